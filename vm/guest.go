@@ -1,0 +1,166 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "time"
+
+// AgentHello is the agent's introduction.
+type AgentHello struct {
+	Protocol int      `json:"protocol"` // of the agent's verbs
+	Version  string   `json:"version"`  // of the Warren it came with
+	Digest   string   `json:"digest"`   // hex SHA-256 of its binary
+	Features []string `json:"features"`
+	Booted   bool     `json:"booted"`  // init has reached its multi-user target
+	BootID   string   `json:"bootId"`  // as programs in the guest read it
+	Kernel   string   `json:"kernel"`  // uname -r
+	Systemd  bool     `json:"systemd"` // PID 1 is systemd
+}
+
+// Names of the resets that every start acknowledges.
+const (
+	ResetClock     = "clock"
+	ResetRNG       = "rng"
+	ResetHostname  = "hostname"
+	ResetMachineID = "machine-id"
+	ResetBootID    = "boot-id"
+	ResetHostKeys  = "host-keys"
+	ResetLinkKey   = "link-key"
+)
+
+// Resets lists every reset; a start that lacks one acknowledgement fails.
+var Resets = []string{ResetClock, ResetRNG, ResetHostname, ResetMachineID, ResetBootID, ResetHostKeys, ResetLinkKey}
+
+// Reset is what makes a guest that was started on a generation a machine of
+// its own.
+type Reset struct {
+	Time      time.Time `json:"time"`      // wall clock, taken as late as possible
+	Entropy   []byte    `json:"entropy"`   // 64 bytes for the kernel's generator
+	Hostname  string    `json:"hostname"`  // the VM's name, or its id
+	MachineID string    `json:"machineId"` // 32 hex digits
+	BootID    string    `json:"bootId"`    // UUID
+	LinkKey   []byte    `json:"linkKey"`   // authenticates the host from now on
+	// HostKeys are SSH host keys by file name under /etc/ssh ("ssh_host_ed25519_key"
+	// and its .pub); written only where the guest has an SSH server.
+	HostKeys map[string]string `json:"hostKeys,omitempty"`
+}
+
+// ResetReport maps each reset to "ok" or to why it failed.
+type ResetReport map[string]string
+
+// ExecSpec is one command to run in a guest. Exactly one of Argv and Command
+// is set.
+type ExecSpec struct {
+	Argv    []string          `json:"argv,omitempty"`    // run as it is, looked up in the guest's PATH
+	Command string            `json:"command,omitempty"` // run by the user's /bin/bash -c, else /bin/sh -c
+	User    string            `json:"user,omitempty"`    // Linux user; "" = root
+	Cwd     string            `json:"cwd,omitempty"`     // "" = the user's home
+	Env     map[string]string `json:"env,omitempty"`     // added to a login-like environment
+	// TimeoutMs kills the process group when it has passed; 0 = no limit.
+	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// Stdin says that the caller will send input; otherwise it reads /dev/null.
+	Stdin bool `json:"stdin,omitempty"`
+	// Background starts it detached: it has a log from its first byte.
+	Background bool `json:"background,omitempty"`
+}
+
+// Process is one command started by exec, running or not. Its id is unique in
+// its VM and stays readable, with its log, after it has ended.
+type Process struct {
+	ID        string     `json:"id"` // "p1", "p2", ...
+	PID       int        `json:"pid"`
+	Argv      []string   `json:"argv"`
+	User      string     `json:"user"`
+	Cwd       string     `json:"cwd"`
+	StartedAt time.Time  `json:"startedAt"`
+	EndedAt   *time.Time `json:"endedAt,omitempty"`
+	// ExitCode is nil while it runs; 128+n when signal n ended it.
+	ExitCode *int   `json:"exitCode,omitempty"`
+	Signal   string `json:"signal,omitempty"` // e.g. "KILL"
+	TimedOut bool   `json:"timedOut,omitempty"`
+	// Background is true when no client is attached any more, or never was.
+	Background bool  `json:"background"`
+	LogBytes   int64 `json:"logBytes"` // absolute end offset of its log; 0 = none
+	LogStart   int64 `json:"logStart"` // absolute offset of the oldest byte kept
+}
+
+// ExitStatus is how a command ended.
+type ExitStatus struct {
+	Code     int    `json:"code"` // 0 to 255; 128+n for signal n
+	Signal   string `json:"signal,omitempty"`
+	TimedOut bool   `json:"timedOut,omitempty"`
+}
+
+// FileKind is what a directory entry is.
+type FileKind string
+
+// The kinds of directory entries.
+const (
+	FileRegular   FileKind = "file"
+	FileDirectory FileKind = "directory"
+	FileSymlink   FileKind = "symlink"
+	FileOther     FileKind = "other" // device, socket, pipe
+)
+
+// FileInfo describes one directory entry, not following a symlink.
+type FileInfo struct {
+	Name    string    `json:"name"` // base name
+	Path    string    `json:"path"` // absolute in the guest
+	Kind    FileKind  `json:"kind"`
+	Size    int64     `json:"size"`
+	Mode    uint32    `json:"mode"` // permission bits, with setuid, setgid and sticky
+	UID     int       `json:"uid"`
+	GID     int       `json:"gid"`
+	ModTime time.Time `json:"modTime"`
+	Target  string    `json:"target,omitempty"` // of a symlink
+}
+
+// WriteOptions say how a file is written into a guest.
+type WriteOptions struct {
+	Mode    uint32 `json:"mode"`    // permission bits of a new file; 0 = 0644
+	Parents bool   `json:"parents"` // create missing parent directories, 0755
+	// Size is the number of bytes to come; -1 = until the end of the reader.
+	// A shorter or longer stream fails and leaves the old file in place.
+	Size int64 `json:"size"`
+}
+
+// FileEvent is one change that a watch saw.
+type FileEvent struct {
+	Type string `json:"eventType"` // create, modify, delete, rename
+	Path string `json:"filename"`  // absolute in the guest
+}
+
+// SystemProcess is one line of a guest's process table.
+type SystemProcess struct {
+	PID        int     `json:"pid"`
+	PPID       int     `json:"ppid"`
+	User       string  `json:"user"`
+	State      string  `json:"state"` // R, S, D, Z, T
+	RSS        int64   `json:"rss"`   // bytes
+	CPUSeconds float64 `json:"cpuSeconds"`
+	Command    string  `json:"command"`
+}
+
+// ListeningPort is one socket in a guest that accepts connections.
+type ListeningPort struct {
+	Proto   string `json:"proto"` // tcp, tcp6, udp, udp6
+	Address string `json:"address"`
+	Port    int    `json:"port"`
+	PID     int    `json:"pid,omitempty"` // 0 = not found
+	Command string `json:"command,omitempty"`
+}
+
+// Stats is a guest's use of its machine at one moment.
+type Stats struct {
+	Time          time.Time       `json:"time"`
+	UptimeSeconds float64         `json:"uptimeSeconds"`
+	CPUSeconds    float64         `json:"cpuSeconds"` // busy, all CPUs, since boot
+	VCPU          int             `json:"vcpuCount"`
+	Load1         float64         `json:"load1"`
+	MemTotal      int64           `json:"memTotalBytes"`
+	MemAvailable  int64           `json:"memAvailableBytes"`
+	DiskTotal     int64           `json:"diskTotalBytes"`
+	DiskFree      int64           `json:"diskFreeBytes"`
+	Processes     []SystemProcess `json:"processes"`
+	Ports         []ListeningPort `json:"ports"`
+}

@@ -1,0 +1,61 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "time"
+
+// Image is an immutable bootable disk with its kernel, made from a recipe.
+// Its manifest is the file images/ID/manifest.json.
+type Image struct {
+	Format     int        `json:"format"` // version of the manifest; 1
+	ID         ImageID    `json:"id"`
+	Name       string     `json:"name"`     // recipe name; the newest image of a name is the one that is used
+	Recipe     string     `json:"recipe"`   // digest of the resolved recipe
+	Snapshot   SnapshotID `json:"snapshot"` // what API callers name it by
+	CreatedAt  time.Time  `json:"createdAt"`
+	BuildTook  float64    `json:"buildSeconds"`
+	DiskMiB    int        `json:"diskMib"` // virtual size of disk.qcow2: the least a VM's disk can have
+	DiskBytes  int64      `json:"diskBytes"`
+	Kernel     string     `json:"kernel"` // release, e.g. 6.1.0-56-cloud-amd64
+	Cmdline    string     `json:"cmdline"`
+	Workdir    string     `json:"workdir,omitempty"`
+	Packages   int        `json:"packages"` // number of Debian packages in it
+	Registries []Registry `json:"registries"`
+	HostCAs    []string   `json:"hostCas,omitempty"` // file names of the operator's CAs that it trusts
+	Files      []File     `json:"files"`
+}
+
+// File is one file of an image or generation, relative to its directory.
+type File struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256,omitempty"` // hex; filled in the background for large files
+	// CRC32C holds one Castagnoli sum per MiB, holes counted as zeros.
+	CRC32C []uint32 `json:"crc32c,omitempty"`
+}
+
+// Generation is a state a machine can be started on: a frozen disk layer and,
+// unless it was taken of a stopped machine, memory and device state of the
+// same instant. Its manifest lies beside its files.
+type Generation struct {
+	Format    int          `json:"format"` // version of the manifest; 1
+	ID        GenerationID `json:"id"`
+	Parent    GenerationID `json:"parent,omitempty"`
+	Image     ImageID      `json:"image"`
+	Key       string       `json:"key"` // of a warm generation: digest of all it depends on
+	CreatedAt time.Time    `json:"createdAt"`
+	Size      Size         `json:"size"`
+	Accel     Accel        `json:"accel"`
+	CPU       string       `json:"cpu"`
+	Machine   string       `json:"machine"` // machine type, versioned
+	QEMU      string       `json:"qemu"`    // version that wrote it, e.g. "7.2.22"
+	Cmdline   string       `json:"cmdline"`
+	Devices   []string     `json:"devices"` // device lines of the command line, in order
+	Agent     AgentHello   `json:"agent"`
+	GuestKey  []byte       `json:"guestKey"` // the link key its agent holds
+	Disk      File         `json:"disk"`     // frozen qcow2 layer
+	RAM       File         `json:"ram"`      // sparse memory file
+	Device    File         `json:"device"`   // device state
+	DataBytes int64        `json:"dataBytes"`
+}

@@ -1,0 +1,96 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "time"
+
+// MachineSpec is everything a monitor needs to run one VM. It is written to
+// the VM's directory (0600: it holds the link key) before the monitor starts,
+// and read again by a monitor that re-attaches.
+type MachineSpec struct {
+	Format int    `json:"format"` // version of this file; 1
+	ID     ID     `json:"id"`
+	Dir    string `json:"dir"`    // absolute: the VM's data directory (overlay, logs)
+	RunDir string `json:"runDir"` // absolute: the VM's socket directory, 0700
+
+	QEMU    string `json:"qemu"`    // absolute path of qemu-system-x86_64
+	Accel   Accel  `json:"accel"`   //
+	CPU     string `json:"cpu"`     // CPU model, e.g. "Nehalem"
+	Machine string `json:"machine"` // machine type, e.g. "pc-q35-7.2"
+	Size    Size   `json:"size"`
+	Disk    string `json:"disk"` // absolute: the active overlay
+
+	// Boot is used for a cold boot, when Generation is nil.
+	Boot BootSource `json:"boot"`
+	// Generation is the memory to start on; nil = cold boot.
+	Generation *GenerationSource `json:"generation,omitempty"`
+
+	Network NetworkPolicy `json:"network"`
+	// GuestKey authenticates the host on the link: the key the guest's agent
+	// holds when it wakes. Reset.LinkKey replaces it once acknowledged.
+	GuestKey []byte `json:"guestKey"`
+	Reset    Reset  `json:"reset"` // Time and Entropy are filled in by the monitor, at the last moment
+
+	Agent       string `json:"agent"`       // absolute path of this version's agent binary
+	AgentDigest string `json:"agentDigest"` // hex SHA-256; a guest with another one is replaced in place
+
+	WaitBooted bool          `json:"waitBooted"` // cold boot: wait for multi-user before "ready"
+	Deadline   time.Duration `json:"deadline"`   // for the whole start, in nanoseconds; 0 = 120 s
+}
+
+// BootSource names the files of a cold boot; all paths absolute.
+type BootSource struct {
+	Kernel    string `json:"kernel"`
+	Initramfs string `json:"initramfs"`
+	Cmdline   string `json:"cmdline"`
+}
+
+// GenerationSource names the memory files of a generation; all paths absolute.
+type GenerationSource struct {
+	RAM    string `json:"ram"`    // mapped private by QEMU, never written
+	Device string `json:"device"` // device state, as xen-save-devices-state wrote it
+}
+
+// MachineStatus is what a monitor says of its machine.
+type MachineStatus struct {
+	ID         ID         `json:"id"`
+	Protocol   int        `json:"protocol"` // of the monitor's socket; see monitor.Protocol
+	MonitorPID int        `json:"monitorPid"`
+	QEMUPID    int        `json:"qemuPid"`
+	Ready      bool       `json:"ready"` // agent answered, every reset acknowledged, network connected
+	RunState   string     `json:"runState"`
+	Agent      AgentHello `json:"agent"`
+	StartedAt  time.Time  `json:"startedAt"`
+	// Resets holds the acknowledgement of each reset: "ok" or why not.
+	Resets ResetReport `json:"resets,omitempty"`
+	// Timings of the start, for bench and events.
+	Timings map[string]time.Duration `json:"timings,omitempty"`
+	CPU     time.Duration            `json:"cpu"`    // CPU time used by QEMU
+	RSS     int64                    `json:"rss"`    // bytes resident in QEMU
+	PSS     int64                    `json:"pss"`    // bytes, shared pages counted by share; 0 = could not be read
+	MonRSS  int64                    `json:"monRss"` // bytes resident in the monitor
+	RxBytes int64                    `json:"rxBytes"`
+	TxBytes int64                    `json:"txBytes"`
+}
+
+// MachineExit says how a machine ended.
+type MachineExit struct {
+	Reason string    `json:"reason,omitempty"` // "guest-poweroff", "guest-reboot", "stop", "kill", "qemu-crash", "host-restart"
+	Detail string    `json:"detail,omitempty"` // e.g. the last line of QEMU's stderr
+	Time   time.Time `json:"time,omitzero"`
+}
+
+// Connection is one connection of a guest to the outside, as the egress
+// policy judged it.
+type Connection struct {
+	Time     time.Time     `json:"time"`
+	Proto    string        `json:"proto"` // tcp, udp, dns
+	Dest     string        `json:"dest"`  // address and port, or the name asked for
+	Name     string        `json:"name,omitempty"`
+	Allowed  bool          `json:"allowed"`
+	Reason   string        `json:"reason"` // why it was allowed or refused, for people
+	Up       int64         `json:"up"`     // bytes from the guest
+	Down     int64         `json:"down"`   // bytes to the guest
+	Duration time.Duration `json:"duration,omitempty"`
+}

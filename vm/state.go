@@ -1,0 +1,143 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+// State is where a VM is in its life. The spellings are the HTTP contract's.
+type State string
+
+// The states of a VM. A deleted VM has no state: its record is gone.
+const (
+	Building   State = "building"   // its image or spec is being prepared
+	Starting   State = "starting"   // a machine is being started for it
+	Running    State = "running"    // its agent answered and every reset was acknowledged
+	Suspending State = "suspending" // memory and disk are being written down
+	Suspended  State = "suspended"  // no process; memory and disk kept
+	Stopped    State = "stopped"    // no process; disk kept, memory not
+	Lost       State = "lost"       // its files are gone or unreadable
+)
+
+// States lists every state, for tables and tests.
+var States = []State{Building, Starting, Running, Suspending, Suspended, Stopped, Lost}
+
+// Op is a verb that an actor asks for. It keeps its spelling at every hop:
+// command, client, route, engine, audit record.
+type Op string
+
+// The verbs. Those in Ops change or need a VM's state; the others are for
+// audit records and errors.
+const (
+	OpCreate   Op = "create"
+	OpStart    Op = "start"
+	OpStop     Op = "stop"
+	OpKill     Op = "kill"
+	OpDelete   Op = "delete"
+	OpSuspend  Op = "suspend"
+	OpFork     Op = "fork"
+	OpSnapshot Op = "snapshot"
+	OpExec     Op = "exec"
+	OpSignal   Op = "signal"
+	OpRead     Op = "read"    // file content or listing leaves the guest
+	OpWrite    Op = "write"   // file content enters the guest
+	OpMkdir    Op = "mkdir"   //
+	OpRename   Op = "rename"  //
+	OpRemove   Op = "remove"  //
+	OpChmod    Op = "chmod"   //
+	OpSymlink  Op = "symlink" //
+	OpWatch    Op = "watch"
+	OpStats    Op = "stats"
+	OpDial     Op = "dial" // a connection to a guest port
+	OpAwait    Op = "await"
+	OpGet      Op = "get"
+	OpList     Op = "list"
+	OpNetwork  Op = "network" // change of network policy
+
+	OpImageBuild    Op = "image-build"
+	OpImageRemove   Op = "image-remove"
+	OpAccountCreate Op = "account-create"
+	OpAccountRemove Op = "account-remove"
+	OpKeyCreate     Op = "key-create"
+	OpKeyRotate     Op = "key-rotate"
+	OpKeyRevoke     Op = "key-revoke"
+	OpServe         Op = "serve"
+)
+
+// Next is what an operation does to a VM's state.
+type Next struct {
+	During State // state while the operation runs
+	After  State // state when it has succeeded; "" = the record is gone
+}
+
+// transitions holds every legal pair. A missing pair is refused.
+var transitions = map[Op]map[State]Next{
+	OpStart: {
+		Stopped:   {During: Starting, After: Running},
+		Suspended: {During: Starting, After: Running},
+		Running:   {During: Running, After: Running}, // a second start succeeds and does nothing
+	},
+	OpStop: {Running: {During: Running, After: Stopped}},
+	OpKill: {
+		Running:   {During: Running, After: Stopped},
+		Starting:  {During: Starting, After: Stopped},
+		Stopped:   {During: Stopped, After: Stopped},
+		Suspended: {During: Suspended, After: Stopped},
+	},
+	OpSuspend: {
+		Running:   {During: Suspending, After: Suspended},
+		Suspended: {During: Suspended, After: Suspended},
+	},
+	OpFork: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+	},
+	OpSnapshot: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
+	OpDelete: {
+		Building: {During: Building}, Starting: {During: Starting}, Running: {During: Running},
+		Suspending: {During: Suspending}, Suspended: {During: Suspended}, Stopped: {During: Stopped}, Lost: {During: Lost},
+	},
+}
+
+// guestOps need a running guest and leave the state as it is.
+var guestOps = []Op{
+	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
+	OpSymlink, OpWatch, OpStats, OpDial,
+}
+
+func init() {
+	for _, op := range guestOps {
+		transitions[op] = map[State]Next{Running: {During: Running, After: Running}}
+	}
+}
+
+// StateOps lists the verbs that Allow knows, for tables and tests.
+func StateOps() []Op {
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpDelete}
+	return append(ops, guestOps...)
+}
+
+// Allow says what op does to a VM in state s. An illegal pair gives an error
+// of kind WrongState that names the states in which op is legal.
+func (s State) Allow(op Op) (Next, error) {
+	if n, ok := transitions[op][s]; ok {
+		return n, nil
+	}
+	legal := ""
+	for _, st := range States {
+		if _, ok := transitions[op][st]; ok {
+			if legal != "" {
+				legal += ", "
+			}
+			legal += string(st)
+		}
+	}
+	e := Errorf(WrongState, "", "the VM is %s; %s needs it to be %s", s, op, legal)
+	e.Op = op
+	if s == Stopped || s == Suspended {
+		e.Hint = "start it first: `warren start NAME`"
+	}
+	return Next{}, e
+}

@@ -1,0 +1,192 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"fmt"
+	"time"
+)
+
+// Size is what a VM gets of the host.
+type Size struct {
+	VCPU      int `json:"vcpuCount"`     // virtual CPUs; a power of two
+	MemoryMiB int `json:"memSizeMib"`    // RAM in MiB; a power of two
+	DiskMiB   int `json:"rootfsSizeMib"` // virtual size of the root disk in MiB; sparse
+}
+
+// DefaultSize is the size of a VM when its creator names none.
+var DefaultSize = Size{VCPU: 1, MemoryMiB: 512, DiskMiB: 16 << 10}
+
+// Limits of a size. The minimum disk is the image's own.
+const (
+	MaxVCPU      = 32
+	MinMemoryMiB = 256
+	MaxMemoryMiB = 1 << 20
+	MaxDiskMiB   = 4 << 20
+)
+
+// String renders "1 vCPU, 512 MiB, 16 GiB disk".
+func (s Size) String() string {
+	return fmt.Sprintf("%d vCPU, %d MiB, %d GiB disk", s.VCPU, s.MemoryMiB, s.DiskMiB>>10)
+}
+
+// PersistenceType says how long a VM is kept; the spellings are the contract's.
+type PersistenceType string
+
+// The persistence types.
+const (
+	Ephemeral  PersistenceType = "ephemeral"
+	Sticky     PersistenceType = "sticky"
+	Persistent PersistenceType = "persistent"
+)
+
+// Persistence is the retention rule of a VM.
+type Persistence struct {
+	Type        PersistenceType `json:"type"`
+	Priority    *int            `json:"priority,omitempty"`    // sticky only, 0 to 10
+	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only
+}
+
+// DefaultPersistence is sticky with priority 5.
+func DefaultPersistence() Persistence {
+	five := 5
+	return Persistence{Type: Sticky, Priority: &five}
+}
+
+// NetworkMode says what a guest may reach.
+type NetworkMode string
+
+// The network modes.
+const (
+	NetClosed   NetworkMode = "closed"   // nothing
+	NetPackages NetworkMode = "packages" // the registries the image's own package managers use
+	NetOpen     NetworkMode = "open"     // the public internet, never private or host addresses
+)
+
+// NetworkPolicy is the egress rule of one VM.
+type NetworkPolicy struct {
+	Mode NetworkMode `json:"mode"`
+	// Hosts are the names reachable in mode packages, filled from the image.
+	Hosts []Registry `json:"hosts,omitempty"`
+}
+
+// Registry is one package registry that an image's package manager is
+// configured for.
+type Registry struct {
+	Host    string `json:"host"`    // lower case DNS name, without a port
+	Port    int    `json:"port"`    // TCP port
+	Manager string `json:"manager"` // apt, npm, pip, go
+}
+
+// ParseNetworkMode checks s. The error has kind Invalid.
+func ParseNetworkMode(s string) (NetworkMode, error) {
+	switch m := NetworkMode(s); m {
+	case NetClosed, NetPackages, NetOpen:
+		return m, nil
+	}
+	return "", Errorf(Invalid, s, "not a network mode").WithHint("use closed, packages or open")
+}
+
+// Accel names the way the guest's instructions are executed.
+type Accel string
+
+// The accelerators.
+const (
+	KVM Accel = "kvm"
+	TCG Accel = "tcg" // emulation: correct, slow, and not an isolation boundary
+)
+
+// EmulatedWarning is shown wherever a VM under TCG is described.
+const EmulatedWarning = "emulated: not an isolation boundary"
+
+// VM is the record of one virtual machine.
+type VM struct {
+	ID         ID        `json:"id"`
+	Account    AccountID `json:"account"`
+	Name       string    `json:"name,omitempty"` // a label; may repeat between VMs
+	State      State     `json:"state"`
+	Reason     string    `json:"reason,omitempty"`     // why it is in this state, e.g. "host-restart"
+	Op         Op        `json:"op,omitempty"`         // operation under way, for recovery; "" = none
+	InstanceID string    `json:"instanceId,omitempty"` // changes with each start of a machine
+
+	Image       ImageID       `json:"image"`
+	ImageName   string        `json:"imageName"`
+	Size        Size          `json:"size"`
+	Network     NetworkPolicy `json:"network"`
+	Persistence Persistence   `json:"persistence"`
+	// IdleTimeoutSeconds is nil for "never".
+	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
+	TTLSeconds         int64     `json:"ttlSeconds,omitempty"` // 0 = no limit
+	ExpiresAt          time.Time `json:"expiresAt,omitzero"`   // deleted at this time; zero = never
+	Workdir            string    `json:"workdir,omitempty"`    // "" = /root
+	OneShot            bool      `json:"oneShot,omitempty"`    // made by `warren run`; deleted when its runner is gone
+
+	CreatedAt  time.Time `json:"createdAt"`
+	StartedAt  time.Time `json:"startedAt,omitzero"`
+	LastActive time.Time `json:"lastActive,omitzero"`
+
+	Accel   Accel       `json:"accel,omitempty"`
+	Machine MachineRef  `json:"machine,omitzero"` // the running machine, for adoption
+	Booted  bool        `json:"booted,omitempty"` // its overlay holds writes of its own boot: a start boots it cold
+	Losses  []string    `json:"losses,omitempty"` // what the last start did not restore
+	Exit    MachineExit `json:"exit,omitzero"`    // how the last machine ended
+
+	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
+}
+
+// MachineRef finds the processes of a running VM again after a restart of serve.
+type MachineRef struct {
+	MonitorPID   int    `json:"monitorPid,omitempty"`
+	MonitorStart uint64 `json:"monitorStart,omitempty"` // start time in clock ticks since boot, /proc/PID/stat field 22
+	BootID       string `json:"bootId,omitempty"`       // the host's, of the time of the start
+	Protocol     int    `json:"protocol,omitempty"`     // of the monitor's socket
+}
+
+// Account owns VMs and keys. No account sees another's.
+type Account struct {
+	ID        AccountID `json:"id"`
+	Name      string    `json:"name"`
+	Admin     bool      `json:"admin"` // may manage accounts and see host-wide state
+	CreatedAt time.Time `json:"createdAt"`
+	Revision  int64     `json:"-"`
+}
+
+// APIKey is the record of a key. The secret itself is not kept, only its hash.
+type APIKey struct {
+	ID        KeyID     `json:"id"`
+	Account   AccountID `json:"account"`
+	Name      string    `json:"name,omitempty"`
+	Hash      string    `json:"hash"` // hex SHA-256 of the secret, which has 248 random bits
+	CreatedAt time.Time `json:"createdAt"`
+	LastUsed  time.Time `json:"lastUsed,omitzero"`
+	Revision  int64     `json:"-"`
+}
+
+// Actor is who asks.
+type Actor struct {
+	Account AccountID `json:"account"`
+	Key     KeyID     `json:"key,omitempty"`
+	Admin   bool      `json:"admin,omitempty"`
+	System  string    `json:"system,omitempty"` // set for Warren's own doings: "reaper", "recovery"
+}
+
+// Call is one request of an actor as the engine sees it. The engine notes the
+// audit record it wrote; the door returns it as Warren-Receipt.
+type Call struct {
+	Actor   Actor
+	Request RequestID
+	Receipt string // set by the engine, once, before the action; "" when nothing was changed
+}
+
+// Event is one entry of the event stream.
+type Event struct {
+	ID    int64          `json:"id"` // per host, rising by one
+	Time  time.Time      `json:"time"`
+	Type  string         `json:"type"` // "vm.running", "vm.deleted", "image.built", ...
+	VM    ID             `json:"vm,omitempty"`
+	Actor string         `json:"actor,omitempty"`
+	Data  map[string]any `json:"data,omitempty"`
+
+	Account AccountID `json:"account,omitempty"` // whose event; only its account and admins see it
+}
