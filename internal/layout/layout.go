@@ -1,0 +1,209 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package layout knows every file name that Warren uses: in the data
+// directory, in a VM's directory, in an image's directory and in the run
+// directory of sockets. It also holds the few ways in which files may be
+// written (atomically, durably) and locked. It does not know what is in the
+// files. Every other package that touches the disk gets its names here; a
+// test compares docs/internals.md with the methods of this package.
+package layout
+
+import (
+	"path/filepath"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// FormatVersion is the version of the data directory's layout that this
+// program reads and writes.
+const FormatVersion = 1
+
+// Dir is a data directory. Its methods are names only; they touch nothing.
+type Dir string
+
+func (d Dir) join(elem ...string) string {
+	return filepath.Join(append([]string{string(d)}, elem...)...)
+}
+
+// Format holds FormatVersion in decimal.
+func (d Dir) Format() string { return d.join("format") }
+
+// Lock is held (flock) by the one `serve` of the data directory.
+func (d Dir) Lock() string { return d.join("lock") }
+
+// ServerConfig is the operator's configuration of `serve`; it may be absent.
+func (d Dir) ServerConfig() string { return d.join("server.yaml") }
+
+// AdminKey holds the admin API key that the first start made, mode 0600.
+func (d Dir) AdminKey() string { return d.join("admin.key") }
+
+// Etcd is the directory of the embedded etcd.
+func (d Dir) Etcd() string { return d.join("etcd") }
+
+// Audit is the directory of the audit chain's segments.
+func (d Dir) Audit() string { return d.join("audit") }
+
+// Events is the directory of the event log's segments.
+func (d Dir) Events() string { return d.join("events") }
+
+// Cache is a directory whose contents may be deleted at any time, such as the
+// result of the accelerator probe.
+func (d Dir) Cache() string { return d.join("cache") }
+
+// Bin is the directory of a helper binary that `warren` unpacked, named by the
+// hex SHA-256 of the binary.
+func (d Dir) Bin(digest string) string { return d.join("bin", digest) }
+
+// BinRoot is the directory of all unpacked binaries.
+func (d Dir) BinRoot() string { return d.join("bin") }
+
+// MonitorBinary is the unpacked warren-monitor of that digest.
+func (d Dir) MonitorBinary(digest string) string { return d.join("bin", digest, "warren-monitor") }
+
+// AgentBinary is the unpacked warren-agent of that digest.
+func (d Dir) AgentBinary(digest string) string { return d.join("bin", digest, "warren-agent") }
+
+// Initramfs is the initial file system made of an agent and a kernel's
+// modules. The kernel is a release and a digest of the modules.
+func (d Dir) Initramfs(digest, kernel string) string {
+	return d.join("bin", digest, "initramfs-"+kernel+".cpio")
+}
+
+// Images is the directory of all images.
+func (d Dir) Images() string { return d.join("images") }
+
+// ImageBuilding is the directory of a build that goes on or was interrupted,
+// named by the digest of the resolved recipe.
+func (d Dir) ImageBuilding(digest string) string { return d.join("images", ".building-"+digest) }
+
+// ImageBuildLock is held (flock) by the one build of that recipe digest.
+func (d Dir) ImageBuildLock(digest string) string {
+	return d.join("images", ".building-"+digest+".lock")
+}
+
+// Image is the directory of one image. Only a finished image has this name.
+func (d Dir) Image(id vm.ImageID) string { return d.join("images", string(id)) }
+
+// ImageManifest is the vm.Image, as JSON.
+func (d Dir) ImageManifest(id vm.ImageID) string { return ImageDir(d.Image(id)).Manifest() }
+
+// ImageDisk is the image's root file system, a qcow2 without a backing file.
+func (d Dir) ImageDisk(id vm.ImageID) string { return ImageDir(d.Image(id)).Disk() }
+
+// Kernel is the image's kernel, an ELF vmlinux that boots by PVH.
+func (d Dir) Kernel(id vm.ImageID) string { return ImageDir(d.Image(id)).Kernel() }
+
+// ImageModules is the directory of the kernel modules that go into the initial
+// file system, and of the file `order` that says in which order to load them.
+func (d Dir) ImageModules(id vm.ImageID) string { return ImageDir(d.Image(id)).Modules() }
+
+// ImageRecipe is the resolved recipe that the image was made from.
+func (d Dir) ImageRecipe(id vm.ImageID) string { return ImageDir(d.Image(id)).Recipe() }
+
+// ImageLog is what the build's programs printed.
+func (d Dir) ImageLog(id vm.ImageID) string { return ImageDir(d.Image(id)).Log() }
+
+// WarmRoot is the directory of an image's warm generations.
+func (d Dir) WarmRoot(id vm.ImageID) string { return ImageDir(d.Image(id)).WarmRoot() }
+
+// Warm is the directory of one warm generation; key says all it depends on.
+func (d Dir) Warm(id vm.ImageID, key string) string { return ImageDir(d.Image(id)).Warm(key) }
+
+// VMs is the directory of all VMs.
+func (d Dir) VMs() string { return d.join("vms") }
+
+// VM is the directory of one VM.
+func (d Dir) VM(id vm.ID) string { return d.join("vms", string(id)) }
+
+// Machine is the vm.MachineSpec of a VM, as JSON, mode 0600.
+func (d Dir) Machine(id vm.ID) string { return VMDir(d.VM(id)).Machine() }
+
+// Overlay is the VM's disk, a qcow2 over its generation's disk.
+func (d Dir) Overlay(id vm.ID) string { return VMDir(d.VM(id)).Overlay() }
+
+// ColdRAM is the empty sparse file that a cold-booted VM maps privately.
+func (d Dir) ColdRAM(id vm.ID) string { return VMDir(d.VM(id)).ColdRAM() }
+
+// Logs is the directory of a VM's logs on the host.
+func (d Dir) Logs(id vm.ID) string { return VMDir(d.VM(id)).Logs() }
+
+// ConsoleLog is what the guest wrote to its serial console, bounded; the older
+// half is the same name with ".1".
+func (d Dir) ConsoleLog(id vm.ID) string { return VMDir(d.VM(id)).ConsoleLog() }
+
+// QEMULog is what QEMU wrote to its standard error.
+func (d Dir) QEMULog(id vm.ID) string { return VMDir(d.VM(id)).QEMULog() }
+
+// MonitorLog is what the VM's monitor logged.
+func (d Dir) MonitorLog(id vm.ID) string { return VMDir(d.VM(id)).MonitorLog() }
+
+// ImageDir is one image's directory, finished or being built.
+type ImageDir string
+
+// Manifest is the vm.Image, as JSON.
+func (i ImageDir) Manifest() string { return filepath.Join(string(i), "manifest.json") }
+
+// Disk is the root file system, a qcow2 without a backing file.
+func (i ImageDir) Disk() string { return filepath.Join(string(i), "disk.qcow2") }
+
+// Kernel is the ELF vmlinux.
+func (i ImageDir) Kernel() string { return filepath.Join(string(i), "vmlinux") }
+
+// Modules is the directory of modules for the initial file system.
+func (i ImageDir) Modules() string { return filepath.Join(string(i), "modules") }
+
+// ModuleOrder lists the names of the modules in the order of loading.
+func (i ImageDir) ModuleOrder() string { return filepath.Join(string(i), "modules", "order") }
+
+// Recipe is the resolved recipe.
+func (i ImageDir) Recipe() string { return filepath.Join(string(i), "recipe.yaml") }
+
+// Log is what the build's programs printed.
+func (i ImageDir) Log() string { return filepath.Join(string(i), "build.log") }
+
+// WarmRoot is the directory of the warm generations.
+func (i ImageDir) WarmRoot() string { return filepath.Join(string(i), "warm") }
+
+// Warm is the directory of one warm generation.
+func (i ImageDir) Warm(key string) string { return filepath.Join(string(i), "warm", key) }
+
+// GenerationDir is the directory of one generation, warm or not.
+type GenerationDir string
+
+// Manifest is the vm.Generation, as JSON.
+func (g GenerationDir) Manifest() string { return filepath.Join(string(g), "manifest.json") }
+
+// Disk is the frozen disk layer, a qcow2 with a relative backing name.
+func (g GenerationDir) Disk() string { return filepath.Join(string(g), "disk.qcow2") }
+
+// RAM is the guest's memory, a sparse file that is mapped privately and never
+// written.
+func (g GenerationDir) RAM() string { return filepath.Join(string(g), "ram") }
+
+// Device is the device state as xen-save-devices-state wrote it.
+func (g GenerationDir) Device() string { return filepath.Join(string(g), "device") }
+
+// VMDir is one VM's directory, as in vm.MachineSpec.Dir.
+type VMDir string
+
+// Machine is the vm.MachineSpec, as JSON, mode 0600.
+func (v VMDir) Machine() string { return filepath.Join(string(v), "machine.json") }
+
+// Overlay is the VM's disk.
+func (v VMDir) Overlay() string { return filepath.Join(string(v), "overlay.qcow2") }
+
+// ColdRAM is the memory file of a cold boot.
+func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }
+
+// Logs is the directory of the logs on the host.
+func (v VMDir) Logs() string { return filepath.Join(string(v), "logs") }
+
+// ConsoleLog is the serial console's log.
+func (v VMDir) ConsoleLog() string { return filepath.Join(string(v), "logs", "console.log") }
+
+// QEMULog is QEMU's standard error.
+func (v VMDir) QEMULog() string { return filepath.Join(string(v), "logs", "qemu.log") }
+
+// MonitorLog is the monitor's log.
+func (v VMDir) MonitorLog() string { return filepath.Join(string(v), "logs", "monitor.log") }
