@@ -1,0 +1,205 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"io"
+	"net"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Machines starts machines and finds those that outlived an earlier engine.
+// monitor.Launcher is behind it.
+type Machines interface {
+	// Launch starts a machine and returns when it is ready: agent answered,
+	// every reset acknowledged, network connected. On an error nothing that it
+	// started is left.
+	Launch(ctx context.Context, spec vm.MachineSpec) (Machine, vm.MachineStatus, error)
+	// Attach finds the machine of a run directory; kind NotFound when it is gone.
+	Attach(ctx context.Context, runDir string) (Machine, vm.MachineStatus, error)
+	// Sweep ends what is left of a machine and removes its run directory. A
+	// directory that does not exist is no error.
+	Sweep(ctx context.Context, runDir string) error
+}
+
+// Machine is one running machine.
+type Machine interface {
+	Power
+	Network
+	Status(ctx context.Context) (vm.MachineStatus, error)
+	// Guest returns the guest's verbs; the same value each time.
+	Guest() Guest
+	// Close lets go of the machine, which goes on.
+	Close()
+}
+
+// Power ends a machine or waits for its end.
+type Power interface {
+	// Stop asks the guest to power off and kills the machine after the grace.
+	// It returns when the machine is gone.
+	Stop(ctx context.Context, grace time.Duration) error
+	// Kill ends the machine at once and returns when it is gone.
+	Kill(ctx context.Context) error
+	// Wait blocks until the machine is gone and says how it ended.
+	Wait(ctx context.Context) (vm.MachineExit, error)
+}
+
+// Network is a machine's side of its user network.
+type Network interface {
+	SetNetwork(ctx context.Context, p vm.NetworkPolicy) error
+	Connections(ctx context.Context) ([]vm.Connection, error)
+	DialPort(ctx context.Context, port uint16) (net.Conn, error)
+}
+
+// Guest is what the agent in a guest can do. guest.Client has these methods;
+// only Exec and Watch return a type of their own there.
+type Guest interface {
+	GuestCommands
+	GuestFiles
+	GuestTree
+	Hello(ctx context.Context) (vm.AgentHello, error)
+	Stats(ctx context.Context) (vm.Stats, error)
+}
+
+// GuestCommands runs programs.
+type GuestCommands interface {
+	Exec(ctx context.Context, spec vm.ExecSpec) (Exec, error)
+	Start(ctx context.Context, spec vm.ExecSpec) (vm.Process, error)
+	Processes(ctx context.Context) ([]vm.Process, error)
+	Process(ctx context.Context, id string) (vm.Process, error)
+	Wait(ctx context.Context, id string) (vm.Process, error)
+	Signal(ctx context.Context, id, name string) error
+	Forget(ctx context.Context, id string) error
+	// Log returns bytes from an absolute offset; the second result is the
+	// offset of the first byte, later than asked for when that was dropped.
+	Log(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, int64, error)
+}
+
+// GuestFiles moves content. user is a Linux user of the guest, "" = root.
+type GuestFiles interface {
+	Open(ctx context.Context, user, path string) (vm.FileInfo, io.ReadCloser, error)
+	WriteFile(ctx context.Context, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error)
+	TarDown(ctx context.Context, user, path string) (io.ReadCloser, error)
+	TarUp(ctx context.Context, user, path string, r io.Reader) error
+	Watch(ctx context.Context, user, path string, recursive bool) (Watch, error)
+}
+
+// GuestTree looks at and changes the tree of names.
+type GuestTree interface {
+	Stat(ctx context.Context, user, path string) (vm.FileInfo, error)
+	ReadDir(ctx context.Context, user, path string) ([]vm.FileInfo, error)
+	Mkdir(ctx context.Context, user, path string, mode uint32, parents bool) error
+	Rename(ctx context.Context, user, from, to string) error
+	Remove(ctx context.Context, user, path string, recursive bool) error
+	Chmod(ctx context.Context, user, path string, mode uint32) error
+	Symlink(ctx context.Context, user, target, path string) error
+}
+
+// Exec is one attached command. Its owner calls Run, once, or Detach. When
+// the context of the call that made it ends, the process goes on in the
+// background with a log.
+type Exec interface {
+	Process() vm.Process
+	Write(p []byte) (int, error) // standard input
+	CloseStdin() error
+	Signal(name string) error
+	Detach() error
+	// Run copies output until the command has ended. Kind GuestFault when the
+	// link broke before an exit status came.
+	Run(stdout, stderr io.Writer) (vm.ExitStatus, error)
+}
+
+// Watch delivers changes below a path until it is closed or its context ends.
+type Watch interface {
+	Next() (vm.FileEvent, error)
+	Close() error
+}
+
+// Images knows what a VM can start on.
+type Images interface {
+	// Find resolves a name, an image id or a snapshot id; "" is the default
+	// image. Kind NotFound when there is none. It is fast: the answer is cached.
+	Find(ctx context.Context, ref string) (vm.Image, error)
+	List(ctx context.Context) ([]vm.Image, error)
+	// Warm returns the image's warm generation of a size, building it first
+	// where it is missing. Its files lie in layout.Dir.Warm(img.ID, Key).
+	Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Generation, error)
+	// Boot returns the files and command line of a cold boot of the image.
+	Boot(ctx context.Context, img vm.Image) (vm.BootSource, error)
+	// Overlay makes an empty qcow2 at path above backing, a path relative to
+	// path's directory. It runs no program.
+	Overlay(path, backing string, sizeMiB int) error
+}
+
+// Host says what this host offers.
+type Host interface {
+	// Platform may probe at its first call and is fast afterwards.
+	Platform(ctx context.Context) (Platform, error)
+	// Capacity is read afresh at each call; cheap.
+	Capacity(ctx context.Context) (Capacity, error)
+}
+
+// Platform is what every machine of this host is started with.
+type Platform struct {
+	QEMU        string // absolute path of the binary
+	QEMUVersion string
+	Accel       vm.Accel
+	CPU         string   // CPU model
+	Machine     string   // machine type, versioned
+	Agent       string   // absolute path of the agent binary
+	AgentDigest string   // hex SHA-256 of it
+	BootID      string   // of the host, changes with each boot of it
+	Version     string   // of Warren
+	Warnings    []string // for people, e.g. vm.EmulatedWarning
+}
+
+// Capacity is what is free on the host now.
+type Capacity struct {
+	CPUs         int   `json:"cpus"`
+	MemTotal     int64 `json:"memTotalBytes"`
+	MemAvailable int64 `json:"memAvailableBytes"`
+	DiskTotal    int64 `json:"diskTotalBytes"`
+	DiskFree     int64 `json:"diskFreeBytes"`
+}
+
+// Clock is the time, replaceable in tests.
+type Clock interface {
+	Now() time.Time
+	// After is like time.NewTimer: the channel receives once, unless stop is
+	// called first.
+	After(d time.Duration) (c <-chan time.Time, stop func())
+}
+
+// Auditor keeps the record of what was done. No record, no action.
+type Auditor interface {
+	// Begin durably records that something is about to be done and returns the
+	// receipt's id.
+	Begin(ctx context.Context, e AuditEntry) (string, error)
+	// End records the outcome; nil = it was done.
+	End(id string, outcome error, detail map[string]any) error
+	// Pending lists records that were begun and have no outcome.
+	Pending(ctx context.Context) ([]AuditRecord, error)
+	List(ctx context.Context, f AuditFilter) ([]AuditRecord, error)
+	// Verify checks the whole chain.
+	Verify(ctx context.Context) (AuditReport, error)
+}
+
+// EventLog is the host's stream of events.
+type EventLog interface {
+	// Append gives the event its ID and Time (where zero) and stores it.
+	Append(e vm.Event) (vm.Event, error)
+	// Subscribe replays events with an ID above after and goes on with new
+	// ones until ctx ends. Kind NotFound, code EVENTS_GONE when after is too
+	// old; after < 0 = only new ones.
+	Subscribe(ctx context.Context, after int64) (EventStream, error)
+}
+
+// EventStream delivers events in order.
+type EventStream interface {
+	Next(ctx context.Context) (vm.Event, error)
+	Close()
+}

@@ -1,0 +1,164 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Optional is a value that may be absent, null or given; the three differ in
+// idleTimeoutSeconds. The zero value is absent.
+type Optional[T any] struct {
+	Set   bool // it was given, perhaps as null
+	Null  bool
+	Value T
+}
+
+// Some returns a given value.
+func Some[T any](v T) Optional[T] { return Optional[T]{Set: true, Value: v} }
+
+// Null returns an explicit null.
+func Null[T any]() Optional[T] { return Optional[T]{Set: true, Null: true} }
+
+// CreateRequest asks for a VM. The zero value is a complete request.
+type CreateRequest struct {
+	Name        string
+	UniqueName  bool    // refuse a name that is taken in the account, kind Exists
+	Image       string  // name, image id or snapshot id; "" = the default image
+	Size        vm.Size // a zero field = the default
+	Network     string  // a vm.NetworkMode; "" = the server's default
+	Persistence *vm.Persistence
+	IdleTimeout Optional[int64] // seconds; absent = 300, null = never
+	TTLSeconds  int64           // 0 = no limit
+	Workdir     string          // absolute, "" = /root
+	OneShot     bool            // deleted when no exec is attached any more
+	Setup       Setup
+}
+
+// Setup is what is put into a new VM before create returns.
+type Setup struct {
+	Groups []SetupGroup
+	Users  []SetupUser
+	Files  []SetupFile
+}
+
+// SetupGroup is a Linux group.
+type SetupGroup struct {
+	Name   string
+	GID    *int
+	System bool
+}
+
+// SetupUser is a Linux user. Home defaults to /home/NAME ("/" for a system
+// user), Shell to /bin/bash (/usr/sbin/nologin).
+type SetupUser struct {
+	Name   string
+	UID    *int
+	Gecos  string
+	Groups []string
+	Home   string
+	Shell  string
+	System bool
+}
+
+// SetupFile is a file with its content.
+type SetupFile struct {
+	Path       string // absolute
+	Content    []byte
+	Executable bool
+}
+
+// StartRequest starts a stopped VM. Absent idle timeout = keep the last one.
+type StartRequest struct {
+	IdleTimeout Optional[int64]
+	Deadline    time.Duration // 0 = 120 s; then kind Timeout, code VM_START_TIMEOUT
+}
+
+// Filter narrows List. The zero value lists everything of the account.
+type Filter struct {
+	States []vm.State
+	Search string // part of a name or the start of an id
+	Limit  int    // 0 = all
+	Offset int
+	All    bool // of every account; admins only
+}
+
+// Inspection is all that is known of one VM.
+type Inspection struct {
+	VM         vm.VM
+	Machine    *vm.MachineStatus // nil when no machine runs or it does not answer
+	MachineErr error             // why Machine is nil though the VM is running
+	DiskBytes  int64             // allocated by its overlay
+	Image      *vm.Image         // nil when it is gone
+	Warnings   []string          // e.g. vm.EmulatedWarning
+	Operation  vm.Op             // under way; "" = none
+}
+
+// HostInfo describes this host for people and doctors.
+type HostInfo struct {
+	Platform Platform
+	Capacity Capacity
+	VMs      map[vm.State]int // of every account
+	Warnings []string
+}
+
+// AuditEntry is what is recorded before an action.
+type AuditEntry struct {
+	Op      vm.Op
+	VM      vm.ID
+	Subject string // what else it was done to: a path, a command, an account
+	Actor   vm.Actor
+	Request vm.RequestID
+	Detail  map[string]any
+}
+
+// AuditRecord is an entry with its outcome.
+type AuditRecord struct {
+	ID      string         `json:"id"` // the receipt
+	Seq     int64          `json:"seq"`
+	Time    time.Time      `json:"time"`
+	Op      vm.Op          `json:"op"`
+	VM      vm.ID          `json:"vm,omitempty"`
+	Subject string         `json:"subject,omitempty"`
+	Actor   vm.Actor       `json:"actor"`
+	Request vm.RequestID   `json:"requestId,omitempty"`
+	Outcome string         `json:"outcome"` // "ok", "pending", else the kind of the error
+	Error   string         `json:"error,omitempty"`
+	EndedAt time.Time      `json:"endedAt,omitzero"`
+	Detail  map[string]any `json:"detail,omitempty"`
+}
+
+// AuditFilter narrows a list of audit records, newest first.
+type AuditFilter struct {
+	Account vm.AccountID // "" = all; only for admins
+	VM      vm.ID
+	Limit   int   // 0 = 100
+	After   int64 // only records with a lower Seq than this; 0 = from the newest
+}
+
+// AuditReport is the result of checking the chain.
+type AuditReport struct {
+	Records int64  `json:"records"`
+	OK      bool   `json:"ok"`
+	Problem string `json:"problem,omitempty"` // the first thing that is wrong, and where
+}
+
+// Result is the stored answer of a background request.
+type Result struct {
+	Request vm.RequestID `json:"id"`
+	Account vm.AccountID `json:"account"`
+	Done    bool         `json:"done"`
+	Status  int          `json:"status,omitempty"` // HTTP status of the answer
+	Body    []byte       `json:"body,omitempty"`
+	Logs    []ResultLog  `json:"logs,omitempty"`
+	Created time.Time    `json:"created"`
+}
+
+// ResultLog is one line of progress of a background request.
+type ResultLog struct {
+	Timestamp time.Time `json:"timestamp"`
+	Message   string    `json:"message"`
+}
