@@ -1,0 +1,44 @@
+# Verbs only; each is one command that CI and people call alike.
+export CGO_ENABLED := 0
+VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+FLAGS := -trimpath -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(VERSION)"
+LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FILES := internal/embedded/files
+
+.PHONY: build run test lint bench image clean requirements docs deps
+
+build: ## bin/warren, with agent and monitor embedded
+	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
+	go build $(FLAGS) -o $(FILES)/warren-monitor ./cmd/warren-monitor
+	go build $(FLAGS) -o bin/warren ./cmd/warren
+
+deps: ## the Debian packages that Warren needs on the host
+	deploy/install-deps.sh
+
+image: deps build ## the base image, with its warm generation
+	bin/warren image build base
+
+run: deps build ## everything from nothing to a first workspace
+	scripts/run.sh
+
+test: ## all that passes before a merge
+	go run ./tools/runtests
+
+lint: bin/golangci-lint
+	bin/golangci-lint run ./...
+	go vet -tags=system ./...
+
+bin/golangci-lint:
+	GOBIN=$(CURDIR)/bin go install $(LINTER)
+
+bench: deps build ## figures beside their floors and peers, in one run
+	scripts/bench.sh
+
+requirements: ## each requirement, the tests that cite it, their last result
+	@go run ./tools/requirements
+
+docs: ## docs/cli.md from the commands
+	go run ./cmd/warren docs > docs/cli.md
+
+clean:
+	rm -rf bin .work $(FILES)/warren-agent $(FILES)/warren-monitor test/contract/node_modules

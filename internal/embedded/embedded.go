@@ -1,0 +1,73 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package embedded carries the two small programs that live outside the warren
+// binary, the guest agent and the per-VM monitor, and unpacks them into a data
+// directory. They are programs of their own because a process linked with the
+// whole of Warren costs some thirty times their memory. Only the wiring
+// (internal/serve and cmd/warren) may import this package.
+package embedded
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+//go:embed files
+var files embed.FS
+
+// Programs are the unpacked programs, by absolute path.
+type Programs struct {
+	Agent       string // static guest agent, also the init of the initramfs
+	AgentDigest string // hex SHA-256 of it
+	Monitor     string // warren-monitor
+}
+
+// Unpack writes the programs into d, each under the digest of its content, and
+// returns where they are. A program that is there already is left alone, so a
+// running one is never overwritten. The error has kind Unsupported when this
+// binary was built without them.
+func Unpack(d layout.Dir) (Programs, error) {
+	agent, digest, err := unpack(d, "warren-agent")
+	if err != nil {
+		return Programs{}, err
+	}
+	monitor, _, err := unpack(d, "warren-monitor")
+	if err != nil {
+		return Programs{}, err
+	}
+	return Programs{Agent: agent, AgentDigest: digest, Monitor: monitor}, nil
+}
+
+func unpack(d layout.Dir, name string) (path, digest string, err error) {
+	data, err := files.ReadFile("files/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", vm.Errorf(vm.Unsupported, name, "this warren was built without its %s", name).
+			WithHint("build it with `make build`")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("embedded %s: %w", name, err)
+	}
+	sum := sha256.Sum256(data)
+	digest = hex.EncodeToString(sum[:])
+	path = filepath.Join(d.Bin(digest), name)
+	if st, err := os.Stat(path); err == nil && st.Size() == int64(len(data)) {
+		return path, digest, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	if err := layout.WriteFile(path, data, 0o700); err != nil {
+		return "", "", fmt.Errorf("unpack %s: %w", name, err)
+	}
+	return path, digest, nil
+}

@@ -1,0 +1,331 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/warren-vm/warren/"
+
+// allowed is the import direction: what each package may import of this
+// module, besides itself. A package that is not named fails the test.
+var allowed = map[string][]string{
+	"vm":                 {},
+	"api":                {"vm"},
+	"client":             {"vm", "api"},
+	"internal/link":      {"vm"},
+	"internal/qmp":       {"vm"},
+	"internal/layout":    {"vm"},
+	"internal/store":     {"vm"},
+	"internal/egress":    {"vm"},
+	"internal/usernet":   {"vm", "internal/egress"},
+	"internal/audit":     {"vm", "internal/layout"},
+	"internal/events":    {"vm", "internal/layout"},
+	"internal/image":     {"vm", "internal/layout"},
+	"internal/agent":     {"vm", "internal/link"},
+	"internal/guest":     {"vm", "internal/link"},
+	"internal/qemu":      {"vm", "internal/qmp", "internal/layout", "internal/link"},
+	"internal/monitor":   {"vm", "internal/layout", "internal/link", "internal/qmp", "internal/qemu", "internal/usernet", "internal/egress", "internal/guest"},
+	"internal/warm":      {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
+	"internal/doctor":    {"vm", "internal/layout", "internal/image"},
+	"internal/engine":    {"vm", "internal/layout", "internal/store", "internal/audit", "internal/events"},
+	"internal/httpd":     {"vm", "api", "internal/engine"},
+	"internal/cli":       {"vm", "api", "client"},
+	"internal/embedded":  {"vm", "internal/layout"},
+	"internal/vmtest":    nil, // test harness: anything
+	"internal/serve":     nil, // the wiring: knows every package
+	"internal/rules":     {},
+	"bench":              nil,
+	"cmd/warren":         {"api", "vm", "client", "internal/cli", "internal/serve"},
+	"cmd/warren-agent":   {"api", "vm", "internal/agent"},
+	"cmd/warren-monitor": {"api", "vm", "internal/monitor"},
+	"tools/runtests":     {},
+	"tools/requirements": {},
+}
+
+type goPackage struct {
+	ImportPath string
+	Imports    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd.Dir = root(t)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var list []goPackage
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var p goPackage
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestImportDirection holds the table of ARCHITECTURE.md.
+func TestImportDirection(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(name, "test/") {
+			continue
+		}
+		may, known := allowed[name]
+		if !known {
+			t.Errorf("%s is not in the import table: say what it may import", name)
+			continue
+		}
+		if may == nil {
+			continue
+		}
+		for _, imp := range p.Imports {
+			in, ours := strings.CutPrefix(imp, module)
+			if ours && !slices.Contains(may, in) {
+				t.Errorf("%s imports %s, which the table does not allow", name, in)
+			}
+		}
+	}
+}
+
+// sources calls f with each Go file of the repository.
+func sources(t *testing.T, f func(name string, data []byte)) {
+	t.Helper()
+	walk(t, func(name string) bool { return strings.HasSuffix(name, ".go") }, f)
+}
+
+func walk(t *testing.T, want func(string) bool, f func(name string, data []byte)) {
+	t.Helper()
+	top := root(t)
+	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(top, p)
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			if n := d.Name(); n == ".git" || n == ".work" || n == "bin" || n == "node_modules" || rel == "internal/embedded/files" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !want(rel) {
+			return nil
+		}
+		data, err := os.ReadFile(p)
+		if err != nil {
+			return err
+		}
+		f(rel, data)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLicenceHeaders(t *testing.T) {
+	const header = "// Copyright 2026 The Warren Authors\n// SPDX-License-Identifier: Apache-2.0\n"
+	sources(t, func(name string, data []byte) {
+		text := string(data)
+		if strings.HasPrefix(text, "//go:build ") {
+			_, text, _ = strings.Cut(text, "\n\n")
+		}
+		if !strings.HasPrefix(text, header) {
+			t.Errorf("%s lacks the licence header", name)
+		}
+	})
+}
+
+func TestPackageComments(t *testing.T) {
+	has := map[string]bool{}
+	sources(t, func(name string, data []byte) {
+		if strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		dir := filepath.Dir(name)
+		f, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ParseComments|parser.PackageClauseOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has[dir] = has[dir] || f.Doc != nil
+	})
+	for dir, ok := range has {
+		if !ok {
+			t.Errorf("package %s has no package comment", dir)
+		}
+	}
+}
+
+// TestExportedComments wants a contract on every exported top-level name.
+func TestExportedComments(t *testing.T) {
+	sources(t, func(name string, data []byte) {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "cmd/") {
+			return
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range f.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() && d.Doc == nil && receiverExported(d) && !standardMethod(d.Name.Name) {
+					t.Errorf("%s: %s has no comment", name, d.Name.Name)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					if ts, ok := s.(*ast.TypeSpec); ok && ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
+						t.Errorf("%s: type %s has no comment", name, ts.Name.Name)
+					}
+				}
+			}
+		}
+	})
+}
+
+// standardMethod names methods whose contract is the interface's.
+func standardMethod(name string) bool {
+	return slices.Contains([]string{"Error", "Unwrap", "Is", "String", "Read", "Write", "Close", "ServeHTTP", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap",
+		"LocalAddr", "RemoteAddr", "SetDeadline", "SetReadDeadline", "SetWriteDeadline"}, name)
+}
+
+func receiverExported(d *ast.FuncDecl) bool {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	if idx, ok := typ.(*ast.IndexExpr); ok {
+		typ = idx.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+// TestStandsAlone refuses what ties the repository to one machine or studio.
+func TestStandsAlone(t *testing.T) {
+	bad := regexp.MustCompile(`\.\./shared|/work/(main|shared|notes|\.library)|deb\.debian\.org|registry\.npmjs|proxy\.golang\.org|203\.0\.113\.80`)
+	walk(t, func(name string) bool {
+		return !strings.HasSuffix(name, ".sum") && !strings.HasPrefix(name, "internal/rules/") && !strings.HasSuffix(name, "package-lock.json")
+	}, func(name string, data []byte) {
+		if m := bad.Find(data); m != nil {
+			t.Errorf("%s names %q", name, m)
+		}
+	})
+}
+
+// TestNoLeftovers wants no unfinished work without an owner.
+func TestNoLeftovers(t *testing.T) {
+	bad := regexp.MustCompile(`\b(TODO|FIXME|XXX)\b`)
+	sources(t, func(name string, data []byte) {
+		if !strings.HasPrefix(name, "internal/rules/") && bad.Match(data) {
+			t.Errorf("%s has an unfinished note", name)
+		}
+	})
+}
+
+// TestSizes holds the house style: mains of 80 lines, files of 600.
+func TestSizes(t *testing.T) {
+	sources(t, func(name string, data []byte) {
+		limit := 600
+		switch {
+		case strings.HasSuffix(name, "_test.go"):
+			limit = 900
+		case strings.HasPrefix(name, "cmd/"):
+			limit = 80
+		}
+		if n := bytes.Count(data, []byte("\n")); n > limit {
+			t.Errorf("%s has %d lines, at most %d", name, n, limit)
+		}
+	})
+}
+
+// TestArchitecture keeps the page short enough to be read.
+func TestArchitecture(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root(t), "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(data, []byte("\n")); n > 200 {
+		t.Errorf("ARCHITECTURE.md has %d lines, at most 200", n)
+	}
+	for name := range allowed {
+		if strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "cmd/") {
+			continue
+		}
+		if !bytes.Contains(data, []byte("`"+name+"`")) {
+			t.Errorf("ARCHITECTURE.md does not name %s", name)
+		}
+	}
+}
+
+// TestDependencies wants a line of reason for each direct dependency.
+func TestDependencies(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join(root(t), "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root(t), "docs/dependencies.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mod)) {
+		fields := strings.Fields(strings.TrimPrefix(line, "require "))
+		if len(fields) < 2 || strings.Contains(line, "// indirect") || !strings.Contains(fields[0], ".") || !strings.HasPrefix(fields[1], "v") {
+			continue
+		}
+		if !bytes.Contains(page, []byte(fields[0])) {
+			t.Errorf("docs/dependencies.md has no reason for %s", fields[0])
+		}
+	}
+}
+
+// TestAgentSize keeps the guest's program small: it is in every guest's memory.
+func TestAgentSize(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "./cmd/warren-agent")
+	cmd.Dir = root(t)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, msg)
+	}
+	st, err := os.Stat(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const limit = 9 << 20
+	if st.Size() > limit {
+		t.Errorf("the agent has %d bytes, at most %d", st.Size(), limit)
+	}
+}

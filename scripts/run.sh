@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# make run: base image, server in the background, a first workspace.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PWD/bin:$PATH"
+
+step() { printf '\n==> %s\n' "$*"; }
+
+step "what this host offers"
+warren doctor || true
+
+step "base image (kept for next time)"
+warren image build base
+
+step "server"
+if warren ls >/dev/null 2>&1; then
+  echo "already running"
+else
+  data=$(warren config show --json | sed -n 's/.*"data": *"\([^"]*\)".*/\1/p')
+  log="$data/serve.log"
+  setsid warren serve >>"$log" 2>&1 </dev/null &
+  pid=$!
+  for _ in $(seq 150); do
+    warren ls >/dev/null 2>&1 && break
+    if ! kill -0 "$pid" 2>/dev/null; then
+      echo "the server ended at once; its log says:" >&2
+      tail -n 20 "$log" >&2
+      exit 1
+    fi
+    sleep 0.2
+  done
+  warren ls >/dev/null
+  echo "running as process $pid, log in $log"
+fi
+
+step "a first workspace"
+warren inspect hello >/dev/null 2>&1 || warren up --name hello
+warren exec hello -- sh -c 'echo "hello from $(hostname), $(uname -sr), up $(cut -d" " -f1 /proc/uptime) s"; systemctl is-system-running'
+echo 'two workspaces, two machines:'
+warren inspect hello-2 >/dev/null 2>&1 || warren up --name hello-2 >/dev/null
+for name in hello hello-2; do
+  printf '  %-8s machine-id %s\n' "$name" "$(warren exec "$name" -- cat /etc/machine-id)"
+done
+warren rm hello-2 >/dev/null
+
+cat <<EOF
+
+The server goes on in the background. Next:
+  export PATH="$PWD/bin:\$PATH"
+  warren exec hello -- uname -a        run a command
+  warren cp FILE hello:/work/          copy a file in
+  warren ls                            what is there
+  warren rm hello                      throw it away
+EOF

@@ -1,0 +1,237 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command runtests runs the suites of `make test`, each within its budget of
+// minutes, and ends with one line that counts what passed, failed and was
+// skipped. It keeps every test's last result in .work/test-results.json, where
+// tools/requirements reads it. It decides nothing about what a test does.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// suite is one part of `make test`.
+type suite struct {
+	name   string
+	budget time.Duration
+	steps  []step
+}
+
+// step is one command of a suite. A gotest step is `go test -json` and its
+// tests are counted one by one; a node step prints TAP-like totals and is
+// counted by its exit status, as is any other step.
+type step struct {
+	name   string
+	argv   []string
+	gotest bool
+}
+
+func suites() []suite {
+	gotest := func(name string, args ...string) step {
+		return step{name: name, argv: append([]string{"go", "test", "-json", "-count=1"}, args...), gotest: true}
+	}
+	return []suite{
+		{name: "build+lint", budget: 10 * time.Minute, steps: []step{
+			{name: "host packages", argv: []string{"deploy/install-deps.sh", "--tests"}},
+			{name: "build", argv: []string{"make", "-s", "build"}},
+			{name: "lint", argv: []string{"make", "-s", "lint"}},
+			{name: "image", argv: []string{"scripts/test-image.sh"}},
+		}},
+		{name: "foundation", budget: 6 * time.Minute, steps: []step{
+			gotest("packages", "-p=2", "./..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "./test/system/..."),
+			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
+		}},
+	}
+}
+
+// event is the part of `go test -json` that matters here.
+type event struct {
+	Action, Package, Test, Output string
+	Elapsed                       float64
+}
+
+// Result is one test's last outcome, as kept in .work/test-results.json.
+type Result struct {
+	Outcome string  `json:"outcome"` // pass, fail, skip
+	Seconds float64 `json:"seconds"`
+	Suite   string  `json:"suite"`
+}
+
+type runner struct {
+	out                     io.Writer
+	results                 map[string]Result
+	passed, failed, skipped int
+	failures                []string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	os.Exit(code)
+}
+
+// run runs the named suites, or all, and returns the exit status.
+func run(ctx context.Context, names []string, out io.Writer) int {
+	r := &runner{out: out, results: map[string]Result{}}
+	var lines []string
+	for _, s := range suites() {
+		if len(names) > 0 && !slices.Contains(names, s.name) {
+			continue
+		}
+		start := time.Now()
+		for _, st := range s.steps {
+			if ctx.Err() == nil {
+				r.step(ctx, s, st)
+			}
+		}
+		took := time.Since(start)
+		verdict := "within budget"
+		if took > s.budget {
+			verdict = "OVER BUDGET"
+			r.fail("suite " + s.name + " over its budget")
+		}
+		lines = append(lines, fmt.Sprintf("%-12s %6.0f s of %4.0f s  %s", s.name, took.Seconds(), s.budget.Seconds(), verdict))
+	}
+	if ctx.Err() != nil {
+		r.fail("interrupted")
+	}
+	if err := r.save(); err != nil {
+		r.fail("results: " + err.Error())
+	}
+	fmt.Fprintln(out)
+	for _, f := range r.failures {
+		fmt.Fprintln(out, "FAIL", f)
+	}
+	fmt.Fprintln(out, strings.Join(lines, "\n"))
+	fmt.Fprintf(out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+	if r.failed > 0 || r.passed == 0 {
+		return 1
+	}
+	return 0
+}
+
+func (r *runner) fail(what string) {
+	r.failed++
+	r.failures = append(r.failures, what)
+}
+
+// step runs one command; its failure is counted once when no test in it failed.
+func (r *runner) step(ctx context.Context, s suite, st step) {
+	fmt.Fprintf(r.out, "== %s: %s\n", s.name, st.name)
+	start := time.Now()
+	before := r.failed
+	cmd := exec.CommandContext(ctx, st.argv[0], st.argv[1:]...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 30 * time.Second
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		r.fail(st.name + ": " + err.Error())
+		return
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		r.fail(st.name + ": " + err.Error())
+		return
+	}
+	if st.gotest {
+		r.read(s, pipe)
+	} else if _, err := io.Copy(r.out, pipe); err != nil {
+		r.fail(st.name + ": " + err.Error())
+	}
+	err = cmd.Wait()
+	switch {
+	case err == nil && !st.gotest:
+		r.passed++
+	case err != nil && r.failed == before:
+		r.fail(s.name + ": " + st.name + ": " + err.Error())
+	}
+	fmt.Fprintf(r.out, "== %s: %s: %.0f s\n", s.name, st.name, time.Since(start).Seconds())
+}
+
+// read counts the tests of a `go test -json` stream and prints what failed or
+// was skipped, with its output, and one line a package.
+func (r *runner) read(s suite, in io.Reader) {
+	output := map[string][]string{}
+	sc := bufio.NewScanner(in)
+	sc.Buffer(make([]byte, 1<<20), 16<<20)
+	for sc.Scan() {
+		var e event
+		if json.Unmarshal(sc.Bytes(), &e) != nil {
+			fmt.Fprintln(r.out, sc.Text())
+			continue
+		}
+		key := e.Package + " " + e.Test
+		switch e.Action {
+		case "output":
+			output[key] = append(output[key], e.Output)
+		case "build-output":
+			fmt.Fprint(r.out, e.Output)
+		case "pass", "fail", "skip":
+			r.ended(s, e, key, output[key])
+			delete(output, key)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		r.fail("reading test output: " + err.Error())
+	}
+}
+
+func (r *runner) ended(s suite, e event, key string, output []string) {
+	if e.Test == "" {
+		if e.Action != "skip" {
+			fmt.Fprintf(r.out, "%-4s %s %.1f s\n", e.Action, e.Package, e.Elapsed)
+		}
+		if e.Action == "fail" {
+			fmt.Fprint(r.out, strings.Join(output, ""))
+			r.fail(e.Package)
+		}
+		return
+	}
+	r.results[key] = Result{Outcome: e.Action, Seconds: e.Elapsed, Suite: s.name}
+	switch e.Action {
+	case "pass":
+		r.passed++
+	case "skip":
+		r.skipped++
+		fmt.Fprint(r.out, strings.Join(output, ""))
+	case "fail":
+		r.fail(key)
+		fmt.Fprint(r.out, strings.Join(output, ""))
+	}
+}
+
+// save merges the results into the kept ones.
+func (r *runner) save() error {
+	const path = ".work/test-results.json"
+	all := map[string]Result{}
+	if old, err := os.ReadFile(path); err == nil {
+		if err := json.Unmarshal(old, &all); err != nil {
+			all = map[string]Result{}
+		}
+	}
+	maps.Copy(all, r.results)
+	data, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
+}
