@@ -1,0 +1,210 @@
+//go:build system
+
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestContract drives the unmodified npm packages against a real server.
+//
+// 000-04, 000-29, 000-30, 001-35, 004-13, 004-14
+func TestContract(t *testing.T) {
+	h := newHost(t)
+	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := filepath.Abs("../contract")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules/freestyle")); err != nil {
+		install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
+		install.Dir = dir
+		if out, err := install.CombinedOutput(); err != nil {
+			t.Fatalf("npm ci: %v\n%s", err, out)
+		}
+	}
+	scripts, err := filepath.Glob(filepath.Join(dir, "*.test.mjs"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no contract scripts: %v", err)
+	}
+	for _, script := range scripts {
+		name := strings.TrimSuffix(filepath.Base(script), ".test.mjs")
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "node", "--test", "--test-concurrency=1", script)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "FREESTYLE_API_URL=http://"+h.listen, "FREESTYLE_API_KEY="+strings.TrimSpace(string(key)), "WARREN_REAL=1")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// TestPackages: a guest that is let through to its package registries installs
+// from them, and reaches nothing else.
+//
+// 000-19, 002-05, 002-10, 002-11, 002-20
+func TestPackages(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "net", "--net", "packages")
+	h.sh("net", "apt-get update -qq && apt-get install -y -qq --no-install-recommends jq >/dev/null 2>&1; jq --version")
+	if got := h.sh("net", "echo '{\"a\":1}' | jq .a"); got != "1" {
+		t.Errorf("jq says %q", got)
+	}
+	if r := h.run("exec", "net", "--", "curl", "-sS", "--max-time", "20", "http://example.com/"); r.code == 0 {
+		t.Errorf("a host that is no registry was reached: %s", r.stdout)
+	}
+}
+
+// TestSmallDisk: a file that does not fit is refused, nothing half-written stays.
+func TestSmallDisk(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "small", "--disk", "1")
+	big := filepath.Join(t.TempDir(), "big")
+	f, err := os.Create(big)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(2 << 30); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	h.run("cp", big, "small:/work/big").wants(t, 8, "space")
+	if got := h.sh("small", "ls -A /work"); got != "" {
+		t.Errorf("left in /work: %s", got)
+	}
+	if got := h.sh("small", "echo fine"); got != "fine" {
+		t.Error(got)
+	}
+}
+
+// TestFullDataDirectory: no disk for a VM is a typed refusal.
+func TestFullDataDirectory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root to mount a small file system")
+	}
+	h := unstarted(t)
+	if err := syscall.Mount("small", h.data, "tmpfs", 0, "size=300m,mode=0700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(h.data, syscall.MNT_DETACH) })
+	images, err := filepath.Abs(env("WARREN_TEST_IMAGES", "../../.work/data/images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(images, filepath.Join(h.data, "images")); err != nil {
+		t.Fatal(err)
+	}
+	h.serve()
+	t.Cleanup(h.close)
+	h.run("up", "--name", "box").wants(t, 8, "disk")
+	if n := len(h.list()); n != 0 {
+		t.Errorf("%d VMs", n)
+	}
+}
+
+// TestSilentGuest: a guest that stops answering gives a typed error, and rm
+// needs no answer of it.
+func TestSilentGuest(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "box")
+	qemu := h.pidOf(h.find("box").ID, "qemu")
+	if err := syscall.Kill(qemu, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r := h.run("exec", "box", "--timeout", "2", "--", "true")
+	if r.code != 125 && r.code != 124 || r.took > 60*time.Second {
+		t.Errorf("exec in a silent guest: %s after %s", r, r.took)
+	}
+	h.ok("rm", "box")
+}
+
+// TestRequireKVM: where the accelerator is emulation, serve refuses if told so.
+func TestRequireKVM(t *testing.T) {
+	h := unstarted(t)
+	cmd := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off", "--require-kvm")
+	cmd.Env = h.environ()
+	done := make(chan []byte, 1)
+	go func() { out, _ := cmd.CombinedOutput(); done <- out }()
+	select {
+	case out := <-done:
+		if cmd.ProcessState.ExitCode() != 9 || !strings.Contains(string(out), "kvm") {
+			t.Errorf("status %d: %s", cmd.ProcessState.ExitCode(), out)
+		}
+	case <-time.After(30 * time.Second):
+		// It serves: then the probe guest must have booted under KVM.
+		if h.run("doctor", "--json").stdout == "" || !strings.Contains(h.ok("doctor"), "kvm") {
+			t.Error("serve --require-kvm serves without KVM")
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRefusals: what the server cannot do it says, with a status of the table.
+func TestRefusals(t *testing.T) {
+	h := newHost(t)
+	second := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off")
+	second.Env = h.environ()
+	out, err := second.CombinedOutput()
+	if err == nil {
+		t.Errorf("two servers on one data directory:\n%s", out)
+	}
+	other := unstarted(t)
+	taken := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off")
+	taken.Env = other.environ()
+	if out, err := taken.CombinedOutput(); err == nil || !strings.Contains(string(out), h.listen) {
+		t.Errorf("a taken port: %v\n%s", err, out)
+	}
+	h.run("up", "--mem", "512000").wants(t, 8, "memory")
+	noQEMU := exec.Command(h.binary, "doctor", "--json")
+	noQEMU.Env = append(h.environ(), "PATH=/nonexistent")
+	report, _ := noQEMU.Output()
+	if !strings.Contains(string(report), "qemu") {
+		t.Errorf("doctor without QEMU: %s", report)
+	}
+}
+
+// TestAudit: each action leaves a record, and the chain holds.
+//
+// 001-09, 003-40
+func TestAudit(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "box")
+	h.sh("box", "true")
+	h.ok("rm", "box")
+	var records []struct {
+		Op      string `json:"op"`
+		Outcome string `json:"outcome"`
+	}
+	if err := json.Unmarshal([]byte(h.ok("audit", "ls", "--json")), &records); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for _, r := range records {
+		seen[r.Op] = r.Outcome
+	}
+	for _, op := range []string{"create", "exec", "delete"} {
+		if seen[op] != "ok" {
+			t.Errorf("%s: outcome %q", op, seen[op])
+		}
+	}
+	h.ok("audit", "verify")
+}
