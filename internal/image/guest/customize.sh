@@ -1,0 +1,144 @@
+# Runs once per image build as mmdebstrap's customize hook: as root of the
+# build's user namespace, outside the new system, whose root is $1.
+# Everything it reads and writes besides $1 comes through descriptors, since
+# this user may not be able to open a path of the one who builds:
+#   3  the disk, a file to fill with an ext4 file system
+#   4  a tar: the files of the recipe, and /.warren with its lists
+#   5  a tar: kernel and modules go out here
+#   6  facts: lines of the form key=value go out here
+set -eu
+umask 022
+R=$1
+W=$R/.warren
+
+step() { echo "warren-step: $*" >&2; }
+fact() { echo "$1=$2" >&6; }
+inside() {
+    chroot "$R" /usr/bin/env -i HOME=/root TERM=dumb LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+        PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+}
+# The host's apt, with the new system's configuration: it finds the host's CAs and proxy.
+outer() { APT_CONFIG=$MMDEBSTRAP_APT_CONFIG "$@"; }
+
+step files
+mkdir -p "$W"
+tar -C "$R" --numeric-owner --keep-directory-symlink -xpf - <&4
+# shellcheck disable=SC1091
+. "$W/settings" # KERNEL_PACKAGE SLACK_MIB LABEL
+
+# The kernel is not installed but unpacked: Warren boots it from outside, so the
+# guest needs its modules, and neither an initrd nor a boot loader.
+step kernel
+real=$(outer apt-cache show --no-all-versions "$KERNEL_PACKAGE" | sed -n 's/^Depends: *\(linux-image-[^ ,]*\).*/\1/p' | head -n 1)
+if [ -z "$real" ]; then
+    echo "warren-error: no kernel package $KERNEL_PACKAGE in the apt sources" >&2
+    exit 1
+fi
+mkdir "$W/deb"
+(cd "$W/deb" && outer apt-get --quiet=2 download "$real" 2>&1) >&2
+dpkg-deb --fsys-tarfile "$W"/deb/*.deb | tar -C "$R" --keep-directory-symlink --exclude='./usr/share/*' -xpf -
+rm -r "$W/deb"
+release=$(cd "$R/usr/lib/modules" && echo *)
+inside depmod -a "$release"
+tar -C "$R" -cf - "boot/vmlinuz-$release" \
+    "usr/lib/modules/$release/modules.dep" "usr/lib/modules/$release/modules.builtin" "usr/lib/modules/$release/kernel" >&5
+rm -f "$R/boot/vmlinuz-$release" "$R/boot/System.map-$release"
+fact kernel "$release"
+
+step certificates
+inside update-ca-certificates >&2 2>/dev/null || true
+
+step users
+while read -r name uid shell groups; do
+    [ -n "$name" ] || continue
+    for g in $(echo "$groups" | tr ',' ' '); do
+        inside groupadd -f "$g"
+    done
+    set -- --create-home --shell "$shell"
+    [ "$uid" = - ] || set -- "$@" --uid "$uid"
+    [ -z "$groups" ] || set -- "$@" --groups "$groups"
+    inside useradd "$@" "$name"
+done <"$W/users"
+while read -r owner path; do
+    [ -n "$owner" ] || continue
+    inside chown -h "$owner" "$path"
+done <"$W/owners"
+
+for f in "$W"/run/*; do
+    [ -e "$f" ] || continue
+    n=$(basename "$f")
+    step "run $n"
+    # shellcheck disable=SC2046
+    if ! inside $(cat "$W/run-env") /bin/bash -eu -o pipefail "/.warren/run/$n" </dev/null >&2; then
+        echo "warren-error: run step $n of the recipe failed" >&2
+        exit 1
+    fi
+done
+
+step services
+while read -r unit; do
+    [ -z "$unit" ] || inside systemctl enable --quiet "$unit" >&2
+done <"$W/enable"
+while read -r unit; do
+    [ -z "$unit" ] || ln -sfn /dev/null "$R/etc/systemd/system/$unit"
+done <"$W/mask"
+if [ -e "$W/mask-timers" ]; then
+    for t in "$R"/usr/lib/systemd/system/*.timer; do
+        n=$(basename "$t")
+        grep -qxF "$n" "$W/enable" || ln -sfn /dev/null "$R/etc/systemd/system/$n"
+    done
+fi
+inside systemctl set-default --quiet multi-user.target >&2
+
+# Which registries the package managers of this system are configured for, as they say themselves.
+step facts
+fact packages "$(inside dpkg-query -f '.\n' -W | wc -l)"
+inside apt-get indextargets --format '$(SITE)' | sort -u | sed 's/^/registry=apt /' >&6
+if inside sh -c 'command -v npm' >/dev/null; then
+    fact registry "npm $(inside npm config get registry)"
+fi
+if inside python3 -c 'import pip' 2>/dev/null; then
+    inside python3 - <<'PY' | sed 's/^/registry=pip /' >&6
+from pip._internal.configuration import Configuration
+from pip._internal.models.index import PyPI
+c = Configuration(isolated=False)
+c.load()
+got = {k.split(".", 1)[1]: v for k, v in c.items() if k.startswith(("global.", "install."))}
+urls = got.get("index-url", "").split() + got.get("extra-index-url", "").split()
+if "index-url" not in got:
+    urls += [PyPI.simple_url, "https://" + PyPI.file_storage_domain]
+print("\n".join(urls))
+PY
+fi
+if inside sh -c 'command -v go' >/dev/null; then
+    inside go env GOPROXY GOSUMDB | tr ',|' '\n\n' | sed 's/^/registry=go /' >&6
+fi
+
+step clean
+rm -f "$R"/etc/apt/apt.conf.d/00mmdebstrap "$R"/etc/apt/sources.list.d/0000* "$R"/etc/apt/sources.list
+cp -a "$W/final/." "$R/"
+rm -rf "$R"/var/lib/apt/lists "$R"/var/cache/apt "$R"/var/cache/debconf/*-old "$R"/var/lib/dpkg/*-old \
+    "$R"/var/log/dpkg.log "$R"/var/log/apt "$R"/var/log/alternatives.log "$R"/var/log/bootstrap.log \
+    "$R"/var/lib/dbus/machine-id "$R"/var/lib/systemd/random-seed "$R"/etc/ssh/ssh_host_* \
+    "$R"/root/.npm "$R"/root/.cache "$R"/etc/.pwd.lock
+mkdir -p "$R/var/log/apt" "$R/var/lib/apt/lists/partial" "$R/var/cache/apt/archives/partial"
+inside chown _apt:root /var/lib/apt/lists/partial /var/cache/apt/archives/partial
+chmod 700 "$R/var/lib/apt/lists/partial" "$R/var/cache/apt/archives/partial"
+: >"$R/etc/machine-id"
+slack=$SLACK_MIB label=$LABEL
+rm -rf "$W"
+
+step disk
+# A bind mount shows the tree without what is mounted on it (/proc, /sys, /dev).
+exec unshare --mount sh -eu -c '
+    mount --bind "$1" "$1/mnt"
+    cd "$1/mnt"
+    find run tmp var/tmp -xdev -mindepth 1 -delete
+    mkdir -p run/lock
+    used=$(du -smx . | cut -f1)
+    size=$(((used * 106 / 100 + $2 + 1023) / 1024 * 1024))
+    echo "usedMib=$used" >&6
+    echo "diskMib=$size" >&6
+    mke2fs -q -F -t ext4 -L "$3" -m 0 -J size=32 -E lazy_itable_init=1,lazy_journal_init=1,nodiscard \
+        -d . /proc/self/fd/3 "${size}M"
+' sh "$R" "$slack" "$label"

@@ -1,0 +1,137 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+//go:embed recipes/*.yaml
+var shipped embed.FS
+
+// Names lists the shipped recipes.
+func Names() []string {
+	entries, err := shipped.ReadDir("recipes")
+	if err != nil {
+		panic(err) // embedded at compile time
+	}
+	var out []string
+	for _, e := range entries {
+		out = append(out, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	return out
+}
+
+// Shipped returns a shipped recipe. Kind NotFound for any other name.
+func Shipped(name string) (Recipe, error) {
+	if !slices.Contains(Names(), name) {
+		return Recipe{}, vm.Errorf(vm.NotFound, name, "no shipped recipe of that name").
+			WithHint("shipped recipes: %s; for one of your own name the directory of its %s", strings.Join(Names(), ", "), RecipeFile)
+	}
+	data, err := shipped.ReadFile("recipes/" + name + ".yaml")
+	if err != nil {
+		return Recipe{}, vm.Errorf(vm.Internal, name, "shipped recipe: %w", err)
+	}
+	return Parse(name+".yaml", data)
+}
+
+// FindRecipe returns the shipped recipe of that name or, if the argument has a
+// slash or a dot in it, loads the recipe there.
+func FindRecipe(arg string) (Recipe, error) {
+	if strings.ContainsAny(arg, "/.") {
+		return Load(arg)
+	}
+	return Shipped(arg)
+}
+
+// fromNothing is the value of `from` for a recipe that builds on no other.
+const fromNothing = "none"
+
+// Resolve puts the recipes that r builds on before it: one recipe, whose From
+// is "none", that says everything.
+func (r Recipe) Resolve() (Recipe, error) {
+	chain := []string{r.Name}
+	for r.From != fromNothing {
+		from := r.From
+		if from == "" {
+			from = "base"
+		}
+		if slices.Contains(chain, from) && from != r.Name || len(chain) > 8 {
+			return Recipe{}, vm.Errorf(vm.Invalid, r.Name, "builds on itself: %s", strings.Join(append(chain, from), " from "))
+		}
+		chain = append(chain, from)
+		below, err := Shipped(from)
+		if err != nil {
+			e := vm.AsError(err)
+			return Recipe{}, vm.Errorf(vm.Invalid, r.Name, "from %s: %s", from, e.Msg).WithHint("use one of %s, or none", strings.Join(Names(), ", "))
+		}
+		r = r.over(below)
+	}
+	return r, nil
+}
+
+// over returns the recipe that does what below does and then what r does.
+func (r Recipe) over(below Recipe) Recipe {
+	out := below
+	out.Name = r.Name
+	for _, p := range r.Packages {
+		if !slices.Contains(out.Packages, p) {
+			out.Packages = append(out.Packages, p)
+		}
+	}
+	for _, f := range r.Files {
+		out.Files = slices.DeleteFunc(out.Files, func(o RecipeEntry) bool { return o.Path == f.Path })
+		out.Files = append(out.Files, f)
+	}
+	out.Users = append(out.Users, r.Users...)
+	out.Services = append(out.Services, r.Services...)
+	out.Run = append(out.Run, r.Run...)
+	if len(r.Env) > 0 {
+		env := maps.Clone(below.Env)
+		if env == nil {
+			env = map[string]string{}
+		}
+		maps.Copy(env, r.Env)
+		out.Env = env
+	}
+	if r.Workdir != "" {
+		out.Workdir = r.Workdir
+	}
+	return out
+}
+
+// digest names a build: the resolved recipe and everything else that goes into
+// the image.
+func (r Recipe) digest(more ...string) (string, error) {
+	data, err := json.Marshal(r) // maps are sorted
+	if err != nil {
+		return "", vm.Errorf(vm.Internal, r.Name, "recipe: %w", err)
+	}
+	h := sha256.New()
+	for _, s := range append([]string{string(data)}, more...) {
+		sum := sha256.Sum256([]byte(s))
+		h.Write(sum[:])
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// yaml renders the recipe.
+func (r Recipe) yaml() ([]byte, error) {
+	out, err := yaml.Marshal(r)
+	if err != nil {
+		return nil, errors.Join(vm.Internal, err)
+	}
+	return out, nil
+}
