@@ -1,0 +1,248 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A program is one run of a program of the host.
+type program struct {
+	args   []string
+	env    []string // besides our own
+	stdin  io.Reader
+	files  []*os.File // descriptors from 3
+	output io.Writer  // stdout and stderr; nil = the end of it goes into the error
+}
+
+// A runner runs programs; tests have their own.
+type runner func(ctx context.Context, p program) error
+
+// stopGrace is how long a program may clean up after it was told to end.
+const stopGrace = 15 * time.Second
+
+// runProgram runs p in a process group of its own. When ctx ends the group gets
+// SIGTERM, and SIGKILL after stopGrace; when we die it gets SIGTERM too. It
+// returns when the program has ended.
+func runProgram(ctx context.Context, p program) error {
+	if _, err := exec.LookPath(p.args[0]); err != nil {
+		return vm.Errorf(vm.Unsupported, p.args[0], "is not installed").
+			WithHint("`warren doctor` says how to install what is missing")
+	}
+	cmd := exec.CommandContext(ctx, p.args[0], p.args[1:]...)
+	cmd.Env = append(programEnv(os.Environ()), p.env...)
+	cmd.Stdin, cmd.ExtraFiles = p.stdin, p.files
+	var tail bytes.Buffer
+	if p.output == nil {
+		p.output = &tail
+	}
+	cmd.Stdout, cmd.Stderr = p.output, p.output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = stopGrace
+	// The kernel sends the death signal when the thread that started the program
+	// ends, so that thread has to stay.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return vm.Errorf(vm.Unsupported, p.args[0], "does not start: %w", err)
+	}
+	err := cmd.Wait()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the program left behind; usually nothing
+	if ctx.Err() != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(tail.String()), "\n")
+		return vm.Errorf(vm.Internal, p.args[0], "%s: %w", lines[len(lines)-1], err)
+	}
+	return nil
+}
+
+// programEnv keeps what programs of the host may need and drops what would
+// change what they print or build.
+func programEnv(env []string) []string {
+	keep := map[string]bool{
+		"HOME": true, "USER": true, "LOGNAME": true, "PATH": true,
+		"http_proxy": true, "https_proxy": true, "no_proxy": true, "HTTP_PROXY": true, "HTTPS_PROXY": true, "NO_PROXY": true,
+		"SSL_CERT_FILE": true, "SSL_CERT_DIR": true,
+	}
+	out := []string{"LC_ALL=C.UTF-8"}
+	for _, e := range env {
+		k, v, _ := strings.Cut(e, "=")
+		if k == "PATH" && !strings.Contains(v, "/usr/sbin") {
+			e += ":/usr/sbin:/sbin" // mke2fs is there, and not on every user's path
+		}
+		if keep[k] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// tempDir makes the directory for mmdebstrap's tree, which users of the
+// namespace must be able to reach, and remembers it in the build's directory so
+// that it is found after a crash.
+func (b *builder) tempDir(ctx context.Context) (string, error) {
+	if old, err := os.ReadFile(b.tempMark()); err == nil {
+		if err := b.dropTemp(ctx, string(old)); err != nil {
+			return "", err
+		}
+	}
+	dir, err := os.MkdirTemp(tempRoot(os.Getenv("TMPDIR")), "warren-build-")
+	if err != nil {
+		return "", fileError(tempRoot(os.Getenv("TMPDIR")), err)
+	}
+	if err := layout.WriteFile(b.tempMark(), []byte(dir), 0o600); err != nil {
+		return "", errors.Join(err, os.Remove(dir))
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // users of the namespace go through it
+		return "", fileError(dir, err)
+	}
+	return dir, nil
+}
+
+// tempRoot prefers /var/tmp, which is on a disk, to /tmp, which may be memory.
+func tempRoot(fromEnv string) string {
+	if fromEnv != "" {
+		return fromEnv
+	}
+	return "/var/tmp"
+}
+
+func (b *builder) tempMark() string { return filepath.Join(string(b.dir), ".tempdir") }
+
+// dropTemp removes a directory of tempDir with all that is in it.
+func (b *builder) dropTemp(ctx context.Context, dir string) error {
+	if err := removeTree(ctx, b.run, dir); err != nil {
+		return err
+	}
+	if err := os.Remove(b.tempMark()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError(b.tempMark(), err)
+	}
+	return nil
+}
+
+// removeTree removes a build's temporary directory. What is in it may belong to
+// users of a namespace, and then only such a user can remove it.
+func removeTree(ctx context.Context, run runner, dir string) error {
+	if !strings.HasPrefix(filepath.Base(dir), "warren-build-") {
+		return vm.Errorf(vm.Internal, dir, "not a directory of a build")
+	}
+	if os.RemoveAll(dir) == nil {
+		return nil
+	}
+	err := run(ctx, program{args: []string{"mmdebstrap", "--unshare-helper", "find", dir, "-mindepth", "1", "-xdev", "-delete"}})
+	if last := os.RemoveAll(dir); last != nil {
+		return errors.Join(fileError(dir, last), err)
+	}
+	return nil
+}
+
+// buildWatch reads what mmdebstrap and customize.sh print.
+type buildWatch struct {
+	progress func(step string, done int)
+	rest     string
+	step     string
+	fault    string
+}
+
+// landmarks are lines that say how far the build is.
+var landmarks = []struct {
+	text, step string
+	done       int
+}{
+	{"I: running apt-get update", "package lists", 2},
+	{"I: downloading packages", "download", 6},
+	{"I: extracting archives", "unpack", 16},
+	{"I: installing essential", "install", 20},
+	{"I: installing remaining", "install", 28},
+	{"warren-step: files", "files", 44},
+	{"warren-step: kernel", "kernel", 46},
+	{"warren-step: run", "run", 50},
+	{"warren-step: services", "services", 53},
+	{"warren-step: disk", "file system", 56},
+}
+
+func (w *buildWatch) Write(p []byte) (int, error) {
+	w.rest += string(p)
+	for {
+		line, rest, ok := strings.Cut(w.rest, "\n")
+		if !ok {
+			return len(p), nil
+		}
+		w.rest = rest
+		w.line(line)
+	}
+}
+
+func (w *buildWatch) line(line string) {
+	if s, ok := strings.CutPrefix(line, "warren-step: "); ok {
+		w.step = s
+	}
+	if s, ok := strings.CutPrefix(line, "warren-error: "); ok {
+		w.fault = s
+	} else if strings.HasPrefix(line, "E: ") && w.fault == "" {
+		w.fault = strings.TrimPrefix(line, "E: ")
+	}
+	for _, l := range landmarks {
+		if strings.HasPrefix(line, l.text) {
+			w.progress(l.step, l.done)
+		}
+	}
+}
+
+// explain makes an error for people of the program's failure.
+func (w *buildWatch) explain(err error, log string) error {
+	if vm.KindOf(err) != vm.Internal {
+		return err
+	}
+	msg, kind := w.fault, vm.Internal
+	switch {
+	case strings.Contains(msg, "run step"):
+		kind = vm.Invalid
+	case strings.Contains(msg, "Unable to locate package"), strings.Contains(msg, "no installation candidate"):
+		kind = vm.Invalid
+	case strings.Contains(msg, "No space left"):
+		kind = vm.NoSpace
+	case msg == "":
+		msg = "mmdebstrap failed"
+	}
+	if w.step != "" {
+		msg += " (in step " + w.step + ")"
+	}
+	return vm.Errorf(kind, "build", "%s", msg).WithHint("see %s", log)
+}
+
+// fileError gives an error of the operating system its kind.
+func fileError(path string, err error) error {
+	var e *vm.Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	kind := vm.Internal
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		kind = vm.NoSpace
+	case errors.Is(err, fs.ErrNotExist):
+		kind = vm.NotFound
+	case errors.Is(err, fs.ErrPermission):
+		kind = vm.Denied
+	}
+	return vm.Errorf(kind, path, "%w", err)
+}
