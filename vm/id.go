@@ -62,6 +62,9 @@ func NewImageID() ImageID { return ImageID("im-" + randomID(16)) }
 // NewGenerationID returns a fresh random generation id.
 func NewGenerationID() GenerationID { return GenerationID("sl-" + randomID(16)) }
 
+// NewSnapshotID returns a fresh random snapshot id.
+func NewSnapshotID() SnapshotID { return SnapshotID("sc-" + randomID(20)) }
+
 // NewRequestID returns a fresh random request id.
 func NewRequestID() RequestID { return RequestID("ri-" + randomID(20)) }
 
