@@ -1,0 +1,348 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/time/rate"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+
+	"github.com/warren-vm/warren/internal/egress"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	maxLookups    = 32 // at once
+	lookupsPerSec = 100
+	lookupBurst   = 300
+	maxDNSPayload = 1232
+	maxDNSAnswers = 24
+	dnsStreamIdle = 10 * time.Second
+)
+
+// The extended errors (RFC 8914) that are given with a refusal.
+const (
+	edeOptionCode = 15
+	edeBlocked    = 15
+	edeOther      = 0
+)
+
+// serveDNS answers the datagrams of the name server until c is closed.
+func (n *Net) serveDNS(c *gonet.UDPConn) {
+	limit := rate.NewLimiter(lookupsPerSec, lookupBurst)
+	slots := make(chan struct{}, maxLookups)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	b := make([]byte, 4096)
+	for {
+		k, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		if !limit.Allow() {
+			if r := tooMany(b[:k]); r != nil {
+				_, _ = c.WriteTo(r, from)
+			}
+			continue
+		}
+		select {
+		case slots <- struct{}{}:
+		case <-n.ctx.Done():
+			return
+		}
+		q := slices.Clone(b[:k])
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if r := n.answer(n.ctx, q, false); r != nil {
+				_, _ = c.WriteTo(r, from)
+			}
+		})
+	}
+}
+
+// serveDNSStream answers look-ups over TCP, one after the other.
+func (n *Net) serveDNSStream(c *guestConn) {
+	for range 100 {
+		_ = c.SetDeadline(time.Now().Add(dnsStreamIdle))
+		var h [2]byte
+		if _, err := io.ReadFull(c, h[:]); err != nil {
+			return
+		}
+		q := make([]byte, binary.BigEndian.Uint16(h[:]))
+		if _, err := io.ReadFull(c, q); err != nil {
+			return
+		}
+		r := n.answer(n.ctx, q, true)
+		if r == nil {
+			return
+		}
+		if _, err := c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(r))), r...)); err != nil {
+			return
+		}
+	}
+}
+
+// question is a parsed look-up and the answer in the making.
+type question struct {
+	header  dnsmessage.Header
+	q       dnsmessage.Question
+	payload int // what the client can take; 0 = no EDNS
+	rcode   dnsmessage.RCode
+	ede     uint16
+	why     string // extended error text; "" = none
+	answers []dnsmessage.ResourceBody
+}
+
+// parseQuery reads one question. ok is false when no answer is due at all.
+func parseQuery(b []byte) (q question, ok bool) {
+	var p dnsmessage.Parser
+	h, err := p.Start(b)
+	if err != nil || h.Response {
+		return q, false
+	}
+	q.header = h
+	if h.OpCode != 0 {
+		q.rcode = dnsmessage.RCodeNotImplemented
+		return q, true
+	}
+	if q.q, err = p.Question(); err != nil {
+		q.rcode = dnsmessage.RCodeFormatError
+		return q, true
+	}
+	if _, err := p.Question(); !errors.Is(err, dnsmessage.ErrSectionDone) {
+		q.rcode = dnsmessage.RCodeFormatError
+		return q, true
+	}
+	if p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
+		return q, true
+	}
+	for {
+		rh, err := p.AdditionalHeader()
+		if err != nil {
+			break
+		}
+		if rh.Type == dnsmessage.TypeOPT {
+			q.payload = max(512, min(int(rh.Class), maxDNSPayload))
+		}
+		if p.SkipAdditional() != nil {
+			break
+		}
+	}
+	return q, true
+}
+
+// pack renders the answer, cut to what the client can take.
+func (q *question) pack(stream bool) []byte {
+	limit := max(512, q.payload)
+	if stream {
+		limit = 65535
+	}
+	for cut := false; ; cut = true {
+		out, err := q.build(cut)
+		if err != nil {
+			return nil
+		}
+		if len(out) <= limit || cut {
+			return out
+		}
+	}
+}
+
+func (q *question) build(cut bool) ([]byte, error) {
+	h := dnsmessage.Header{
+		ID: q.header.ID, Response: true, RecursionDesired: q.header.RecursionDesired,
+		RecursionAvailable: true, RCode: q.rcode, Truncated: cut,
+	}
+	m := dnsmessage.Message{Header: h}
+	if q.q.Name.Length > 0 {
+		m.Questions = []dnsmessage.Question{q.q}
+	}
+	if !cut {
+		for _, a := range q.answers {
+			m.Answers = append(m.Answers, dnsmessage.Resource{
+				Header: dnsmessage.ResourceHeader{Name: q.q.Name, Class: dnsmessage.ClassINET, TTL: uint32(answerTTL / time.Second)},
+				Body:   a,
+			})
+		}
+	}
+	if q.payload > 0 {
+		var rh dnsmessage.ResourceHeader
+		if err := rh.SetEDNS0(maxDNSPayload, q.rcode, false); err != nil {
+			return nil, err
+		}
+		opt := &dnsmessage.OPTResource{}
+		if q.why != "" && !cut {
+			data := append(binary.BigEndian.AppendUint16(nil, q.ede), q.why...)
+			opt.Options = []dnsmessage.Option{{Code: edeOptionCode, Data: data}}
+		}
+		m.Additionals = []dnsmessage.Resource{{Header: rh, Body: opt}}
+	}
+	return m.Pack()
+}
+
+func tooMany(b []byte) []byte {
+	q, ok := parseQuery(b)
+	if !ok {
+		return nil
+	}
+	q.fail(dnsmessage.RCodeServerFailure, edeOther, "too many look-ups at once")
+	return q.pack(false)
+}
+
+func (q *question) fail(code dnsmessage.RCode, ede uint16, why string) {
+	q.rcode, q.ede, q.why, q.answers = code, ede, why, nil
+}
+
+// answer judges and answers one look-up; nil when it deserves no answer.
+func (n *Net) answer(ctx context.Context, b []byte, stream bool) []byte {
+	q, ok := parseQuery(b)
+	if !ok {
+		return nil
+	}
+	if q.rcode == dnsmessage.RCodeSuccess {
+		n.lookup(ctx, &q)
+	}
+	return q.pack(stream)
+}
+
+// lookup fills q in and leaves its record. Questions for which nothing is ever
+// looked up (AAAA, HTTPS) leave one only when they are refused alone.
+func (n *Net) lookup(ctx context.Context, q *question) {
+	began := time.Now()
+	name := egress.Normal(q.q.Name.String())
+	v := egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name})
+	if v.Allow && !validName(name) {
+		v = egress.Verdict{Reason: "it is not a host name"}
+	}
+	quiet := false
+	switch {
+	case !v.Allow:
+	case q.q.Class != dnsmessage.ClassINET:
+		q.fail(dnsmessage.RCodeNotImplemented, 0, "")
+	case q.q.Type == dnsmessage.TypeA:
+		v = n.lookupA(ctx, q, name)
+	case n.Policy().Mode == vm.NetOpen:
+		quiet = !n.lookupOther(ctx, q, name)
+	default:
+		quiet = true // NOERROR without answers: AAAA, HTTPS and SVCB lead nowhere
+	}
+	if !v.Allow {
+		q.fail(dnsmessage.RCodeRefused, edeBlocked, "warren: "+v.Reason)
+		quiet = q.q.Type == dnsmessage.TypeAAAA || q.q.Type == dnsmessage.TypeHTTPS
+	}
+	if !quiet {
+		n.rec.add(vm.Connection{
+			Time: began, Proto: egress.DNS, Dest: name, Name: name,
+			Allowed: v.Allow, Reason: v.Reason, Duration: time.Since(began),
+		})
+	}
+}
+
+// lookupA answers with the public addresses of a name. A name that has only
+// others is refused: connections to them would be.
+func (n *Net) lookupA(ctx context.Context, q *question, name string) egress.Verdict {
+	addrs, err := n.names.resolve(ctx, name)
+	if err != nil {
+		var de *net.DNSError
+		if errors.As(err, &de) && de.IsNotFound {
+			q.fail(dnsmessage.RCodeNameError, 0, "")
+			return egress.Verdict{Allow: true, Reason: "allowed, but the name does not exist"}
+		}
+		q.fail(dnsmessage.RCodeServerFailure, edeOther, "warren: the host could not look the name up")
+		return egress.Verdict{Allow: true, Reason: "allowed, but the host could not look it up: " + dialError(err)}
+	}
+	host := n.host.get()
+	why, public := "", []netip.Addr(nil)
+	for _, a := range addrs {
+		if p := egress.Private(a, host); p != "" {
+			why = name + " leads to " + a.String() + ", " + p
+			continue
+		}
+		public = append(public, a)
+	}
+	if len(public) == 0 && why != "" {
+		return egress.Verdict{Reason: why}
+	}
+	for _, a := range public[:min(len(public), maxDNSAnswers)] {
+		q.answers = append(q.answers, &dnsmessage.AResource{A: a.As4()})
+	}
+	return egress.Verdict{Allow: true, Reason: "looked up"}
+}
+
+// moreRecords are the look-ups that the host's resolver has beside addresses.
+type moreRecords interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+}
+
+// lookupOther answers TXT, MX, NS and SRV. It reports whether it asked the host.
+func (n *Net) lookupOther(ctx context.Context, q *question, name string) bool {
+	r, ok := n.cfg.Resolver.(moreRecords)
+	if !ok {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	var err error
+	switch name += "."; q.q.Type {
+	case dnsmessage.TypeTXT:
+		var texts []string
+		texts, err = r.LookupTXT(ctx, name)
+		for _, t := range texts {
+			q.answers = append(q.answers, &dnsmessage.TXTResource{TXT: chunks(t)})
+		}
+	case dnsmessage.TypeMX:
+		var mx []*net.MX
+		mx, err = r.LookupMX(ctx, name)
+		for _, m := range mx {
+			if h, herr := dnsmessage.NewName(m.Host); herr == nil {
+				q.answers = append(q.answers, &dnsmessage.MXResource{Pref: m.Pref, MX: h})
+			}
+		}
+	case dnsmessage.TypeNS:
+		var ns []*net.NS
+		ns, err = r.LookupNS(ctx, name)
+		for _, s := range ns {
+			if h, herr := dnsmessage.NewName(s.Host); herr == nil {
+				q.answers = append(q.answers, &dnsmessage.NSResource{NS: h})
+			}
+		}
+	case dnsmessage.TypeSRV:
+		var srv []*net.SRV
+		_, srv, err = r.LookupSRV(ctx, "", "", name)
+		for _, s := range srv {
+			if h, herr := dnsmessage.NewName(s.Target); herr == nil {
+				q.answers = append(q.answers, &dnsmessage.SRVResource{Priority: s.Priority, Weight: s.Weight, Port: s.Port, Target: h})
+			}
+		}
+	default:
+		return false
+	}
+	var de *net.DNSError
+	if err != nil && (!errors.As(err, &de) || !de.IsNotFound) {
+		q.fail(dnsmessage.RCodeServerFailure, edeOther, "warren: the host could not look the name up")
+	}
+	return true
+}
+
+// chunks cuts a text into strings of at most 255 bytes, as TXT records hold them.
+func chunks(s string) []string {
+	out := []string{}
+	for len(s) > 255 {
+		out, s = append(out, s[:255]), s[255:]
+	}
+	return append(out, s)
+}

@@ -1,0 +1,169 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/warren-vm/warren/internal/egress"
+	"github.com/warren-vm/warren/vm"
+)
+
+// flow is one connection of the guest, from its first packet to its record.
+type flow struct {
+	began    time.Time // constant, as all above mu
+	proto    string
+	dst      netip.AddrPort // as the guest addressed it
+	service  bool           // answered by the network itself; no policy applies
+	up, down atomic.Int64
+
+	mu        sync.Mutex // guards the fields below
+	name      string     // as greeted, else as looked up
+	inspected bool       // the greeting was read and judged
+	allowed   bool
+	reason    string
+	ended     bool
+	stopped   bool
+	closers   []func() // run when the flow is stopped
+}
+
+// judge notes the verdict for the record.
+func (f *flow) judge(v egress.Verdict) egress.Verdict {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.stopped {
+		f.allowed, f.reason = v.Allow, v.Reason
+	}
+	return v
+}
+
+// greeted notes that the guest named its destination and that it was judged.
+func (f *flow) greeted(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.name, f.inspected = name, true
+}
+
+// lookedUp notes the newest of the names that led to the destination.
+func (f *flow) lookedUp(names []string) {
+	if len(names) == 0 {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.name = names[0]
+}
+
+// request is what the flow asks of the policy.
+func (f *flow) request(host []netip.Addr) egress.Request {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return egress.Request{Proto: f.proto, IP: f.dst.Addr(), Port: f.dst.Port(), Name: f.name, Host: host}
+}
+
+// own has close called when the flow is stopped, at once if it was already.
+func (f *flow) own(closer func()) {
+	f.mu.Lock()
+	stopped := f.stopped
+	if !stopped {
+		f.closers = append(f.closers, closer)
+	}
+	f.mu.Unlock()
+	if stopped {
+		closer()
+	}
+}
+
+// stop cuts the flow; reason goes into its record.
+func (f *flow) stop(reason string) {
+	f.mu.Lock()
+	if f.stopped || f.ended {
+		f.mu.Unlock()
+		return
+	}
+	f.stopped = true
+	f.reason = reason
+	closers := f.closers
+	f.closers = nil
+	f.mu.Unlock()
+	for _, c := range closers {
+		c()
+	}
+}
+
+// rejudge asks whether a live flow would be allowed under p.
+func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
+	f.mu.Lock()
+	inspected := f.inspected
+	f.mu.Unlock()
+	if f.service {
+		return egress.Verdict{Allow: true}
+	}
+	if p.Mode == vm.NetPackages && !inspected {
+		return egress.Verdict{Reason: "it was opened without a checked name"}
+	}
+	return egress.Evaluate(p, f.request(host))
+}
+
+func (f *flow) connection() vm.Connection {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return vm.Connection{
+		Time: f.began, Proto: f.proto, Dest: f.dst.String(), Name: f.name,
+		Allowed: f.allowed, Reason: f.reason,
+		Up: f.up.Load(), Down: f.down.Load(), Duration: time.Since(f.began),
+	}
+}
+
+// begin registers a flow. It returns nil and why when there is no room for it.
+func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
+	f := &flow{began: time.Now(), proto: proto, dst: dst}
+	f.service = proto == egress.TCP && (dst == netip.AddrPortFrom(Gateway, 80) || dst == netip.AddrPortFrom(NameServer, 53))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.closed:
+		return nil, "the network was shut down"
+	case len(n.flows) >= maxFlows:
+		return nil, "the VM has too many connections open (512)"
+	case proto == egress.UDP && n.udp >= maxUDPFlows:
+		return nil, "the VM has too many UDP exchanges open (128)"
+	}
+	n.flows[f] = struct{}{}
+	n.wg.Add(1)
+	if proto == egress.UDP {
+		n.udp++
+	}
+	return f, ""
+}
+
+// end takes a flow off the list and leaves its record. Only the first call counts.
+func (n *Net) end(f *flow) {
+	f.mu.Lock()
+	if f.ended {
+		f.mu.Unlock()
+		return
+	}
+	f.ended = true
+	f.mu.Unlock()
+	c := f.connection()
+	if !f.service {
+		n.rec.add(c)
+	}
+	n.mu.Lock()
+	delete(n.flows, f)
+	if f.proto == egress.UDP {
+		n.udp--
+	}
+	n.mu.Unlock()
+	n.wg.Done()
+}
+
+// refuse leaves the record of a connection that never became a flow.
+func (n *Net) refuse(proto string, dst netip.AddrPort, name, why string) {
+	n.rec.add(vm.Connection{Time: time.Now(), Proto: proto, Dest: dst.String(), Name: name, Reason: why})
+}

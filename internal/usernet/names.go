@@ -1,0 +1,103 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	answerTTL   = 30 * time.Second // also given to the guest
+	failureTTL  = 3 * time.Second
+	lookupLimit = 8 * time.Second
+	maxAnswers  = 1024 // names remembered
+	maxAddrs    = 4096 // addresses remembered
+	maxPerAddr  = 8    // names remembered of one address
+)
+
+// hostResolver asks the host's resolver for absolute names, so that the host's
+// search domains are not tried.
+type hostResolver struct{ *net.Resolver }
+
+func (r hostResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	return r.Resolver.LookupNetIP(ctx, network, host+".")
+}
+
+type answer struct {
+	addrs   []netip.Addr
+	err     error
+	expires time.Time
+}
+
+// directory looks names up on the host, remembers the answers for a short
+// while, and knows which names led to an address.
+type directory struct {
+	resolver Resolver
+
+	mu      sync.Mutex // guards the fields below
+	answers map[string]answer
+	byIP    map[netip.Addr][]string // newest name first
+}
+
+func newDirectory(r Resolver) *directory {
+	return &directory{resolver: r, answers: make(map[string]answer), byIP: make(map[netip.Addr][]string)}
+}
+
+// resolve returns the IPv4 addresses of a name in normal form. It is for the
+// caller to have the addresses judged.
+func (d *directory) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
+	d.mu.Lock()
+	a, ok := d.answers[name]
+	d.mu.Unlock()
+	if ok && time.Now().Before(a.expires) {
+		return a.addrs, a.err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	addrs, err := d.resolver.LookupNetIP(ctx, "ip4", name)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return nil, err
+	}
+	a = answer{err: err, expires: time.Now().Add(failureTTL)}
+	if err == nil {
+		a.expires = time.Now().Add(answerTTL)
+		for _, ip := range addrs {
+			if ip = ip.Unmap(); ip.Is4() && !slices.Contains(a.addrs, ip) {
+				a.addrs = append(a.addrs, ip)
+			}
+		}
+	}
+	d.remember(name, a)
+	return a.addrs, a.err
+}
+
+func (d *directory) remember(name string, a answer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.answers) >= maxAnswers {
+		clear(d.answers)
+	}
+	d.answers[name] = a
+	for _, ip := range a.addrs {
+		if _, ok := d.byIP[ip]; !ok && len(d.byIP) >= maxAddrs {
+			clear(d.byIP) // the policy's own names are looked up again on need
+		}
+		names := slices.DeleteFunc(slices.Clone(d.byIP[ip]), func(s string) bool { return s == name })
+		names = slices.Insert(names, 0, name)
+		d.byIP[ip] = names[:min(len(names), maxPerAddr)]
+	}
+}
+
+// of returns the names that led to ip, the newest first.
+func (d *directory) of(ip netip.Addr) []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byIP[ip]
+}

@@ -1,0 +1,288 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package usernet is the network of one VM: an Ethernet segment that exists
+// only inside the monitor. It speaks QEMU's stream netdev on one side and
+// ordinary sockets of an unprivileged process on the other: DHCP, a name
+// server, connections out under the egress policy, and dials into the guest.
+// Nothing on the host listens for it, and no two VMs share anything, so every
+// guest has the same addresses for ever.
+//
+// What is allowed is decided by package egress; this package asks it before
+// each look-up and each dial, dials the very address that was judged, and
+// leaves a record of each connection. Under the policy packages it also reads
+// the server name of each TLS greeting and the Host of each HTTP request.
+// Redirects are not followed for the guest: a registry that sends it to
+// another host works only when that host is named in the policy too.
+//
+// It holds no VM state; the monitor owns a Net and may call all of it.
+package usernet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+
+	"github.com/warren-vm/warren/internal/egress"
+	"github.com/warren-vm/warren/vm"
+)
+
+// The addresses of every VM's network.
+var (
+	Gateway    = netip.MustParseAddr("10.0.2.2")
+	NameServer = netip.MustParseAddr("10.0.2.3")
+	Guest      = netip.MustParseAddr("10.0.2.15")
+)
+
+// Bounds of one VM.
+const (
+	maxFlows    = 512              // connections at once, all protocols
+	maxUDPFlows = 128              // of them, UDP
+	dialTimeout = 10 * time.Second // per address
+	mtu         = 1500
+)
+
+// Resolver looks names up on the host. A *net.Resolver is one.
+type Resolver interface {
+	// LookupNetIP returns the addresses of a host; network is "ip4". The name
+	// is absolute and has no final dot.
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Config is what a Net needs. Only Policy must be set.
+type Config struct {
+	Policy vm.NetworkPolicy
+	// Resolver defaults to the host's own.
+	Resolver Resolver
+	// Dial opens a connection to an address that the policy allows; network is
+	// tcp or udp, address an IP and a port, never a name.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// HostAddresses defaults to egress.HostAddresses.
+	HostAddresses func() ([]netip.Addr, error)
+	// OnConnection gets each connection when it has ended or was refused, one
+	// at a time. It must not block and must not call back into the Net.
+	OnConnection func(vm.Connection)
+	Log          *slog.Logger
+}
+
+// Net is the network of one VM. Its methods may be called at any time from any
+// goroutine.
+type Net struct {
+	cfg    Config
+	log    *slog.Logger
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	link   *link
+	stack  *stack.Stack
+	names  *directory
+	rec    *recorder
+	web    *web
+	host   hostAddresses
+
+	mu     sync.Mutex // guards the fields below
+	policy vm.NetworkPolicy
+	flows  map[*flow]struct{}
+	udp    int // UDP flows among them
+	closed bool
+
+	wg sync.WaitGroup // services and flows; Add under mu while not closed
+}
+
+// New returns a Net that no guest is connected to yet. Its own life ends with
+// Close, not with a context.
+func New(cfg Config) (*Net, error) {
+	if cfg.Resolver == nil {
+		cfg.Resolver = hostResolver{net.DefaultResolver}
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	if cfg.HostAddresses == nil {
+		cfg.HostAddresses = egress.HostAddresses
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(context.Background()) // the Net's own lifetime
+	n := &Net{
+		cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel,
+		policy: cfg.Policy,
+		flows:  make(map[*flow]struct{}),
+		names:  newDirectory(cfg.Resolver),
+		rec:    newRecorder(cfg.OnConnection),
+		host:   hostAddresses{read: cfg.HostAddresses},
+	}
+	n.web = newWeb(n)
+	if err := n.build(); err != nil {
+		cancel()
+		return nil, err
+	}
+	return n, nil
+}
+
+// Serve carries frames between the guest and the network until c ends, and
+// closes c. It may be called again with another connection, as after a
+// re-attach; the newest one counts. It returns nil when ctx or the Net ended it.
+func (n *Net) Serve(ctx context.Context, c net.Conn) error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return errors.Join(net.ErrClosed, c.Close())
+	}
+	n.wg.Add(1)
+	n.mu.Unlock()
+	defer n.wg.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	unhook := context.AfterFunc(n.ctx, cancel)
+	defer unhook()
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	err := n.link.run(c)
+	ended := !stop()
+	closeErr := c.Close()
+	if ended {
+		return nil
+	}
+	return errors.Join(err, ignoreClosed(closeErr))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// Policy returns the policy in force.
+func (n *Net) Policy() vm.NetworkPolicy {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.policy
+}
+
+// SetPolicy puts p in force at once. Connections that it doesn't allow are cut.
+func (n *Net) SetPolicy(p vm.NetworkPolicy) {
+	n.mu.Lock()
+	n.policy = p
+	flows := make([]*flow, 0, len(n.flows))
+	for f := range n.flows {
+		flows = append(flows, f)
+	}
+	n.mu.Unlock()
+	host := n.host.get()
+	for _, f := range flows {
+		if v := f.rejudge(p, host); !v.Allow {
+			f.stop("cut when the policy changed: " + v.Reason)
+		}
+	}
+	n.web.forget()
+}
+
+// Live returns the connections that are open now, with the bytes so far.
+func (n *Net) Live() []vm.Connection {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]vm.Connection, 0, len(n.flows))
+	for f := range n.flows {
+		out = append(out, f.connection())
+	}
+	return out
+}
+
+// Counters returns the bytes that came from the guest (rx) and went to it (tx)
+// in Ethernet frames.
+func (n *Net) Counters() (rx, tx int64) { return n.link.rx.Load(), n.link.tx.Load() }
+
+// Dial opens a TCP connection to a port of the guest; the guest sees it come
+// from the gateway. The policy has no say in it. Without a deadline in ctx it
+// gives up after ten seconds. Errors: Unavailable when nothing listens there
+// or no guest is connected, Timeout, Cancelled.
+func (n *Net) Dial(ctx context.Context, port uint16) (net.Conn, error) {
+	subject := fmt.Sprintf("port %d", port)
+	if !n.link.connected() {
+		return nil, vm.Errorf(vm.Unavailable, subject, "the VM's network is not connected")
+	}
+	dctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	defer context.AfterFunc(n.ctx, cancel)()
+	c, err := gonet.DialTCPWithBind(dctx, n.stack,
+		tcpip.FullAddress{NIC: nic, Addr: tcpip.AddrFrom4(Gateway.As4())},
+		tcpip.FullAddress{NIC: nic, Addr: tcpip.AddrFrom4(Guest.As4()), Port: port}, ipv4.ProtocolNumber)
+	switch {
+	case err == nil:
+		return c, nil
+	case ctx.Err() != nil:
+		return nil, vm.Errorf(vm.KindOf(ctx.Err()), subject, "gave up dialling the guest: %w", ctx.Err())
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, vm.Errorf(vm.Timeout, subject, "the guest did not answer within %s", dialTimeout)
+	default:
+		return nil, vm.Errorf(vm.Unavailable, subject, "the guest refused the connection: %w", err).
+			WithHint("start the server in the VM and have it listen on 0.0.0.0:%d", port)
+	}
+}
+
+// Close cuts every connection and waits until everything of the Net has ended.
+func (n *Net) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		n.wg.Wait()
+		return nil
+	}
+	n.closed = true
+	flows := make([]*flow, 0, len(n.flows))
+	for f := range n.flows {
+		flows = append(flows, f)
+	}
+	n.mu.Unlock()
+	n.cancel()
+	for _, f := range flows {
+		f.stop("the network was shut down")
+	}
+	err := n.web.close()
+	n.link.detach()
+	n.wg.Wait()
+	n.stack.Destroy()
+	return err
+}
+
+// start runs a service until Close; close is called to end it.
+func (n *Net) start(service func(), stop func()) {
+	n.wg.Add(1)
+	context.AfterFunc(n.ctx, stop)
+	go func() {
+		defer n.wg.Done()
+		service()
+	}()
+}
+
+// hostAddresses remembers the host's addresses for two seconds.
+type hostAddresses struct {
+	read func() ([]netip.Addr, error)
+
+	mu    sync.Mutex
+	last  time.Time
+	addrs []netip.Addr
+}
+
+func (h *hostAddresses) get() []netip.Addr {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if time.Since(h.last) < 2*time.Second {
+		return h.addrs
+	}
+	if addrs, err := h.read(); err == nil {
+		h.addrs, h.last = addrs, time.Now()
+	}
+	return h.addrs
+}

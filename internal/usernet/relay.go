@@ -1,0 +1,72 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+var relayBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+type writeCloser interface{ CloseWrite() error }
+
+// relay carries bytes both ways until both directions have ended. The end of
+// one direction is passed on as a half-close, a failure as a reset of both.
+// src is where the guest's bytes are read, which may begin with what was read
+// of them before.
+func (n *Net) relay(f *flow, c *guestConn, src io.Reader, up net.Conn) {
+	fail := sync.OnceFunc(func() {
+		c.reset()
+		if t, ok := up.(*net.TCPConn); ok {
+			_ = t.SetLinger(0)
+		}
+		_ = up.Close()
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if pump(up, src, &f.up) != nil || halfClose(up) != nil {
+			fail()
+		}
+	}()
+	if pump(c, up, &f.down) != nil || halfClose(c) != nil {
+		fail()
+	}
+	<-done
+	_ = c.Close()
+	_ = up.Close()
+}
+
+func halfClose(c net.Conn) error {
+	if w, ok := c.(writeCloser); ok {
+		return w.CloseWrite()
+	}
+	return nil
+}
+
+// pump copies until the end of src, counting what was written.
+func pump(dst io.Writer, src io.Reader, count *atomic.Int64) error {
+	b := relayBuffers.Get().(*[]byte)
+	defer relayBuffers.Put(b)
+	for {
+		k, err := src.Read(*b)
+		if k > 0 {
+			w, werr := dst.Write((*b)[:k])
+			count.Add(int64(w))
+			if werr != nil {
+				return werr
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
