@@ -1,0 +1,161 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package qemu runs one QEMU: its command line as a pure function of a
+// vm.MachineSpec, its process, the capture of a running machine into files,
+// the check of such files, and empty disk overlays. It does not speak with
+// the guest and decides nothing about a VM's life. Package monitor drives it;
+// warm and the launcher of monitors use its files.
+package qemu
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// The descriptors that QEMU inherits, in the order of exec.Cmd.ExtraFiles. All
+// but the last are listening sockets: QEMU is always the server, so that a new
+// monitor can connect to a machine whose monitor has died, and since they
+// listen before QEMU runs nobody has to poll for them.
+const (
+	fdQMP = 3 + iota
+	fdAgent
+	fdConsole
+	fdNet
+	fdDevice // device state of a generation, read once
+)
+
+// MAC is the address of every VM's network card: each VM has a network of its
+// own, and nothing inside a fork may notice that it is one.
+const MAC = "52:54:00:12:34:56"
+
+// sparePorts are PCIe root ports for devices to be plugged in later; they are
+// part of the machine and must be the same on every start of a generation.
+const sparePorts = 4
+
+// tbSizeMiB bounds TCG's cache of translated code: the default keeps 239 MiB
+// per VM, this 92 at the same speed, and half of it is slow.
+const portName = "org.warren.agent.0"
+
+const tbSizeMiB = 64
+
+// RAMPath is the memory file that s maps privately: that of its generation,
+// or the empty one of a cold boot.
+func RAMPath(s vm.MachineSpec) string {
+	if s.Generation != nil {
+		return s.Generation.RAM
+	}
+	return layout.VMDir(s.Dir).ColdRAM()
+}
+
+// Args returns QEMU's arguments for s, without the program's name. It touches
+// nothing. A machine that starts on a generation gets exactly the devices of
+// the machine that was captured.
+func Args(s vm.MachineSpec) []string {
+	args := []string{
+		"-name", string(s.ID),
+		"-nodefaults", "-no-user-config", "-display", "none",
+		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+		"-action", "reboot=shutdown",
+		"-global", "migration.send-configuration=off",
+	}
+	args = append(args, Devices(s)...)
+	args = append(args, connections()...)
+	if s.Disk != "" {
+		args = append(args, "-blockdev", object(
+			"driver", "qcow2", "node-name", "disk0", "discard", "unmap",
+			"file", map[string]any{"driver": "file", "filename": s.Disk, "discard": "unmap"}))
+	}
+	args = append(args, "-object", object(
+		"qom-type", "memory-backend-file", "id", "ram0", "size", int64(s.Size.MemoryMiB)<<20,
+		"mem-path", RAMPath(s), "share", false, "merge", false, "dump", false))
+	if s.Generation != nil {
+		return append(args, "-incoming", "defer") // see Process.load
+	}
+	if s.Boot.Kernel == "" { // the disk has a boot loader of its own
+		return args
+	}
+	return append(args, "-kernel", s.Boot.Kernel, "-initrd", s.Boot.Initramfs, "-append", cmdline(s))
+}
+
+// cmdline is the kernel's command line with the first key of the guest link;
+// the first reset replaces that key.
+func cmdline(s vm.MachineSpec) string {
+	line := s.Boot.Cmdline
+	if line != "" {
+		line += " "
+	}
+	if s.Disk == "" {
+		line += "warren.diskless "
+	}
+	return line + "warren.key=" + hex.EncodeToString(s.GuestKey)
+}
+
+// Devices returns the part of the arguments that is the machine as the guest
+// sees it. Two machines may share a generation only if theirs are equal.
+func Devices(s vm.MachineSpec) []string {
+	accel := string(s.Accel)
+	if s.Accel == vm.TCG {
+		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSizeMiB)
+	}
+	args := []string{
+		"-M", s.Machine + ",memory-backend=ram0,usb=off,vmport=off,smm=off",
+		"-accel", accel,
+		"-cpu", s.CPU,
+		"-smp", strconv.Itoa(s.Size.VCPU),
+		"-m", strconv.Itoa(s.Size.MemoryMiB) + "M",
+		"-rtc", "base=utc",
+		"-serial", "chardev:console",
+		"-device", "virtio-serial-pci,id=serial0,bus=pcie.0,addr=0x2",
+		"-device", "virtserialport,bus=serial0.0,nr=1,chardev=agent,id=agent0,name=" + portName,
+		"-device", "virtio-net-pci,id=nic0,netdev=net0,mac=" + MAC + ",romfile=,bus=pcie.0,addr=0x3",
+	}
+	if s.Disk != "" {
+		args = append(args, "-device", "virtio-blk-pci,id=vda,drive=disk0,bus=pcie.0,addr=0x4")
+	}
+	for i := range sparePorts {
+		args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d", i+1, 0x10+i, i+1, i+1))
+	}
+	return args
+}
+
+// connections are the host's ends of the machine's channels.
+func connections() []string {
+	socket := func(id string, fd int) []string {
+		return []string{"-chardev", fmt.Sprintf("socket,id=%s,fd=%d,server=on,wait=off", id, fd)}
+	}
+	var args []string
+	args = append(args, socket("qmp", fdQMP)...)
+	args = append(args, "-mon", "chardev=qmp,mode=control")
+	args = append(args, socket("agent", fdAgent)...)
+	args = append(args, socket("console", fdConsole)...)
+	return append(args, "-netdev", fmt.Sprintf("stream,id=net0,server=on,addr.type=fd,addr.str=%d", fdNet))
+}
+
+// object renders name, value pairs as a JSON object in that order: paths with
+// commas need no quoting there.
+func object(pairs ...any) string {
+	out := []byte{'{'}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, encode(pairs[i])...)
+		out = append(out, ':')
+		out = append(out, encode(pairs[i+1])...)
+	}
+	return string(append(out, '}'))
+}
+
+func encode(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic("qemu: " + err.Error()) // only strings, numbers, booleans and maps of them come here
+	}
+	return data
+}

@@ -1,0 +1,217 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// settleTime bounds what must be done even when a capture's context has
+// ended: letting the machine go on.
+const settleTime = 20 * time.Second
+
+// CaptureSpec says where a capture goes.
+type CaptureSpec struct {
+	RAM    string `json:"ram"`    // absolute; made, must not exist
+	Device string `json:"device"` // absolute; made, must not exist
+	// Overlay, where not empty, is an empty overlay (CreateOverlay) over the
+	// disk as it is now: the machine goes on writing there, and what it wrote
+	// so far is frozen with its memory.
+	Overlay string `json:"overlay,omitempty"`
+	// Quit ends the machine when all is written; otherwise it goes on.
+	Quit bool `json:"quit,omitempty"`
+}
+
+// Captured is what a capture did. DiskMoved is right even when Capture fails:
+// the machine then writes to the new overlay all the same.
+type Captured struct {
+	DiskMoved    bool          `json:"diskMoved"`
+	Pause        time.Duration `json:"pause"` // the guest stood still for so long; 0 with Quit
+	Total        time.Duration `json:"total"`
+	RAMBytes     int64         `json:"ramBytes"` // data in the memory file
+	DeviceBytes  int64         `json:"deviceBytes"`
+	PrivatePages int64         `json:"privatePages"`
+}
+
+// Capture writes memory and device state of the running machine down and,
+// with an overlay, freezes its disk at the same instant. The machine goes on
+// in every case, also when it fails, unless Quit was asked for and all was
+// written. The files are not yet durable: layout.Publish makes them so. On an
+// error the files are gone. Kinds: NoSpace, WrongState, Internal.
+func (p *Process) Capture(ctx context.Context, s CaptureSpec) (out Captured, err error) {
+	begin := time.Now()
+	defer func() { out.Total = time.Since(begin) }()
+	state, err := p.RunState(ctx)
+	if err != nil {
+		return out, p.failure(err)
+	}
+	if state != "running" {
+		return out, vm.Errorf(vm.WrongState, string(p.Spec.ID), "its machine is %s, not running", state)
+	}
+	size := int64(p.Spec.Size.MemoryMiB) << 20
+	base := ""
+	if p.Spec.Generation != nil {
+		base = p.Spec.Generation.RAM
+	}
+	mem, err := openMemory(p.Ident.PID, RAMPath(p.Spec), size)
+	if err != nil {
+		return out, vm.Errorf(vm.Unsupported, string(p.Spec.ID), "the machine's memory cannot be read: %w", err)
+	}
+	defer mem.close()
+	ram, err := createRAM(ctx, s.RAM, base, size)
+	if err != nil {
+		return out, err
+	}
+	defer func() {
+		err = errors.Join(err, ram.f.Close())
+		if err != nil {
+			os.Remove(s.RAM)
+		}
+	}()
+	// The first pass runs beside the guest; what it gets wrong the second mends.
+	if _, err := mem.copyPrivate(ctx, ram); err != nil {
+		return out, fileError(s.RAM, err)
+	}
+	if err := createDevice(s.Device); err != nil {
+		return out, err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(s.Device)
+		}
+	}()
+	err = p.paused(ctx, s, &out, func() error {
+		var err error
+		out.PrivatePages, err = mem.copyPrivate(ctx, ram)
+		return fileError(s.RAM, err)
+	})
+	out.RAMBytes = ram.dataBytes()
+	return out, err
+}
+
+// createDevice makes the file that QEMU will write, so that its mode is ours.
+func createDevice(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fileError(path, err)
+	}
+	return fileError(path, f.Close())
+}
+
+// paused stops the machine, writes disk layer, device state and memory, and
+// lets the machine go on (or quit) in every case.
+func (p *Process) paused(ctx context.Context, s CaptureSpec, out *Captured, copyRAM func() error) (err error) {
+	begin := time.Now()
+	// settle outlives ctx: a caller that goes away must not leave a VM stopped.
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	defer func() {
+		if err == nil && s.Quit {
+			err = p.Quit(settle)
+			return
+		}
+		cont := p.QMP.Execute(settle, "cont", nil, nil)
+		out.Pause = time.Since(begin)
+		if cont != nil {
+			err = errors.Join(err, vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine could not be continued: %w", cont))
+		}
+	}()
+	if err := p.QMP.Execute(ctx, "stop", nil, nil); err != nil {
+		return p.failure(err)
+	}
+	if err := p.at("stopped"); err != nil {
+		return err
+	}
+	if s.Overlay != "" {
+		if err := p.moveDisk(ctx, s.Overlay); err != nil {
+			return err
+		}
+		out.DiskMoved = true
+	}
+	if err := p.at("disk moved"); err != nil {
+		return err
+	}
+	// live:false: with true QEMU inactivates the disks of a stopped machine.
+	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": s.Device, "live": false}, nil)
+	if err != nil {
+		return fileError(s.Device, err)
+	}
+	st, err := os.Stat(s.Device)
+	if err != nil {
+		return fileError(s.Device, err)
+	}
+	if out.DeviceBytes = st.Size(); out.DeviceBytes == 0 {
+		return vm.Errorf(vm.Internal, s.Device, "qemu wrote no device state")
+	}
+	if err := p.at("device saved"); err != nil {
+		return err
+	}
+	return copyRAM()
+}
+
+// at is where a test can make a capture fail.
+func (p *Process) at(step string) error {
+	if p.fault == nil {
+		return nil
+	}
+	return p.fault(step)
+}
+
+// moveDisk puts the overlay on top of the disk.
+func (p *Process) moveDisk(ctx context.Context, overlay string) error {
+	node, err := p.diskNode(ctx)
+	if err != nil {
+		return err
+	}
+	next := nextNode(node)
+	err = p.QMP.Execute(ctx, "blockdev-add", map[string]any{
+		"driver": "qcow2", "node-name": next, "discard": "unmap", "backing": nil,
+		"file": map[string]any{"driver": "file", "filename": overlay, "discard": "unmap"},
+	}, nil)
+	if err != nil {
+		return fileError(overlay, err)
+	}
+	err = p.QMP.Execute(ctx, "blockdev-snapshot", map[string]any{"node": node, "overlay": next}, nil)
+	if err != nil {
+		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		defer cancel()
+		del := p.QMP.Execute(settle, "blockdev-del", map[string]any{"node-name": next}, nil)
+		return errors.Join(fileError(overlay, err), del)
+	}
+	return nil
+}
+
+// diskNode names the node that the guest's disk writes to now.
+func (p *Process) diskNode(ctx context.Context) (string, error) {
+	var devices []struct {
+		QDev     string `json:"qdev"`
+		Inserted *struct {
+			Node string `json:"node-name"`
+		} `json:"inserted"`
+	}
+	if err := p.QMP.Execute(ctx, "query-block", nil, &devices); err != nil {
+		return "", p.failure(err)
+	}
+	for _, d := range devices {
+		if d.Inserted != nil && d.Inserted.Node != "" {
+			return d.Inserted.Node, nil
+		}
+	}
+	return "", vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine has no disk")
+}
+
+// nextNode names the layer above node: disk0, disk1, ...
+func nextNode(node string) string {
+	var n int
+	if _, err := fmt.Sscanf(node, "disk%d", &n); err != nil {
+		return node + "-top"
+	}
+	return fmt.Sprintf("disk%d", n+1)
+}

@@ -1,0 +1,129 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// sockets are QEMU's listening sockets in the order of their descriptors.
+func sockets(spec vm.MachineSpec) []string {
+	run := layout.RunVM(spec.RunDir)
+	return []string{run.QMP(), run.Agent(), run.Console(), run.Net()}
+}
+
+func removeSockets(spec vm.MachineSpec) {
+	for _, path := range sockets(spec) {
+		os.Remove(path)
+	}
+}
+
+// inherited opens what QEMU inherits. It returns what it has opened even when
+// it fails; the caller closes it.
+func inherited(spec vm.MachineSpec) (files []*os.File, err error) {
+	for _, path := range sockets(spec) {
+		f, err := listen(path)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	if spec.Generation != nil {
+		f, err := os.Open(spec.Generation.Device)
+		if err != nil {
+			return files, fileError(spec.Generation.Device, err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// listen makes a listening unix socket (0600) at path and returns its
+// descriptor; the name stays when the descriptor is closed.
+func listen(path string) (*os.File, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fileError(path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	defer l.Close()
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, fileError(path, err)
+	}
+	f, err := l.File()
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	return f, nil
+}
+
+// makeColdRAM makes the empty sparse file that a cold boot maps.
+func makeColdRAM(spec vm.MachineSpec) error {
+	if spec.Generation != nil {
+		return nil
+	}
+	path := RAMPath(spec)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError(path, err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fileError(path, err)
+	}
+	err = f.Truncate(int64(spec.Size.MemoryMiB) << 20)
+	return fileError(path, errors.Join(err, f.Close()))
+}
+
+// openLog opens QEMU's log anew.
+func openLog(spec vm.MachineSpec) (*os.File, error) {
+	path := layout.VMDir(spec.Dir).QEMULog()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fileError(path, err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	return f, nil
+}
+
+// lastLines returns up to n of the last lines of QEMU's log, joined by "; ",
+// without the one that every start on a generation leaves.
+func lastLines(spec vm.MachineSpec, n int) string {
+	f, err := os.Open(layout.VMDir(spec.Dir).QEMULog())
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	const tail = 4 << 10
+	if st, err := f.Stat(); err == nil && st.Size() > tail {
+		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+			return ""
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, tail))
+	if err != nil {
+		return ""
+	}
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "qemu-system-x86_64: ")
+		if line != "" && !strings.Contains(line, "Expected vmdescription section") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}

@@ -1,0 +1,170 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ident names one process for good: a pid alone may have been given to another
+// program since.
+type Ident struct {
+	PID    int    `json:"pid"`
+	Start  uint64 `json:"start"`  // clock ticks since boot, field 22 of /proc/PID/stat
+	BootID string `json:"bootId"` // of the host
+}
+
+// Identify returns the identity of a live process.
+func Identify(pid int) (Ident, error) {
+	start, err := startTime(pid)
+	if err != nil {
+		return Ident{}, err
+	}
+	boot, err := HostBootID()
+	if err != nil {
+		return Ident{}, err
+	}
+	return Ident{PID: pid, Start: start, BootID: boot}, nil
+}
+
+// HostBootID returns the host's boot id.
+func HostBootID() (string, error) {
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(data)), err
+}
+
+// startTime fails for a process that is gone or a zombie.
+func startTime(pid int) (uint64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name in parentheses may hold anything; fields count from its end.
+	i := bytes.LastIndexByte(data, ')')
+	fields := strings.Fields(string(data[i+1:]))
+	if i < 0 || len(fields) < 20 {
+		return 0, fmt.Errorf("/proc/%d/stat: unexpected form", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, os.ErrProcessDone
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// Alive reports whether that very process still runs.
+func (id Ident) Alive() bool {
+	if id.PID <= 0 {
+		return false
+	}
+	boot, err := HostBootID()
+	if err != nil || boot != id.BootID {
+		return false
+	}
+	start, err := startTime(id.PID)
+	return err == nil && start == id.Start
+}
+
+// Handle is a hold on one process that can never mean another one.
+type Handle struct{ f *os.File }
+
+// Open takes hold of the process. The error is os.ErrProcessDone when it is
+// gone. Close the handle.
+func (id Ident) Open() (*Handle, error) {
+	if id.PID <= 0 {
+		return nil, os.ErrProcessDone
+	}
+	fd, err := unix.PidfdOpen(id.PID, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL) {
+		return nil, os.ErrProcessDone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pidfd_open %d: %w", id.PID, err)
+	}
+	h := &Handle{f: os.NewFile(uintptr(fd), "pidfd")}
+	if !id.Alive() { // checked with the handle open, so the pid can't change hands any more
+		h.Close()
+		return nil, os.ErrProcessDone
+	}
+	return h, nil
+}
+
+// Signal sends a signal. A process that is gone is no error.
+func (h *Handle) Signal(sig unix.Signal) error {
+	err := h.control(func(fd int) error { return unix.PidfdSendSignal(fd, sig, nil, 0) })
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// Wait blocks, without polling, until the process has ended or ctx has.
+func (h *Handle) Wait(ctx context.Context) error {
+	rc, err := h.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = h.f.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var perr error
+	err = rc.Read(func(fd uintptr) bool {
+		var n int
+		n, perr = pollIn(int(fd))
+		return n > 0 || perr != nil
+	})
+	if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(err, perr)
+}
+
+// pollIn returns 1 when the process behind a pidfd has ended.
+func pollIn(fd int) (int, error) {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func (h *Handle) control(f func(fd int) error) error {
+	rc, err := h.f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var ferr error
+	if err := rc.Control(func(fd uintptr) { ferr = f(int(fd)) }); err != nil {
+		return err
+	}
+	return ferr
+}
+
+// Close lets go of the process, which goes on.
+func (h *Handle) Close() { h.f.Close() }
+
+// End kills the process, if it still is that process, and waits until it is
+// gone.
+func (id Ident) End(ctx context.Context) error {
+	h, err := id.Open()
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if err := h.Signal(unix.SIGKILL); err != nil {
+		return err
+	}
+	return h.Wait(ctx)
+}

@@ -1,0 +1,320 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qmp"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Process is one QEMU, started or adopted. Its owner calls Kill, or waits for
+// Exited, or calls Abandon.
+type Process struct {
+	Ident Ident
+	Spec  vm.MachineSpec
+	QMP   *qmp.Client
+
+	events *qmp.Events   // from the first moment, for Reason
+	status string        // e.g. "signal: killed"; set before exited is closed, "" of an adopted process
+	exited chan struct{} // closed when the process is gone
+	handle *Handle       // of an adopted process; nil otherwise
+
+	fault func(step string) error // nil outside tests
+}
+
+// Spawn starts QEMU for spec and returns when it answers on QMP; a machine on
+// a generation may still be loading then. The sockets in spec.RunDir exist and
+// accept connections from before QEMU runs. The process has a process group of
+// its own and does not end with its parent. On an error nothing is left of it.
+func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
+	cmd := exec.Command(spec.QEMU, Args(spec)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	files, err := inherited(spec)
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+		if err != nil {
+			removeSockets(spec)
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	cmd.ExtraFiles = files
+	logFile, err := openLog(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	if err := makeColdRAM(spec); err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, startError(spec, err)
+	}
+	p := &Process{Spec: spec, exited: make(chan struct{})}
+	go func() {
+		if err := cmd.Wait(); err != nil {
+			p.status = err.Error()
+		}
+		close(p.exited)
+	}()
+	if err := p.greet(ctx, cmd.Process.Pid); err != nil {
+		_ = cmd.Process.Kill() // fails only when it is gone already
+		<-p.exited
+		return nil, p.failure(err)
+	}
+	if spec.Generation == nil {
+		os.Remove(RAMPath(spec)) // QEMU has it open; its space goes with QEMU
+	}
+	return p, nil
+}
+
+// load makes QEMU read the generation's device state; AwaitRunning waits for
+// the end of it. The netdev's link is set down first: QEMU starts to listen on
+// net.sock asynchronously and marks the link as down only then, and a packet
+// that the card sends before (it announces itself after every load) would go
+// to a connection that isn't there, a crash. The guest sees nothing of it: the
+// card's own link state comes out of the generation, and a connection sets the
+// netdev's link up.
+func (p *Process) load(ctx context.Context) error {
+	if p.Spec.Generation == nil {
+		return nil
+	}
+	if err := p.QMP.Execute(ctx, "set_link", map[string]any{"name": "net0", "up": false}, nil); err != nil {
+		return err
+	}
+	return p.QMP.Execute(ctx, "migrate-incoming", map[string]any{"uri": "fd:" + strconv.Itoa(fdDevice)}, nil)
+}
+
+// greet negotiates QMP with the process and records who it is. The process's
+// end ends it too.
+func (p *Process) greet(ctx context.Context, pid int) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		select {
+		case <-p.exited:
+			cancel(errors.New("qemu ended at once"))
+		case <-stop:
+		}
+	}()
+	if p.Ident, err = Identify(pid); err != nil {
+		return fmt.Errorf("identify qemu: %w", err)
+	}
+	if err := layout.WriteJSON(layout.RunVM(p.Spec.RunDir).QEMUPID(), p.Ident, 0o600); err != nil {
+		return err
+	}
+	p.QMP, err = qmp.Dial(ctx, layout.RunVM(p.Spec.RunDir).QMP())
+	if err != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	p.events = p.QMP.Subscribe()
+	return p.load(ctx)
+}
+
+// Adopt takes over a QEMU that another process started. NotFound when it is
+// gone.
+func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
+	var id Ident
+	if err := layout.ReadJSON(layout.RunVM(spec.RunDir).QEMUPID(), &id); err != nil {
+		return nil, err
+	}
+	h, err := id.Open()
+	if errors.Is(err, os.ErrProcessDone) {
+		return nil, vm.Errorf(vm.NotFound, string(spec.ID), "its qemu is gone")
+	}
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{Ident: id, Spec: spec, handle: h, exited: make(chan struct{})}
+	if p.QMP, err = qmp.Dial(ctx, layout.RunVM(spec.RunDir).QMP()); err != nil {
+		h.Close()
+		return nil, vm.Errorf(vm.Unavailable, string(spec.ID), "qemu does not answer: %w", err)
+	}
+	p.events = p.QMP.Subscribe()
+	go func() {
+		defer close(p.exited)
+		_ = h.Wait(context.WithoutCancel(ctx)) // ends with the process, or with Abandon
+	}()
+	return p, nil
+}
+
+// Abandon lets go of the process, which goes on. Only for a monitor that ends.
+func (p *Process) Abandon() {
+	_ = p.QMP.Close()
+	if p.handle != nil {
+		p.handle.Close()
+	}
+}
+
+// Exited is closed when the process is gone.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// AwaitRunning waits until the guest's CPUs run: at once for a cold boot,
+// after loading for a generation. When QEMU refuses the state it ends, and the
+// error carries what it said. It is called once.
+func (p *Process) AwaitRunning(ctx context.Context) error {
+	events := p.QMP.Subscribe()
+	defer events.Close()
+	for {
+		state, err := p.RunState(ctx)
+		if err != nil {
+			return p.failure(err)
+		}
+		switch state {
+		case "running":
+			return nil
+		case "inmigrate", "prelaunch", "paused", "postmigrate", "restore-vm":
+		default:
+			return vm.Errorf(vm.Internal, string(p.Spec.ID), "qemu is %s after its start%s", state, p.lastWords())
+		}
+		if _, err := events.Next(ctx); err != nil {
+			return p.failure(err)
+		}
+	}
+}
+
+// RunState asks QEMU for its state, e.g. "running".
+func (p *Process) RunState(ctx context.Context) (string, error) {
+	var st struct {
+		Status string `json:"status"`
+	}
+	err := p.QMP.Execute(ctx, "query-status", nil, &st)
+	return st.Status, err
+}
+
+// Kill ends the process and returns when it is gone, or with ctx's error.
+func (p *Process) Kill(ctx context.Context) error {
+	if err := p.Ident.End(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-p.exited:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Quit asks QEMU to end, which writes back the disk's metadata, and kills it
+// when ctx ends first. It returns when the process is gone.
+func (p *Process) Quit(ctx context.Context) error {
+	err := p.QMP.Execute(ctx, "quit", nil, nil)
+	if err == nil || errors.Is(err, qmp.ErrClosed) {
+		select {
+		case <-p.exited:
+			return nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	return errors.Join(err, p.Kill(context.WithoutCancel(ctx)))
+}
+
+// Reason says how a process that has exited came to its end: what the guest
+// or we asked for, or a crash. It does not block long: the events are here.
+func (p *Process) Reason(ctx context.Context) vm.MachineExit {
+	out := vm.MachineExit{Reason: "qemu-crash"}
+	for {
+		e, err := p.events.Next(ctx)
+		if err != nil {
+			break
+		}
+		if e.Name == "SHUTDOWN" {
+			out.Reason = shutdownReason(e)
+		}
+	}
+	if out.Reason == "qemu-crash" {
+		out.Detail = strings.Trim(p.status+": "+lastLines(p.Spec, 1), ": ")
+	}
+	return out
+}
+
+func shutdownReason(e qmp.Event) string {
+	switch data := string(e.Data); {
+	case strings.Contains(data, `"guest-shutdown"`):
+		return "guest-poweroff"
+	case strings.Contains(data, `"guest-reset"`):
+		return "guest-reboot"
+	case strings.Contains(data, `"guest-panic"`):
+		return "guest-panic"
+	case strings.Contains(data, `"host-qmp-quit"`):
+		return "stop"
+	case strings.Contains(data, `"host-signal"`):
+		return "kill"
+	}
+	return "qemu-crash"
+}
+
+// failure explains an error of a QEMU that may have ended: the log's last
+// lines say more than a closed connection does.
+func (p *Process) failure(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return vm.Errorf(vm.Timeout, string(p.Spec.ID), "qemu did not get ready in time%s: %w", p.lastWords(), err)
+	}
+	if errors.Is(err, context.Canceled) && !errors.Is(err, qmp.ErrClosed) && !p.gone() {
+		return err
+	}
+	if p.gone() && p.status != "" {
+		err = fmt.Errorf("%s: %w", p.status, err)
+	}
+	return startError(p.Spec, err)
+}
+
+func (p *Process) gone() bool {
+	select {
+	case <-p.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *Process) lastWords() string { return words(p.Spec) }
+
+func words(spec vm.MachineSpec) string {
+	if s := lastLines(spec, 3); s != "" {
+		return " (it said: " + s + ")"
+	}
+	return ""
+}
+
+// startError gives a QEMU that could not be started its kind.
+func startError(spec vm.MachineSpec, err error) error {
+	said := lastLines(spec, 3)
+	out := vm.Errorf(vm.Internal, string(spec.ID), "qemu could not be started%s: %w", words(spec), err)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && !fileExists(spec.QEMU):
+		out = vm.Errorf(vm.Unsupported, spec.QEMU, "qemu is not installed").WithHint("`warren doctor` says how to install it")
+	case strings.Contains(said, "Cannot allocate memory") || strings.Contains(said, "cannot set up guest memory"):
+		out.Kind = vm.Limit
+		out.Hint = "stop another VM or use a smaller one (--mem)"
+	case noSpace(said) || errors.Is(err, syscall.ENOSPC):
+		out.Kind = vm.NoSpace
+		out.Hint = "free some space on the disk of the data directory"
+	}
+	return out
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
