@@ -127,6 +127,7 @@ func (p plan) settledFiles() map[string]string {
 		"etc/apt/apt.conf.d/90warren":             "Acquire::Languages \"none\";\n",
 		"etc/dpkg/dpkg.cfg.d/99mmdebstrap":        "",
 		"etc/dpkg/dpkg.cfg.d/warren":              strings.Join(dpkgOptions, "\n") + "\n",
+		"etc/tmpfiles.d/x11.conf":                 "# no X server here\n",
 		"etc/tmpfiles.d/systemd-nologin.conf":     "# systemd-user-sessions, which would remove /run/nologin, is masked\n",
 		"etc/systemd/journald.conf.d/warren.conf": "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nForwardToSyslog=no\nForwardToWall=no\n",
 		"etc/systemd/system.conf.d/warren.conf": "[Manager]\nDefaultTimeoutStopSec=10s\nDefaultEnvironment=" +

@@ -26,7 +26,7 @@ type program struct {
 	args   []string
 	env    []string // besides our own
 	stdin  io.Reader
-	files  []*os.File // descriptors from 3
+	files  []*os.File // descriptors from 3; nil = closed
 	output io.Writer  // stdout and stderr; nil = the end of it goes into the error
 }
 

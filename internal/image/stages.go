@@ -52,9 +52,9 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 	b.progress("packages", 1)
 	err = b.run(ctx, program{
 		args:   b.mmdebstrapArgs(),
-		env:    []string{"TMPDIR=" + tmp},
+		env:    []string{"TMPDIR=" + tmp, "WARREN_CUSTOMIZE=" + guestFile("customize.sh")},
 		stdin:  strings.NewReader(b.sources.String()),
-		files:  files,
+		files:  append(make([]*os.File, firstExchange-3), files...),
 		output: io.MultiWriter(out, watch),
 	})
 	if err != nil {
@@ -72,10 +72,14 @@ func (b *builder) mmdebstrapArgs() []string {
 	for _, o := range dpkgOptions {
 		args = append(args, "--dpkgopt="+o)
 	}
-	return append(args, "--customize-hook="+guestFile("customize.sh"), b.sources.Codename, "-", "-")
+	return append(args, `--customize-hook=exec bash -c "$WARREN_CUSTOMIZE" customize "$1"`, b.sources.Codename, "-", "-")
 }
 
-// openExchange opens the files that customize.sh gets as descriptors 3 to 6.
+// firstExchange is the descriptor of the first file of openExchange.
+const firstExchange = 20
+
+// openExchange opens the files that customize.sh gets as descriptors from
+// firstExchange.
 func (b *builder) openExchange() (files []*os.File, closeAll func() error, err error) {
 	closeAll = func() error {
 		var errs []error

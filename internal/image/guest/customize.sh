@@ -1,18 +1,19 @@
 # Runs once per image build as mmdebstrap's customize hook: as root of the
 # build's user namespace, outside the new system, whose root is $1.
 # Everything it reads and writes besides $1 comes through descriptors, since
-# this user may not be able to open a path of the one who builds:
-#   3  the disk, a file to fill with an ext4 file system
-#   4  a tar: the files of the recipe, and /.warren with its lists
-#   5  a tar: kernel and modules go out here
-#   6  facts: lines of the form key=value go out here
-set -eu
+# this user may not be able to open a path of the one who builds. They are
+# above 9, since apt and dash between them need the ones below; hence bash.
+#   20  the disk, a file to fill with an ext4 file system
+#   21  a tar: the files of the recipe, and /.warren with its lists
+#   22  a tar: kernel and modules go out here
+#   23  facts: lines of the form key=value go out here
+set -eu -o pipefail
 umask 022
 R=$1
 W=$R/.warren
 
 step() { echo "warren-step: $*" >&2; }
-fact() { echo "$1=$2" >&6; }
+fact() { echo "$1=$2" >&23; }
 inside() {
     chroot "$R" /usr/bin/env -i HOME=/root TERM=dumb LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
@@ -22,7 +23,7 @@ outer() { APT_CONFIG=$MMDEBSTRAP_APT_CONFIG "$@"; }
 
 step files
 mkdir -p "$W"
-tar -C "$R" --numeric-owner --keep-directory-symlink -xpf - <&4
+tar -C "$R" --numeric-owner --keep-directory-symlink -xpf - <&21
 # shellcheck disable=SC1091
 . "$W/settings" # KERNEL_PACKAGE SLACK_MIB LABEL
 
@@ -41,7 +42,7 @@ rm -r "$W/deb"
 release=$(cd "$R/usr/lib/modules" && echo *)
 inside depmod -a "$release"
 tar -C "$R" -cf - "boot/vmlinuz-$release" \
-    "usr/lib/modules/$release/modules.dep" "usr/lib/modules/$release/modules.builtin" "usr/lib/modules/$release/kernel" >&5
+    "usr/lib/modules/$release/modules.dep" "usr/lib/modules/$release/modules.builtin" "usr/lib/modules/$release/kernel" >&22
 rm -f "$R/boot/vmlinuz-$release" "$R/boot/System.map-$release"
 fact kernel "$release"
 
@@ -89,16 +90,22 @@ if [ -e "$W/mask-timers" ]; then
     done
 fi
 inside systemctl set-default --quiet multi-user.target >&2
+# The bus starts when somebody connects to its socket.
+rm -f "$R/usr/lib/systemd/system/multi-user.target.wants/dbus.service"
+mkdir -p "$R/etc/systemd/system-generators"
+for g in bless-boot cryptsetup debug getty gpt-auto hibernate-resume integritysetup rc-local run system-update veritysetup; do
+    ln -sfn /dev/null "$R/etc/systemd/system-generators/systemd-$g-generator"
+done
 
 # Which registries the package managers of this system are configured for, as they say themselves.
 step facts
 fact packages "$(inside dpkg-query -f '.\n' -W | wc -l)"
-inside apt-get indextargets --format '$(SITE)' | sort -u | sed 's/^/registry=apt /' >&6
+inside apt-get indextargets --format '$(SITE)' | sort -u | sed 's/^/registry=apt /' >&23
 if inside sh -c 'command -v npm' >/dev/null; then
     fact registry "npm $(inside npm config get registry)"
 fi
 if inside python3 -c 'import pip' 2>/dev/null; then
-    inside python3 - <<'PY' | sed 's/^/registry=pip /' >&6
+    inside python3 - <<'PY' | sed 's/^/registry=pip /' >&23
 from pip._internal.configuration import Configuration
 from pip._internal.models.index import PyPI
 c = Configuration(isolated=False)
@@ -111,7 +118,7 @@ print("\n".join(urls))
 PY
 fi
 if inside sh -c 'command -v go' >/dev/null; then
-    inside go env GOPROXY GOSUMDB | tr ',|' '\n\n' | sed 's/^/registry=go /' >&6
+    inside go env GOPROXY GOSUMDB | tr ',|' '\n\n' | sed 's/^/registry=go /' >&23
 fi
 
 step clean
@@ -125,20 +132,22 @@ mkdir -p "$R/var/log/apt" "$R/var/lib/apt/lists/partial" "$R/var/cache/apt/archi
 inside chown _apt:root /var/lib/apt/lists/partial /var/cache/apt/archives/partial
 chmod 700 "$R/var/lib/apt/lists/partial" "$R/var/cache/apt/archives/partial"
 : >"$R/etc/machine-id"
+# The boot need not look for what an update of /usr left to do.
+touch -r "$R/usr" "$R/etc/.updated" "$R/var/.updated"
 slack=$SLACK_MIB label=$LABEL
 rm -rf "$W"
 
 step disk
 # A bind mount shows the tree without what is mounted on it (/proc, /sys, /dev).
-exec unshare --mount sh -eu -c '
+exec unshare --mount bash -eu -c '
     mount --bind "$1" "$1/mnt"
     cd "$1/mnt"
     find run tmp var/tmp -xdev -mindepth 1 -delete
     mkdir -p run/lock
     used=$(du -smx . | cut -f1)
     size=$(((used * 106 / 100 + $2 + 1023) / 1024 * 1024))
-    echo "usedMib=$used" >&6
-    echo "diskMib=$size" >&6
+    echo "usedMib=$used" >&23
+    echo "diskMib=$size" >&23
     mke2fs -q -F -t ext4 -L "$3" -m 0 -J size=32 -E lazy_itable_init=1,lazy_journal_init=1,nodiscard \
-        -d . /proc/self/fd/3 "${size}M"
-' sh "$R" "$slack" "$label"
+        -d . /proc/self/fd/20 "${size}M"
+' bash "$R" "$slack" "$label"
