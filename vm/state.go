@@ -95,6 +95,11 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpNetwork: { // a VM without a machine gets the policy at its next start
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
 	OpDelete: {
 		Building: {During: Building}, Starting: {During: Starting}, Running: {During: Running},
 		Suspending: {During: Suspending}, Suspended: {During: Suspended}, Stopped: {During: Stopped}, Lost: {During: Lost},
@@ -115,7 +120,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpDelete}
 	return append(ops, guestOps...)
 }
 
