@@ -1,0 +1,137 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/yamux"
+)
+
+const (
+	// resend is how often a message is sent again until it is answered.
+	resend = 20 * time.Millisecond
+	// restart is how long a GO may stay unanswered before the handshake
+	// begins anew.
+	restart = 2 * time.Second
+)
+
+// Host synchronises with the guest over c, which is a fresh connection to the
+// chardev of the VM's agent port, and returns a multiplexer on which streams
+// are opened. It skips whatever an earlier session left in the guest. It
+// blocks until the guest answers or ctx ends; with a wrong key it never
+// answers. Closing the session closes c; on an error c is the caller's.
+func Host(ctx context.Context, c net.Conn, key []byte) (*yamux.Session, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var rest []byte
+	for {
+		var done bool
+		var err error
+		if rest, done, err = hostOnce(ctx, c, key); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return nil, fmt.Errorf("link: the guest's agent did not answer: %w", err)
+		}
+		if done {
+			break
+		}
+	}
+	if !stop() {
+		return nil, fmt.Errorf("link: the guest's agent did not answer: %w", context.Cause(ctx))
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("link: %w", err)
+	}
+	return yamux.Client(&hostConn{Conn: c, rest: rest}, config())
+}
+
+// hostOnce runs the handshake with one nonce. done is false when the guest
+// acknowledged but never became ready. rest are bytes after READY.
+func hostOnce(ctx context.Context, c net.Conn, key []byte) (rest []byte, done bool, err error) {
+	var host nonce
+	_, _ = rand.Read(host[:]) // never fails
+	syn := encode(magicSyn, host, nonce{}, key)
+	keys := [][]byte{key}
+	var scan scanner
+	buf := make([]byte, 64<<10)
+	var acked time.Time
+	for next := (time.Time{}); ; {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		if now := time.Now(); acked.IsZero() && !now.Before(next) {
+			if err := hostSend(c, syn); err != nil {
+				return nil, false, err
+			}
+			next = now.Add(resend)
+		} else if !acked.IsZero() && now.Sub(acked) > restart {
+			return nil, false, nil
+		}
+		_ = c.SetReadDeadline(time.Now().Add(resend))
+		n, err := c.Read(buf)
+		scan.feed(buf[:n])
+		for {
+			m, ok := scan.next(keys)
+			if !ok {
+				break
+			}
+			if m.host != host {
+				continue
+			}
+			if m.magic == magicReady {
+				return scan.rest(), true, nil
+			}
+			if m.magic == magicAck && acked.IsZero() {
+				if err := hostSend(c, encode(magicGo, host, m.guest, key)); err != nil {
+					return nil, false, err
+				}
+				acked = time.Now()
+			}
+		}
+		if err != nil && !isTimeout(err) {
+			return nil, false, err
+		}
+	}
+}
+
+// hostSend writes one message. A guest that does not read yet is no error:
+// the message is sent again.
+func hostSend(c net.Conn, b []byte) error {
+	n, err := c.Write(b)
+	if err != nil && n == 0 && isTimeout(err) {
+		return nil
+	}
+	return err
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// hostConn is the host's end under the multiplexer: it first yields the bytes
+// that came with READY.
+type hostConn struct {
+	net.Conn
+	rest []byte
+	join joiner
+}
+
+func (h *hostConn) Read(b []byte) (int, error) {
+	if len(h.rest) > 0 {
+		n := copy(b, h.rest)
+		h.rest = h.rest[n:]
+		return n, nil
+	}
+	return h.Conn.Read(b)
+}
+
+func (h *hostConn) Write(b []byte) (int, error) { return h.join.write(h.Conn.Write, b) }

@@ -1,0 +1,47 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+// joinSize is the most that is gathered into one write: what the guest's
+// kernel takes in one piece.
+const joinSize = 32 << 10
+
+// yamux frame headers: version, type, flags (2), stream (4), length (4).
+const (
+	muxHeader = 12
+	muxData   = 0 // type of a data frame
+)
+
+// joiner gathers the header of a multiplexer frame and its body, which yamux
+// writes apart, into one write. The zero value is ready; it is used by
+// yamux's one sending goroutine only.
+type joiner struct {
+	buf []byte
+}
+
+// write takes b as io.Writer does and gives it to out. A data header is kept
+// back until its body comes.
+func (j *joiner) write(out func([]byte) (int, error), b []byte) (int, error) {
+	if len(j.buf) == 0 {
+		if len(b) == muxHeader && b[0] == 0 && b[1] == muxData && b[8]|b[9]|b[10]|b[11] != 0 {
+			j.buf = append(j.buf, b...)
+			return len(b), nil
+		}
+		return out(b)
+	}
+	head := len(j.buf)
+	n := min(len(b), joinSize-head)
+	j.buf = append(j.buf, b[:n]...)
+	_, err := out(j.buf)
+	j.buf = j.buf[:0]
+	if err != nil {
+		return 0, err
+	}
+	if n < len(b) {
+		var m int
+		m, err = out(b[n:])
+		n += m
+	}
+	return n, err
+}

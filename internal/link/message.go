@@ -1,0 +1,139 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+)
+
+// The four messages of the handshake. Each is
+//
+//	magic [8] · host nonce [16] · guest nonce [16] · HMAC-SHA256 of all before [32]
+//
+// The guest nonce of a SYN is zero. READY is the last message before the
+// first byte of the multiplexer from the guest, GO the last from the host.
+const (
+	magicSyn   = "\xa5WRNSYN\n"
+	magicAck   = "\xa5WRNACK\n"
+	magicGo    = "\xa5WRNGO_\n"
+	magicReady = "\xa5WRNRDY\n"
+
+	magicSize   = 8
+	nonceSize   = 16
+	messageSize = magicSize + 2*nonceSize + sha256.Size
+)
+
+// lead is the first byte of every magic.
+const lead = 0xa5
+
+type nonce [nonceSize]byte
+
+// message is one handshake message as found in the byte stream.
+type message struct {
+	magic string
+	host  nonce
+	guest nonce
+	key   []byte // the key whose HMAC it carries
+}
+
+// encode renders a message under key.
+func encode(magic string, host, guest nonce, key []byte) []byte {
+	b := make([]byte, 0, messageSize)
+	b = append(b, magic...)
+	b = append(b, host[:]...)
+	b = append(b, guest[:]...)
+	m := hmac.New(sha256.New, key)
+	m.Write(b)
+	return m.Sum(b)
+}
+
+// decode reads the message that b begins with. It reports false when b is too
+// short, carries no magic, or was made with none of the keys.
+func decode(b []byte, keys [][]byte) (message, bool) {
+	var m message
+	if len(b) < messageSize || b[0] != lead {
+		return m, false
+	}
+	switch magic := string(b[:magicSize]); magic {
+	case magicSyn, magicAck, magicGo, magicReady:
+		m.magic = magic
+	default:
+		return m, false
+	}
+	copy(m.host[:], b[magicSize:])
+	copy(m.guest[:], b[magicSize+nonceSize:])
+	body, sum := b[:messageSize-sha256.Size], b[messageSize-sha256.Size:messageSize]
+	for _, k := range keys {
+		h := hmac.New(sha256.New, k)
+		h.Write(body)
+		if hmac.Equal(h.Sum(nil), sum) {
+			m.key = k
+			return m, true
+		}
+	}
+	return m, false
+}
+
+// scanner finds messages in a byte stream full of other things. The zero
+// value is ready.
+type scanner struct {
+	buf []byte
+}
+
+// feed adds bytes that were read.
+func (s *scanner) feed(b []byte) { s.buf = append(s.buf, b...) }
+
+// next returns the next message and forgets everything up to its end. Without
+// one it reports false, and keeps only bytes that may begin a message.
+func (s *scanner) next(keys [][]byte) (message, bool) {
+	for {
+		i := bytes.IndexByte(s.buf, lead)
+		if i < 0 {
+			s.buf = s.buf[:0]
+			return message{}, false
+		}
+		s.buf = s.buf[i:]
+		if m, ok := decode(s.buf, keys); ok {
+			s.buf = s.buf[messageSize:]
+			return m, true
+		}
+		if len(s.buf) < messageSize && maybeMagic(s.buf) {
+			s.buf = append([]byte(nil), s.buf...) // let go of the array before it
+			return message{}, false
+		}
+		s.buf = s.buf[1:]
+	}
+}
+
+// rest returns and forgets the bytes that have been fed and not consumed.
+func (s *scanner) rest() []byte {
+	b := s.buf
+	s.buf = nil
+	return b
+}
+
+// maybeMagic reports whether b, which begins with the lead byte, may be the
+// beginning of a message.
+func maybeMagic(b []byte) bool {
+	n := min(len(b), magicSize)
+	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady} {
+		if m[:n] == string(b[:n]) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasMagic reports whether b holds the magic of a SYN, or ends in what may
+// become one.
+func hasMagic(b []byte) bool {
+	if bytes.Contains(b, []byte(magicSyn)) {
+		return true
+	}
+	end := b[max(0, len(b)-magicSize+1):]
+	i := bytes.LastIndexByte(end, lead)
+	return i >= 0 && maybeMagic(end[i:])
+}
