@@ -44,6 +44,9 @@ func (n *Net) admit(frame []byte) (reply []byte, ok bool) {
 		return nil, false
 	}
 	last := dst.As4()
+	if dst.IsLoopback() {
+		return nil, false // no honest kernel sends it
+	}
 	if dst.IsMulticast() || dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) || last == [4]byte{10, 0, 2, 255} {
 		return nil, dhcp
 	}

@@ -250,9 +250,10 @@ func (n *Net) Close() error {
 		f.stop("the network was shut down")
 	}
 	err := n.web.close()
+	n.stack.Close() // ends handshakes that wait for the guest
 	n.link.detach()
 	n.wg.Wait()
-	n.stack.Destroy()
+	n.stack.Wait()
 	return err
 }
 

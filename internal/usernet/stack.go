@@ -97,7 +97,8 @@ func tune(s *stack.Stack) error {
 	rcv := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: 256 << 10, Max: 1 << 20}
 	snd := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 256 << 10, Max: 1 << 20}
 	linger, timeWait := tcpip.TCPLingerTimeoutOption(10*time.Second), tcpip.TCPTimeWaitTimeoutOption(time.Second)
-	for _, o := range []tcpip.SettableTransportProtocolOption{&sack, &moderate, &rcv, &snd, &linger, &timeWait} {
+	retries := tcpip.TCPSynRetriesOption(3) // 15 s: a guest that vanished holds no place for long
+	for _, o := range []tcpip.SettableTransportProtocolOption{&retries, &sack, &moderate, &rcv, &snd, &linger, &timeWait} {
 		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			return fmt.Errorf("%T: %s", o, err)
 		}
