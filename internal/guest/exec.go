@@ -1,0 +1,212 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Exec is a command whose client is attached. The caller runs Run, which
+// reads everything, and may meanwhile call the others from other goroutines.
+// When the stream ends without an exit, by Detach, the context or a broken
+// link, the process goes on in the guest as a background process.
+type Exec struct {
+	conn net.Conn
+	in   *bufio.Reader
+	proc vm.Process
+	stop func() bool
+
+	wmu sync.Mutex // one frame at a time
+
+	mu    sync.Mutex
+	room  int           // input bytes that may be sent
+	roomy chan struct{} // closed and replaced when room grows
+	over  bool          // no acknowledgement will come any more
+}
+
+// Exec starts a command and stays attached. The context bounds the start and
+// the attachment.
+func (c *Client) Exec(ctx context.Context, spec vm.ExecSpec) (*Exec, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	e := &Exec{conn: conn, room: link.StdinWindow, roomy: make(chan struct{})}
+	e.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	if err := e.start(spec); err != nil {
+		e.stop()
+		_ = conn.Close()
+		return nil, broken(ctx, err)
+	}
+	return e, nil
+}
+
+// start sends the request and reads up to the started frame.
+func (e *Exec) start(spec vm.ExecSpec) error {
+	body := link.EncodeExec(spec)
+	head := fmt.Sprintf("POST /exec HTTP/1.1\r\nHost: agent\r\nConnection: Upgrade\r\nUpgrade: warren-exec\r\nContent-Length: %d\r\n\r\n", len(body))
+	if _, err := e.conn.Write(append([]byte(head), body...)); err != nil {
+		return err
+	}
+	e.in = bufio.NewReaderSize(e.conn, 64<<10)
+	resp, err := http.ReadResponse(e.in, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		defer resp.Body.Close()
+		b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		if err != nil {
+			return err
+		}
+		return link.DecodeError(b)
+	}
+	t, b, err := link.NewFrameReader(e.in).Next()
+	switch {
+	case err != nil:
+		return err
+	case t == link.FrameError:
+		return link.DecodeError(b)
+	case t != link.FrameStarted:
+		return fault("frame %d before the process had started", t)
+	}
+	e.proc, err = link.DecodeProcess(b)
+	return odd(err)
+}
+
+// Process returns the process as it was started.
+func (e *Exec) Process() vm.Process { return e.proc }
+
+// Write sends input. It waits while the process does not read; input that
+// the process will never read is dropped.
+func (e *Exec) Write(p []byte) (int, error) {
+	sent := 0
+	for sent < len(p) {
+		n, err := e.takeRoom(min(len(p)-sent, link.MaxFrame))
+		if err != nil {
+			return sent, err
+		}
+		if err := e.frame(link.FrameStdin, p[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// takeRoom waits until at least one byte may be sent and takes up to n.
+func (e *Exec) takeRoom(n int) (int, error) {
+	for {
+		e.mu.Lock()
+		if e.over {
+			e.mu.Unlock()
+			return 0, io.ErrClosedPipe
+		}
+		if e.room > 0 {
+			n = min(n, e.room)
+			e.room -= n
+			e.mu.Unlock()
+			return n, nil
+		}
+		wait := e.roomy
+		e.mu.Unlock()
+		<-wait // finish closes it at the latest
+	}
+}
+
+// CloseStdin says that no more input comes.
+func (e *Exec) CloseStdin() error { return e.frame(link.FrameStdinEOF, nil) }
+
+// Signal sends a signal, by its name without SIG, to the process group.
+func (e *Exec) Signal(name string) error { return e.frame(link.FrameSignal, []byte(name)) }
+
+// Detach ends the attachment; the process becomes a background process.
+func (e *Exec) Detach() error {
+	e.finish()
+	return e.conn.Close()
+}
+
+func (e *Exec) frame(t link.FrameType, b []byte) error {
+	e.wmu.Lock()
+	defer e.wmu.Unlock()
+	if err := link.WriteFrame(e.conn, t, b); err != nil {
+		return &vm.Error{Kind: vm.GuestFault, Subject: e.proc.ID, Msg: "the link to the guest's agent broke", Err: err}
+	}
+	return nil
+}
+
+// ack gives acknowledged room back.
+func (e *Exec) ack(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.over {
+		e.room += n
+		close(e.roomy)
+		e.roomy = make(chan struct{})
+	}
+}
+
+// finish releases writers that wait for room: no acknowledgement will come.
+func (e *Exec) finish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.over {
+		e.over = true
+		close(e.roomy)
+	}
+}
+
+// Run copies the command's output until it has ended, and closes the stream.
+// A writer that blocks slows the command down. When the link breaks before
+// the exit is known the error has kind GuestFault; when a writer fails its
+// error is returned and the process goes on in the background.
+func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
+	defer e.conn.Close()
+	defer e.stop()
+	defer e.finish()
+	frames := link.NewFrameReader(e.in)
+	for {
+		t, b, err := frames.Next()
+		if err != nil {
+			return vm.ExitStatus{}, &vm.Error{
+				Kind: vm.GuestFault, Subject: e.proc.ID, Msg: "the link to the guest broke before the command ended", Err: err,
+				Hint: "the command may still run as a background process: see `warren ps` and `warren logs`",
+			}
+		}
+		switch t {
+		case link.FrameStdout:
+			_, err = stdout.Write(b)
+		case link.FrameStderr:
+			_, err = stderr.Write(b)
+		case link.FrameStdinAck:
+			if len(b) != 4 {
+				return vm.ExitStatus{}, odd(errors.New("malformed acknowledgement"))
+			}
+			if n := binary.BigEndian.Uint32(b); n > 0 && n <= link.StdinWindow {
+				e.ack(int(n))
+			}
+		case link.FrameError:
+			return vm.ExitStatus{}, link.DecodeError(b)
+		case link.FrameExit:
+			s, err := link.DecodeExit(b)
+			return s, odd(err)
+		default:
+			return vm.ExitStatus{}, fault("unexpected frame %d", t)
+		}
+		if err != nil {
+			return vm.ExitStatus{}, err
+		}
+	}
+}

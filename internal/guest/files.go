@@ -1,0 +1,281 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/url"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// The file verbs act with the rights of the named Linux user; "" is root.
+// Relative paths are resolved under the user's home.
+
+func where(user, path string) url.Values {
+	return url.Values{"user": {user}, "path": {path}}
+}
+
+// Stat describes a path without following a symlink at its end.
+func (c *Client) Stat(ctx context.Context, user, path string) (vm.FileInfo, error) {
+	var i vm.FileInfo
+	err := c.askJSON(ctx, "GET", "/stat", where(user, path), &i)
+	return i, err
+}
+
+// ReadDir lists a directory, sorted by name.
+func (c *Client) ReadDir(ctx context.Context, user, path string) ([]vm.FileInfo, error) {
+	var list []vm.FileInfo
+	err := c.askJSON(ctx, "GET", "/readdir", where(user, path), &list)
+	return list, err
+}
+
+// Open opens a file for reading. The reader gives io.ErrUnexpectedEOF when
+// the guest sends less than it announced.
+func (c *Client) Open(ctx context.Context, user, path string) (vm.FileInfo, io.ReadCloser, error) {
+	var i vm.FileInfo
+	resp, err := c.do(ctx, "GET", "/file", where(user, path), nil, 0)
+	if err != nil {
+		return i, nil, err
+	}
+	if err := json.Unmarshal([]byte(resp.Header.Get("Warren-Info")), &i); err != nil {
+		_ = resp.Body.Close()
+		return i, nil, odd(err)
+	}
+	return i, &body{ctx: ctx, r: resp.Body, left: resp.ContentLength}, nil
+}
+
+// WriteFile writes a file: to a temporary name first, renamed when everything
+// has come, so that a file is old or new and never in between.
+func (c *Client) WriteFile(ctx context.Context, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
+	q := where(user, path)
+	q.Set("mode", itoa(int64(o.Mode)))
+	if o.Parents {
+		q.Set("parents", "1")
+	}
+	size := o.Size
+	if size < 0 {
+		size = -1
+		r = &source{r: r}
+	} else {
+		r = &exactly{r: bufio.NewReaderSize(r, 64<<10), left: size}
+	}
+	if size == 0 { // net/http takes a length of 0 with a body for "not known"
+		if _, err := r.Read(nil); err != io.EOF {
+			return vm.FileInfo{}, broken(ctx, err)
+		}
+		r = nil
+	}
+	var i vm.FileInfo
+	resp, err := c.do(ctx, "PUT", "/file", q, r, size)
+	if err != nil {
+		return i, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return i, broken(ctx, err)
+	}
+	return i, odd(json.Unmarshal(b, &i))
+}
+
+// Mkdir makes a directory; with parents also those above it, and an existing
+// directory is then no error.
+func (c *Client) Mkdir(ctx context.Context, user, path string, mode uint32, parents bool) error {
+	q := where(user, path)
+	q.Set("mode", itoa(int64(mode)))
+	if parents {
+		q.Set("parents", "1")
+	}
+	_, err := c.ask(ctx, "POST", "/mkdir", q, nil)
+	return err
+}
+
+// Rename moves a path, replacing what is there.
+func (c *Client) Rename(ctx context.Context, user, from, to string) error {
+	_, err := c.ask(ctx, "POST", "/rename", url.Values{"user": {user}, "path": {from}, "to": {to}}, nil)
+	return err
+}
+
+// Remove removes a file or an empty directory; with recursive a whole tree,
+// and a missing path is still an error.
+func (c *Client) Remove(ctx context.Context, user, path string, recursive bool) error {
+	q := where(user, path)
+	if recursive {
+		q.Set("recursive", "1")
+	}
+	_, err := c.ask(ctx, "POST", "/remove", q, nil)
+	return err
+}
+
+// Chmod sets the permission bits, with setuid, setgid and sticky.
+func (c *Client) Chmod(ctx context.Context, user, path string, mode uint32) error {
+	q := where(user, path)
+	q.Set("mode", itoa(int64(mode)))
+	_, err := c.ask(ctx, "POST", "/chmod", q, nil)
+	return err
+}
+
+// Symlink makes a symbolic link at path that points to target.
+func (c *Client) Symlink(ctx context.Context, user, target, path string) error {
+	q := where(user, path)
+	q.Set("target", target)
+	_, err := c.ask(ctx, "POST", "/symlink", q, nil)
+	return err
+}
+
+// TarDown streams a tree (names relative to path, "." first) or one file as a
+// tar archive. The names are the guest's: unpack with care.
+func (c *Client) TarDown(ctx context.Context, user, path string) (io.ReadCloser, error) {
+	resp, err := c.do(ctx, "GET", "/tar", where(user, path), nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &body{ctx: ctx, r: resp.Body, left: -1}, nil
+}
+
+// TarUp unpacks a tar archive under the directory path, which is made if it
+// is missing. Entries stay below it whatever their names are.
+func (c *Client) TarUp(ctx context.Context, user, path string, r io.Reader) error {
+	resp, err := c.do(ctx, "PUT", "/tar", where(user, path), &source{r: r}, -1)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// Watch is a running watch of a directory.
+type Watch struct {
+	body io.ReadCloser
+	in   *bufio.Reader
+	stop context.CancelFunc
+	ctx  context.Context
+}
+
+// Watch reports changes below path, with recursive in the whole tree,
+// until Close or the context's end. It returns when the watch is in place.
+func (c *Client) Watch(ctx context.Context, user, path string, recursive bool) (*Watch, error) {
+	q := where(user, path)
+	if recursive {
+		q.Set("recursive", "1")
+	}
+	ctx, stop := context.WithCancel(ctx)
+	resp, err := c.do(ctx, "GET", "/watch", q, nil, 0)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return &Watch{body: resp.Body, in: bufio.NewReader(resp.Body), stop: stop, ctx: ctx}, nil
+}
+
+// Next waits for the next change. It returns io.EOF after Close and when the
+// watched path is gone.
+func (w *Watch) Next() (vm.FileEvent, error) {
+	var ev vm.FileEvent
+	line, err := w.in.ReadSlice('\n')
+	switch {
+	case err == io.EOF && len(line) == 0, err != nil && w.ctx.Err() != nil:
+		return ev, io.EOF
+	case errors.Is(err, bufio.ErrBufferFull):
+		return ev, fault("an event that is too long")
+	case err != nil:
+		return ev, broken(w.ctx, err)
+	}
+	return ev, odd(json.Unmarshal(bytes.TrimSpace(line), &ev))
+}
+
+// Close ends the watch.
+func (w *Watch) Close() {
+	w.stop()
+	_ = w.body.Close()
+}
+
+// body is an answer's body that tells a cut stream from a finished one. left
+// is -1 where the transport's own end mark tells.
+type body struct {
+	ctx  context.Context
+	r    io.ReadCloser
+	left int64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left >= 0 {
+		b.left -= int64(n)
+	}
+	if err == nil || err == io.EOF && b.left <= 0 {
+		return n, err
+	}
+	if b.ctx.Err() != nil {
+		return n, context.Cause(b.ctx)
+	}
+	return n, io.ErrUnexpectedEOF
+}
+
+func (b *body) Close() error { return b.r.Close() }
+
+// sourceError marks an error of the caller's own reader.
+type sourceError struct{ err error }
+
+func (e *sourceError) Error() string { return e.err.Error() }
+func (e *sourceError) Unwrap() error { return e.err }
+
+// source passes a reader on and marks its errors.
+type source struct{ r io.Reader }
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		err = &sourceError{err}
+	}
+	return n, err
+}
+
+// exactly yields a reader's bytes and fails unless there are just as many as
+// announced; the last one is held back until the end has been seen.
+type exactly struct {
+	r    *bufio.Reader
+	left int64
+}
+
+func (e *exactly) Read(p []byte) (int, error) {
+	if e.left == 0 {
+		return 0, e.atEnd()
+	}
+	if int64(len(p)) > e.left {
+		p = p[:e.left]
+	}
+	n, err := e.r.Read(p)
+	e.left -= int64(n)
+	if err == nil && e.left == 0 {
+		if err := e.atEnd(); err != io.EOF {
+			return 0, err
+		}
+		return n, io.EOF
+	}
+	switch {
+	case err == io.EOF:
+		err = &sourceError{vm.Errorf(vm.Invalid, "", "the content ends %d bytes short", e.left).WithCode("FILES_BAD_REQUEST")}
+	case err != nil:
+		err = &sourceError{err}
+	}
+	return n, err
+}
+
+// atEnd returns io.EOF when nothing more comes.
+func (e *exactly) atEnd() error {
+	switch _, err := e.r.Peek(1); err {
+	case nil:
+		return &sourceError{vm.Errorf(vm.Invalid, "", "the content is longer than announced").WithCode("FILES_BAD_REQUEST")}
+	case io.EOF:
+		return io.EOF
+	default:
+		return &sourceError{err}
+	}
+}

@@ -1,0 +1,206 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package guest is the host's side of the agent in a guest: one method for
+// each of the agent's verbs, spelled as in package agent. It trusts nothing
+// that the guest sends: every answer is bounded, lengths are checked, and a
+// guest that breaks the protocol or goes away gives an error of kind
+// GuestFault. It neither starts nor finds guests; the monitor and the engine
+// give it a way to open streams.
+package guest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxAnswer bounds the answers that are read into memory.
+const maxAnswer = 16 << 20
+
+// Client speaks to one guest's agent. It is safe for concurrent use.
+type Client struct {
+	dial func(context.Context) (net.Conn, error)
+	tr   *http.Transport
+}
+
+// New returns a client whose streams are opened by dial: a stream of the
+// multiplexer, or one through the monitor's socket. It opens none yet.
+func New(dial func(context.Context) (net.Conn, error)) *Client {
+	return &Client{dial: dial, tr: &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 4,
+		IdleConnTimeout:     30 * time.Second,
+		WriteBufferSize:     256 << 10,
+		ReadBufferSize:      64 << 10,
+	}}
+}
+
+// Close closes the idle streams. Streams in use go on.
+func (c *Client) Close() { c.tr.CloseIdleConnections() }
+
+// Hello asks the agent to introduce itself.
+func (c *Client) Hello(ctx context.Context) (vm.AgentHello, error) {
+	b, err := c.ask(ctx, "GET", "/hello", nil, nil)
+	if err != nil {
+		return vm.AgentHello{}, err
+	}
+	h, _, err := link.DecodeWake(b)
+	return h, odd(err)
+}
+
+// Reset makes the guest a machine of its own. The report names each reset;
+// the caller decides what a missing or failed one means.
+func (c *Client) Reset(ctx context.Context, r vm.Reset) (vm.ResetReport, error) {
+	b, err := c.ask(ctx, "POST", "/reset", nil, link.EncodeReset(r))
+	if err != nil {
+		return nil, err
+	}
+	_, report, err := link.DecodeWake(b)
+	return report, odd(err)
+}
+
+// Wake is Reset and Hello, in this order, in one round trip.
+func (c *Client) Wake(ctx context.Context, r vm.Reset) (vm.AgentHello, vm.ResetReport, error) {
+	b, err := c.ask(ctx, "POST", "/wake", nil, link.EncodeReset(r))
+	if err != nil {
+		return vm.AgentHello{}, nil, err
+	}
+	h, report, err := link.DecodeWake(b)
+	return h, report, odd(err)
+}
+
+// Upgrade replaces the agent's program by binary, which has size bytes. The
+// agent keeps its process, its children and its descriptors; the link drops
+// after the answer and synchronises anew.
+func (c *Client) Upgrade(ctx context.Context, binary io.Reader, size int64) error {
+	b, err := io.ReadAll(io.LimitReader(binary, size+1))
+	if err != nil {
+		return err
+	}
+	if int64(len(b)) != size {
+		return vm.Errorf(vm.Invalid, "", "the agent's binary has %d bytes, not %d", len(b), size)
+	}
+	sum := sha256.Sum256(b)
+	_, err = c.ask(ctx, "POST", "/upgrade", url.Values{"digest": {hex.EncodeToString(sum[:])}}, b)
+	return err
+}
+
+// PowerOff asks the guest to shut down in order, or to reboot. It returns when
+// the guest has begun, not when it is off.
+func (c *Client) PowerOff(ctx context.Context, reboot bool) error {
+	q := url.Values{}
+	if reboot {
+		q.Set("reboot", "1")
+	}
+	_, err := c.ask(ctx, "POST", "/poweroff", q, nil)
+	return err
+}
+
+// Stats returns the guest's use of its machine.
+func (c *Client) Stats(ctx context.Context) (vm.Stats, error) {
+	var s vm.Stats
+	return s, c.askJSON(ctx, "GET", "/stats", nil, &s)
+}
+
+// ask sends a request and reads its whole answer.
+func (c *Client) ask(ctx context.Context, method, path string, q url.Values, body []byte) ([]byte, error) {
+	var r io.Reader
+	if body != nil {
+		r = bytes.NewReader(body)
+	}
+	resp, err := c.do(ctx, method, path, q, r, int64(len(body)))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	if len(b) > maxAnswer {
+		return nil, fault("its answer to %s is longer than %d bytes", path, maxAnswer)
+	}
+	return b, nil
+}
+
+func (c *Client) askJSON(ctx context.Context, method, path string, q url.Values, to any) error {
+	b, err := c.ask(ctx, method, path, q, nil)
+	if err != nil {
+		return err
+	}
+	return odd(json.Unmarshal(b, to))
+}
+
+// do sends a request and returns the answer's head when it is a success. size
+// is the body's length, -1 when it is not known.
+func (c *Client) do(ctx context.Context, method, path string, q url.Values, body io.Reader, size int64) (*http.Response, error) {
+	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: q.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, &vm.Error{Kind: vm.Internal, Err: err}
+	}
+	req.ContentLength = size
+	req.Header["User-Agent"] = nil
+	resp, err := c.tr.RoundTrip(req)
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	if resp.StatusCode >= 300 {
+		defer resp.Body.Close()
+		b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+		if err != nil {
+			return nil, broken(ctx, err)
+		}
+		return nil, link.DecodeError(b)
+	}
+	return resp, nil
+}
+
+// broken makes a transport's failure an error of the caller's context, an
+// error of its own reader, or a fault of the guest.
+func broken(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var own *sourceError
+	if errors.As(err, &own) {
+		return own.err
+	}
+	var e *vm.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &vm.Error{Kind: vm.GuestFault, Msg: "the link to the guest's agent broke", Err: err}
+}
+
+// odd makes a decoder's error a fault of the guest.
+func odd(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent answered with nonsense", Err: err}
+}
+
+func fault(format string, args ...any) error {
+	return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent: " + fmt.Sprintf(format, args...)}
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
