@@ -5,10 +5,202 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
 )
 
-// Engine is the one place that changes the state of VMs.
-type Engine struct{}
+// Config is what an engine works with. Everything but Fault, Settings and
+// Clock is required.
+type Config struct {
+	Dir      layout.Dir
+	Run      layout.RunDir
+	Records  Records
+	Audit    Auditor
+	Events   EventLog
+	Machines Machines
+	Images   Images
+	Host     Host
+	Clock    Clock                    // nil = the system's
+	Fault    func(label string) error // nil in production; see Labels
+	Settings Settings
+	Log      *slog.Logger
+}
 
-// Open reconciles records, files and processes, and returns the engine.
-func Open(ctx context.Context) (*Engine, error) { return &Engine{}, nil }
+// Settings are the operator's choices. A zero field has the default.
+type Settings struct {
+	DefaultNetwork vm.NetworkMode // of VMs whose creator named none; default closed
+	DefaultSize    vm.Size
+	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
+	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
+	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
+	StartDeadline  time.Duration // for create and start; default 120 s
+	GuestDeadline  time.Duration // for one short answer of a guest; default 30 s
+	StallCheck     time.Duration // silence of a stream after which the guest is asked for life; default 30 s
+	RunnerGrace    time.Duration // a one-shot VM without a runner is deleted after it; default 30 s
+	ResultsKept    time.Duration // for answers of background requests; default 1 h
+}
+
+func (s Settings) withDefaults() Settings {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&s.StopGrace, 20*time.Second)
+	def(&s.StartDeadline, 120*time.Second)
+	def(&s.GuestDeadline, 30*time.Second)
+	def(&s.StallCheck, 30*time.Second)
+	def(&s.RunnerGrace, 30*time.Second)
+	def(&s.ResultsKept, time.Hour)
+	if s.DefaultNetwork == "" {
+		s.DefaultNetwork = vm.NetClosed
+	}
+	if s.DefaultSize == (vm.Size{}) {
+		s.DefaultSize = vm.DefaultSize
+	}
+	if s.MemoryReserve == 0 {
+		s.MemoryReserve = 512 << 20
+	}
+	if s.DiskReserve == 0 {
+		s.DiskReserve = 1 << 30
+	}
+	return s
+}
+
+// Engine is the one place that changes the state of VMs. All methods may be
+// called at once from many goroutines. Lock order:
+// slot.write or keyWrite before mu.
+type Engine struct {
+	cfg    Config
+	log    *slog.Logger
+	life   context.Context // ends with Close, or with the death that a Fault plays
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup
+	wake   chan struct{} // tells the reaper that a deadline may have changed
+	dead   atomic.Bool   // see ErrDied
+
+	keyWrite sync.Mutex // held while a key's record is written; before mu
+
+	mu sync.Mutex
+	// guarded by mu
+	vms      map[vm.ID]*slot
+	creating map[*operation]bool // creates with a name whose record is not written yet
+	closed   bool
+	users    directory
+}
+
+// Open loads the records, reconciles them with what is on disk and what runs,
+// and returns an engine that is ready for calls. The machines of an earlier
+// engine on the same data directory are adopted. The engine lives until Close,
+// not only as long as ctx.
+func Open(ctx context.Context, cfg Config) (*Engine, error) {
+	cfg.Settings = cfg.Settings.withDefaults()
+	if cfg.Clock == nil {
+		cfg.Clock = systemClock{}
+	}
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	e := &Engine{
+		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
+		wake: make(chan struct{}, 1),
+		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{},
+	}
+	if err := e.recover(ctx); err != nil {
+		cancel(errClosed)
+		e.tasks.Wait()
+		return nil, fail(vm.OpServe, string(cfg.Dir), err)
+	}
+	e.spawn(e.reap)
+	return e, nil
+}
+
+var errClosed = &vm.Error{Kind: vm.Unavailable, Msg: "the server is stopping", Hint: "start it again: `warren serve`"}
+
+// Close ends everything the engine itself does and waits for it, at most as
+// long as ctx. Machines and their processes go on.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel(errClosed)
+	done := make(chan struct{})
+	go func() { // ends with the tasks, which end with life
+		e.tasks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fail(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "some operations did not end: %w", context.Cause(ctx)))
+	}
+	e.releaseMachines()
+	return nil
+}
+
+// releaseMachines closes the connections to the machines, which go on.
+func (e *Engine) releaseMachines() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if s.run != nil {
+			s.run.machine.Close()
+			s.run = nil
+		}
+	}
+}
+
+// spawn runs f as one of the engine's own tasks. It refuses, saying so, when
+// the engine is closing.
+func (e *Engine) spawn(f func(ctx context.Context)) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.tasks.Add(1)
+	go func() {
+		defer e.tasks.Done()
+		f(e.life)
+	}()
+	return true
+}
+
+// bound returns ctx that also ends with the engine's life.
+func (e *Engine) bound(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	return joinContext(ctx, e.life)
+}
+
+// joinContext returns a context with ctx's values that ends with either of the
+// two, with the cause of the first.
+func joinContext(ctx, other context.Context) (context.Context, context.CancelCauseFunc) {
+	out, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
+	return out, func(err error) {
+		stop()
+		cancel(err)
+	}
+}
+
+// systemClock is the host's time.
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now().UTC() }
+
+func (systemClock) After(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}
+
+// isCancel reports whether err says no more than that somebody gave up waiting.
+func isCancel(err error) bool {
+	return errors.Is(err, context.Canceled) || vm.KindOf(err) == vm.Cancelled
+}

@@ -203,3 +203,22 @@ type EventStream interface {
 	Next(ctx context.Context) (vm.Event, error)
 	Close()
 }
+
+// Records are the durable records; package store is behind them.
+type Records struct {
+	VMs      Collection[vm.VM]
+	Accounts Collection[vm.Account]
+	Keys     Collection[vm.APIKey]
+	Results  Collection[Result]
+}
+
+// Collection holds the records of one kind. Every change is durable when it
+// returns and fails with kind Busy when the record is not of the revision that
+// the given one carries.
+type Collection[T any] interface {
+	List(ctx context.Context) ([]T, error)
+	// Create returns the new record's revision; kind Exists when its id is taken.
+	Create(ctx context.Context, rec T) (int64, error)
+	Update(ctx context.Context, rec T) (int64, error)
+	Delete(ctx context.Context, rec T) error
+}

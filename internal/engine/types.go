@@ -36,6 +36,7 @@ type CreateRequest struct {
 	Workdir     string          // absolute, "" = /root
 	OneShot     bool            // deleted when no exec is attached any more
 	Setup       Setup
+	Deadline    time.Duration // 0 = the server's, 120 s; then kind Timeout, code VM_START_TIMEOUT
 }
 
 // Setup is what is put into a new VM before create returns.
@@ -101,7 +102,7 @@ type Inspection struct {
 type HostInfo struct {
 	Platform Platform
 	Capacity Capacity
-	VMs      map[vm.State]int // of every account
+	VMs      map[vm.State]int // of the account; for admins of every account
 	Warnings []string
 }
 
@@ -155,6 +156,8 @@ type Result struct {
 	Body    []byte       `json:"body,omitempty"`
 	Logs    []ResultLog  `json:"logs,omitempty"`
 	Created time.Time    `json:"created"`
+
+	Revision int64 `json:"-"`
 }
 
 // ResultLog is one line of progress of a background request.

@@ -1,0 +1,242 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Create makes a VM and starts it on its image's warm generation. It returns
+// when the VM is usable. When it fails, or ctx ends first, nothing of the VM
+// is left.
+func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.VM, err error) {
+	defer func() { err = fail(vm.OpCreate, r.Name, err) }()
+	p, err := e.planCreate(ctx, c, r)
+	if err != nil {
+		return vm.VM{}, err
+	}
+	op, err := e.beginCreate(p.rec, r.UniqueName)
+	if err != nil {
+		return vm.VM{}, err
+	}
+	op.cancelWith(ctx)
+	defer func() { err = e.finish(op, err) }()
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Name, Detail: p.detail()}); err != nil {
+		return vm.VM{}, err
+	}
+	deadline, stop := context.WithTimeoutCause(op.ctx, p.deadline, startTimeout(p.rec.ID, p.deadline))
+	defer stop()
+	m, st, err := e.build(deadline, op, p)
+	if err != nil {
+		return vm.VM{}, cause(deadline, err)
+	}
+	return e.commitCreate(deadline, op, m, st)
+}
+
+// beginCreate makes a slot that nobody can see yet, claiming its name when it
+// is to be the only one.
+func (e *Engine) beginCreate(rec vm.VM, unique bool) (*operation, error) {
+	s := newSlot(rec)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if unique {
+		if err := e.nameFreeLocked(rec); err != nil {
+			return nil, err
+		}
+	}
+	op, err := e.attachLocked(vm.OpCreate, s)
+	if err != nil {
+		return nil, err
+	}
+	op.next = vm.Next{During: vm.Starting, After: vm.Running}
+	if rec.Name != "" {
+		e.creating[op] = true
+	}
+	return op, nil
+}
+
+// nameFreeLocked refuses a name that a VM of the account has or is about to
+// have.
+func (e *Engine) nameFreeLocked(rec vm.VM) error {
+	taken := func(o *slot) bool { return o.account == rec.Account && o.rec.Name == rec.Name }
+	for _, s := range e.vms {
+		if taken(s) {
+			return vm.Errorf(vm.Exists, rec.Name, "a VM with this name exists: %s", s.id).
+				WithHint("choose another name, or delete it: `warren rm %s`", rec.Name)
+		}
+	}
+	for op := range e.creating {
+		if taken(op.slot) {
+			return vm.Errorf(vm.Exists, rec.Name, "a VM with this name is being created").
+				WithHint("choose another name")
+		}
+	}
+	return nil
+}
+
+// build carries out a plan up to a machine that is ready.
+func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
+	s, u, none := op.slot, &op.undo, vm.MachineStatus{}
+	if err := e.step(ctx, "create:record"); err != nil {
+		return nil, none, err
+	}
+	if err := e.enter(ctx, op); err != nil {
+		return nil, none, err
+	}
+	if err := e.step(ctx, "create:warm"); err != nil {
+		return nil, none, err
+	}
+	gen, err := e.cfg.Images.Warm(ctx, p.image, p.rec.Size)
+	if err != nil {
+		return nil, none, err
+	}
+	if err := e.step(ctx, "create:dir"); err != nil {
+		return nil, none, err
+	}
+	if err := e.makeDir(ctx, s.id, u); err != nil {
+		return nil, none, err
+	}
+	if err := e.step(ctx, "create:overlay"); err != nil {
+		return nil, none, err
+	}
+	if err := e.makeOverlay(p, gen); err != nil {
+		return nil, none, err
+	}
+	spec, err := e.warmSpec(ctx, p, gen)
+	if err != nil {
+		return nil, none, err
+	}
+	if err := e.step(ctx, "create:launch"); err != nil {
+		return nil, none, err
+	}
+	m, st, err := e.launch(ctx, spec, u)
+	if err != nil {
+		return nil, none, err
+	}
+	if err := e.step(ctx, "create:setup"); err != nil {
+		return nil, none, err
+	}
+	if err := e.setUp(ctx, m.Guest(), p.setup); err != nil {
+		return nil, none, err
+	}
+	return m, st, nil
+}
+
+// enter writes the first record and makes the VM known.
+func (e *Engine) enter(ctx context.Context, op *operation) error {
+	s := op.slot
+	rev, err := e.newRecord(ctx, s.rec)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	s.rec.Revision = rev
+	e.vms[s.id] = s
+	delete(e.creating, op)
+	e.mu.Unlock()
+	err = op.undo.add(ctx, "record", func(ctx context.Context) error {
+		e.emit(e.snapshot(s), "vm.deleted", map[string]any{"reason": "create-failed"})
+		return e.forget(ctx, s)
+	})
+	if err != nil {
+		return err
+	}
+	e.emit(s.rec, "vm.starting", nil)
+	return nil
+}
+
+func (e *Engine) makeDir(ctx context.Context, id vm.ID, u *undo) error {
+	dir := e.cfg.Dir.VM(id)
+	if err := u.add(ctx, "directory", func(context.Context) error { return e.removeDir(id) }); err != nil {
+		return err
+	}
+	for _, d := range []string{dir, e.cfg.Dir.Logs(id)} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return diskError(d, err)
+		}
+	}
+	return nil
+}
+
+// makeOverlay makes the VM's disk above the generation's; the backing name is
+// relative, so that the data directory can move.
+func (e *Engine) makeOverlay(p *createPlan, gen vm.Generation) error {
+	path := e.cfg.Dir.Overlay(p.rec.ID)
+	backing, err := filepath.Rel(filepath.Dir(path), layout.GenerationDir(e.cfg.Dir.Warm(p.image.ID, gen.Key)).Disk())
+	if err != nil {
+		return vm.Errorf(vm.Internal, path, "no relative path to its image: %w", err)
+	}
+	if err := e.cfg.Images.Overlay(path, backing, p.rec.Size.DiskMiB); err != nil {
+		return diskError(path, err)
+	}
+	return nil
+}
+
+// launch starts a machine whose end is on the undo list.
+func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Machine, vm.MachineStatus, error) {
+	if err := u.add(ctx, "machine", func(ctx context.Context) error { return e.sweep(ctx, spec.ID) }); err != nil {
+		return nil, vm.MachineStatus{}, err
+	}
+	m, st, err := e.cfg.Machines.Launch(ctx, spec)
+	if err != nil {
+		return nil, vm.MachineStatus{}, err
+	}
+	err = u.add(ctx, "connection", func(context.Context) error { m.Close(); return nil })
+	return m, st, err
+}
+
+// commitCreate makes the VM running, durably, and watches its machine.
+func (e *Engine) commitCreate(ctx context.Context, op *operation, m Machine, st vm.MachineStatus) (vm.VM, error) {
+	if err := e.step(ctx, "create:commit"); err != nil {
+		return vm.VM{}, err
+	}
+	rec, err := e.nowRunning(ctx, op.slot, st, func(*vm.VM) {})
+	if err != nil {
+		return vm.VM{}, err
+	}
+	if err := e.step(ctx, "create:done"); err != nil {
+		return vm.VM{}, err
+	}
+	e.watch(op.slot, m)
+	e.emit(rec, "vm.created", nil)
+	e.emit(rec, "vm.running", timings(st))
+	return rec, nil
+}
+
+// nowRunning records that the machine described by st runs.
+func (e *Engine) nowRunning(ctx context.Context, s *slot, st vm.MachineStatus, change func(*vm.VM)) (vm.VM, error) {
+	p, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		return vm.VM{}, err
+	}
+	now := e.now()
+	return e.update(ctx, s, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Reason = vm.Running, "", ""
+		rec.StartedAt, rec.LastActive = now, now
+		rec.Exit = vm.MachineExit{}
+		rec.Accel = p.Accel
+		rec.Machine = vm.MachineRef{MonitorPID: st.MonitorPID, BootID: p.BootID, Protocol: st.Protocol}
+		change(rec)
+	})
+}
+
+func startTimeout(id vm.ID, d time.Duration) error {
+	return vm.Errorf(vm.Timeout, string(id), "not ready within %v", d).
+		WithCode("VM_START_TIMEOUT", "vmId", string(id)).
+		WithHint("look at the console: `warren logs NAME`, or give it longer")
+}
+
+func timings(st vm.MachineStatus) map[string]any {
+	ms := make(map[string]any, len(st.Timings))
+	for k, d := range st.Timings {
+		ms[k] = float64(d.Microseconds()) / 1000
+	}
+	return map[string]any{"timingsMs": ms}
+}

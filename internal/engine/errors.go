@@ -1,0 +1,72 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// fail gives err its verb and subject, where it has none, and makes it a
+// *vm.Error. It returns nil for nil.
+func fail(op vm.Op, subject string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, ErrDied) {
+		return err
+	}
+	out := *vm.AsError(err)
+	if out.Op == "" {
+		out.Op = op
+	}
+	if out.Subject == "" {
+		out.Subject = subject
+	}
+	if out.Kind == vm.Cancelled && out.Msg == "" {
+		out.Msg = "the caller went away"
+	}
+	return &out
+}
+
+func notFound(ref string) *vm.Error {
+	return vm.Errorf(vm.NotFound, ref, "no such VM").
+		WithCode("VM_NOT_FOUND", "vmId", ref).
+		WithHint("`warren ls` lists ids and names")
+}
+
+func busy(id vm.ID, running vm.Op) *vm.Error {
+	code := ""
+	if running == vm.OpCreate {
+		code = "STILL_CREATING"
+	}
+	return vm.Errorf(vm.Busy, string(id), "%s is under way", running).
+		WithCode(code, "vmId", string(id), "operation", string(running)).
+		WithHint("try again when it has ended")
+}
+
+// notLegal decorates the refusal of vm.State.Allow.
+func notLegal(rec vm.VM, err error) error {
+	return vm.AsError(err).WithCode("VM_NOT_RUNNING", "vmId", string(rec.ID), "state", string(rec.State))
+}
+
+// badCreate is a refusal of a create request.
+func badCreate(subject, format string, args ...any) *vm.Error {
+	e := vm.Errorf(vm.Invalid, subject, format, args...)
+	return e.WithCode("CREATE_VM_BAD_REQUEST", "message", e.Msg)
+}
+
+// cause prefers the cause of an ended context over the bare context error
+// that a call below returned.
+func cause(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	if c := context.Cause(ctx); vm.KindOf(err) == vm.Cancelled || vm.KindOf(err) == vm.Timeout {
+		return c
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxAuditSubject bounds what a record keeps of a command or path.
+const maxAuditSubject = 1024
+
+// Exec starts a command and stays attached to it. ctx is the attachment's
+// life: when it ends, the command goes on in the background with a log. The
+// caller calls Run, or Detach.
+func (e *Engine) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (Exec, error) {
+	if err := checkExec(spec); err != nil {
+		return nil, fail(vm.OpExec, ref, err)
+	}
+	v, err := e.visit(ctx, c, ref, vm.OpExec)
+	if err != nil {
+		return nil, err
+	}
+	spec = v.execSpec(spec)
+	if err := v.recordAs(ctx, c, AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
+		err = v.fail(ctx, err)
+		v.end(err, nil)
+		return nil, err
+	}
+	x, err := open(v, func(ctx context.Context) (Exec, error) { return v.guest.Exec(ctx, spec) })
+	if err != nil {
+		return nil, err
+	}
+	a := &attachment{Exec: x, v: v, moved: v.guard()}
+	// A caller that goes away without Run or Detach ends the visit too.
+	a.stop = context.AfterFunc(v.ctx, func() { a.end(vm.ExitStatus{}, v.fail(v.ctx, context.Cause(v.ctx))) })
+	return a, nil
+}
+
+// checkExec refuses a specification that no guest could run.
+func checkExec(s vm.ExecSpec) error {
+	bad := func(msg string) error {
+		return (&vm.Error{Kind: vm.Invalid, Msg: msg}).WithCode("INVALID_REQUEST")
+	}
+	switch {
+	case len(s.Argv) == 0 && s.Command == "":
+		return bad("no command is given")
+	case len(s.Argv) > 0 && s.Command != "":
+		return bad("both argv and command are given")
+	case len(s.Argv) > 0 && s.Argv[0] == "":
+		return bad("the program's name is empty")
+	case s.TimeoutMs < 0 || s.TimeoutMs > maxSeconds*1000:
+		return bad("the timeout is out of range")
+	}
+	for _, a := range append([]string{s.Command, s.Cwd, s.User}, s.Argv...) {
+		if strings.ContainsRune(a, 0) {
+			return bad("an argument holds a NUL byte")
+		}
+	}
+	for k, val := range s.Env {
+		switch {
+		case k == "":
+			return (&vm.Error{Kind: vm.Invalid, Msg: "a variable has no name"}).WithCode("ENV_KEY_EMPTY")
+		case strings.ContainsRune(k, '='):
+			return (&vm.Error{Kind: vm.Invalid, Subject: k, Msg: "a variable's name holds ="}).WithCode("ENV_KEY_CONTAINS_EQUALS")
+		case strings.ContainsRune(k, 0) || strings.ContainsRune(val, 0):
+			return bad("a variable holds a NUL byte")
+		}
+	}
+	return nil
+}
+
+// execSpec fills in the working directory.
+func (v *visit) execSpec(s vm.ExecSpec) vm.ExecSpec {
+	if s.Cwd == "" {
+		s.Cwd = v.rec.Workdir
+	} else {
+		s.Cwd = v.path(s.Cwd)
+	}
+	return s
+}
+
+// command is what an audit record says was run.
+func command(s vm.ExecSpec) string {
+	text := s.Command
+	if len(s.Argv) > 0 {
+		text = strings.Join(s.Argv, " ")
+	}
+	return clip(text)
+}
+
+func clip(s string) string {
+	if len(s) <= maxAuditSubject {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxAuditSubject], "") + "…"
+}
+
+// execDetail names the environment's variables, never their values: they may
+// be secrets.
+func execDetail(s vm.ExecSpec) map[string]any {
+	d := map[string]any{"background": s.Background}
+	if s.User != "" {
+		d["user"] = s.User
+	}
+	if s.Cwd != "" {
+		d["cwd"] = clip(s.Cwd)
+	}
+	if len(s.Env) > 0 {
+		names := make([]string, 0, len(s.Env))
+		for k := range s.Env {
+			names = append(names, k)
+		}
+		slices.Sort(names)
+		d["env"] = names
+	}
+	return d
+}
+
+// attachment is an attached command: it holds the visit until it is over.
+type attachment struct {
+	Exec
+	v     *visit
+	moved *atomic.Int64
+	stop  func() bool
+}
+
+func (a *attachment) Write(p []byte) (int, error) {
+	n, err := a.Exec.Write(p)
+	a.moved.Add(int64(n))
+	return n, a.v.fail(a.v.ctx, err)
+}
+
+func (a *attachment) Detach() error {
+	a.stop()
+	err := a.v.fail(a.v.ctx, a.Exec.Detach())
+	a.v.end(err, map[string]any{"process": a.Process().ID, "detached": true})
+	return err
+}
+
+func (a *attachment) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
+	st, err := a.Exec.Run(progress{stdout, a.moved}, progress{stderr, a.moved})
+	a.stop()
+	err = a.v.fail(a.v.ctx, err)
+	a.end(st, err)
+	return st, err
+}
+
+func (a *attachment) end(st vm.ExitStatus, err error) {
+	d := map[string]any{"process": a.Process().ID}
+	if err == nil {
+		d["exitCode"] = st.Code
+	}
+	if st.TimedOut {
+		d["timedOut"] = true
+	}
+	a.v.end(err, d)
+}
+
+// progress raises a counter with what is written.
+type progress struct {
+	w     io.Writer
+	moved *atomic.Int64
+}
+
+func (p progress) Write(b []byte) (int, error) {
+	p.moved.Add(int64(len(b)))
+	if p.w == nil {
+		return len(b), nil
+	}
+	return p.w.Write(b)
+}

@@ -1,0 +1,222 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"math/bits"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// createPlan is a checked create request.
+type createPlan struct {
+	rec      vm.VM
+	image    vm.Image
+	setup    Setup
+	deadline time.Duration
+}
+
+// detail is what the audit record says of the plan.
+func (p *createPlan) detail() map[string]any {
+	return map[string]any{
+		"image": string(p.image.ID), "size": p.rec.Size.String(), "network": string(p.rec.Network.Mode),
+	}
+}
+
+// defaultIdle is recorded when the creator says nothing.
+const defaultIdle = 300
+
+// planCreate checks a request and fills in what it leaves open. It changes
+// nothing.
+func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*createPlan, error) {
+	if r.Name != "" {
+		if err := vm.CheckName(r.Name); err != nil {
+			return nil, vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
+		}
+	}
+	img, err := e.cfg.Images.Find(ctx, r.Image)
+	if err != nil {
+		return nil, noImage(r.Image, err)
+	}
+	now := e.now()
+	rec := vm.VM{
+		ID: vm.NewID(), Account: c.Actor.Account, Name: r.Name,
+		State: vm.Starting, Op: vm.OpCreate, InstanceID: vm.NewInstanceID(),
+		Image: img.ID, ImageName: img.Name,
+		Workdir: img.Workdir, OneShot: r.OneShot,
+		CreatedAt: now, LastActive: now,
+	}
+	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
+		e.fillSize, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir,
+	} {
+		if err := fill(&rec, r, img); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.Setup.check(); err != nil {
+		return nil, err
+	}
+	if err := e.admit(ctx, c, rec.Size); err != nil {
+		return nil, err
+	}
+	p := &createPlan{rec: rec, image: img, setup: r.Setup, deadline: r.Deadline}
+	if p.deadline <= 0 {
+		p.deadline = e.cfg.Settings.StartDeadline
+	}
+	return p, nil
+}
+
+// noImage explains that an image was not found.
+func noImage(ref string, err error) error {
+	if vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	out := vm.AsError(err)
+	switch {
+	case strings.HasPrefix(ref, "sc-"):
+		out = out.WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", ref)
+	case ref == "":
+		out = out.WithCode("NO_DEFAULT_SNAPSHOT_AVAILABLE")
+	case out.Code == "":
+		out = out.WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", ref)
+	}
+	if out.Hint == "" {
+		out.Hint = "`warren image ls` lists images, `warren image build` makes one"
+	}
+	return out
+}
+
+func (e *Engine) fillSize(rec *vm.VM, r CreateRequest, img vm.Image) error {
+	s, def := r.Size, e.cfg.Settings.DefaultSize
+	if s.VCPU == 0 {
+		s.VCPU = def.VCPU
+	}
+	if s.MemoryMiB == 0 {
+		s.MemoryMiB = def.MemoryMiB
+	}
+	if s.DiskMiB == 0 {
+		s.DiskMiB = max(def.DiskMiB, img.DiskMiB)
+	}
+	rec.Size = s
+	bad := func(code string, got int, pairs ...any) error {
+		e := vm.Errorf(vm.Invalid, "", "size %d is out of range", got)
+		if strings.HasSuffix(code, "POWER_OF_TWO") {
+			e.Msg = "not a power of two"
+		}
+		return e.WithCode(code, append([]any{"got", got}, pairs...)...).
+			WithHint("use 1 to %d CPUs, %d to %d MiB of memory (powers of two) and %d to %d MiB of disk",
+				vm.MaxVCPU, vm.MinMemoryMiB, vm.MaxMemoryMiB, img.DiskMiB, vm.MaxDiskMiB)
+	}
+	switch {
+	case s.VCPU > vm.MaxVCPU || s.VCPU < 1:
+		return bad("CREATE_VM_VCPU_OUT_OF_RANGE", s.VCPU, "max", vm.MaxVCPU)
+	case bits.OnesCount(uint(s.VCPU)) != 1:
+		return bad("CREATE_VM_VCPU_NOT_POWER_OF_TWO", s.VCPU)
+	case s.MemoryMiB < vm.MinMemoryMiB || s.MemoryMiB > vm.MaxMemoryMiB:
+		return bad("CREATE_VM_MEM_OUT_OF_RANGE", s.MemoryMiB, "min", vm.MinMemoryMiB, "max", vm.MaxMemoryMiB)
+	case bits.OnesCount(uint(s.MemoryMiB)) != 1:
+		return bad("CREATE_VM_MEM_NOT_POWER_OF_TWO", s.MemoryMiB)
+	case s.DiskMiB < img.DiskMiB || s.DiskMiB > vm.MaxDiskMiB:
+		return bad("CREATE_VM_ROOTFS_OUT_OF_RANGE", s.DiskMiB, "min", img.DiskMiB, "max", vm.MaxDiskMiB)
+	}
+	return nil
+}
+
+func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
+	mode := e.cfg.Settings.DefaultNetwork
+	if r.Network != "" {
+		m, err := vm.ParseNetworkMode(r.Network)
+		if err != nil {
+			return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
+		}
+		mode = m
+	}
+	rec.Network = policy(mode, img)
+	return nil
+}
+
+// policy is the network policy of a mode for VMs of an image.
+func policy(mode vm.NetworkMode, img vm.Image) vm.NetworkPolicy {
+	p := vm.NetworkPolicy{Mode: mode}
+	if mode == vm.NetPackages {
+		p.Hosts = img.Registries
+	}
+	return p
+}
+
+func fillPersistence(rec *vm.VM, r CreateRequest, _ vm.Image) error {
+	rec.Persistence = vm.DefaultPersistence()
+	if r.Persistence == nil {
+		return nil
+	}
+	p := *r.Persistence
+	switch p.Type {
+	case vm.Persistent:
+		p = vm.Persistence{Type: vm.Persistent}
+	case vm.Ephemeral:
+		p = vm.Persistence{Type: vm.Ephemeral, DeleteEvent: p.DeleteEvent}
+		switch strings.ToLower(p.DeleteEvent) {
+		case "", "onstop", "onsuspend", "onidletimeout":
+		default:
+			return badCreate(p.DeleteEvent, "not a delete event").WithHint("use onStop, onSuspend or onIdleTimeout")
+		}
+	case vm.Sticky:
+		if p.Priority == nil {
+			p.Priority = vm.DefaultPersistence().Priority
+		}
+		if *p.Priority < 0 || *p.Priority > 10 {
+			return badCreate("persistence", "priority %d is not within 0 to 10", *p.Priority)
+		}
+		p.DeleteEvent = ""
+	default:
+		return badCreate(string(p.Type), "not a persistence type").WithHint("use sticky, ephemeral or persistent")
+	}
+	rec.Persistence = p
+	return nil
+}
+
+func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
+	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
+		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
+	}
+	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
+		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
+	}
+	if !r.IdleTimeout.Set {
+		r.IdleTimeout = Optional[int64]{Value: defaultIdle}
+	}
+	return setIdle(rec, r.IdleTimeout)
+}
+
+// maxSeconds bounds every duration that a caller gives: a hundred years.
+const maxSeconds = 100 * 366 * 24 * 3600
+
+// setIdle records an idle timeout; it is acted on only when it was given.
+func setIdle(rec *vm.VM, idle Optional[int64]) error {
+	if idle.Null {
+		rec.IdleTimeoutSeconds, rec.IdleStops = nil, false
+		return nil
+	}
+	n := idle.Value
+	if n < 0 || n > maxSeconds {
+		return badCreate("idleTimeoutSeconds", "%d is out of range", n)
+	}
+	rec.IdleTimeoutSeconds, rec.IdleStops = &n, idle.Set && n > 0
+	return nil
+}
+
+func fillWorkdir(rec *vm.VM, r CreateRequest, _ vm.Image) error {
+	if r.Workdir == "" {
+		return nil
+	}
+	if !path.IsAbs(r.Workdir) || strings.ContainsRune(r.Workdir, 0) {
+		return badCreate(r.Workdir, "the working directory is not an absolute path")
+	}
+	rec.Workdir = path.Clean(r.Workdir)
+	return nil
+}

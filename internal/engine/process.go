@@ -1,0 +1,89 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"io"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// StartProcess starts a command in the background: it has a log from its first
+// byte, and an id that stays readable after its end.
+func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (vm.Process, error) {
+	if err := checkExec(spec); err != nil {
+		return vm.Process{}, fail(vm.OpExec, ref, err)
+	}
+	spec.Background = true
+	entry := AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
+	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
+		return v.guest.Start(ctx, v.execSpec(spec))
+	})
+}
+
+// Processes lists the commands that exec has started and nobody has forgotten.
+func (e *Engine) Processes(ctx context.Context, c *vm.Call, ref string) ([]vm.Process, error) {
+	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.Process, error) {
+		return v.guest.Processes(ctx)
+	})
+}
+
+// Process returns one of them; kind NotFound when there is none of that id.
+func (e *Engine) Process(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
+	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) (vm.Process, error) {
+		return v.guest.Process(ctx, id)
+	})
+}
+
+// WaitProcess returns when the process has ended, or ctx.
+func (e *Engine) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
+	v, err := e.visit(ctx, c, ref, vm.OpStats)
+	if err != nil {
+		return vm.Process{}, err
+	}
+	v.guard()
+	p, err := v.guest.Wait(v.ctx, id)
+	err = v.fail(v.ctx, err)
+	v.end(err, nil)
+	return p, err
+}
+
+// SignalProcess sends a signal (a name such as "TERM") to the process group of
+// a process.
+func (e *Engine) SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error {
+	_, err := act(ctx, e, c, ref, AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
+		func(ctx context.Context, v *visit) (nothing, error) { return nothing{}, v.guest.Signal(ctx, id, name) })
+	return err
+}
+
+// ForgetProcess removes an ended process and its log.
+func (e *Engine) ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) error {
+	_, err := act(ctx, e, c, ref, AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
+		func(ctx context.Context, v *visit) (nothing, error) { return nothing{}, v.guest.Forget(ctx, id) })
+	return err
+}
+
+// ProcessLog returns a process's output from an absolute offset; the second
+// result is the offset of the first byte, later when older bytes were dropped.
+// With follow it ends with the process. The caller closes it.
+func (e *Engine) ProcessLog(ctx context.Context, c *vm.Call, ref, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
+	if from < 0 {
+		return nil, 0, fail(vm.OpRead, ref, vm.Errorf(vm.Invalid, id, "the offset is negative"))
+	}
+	v, err := e.visit(ctx, c, ref, vm.OpRead)
+	if err != nil {
+		return nil, 0, err
+	}
+	offset := from
+	r, err := open(v, func(ctx context.Context) (io.ReadCloser, error) {
+		r, at, err := v.guest.Log(ctx, id, from, follow)
+		offset = at
+		return r, err
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	return newReader(v, r), offset, nil
+}

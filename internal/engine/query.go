@@ -1,0 +1,188 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Get returns a VM's record as it is now.
+func (e *Engine) Get(_ context.Context, c *vm.Call, ref string) (vm.VM, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.lookupLocked(c.Actor.Account, ref)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpGet, ref, err)
+	}
+	return s.rec, nil
+}
+
+// List returns the account's VMs that pass the filter, oldest first, one page
+// of them; total counts those that pass, counts those of each state before the
+// filter.
+func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, total int, counts map[vm.State]int, err error) {
+	if f.Limit < 0 || f.Offset < 0 {
+		return nil, 0, nil, fail(vm.OpList, "", vm.Errorf(vm.Invalid, "", "limit and offset must not be negative").WithCode("INVALID_REQUEST"))
+	}
+	if f.All {
+		if err := needAdmin(c); err != nil {
+			return nil, 0, nil, fail(vm.OpList, "", err)
+		}
+	}
+	counts = make(map[vm.State]int, len(vm.States))
+	e.mu.Lock()
+	all := make([]*vm.VM, 0, len(e.vms))
+	for _, s := range e.vms {
+		if s.account != c.Actor.Account && !f.All {
+			continue
+		}
+		counts[s.rec.State]++
+		if f.matches(&s.rec) {
+			rec := s.rec
+			all = append(all, &rec)
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(all, func(a, b *vm.VM) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	total = len(all)
+	all = all[min(f.Offset, total):]
+	if f.Limit > 0 {
+		all = all[:min(f.Limit, len(all))]
+	}
+	vms = make([]vm.VM, len(all))
+	for i, rec := range all {
+		vms[i] = *rec
+	}
+	return vms, total, counts, nil
+}
+
+func (f Filter) matches(v *vm.VM) bool {
+	if len(f.States) > 0 && !slices.Contains(f.States, v.State) {
+		return false
+	}
+	return f.Search == "" || strings.Contains(v.Name, f.Search) || strings.HasPrefix(string(v.ID), f.Search)
+}
+
+// Await returns when the VM is no longer running: stopped, suspended or
+// deleted. The result is its record as it then is, or last was.
+func (e *Engine) Await(ctx context.Context, c *vm.Call, ref string) (vm.VM, error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpAwait, ref, err)
+	}
+	for {
+		e.mu.Lock()
+		rec, gone, changed := s.rec, s.gone, s.changed
+		e.mu.Unlock()
+		switch rec.State {
+		case vm.Building, vm.Starting, vm.Running, vm.Suspending:
+		default:
+			return rec, nil
+		}
+		if gone {
+			return rec, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return vm.VM{}, fail(vm.OpAwait, ref, context.Cause(ctx))
+		case <-e.life.Done():
+			return vm.VM{}, fail(vm.OpAwait, ref, context.Cause(e.life))
+		}
+	}
+}
+
+// Inspect returns all that is known of a VM. A broken VM is described, it does
+// not fail.
+func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspection, error) {
+	e.mu.Lock()
+	s, err := e.lookupLocked(c.Actor.Account, ref)
+	if err != nil {
+		e.mu.Unlock()
+		return Inspection{}, fail(vm.OpGet, ref, err)
+	}
+	out := Inspection{VM: s.rec}
+	r := s.run
+	if s.op != nil {
+		out.Operation = s.op.verb
+	}
+	e.mu.Unlock()
+	switch {
+	case r != nil:
+		bounded, stop := context.WithTimeout(ctx, machineDeadline)
+		st, err := r.machine.Status(bounded)
+		stop()
+		if err == nil {
+			out.Machine = &st
+		}
+		out.MachineErr = err
+	case out.VM.State == vm.Running:
+		out.MachineErr = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer")
+	}
+	var st syscall.Stat_t
+	if syscall.Stat(e.cfg.Dir.Overlay(s.id), &st) == nil {
+		out.DiskBytes = st.Blocks * 512
+	}
+	if img, err := e.cfg.Images.Find(ctx, string(out.VM.Image)); err == nil {
+		out.Image = &img
+	}
+	if out.VM.Accel == vm.TCG {
+		out.Warnings = append(out.Warnings, vm.EmulatedWarning)
+	}
+	return out, nil
+}
+
+// Stats returns the use of the machine as the guest sees it.
+func (e *Engine) Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error) {
+	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) (vm.Stats, error) {
+		return v.guest.Stats(ctx)
+	})
+}
+
+// Images lists the images that VMs can be made of.
+func (e *Engine) Images(ctx context.Context, _ *vm.Call) ([]vm.Image, error) {
+	return e.cfg.Images.List(ctx)
+}
+
+// FindImage resolves a name, an image id or a snapshot id; "" is the default.
+func (e *Engine) FindImage(ctx context.Context, _ *vm.Call, ref string) (vm.Image, error) {
+	img, err := e.cfg.Images.Find(ctx, ref)
+	if err != nil {
+		return vm.Image{}, fail(vm.OpGet, ref, noImage(ref, err))
+	}
+	return img, nil
+}
+
+// Host describes this host; the VMs counted are the caller's, for admins
+// everybody's.
+func (e *Engine) Host(ctx context.Context, c *vm.Call) (HostInfo, error) {
+	p, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		return HostInfo{}, err
+	}
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return HostInfo{}, err
+	}
+	out := HostInfo{Platform: p, Capacity: have, VMs: map[vm.State]int{}, Warnings: slices.Clone(p.Warnings)}
+	if p.Accel == vm.TCG && !slices.Contains(out.Warnings, vm.EmulatedWarning) {
+		out.Warnings = append(out.Warnings, vm.EmulatedWarning)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if c.Actor.Admin || s.account == c.Actor.Account {
+			out.VMs[s.rec.State]++
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,176 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// recover reconciles records, directories and machines at the start of an
+// engine: adopt what runs, bury what is dead, finish or take back what was
+// under way, remove what belongs to nothing. It ends with no operation open.
+func (e *Engine) recover(ctx context.Context) error {
+	if err := e.loadDirectory(ctx); err != nil {
+		return err
+	}
+	recs, err := e.loadRecords(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range recs {
+		e.vms[rec.ID] = newSlot(rec)
+	}
+	for _, rec := range recs {
+		if err := e.recoverVM(ctx, e.vms[rec.ID], p.BootID); err != nil {
+			return err
+		}
+	}
+	if err := e.sweepDirs(ctx); err != nil {
+		return err
+	}
+	return e.closePending(ctx)
+}
+
+// recoverVM brings one VM into a state that is true.
+func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
+	rec := s.rec
+	switch {
+	case rec.Op == vm.OpCreate || rec.State == vm.Building:
+		return e.recoverDelete(ctx, s, "create-interrupted")
+	case rec.Op == vm.OpDelete:
+		return e.recoverDelete(ctx, s, "")
+	case rec.OneShot:
+		return e.recoverDelete(ctx, s, "runner-gone")
+	case rec.State == vm.Starting:
+		if err := e.sweep(ctx, s.id); err != nil {
+			return err
+		}
+		_, err := e.nowStopped(ctx, s, "start-interrupted", rec.Exit)
+		return err
+	case rec.State == vm.Running && rec.Machine.BootID != bootID:
+		return e.recoverHostRestart(ctx, s)
+	case rec.State == vm.Running:
+		return e.recoverRunning(ctx, s)
+	case rec.State == vm.Stopped:
+		if _, err := os.Stat(e.cfg.Dir.Overlay(s.id)); errors.Is(err, fs.ErrNotExist) {
+			return notCorrupt(e.markLost(ctx, s, err))
+		}
+		return e.sweep(ctx, s.id)
+	}
+	return nil
+}
+
+// notCorrupt drops the error with which markLost tells of its success.
+func notCorrupt(err error) error {
+	if vm.KindOf(err) == vm.Corrupt {
+		return nil
+	}
+	return err
+}
+
+// recoverDelete finishes a delete, or takes back a create.
+func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) error {
+	if err := e.sweep(ctx, s.id); err != nil {
+		return err
+	}
+	if err := e.removeDir(s.id); err != nil {
+		return err
+	}
+	rec := s.rec
+	if err := e.forget(ctx, s); err != nil {
+		return err
+	}
+	e.emit(rec, "vm.deleted", map[string]any{"reason": reason})
+	return nil
+}
+
+// recoverHostRestart stops a VM whose machine ended with the host.
+func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
+	if err := e.sweep(ctx, s.id); err != nil {
+		return err
+	}
+	exit := vm.MachineExit{Reason: "host-restart", Detail: "memory and running processes were lost", Time: e.now()}
+	_, err := e.nowStopped(ctx, s, exit.Reason, exit)
+	return err
+}
+
+// recoverRunning adopts a machine, or buries it.
+func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
+	attach, stop := context.WithTimeout(ctx, machineDeadline)
+	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
+	stop()
+	switch {
+	case err == nil:
+		// A silence of the server is none of the VM.
+		e.mu.Lock()
+		s.rec.LastActive = e.now()
+		e.mu.Unlock()
+		e.watch(s, m)
+		return nil
+	case vm.KindOf(err) == vm.NotFound:
+		exit := e.exitNote(s.id)
+		if err := e.sweep(ctx, s.id); err != nil {
+			return err
+		}
+		_, err := e.nowStopped(ctx, s, exit.Reason, exit)
+		return err
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	e.log.Warn("a machine does not answer; trying again", "vm", s.id, "err", err)
+	e.spawn(func(ctx context.Context) { e.regain(ctx, s, nil) })
+	return nil
+}
+
+// sweepDirs removes directories that belong to no record.
+func (e *Engine) sweepDirs(ctx context.Context) error {
+	err := orphans(e.cfg.Dir.VMs(), func(name string) error {
+		if layout.IsTemp(name) {
+			return os.RemoveAll(filepath.Join(e.cfg.Dir.VMs(), name))
+		}
+		if vm.IsID(name) && e.vms[vm.ID(name)] == nil {
+			e.log.Warn("removing the directory of a VM without a record", "vm", name)
+			return e.removeDir(vm.ID(name))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return orphans(string(e.cfg.Run), func(name string) error {
+		if vm.IsID(name) && e.vms[vm.ID(name)] == nil {
+			e.log.Warn("ending the machine of a VM without a record", "vm", name)
+			return e.sweep(ctx, vm.ID(name))
+		}
+		return nil
+	})
+}
+
+// orphans calls f with each name in dir; a missing dir has none.
+func orphans(dir string, f func(name string) error) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return diskError(dir, err)
+	}
+	for _, entry := range entries {
+		if err := f(entry.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// slot is the engine's view of one VM.
+type slot struct {
+	id      vm.ID
+	account vm.AccountID
+	write   sync.Mutex // held while its record is written; before Engine.mu
+
+	// guarded by Engine.mu
+	rec      vm.VM         // as the store has it; LastActive may be newer
+	op       *operation    // under way; nil = none
+	run      *run          // its machine; nil when none is attached
+	attached int           // guest calls and streams that are open
+	changed  chan struct{} // closed and replaced when rec or run changes
+	gone     bool          // deleted
+}
+
+// run is one machine of a VM, from its start or adoption to its end.
+type run struct {
+	machine Machine
+	ctx     context.Context // ends when the machine is gone, saying so
+	cancel  context.CancelCauseFunc
+	gone    chan struct{}  // closed after the machine's end
+	exit    vm.MachineExit // set before gone is closed
+}
+
+func newSlot(rec vm.VM) *slot {
+	return &slot{id: rec.ID, account: rec.Account, rec: rec, changed: make(chan struct{})}
+}
+
+// touchLocked tells those who wait that the slot has changed.
+func (s *slot) touchLocked() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// snapshot returns a copy of the record as it is now.
+func (e *Engine) snapshot(s *slot) vm.VM {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.rec
+}
+
+// lookupLocked finds the VM that ref names in the caller's account: an id, or
+// a name that is unique there.
+func (e *Engine) lookupLocked(account vm.AccountID, ref string) (*slot, error) {
+	if vm.IsID(ref) {
+		if s := e.vms[vm.ID(ref)]; s != nil && s.account == account {
+			return s, nil
+		}
+	}
+	if vm.CheckName(ref) != nil {
+		if vm.IsID(ref) {
+			return nil, notFound(ref)
+		}
+		_, err := vm.ParseID(ref)
+		return nil, err
+	}
+	var found []*slot
+	for _, s := range e.vms {
+		if s.account == account && s.rec.Name == ref {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, notFound(ref)
+	case 1:
+		return found[0], nil
+	default:
+		return nil, ambiguous(ref, found)
+	}
+}
+
+// lookup is lookupLocked for callers without the lock.
+func (e *Engine) lookup(c *vm.Call, ref string) (*slot, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lookupLocked(c.Actor.Account, ref)
+}
+
+// update changes the record of s durably, and then in memory. It is the only
+// way in which the record of an existing VM changes.
+func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.VM, error) {
+	if e.dead.Load() {
+		return vm.VM{}, ErrDied
+	}
+	s.write.Lock()
+	defer s.write.Unlock()
+	rec := e.snapshot(s)
+	change(&rec)
+	rev, err := e.saveRecord(ctx, rec)
+	if err != nil {
+		return vm.VM{}, err
+	}
+	rec.Revision = rev
+	e.mu.Lock()
+	if s.rec.LastActive.After(rec.LastActive) {
+		rec.LastActive = s.rec.LastActive
+	}
+	s.rec = rec
+	s.touchLocked()
+	e.mu.Unlock()
+	e.poke()
+	return rec, nil
+}
+
+// forget removes the record of s durably, and then the slot.
+func (e *Engine) forget(ctx context.Context, s *slot) error {
+	if e.dead.Load() {
+		return ErrDied
+	}
+	s.write.Lock()
+	defer s.write.Unlock()
+	if err := e.dropRecord(ctx, e.snapshot(s)); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	delete(e.vms, s.id)
+	s.gone = true
+	s.touchLocked()
+	e.mu.Unlock()
+	return nil
+}
+
+// poke wakes the reaper.
+func (e *Engine) poke() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Engine) now() time.Time { return e.cfg.Clock.Now().UTC() }

@@ -1,0 +1,150 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Start boots a stopped VM on its disk and returns when it is usable. Starting
+// a running VM succeeds and changes nothing but the idle timeout, if given;
+// a VM that is starting is waited for. When it fails the VM is stopped, as it
+// was.
+func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartRequest) (v vm.VM, err error) {
+	op, err := e.begin(ctx, c, ref, vm.OpStart)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpStart, ref, err)
+	}
+	op.cancelWith(ctx)
+	defer func() { err = e.finish(op, err) }()
+	if op.before.State == vm.Running {
+		return e.keepRunning(op, r)
+	}
+	if err := e.admit(ctx, c, op.before.Size); err != nil {
+		return vm.VM{}, err
+	}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+		return vm.VM{}, err
+	}
+	limit := r.Deadline
+	if limit <= 0 {
+		limit = e.cfg.Settings.StartDeadline
+	}
+	return e.boot(op, limit, func(rec *vm.VM) error { return applyIdle(rec, r) })
+}
+
+// keepRunning is a start of a VM that runs.
+func (e *Engine) keepRunning(op *operation, r StartRequest) (vm.VM, error) {
+	if !r.IdleTimeout.Set {
+		return op.before, nil
+	}
+	probe := op.before
+	if err := applyIdle(&probe, r); err != nil {
+		return vm.VM{}, err
+	}
+	return e.update(op.ctx, op.slot, func(rec *vm.VM) {
+		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
+	})
+}
+
+func applyIdle(rec *vm.VM, r StartRequest) error {
+	if !r.IdleTimeout.Set {
+		return nil
+	}
+	return setIdle(rec, r.IdleTimeout)
+}
+
+// boot starts the VM cold, from its record to running. It serves start and the
+// reboot of a guest.
+func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) error) (vm.VM, error) {
+	ctx, stop := context.WithTimeoutCause(op.ctx, limit, startTimeout(op.slot.id, limit))
+	defer stop()
+	if err := e.step(ctx, "start:record"); err != nil {
+		return vm.VM{}, err
+	}
+	rec, img, err := e.recordStart(ctx, op, prepare)
+	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	spec, err := e.coldSpec(ctx, rec, img)
+	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	spec.Deadline = limit
+	if err := e.step(ctx, "start:launch"); err != nil {
+		return vm.VM{}, err
+	}
+	m, st, err := e.launch(ctx, spec, &op.undo)
+	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	if err := e.step(ctx, "start:commit"); err != nil {
+		return vm.VM{}, err
+	}
+	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) {
+		rec.Booted = true
+		rec.Losses = []string{"memory and running processes: the VM was booted afresh on its disk"}
+	})
+	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	if err := e.step(ctx, "start:done"); err != nil {
+		return vm.VM{}, err
+	}
+	e.watch(op.slot, m)
+	e.emit(rec, "vm.running", timings(st))
+	return rec, nil
+}
+
+// recordStart marks the VM as starting, to be stopped again when that fails.
+func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*vm.VM) error) (vm.VM, vm.Image, error) {
+	s := op.slot
+	if _, err := os.Stat(e.cfg.Dir.Overlay(s.id)); err != nil {
+		return vm.VM{}, vm.Image{}, e.markLost(ctx, s, err)
+	}
+	img, err := e.cfg.Images.Find(ctx, string(op.before.Image))
+	if err != nil {
+		return vm.VM{}, vm.Image{}, err
+	}
+	probe := op.before
+	if err := prepare(&probe); err != nil {
+		return vm.VM{}, vm.Image{}, err
+	}
+	rec, err := e.update(ctx, s, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Reason = op.next.During, vm.OpStart, ""
+		rec.InstanceID = vm.NewInstanceID()
+		rec.Machine = vm.MachineRef{}
+		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
+	})
+	if err != nil {
+		return vm.VM{}, vm.Image{}, err
+	}
+	err = op.undo.add(ctx, "record", func(ctx context.Context) error {
+		_, err := e.nowStopped(ctx, s, op.before.Reason, op.before.Exit)
+		return err
+	})
+	if err == nil {
+		e.emit(rec, "vm.starting", nil)
+	}
+	return rec, img, err
+}
+
+// markLost records that a VM's files are gone.
+func (e *Engine) markLost(ctx context.Context, s *slot, why error) error {
+	rec, err := e.update(ctx, s, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Reason = vm.Lost, "", "files-missing"
+		rec.Machine = vm.MachineRef{}
+	})
+	if err != nil {
+		return err
+	}
+	e.emit(rec, "vm.lost", map[string]any{"detail": why.Error()})
+	return vm.Errorf(vm.Corrupt, string(s.id), "its disk is gone or unreadable: %w", why).
+		WithCode("VM_DELETED", "vmId", string(s.id)).
+		WithHint("delete what is left of it: `warren rm %s`", label(rec))
+}

@@ -1,0 +1,127 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// guard watches over a visit without a deadline: when nothing has moved for a
+// while it asks the guest for a sign of life, and ends the visit when there is
+// none. The returned counter is raised by whoever moves bytes.
+func (v *visit) guard() *atomic.Int64 {
+	moved := &atomic.Int64{}
+	v.e.spawn(func(life context.Context) {
+		for seen := int64(-1); ; {
+			after, stop := v.e.cfg.Clock.After(v.e.cfg.Settings.StallCheck)
+			select {
+			case <-after:
+			case <-v.ctx.Done():
+				stop()
+				return
+			case <-life.Done():
+				stop()
+				return
+			}
+			if n := moved.Load(); n != seen {
+				seen = n
+				continue
+			}
+			bounded, stop := v.bounded()
+			_, err := v.guest.Hello(bounded)
+			stop()
+			if err != nil && v.ctx.Err() == nil {
+				v.cancel(vm.Errorf(vm.GuestFault, string(v.slot.id), "the guest has stopped answering").
+					WithHint("look at the console: `warren logs %s`; end it with `warren kill %s`", label(v.rec), label(v.rec)))
+				return
+			}
+		}
+	})
+	return moved
+}
+
+// reader is a stream out of a guest. Its close ends the visit.
+type reader struct {
+	v     *visit
+	r     io.ReadCloser
+	moved *atomic.Int64
+	n     int64
+	err   error // the first that was not io.EOF
+	eof   bool
+}
+
+// newReader takes over the visit and r.
+func newReader(v *visit, r io.ReadCloser) *reader {
+	return &reader{v: v, r: r, moved: v.guard()}
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	n, err := r.r.Read(p)
+	r.n += int64(n)
+	r.moved.Add(int64(n))
+	if err == io.EOF {
+		r.eof = true
+		return n, err
+	}
+	if err != nil {
+		err = r.v.fail(r.v.ctx, err)
+		if r.err == nil {
+			r.err = err
+		}
+	}
+	return n, err
+}
+
+func (r *reader) Close() error {
+	err := r.r.Close()
+	outcome := r.err
+	if outcome == nil && !r.eof {
+		outcome = &vm.Error{Kind: vm.Cancelled, Op: r.v.verb, Subject: string(r.v.slot.id), Msg: "closed before the end"}
+	}
+	r.v.end(outcome, map[string]any{"bytes": r.n})
+	return err
+}
+
+// counted counts what goes into a guest.
+type counted struct {
+	r     io.Reader
+	moved *atomic.Int64
+	n     int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	c.moved.Add(int64(n))
+	return n, err
+}
+
+// open starts a stream out of a guest: the first answer within the deadline of
+// a short call, the rest as long as it flows.
+func open[T any](v *visit, f func(ctx context.Context) (T, error)) (T, error) {
+	timer, stop := v.e.cfg.Clock.After(v.e.cfg.Settings.GuestDeadline)
+	defer stop()
+	answered := make(chan struct{})
+	v.e.spawn(func(context.Context) {
+		select {
+		case <-timer:
+			v.cancel(v.noAnswer(v.e.cfg.Settings.GuestDeadline))
+		case <-answered:
+		case <-v.ctx.Done():
+		}
+	})
+	out, err := f(v.ctx)
+	close(answered)
+	if err != nil {
+		err = v.fail(v.ctx, err)
+		v.end(err, nil)
+		var none T
+		return none, err
+	}
+	return out, nil
+}

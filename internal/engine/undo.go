@@ -1,0 +1,60 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// undo is a list of steps that take back what an operation has made. The zero
+// value is ready.
+type undo struct {
+	mu sync.Mutex
+	// guarded by mu
+	steps []undoStep
+	ran   bool
+}
+
+type undoStep struct {
+	name string
+	do   func(context.Context) error
+}
+
+// add puts a step on top. When the list has already run, the step is carried
+// out at once, since nobody else will.
+func (u *undo) add(ctx context.Context, name string, do func(context.Context) error) error {
+	u.mu.Lock()
+	if !u.ran {
+		u.steps = append(u.steps, undoStep{name, do})
+		u.mu.Unlock()
+		return nil
+	}
+	u.mu.Unlock()
+	return undoStep{name, do}.run(ctx)
+}
+
+// run carries out the steps, last added first, all of them whatever fails, and
+// joins their errors. It ignores the cancellation of ctx. A second run does
+// nothing.
+func (u *undo) run(ctx context.Context) error {
+	u.mu.Lock()
+	steps := u.steps
+	u.steps, u.ran = nil, true
+	u.mu.Unlock()
+	var errs []error
+	for i := len(steps) - 1; i >= 0; i-- {
+		errs = append(errs, steps[i].run(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+func (s undoStep) run(ctx context.Context) error {
+	if err := s.do(context.WithoutCancel(ctx)); err != nil {
+		return fmt.Errorf("undo of %s: %w", s.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// visit is one call into a running guest. It counts as activity of the VM from
+// its begin to its end.
+type visit struct {
+	e     *Engine
+	verb  vm.Op
+	slot  *slot
+	rec   vm.VM
+	run   *run
+	guest Guest
+
+	ctx    context.Context // the caller's, ended early by the machine's end
+	cancel context.CancelCauseFunc
+	rcpt   *receipt // nil for verbs that leave no record
+	once   sync.Once
+}
+
+// visit finds a running guest. It waits while the VM is being created or
+// started, and refuses while it is being stopped, killed or deleted.
+func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
+	limit, stop := context.WithTimeoutCause(ctx, e.cfg.Settings.StartDeadline+machineDeadline,
+		vm.Errorf(vm.Unavailable, ref, "the VM is still starting").WithHint("try again"))
+	defer stop()
+	for {
+		v, wait, err := e.tryVisit(c, ref, verb)
+		if err != nil {
+			return nil, fail(verb, ref, err)
+		}
+		if v != nil {
+			v.ctx, v.cancel = joinContext(ctx, v.run.ctx)
+			return v, nil
+		}
+		select {
+		case <-wait:
+		case <-limit.Done():
+			return nil, fail(verb, ref, context.Cause(limit))
+		case <-e.life.Done():
+			return nil, fail(verb, ref, context.Cause(e.life))
+		}
+	}
+}
+
+// tryVisit returns a visit, or a channel that is closed when it is worth to
+// look again, or an error.
+func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan struct{}, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.lookupLocked(c.Actor.Account, ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.op != nil {
+		switch {
+		case s.op.verb == vm.OpCreate || s.op.verb == vm.OpStart:
+			return nil, s.op.done, nil
+		case s.op.own && s.op.verb == vm.OpKill:
+			return nil, s.op.done, nil // being attached again, or recorded as ended
+		case s.op.verb == vm.OpStop || s.op.verb == vm.OpKill || s.op.verb == vm.OpDelete:
+			return nil, nil, busy(s.id, s.op.verb)
+		}
+	}
+	if _, err := s.rec.State.Allow(verb); err != nil {
+		return nil, nil, notLegal(s.rec, err)
+	}
+	if s.run == nil {
+		return nil, nil, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
+			WithHint("try again, or end it: `warren kill %s`", label(s.rec))
+	}
+	s.attached++
+	s.rec.LastActive = e.now()
+	return &visit{e: e, verb: verb, slot: s, rec: s.rec, run: s.run, guest: s.run.machine.Guest()}, nil, nil
+}
+
+// end ends the visit, once, with its outcome.
+func (v *visit) end(err error, detail map[string]any) {
+	v.once.Do(func() {
+		v.cancel(nil)
+		v.rcpt.end(err, detail)
+		e := v.e
+		e.mu.Lock()
+		v.slot.attached--
+		v.slot.rec.LastActive = e.now()
+		poke := v.slot.rec.OneShot || v.slot.rec.IdleStops
+		e.mu.Unlock()
+		if poke {
+			e.poke()
+		}
+	})
+}
+
+// fail explains an error of the guest: a machine that ended and a deadline of
+// ours come before the bare error that they caused.
+func (v *visit) fail(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if gone := context.Cause(v.run.ctx); v.run.ctx.Err() != nil && !errors.Is(err, gone) {
+		switch vm.KindOf(err) {
+		case vm.Cancelled, vm.Timeout, vm.Internal, vm.GuestFault, vm.Unavailable:
+			err = gone
+		}
+	}
+	return fail(v.verb, string(v.slot.id), cause(ctx, err))
+}
+
+// bounded returns the visit's context with the deadline of one short answer.
+func (v *visit) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(v.ctx, v.e.cfg.Settings.GuestDeadline, v.noAnswer(v.e.cfg.Settings.GuestDeadline))
+}
+
+func (v *visit) noAnswer(d time.Duration) error {
+	return vm.Errorf(vm.Timeout, string(v.slot.id), "the guest did not answer within %v", d).
+		WithHint("look at the console: `warren logs %s`; end it with `warren kill %s`", label(v.rec), label(v.rec))
+}
+
+// path resolves a relative path under the VM's working directory; without one
+// the guest resolves it under the user's home.
+func (v *visit) path(p string) string {
+	if v.rec.Workdir == "" || path.IsAbs(p) {
+		return p
+	}
+	return path.Join(v.rec.Workdir, p)
+}
+
+// ask is one short call into a guest without an audit record.
+func ask[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, verb vm.Op, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
+	var none T
+	v, err := e.visit(ctx, c, ref, verb)
+	if err != nil {
+		return none, err
+	}
+	bounded, stop := v.bounded()
+	defer stop()
+	out, err := f(bounded, v)
+	err = v.fail(bounded, err)
+	v.end(err, nil)
+	if err != nil {
+		return none, err
+	}
+	return out, nil
+}
+
+// act is one short call that leaves an audit record about a subject.
+func act[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, entry AuditEntry, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
+	return ask(ctx, e, c, ref, entry.Op, func(ctx context.Context, v *visit) (T, error) {
+		if err := v.recordAs(ctx, c, entry); err != nil {
+			var none T
+			return none, err
+		}
+		return f(ctx, v)
+	})
+}
+
+// recordAs writes the visit's audit record; end writes its outcome.
+func (v *visit) recordAs(ctx context.Context, c *vm.Call, entry AuditEntry) error {
+	entry.Op, entry.VM = v.verb, v.slot.id
+	r, err := v.e.record(ctx, c, entry)
+	v.rcpt = r
+	return err
+}
+
+// nothing is the result of verbs that have none.
+type nothing struct{}

@@ -1,0 +1,193 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	// machineDeadline bounds one request to a monitor that needs no guest.
+	machineDeadline = 15 * time.Second
+	// exitPatience is how long a stop waits to learn how the machine ended.
+	exitPatience = 2 * time.Second
+)
+
+// runOf returns the machine that a VM has now, or nil.
+func (e *Engine) runOf(s *slot) *run {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.run
+}
+
+// watch gives the VM its machine and waits for the machine's end.
+func (e *Engine) watch(s *slot, m Machine) {
+	r := &run{machine: m, gone: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(e.life)
+	e.mu.Lock()
+	s.run = r
+	s.touchLocked()
+	e.mu.Unlock()
+	e.spawn(func(ctx context.Context) { e.await(ctx, s, r) })
+}
+
+// await ends with the machine or with the engine.
+func (e *Engine) await(ctx context.Context, s *slot, r *run) {
+	exit, err := r.machine.Wait(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		if e.runOf(s) != r {
+			return // let go of
+		}
+		e.log.Warn("lost sight of a machine", "vm", s.id, "err", err)
+		e.spawn(func(ctx context.Context) { e.regain(ctx, s, r) })
+		return
+	}
+	e.ended(ctx, s, r, exit)
+}
+
+// ended turns the end of a machine into the VM's state, unless the operation
+// that ended it has done so.
+func (e *Engine) ended(ctx context.Context, s *slot, r *run, exit vm.MachineExit) {
+	r.exit = exit
+	close(r.gone)
+	r.cancel(errGuestGone(s.id, exit))
+	verb := vm.OpKill // legal wherever a machine can be
+	if exit.Reason == "guest-reboot" {
+		verb = vm.OpStart
+	}
+	op, err := e.beginSlot(ctx, s, verb)
+	if err != nil {
+		return
+	}
+	if e.runOf(s) != r || op.before.State != vm.Running {
+		_ = e.finish(op, nil)
+		return
+	}
+	if verb == vm.OpStart {
+		e.reboot(op, exit)
+		return
+	}
+	err = e.sweep(op.ctx, s.id)
+	if err == nil {
+		_, err = e.nowStopped(op.ctx, s, exit.Reason, exit)
+	}
+	if err = e.finish(op, err); err != nil && !died(err) {
+		e.log.Error("a machine has ended and its VM could not be recorded as stopped", "vm", s.id, "err", err)
+	}
+}
+
+// reboot starts the machine of a guest that asked for a reboot.
+func (e *Engine) reboot(op *operation, exit vm.MachineExit) {
+	s := op.slot
+	e.letGo(s, errors.New("the guest rebooted"))
+	op.next = vm.Next{During: vm.Starting, After: vm.Running}
+	op.before.Reason, op.before.Exit = exit.Reason, exit
+	err := op.undo.add(op.ctx, "reboot", func(ctx context.Context) error {
+		_, err := e.nowStopped(ctx, s, exit.Reason, exit)
+		return err
+	})
+	if err == nil {
+		err = e.sweep(op.ctx, s.id)
+	}
+	if err == nil {
+		var rec vm.VM
+		rec, err = e.boot(op, e.cfg.Settings.StartDeadline, func(*vm.VM) error { return nil })
+		if err == nil {
+			e.emit(rec, "vm.rebooted", nil)
+		}
+	}
+	if err = e.finish(op, err); err != nil && !died(err) {
+		e.log.Error("a guest rebooted and could not be started again", "vm", s.id, "err", err)
+	}
+}
+
+// letGo forgets the machine of a VM, ending the calls into its guest.
+func (e *Engine) letGo(s *slot, why error) {
+	e.mu.Lock()
+	r := s.run
+	s.run = nil
+	s.touchLocked()
+	e.mu.Unlock()
+	if r != nil {
+		r.cancel(vm.Errorf(vm.GuestFault, string(s.id), "%w", why).WithHint("`warren inspect %s` says how it ended", s.id))
+		r.machine.Close()
+	}
+}
+
+func errGuestGone(id vm.ID, exit vm.MachineExit) error {
+	return vm.Errorf(vm.GuestFault, string(id), "its machine has ended (%s)", exit.Reason).
+		WithHint("start it again: `warren start %s`", id)
+}
+
+// regain tries to attach to a machine whose monitor cannot be reached, until
+// it answers or is known to be gone. Nothing is killed for being silent.
+func (e *Engine) regain(ctx context.Context, s *slot, lost *run) {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		if e.tryRegain(ctx, s, lost) {
+			return
+		}
+		after, stop := e.cfg.Clock.After(wait)
+		select {
+		case <-after:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+	}
+}
+
+// tryRegain reports whether there is nothing more to try.
+func (e *Engine) tryRegain(ctx context.Context, s *slot, lost *run) (done bool) {
+	op, err := e.beginSlot(ctx, s, vm.OpKill)
+	if err != nil {
+		return true
+	}
+	defer func() { _ = e.finish(op, nil) }()
+	if op.before.State != vm.Running || e.runOf(s) != lost {
+		return true
+	}
+	attach, stop := context.WithTimeout(op.ctx, machineDeadline)
+	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
+	stop()
+	switch {
+	case err == nil:
+		e.letGo(s, errors.New("the connection to its monitor was lost"))
+		e.watch(s, m)
+		return true
+	case vm.KindOf(err) == vm.NotFound:
+		e.bury(op, s)
+		return true
+	}
+	return false
+}
+
+// bury records the end of a machine that nobody saw.
+func (e *Engine) bury(op *operation, s *slot) {
+	exit := e.exitNote(s.id)
+	err := e.sweep(op.ctx, s.id)
+	if err == nil {
+		_, err = e.nowStopped(op.ctx, s, exit.Reason, exit)
+	}
+	if err != nil && !died(err) {
+		e.log.Error("a dead machine could not be buried", "vm", s.id, "err", err)
+	}
+}
+
+// exitNote reads how a machine said that it ended.
+func (e *Engine) exitNote(id vm.ID) vm.MachineExit {
+	var exit vm.MachineExit
+	err := layout.ReadJSON(layout.RunVM(e.cfg.Run.VM(id)).Exit(), &exit)
+	if err != nil || exit.Reason == "" {
+		return vm.MachineExit{Reason: "qemu-crash", Detail: "its processes were gone", Time: e.now()}
+	}
+	return exit
+}

@@ -1,0 +1,385 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// guest is the simulated agent: it implements engine.Guest over a disk and a
+// small shell.
+type guest struct {
+	m    *machine
+	disk *disk
+	hung chan struct{}
+	once sync.Once
+
+	mu sync.Mutex
+	// guarded by mu
+	procs map[string]*process
+	seq   int
+}
+
+func newGuest(m *machine, d *disk) *guest {
+	d.mu.Lock()
+	d.nodes["/etc/hostname"].data = []byte(m.spec.Reset.Hostname + "\n")
+	d.mu.Unlock()
+	return &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}}
+}
+
+func (g *guest) hang() { g.once.Do(func() { close(g.hung) }) }
+
+// enter is called by every verb: it fails when the machine is gone, blocks
+// when the guest hangs.
+func (g *guest) enter(ctx context.Context, verb string) error {
+	for _, step := range []string{"guest", "guest." + verb} {
+		if err := g.m.w.step(ctx, step); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-g.m.gone:
+		return vm.Errorf(vm.GuestFault, string(g.m.spec.ID), "the link is broken")
+	case <-g.hung:
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-g.m.gone:
+			return vm.Errorf(vm.GuestFault, string(g.m.spec.ID), "the link is broken")
+		}
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	default:
+		return nil
+	}
+}
+
+func (g *guest) hello() vm.AgentHello {
+	return vm.AgentHello{Protocol: 1, Version: "test", Digest: g.m.spec.AgentDigest, Booted: true, BootID: g.m.spec.Reset.BootID, Kernel: "6.1.0-sim", Systemd: true}
+}
+
+func (g *guest) Hello(ctx context.Context) (vm.AgentHello, error) {
+	if err := g.enter(ctx, "hello"); err != nil {
+		return vm.AgentHello{}, err
+	}
+	return g.hello(), nil
+}
+
+func (g *guest) Stats(ctx context.Context) (vm.Stats, error) {
+	if err := g.enter(ctx, "stats"); err != nil {
+		return vm.Stats{}, err
+	}
+	g.disk.mu.Lock()
+	used := g.disk.used()
+	g.disk.mu.Unlock()
+	total := int64(g.m.spec.Size.MemoryMiB) << 20
+	return vm.Stats{
+		Time: time.Now().UTC(), UptimeSeconds: time.Since(g.m.started).Seconds(), VCPU: g.m.spec.Size.VCPU,
+		MemTotal: total, MemAvailable: total / 2, DiskTotal: g.disk.capacity, DiskFree: g.disk.capacity - used,
+		Processes: []vm.SystemProcess{{PID: 1, User: "root", State: "S", Command: "/sbin/init"}},
+		Ports:     []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 7, PID: 1, Command: "echo"}},
+	}, nil
+}
+
+func (g *guest) Stat(ctx context.Context, user, p string) (vm.FileInfo, error) {
+	if err := g.enter(ctx, "stat"); err != nil {
+		return vm.FileInfo{}, err
+	}
+	if _, err := g.disk.uid(user); err != nil {
+		return vm.FileInfo{}, err
+	}
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	p = g.disk.resolve(user, p)
+	n := g.disk.nodes[p]
+	if n == nil {
+		return vm.FileInfo{}, noFile(p)
+	}
+	return info(p, n), nil
+}
+
+func (g *guest) ReadDir(ctx context.Context, user, p string) ([]vm.FileInfo, error) {
+	if err := g.enter(ctx, "readdir"); err != nil {
+		return nil, err
+	}
+	if _, err := g.disk.uid(user); err != nil {
+		return nil, err
+	}
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	p = g.disk.follow(user, p)
+	switch n := g.disk.nodes[p]; {
+	case n == nil:
+		return nil, noFile(p)
+	case n.kind != vm.FileDirectory:
+		return nil, badFile(p, "is not a directory")
+	}
+	return g.disk.children(p), nil
+}
+
+func (g *guest) Open(ctx context.Context, user, p string) (vm.FileInfo, io.ReadCloser, error) {
+	if err := g.enter(ctx, "open"); err != nil {
+		return vm.FileInfo{}, nil, err
+	}
+	if _, err := g.disk.uid(user); err != nil {
+		return vm.FileInfo{}, nil, err
+	}
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	p = g.disk.follow(user, p)
+	n := g.disk.nodes[p]
+	switch {
+	case n == nil:
+		return vm.FileInfo{}, nil, noFile(p)
+	case n.kind != vm.FileRegular:
+		return vm.FileInfo{}, nil, badFile(p, "is a directory")
+	}
+	return info(p, n), &guestReader{g: g, ctx: ctx, r: bytes.NewReader(n.data)}, nil
+}
+
+// guestReader fails in the middle when the machine ends or the guest hangs.
+type guestReader struct {
+	g   *guest
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *guestReader) Read(p []byte) (int, error) {
+	if err := r.g.enter(r.ctx, "read"); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p[:min(len(p), 64<<10)])
+}
+
+func (r *guestReader) Close() error { return nil }
+
+func (g *guest) WriteFile(ctx context.Context, user, p string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
+	if err := g.enter(ctx, "write"); err != nil {
+		return vm.FileInfo{}, err
+	}
+	data, err := readAll(ctx, r)
+	if err != nil {
+		return vm.FileInfo{}, err
+	}
+	if o.Size >= 0 && int64(len(data)) != o.Size {
+		return vm.FileInfo{}, badFile(p, "the stream does not have the announced length")
+	}
+	return g.disk.put(user, p, data, o.Mode, o.Parents)
+}
+
+// readAll reads until the end, or the end of ctx.
+func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
+	type result struct {
+		data []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() { // ends with r, which its owner closes
+		data, err := io.ReadAll(r)
+		done <- result{data, err}
+	}()
+	select {
+	case res := <-done:
+		return res.data, res.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (g *guest) TarDown(ctx context.Context, user, p string) (io.ReadCloser, error) {
+	if err := g.enter(ctx, "tardown"); err != nil {
+		return nil, err
+	}
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	root := g.disk.resolve(user, p)
+	if g.disk.nodes[root] == nil {
+		return nil, noFile(root)
+	}
+	var buf bytes.Buffer
+	tw := tar.NewWriter(&buf)
+	if err := g.disk.pack(tw, root, path.Base(root)); err != nil {
+		return nil, err
+	}
+	if err := tw.Close(); err != nil {
+		return nil, err
+	}
+	return &guestReader{g: g, ctx: ctx, r: &buf}, nil
+}
+
+// pack writes the tree at p under a name, parents before children.
+func (d *disk) pack(tw *tar.Writer, p, name string) error {
+	n := d.nodes[p]
+	h := &tar.Header{Name: name, Mode: int64(n.mode), ModTime: n.mtime, Size: int64(len(n.data)), Typeflag: tar.TypeReg}
+	switch n.kind {
+	case vm.FileDirectory:
+		h.Name, h.Typeflag = name+"/", tar.TypeDir
+	case vm.FileSymlink:
+		h.Typeflag, h.Linkname = tar.TypeSymlink, n.target
+	}
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	if _, err := tw.Write(n.data); err != nil {
+		return err
+	}
+	if n.kind != vm.FileDirectory {
+		return nil
+	}
+	for _, c := range d.children(p) {
+		if err := d.pack(tw, c.Path, path.Join(name, c.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *guest) TarUp(ctx context.Context, user, p string, r io.Reader) error {
+	if err := g.enter(ctx, "tarup"); err != nil {
+		return err
+	}
+	data, err := readAll(ctx, r)
+	if err != nil {
+		return err
+	}
+	tr := tar.NewReader(bytes.NewReader(data))
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return badFile(p, "not a tar stream: "+err.Error())
+		}
+		name := path.Join(p, path.Clean("/"+h.Name))
+		switch h.Typeflag {
+		case tar.TypeDir:
+			err = g.disk.mkdir(user, name, uint32(h.Mode)&0o7777, true)
+		case tar.TypeSymlink:
+			err = g.symlink(user, h.Linkname, name)
+		case tar.TypeReg:
+			var content []byte
+			if content, err = io.ReadAll(tr); err == nil {
+				_, err = g.disk.put(user, name, content, uint32(h.Mode)&0o7777, true)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (g *guest) Mkdir(ctx context.Context, user, p string, mode uint32, parents bool) error {
+	if err := g.enter(ctx, "mkdir"); err != nil {
+		return err
+	}
+	return g.disk.mkdir(user, p, mode, parents)
+}
+
+func (g *guest) Rename(ctx context.Context, user, from, to string) error {
+	if err := g.enter(ctx, "rename"); err != nil {
+		return err
+	}
+	return g.disk.rename(user, from, to)
+}
+
+func (g *guest) Remove(ctx context.Context, user, p string, recursive bool) error {
+	if err := g.enter(ctx, "remove"); err != nil {
+		return err
+	}
+	return g.disk.remove(user, p, recursive)
+}
+
+func (g *guest) Chmod(ctx context.Context, user, p string, mode uint32) error {
+	if err := g.enter(ctx, "chmod"); err != nil {
+		return err
+	}
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	p = g.disk.follow(user, p)
+	n := g.disk.nodes[p]
+	if n == nil {
+		return noFile(p)
+	}
+	n.mode = mode
+	return nil
+}
+
+func (g *guest) Symlink(ctx context.Context, user, target, p string) error {
+	if err := g.enter(ctx, "symlink"); err != nil {
+		return err
+	}
+	return g.symlink(user, target, p)
+}
+
+func (g *guest) symlink(user, target, p string) error {
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	p = g.disk.resolve(user, p)
+	if g.disk.nodes[p] != nil {
+		return badFile(p, "file exists")
+	}
+	if err := g.disk.parent(p, 0, false); err != nil {
+		return err
+	}
+	g.disk.nodes[p] = &node{kind: vm.FileSymlink, target: target, mode: 0o777, mtime: time.Now()}
+	return nil
+}
+
+func (g *guest) Watch(ctx context.Context, user, p string, _ bool) (engine.Watch, error) {
+	if err := g.enter(ctx, "watch"); err != nil {
+		return nil, err
+	}
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	p = g.disk.follow(user, p)
+	if n := g.disk.nodes[p]; n == nil {
+		return nil, noFile(p)
+	}
+	c := make(chan vm.FileEvent, 64)
+	g.disk.watch[c] = strings.TrimSuffix(p, "/")
+	return &watch{g: g, ctx: ctx, c: c, closed: make(chan struct{})}, nil
+}
+
+type watch struct {
+	g      *guest
+	ctx    context.Context
+	c      chan vm.FileEvent
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (w *watch) Next() (vm.FileEvent, error) {
+	select {
+	case ev := <-w.c:
+		return ev, nil
+	case <-w.closed:
+		return vm.FileEvent{}, io.EOF
+	case <-w.ctx.Done():
+		return vm.FileEvent{}, context.Cause(w.ctx)
+	case <-w.g.m.gone:
+		return vm.FileEvent{}, vm.Errorf(vm.GuestFault, "", "the link is broken")
+	}
+}
+
+func (w *watch) Close() error {
+	w.once.Do(func() {
+		w.g.disk.mu.Lock()
+		delete(w.g.disk.watch, w.c)
+		w.g.disk.mu.Unlock()
+		close(w.closed)
+	})
+	return nil
+}

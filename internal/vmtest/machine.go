@@ -1,0 +1,274 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Machines returns the simulator of machines.
+func (w *World) Machines() engine.Machines { return machines{w} }
+
+type machines struct{ w *World }
+
+// Launch checks what a real launch needs of its spec, and starts a machine.
+func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Machine, vm.MachineStatus, error) {
+	none := vm.MachineStatus{}
+	if err := ms.w.step(ctx, "launch"); err != nil {
+		return nil, none, err
+	}
+	if ctx.Err() != nil {
+		return nil, none, context.Cause(ctx)
+	}
+	if _, err := os.Stat(spec.Disk); err != nil {
+		return nil, none, vm.Errorf(vm.Internal, spec.Disk, "no disk: %w", err)
+	}
+	if err := checkSpec(spec); err != nil {
+		return nil, none, err
+	}
+	ms.w.mu.Lock()
+	defer ms.w.mu.Unlock()
+	if old := ms.w.machines[spec.RunDir]; old != nil && old.alive() {
+		return nil, none, vm.Errorf(vm.Internal, string(spec.ID), "a machine runs already")
+	}
+	if err := os.MkdirAll(spec.RunDir, 0o700); err != nil {
+		return nil, none, vm.Errorf(vm.Internal, spec.RunDir, "no run directory: %w", err)
+	}
+	for _, socket := range []string{layout.RunVM(spec.RunDir).Monitor(), layout.RunVM(spec.RunDir).QMP()} {
+		if err := os.WriteFile(socket, nil, 0o600); err != nil {
+			return nil, none, vm.Errorf(vm.Internal, socket, "no socket: %w", err)
+		}
+	}
+	if err := os.WriteFile(layout.VMDir(spec.Dir).ConsoleLog(), []byte("Linux version\nlogin:\n"), 0o600); err != nil {
+		return nil, none, vm.Errorf(vm.Internal, spec.Dir, "no console log: %w", err)
+	}
+	d := ms.w.disks[spec.Disk]
+	if d == nil {
+		return nil, none, vm.Errorf(vm.Corrupt, spec.Disk, "not a disk")
+	}
+	ms.w.launches++
+	m := newMachine(ms.w, spec, d)
+	ms.w.machines[spec.RunDir] = m
+	return m.handle(), m.status(), nil
+}
+
+func checkSpec(s vm.MachineSpec) error {
+	switch {
+	case s.Generation == nil && s.Boot.Kernel == "":
+		return vm.Errorf(vm.Internal, string(s.ID), "neither a generation nor a kernel")
+	case len(s.GuestKey) == 0 || len(s.Reset.LinkKey) == 0:
+		return vm.Errorf(vm.Internal, string(s.ID), "no link key")
+	case s.Reset.Hostname == "" || len(s.Reset.MachineID) != 32 || s.Reset.BootID == "":
+		return vm.Errorf(vm.Internal, string(s.ID), "the reset lacks an identity")
+	case s.Size.MemoryMiB == 0 || s.QEMU == "" || s.Machine == "" || s.AgentDigest == "":
+		return vm.Errorf(vm.Internal, string(s.ID), "the spec is not complete")
+	}
+	return nil
+}
+
+func (ms machines) Attach(ctx context.Context, runDir string) (engine.Machine, vm.MachineStatus, error) {
+	if err := ms.w.step(ctx, "attach"); err != nil {
+		return nil, vm.MachineStatus{}, err
+	}
+	ms.w.mu.Lock()
+	m := ms.w.machines[runDir]
+	ms.w.mu.Unlock()
+	if m == nil || !m.alive() {
+		return nil, vm.MachineStatus{}, vm.Errorf(vm.NotFound, runDir, "no machine")
+	}
+	return m.handle(), m.status(), nil
+}
+
+func (ms machines) Sweep(ctx context.Context, runDir string) error {
+	if err := ms.w.step(ctx, "sweep"); err != nil {
+		return err
+	}
+	ms.w.mu.Lock()
+	m := ms.w.machines[runDir]
+	delete(ms.w.machines, runDir)
+	ms.w.mu.Unlock()
+	if m != nil {
+		m.end("kill")
+	}
+	return os.RemoveAll(runDir)
+}
+
+// machine is one simulated QEMU with its monitor.
+type machine struct {
+	w       *World
+	spec    vm.MachineSpec
+	guest   *guest
+	started time.Time
+	gone    chan struct{} // closed when it has ended
+
+	mu sync.Mutex
+	// guarded by mu
+	exit   vm.MachineExit
+	policy vm.NetworkPolicy
+	lost   chan struct{} // closed when connections to the monitor are cut
+}
+
+func newMachine(w *World, spec vm.MachineSpec, d *disk) *machine {
+	m := &machine{w: w, spec: spec, started: time.Now(), gone: make(chan struct{}), lost: make(chan struct{}), policy: spec.Network}
+	m.guest = newGuest(m, d)
+	return m
+}
+
+func (m *machine) alive() bool {
+	select {
+	case <-m.gone:
+		return false
+	default:
+		return true
+	}
+}
+
+// end ends the machine and leaves the note that a monitor leaves.
+func (m *machine) end(reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.alive() {
+		return
+	}
+	m.exit = vm.MachineExit{Reason: reason, Time: time.Now().UTC()}
+	if _, err := os.Stat(m.spec.RunDir); err == nil {
+		_ = layout.WriteJSON(layout.RunVM(m.spec.RunDir).Exit(), m.exit, 0o600) // a sweep may be faster
+	}
+	close(m.gone)
+}
+
+// vanish ends the machine without a trace, as a power cut does.
+func (m *machine) vanish() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.alive() {
+		m.exit = vm.MachineExit{Reason: "host-restart"}
+		close(m.gone)
+	}
+}
+
+func (m *machine) cut() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	close(m.lost)
+	m.lost = make(chan struct{})
+}
+
+func (m *machine) status() vm.MachineStatus {
+	resets := vm.ResetReport{}
+	for _, r := range vm.Resets {
+		resets[r] = "ok"
+	}
+	return vm.MachineStatus{
+		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: "running",
+		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
+		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
+	}
+}
+
+// handle is one engine's connection to a machine.
+type handle struct {
+	*machine
+	closed chan struct{}
+	cut    <-chan struct{}
+	once   sync.Once
+}
+
+func (m *machine) handle() *handle {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return &handle{machine: m, closed: make(chan struct{}), cut: m.lost}
+}
+
+var errCut = errors.New("connection to the monitor was cut")
+
+func (h *handle) Wait(ctx context.Context) (vm.MachineExit, error) {
+	if err := h.w.step(ctx, "wait"); err != nil {
+		return vm.MachineExit{}, err
+	}
+	select {
+	case <-h.gone:
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.exit, nil
+	case <-h.cut:
+		return vm.MachineExit{}, errCut
+	case <-h.closed:
+		return vm.MachineExit{}, net.ErrClosed
+	case <-ctx.Done():
+		return vm.MachineExit{}, context.Cause(ctx)
+	}
+}
+
+func (h *handle) Stop(ctx context.Context, _ time.Duration) error {
+	if err := h.w.step(ctx, "stop"); err != nil {
+		return err
+	}
+	h.end("stop")
+	return nil
+}
+
+func (h *handle) Kill(ctx context.Context) error {
+	if err := h.w.step(ctx, "kill"); err != nil {
+		return err
+	}
+	h.end("kill")
+	return nil
+}
+
+func (h *handle) Status(ctx context.Context) (vm.MachineStatus, error) {
+	if err := h.w.step(ctx, "status"); err != nil {
+		return vm.MachineStatus{}, err
+	}
+	return h.status(), nil
+}
+
+func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
+	if err := h.w.step(ctx, "network"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.policy = p
+	return nil
+}
+
+func (h *handle) Connections(context.Context) ([]vm.Connection, error) {
+	return []vm.Connection{{Proto: "dns", Dest: "example.com", Name: "example.com", Reason: "the policy is closed"}}, nil
+}
+
+// DialPort reaches an echo service on port 7 and nothing else.
+func (h *handle) DialPort(_ context.Context, port uint16) (net.Conn, error) {
+	if port != 7 {
+		return nil, vm.Errorf(vm.Unavailable, string(h.spec.ID), "connection refused")
+	}
+	near, far := net.Pipe()
+	go func() { // ends when either end is closed
+		defer far.Close()
+		buf := make([]byte, 4096)
+		for {
+			n, err := far.Read(buf)
+			if err != nil {
+				return
+			}
+			if _, err := far.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	return near, nil
+}
+
+func (h *handle) Guest() engine.Guest { return h.guest }
+
+func (h *handle) Close() { h.once.Do(func() { close(h.closed) }) }

@@ -1,0 +1,112 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// NewRecords returns records that live as long as the value: a store for tests
+// that are not about the store.
+func NewRecords() engine.Records {
+	return engine.Records{
+		VMs:      newCollection(func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
+		Accounts: newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
+		Keys:     newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Results:  newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
+	}
+}
+
+// collection keeps records as JSON, as the real store does, with revisions.
+type collection[T any] struct {
+	key func(*T) (id string, revision *int64)
+
+	mu sync.Mutex
+	// guarded by mu
+	seq  int64
+	recs map[string]stored
+}
+
+type stored struct {
+	data []byte
+	rev  int64
+}
+
+func newCollection[T any](key func(*T) (string, *int64)) *collection[T] {
+	return &collection[T]{key: key, recs: map[string]stored{}}
+}
+
+func (c *collection[T]) List(context.Context) ([]T, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]T, 0, len(c.recs))
+	for _, s := range c.recs {
+		var rec T
+		if err := json.Unmarshal(s.data, &rec); err != nil {
+			return nil, err
+		}
+		_, rev := c.key(&rec)
+		*rev = s.rev
+		list = append(list, rec)
+	}
+	return list, nil
+}
+
+func (c *collection[T]) Create(ctx context.Context, rec T) (int64, error) {
+	return c.put(ctx, rec, func(id string, _ int64, old stored) error {
+		if old.rev != 0 {
+			return vm.Errorf(vm.Exists, id, "the record exists")
+		}
+		return nil
+	})
+}
+
+func (c *collection[T]) Update(ctx context.Context, rec T) (int64, error) {
+	return c.put(ctx, rec, sameRevision)
+}
+
+func sameRevision(id string, have int64, old stored) error {
+	switch old.rev {
+	case 0:
+		return vm.Errorf(vm.NotFound, id, "no such record")
+	case have:
+		return nil
+	}
+	return vm.Errorf(vm.Busy, id, "the record has changed meanwhile")
+}
+
+func (c *collection[T]) put(ctx context.Context, rec T, check func(id string, have int64, old stored) error) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return 0, err
+	}
+	id, rev := c.key(&rec)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := check(id, *rev, c.recs[id]); err != nil {
+		return 0, err
+	}
+	c.seq++
+	c.recs[id] = stored{data, c.seq}
+	return c.seq, nil
+}
+
+func (c *collection[T]) Delete(_ context.Context, rec T) error {
+	id, rev := c.key(&rec)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := sameRevision(id, *rev, c.recs[id]); err != nil {
+		return err
+	}
+	delete(c.recs, id)
+	return nil
+}

@@ -1,0 +1,186 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// World is one simulated host. It outlives engines, as real machines do.
+type World struct {
+	Clock *Clock // nil = the system's time
+
+	mu sync.Mutex
+	// guarded by mu
+	machines map[string]*machine // by run directory
+	disks    map[string]*disk    // by overlay path
+	images   []vm.Image
+	faults   map[string]error
+	holds    map[string]chan struct{}
+	reached  map[string]chan struct{}
+	bootID   string
+	free     int64
+	diskFree int64
+	warmed   map[string]int
+	launches int
+}
+
+// NewWorld returns a host with one image, "base", and 64 GiB of free memory.
+func NewWorld() *World {
+	return &World{
+		machines: map[string]*machine{}, disks: map[string]*disk{},
+		faults: map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
+		bootID: vm.NewUUID(), free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
+		images: []vm.Image{baseImage()},
+	}
+}
+
+// Fail makes the step fail with err from now on; nil ends it. Steps: launch,
+// attach, sweep, stop, kill, wait, network, overlay, warm, boot, find, guest
+// (every verb of a guest), guest.exec.
+func (w *World) Fail(step string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		delete(w.faults, step)
+		return
+	}
+	w.faults[step] = err
+}
+
+// Hold makes the step block until release is called or its context ends.
+// reached is closed when something blocks at it first.
+func (w *World) Hold(step string) (reached <-chan struct{}, release func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gate, seen := make(chan struct{}), make(chan struct{})
+	w.holds[step], w.reached[step] = gate, seen
+	return seen, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.holds[step] == gate {
+			delete(w.holds, step)
+			close(gate)
+		}
+	}
+}
+
+// step is called by the simulators at each of their steps.
+func (w *World) step(ctx context.Context, name string) error {
+	w.mu.Lock()
+	err, gate := w.faults[name], w.holds[name]
+	if gate != nil && w.reached[name] != nil {
+		close(w.reached[name])
+		delete(w.reached, name)
+	}
+	w.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// Running lists the VMs whose machine runs, sorted.
+func (w *World) Running() []vm.ID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var ids []vm.ID
+	for _, m := range w.machines {
+		if m.alive() {
+			ids = append(ids, m.spec.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// Launches counts the machines that were started.
+func (w *World) Launches() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.launches
+}
+
+// End ends a VM's machine as if by itself: "guest-poweroff", "guest-reboot" or
+// "qemu-crash". It reports whether there was one.
+func (w *World) End(id vm.ID, reason string) bool {
+	m := w.find(id)
+	if m == nil {
+		return false
+	}
+	m.end(reason)
+	return true
+}
+
+// Hang makes a VM's guest stop answering.
+func (w *World) Hang(id vm.ID) {
+	if m := w.find(id); m != nil {
+		m.guest.hang()
+	}
+}
+
+// Lose cuts every connection to a VM's monitor; the machine goes on.
+func (w *World) Lose(id vm.ID) {
+	if m := w.find(id); m != nil {
+		m.cut()
+	}
+}
+
+// Spec returns what a VM's running machine was started with.
+func (w *World) Spec(id vm.ID) (vm.MachineSpec, bool) {
+	m := w.find(id)
+	if m == nil {
+		return vm.MachineSpec{}, false
+	}
+	return m.spec, true
+}
+
+// Policy returns the network policy that a VM's machine enforces.
+func (w *World) Policy(id vm.ID) vm.NetworkPolicy {
+	m := w.find(id)
+	if m == nil {
+		return vm.NetworkPolicy{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.policy
+}
+
+// Reboot is a restart of the host: every machine is gone at once.
+func (w *World) Reboot() {
+	w.mu.Lock()
+	machines := w.machines
+	w.machines = map[string]*machine{}
+	w.bootID = vm.NewUUID()
+	w.mu.Unlock()
+	for _, m := range machines {
+		m.vanish()
+	}
+}
+
+// SetFree sets the available memory and disk, in bytes.
+func (w *World) SetFree(memory, disk int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.free, w.diskFree = memory, disk
+}
+
+func (w *World) find(id vm.ID) *machine {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range w.machines {
+		if m.spec.ID == id && m.alive() {
+			return m
+		}
+	}
+	return nil
+}
