@@ -1,0 +1,193 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Verdict says whether data at rest is encrypted. Whoever must be sure takes
+// everything but Encrypted for a no.
+type Verdict string
+
+// The verdicts.
+const (
+	Encrypted Verdict = "encrypted"
+	Plain     Verdict = "not encrypted"
+	Memory    Verdict = "in memory" // nothing rests on a disk, but for swap
+	Unknown   Verdict = "not known"
+)
+
+// Backing finds out what a directory is stored on.
+type Backing struct {
+	Sysfs     string // "/sys" outside tests
+	Mountinfo string // "/proc/self/mountinfo" outside tests
+}
+
+// Encrypted says whether the files of the directory are encrypted on the disk,
+// and why it thinks so. It needs no privilege.
+func (b Backing) Encrypted(dir string) (Verdict, string) { return b.encrypted(dir, 0) }
+
+const maxDepth = 16
+
+func (b Backing) encrypted(dir string, depth int) (Verdict, string) {
+	if depth > maxDepth {
+		return Unknown, "devices upon devices without an end"
+	}
+	if v, ok := fscryptPolicy(dir); ok {
+		return Encrypted, fmt.Sprintf("fscrypt policy v%d", v)
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	m, err := b.mountOf(real)
+	if err != nil {
+		return Unknown, err.Error()
+	}
+	switch fs := m.fsType; {
+	case strings.HasPrefix(fs, "fuse.gocryptfs"), fs == "fuse.cryfs", fs == "fuse.encfs", fs == "ecryptfs":
+		return Encrypted, fs + " on " + m.point
+	case fs == "tmpfs", fs == "ramfs":
+		return Memory, fs + " on " + m.point + "; swap should be encrypted"
+	case fs == "overlay":
+		return b.overlay(m, depth)
+	case fs == "zfs":
+		return Unknown, "zfs: see `zfs get encryption " + m.source + "`"
+	case strings.HasPrefix(fs, "nfs"), fs == "cifs", fs == "9p", fs == "virtiofs", strings.HasPrefix(fs, "fuse"):
+		return Unknown, fs + " on " + m.point + ": kept elsewhere"
+	}
+	dev, err := b.device(m)
+	if err != nil {
+		return Unknown, fmt.Sprintf("no block device below %s (%s)", m.point, m.fsType)
+	}
+	return b.blockDevice(dev, depth+1)
+}
+
+// overlay judges the place where an overlay keeps what is written.
+func (b Backing) overlay(m mount, depth int) (Verdict, string) {
+	for _, o := range strings.Split(m.options, ",") {
+		if upper, ok := strings.CutPrefix(o, "upperdir="); ok {
+			if v, why := b.encrypted(upper, depth+1); v != Unknown {
+				return v, "overlay over " + why
+			}
+		}
+	}
+	return Unknown, "overlay on " + m.point + ": its upper directory is not visible here"
+}
+
+// mount is a line of mountinfo.
+type mount struct {
+	point, fsType, source, options string
+	dev                            string // MAJOR:MINOR
+}
+
+// mountOf returns the mount that path lies on: the longest mount point that is
+// a prefix, and of equal ones the last, which hides the others.
+func (b Backing) mountOf(path string) (mount, error) {
+	data, err := os.ReadFile(b.Mountinfo)
+	if err != nil {
+		return mount{}, err
+	}
+	var best mount
+	for _, line := range strings.Split(string(data), "\n") {
+		before, after, ok := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if !ok || len(left) < 6 || len(right) < 2 {
+			continue
+		}
+		point := unescape(left[4])
+		if path != point && !strings.HasPrefix(path, strings.TrimSuffix(point, "/")+"/") || len(point) < len(best.point) {
+			continue
+		}
+		best = mount{point: point, dev: left[2], fsType: right[0], source: unescape(right[1])}
+		if len(right) > 2 {
+			best.options = unescape(right[2])
+		}
+	}
+	if best.point == "" {
+		return mount{}, errors.New("no mount holds " + path)
+	}
+	return best, nil
+}
+
+// unescape undoes the octal escapes of mountinfo.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
+
+// device returns the directory of the mount's block device in sysfs. File
+// systems over many devices have a number of their own, so the source is tried
+// too.
+func (b Backing) device(m mount) (string, error) {
+	dev, err := filepath.EvalSymlinks(filepath.Join(b.Sysfs, "dev/block", m.dev))
+	if err == nil || !strings.HasPrefix(m.source, "/dev/") {
+		return dev, err
+	}
+	name := m.source
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		name = real
+	}
+	return filepath.EvalSymlinks(filepath.Join(b.Sysfs, "class/block", filepath.Base(name)))
+}
+
+// blockDevice judges the device whose directory in sysfs is dev. Encrypted is a
+// device-mapper target of cryptsetup, and anything whose every part lies on one.
+func (b Backing) blockDevice(dev string, depth int) (Verdict, string) {
+	if depth > maxDepth {
+		return Unknown, "devices upon devices without an end"
+	}
+	uuid, err := os.ReadFile(filepath.Join(dev, "dm/uuid"))
+	if err == nil && strings.HasPrefix(string(uuid), "CRYPT-") {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(string(uuid)), "CRYPT-"), "-")
+		return Encrypted, fmt.Sprintf("dm-crypt (%s) on %s", kind, filepath.Base(dev))
+	}
+	if _, err := os.Stat(filepath.Join(dev, "partition")); err == nil {
+		return b.blockDevice(filepath.Dir(dev), depth+1)
+	}
+	if file, err := os.ReadFile(filepath.Join(dev, "loop/backing_file")); err == nil {
+		v, why := b.encrypted(filepath.Dir(strings.TrimSpace(string(file))), depth+1)
+		return v, "loop over " + why
+	}
+	slaves, err := os.ReadDir(filepath.Join(dev, "slaves"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Unknown, err.Error()
+	}
+	if len(slaves) == 0 {
+		return Plain, "plain device " + filepath.Base(dev)
+	}
+	for _, s := range slaves {
+		real, err := filepath.EvalSymlinks(filepath.Join(dev, "slaves", s.Name()))
+		if err != nil {
+			return Unknown, err.Error()
+		}
+		if v, why := b.blockDevice(real, depth+1); v != Encrypted {
+			return v, why
+		}
+	}
+	return Encrypted, "every device below " + filepath.Base(dev) + " is"
+}
+
+// fsGetPolicyEx is FS_IOC_GET_ENCRYPTION_POLICY_EX.
+const fsGetPolicyEx = 0xc0096616
+
+// fscryptPolicy returns the version of the directory's fscrypt policy.
+func fscryptPolicy(dir string) (version byte, ok bool) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()  // only read
+	var arg [32]byte // u64 size of the policy, then the policy
+	arg[0] = 24
+	_, _, errno := unix.Syscall(syscall.SYS_IOCTL, f.Fd(), fsGetPolicyEx, uintptr(unsafe.Pointer(&arg[0])))
+	return arg[8], errno == 0
+}

@@ -1,0 +1,249 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/image"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	gib          = 1 << 30
+	leastSpace   = 4 * gib  // fewer bytes free: nothing can be built
+	goodSpace    = 20 * gib // fewer: a warning
+	leastMemory  = 1 * gib
+	reserveHint  = "remove what is not needed: `warren image ls`, `warren ls`"
+	createDirFix = "mkdir -p -m 700 %s"
+)
+
+// dataDir checks the data directory: writable, reflinks, space.
+func (o Options) dataDir() []Check {
+	where := o.Data
+	for !exists(where) && filepath.Dir(where) != where {
+		where = filepath.Dir(where) // what is not there yet will be made below this
+	}
+	name := "data directory"
+	dir, err := layout.Temp(where)
+	if err != nil {
+		fix := fmt.Sprintf(createDirFix, o.Data)
+		if where != o.Data {
+			fix += " && chown " + o.user + " " + o.Data
+		}
+		return []Check{{Name: name, Status: Fail, Detail: fmt.Sprintf("%s: %v", where, err), Fix: fix}}
+	}
+	defer os.RemoveAll(dir) // best effort; the name is one that sweeps remove
+	out := []Check{{Name: name, Status: OK, Detail: o.Data}}
+	if where != o.Data {
+		out[0].Detail += " (not there yet, will be made)"
+	} else if st, err := os.Stat(o.Data); err == nil && st.Mode().Perm()&0o077 != 0 {
+		out[0] = Check{
+			Name: name, Status: Warn, Detail: fmt.Sprintf("%s is open to others (%v); memory of machines lies in it", o.Data, st.Mode().Perm()),
+			Fix: "chmod 700 " + o.Data,
+		}
+	}
+	return append(out, reflink(dir), o.space(where))
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// reflink tries to clone a file. It is a gain where it works, nothing needs it.
+func reflink(dir string) Check {
+	c := Check{Name: "reflinks", Status: OK, Detail: "not supported by this file system; memory is copied instead, which works and takes more space"}
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	err := os.WriteFile(a, make([]byte, 1<<16), 0o600)
+	if err == nil {
+		err = clone(a, b)
+	}
+	if err == nil {
+		c.Detail = "supported: snapshots share space"
+	} else if errors.Is(err, unix.ENOSPC) {
+		c.Detail = "not known: the disk is full"
+	}
+	return c
+}
+
+func clone(from, to string) (err error) {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close() // only read
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dst.Close()) }()
+	return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd()))
+}
+
+func (o Options) space(where string) Check {
+	c := Check{Name: "free space", Status: OK}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(where, &st); err != nil {
+		return Check{Name: c.Name, Status: Warn, Detail: "not known: " + err.Error()}
+	}
+	return spaceCheck(int64(st.Bavail) * st.Bsize)
+}
+
+func spaceCheck(free int64) Check {
+	c := Check{Name: "free space", Status: OK, Detail: fmt.Sprintf("%.1f GiB", float64(free)/gib)}
+	switch {
+	case free < leastSpace:
+		c.Status, c.Fix = Fail, reserveHint
+		c.Detail += fmt.Sprintf("; an image and a machine need %d GiB", leastSpace/gib)
+	case free < goodSpace:
+		c.Status, c.Fix = Warn, reserveHint
+		c.Detail += "; enough to begin with"
+	}
+	return c
+}
+
+// encryption says whether what lies in the data directory is encrypted at rest.
+func (o Options) encryption() Check {
+	where := o.Data
+	for !exists(where) && filepath.Dir(where) != where {
+		where = filepath.Dir(where)
+	}
+	b := Backing{Sysfs: filepath.Join(o.root, "/sys"), Mountinfo: filepath.Join(o.root, "/proc/self/mountinfo")}
+	v, why := b.Encrypted(where)
+	c := Check{Name: "encryption at rest", Status: Warn, Detail: fmt.Sprintf("%s: %s", v, why)}
+	switch v {
+	case Encrypted:
+		c.Status = OK
+	default:
+		c.Fix = "keep the data directory on an encrypted disk (LUKS) or directory (gocryptfs, fscrypt)"
+	}
+	return c
+}
+
+func (o Options) memory() Check {
+	c := Check{Name: "memory", Status: OK}
+	total, avail, err := meminfo(filepath.Join(o.root, "/proc/meminfo"))
+	if err != nil {
+		return Check{Name: c.Name, Status: Warn, Detail: "not known: " + err.Error()}
+	}
+	c.Detail = fmt.Sprintf("%.1f GiB, %.1f available", float64(total)/gib, float64(avail)/gib)
+	if avail < leastMemory {
+		c.Status = Warn
+		c.Detail += "; a machine has 512 MiB unless told otherwise"
+		c.Fix = "end other programs, or start machines with less: --mem"
+	}
+	return c
+}
+
+func meminfo(path string) (total, avail int64, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kib, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			continue
+		}
+		switch f[0] {
+		case "MemTotal:":
+			total = kib << 10
+		case "MemAvailable:":
+			avail = kib << 10
+		}
+	}
+	if total == 0 {
+		return 0, 0, fmt.Errorf("%s says no total", path)
+	}
+	return total, avail, nil
+}
+
+// cgroup checks whether this process may limit its children.
+func (o Options) cgroup() Check {
+	c := Check{Name: "cgroup delegation", Status: Warn, Fix: "run `warren serve` as a systemd service with Delegate=yes"}
+	data, err := os.ReadFile(filepath.Join(o.root, "/proc/self/cgroup"))
+	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "0::")
+	if err != nil || !ok || strings.Contains(path, "\n") {
+		c.Detail = "no cgroup v2 hierarchy; machines are limited by rlimits only"
+		return c
+	}
+	dir := filepath.Join(o.root, "/sys/fs/cgroup", path)
+	ctrl, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	if err != nil {
+		c.Detail = "not readable; machines are limited by rlimits only"
+		return c
+	}
+	var missing []string
+	for _, want := range []string{"cpu", "memory", "pids"} {
+		if !strings.Contains(" "+strings.TrimSpace(string(ctrl))+" ", " "+want+" ") {
+			missing = append(missing, want)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		c.Detail = fmt.Sprintf("%s lacks the controllers %s; machines are limited by rlimits only", path, strings.Join(missing, ", "))
+	case unix.Access(dir, unix.W_OK) != nil:
+		c.Detail = path + " is not ours to divide; machines are limited by rlimits only"
+	default:
+		return Check{Name: c.Name, Status: OK, Detail: path}
+	}
+	return c
+}
+
+// yama says whether the memory of a QEMU that this process did not start can be
+// read, which is the fast way to take a snapshot.
+func (o Options) yama() Check {
+	c := Check{Name: "memory of machines", Status: OK, Detail: "readable: snapshots take the short way"}
+	scope := o.sysctl("kernel/yama/ptrace_scope")
+	if scope == "" || scope == "0" || o.uid == 0 && scope != "3" {
+		return c
+	}
+	c.Status = Warn
+	c.Detail = fmt.Sprintf("kernel.yama.ptrace_scope is %s: once a monitor was replaced, snapshots of its machine take the long way (seconds)", scope)
+	c.Fix = "sysctl -w kernel.yama.ptrace_scope=0"
+	return c
+}
+
+// images checks for the default image and its warm generation.
+func (o Options) images() []Check {
+	c := Check{Name: "default image", Status: Warn, Fix: "warren image build " + image.DefaultName}
+	dir := layout.Dir(o.Data)
+	img, err := image.Find(dir, "")
+	if errors.Is(err, vm.NotFound) {
+		c.Detail = "not built yet"
+		return []Check{c}
+	}
+	if err != nil {
+		c.Status, c.Detail = Fail, err.Error()
+		return []Check{c}
+	}
+	out := []Check{{Name: c.Name, Status: OK, Detail: fmt.Sprintf("%s, built %s", img.ID, img.CreatedAt.Format("2006-01-02"))}}
+	warm := Check{Name: "warm generation", Status: Warn, Detail: "none: the first machine takes seconds longer", Fix: c.Fix}
+	found, err := filepath.Glob(layout.GenerationDir(dir.Warm(img.ID, "*")).Manifest())
+	n := 0
+	for _, f := range found {
+		if !layout.IsTemp(filepath.Base(filepath.Dir(f))) {
+			n++
+		}
+	}
+	if err == nil && n > 0 {
+		warm = Check{Name: warm.Name, Status: OK, Detail: fmt.Sprintf("%d of the default image", n)}
+	}
+	return append(out, warm)
+}
