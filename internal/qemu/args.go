@@ -15,6 +15,7 @@ import (
 	"strconv"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -40,8 +41,6 @@ const sparePorts = 4
 
 // tbSizeMiB bounds TCG's cache of translated code: the default keeps 239 MiB
 // per VM, this 92 at the same speed, and half of it is slow.
-const portName = "org.warren.agent.0"
-
 const tbSizeMiB = 64
 
 // RAMPath is the memory file that s maps privately: that of its generation,
@@ -112,7 +111,7 @@ func Devices(s vm.MachineSpec) []string {
 		"-rtc", "base=utc",
 		"-serial", "chardev:console",
 		"-device", "virtio-serial-pci,id=serial0,bus=pcie.0,addr=0x2",
-		"-device", "virtserialport,bus=serial0.0,nr=1,chardev=agent,id=agent0,name=" + portName,
+		"-device", "virtserialport,bus=serial0.0,nr=1,chardev=agent,id=agent0,name=" + link.PortName,
 		"-device", "virtio-net-pci,id=nic0,netdev=net0,mac=" + MAC + ",romfile=,bus=pcie.0,addr=0x3",
 	}
 	if s.Disk != "" {

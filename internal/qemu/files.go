@@ -22,7 +22,9 @@ func sockets(spec vm.MachineSpec) []string {
 	return []string{run.QMP(), run.Agent(), run.Console(), run.Net()}
 }
 
-func removeSockets(spec vm.MachineSpec) {
+// RemoveSockets removes the names of a machine's sockets, which QEMU leaves
+// behind. Call it when the process is gone.
+func RemoveSockets(spec vm.MachineSpec) {
 	for _, path := range sockets(spec) {
 		os.Remove(path)
 	}

@@ -6,14 +6,18 @@ package qemu
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // Ident names one process for good: a pid alone may have been given to another
@@ -35,6 +39,51 @@ func Identify(pid int) (Ident, error) {
 		return Ident{}, err
 	}
 	return Ident{PID: pid, Start: start, BootID: boot}, nil
+}
+
+// save writes the identity to path; there is nothing in it that must survive
+// a crash of the host.
+func (id Ident) save(path string) error {
+	data, err := json.Marshal(id)
+	if err != nil {
+		return err
+	}
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fileError(path, err)
+	}
+	return fileError(path, os.Rename(tmp, path))
+}
+
+// Find returns the QEMUs of this user that were started under that -name, for
+// the case that the file that should identify one was not written.
+func Find(name vm.ID) ([]Ident, error) {
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var found []Ident
+	for _, e := range procs {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err != nil || !bytes.Contains(line, []byte("\x00-name\x00"+string(name)+"\x00-nodefaults\x00")) {
+			continue // gone in the meantime, or another's
+		}
+		st, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+		if err != nil {
+			continue
+		}
+		if sys, ok := st.Sys().(*syscall.Stat_t); !ok || int(sys.Uid) != os.Getuid() {
+			continue
+		}
+		if id, err := Identify(pid); err == nil {
+			found = append(found, id)
+		}
+	}
+	return found, nil
 }
 
 // HostBootID returns the host's boot id.

@@ -343,6 +343,9 @@ func TestKillIsNoticed(t *testing.T) {
 	if state, err := adopted.RunState(ctx); err != nil || state != "running" {
 		t.Errorf("%q, %v", state, err)
 	}
+	if found, err := Find(spec.ID); err != nil || len(found) != 1 || found[0] != p.Ident {
+		t.Errorf("found %v, %v", found, err)
+	}
 	begin := time.Now()
 	if err := unix.Kill(p.Ident.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -395,7 +398,7 @@ func TestSpawnFailures(t *testing.T) {
 				if kerr := p.Kill(ctx); kerr != nil {
 					t.Error(kerr)
 				}
-				removeSockets(spec)
+				RemoveSockets(spec)
 			}
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Fatalf("got %v", err)

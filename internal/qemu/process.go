@@ -48,7 +48,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 			f.Close()
 		}
 		if err != nil {
-			removeSockets(spec)
+			RemoveSockets(spec)
 		}
 	}()
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Process) greet(ctx context.Context, pid int) (err error) {
 	if p.Ident, err = Identify(pid); err != nil {
 		return fmt.Errorf("identify qemu: %w", err)
 	}
-	if err := layout.WriteJSON(layout.RunVM(p.Spec.RunDir).QEMUPID(), p.Ident, 0o600); err != nil {
+	if err := p.Ident.save(layout.RunVM(p.Spec.RunDir).QEMUPID()); err != nil {
 		return err
 	}
 	p.QMP, err = qmp.Dial(ctx, layout.RunVM(p.Spec.RunDir).QMP())

@@ -1,0 +1,220 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/yamux"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A silent link is asked for a sign of life when a stream is opened on it:
+// the death of an agent cannot be seen on the host's side of the port.
+const (
+	trustFor = 2 * time.Second // an answer is proof for so long
+	pingWait = 5 * time.Second
+)
+
+// agentLink keeps one session with the guest's agent, and makes a new one when
+// it is lost.
+type agentLink struct {
+	subject string // the VM's id, for errors
+	path    string // QEMU's socket
+	log     *slog.Logger
+
+	mu      sync.Mutex // guards the fields below
+	key     []byte
+	paused  bool           // the guest stands still: silence is no fault
+	session *yamux.Session // nil while there is none
+	heard   time.Time      // last sign of life
+	changed chan struct{}  // closed and replaced when session is set
+
+	wg sync.WaitGroup // pings
+}
+
+func newAgentLink(subject, path string, key []byte, log *slog.Logger) *agentLink {
+	return &agentLink{subject: subject, path: path, key: key, log: log, changed: make(chan struct{})}
+}
+
+// run keeps the link up until ctx ends, and then takes it down.
+func (l *agentLink) run(ctx context.Context) {
+	defer l.wg.Wait()
+	defer l.drop()
+	for ctx.Err() == nil {
+		session, err := l.connect(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				l.log.Warn("agent link", "err", err)
+			}
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		select {
+		case <-session.CloseChan():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// pause waits for d or the end of ctx.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// connect makes a session. QEMU's socket is connected, closed and connected
+// again: a generation captured while its port was throttled has a port that
+// stays silent on the first connection after the start.
+func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
+	var d net.Dialer
+	first, err := d.DialContext(ctx, "unix", l.path)
+	if err != nil {
+		return nil, err
+	}
+	first.Close()
+	conn, err := d.DialContext(ctx, "unix", l.path)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	key := l.key
+	l.mu.Unlock()
+	session, err := link.Host(ctx, conn, key)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.session, l.heard = session, time.Now()
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return session, nil
+}
+
+// setKey sets the key of the next handshake.
+func (l *agentLink) setKey(key []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.key = key
+}
+
+// setPaused says whether the guest stands still.
+func (l *agentLink) setPaused(paused bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused, l.heard = paused, time.Now()
+}
+
+// drop ends the session; run makes a new one.
+func (l *agentLink) drop() {
+	l.mu.Lock()
+	session := l.session
+	l.session = nil
+	l.mu.Unlock()
+	if session != nil {
+		session.Close()
+	}
+}
+
+// open opens a stream to the agent, waiting for a session. Without a deadline
+// in ctx it gives up after linkDeadline. Kind GuestFault when the agent does
+// not answer.
+func (l *agentLink) open(ctx context.Context) (net.Conn, error) {
+	octx, cancel := within(ctx, linkDeadline)
+	defer cancel()
+	for {
+		session, err := l.wait(octx)
+		if err != nil {
+			if ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
+				return nil, ctx.Err()
+			}
+			return nil, vm.Errorf(vm.GuestFault, l.subject, "the agent in the guest does not answer: %w", err).
+				WithHint("look at its console (`warren logs`), or stop and start the VM")
+		}
+		stream, err := session.OpenStream()
+		if err == nil {
+			l.probe(session)
+			return stream, nil
+		}
+		l.lost(session)
+	}
+}
+
+// wait returns a live session.
+func (l *agentLink) wait(ctx context.Context) (*yamux.Session, error) {
+	for {
+		l.mu.Lock()
+		session, changed := l.session, l.changed
+		l.mu.Unlock()
+		if session != nil && !session.IsClosed() {
+			return session, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// lost ends that session, if it is still the current one.
+func (l *agentLink) lost(session *yamux.Session) {
+	session.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.session == session {
+		l.session = nil
+	}
+}
+
+// probe asks a session that has been silent for a sign of life, and ends it
+// when there is none, so that the handshake finds a new agent.
+func (l *agentLink) probe(session *yamux.Session) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.paused || time.Since(l.heard) < trustFor {
+		return
+	}
+	l.heard = time.Now() // one probe at a time
+	l.wg.Go(func() {
+		answer := make(chan error, 1)
+		l.wg.Go(func() { // ends with the session at the latest
+			_, err := session.Ping()
+			answer <- err
+		})
+		t := time.NewTimer(pingWait)
+		defer t.Stop()
+		select {
+		case err := <-answer:
+			if err != nil {
+				return // the session has ended by itself
+			}
+			l.mu.Lock()
+			l.heard = time.Now()
+			l.mu.Unlock()
+		case <-t.C:
+			l.mu.Lock()
+			paused := l.paused
+			l.mu.Unlock()
+			if !paused {
+				l.log.Warn("agent link: no sign of life; starting over")
+				l.lost(session)
+			}
+		case <-session.CloseChan():
+		}
+	})
+}

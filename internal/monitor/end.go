@@ -1,0 +1,135 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// intend records why the machine is about to end.
+func (m *machine) intend(why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.intent = why
+}
+
+// stop asks the guest to power off and ends QEMU when the grace has passed. It
+// returns when the machine is gone.
+func (m *machine) stop(ctx context.Context, grace time.Duration) error {
+	if err := m.mayEnd(); err != nil {
+		return err
+	}
+	m.intend("stop")
+	asked := make(chan struct{})
+	gctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	go func() {
+		defer close(asked)
+		if err := m.guest.PowerOff(gctx, false); err != nil && gctx.Err() == nil {
+			m.log.Warn("power off", "err", err)
+			cancel() // the guest will not do it: no reason to wait
+		}
+	}()
+	select {
+	case <-m.proc.Exited():
+	case <-gctx.Done():
+	}
+	cancel()
+	<-asked
+	return m.quit(ctx)
+}
+
+// quit ends QEMU, which writes its disks' metadata back.
+func (m *machine) quit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, quitDeadline)
+	defer cancel()
+	if err := m.proc.Quit(ctx); err != nil && !m.exited() {
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be ended: %w", err)
+	}
+	<-m.gone
+	return nil
+}
+
+// kill ends QEMU at once and returns when it is gone.
+func (m *machine) kill(ctx context.Context) error {
+	if err := m.mayEnd(); err != nil {
+		return err
+	}
+	m.intend("kill")
+	ctx, cancel := context.WithTimeout(ctx, quitDeadline)
+	defer cancel()
+	if err := m.proc.Kill(ctx); err != nil {
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be killed: %w", err)
+	}
+	<-m.gone
+	return nil
+}
+
+// mayEnd refuses to end a machine that is being started: the launcher ends it
+// by ending the monitor.
+func (m *machine) mayEnd() error {
+	select {
+	case <-m.started:
+		return nil
+	default:
+		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
+	}
+}
+
+func (m *machine) exited() bool {
+	select {
+	case <-m.proc.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// finish waits for QEMU's end and says how it came. The machine serves nobody
+// any more afterwards.
+func (m *machine) finish(ctx context.Context) error {
+	select {
+	case <-m.proc.Exited():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	m.exit = m.proc.Reason(context.WithoutCancel(ctx))
+	m.exit.Time = time.Now()
+	m.mu.Lock()
+	if m.intent != "" {
+		m.exit.Reason, m.exit.Detail = m.intent, ""
+	}
+	m.mu.Unlock()
+	qemu.RemoveSockets(m.spec)
+	err := writeJSON(layout.RunVM(m.spec.RunDir).Exit(), m.exit)
+	close(m.gone)
+	return errors.Join(err, m.close())
+}
+
+// close ends all that serves the machine, but not QEMU.
+func (m *machine) close() error {
+	m.end()
+	m.guest.Close()
+	err := m.net.Close()
+	m.wg.Wait()
+	return err
+}
+
+// destroy undoes a start that has failed: nothing of it is left but logs.
+func (m *machine) destroy(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitDeadline)
+	defer cancel()
+	var err error
+	if m.proc != nil {
+		err = m.proc.Kill(ctx)
+		qemu.RemoveSockets(m.spec)
+	}
+	return errors.Join(err, m.close())
+}

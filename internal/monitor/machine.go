@@ -1,0 +1,384 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/internal/usernet"
+	"github.com/warren-vm/warren/vm"
+)
+
+// machine is one running VM as its monitor sees it.
+type machine struct {
+	spec  vm.MachineSpec
+	log   *slog.Logger
+	begun time.Time
+	conns ring
+	net   *usernet.Net
+	link  *agentLink
+	guest *guest.Client
+
+	lifetime context.Context // of what serves the machine; ends with end
+	end      context.CancelFunc
+	wg       sync.WaitGroup // all that serves the machine
+
+	proc    *qemu.Process // set before started is closed
+	started chan struct{} // closed when the machine is ready
+	gone    chan struct{} // closed when QEMU is gone; exit is set before
+	exit    vm.MachineExit
+
+	capturing sync.Mutex // one capture at a time
+
+	mu      sync.Mutex // guards the fields below
+	hello   vm.AgentHello
+	resets  vm.ResetReport
+	timings map[string]time.Duration
+	intent  string // why it is being ended by us: "stop", "kill"; "" = it isn't
+}
+
+func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*machine, error) {
+	m := &machine{
+		spec: spec, log: log, begun: time.Now(),
+		started: make(chan struct{}), gone: make(chan struct{}),
+		timings: make(map[string]time.Duration),
+	}
+	n, err := usernet.New(usernet.Config{Policy: spec.Network, OnConnection: m.conns.add, Log: log})
+	if err != nil {
+		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
+	}
+	m.net = n
+	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, log)
+	m.guest = guest.New(m.link.open)
+	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
+	return m, nil
+}
+
+// mark records how long after the beginning a step of the start was done.
+func (m *machine) mark(step string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.timings[step] = time.Since(m.begun)
+}
+
+// start brings the machine up: QEMU, agent, resets, network. On an error the
+// caller calls destroy.
+func (m *machine) start(ctx context.Context) error {
+	d := m.spec.Deadline
+	if d <= 0 {
+		d = startDeadline
+	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if err := m.spawn(ctx); err != nil {
+		return err
+	}
+	// From here on the end of QEMU ends the start.
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	stop := make(chan struct{})
+	defer close(stop)
+	m.wg.Go(func() {
+		select {
+		case <-m.proc.Exited():
+			abort(errGone)
+		case <-stop:
+		}
+	})
+	err := m.wake(ctx)
+	if errors.Is(context.Cause(ctx), errGone) {
+		return m.endedEarly(ctx)
+	}
+	return err
+}
+
+var errGone = errors.New("qemu has ended")
+
+// endedEarly explains a QEMU that ended before its machine was ready.
+func (m *machine) endedEarly(ctx context.Context) error {
+	<-m.proc.Exited()
+	exit := m.proc.Reason(context.WithoutCancel(ctx))
+	switch exit.Reason {
+	case "guest-poweroff", "guest-reboot", "guest-panic":
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest ended while it was started (%s)", exit.Reason).
+			WithHint("look at its console (`warren logs`)")
+	}
+	return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu ended while the guest was started: %s", exit.Detail).
+		WithHint("`warren doctor` checks this host")
+}
+
+func (m *machine) spawn(ctx context.Context) error {
+	proc, err := qemu.Spawn(ctx, m.spec)
+	if err != nil {
+		return err
+	}
+	m.proc = proc
+	m.mark("qemu")
+	m.console()
+	return proc.AwaitRunning(ctx)
+}
+
+// console keeps the serial console's log as long as the machine runs.
+func (m *machine) console() {
+	m.wg.Go(func() {
+		err := copyConsole(m.lifetime, layout.RunVM(m.spec.RunDir).Console(), layout.VMDir(m.spec.Dir).ConsoleLog())
+		if err != nil && m.lifetime.Err() == nil {
+			m.log.Warn("console", "err", err)
+		}
+	})
+}
+
+// wake finds the agent, makes the guest a machine of its own, and connects
+// its network.
+func (m *machine) wake(ctx context.Context) error {
+	m.mark("running")
+	m.wg.Go(func() { m.link.run(m.lifetime) })
+	if _, err := m.link.wait(ctx); err != nil {
+		return m.silent(err)
+	}
+	m.mark("linked")
+	if m.spec.Generation == nil && m.spec.WaitBooted {
+		if err := m.awaitBooted(ctx); err != nil {
+			return err
+		}
+	}
+	if err := m.reset(ctx, m.guest.Wake); err != nil {
+		return err
+	}
+	if want := m.spec.AgentDigest; want != "" && m.agent().Digest != want {
+		if err := m.upgrade(ctx); err != nil {
+			return err
+		}
+	}
+	m.mark("reset")
+	if err := m.connectNetwork(ctx); err != nil {
+		return err
+	}
+	m.mark("ready")
+	close(m.started)
+	return nil
+}
+
+func (m *machine) silent(err error) error {
+	return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the agent in the guest did not answer: %w", err).
+		WithHint("look at its console (`warren logs`)")
+}
+
+func (m *machine) agent() vm.AgentHello {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.hello
+}
+
+// awaitBooted waits until init has reached its target.
+func (m *machine) awaitBooted(ctx context.Context) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		hello, err := m.guest.Hello(ctx)
+		if err == nil && hello.Booted {
+			m.mark("booted")
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest did not finish booting: %w", errors.Join(err, ctx.Err())).
+				WithHint("look at its console (`warren logs`)")
+		}
+	}
+}
+
+type resetFunc func(context.Context, vm.Reset) (vm.AgentHello, vm.ResetReport, error)
+
+// reset makes the guest a machine of its own. Time and entropy are taken last.
+// A reset that isn't acknowledged fails the start.
+func (m *machine) reset(ctx context.Context, do resetFunc) error {
+	r := m.spec.Reset
+	r.Entropy = make([]byte, 64)
+	_, _ = rand.Read(r.Entropy) // never fails
+	r.Time = time.Now()
+	hello, report, err := do(ctx, r)
+	m.mu.Lock()
+	m.hello, m.resets = hello, report
+	m.mu.Unlock()
+	if err != nil {
+		return m.silent(err)
+	}
+	for _, name := range vm.Resets {
+		if got := report[name]; got != "ok" {
+			if got == "" {
+				got = "not acknowledged"
+			}
+			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest's %s could not be reset: %s", name, got).
+				WithCode("", "resets", report)
+		}
+	}
+	if len(r.LinkKey) > 0 {
+		m.link.setKey(r.LinkKey)
+	}
+	return nil
+}
+
+// upgrade replaces an agent of another version by ours, in place, and has the
+// new one do the resets again: it may know more of them.
+func (m *machine) upgrade(ctx context.Context) error {
+	f, err := os.Open(m.spec.Agent)
+	if err != nil {
+		return pathError(m.spec.Agent, err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return pathError(m.spec.Agent, err)
+	}
+	if err := m.guest.Upgrade(ctx, f, st.Size()); err != nil {
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent could not be replaced: %w", err)
+	}
+	m.guest.Close()
+	m.link.drop()
+	if err := m.reset(ctx, m.guest.Wake); err != nil {
+		return err
+	}
+	if got := m.agent().Digest; got != m.spec.AgentDigest {
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent is still %.12s after it was replaced", got)
+	}
+	m.mark("upgraded")
+	return nil
+}
+
+// connectNetwork plugs the guest's network card in and keeps it so.
+func (m *machine) connectNetwork(ctx context.Context) error {
+	conn, err := dialUnix(ctx, layout.RunVM(m.spec.RunDir).Net())
+	if err != nil {
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "network: %w", err)
+	}
+	m.wg.Go(func() {
+		for {
+			if err := m.net.Serve(m.lifetime, conn); err != nil {
+				m.log.Warn("network", "err", err)
+			}
+			for pause(m.lifetime, 100*time.Millisecond); ; pause(m.lifetime, time.Second) {
+				if m.lifetime.Err() != nil {
+					return
+				}
+				if conn, err = dialUnix(m.lifetime, layout.RunVM(m.spec.RunDir).Net()); err == nil {
+					break
+				}
+			}
+		}
+	})
+	return nil
+}
+
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", path)
+}
+
+// setNetwork changes the policy, now and for a monitor that re-attaches.
+func (m *machine) setNetwork(p vm.NetworkPolicy) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	spec := m.spec
+	spec.Network = p
+	if err := writeJSON(layout.VMDir(spec.Dir).Machine(), spec); err != nil {
+		return err
+	}
+	m.spec.Network = p
+	m.net.SetPolicy(p)
+	return nil
+}
+
+// capture writes the machine down; see qemu.Process.Capture.
+func (m *machine) capture(ctx context.Context, s qemu.CaptureSpec) (qemu.Captured, error) {
+	select {
+	case <-m.started:
+	default:
+		return qemu.Captured{}, vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
+	}
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	if s.Quit {
+		m.intend("stop")
+	}
+	m.link.setPaused(true)
+	out, err := m.proc.Capture(ctx, s)
+	m.link.setPaused(false)
+	if s.Quit && err != nil {
+		m.intend("")
+	}
+	if s.Quit && err == nil {
+		<-m.gone
+	}
+	return out, err
+}
+
+// status never fails: what can't be asked is left zero.
+func (m *machine) status(ctx context.Context) vm.MachineStatus {
+	m.mu.Lock()
+	st := vm.MachineStatus{
+		ID: m.spec.ID, Protocol: Protocol, MonitorPID: os.Getpid(), StartedAt: m.begun,
+		Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
+	}
+	m.mu.Unlock()
+	st.MonRSS, _ = memory(os.Getpid())
+	select {
+	case <-m.gone:
+		st.RunState = "gone"
+		return st
+	case <-m.started:
+	default:
+		st.RunState = "starting"
+		return st
+	}
+	st.Ready = true
+	st.QEMUPID = m.proc.Ident.PID
+	st.RxBytes, st.TxBytes = m.net.Counters()
+	st.CPU = cpuTime(st.QEMUPID)
+	st.RSS, st.PSS = memory(st.QEMUPID)
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	st.RunState, _ = m.proc.RunState(ctx)
+	return st
+}
+
+// ring holds the last connections of the guest.
+type ring struct {
+	mu   sync.Mutex // guards all
+	kept []vm.Connection
+	next int
+}
+
+const ringSize = 1000
+
+func (r *ring) add(c vm.Connection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.kept) < ringSize {
+		r.kept = append(r.kept, c)
+		return
+	}
+	r.kept[r.next] = c
+	r.next = (r.next + 1) % ringSize
+}
+
+// list returns them, oldest first.
+func (r *ring) list() []vm.Connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Concat(r.kept[r.next:], r.kept[:r.next])
+}

@@ -1,0 +1,165 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Options of the monitor's process.
+type Options struct {
+	Spec   string // path of the vm.MachineSpec
+	Attach bool   // take over a running QEMU whose monitor is gone
+	// Status gets one message when the machine is ready or its start has
+	// failed, and is closed then; may be nil.
+	Status io.WriteCloser
+	Log    *slog.Logger
+}
+
+// message is what goes over Status: one of the two.
+type message struct {
+	Ready *vm.MachineStatus `json:"ready,omitempty"`
+	Error *wireError        `json:"error,omitempty"`
+}
+
+// Main is the whole life of a monitor: it starts the machine (or takes it
+// over), serves it, and returns when the machine is gone. When ctx ends during
+// the start, the machine is destroyed; when it ends later, Main returns and
+// QEMU goes on, for a new monitor to take over.
+func Main(ctx context.Context, o Options) error {
+	// A guest's disk is not to be found in a core file.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		o.Log.Warn("core files stay possible", "err", err)
+	}
+	debug.SetGCPercent(50)
+	m, s, err := begin(ctx, o)
+	tell(ctx, o, m, err)
+	if err != nil {
+		return err
+	}
+	debug.FreeOSMemory()
+	err = m.finish(ctx)
+	if errors.Is(err, context.Canceled) && m.exited() {
+		err = m.finish(context.WithoutCancel(ctx))
+	} else if errors.Is(err, context.Canceled) {
+		o.Log.Info("leaving the machine to another monitor")
+		s.close(context.WithoutCancel(ctx))
+		err = m.close()
+		m.proc.Abandon()
+		return err
+	}
+	o.Log.Info("the machine is gone", "reason", m.exit.Reason, "detail", m.exit.Detail)
+	s.close(context.WithoutCancel(ctx))
+	return err
+}
+
+// tell reports the outcome of the start to the launcher, which may be gone.
+func tell(ctx context.Context, o Options, m *machine, err error) {
+	if o.Status == nil {
+		return
+	}
+	defer o.Status.Close()
+	var msg message
+	if err != nil {
+		msg.Error = toWire(err)
+	} else {
+		st := m.status(ctx)
+		msg.Ready = &st
+	}
+	if err := json.NewEncoder(o.Status).Encode(msg); err != nil {
+		o.Log.Warn("nobody waits for this machine", "err", err)
+	}
+}
+
+// begin starts or takes over the machine. On an error nothing runs any more.
+func begin(ctx context.Context, o Options) (*machine, *server, error) {
+	var spec vm.MachineSpec
+	if err := layout.ReadJSON(o.Spec, &spec); err != nil {
+		return nil, nil, err
+	}
+	self, err := qemu.Identify(os.Getpid())
+	if err != nil {
+		return nil, nil, vm.Errorf(vm.Internal, "", "identify: %w", err)
+	}
+	id := identity{Ident: self, Spec: o.Spec, Protocol: Protocol, Ready: o.Attach}
+	if err := id.save(spec.RunDir); err != nil {
+		return nil, nil, err
+	}
+	m, err := newMachine(ctx, spec, o.Log.With("vm", spec.ID))
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := listen(m)
+	if err != nil {
+		return nil, nil, errors.Join(err, m.close())
+	}
+	if o.Attach {
+		err = m.attach(ctx)
+	} else {
+		err = m.start(ctx)
+	}
+	if err == nil && !o.Attach {
+		id.Ready = true
+		err = id.save(spec.RunDir)
+	}
+	if err == nil {
+		return m, s, nil
+	}
+	err = vm.AsError(err)
+	s.close(context.WithoutCancel(ctx))
+	if o.Attach { // what runs is not ours to end; its owner is told
+		if m.proc != nil {
+			defer m.proc.Abandon()
+		}
+		return nil, nil, errors.Join(err, m.close())
+	}
+	if derr := m.destroy(ctx); derr != nil {
+		o.Log.Error("destroy", "err", derr)
+	}
+	return nil, nil, err
+}
+
+// attach takes over a machine that was ready. An agent that does not answer
+// is no reason to refuse: the machine runs, and may be stopped.
+func (m *machine) attach(ctx context.Context) error {
+	proc, err := qemu.Adopt(ctx, m.spec)
+	if err != nil {
+		return err
+	}
+	m.proc = proc
+	if st, err := os.Stat(layout.RunVM(m.spec.RunDir).QEMUPID()); err == nil {
+		m.begun = st.ModTime()
+	}
+	if len(m.spec.Reset.LinkKey) > 0 {
+		m.link.setKey(m.spec.Reset.LinkKey)
+	}
+	m.console()
+	m.wg.Go(func() { m.link.run(m.lifetime) })
+	if err := m.connectNetwork(ctx); err != nil {
+		return err
+	}
+	hctx, cancel := context.WithTimeout(ctx, linkDeadline)
+	defer cancel()
+	if hello, err := m.guest.Hello(hctx); err != nil {
+		m.log.Warn("taken over without its agent", "err", err)
+	} else {
+		m.mu.Lock()
+		m.hello = hello
+		m.mu.Unlock()
+	}
+	close(m.started)
+	return nil
+}

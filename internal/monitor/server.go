@@ -1,0 +1,181 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// server is the monitor's socket. Who can open it (mode 0600, in a 0700
+// directory) is the user that runs Warren.
+type server struct {
+	m       *machine
+	http    *http.Server
+	l       net.Listener
+	streams streams
+	done    chan struct{} // closed when Serve has ended
+}
+
+// listen takes the socket and answers on it until close.
+func listen(m *machine) (*server, error) {
+	path := layout.RunVM(m.spec.RunDir).Monitor()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, pathError(path, err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, pathError(path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, pathError(path, err)
+	}
+	s := &server{m: m, l: l, done: make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", s.status)
+	mux.HandleFunc("GET /wait", s.wait)
+	mux.HandleFunc("POST /stop", s.stop)
+	mux.HandleFunc("POST /kill", s.kill)
+	mux.HandleFunc("PUT /network", s.network)
+	mux.HandleFunc("GET /connections", s.connections)
+	mux.HandleFunc("POST /capture", s.capture)
+	mux.HandleFunc("GET /agent", func(w http.ResponseWriter, r *http.Request) { s.serveStream(w, r, m.link.open) })
+	mux.HandleFunc("GET /port/{port}", s.port)
+	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: callDeadline, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			m.log.Error("monitor socket", "err", err)
+		}
+	}()
+	return s, nil
+}
+
+// close answers what is under way and ends the server.
+func (s *server) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	s.streams.closeAll()
+	if err := s.http.Shutdown(ctx); err != nil {
+		s.http.Close()
+	}
+	<-s.done
+}
+
+func writeJSONBody(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v) // a client that went away needs no answer
+}
+
+func writeError(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusInternalServerError) // the kind says more
+	_ = json.NewEncoder(w).Encode(toWire(err))
+}
+
+func readJSONBody(r *http.Request, v any) error {
+	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 4<<20)).Decode(v); err != nil {
+		return vm.Errorf(vm.Invalid, "", "malformed request: %w", err)
+	}
+	return nil
+}
+
+// status answers at once, or with ?ready=1 when the start is over.
+func (s *server) status(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("ready") != "" {
+		select {
+		case <-s.m.started:
+		case <-s.m.gone:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	writeJSONBody(w, s.m.status(r.Context()))
+}
+
+func (s *server) wait(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-s.m.gone:
+		writeJSONBody(w, s.m.exit)
+	case <-r.Context().Done():
+	}
+}
+
+func (s *server) stop(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Grace time.Duration `json:"grace"`
+	}
+	if err := readJSONBody(r, &body); err != nil {
+		writeError(w, err)
+		return
+	}
+	// The stop goes on when its caller goes away: half of it has happened.
+	s.end(w, s.m.stop(context.WithoutCancel(r.Context()), body.Grace))
+}
+
+func (s *server) kill(w http.ResponseWriter, r *http.Request) {
+	s.end(w, s.m.kill(context.WithoutCancel(r.Context())))
+}
+
+func (s *server) end(w http.ResponseWriter, err error) {
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, s.m.exit)
+}
+
+func (s *server) network(w http.ResponseWriter, r *http.Request) {
+	var p vm.NetworkPolicy
+	if err := readJSONBody(r, &p); err != nil {
+		writeError(w, err)
+		return
+	}
+	if err := s.m.setNetwork(p); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
+
+func (s *server) connections(w http.ResponseWriter, _ *http.Request) {
+	writeJSONBody(w, s.m.conns.list())
+}
+
+func (s *server) capture(w http.ResponseWriter, r *http.Request) {
+	var spec qemu.CaptureSpec
+	if err := readJSONBody(r, &spec); err != nil {
+		writeError(w, err)
+		return
+	}
+	out, err := s.m.capture(r.Context(), spec)
+	if err != nil {
+		e := vm.AsError(err)
+		writeError(w, e.WithCode(e.Code, "diskMoved", out.DiskMoved))
+		return
+	}
+	writeJSONBody(w, out)
+}
+
+func (s *server) port(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseUint(r.PathValue("port"), 10, 16)
+	if err != nil || n == 0 {
+		writeError(w, vm.Errorf(vm.Invalid, r.PathValue("port"), "not a port"))
+		return
+	}
+	s.serveStream(w, r, func(ctx context.Context) (net.Conn, error) { return s.m.net.Dial(ctx, uint16(n)) })
+}
