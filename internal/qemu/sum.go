@@ -39,6 +39,15 @@ func Sum(ctx context.Context, path string) (vm.File, error) {
 	return out, err
 }
 
+// DataBytes returns how much of the disk a file takes; holes take nothing.
+func DataBytes(path string) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return 0, fileError(path, err)
+	}
+	return st.Blocks * 512, nil
+}
+
 // Verify compares a file with what is recorded of it. A difference has kind
 // Corrupt.
 func Verify(ctx context.Context, path string, want vm.File) error {

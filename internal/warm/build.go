@@ -1,0 +1,246 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package warm
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/internal/monitor"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	bootDeadline = 180 * time.Second
+	execDeadline = 60 * time.Second
+	quietFor     = 500 * time.Millisecond // QEMU must be idle for so long before the capture
+	quietWait    = 10 * time.Second       // and no longer than this is waited for it
+)
+
+// warming are the commands that are run before the capture, so that their
+// files are in the guest's page cache. One that the image lacks is skipped.
+var warming = [][]string{
+	{"true"},
+	{"sh", "-c", "true"},
+	{"bash", "-c", "true"},
+	{"python3", "-c", "1"},
+	{"git", "--version"},
+	{"node", "-e", "1"},
+	{"ls", "-la", "/"},
+	{"cat", "/etc/hostname"},
+}
+
+// Build boots the image once, grows its root file system to the size, warms
+// it, and captures it as a generation in Dir.Warm(image, key), which appears
+// whole or not at all. When it is there already it is returned. Nothing is
+// left when it fails. Kinds: those of a launch, GuestFault, NoSpace.
+func Build(ctx context.Context, o Options) (g vm.Generation, err error) {
+	root := o.Dir.WarmRoot(o.Image.ID)
+	if err := os.MkdirAll(root, 0o700); err != nil {
+		return g, vm.Errorf(vm.Internal, root, "%w", err)
+	}
+	key := Key(o)
+	lock, err := layout.WaitLock(ctx, filepath.Join(root, ".lock-"+key))
+	if err != nil {
+		return g, err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	if g, err := Find(o); err == nil || !errors.Is(err, vm.NotFound) {
+		return g, err // another process was faster
+	}
+	tmp, err := layout.Temp(root) // as deep as the final directory: the disk's backing name is relative
+	if err != nil {
+		return g, err
+	}
+	defer os.RemoveAll(tmp) // gone by its rename when all went well
+	work, err := layout.Temp(root)
+	if err != nil {
+		return g, err
+	}
+	defer os.RemoveAll(work)
+	run, err := o.Dir.Run()
+	if err != nil {
+		return g, err
+	}
+	spec := o.spec(vm.NewID())
+	spec.Dir, spec.RunDir = work, run.VM(spec.ID)
+	spec.Disk = layout.GenerationDir(tmp).Disk()
+	spec.GuestKey, spec.Reset = newKey(), firstReset()
+	spec.WaitBooted, spec.Deadline = true, bootDeadline
+	if err := qemu.CreateOverlay(spec.Disk, "../../"+filepath.Base(o.Dir.ImageDisk(o.Image.ID)), o.Size.DiskMiB); err != nil {
+		return g, err
+	}
+	hello, err := o.record(ctx, spec, tmp)
+	if err != nil {
+		return g, err
+	}
+	o.progress("check")
+	if g, err = o.manifest(ctx, spec, key, tmp, hello); err != nil {
+		return g, err
+	}
+	final := o.Dir.Warm(o.Image.ID, key)
+	if err := os.RemoveAll(final); err != nil { // a half or foreign one: Find refused it
+		return g, vm.Errorf(vm.Internal, final, "%w", err)
+	}
+	return g, layout.Publish(tmp, final)
+}
+
+func newKey() []byte {
+	key := make([]byte, link.KeySize)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// firstReset is what the captured guest is called; each VM gets its own.
+func firstReset() vm.Reset {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return vm.Reset{Hostname: "warren", MachineID: hex.EncodeToString(id), BootID: vm.NewUUID(), LinkKey: newKey()}
+}
+
+// record runs the machine and captures it into dir. The machine is gone when
+// it returns.
+func (o Options) record(ctx context.Context, spec vm.MachineSpec, dir string) (vm.AgentHello, error) {
+	o.progress("boot")
+	c, st, err := o.Launcher.Launch(ctx, spec)
+	if err != nil {
+		return vm.AgentHello{}, err
+	}
+	defer c.Close()
+	err = o.prepare(ctx, c, st)
+	if err == nil {
+		o.progress("capture")
+		gen := layout.GenerationDir(dir)
+		_, err = c.Capture(ctx, qemu.CaptureSpec{RAM: gen.RAM(), Device: gen.Device(), Quit: true})
+	}
+	return st.Agent, errors.Join(err, o.Launcher.Sweep(context.WithoutCancel(ctx), spec.RunDir))
+}
+
+// prepare grows the file system and makes the guest warm and quiet.
+func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineStatus) error {
+	g := c.Guest()
+	o.progress("grow")
+	if out, code, err := runIn(ctx, g, "resize2fs", "/dev/vda"); err != nil {
+		return err
+	} else if code != 0 {
+		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "the root file system could not be grown: %s", strings.TrimSpace(out))
+	}
+	o.progress("warm")
+	for _, argv := range warming {
+		if _, _, err := runIn(ctx, g, argv...); err != nil {
+			return err
+		}
+	}
+	if err := exerciseFiles(ctx, g); err != nil {
+		return err
+	}
+	if _, code, err := runIn(ctx, g, "sync"); err != nil {
+		return err
+	} else if code != 0 {
+		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "sync in the guest failed with status %d", code)
+	}
+	g.Close()
+	return settle(ctx, c)
+}
+
+// runIn runs one command to its end. Its own failure is no error.
+func runIn(ctx context.Context, g *guest.Client, argv ...string) (out string, code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, execDeadline)
+	defer cancel()
+	e, err := g.Exec(ctx, vm.ExecSpec{Argv: argv})
+	if err != nil {
+		return "", 0, err
+	}
+	var buf bytes.Buffer
+	st, err := e.Run(&buf, &buf)
+	return buf.String(), st.Code, err
+}
+
+// exerciseFiles runs the agent's file code once in both directions.
+func exerciseFiles(ctx context.Context, g *guest.Client) error {
+	const path = "/tmp/.warren-warm"
+	ctx, cancel := context.WithTimeout(ctx, execDeadline)
+	defer cancel()
+	data := bytes.Repeat([]byte("warren\n"), 10_000)
+	if _, err := g.WriteFile(ctx, "", path, vm.WriteOptions{Size: int64(len(data))}, bytes.NewReader(data)); err != nil {
+		return err
+	}
+	_, r, err := g.Open(ctx, "", path)
+	if err != nil {
+		return err
+	}
+	got, err := io.ReadAll(r)
+	if err := errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, data) {
+		return vm.Errorf(vm.GuestFault, path, "a file read back from the guest differs from what was written")
+	}
+	if _, err := g.Stats(ctx); err != nil {
+		return err
+	}
+	return g.Remove(ctx, "", path, false)
+}
+
+// settle waits until the machine is nearly idle: what runs at the capture runs
+// in every VM after its start.
+func settle(ctx context.Context, c *monitor.Client) error {
+	tick := time.NewTicker(quietFor)
+	defer tick.Stop()
+	deadline := time.Now().Add(quietWait)
+	last := time.Duration(-1)
+	for {
+		st, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		if last >= 0 && st.CPU-last < quietFor/5 || time.Now().After(deadline) {
+			return nil
+		}
+		last = st.CPU
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// manifest writes the generation's manifest into dir.
+func (o Options) manifest(ctx context.Context, spec vm.MachineSpec, key, dir string, hello vm.AgentHello) (vm.Generation, error) {
+	gen := layout.GenerationDir(dir)
+	g := vm.Generation{
+		Format: 1, ID: vm.NewGenerationID(), Image: o.Image.ID, Key: key, CreatedAt: time.Now().UTC().Truncate(time.Second),
+		Size: o.Size, Accel: o.Accel, CPU: o.CPU, Machine: o.Machine, QEMU: o.QEMUVersion, Cmdline: o.Boot.Cmdline,
+		Devices: qemu.Devices(spec), Agent: hello, GuestKey: spec.Reset.LinkKey,
+	}
+	for _, f := range []struct {
+		path string
+		to   *vm.File
+	}{{gen.Disk(), &g.Disk}, {gen.RAM(), &g.RAM}, {gen.Device(), &g.Device}} {
+		sum, err := qemu.Sum(ctx, f.path)
+		if err != nil {
+			return g, err
+		}
+		*f.to = sum
+		n, err := qemu.DataBytes(f.path)
+		if err != nil {
+			return g, err
+		}
+		g.DataBytes += n
+	}
+	return g, layout.WriteJSON(gen.Manifest(), g, 0o600)
+}
