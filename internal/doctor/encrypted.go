@@ -62,6 +62,8 @@ func (b Backing) encrypted(dir string, depth int) (Verdict, string) {
 		return Memory, fs + " on " + m.point + "; swap should be encrypted"
 	case fs == "overlay":
 		return b.overlay(m, depth)
+	case fs == "btrfs":
+		return b.btrfs(m, depth)
 	case fs == "zfs":
 		return Unknown, "zfs: see `zfs get encryption " + m.source + "`"
 	case strings.HasPrefix(fs, "nfs"), fs == "cifs", fs == "9p", fs == "virtiofs", strings.HasPrefix(fs, "fuse"):
@@ -84,6 +86,20 @@ func (b Backing) overlay(m mount, depth int) (Verdict, string) {
 		}
 	}
 	return Unknown, "overlay on " + m.point + ": its upper directory is not visible here"
+}
+
+// btrfs judges every device of the file system that the mount's source is one
+// of.
+func (b Backing) btrfs(m mount, depth int) (Verdict, string) {
+	name := filepath.Base(m.source)
+	if real, err := filepath.EvalSymlinks(m.source); err == nil {
+		name = filepath.Base(real)
+	}
+	mine, err := filepath.Glob(filepath.Join(b.Sysfs, "fs/btrfs/*/devices", name))
+	if err != nil || len(mine) != 1 {
+		return Unknown, "btrfs: its devices are not visible here"
+	}
+	return b.everyDevice(filepath.Dir(mine[0]), "the file system on "+m.point, depth)
 }
 
 // mount is a line of mountinfo.
@@ -164,16 +180,55 @@ func (b Backing) blockDevice(dev string, depth int) (Verdict, string) {
 	if len(slaves) == 0 {
 		return Plain, "plain device " + filepath.Base(dev)
 	}
-	for _, s := range slaves {
-		real, err := filepath.EvalSymlinks(filepath.Join(dev, "slaves", s.Name()))
+	return b.everyDevice(filepath.Join(dev, "slaves"), filepath.Base(dev), depth)
+}
+
+// everyDevice judges the devices that a directory of sysfs links to: encrypted
+// if all are, else what the first other one is.
+func (b Backing) everyDevice(dir, what string, depth int) (Verdict, string) {
+	links, err := os.ReadDir(dir)
+	if err != nil || len(links) == 0 {
+		return Unknown, "no devices in " + dir
+	}
+	var last string
+	for _, l := range links {
+		real, err := filepath.EvalSymlinks(filepath.Join(dir, l.Name()))
 		if err != nil {
 			return Unknown, err.Error()
 		}
-		if v, why := b.blockDevice(real, depth+1); v != Encrypted {
+		v, why := b.blockDevice(real, depth+1)
+		if v != Encrypted {
 			return v, why
 		}
+		last = why
 	}
-	return Encrypted, "every device below " + filepath.Base(dev) + " is"
+	return Encrypted, fmt.Sprintf("%s, as every device below %s", last, what)
+}
+
+// Swap names the swap areas that are not known to be encrypted. Memory of
+// machines may be written there.
+func (b Backing) Swap(procSwaps string) []string {
+	data, err := os.ReadFile(procSwaps)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for i, line := range strings.Split(string(data), "\n") {
+		f := strings.Fields(line)
+		if i == 0 || len(f) < 2 || strings.HasPrefix(filepath.Base(f[0]), "zram") {
+			continue
+		}
+		v := Unknown
+		if name := unescape(f[0]); f[1] == "file" {
+			v, _ = b.encrypted(filepath.Dir(name), 0)
+		} else if dev, err := filepath.EvalSymlinks(filepath.Join(b.Sysfs, "class/block", filepath.Base(name))); err == nil {
+			v, _ = b.blockDevice(dev, 0)
+		}
+		if v != Encrypted {
+			out = append(out, f[0])
+		}
+	}
+	return out
 }
 
 // fsGetPolicyEx is FS_IOC_GET_ENCRYPTION_POLICY_EX.

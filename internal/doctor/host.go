@@ -129,6 +129,11 @@ func (o Options) encryption() Check {
 	default:
 		c.Fix = "keep the data directory on an encrypted disk (LUKS) or directory (gocryptfs, fscrypt)"
 	}
+	if swap := b.Swap(filepath.Join(o.root, "/proc/swaps")); len(swap) > 0 {
+		c.Status = Warn
+		c.Detail += "; swap is not encrypted: " + strings.Join(swap, ", ")
+		c.Fix = strings.TrimPrefix(c.Fix+"; encrypt swap or switch it off (swapoff)", "; ")
+	}
 	return c
 }
 
