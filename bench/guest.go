@@ -1,0 +1,219 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// guest measures exec and files in one guest that has an SSH server too.
+func (b *bench) guest(ctx context.Context) (err error) {
+	id, err := b.server.createVM(ctx, vm.NetPackages)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
+	dir := filepath.Join(b.dir, "ssh")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	p, err := startPeer(ctx, b.server, id, dir)
+	if err != nil {
+		b.rep.note("no SSH peer: %v", err)
+		p = nil
+	} else {
+		defer func() { err = errors.Join(err, p.close()) }()
+	}
+	only := regexp.MustCompile(b.only)
+	if only.MatchString("exec") {
+		if err := b.exec(ctx, id, p); err != nil {
+			return err
+		}
+	}
+	if only.MatchString("files") {
+		return b.files(ctx, id, p)
+	}
+	return nil
+}
+
+// way is one way to run `true` in the guest.
+type way struct {
+	name string
+	run  func() error
+	lat  *series
+	par  *series
+}
+
+// exec measures `true`: by the API beside a session of an open SSH connection
+// in this process, and by the command line beside the ssh program over its
+// open ControlMaster connection.
+func (b *bench) exec(ctx context.Context, id string, p *peer) error {
+	s := b.server
+	ways := []*way{
+		{name: "API, argv", run: func() error { return s.exec(ctx, id, "true") }},
+		{name: "API, exec-await (shell)", run: func() error { return s.execAwait(ctx, id, "true") }},
+		{name: "warren exec", run: func() error { return finish(s.cli(ctx, "exec", id, "--", "true")) }},
+	}
+	if p != nil {
+		ways = append(ways,
+			&way{name: "SSH session in process", run: func() error { return p.session("true") }},
+			&way{name: "ssh over ControlMaster", run: func() error { return finish(p.ssh(ctx, "root@guest", "true")) }})
+	}
+	for _, w := range ways {
+		w.lat = b.rep.series("exec true: "+w.name, "ms", bound{})
+		w.par = b.rep.series("exec true, 4 in parallel: "+w.name, "1/s", bound{})
+		for range 3 { // warm up both sides
+			if err := w.run(); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+		}
+	}
+	for range max(30, 2*b.n) {
+		for _, w := range ways {
+			began := time.Now()
+			if err := w.run(); err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			w.lat.took(time.Since(began))
+		}
+	}
+	for range 3 {
+		for _, w := range ways {
+			rate, err := parallel(w.run, 4, 80)
+			if err != nil {
+				return fmt.Errorf("%s, in parallel: %w", w.name, err)
+			}
+			w.par.add(rate)
+		}
+	}
+	if p != nil {
+		b.rep.ratio("exec true: API argv / SSH session (times)", ways[0].lat, ways[3].lat, bound{Max: 1 / 0.7})
+		b.rep.ratio("exec true: warren exec / ssh ControlMaster (times)", ways[2].lat, ways[4].lat, bound{Max: 1 / 0.7})
+		b.rep.ratio("exec true, parallel: API argv / SSH session (rates)", ways[0].par, ways[3].par, bound{Min: 0.7})
+		b.rep.ratio("exec true, parallel: warren exec / ssh (rates)", ways[2].par, ways[4].par, bound{Min: 0.7})
+	}
+	return nil
+}
+
+// parallel runs f n times on k workers and returns how many were done a second.
+func parallel(f func() error, k, n int) (float64, error) {
+	var wg sync.WaitGroup
+	errs := make([]error, k)
+	began := time.Now()
+	for i := range k {
+		wg.Go(func() {
+			for range n / k {
+				if err := f(); err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return float64(n) / time.Since(began).Seconds(), errors.Join(errs...)
+}
+
+// files measures streams of a large file both ways beside scp.
+func (b *bench) files(ctx context.Context, id string, p *peer) error {
+	src, dst := filepath.Join(b.dir, "big"), filepath.Join(b.dir, "back")
+	if err := fill(src, b.size<<20); err != nil {
+		return err
+	}
+	s := b.server
+	limit := fmt.Sprint(b.size << 20)
+	type stream struct {
+		name string
+		want bound
+		run  func() error
+	}
+	streams := []stream{
+		{"into the guest: API", bound{Min: 100}, func() error { return s.putFile(ctx, id, "/root/big", src) }},
+		{"out of the guest: API", bound{Min: 100}, func() error { return s.getFile(ctx, id, "/root/big", dst) }},
+		{"into the guest: warren cp", bound{}, func() error { return finish(s.cli(ctx, "cp", src, id+":/root/big")) }},
+		{"out of the guest: warren cp", bound{}, func() error { return finish(s.cli(ctx, "cp", "--max-bytes", limit, id+":/root/big", dst)) }},
+	}
+	if p != nil {
+		streams = append(streams,
+			stream{"into the guest: scp", bound{}, func() error { return finish(p.scp(ctx, src, "root@guest:/root/big")) }},
+			stream{"out of the guest: scp", bound{}, func() error { return finish(p.scp(ctx, "root@guest:/root/big", dst)) }})
+	}
+	all := make([]*series, len(streams))
+	for i, st := range streams {
+		all[i] = b.rep.series("file "+st.name, "MB/s", st.want)
+	}
+	for range max(3, b.n/5) {
+		for i, st := range streams {
+			_ = os.Remove(dst) // absent at first
+			began := time.Now()
+			if err := st.run(); err != nil {
+				return fmt.Errorf("%s: %w", st.name, err)
+			}
+			all[i].add(float64(b.size<<20) / 1e6 / time.Since(began).Seconds())
+		}
+	}
+	if p != nil {
+		b.rep.ratio("file into the guest: API / scp", all[0], all[4], bound{})
+		b.rep.ratio("file out of the guest: API / scp", all[1], all[5], bound{})
+	}
+	return errors.Join(os.Remove(src), os.Remove(dst))
+}
+
+// fill writes random bytes, which nothing on the way can compress.
+func fill(path string, size int64) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyN(f, rand.Reader, size)
+	return errors.Join(err, f.Close())
+}
+
+func (s *server) putFile(ctx context.Context, id, to, from string) error {
+	f, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return s.put(ctx, id, to, f)
+}
+
+func (s *server) put(ctx context.Context, id, to string, f *os.File) error {
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	resp, err := s.do(ctx, http.MethodPut, "/v1/vms/"+id+"/raw"+to, f, st.Size())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return errors.Join(err, resp.Body.Close())
+}
+
+func (s *server) getFile(ctx context.Context, id, from, to string) error {
+	resp, err := s.do(ctx, http.MethodGet, "/v1/vms/"+id+"/raw"+from, nil, -1)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, resp.Body)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,92 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/vm"
+)
+
+const listed = 1000
+
+// list measures the API's list of 1,000 VM records, on a server of its own
+// whose records were written before it started.
+func (b *bench) list(ctx context.Context) (err error) {
+	data := filepath.Join(b.dir, "list")
+	s, err := startServer(ctx, b.binary, data, b.images)
+	if err != nil {
+		return err
+	}
+	var who struct {
+		AccountID string `json:"accountId"`
+	}
+	if err := errors.Join(s.call(ctx, "GET", "/auth/v1/whoami", nil, &who), s.stop()); err != nil {
+		return err
+	}
+	if err := insert(ctx, layout.Dir(data), vm.AccountID(who.AccountID)); err != nil {
+		return err
+	}
+	if s, err = startServer(ctx, b.binary, data, ""); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	took := b.rep.series("list of 1,000 VMs", "ms", bound{Max: 8})
+	for i := range max(30, 2*b.n) {
+		var out struct {
+			VMs []struct{ ID string } `json:"vms"`
+		}
+		began := time.Now()
+		if err := s.call(ctx, "GET", "/v1/vms", nil, &out); err != nil {
+			return err
+		}
+		if i >= 3 { // the first ones are warm-up
+			took.took(time.Since(began))
+		}
+		if len(out.VMs) != listed {
+			return fmt.Errorf("the list has %d of %d VMs", len(out.VMs), listed)
+		}
+	}
+	return nil
+}
+
+// insert writes the records of stopped VMs into a data directory at rest.
+func insert(ctx context.Context, dir layout.Dir, account vm.AccountID) (err error) {
+	sockets, err := os.MkdirTemp("", "wb-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(sockets)) }()
+	st, err := store.Open(ctx, store.Options{Dir: dir.Etcd(), SocketDir: sockets, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	vms := store.NewCollection(st, "vms", func(r *vm.VM) (string, *int64) { return string(r.ID), &r.Revision })
+	for i := range listed {
+		rec := vm.VM{
+			ID: vm.NewID(), Account: account, Name: fmt.Sprintf("vm-%d", i), State: vm.Stopped,
+			Image: vm.NewImageID(), ImageName: "base", Size: vm.DefaultSize,
+			Network: vm.NetworkPolicy{Mode: vm.NetClosed}, Persistence: vm.DefaultPersistence(), CreatedAt: time.Now(),
+		}
+		if err := os.MkdirAll(dir.VM(rec.ID), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(dir.Overlay(rec.ID), nil, 0o600); err != nil {
+			return err
+		}
+		if _, err := vms.Create(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}

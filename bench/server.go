@@ -1,0 +1,287 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// server is a `warren serve` of our own and the way to talk with it.
+type server struct {
+	cmd    *exec.Cmd
+	ended  chan struct{} // closed when it has ended; err is set before
+	err    error
+	dir    layout.Dir
+	url    string
+	key    string
+	binary string
+	http   *http.Client
+}
+
+// startServer starts serve on the data directory, made if it is absent, with
+// the images of another one, and waits until it is ready.
+func startServer(ctx context.Context, binary, data, images string) (*server, error) {
+	dir, err := layout.Open(data)
+	if err != nil {
+		return nil, err
+	}
+	if err := borrow(dir, images); err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	logFile, err := os.Create(data + ".log")
+	if err != nil {
+		return nil, err
+	}
+	defer logFile.Close()
+	s := &server{
+		dir: dir, url: "http://" + address, binary: binary, ended: make(chan struct{}),
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
+	}
+	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", "off", "--preview", "off", "--s3", "off")
+	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is ours: we stop it in order
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		s.err = s.cmd.Wait()
+		close(s.ended)
+	}()
+	if err := s.ready(ctx); err != nil {
+		said, _ := os.ReadFile(logFile.Name())
+		return nil, errors.Join(fmt.Errorf("serve: %w\n%s", err, said), s.stop())
+	}
+	return s, nil
+}
+
+// borrow makes the images of another data directory visible in dir.
+func borrow(dir layout.Dir, images string) error {
+	if images == "" {
+		return nil
+	}
+	if _, err := os.Stat(images); err != nil {
+		return fmt.Errorf("no images to borrow: %w", err)
+	}
+	if st, err := os.Lstat(dir.Images()); err == nil && st.IsDir() {
+		if err := os.Remove(dir.Images()); err != nil {
+			return err
+		}
+	}
+	return os.Symlink(images, dir.Images())
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// tick calls f every 20 ms until it is true, the server ends or ctx does.
+func (s *server) tick(ctx context.Context, limit time.Duration, f func() bool) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for !f() {
+		select {
+		case <-t.C:
+		case <-s.ended:
+			return fmt.Errorf("it ended: %w", errors.Join(s.err, io.EOF))
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (s *server) ready(ctx context.Context) error {
+	return s.tick(ctx, time.Minute, func() bool {
+		key, err := os.ReadFile(s.dir.AdminKey())
+		if err != nil {
+			return false
+		}
+		s.key = strings.TrimSpace(string(key))
+		return s.call(ctx, "GET", "/readyz", nil, nil) == nil
+	})
+}
+
+// stop ends the server and the machines that it left behind.
+func (s *server) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // also after ^C
+	defer cancel()
+	var list struct {
+		VMs []struct{ ID string } `json:"vms"`
+	}
+	var errs []error
+	if s.key != "" && s.call(ctx, "GET", "/v1/vms", nil, &list) == nil && len(list.VMs) < 100 {
+		for _, v := range list.VMs {
+			errs = append(errs, s.remove(ctx, v.ID))
+		}
+	}
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-s.ended:
+	case <-ctx.Done():
+		_ = s.cmd.Process.Kill()
+		<-s.ended
+	}
+	s.http.CloseIdleConnections()
+	return errors.Join(errs...)
+}
+
+// call makes one JSON request.
+func (s *server) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		data, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(data)
+	}
+	resp, err := s.do(ctx, method, path, body, -1)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil || out == nil {
+		return err
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return fmt.Errorf("%s %s: %w in %.200s", method, path, err, data)
+	}
+	return nil
+}
+
+// do sends a request; an answer that is not 2xx is an error.
+func (s *server) do(ctx context.Context, method, path string, body io.Reader, size int64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+s.key)
+	if size >= 0 {
+		req.ContentLength = size
+		req.Header.Set("Content-Type", "application/octet-stream")
+	} else if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := s.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode/100 != 2 {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1000))
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, said)
+	}
+	return resp, nil
+}
+
+// createVM makes a VM of the base image and returns its id.
+func (s *server) createVM(ctx context.Context, network vm.NetworkMode) (string, error) {
+	var out struct{ ID string }
+	err := s.call(ctx, "POST", "/v1/vms", map[string]any{"image": "base", "network": network, "idleTimeoutSeconds": nil}, &out)
+	return out.ID, err
+}
+
+func (s *server) remove(ctx context.Context, id string) error {
+	return s.call(ctx, "DELETE", "/v1/vms/"+id, nil, nil)
+}
+
+// exec runs a program and fails when it does.
+func (s *server) exec(ctx context.Context, id string, argv ...string) error {
+	data, err := json.Marshal(vm.ExecSpec{Argv: argv})
+	if err != nil {
+		return err
+	}
+	resp, err := s.do(ctx, "POST", "/v1/vms/"+id+"/exec", bytes.NewReader(data), -1)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	var said bytes.Buffer
+	lines := bufio.NewReader(resp.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return fmt.Errorf("exec of %v ended without a status: %w", argv, err)
+		}
+		var e struct {
+			Type   string        `json:"type"`
+			Data   []byte        `json:"data"`
+			Status vm.ExitStatus `json:"status"`
+			Error  any           `json:"error"`
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return err
+		}
+		switch e.Type {
+		case "stdout", "stderr":
+			said.Write(e.Data)
+		case "error":
+			return fmt.Errorf("exec of %v: %v", argv, e.Error)
+		case "exit":
+			if _, err := io.Copy(io.Discard, lines); err != nil { // so that the connection is kept
+				return err
+			}
+			if e.Status.Code != 0 {
+				return fmt.Errorf("exec of %v: status %d: %s", argv, e.Status.Code, said.Bytes())
+			}
+			return nil
+		}
+	}
+}
+
+// execAwait runs a shell command by the contract's route.
+func (s *server) execAwait(ctx context.Context, id, command string) error {
+	var out struct {
+		StatusCode *int   `json:"statusCode"`
+		Stderr     string `json:"stderr"`
+	}
+	err := s.call(ctx, "POST", "/v1/vms/"+id+"/exec-await", map[string]any{"command": command, "terminal": nil, "timeoutMs": nil}, &out)
+	if err == nil && (out.StatusCode == nil || *out.StatusCode != 0) {
+		return fmt.Errorf("%q failed: %s", command, out.Stderr)
+	}
+	return err
+}
+
+// cli prepares a run of the command line against this server.
+func (s *server) cli(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, s.binary, args...)
+	cmd.Env = append(os.Environ(), "WARREN_API_URL="+s.url, "WARREN_API_KEY="+s.key, "WARREN_DATA="+string(s.dir))
+	return cmd
+}
+
+// finish runs a command and says what it printed when it fails.
+func finish(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", filepath.Base(cmd.Path), strings.Join(cmd.Args[1:], " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
