@@ -1,0 +1,213 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+const goodRecipe = `
+name: mine
+from: dev
+packages: [redis-server, golang-go=2:1.19~1]
+files:
+  - path: /etc/motd
+    content: "hello\n"
+    mode: "0600"
+    owner: ann:users
+users:
+  - name: ann
+    uid: 1000
+    groups: [users, docker]
+services:
+  - name: web.service
+    unit: |
+      [Service]
+      ExecStart=/bin/true
+  - name: redis-server.service
+    enable: false
+run:
+  - echo one
+  - |
+    echo two
+    echo three
+env: {A_B: some value}
+workdir: /srv/app
+`
+
+func TestParse(t *testing.T) {
+	r, err := Parse("warren.yaml", []byte(goodRecipe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Name != "mine" || r.Files[0].Content != "hello\n" || r.Users[0].Groups[1] != "docker" || *r.Services[1].Enable || len(r.Run) != 2 {
+		t.Errorf("parsed %+v", r)
+	}
+}
+
+// Bad recipes are refused with the line that is wrong. 004-14
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"empty", "", "r.yaml: empty"},
+		{"unknown key", "name: a\n\npakages: [x]\n", `r.yaml:3: unknown key "pakages"`},
+		{"unknown key below", "name: a\nfiles:\n  - path: /x\n    contents: y\n", `r.yaml:4: unknown key "contents"`},
+		{"wrong type", "name: a\npackages: vim\n", "r.yaml:2: cannot unmarshal"},
+		{"not yaml", "name: [a\n", "r.yaml:1: "},
+		{"key twice", "name: a\nname: b\n", "r.yaml:2: mapping key"},
+		{"two documents", "name: a\n---\nname: b\n", "more than one"},
+		{"no name", "packages: [vim]\n", `name ""`},
+		{"bad name", "packages: [vim]\nname: A/B\n", "r.yaml:2: name"},
+		{"bad from", "name: a\nfrom: ../x\n", "r.yaml:2: from"},
+		{"bad package", "name: a\npackages:\n  - vim\n  - --force\n", `r.yaml:4: "--force"`},
+		{"relative path", "name: a\nfiles:\n  - path: /ok\n  - path: etc/x\n", "r.yaml:4: path"},
+		{"dots in path", "name: a\nfiles: [{path: /a/../b}]\n", "r.yaml:2: path"},
+		{"our own path", "name: a\nfiles: [{path: /.warren/run/1}]\n", "used by the build"},
+		{"path twice", "name: a\nfiles:\n- path: /x\n- path: /x\n", "r.yaml:4: path \"/x\" appears twice"},
+		{"content and source", "name: a\nfiles:\n- {path: /x, content: a, source: b}\n", "r.yaml:3: give content or source"},
+		{"source outside", "name: a\nfiles:\n- {path: /x, source: ../../etc/shadow}\n", "r.yaml:3: source"},
+		{"mode", "name: a\nfiles:\n- {path: /x, mode: rwx}\n", "r.yaml:3: mode"},
+		{"owner", "name: a\nfiles:\n- {path: /x, owner: 'a; rm'}\n", "r.yaml:3: owner"},
+		{"root again", "name: a\nusers:\n- name: root\n", "r.yaml:3: \"root\""},
+		{"uid", "name: a\nusers:\n- {name: b, uid: 5}\n", "r.yaml:3: uid"},
+		{"group", "name: a\nusers:\n- {name: b, groups: ['x y']}\n", "r.yaml:3: \"x y\""},
+		{"unit", "name: a\nservices:\n- name: ../x\n", "r.yaml:3: \"../x\""},
+		{"empty step", "name: a\nrun:\n- 'true'\n- ''\n", "r.yaml:4: an empty run step"},
+		{"env name", "name: a\nenv:\n  A: b\n  'X Y': c\n", "r.yaml:4: env"},
+		{"env value", "name: a\nenv:\n  A: \"x\\ny\"\n", "r.yaml:3: env"},
+		{"workdir", "name: a\nworkdir: here\n", "r.yaml:2: workdir"},
+		{"too large", "name: a\n#" + strings.Repeat("x", maxRecipe), "larger than"},
+	} {
+		_, err := Parse("r.yaml", []byte(c.text))
+		if !errors.Is(err, vm.Invalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			continue
+		}
+		if vm.AsError(err).Hint == "" {
+			t.Errorf("%s: no hint", c.name)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(goodRecipe))
+	for _, n := range Names() {
+		data, err := shipped.ReadFile("recipes/" + n + ".yaml")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte("name: a\nfiles: [{path: /x, content: &a [*a]}]"))
+	f.Add([]byte("name: a\nenv: {? [x] : y}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := Parse("f.yaml", data)
+		if err != nil {
+			if !errors.Is(err, vm.Invalid) {
+				t.Fatalf("kind of %v", err)
+			}
+			return
+		}
+		// What is accepted can be written and read again, and fits into a build.
+		text, err := r.yaml()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Parse("again.yaml", text); err != nil {
+			t.Fatalf("refused its own rendering: %v\n%s", err, text)
+		}
+		var out strings.Builder
+		if err := (plan{recipe: r}).writeTar(&out); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestShipped(t *testing.T) {
+	if got := Names(); !slices.Equal(got, []string{"base", "dev"}) {
+		t.Errorf("shipped %q", got)
+	}
+	for _, n := range Names() {
+		r, err := Shipped(n)
+		if err != nil || r.Name != n {
+			t.Errorf("%s: %+v, %v", n, r, err)
+		}
+	}
+	if _, err := Shipped("gentoo"); !errors.Is(err, vm.NotFound) {
+		t.Errorf("unknown recipe: %v", err)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	r, err := Parse("x", []byte("name: x\nfrom: dev\npackages: [git, jq]\nfiles: [{path: /a, content: b}]\nenv: {PIP_ROOT_USER_ACTION: warn}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"python3", "npm", "jq"} {
+		if !slices.Contains(got.Packages, p) {
+			t.Errorf("lacks %s", p)
+		}
+	}
+	if n := len(got.Packages); len(slices.Compact(slices.Sorted(slices.Values(got.Packages)))) != n {
+		t.Errorf("packages twice: %q", got.Packages)
+	}
+	if got.Name != "x" || got.From != fromNothing || got.Workdir != "/workspace" || got.Env["PIP_ROOT_USER_ACTION"] != "warn" || got.Env["PIP_BREAK_SYSTEM_PACKAGES"] != "1" {
+		t.Errorf("resolved %+v", got)
+	}
+	for _, from := range []string{"nothing", "x-y"} {
+		if _, err := (Recipe{Name: "x", From: from}).Resolve(); !errors.Is(err, vm.Invalid) {
+			t.Errorf("from %s: %v", from, err)
+		}
+	}
+	if got, err := (Recipe{Name: "base"}).Resolve(); err != nil || len(got.Packages) == 0 {
+		t.Errorf("one's own base from the shipped one: %v, %v", got, err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, body string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("hello.txt", "hi")
+	write(RecipeFile, "name: a\nfiles: [{path: /x, source: hello.txt}]\n")
+	r, err := FindRecipe(dir)
+	if err != nil || r.Files[0].Content != "hi" || r.Files[0].Source != "" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	first, err := r.digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("hello.txt", "ho")
+	if r, err = Load(filepath.Join(dir, RecipeFile)); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := r.digest(); err != nil || second == first {
+		t.Errorf("another source, the same digest (%v)", err)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	write(RecipeFile, "name: a\nfiles: [{path: /x, source: link}]\n")
+	if r, err := Load(dir); !errors.Is(err, vm.Invalid) {
+		t.Errorf("a source that leads outside: %+v, %v", r, err)
+	}
+	if _, err := Load(filepath.Join(dir, "none")); !errors.Is(err, vm.NotFound) {
+		t.Errorf("no recipe: %v", err)
+	}
+}
