@@ -1,0 +1,480 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// faultAt returns a Fault that strikes at one label.
+func faultAt(label string, with error, hit *bool) func(string) error {
+	return func(at string) error {
+		if at != label {
+			return nil
+		}
+		*hit = true
+		return with
+	}
+}
+
+// doVerb prepares a VM named box for a verb and carries it out.
+func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
+	t.Helper()
+	var err error
+	switch verb {
+	case "create":
+		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Setup: engine.Setup{Files: []engine.SetupFile{{Path: "/f"}}}})
+	case "start":
+		_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})
+	case "stop":
+		_, err = e.Stop(t.Context(), c, "box")
+	case "kill":
+		_, err = e.Kill(t.Context(), c, "box")
+	case "delete":
+		_, err = e.Delete(t.Context(), c, "box")
+	default:
+		t.Fatalf("no such verb: %s", verb)
+	}
+	return err
+}
+
+// prepare makes the VM that a verb needs.
+func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
+	t.Helper()
+	if verb == "create" {
+		return
+	}
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	if verb == "start" {
+		if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// consistent checks that records, directories and machines agree, and that
+// every VM is in a state in which nothing is under way.
+func consistent(t *testing.T, s *vmtest.Site) {
+	t.Helper()
+	recs, err := s.Records.VMs.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known, running []vm.ID
+	for _, rec := range recs {
+		known = append(known, rec.ID)
+		if rec.Op != "" {
+			t.Errorf("record %s has %s under way", rec.ID, rec.Op)
+		}
+		switch rec.State {
+		case vm.Running:
+			running = append(running, rec.ID)
+		case vm.Stopped:
+		case vm.Lost:
+			continue // has no files by definition
+		default:
+			t.Errorf("record %s is %s", rec.ID, rec.State)
+		}
+		if _, err := os.Stat(s.Dir.Overlay(rec.ID)); err != nil {
+			t.Errorf("a record without its disk: %v", err)
+		}
+	}
+	slices.Sort(running)
+	if got := s.World.Running(); !slices.Equal(got, running) {
+		t.Errorf("machines %v, records say %v", got, running)
+	}
+	for dir, want := range map[string][]vm.ID{s.Dir.VMs(): known, string(s.Run): running} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			if !slices.Contains(want, vm.ID(entry.Name())) {
+				t.Errorf("leaked %s/%s", dir, entry.Name())
+			}
+		}
+	}
+	pending, err := s.Audit.Pending(t.Context())
+	if err != nil || len(pending) != 0 {
+		t.Errorf("audit records without outcome: %v, %v", pending, err)
+	}
+}
+
+// TestDeathAtEachLabel dies at each step of each verb and opens a new engine
+// on what is left. 000-27, 002-42.
+func TestDeathAtEachLabel(t *testing.T) {
+	for _, label := range engine.Labels() {
+		t.Run(label, func(t *testing.T) {
+			verb, _, _ := strings.Cut(label, ":")
+			s, e, c := site(t)
+			prepare(t, e, c, verb)
+			closeEngine(t, e)
+
+			hit := false
+			s.Fault = faultAt(label, engine.ErrDied, &hit)
+			e, c = open(t, s)
+			if err := doVerb(t, e, c, verb); !errors.Is(err, engine.ErrDied) {
+				t.Fatalf("%s: %v, want death", verb, err)
+			}
+			if !hit {
+				t.Fatal("the label was not reached")
+			}
+			if _, err := e.Create(t.Context(), c, engine.CreateRequest{}); err == nil {
+				t.Error("a dead engine creates VMs")
+			}
+			closeEngine(t, e)
+
+			s.Fault = nil
+			e, c = open(t, s)
+			consistent(t, s)
+			afterwards(t, e, c)
+			nothingLeft(t, s)
+		})
+	}
+}
+
+// afterwards uses and deletes the VM, whatever became of it.
+func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
+	t.Helper()
+	v, err := e.Get(t.Context(), c, "box")
+	if vm.KindOf(err) == vm.NotFound {
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.State == vm.Stopped {
+		if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+			t.Errorf("start: %v", err)
+		}
+	}
+	if v.State != vm.Lost {
+		if out, _ := sh(t, e, c, "box", "echo ok"); out != "ok\n" {
+			t.Errorf("exec: %q", out)
+		}
+	}
+	if _, err := e.Delete(t.Context(), c, "box"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}
+
+// TestFailureAtEachLabel fails at each step of each verb, in an engine that
+// goes on. 000-27.
+func TestFailureAtEachLabel(t *testing.T) {
+	for _, label := range engine.Labels() {
+		t.Run(label, func(t *testing.T) {
+			verb, _, _ := strings.Cut(label, ":")
+			s, e, c := site(t)
+			prepare(t, e, c, verb)
+			closeEngine(t, e)
+
+			hit := false
+			s.Fault = faultAt(label, vm.Errorf(vm.NoSpace, "", "no space"), &hit)
+			e, c = open(t, s)
+			err := doVerb(t, e, c, verb)
+			if !hit {
+				t.Fatal("the label was not reached")
+			}
+			if err != nil && vm.KindOf(err) != vm.NoSpace {
+				t.Errorf("%s: %v, want the failure's own kind", verb, err)
+			}
+			if err == nil && label != "delete:done" {
+				t.Errorf("%s succeeded", verb)
+			}
+			settle(t, e, c)
+			consistent(t, s)
+			if verb == "create" {
+				nothingLeft(t, s)
+			}
+			closeEngine(t, e)
+			s.Fault = nil
+			e, c = open(t, s)
+			afterwards(t, e, c)
+			nothingLeft(t, s)
+		})
+	}
+}
+
+// settle waits until the engine has noticed that machines have ended.
+func settle(t *testing.T, e *engine.Engine, c *vm.Call) {
+	t.Helper()
+	eventually(t, "records agree with machines", func() bool {
+		vms, _, _, err := e.List(t.Context(), c, engine.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range vms {
+			i, err := e.Inspect(t.Context(), c, string(v.ID))
+			if err != nil || i.Operation != "" || (v.State == vm.Running && (i.Machine == nil || !i.Machine.Ready)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestPortFailures fails at the ports instead of between them.
+func TestPortFailures(t *testing.T) {
+	boom := vm.Errorf(vm.Corrupt, "", "boom")
+	for _, tc := range []struct{ verb, step string }{
+		{"create", "warm"}, {"create", "overlay"}, {"create", "boot"}, {"create", "launch"}, {"create", "find"}, {"create", "guest.write"},
+		{"start", "launch"}, {"start", "boot"}, {"start", "find"},
+	} {
+		t.Run(tc.verb+" "+tc.step, func(t *testing.T) {
+			s, e, c := site(t)
+			prepare(t, e, c, tc.verb)
+			s.World.Fail(tc.step, boom)
+			err := doVerb(t, e, c, tc.verb)
+			if err == nil {
+				t.Fatal("succeeded")
+			}
+			if tc.step != "guest.write" && vm.KindOf(err) != vm.Corrupt {
+				t.Errorf("kind %v of %v", vm.KindOf(err), err)
+			}
+			s.World.Fail(tc.step, nil)
+			consistent(t, s)
+			if tc.verb == "create" {
+				nothingLeft(t, s)
+			}
+			afterwards(t, e, c)
+			nothingLeft(t, s)
+		})
+	}
+}
+
+// TestStopOfAStubbornMachine: a stop that the monitor fails to carry out ends
+// in a sweep; the same for kill and delete.
+func TestStopOfAStubbornMachine(t *testing.T) {
+	for _, verb := range []string{"stop", "kill", "delete"} {
+		t.Run(verb, func(t *testing.T) {
+			s, e, c := site(t)
+			prepare(t, e, c, verb)
+			s.World.Fail("stop", vm.Errorf(vm.Unavailable, "", "no answer"))
+			s.World.Fail("kill", vm.Errorf(vm.Unavailable, "", "no answer"))
+			if err := doVerb(t, e, c, verb); err != nil {
+				t.Fatal(err)
+			}
+			consistent(t, s)
+		})
+	}
+}
+
+// TestRestart: a new engine adopts what runs, with its processes; and buries
+// what is dead. 000-19, 002-43.
+func TestRestart(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	live := create(t, e, c, engine.CreateRequest{Name: "live"})
+	dead := create(t, e, c, engine.CreateRequest{Name: "dead"})
+	p, err := e.StartProcess(ctx, c, "live", vm.ExecSpec{Command: "sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeEngine(t, e)
+	s.World.End(dead.ID, "guest-poweroff")
+
+	e, c = open(t, s)
+	v, err := e.Get(ctx, c, "live")
+	if err != nil || v.State != vm.Running || v.InstanceID != live.InstanceID {
+		t.Errorf("live: %+v, %v", v, err)
+	}
+	if got, err := e.Process(ctx, c, "live", p.ID); err != nil || got.EndedAt != nil {
+		t.Errorf("its process: %+v, %v", got, err)
+	}
+	v, err = e.Get(ctx, c, "dead")
+	if err != nil || v.State != vm.Stopped || v.Reason != "guest-poweroff" {
+		t.Errorf("dead: %+v, %v", v, err)
+	}
+	consistent(t, s)
+}
+
+// TestHostRestart: machines that ended with the host become stopped VMs that
+// say so. 002-43.
+func TestHostRestart(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	closeEngine(t, e)
+	s.World.Reboot()
+	e, c = open(t, s)
+	v, err := e.Get(t.Context(), c, "box")
+	if err != nil || v.State != vm.Stopped || v.Reason != "host-restart" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	told := false
+	for _, ev := range s.Events.All() {
+		if ev.Type == "vm.stopped" && ev.Data["reason"] == "host-restart" && strings.Contains(ev.Data["detail"].(string), "memory") {
+			told = true
+		}
+	}
+	if !told {
+		t.Error("no event names the memory that was lost")
+	}
+	consistent(t, s)
+	afterwards(t, e, c)
+}
+
+// TestSilentMonitor: a machine whose monitor does not answer at the start is
+// neither killed nor forgotten, and adopted when it answers.
+func TestSilentMonitor(t *testing.T) {
+	s, e, c := site(t)
+	clock := vmtest.NewClock()
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	closeEngine(t, e)
+	s.Clock = clock
+	s.World.Fail("attach", vm.Errorf(vm.Timeout, "", "no answer"))
+	e, c = open(t, s)
+	if _, err := e.Stats(t.Context(), c, "box"); vm.KindOf(err) != vm.Unavailable {
+		t.Errorf("stats: %v", err)
+	}
+	if !slices.Equal(s.World.Running(), []vm.ID{v.ID}) {
+		t.Error("the machine was killed for being silent")
+	}
+	s.World.Fail("attach", nil)
+	eventually(t, "it is adopted", func() bool {
+		clock.Advance(time.Minute)
+		_, err := e.Stats(t.Context(), c, "box")
+		return err == nil
+	})
+}
+
+// TestOrphans: directories and machines without a record are removed at the
+// start; files of others are not.
+func TestOrphans(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	closeEngine(t, e)
+	recs, err := s.Records.VMs.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Records.VMs.Delete(t.Context(), recs[0]); err != nil {
+		t.Fatal(err)
+	}
+	other := s.Dir.VMs() + "/README"
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open(t, s)
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("a foreign file is gone: %v", err)
+	}
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	_ = v
+	nothingLeft(t, s)
+}
+
+// TestLostDisk: a VM whose disk is gone is described as lost and can be
+// deleted.
+func TestLostDisk(t *testing.T) {
+	s, e, c := site(t)
+	prepare(t, e, c, "start")
+	v, err := e.Get(t.Context(), c, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(s.Dir.Overlay(v.ID)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})
+	wantCode(t, err, vm.Corrupt, "VM_DELETED")
+	if i, err := e.Inspect(t.Context(), c, "box"); err != nil || i.VM.State != vm.Lost {
+		t.Errorf("inspect: %+v, %v", i, err)
+	}
+	if _, err := e.Delete(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, s)
+}
+
+// TestEndsByItself: the engine notices how a machine ended.
+func TestEndsByItself(t *testing.T) {
+	for reason, want := range map[string]vm.State{"guest-poweroff": vm.Stopped, "qemu-crash": vm.Stopped, "guest-reboot": vm.Running} {
+		t.Run(reason, func(t *testing.T) {
+			s, e, c := site(t)
+			v := create(t, e, c, engine.CreateRequest{Name: "box"})
+			sh(t, e, c, "box", "echo x > /work/f")
+			s.World.End(v.ID, reason)
+			eventually(t, "the record follows", func() bool {
+				now, err := e.Get(t.Context(), c, "box")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return now.State == want && (now.InstanceID != v.InstanceID || now.Reason == reason)
+			})
+			settle(t, e, c)
+			consistent(t, s)
+			if want == vm.Running {
+				if out, _ := sh(t, e, c, "box", "cat /work/f"); out != "x\n" {
+					t.Errorf("after the reboot: %q", out)
+				}
+			}
+		})
+	}
+}
+
+// TestLostConnection: a cut connection to a monitor is made again.
+func TestLostConnection(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	s.World.Lose(v.ID)
+	eventually(t, "the engine is attached again and sees the end", func() bool {
+		_, err := e.Stats(t.Context(), c, "box")
+		return err == nil
+	})
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	consistent(t, s)
+}
+
+// TestCallerGoesAway: a create whose caller goes away leaves nothing; a stop
+// goes on.
+func TestCallerGoesAway(t *testing.T) {
+	s, e, c := site(t)
+	reached, release := s.World.Hold("launch")
+	defer release()
+	ctx, gone := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.Create(ctx, c, engine.CreateRequest{})
+		done <- err
+	}()
+	<-reached
+	gone()
+	if err := <-done; vm.KindOf(err) != vm.Cancelled {
+		t.Errorf("create: %v", err)
+	}
+	nothingLeft(t, s)
+	release()
+
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	ctx, gone = context.WithCancel(t.Context())
+	gone()
+	if v, err := e.Stop(ctx, c, "box"); err != nil || v.State != vm.Stopped {
+		t.Errorf("stop: %+v, %v", v, err)
+	}
+}
+
+// TestStartDeadline: a machine that does not get ready in time is a typed
+// error and leaves nothing.
+func TestStartDeadline(t *testing.T) {
+	s, e, c := site(t)
+	_, release := s.World.Hold("launch")
+	defer release()
+	_, err := e.Create(t.Context(), c, engine.CreateRequest{Deadline: 20 * time.Millisecond})
+	wantCode(t, err, vm.Timeout, "VM_START_TIMEOUT")
+	nothingLeft(t, s)
+}

@@ -1,0 +1,19 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/vm"
+)
+
+// StoredRecords returns the records that a store holds.
+func StoredRecords(s *store.Store) Records {
+	return Records{
+		VMs:      store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
+		Accounts: store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
+		Keys:     store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Results:  store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
+	}
+}
