@@ -99,10 +99,23 @@ func (m *machine) start(ctx context.Context) error {
 		}
 	})
 	err := m.wake(ctx)
-	if errors.Is(context.Cause(ctx), errGone) {
+	if err != nil && m.endsNow() {
 		return m.endedEarly(ctx)
 	}
 	return err
+}
+
+// endsNow reports whether QEMU has ended or is about to: what it takes down
+// with it, such as the agent's link, may be noticed before.
+func (m *machine) endsNow() bool {
+	t := time.NewTimer(300 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-m.proc.Exited():
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 var errGone = errors.New("qemu has ended")

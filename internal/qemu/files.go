@@ -89,6 +89,13 @@ func makeColdRAM(spec vm.MachineSpec) error {
 	return fileError(path, errors.Join(err, f.Close()))
 }
 
+// removeColdRAM removes the name of what makeColdRAM made.
+func removeColdRAM(spec vm.MachineSpec) {
+	if spec.Generation == nil {
+		os.Remove(RAMPath(spec))
+	}
+}
+
 // openLog opens QEMU's log anew.
 func openLog(spec vm.MachineSpec) (*os.File, error) {
 	path := layout.VMDir(spec.Dir).QEMULog()

@@ -49,6 +49,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		}
 		if err != nil {
 			RemoveSockets(spec)
+			removeColdRAM(spec)
 		}
 	}()
 	if err != nil {
@@ -79,9 +80,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		<-p.exited
 		return nil, p.failure(err)
 	}
-	if spec.Generation == nil {
-		os.Remove(RAMPath(spec)) // QEMU has it open; its space goes with QEMU
-	}
+	removeColdRAM(spec) // QEMU has it open; its space goes with QEMU
 	return p, nil
 }
 

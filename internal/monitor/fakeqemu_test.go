@@ -1,0 +1,275 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestMain lets the test binary be the monitor and a simulated QEMU as well:
+// real processes, sockets and signals without a guest.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "-spec":
+			os.Exit(monitorMain())
+		case "-name":
+			os.Exit(newFake(os.Args).run())
+		}
+	}
+	os.Exit(m.Run())
+}
+
+func monitorMain() int {
+	signal.Ignore(syscall.SIGINT, syscall.SIGPIPE)
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	o := Options{
+		Spec: os.Args[2], Attach: slices.Contains(os.Args, "-attach"), Status: os.NewFile(statusFD, "status"),
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}
+	syscall.CloseOnExec(statusFD)
+	if err := Main(ctx, o); err != nil {
+		o.Log.Error("monitor", "err", err)
+		return 1
+	}
+	return 0
+}
+
+// fake is a QEMU with a guest whose behaviour is spelled in the name of its
+// CPU model, as words joined by "+".
+type fake struct {
+	words    []string
+	incoming bool
+	quit     chan struct{}
+	once     sync.Once
+
+	mu     sync.Mutex
+	status string
+	mon    net.Conn
+	key    []byte
+	digest string
+}
+
+func newFake(args []string) *fake {
+	f := &fake{quit: make(chan struct{}), status: "running", digest: "old"}
+	for i, a := range args {
+		switch a {
+		case "-cpu":
+			f.words = strings.Split(args[i+1], "+")
+		case "-incoming":
+			f.incoming, f.status = true, "inmigrate"
+		case "-append":
+			_, hex, _ := strings.Cut(args[i+1], "warren.key=")
+			fmt.Sscanf(hex, "%x", &f.key)
+		}
+	}
+	if f.incoming {
+		f.key = []byte(strings.Repeat("g", link.KeySize))
+	}
+	return f
+}
+
+func (f *fake) is(word string) bool { return slices.Contains(f.words, word) }
+
+// run is the process: its descriptors are those of package qemu.
+func (f *fake) run() int {
+	if f.is("refuse") {
+		fmt.Fprintln(os.Stderr, "qemu-system-x86_64: this machine is refused")
+		return 1
+	}
+	listeners := make([]net.Listener, 4)
+	for i := range listeners {
+		l, err := net.FileListener(os.NewFile(uintptr(3+i), "socket"))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		listeners[i] = l
+	}
+	go serveAll(listeners[0], f.qmp)
+	go f.agent(listeners[1])
+	go serveAll(listeners[2], func(c net.Conn) {
+		io.WriteString(c, "hello from the console\n")
+		<-f.quit
+	})
+	go serveAll(listeners[3], func(c net.Conn) { io.Copy(io.Discard, c) })
+	<-f.quit
+	return 0
+}
+
+func serveAll(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		serve(c)
+		c.Close()
+	}
+}
+
+func (f *fake) qmp(c net.Conn) {
+	if f.is("mute-qmp") {
+		<-f.quit
+	}
+	f.mu.Lock()
+	f.mon = c
+	f.mu.Unlock()
+	fmt.Fprintln(c, `{"QMP": {"version": {"qemu": {"micro": 0, "minor": 0, "major": 99}, "package": ""}, "capabilities": []}}`)
+	dec := json.NewDecoder(bufio.NewReader(c))
+	for {
+		var q struct{ Execute, ID string }
+		if dec.Decode(&q) != nil {
+			return
+		}
+		answer := "{}"
+		switch q.Execute {
+		case "query-status":
+			f.mu.Lock()
+			answer = fmt.Sprintf(`{"status": %q}`, f.status)
+			f.mu.Unlock()
+		case "migrate-incoming":
+			if f.is("bad-state") {
+				fmt.Fprintln(os.Stderr, "qemu-system-x86_64: load of migration failed: Invalid argument")
+				os.Exit(1)
+			}
+			f.mu.Lock()
+			f.status = "running"
+			f.mu.Unlock()
+		}
+		fmt.Fprintf(c, "{\"return\": %s, \"id\": %q}\n", answer, q.ID)
+		switch q.Execute {
+		case "migrate-incoming":
+			fmt.Fprintln(c, `{"event": "RESUME", "timestamp": {"seconds": 1, "microseconds": 0}}`)
+		case "quit":
+			f.end("host-qmp-quit")
+		}
+	}
+}
+
+// end is a shutdown of the machine for that reason.
+func (f *fake) end(reason string) {
+	f.once.Do(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.mon != nil {
+			fmt.Fprintf(f.mon, "{\"event\": \"SHUTDOWN\", \"data\": {\"guest\": true, \"reason\": %q}, \"timestamp\": {\"seconds\": 1, \"microseconds\": 0}}\n", reason)
+		}
+		close(f.quit)
+	})
+}
+
+// agent connects a guest to the socket: like QEMU's port it shows the guest
+// nothing of who comes and goes.
+func (f *fake) agent(l net.Listener) {
+	if f.is("no-agent") {
+		return
+	}
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		panic(err)
+	}
+	port, inner := os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "inner")
+	go link.Guest(context.Background(), port, func() [][]byte {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return [][]byte{f.key}
+	}, f.serveAgent)
+	var mu sync.Mutex
+	var host net.Conn
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := inner.Read(buf)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			if host != nil {
+				host.Write(buf[:n])
+			}
+			mu.Unlock()
+		}
+	}()
+	serveAll(l, func(c net.Conn) {
+		mu.Lock()
+		host = c
+		mu.Unlock()
+		io.Copy(struct{ io.Writer }{inner}, struct{ io.Reader }{c})
+		mu.Lock()
+		host = nil
+		mu.Unlock()
+	})
+}
+
+func (f *fake) serveAgent(l net.Listener) error {
+	mux := http.NewServeMux()
+	hello := func(report vm.ResetReport) []byte {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return link.EncodeWake(vm.AgentHello{Protocol: 1, Digest: f.digest, Booted: true}, report)
+	}
+	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { w.Write(hello(nil)) })
+	mux.HandleFunc("/wake", func(w http.ResponseWriter, r *http.Request) {
+		if f.is("silent") {
+			<-f.quit
+		}
+		if f.is("dies") {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		if f.is("reboots") {
+			f.end("guest-reset")
+			<-f.quit
+		}
+		body, _ := io.ReadAll(r.Body)
+		reset, err := link.DecodeReset(body)
+		report := vm.ResetReport{}
+		for _, name := range vm.Resets {
+			report[name] = "ok"
+		}
+		if err != nil || len(reset.Entropy) != 64 || reset.Time.IsZero() {
+			report[vm.ResetRNG] = fmt.Sprint("malformed reset: ", err)
+		}
+		if f.is("bad-hostname") {
+			report[vm.ResetHostname] = "read-only file system"
+		}
+		if f.is("no-rng") {
+			delete(report, vm.ResetRNG)
+		}
+		w.Write(hello(report))
+		f.mu.Lock()
+		f.key = reset.LinkKey
+		f.mu.Unlock()
+	})
+	mux.HandleFunc("/upgrade", func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		f.mu.Lock()
+		f.digest = "new"
+		f.mu.Unlock()
+	})
+	mux.HandleFunc("/poweroff", func(http.ResponseWriter, *http.Request) {
+		if !f.is("stubborn") {
+			go f.end("guest-shutdown")
+		}
+	})
+	return http.Serve(l, mux)
+}
