@@ -375,10 +375,10 @@ func TestNames(t *testing.T) {
 // TestList pages, filters and counts.
 func TestList(t *testing.T) {
 	_, e, c := site(t)
-	for _, n := range []string{"aa", "ab", "bb"} {
+	for _, n := range []string{"x-a", "x-b", "y-b"} {
 		create(t, e, c, engine.CreateRequest{Name: n})
 	}
-	if _, err := e.Stop(t.Context(), c, "ab"); err != nil {
+	if _, err := e.Stop(t.Context(), c, "x-b"); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -386,11 +386,11 @@ func TestList(t *testing.T) {
 		want  []string
 		total int
 	}{
-		{engine.Filter{}, []string{"aa", "ab", "bb"}, 3},
-		{engine.Filter{Limit: 1, Offset: 1}, []string{"ab"}, 3},
+		{engine.Filter{}, []string{"x-a", "x-b", "y-b"}, 3},
+		{engine.Filter{Limit: 1, Offset: 1}, []string{"x-b"}, 3},
 		{engine.Filter{Offset: 9}, nil, 3},
-		{engine.Filter{Search: "a"}, []string{"aa", "ab"}, 2},
-		{engine.Filter{States: []vm.State{vm.Stopped}}, []string{"ab"}, 1},
+		{engine.Filter{Search: "x-"}, []string{"x-a", "x-b"}, 2},
+		{engine.Filter{States: []vm.State{vm.Stopped}}, []string{"x-b"}, 1},
 	} {
 		vms, total, counts, err := e.List(t.Context(), c, tc.f)
 		var names []string

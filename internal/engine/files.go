@@ -101,7 +101,7 @@ func (e *Engine) upload(ctx context.Context, c *vm.Call, ref, path, user string,
 		err = f(v.ctx, v, in)
 	}
 	err = v.fail(v.ctx, err)
-	v.end(err, map[string]any{"bytes": in.n})
+	v.end(err, map[string]any{"bytes": in.n.Load()})
 	return err
 }
 

@@ -87,16 +87,17 @@ func (r *reader) Close() error {
 	return err
 }
 
-// counted counts what goes into a guest.
+// counted counts what goes into a guest. It may be read for a moment longer
+// than the call that it was given to, as an HTTP client does.
 type counted struct {
 	r     io.Reader
 	moved *atomic.Int64
-	n     int64
+	n     atomic.Int64
 }
 
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
-	c.n += int64(n)
+	c.n.Add(int64(n))
 	c.moved.Add(int64(n))
 	return n, err
 }
