@@ -1,0 +1,472 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Seconds is a JSON member that tells absent, null and a number apart.
+type Seconds struct {
+	Set   bool // it was given, perhaps as null
+	Null  bool
+	Value int64
+}
+
+// UnmarshalJSON is called only when the member is there.
+func (s *Seconds) UnmarshalJSON(data []byte) error {
+	s.Set = true
+	if bytes.Equal(data, []byte("null")) {
+		s.Null = true
+		return nil
+	}
+	return json.Unmarshal(data, &s.Value)
+}
+
+// MarshalJSON writes null or the number; absent members are left out by omitzero.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if s.Null {
+		return []byte("null"), nil
+	}
+	return json.Marshal(s.Value)
+}
+
+// Sizes are the members of a request that set a size; zero = not given.
+type Sizes struct {
+	VCPUCount    int `json:"vcpuCount,omitempty"`
+	MemSizeGb    int `json:"memSizeGb,omitempty"`
+	MemSizeMib   int `json:"memSizeMib,omitempty"` // ours; finer than the contract's
+	RootfsSizeGb int `json:"rootfsSizeGb,omitempty"`
+}
+
+// File is one entry of additionalFiles.
+type File struct {
+	Content    string `json:"content"`
+	Encoding   string `json:"encoding,omitempty"` // utf-8 (default), base64
+	Executable bool   `json:"executable,omitempty"`
+}
+
+// User is one entry of users.
+type User struct {
+	Name   string   `json:"name"`
+	UID    *int     `json:"uid,omitempty"`
+	Gecos  string   `json:"gecos,omitempty"`
+	Groups []string `json:"groups,omitempty"`
+	Home   string   `json:"home,omitempty"`
+	Shell  string   `json:"shell,omitempty"`
+	System bool     `json:"system,omitempty"`
+}
+
+// Group is one entry of groups.
+type Group struct {
+	Name   string `json:"name"`
+	GID    *int   `json:"gid,omitempty"`
+	System bool   `json:"system,omitempty"`
+}
+
+// CreateVM is the body of POST /v1/vms; every member is optional. Members of
+// the contract that this version does not carry out are in Layer and refused.
+type CreateVM struct {
+	Layer
+	Name                      string          `json:"name,omitempty"`
+	Spec                      *Layer          `json:"spec,omitempty"`
+	Template                  *Layer          `json:"template,omitempty"`
+	Persistence               *vm.Persistence `json:"persistence,omitempty"`
+	IdleTimeoutSeconds        Seconds         `json:"idleTimeoutSeconds,omitzero"`
+	WaitForReadySignal        *bool           `json:"waitForReadySignal,omitempty"`
+	ReadySignalTimeoutSeconds *int64          `json:"readySignalTimeoutSeconds,omitempty"`
+	Users                     []User          `json:"users,omitempty"`
+	Groups                    []Group         `json:"groups,omitempty"`
+	AdditionalFiles           map[string]File `json:"additionalFiles,omitempty"`
+	Domains                   []any           `json:"domains,omitempty"`
+	Recreate                  *bool           `json:"recreate,omitempty"`
+
+	// Ours.
+	Image      string `json:"image,omitempty"`      // name, image id or snapshot id
+	Network    string `json:"network,omitempty"`    // closed, packages, open
+	TTLSeconds int64  `json:"ttlSeconds,omitempty"` // deleted after so long
+	UniqueName bool   `json:"uniqueName,omitempty"` // refuse a name that is taken
+	OneShot    bool   `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
+}
+
+// Layer is one layer of a spec, or the legacy template: where SDKs put sizes.
+type Layer struct {
+	Sizes
+	Name         string          `json:"-"`
+	SnapshotID   string          `json:"snapshotId,omitempty"`
+	Workdir      string          `json:"workdir,omitempty"`
+	AptDeps      []string        `json:"aptDeps,omitempty"`
+	Snapshot     json.RawMessage `json:"snapshot,omitempty"`
+	BaseImage    json.RawMessage `json:"baseImage,omitempty"`
+	Systemd      json.RawMessage `json:"systemd,omitempty"`
+	Git          json.RawMessage `json:"git,omitempty"`
+	GitRepos     json.RawMessage `json:"gitRepos,omitempty"`
+	NICs         json.RawMessage `json:"nics,omitempty"`
+	LayerUsers   []User          `json:"users,omitempty"`
+	LayerGroups  []Group         `json:"groups,omitempty"`
+	LayerFiles   map[string]File `json:"additionalFiles,omitempty"`
+	LayerPersist *vm.Persistence `json:"persistence,omitempty"`
+	LayerIdle    Seconds         `json:"idleTimeoutSeconds,omitzero"`
+}
+
+// CreatedVM answers POST /v1/vms.
+type CreatedVM struct {
+	ID         vm.ID         `json:"id"`
+	Domains    []string      `json:"domains"` // never null
+	SnapshotID vm.SnapshotID `json:"snapshotId"`
+	VM         VM            `json:"vm"` // ours: the whole record
+}
+
+// Sizing is a VM's size as lists show it.
+type Sizing struct {
+	VCPUCount     int `json:"vcpuCount"`
+	MemSizeMib    int `json:"memSizeMib"`
+	RootfsSizeMib int `json:"rootfsSizeMib"`
+}
+
+// VM is a VM as every answer shows it: the contract's members and ours.
+type VM struct {
+	ID                  vm.ID          `json:"id"`
+	Name                string         `json:"name,omitempty"`
+	State               vm.State       `json:"state"`
+	VMInstanceID        string         `json:"vmInstanceId,omitempty"`
+	Recreate            bool           `json:"recreate"`
+	CreatedAt           time.Time      `json:"createdAt"`
+	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
+	CPUTimeSeconds      float64        `json:"cpuTimeSeconds"`
+	Persistence         vm.Persistence `json:"persistence"`
+	SnapshotID          vm.SnapshotID  `json:"snapshotId,omitempty"`
+	Sizing              Sizing         `json:"sizing"`
+
+	// Ours.
+	Reason             string     `json:"reason,omitempty"`
+	Image              string     `json:"image"`
+	ImageID            vm.ImageID `json:"imageId"`
+	Network            string     `json:"network"`
+	IdleTimeoutSeconds *int64     `json:"idleTimeoutSeconds"` // null = never
+	TTLSeconds         int64      `json:"ttlSeconds,omitempty"`
+	ExpiresAt          time.Time  `json:"expiresAt,omitzero"`
+	StartedAt          time.Time  `json:"startedAt,omitzero"`
+	Accel              vm.Accel   `json:"accel,omitempty"`
+	Warning            string     `json:"warning,omitempty"` // e.g. that it is emulated
+	Operation          vm.Op      `json:"operation,omitempty"`
+	Losses             []string   `json:"losses,omitempty"` // what the last start did not restore
+	OneShot            bool       `json:"oneShot,omitempty"`
+	Workdir            string     `json:"workdir,omitempty"`
+}
+
+// VMList answers GET /v1/vms.
+type VMList struct {
+	VMs             []VM `json:"vms"`
+	TotalCount      int  `json:"totalCount"`
+	BuildingCount   int  `json:"buildingCount"`
+	RunningCount    int  `json:"runningCount"`
+	StartingCount   int  `json:"startingCount"`
+	SuspendingCount int  `json:"suspendingCount"`
+	SuspendedCount  int  `json:"suspendedCount"`
+	StoppedCount    int  `json:"stoppedCount"`
+	LostCount       int  `json:"lostCount"`
+}
+
+// StartVM is the body of POST /v1/vms/{id}/start.
+type StartVM struct {
+	IdleTimeoutSeconds        Seconds `json:"idleTimeoutSeconds,omitzero"`
+	ReadySignalTimeoutSeconds *int64  `json:"readySignalTimeoutSeconds,omitempty"`
+	WaitForReadySignal        *bool   `json:"waitForReadySignal,omitempty"`
+}
+
+// StartedVM answers start; ConsoleURL is always null.
+type StartedVM struct {
+	ID         vm.ID    `json:"id"`
+	Domains    []string `json:"domains"`
+	ConsoleURL *string  `json:"console_url"`
+	VM         VM       `json:"vm"`
+}
+
+// StoppedVM answers stop, with what remains (ours).
+type StoppedVM struct {
+	VMID         vm.ID   `json:"vmId"`
+	VMInstanceID string  `json:"vmInstanceId"`
+	Remains      Remains `json:"remains"`
+}
+
+// Remains says what stopping did not erase.
+type Remains struct {
+	DiskBytes int64  `json:"diskBytes"` // allocated by the VM's own disk layer
+	LogBytes  int64  `json:"logBytes"`  // console and monitor logs
+	Erase     string `json:"erase"`     // the command that erases it
+}
+
+// ExecAwait is the body of POST /v1/vms/{id}/exec-await.
+type ExecAwait struct {
+	Command   string  `json:"command"`
+	Terminal  *string `json:"terminal"` // ignored
+	TimeoutMs *int64  `json:"timeoutMs"`
+}
+
+// ExecResult answers exec-await.
+type ExecResult struct {
+	Stdout     string `json:"stdout"`
+	Stderr     string `json:"stderr"`
+	StatusCode int    `json:"statusCode"`
+	Truncated  bool   `json:"truncated,omitempty"` // ours: more was written than is returned
+}
+
+// ExecMessage is one text frame of the exec WebSocket, or one line of the
+// chunked answer. Binary frames carry a channel byte and data.
+type ExecMessage struct {
+	Type    string         `json:"type"` // started, exit, error; stdinEof, signal, detach; in lines also stdout, stderr
+	Process *vm.Process    `json:"process,omitempty"`
+	Status  *vm.ExitStatus `json:"status,omitempty"`
+	Error   *ErrorBody     `json:"error,omitempty"`
+	Signal  string         `json:"signal,omitempty"`
+	Data    []byte         `json:"data,omitempty"` // base64, lines only
+}
+
+// Channels of the exec WebSocket's binary frames.
+const (
+	ChannelStdin  byte = 0
+	ChannelStdout byte = 1
+	ChannelStderr byte = 2
+)
+
+// ExecChunked is the body of POST /v1/vms/{id}/exec.
+type ExecChunked struct {
+	vm.ExecSpec
+	Input []byte `json:"input,omitempty"` // base64: the whole standard input
+}
+
+// FileContent answers GET files of a file and is the body of PUT files.
+type FileContent struct {
+	Content  string `json:"content"`
+	Encoding string `json:"encoding,omitempty"` // utf8 (default), base64
+}
+
+// DirEntry is one entry of GET files of a directory.
+type DirEntry struct {
+	Name string `json:"name"`
+	Kind string `json:"kind"` // file, directory
+}
+
+// DirListing answers GET files of a directory.
+type DirListing struct {
+	Files []DirEntry `json:"files"`
+}
+
+// FileList answers fs/list.
+type FileList struct {
+	Files []vm.FileInfo `json:"files"`
+}
+
+// WrittenFile answers PUT raw.
+type WrittenFile struct {
+	File   vm.FileInfo `json:"file"`
+	Digest string      `json:"sha256"` // of the bytes received, made on the host
+}
+
+// FileOp is the body of the POST fs/ routes; each uses its own members.
+type FileOp struct {
+	Path      string `json:"path,omitempty"`
+	From      string `json:"from,omitempty"`
+	To        string `json:"to,omitempty"`
+	Target    string `json:"target,omitempty"`
+	Mode      uint32 `json:"mode,omitempty"`
+	Parents   bool   `json:"parents,omitempty"`
+	Recursive bool   `json:"recursive,omitempty"`
+}
+
+// ProcessList answers GET processes.
+type ProcessList struct {
+	Processes []vm.Process `json:"processes"`
+}
+
+// Signal is the body of POST processes/{p}/signal.
+type Signal struct {
+	Signal string `json:"signal"` // TERM, KILL, INT, ...
+}
+
+// Ports answers GET ports.
+type Ports struct {
+	Ports []vm.ListeningPort `json:"ports"`
+}
+
+// SetNetwork is the body of PUT network.
+type SetNetwork struct {
+	Mode string `json:"mode"`
+}
+
+// Connections answers GET connections.
+type Connections struct {
+	Connections []vm.Connection `json:"connections"`
+}
+
+// Inspection answers GET inspect.
+type Inspection struct {
+	VM           VM                `json:"vm"`
+	Machine      *vm.MachineStatus `json:"machine,omitempty"`
+	MachineError string            `json:"machineError,omitempty"`
+	DiskBytes    int64             `json:"diskBytes"`
+	Image        *vm.Image         `json:"image,omitempty"`
+	Warnings     []string          `json:"warnings"`
+}
+
+// ImageList answers GET /v1/images.
+type ImageList struct {
+	Images []vm.Image `json:"images"`
+}
+
+// Snapshot is a snapshot as the contract shows it.
+type Snapshot struct {
+	SnapshotID          vm.SnapshotID  `json:"snapshotId"`
+	State               string         `json:"state"`
+	CreatedAt           time.Time      `json:"createdAt"`
+	Name                string         `json:"name,omitempty"`
+	AccountID           string         `json:"accountId"`
+	Failed              bool           `json:"failed"`
+	Cancelled           bool           `json:"cancelled"`
+	Lost                bool           `json:"lost"`
+	Deleted             bool           `json:"deleted"`
+	SnapshotPersistence vm.Persistence `json:"snapshotPersistence"`
+	VCPUCount           int            `json:"vcpuCount"`
+	MemSizeMib          int            `json:"memSizeMib"`
+	RootfsSizeMb        int            `json:"rootfsSizeMb"`
+}
+
+// SnapshotList answers GET /v1/vms/snapshots.
+type SnapshotList struct {
+	Snapshots      []Snapshot `json:"snapshots"`
+	TotalCount     int        `json:"totalCount"`
+	BuildingCount  int        `json:"buildingCount"`
+	ReadyCount     int        `json:"readyCount"`
+	FailedCount    int        `json:"failedCount"`
+	CancelledCount int        `json:"cancelledCount"`
+	LostCount      int        `json:"lostCount"`
+	DeletedCount   int        `json:"deletedCount"`
+}
+
+// WhoAmI answers GET /auth/v1/whoami.
+type WhoAmI struct {
+	AccountID  vm.AccountID `json:"accountId"`
+	IdentityID *string      `json:"identityId"`
+	Admin      bool         `json:"admin"`
+	KeyID      vm.KeyID     `json:"keyId"`
+}
+
+// Account is an account as answers show it.
+type Account struct {
+	ID        vm.AccountID `json:"id"`
+	Name      string       `json:"name"`
+	Admin     bool         `json:"admin"`
+	CreatedAt time.Time    `json:"createdAt"`
+}
+
+// Key is an API key as answers show it: never its secret.
+type Key struct {
+	ID        vm.KeyID     `json:"id"`
+	Account   vm.AccountID `json:"account"`
+	Name      string       `json:"name,omitempty"`
+	CreatedAt time.Time    `json:"createdAt"`
+	LastUsed  time.Time    `json:"lastUsed,omitzero"`
+}
+
+// NewAccount is the body of POST /v1/accounts; NewKey that of POST /v1/keys.
+type NewAccount struct {
+	Name string `json:"name"`
+}
+
+// NewKey is the body of POST /v1/keys.
+type NewKey struct {
+	Name    string       `json:"name,omitempty"`
+	Account vm.AccountID `json:"account,omitempty"` // admins only; absent = one's own
+}
+
+// CreatedKey answers with a secret, once.
+type CreatedKey struct {
+	Key    Key    `json:"key"`
+	Secret string `json:"secret"`
+}
+
+// CreatedAccount answers POST /v1/accounts with its first key.
+type CreatedAccount struct {
+	Account Account `json:"account"`
+	Key     Key     `json:"key"`
+	Secret  string  `json:"secret"`
+}
+
+// AccountList answers GET /v1/accounts.
+type AccountList struct {
+	Accounts []Account `json:"accounts"`
+}
+
+// KeyList answers GET /v1/keys.
+type KeyList struct {
+	Keys []Key `json:"keys"`
+}
+
+// AuditRecord is one record of what was done.
+type AuditRecord struct {
+	ID        string         `json:"id"`
+	Seq       int64          `json:"seq"`
+	Time      time.Time      `json:"time"`
+	Op        vm.Op          `json:"op"`
+	VM        vm.ID          `json:"vm,omitempty"`
+	Subject   string         `json:"subject,omitempty"`
+	Actor     vm.Actor       `json:"actor"`
+	RequestID vm.RequestID   `json:"requestId,omitempty"`
+	Outcome   string         `json:"outcome"` // ok, pending, or a kind of failure
+	Error     string         `json:"error,omitempty"`
+	EndedAt   time.Time      `json:"endedAt,omitzero"`
+	Detail    map[string]any `json:"detail,omitempty"`
+}
+
+// AuditList answers GET /v1/audit, newest first.
+type AuditList struct {
+	Records []AuditRecord `json:"records"`
+}
+
+// AuditReport answers GET /v1/audit/verify.
+type AuditReport struct {
+	Records int64  `json:"records"`
+	OK      bool   `json:"ok"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// Host answers GET /v1/host.
+type Host struct {
+	Version      string           `json:"version"`
+	Accel        vm.Accel         `json:"accel"`
+	QEMU         string           `json:"qemu"`
+	QEMUVersion  string           `json:"qemuVersion"`
+	Machine      string           `json:"machine"`
+	CPU          string           `json:"cpu"`
+	CPUs         int              `json:"cpus"`
+	MemTotal     int64            `json:"memTotalBytes"`
+	MemAvailable int64            `json:"memAvailableBytes"`
+	DiskTotal    int64            `json:"diskTotalBytes"`
+	DiskFree     int64            `json:"diskFreeBytes"`
+	VMs          map[vm.State]int `json:"vms"`
+	Warnings     []string         `json:"warnings"`
+}
+
+// Logs answers GET /observability/v1/logs.
+type Logs struct {
+	Logs          []LogLine `json:"logs"`
+	NextPageToken *string   `json:"nextPageToken"`
+}
+
+// LogLine is one line of Logs.
+type LogLine struct {
+	Message   string    `json:"message"`
+	Timestamp time.Time `json:"timestamp"`
+}
+
+// Background answers 202 while a request goes on.
+type Background struct {
+	RequestID vm.RequestID `json:"requestId"`
+	Status    string       `json:"status"` // running
+}
