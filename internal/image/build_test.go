@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -76,6 +77,11 @@ func (b *bench) mmdebstrap(p program, whole bool) error {
 	if len(p.files) != firstExchange-3+4 {
 		return fmt.Errorf("%d files", len(p.files))
 	}
+	// Were we killed now, the next run could find the tree.
+	marks, err := filepath.Glob(filepath.Join(b.opts.Dir.Images(), ".building-*", ".tempdir"))
+	if err != nil || len(marks) != 1 {
+		return fmt.Errorf("notes of the temporary directory: %q, %v", marks, err)
+	}
 	files := p.files[firstExchange-3:]
 	b.seen = map[string]string{}
 	r := tar.NewReader(files[1])
@@ -111,7 +117,7 @@ func (b *bench) mmdebstrap(p program, whole bool) error {
 			return err
 		}
 	}
-	_, err := files[3].WriteString("kernel=6.1.0-1\npackages=17\nregistry=apt http://mirror.example/debian/\nregistry=npm https://npm.example:8443/\n" +
+	_, err = files[3].WriteString("kernel=6.1.0-1\npackages=17\nregistry=apt http://mirror.example/debian/\nregistry=npm https://npm.example:8443/\n" +
 		"registry=go https://proxy.example\nregistry=go direct\nregistry=go sum.example\nregistry=go off\nusedMib=1\ndiskMib=1024\n")
 	return errors.Join(tw.Close(), err)
 }
@@ -358,23 +364,12 @@ func TestRunProgramCancel(t *testing.T) {
 	go func() {
 		done <- runProgram(ctx, program{args: []string{"sh", "-c", "sleep 600 & echo $! > " + pidFile + ".tmp; mv " + pidFile + ".tmp " + pidFile + "; wait"}})
 	}()
-	var pid int
-	poll(t, func() bool {
-		data, err := os.ReadFile(pidFile)
-		if err != nil {
-			return false
-		}
-		pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
-		return err == nil
-	})
+	pid := pidIn(t, pidFile)
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	poll(t, func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || err == nil && bytes.Contains(stat, []byte(") Z "))
-	})
+	gone(t, pid)
 }
 
 // poll waits until ok, at most ten seconds.
@@ -387,6 +382,49 @@ func poll(t *testing.T, ok func() bool) {
 			t.Fatal("did not happen in ten seconds")
 		}
 	}
+}
+
+// 003-33: programs do not outlive the builder, even when it is killed.
+func TestRunProgramDiesWithUs(t *testing.T) {
+	if path := os.Getenv("WARREN_TEST_GUARD"); path != "" { // the one to be killed
+		err := runProgram(t.Context(), program{args: []string{"sh", "-c", "echo $$ > " + path + ".tmp; mv " + path + ".tmp " + path + "; sleep 600"}})
+		t.Fatalf("ended by itself: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "pid")
+	self := exec.Command(os.Args[0], "-test.run=^TestRunProgramDiesWithUs$")
+	self.Env = append(os.Environ(), "WARREN_TEST_GUARD="+path)
+	if err := self.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidIn(t, path)
+	if err := self.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = self.Wait() // killed
+	gone(t, pid)
+}
+
+// pidIn waits for a file with a process id in it.
+func pidIn(t *testing.T, path string) int {
+	t.Helper()
+	var pid int
+	poll(t, func() bool {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+		}
+		return err == nil
+	})
+	return pid
+}
+
+// gone waits for the end of a process.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	poll(t, func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || err == nil && bytes.Contains(stat, []byte(") Z "))
+	})
 }
 
 func TestRunProgramErrors(t *testing.T) {

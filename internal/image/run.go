@@ -12,7 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -37,9 +37,9 @@ type runner func(ctx context.Context, p program) error
 const stopGrace = 15 * time.Second
 
 // runProgram runs p in a process group of its own. When ctx ends the group gets
-// SIGTERM, and SIGKILL after stopGrace; when we die it gets SIGTERM too. It
-// returns when the program has ended.
-func runProgram(ctx context.Context, p program) error {
+// SIGTERM, and SIGKILL after stopGrace; the same when we die. It returns when
+// the program has ended.
+func runProgram(ctx context.Context, p program) (err error) {
 	if _, err := exec.LookPath(p.args[0]); err != nil {
 		return vm.Errorf(vm.Unsupported, p.args[0], "is not installed").
 			WithHint("`warren doctor` says how to install what is missing")
@@ -52,26 +52,50 @@ func runProgram(ctx context.Context, p program) error {
 		p.output = &tail
 	}
 	cmd.Stdout, cmd.Stderr = p.output, p.output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = stopGrace
-	// The kernel sends the death signal when the thread that started the program
-	// ends, so that thread has to stay.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return vm.Errorf(vm.Unsupported, p.args[0], "does not start: %w", err)
 	}
-	err := cmd.Wait()
+	release, guardErr := guard(cmd.Process.Pid)
+	if guardErr != nil {
+		_ = cmd.Cancel() // it has not run long enough to matter
+	}
+	err = cmd.Wait()
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the program left behind; usually nothing
-	if ctx.Err() != nil {
-		return errors.Join(ctx.Err(), err)
-	}
-	if err != nil {
+	switch {
+	case guardErr != nil:
+		return vm.Errorf(vm.Unsupported, "sh", "does not start: %w", guardErr)
+	case ctx.Err() != nil:
+		return errors.Join(ctx.Err(), err, release())
+	case err != nil:
 		lines := strings.Split(strings.TrimSpace(tail.String()), "\n")
-		return vm.Errorf(vm.Internal, p.args[0], "%s: %w", lines[len(lines)-1], err)
+		return errors.Join(vm.Errorf(vm.Internal, p.args[0], "%s: %w", lines[len(lines)-1], err), release())
 	}
-	return nil
+	return release()
+}
+
+// guardScript ends a process group when its input ends without a line.
+const guardScript = `read -r line || { kill -s TERM -- "-$1"; sleep 15; kill -s KILL -- "-$1"; } 2>/dev/null`
+
+// guard starts a process that ends the group when this process dies, however it
+// dies: mmdebstrap on its own would go on for minutes. Release ends the guard.
+func guard(group int) (release func() error, err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("sh", "-c", guardScript, "warren-build-guard", strconv.Itoa(group))
+	cmd.Stdin = r
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, errors.Join(err, r.Close(), w.Close())
+	}
+	return func() error {
+		_, err := w.WriteString("\n")
+		return errors.Join(err, w.Close(), cmd.Wait())
+	}, r.Close()
 }
 
 // programEnv keeps what programs of the host may need and drops what would

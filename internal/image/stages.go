@@ -27,7 +27,7 @@ import (
 // rootfs runs mmdebstrap, which installs the packages and calls customize.sh,
 // which leaves the raw disk, the boot files and the facts.
 func (b *builder) rootfs(ctx context.Context) (err error) {
-	if err := os.RemoveAll(filepath.Dir(b.scratch(""))); err != nil {
+	if err := os.RemoveAll(b.scratch("")); err != nil {
 		return fileError(b.scratch(""), err)
 	}
 	if err := os.MkdirAll(b.scratch(""), 0o700); err != nil {
