@@ -35,7 +35,7 @@ func rotate(t *testing.T, path string) {
 }
 
 // TestKeys: secrets are shown once and not kept; rotation and revocation work
-// at once. 003-24.
+// at once.
 func TestKeys(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -87,7 +87,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestRights: accounts belong to admins, keys to their account. 003-23.
+// TestRights: accounts belong to admins, keys to their account.
 func TestRights(t *testing.T) {
 	_, e, admin := site(t)
 	ctx := t.Context()

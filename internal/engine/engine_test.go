@@ -127,10 +127,15 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestLife follows one VM through its life. 000-01, 000-02, 002-01.
+// TestLife follows one VM through its life: files survive stop
+// and start, memory does not and the answer says so, the id stays. 000-01,
+// 000-29, 000-32, 000-33, 002-16, 004-14.
 func TestLife(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	if v.Persistence.Type != vm.Sticky || *v.Persistence.Priority != 5 {
+		t.Errorf("persistence %+v", v.Persistence)
+	}
 	if v.State != vm.Running || v.InstanceID == "" || v.Accel != vm.TCG || v.Network.Mode != vm.NetClosed {
 		t.Errorf("created %+v", v)
 	}
@@ -207,7 +212,6 @@ func records(t *testing.T, s *vmtest.Site) []engine.AuditRecord {
 }
 
 // TestReceipts: no record, no action; every action's record has its outcome.
-// 003-33.
 func TestReceipts(t *testing.T) {
 	s, e, c := site(t)
 	c.Request = "ri-1"
@@ -264,7 +268,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestCreateRefuses checks each bad field and its contract code. 002-10.
+// TestCreateRefuses checks each bad field and its contract code.
 func TestCreateRefuses(t *testing.T) {
 	s, e, c := site(t)
 	eleven, uid := 11, 70000
@@ -314,7 +318,7 @@ func TestCreateRefuses(t *testing.T) {
 }
 
 // TestAdmissionNamesWhatToStop: the refusal says which of the account's own
-// VMs would have to go. 002-41.
+// VMs would have to go.
 func TestAdmissionNamesWhatToStop(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "big", Size: vm.Size{MemoryMiB: 2048}})
@@ -413,7 +417,7 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// TestFiles moves content both ways and changes the tree. 000-04.
+// TestFiles moves content both ways and changes the tree. 000-04, 000-30.
 func TestFiles(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -499,6 +503,101 @@ func TestProcesses(t *testing.T) {
 	}
 	_, err = e.Process(ctx, c, "box", p.ID)
 	wantCode(t, err, vm.NotFound, "NOT_FOUND")
+}
+
+// TestExecTimeout: a command is ended when its time is up, and the status says
+// so. 003-33.
+func TestExecTimeout(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	x, err := e.Exec(t.Context(), c, "box", vm.ExecSpec{Command: "echo before; sleep 60", TimeoutMs: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	st, err := x.Run(&out, io.Discard)
+	if err != nil || !st.TimedOut || out.String() != "before\n" {
+		t.Errorf("%+v, %q, %v", st, out.String(), err)
+	}
+	for name, spec := range map[string]vm.ExecSpec{
+		"nothing": {}, "both": {Argv: []string{"a"}, Command: "a"}, "empty": {Argv: []string{""}}, "nul": {Command: "a\x00b"},
+		"negative": {Command: "a", TimeoutMs: -1},
+	} {
+		if _, err := e.Exec(t.Context(), c, "box", spec); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAwait returns when the VM has stopped or is gone.
+func TestAwait(t *testing.T) {
+	for _, verb := range []string{"stop", "delete"} {
+		_, e, c := site(t)
+		create(t, e, c, engine.CreateRequest{Name: "box"})
+		done := make(chan error, 1)
+		go func() {
+			v, err := e.Await(t.Context(), &vm.Call{Actor: c.Actor}, "box")
+			if err == nil && verb == "stop" && v.State != vm.Stopped {
+				err = vm.Errorf(vm.Internal, "", "still %s", v.State)
+			}
+			done <- err
+		}()
+		if err := doVerb(t, e, c, verb); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-done; err != nil && vm.KindOf(err) != vm.NotFound { // deleted before it looked
+			t.Errorf("await during %s: %v", verb, err)
+		}
+	}
+}
+
+// TestWatchAndDial: changes are seen, ports are reached. 001-03.
+func TestWatchAndDial(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	w, err := e.Watch(ctx, c, "box", "", "/work", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, e, c, "box", "echo x > /work/f")
+	if ev, err := w.Next(); err != nil || ev.Path != "/work/f" || ev.Type != "create" {
+		t.Errorf("%+v, %v", ev, err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	n, err := e.DialPort(ctx, c, "box", 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4)
+	if _, err := io.ReadFull(n, buf); err != nil || string(buf) != "ping" {
+		t.Errorf("%q, %v", buf, err)
+	}
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.DialPort(ctx, c, "box", 9); vm.KindOf(err) != vm.Unavailable {
+		t.Errorf("a closed port: %v", err)
+	}
+}
+
+// TestInspect describes a VM and its machine.
+func TestInspect(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	i, err := e.Inspect(t.Context(), c, "box")
+	if err != nil || i.Machine == nil || i.Image == nil || i.DiskBytes == 0 || !slices.Contains(i.Warnings, vm.EmulatedWarning) {
+		t.Errorf("%+v, %v", i, err)
+	}
+	s.World.Fail("status", vm.Errorf(vm.Unavailable, "", "no"))
+	if i, err = e.Inspect(t.Context(), c, "box"); err != nil || i.Machine != nil || i.MachineErr == nil {
+		t.Errorf("a broken machine is described: %+v, %v", i, err)
+	}
 }
 
 // TestExecClientGone: a command whose client goes away becomes a background

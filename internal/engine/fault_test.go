@@ -112,7 +112,7 @@ func consistent(t *testing.T, s *vmtest.Site) {
 }
 
 // TestDeathAtEachLabel dies at each step of each verb and opens a new engine
-// on what is left. 000-27, 002-42.
+// on what is left.
 func TestDeathAtEachLabel(t *testing.T) {
 	for _, label := range engine.Labels() {
 		t.Run(label, func(t *testing.T) {
@@ -170,7 +170,7 @@ func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
 }
 
 // TestFailureAtEachLabel fails at each step of each verb, in an engine that
-// goes on. 000-27.
+// goes on.
 func TestFailureAtEachLabel(t *testing.T) {
 	for _, label := range engine.Labels() {
 		t.Run(label, func(t *testing.T) {
@@ -271,7 +271,7 @@ func TestStopOfAStubbornMachine(t *testing.T) {
 }
 
 // TestRestart: a new engine adopts what runs, with its processes; and buries
-// what is dead. 000-19, 002-43.
+// what is dead. 001-34.
 func TestRestart(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -300,7 +300,7 @@ func TestRestart(t *testing.T) {
 }
 
 // TestHostRestart: machines that ended with the host become stopped VMs that
-// say so. 002-43.
+// say so.
 func TestHostRestart(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -293,7 +293,7 @@ func noFile(err error) error {
 }
 
 // TestOtherAccounts: another account's VM does not exist, for any verb, by id
-// or name; nor do its events and audit records. 003-22.
+// or name; nor do its events and audit records.
 func TestOtherAccounts(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -370,7 +370,7 @@ func bring(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, st vm.Sta
 }
 
 // TestAllPairs carries out every verb in every state that can be reached, and
-// compares with the state table. 002-42.
+// compares with the state table.
 func TestAllPairs(t *testing.T) {
 	ops := map[string]vm.Op{
 		"start": vm.OpStart, "stop": vm.OpStop, "kill": vm.OpKill, "delete": vm.OpDelete, "network": vm.OpNetwork,
@@ -405,7 +405,7 @@ func TestAllPairs(t *testing.T) {
 }
 
 // TestRandomWalk compares a long random walk with a model of one line per
-// verb. 002-42.
+// verb.
 func TestRandomWalk(t *testing.T) {
 	s, e, c := site(t)
 	seed := uint64(time.Now().UnixNano())

@@ -47,7 +47,7 @@ func pass(clock *vmtest.Clock, d time.Duration) {
 }
 
 // TestTTL: a VM is deleted when its time is up, also by a later engine.
-// 002-05.
+// 003-27.
 func TestTTL(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: 100})
@@ -124,7 +124,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOneShot: a VM of `run` goes when its runner is gone. 000-08.
+// TestOneShot: a VM of `run` goes when its runner is gone. 002-04.
 func TestOneShot(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "run", OneShot: true})
@@ -175,7 +175,7 @@ func TestEphemeral(t *testing.T) {
 }
 
 // TestGuestHangs: a guest that stops answering gives typed errors, never a
-// hang. 002-41.
+// hang.
 func TestGuestHangs(t *testing.T) {
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
