@@ -130,9 +130,14 @@ func lastLines(spec vm.MachineSpec, n int) string {
 	var lines []string
 	for line := range strings.Lines(string(data)) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "qemu-system-x86_64: ")
-		if line != "" && !strings.Contains(line, "Expected vmdescription section") {
+		if line != "" && !harmless(line) {
 			lines = append(lines, line)
 		}
 	}
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
+}
+
+// harmless are lines that a machine which is well leaves.
+func harmless(line string) bool {
+	return strings.Contains(line, "Expected vmdescription section") || strings.Contains(line, "TCG doesn't support requested feature")
 }
