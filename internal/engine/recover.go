@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -25,17 +26,11 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := e.cfg.Host.Platform(ctx)
-	if err != nil {
-		return err
-	}
 	for _, rec := range recs {
 		e.vms[rec.ID] = newSlot(rec)
 	}
-	for _, rec := range recs {
-		if err := e.recoverVM(ctx, e.vms[rec.ID], p.BootID); err != nil {
-			return err
-		}
+	if err := e.recoverVMs(ctx, recs); err != nil {
+		return err
 	}
 	if err := e.sweepDirs(ctx); err != nil {
 		return err
@@ -43,9 +38,49 @@ func (e *Engine) recover(ctx context.Context) error {
 	return e.closePending(ctx)
 }
 
+// recoverWidth is how many VMs are recovered at a time: a monitor that does not
+// answer must not hold up the others.
+const recoverWidth = 8
+
+// recoverVMs recovers every VM, some at a time, and joins the errors.
+func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
+	bootID := e.bootID(ctx, recs)
+	places := make(chan struct{}, recoverWidth)
+	errs := make(chan error, len(recs))
+	slots := make([]*slot, 0, len(recs))
+	for _, rec := range recs {
+		slots = append(slots, e.vms[rec.ID])
+	}
+	for _, s := range slots {
+		places <- struct{}{}
+		go func() { // ends with its VM; counted below
+			errs <- e.recoverVM(ctx, s, bootID)
+			<-places
+		}()
+	}
+	var all []error
+	for range slots {
+		all = append(all, <-errs)
+	}
+	return errors.Join(all...)
+}
+
+// bootID returns the host's boot id, "" when it is not needed or not known: a
+// host that can start nothing, for lack of an image, still shows its VMs.
+func (e *Engine) bootID(ctx context.Context, recs []vm.VM) string {
+	if !slices.ContainsFunc(recs, func(v vm.VM) bool { return v.State == vm.Running }) {
+		return ""
+	}
+	p, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		e.log.Warn("the host's abilities are not known", "err", err)
+	}
+	return p.BootID
+}
+
 // recoverVM brings one VM into a state that is true.
 func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
-	rec := s.rec
+	rec := e.snapshot(s)
 	switch {
 	case rec.Op == vm.OpCreate || rec.State == vm.Building:
 		return e.recoverDelete(ctx, s, "create-interrupted")
@@ -59,7 +94,7 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 		}
 		_, err := e.nowStopped(ctx, s, "start-interrupted", rec.Exit)
 		return err
-	case rec.State == vm.Running && rec.Machine.BootID != bootID:
+	case rec.State == vm.Running && bootID != "" && rec.Machine.BootID != bootID:
 		return e.recoverHostRestart(ctx, s)
 	case rec.State == vm.Running:
 		return e.recoverRunning(ctx, s)
@@ -88,7 +123,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 	if err := e.removeDir(s.id); err != nil {
 		return err
 	}
-	rec := s.rec
+	rec := e.snapshot(s)
 	if err := e.forget(ctx, s); err != nil {
 		return err
 	}
@@ -108,7 +143,7 @@ func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 
 // recoverRunning adopts a machine, or buries it.
 func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
-	attach, stop := context.WithTimeout(ctx, machineDeadline)
+	attach, stop := context.WithTimeout(ctx, attachDeadline)
 	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
 	stop()
 	switch {
@@ -140,7 +175,7 @@ func (e *Engine) sweepDirs(ctx context.Context) error {
 		if layout.IsTemp(name) {
 			return os.RemoveAll(filepath.Join(e.cfg.Dir.VMs(), name))
 		}
-		if vm.IsID(name) && e.vms[vm.ID(name)] == nil {
+		if vm.IsID(name) && !e.known(vm.ID(name)) {
 			e.log.Warn("removing the directory of a VM without a record", "vm", name)
 			return e.removeDir(vm.ID(name))
 		}
@@ -150,12 +185,18 @@ func (e *Engine) sweepDirs(ctx context.Context) error {
 		return err
 	}
 	return orphans(string(e.cfg.Run), func(name string) error {
-		if vm.IsID(name) && e.vms[vm.ID(name)] == nil {
+		if vm.IsID(name) && !e.known(vm.ID(name)) {
 			e.log.Warn("ending the machine of a VM without a record", "vm", name)
 			return e.sweep(ctx, vm.ID(name))
 		}
 		return nil
 	})
+}
+
+func (e *Engine) known(id vm.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.vms[id] != nil
 }
 
 // orphans calls f with each name in dir; a missing dir has none.

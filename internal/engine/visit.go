@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"path"
 	"sync"
 	"time"
@@ -102,19 +101,21 @@ func (v *visit) end(err error, detail map[string]any) {
 	})
 }
 
-// fail explains an error of the guest: a machine that ended and a deadline of
-// ours come before the bare error that they caused.
+// fail explains an error of the guest: when the call's context has ended, or
+// the machine has, that is the reason, not the broken link that came of it.
 func (v *visit) fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if gone := context.Cause(v.run.ctx); v.run.ctx.Err() != nil && !errors.Is(err, gone) {
-		switch vm.KindOf(err) {
-		case vm.Cancelled, vm.Timeout, vm.Internal, vm.GuestFault, vm.Unavailable:
-			err = gone
+	switch vm.KindOf(err) {
+	case vm.Cancelled, vm.Timeout, vm.Internal, vm.GuestFault, vm.Unavailable:
+		if v.run.ctx.Err() != nil {
+			err = context.Cause(v.run.ctx)
+		} else if ctx.Err() != nil {
+			err = context.Cause(ctx)
 		}
 	}
-	return fail(v.verb, string(v.slot.id), cause(ctx, err))
+	return fail(v.verb, string(v.slot.id), err)
 }
 
 // bounded returns the visit's context with the deadline of one short answer.

@@ -15,6 +15,9 @@ import (
 const (
 	// machineDeadline bounds one request to a monitor that needs no guest.
 	machineDeadline = 15 * time.Second
+	// attachDeadline bounds the adoption of a machine, which may need a new
+	// monitor and a new link to the guest.
+	attachDeadline = 60 * time.Second
 	// exitPatience is how long a stop waits to learn how the machine ended.
 	exitPatience = 2 * time.Second
 )
@@ -155,7 +158,7 @@ func (e *Engine) tryRegain(ctx context.Context, s *slot, lost *run) (done bool) 
 	if op.before.State != vm.Running || e.runOf(s) != lost {
 		return true
 	}
-	attach, stop := context.WithTimeout(op.ctx, machineDeadline)
+	attach, stop := context.WithTimeout(op.ctx, attachDeadline)
 	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
 	stop()
 	switch {
