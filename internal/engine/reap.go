@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -63,9 +64,7 @@ func (e *Engine) reap(ctx context.Context) {
 		case <-e.wake:
 		case s := <-done:
 			delete(busy, s)
-			if e.isGone(s) {
-				delete(notBefore, s)
-			}
+			maps.DeleteFunc(notBefore, func(s *slot, _ time.Time) bool { return e.isGone(s) })
 		case <-ctx.Done():
 			stop()
 			return

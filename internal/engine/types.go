@@ -143,6 +143,7 @@ type AuditFilter struct {
 // AuditReport is the result of checking the chain.
 type AuditReport struct {
 	Records int64  `json:"records"`
+	Signed  int64  `json:"signed"` // number of the last line that a signature covers
 	OK      bool   `json:"ok"`
 	Problem string `json:"problem,omitempty"` // the first thing that is wrong, and where
 }

@@ -79,12 +79,18 @@ func (e *Engine) ended(ctx context.Context, s *slot, r *run, exit vm.MachineExit
 		e.reboot(op, exit)
 		return
 	}
-	err = e.sweep(op.ctx, s.id)
-	if err == nil {
-		_, err = e.nowStopped(op.ctx, s, exit.Reason, exit)
-	}
+	e.sweepEnded(op)
+	_, err = e.nowStopped(op.ctx, s, exit.Reason, exit)
 	if err = e.finish(op, err); err != nil && !died(err) {
 		e.log.Error("a machine has ended and its VM could not be recorded as stopped", "vm", s.id, "err", err)
+	}
+}
+
+// sweepEnded tidies up after a machine that is gone. What it cannot remove now
+// is swept at the next start.
+func (e *Engine) sweepEnded(op *operation) {
+	if err := e.sweep(op.ctx, op.slot.id); err != nil && !died(err) {
+		e.log.Warn("what a machine left could not be removed", "vm", op.slot.id, "err", err)
 	}
 }
 
@@ -176,11 +182,8 @@ func (e *Engine) tryRegain(ctx context.Context, s *slot, lost *run) (done bool) 
 // bury records the end of a machine that nobody saw.
 func (e *Engine) bury(op *operation, s *slot) {
 	exit := e.exitNote(s.id)
-	err := e.sweep(op.ctx, s.id)
-	if err == nil {
-		_, err = e.nowStopped(op.ctx, s, exit.Reason, exit)
-	}
-	if err != nil && !died(err) {
+	e.sweepEnded(op)
+	if _, err := e.nowStopped(op.ctx, s, exit.Reason, exit); err != nil && !died(err) {
 		e.log.Error("a dead machine could not be buried", "vm", s.id, "err", err)
 	}
 }

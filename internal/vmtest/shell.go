@@ -162,6 +162,10 @@ func cutStatement(text string) (stmt, op, rest string) {
 			i++
 		case ch == '\'' || ch == '"':
 			quote = ch
+		case ch == '#' && (i == 0 || strings.IndexByte(" \t\n", text[i-1]) >= 0):
+			for i+1 < len(text) && text[i+1] != '\n' {
+				i++
+			}
 		default:
 			for _, sep := range []string{"&&", "||", ";", "\n", "&"} {
 				if strings.HasPrefix(text[i:], sep) && !(sep == "&" && i > 0 && text[i-1] == '>') && !(sep == "&" && strings.HasPrefix(text[i:], "&1")) {
