@@ -1,0 +1,136 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Config is what a server runs with. Zero fields are filled from the
+// environment, then DATA/server.yaml, then the defaults.
+type Config struct {
+	Listen        string   `yaml:"listen" json:"listen"`               // address of the API, or "off"
+	SSH           string   `yaml:"ssh" json:"ssh"`                     // address of the SSH gateway, or "off"
+	Preview       string   `yaml:"preview" json:"preview"`             // address of the preview gateway, or "off"
+	S3            string   `yaml:"s3" json:"s3"`                       // address of the object storage, or "off"
+	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
+	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
+	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
+	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
+}
+
+// Setting is one effective value with where it came from.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  any    `json:"value"`
+	Origin string `json:"origin"` // flag, environment, file, default
+}
+
+var defaults = Config{
+	Listen: "127.0.0.1:8787", SSH: ":2222", Preview: ":8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
+}
+
+// LoadConfig merges flags, environment, DATA/server.yaml and defaults, in this
+// order, and checks the result. The error has kind Invalid and names the file
+// and line, or the value.
+func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Config, []Setting, error) {
+	file, err := readConfig(dir.ServerConfig())
+	if err != nil {
+		return Config{}, nil, err
+	}
+	environ := Config{
+		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
+		NetDefault: getenv("WARREN_NET_DEFAULT"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
+		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
+	}
+	layers := []Config{flags, environ, file, defaults}
+	origins := []string{"flag", "environment", "file", "default"}
+	var out Config
+	var settings []Setting
+	text := func(name string, get func(*Config) *string) {
+		for i := range layers {
+			if v := *get(&layers[i]); v != "" || i == len(layers)-1 {
+				*get(&out) = v
+				settings = append(settings, Setting{name, v, origins[i]})
+				return
+			}
+		}
+	}
+	list := func(name string, get func(*Config) *[]string) {
+		for i := range layers {
+			if v := *get(&layers[i]); len(v) > 0 || i == len(layers)-1 {
+				*get(&out) = v
+				settings = append(settings, Setting{name, v, origins[i]})
+				return
+			}
+		}
+	}
+	text("listen", func(c *Config) *string { return &c.Listen })
+	text("ssh", func(c *Config) *string { return &c.SSH })
+	text("preview", func(c *Config) *string { return &c.Preview })
+	text("s3", func(c *Config) *string { return &c.S3 })
+	text("netDefault", func(c *Config) *string { return &c.NetDefault })
+	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
+	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
+	for i := range layers {
+		if layers[i].RequireKVM || i == len(layers)-1 {
+			out.RequireKVM = layers[i].RequireKVM
+			settings = append(settings, Setting{"requireKvm", out.RequireKVM, origins[i]})
+			break
+		}
+	}
+	return out, settings, out.check()
+}
+
+func readConfig(path string) (Config, error) {
+	var c Config
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return c, vm.Errorf(vm.Internal, path, "cannot be read: %w", err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, vm.Errorf(vm.Invalid, path, "%w", err).
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, etcdEndpoints, hostNames")
+	}
+	return c, nil
+}
+
+func splitList(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func (c Config) check() error {
+	if _, err := vm.ParseNetworkMode(c.NetDefault); err != nil {
+		return err
+	}
+	for name, addr := range map[string]string{"listen": c.Listen, "ssh": c.SSH, "preview": c.Preview, "s3": c.S3} {
+		if addr == "off" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return vm.Errorf(vm.Invalid, addr, "not an address for %s", name).
+				WithHint("give host:port, such as 127.0.0.1:8787, or off")
+		}
+	}
+	if c.Listen == "off" {
+		return vm.Errorf(vm.Invalid, "listen", "the API cannot be off").WithHint("give an address such as 127.0.0.1:8787")
+	}
+	return nil
+}

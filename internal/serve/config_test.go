@@ -1,0 +1,57 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+func TestConfigOrder(t *testing.T) {
+	dir, err := layout.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := "listen: 127.0.0.1:1\nssh: \"off\"\nnetDefault: packages\n"
+	if err := os.WriteFile(dir.ServerConfig(), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environ := map[string]string{"WARREN_LISTEN": "127.0.0.1:2", "WARREN_NET_DEFAULT": "open"}
+	c, settings, err := LoadConfig(dir, Config{NetDefault: "closed"}, func(k string) string { return environ[k] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.NetDefault != "closed" || c.Listen != "127.0.0.1:2" || c.SSH != "off" || c.S3 != defaults.S3 {
+		t.Errorf("merged to %+v", c)
+	}
+	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "s3": "default"}
+	for _, s := range settings {
+		if o, ok := want[s.Name]; ok && s.Origin != o {
+			t.Errorf("%s comes from %s, want %s", s.Name, s.Origin, o)
+		}
+	}
+}
+
+func TestConfigRefuses(t *testing.T) {
+	dir, err := layout.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := func(string) string { return "" }
+	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}} {
+		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
+			t.Errorf("%+v gave %v", c, err)
+		}
+	}
+	if err := os.WriteFile(dir.ServerConfig(), []byte("listne: 127.0.0.1:1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := LoadConfig(dir, Config{}, none); !errors.Is(err, vm.Invalid) {
+		t.Errorf("a misspelt key gave %v", err)
+	}
+}

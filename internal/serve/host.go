@@ -1,0 +1,91 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// host is engine.Host on this machine.
+type host struct {
+	dir   layout.Dir
+	probe func(context.Context) (engine.Platform, error)
+
+	mu       sync.Mutex // guards the field below; held during the probe
+	platform *engine.Platform
+}
+
+var _ engine.Host = (*host)(nil)
+
+// Platform probes once; a failure is tried again at the next call.
+func (h *host) Platform(ctx context.Context) (engine.Platform, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.platform == nil {
+		p, err := h.probe(ctx)
+		if err != nil {
+			return engine.Platform{}, err
+		}
+		h.platform = &p
+	}
+	return *h.platform, nil
+}
+
+// Capacity reads /proc/meminfo and the file system of the data directory.
+func (h *host) Capacity(context.Context) (engine.Capacity, error) {
+	mem, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return engine.Capacity{}, vm.Errorf(vm.Internal, "/proc/meminfo", "%w", err)
+	}
+	c := engine.Capacity{CPUs: runtime.NumCPU()}
+	sc := bufio.NewScanner(bytes.NewReader(mem))
+	for sc.Scan() {
+		name, rest, _ := strings.Cut(sc.Text(), ":")
+		kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+		if err != nil {
+			continue
+		}
+		switch name {
+		case "MemTotal":
+			c.MemTotal = kib << 10
+		case "MemAvailable":
+			c.MemAvailable = kib << 10
+		}
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(string(h.dir), &fs); err != nil {
+		return c, vm.Errorf(vm.Internal, string(h.dir), "free space: %w", err)
+	}
+	c.DiskTotal = int64(fs.Blocks) * fs.Bsize
+	c.DiskFree = int64(fs.Bavail) * fs.Bsize
+	return c, nil
+}
+
+// clock is engine.Clock by the host's own.
+type clock struct{}
+
+var _ engine.Clock = clock{}
+
+// Now is time.Now in UTC.
+func (clock) Now() time.Time { return time.Now().UTC() }
+
+// After is a timer that can be stopped.
+func (clock) After(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}
