@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -227,6 +228,9 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 	}
 	quiet := false
 	switch {
+	case !v.Allow && q.q.Type == dnsmessage.TypeSRV && n.serviceOfAllowed(name):
+		q.fail(dnsmessage.RCodeNameError, 0, "")
+		return
 	case !v.Allow:
 	case q.q.Class != dnsmessage.ClassINET:
 		q.fail(dnsmessage.RCodeNotImplemented, 0, "")
@@ -247,6 +251,21 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 			Allowed: v.Allow, Reason: v.Reason, Duration: time.Since(began),
 		})
 	}
+}
+
+// serviceOfAllowed reports whether name is a service record's ("_http._tcp.")
+// of a host that may be looked up. Package managers ask for these first; there
+// being none is the answer that helps them.
+func (n *Net) serviceOfAllowed(name string) bool {
+	cut := false
+	for strings.HasPrefix(name, "_") {
+		_, rest, ok := strings.Cut(name, ".")
+		if !ok {
+			return false
+		}
+		name, cut = rest, true
+	}
+	return cut && egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name}).Allow
 }
 
 // lookupA answers with the public addresses of a name. A name that has only

@@ -24,6 +24,8 @@ type flow struct {
 	mu        sync.Mutex // guards the fields below
 	name      string     // as greeted, else as looked up
 	inspected bool       // the greeting was read and judged
+	served    bool       // an HTTP request of it was let through
+	silent    bool       // what it did is on record already
 	allowed   bool
 	reason    string
 	ended     bool
@@ -63,6 +65,18 @@ func (f *flow) request(host []netip.Addr) egress.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return egress.Request{Proto: f.proto, IP: f.dst.Addr(), Port: f.dst.Port(), Name: f.name, Host: host}
+}
+
+// requested notes that one HTTP request was judged. A refused one has a record of
+// its own and does not change that of the requests before it.
+func (f *flow) requested(v egress.Verdict) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.served = f.served || v.Allow
+	f.silent = !f.served
+	if v.Allow && !f.stopped {
+		f.allowed, f.reason = v.Allow, v.Reason
+	}
 }
 
 // own has close called when the flow is stopped, at once if it was already.
@@ -149,9 +163,9 @@ func (n *Net) end(f *flow) {
 		return
 	}
 	f.ended = true
+	silent := f.service || f.silent
 	f.mu.Unlock()
-	c := f.connection()
-	if !f.service {
+	if c := f.connection(); !silent {
 		n.rec.add(c)
 	}
 	n.mu.Lock()

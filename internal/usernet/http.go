@@ -137,10 +137,10 @@ func (w *web) handle(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 		v.Reason = fmt.Sprintf("the request names port %d on a connection to port %d", port, f.dst.Port())
 	default:
 		f.greeted(name)
-		v = f.judge(egress.Evaluate(w.net.Policy(), egress.Request{Proto: egress.TCP, Port: port, Name: name}))
+		v = egress.Evaluate(w.net.Policy(), egress.Request{Proto: egress.TCP, Port: port, Name: name})
 	}
+	f.requested(v)
 	if !v.Allow {
-		f.judge(v)
 		w.refuse(rw, r, f, name, v.Reason)
 		return
 	}
@@ -160,7 +160,6 @@ func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 	f := r.Context().Value(flowKey{}).(*flow)
 	var no refusal
 	if errors.As(err, &no) {
-		f.judge(no.Verdict)
 		w.refuse(rw, r, f, r.URL.Hostname(), no.Reason)
 		return
 	}

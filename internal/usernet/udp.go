@@ -27,6 +27,9 @@ const (
 func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 	id := r.ID()
 	dst := netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
+	if id.RemoteAddress.As4() != Guest.As4() {
+		return true // our own broadcast, of DHCP, comes by here too
+	}
 	f, why := n.begin(egress.UDP, dst)
 	if f == nil {
 		n.refuse(egress.UDP, dst, "", why)
