@@ -35,12 +35,12 @@ func TestClosed(t *testing.T) {
 		t.Errorf("extended error %q", got)
 	}
 	w.refused("apt.example", "closed")
-	for _, dst := range []string{"203.0.113.80:80", "203.0.113.43:443", "169.254.169.254:80", "10.0.2.2:22", "198.51.100.9:22"} {
+	for _, dst := range []string{"203.0.113.42:80", "203.0.113.43:443", "169.254.169.254:80", "10.0.2.2:22", "198.51.100.9:22"} {
 		w.mustReset(dst)
 		w.refused(dst, "closed")
 	}
-	w.mustUnreach("203.0.113.80:123")
-	w.refused("203.0.113.80:123", "closed")
+	w.mustUnreach("203.0.113.42:123")
+	w.refused("203.0.113.42:123", "closed")
 	if d := w.dials(); len(d) > 0 || w.lookups > 0 {
 		t.Errorf("the host dialled %v and looked up %d names for a closed guest", d, w.lookups)
 	}
@@ -49,8 +49,8 @@ func TestClosed(t *testing.T) {
 // 003-30: the zero policy is no policy, so nothing is reachable.
 func TestZeroPolicyIsClosed(t *testing.T) {
 	w := newWorld(t, vm.NetworkPolicy{})
-	w.mustReset("203.0.113.80:80")
-	w.mustUnreach("203.0.113.80:53")
+	w.mustReset("203.0.113.42:80")
+	w.mustUnreach("203.0.113.42:53")
 }
 
 // 002-05, 000-20: a package manager's registry is found by name and reached over TLS.
@@ -116,8 +116,8 @@ func TestPackagesRefusesRawAddresses(t *testing.T) {
 	w.ask("apt.example", dnsmessage.TypeA)
 	w.mustReset("198.51.100.200:443")
 	w.refused("198.51.100.200:443", "raw address")
-	w.mustReset("203.0.113.80:22")
-	w.refused("203.0.113.80:22", "port 80 only")
+	w.mustReset("203.0.113.42:22")
+	w.refused("203.0.113.42:22", "port 80 only")
 	w.mustReset("169.254.169.254:80")
 	w.mustReset("10.0.2.2:443")
 	w.mustUnreach("203.0.113.43:443")
@@ -133,7 +133,7 @@ func TestPackagesRefusesRawAddresses(t *testing.T) {
 func TestPackagesWithoutLookup(t *testing.T) {
 	w := newWorld(t, packages)
 	w.route("tcp", netip.AddrPortFrom(aptAddr, 80), httpServer(t, w))
-	c := w.mustConnect("203.0.113.80:80")
+	c := w.mustConnect("203.0.113.42:80")
 	defer c.Close()
 	if _, body := get(t, c, bufio.NewReader(c), "/x", "apt.example"); !strings.Contains(body, "apt.example /x") {
 		t.Errorf("body %q", body)
@@ -175,12 +175,12 @@ func TestPackagesHTTP(t *testing.T) {
 	for _, second := range []struct{ target, host, want string }{
 		{"/", "evil.example", "evil.example is not one of"},
 		{"http://evil.example/", "apt.example", "evil.example is not one of"},
-		{"/", "203.0.113.80", "not one of"},
+		{"/", "203.0.113.42", "not one of"},
 		{"/", "apt.example:8080", "names port 8080"},
 		{"/", "npm.example", "port 443 only"},
 		{"/", "[::1]", "not a host name"},
 	} {
-		c := w.mustConnect("203.0.113.80:80")
+		c := w.mustConnect("203.0.113.42:80")
 		br := bufio.NewReader(c)
 		for range 2 {
 			resp, body := get(t, c, br, "/pool/a%20b?q=1&r=%2F", "apt.example")
@@ -196,10 +196,10 @@ func TestPackagesHTTP(t *testing.T) {
 			t.Errorf("%+v: the connection stays open", second)
 		}
 		_ = c.Close()
-		w.refused("203.0.113.80:80", second.want)
+		w.refused("203.0.113.42:80", second.want)
 	}
 	for _, d := range w.dials() {
-		if d != "tcp 203.0.113.80:80" {
+		if d != "tcp 203.0.113.42:80" {
 			t.Errorf("dialled %s", d)
 		}
 	}
@@ -217,7 +217,7 @@ func TestPackagesHTTPSmuggling(t *testing.T) {
 		"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 		"\x00\x01\x02\x03 not http\r\n\r\n",
 	} {
-		c := w.mustConnect("203.0.113.80:80")
+		c := w.mustConnect("203.0.113.42:80")
 		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 		_, _ = io.WriteString(c, head)
 		_ = c.CloseWrite()
@@ -236,7 +236,7 @@ func TestRebinding(t *testing.T) {
 	w.route("tcp", netip.AddrPortFrom(aptAddr, 80), httpServer(t, w))
 	w.ask("apt.example", dnsmessage.TypeA)
 	w.setName("apt.example", netip.MustParseAddr("127.0.0.1"))
-	c := w.mustConnect("203.0.113.80:80")
+	c := w.mustConnect("203.0.113.42:80")
 	defer c.Close()
 	br := bufio.NewReader(c)
 	if resp, _ := get(t, c, br, "/", "apt.example"); resp.StatusCode != 200 {
@@ -247,13 +247,13 @@ func TestRebinding(t *testing.T) {
 	clear(w.net.names.answers)
 	w.net.names.mu.Unlock()
 	w.net.web.forget()
-	c2 := w.mustConnect("203.0.113.80:80")
+	c2 := w.mustConnect("203.0.113.42:80")
 	defer c2.Close()
 	resp, body := get(t, c2, bufio.NewReader(c2), "/", "apt.example")
 	if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "loopback") {
 		t.Errorf("%d %q", resp.StatusCode, body)
 	}
-	if got := w.dials(); !slices.Equal(got, []string{"tcp 203.0.113.80:80"}) {
+	if got := w.dials(); !slices.Equal(got, []string{"tcp 203.0.113.42:80"}) {
 		t.Errorf("dialled %v", got)
 	}
 	if m := w.ask("apt.example", dnsmessage.TypeA); m.RCode != dnsmessage.RCodeRefused || !strings.Contains(extended(m), "127.0.0.1, a loopback") {
@@ -353,12 +353,12 @@ func TestLookups(t *testing.T) {
 // The guest can read why at the gateway.
 func TestExplanation(t *testing.T) {
 	w := newWorld(t, closed)
-	w.mustReset("203.0.113.80:80")
-	w.refused("203.0.113.80:80", "closed")
+	w.mustReset("203.0.113.42:80")
+	w.refused("203.0.113.42:80", "closed")
 	c := w.mustConnect("10.0.2.2:80")
 	defer c.Close()
 	resp, body := get(t, c, bufio.NewReader(c), "/", "10.0.2.2")
-	for _, want := range []string{"network policy of this VM: closed", "reachable: nothing", "warren net set", "tcp 203.0.113.80:80"} {
+	for _, want := range []string{"network policy of this VM: closed", "reachable: nothing", "warren net set", "tcp 203.0.113.42:80"} {
 		if resp.StatusCode != 200 || !strings.Contains(body, want) {
 			t.Errorf("%d, no %q in %q", resp.StatusCode, want, body)
 		}
@@ -422,7 +422,7 @@ func TestPolicySwitchHTTP(t *testing.T) {
 	w := newWorld(t, packages)
 	w.route("tcp", netip.AddrPortFrom(aptAddr, 80), httpServer(t, w))
 	w.ask("apt.example", dnsmessage.TypeA)
-	c := w.mustConnect("203.0.113.80:80")
+	c := w.mustConnect("203.0.113.42:80")
 	defer c.Close()
 	br := bufio.NewReader(c)
 	get(t, c, br, "/", "apt.example")

@@ -53,7 +53,7 @@ type world struct {
 
 var (
 	hostOwn  = netip.MustParseAddr("198.51.100.9")
-	aptAddr  = netip.MustParseAddr("203.0.113.80")
+	aptAddr  = netip.MustParseAddr("203.0.113.42")
 	npmAddr  = netip.MustParseAddr("203.0.113.43")
 	closed   = vm.NetworkPolicy{Mode: vm.NetClosed}
 	open     = vm.NetworkPolicy{Mode: vm.NetOpen}
