@@ -205,7 +205,7 @@ func firstTrue(ctx context.Context, socket string, key []byte) error {
 	if err != nil {
 		return err
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }() // the machine is thrown away
 	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
 	defer g.Close()
 	entropy := make([]byte, 64)

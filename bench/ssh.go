@@ -118,8 +118,9 @@ func (p *peer) session(command string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	return s.Run(command)
+	err = s.Run(command)
+	_ = s.Close() // it has ended by itself
+	return err
 }
 
 func (p *peer) close() error {
@@ -196,7 +197,7 @@ func dialPort(ctx context.Context, socket string, port uint16) (net.Conn, io.Rea
 		return nil, nil, errors.Join(err, c.Close())
 	}
 	r := bufio.NewReader(c)
-	resp, err := http.ReadResponse(r, nil)
+	resp, err := http.ReadResponse(r, nil) //nolint:bodyclose // the connection is closed, or it is the stream
 	if err == nil && resp.StatusCode != http.StatusSwitchingProtocols {
 		said, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
 		err = fmt.Errorf("dial port %d of the guest: %s: %s", port, resp.Status, strings.TrimSpace(string(said)))

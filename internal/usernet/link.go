@@ -27,8 +27,11 @@ const (
 	stallWait = 1 * time.Millisecond // the same, once it has
 )
 
-var gatewayMAC = tcpip.LinkAddress("\x52\x55\x0a\x00\x02\x02")
-var guestMAC = tcpip.LinkAddress("\x52\x54\x00\x12\x34\x56")
+// The cards at both ends of the segment; that of the guest is every VM's.
+const (
+	gatewayMAC tcpip.LinkAddress = "\x52\x55\x0a\x00\x02\x02"
+	guestMAC   tcpip.LinkAddress = "\x52\x54\x00\x12\x34\x56"
+)
 
 // link is the segment's end at QEMU: frames with a 32-bit big-endian length on
 // a connection that may be replaced. Frames for a guest that is gone or does

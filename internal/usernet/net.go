@@ -113,7 +113,7 @@ func New(cfg Config) (*Net, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	ctx, cancel := context.WithCancel(context.Background()) // the Net's own lifetime
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the Net lives from New to Close, whatever its maker waits for
 	n := &Net{
 		cfg: cfg, log: cfg.Log, ctx: ctx, cancel: cancel,
 		policy: cfg.Policy,

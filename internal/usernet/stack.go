@@ -21,10 +21,9 @@ import (
 	"gvisor.dev/gvisor/pkg/waiter"
 )
 
-const (
-	nic         tcpip.NICID = 1
-	maxInFlight             = 256 // TCP connections being judged or dialled
-)
+const nic tcpip.NICID = 1
+
+const maxInFlight = 256 // TCP connections being judged or dialled
 
 // build makes the stack and starts its services.
 func (n *Net) build() error {

@@ -54,7 +54,7 @@ func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 // relayUDP carries datagrams both ways until neither side has sent one for a while.
 func (n *Net) relayUDP(f *flow, c *gonet.UDPConn) {
 	defer n.end(f)
-	defer c.Close()
+	defer func() { _ = c.Close() }() // never fails
 	f.own(func() { _ = c.Close() })
 	up, err := n.cfg.Dial(n.ctx, "udp", f.dst.String())
 	if err != nil {
