@@ -174,11 +174,6 @@ func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	return true
 }
 
-// bound returns ctx that also ends with the engine's life.
-func (e *Engine) bound(ctx context.Context) (context.Context, context.CancelCauseFunc) {
-	return joinContext(ctx, e.life)
-}
-
 // joinContext returns a context with ctx's values that ends with either of the
 // two, with the cause of the first.
 func joinContext(ctx, other context.Context) (context.Context, context.CancelCauseFunc) {

@@ -228,8 +228,15 @@ func settle(t *testing.T, e *engine.Engine, c *vm.Call) {
 func TestPortFailures(t *testing.T) {
 	boom := vm.Errorf(vm.Corrupt, "", "boom")
 	for _, tc := range []struct{ verb, step string }{
-		{"create", "warm"}, {"create", "overlay"}, {"create", "boot"}, {"create", "launch"}, {"create", "find"}, {"create", "guest.write"},
-		{"start", "launch"}, {"start", "boot"}, {"start", "find"},
+		{"create", "warm"},
+		{"create", "overlay"},
+		{"create", "boot"},
+		{"create", "launch"},
+		{"create", "find"},
+		{"create", "guest.write"},
+		{"start", "launch"},
+		{"start", "boot"},
+		{"start", "find"},
 	} {
 		t.Run(tc.verb+" "+tc.step, func(t *testing.T) {
 			s, e, c := site(t)

@@ -95,8 +95,11 @@ func TestExecWaitsForStart(t *testing.T) {
 // interrupts a start and a stop.
 func TestDeleteDuring(t *testing.T) {
 	for _, tc := range []struct{ verb, step, by string }{
-		{"create", "launch", "delete"}, {"start", "launch", "delete"}, {"stop", "stop", "delete"},
-		{"start", "launch", "kill"}, {"stop", "stop", "kill"},
+		{"create", "launch", "delete"},
+		{"start", "launch", "delete"},
+		{"stop", "stop", "delete"},
+		{"start", "launch", "kill"},
+		{"stop", "stop", "kill"},
 	} {
 		t.Run(tc.by+" during "+tc.verb, func(t *testing.T) {
 			s, e, c := site(t)

@@ -59,15 +59,24 @@ func TestMeetings(t *testing.T) {
 		own           bool
 		want          meeting
 	}{
-		{vm.OpCreate, vm.OpDelete, false, preempt}, {vm.OpCreate, vm.OpKill, false, refuse},
-		{vm.OpCreate, vm.OpStart, false, await}, {vm.OpCreate, vm.OpStop, false, refuse},
-		{vm.OpStart, vm.OpStart, false, await}, {vm.OpStart, vm.OpStop, false, refuse},
-		{vm.OpStart, vm.OpKill, false, preempt}, {vm.OpStart, vm.OpDelete, false, preempt},
-		{vm.OpStop, vm.OpStart, false, refuse}, {vm.OpStop, vm.OpKill, false, preempt},
-		{vm.OpStop, vm.OpDelete, false, preempt}, {vm.OpKill, vm.OpDelete, false, await},
-		{vm.OpDelete, vm.OpDelete, false, await}, {vm.OpDelete, vm.OpStart, false, refuse},
-		{vm.OpKill, vm.OpStart, false, refuse}, {vm.OpKill, vm.OpStart, true, await},
-		{vm.OpStop, vm.OpStart, true, await}, {vm.OpStop, vm.OpKill, true, preempt},
+		{vm.OpCreate, vm.OpDelete, false, preempt},
+		{vm.OpCreate, vm.OpKill, false, refuse},
+		{vm.OpCreate, vm.OpStart, false, await},
+		{vm.OpCreate, vm.OpStop, false, refuse},
+		{vm.OpStart, vm.OpStart, false, await},
+		{vm.OpStart, vm.OpStop, false, refuse},
+		{vm.OpStart, vm.OpKill, false, preempt},
+		{vm.OpStart, vm.OpDelete, false, preempt},
+		{vm.OpStop, vm.OpStart, false, refuse},
+		{vm.OpStop, vm.OpKill, false, preempt},
+		{vm.OpStop, vm.OpDelete, false, preempt},
+		{vm.OpKill, vm.OpDelete, false, await},
+		{vm.OpDelete, vm.OpDelete, false, await},
+		{vm.OpDelete, vm.OpStart, false, refuse},
+		{vm.OpKill, vm.OpStart, false, refuse},
+		{vm.OpKill, vm.OpStart, true, await},
+		{vm.OpStop, vm.OpStart, true, await},
+		{vm.OpStop, vm.OpKill, true, preempt},
 	} {
 		if got := meet(tc.running, tc.verb, tc.own); got != tc.want {
 			t.Errorf("%s meets %s (own %v): %d, want %d", tc.verb, tc.running, tc.own, got, tc.want)

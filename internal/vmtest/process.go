@@ -43,7 +43,7 @@ type chunk struct {
 var signalNumbers = map[string]int{"HUP": 1, "INT": 2, "QUIT": 3, "KILL": 9, "USR1": 10, "USR2": 12, "TERM": 15}
 
 // spawn starts a command.
-func (g *guest) spawn(spec vm.ExecSpec, background bool) (*process, error) {
+func (g *guest) spawn(ctx context.Context, spec vm.ExecSpec, background bool) (*process, error) {
 	if _, err := g.disk.uid(spec.User); err != nil {
 		return nil, err
 	}
@@ -74,13 +74,13 @@ func (g *guest) spawn(spec vm.ExecSpec, background bool) (*process, error) {
 		_ = p.input.Close() // a pipe's close does not fail
 	}
 	g.procs[p.info.ID] = p
-	go p.run(spec, cwd) // ends with the command, a signal or the machine
+	go p.run(context.WithoutCancel(ctx), spec, cwd) // ends with the command, a signal or the machine
 	return p, nil
 }
 
 // run carries out the command and records how it ended.
-func (p *process) run(spec vm.ExecSpec, cwd string) {
-	ctx, cancel := context.WithCancelCause(context.Background())
+func (p *process) run(ctx context.Context, spec vm.ExecSpec, cwd string) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	sh := &shell{disk: p.g.disk, user: spec.User, cwd: cwd, env: map[string]string{}, ctx: ctx, out: p.write}
 	sh.env["HOME"], sh.env["HOSTNAME"] = home(spec.User), p.g.m.spec.Reset.Hostname
@@ -239,7 +239,7 @@ func (g *guest) Exec(ctx context.Context, spec vm.ExecSpec) (engine.Exec, error)
 	if err := g.enter(ctx, "exec"); err != nil {
 		return nil, err
 	}
-	p, err := g.spawn(spec, false)
+	p, err := g.spawn(ctx, spec, false)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +250,7 @@ func (g *guest) Start(ctx context.Context, spec vm.ExecSpec) (vm.Process, error)
 	if err := g.enter(ctx, "start"); err != nil {
 		return vm.Process{}, err
 	}
-	p, err := g.spawn(spec, true)
+	p, err := g.spawn(ctx, spec, true)
 	if err != nil {
 		return vm.Process{}, err
 	}

@@ -13,8 +13,6 @@ import (
 
 // World is one simulated host. It outlives engines, as real machines do.
 type World struct {
-	Clock *Clock // nil = the system's time
-
 	mu sync.Mutex
 	// guarded by mu
 	machines map[string]*machine // by run directory
@@ -87,6 +85,13 @@ func (w *World) step(ctx context.Context, name string) error {
 		}
 	}
 	return err
+}
+
+// fault is step for a simulator that cannot be held.
+func (w *World) fault(name string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.faults[name]
 }
 
 // Running lists the VMs whose machine runs, sorted.
