@@ -119,7 +119,7 @@ func (b *builder) prepare() error {
 // once its marker is there.
 type stage struct {
 	name string
-	upTo int // progress at its end, of total
+	from int // progress at its start, of total
 	do   func(ctx context.Context) error
 }
 
@@ -134,14 +134,15 @@ func (b *builder) stages(ctx context.Context) (vm.Image, error) {
 		return vm.Image{}, fileError(string(b.dir), err)
 	}
 	for _, s := range []stage{
-		{"packages", 60, b.rootfs},
-		{"kernel", 64, b.boot},
-		{"disk", 72, b.disk},
+		{"packages", 1, b.rootfs},
+		{"kernel", 60, b.boot},
+		{"disk", 63, b.disk},
 	} {
 		if err := b.stage(ctx, s); err != nil {
 			return vm.Image{}, err
 		}
 	}
+	b.progress("manifest", 72)
 	img, err := b.publish()
 	if err != nil {
 		return vm.Image{}, err
@@ -151,6 +152,7 @@ func (b *builder) stages(ctx context.Context) (vm.Image, error) {
 
 func (b *builder) stage(ctx context.Context, s stage) error {
 	marker := b.marker(s.name)
+	b.progress(s.name, s.from)
 	if !exists(marker) {
 		start := time.Now()
 		if err := s.do(ctx); err != nil {
@@ -162,7 +164,6 @@ func (b *builder) stage(ctx context.Context, s stage) error {
 		}
 		b.Log.Info("image stage done", "stage", s.name, "seconds", took[:len(took)-1])
 	}
-	b.progress(s.name, s.upTo)
 	return nil
 }
 

@@ -146,7 +146,7 @@ var dpkgOptions = []string{
 
 // lists are the files that tell customize.sh what to do.
 func (p plan) lists() map[string]string {
-	var users, owners, enable strings.Builder
+	var users, owners, enable, disable strings.Builder
 	masked := strings.Fields(guestFile("mask"))
 	for _, u := range p.recipe.Users {
 		shell, uid := u.Shell, "-"
@@ -167,6 +167,8 @@ func (p plan) lists() map[string]string {
 	for _, s := range p.recipe.Services {
 		if s.Enable == nil || *s.Enable {
 			fmt.Fprintln(&enable, s.Name)
+		} else {
+			fmt.Fprintln(&disable, s.Name)
 		}
 		masked = slices.DeleteFunc(masked, func(m string) bool { return m == s.Name })
 	}
@@ -178,6 +180,7 @@ func (p plan) lists() map[string]string {
 		"users":       users.String(),
 		"owners":      owners.String(),
 		"enable":      enable.String(),
+		"disable":     disable.String(),
 		"mask":        strings.Join(masked, "\n") + "\n",
 		"mask-timers": "",
 		"run-env":     strings.TrimSuffix(environment(env, ""), "\n"),

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -193,7 +194,7 @@ type Swept struct {
 // Sweep removes what crashes left in the images' directory: unfinished and
 // half-removed images, and temporary trees of builds. A build that was
 // interrupted keeps its finished stages, unless all is set; one that goes on is
-// left alone.
+// left alone, one that nobody went on with for a week is removed.
 func Sweep(ctx context.Context, dir layout.Dir, all bool) (Swept, error) {
 	var out Swept
 	entries, err := os.ReadDir(dir.Images())
@@ -221,6 +222,8 @@ func Sweep(ctx context.Context, dir layout.Dir, all bool) (Swept, error) {
 	return out, errors.Join(errs...)
 }
 
+const staleBuild = 7 * 24 * time.Hour
+
 // sweepBuild cleans up one interrupted build.
 func sweepBuild(ctx context.Context, dir layout.Dir, digest string, all bool) (removed []string, err error) {
 	lock, err := layout.TryLock(dir.ImageBuildLock(digest))
@@ -238,7 +241,7 @@ func sweepBuild(ctx context.Context, dir layout.Dir, digest string, all bool) (r
 		}
 		removed = append(removed, string(tmp))
 	}
-	if !all {
+	if st, err := os.Stat(string(b.dir)); !all && err == nil && time.Since(st.ModTime()) < staleBuild {
 		return removed, nil
 	}
 	if err := os.RemoveAll(string(b.dir)); err != nil {

@@ -172,7 +172,10 @@ func TestSweep(t *testing.T) {
 		}
 		return p
 	}
-	dead, live := mk("dead"), mk("live")
+	dead, live, old := mk("dead"), mk("live"), mk("old")
+	if err := os.Chtimes(old, time.Now(), time.Now().Add(-staleBuild-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dead, ".tempdir"), []byte(tree), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +186,7 @@ func TestSweep(t *testing.T) {
 	if _, err := Sweep(t.Context(), dir, false); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{tree: false, half: false, dead: true, live: true, dir.Image(imgs[0].ID): true} {
+	for path, want := range map[string]bool{tree: false, half: false, old: false, dead: true, live: true, dir.Image(imgs[0].ID): true} {
 		if exists(path) != want {
 			t.Errorf("%s exists: %v, want %v", path, !want, want)
 		}

@@ -54,8 +54,8 @@ type RecipeUser struct {
 	Groups []string `yaml:"groups,omitempty" json:"groups,omitempty"`
 }
 
-// RecipeService is a systemd unit to enable, and to write first when Unit is
-// given. A unit that is named here is never masked.
+// RecipeService is a systemd unit to enable or disable, and to write first when
+// Unit is given. A unit that is named here is never masked.
 type RecipeService struct {
 	Name   string `yaml:"name" json:"name"` // with its suffix, e.g. web.service
 	Unit   string `yaml:"unit,omitempty" json:"unit,omitempty"`

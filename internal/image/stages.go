@@ -33,6 +33,11 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 	if err := os.MkdirAll(b.scratch(""), 0o700); err != nil {
 		return fileError(b.scratch(""), err)
 	}
+	defer func() {
+		if err != nil { // nothing in it is of use, and the disk may be large
+			err = errors.Join(err, os.RemoveAll(b.scratch("")))
+		}
+	}()
 	tmp, err := b.tempDir(ctx)
 	if err != nil {
 		return err
@@ -49,7 +54,6 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 		return fileError(b.dir.Log(), err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	b.progress("packages", 1)
 	err = b.run(ctx, program{
 		args:   b.mmdebstrapArgs(),
 		env:    []string{"TMPDIR=" + tmp, "WARREN_CUSTOMIZE=" + guestFile("customize.sh")},

@@ -53,7 +53,7 @@ step users
 while read -r name uid shell groups; do
     [ -n "$name" ] || continue
     for g in $(echo "$groups" | tr ',' ' '); do
-        inside groupadd -f "$g"
+        inside groupadd -f --system "$g"
     done
     set -- --create-home --shell "$shell"
     [ "$uid" = - ] || set -- "$@" --uid "$uid"
@@ -65,12 +65,12 @@ while read -r owner path; do
     inside chown -h "$owner" "$path"
 done <"$W/owners"
 
+mapfile -t run_env <"$W/run-env"
 for f in "$W"/run/*; do
     [ -e "$f" ] || continue
     n=$(basename "$f")
     step "run $n"
-    # shellcheck disable=SC2046
-    if ! inside $(cat "$W/run-env") /bin/bash -eu -o pipefail "/.warren/run/$n" </dev/null >&2; then
+    if ! inside "${run_env[@]}" /bin/bash -eu -o pipefail "/.warren/run/$n" </dev/null >&2; then
         echo "warren-error: run step $n of the recipe failed" >&2
         exit 1
     fi
@@ -80,6 +80,9 @@ step services
 while read -r unit; do
     [ -z "$unit" ] || inside systemctl enable --quiet "$unit" >&2
 done <"$W/enable"
+while read -r unit; do
+    [ -z "$unit" ] || inside systemctl disable --quiet "$unit" >&2
+done <"$W/disable"
 while read -r unit; do
     [ -z "$unit" ] || ln -sfn /dev/null "$R/etc/systemd/system/$unit"
 done <"$W/mask"
