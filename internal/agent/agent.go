@@ -1,0 +1,136 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent is the program inside a guest: it runs commands, moves files,
+// watches directories, measures the machine, and makes a guest that was
+// started on a generation a machine of its own. It is also the first program
+// of the guest (Boot) and its own supervisor (Supervise). It serves the host
+// alone, over package link; guest users cannot reach it. Its verbs have the
+// same names as in package guest, which is the other end. Only
+// cmd/warren-agent runs it.
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/warren-vm/warren/internal/link"
+)
+
+// Protocol is the version of the agent's verbs.
+const Protocol = 1
+
+// Features are what this agent can do beyond the first version's verbs.
+var Features = []string{"wake", "upgrade"}
+
+// Config says where an agent works. The zero value of each field but Log is
+// the guest's own.
+type Config struct {
+	Version string // of the Warren it came with
+	Digest  string // hex SHA-256 of its binary, as the host told it
+	Key     []byte // link key to begin with; nil = from RunDir or the kernel's command line
+	LogDir  string // process logs; "" = /var/log/warren
+	RunDir  string // its own files; "" = /run/warren
+	EtcDir  string // "" = /etc
+	System  System // nil = the kernel
+	Log     *slog.Logger
+
+	inherited *heritage // of an upgrade
+}
+
+// Agent serves one guest.
+type Agent struct {
+	cfg   Config
+	log   *slog.Logger
+	sys   System
+	users userDB
+	keys  keyring
+	procs table
+
+	cgroup   execGroup
+	oom      oomShield
+	nullOnce sync.Once
+	null     int // /dev/null
+
+	handlers sync.WaitGroup // requests under way
+
+	mu         sync.Mutex
+	next       string // path of the binary to become; "" = none
+	nextDigest string
+	stopRun    context.CancelFunc // ends Run's session loop
+}
+
+// New returns an agent. It reads what an earlier agent left in LogDir.
+func New(cfg Config) (*Agent, error) {
+	if cfg.LogDir == "" {
+		cfg.LogDir = "/var/log/warren"
+	}
+	if cfg.RunDir == "" {
+		cfg.RunDir = "/run/warren"
+	}
+	if cfg.EtcDir == "" {
+		cfg.EtcDir = "/etc"
+	}
+	if cfg.System == nil {
+		cfg.System = kernel{}
+	}
+	if cfg.Log == nil {
+		return nil, errors.New("agent: no logger")
+	}
+	if err := os.MkdirAll(cfg.RunDir, 0o755); err != nil {
+		return nil, err
+	}
+	a := &Agent{cfg: cfg, log: cfg.Log, sys: cfg.System}
+	a.users.etc = cfg.EtcDir
+	if err := a.keys.load(cfg.Key, filepath.Join(cfg.RunDir, "agent.key")); err != nil {
+		return nil, err
+	}
+	a.procs.init(cfg.LogDir, cfg.RunDir, cfg.Log, cfg.inherited)
+	return a, nil
+}
+
+// Run serves sessions on the port until ctx ends, the port fails, or an
+// upgrade turns this process into the new agent.
+func (a *Agent) Run(ctx context.Context, port *os.File) error {
+	defer a.handlers.Wait()
+	for {
+		rctx, stop := context.WithCancel(ctx)
+		a.mu.Lock()
+		a.stopRun = stop
+		a.mu.Unlock()
+		err := link.Guest(rctx, port, a.keys.acceptable, a.Serve)
+		stop()
+		a.mu.Lock()
+		next := a.next
+		a.next = ""
+		a.mu.Unlock()
+		if next == "" || ctx.Err() != nil {
+			return err
+		}
+		// It returns only when it failed; this agent then goes on.
+		a.log.Error("upgrade failed", "error", a.become(next, port))
+	}
+}
+
+// Serve answers the requests of one session until its listener fails. It does
+// not wait for requests under way: they end when they next touch their
+// stream.
+func (a *Agent) Serve(l net.Listener) error {
+	ctx, cancel := context.WithCancel(context.Background()) // a session's own lifetime
+	defer cancel()
+	if k, ok := l.(interface{ Key() []byte }); ok {
+		a.keys.used(k.Key())
+	}
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		a.handlers.Go(func() { a.serveConn(ctx, c) })
+	}
+}

@@ -1,0 +1,460 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// copySize is the buffer of file streams.
+const copySize = 256 << 10
+
+// abs makes a path absolute: relative ones are under the user's home.
+func (a *linuxUser) abs(path string) (string, error) {
+	switch {
+	case path == "":
+		return "", badPath(path, "the path is empty")
+	case strings.IndexByte(path, 0) >= 0:
+		return "", badPath(path, "the path holds a NUL byte")
+	case filepath.IsAbs(path):
+		return path, nil
+	}
+	home := a.home
+	if home == "" {
+		home = "/"
+	}
+	return filepath.Join(home, path), nil
+}
+
+func badPath(path, why string) error {
+	return vm.Errorf(vm.Invalid, path, "%s", why).WithCode("FILES_BAD_REQUEST")
+}
+
+// fileError gives a failure of the file system its kind and code.
+func fileError(path string, err error) error {
+	var e *vm.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, fs.ErrNotExist):
+		return vm.Errorf(vm.NotFound, path, "no such file or directory").WithCode("FILE_NOT_FOUND", "path", path)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return vm.Errorf(vm.NoSpace, path, "the guest's disk is full").
+			WithHint("remove something in the VM, or give it a larger disk")
+	}
+	var perr *fs.PathError
+	var lerr *os.LinkError
+	switch {
+	case errors.As(err, &perr):
+		err = perr.Err
+	case errors.As(err, &lerr):
+		err = lerr.Err
+	}
+	return vm.Errorf(vm.Invalid, path, "%w", err).WithCode("FILES_BAD_REQUEST")
+}
+
+// info describes what Lstat found.
+func info(path string, st fs.FileInfo) vm.FileInfo {
+	i := vm.FileInfo{
+		Name: st.Name(), Path: filepath.Clean(path), Size: st.Size(), Mode: unixMode(st.Mode()),
+		ModTime: st.ModTime().UTC(), Kind: vm.FileOther,
+	}
+	switch st.Mode().Type() {
+	case 0:
+		i.Kind = vm.FileRegular
+	case fs.ModeDir:
+		i.Kind = vm.FileDirectory
+	case fs.ModeSymlink:
+		i.Kind = vm.FileSymlink
+		i.Target, _ = os.Readlink(path) // it may be gone by now
+	}
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		i.UID, i.GID = int(sys.Uid), int(sys.Gid)
+	}
+	return i
+}
+
+// unixMode returns the permission bits as the kernel spells them.
+func unixMode(m fs.FileMode) uint32 {
+	u := uint32(m.Perm())
+	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if m&flag != 0 {
+			u |= bit
+		}
+	}
+	return u
+}
+
+// goMode is the inverse of unixMode.
+func goMode(u uint32) fs.FileMode {
+	m := fs.FileMode(u & 0o777)
+	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
+		if u&bit != 0 {
+			m |= flag
+		}
+	}
+	return m
+}
+
+func (a *Agent) stat(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	var i vm.FileInfo
+	err = u.do(func() error {
+		st, err := os.Lstat(path)
+		if err == nil {
+			i = info(path, st)
+		}
+		return err
+	})
+	return w.json(i, fileError(path, err))
+}
+
+func (a *Agent) readDir(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	list := []vm.FileInfo{}
+	err = u.do(func() error {
+		entries, err := os.ReadDir(path) // sorted by name
+		for _, e := range entries {
+			if st, err := e.Info(); err == nil { // else it was removed meanwhile
+				list = append(list, info(filepath.Join(path, e.Name()), st))
+			}
+		}
+		return err
+	})
+	return w.json(list, fileError(path, err))
+}
+
+// openFile sends a file.
+func (a *Agent) openFile(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	var f *os.File
+	var st fs.FileInfo
+	err = u.do(func() error {
+		// Not blocking: a pipe without a writer must not hold the agent.
+		if f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+			return err
+		}
+		st, err = f.Stat()
+		return err
+	})
+	if f != nil {
+		defer f.Close()
+	}
+	if err != nil {
+		return fileError(path, err)
+	}
+	if st.IsDir() {
+		return badPath(path, "is a directory")
+	}
+	if !st.Mode().IsRegular() {
+		return badPath(path, "is not a regular file")
+	}
+	i := info(path, st)
+	head := "Warren-Info: " + asciiJSON(i) + "\r\n"
+	size := st.Size()
+	if size == 0 || strings.HasPrefix(i.Path, "/proc/") || strings.HasPrefix(i.Path, "/sys/") {
+		if err := w.head(-1, head); err != nil { // the kernel's files do not know their length
+			return err
+		}
+		out := &chunkWriter{w: w.conn}
+		if _, err := out.ReadFrom(f); err != nil {
+			return err
+		}
+		return out.end()
+	}
+	if err := w.head(size, head); err != nil {
+		return err
+	}
+	return send(w.conn, f, size)
+}
+
+// send copies exactly size bytes.
+func send(w io.Writer, r io.Reader, size int64) error {
+	buf := make([]byte, min(size, copySize))
+	for size > 0 {
+		n, err := r.Read(buf[:min(size, int64(len(buf)))])
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return err
+			}
+			size -= int64(n)
+			continue
+		}
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	return nil
+}
+
+// asciiJSON renders v for a header line.
+func asciiJSON(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return "{}"
+	}
+	var out bytes.Buffer
+	for _, r := range string(b) {
+		switch {
+		case r < 0x7f:
+			out.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, "\\u%04x", r)
+		default:
+			r -= 0x10000
+			fmt.Fprintf(&out, "\\u%04x\\u%04x", 0xd800+r>>10, 0xdc00+r&0x3ff)
+		}
+	}
+	return out.String()
+}
+
+func (a *Agent) mkdir(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	mode, err := r.number("mode")
+	if err != nil {
+		return err
+	}
+	if mode == 0 {
+		mode = 0o755
+	}
+	return w.done(fileError(path, u.do(func() error {
+		if r.flag("parents") {
+			if st, err := os.Stat(path); err == nil && st.IsDir() {
+				return nil
+			}
+			if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
+				return err
+			}
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return err
+		}
+		return os.Chmod(path, goMode(uint32(mode)))
+	})))
+}
+
+func (a *Agent) rename(w *answer, r *request) error {
+	u, from, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	to, err := u.abs(r.query.Get("to"))
+	if err != nil {
+		return err
+	}
+	return w.done(fileError(from, u.do(func() error {
+		if _, err := os.Lstat(from); err != nil {
+			return err
+		}
+		err := os.Rename(from, to)
+		if errors.Is(err, fs.ErrNotExist) {
+			return fileError(filepath.Dir(to), err)
+		}
+		return err
+	})))
+}
+
+func (a *Agent) remove(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	return w.done(fileError(path, u.do(func() error {
+		if _, err := os.Lstat(path); err != nil {
+			return err
+		}
+		if !r.flag("recursive") {
+			return os.Remove(path)
+		}
+		if filepath.Clean(path) == "/" {
+			return badPath(path, "will not remove the root directory")
+		}
+		return os.RemoveAll(path)
+	})))
+}
+
+func (a *Agent) chmod(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	mode, err := r.number("mode")
+	if err != nil {
+		return err
+	}
+	if mode < 0 || mode > 0o7777 {
+		return badPath(path, "the mode has more than permission bits")
+	}
+	return w.done(fileError(path, u.do(func() error { return os.Chmod(path, goMode(uint32(mode))) })))
+}
+
+func (a *Agent) symlink(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	return w.done(fileError(path, u.do(func() error { return os.Symlink(r.query.Get("target"), path) })))
+}
+
+// tempPrefix begins the names of files that are still being written.
+const tempPrefix = ".warren-tmp-"
+
+// tempName returns a fresh name beside path.
+func tempName(path string) string {
+	return filepath.Join(filepath.Dir(path), tempPrefix+vm.NewUUID()[:13])
+}
+
+// writeFile takes a file: beside its place, renamed when all has come.
+func (a *Agent) writeFile(w *answer, r *request) error {
+	u, path, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	mode, err := r.number("mode")
+	if err != nil {
+		return err
+	}
+	if mode == 0 {
+		mode = 0o644
+	}
+	if strings.HasSuffix(path, "/") {
+		return badPath(path, "names a directory")
+	}
+	i, err := a.receive(u, path, goMode(uint32(mode)&0o7777), r)
+	return w.json(i, fileError(path, err))
+}
+
+func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) (vm.FileInfo, error) {
+	var f *os.File
+	var tmp string
+	real := path // what the path's symlinks lead to
+	err := u.do(func() error {
+		if r.flag("parents") {
+			if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
+				return err
+			}
+		}
+		old, err := os.Stat(path)
+		if err == nil {
+			if real, err = filepath.EvalSymlinks(path); err != nil {
+				return err
+			}
+			if !old.Mode().IsRegular() {
+				return writeDevice(old, path)
+			}
+		}
+		if err := enoughSpace(filepath.Dir(real), r.size); err != nil {
+			return err
+		}
+		tmp = tempName(real)
+		if f, err = os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+			return err
+		}
+		return dress(f, old, mode)
+	})
+	if f != nil {
+		defer f.Close()
+	}
+	if err == nil {
+		err = copyBody(f, r)
+	}
+	var i vm.FileInfo
+	if err == nil {
+		err = u.do(func() error {
+			if err := os.Rename(tmp, real); err != nil {
+				return err
+			}
+			st, err := os.Lstat(real)
+			if err == nil {
+				i = info(real, st)
+			}
+			return err
+		})
+	}
+	if err != nil && f != nil {
+		_ = u.do(func() error { return os.Remove(tmp) })
+	}
+	return i, err
+}
+
+func writeDevice(old fs.FileInfo, path string) error {
+	if old.IsDir() {
+		return badPath(path, "is a directory")
+	}
+	return badPath(path, "is not a regular file")
+}
+
+// dress gives a file its mode: a new one the wanted, one that replaces an
+// old one the old one's mode and, where allowed, its owner.
+func dress(f *os.File, old fs.FileInfo, mode fs.FileMode) error {
+	if old != nil {
+		mode = old.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
+		if sys, ok := old.Sys().(*syscall.Stat_t); ok {
+			_ = f.Chown(int(sys.Uid), int(sys.Gid)) // only root may; others keep their own
+		}
+	}
+	return f.Chmod(mode)
+}
+
+// enoughSpace refuses what cannot fit before it is sent.
+func enoughSpace(dir string, size int64) error {
+	var st syscall.Statfs_t
+	if size <= 0 || syscall.Statfs(dir, &st) != nil {
+		return nil
+	}
+	if free := int64(st.Bavail) * st.Bsize; size > free {
+		return vm.Errorf(vm.NoSpace, dir, "the guest's disk has %d MiB free, %d MiB are needed", free>>20, (size+(1<<20)-1)>>20).
+			WithHint("remove something in the VM, or give it a larger disk")
+	}
+	return nil
+}
+
+// copyBody writes a request's body to a file.
+func copyBody(f *os.File, r *request) error {
+	size := int64(copySize)
+	if r.size >= 0 {
+		size = min(size, max(r.size, 1))
+	}
+	buf := make([]byte, size)
+	for {
+		n, err := r.body.Read(buf)
+		if n > 0 {
+			if _, werr := f.Write(buf[:n]); werr != nil {
+				return werr
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+)
+
+// keyring holds the link keys that a host may prove to know: the current one
+// and, from a reset until the first session with it, the next.
+type keyring struct {
+	mu      sync.Mutex
+	file    string
+	current []byte
+	next    []byte
+}
+
+// load takes key, else the key that was saved, else the kernel command line's.
+func (k *keyring) load(key []byte, file string) error {
+	k.file = file
+	if key == nil {
+		key = readKey(file)
+	}
+	if key == nil {
+		key, _ = hex.DecodeString(CommandLine("warren.key"))
+	}
+	if len(key) == 0 {
+		return errors.New("agent: no link key: neither saved nor on the kernel command line (warren.key=)")
+	}
+	k.current = key
+	return nil
+}
+
+func readKey(file string) []byte {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(b)))
+	if err != nil || len(key) == 0 {
+		return nil
+	}
+	return key
+}
+
+func (k *keyring) acceptable() [][]byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.next == nil {
+		return [][]byte{k.current}
+	}
+	return [][]byte{k.next, k.current}
+}
+
+// replace makes key acceptable at once and saves it. The old one stays
+// acceptable until a session was opened with the new one.
+func (k *keyring) replace(key []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if bytes.Equal(key, k.current) {
+		k.next = nil
+	} else {
+		k.next = bytes.Clone(key)
+	}
+	return writeSmall(k.file, hex.EncodeToString(key)+"\n", 0o600)
+}
+
+// used notes that a session was opened with key.
+func (k *keyring) used(key []byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.next != nil && bytes.Equal(key, k.next) {
+		k.current, k.next = k.next, nil
+	}
+}

@@ -1,0 +1,83 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/warren-vm/warren/internal/link"
+)
+
+// agentName is argv[0] of agent and supervisor. The "@" asks systemd to leave
+// them alone when it ends everything else.
+const agentName = "@warren-agent"
+
+// Main is the body of the agent's process. heritage is the descriptor that
+// an upgrade passed on, negative when there was none.
+func Main(ctx context.Context, version string, heritage int, log *slog.Logger) error {
+	debug.SetMemoryLimit(48 << 20)
+	debug.SetGCPercent(50)
+	cfg := Config{Version: version, Digest: CommandLine("warren.agent"), Log: log}
+	if b, err := os.ReadFile("/run/warren/agent.digest"); err == nil {
+		cfg.Digest = strings.TrimSpace(string(b))
+	}
+	var a *Agent
+	var port *os.File
+	var err error
+	if heritage >= 0 {
+		a, port, err = Inherit(cfg, heritage)
+	} else if a, err = New(cfg); err == nil {
+		port, err = OpenPort(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	defer port.Close()
+	a.oom.open()
+	if heritage >= 0 {
+		refreshParent()
+	}
+	return a.Run(ctx, port)
+}
+
+// OpenPort waits for the agent's virtio port and opens it. There need be no
+// udev: the kernel says by itself which device has the name.
+func OpenPort(ctx context.Context) (*os.File, error) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range names {
+			b, err := os.ReadFile(n)
+			if err != nil || !bytes.Equal(bytes.TrimSpace(b), []byte(link.PortName)) {
+				continue
+			}
+			dev := "/dev/" + filepath.Base(filepath.Dir(n))
+			f, err := os.OpenFile(dev, os.O_RDWR|syscall.O_NONBLOCK, 0)
+			if err == nil {
+				return f, nil
+			}
+			if !errors.Is(err, os.ErrNotExist) {
+				return nil, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,276 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// System is what the resets do to the kernel, so that tests leave theirs alone.
+type System interface {
+	SetClock(t time.Time) error
+	Reseed(entropy []byte) error
+	SetHostname(name string) error
+	// SetBootID makes programs read id from the kernel's boot_id file; file is
+	// a place to keep it.
+	SetBootID(id, file string) error
+	Signal(pid int, s syscall.Signal) error
+	Reboot(reboot bool) error
+}
+
+// hello introduces the agent.
+func (a *Agent) hello() vm.AgentHello {
+	h := vm.AgentHello{Protocol: Protocol, Version: a.cfg.Version, Digest: a.cfg.Digest, Features: Features}
+	h.Booted = syscall.Access(filepath.Join(a.cfg.RunDir, "booted"), 0) == nil
+	if b, err := os.ReadFile(bootIDFile); err == nil {
+		h.BootID = strings.TrimSpace(string(b))
+	}
+	var u syscall.Utsname
+	if syscall.Uname(&u) == nil {
+		var rel []byte
+		for _, c := range u.Release {
+			if c == 0 {
+				break
+			}
+			rel = append(rel, byte(c))
+		}
+		h.Kernel = string(rel)
+	}
+	h.Systemd = Initial() == "systemd"
+	return h
+}
+
+// wake does the resets and answers with their report, and with a hello if
+// that is wanted too.
+func (a *Agent) wake(w *answer, r *request, hello bool) error {
+	b, err := r.words()
+	if err != nil {
+		return err
+	}
+	reset, err := link.DecodeReset(b)
+	if err != nil {
+		return vm.Errorf(vm.Invalid, "", "malformed reset: %w", err)
+	}
+	report := a.reset(reset)
+	var h vm.AgentHello
+	if hello {
+		h = a.hello()
+	}
+	return w.bytes(link.EncodeWake(h, report))
+}
+
+// reset makes the guest a machine of its own. Each part is done even when
+// another one fails; the host destroys a guest that lacks one.
+func (a *Agent) reset(r vm.Reset) vm.ResetReport {
+	report := make(vm.ResetReport, len(vm.Resets))
+	did := func(name string, err error) {
+		report[name] = "ok"
+		if err != nil {
+			report[name] = err.Error()
+		}
+	}
+	did(vm.ResetClock, a.resetClock(r.Time)) // first: the time grows old
+	did(vm.ResetRNG, a.resetRNG(r.Entropy))
+	did(vm.ResetHostname, a.resetHostname(r.Hostname))
+	did(vm.ResetMachineID, a.resetMachineID(r.MachineID))
+	did(vm.ResetBootID, a.resetBootID(r.BootID))
+	did(vm.ResetHostKeys, a.resetHostKeys(r.HostKeys))
+	did(vm.ResetLinkKey, a.resetLinkKey(r.LinkKey))
+	return report
+}
+
+func (a *Agent) resetClock(t time.Time) error {
+	if t.Unix() <= 0 {
+		return errors.New("no time given")
+	}
+	return a.sys.SetClock(t)
+}
+
+func (a *Agent) resetRNG(entropy []byte) error {
+	if len(entropy) < 32 || len(entropy) > 4096 {
+		return fmt.Errorf("%d bytes of entropy given, at least 32 are needed", len(entropy))
+	}
+	return a.sys.Reseed(entropy)
+}
+
+func (a *Agent) resetHostname(name string) error {
+	if !validHostname(name) {
+		return fmt.Errorf("not a host name: %q", name)
+	}
+	if err := a.sys.SetHostname(name); err != nil {
+		return err
+	}
+	if err := writeSmall(filepath.Join(a.cfg.EtcDir, "hostname"), name+"\n", 0o644); err != nil {
+		return err
+	}
+	hosts := filepath.Join(a.cfg.EtcDir, "hosts")
+	b, err := os.ReadFile(hosts)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return writeSmall(hosts, withHost(string(b), name), 0o644)
+}
+
+func validHostname(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' {
+		return false
+	}
+	for _, c := range s {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// withHost gives hosts the line 127.0.1.1 for name, in place of an old one.
+func withHost(hosts, name string) string {
+	line := "127.0.1.1\t" + name
+	if hosts == "" {
+		hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost\n"
+	}
+	var out strings.Builder
+	done := false
+	for l := range strings.SplitSeq(strings.TrimSuffix(hosts, "\n"), "\n") {
+		if f := strings.Fields(l); len(f) > 0 && f[0] == "127.0.1.1" {
+			if done {
+				continue
+			}
+			l, done = line, true
+		}
+		out.WriteString(l + "\n")
+	}
+	if !done {
+		out.WriteString(line + "\n")
+	}
+	return out.String()
+}
+
+func (a *Agent) resetMachineID(id string) error {
+	if !isHex(id) || len(id) != 32 {
+		return fmt.Errorf("not a machine id: %q", id)
+	}
+	return writeSmall(filepath.Join(a.cfg.EtcDir, "machine-id"), id+"\n", 0o444)
+}
+
+func (a *Agent) resetBootID(id string) error {
+	if len(id) != 36 || !isHex(strings.ReplaceAll(id, "-", "")) {
+		return fmt.Errorf("not a boot id: %q", id)
+	}
+	return a.sys.SetBootID(id, filepath.Join(a.cfg.RunDir, "boot_id"))
+}
+
+func isHex(s string) bool {
+	for _, c := range s {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// resetHostKeys writes the SSH host keys where there is an SSH server.
+func (a *Agent) resetHostKeys(keys map[string]string) error {
+	dir := filepath.Join(a.cfg.EtcDir, "ssh")
+	if _, err := os.Stat(filepath.Join(dir, "sshd_config")); err != nil {
+		return nil
+	}
+	for name, key := range keys {
+		if !strings.HasPrefix(name, "ssh_host_") || strings.ContainsAny(name, "/\x00") {
+			return fmt.Errorf("not a host key file: %q", name)
+		}
+		mode := os.FileMode(0o600)
+		if strings.HasSuffix(name, ".pub") {
+			mode = 0o644
+		}
+		if err := writeSmall(filepath.Join(dir, name), key, mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Agent) resetLinkKey(key []byte) error {
+	if len(key) != link.KeySize {
+		return fmt.Errorf("a link key of %d bytes, not %d", len(key), link.KeySize)
+	}
+	return a.keys.replace(key)
+}
+
+// kernel is the System of a real guest.
+type kernel struct{}
+
+const bootIDFile = "/proc/sys/kernel/random/boot_id"
+
+func (kernel) SetClock(t time.Time) error {
+	tv := syscall.NsecToTimeval(t.UnixNano())
+	return syscall.Settimeofday(&tv)
+}
+
+const (
+	rndAddEntropy = 0x40085203
+	rndReseedCRNG = 0x5207
+)
+
+// Reseed gives the kernel's generator fresh entropy and makes it use it at
+// once. Mixing in alone would leave siblings with equal bytes for a while.
+func (kernel) Reseed(entropy []byte) error {
+	f, err := os.OpenFile("/dev/urandom", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// struct rand_pool_info { int entropy_count; int buf_size; __u32 buf[]; }
+	pool := make([]int32, 2+(len(entropy)+3)/4)
+	pool[0], pool[1] = int32(len(entropy)*8), int32(len(entropy))
+	copy(unsafe.Slice((*byte)(unsafe.Pointer(&pool[2])), len(entropy)), entropy)
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rndAddEntropy, uintptr(unsafe.Pointer(&pool[0]))); e != 0 {
+		return e
+	}
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rndReseedCRNG, 0); e != 0 {
+		return e
+	}
+	return nil
+}
+
+func (kernel) SetHostname(name string) error { return syscall.Sethostname([]byte(name)) }
+
+// SetBootID keeps the id in a file that is mounted over the kernel's. The
+// mount survives in generations; then the file alone changes.
+func (kernel) SetBootID(id, file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte(id+"\n"), 0) // in place: the mount is of this inode
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	have, err := os.ReadFile(bootIDFile)
+	if err == nil && strings.TrimSpace(string(have)) == id {
+		return nil
+	}
+	return syscall.Mount(file, bootIDFile, "", syscall.MS_BIND, "")
+}
+
+func (kernel) Signal(pid int, s syscall.Signal) error { return syscall.Kill(pid, s) }
+
+func (kernel) Reboot(reboot bool) error {
+	syscall.Sync()
+	cmd := syscall.LINUX_REBOOT_CMD_POWER_OFF
+	if reboot {
+		cmd = syscall.LINUX_REBOOT_CMD_RESTART
+	}
+	return syscall.Reboot(cmd)
+}

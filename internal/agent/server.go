@@ -1,0 +1,435 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// This is the part of HTTP/1.1 that the host's client uses: requests with a
+// length or in chunks, answers with a length, in chunks, or upgraded. A
+// restored guest under emulation runs every instruction for the first time;
+// net/http would cost it tens of milliseconds before the first command.
+
+const (
+	maxHead  = 64 << 10 // bytes of a request's head
+	maxWords = 4 << 20  // bytes of a request's body that is kept in memory
+)
+
+// request is one request. Its body yields io.ErrUnexpectedEOF when it is cut.
+type request struct {
+	ctx    context.Context // ends with the session
+	method string
+	path   string
+	query  url.Values
+	body   io.Reader
+	conn   net.Conn
+	in     *bufio.Reader
+	size   int64 // of the body; -1 = chunked
+}
+
+// answer writes the answer to one request.
+type answer struct {
+	conn    net.Conn
+	started bool
+	closing bool // the stream cannot carry another request
+}
+
+// serveConn answers the requests of one stream.
+func (a *Agent) serveConn(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	in := bufio.NewReader(c)
+	for {
+		r, err := readRequest(in)
+		if err != nil {
+			return
+		}
+		r.ctx, r.conn = ctx, c
+		w := &answer{conn: c}
+		if err := a.handle(w, r); err != nil {
+			if w.started || w.fail(err) != nil {
+				return // the host sees a cut answer
+			}
+		}
+		if w.closing || !r.finished() {
+			return
+		}
+	}
+}
+
+// handle finds the verb.
+func (a *Agent) handle(w *answer, r *request) error {
+	switch r.method + " " + r.path {
+	case "POST /exec":
+		return a.exec(w, r)
+	case "POST /wake":
+		return a.wake(w, r, true)
+	case "POST /reset":
+		return a.wake(w, r, false)
+	case "GET /hello":
+		return w.bytes(link.EncodeWake(a.hello(), nil))
+	case "POST /start":
+		return a.start(w, r)
+	}
+	if h, ok := routes[r.method+" "+r.path]; ok {
+		return h(a, w, r)
+	}
+	return vm.Errorf(vm.Unsupported, r.path, "this agent has no such verb")
+}
+
+// routes are the verbs that are not on the way of every start.
+var routes = map[string]func(*Agent, *answer, *request) error{
+	"GET /processes": (*Agent).processes,
+	"GET /process":   (*Agent).process,
+	"POST /wait":     (*Agent).wait,
+	"POST /signal":   (*Agent).signal,
+	"POST /forget":   (*Agent).forget,
+	"GET /log":       (*Agent).readLog,
+	"GET /stat":      (*Agent).stat,
+	"GET /readdir":   (*Agent).readDir,
+	"GET /file":      (*Agent).openFile,
+	"PUT /file":      (*Agent).writeFile,
+	"POST /mkdir":    (*Agent).mkdir,
+	"POST /rename":   (*Agent).rename,
+	"POST /remove":   (*Agent).remove,
+	"POST /chmod":    (*Agent).chmod,
+	"POST /symlink":  (*Agent).symlink,
+	"GET /tar":       (*Agent).tarDown,
+	"PUT /tar":       (*Agent).tarUp,
+	"GET /watch":     (*Agent).watch,
+	"GET /stats":     (*Agent).stats,
+	"POST /upgrade":  (*Agent).upgrade,
+	"POST /poweroff": (*Agent).powerOff,
+}
+
+var errHead = errors.New("agent: malformed request")
+
+// readRequest reads one request's head.
+func readRequest(in *bufio.Reader) (*request, error) {
+	left := maxHead
+	line, err := readLine(in, &left)
+	if err != nil {
+		return nil, err
+	}
+	method, rest, ok := strings.Cut(line, " ")
+	target, proto, ok2 := strings.Cut(rest, " ")
+	if !ok || !ok2 || proto != "HTTP/1.1" || !strings.HasPrefix(target, "/") {
+		return nil, errHead
+	}
+	path, raw, _ := strings.Cut(target, "?")
+	r := &request{method: method, path: path, in: in}
+	if raw != "" {
+		if r.query, err = url.ParseQuery(raw); err != nil {
+			return nil, errHead
+		}
+	}
+	for {
+		line, err := readLine(in, &left)
+		if err != nil {
+			return nil, err
+		}
+		if line == "" {
+			break
+		}
+		name, value, ok := strings.Cut(line, ":")
+		if !ok {
+			return nil, errHead
+		}
+		value = strings.TrimSpace(value)
+		switch {
+		case strings.EqualFold(name, "Content-Length"):
+			if r.size, err = strconv.ParseInt(value, 10, 64); err != nil || r.size < 0 {
+				return nil, errHead
+			}
+		case strings.EqualFold(name, "Transfer-Encoding"):
+			if !strings.EqualFold(value, "chunked") {
+				return nil, errHead
+			}
+			r.size = -1
+		}
+	}
+	if r.size < 0 {
+		r.body = &chunkReader{in: in}
+	} else {
+		r.body = &lengthReader{in: in, left: r.size}
+	}
+	return r, nil
+}
+
+// readLine reads a line without its end and counts it against left.
+func readLine(in *bufio.Reader, left *int) (string, error) {
+	var long []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if *left -= len(part); *left < 0 {
+			return "", errHead
+		}
+		if err == bufio.ErrBufferFull {
+			long = append(long, part...)
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if long != nil {
+			part = append(long, part...)
+		}
+		return strings.TrimSuffix(string(part[:len(part)-1]), "\r"), nil
+	}
+}
+
+// words reads a whole small body.
+func (r *request) words() ([]byte, error) {
+	if r.size < 0 || r.size > maxWords {
+		return nil, vm.Errorf(vm.Invalid, "", "the request is longer than %d bytes", maxWords)
+	}
+	b := make([]byte, r.size)
+	_, err := io.ReadFull(r.body, b)
+	return b, err
+}
+
+// finished reports whether the whole body was read.
+func (r *request) finished() bool {
+	n, err := r.body.Read(make([]byte, 1))
+	return n == 0 && err == io.EOF
+}
+
+func (r *request) flag(name string) bool { return r.query.Get(name) == "1" }
+
+// number returns a query value that is a decimal number; absent is 0.
+func (r *request) number(name string) (int64, error) {
+	s := r.query.Get(name)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return 0, vm.Errorf(vm.Invalid, name, "not a number: %q", s)
+	}
+	return n, nil
+}
+
+// untilGone returns a context that ends when the client closes the stream.
+// The stream can carry no other request afterwards.
+func (r *request) untilGone(w *answer) (context.Context, context.CancelFunc) {
+	w.closing = true
+	ctx, cancel := context.WithCancel(r.ctx)
+	go func() { // ends with the stream, which serveConn closes
+		_, _ = r.in.ReadByte()
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// bytes answers with b.
+func (w *answer) bytes(b []byte) error {
+	w.started = true
+	_, err := w.conn.Write(append(fmt.Appendf(nil, "HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n", w.manner(), len(b)), b...))
+	return err
+}
+
+// manner is the header line that says that the stream ends with this answer.
+func (w *answer) manner() string {
+	if w.closing {
+		return "Connection: close\r\n"
+	}
+	return ""
+}
+
+// done answers with nothing but success.
+func (w *answer) done(err error) error {
+	if err != nil {
+		return err
+	}
+	return w.bytes(nil)
+}
+
+// json answers with v.
+func (w *answer) json(v any, err error) error {
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return w.bytes(b)
+}
+
+// fail answers with an error.
+func (w *answer) fail(err error) error {
+	status := "400 Bad Request"
+	switch vm.KindOf(err) {
+	case vm.NotFound:
+		status = "404 Not Found"
+	case vm.Internal:
+		status = "500 Internal Server Error"
+	}
+	b := link.EncodeError(err)
+	w.started, w.closing = true, true // the body may not have been read
+	_, werr := w.conn.Write(append(fmt.Appendf(nil, "HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n", status, w.manner(), len(b)), b...))
+	return werr
+}
+
+// head answers with a head for size bytes, or for chunks if size is -1. extra
+// are further header lines, each with its end.
+func (w *answer) head(size int64, extra string) error {
+	w.started = true
+	length := "Transfer-Encoding: chunked"
+	if size >= 0 {
+		length = "Content-Length: " + strconv.FormatInt(size, 10)
+	}
+	_, err := io.WriteString(w.conn, "HTTP/1.1 200 OK\r\n"+extra+w.manner()+length+"\r\n\r\n")
+	return err
+}
+
+// lengthReader is a body of a known length.
+type lengthReader struct {
+	in   *bufio.Reader
+	left int64
+}
+
+func (l *lengthReader) Read(p []byte) (int, error) {
+	if l.left == 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) > l.left {
+		p = p[:l.left]
+	}
+	n, err := l.in.Read(p)
+	l.left -= int64(n)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// chunkReader is a body in chunks.
+type chunkReader struct {
+	in   *bufio.Reader
+	left int64 // of the current chunk
+	any  bool  // a chunk has been read: its end mark comes next
+	err  error
+}
+
+func (c *chunkReader) Read(p []byte) (int, error) {
+	if c.err == nil && c.left == 0 {
+		c.err = c.nextChunk()
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	if int64(len(p)) > c.left {
+		p = p[:c.left]
+	}
+	n, err := c.in.Read(p)
+	c.left -= int64(n)
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	c.err = err
+	return n, err
+}
+
+// nextChunk reads the next chunk's size line; the last chunk gives io.EOF.
+func (c *chunkReader) nextChunk() error {
+	limit := 256
+	line := func() (string, error) {
+		s, err := readLine(c.in, &limit)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return s, err
+	}
+	if c.any {
+		if s, err := line(); err != nil || s != "" {
+			return errors.Join(errHead, err)
+		}
+	}
+	s, err := line()
+	if err != nil {
+		return err
+	}
+	n, err := strconv.ParseInt(s, 16, 64)
+	if err != nil || n < 0 {
+		return errHead
+	}
+	c.left, c.any = n, true
+	if n > 0 {
+		return nil
+	}
+	if s, err := line(); err != nil || s != "" { // trailers are not used
+		return errors.Join(errHead, err)
+	}
+	return io.EOF
+}
+
+// chunkSize is the most that chunkWriter puts into one chunk.
+const chunkSize = 256 << 10
+
+// chunkWriter writes a body in chunks, each in one write.
+type chunkWriter struct {
+	w   io.Writer
+	buf []byte
+}
+
+// chunkHead is the length of a chunk's size line: eight digits and its end.
+const chunkHead = 10
+
+// Write sends p as one or more chunks at once.
+func (c *chunkWriter) Write(p []byte) (int, error) {
+	sent := 0
+	for sent < len(p) {
+		n := min(len(p)-sent, chunkSize)
+		c.buf = fmt.Appendf(c.buf[:0], "%08x\r\n", n)
+		c.buf = append(c.buf, p[sent:sent+n]...)
+		c.buf = append(c.buf, '\r', '\n')
+		if _, err := c.w.Write(c.buf); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// ReadFrom sends r to its end without another copy.
+func (c *chunkWriter) ReadFrom(r io.Reader) (int64, error) {
+	buf := make([]byte, chunkHead+chunkSize+2)
+	var sent int64
+	for {
+		n, err := r.Read(buf[chunkHead : chunkHead+chunkSize])
+		if n > 0 {
+			copy(buf, fmt.Appendf(c.buf[:0], "%08x\r\n", n))
+			copy(buf[chunkHead+n:], "\r\n")
+			if _, werr := c.w.Write(buf[:chunkHead+n+2]); werr != nil {
+				return sent, werr
+			}
+			sent += int64(n)
+		}
+		if err == io.EOF {
+			return sent, nil
+		}
+		if err != nil {
+			return sent, err
+		}
+	}
+}
+
+// end writes the mark that nothing was cut off.
+func (c *chunkWriter) end() error {
+	_, err := io.WriteString(c.w, "0\r\n\r\n")
+	return err
+}

@@ -1,0 +1,94 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// crashPause is how long the supervisor waits before it starts an agent
+// again that has just died.
+const crashPause = time.Second
+
+// Supervise runs the agent and starts it again when it dies. child is an
+// agent that runs already, 0 for none. Whatever is reparented to this process
+// is reaped; it may be PID 1. It returns only when it cannot go on.
+//
+// On SIGHUP it becomes the program that an upgrade has installed, so that the
+// old one's memory is freed.
+func Supervise(ctx context.Context, child int) error {
+	var running atomic.Int64
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	go func() { // lives as long as the process
+		for range hup {
+			err := refresh(int(running.Load()))
+			Kmsg("the supervisor stays the old one: " + err.Error())
+		}
+	}()
+	for ctx.Err() == nil {
+		if child == 0 {
+			var err error
+			child, err = syscall.ForkExec(program, []string{agentName, "agent"}, &syscall.ProcAttr{
+				Dir: "/", Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+			})
+			if err != nil {
+				return fmt.Errorf("start %s: %w", program, err)
+			}
+		}
+		running.Store(int64(child))
+		if err := reapUntil(child); err != nil {
+			return err
+		}
+		child = 0
+		running.Store(0)
+		Kmsg("the agent died and is started again")
+		pause(ctx, crashPause)
+	}
+	return context.Cause(ctx)
+}
+
+// reapUntil reaps children until the one has ended.
+func reapUntil(child int) error {
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		case pid == child && (ws.Exited() || ws.Signaled()):
+			return nil
+		}
+	}
+}
+
+// refresh execs the installed program in the supervisor's place. It returns on
+// failure only.
+func refresh(child int) error {
+	return syscall.Exec(program, []string{agentName, "supervise", "-child", strconv.Itoa(child)}, os.Environ())
+}
+
+// refreshParent asks the supervisor above this process, if there is one, to
+// become the new program too.
+func refreshParent() {
+	parent := os.Getppid()
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/cmdline")
+	if err == nil && strings.HasPrefix(string(b), agentName+"\x00supervise") {
+		_ = syscall.Kill(parent, syscall.SIGHUP) // without it, it only stays old
+	}
+}
+
+// PowerOffNow turns the machine off at once, without order. It returns on
+// failure.
+func PowerOffNow() { _ = kernel{}.Reboot(false) }

@@ -1,0 +1,324 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// tarDown sends a tree or a file as a tar archive.
+func (a *Agent) tarDown(w *answer, r *request) error {
+	u, root, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	return u.do(func() error {
+		st, err := os.Stat(root) // a symlink at the very end is followed
+		if err != nil {
+			return fileError(root, err)
+		}
+		if st.IsDir() {
+			if d, err := os.Open(root); err != nil {
+				return fileError(root, err)
+			} else if err := d.Close(); err != nil {
+				return err
+			}
+		}
+		if err := w.head(-1, ""); err != nil {
+			return err
+		}
+		out := &chunkWriter{w: w.conn}
+		buffered := &gather{w: out}
+		tw := tar.NewWriter(buffered)
+		p := packer{tw: tw, buf: make([]byte, copySize)}
+		if st.IsDir() {
+			err = p.tree(root)
+		} else {
+			err = p.add(root, st, filepath.Base(root))
+		}
+		if err = errors.Join(err, tw.Close(), buffered.flush()); err != nil {
+			return err
+		}
+		return out.end()
+	})
+}
+
+// gather collects small writes.
+type gather struct {
+	w   io.Writer
+	buf []byte
+}
+
+func (g *gather) Write(p []byte) (int, error) {
+	if len(g.buf)+len(p) > copySize {
+		if err := g.flush(); err != nil {
+			return 0, err
+		}
+	}
+	if len(p) >= copySize/2 {
+		if err := g.flush(); err != nil {
+			return 0, err
+		}
+		return g.w.Write(p)
+	}
+	g.buf = append(g.buf, p...)
+	return len(p), nil
+}
+
+func (g *gather) flush() error {
+	if len(g.buf) == 0 {
+		return nil
+	}
+	_, err := g.w.Write(g.buf)
+	g.buf = g.buf[:0]
+	return err
+}
+
+// packer writes entries of an archive.
+type packer struct {
+	tw  *tar.Writer
+	buf []byte
+}
+
+// tree adds a directory and all below it. What vanishes or may not be read
+// while it goes on is an error: half a tree must not pass for a whole one.
+func (p *packer) tree(root string) error {
+	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		st, err := os.Lstat(name)
+		if name == root {
+			st, err = os.Stat(name)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed between listing and looking: it was not part of the tree any more
+		}
+		if err != nil {
+			return err
+		}
+		return p.add(name, st, rel)
+	})
+}
+
+// add writes one entry. Sockets, pipes and devices are left out.
+func (p *packer) add(name string, st fs.FileInfo, as string) error {
+	h := &tar.Header{
+		Name: as, Mode: int64(unixMode(st.Mode())), ModTime: st.ModTime(), Format: tar.FormatPAX,
+	}
+	h.ModTime = h.ModTime.Truncate(time.Microsecond)
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		h.Uid, h.Gid = int(sys.Uid), int(sys.Gid)
+	}
+	switch st.Mode().Type() {
+	case fs.ModeDir:
+		h.Typeflag, h.Name = tar.TypeDir, as+"/"
+	case fs.ModeSymlink:
+		target, err := os.Readlink(name)
+		if err != nil {
+			return err
+		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+	case 0:
+		return p.file(name, h)
+	default:
+		return nil
+	}
+	return p.tw.WriteHeader(h)
+}
+
+func (p *packer) file(name string, h *tar.Header) error {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, syscall.ELOOP) { // the archive's own root may be a link; nothing else
+		f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() {
+		return nil
+	}
+	h.Typeflag, h.Size = tar.TypeReg, st.Size()
+	if err := p.tw.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(onlyReader{f}, h.Size), p.buf)
+	if err != nil {
+		return err
+	}
+	if n < h.Size { // it shrank meanwhile: zeros, as tar does
+		_, err = io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(zeros{}, h.Size-n), p.buf)
+	}
+	return err
+}
+
+// onlyWriter and onlyReader hide the methods that make io.Copy skip the buffer.
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+	zeros      struct{}
+)
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// tarUp unpacks an archive under a directory. Nothing outside it is touched,
+// whatever names and links the archive or the directory hold.
+func (a *Agent) tarUp(w *answer, r *request) error {
+	u, dir, err := a.userPath(r.query, "path")
+	if err != nil {
+		return err
+	}
+	err = u.do(func() error {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		p := unpacker{root: root, buf: make([]byte, copySize), dirs: make(map[string]*tar.Header)}
+		if err := p.all(tar.NewReader(r.body)); err != nil {
+			return err
+		}
+		_, err = io.Copy(io.Discard, r.body) // padding after the end mark
+		return err
+	})
+	return w.done(fileError(dir, err))
+}
+
+// unpacker writes an archive's entries under root.
+type unpacker struct {
+	root *os.Root
+	buf  []byte
+	dirs map[string]*tar.Header // their modes are set last: one may forbid writing
+}
+
+func (p *unpacker) all(tr *tar.Reader) error {
+	for {
+		h, err := tr.Next()
+		if err == io.EOF {
+			return p.finish()
+		}
+		if err != nil {
+			return vm.Errorf(vm.Invalid, "", "malformed archive: %w", err).WithCode("FILES_BAD_REQUEST")
+		}
+		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+		if strings.IndexByte(h.Name, 0) >= 0 {
+			return badPath(h.Name, "a name in the archive holds a NUL byte")
+		}
+		if err := p.entry(name, h, tr); err != nil {
+			return fileError(h.Name, err)
+		}
+	}
+}
+
+func (p *unpacker) entry(name string, h *tar.Header, r io.Reader) error {
+	if name == "" { // the directory itself
+		if h.Typeflag == tar.TypeDir {
+			p.dirs["."] = h
+		}
+		return nil
+	}
+	if parent := path.Dir(name); parent != "." {
+		if err := p.root.MkdirAll(parent, 0o755); err != nil {
+			return err
+		}
+	}
+	st, err := p.root.Lstat(name)
+	exists := err == nil
+	if h.Typeflag == tar.TypeDir {
+		if exists && st.IsDir() {
+			p.dirs[name] = h
+			return nil
+		}
+	} else if exists && st.IsDir() {
+		return badPath(h.Name, "a directory is in the way")
+	}
+	if exists {
+		if err := p.root.Remove(name); err != nil {
+			return err
+		}
+	}
+	switch h.Typeflag {
+	case tar.TypeDir:
+		p.dirs[name] = h
+		return p.root.Mkdir(name, 0o700)
+	case tar.TypeReg:
+		return p.file(name, h, r)
+	case tar.TypeSymlink:
+		return p.root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		return p.root.Link(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), name)
+	}
+	return nil // devices and pipes are not made
+}
+
+func (p *unpacker) file(name string, h *tar.Header, r io.Reader) (err error) {
+	f, err := p.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			_ = p.root.Remove(name)
+		}
+	}()
+	if _, err := io.CopyBuffer(onlyWriter{f}, onlyReader{r}, p.buf); err != nil {
+		return err
+	}
+	if err := f.Chmod(goMode(uint32(h.Mode) & 0o7777)); err != nil {
+		return err
+	}
+	return p.root.Chtimes(name, time.Time{}, h.ModTime)
+}
+
+// finish gives the directories their modes and times, the deepest first.
+func (p *unpacker) finish() error {
+	names := make([]string, 0, len(p.dirs))
+	for n := range p.dirs {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range slices.Backward(names) {
+		h := p.dirs[n]
+		if n == "." { // the destination was there before; it keeps its own
+			continue
+		}
+		if err := p.root.Chmod(n, goMode(uint32(h.Mode)&0o7777)); err != nil {
+			return fileError(n, err)
+		}
+		if err := p.root.Chtimes(n, time.Time{}, h.ModTime); err != nil {
+			return fileError(n, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,330 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxBinary bounds the program that an upgrade brings.
+const maxBinary = 64 << 20
+
+// upgrade takes a new program for this process. After the answer the session
+// ends, and the new agent synchronises with the host anew: same pid, same
+// children, same descriptors.
+func (a *Agent) upgrade(w *answer, r *request) error {
+	digest := r.query.Get("digest")
+	if !isHex(digest) || len(digest) != 64 {
+		return vm.Errorf(vm.Invalid, digest, "not a digest")
+	}
+	if r.size <= 0 || r.size > maxBinary {
+		return vm.Errorf(vm.Invalid, "", "an agent of %d bytes", r.size)
+	}
+	file := filepath.Join(a.cfg.RunDir, "agent")
+	tmp := file + ".new"
+	if err := a.saveProgram(r, tmp); err != nil {
+		_ = os.Remove(tmp)
+		return fileError(tmp, err)
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		_ = os.Remove(tmp)
+		return fileError(file, err)
+	}
+	// For an agent that is started again after a crash.
+	if err := writeSmall(filepath.Join(a.cfg.RunDir, "agent.digest"), digest+"\n", 0o600); err != nil {
+		return fileError(file, err)
+	}
+	if err := w.bytes(nil); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.next, a.nextDigest = file, digest
+	if a.stopRun != nil {
+		a.stopRun()
+	}
+	return nil
+}
+
+// saveProgram writes the body to file and lets it prove that it can run: an
+// agent that replaces itself by garbage would be lost.
+func (a *Agent) saveProgram(r *request, file string) error {
+	_ = os.Remove(file) // of an upgrade that failed
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(onlyWriter{f}, onlyReader{r.body}, make([]byte, copySize))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.ctx, 20*time.Second)
+	defer stop()
+	if out, err := exec.CommandContext(ctx, file, "check").CombinedOutput(); err != nil {
+		return vm.Errorf(vm.Invalid, "", "the new agent does not run in this guest: %w: %.200s", err, out)
+	}
+	return nil
+}
+
+// heritage is what an agent leaves to the one it becomes.
+type heritage struct {
+	Version   int        `json:"version"` // of this structure; 1
+	Digest    string     `json:"digest"`
+	Port      int        `json:"port"` // descriptor
+	Key       []byte     `json:"key"`
+	NextKey   []byte     `json:"nextKey,omitempty"`
+	NextID    int        `json:"nextId"`
+	Reserved  int        `json:"reserved"`
+	Processes []heirProc `json:"processes"`
+}
+
+// heirProc is one process with open descriptors.
+type heirProc struct {
+	Process vm.Process    `json:"process"`
+	Start   uint64        `json:"start"`
+	Total   int64         `json:"total"`
+	Base    int64         `json:"base"` // of the log; -1 = none
+	Outs    [2]int        `json:"outs"` // descriptors, -1 = closed
+	Left    time.Duration `json:"left"` // until the timeout, 0 = none
+}
+
+// become replaces this process's program. It returns only on failure, with
+// everything as before.
+func (a *Agent) become(file string, port *os.File) error {
+	a.handlers.Wait() // their streams are dead; none may be forking now
+	a.mu.Lock()
+	h := heritage{Version: 1, Digest: a.nextDigest}
+	a.mu.Unlock()
+	list := a.procs.list()
+	defer func() { // reached on failure only
+		for _, p := range list {
+			p.thaw()
+		}
+	}()
+	for _, p := range list {
+		p.freeze()
+	}
+	var keep []int
+	fd, err := rawFD(port)
+	if err != nil {
+		return err
+	}
+	h.Port, keep = fd, append(keep, fd)
+	a.keys.mu.Lock()
+	h.Key, h.NextKey = a.keys.current, a.keys.next
+	a.keys.mu.Unlock()
+	h.NextID, h.Reserved = a.procs.next, a.procs.reserved
+	for _, p := range list {
+		hp, fds, err := p.bequeath()
+		if err != nil {
+			return err
+		}
+		h.Processes = append(h.Processes, hp)
+		keep = append(keep, fds...)
+	}
+	state, err := h.store()
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(state)
+	return execKeeping(file, append(keep, state), state)
+}
+
+// execKeeping runs the file in this process with descriptors kept open.
+func execKeeping(file string, keep []int, state int) error {
+	for _, fd := range keep {
+		if err := setCloexec(fd, false); err != nil {
+			return fmt.Errorf("descriptor %d: %w", fd, err)
+		}
+	}
+	err := syscall.Exec(file, []string{agentName, "agent", "-heritage", strconv.Itoa(state)}, os.Environ())
+	for _, fd := range keep {
+		_ = setCloexec(fd, true)
+	}
+	return fmt.Errorf("exec %s: %w", file, err)
+}
+
+func setCloexec(fd int, on bool) error {
+	flag := 0
+	if on {
+		flag = syscall.FD_CLOEXEC
+	}
+	_, _, e := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_SETFD, uintptr(flag))
+	if e != 0 {
+		return e
+	}
+	return nil
+}
+
+// store writes the heritage into memory that only a descriptor names.
+func (h *heritage) store() (fd int, err error) {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return 0, err
+	}
+	name := [...]byte{'w', 'a', 'r', 'r', 'e', 'n', 0}
+	r, _, e := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), 1 /* MFD_CLOEXEC */, 0)
+	if e != 0 {
+		return 0, e
+	}
+	for off := 0; off < len(b); {
+		n, err := syscall.Pwrite(int(r), b[off:], int64(off))
+		if err != nil {
+			_ = syscall.Close(int(r))
+			return 0, err
+		}
+		off += n
+	}
+	return int(r), nil
+}
+
+// sysMemfdCreate is the number of memfd_create, which package syscall lacks.
+const sysMemfdCreate = 319
+
+func rawFD(f *os.File) (int, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	got := -1
+	err = raw.Control(func(fd uintptr) { got = int(fd) }) // unlike Fd, it leaves the descriptor as it is
+	return got, err
+}
+
+// freeze stops this agent's work on a process, at a point where all output
+// that was read is in its log.
+func (p *process) freeze() {
+	p.mu.Lock()
+	p.frozen = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.pidfd != nil {
+		_ = p.pidfd.SetReadDeadline(time.Unix(1, 0))
+	}
+	p.mu.Unlock()
+	p.stopPumps()
+	p.waiter.Wait()
+	p.stopPumps()
+}
+
+// thaw undoes freeze.
+func (p *process) thaw() {
+	p.mu.Lock()
+	p.frozen = false
+	running, left := p.info.ExitCode == nil, p.deadline
+	for _, f := range p.outs {
+		if f != nil {
+			_ = f.SetReadDeadline(time.Time{})
+		}
+	}
+	p.mu.Unlock()
+	if !running {
+		p.waiter.Go(p.follow)
+		return
+	}
+	_ = p.pidfd.SetReadDeadline(time.Time{})
+	if !left.IsZero() {
+		p.limit(max(time.Until(left), time.Millisecond))
+	}
+	p.run()
+}
+
+// bequeath describes a frozen process and the descriptors to keep.
+func (p *process) bequeath() (heirProc, []int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := heirProc{Process: p.info, Start: p.started, Total: p.total, Base: -1, Outs: [2]int{-1, -1}}
+	var keep []int
+	for i, f := range p.outs {
+		if f == nil {
+			continue
+		}
+		fd, err := rawFD(f)
+		if err != nil {
+			return h, nil, err
+		}
+		h.Outs[i] = fd
+		keep = append(keep, fd)
+	}
+	if p.log != nil {
+		h.Base, _ = p.log.bounds()
+	}
+	if !p.deadline.IsZero() {
+		h.Left = max(time.Until(p.deadline), time.Millisecond)
+	}
+	return h, keep, nil
+}
+
+// Inherit takes what the agent that this process was has left in a
+// descriptor, and returns the agent that goes on, with its port.
+func Inherit(cfg Config, state int) (*Agent, *os.File, error) {
+	f := os.NewFile(uintptr(state), "heritage")
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxWords))
+	if err != nil {
+		return nil, nil, err
+	}
+	var h heritage
+	if err := json.Unmarshal(b, &h); err != nil {
+		return nil, nil, err
+	}
+	cfg.Key, cfg.Digest = h.Key, h.Digest
+	cfg.inherited = &h
+	a, err := New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	a.keys.next = h.NextKey
+	if err := setCloexec(h.Port, true); err != nil {
+		return nil, nil, err
+	}
+	return a, os.NewFile(uintptr(h.Port), "port"), nil
+}
+
+// inherit enters the processes of the agent before.
+func (t *table) inherit(h *heritage) {
+	t.next, t.reserved = h.NextID, h.Reserved
+	for _, hp := range h.Processes {
+		p := newProcess(t, hp.Process)
+		p.started, p.total = hp.Start, hp.Total
+		for i, fd := range hp.Outs {
+			if fd >= 0 {
+				_ = setCloexec(fd, true)
+				p.outs[i] = os.NewFile(uintptr(fd), "pipe")
+			}
+		}
+		running := p.info.ExitCode == nil
+		if hp.Base >= 0 {
+			var err error
+			if p.log, err = openLog(t.path(p.info.ID)+".log", hp.Base, running || p.outs != [2]*os.File{}); err != nil {
+				t.log.Warn("a process log cannot be read", "process", p.info.ID, "error", err)
+			}
+		}
+		t.procs[p.info.ID] = p
+		switch {
+		case running:
+			t.adopt(p)
+			if hp.Left > 0 {
+				p.limit(hp.Left)
+			}
+		default:
+			close(p.ended)
+			p.waiter.Go(p.follow)
+		}
+	}
+}

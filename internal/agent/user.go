@@ -1,0 +1,194 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// linuxUser is one Linux user of the guest.
+type linuxUser struct {
+	name   string
+	uid    uint32
+	gid    uint32
+	groups []uint32 // supplementary, without gid
+	home   string
+	shell  string
+}
+
+// userDB reads /etc/passwd, /etc/group and /etc/environment and keeps what it
+// read until the file changes: a restored guest then only looks at the date.
+type userDB struct {
+	etc string
+
+	mu          sync.Mutex
+	passwd      cachedFile
+	group       cachedFile
+	environment cachedFile
+}
+
+// cachedFile is the lines of a small file.
+type cachedFile struct {
+	mtime time.Time
+	size  int64
+	lines []string
+}
+
+func (c *cachedFile) read(path string) []string {
+	st, err := os.Stat(path)
+	if err != nil {
+		*c = cachedFile{}
+		return nil
+	}
+	if st.ModTime().Equal(c.mtime) && st.Size() == c.size {
+		return c.lines
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil
+	}
+	*c = cachedFile{mtime: st.ModTime(), size: st.Size(), lines: strings.Split(string(b), "\n")}
+	return c.lines
+}
+
+// find returns the user called name; "" is the agent's own, which is root.
+// A decimal name that no user has is taken for a uid.
+func (u *userDB) find(name string) (linuxUser, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	want := name
+	if name == "" {
+		want = strconv.Itoa(os.Geteuid())
+		if want == "0" {
+			want = "root"
+		}
+	}
+	lines := u.passwd.read(filepath.Join(u.etc, "passwd"))
+	a, ok := findAccount(lines, 0, want)
+	if !ok {
+		if a, ok = findAccount(lines, 2, want); !ok && name == "" {
+			a, ok = linuxUser{name: "root", uid: uint32(os.Geteuid()), gid: uint32(os.Getegid()), home: "/root", shell: "/bin/sh"}, true
+		}
+	}
+	if !ok {
+		return linuxUser{}, vm.Errorf(vm.NotFound, name, "the guest has no such Linux user").WithCode("USER_NOT_FOUND", "username", name)
+	}
+	if a.uid != 0 {
+		a.groups = findGroups(u.group.read(filepath.Join(u.etc, "group")), a.name, a.gid)
+	}
+	return a, nil
+}
+
+// findAccount looks for want in a field of passwd lines.
+func findAccount(lines []string, field int, want string) (linuxUser, bool) {
+	for _, l := range lines {
+		f := strings.Split(l, ":")
+		if len(f) != 7 || f[field] != want {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(f[2], 10, 32)
+		gid, err2 := strconv.ParseUint(f[3], 10, 32)
+		if err1 == nil && err2 == nil {
+			return linuxUser{name: f[0], uid: uint32(uid), gid: uint32(gid), home: f[5], shell: f[6]}, true
+		}
+	}
+	return linuxUser{}, false
+}
+
+func findGroups(lines []string, name string, except uint32) []uint32 {
+	var out []uint32
+	for _, l := range lines {
+		f := strings.Split(l, ":")
+		if len(f) != 4 {
+			continue
+		}
+		for m := range strings.SplitSeq(f[3], ",") {
+			if gid, err := strconv.ParseUint(f[2], 10, 32); m == name && err == nil && uint32(gid) != except {
+				out = append(out, uint32(gid))
+			}
+		}
+	}
+	return out
+}
+
+// name returns the name of a uid, or the number.
+func (u *userDB) name(uid uint32) string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := strconv.FormatUint(uint64(uid), 10)
+	if a, ok := findAccount(u.passwd.read(filepath.Join(u.etc, "passwd")), 2, s); ok {
+		return a.name
+	}
+	return s
+}
+
+// environ returns the assignments of /etc/environment.
+func (u *userDB) environ() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var out []string
+	for _, l := range u.environment.read(filepath.Join(u.etc, "environment")) {
+		l = strings.TrimPrefix(strings.TrimSpace(l), "export ")
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" || strings.HasPrefix(k, "#") {
+			continue
+		}
+		if n := len(v); n >= 2 && (v[0] == '"' || v[0] == '\'') && v[n-1] == v[0] {
+			v = v[1 : n-1]
+		}
+		out = append(out, k+"="+v)
+	}
+	return out
+}
+
+// do runs fn with the file rights of the user, in the calling goroutine.
+// What fn opens may be used afterwards: rights are checked at the opening.
+func (a *linuxUser) do(fn func() error) error {
+	if a.uid == uint32(os.Geteuid()) {
+		return fn()
+	}
+	if os.Geteuid() != 0 {
+		return vm.Errorf(vm.Denied, a.name, "the agent is not root and cannot act for another user")
+	}
+	runtime.LockOSThread()
+	become := func(uid, gid uint32, groups []uint32) bool {
+		var p unsafe.Pointer
+		if len(groups) > 0 {
+			p = unsafe.Pointer(&groups[0])
+		}
+		if _, _, e := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(groups)), uintptr(p), 0); e != 0 {
+			return false
+		}
+		return setfs(syscall.SYS_SETFSGID, gid) && setfs(syscall.SYS_SETFSUID, uid)
+	}
+	// A thread that could not take its rights back stays locked and ends with
+	// its goroutine, never to run anything else.
+	defer func() {
+		if setfs(syscall.SYS_SETFSUID, 0) && become(0, 0, nil) {
+			runtime.UnlockOSThread()
+		}
+	}()
+	if !become(a.uid, a.gid, a.groups) {
+		return vm.Errorf(vm.Internal, a.name, "cannot take on the user's file rights")
+	}
+	return fn()
+}
+
+// setfs sets this thread's file system uid or gid. The call does not report
+// failure; a second one tells what is set.
+func setfs(call uintptr, id uint32) bool {
+	_, _, _ = syscall.RawSyscall(call, uintptr(id), 0, 0)
+	now, _, _ := syscall.RawSyscall(call, ^uintptr(0), 0, 0)
+	return uint32(now) == id
+}
