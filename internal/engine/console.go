@@ -88,7 +88,7 @@ func (r *consoleReader) Read(p []byte) (int, error) {
 	for {
 		for len(r.files) > 0 {
 			n, err := r.files[0].Read(p)
-			if n > 0 || (err != nil && err != io.EOF) {
+			if n > 0 || (err != nil && !errors.Is(err, io.EOF)) {
 				return n, err
 			}
 			if len(r.files) == 1 {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/warren-vm/warren/vm"
@@ -129,7 +130,7 @@ type watching struct {
 
 func (w *watching) Next() (vm.FileEvent, error) {
 	ev, err := w.Watch.Next()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = w.v.fail(w.v.ctx, err)
 	}
 	return ev, err

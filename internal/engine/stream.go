@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 
@@ -64,7 +65,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.n += int64(n)
 	r.moved.Add(int64(n))
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		r.eof = true
 		return n, err
 	}
