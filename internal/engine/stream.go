@@ -67,7 +67,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	r.moved.Add(int64(n))
 	if errors.Is(err, io.EOF) {
 		r.eof = true
-		return n, err
+		return n, io.EOF
 	}
 	if err != nil {
 		err = r.v.fail(r.v.ctx, err)
