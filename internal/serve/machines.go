@@ -1,0 +1,154 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/internal/audit"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/events"
+	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/monitor"
+	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/vm"
+)
+
+// machines is engine.Machines by monitors. The adapters of this file only
+// change a concrete result type into the engine's interface.
+type machines struct{ launcher *monitor.Launcher }
+
+var _ engine.Machines = machines{}
+
+// Launch starts a machine; see monitor.Launcher.
+func (m machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Machine, vm.MachineStatus, error) {
+	c, status, err := m.launcher.Launch(ctx, spec)
+	if err != nil {
+		return nil, status, err
+	}
+	return machine{c}, status, nil
+}
+
+// Attach finds a machine; see monitor.Launcher.
+func (m machines) Attach(ctx context.Context, runDir string) (engine.Machine, vm.MachineStatus, error) {
+	c, status, err := m.launcher.Attach(ctx, runDir)
+	if err != nil {
+		return nil, status, err
+	}
+	return machine{c}, status, nil
+}
+
+// Sweep ends what is left of a machine; see monitor.Launcher.
+func (m machines) Sweep(ctx context.Context, runDir string) error {
+	return m.launcher.Sweep(ctx, runDir)
+}
+
+type machine struct{ *monitor.Client }
+
+// Guest returns the guest's verbs.
+func (m machine) Guest() engine.Guest { return guestVerbs{m.Client.Guest()} }
+
+type guestVerbs struct{ *guest.Client }
+
+// Exec runs a command; see guest.Client.
+func (g guestVerbs) Exec(ctx context.Context, spec vm.ExecSpec) (engine.Exec, error) {
+	x, err := g.Client.Exec(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// Watch follows changes; see guest.Client.
+func (g guestVerbs) Watch(ctx context.Context, user, path string, recursive bool) (engine.Watch, error) {
+	w, err := g.Client.Watch(ctx, user, path, recursive)
+	if err != nil {
+		return nil, err
+	}
+	return watch{w}, nil
+}
+
+type watch struct{ *guest.Watch }
+
+// Close ends the watch.
+func (w watch) Close() error {
+	w.Watch.Close()
+	return nil
+}
+
+// records are the collections of a store.
+func records(s *store.Store) engine.Records {
+	return engine.Records{
+		VMs:      store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
+		Accounts: store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
+		Keys:     store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Results:  store.NewCollection(s, "results", func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
+	}
+}
+
+// auditor is engine.Auditor by the chain in dir.
+type auditor struct {
+	log *audit.Log
+	dir string
+}
+
+var _ engine.Auditor = auditor{}
+
+// Begin records that an action is about to be taken.
+func (a auditor) Begin(ctx context.Context, e engine.AuditEntry) (string, error) {
+	return a.log.Begin(ctx, audit.Entry{Op: e.Op, VM: e.VM, Subject: e.Subject, Actor: e.Actor, Request: e.Request, Detail: e.Detail})
+}
+
+// End records an action's outcome.
+func (a auditor) End(id string, outcome error, detail map[string]any) error {
+	return a.log.End(id, outcome, detail)
+}
+
+// Pending lists actions without an outcome.
+func (a auditor) Pending(context.Context) ([]engine.AuditRecord, error) {
+	return auditRecords(a.log.Pending()), nil
+}
+
+// List lists records, newest first.
+func (a auditor) List(_ context.Context, f engine.AuditFilter) ([]engine.AuditRecord, error) {
+	return auditRecords(a.log.List(audit.Filter{Account: f.Account, VM: f.VM, Limit: f.Limit, Before: f.After})), nil
+}
+
+// Verify checks the chain as it is on disk.
+func (a auditor) Verify(context.Context) (engine.AuditReport, error) {
+	if err := a.log.Sync(); err != nil {
+		return engine.AuditReport{}, err
+	}
+	r, err := audit.Verify(a.dir, "")
+	return engine.AuditReport{Records: r.Records, OK: r.Problem == "", Problem: r.Problem}, err
+}
+
+func auditRecords(in []audit.Record) []engine.AuditRecord {
+	out := make([]engine.AuditRecord, 0, len(in))
+	for _, r := range in {
+		detail := r.Detail
+		if len(r.Result) > 0 {
+			detail = r.Result
+		}
+		out = append(out, engine.AuditRecord{
+			ID: r.ID, Seq: r.Seq, Time: r.Time, Op: r.Op, VM: r.VM, Subject: r.Subject, Actor: r.Actor, Request: r.Request,
+			Outcome: r.Outcome, Error: r.Error, EndedAt: r.EndedAt, Detail: detail,
+		})
+	}
+	return out
+}
+
+// eventLog is engine.EventLog by the log of the data directory.
+type eventLog struct{ *events.Log }
+
+var _ engine.EventLog = eventLog{}
+
+// Subscribe replays and follows events.
+func (e eventLog) Subscribe(_ context.Context, after int64) (engine.EventStream, error) {
+	s, err := e.Log.Subscribe(after)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
