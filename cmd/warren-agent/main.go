@@ -32,10 +32,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
+	// The kernel hands its unknown words ("nokaslr") to PID 1 as arguments.
+	if os.Getpid() == 1 && (len(args) == 0 || args[0] != "supervise") {
+		return agent.Boot(ctx)
+	}
 	if len(args) == 0 {
-		if os.Getpid() == 1 {
-			return agent.Boot(ctx)
-		}
 		return errors.New("this program runs inside a guest; there is nothing to do here")
 	}
 	fs := flag.NewFlagSet("warren-agent", flag.ContinueOnError)
