@@ -82,15 +82,19 @@ func Args(s vm.MachineSpec) []string {
 	return append(args, "-kernel", s.Boot.Kernel, "-initrd", s.Boot.Initramfs, "-append", cmdline(s))
 }
 
-// cmdline is the kernel's command line with the first key of the guest link;
-// the first reset replaces that key.
+// cmdline is the kernel's command line with what the agent in the initramfs
+// wants to know: its digest, and the first key of the guest link, which the
+// first reset replaces.
 func cmdline(s vm.MachineSpec) string {
 	line := s.Boot.Cmdline
 	if line != "" {
 		line += " "
 	}
 	if s.Disk == "" {
-		line += "warren.diskless "
+		line += "warren.probe=1 "
+	}
+	if s.AgentDigest != "" {
+		line += "warren.agent=" + s.AgentDigest + " "
 	}
 	return line + "warren.key=" + hex.EncodeToString(s.GuestKey)
 }

@@ -85,7 +85,7 @@ func Build(ctx context.Context, o Options) (g vm.Generation, err error) {
 	}
 	hello, err := o.record(ctx, spec, tmp)
 	if err != nil {
-		return g, err
+		return g, o.keepConsole(work, err)
 	}
 	o.progress("check")
 	if g, err = o.manifest(ctx, spec, key, tmp, hello); err != nil {
@@ -96,6 +96,20 @@ func Build(ctx context.Context, o Options) (g vm.Generation, err error) {
 		return g, vm.Errorf(vm.Internal, final, "%w", err)
 	}
 	return g, layout.Publish(tmp, final)
+}
+
+// keepConsole saves what the guest said before its directory goes, and points
+// at it.
+func (o Options) keepConsole(work string, cause error) error {
+	data, err := os.ReadFile(layout.VMDir(work).ConsoleLog())
+	if err != nil || len(data) == 0 {
+		return cause
+	}
+	path := filepath.Join(o.Dir.Cache(), "warm-console.log")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return cause // it matters more
+	}
+	return vm.AsError(cause).WithHint("what the guest said is in %s", path)
 }
 
 func newKey() []byte {
