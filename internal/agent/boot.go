@@ -182,8 +182,10 @@ func switchRoot() error {
 // installProgram puts the agent where upgrades look for it, on a root that
 // stays the initramfs.
 func installProgram(from string) error {
-	if err := os.MkdirAll("/run", 0o755); err != nil {
-		return err
+	for _, d := range []string{"/run", "/etc"} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
 	}
 	return copyProgram(from, program)
 }
