@@ -1,0 +1,203 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// create answers with codes that the SDK knows only: it repeats the request
+// for ever on any other.
+func (s *server) create(q *request) error {
+	var in api.CreateVM
+	if err := q.decode(&in, maxFileBody); err != nil {
+		return createError(err)
+	}
+	req, err := createRequest(in)
+	if err != nil {
+		return createError(err)
+	}
+	after, err := backgroundAfter(q)
+	if err != nil {
+		return createError(err)
+	}
+	if after > 0 {
+		return s.inBackground(q, after, func(ctx context.Context) (int, any, error) {
+			v, err := s.Engine.Create(ctx, q.call, req)
+			if err != nil {
+				return 0, nil, createError(err)
+			}
+			return http.StatusOK, s.created(q, v), nil
+		})
+	}
+	v, err := s.Engine.Create(q.Context(), q.call, req)
+	if err != nil {
+		return createError(err)
+	}
+	return q.ok(s.created(q, v))
+}
+
+func (s *server) created(q *request, v vm.VM) api.CreatedVM {
+	out := api.CreatedVM{ID: v.ID, Domains: []string{}, VM: shown(v, 0)}
+	if img, err := s.Engine.FindImage(q.Context(), q.call, string(v.Image)); err == nil {
+		out.SnapshotID = img.Snapshot
+	}
+	return out
+}
+
+// createError gives a refusal without a code of its own one that belongs to
+// this route.
+func createError(err error) error {
+	e := vm.AsError(err)
+	if e.Code != "" {
+		return err
+	}
+	c := *e
+	switch e.Kind {
+	case vm.Invalid, vm.Exists, vm.WrongState, vm.Unsupported, vm.Limit:
+		c.Code = "CREATE_VM_BAD_REQUEST"
+	case vm.NotFound:
+		c.Code = "SNAPSHOT_NOT_FOUND"
+	default:
+		return err // the kind's own code is known to the SDK
+	}
+	return &c
+}
+
+func backgroundAfter(q *request) (time.Duration, error) {
+	v := q.Header.Get(api.HeaderBackgroundIn)
+	if v == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(v + "s")
+	if err != nil || d <= 0 || d > 10*time.Minute {
+		return 0, vm.Errorf(vm.Invalid, api.HeaderBackgroundIn, "%q is not a number of seconds", v)
+	}
+	return d, nil
+}
+
+// createRequest gathers what SDKs spread over the top level, template and spec.
+// Of a size given twice the spec's wins.
+func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
+	layers := []*api.Layer{in.Spec, in.Template, &in.Layer}
+	r := engine.CreateRequest{
+		Name: in.Name, UniqueName: in.UniqueName, Image: in.Image, Network: in.Network, Persistence: in.Persistence,
+		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot,
+	}
+	users, groups, files := in.Users, in.Groups, map[string]api.File{}
+	for _, l := range layers {
+		if l == nil {
+			continue
+		}
+		if err := supported(l); err != nil {
+			return r, err
+		}
+		mib := l.MemSizeMib
+		if mib == 0 {
+			mib = l.MemSizeGb << 10
+		}
+		r.Size.VCPU = cmp.Or(r.Size.VCPU, l.VCPUCount)
+		r.Size.MemoryMiB = cmp.Or(r.Size.MemoryMiB, mib)
+		r.Size.DiskMiB = cmp.Or(r.Size.DiskMiB, l.RootfsSizeGb<<10)
+		r.Image = cmp.Or(r.Image, l.SnapshotID)
+		r.Workdir = cmp.Or(r.Workdir, l.Workdir)
+		if r.Persistence == nil {
+			r.Persistence = l.LayerPersist
+		}
+		if !r.IdleTimeout.Set {
+			r.IdleTimeout = optional(l.LayerIdle)
+		}
+		users, groups = append(users, l.LayerUsers...), append(groups, l.LayerGroups...)
+		for p, f := range l.LayerFiles {
+			files[p] = f
+		}
+	}
+	for p, f := range in.AdditionalFiles {
+		files[p] = f
+	}
+	if len(in.Domains) > 0 {
+		return r, notSupported("domains")
+	}
+	return r, setup(&r.Setup, users, groups, files)
+}
+
+func notSupported(what string) error {
+	return vm.Errorf(vm.Unsupported, what, "is not supported by this version of Warren").
+		WithHint("leave it out, and do it with exec once the VM runs")
+}
+
+// supported refuses what would otherwise be silently left undone.
+func supported(l *api.Layer) error {
+	given := map[string]bool{
+		"aptDeps": len(l.AptDeps) > 0, "snapshot": isSet(l.Snapshot), "baseImage": isSet(l.BaseImage), "systemd": isSet(l.Systemd),
+		"git": isSet(l.Git), "gitRepos": isSet(l.GitRepos), "nics": isSet(l.NICs),
+	}
+	for what, is := range given {
+		if is {
+			return notSupported(what)
+		}
+	}
+	for name, v := range map[string]int{"vcpuCount": l.VCPUCount, "memSizeGb": l.MemSizeGb, "rootfsSizeGb": l.RootfsSizeGb, "memSizeMib": l.MemSizeMib} {
+		if v < 0 || v > 1<<22 {
+			return vm.Errorf(vm.Invalid, name, "%d is no size", v)
+		}
+	}
+	return nil
+}
+
+// isSet tells a real value from null and from the empty ones that builders send.
+func isSet(raw []byte) bool {
+	switch strings.Join(strings.Fields(string(raw)), "") {
+	case "", "null", "{}", "[]", `{"config":{}}`, `{"config":{},"repos":[]}`, `{"services":[]}`, `{"services":[],"patchedServices":[]}`:
+		return false
+	}
+	return true
+}
+
+func setup(out *engine.Setup, users []api.User, groups []api.Group, files map[string]api.File) error {
+	for _, g := range groups {
+		out.Groups = append(out.Groups, engine.SetupGroup(g))
+	}
+	for _, u := range users {
+		out.Users = append(out.Users, engine.SetupUser(u))
+	}
+	for p, f := range files {
+		if !path.IsAbs(p) {
+			return vm.Errorf(vm.Invalid, p, "a path of additionalFiles must be absolute")
+		}
+		content, err := content(f.Content, f.Encoding)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		out.Files = append(out.Files, engine.SetupFile{Path: p, Content: content, Executable: f.Executable})
+	}
+	return nil
+}
+
+// content decodes a file's content as requests carry it.
+func content(text, encoding string) ([]byte, error) {
+	switch strings.ToLower(encoding) {
+	case "", "utf8", "utf-8":
+		return []byte(text), nil
+	case "base64":
+		data, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, vm.Errorf(vm.Invalid, "content", "not base64: %w", err).WithCode("FILES_BAD_REQUEST", "message", "the content is not base64")
+		}
+		return data, nil
+	}
+	return nil, vm.Errorf(vm.Invalid, encoding, "no such encoding").WithCode("FILES_BAD_REQUEST", "message", "the encoding must be utf8 or base64").
+		WithHint("use utf8 or base64")
+}

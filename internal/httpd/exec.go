@@ -1,0 +1,305 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	captured = 8 << 20 // bytes of each stream that exec-await returns
+	// awaitLimit ends an exec-await before its client does: fetch gives up
+	// after 300 s without an answer.
+	awaitLimit  = 290 * time.Second
+	frameLimit  = 1 << 20 // of WebSocket messages from the client
+	writeWithin = 60 * time.Second
+)
+
+// capture keeps the head of a stream and swallows the rest.
+type capture struct {
+	mu   sync.Mutex // the streams of one command may come from two goroutines
+	buf  bytes.Buffer
+	more bool
+}
+
+func (c *capture) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if room := captured - c.buf.Len(); room < len(p) {
+		c.more = true
+		c.buf.Write(p[:max(room, 0)])
+	} else {
+		c.buf.Write(p)
+	}
+	return len(p), nil
+}
+
+func (c *capture) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.ToValidUTF8(c.buf.String(), "\uFFFD")
+}
+
+func (s *server) execAwait(q *request) error {
+	var in api.ExecAwait
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	if in.Command == "" {
+		return vm.Errorf(vm.Invalid, "command", "there is none").WithHint("send {\"command\": \"...\"}")
+	}
+	limit := awaitLimit
+	if in.TimeoutMs != nil {
+		if *in.TimeoutMs <= 0 {
+			return vm.Errorf(vm.Invalid, "timeoutMs", "must be more than 0, or null")
+		}
+		limit = min(limit, time.Duration(*in.TimeoutMs)*time.Millisecond)
+	}
+	spec := vm.ExecSpec{Command: in.Command, User: q.user(), TimeoutMs: limit.Milliseconds()}
+	x, err := s.Engine.Exec(q.Context(), q.call, q.ref(), spec)
+	if err != nil {
+		return err
+	}
+	var out, errs capture
+	status, err := x.Run(&out, &errs)
+	if err != nil {
+		return err
+	}
+	if status.TimedOut {
+		return vm.Errorf(vm.Timeout, q.ref(), "the command ran longer than %s and was ended", limit).
+			WithCode("EXEC_TIMED_OUT", "timeoutMs", limit.Milliseconds(), "stdout", out.text(), "stderr", errs.text()).
+			WithHint("give a longer timeoutMs, or start it with POST /v1/vms/{id}/processes")
+	}
+	return q.ok(api.ExecResult{Stdout: out.text(), Stderr: errs.text(), StatusCode: status.Code, Truncated: out.more || errs.more})
+}
+
+// socket is the server's end of one exec WebSocket.
+type socket struct {
+	ctx  context.Context
+	conn *websocket.Conn
+	mu   sync.Mutex // one frame at a time
+}
+
+func (k *socket) write(kind websocket.MessageType, data []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(k.ctx, writeWithin)
+	defer cancel()
+	return k.conn.Write(ctx, kind, data)
+}
+
+func (k *socket) message(m api.ExecMessage) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return k.write(websocket.MessageText, data)
+}
+
+// channel writes one of the process's streams as frames.
+type channel struct {
+	*socket
+	id  byte
+	buf []byte
+}
+
+func (c *channel) Write(p []byte) (int, error) {
+	c.buf = append(append(c.buf[:0], c.id), p...)
+	if err := c.socket.write(websocket.MessageBinary, c.buf); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// execSocket runs a command over a WebSocket. When the client goes away the
+// command goes on in the background.
+func (s *server) execSocket(q *request) error {
+	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") {
+		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("use POST for lines of JSON, or /exec-await")
+	}
+	q.header("")
+	q.w.Header().Del("Content-Type")
+	conn, err := websocket.Accept(q.w, q.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	defer conn.CloseNow()
+	conn.SetReadLimit(frameLimit)
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	k := &socket{ctx: ctx, conn: conn}
+	if err := s.runSocket(ctx, q, k); err != nil {
+		body := api.EncodeError(err, q.call.Request)
+		if k.message(api.ExecMessage{Type: "error", Error: &body}) == nil {
+			_ = conn.Close(websocket.StatusNormalClosure, "")
+		}
+		return nil
+	}
+	_ = conn.Close(websocket.StatusNormalClosure, "")
+	return nil
+}
+
+func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
+	kind, data, err := k.conn.Read(ctx)
+	if err != nil || kind != websocket.MessageText {
+		return vm.Errorf(vm.Invalid, q.ref(), "the first frame must be the command as JSON text")
+	}
+	var spec vm.ExecSpec
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return vm.Errorf(vm.Invalid, q.ref(), "the command is not what this route takes: %s", jsonFault(err))
+	}
+	if spec.User == "" {
+		spec.User = q.user()
+	}
+	attached, detach := context.WithCancel(ctx)
+	defer detach()
+	x, err := s.Engine.Exec(attached, q.call, q.ref(), spec)
+	if err != nil {
+		return err
+	}
+	p := x.Process()
+	if err := k.message(api.ExecMessage{Type: "started", Process: &p}); err != nil {
+		return errors.Join(err, x.Detach())
+	}
+	read := make(chan struct{})
+	go func() { // ends with the connection, which ends with this call
+		defer close(read)
+		k.listen(ctx, x)
+		detach() // the client is gone, or has let go of the command
+	}()
+	status, err := x.Run(&channel{socket: k, id: api.ChannelStdout}, &channel{socket: k, id: api.ChannelStderr})
+	if err == nil {
+		err = k.message(api.ExecMessage{Type: "exit", Status: &status})
+	} else if attached.Err() != nil {
+		err = nil // it goes on in the background
+	}
+	return err
+}
+
+// listen takes the client's frames until it goes away or detaches.
+func (k *socket) listen(ctx context.Context, x engine.Exec) {
+	for {
+		kind, data, err := k.conn.Read(ctx)
+		if err != nil {
+			return
+		}
+		if kind == websocket.MessageBinary {
+			if len(data) > 0 && data[0] == api.ChannelStdin {
+				_, _ = x.Write(data[1:]) // a command that reads no more is no failure
+			}
+			continue
+		}
+		var m api.ExecMessage
+		if json.Unmarshal(data, &m) != nil {
+			continue // unknown frames are ignored
+		}
+		switch m.Type {
+		case "stdinEof":
+			_ = x.CloseStdin()
+		case "signal":
+			if err := x.Signal(m.Signal); err != nil {
+				body := api.EncodeError(err, "")
+				_ = k.message(api.ExecMessage{Type: "warning", Error: &body})
+			}
+		case "detach":
+			return
+		}
+	}
+}
+
+// lines writes messages as lines of JSON.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+	f  http.Flusher
+}
+
+func (l *lines) message(m any) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.w.Write(append(data, '\n')); err != nil {
+		return err
+	}
+	l.f.Flush()
+	return nil
+}
+
+type lineStream struct {
+	*lines
+	name string
+}
+
+func (s lineStream) Write(p []byte) (int, error) {
+	if err := s.message(api.ExecMessage{Type: s.name, Data: p}); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// ndjson begins an answer of lines of JSON.
+func (q *request) ndjson() *lines {
+	q.header("application/x-ndjson")
+	q.w.WriteHeader(http.StatusOK)
+	f := http.NewResponseController(q.w)
+	return &lines{w: q.w, f: flusher{f}}
+}
+
+type flusher struct{ *http.ResponseController }
+
+// Flush sends what is buffered; a caller that went away is seen at the next write.
+func (f flusher) Flush() { _ = f.ResponseController.Flush() }
+
+func (s *server) execChunked(q *request) error {
+	var in api.ExecChunked
+	if err := q.decode(&in, maxFileBody); err != nil {
+		return err
+	}
+	if in.User == "" {
+		in.User = q.user()
+	}
+	in.Stdin = in.Stdin || len(in.Input) > 0
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	x, err := s.Engine.Exec(ctx, q.call, q.ref(), in.ExecSpec)
+	if err != nil {
+		return err
+	}
+	l := q.ndjson()
+	p := x.Process()
+	if err := l.message(api.ExecMessage{Type: "started", Process: &p}); err != nil {
+		return errors.Join(err, x.Detach())
+	}
+	if in.Stdin {
+		go func() { // ends when the input is taken or the command's link is gone
+			_, _ = x.Write(in.Input)
+			_ = x.CloseStdin()
+		}()
+	}
+	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})
+	if err != nil {
+		body := api.EncodeError(err, q.call.Request)
+		_ = l.message(api.ExecMessage{Type: "error", Error: &body})
+		return nil
+	}
+	_ = l.message(api.ExecMessage{Type: "exit", Status: &status})
+	return nil
+}

@@ -1,0 +1,347 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	maxFile   = 256 << 20 // of a file in one JSON answer
+	copyBytes = 256 << 10
+	keepAlive = 30 * time.Second // blank lines of a quiet watch
+)
+
+// getFile answers a file's content or a directory's entries.
+func (s *server) getFile(q *request) error {
+	st, err := s.Engine.Stat(q.Context(), q.call, q.ref(), q.user(), q.path())
+	if err == nil && st.Kind == vm.FileDirectory {
+		return s.listFiles(q)
+	}
+	if err != nil && vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	// A symlink is followed by opening it.
+	st, r, err := s.Engine.OpenFile(q.Context(), q.call, q.ref(), q.user(), q.path())
+	if err != nil {
+		if l, listErr := s.Engine.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path()); listErr == nil {
+			return q.ok(listing(l))
+		}
+		return err
+	}
+	defer r.Close()
+	if st.Size > maxFile {
+		return vm.Errorf(vm.Limit, q.path(), "has %d bytes, at most %d in one answer", st.Size, maxFile).
+			WithCode("FILES_BAD_REQUEST", "message", "the file is too large for this route").WithHint("use GET /v1/vms/{id}/raw/{path}")
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return vm.Errorf(vm.GuestFault, q.path(), "the guest sent less than the file: %w", err)
+	}
+	return q.ok(api.FileContent{Content: base64.StdEncoding.EncodeToString(data), Encoding: "base64"})
+}
+
+func (s *server) listFiles(q *request) error {
+	l, err := s.Engine.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path())
+	if err != nil {
+		return err
+	}
+	return q.ok(listing(l))
+}
+
+// listing is a directory as the contract shows it, which knows files and
+// directories only.
+func listing(l []vm.FileInfo) api.DirListing {
+	out := api.DirListing{Files: []api.DirEntry{}}
+	for _, f := range l {
+		kind := "file"
+		if f.Kind == vm.FileDirectory {
+			kind = "directory"
+		}
+		out.Files = append(out.Files, api.DirEntry{Name: f.Name, Kind: kind})
+	}
+	return out
+}
+
+func (s *server) putFile(q *request) error {
+	var in api.FileContent
+	if err := q.decode(&in, maxFileBody); err != nil {
+		return err
+	}
+	data, err := content(in.Content, in.Encoding)
+	if err != nil {
+		return err
+	}
+	o := vm.WriteOptions{Parents: true, Size: int64(len(data))}
+	if _, err := s.Engine.WriteFile(q.Context(), q.call, q.ref(), q.user(), q.path(), o, bytes.NewReader(data)); err != nil {
+		return err
+	}
+	return q.ok(okBody{})
+}
+
+// where is the path that the query names.
+func (q *request) where() (string, error) {
+	p := q.query().Get("path")
+	if p == "" {
+		return "", vm.Errorf(vm.Invalid, "path", "there is none").WithHint("add ?path=")
+	}
+	return p, nil
+}
+
+func (s *server) stat(q *request) error {
+	p, err := q.where()
+	if err != nil {
+		return err
+	}
+	st, err := s.Engine.Stat(q.Context(), q.call, q.ref(), q.user(), p)
+	if err != nil {
+		return err
+	}
+	return q.ok(st)
+}
+
+func (s *server) readDir(q *request) error {
+	p, err := q.where()
+	if err != nil {
+		return err
+	}
+	l, err := s.Engine.ReadDir(q.Context(), q.call, q.ref(), q.user(), p)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		l = []vm.FileInfo{}
+	}
+	return q.ok(api.FileList{Files: l})
+}
+
+// op decodes a change of the tree and carries it out.
+func (s *server) op(q *request, do func(in api.FileOp) error) error {
+	var in api.FileOp
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	if in.Path == "" && in.From == "" {
+		return vm.Errorf(vm.Invalid, "path", "there is none")
+	}
+	if err := do(in); err != nil {
+		return err
+	}
+	return q.ok(okBody{})
+}
+
+func (s *server) mkdir(q *request) error {
+	return s.op(q, func(in api.FileOp) error {
+		return s.Engine.Mkdir(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Mode, in.Parents)
+	})
+}
+
+func (s *server) rename(q *request) error {
+	return s.op(q, func(in api.FileOp) error {
+		if in.From == "" || in.To == "" {
+			return vm.Errorf(vm.Invalid, "rename", "needs from and to")
+		}
+		return s.Engine.Rename(q.Context(), q.call, q.ref(), q.user(), in.From, in.To)
+	})
+}
+
+func (s *server) remove(q *request) error {
+	return s.op(q, func(in api.FileOp) error {
+		return s.Engine.Remove(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Recursive)
+	})
+}
+
+func (s *server) chmod(q *request) error {
+	return s.op(q, func(in api.FileOp) error {
+		return s.Engine.Chmod(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Mode)
+	})
+}
+
+func (s *server) symlink(q *request) error {
+	return s.op(q, func(in api.FileOp) error {
+		if in.Target == "" {
+			return vm.Errorf(vm.Invalid, "symlink", "needs a target")
+		}
+		return s.Engine.Symlink(q.Context(), q.call, q.ref(), q.user(), in.Target, in.Path)
+	})
+}
+
+// getRaw streams a file with its length before and its digest behind. When the
+// guest sends less than it announced the connection is cut.
+func (s *server) getRaw(q *request) error {
+	limit, err := q.int("maxBytes", 0)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	st, r, err := s.Engine.OpenFile(ctx, q.call, q.ref(), q.user(), q.path())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if limit > 0 && st.Size > limit {
+		return vm.Errorf(vm.Limit, q.path(), "has %d bytes, more than the %d that were allowed", st.Size, limit).
+			WithHint("allow more: `warren cp --max-bytes %d`", st.Size)
+	}
+	h := q.w.Header()
+	h.Set(api.HeaderLength, strconv.FormatInt(st.Size, 10))
+	h.Set("Trailer", api.HeaderDigest)
+	q.header("application/octet-stream")
+	q.w.WriteHeader(http.StatusOK)
+	sum := sha256.New()
+	n, err := io.CopyBuffer(onlyWriter{io.MultiWriter(q.w, sum)}, onlyReader{io.LimitReader(r, st.Size)}, make([]byte, copyBytes))
+	if err != nil || n != st.Size {
+		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "%d of %d bytes came", n, st.Size), err)
+	}
+	h.Set(api.HeaderDigest, hex.EncodeToString(sum.Sum(nil)))
+	return nil
+}
+
+// onlyWriter and onlyReader hide methods by which io.Copy would choose small
+// buffers of its own.
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
+
+// putRaw writes a file of any size; it appears whole or not at all.
+func (s *server) putRaw(q *request) error {
+	mode, err := strconv.ParseUint(orDefault(q.query().Get("mode"), "0"), 8, 32)
+	if err != nil {
+		return vm.Errorf(vm.Invalid, "mode", "not an octal number")
+	}
+	parents, err := q.bool("parents")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	sum := sha256.New()
+	o := vm.WriteOptions{Mode: uint32(mode), Parents: parents, Size: q.ContentLength}
+	st, err := s.Engine.WriteFile(ctx, q.call, q.ref(), q.user(), q.path(), o, io.TeeReader(q.Body, sum))
+	if err != nil {
+		return err
+	}
+	return q.ok(api.WrittenFile{File: st, Digest: hex.EncodeToString(sum.Sum(nil))})
+}
+
+func orDefault(s, def string) string {
+	if s == "" {
+		return def
+	}
+	return s
+}
+
+func (s *server) getTar(q *request) error {
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	r, err := s.Engine.TarDown(ctx, q.call, q.ref(), q.user(), q.path())
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	q.w.Header().Set("Trailer", api.HeaderEnd)
+	q.header("application/x-tar")
+	q.w.WriteHeader(http.StatusOK)
+	if _, err := io.CopyBuffer(onlyWriter{q.w}, onlyReader{r}, make([]byte, copyBytes)); err != nil {
+		return vm.Errorf(vm.GuestFault, q.path(), "the tree was cut off: %w", err)
+	}
+	q.w.Header().Set(api.HeaderEnd, "ok")
+	return nil
+}
+
+func (s *server) putTar(q *request) error {
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	if err := s.Engine.TarUp(ctx, q.call, q.ref(), q.user(), q.path(), q.Body); err != nil {
+		return err
+	}
+	return q.ok(okBody{})
+}
+
+// watchFiles watches the working directory, as the contract has it.
+func (s *server) watchFiles(q *request) error {
+	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return s.stream(q, orDefault(v.Workdir, "/root"), true)
+}
+
+func (s *server) watch(q *request) error {
+	p, err := q.where()
+	if err != nil {
+		return err
+	}
+	recursive, err := q.bool("recursive")
+	if err != nil {
+		return err
+	}
+	return s.stream(q, p, recursive)
+}
+
+// stream sends the changes below a path as lines of JSON, with a blank line
+// now and then so that nobody takes the silence for an end.
+func (s *server) stream(q *request, path string, recursive bool) error {
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	w, err := s.Engine.Watch(ctx, q.call, q.ref(), q.user(), path, recursive)
+	if err != nil {
+		return err
+	}
+	l := q.ndjson()
+	l.f.Flush()
+	changes := make(chan vm.FileEvent)
+	ended := make(chan struct{})
+	go func() { // ends when the watch is closed
+		defer close(ended)
+		follow(ctx, w, changes)
+	}()
+	defer func() { w.Close(); cancel(); <-ended }()
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case e := <-changes:
+			if err := l.message(e); err != nil {
+				return nil // gone
+			}
+		case <-tick.C:
+			if _, err := q.w.Write([]byte{'\n'}); err != nil {
+				return nil
+			}
+			l.f.Flush()
+		case <-ended:
+			return nil
+		}
+	}
+}
+
+func follow(ctx context.Context, w engine.Watch, changes chan<- vm.FileEvent) {
+	for {
+		e, err := w.Next()
+		if err != nil {
+			return
+		}
+		select {
+		case changes <- e:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+)
+
+// openapi answers the description of the API, made from the table of routes
+// and the types of package api.
+func (s *server) openapi(q *request) error {
+	q.header("application/json")
+	data, err := json.MarshalIndent(s.document(), "", " ")
+	if err != nil {
+		return err
+	}
+	_, _ = q.w.Write(data)
+	return nil
+}
+
+type object = map[string]any
+
+func (s *server) document() object {
+	g := schemas{}
+	paths := object{}
+	for i := range s.table {
+		r := s.table[i].route
+		path := strings.ReplaceAll(r.pattern, "...}", "}")
+		item, ok := paths[path].(object)
+		if !ok {
+			item = object{}
+			paths[path] = item
+		}
+		item[strings.ToLower(r.method)] = g.operation(r)
+	}
+	return object{
+		"openapi": "3.1.0",
+		"info":    object{"title": "Warren", "version": api.Version, "license": object{"name": "Apache-2.0"}},
+		"paths":   paths,
+		"components": object{
+			"schemas":         g,
+			"securitySchemes": object{"key": object{"type": "http", "scheme": "bearer"}},
+		},
+	}
+}
+
+func (g schemas) operation(r route) object {
+	op := object{"summary": r.doc, "responses": object{
+		"default": object{"description": "failure", "content": jsonBody(g.ref(reflect.TypeFor[api.ErrorBody]()))},
+	}}
+	ok := object{"description": "success"}
+	switch {
+	case r.out != nil:
+		ok["content"] = jsonBody(g.ref(reflect.TypeOf(r.out)))
+	case r.stream:
+		ok["content"] = object{"application/octet-stream": object{}}
+	}
+	op["responses"].(object)["200"] = ok
+	if r.in != nil {
+		op["requestBody"] = object{"content": jsonBody(g.ref(reflect.TypeOf(r.in)))}
+	}
+	if r.right != public {
+		op["security"] = []object{{"key": []string{}}}
+		op["x-right"] = r.right
+	}
+	var params []object
+	for p := range strings.SplitSeq(r.pattern, "/") {
+		if name, is := strings.CutPrefix(p, "{"); is {
+			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
+			params = append(params, object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}})
+		}
+	}
+	if params != nil {
+		op["parameters"] = params
+	}
+	return op
+}
+
+func jsonBody(schema object) object { return object{"application/json": object{"schema": schema}} }
+
+// schemas are the JSON schemas of Go types, by name.
+type schemas map[string]any
+
+func (g schemas) ref(t reflect.Type) object {
+	switch t {
+	case reflect.TypeFor[time.Time]():
+		return object{"type": "string", "format": "date-time"}
+	case reflect.TypeFor[api.Seconds]():
+		return object{"type": []string{"integer", "null"}}
+	case reflect.TypeFor[json.RawMessage]():
+		return object{}
+	}
+	switch t.Kind() {
+	case reflect.Pointer:
+		return g.ref(t.Elem())
+	case reflect.String:
+		return object{"type": "string"}
+	case reflect.Bool:
+		return object{"type": "boolean"}
+	case reflect.Float32, reflect.Float64:
+		return object{"type": "number"}
+	case reflect.Map:
+		return object{"type": "object", "additionalProperties": g.ref(t.Elem())}
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return object{"type": "string", "contentEncoding": "base64"}
+		}
+		return object{"type": "array", "items": g.ref(t.Elem())}
+	case reflect.Struct:
+		return g.structRef(t)
+	case reflect.Interface:
+		return object{}
+	default:
+		return object{"type": "integer"}
+	}
+}
+
+func (g schemas) structRef(t reflect.Type) object {
+	name := t.Name()
+	if name == "" {
+		return object{"type": "object"}
+	}
+	ref := object{"$ref": "#/components/schemas/" + name}
+	if _, known := g[name]; known {
+		return ref
+	}
+	props := object{}
+	g[name] = object{"type": "object", "properties": props}
+	g.fields(t, props)
+	return ref
+}
+
+// fields adds a struct's members, those of embedded structs with them; a
+// member of the outer one wins.
+func (g schemas) fields(t reflect.Type, props object) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case f.Anonymous && tag == "":
+			g.fields(f.Type, props)
+		case tag == "-" || !f.IsExported():
+		default:
+			if tag == "" {
+				tag = f.Name
+			}
+			props[tag] = g.ref(f.Type)
+		}
+	}
+}

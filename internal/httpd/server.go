@@ -1,0 +1,306 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Config is what the door needs.
+type Config struct {
+	Engine *engine.Engine
+	Log    *slog.Logger
+	// Settings is answered to GET /v1/config as it is.
+	Settings any
+	// HostNames are further names that the API may be called by, beside IP
+	// addresses, localhost and *.localhost.
+	HostNames []string
+	// Lifetime ends when the server is shutting down: streams end then.
+	Lifetime context.Context
+}
+
+type tableRow struct {
+	route
+	segments []string
+}
+
+type server struct {
+	Config
+	table []tableRow
+	slow  chan struct{} // one token per failed authentication that is being delayed
+}
+
+const (
+	maxBody     = 1 << 20   // of JSON bodies
+	maxFileBody = 384 << 20 // of files in JSON: base64 of 256 MiB and more
+	authDelay   = 250 * time.Millisecond
+)
+
+// New returns the handler of the API.
+func New(c Config) http.Handler {
+	s := &server{Config: c, slow: make(chan struct{}, 32)}
+	for _, r := range s.routes() {
+		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
+	}
+	return s
+}
+
+// request is one request with its answer.
+type request struct {
+	*http.Request
+	w      http.ResponseWriter
+	call   *vm.Call
+	values map[string]string // of the pattern
+	sent   bool              // the status is out
+}
+
+// ServeHTTP finds the route, checks the caller's right and answers.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := &request{Request: r, w: w, call: &vm.Call{Request: vm.NewRequestID()}}
+	h := w.Header()
+	h.Set(api.HeaderRequest, string(q.call.Request))
+	h.Set(api.HeaderTrace, string(q.call.Request))
+	h.Set(api.HeaderVersion, api.Version)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if err := s.serve(q); err != nil {
+		q.fail(s.Log, err)
+	}
+}
+
+func (s *server) serve(q *request) error {
+	if err := s.checkHost(q.Host); err != nil {
+		return err
+	}
+	row, values, err := s.find(q.Request)
+	if err != nil {
+		// A stranger learns nothing of which routes there are.
+		if _, authErr := s.authenticate(q); authErr != nil {
+			return authErr
+		}
+		return err
+	}
+	q.values = values
+	if row.right != public {
+		if q.call.Actor, err = s.authenticate(q); err != nil {
+			return err
+		}
+		if row.right == admin && !q.call.Actor.Admin {
+			return vm.Errorf(vm.Denied, q.URL.Path, "needs an admin's key").WithHint("use the key in DATA/admin.key")
+		}
+	}
+	return row.handle(q)
+}
+
+// checkHost refuses names that a page on the web could have pointed here.
+func (s *server) checkHost(host string) error {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(s.HostNames, host) {
+		return nil
+	}
+	return vm.Errorf(vm.Denied, host, "the API is not called by this name").WithHint("use its address, or name it in hostNames of server.yaml")
+}
+
+// authenticate finds the caller. Failures are slowed down, a few at a time.
+func (s *server) authenticate(q *request) (vm.Actor, error) {
+	secret, ok := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
+	var err error = vm.Unauthenticated
+	if ok && secret != "" {
+		var a vm.Actor
+		if a, err = s.Engine.Authenticate(q.Context(), secret); err == nil {
+			return a, nil
+		}
+		if !errors.Is(err, vm.Unauthenticated) {
+			return vm.Actor{}, err
+		}
+	}
+	select {
+	case s.slow <- struct{}{}:
+		timer := time.NewTimer(authDelay)
+		select {
+		case <-timer.C:
+		case <-q.Context().Done():
+			timer.Stop()
+		}
+		<-s.slow
+	default: // so many at once that none is worth a wait
+	}
+	return vm.Actor{}, vm.Errorf(vm.Unauthenticated, "", "no or unknown credentials").
+		WithCode("UNAUTHORIZED_ERROR", "route", q.URL.Path, "reason", nil).
+		WithHint("send `Authorization: Bearer KEY`; the admin's key is in DATA/admin.key")
+}
+
+// ref is the VM that the path names, by id or name.
+func (q *request) ref() string { return q.values["vm"] }
+
+// user is the Linux user that the caller acts as; "" = root.
+func (q *request) user() string { return q.Header.Get(api.HeaderLinuxUser) }
+
+// path is the file that the path names.
+func (q *request) path() string {
+	if p := q.values["path"]; p != "" {
+		return p
+	}
+	return "/"
+}
+
+// decode reads a JSON body of at most limit bytes into v; no body is no error.
+// Unknown members are ignored, as the contract wants.
+func (q *request) decode(v any, limit int64) error {
+	body := http.MaxBytesReader(q.w, q.Body, limit)
+	data, err := io.ReadAll(body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return vm.Errorf(vm.Limit, q.URL.Path, "the body is larger than %d bytes", limit).WithHint("send files with PUT /v1/vms/{id}/raw/{path}")
+	case err != nil:
+		return vm.Errorf(vm.Invalid, q.URL.Path, "the body was cut off: %w", err)
+	case len(strings.TrimSpace(string(data))) == 0:
+		return nil
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		return vm.Errorf(vm.Invalid, q.URL.Path, "the body is not what this route takes: %s", jsonFault(err)).WithHint("see /openapi.json")
+	}
+	return nil
+}
+
+// jsonFault says what is wrong with a body without Go's type names.
+func jsonFault(err error) string {
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		return "member " + strconv.Quote(typ.Field) + " cannot be a " + typ.Value
+	}
+	return err.Error()
+}
+
+// int reads a number of the query; absent = def.
+func (q *request) int(name string, def int64) (int64, error) {
+	v := q.query().Get(name)
+	if v == "" {
+		return def, nil
+	}
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < 0 {
+		return 0, vm.Errorf(vm.Invalid, name+"="+v, "not a number")
+	}
+	return n, nil
+}
+
+// bool reads a truth value of the query; absent = false.
+func (q *request) bool(name string) (bool, error) {
+	switch v := q.query().Get(name); v {
+	case "", "false", "0":
+		return false, nil
+	case "true", "1":
+		return true, nil
+	default:
+		return false, vm.Errorf(vm.Invalid, name+"="+v, "not true or false")
+	}
+}
+
+func (q *request) query() url.Values { return q.URL.Query() }
+
+// send answers with JSON.
+func (q *request) send(status int, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return vm.Errorf(vm.Internal, q.URL.Path, "answer: %w", err)
+	}
+	q.header("application/json")
+	q.w.WriteHeader(status)
+	_, _ = q.w.Write(append(data, '\n')) // a caller that went away needs no answer
+	return nil
+}
+
+// ok answers 200 with JSON.
+func (q *request) ok(v any) error { return q.send(http.StatusOK, v) }
+
+// header sets what every answer carries, before the status goes out.
+func (q *request) header(contentType string) {
+	q.sent = true
+	h := q.w.Header()
+	h.Set("Content-Type", contentType)
+	if q.call.Receipt != "" {
+		h.Set(api.HeaderReceipt, q.call.Receipt)
+	}
+}
+
+// fail answers with an error, or, when the status is out already, cuts the
+// connection so that nobody takes a part for the whole.
+func (q *request) fail(log *slog.Logger, err error) {
+	status := api.Status(err)
+	if vm.KindOf(err) == vm.Internal {
+		log.Error("request failed", "method", q.Method, "path", q.URL.Path, "request", q.call.Request, "err", err)
+	}
+	if q.sent {
+		panic(http.ErrAbortHandler)
+	}
+	body := api.EncodeError(err, q.call.Request)
+	if api.RowOf(body.Kind).Retry {
+		q.w.Header().Set("Retry-After", "1")
+	}
+	if vm.KindOf(err) == vm.Unauthenticated {
+		q.w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if err := q.send(status, body); err != nil {
+		log.Error("error answer", "err", err)
+	}
+}
+
+// streaming is a context that ends with the request or the server.
+func (s *server) streaming(q *request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(q.Context())
+	if s.Lifetime == nil {
+		return ctx, cancel
+	}
+	stop := context.AfterFunc(s.Lifetime, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+type (
+	okBody struct{}
+	idBody struct {
+		ID vm.ID `json:"id"`
+	}
+)
+
+func (s *server) health(q *request) error {
+	return q.ok(map[string]string{"status": "ok", "version": api.Version})
+}
+
+func (s *server) ready(q *request) error {
+	if s.Lifetime != nil && s.Lifetime.Err() != nil {
+		return vm.Errorf(vm.Unavailable, "", "the server is stopping")
+	}
+	return q.ok(map[string]string{"status": "ready"})
+}
+
+// notYet refuses what a later version does.
+func (s *server) notYet(what string) func(*request) error {
+	return func(q *request) error {
+		return vm.Errorf(vm.Unsupported, q.ref(), "%s is not in this version of Warren", what)
+	}
+}

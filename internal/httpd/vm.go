@@ -1,0 +1,322 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// shown is a VM as answers show it. cpu is 0 where it isn't asked for.
+func shown(v vm.VM, cpu time.Duration) api.VM {
+	out := api.VM{
+		ID: v.ID, Name: v.Name, State: v.State, VMInstanceID: v.InstanceID, CreatedAt: v.CreatedAt, LastNetworkActivity: v.LastActive,
+		CPUTimeSeconds: cpu.Seconds(), Persistence: v.Persistence,
+		Sizing: api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
+		Reason: v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
+		IdleTimeoutSeconds: v.IdleTimeoutSeconds, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
+		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, OneShot: v.OneShot, Workdir: v.Workdir,
+	}
+	if v.Accel == vm.TCG {
+		out.Warning = vm.EmulatedWarning
+	}
+	return out
+}
+
+func (s *server) list(q *request) error {
+	var f engine.Filter
+	for _, st := range q.query()["vmState"] {
+		f.States = append(f.States, vm.State(st))
+	}
+	f.Search = q.query().Get("search")
+	limit, err := q.int("limit", 0)
+	if err != nil {
+		return err
+	}
+	offset, err := q.int("offset", 0)
+	if err != nil {
+		return err
+	}
+	f.Limit, f.Offset = int(limit), int(offset)
+	if f.All, err = q.bool("all"); err != nil {
+		return err
+	}
+	vms, total, n, err := s.Engine.List(q.Context(), q.call, f)
+	if err != nil {
+		return err
+	}
+	out := api.VMList{
+		VMs: make([]api.VM, 0, len(vms)), TotalCount: total, BuildingCount: n[vm.Building], RunningCount: n[vm.Running],
+		StartingCount: n[vm.Starting], SuspendingCount: n[vm.Suspending], SuspendedCount: n[vm.Suspended],
+		StoppedCount: n[vm.Stopped], LostCount: n[vm.Lost],
+	}
+	for _, v := range vms {
+		out.VMs = append(out.VMs, shown(v, 0))
+	}
+	return q.ok(out)
+}
+
+func (s *server) get(q *request) error {
+	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(shown(v, 0))
+}
+
+func (s *server) inspect(q *request) error {
+	i, err := s.Engine.Inspect(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	out := api.Inspection{VM: shown(i.VM, 0), Machine: i.Machine, DiskBytes: i.DiskBytes, Image: i.Image, Warnings: i.Warnings}
+	if i.Machine != nil {
+		out.VM.CPUTimeSeconds = i.Machine.CPU.Seconds()
+	}
+	if i.MachineErr != nil {
+		out.MachineError = i.MachineErr.Error()
+	}
+	if out.Warnings == nil {
+		out.Warnings = []string{}
+	}
+	if out.Image != nil { // sums of every file are for the manifest
+		img := *out.Image
+		img.Files = nil
+		out.Image = &img
+	}
+	return q.ok(out)
+}
+
+type deletedVM struct {
+	ID       vm.ID `json:"id"`
+	Recreate bool  `json:"recreate"`
+}
+
+func (s *server) delete(q *request) error {
+	v, err := s.Engine.Delete(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(deletedVM{ID: v.ID})
+}
+
+func optional(s api.Seconds) engine.Optional[int64] {
+	return engine.Optional[int64]{Set: s.Set, Null: s.Null, Value: s.Value}
+}
+
+func (s *server) start(q *request) error {
+	var in api.StartVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	r := engine.StartRequest{IdleTimeout: optional(in.IdleTimeoutSeconds)}
+	if in.ReadySignalTimeoutSeconds != nil {
+		if *in.ReadySignalTimeoutSeconds <= 0 {
+			return vm.Errorf(vm.Invalid, "readySignalTimeoutSeconds", "must be more than 0")
+		}
+		r.Deadline = time.Duration(*in.ReadySignalTimeoutSeconds) * time.Second
+	}
+	v, err := s.Engine.Start(q.Context(), q.call, q.ref(), r)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.StartedVM{ID: v.ID, Domains: []string{}, VM: shown(v, 0)})
+}
+
+func (s *server) stop(q *request) error {
+	v, err := s.Engine.Stop(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	out := api.StoppedVM{VMID: v.ID, VMInstanceID: v.InstanceID}
+	out.Remains.Erase = "warren rm " + name(v)
+	// An ephemeral VM is gone already: then nothing remains.
+	if i, err := s.Engine.Inspect(q.Context(), q.call, string(v.ID)); err == nil {
+		out.Remains.DiskBytes = i.DiskBytes
+	}
+	return q.ok(out)
+}
+
+func name(v vm.VM) string {
+	if v.Name != "" {
+		return v.Name
+	}
+	return string(v.ID)
+}
+
+func (s *server) kill(q *request) error {
+	v, err := s.Engine.Kill(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(idBody{ID: v.ID})
+}
+
+type awaited struct {
+	ID         vm.ID  `json:"id"`
+	ExitStatus string `json:"exitStatus"` // why it no longer runs
+}
+
+func (s *server) await(q *request) error {
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	v, err := s.Engine.Await(ctx, q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	status := v.Reason
+	if status == "" {
+		status = string(v.State)
+	}
+	return q.ok(awaited{ID: v.ID, ExitStatus: status})
+}
+
+func (s *server) optimize(q *request) error {
+	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(map[string]any{"id": v.ID, "message": "nothing to do in this version"})
+}
+
+func (s *server) terminals(q *request) error {
+	if _, err := s.Engine.Get(q.Context(), q.call, q.ref()); err != nil {
+		return err
+	}
+	return q.ok(map[string]any{"terminals": []any{}})
+}
+
+func (s *server) noBuild(q *request) error {
+	if id := q.values["build"]; id != "" {
+		return vm.Errorf(vm.NotFound, id, "no such build").WithCode("BUILD_NOT_FOUND", "buildId", id)
+	}
+	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return vm.Errorf(vm.NotFound, string(v.ID), "this VM was not built from a spec").WithCode("BUILD_NOT_FOUND_FOR_VM", "vmId", string(v.ID))
+}
+
+func (s *server) stats(q *request) error {
+	st, err := s.Engine.Stats(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(st)
+}
+
+func (s *server) ports(q *request) error {
+	st, err := s.Engine.Stats(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	if st.Ports == nil {
+		st.Ports = []vm.ListeningPort{}
+	}
+	return q.ok(api.Ports{Ports: st.Ports})
+}
+
+func (s *server) setNetwork(q *request) error {
+	var in api.SetNetwork
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.SetNetwork(q.Context(), q.call, q.ref(), in.Mode)
+	if err != nil {
+		return err
+	}
+	return q.ok(shown(v, 0))
+}
+
+func (s *server) connections(q *request) error {
+	l, err := s.Engine.Connections(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		l = []vm.Connection{}
+	}
+	return q.ok(api.Connections{Connections: l})
+}
+
+// imageSnapshot shows an image as the snapshot that API callers create from.
+func (s *server) imageSnapshot(img vm.Image) api.Snapshot {
+	return api.Snapshot{
+		SnapshotID: img.Snapshot, State: "ready", CreatedAt: img.CreatedAt, Name: img.Name, AccountID: "system",
+		SnapshotPersistence: vm.Persistence{Type: vm.Persistent},
+		VCPUCount:           vm.DefaultSize.VCPU, MemSizeMib: vm.DefaultSize.MemoryMiB, RootfsSizeMb: vm.DefaultSize.DiskMiB,
+	}
+}
+
+func (s *server) snapshots(q *request) error {
+	l, err := s.Engine.Images(q.Context(), q.call)
+	if err != nil {
+		return err
+	}
+	out := api.SnapshotList{Snapshots: []api.Snapshot{}, TotalCount: len(l), ReadyCount: len(l)}
+	for _, img := range l {
+		out.Snapshots = append(out.Snapshots, s.imageSnapshot(img))
+	}
+	return q.ok(out)
+}
+
+// findSnapshot returns the image whose snapshot the path names.
+func (s *server) findSnapshot(q *request) (vm.Image, error) {
+	id := q.values["snapshot"]
+	none := vm.Errorf(vm.NotFound, id, "no such snapshot").WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", id).WithHint("`GET /v1/vms/snapshots` lists them")
+	if !strings.HasPrefix(id, "sc-") {
+		return vm.Image{}, none
+	}
+	img, err := s.Engine.FindImage(q.Context(), q.call, id)
+	if vm.KindOf(err) == vm.NotFound {
+		return img, none
+	}
+	return img, err
+}
+
+func (s *server) snapshot(q *request) error {
+	img, err := s.findSnapshot(q)
+	if err != nil {
+		return err
+	}
+	return q.ok(s.imageSnapshot(img))
+}
+
+func (s *server) deleteSnapshot(q *request) error {
+	img, err := s.findSnapshot(q)
+	if err != nil {
+		return err
+	}
+	return vm.Errorf(vm.WrongState, string(img.Snapshot), "it belongs to the image %s", img.Name).
+		WithCode("SNAPSHOT_IS_ACCOUNT_DEFAULT", "snapshotId", string(img.Snapshot)).
+		WithHint("the operator removes images: `warren image rm`")
+}
+
+// console sends the console's log.
+func (s *server) console(q *request) error {
+	if src := q.query().Get("source"); src != "" && src != "console" {
+		return vm.Errorf(vm.Invalid, src, "no such log").WithHint("source=console is the one there is; logs of commands are below /processes")
+	}
+	from, err := q.int("from", 0)
+	if err != nil {
+		return err
+	}
+	follow, err := q.bool("follow")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	r, offset, err := s.Engine.ConsoleLog(ctx, q.call, q.ref(), from, follow)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return q.bytes(r, offset, http.StatusOK)
+}
