@@ -21,7 +21,8 @@ import (
 func (b *bench) memory(ctx context.Context) error {
 	serve := b.rep.series("idle serve, resident", "MB", bound{Max: 80})
 	monitor := b.rep.series("idle monitor, resident", "MB", bound{Max: 12})
-	pss := b.rep.series("idle VM of 512 MiB, QEMU's PSS", "MB", bound{Max: 90 * 1.048576})
+	pss := b.rep.series("idle VM of 512 MiB, alone: QEMU's PSS", "MB", bound{Max: 90 * 1.048576})
+	shared := b.rep.series("idle VM of 512 MiB, one of 4: QEMU's PSS", "MB", bound{})
 	if err := pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
@@ -40,6 +41,35 @@ func (b *bench) memory(ctx context.Context) error {
 			return err
 		}
 		if err := pause(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
+	return b.herdMemory(ctx, monitor, shared)
+}
+
+// herdMemory measures VMs that share the pages of their generation.
+func (b *bench) herdMemory(ctx context.Context, monitor, pss *series) (err error) {
+	var ids []string
+	defer func() {
+		for _, id := range ids {
+			err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id))
+		}
+	}()
+	for range 4 {
+		id, err := b.server.createVM(ctx, vm.NetClosed)
+		if err != nil {
+			return err
+		}
+		ids = append(ids, id)
+		if err := b.server.exec(ctx, id, "true"); err != nil {
+			return err
+		}
+	}
+	if err := pause(ctx, 10*time.Second); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := b.machineMemory(id, monitor, pss); err != nil {
 			return err
 		}
 	}

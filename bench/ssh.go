@@ -28,26 +28,41 @@ import (
 // the ssh program's, multiplexed (ControlMaster), and one of our own, so that
 // each way of Warren's has a partner that starts as many programs.
 type peer struct {
-	id      string // of the VM
 	dir     string
 	forward *forwarder
 	inner   *ssh.Client
 }
 
+// access is what startPeer needs of a VM.
+type access struct {
+	exec   func(ctx context.Context, argv ...string) error
+	put    func(ctx context.Context, to string, f *os.File) error
+	socket string // of its monitor
+}
+
+func (s *server) access(id string) (access, error) {
+	run, err := s.dir.Run()
+	return access{
+		exec:   func(ctx context.Context, argv ...string) error { return s.exec(ctx, id, argv...) },
+		put:    func(ctx context.Context, to string, f *os.File) error { return s.put(ctx, id, to, f) },
+		socket: layout.RunVM(run.VM(vm.ID(id))).Monitor(),
+	}, err
+}
+
 // startPeer installs an SSH server in the VM with its own package manager and
-// opens the connections.
-func startPeer(ctx context.Context, s *server, id, dir string) (_ *peer, err error) {
+// opens the connections. Its files are kept in dir.
+func startPeer(ctx context.Context, a access, dir string) (_ *peer, err error) {
 	const install = "export DEBIAN_FRONTEND=noninteractive; command -v sshd >/dev/null && exit; " +
 		"apt-get update -q && apt-get install -y -q --no-install-recommends openssh-server"
-	if err := s.exec(ctx, id, "sh", "-c", install); err != nil {
+	if err := a.exec(ctx, "sh", "-c", install); err != nil {
 		return nil, fmt.Errorf("install an SSH server in the guest: %w", err)
 	}
 	const run = "mkdir -p /run/sshd /root/.ssh; chmod 700 /root/.ssh; ssh-keygen -A >/dev/null; " +
 		"ss -tln | grep -q ':22 ' || /usr/sbin/sshd; ss -tln | grep -q ':22 '"
-	if err := s.exec(ctx, id, "sh", "-c", run); err != nil {
+	if err := a.exec(ctx, "sh", "-c", run); err != nil {
 		return nil, fmt.Errorf("start the SSH server in the guest: %w", err)
 	}
-	p := &peer{id: id, dir: dir}
+	p := &peer{dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -61,10 +76,10 @@ func startPeer(ctx context.Context, s *server, id, dir string) (_ *peer, err err
 		return nil, err
 	}
 	defer pub.Close()
-	if err := s.put(ctx, id, "/root/.ssh/authorized_keys", pub); err != nil {
+	if err := a.put(ctx, "/root/.ssh/authorized_keys", pub); err != nil {
 		return nil, err
 	}
-	if p.forward, err = forward(ctx, s, id, 22); err != nil {
+	if p.forward, err = forward(ctx, a.socket, 22); err != nil {
 		return nil, err
 	}
 	if err := finish(p.ssh(ctx, "-fN", "-M", "root@guest")); err != nil {
@@ -146,16 +161,12 @@ type forwarder struct {
 	wg     sync.WaitGroup
 }
 
-func forward(ctx context.Context, s *server, id string, port uint16) (*forwarder, error) {
-	run, err := s.dir.Run()
-	if err != nil {
-		return nil, err
-	}
+func forward(ctx context.Context, socket string, port uint16) (*forwarder, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	f := &forwarder{l: l, socket: layout.RunVM(run.VM(vm.ID(id))).Monitor(), port: port}
+	f := &forwarder{l: l, socket: socket, port: port}
 	f.wg.Go(func() {
 		for {
 			c, err := l.Accept()
