@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -200,7 +201,7 @@ func (s *server) put(ctx context.Context, id, to string, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	resp, err := s.do(ctx, http.MethodPut, "/v1/vms/"+id+"/raw"+to, f, st.Size())
+	resp, err := s.do(ctx, http.MethodPut, "/v1/vms/"+id+"/raw/"+url.PathEscape(to), f, st.Size())
 	if err != nil {
 		return err
 	}
@@ -209,7 +210,7 @@ func (s *server) put(ctx context.Context, id, to string, f *os.File) error {
 }
 
 func (s *server) getFile(ctx context.Context, id, from, to string) error {
-	resp, err := s.do(ctx, http.MethodGet, "/v1/vms/"+id+"/raw"+from, nil, -1)
+	resp, err := s.do(ctx, http.MethodGet, "/v1/vms/"+id+"/raw/"+url.PathEscape(from), nil, -1)
 	if err != nil {
 		return err
 	}
