@@ -1,0 +1,88 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// FromEnv returns a client as the environment describes it: WARREN_API_URL,
+// else DefaultURL; WARREN_API_KEY, else, for a server on this host, the
+// admin's key in the data directory. An empty variable counts as absent. A
+// missing key is no error: the server's refusal will say what is missing.
+func FromEnv(getenv func(string) string) (*Client, error) {
+	base := getenv("WARREN_API_URL")
+	if base == "" {
+		base = DefaultURL
+	}
+	key := strings.TrimSpace(getenv("WARREN_API_KEY"))
+	c, err := New(base, key)
+	if err != nil || key != "" {
+		return c, err
+	}
+	// The admin's key of this host is nobody else's business.
+	if !Loopback(base) {
+		c.noKey = "set WARREN_API_KEY to a key of that server"
+		return c, nil
+	}
+	dir, err := DataDir(getenv, os.Getuid())
+	if err != nil {
+		c.noKey = "set WARREN_API_KEY"
+		return c, nil
+	}
+	file := filepath.Join(dir, "admin.key")
+	data, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.noKey = "no key in " + file + ": set WARREN_API_KEY, or WARREN_DATA to the server's data directory"
+	case err != nil:
+		c.noKey = file + " cannot be read by this user: set WARREN_API_KEY (`warren key create` makes one)"
+	default:
+		c.key = strings.TrimSpace(string(data))
+		c.noKey = "the key in " + file + " is not this server's: set WARREN_API_KEY, or WARREN_DATA to the server's data directory"
+	}
+	return c, nil
+}
+
+// DataDir says where the data directory of this host's server is when nobody
+// named one: $WARREN_DATA, for root /var/lib/warren, $XDG_DATA_HOME/warren, and
+// else ~/.local/share/warren.
+func DataDir(getenv func(string) string, uid int) (string, error) {
+	if p := getenv("WARREN_DATA"); p != "" {
+		return filepath.Abs(p)
+	}
+	if uid == 0 {
+		return "/var/lib/warren", nil
+	}
+	if p := getenv("XDG_DATA_HOME"); filepath.IsAbs(p) {
+		return filepath.Join(p, "warren"), nil
+	}
+	if home := getenv("HOME"); filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "share", "warren"), nil
+	}
+	return "", vm.Errorf(vm.Invalid, "", "no data directory: neither WARREN_DATA nor HOME is set").
+		WithHint("set WARREN_DATA to a directory of yours")
+}
+
+// Loopback reports whether a server of that URL is on this host.
+func Loopback(base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.IsLoopback()
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") && net.ParseIP(host) == nil
+}
