@@ -4,8 +4,13 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -23,24 +28,12 @@ const (
 
 // Entry is what is known of an action before it is taken.
 type Entry struct {
-	Op      vm.Op          `json:"op,omitempty"`
-	VM      vm.ID          `json:"vm,omitempty"`
-	Subject string         `json:"subject,omitempty"` // a path, a command, an account; cut at 4 KiB
-	Actor   vm.Actor       `json:"actor,omitzero"`
-	Request vm.RequestID   `json:"request,omitempty"`
-	Detail  map[string]any `json:"detail,omitempty"` // never a secret
-}
-
-// line is one line of the file.
-type line struct {
-	Seq     int64     `json:"seq"`
-	ID      string    `json:"id"` // of a begin: the receipt
-	Time    time.Time `json:"time"`
-	Phase   Phase     `json:"phase"`
-	Of      string    `json:"of,omitempty"`      // of an end: the begin's id
-	Outcome string    `json:"outcome,omitempty"` // of an end: "ok" or a kind of failure
-	Error   string    `json:"error,omitempty"`
-	Entry
+	Op      vm.Op
+	VM      vm.ID
+	Subject string // a path, a command, an account; cut at 4 KiB
+	Actor   vm.Actor
+	Request vm.RequestID
+	Detail  map[string]any // never a secret; at most 32 KiB as JSON
 }
 
 // Record is one action with its outcome, put together from its lines.
@@ -49,7 +42,7 @@ type Record struct {
 	ID      string
 	Seq     int64 // of its begin
 	Time    time.Time
-	Outcome string // "pending" while it goes on
+	Outcome string // "pending" while it goes on, "ok", or the kind of the failure
 	Error   string
 	EndedAt time.Time
 	Result  map[string]any // the end's detail
@@ -60,17 +53,134 @@ const Pending = "pending"
 
 const (
 	maxSubject = 4 << 10
-	maxLine    = 64 << 10
+	maxDetail  = 32 << 10
 )
 
-// chain returns the hash of a line.
-func chain(prev string, record []byte) string {
-	h := sha256.New()
-	h.Write([]byte(prev))
-	h.Write([]byte{'\n'})
-	h.Write(record)
-	return hex.EncodeToString(h.Sum(nil))
+// line is the record of one line of a segment.
+type line struct {
+	Seq     int64           `json:"seq"`
+	Prev    string          `json:"prev"` // hash of the line before
+	ID      string          `json:"id"`   // of a begin: the receipt
+	Time    time.Time       `json:"time"`
+	Phase   Phase           `json:"phase"`
+	Of      string          `json:"of,omitempty"`      // of an end: the begin's id
+	Outcome string          `json:"outcome,omitempty"` // of an end: "ok" or a kind of failure
+	Error   string          `json:"error,omitempty"`
+	Op      vm.Op           `json:"op,omitempty"`
+	VM      vm.ID           `json:"vm,omitempty"`
+	Subject string          `json:"subject,omitempty"`
+	Actor   vm.Actor        `json:"actor,omitzero"`
+	Request vm.RequestID    `json:"request,omitempty"`
+	Detail  json.RawMessage `json:"detail,omitempty"`
+	Open    []string        `json:"open,omitempty"` // of a segment's first note: actions begun earlier and not ended
 }
 
-// genesis stands before the first line.
+func newLine(phase Phase, e Entry) (line, error) {
+	ln := line{
+		ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: phase,
+		Op: e.Op, VM: e.VM, Subject: cut(e.Subject), Actor: e.Actor, Request: e.Request,
+	}
+	if len(e.Detail) == 0 {
+		return ln, nil
+	}
+	data, err := json.Marshal(e.Detail)
+	if err != nil {
+		return ln, vm.Errorf(vm.Internal, "audit", "detail of a record: %w", err)
+	}
+	if len(data) > maxDetail {
+		return ln, vm.Errorf(vm.Limit, "audit", "detail of a record has %d bytes, at most %d", len(data), maxDetail)
+	}
+	ln.Detail = data
+	return ln, nil
+}
+
+// cut bounds what somebody else chose.
+func cut(s string) string {
+	if len(s) <= maxSubject {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxSubject], "") + "…"
+}
+
+// record is the action that ln begins.
+func (ln *line) record() *Record {
+	return &Record{
+		Entry: Entry{Op: ln.Op, VM: ln.VM, Subject: ln.Subject, Actor: ln.Actor, Request: ln.Request, Detail: object(ln.Detail)},
+		ID:    ln.ID, Seq: ln.Seq, Time: ln.Time, Outcome: Pending,
+	}
+}
+
+// end notes the outcome that ln tells.
+func (r *Record) end(ln *line) {
+	r.Outcome, r.Error, r.EndedAt, r.Result = ln.Outcome, ln.Error, ln.Time, object(ln.Detail)
+}
+
+func object(data json.RawMessage) map[string]any {
+	var out map[string]any
+	if len(data) > 0 {
+		_ = json.Unmarshal(data, &out) // it was read as JSON a moment ago
+	}
+	return out
+}
+
+// genesis stands for the hash before the first line.
 const genesis = "warren audit chain 1"
+
+const (
+	lineHead = `{"hash":"`
+	lineMid  = `","record":`
+	hashLen  = 2 * sha256.Size
+	lineMin  = len(lineHead) + hashLen + len(lineMid) + 1
+)
+
+// appendLine adds ln to buf as a line of the file and returns its hash.
+func appendLine(buf []byte, ln *line) ([]byte, string, error) {
+	data, err := json.Marshal(ln)
+	if err != nil {
+		return buf, "", vm.Errorf(vm.Internal, "audit", "record: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	hash := hex.EncodeToString(sum[:])
+	for _, part := range []string{lineHead, hash, lineMid} {
+		buf = append(buf, part...)
+	}
+	return append(append(buf, data...), '}', '\n'), hash, nil
+}
+
+// split takes a line of the file apart without checking it.
+func split(raw []byte) (hash, record []byte, err error) {
+	if len(raw) < lineMin || !bytes.HasPrefix(raw, []byte(lineHead)) || raw[len(raw)-1] != '}' ||
+		string(raw[len(lineHead)+hashLen:lineMin-1]) != lineMid {
+		return nil, nil, errors.New("is not a record")
+	}
+	return raw[len(lineHead) : len(lineHead)+hashLen], raw[lineMin-1 : len(raw)-1], nil
+}
+
+// parse reads one line and checks that it is as it was written.
+func parse(raw []byte) (ln line, hash string, err error) {
+	want, record, err := split(raw)
+	if err != nil {
+		return ln, "", err
+	}
+	sum := sha256.Sum256(record)
+	if hash = hex.EncodeToString(sum[:]); hash != string(want) {
+		return ln, "", errors.New("was changed")
+	}
+	if err := json.Unmarshal(record, &ln); err != nil {
+		return ln, "", fmt.Errorf("cannot be read: %w", err)
+	}
+	return ln, hash, nil
+}
+
+// follows checks a line against the one before it.
+func (ln *line) follows(seq int64, hash string) error {
+	switch {
+	case ln.Seq == seq+1 && ln.Prev == hash:
+		return nil
+	case ln.Seq > seq+1:
+		return fmt.Errorf("is missing: record %d is in its place, so records were removed or reordered", ln.Seq)
+	case ln.Seq <= seq:
+		return fmt.Errorf("is not here: a line with the number %d was put in or moved", ln.Seq)
+	}
+	return errors.New("does not belong to the record before it: one of the two was replaced")
+}

@@ -1,0 +1,118 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// segments returns the numbers of the segments in dir, rising.
+func segments(dir string) ([]int, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fileError(dir, err)
+	}
+	var out []int
+	for _, e := range entries {
+		base, ok := strings.CutSuffix(e.Name(), ".jsonl")
+		if n, err := strconv.Atoi(base); ok && err == nil && segmentName(n) == e.Name() {
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// forward calls f with each whole line of a file, without its end, and returns
+// how many bytes they have and how many come after them.
+func forward(name string, f func(raw []byte) error) (whole, torn int64, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return 0, 0, fileError(name, err)
+	}
+	defer file.Close()
+	br := bufio.NewReaderSize(file, 256<<10)
+	for {
+		raw, err := br.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return whole, int64(len(raw)), nil
+		}
+		if err != nil {
+			return whole, 0, fileError(name, err)
+		}
+		if err := f(raw[:len(raw)-1]); err != nil {
+			return whole, 0, err
+		}
+		whole += int64(len(raw))
+	}
+}
+
+// errStop ends a backward read early.
+var errStop = errors.New("stop")
+
+// backward calls f with each whole line of the first size bytes of a file (-1 =
+// of all of it), last line first, until f returns errStop. It returns how many
+// bytes come after the last whole line.
+func backward(name string, size int64, f func(raw []byte) error) (torn int64, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return 0, fileError(name, err)
+	}
+	defer file.Close()
+	if size < 0 {
+		st, err := file.Stat()
+		if err != nil {
+			return 0, fileError(name, err)
+		}
+		size = st.Size()
+	}
+	const step = 64 << 10
+	var held []byte // what was read and not handed on; it begins at off
+	started := false
+	for off := size; off > 0; {
+		n := min(step, off)
+		off -= n
+		block := make([]byte, n, n+int64(len(held)))
+		if _, err := file.ReadAt(block, off); err != nil {
+			return 0, fileError(name, err)
+		}
+		held = append(block, held...)
+		for {
+			i := bytes.LastIndexByte(held, '\n')
+			if i < 0 {
+				break
+			}
+			line := held[i+1:]
+			held = held[:i]
+			if !started { // what is behind the last line end is no line
+				torn, started = int64(len(line)), true
+				continue
+			}
+			if err := f(line); err != nil {
+				return torn, stopped(err)
+			}
+		}
+	}
+	if !started {
+		return int64(len(held)), nil
+	}
+	return torn, stopped(f(held))
+}
+
+func stopped(err error) error {
+	if errors.Is(err, errStop) {
+		return nil
+	}
+	return err
+}
+
+func (l *Log) segmentPath(n int) string { return filepath.Join(l.dir, segmentName(n)) }

@@ -1,0 +1,223 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// write is the one goroutine that writes: whatever has gathered while the last
+// write was on its way goes out together. It ends when quit is closed.
+func (l *Log) write() {
+	defer close(l.done)
+	soon, sign := time.NewTimer(endDelay), time.NewTimer(anchorDelay)
+	defer soon.Stop()
+	defer sign.Stop()
+	armed := true // soon is running
+	for {
+		select {
+		case <-l.urgent:
+		case <-soon.C:
+			armed = false
+		case <-l.lazy:
+			if !armed {
+				soon.Reset(endDelay)
+				armed = true
+			}
+			continue
+		case <-sign.C:
+			l.anchor()
+			sign.Reset(anchorDelay)
+			continue
+		case <-l.quit:
+			l.flush()
+			return
+		}
+		if l.flush() && !armed {
+			soon.Reset(retryDelay)
+			armed = true
+		}
+	}
+}
+
+// flush brings the queue to disk. It reports whether outcomes are left that
+// could not be written.
+func (l *Log) flush() (left bool) {
+	for {
+		l.mu.Lock()
+		batch := slices.Clone(l.queue[:min(len(l.queue), anchorEvery)])
+		l.mu.Unlock()
+		if len(batch) == 0 {
+			return false
+		}
+		size, err := l.store(batch)
+		if err == nil && (l.seq >= l.anchored+anchorEvery || slices.ContainsFunc(batch, func(it *item) bool { return it.sync })) {
+			l.anchor()
+		}
+		if l.settle(batch, size, err) {
+			return true
+		}
+	}
+}
+
+// store writes the lines of a batch behind the chain and waits for the disk;
+// all of them or none. It returns the segment's new size.
+func (l *Log) store(batch []*item) (int64, error) {
+	if l.broken != nil {
+		return l.size, l.broken
+	}
+	if l.seq-l.anchored >= maxUnsigned {
+		if l.anchor(); l.anchorErr != nil {
+			return l.size, l.anchorErr
+		}
+	}
+	if l.size >= l.segmentBytes {
+		if err := l.rotate(); err != nil {
+			return l.size, err
+		}
+	}
+	lines := make([]*line, 0, len(batch))
+	for _, it := range batch {
+		if !it.sync {
+			lines = append(lines, &it.line)
+		}
+	}
+	return l.put(lines)
+}
+
+// put writes lines and moves the chain's end. Only the writer, and Open before
+// there is one, call it.
+func (l *Log) put(lines []*line) (int64, error) {
+	if len(lines) == 0 {
+		return l.size, nil
+	}
+	var buf []byte
+	var err error
+	seq, hash := l.seq, l.hash
+	for _, ln := range lines {
+		ln.Seq, ln.Prev = seq+1, hash
+		if buf, hash, err = appendLine(buf, ln); err != nil {
+			return l.size, err
+		}
+		seq++
+	}
+	_, err = l.file.WriteAt(buf, l.size)
+	if err == nil {
+		err = l.file.Sync()
+	}
+	if err != nil {
+		if terr := l.file.Truncate(l.size); terr != nil {
+			l.broken = fileError(l.file.Name(), errors.Join(err, terr))
+		}
+		return l.size, fileError(l.file.Name(), err)
+	}
+	l.seq, l.hash = seq, hash
+	return l.size + int64(len(buf)), nil
+}
+
+// settle takes a batch off the queue and answers those who wait. When it could
+// not be written, outcomes stay in the queue: what they tell of was done. It
+// reports whether there are any.
+func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
+	l.mu.Lock()
+	l.size = size
+	if err == nil {
+		l.queue = slices.Clone(l.queue[len(batch):])
+	} else {
+		batch, l.queue = l.queue, nil // what is behind it would fail too
+		for _, it := range batch {
+			if it.written == nil {
+				l.queue = append(l.queue, it)
+			}
+		}
+		left = len(l.queue) > 0
+	}
+	for _, it := range batch {
+		if err != nil || it.Phase != Begin {
+			continue
+		}
+		r := it.record()
+		if it.abandoned {
+			l.endLocked(r.Entry, it.ID, vm.Cancelled, nil)
+		} else {
+			l.pending[it.ID] = r
+		}
+	}
+	l.mu.Unlock()
+	for _, it := range batch {
+		switch {
+		case it.written == nil:
+		case it.sync && err == nil:
+			it.written <- l.anchorErr
+		default:
+			it.written <- err
+		}
+	}
+	return left
+}
+
+func segmentName(n int) string { return fmt.Sprintf("%06d.jsonl", n) }
+
+// rotate begins a new segment. Its first line names the actions that are still
+// open, so that a start needs to read no more than the last segment.
+func (l *Log) rotate() error {
+	l.mu.Lock()
+	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: "a new segment"}
+	for id := range l.pending {
+		head.Open = append(head.Open, id)
+	}
+	for _, it := range l.queue {
+		if it.Phase == End { // written to the new segment
+			head.Open = append(head.Open, it.Of)
+		}
+	}
+	next := l.segment + 1
+	l.mu.Unlock()
+	slices.Sort(head.Open)
+	f, err := openSegment(l.dir, next)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil { // what an attempt before this one left
+		return errors.Join(fileError(f.Name(), err), f.Close())
+	}
+	old, oldSize := l.file, l.size
+	l.file = f
+	l.setSize(next, 0)
+	size, err := l.put([]*line{&head})
+	if err != nil {
+		l.file = old
+		l.setSize(next-1, oldSize)
+		// A start takes an empty last segment for what it is, a whole one too.
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	l.setSize(next, size)
+	return old.Close()
+}
+
+func (l *Log) setSize(segment int, size int64) {
+	l.mu.Lock()
+	l.segment, l.size = segment, size
+	l.mu.Unlock()
+}
+
+func openSegment(dir string, n int) (*os.File, error) {
+	name := filepath.Join(dir, segmentName(n))
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fileError(name, err)
+	}
+	if err := layout.SyncDir(dir); err != nil {
+		return nil, errors.Join(fileError(name, err), f.Close())
+	}
+	return f, nil
+}
