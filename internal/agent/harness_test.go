@@ -54,10 +54,10 @@ func (f *fakeSystem) note(fn func()) error {
 	fn()
 	return f.fail
 }
-func (f *fakeSystem) SetClock(t time.Time) error    { return f.note(func() { f.clock = t }) }
-func (f *fakeSystem) Reseed(b []byte) error         { return f.note(func() { f.entropy = b }) }
-func (f *fakeSystem) SetHostname(n string) error    { return f.note(func() { f.hostname = n }) }
-func (f *fakeSystem) SetBootID(id, _ string) error  { return f.note(func() { f.bootID = id }) }
+func (f *fakeSystem) SetClock(t time.Time) error     { return f.note(func() { f.clock = t }) }
+func (f *fakeSystem) Reseed(b []byte) error          { return f.note(func() { f.entropy = b }) }
+func (f *fakeSystem) SetHostname(n string) error     { return f.note(func() { f.hostname = n }) }
+func (f *fakeSystem) SetBootID(id, _ string) error   { return f.note(func() { f.bootID = id }) }
 func (*fakeSystem) Signal(int, syscall.Signal) error { return nil }
 func (*fakeSystem) Reboot(bool) error                { return nil }
 
@@ -124,6 +124,12 @@ func (r *rig) connect() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)
 	defer cancel()
+	r.mu.Lock()
+	old := r.session
+	r.mu.Unlock()
+	if old != nil {
+		_ = old.Close() // says nothing to the guest; here both would share one socket
+	}
 	c, err := net.FileConn(r.host)
 	if err != nil {
 		r.t.Fatal(err)
@@ -133,12 +139,8 @@ func (r *rig) connect() {
 		r.t.Fatal(err)
 	}
 	r.mu.Lock()
-	old := r.session
 	r.session = s
 	r.mu.Unlock()
-	if old != nil {
-		_ = old.Close()
-	}
 }
 
 func within(t *testing.T, d time.Duration) context.Context {

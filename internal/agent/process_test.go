@@ -76,7 +76,7 @@ func TestBackground(t *testing.T) {
 	if _, err := r.Process(ctx, "p1"); !errors.Is(err, vm.NotFound) {
 		t.Errorf("forgotten, and yet: %v", err)
 	}
-	if left, _ := filepath.Glob(r.cfg.LogDir + "/p1*"); len(left) != 0 {
+	if left, _ := filepath.Glob(r.cfg.LogDir + "/p1.*"); len(left) != 0 {
 		t.Errorf("left on disk: %v", left)
 	}
 }

@@ -30,6 +30,7 @@ func (l *Listener) Key() []byte { return l.key }
 // and waits for it to return; serve must return soon after Accept fails.
 // keys returns the acceptable keys and is asked again for each message. A new
 // SYN in the stream ends the session before it; the port itself stays open.
+// A host whose session this ends is told, if it listens.
 func Guest(ctx context.Context, port *os.File, keys func() [][]byte, serve func(net.Listener) error) error {
 	p, err := newPort(port)
 	if err != nil {
@@ -37,6 +38,8 @@ func Guest(ctx context.Context, port *os.File, keys func() [][]byte, serve func(
 	}
 	stop := context.AfterFunc(ctx, p.interrupt)
 	defer stop()
+	p.goodBye(keys()) // for a host that still talks to an agent before this one
+	defer func() { p.goodBye(keys()) }()
 	var left []byte
 	for ctx.Err() == nil {
 		m, rest, err := p.sync(ctx, left, keys)
@@ -90,7 +93,7 @@ func (p *port) sync(ctx context.Context, left []byte, keys func() [][]byte) (syn
 // session runs one multiplexer session. left are the bytes from the SYN on
 // that ended it, if one did.
 func (p *port) session(ctx context.Context, m message, rest []byte, keys func() [][]byte, serve func(net.Listener) error) (left []byte, err error) {
-	c := &guestConn{port: p, rest: rest, keys: keys}
+	c := &guestConn{port: p, rest: rest, keys: keys, look: lookout{magic: magicSyn}}
 	s, err := yamux.Server(c, config())
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
@@ -147,6 +150,13 @@ func (p *port) send(b []byte) {
 	_ = p.f.SetWriteDeadline(time.Time{})
 }
 
+// goodBye tells the host that the session it may have is over.
+func (p *port) goodBye(keys [][]byte) {
+	for _, k := range keys {
+		p.send(encode(magicBye, nonce{}, nonce{}, k))
+	}
+}
+
 // guestConn is the guest's end under one session's multiplexer. It has its
 // own life, so that a late reader or writer of an old session cannot touch the
 // port.
@@ -154,7 +164,7 @@ type guestConn struct {
 	port *port
 	rest []byte // read with the GO, not yet consumed
 	keys func() [][]byte
-	tail []byte // the last bytes read that may begin a SYN
+	look lookout
 	syn  []byte // the SYN that ended the session, and what followed it
 	join joiner
 
@@ -175,32 +185,11 @@ func (c *guestConn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if c.sawSyn(b[:n]) {
+	if syn, ok := c.look.saw(b[:n], c.keys); ok {
+		c.syn = syn
 		return 0, errGone
 	}
 	return n, nil
-}
-
-// sawSyn looks for a SYN in the last bytes and b.
-func (c *guestConn) sawSyn(b []byte) bool {
-	if len(c.tail) == 0 && !hasMagic(b) {
-		return false
-	}
-	s := scanner{buf: append(c.tail, b...)}
-	for {
-		whole := s.buf
-		m, ok := s.next(c.keys())
-		if !ok {
-			break
-		}
-		if m.magic == magicSyn {
-			at := len(whole) - len(s.buf) - messageSize
-			c.syn = append([]byte(nil), whole[at:]...)
-			return true
-		}
-	}
-	c.tail = append(c.tail[:0:0], s.buf...)
-	return false
 }
 
 // Write sends b unless the session is over.

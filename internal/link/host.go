@@ -50,7 +50,7 @@ func Host(ctx context.Context, c net.Conn, key []byte) (*yamux.Session, error) {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	return yamux.Client(&hostConn{Conn: c, rest: rest}, config())
+	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magic: magicBye}, keys: [][]byte{key}}, config())
 }
 
 // hostOnce runs the handshake with one nonce. done is false when the guest
@@ -122,16 +122,26 @@ func isTimeout(err error) bool {
 type hostConn struct {
 	net.Conn
 	rest []byte
+	keys [][]byte
+	look lookout
 	join joiner
 }
 
+// Read ends the session when the guest's program says that it is another one
+// now: the connection to QEMU stays open all the time.
 func (h *hostConn) Read(b []byte) (int, error) {
-	if len(h.rest) > 0 {
-		n := copy(b, h.rest)
-		h.rest = h.rest[n:]
-		return n, nil
+	n := copy(b, h.rest)
+	h.rest = h.rest[n:]
+	if n == 0 {
+		var err error
+		if n, err = h.Conn.Read(b); err != nil {
+			return n, err
+		}
 	}
-	return h.Conn.Read(b)
+	if _, ok := h.look.saw(b[:n], func() [][]byte { return h.keys }); ok {
+		return 0, errGone
+	}
+	return n, nil
 }
 
 func (h *hostConn) Write(b []byte) (int, error) { return h.join.write(h.Conn.Write, b) }

@@ -327,6 +327,37 @@ func TestDeadSession(t *testing.T) {
 	}
 }
 
+// A host learns at once that the agent it talks to has ended or was replaced,
+// although its connection to QEMU stays open.
+func TestGoodBye(t *testing.T) {
+	for _, how := range []string{"orderly", "killed"} {
+		p := newFakePort(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- Guest(ctx, p.guest, fixed(keyA, keyB), serveEcho) }()
+		s := host(t, p.dial(), keyB)
+		echo(t, s)
+		if how == "orderly" {
+			cancel()
+			<-done
+		} else { // another agent begins on the port, in the middle of a frame
+			if _, err := p.guest.Write([]byte{0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 255, 0, 'x'}); err != nil {
+				t.Fatal(err)
+			}
+			ctx2, cancel2 := context.WithCancel(t.Context())
+			done2 := make(chan error, 1)
+			go func() { done2 <- Guest(ctx2, p.guest, fixed(keyA, keyB), serveEcho) }()
+			defer func() { cancel2(); <-done2; cancel(); <-done }()
+		}
+		select {
+		case <-s.CloseChan():
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: the host's session lives on", how)
+		}
+		cancel()
+	}
+}
+
 func TestHostConnectionLost(t *testing.T) {
 	a, b := socketpair(t)
 	_ = b.Close()
@@ -428,7 +459,8 @@ func FuzzScanner(f *testing.F) {
 		syn := encode(magicSyn, nonce{4}, nonce{5}, keyA)
 		stream := append(append(append([]byte(nil), junk...), syn...), "after"...)
 		var s scanner
-		c := &guestConn{keys: fixed(keyA)}
+		l := lookout{magic: magicSyn}
+		var kept []byte
 		found, ended := 0, false
 		for i := 0; i < len(stream); i += int(step) + 1 {
 			part := stream[i:min(len(stream), i+int(step)+1)]
@@ -442,13 +474,15 @@ func FuzzScanner(f *testing.F) {
 					found++
 				}
 			}
-			ended = ended || c.sawSyn(part)
+			if rest, ok := l.saw(part, fixed(keyA)); ok && !ended {
+				ended, kept = true, rest
+			}
 		}
 		if found != 1 || !ended {
 			t.Fatalf("found %d SYNs, session ended: %v", found, ended)
 		}
-		if !bytes.HasPrefix(c.syn, syn) {
-			t.Fatalf("the session kept %x", c.syn)
+		if !bytes.HasPrefix(kept, syn) {
+			t.Fatalf("the session kept %x", kept)
 		}
 	})
 }

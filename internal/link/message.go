@@ -9,17 +9,20 @@ import (
 	"crypto/sha256"
 )
 
-// The four messages of the handshake. Each is
+// The messages of the handshake, and the guest's good-bye. Each is
 //
 //	magic [8] · host nonce [16] · guest nonce [16] · HMAC-SHA256 of all before [32]
 //
-// The guest nonce of a SYN is zero. READY is the last message before the
-// first byte of the multiplexer from the guest, GO the last from the host.
+// The guest nonce of a SYN is zero, and so are both of a BYE. READY is the
+// last message before the first byte of the multiplexer from the guest, GO the
+// last from the host. SYN and BYE are also looked for inside a session, which
+// they end: neither end sees the other's program die by the port alone.
 const (
 	magicSyn   = "\xa5WRNSYN\n"
 	magicAck   = "\xa5WRNACK\n"
 	magicGo    = "\xa5WRNGO_\n"
 	magicReady = "\xa5WRNRDY\n"
+	magicBye   = "\xa5WRNBYE\n"
 
 	magicSize   = 8
 	nonceSize   = 16
@@ -58,7 +61,7 @@ func decode(b []byte, keys [][]byte) (message, bool) {
 		return m, false
 	}
 	switch magic := string(b[:magicSize]); magic {
-	case magicSyn, magicAck, magicGo, magicReady:
+	case magicSyn, magicAck, magicGo, magicReady, magicBye:
 		m.magic = magic
 	default:
 		return m, false
@@ -119,7 +122,7 @@ func (s *scanner) rest() []byte {
 // beginning of a message.
 func maybeMagic(b []byte) bool {
 	n := min(len(b), magicSize)
-	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady} {
+	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady, magicBye} {
 		if m[:n] == string(b[:n]) {
 			return true
 		}
@@ -127,10 +130,36 @@ func maybeMagic(b []byte) bool {
 	return false
 }
 
-// hasMagic reports whether b holds the magic of a SYN, or ends in what may
-// become one.
-func hasMagic(b []byte) bool {
-	if bytes.Contains(b, []byte(magicSyn)) {
+// lookout finds one message in the bytes of a session as they pass by.
+type lookout struct {
+	magic string
+	tail  []byte // the last bytes that may begin it
+}
+
+// saw reports whether b, after the bytes before it, completes the message.
+// rest are the bytes from its beginning on.
+func (l *lookout) saw(b []byte, keys func() [][]byte) (rest []byte, ok bool) {
+	if len(l.tail) == 0 && !l.maybe(b) {
+		return nil, false
+	}
+	s := scanner{buf: append(l.tail, b...)}
+	for {
+		whole := s.buf
+		m, ok := s.next(keys())
+		if !ok {
+			break
+		}
+		if m.magic == l.magic {
+			return append([]byte(nil), whole[len(whole)-len(s.buf)-messageSize:]...), true
+		}
+	}
+	l.tail = append(l.tail[:0:0], s.buf...)
+	return nil, false
+}
+
+// maybe reports whether b holds the magic, or ends in what may become one.
+func (l *lookout) maybe(b []byte) bool {
+	if bytes.Contains(b, []byte(l.magic)) {
 		return true
 	}
 	end := b[max(0, len(b)-magicSize+1):]
