@@ -11,7 +11,6 @@ import (
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/monitor"
-	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -77,16 +76,6 @@ func (w watch) Close() error {
 	return nil
 }
 
-// records are the collections of a store.
-func records(s *store.Store) engine.Records {
-	return engine.Records{
-		VMs:      store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
-		Accounts: store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
-		Keys:     store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Results:  store.NewCollection(s, "results", func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
-	}
-}
-
 // auditor is engine.Auditor by the chain in dir.
 type auditor struct {
 	log *audit.Log
@@ -112,7 +101,8 @@ func (a auditor) Pending(context.Context) ([]engine.AuditRecord, error) {
 
 // List lists records, newest first.
 func (a auditor) List(_ context.Context, f engine.AuditFilter) ([]engine.AuditRecord, error) {
-	return auditRecords(a.log.List(audit.Filter{Account: f.Account, VM: f.VM, Limit: f.Limit, Before: f.After})), nil
+	l, err := a.log.List(audit.Filter{Account: f.Account, VM: f.VM, Limit: f.Limit, Before: f.After})
+	return auditRecords(l), err
 }
 
 // Verify checks the chain as it is on disk.
@@ -121,7 +111,7 @@ func (a auditor) Verify(context.Context) (engine.AuditReport, error) {
 		return engine.AuditReport{}, err
 	}
 	r, err := audit.Verify(a.dir, "")
-	return engine.AuditReport{Records: r.Records, OK: r.Problem == "", Problem: r.Problem}, err
+	return engine.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
 }
 
 func auditRecords(in []audit.Record) []engine.AuditRecord {

@@ -1,0 +1,27 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Command warren is all of Warren in one binary: the command line, and the
+// server as `warren serve`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/warren-vm/warren/internal/cli"
+	"github.com/warren-vm/warren/internal/serve"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	// The first signal cancels; commands that pass signals on take them themselves.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, serve.Local(os.Getenv, os.Getuid()))
+}

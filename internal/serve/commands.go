@@ -1,0 +1,219 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/internal/cli"
+	"github.com/warren-vm/warren/internal/doctor"
+	"github.com/warren-vm/warren/internal/image"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/warm"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Local returns what the command line does on this host without a server.
+func Local(getenv func(string) string, uid int) cli.Local {
+	c := commands{getenv: getenv, uid: uid}
+	return cli.Local{
+		Serve: c.serve, Doctor: c.doctor, Config: c.config, AdminKey: c.adminKey, Recipes: image.Names,
+		ImageBuild: c.imageBuild, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
+	}
+}
+
+type commands struct {
+	getenv func(string) string
+	uid    int
+}
+
+func (c commands) dir(flag string) (layout.Dir, error) {
+	path, err := DataDir(flag, c.getenv, c.uid)
+	if err != nil {
+		return "", err
+	}
+	return layout.Open(path)
+}
+
+func (c commands) serve(ctx context.Context, o cli.ServeOptions, _, stderr io.Writer) error {
+	path, err := DataDir(o.Data, c.getenv, c.uid)
+	if err != nil {
+		return err
+	}
+	flags := Config{
+		Listen: o.Listen, SSH: o.SSH, Preview: o.Preview, S3: o.S3, NetDefault: o.NetDefault,
+		RequireKVM: o.RequireKVM, EtcdEndpoints: o.EtcdEndpoints,
+	}
+	return Run(ctx, path, flags, c.getenv, stderr)
+}
+
+func (c commands) config(_ context.Context, data string) (string, []cli.Setting, error) {
+	dir, err := c.dir(data)
+	if err != nil {
+		return "", nil, err
+	}
+	_, settings, err := LoadConfig(dir, Config{}, c.getenv)
+	out := make([]cli.Setting, 0, len(settings))
+	for _, s := range settings {
+		out = append(out, cli.Setting(s))
+	}
+	return string(dir), out, err
+}
+
+func (c commands) adminKey(data string) (string, error) {
+	path, err := DataDir(data, c.getenv, c.uid)
+	if err != nil {
+		return "", err
+	}
+	name := layout.Dir(path).AdminKey()
+	key, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", vm.Errorf(vm.Unauthenticated, name, "there is no key").
+			WithHint("start the server once (`warren serve`), or set WARREN_API_KEY")
+	}
+	if err != nil {
+		return "", vm.Errorf(vm.Denied, name, "%w", err).WithHint("set WARREN_API_KEY to a key of yours")
+	}
+	return strings.TrimSpace(string(key)), nil
+}
+
+// doctor looks at the host. The probe needs an image; without one it says so.
+func (c commands) doctor(ctx context.Context, data string) ([]cli.Check, bool, error) {
+	path, err := DataDir(data, c.getenv, c.uid)
+	if err != nil {
+		return nil, false, err
+	}
+	o := doctor.Options{Data: path, Probe: func(ctx context.Context) (vm.Accel, []string, time.Duration, error) {
+		return c.probe(ctx, path)
+	}}
+	dir, err := layout.Open(path)
+	if err == nil {
+		var cfg Config
+		if cfg, _, err = LoadConfig(dir, Config{}, c.getenv); err == nil {
+			o.Listen = []string{cfg.Listen}
+			o.Serving = answers(ctx, cfg.Listen)
+		}
+	}
+	found := doctor.Run(ctx, o)
+	out := make([]cli.Check, 0, len(found))
+	for _, f := range found {
+		out = append(out, cli.Check{Name: f.Name, Status: string(f.Status), Detail: f.Detail, Fix: f.Fix})
+	}
+	return out, !doctor.Failed(found), nil
+}
+
+// answers reports whether something listens on addr.
+func answers(ctx context.Context, addr string) bool {
+	conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+func (c commands) probe(ctx context.Context, path string) (vm.Accel, []string, time.Duration, error) {
+	dir, err := layout.Open(path)
+	if err != nil {
+		return "", nil, 0, err
+	}
+	l, err := openLocal(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", nil, 0, err
+	}
+	img, err := l.anyImage()
+	if err != nil {
+		return "", nil, 0, err
+	}
+	report, err := l.probe(ctx, img, false)
+	if err != nil {
+		return "", nil, 0, err
+	}
+	var tried []string
+	var took time.Duration
+	for _, t := range report.Tries {
+		tried = append(tried, t.String())
+		took += t.Took
+	}
+	return report.Accel, tried, took, nil
+}
+
+func (c commands) imageBuild(ctx context.Context, o cli.BuildOptions) (vm.Image, error) {
+	dir, err := c.dir(o.Data)
+	if err != nil {
+		return vm.Image{}, err
+	}
+	recipe, err := image.FindRecipe(o.Recipe)
+	if err != nil {
+		return vm.Image{}, err
+	}
+	l, err := openLocal(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return vm.Image{}, err
+	}
+	warmUp := func(ctx context.Context, img vm.Image) error { return l.makeWarm(ctx, img, o.Progress) }
+	if o.IfMissing {
+		if img, err := image.Find(dir, recipe.Name); err == nil {
+			return img, warmUp(ctx, img)
+		}
+	}
+	return image.Build(ctx, image.BuildOptions{
+		Dir: dir, Recipe: recipe, HostCAs: o.HostCAs, Progress: o.Progress, Warm: warmUp,
+	})
+}
+
+// makeWarm makes the warm generation of the default size.
+func (l *local) makeWarm(ctx context.Context, img vm.Image, progress func(string, int, int)) error {
+	p, err := l.platform(ctx, img)
+	if err != nil {
+		return err
+	}
+	size := vm.DefaultSize
+	size.DiskMiB = max(size.DiskMiB, img.DiskMiB)
+	o, err := l.warmOptions(img, size, p)
+	if err != nil {
+		return err
+	}
+	if progress != nil {
+		o.Progress = func(step string) { progress(step, 0, 0) }
+	}
+	_, err = warm.Get(ctx, o)
+	return err
+}
+
+func (c commands) imageList(_ context.Context, data string) ([]vm.Image, error) {
+	dir, err := c.dir(data)
+	if err != nil {
+		return nil, err
+	}
+	return image.List(dir)
+}
+
+func (c commands) imageInspect(_ context.Context, data, ref string) (vm.Image, error) {
+	dir, err := c.dir(data)
+	if err != nil {
+		return vm.Image{}, err
+	}
+	return image.Find(dir, ref)
+}
+
+func (c commands) imageRemove(_ context.Context, data, ref string, force bool) (vm.Image, error) {
+	dir, err := c.dir(data)
+	if err != nil {
+		return vm.Image{}, err
+	}
+	used, err := usedImages(dir)
+	if err != nil {
+		return vm.Image{}, err
+	}
+	return image.Remove(dir, ref, image.RemoveOptions{Used: used, Force: force})
+}

@@ -1,0 +1,226 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/audit"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/events"
+	"github.com/warren-vm/warren/internal/httpd"
+	"github.com/warren-vm/warren/internal/image"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/vm"
+)
+
+// shutdownGrace is how long requests may take to end at a shutdown.
+const shutdownGrace = 10 * time.Second
+
+// Run serves until ctx ends. VMs go on afterwards. Kinds: Busy (another server
+// has the data directory or the address), Unsupported (--require-kvm without
+// it), Invalid (configuration), and those of what it opens.
+func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) string, out io.Writer) (err error) {
+	dir, err := layout.Open(dataDir)
+	if err != nil {
+		return err
+	}
+	cfg, settings, err := LoadConfig(dir, flags, getenv)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(out, nil))
+	lock, err := layout.TryLock(dir.Lock())
+	if err != nil {
+		if errors.Is(err, vm.Busy) {
+			return vm.Errorf(vm.Busy, string(dir), "another server has this data directory").WithHint("stop it first, or choose another directory with --data")
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	// The address first: nothing is opened for a server that cannot be reached.
+	listener, err := listen(ctx, cfg.Listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	s := &stack{dir: dir, cfg: cfg, log: log}
+	defer func() { err = errors.Join(err, s.close(ctx)) }()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	announce(out, dir, cfg)
+	return s.serve(ctx, listener, settings)
+}
+
+func listen(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, vm.Errorf(vm.Busy, addr, "something else listens there").WithHint("stop it, or choose another address with --listen")
+	case err != nil:
+		return nil, vm.Errorf(vm.Invalid, addr, "cannot listen there: %w", err).WithHint("choose another address with --listen")
+	}
+	return l, nil
+}
+
+func announce(out io.Writer, dir layout.Dir, cfg Config) {
+	fmt.Fprintf(out, "warren %s: API on http://%s, data in %s, admin key in %s\n", api.Version, cfg.Listen, dir, dir.AdminKey())
+	for name, addr := range map[string]string{"SSH gateway": cfg.SSH, "previews": cfg.Preview, "object storage": cfg.S3} {
+		if addr != "off" {
+			fmt.Fprintf(out, "warren: %s (%s) is not in this version and does not listen\n", name, addr)
+		}
+	}
+}
+
+// stack is what a server has open, in the order of opening.
+type stack struct {
+	dir layout.Dir
+	cfg Config
+	log *slog.Logger
+
+	store  *store.Store
+	audit  *audit.Log
+	events *events.Log
+	engine *engine.Engine
+}
+
+func (s *stack) open(ctx context.Context) error {
+	run, err := s.dir.Run()
+	if err != nil {
+		return err
+	}
+	l, err := openLocal(s.dir, s.log)
+	if err != nil {
+		return err
+	}
+	h := &host{dir: s.dir, probe: l.defaultPlatform}
+	if err := s.checkAccel(ctx, h); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(ctx, store.Options{
+		Dir: s.dir.Etcd(), SocketDir: run.Etcd(), Endpoints: s.cfg.EtcdEndpoints, Log: s.log,
+	}); err != nil {
+		return err
+	}
+	if s.audit, err = audit.Open(s.dir.Audit()); err != nil {
+		return err
+	}
+	if s.events, err = events.Open(s.dir.Events()); err != nil {
+		return err
+	}
+	if _, err := image.Sweep(ctx, s.dir, false); err != nil {
+		s.log.Warn("sweeping unfinished images", "err", err)
+	}
+	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
+	s.engine, err = engine.Open(ctx, engine.Config{
+		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
+		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
+		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
+		Settings: engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault)}, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	secret, created, err := s.engine.EnsureAdmin(ctx)
+	if err != nil {
+		return err
+	}
+	if created {
+		return layout.WriteFile(s.dir.AdminKey(), []byte(secret+"\n"), 0o600)
+	}
+	return nil
+}
+
+// checkAccel probes where the operator wants KVM, and says what there is.
+// Without an image nothing can be probed yet, which only --require-kvm minds.
+func (s *stack) checkAccel(ctx context.Context, h *host) error {
+	p, err := h.Platform(ctx)
+	switch {
+	case err != nil && s.cfg.RequireKVM:
+		return vm.Errorf(vm.Unsupported, "kvm", "it is required and cannot be probed: %w", err).WithHint("build an image first: `warren image build base`")
+	case err != nil:
+		s.log.Warn("no VM can be started yet", "err", err, "hint", vm.AsError(err).Hint)
+	case p.Accel != vm.KVM && s.cfg.RequireKVM:
+		return vm.Errorf(vm.Unsupported, "kvm", "it is required and no guest boots on it here").
+			WithHint("`warren doctor` says what was tried; without --require-kvm guests are emulated, which is not an isolation boundary")
+	case p.Accel != vm.KVM:
+		s.log.Warn(vm.EmulatedWarning, "accel", p.Accel)
+	}
+	return nil
+}
+
+// serve answers requests until ctx ends, then lets them finish.
+func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
+	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	server := &http.Server{
+		Handler: httpd.New(httpd.Config{
+			Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime,
+			Settings: map[string]any{"data": string(s.dir), "settings": settings},
+		}),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }() // ends with Shutdown below
+	select {
+	case err := <-failed:
+		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
+	case <-ctx.Done():
+	}
+	s.log.Info("stopping; VMs go on")
+	end()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		server.Close()
+	}
+	<-failed
+	return nil
+}
+
+// close closes what is open, newest first.
+func (s *stack) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	var errs []error
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close(ctx))
+	}
+	if s.events != nil {
+		errs = append(errs, s.events.Close())
+	}
+	if s.audit != nil {
+		errs = append(errs, s.audit.Close())
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// DataDir is the data directory that flag and environment name, absolute.
+func DataDir(flag string, getenv func(string) string, uid int) (string, error) {
+	if flag == "" {
+		return layout.Default(getenv, uid)
+	}
+	abs, err := filepath.Abs(flag)
+	if err != nil {
+		return "", vm.Errorf(vm.Invalid, flag, "%w", err)
+	}
+	return abs, nil
+}
