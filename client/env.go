@@ -16,6 +16,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// DefaultURL is where a server listens unless it was told otherwise.
+const DefaultURL = "http://127.0.0.1:8787"
+
 // FromEnv returns a client as the environment describes it: WARREN_API_URL,
 // else DefaultURL; WARREN_API_KEY, else, for a server on this host, the
 // admin's key in the data directory. An empty variable counts as absent. A
@@ -26,9 +29,9 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 		base = DefaultURL
 	}
 	key := strings.TrimSpace(getenv("WARREN_API_KEY"))
-	c, err := New(base, key)
-	if err != nil || key != "" {
-		return c, err
+	c := New(base, key)
+	if c.baseErr != nil || key != "" {
+		return c, c.baseErr
 	}
 	// The admin's key of this host is nobody else's business.
 	if !Loopback(base) {

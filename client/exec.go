@@ -19,274 +19,246 @@ import (
 )
 
 const (
-	maxFrame   = 4 << 20  // largest frame that is accepted
-	stdinChunk = 64 << 10 // largest piece of input sent at once
+	maxFrame   = 1 << 20  // of the socket, received
+	inputFrame = 32 << 10 // of the socket, sent
 )
 
-// Exec is one attached command. Call Run exactly once; the other methods may
-// be called beside it, from any goroutine.
+// Exec is a command whose client is attached. One goroutine calls Run, which
+// reads everything; others may meanwhile call the rest. When the connection
+// ends before the command has, by Detach, the context or a fault, the command
+// goes on as a background process that has a log.
 type Exec struct {
-	c       *Client
-	ctx     context.Context // life of the attachment
-	conn    *websocket.Conn
-	process vm.Process
+	c    *Client
+	ctx  context.Context // bounds the attachment
+	conn *websocket.Conn
+	proc vm.Process
 
-	mu       sync.Mutex // guards the field below
+	wmu sync.Mutex // one writer at a time
+	buf []byte     // of Write
+
+	mu       sync.Mutex
 	detached bool
 }
 
-// Exec starts a command and stays attached to it. ctx is the attachment's
-// life: when it ends, or the connection breaks, the command goes on in the
-// background with a log.
+// Exec starts a command and stays attached. The context bounds the start and
+// the attachment.
 func (c *Client) Exec(ctx context.Context, ref string, spec vm.ExecSpec) (*Exec, error) {
-	path, err := vmPath(ref, "exec")
-	if err != nil {
+	if c.baseErr != nil {
+		return nil, c.baseErr
+	}
+	path := vmPath(ref, "exec")
+	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	conn, err := c.socket(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	x := &Exec{c: c, ctx: ctx, conn: conn}
-	if err := x.start(spec); err != nil {
-		_ = conn.CloseNow() // the reason is err
-		return nil, err
-	}
-	return x, nil
-}
-
-// socket opens a WebSocket. A refusal is the server's error.
-func (c *Client) socket(ctx context.Context, path string) (*websocket.Conn, error) {
-	refusal := &refusals{next: c.http.Transport}
 	h := http.Header{}
-	c.dress(h)
-	conn, resp, err := websocket.Dial(ctx, c.base+path, &websocket.DialOptions{
-		HTTPClient: &http.Client{Transport: refusal, CheckRedirect: c.http.CheckRedirect},
-		HTTPHeader: h,
-	})
-	if err != nil {
-		if resp != nil && refusal.status != 0 {
-			return nil, c.decodeError(refusal.status, refusal.body)
-		}
-		return nil, c.transportError(ctx, err)
+	c.authorize(h)
+	door := &refusal{next: c.http.Transport}
+	conn, _, err := websocket.Dial(ctx, c.url(path, nil), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: door, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h,
+	}) //nolint:bodyclose // the package says that there is nothing to close
+	switch {
+	case door.resp != nil && ctx.Err() == nil:
+		return nil, c.failure(door.resp)
+	case err != nil:
+		return nil, c.broken(ctx, err)
 	}
 	conn.SetReadLimit(maxFrame)
-	return conn, nil
+	e := &Exec{c: c, ctx: ctx, conn: conn}
+	if err := e.start(spec); err != nil {
+		_ = conn.CloseNow()
+		return nil, err
+	}
+	return e, nil
 }
 
-// refusals keeps the whole body of an answer that is no upgrade: the WebSocket
-// package gives only the first part of it.
-type refusals struct {
-	next   http.RoundTripper
-	status int
-	body   []byte
+// refusal keeps the whole of an answer that is no upgrade: the WebSocket
+// package gives only the first part of its body.
+type refusal struct {
+	next http.RoundTripper
+	resp *http.Response // its body is in memory
 }
 
-func (r *refusals) RoundTrip(req *http.Request) (*http.Response, error) {
+// RoundTrip makes the request.
+func (r *refusal) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err != nil || resp.StatusCode == http.StatusSwitchingProtocols {
 		return resp, err
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxError))
 	if err != nil {
-		data = nil
-	}
-	if err := resp.Body.Close(); err != nil {
 		return nil, err
 	}
-	r.status, r.body = resp.StatusCode, data
-	resp.Body = io.NopCloser(bytes.NewReader(data))
+	kept := *resp
+	kept.Body, resp.Body = io.NopCloser(bytes.NewReader(data)), http.NoBody
+	r.resp = &kept
 	return resp, nil
 }
 
-// start sends the specification and waits until the command runs.
-func (x *Exec) start(spec vm.ExecSpec) error {
+// start sends the command and waits for the answer that it runs.
+func (e *Exec) start(spec vm.ExecSpec) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
-		return vm.Errorf(vm.Invalid, "", "command: %w", err)
+		return vm.Errorf(vm.Invalid, "", "the command cannot be sent: %w", err)
 	}
-	if err := x.conn.Write(x.ctx, websocket.MessageText, data); err != nil {
-		return x.broken(err)
+	if err := e.conn.Write(e.ctx, websocket.MessageText, data); err != nil {
+		return e.c.broken(e.ctx, err)
 	}
-	typ, r, err := x.conn.Reader(x.ctx)
+	typ, r, err := e.conn.Reader(e.ctx)
 	if err != nil {
-		return x.broken(err)
+		return e.c.broken(e.ctx, err)
 	}
 	if typ != websocket.MessageText {
-		return vm.Errorf(vm.Internal, x.c.base, "output came before the command had started")
+		return vm.Errorf(vm.GuestFault, "", "output came before the command had started")
 	}
-	m, err := x.message(r)
+	m, err := e.message(r)
 	if err != nil {
 		return err
 	}
 	if m.Type != "started" || m.Process == nil {
-		return vm.Errorf(vm.Internal, x.c.base, "the server said %q where the command should have started", m.Type)
+		return vm.Errorf(vm.GuestFault, "", "the server said %q before the command had started", m.Type)
 	}
-	x.process = *m.Process
+	e.proc = *m.Process
 	return nil
 }
 
-// message reads a text frame; an error frame is its error.
-func (x *Exec) message(r io.Reader) (api.ExecMessage, error) {
+// message decodes a text frame; one that holds an error is that error.
+func (e *Exec) message(r io.Reader) (api.ExecMessage, error) {
 	var m api.ExecMessage
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return m, x.broken(err)
+		return m, e.c.broken(e.ctx, err)
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, vm.Errorf(vm.Internal, x.c.base, "a message is not understood: %w", err)
+		return m, vm.Errorf(vm.GuestFault, e.proc.ID, "a message that is not understood: %w", err)
 	}
-	if m.Type == "error" && m.Error != nil {
+	if m.Type == "error" {
+		if m.Error == nil {
+			return m, vm.Errorf(vm.GuestFault, e.proc.ID, "the command failed without a reason")
+		}
 		return m, api.DecodeError(*m.Error)
 	}
 	return m, nil
 }
 
-// broken says why the connection ended before the command.
-func (x *Exec) broken(err error) error {
-	var e *vm.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	if x.ctx.Err() == nil && websocket.CloseStatus(err) != -1 {
-		return vm.Errorf(vm.Unavailable, x.c.base, "the server ended the connection before the command had ended").
-			WithHint("the command goes on in the background: `warren ps NAME`")
-	}
-	if id := x.process.ID; id != "" && x.ctx.Err() == nil {
-		return vm.Errorf(vm.Unavailable, x.c.base, "the connection broke before the command had ended").
-			WithHint("the command goes on in the background as %s: `warren logs NAME %s`", id, id)
-	}
-	return x.c.transportError(x.ctx, err)
-}
+// Process returns the process as it was started.
+func (e *Exec) Process() vm.Process { return e.proc }
 
-// Process describes the command as it was started.
-func (x *Exec) Process() vm.Process { return x.process }
-
-// Write sends standard input. It blocks while the command does not read.
-func (x *Exec) Write(p []byte) (int, error) {
-	n := 0
-	frame := make([]byte, 0, min(len(p), stdinChunk)+1)
-	for n < len(p) {
-		part := p[n:min(len(p), n+stdinChunk)]
-		frame = append(append(frame[:0], api.ChannelStdin), part...)
-		if err := x.conn.Write(x.ctx, websocket.MessageBinary, frame); err != nil {
-			return n, x.broken(err)
+// Write sends input. It waits while the process does not read.
+func (e *Exec) Write(p []byte) (int, error) {
+	e.wmu.Lock()
+	defer e.wmu.Unlock()
+	sent := 0
+	for sent < len(p) {
+		n := min(len(p)-sent, inputFrame)
+		e.buf = append(append(e.buf[:0], api.ChannelStdin), p[sent:sent+n]...)
+		if err := e.conn.Write(e.ctx, websocket.MessageBinary, e.buf); err != nil {
+			return sent, e.lost(err)
 		}
-		n += len(part)
+		sent += n
 	}
-	return n, nil
+	return sent, nil
 }
 
-// CloseStdin ends standard input.
-func (x *Exec) CloseStdin() error { return x.tell(api.ExecMessage{Type: "stdinEof"}) }
+// CloseStdin says that no more input comes.
+func (e *Exec) CloseStdin() error { return e.say(api.ExecMessage{Type: "stdinEof"}) }
 
-// Signal sends a signal, such as INT, to the command's group.
-func (x *Exec) Signal(name string) error {
-	return x.tell(api.ExecMessage{Type: "signal", Signal: name})
+// Signal sends a signal, by its name without SIG, to the process group.
+func (e *Exec) Signal(name string) error { return e.say(api.ExecMessage{Type: "signal", Signal: name}) }
+
+// Detach ends the attachment: Run returns an error of kind Cancelled and the
+// command goes on as a background process.
+func (e *Exec) Detach() error {
+	e.mu.Lock()
+	e.detached = true
+	e.mu.Unlock()
+	err := e.say(api.ExecMessage{Type: "detach"})
+	_ = e.conn.CloseNow()
+	return err
 }
 
-// Detach leaves the command to the background and ends Run.
-func (x *Exec) Detach() error {
-	x.mu.Lock()
-	x.detached = true
-	x.mu.Unlock()
-	err := x.tell(api.ExecMessage{Type: "detach"})
-	return errors.Join(err, x.Close())
-}
-
-func (x *Exec) tell(m api.ExecMessage) error {
+// say sends a text frame. The socket orders frames of several writers itself,
+// so a signal passes input that waits.
+func (e *Exec) say(m api.ExecMessage) error {
 	data, err := json.Marshal(m)
 	if err != nil {
-		return vm.Errorf(vm.Internal, "", "message: %w", err)
+		return vm.Errorf(vm.Invalid, m.Type, "cannot be sent: %w", err)
 	}
-	if err := x.conn.Write(x.ctx, websocket.MessageText, data); err != nil {
-		return x.broken(err)
+	if err := e.conn.Write(e.ctx, websocket.MessageText, data); err != nil {
+		return e.lost(err)
 	}
 	return nil
 }
 
-// Close drops the connection. A command that has not ended goes on in the
-// background.
-func (x *Exec) Close() error {
-	_ = x.conn.CloseNow() // an error says that it was closed already
-	return nil
+// lost is the error of a connection that ended before the command did.
+func (e *Exec) lost(err error) error {
+	e.mu.Lock()
+	detached := e.detached
+	e.mu.Unlock()
+	out := vm.AsError(e.c.broken(e.ctx, err))
+	switch {
+	case detached:
+		out = vm.Errorf(vm.Cancelled, e.proc.ID, "detached")
+	case e.ctx.Err() == nil:
+		out = vm.Errorf(vm.Unavailable, e.proc.ID, "the connection to the server broke while the command ran: %w", err)
+	}
+	return out.WithHint("the command goes on in the background as %s: `warren ps` shows it, `warren logs` its output", e.proc.ID)
 }
 
-// ErrDetached is what Run returns after Detach.
-var ErrDetached = errors.New("detached")
-
-// Run copies output until the command has ended. A slow writer slows the
-// command; an error of a writer is returned as it is, with the command still
-// attached. Kind Unavailable when the connection broke first.
-func (x *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
+// Run writes the command's output until it has ended and returns how. A
+// writer that fails detaches: the command goes on. Run closes the connection.
+func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
+	defer func() { _ = e.conn.CloseNow() }()
 	buf := make([]byte, 64<<10)
 	for {
-		typ, r, err := x.conn.Reader(x.ctx)
+		typ, r, err := e.conn.Reader(e.ctx)
 		if err != nil {
-			return vm.ExitStatus{}, x.ended(err)
+			return vm.ExitStatus{}, e.lost(err)
 		}
 		if typ == websocket.MessageBinary {
-			if err := x.output(r, buf, stdout, stderr); err != nil {
-				return vm.ExitStatus{}, x.ended(err)
+			if err := e.output(r, buf, stdout, stderr); err != nil {
+				return vm.ExitStatus{}, err
 			}
 			continue
 		}
-		m, err := x.message(r)
+		m, err := e.message(r)
 		if err != nil {
-			return vm.ExitStatus{}, x.ended(err)
+			return vm.ExitStatus{}, err
 		}
 		if m.Type == "exit" && m.Status != nil {
-			_ = x.conn.Close(websocket.StatusNormalClosure, "") // the status is here; how the goodbye goes does not matter
 			return *m.Status, nil
-		}
+		} // other messages are of later versions, or warnings
 	}
 }
 
-// writeError is a failure of the caller's writer.
-type writeError struct{ error }
-
-func (w writeError) Unwrap() error { return w.error }
-
-func (x *Exec) output(r io.Reader, buf []byte, stdout, stderr io.Writer) error {
-	var w io.Writer
-	for {
+// output hands one binary frame on.
+func (e *Exec) output(r io.Reader, buf []byte, stdout, stderr io.Writer) error {
+	w := stdout
+	for first := true; ; {
 		n, err := r.Read(buf)
-		data := buf[:n]
-		if w == nil && n > 0 {
-			switch data[0] {
+		p := buf[:n]
+		if first && n > 0 {
+			first = false
+			switch p[0] {
 			case api.ChannelStdout:
-				w = stdout
 			case api.ChannelStderr:
 				w = stderr
 			default:
-				w = io.Discard
+				return vm.Errorf(vm.GuestFault, e.proc.ID, "output on channel %d", p[0])
 			}
-			data = data[1:]
+			p = p[1:]
 		}
-		if len(data) > 0 {
-			if _, err := w.Write(data); err != nil {
-				return writeError{err}
+		if len(p) > 0 {
+			if _, err := w.Write(p); err != nil {
+				return err
 			}
 		}
-		if err == io.EOF {
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
 			return nil
+		default:
+			return e.lost(err)
 		}
-		if err != nil {
-			return err
-		}
 	}
-}
-
-// ended tells what made Run end.
-func (x *Exec) ended(err error) error {
-	var w writeError
-	if errors.As(err, &w) {
-		return w.error
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.detached {
-		return ErrDetached
-	}
-	return x.broken(err)
 }

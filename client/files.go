@@ -5,158 +5,64 @@ package client
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"hash"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
-// Download is a file's content on its way out of a guest. Read returns io.EOF
-// only when length and digest are as announced, and an error of kind Corrupt
-// or GuestFault otherwise. The caller closes it.
-type Download struct {
-	Size int64 // announced length; -1 = unknown
-
-	body io.ReadCloser
-	resp *http.Response
-	c    *Client
-	ctx  context.Context
-	sum  hash.Hash
-	n    int64
+// as returns the header that names the Linux user whose rights apply; "" = root.
+func as(user string) http.Header {
+	h := http.Header{}
+	if user != "" {
+		h.Set(api.HeaderLinuxUser, user)
+	}
+	return h
 }
 
-// Open starts the download of a file. A larger one than maxBytes is refused
-// with kind Limit before anything is sent; 0 = no limit.
-func (c *Client) Open(ctx context.Context, ref, path string, maxBytes int64) (*Download, error) {
-	p, err := vmPath(ref, "raw", path)
-	if err != nil {
-		return nil, err
-	}
-	q := url.Values{}
-	if maxBytes > 0 {
-		q.Set("maxBytes", strconv.FormatInt(maxBytes, 10))
-	}
-	resp, err := c.send(ctx, call{method: http.MethodGet, path: p, query: q})
-	if err != nil {
-		return nil, err
-	}
-	size, err := strconv.ParseInt(resp.Header.Get(api.HeaderLength), 10, 64)
-	if err != nil {
-		size = -1
-	}
-	return &Download{Size: size, body: resp.Body, resp: resp, c: c, ctx: ctx, sum: sha256.New()}, nil
+// Stat describes one entry of the guest's file system, not following a
+// symlink. As everywhere here, user is a Linux user of the guest ("" = root)
+// and a relative path begins at that user's home.
+func (c *Client) Stat(ctx context.Context, ref, user, path string) (vm.FileInfo, error) {
+	q := url.Values{"path": {path}}
+	return do[vm.FileInfo](ctx, c, call{method: "GET", path: vmPath(ref, "fs", "stat"), query: q, header: as(user)}, nil)
 }
 
-func (d *Download) Read(p []byte) (int, error) {
-	n, err := d.body.Read(p)
-	d.n += int64(n)
-	d.sum.Write(p[:n])
-	switch {
-	case err == io.EOF:
-		return n, d.check()
-	case err != nil:
-		return n, d.c.transportError(d.ctx, err)
-	case d.Size >= 0 && d.n > d.Size:
-		return n, vm.Errorf(vm.Corrupt, "", "more came than the %d bytes that were announced", d.Size)
-	}
-	return n, nil
+// ReadDir returns a directory's entries.
+func (c *Client) ReadDir(ctx context.Context, ref, user, path string) ([]vm.FileInfo, error) {
+	q := url.Values{"path": {path}}
+	l, err := do[api.FileList](ctx, c, call{method: "GET", path: vmPath(ref, "fs", "list"), query: q, header: as(user)}, nil)
+	return l.Files, err
 }
 
-// check compares what came with what was announced.
-func (d *Download) check() error {
-	if d.Size >= 0 && d.n != d.Size {
-		return vm.Errorf(vm.GuestFault, "", "%d bytes came of %d", d.n, d.Size).WithHint("the file may have changed meanwhile; try again")
-	}
-	want := d.resp.Trailer.Get(api.HeaderDigest)
-	if want == "" {
-		return vm.Errorf(vm.Corrupt, "", "the stream ended without its digest").WithHint("try again")
-	}
-	if want != hex.EncodeToString(d.sum.Sum(nil)) {
-		return vm.Errorf(vm.Corrupt, "", "the bytes that came have another digest than those that were sent").WithHint("try again")
-	}
-	return io.EOF
+// fileOp is one of the POST fs/ routes.
+func (c *Client) fileOp(ctx context.Context, ref, user, verb string, op api.FileOp) error {
+	_, err := do[none](ctx, c, call{method: "POST", path: vmPath(ref, "fs", verb), header: as(user)}, op)
+	return err
 }
 
-// Close ends the download.
-func (d *Download) Close() error { return d.body.Close() }
-
-// Upload writes a file from r: o.Size bytes, or all of them where that is -1.
-// It appears whole or not at all. The digest of what the server received is
-// compared with that of what was sent.
-func (c *Client) Upload(ctx context.Context, ref, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
-	p, err := vmPath(ref, "raw", path)
-	if err != nil {
-		return vm.FileInfo{}, err
-	}
-	q := url.Values{}
-	if o.Mode != 0 {
-		q.Set("mode", strconv.FormatUint(uint64(o.Mode), 8))
-	}
-	if o.Parents {
-		q.Set("parents", "true")
-	}
-	sum := sha256.New()
-	var out api.WrittenFile
-	k := call{method: http.MethodPut, path: p, query: q, body: io.TeeReader(r, sum), size: o.Size}
-	k.header = http.Header{"Content-Type": {"application/octet-stream"}}
-	if o.Size == 0 { // net/http takes 0 with a body for unknown
-		k.body = http.NoBody
-	}
-	if err := c.json(ctx, k, &out); err != nil {
-		return vm.FileInfo{}, err
-	}
-	if want := hex.EncodeToString(sum.Sum(nil)); out.Digest != want {
-		return out.File, vm.Errorf(vm.Corrupt, path, "the server received other bytes than were sent").WithHint("try again")
-	}
-	return out.File, nil
+// Mkdir makes a directory; with parents also the missing ones above it.
+func (c *Client) Mkdir(ctx context.Context, ref, user, path string, mode uint32, parents bool) error {
+	return c.fileOp(ctx, ref, user, "mkdir", api.FileOp{Path: path, Mode: mode, Parents: parents})
 }
 
-// TarDown returns a tree as a tar stream. Read returns io.EOF only for a whole
-// stream. The caller closes it.
-func (c *Client) TarDown(ctx context.Context, ref, path string) (io.ReadCloser, error) {
-	p, err := vmPath(ref, "tar", path)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := c.send(ctx, call{method: http.MethodGet, path: p})
-	if err != nil {
-		return nil, err
-	}
-	return &tree{resp: resp, ReadCloser: resp.Body, c: c, ctx: ctx}, nil
+// Rename renames a file or directory inside the guest.
+func (c *Client) Rename(ctx context.Context, ref, user, from, to string) error {
+	return c.fileOp(ctx, ref, user, "rename", api.FileOp{From: from, To: to})
 }
 
-type tree struct {
-	io.ReadCloser
-	resp *http.Response
-	c    *Client
-	ctx  context.Context
+// Remove removes an entry; with recursive also all below it.
+func (c *Client) Remove(ctx context.Context, ref, user, path string, recursive bool) error {
+	return c.fileOp(ctx, ref, user, "remove", api.FileOp{Path: path, Recursive: recursive})
 }
 
-func (t *tree) Read(p []byte) (int, error) {
-	n, err := t.ReadCloser.Read(p)
-	switch {
-	case err == io.EOF && t.resp.Trailer.Get(api.HeaderEnd) != "ok":
-		return n, vm.Errorf(vm.GuestFault, "", "the tree was cut off").WithHint("try again")
-	case err != nil && err != io.EOF:
-		return n, t.c.transportError(t.ctx, err)
-	}
-	return n, err
+// Chmod sets the permission bits of an entry.
+func (c *Client) Chmod(ctx context.Context, ref, user, path string, mode uint32) error {
+	return c.fileOp(ctx, ref, user, "chmod", api.FileOp{Path: path, Mode: mode})
 }
 
-// TarUp unpacks a tar stream below a directory, which is made where missing.
-func (c *Client) TarUp(ctx context.Context, ref, path string, r io.Reader) error {
-	p, err := vmPath(ref, "tar", path)
-	if err != nil {
-		return err
-	}
-	return c.json(ctx, call{
-		method: http.MethodPut, path: p, body: r, size: -1,
-		header: http.Header{"Content-Type": {"application/x-tar"}},
-	}, nil)
+// Symlink makes path a symlink to target.
+func (c *Client) Symlink(ctx context.Context, ref, user, target, path string) error {
+	return c.fileOp(ctx, ref, user, "symlink", api.FileOp{Target: target, Path: path})
 }

@@ -1,0 +1,167 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// lines reads an answer that never ends, line by line.
+type lines struct {
+	stream
+	scan *bufio.Scanner
+}
+
+func (c *Client) lines(ctx context.Context, q call) (*lines, error) {
+	resp, err := c.send(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	l := &lines{stream: stream{c: c, ctx: ctx, body: resp.Body}}
+	l.scan = bufio.NewScanner(&l.stream)
+	l.scan.Buffer(make([]byte, 0, 4<<10), maxError)
+	return l, nil
+}
+
+// next returns a line without its end; io.EOF when the server ended it.
+func (l *lines) next() ([]byte, error) {
+	if l.scan.Scan() {
+		return l.scan.Bytes(), nil
+	}
+	if err := l.scan.Err(); err != nil {
+		return nil, vm.AsError(err)
+	}
+	return nil, io.EOF
+}
+
+// Watch is a stream of changes in a guest's file system.
+type Watch struct{ l *lines }
+
+// Watch begins to watch a directory; with recursive also all below it. It
+// ends with the context or Close.
+func (c *Client) Watch(ctx context.Context, ref, user, path string, recursive bool) (*Watch, error) {
+	q := url.Values{"path": {path}}
+	if recursive {
+		q.Set("recursive", "true")
+	}
+	l, err := c.lines(ctx, call{method: http.MethodGet, path: vmPath(ref, "fs", "watch"), query: q, header: as(user)})
+	if err != nil {
+		return nil, err
+	}
+	return &Watch{l: l}, nil
+}
+
+// Next waits for the next change; io.EOF when the server ended the stream.
+func (w *Watch) Next() (vm.FileEvent, error) {
+	for {
+		line, err := w.l.next()
+		if err != nil {
+			return vm.FileEvent{}, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue // keeps the connection alive
+		}
+		var ev vm.FileEvent
+		if err := json.Unmarshal(line, &ev); err != nil {
+			return ev, vm.Errorf(vm.GuestFault, "", "a change that is not understood: %w", err)
+		}
+		if ev.Type == "" {
+			return ev, lineError(line)
+		}
+		return ev, nil
+	}
+}
+
+// lineError is the error that a line of a stream holds.
+func lineError(line []byte) error {
+	var b api.ErrorBody
+	if err := json.Unmarshal(line, &b); err != nil || b.Code == "" {
+		return vm.Errorf(vm.GuestFault, "", "a line that is not understood")
+	}
+	return api.DecodeError(b)
+}
+
+// Close ends the watch.
+func (w *Watch) Close() error { return w.l.Close() }
+
+// Events is a stream of the server's events.
+type Events struct{ l *lines }
+
+// Events follows the server's events: those after the one with that id, or
+// only new ones when it is negative; of the given types (none = all) and of one VM
+// ("" = all that the caller may see). To go on after a break, pass the id
+// of the last event that came.
+func (c *Client) Events(ctx context.Context, after int64, types []string, ref string) (*Events, error) {
+	q := url.Values{}
+	if len(types) > 0 {
+		q.Set("types", strings.Join(types, ","))
+	}
+	if ref != "" {
+		q.Set("vm", ref)
+	}
+	h := http.Header{"Accept": {"text/event-stream"}}
+	if after >= 0 {
+		h.Set("Last-Event-ID", strconv.FormatInt(after, 10))
+	}
+	l, err := c.lines(ctx, call{method: http.MethodGet, path: pathOf("v1", "events"), query: q, header: h})
+	if err != nil {
+		return nil, err
+	}
+	return &Events{l: l}, nil
+}
+
+// Next waits for the next event; io.EOF when the server ended the stream.
+func (e *Events) Next() (vm.Event, error) {
+	var data []byte
+	name := ""
+	for {
+		line, err := e.l.next()
+		if err != nil {
+			return vm.Event{}, err // a part of an event is none
+		}
+		if len(line) == 0 {
+			if len(data) > 0 {
+				return decodeEvent(name, data)
+			}
+			name = ""
+			continue
+		}
+		field, value, _ := strings.Cut(string(line), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch field {
+		case "data":
+			if len(data) > 0 {
+				data = append(data, '\n')
+			}
+			data = append(data, value...)
+		case "event":
+			name = value
+		}
+	}
+}
+
+func decodeEvent(name string, data []byte) (vm.Event, error) {
+	if name == "error" {
+		return vm.Event{}, lineError(data)
+	}
+	var ev vm.Event
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return ev, vm.Errorf(vm.Internal, "", "an event that is not understood: %w", err)
+	}
+	return ev, nil
+}
+
+// Close ends the stream.
+func (e *Events) Close() error { return e.l.Close() }

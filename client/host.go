@@ -1,0 +1,106 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strconv"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Images returns the images of the server's host.
+func (c *Client) Images(ctx context.Context) ([]vm.Image, error) {
+	l, err := do[api.ImageList](ctx, c, call{method: "GET", path: pathOf("v1", "images")}, nil)
+	return l.Images, err
+}
+
+// Host returns what the server's host offers.
+func (c *Client) Host(ctx context.Context) (api.Host, error) {
+	return do[api.Host](ctx, c, call{method: "GET", path: pathOf("v1", "host")}, nil)
+}
+
+// Config returns the server's effective settings with their origin. Admins only.
+func (c *Client) Config(ctx context.Context) (json.RawMessage, error) {
+	return do[json.RawMessage](ctx, c, call{method: "GET", path: pathOf("v1", "config")}, nil)
+}
+
+// Audit returns audit records, newest first: of one VM (ref "" = all), at most
+// limit (0 = the server's default), with numbers above after.
+func (c *Client) Audit(ctx context.Context, ref string, limit int, after int64) ([]api.AuditRecord, error) {
+	q := url.Values{}
+	if ref != "" {
+		q.Set("vm", ref)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	if after > 0 {
+		q.Set("after", strconv.FormatInt(after, 10))
+	}
+	l, err := do[api.AuditList](ctx, c, call{method: "GET", path: pathOf("v1", "audit"), query: q}, nil)
+	return l.Records, err
+}
+
+// AuditVerify checks the chain of audit records. Admins only.
+func (c *Client) AuditVerify(ctx context.Context) (api.AuditReport, error) {
+	return do[api.AuditReport](ctx, c, call{method: "GET", path: pathOf("v1", "audit", "verify")}, nil)
+}
+
+// Accounts returns all accounts. Admins only.
+func (c *Client) Accounts(ctx context.Context) ([]api.Account, error) {
+	l, err := do[api.AccountList](ctx, c, call{method: "GET", path: pathOf("v1", "accounts")}, nil)
+	return l.Accounts, err
+}
+
+// CreateAccount creates an account with a first key, whose secret is shown
+// here and never again. Admins only.
+func (c *Client) CreateAccount(ctx context.Context, name string) (api.CreatedAccount, error) {
+	return do[api.CreatedAccount](ctx, c, call{method: "POST", path: pathOf("v1", "accounts")}, api.NewAccount{Name: name})
+}
+
+// RemoveAccount removes an account; with force also its VMs. Admins only.
+func (c *Client) RemoveAccount(ctx context.Context, id string, force bool) error {
+	q := url.Values{}
+	if force {
+		q.Set("force", "true")
+	}
+	_, err := do[none](ctx, c, call{method: "DELETE", path: pathOf("v1", "accounts", id), query: q}, nil)
+	return err
+}
+
+// Keys returns API keys without their secrets: one's own, or, for an admin,
+// those of the account ("" = one's own).
+func (c *Client) Keys(ctx context.Context, account string) ([]api.Key, error) {
+	q := url.Values{}
+	if account != "" {
+		q.Set("account", account)
+	}
+	l, err := do[api.KeyList](ctx, c, call{method: "GET", path: pathOf("v1", "keys"), query: q}, nil)
+	return l.Keys, err
+}
+
+// CreateKey creates an API key, whose secret is shown here and never again.
+func (c *Client) CreateKey(ctx context.Context, in api.NewKey) (api.CreatedKey, error) {
+	return do[api.CreatedKey](ctx, c, call{method: "POST", path: pathOf("v1", "keys")}, in)
+}
+
+// RotateKey replaces a key's secret; the old one stops working at once.
+func (c *Client) RotateKey(ctx context.Context, id string) (api.CreatedKey, error) {
+	return do[api.CreatedKey](ctx, c, call{method: "POST", path: pathOf("v1", "keys", id, "rotate")}, nil)
+}
+
+// RevokeKey removes a key.
+func (c *Client) RevokeKey(ctx context.Context, id string) error {
+	_, err := do[none](ctx, c, call{method: "DELETE", path: pathOf("v1", "keys", id)}, nil)
+	return err
+}
+
+// WhoAmI returns whose key this client shows.
+func (c *Client) WhoAmI(ctx context.Context) (api.WhoAmI, error) {
+	return do[api.WhoAmI](ctx, c, call{method: "GET", path: pathOf("auth", "v1", "whoami")}, nil)
+}

@@ -1,0 +1,127 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Create creates a VM, starts it and returns when it is usable.
+func (c *Client) Create(ctx context.Context, in api.CreateVM) (api.CreatedVM, error) {
+	return do[api.CreatedVM](ctx, c, call{method: "POST", path: pathOf("v1", "vms")}, in)
+}
+
+// List returns the caller's VMs, or, for an admin who asks for all, those of
+// every account.
+func (c *Client) List(ctx context.Context, all bool) (api.VMList, error) {
+	q := url.Values{}
+	if all {
+		q.Set("all", "true")
+	}
+	return do[api.VMList](ctx, c, call{method: "GET", path: pathOf("v1", "vms"), query: q}, nil)
+}
+
+// Get returns a VM by its id or name, as every ref of this package.
+func (c *Client) Get(ctx context.Context, ref string) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "GET", path: vmPath(ref)}, nil)
+}
+
+// Inspect returns everything known of a VM and its machine.
+func (c *Client) Inspect(ctx context.Context, ref string) (api.Inspection, error) {
+	return do[api.Inspection](ctx, c, call{method: "GET", path: vmPath(ref, "inspect")}, nil)
+}
+
+// Start starts a stopped VM and returns when it is usable; a running one stays.
+func (c *Client) Start(ctx context.Context, ref string, in api.StartVM) (api.StartedVM, error) {
+	return do[api.StartedVM](ctx, c, call{method: "POST", path: vmPath(ref, "start")}, in)
+}
+
+// Stop shuts a VM down. Its disk is kept, its memory is not.
+func (c *Client) Stop(ctx context.Context, ref string) (api.StoppedVM, error) {
+	return do[api.StoppedVM](ctx, c, call{method: "POST", path: vmPath(ref, "stop")}, nil)
+}
+
+// Kill ends the machine at once; the disk is as of its last sync.
+func (c *Client) Kill(ctx context.Context, ref string) error {
+	_, err := do[none](ctx, c, call{method: "POST", path: vmPath(ref, "kill")}, nil)
+	return err
+}
+
+// Delete removes a VM in any state, with its disk and logs.
+func (c *Client) Delete(ctx context.Context, ref string) error {
+	_, err := do[none](ctx, c, call{method: "DELETE", path: vmPath(ref)}, nil)
+	return err
+}
+
+// Await returns when the VM no longer runs, with the reason.
+func (c *Client) Await(ctx context.Context, ref string) (exitStatus string, err error) {
+	type awaited struct {
+		ExitStatus string `json:"exitStatus"`
+	}
+	a, err := do[awaited](ctx, c, call{method: "POST", path: vmPath(ref, "await")}, nil)
+	return a.ExitStatus, err
+}
+
+// Stats returns the guest's use of its machine.
+func (c *Client) Stats(ctx context.Context, ref string) (vm.Stats, error) {
+	return do[vm.Stats](ctx, c, call{method: "GET", path: vmPath(ref, "stats")}, nil)
+}
+
+// Ports returns the guest's listening ports.
+func (c *Client) Ports(ctx context.Context, ref string) ([]vm.ListeningPort, error) {
+	p, err := do[api.Ports](ctx, c, call{method: "GET", path: vmPath(ref, "ports")}, nil)
+	return p.Ports, err
+}
+
+// SetNetwork changes what the guest may reach: closed, packages or open.
+func (c *Client) SetNetwork(ctx context.Context, ref, mode string) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "network")}, api.SetNetwork{Mode: mode})
+}
+
+// Connections returns the guest's last connections and how they were judged.
+func (c *Client) Connections(ctx context.Context, ref string) ([]vm.Connection, error) {
+	l, err := do[api.Connections](ctx, c, call{method: "GET", path: vmPath(ref, "connections")}, nil)
+	return l.Connections, err
+}
+
+// ConsoleLog returns the console's log from an absolute offset and the offset
+// of the first byte that there still is. With follow it ends with ctx, Close
+// or the server only.
+func (c *Client) ConsoleLog(ctx context.Context, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
+	q := logQuery(from, follow)
+	q.Set("source", "console")
+	return c.log(ctx, vmPath(ref, "logs"), q)
+}
+
+func logQuery(from int64, follow bool) url.Values {
+	q := url.Values{}
+	if from != 0 {
+		q.Set("from", strconv.FormatInt(from, 10))
+	}
+	if follow {
+		q.Set("follow", "true")
+	}
+	return q
+}
+
+// log opens a log that begins at the offset of its header.
+func (c *Client) log(ctx context.Context, path string, q url.Values) (io.ReadCloser, int64, error) {
+	resp, err := c.send(ctx, call{method: http.MethodGet, path: path, query: q})
+	if err != nil {
+		return nil, 0, err
+	}
+	offset, err := strconv.ParseInt(resp.Header.Get(api.HeaderOffset), 10, 64)
+	if err != nil || offset < 0 {
+		resp.Body.Close()
+		return nil, 0, c.foreign(resp)
+	}
+	return &stream{c: c, ctx: ctx, body: resp.Body}, offset, nil
+}
