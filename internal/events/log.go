@@ -4,13 +4,10 @@
 package events
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,13 +17,20 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
 const (
 	defaultSegment = 4 << 20 // bytes
 	defaultKeep    = 16      // segments
+	keepFor        = 30 * 24 * time.Hour
 	maxEvent       = 64 << 10
+	// maxUnsynced events may be lost when the power fails. So many ids are then
+	// passed over, for somebody may have seen them.
+	maxUnsynced = 1000
+	// openFile holds the host's boot id while the log is open.
+	openFile = "open"
 )
 
 // Log is the open event log of one host. Close it once.
@@ -36,45 +40,79 @@ type Log struct {
 	keep         int
 
 	mu sync.Mutex // guards the fields below
-	// segments are the ids of the first events of the files, oldest first.
+	// segments are the ids of the first events that the files may hold, oldest
+	// first; there is always one.
 	segments []int64
 	file     *os.File // the last segment
 	size     int64    // of whole lines in it
+	unsynced int      // events since the last fsync
 	last     int64    // id of the last event
+	next     int64    // id of the next one; above last+1 after a power cut
 	grown    chan struct{}
 	closed   bool
 }
 
 // Open opens the log in dir, making it first. A line that a crash left torn is
-// cut off. Kinds: NoSpace, Corrupt, Internal.
-func Open(dir string) (*Log, error) { return open(dir, defaultSegment, defaultKeep) }
+// cut off. One process at a time: the caller holds the lock of the data
+// directory. Kinds: NoSpace, Corrupt, Internal.
+func Open(dir string) (*Log, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fileError(dir, err)
+	}
+	return open(dir, defaultSegment, defaultKeep, strings.TrimSpace(string(boot)))
+}
 
-func open(dir string, segmentBytes int64, keep int) (*Log, error) {
+func open(dir string, segmentBytes int64, keep int, boot string) (_ *Log, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fileError(dir, err)
 	}
-	l := &Log{dir: dir, segmentBytes: segmentBytes, keep: keep, grown: make(chan struct{})}
+	l := &Log{dir: dir, segmentBytes: segmentBytes, keep: keep, next: 1, grown: make(chan struct{})}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fileError(dir, err)
 	}
 	for _, e := range entries {
-		if base, ok := strings.CutSuffix(e.Name(), ".jsonl"); ok {
-			first, err := strconv.ParseInt(base, 10, 64)
-			if err != nil {
-				continue // not ours
-			}
+		base, ok := strings.CutSuffix(e.Name(), ".jsonl")
+		first, err := strconv.ParseInt(base, 10, 64)
+		if ok && err == nil && e.Name() == segmentName(first) {
 			l.segments = append(l.segments, first)
 		}
 	}
 	slices.Sort(l.segments)
-	if len(l.segments) == 0 {
-		return l, l.rotateLocked()
+	defer func() {
+		if err != nil && l.file != nil {
+			l.file.Close()
+		}
+	}()
+	if len(l.segments) > 0 {
+		if err := l.resume(); err != nil {
+			return nil, err
+		}
 	}
-	return l, l.resume()
+	marker := filepath.Join(dir, openFile)
+	before, err := os.ReadFile(marker)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fileError(marker, err)
+	}
+	if err == nil && string(before) != boot { // the host went down with the log open
+		l.next += maxUnsynced
+	}
+	if len(l.segments) == 0 || l.next != l.last+1 {
+		if err := l.rotateLocked(); err != nil {
+			return nil, err
+		}
+	}
+	l.dropLocked()
+	if err := layout.WriteFile(marker, []byte(boot), 0o600); err != nil {
+		return nil, fileError(marker, err)
+	}
+	return l, nil
 }
 
-func (l *Log) name(first int64) string { return filepath.Join(l.dir, fmt.Sprintf("%016d.jsonl", first)) }
+func segmentName(first int64) string { return fmt.Sprintf("%016d.jsonl", first) }
+
+func (l *Log) name(first int64) string { return filepath.Join(l.dir, segmentName(first)) }
 
 // resume finds the last whole event and opens the last segment behind it.
 func (l *Log) resume() error {
@@ -89,45 +127,77 @@ func (l *Log) resume() error {
 		tail := whole[:len(whole)-1]
 		tail = tail[bytes.LastIndexByte(tail, '\n')+1:]
 		var e vm.Event
-		if err := json.Unmarshal(tail, &e); err != nil {
-			return vm.Errorf(vm.Corrupt, l.name(first), "its last event cannot be read: %w", err).
+		if err := json.Unmarshal(tail, &e); err != nil || e.ID < first {
+			return vm.Errorf(vm.Corrupt, l.name(first), "its last event cannot be read").
 				WithHint("move the file aside: events are history, no VM needs them")
 		}
 		l.last = e.ID
 	}
+	l.next = l.last + 1
 	if l.file, err = os.OpenFile(l.name(first), os.O_WRONLY, 0o600); err != nil {
 		return fileError(l.dir, err)
 	}
 	l.size = int64(len(whole))
-	if err := l.file.Truncate(l.size); err != nil {
+	// What a killed process left with the kernel counts towards no later loss.
+	if err := errors.Join(l.file.Truncate(l.size), l.file.Sync()); err != nil {
 		return fileError(l.dir, err)
 	}
 	return nil
 }
 
-// rotateLocked begins a new segment and drops the oldest beyond what is kept.
+// rotateLocked begins a new segment.
 func (l *Log) rotateLocked() error {
-	f, err := os.OpenFile(l.name(l.last+1), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err := l.syncLocked(); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.name(l.next), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fileError(l.dir, err)
 	}
+	if err := layout.SyncDir(l.dir); err != nil {
+		return errors.Join(fileError(l.dir, err), f.Close())
+	}
 	if l.file != nil {
-		l.file.Close()
+		l.file.Close() // it is synced
 	}
 	l.file, l.size = f, 0
-	l.segments = append(l.segments, l.last+1)
-	for len(l.segments) > l.keep {
-		if err := os.Remove(l.name(l.segments[0])); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fileError(l.dir, err)
+	l.segments = append(l.segments, l.next)
+	l.last = max(l.last, l.segments[0]-1)
+	l.dropLocked()
+	return nil
+}
+
+// dropLocked removes the oldest segments beyond what is kept. One that cannot
+// be removed is tried again when the next segment begins.
+func (l *Log) dropLocked() {
+	for len(l.segments) > 1 {
+		name := l.name(l.segments[0])
+		st, err := os.Stat(name)
+		old := err == nil && time.Since(st.ModTime()) > keepFor
+		if len(l.segments) <= l.keep && !old {
+			return
+		}
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return
 		}
 		l.segments = l.segments[1:]
+	}
+}
+
+func (l *Log) syncLocked() error {
+	if l.unsynced > 0 {
+		if err := l.file.Sync(); err != nil {
+			return fileError(l.dir, err)
+		}
+		l.unsynced = 0
 	}
 	return nil
 }
 
 // Append gives the event the next id, and the time where it has none, and
 // writes it. It is with the kernel when Append returns: a crash of this process
-// keeps it, a power cut may not.
+// keeps it; a power cut may lose it, but its id is not given again. Kinds:
+// Unavailable (the log is closed), NoSpace, Limit (the event is too large).
 func (l *Log) Append(e vm.Event) (vm.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +209,7 @@ func (l *Log) Append(e vm.Event) (vm.Event, error) {
 			return e, err
 		}
 	}
-	e.ID = l.last + 1
+	e.ID = l.next
 	if e.Time.IsZero() {
 		e.Time = time.Now().UTC()
 	}
@@ -155,7 +225,12 @@ func (l *Log) Append(e vm.Event) (vm.Event, error) {
 		return e, fileError(l.dir, errors.Join(err, l.file.Truncate(l.size)))
 	}
 	l.size += int64(len(data))
-	l.last = e.ID
+	l.last, l.next = e.ID, e.ID+1
+	if l.unsynced++; l.unsynced >= maxUnsynced {
+		if err := l.syncLocked(); err != nil {
+			return e, err
+		}
+	}
 	close(l.grown)
 	l.grown = make(chan struct{})
 	return e, nil
@@ -170,137 +245,15 @@ func (l *Log) Close() error {
 	}
 	l.closed = true
 	close(l.grown)
-	return errors.Join(l.file.Sync(), l.file.Close())
-}
-
-// Stream reads the log in order. It is not for two goroutines at once.
-type Stream struct {
-	log   *Log
-	after int64 // id of the last event that was delivered
-	file  *os.File
-	read  *bufio.Reader
-	first int64 // of the open segment
-	off   int64 // bytes of whole lines read from it
-}
-
-// Subscribe returns a stream of the events with an id above after, and of those
-// to come; after < 0 = only those to come. Kind NotFound, code EVENTS_GONE,
-// when an event that is wanted is no longer kept. Close the stream.
-func (l *Log) Subscribe(after int64) (*Stream, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if after < 0 || after > l.last {
-		after = l.last
+	err := l.syncLocked()
+	if err == nil { // else the next start passes over ids
+		err = os.Remove(filepath.Join(l.dir, openFile))
 	}
-	if after+1 < l.segments[0] {
-		return nil, gone(after, l.segments[0])
-	}
-	return &Stream{log: l, after: after}, nil
-}
-
-func gone(after, first int64) error {
-	return vm.Errorf(vm.NotFound, strconv.FormatInt(after, 10), "events this old are no longer kept").
-		WithCode("EVENTS_GONE", "oldest", first).
-		WithHint("list what is there now and follow from the newest event")
-}
-
-// Next returns the next event, waiting for it until ctx ends. Kinds: NotFound
-// with code EVENTS_GONE (the reader was so slow that events were dropped),
-// Unavailable (the log was closed).
-func (s *Stream) Next(ctx context.Context) (vm.Event, error) {
-	for {
-		e, ok, err := s.read1()
-		if ok || err != nil {
-			return e, err
-		}
-		s.log.mu.Lock()
-		grown, last, closed := s.log.grown, s.log.last, s.log.closed
-		s.log.mu.Unlock()
-		switch {
-		case last > s.after:
-			continue
-		case closed:
-			return vm.Event{}, vm.Errorf(vm.Unavailable, "events", "the log is closed")
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-			return vm.Event{}, ctx.Err()
-		}
-	}
-}
-
-// read1 reads one event that is in a file already; ok is false when there is none.
-func (s *Stream) read1() (e vm.Event, ok bool, err error) {
-	s.log.mu.Lock()
-	last, segments := s.log.last, slices.Clone(s.log.segments)
-	s.log.mu.Unlock()
-	if last <= s.after {
-		return e, false, nil
-	}
-	for {
-		if s.file == nil {
-			if err := s.openFor(s.after+1, segments); err != nil {
-				return e, false, err
-			}
-		}
-		raw, err := s.read.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			// Either this segment is over, or a line was on its way when we read.
-			if i := slices.Index(segments, s.first); i >= 0 && i+1 < len(segments) && segments[i+1] == s.after+1 {
-				s.Close()
-				continue
-			}
-			if _, err := s.file.Seek(s.off, io.SeekStart); err != nil {
-				return e, false, fileError(s.log.dir, err)
-			}
-			s.read.Reset(s.file)
-			return e, false, nil
-		}
-		if err != nil {
-			return e, false, fileError(s.log.dir, err)
-		}
-		s.off += int64(len(raw))
-		if err := json.Unmarshal(raw, &e); err != nil {
-			return e, false, vm.Errorf(vm.Corrupt, s.log.name(s.first), "an event cannot be read: %w", err)
-		}
-		if e.ID > s.after {
-			s.after = e.ID
-			return e, true, nil
-		}
-		e = vm.Event{}
-	}
-}
-
-func (s *Stream) openFor(id int64, segments []int64) error {
-	i, found := slices.BinarySearch(segments, id)
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return gone(id-1, segments[0])
-	}
-	f, err := os.Open(s.log.name(segments[i]))
-	if errors.Is(err, os.ErrNotExist) {
-		return gone(id-1, segments[i])
-	}
-	if err != nil {
-		return fileError(s.log.dir, err)
-	}
-	s.file, s.read, s.first, s.off = f, bufio.NewReader(f), segments[i], 0
-	return nil
-}
-
-// Close lets go of the stream's file. It may be called twice.
-func (s *Stream) Close() {
-	if s.file != nil {
-		s.file.Close()
-		s.file = nil
-	}
+	return errors.Join(err, l.file.Close())
 }
 
 func fileError(name string, err error) error {
-	if errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return vm.Errorf(vm.NoSpace, name, "no space for events: %w", err).WithHint("free disk space")
 	}
 	return vm.Errorf(vm.Internal, name, "event log: %w", err)
