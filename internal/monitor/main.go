@@ -50,7 +50,7 @@ func Main(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory()
+	trim(o.Log)
 	err = m.finish(ctx)
 	if errors.Is(err, context.Canceled) && m.exited() {
 		err = m.finish(context.WithoutCancel(ctx))
