@@ -124,12 +124,16 @@ type hostConn struct {
 	rest []byte
 	keys [][]byte
 	look lookout
+	gone bool // the guest has said good-bye
 	join joiner
 }
 
 // Read ends the session when the guest's program says that it is another one
 // now: the connection to QEMU stays open all the time.
 func (h *hostConn) Read(b []byte) (int, error) {
+	if h.gone {
+		return 0, errGone
+	}
 	n := copy(b, h.rest)
 	h.rest = h.rest[n:]
 	if n == 0 {
@@ -138,10 +142,13 @@ func (h *hostConn) Read(b []byte) (int, error) {
 			return n, err
 		}
 	}
-	if _, ok := h.look.saw(b[:n], func() [][]byte { return h.keys }); ok {
-		return 0, errGone
+	if rest, ok := h.look.saw(b[:n], func() [][]byte { return h.keys }); ok {
+		h.gone = true
+		if n -= len(rest); n <= 0 {
+			return 0, errGone
+		}
 	}
-	return n, nil
+	return n, nil // an answer may stand before the good-bye
 }
 
 func (h *hostConn) Write(b []byte) (int, error) { return h.join.write(h.Conn.Write, b) }
