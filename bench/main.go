@@ -104,7 +104,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "warren-bench-")
+	dir, err := os.MkdirTemp(filepath.Dir(filepath.Dir(o.images)), "bench-") // the images' file system
 	if err != nil {
 		return err
 	}

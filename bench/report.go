@@ -68,10 +68,8 @@ func newReport() *report { return &report{Bounds: make(map[string]bound)} }
 
 // series starts a series, or goes on with it.
 func (r *report) series(name, unit string, want bound) *series {
-	for _, s := range r.Series {
-		if s.Name == name {
-			return s
-		}
+	if s := r.find(name); s != nil {
+		return s
 	}
 	s := &series{Name: name, Unit: unit}
 	r.Series = append(r.Series, s)
@@ -79,6 +77,16 @@ func (r *report) series(name, unit string, want bound) *series {
 		r.Bounds[name] = want
 	}
 	return s
+}
+
+// find returns a series by its name, or nil.
+func (r *report) find(name string) *series {
+	for _, s := range r.Series {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
 }
 
 // ratio notes that the median of one series is to be compared with another's.
@@ -103,9 +111,9 @@ func (b bound) verdict(v float64) string {
 	}
 	switch {
 	case b.Max > 0:
-		return fmt.Sprintf("<= %g\t%s", b.Max, word(v > 0 && v <= b.Max))
+		return fmt.Sprintf("<= %.3g\t%s", b.Max, word(v > 0 && v <= b.Max))
 	case b.Min > 0:
-		return fmt.Sprintf(">= %g\t%s", b.Min, word(v >= b.Min))
+		return fmt.Sprintf(">= %.3g\t%s", b.Min, word(v >= b.Min))
 	default:
 		return "\t"
 	}

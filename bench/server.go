@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -76,20 +77,32 @@ func startServer(ctx context.Context, binary, data, images string) (*server, err
 	return s, nil
 }
 
-// borrow makes the images of another data directory visible in dir.
+// borrow gives dir the images of another data directory of the same file
+// system: hard links, so that nothing is copied and new warm generations stay
+// here.
 func borrow(dir layout.Dir, images string) error {
 	if images == "" {
 		return nil
 	}
-	if _, err := os.Stat(images); err != nil {
-		return fmt.Errorf("no images to borrow: %w", err)
-	}
-	if st, err := os.Lstat(dir.Images()); err == nil && st.IsDir() {
-		if err := os.Remove(dir.Images()); err != nil {
+	return filepath.WalkDir(images, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("borrow images: %w", err)
+		}
+		rel, err := filepath.Rel(images, path)
+		if err != nil {
 			return err
 		}
-	}
-	return os.Symlink(images, dir.Images())
+		to := filepath.Join(dir.Images(), rel)
+		switch {
+		case d.IsDir() && layout.IsTemp(d.Name()):
+			return filepath.SkipDir
+		case d.IsDir():
+			return os.MkdirAll(to, 0o700)
+		case d.Type().IsRegular():
+			return os.Link(path, to)
+		}
+		return nil
+	})
 }
 
 func freeAddress() (string, error) {
