@@ -45,17 +45,18 @@ type server struct {
 	Config
 	table []tableRow
 	slow  chan struct{} // one token per failed authentication that is being delayed
+	// authDelay is what a failed authentication waits.
+	authDelay time.Duration
 }
 
 const (
 	maxBody     = 1 << 20   // of JSON bodies
 	maxFileBody = 384 << 20 // of files in JSON: base64 of 256 MiB and more
-	authDelay   = 250 * time.Millisecond
 )
 
 // New returns the handler of the API.
 func New(c Config) http.Handler {
-	s := &server{Config: c, slow: make(chan struct{}, 32)}
+	s := &server{Config: c, slow: make(chan struct{}, 32), authDelay: 250 * time.Millisecond}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -139,7 +140,7 @@ func (s *server) authenticate(q *request) (vm.Actor, error) {
 	}
 	select {
 	case s.slow <- struct{}{}:
-		timer := time.NewTimer(authDelay)
+		timer := time.NewTimer(s.authDelay)
 		select {
 		case <-timer.C:
 		case <-q.Context().Done():

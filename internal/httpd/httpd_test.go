@@ -1,0 +1,477 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// bench is the API over an engine on a simulated host.
+type bench struct {
+	t      *testing.T
+	engine *engine.Engine
+	server *httptest.Server
+	admin  string // the admin's secret
+	call   *vm.Call
+	site   *vmtest.Site
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	site, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := site.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, secret, err := vmtest.Admin(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lifetime, end := context.WithCancel(context.Background())
+	handler := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime})
+	handler.(*server).authDelay = 0
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		end()
+		server.Close()
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &bench{t: t, engine: e, server: server, admin: secret, call: call, site: site}
+}
+
+type answer struct {
+	status  int
+	header  http.Header
+	trailer http.Header
+	body    []byte
+	json    map[string]any
+}
+
+func (b *bench) as(secret, method, path string, body any, headers ...string) answer {
+	b.t.Helper()
+	var in io.Reader
+	switch v := body.(type) {
+	case nil:
+	case string:
+		in = strings.NewReader(v)
+	default:
+		data, err := json.Marshal(v)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		in = bytes.NewReader(data)
+	}
+	r, err := http.NewRequestWithContext(b.t.Context(), method, b.server.URL+path, in)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if secret != "" {
+		r.Header.Set("Authorization", "Bearer "+secret)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		b.t.Fatalf("%s %s: %v", method, path, err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, trailer: resp.Trailer, body: data}
+	_ = json.Unmarshal(data, &a.json)
+	return a
+}
+
+func (b *bench) do(method, path string, body any, headers ...string) answer {
+	b.t.Helper()
+	return b.as(b.admin, method, path, body, headers...)
+}
+
+func (b *bench) create(body any) string {
+	b.t.Helper()
+	a := b.do("POST", "/v1/vms", body)
+	if a.status != 200 {
+		b.t.Fatalf("create: %d %s", a.status, a.body)
+	}
+	id, _ := a.json["id"].(string)
+	return id
+}
+
+func (a answer) wants(t *testing.T, status int, code string) {
+	t.Helper()
+	if a.status != status || a.json["code"] != code || a.json["error"] != code || a.json["message"] == "" || a.json["kind"] == nil {
+		t.Errorf("want %d %s, got %d %s", status, code, a.status, a.body)
+	}
+}
+
+// TestIsolation walks every route as a stranger and as another account.
+//
+// 001-27
+func TestIsolation(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{"name": "mine"})
+	_, _, other, err := b.engine.CreateAccount(t.Context(), b.call, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{Config: Config{Engine: b.engine}}
+	for _, r := range s.routes() {
+		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{path...}", "%2Fetc%2Fhostname", "{snapshot}", "sc-x", "{build}", "b",
+			"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x").Replace(r.pattern)
+		if strings.Contains(path, "/fs/") && r.method == "GET" {
+			path += "?path=/etc"
+		}
+		if r.right == public {
+			if a := b.as("", r.method, path, nil); a.status != 200 {
+				t.Errorf("%s %s is public and gives %d", r.method, path, a.status)
+			}
+			continue
+		}
+		b.as("", r.method, path, nil).wants(t, 401, "UNAUTHORIZED_ERROR")
+		if r.right == admin {
+			b.as(other, r.method, path, nil).wants(t, 403, "FORBIDDEN")
+		}
+		if !strings.Contains(r.pattern, "{vm}") || strings.HasSuffix(r.pattern, "/suspend") || strings.HasSuffix(r.pattern, "/fork") ||
+			strings.HasSuffix(r.pattern, "{vm}/snapshot") || strings.HasSuffix(r.pattern, "/resize") {
+			continue
+		}
+		var in any = map[string]any{"command": "true", "path": "/x", "from": "/x", "to": "/y", "target": "/z", "content": "x"}
+		switch {
+		case r.method == "GET":
+			in = nil
+		case strings.HasSuffix(r.pattern, "/network"):
+			in = api.SetNetwork{Mode: "open"}
+		}
+		if strings.HasSuffix(r.pattern, "{vm}/exec") && r.method == "GET" {
+			continue // a WebSocket, see TestExecSocket
+		}
+		a := b.as(other, r.method, path, in)
+		if a.status != 404 || a.json["code"] != "VM_NOT_FOUND" {
+			t.Errorf("%s %s of another account: %d %s", r.method, path, a.status, a.body)
+		}
+	}
+	if a := b.as(other, "GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
+		t.Errorf("another account lists %s", a.body)
+	}
+	if a := b.do("GET", "/v1/vms/"+id, nil); a.json["state"] != "running" {
+		t.Errorf("afterwards: %s", a.body)
+	}
+}
+
+// TestCreateCodes: whatever goes wrong, POST /v1/vms answers with a code that
+// the SDK knows, or it would try again for ever.
+func TestCreateCodes(t *testing.T) {
+	sdk, err := os.ReadFile("../../test/contract/node_modules/freestyle/index.mjs")
+	if err != nil {
+		t.Skip("the npm package is not installed: run `npm ci` in test/contract; test/system drives the real one")
+	}
+	known := map[string]bool{}
+	for _, m := range regexp.MustCompile(`static code = "([A-Z0-9_]+)"`).FindAllStringSubmatch(string(sdk), -1) {
+		known[m[1]] = true
+	}
+	if len(known) < 300 {
+		t.Fatalf("only %d codes were found in the package", len(known))
+	}
+	for _, row := range api.Kinds {
+		err := createError(&vm.Error{Kind: row.Kind, Msg: "x"})
+		if body := api.EncodeError(err, "ri-1"); !known[body.Code] {
+			t.Errorf("%s gives %s, which the SDK does not know", row.Kind, body.Code)
+		}
+	}
+	for _, row := range api.Kinds {
+		if !known[row.Code] {
+			t.Errorf("%s has the code %s, which the SDK does not know", row.Kind, row.Code)
+		}
+	}
+}
+
+func TestRouting(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{})
+	if a := b.do("PUT", "/v1/vms/"+id+"/files/%2Froot%2Fa%20b%2F%C3%BC.txt", api.FileContent{Content: "x"}); a.status != 200 || string(a.body) != "{}\n" {
+		t.Errorf("put: %d %s", a.status, a.body)
+	}
+	a := b.do("GET", "/v1/vms/"+id+"/files/%2Froot%2Fa%20b%2F%C3%BC.txt", nil)
+	if a.json["content"] != base64.StdEncoding.EncodeToString([]byte("x")) || a.json["encoding"] != "base64" {
+		t.Errorf("get: %s", a.body)
+	}
+	b.do("GET", "/v1/vms/snapshots/sc-00000000000000000000", nil).wants(t, 404, "SNAPSHOT_NOT_FOUND")
+	b.do("GET", "/v1/vms/builds/b-1", nil).wants(t, 404, "BUILD_NOT_FOUND")
+	b.do("GET", "/v1/vms/"+id+"/build", nil).wants(t, 404, "BUILD_NOT_FOUND_FOR_VM")
+	b.do("GET", "/v1/nothing", nil).wants(t, 404, "NOT_FOUND")
+	b.do("PATCH", "/v1/vms", nil).wants(t, 501, "BAD_REQUEST")
+	b.do("GET", "/v1/vms/UPPER%20CASE", nil).wants(t, 400, "INVALID_VM_ID")
+	b.do("POST", "/v1/vms/"+id+"/suspend", nil).wants(t, 501, "BAD_REQUEST")
+	b.do("POST", "/v1/vms", "{nonsense").wants(t, 400, "CREATE_VM_BAD_REQUEST")
+	b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command": 7}`).wants(t, 400, "INVALID_REQUEST")
+	b.do("POST", "/v1/vms/"+id+"/exec-await", `{}`).wants(t, 400, "INVALID_REQUEST")
+	if a := b.do("GET", "/v1/vms", nil, "Host", "evil.example"); a.status != 403 {
+		t.Errorf("a foreign Host gives %d", a.status)
+	}
+	if a := b.do("GET", "/v1/vms", nil, "Host", "x.warren.localhost:80"); a.status != 200 {
+		t.Errorf("a local Host gives %d", a.status)
+	}
+	if a := b.do("POST", "/v1/vms/"+id+"/fs/mkdir", strings.Repeat(" ", maxBody+1)); a.status != 429 {
+		t.Errorf("a huge body gives %d %s", a.status, a.body)
+	}
+}
+
+// TestSizes: sizes and snapshot are taken from all three places.
+func TestSizes(t *testing.T) {
+	b := newBench(t)
+	for _, body := range []string{
+		`{"vcpuCount":2,"memSizeGb":1,"rootfsSizeGb":20}`,
+		`{"template":{"vcpuCount":2,"memSizeGb":1,"rootfsSizeGb":20}}`,
+		`{"spec":{"vcpuCount":2,"memSizeGb":1,"rootfsSizeGb":20,"name":null,"aptDeps":[]}}`,
+		`{"spec":{"vcpuCount":2,"memSizeGb":1,"name":null},"vcpuCount":4,"rootfsSizeGb":20}`,
+	} {
+		id := b.create(body)
+		a := b.do("GET", "/v1/vms/"+id, nil)
+		if got := fmt.Sprint(a.json["sizing"]); got != "map[memSizeMib:1024 rootfsSizeMib:20480 vcpuCount:2]" {
+			t.Errorf("%s made %s", body, got)
+		}
+	}
+	for _, body := range []string{
+		`{"spec":{"systemd":{"services":[{"name":"x"}]}}}`, `{"spec":{"aptDeps":["jq"]}}`, `{"baseImage":{"dockerfileContent":"FROM x"}}`,
+		`{"domains":[{"domain":"a.example"}]}`, `{"git":{"repos":[{"repo":"r","path":"/p"}]}}`, `{"spec":{"snapshot":{"aptDeps":["x"]}}}`,
+		`{"vcpuCount":-1}`, `{"rootfsSizeGb":99999999999}`, `{"additionalFiles":{"relative":{"content":"x"}}}`,
+	} {
+		a := b.do("POST", "/v1/vms", body)
+		if a.status == 200 || a.json["code"] == nil {
+			t.Errorf("%s gives %d %s", body, a.status, a.body)
+		}
+	}
+}
+
+// TestRaw: bytes with length and digest both ways; a cut stream is no success.
+//
+// 000-04, 003-23, 003-31
+func TestRaw(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{})
+	data := strings.Repeat("0123456789abcdef", 100_000)
+	path := "/v1/vms/" + id + "/raw/%2Fwork%2Fbig"
+	put := b.do("PUT", path+"?mode=0600&parents=true", data)
+	digest, _ := put.json["sha256"].(string)
+	if put.status != 200 || len(digest) != 64 {
+		t.Fatalf("put: %d %s", put.status, put.body)
+	}
+	got := b.do("GET", path, nil)
+	if string(got.body) != data || got.header.Get(api.HeaderLength) != fmt.Sprint(len(data)) || got.trailer.Get(api.HeaderDigest) != digest {
+		t.Errorf("get: %d bytes, %v, %v", len(got.body), got.header, got.trailer)
+	}
+	if a := b.do("GET", path+"?maxBytes=1000", nil); a.status != 429 || a.json["kind"] != "limit" {
+		t.Errorf("above maxBytes: %d %s", a.status, a.body)
+	}
+	b.do("GET", "/v1/vms/"+id+"/raw/%2Fnone", nil).wants(t, 404, "FILE_NOT_FOUND")
+	// A client that ends in mid-upload leaves the old file in place.
+	r, w := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", b.server.URL+path, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = 1000
+	req.Header.Set("Authorization", "Bearer "+b.admin)
+	go func() {
+		fmt.Fprint(w, "half")
+		w.CloseWithError(errors.New("gone"))
+	}()
+	if resp, err := http.DefaultTransport.RoundTrip(req); err == nil {
+		resp.Body.Close()
+		t.Errorf("a cut upload gives %d", resp.StatusCode)
+	}
+	if again := b.do("GET", path, nil); string(again.body) != data {
+		t.Errorf("after a cut upload the file has %d bytes", len(again.body))
+	}
+}
+
+// TestExecSocket: streams apart, input, exit status, and a command that goes on
+// when its client goes away.
+//
+// 000-29
+func TestExecSocket(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{})
+	dial := func(secret string) (*websocket.Conn, *http.Response, error) {
+		return websocket.Dial(t.Context(), strings.Replace(b.server.URL, "http", "ws", 1)+"/v1/vms/"+id+"/exec",
+			&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer " + secret}}})
+	}
+	if _, resp, err := dial("wrong"); err == nil || resp == nil || resp.StatusCode != 401 {
+		t.Errorf("a stranger's socket: %v", err)
+	}
+	conn, _, err := dial(b.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	spec, _ := json.Marshal(vm.ExecSpec{Argv: []string{"cat"}, Stdin: true})
+	if err := conn.Write(t.Context(), websocket.MessageText, spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Write(t.Context(), websocket.MessageBinary, append([]byte{api.ChannelStdin}, "hello"...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"stdinEof"}`)); err != nil {
+		t.Fatal(err)
+	}
+	var out string
+	for {
+		kind, data, err := conn.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == websocket.MessageBinary {
+			out += string(data[1:])
+			continue
+		}
+		var m api.ExecMessage
+		if err := json.Unmarshal(data, &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Type == "exit" {
+			if m.Status.Code != 0 || out != "hello" {
+				t.Errorf("status %+v, output %q", m.Status, out)
+			}
+			break
+		}
+		if m.Type != "started" || m.Process.ID == "" {
+			t.Fatalf("%s", data)
+		}
+	}
+	gone, _, err := dial(b.admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, _ = json.Marshal(vm.ExecSpec{Argv: []string{"sleep", "30"}})
+	if err := gone.Write(t.Context(), websocket.MessageText, spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := gone.Read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	gone.CloseNow()
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		var l api.ProcessList
+		if err := json.Unmarshal(b.do("GET", "/v1/vms/"+id+"/processes", nil).body, &l); err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(l.Processes, func(p vm.Process) bool { return p.Background && p.ExitCode == nil }) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no background process: %+v", l)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// TestEvents: a reader resumes by id without gap or doubling.
+func TestEvents(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{"name": "one"})
+	b.do("DELETE", "/v1/vms/"+id, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", b.server.URL+"/v1/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.admin)
+	req.Header.Set("Last-Event-ID", "0")
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	buf := make([]byte, 64<<10)
+	var seen string
+	for !strings.Contains(seen, "event: vm.deleted") {
+		n, err := resp.Body.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q", err, seen)
+		}
+		seen += string(buf[:n])
+	}
+	if !strings.Contains(seen, "event: vm.running") || strings.Count(seen, "id: 1\n") != 1 {
+		t.Errorf("events: %q", seen)
+	}
+}
+
+func TestOpenAPI(t *testing.T) {
+	b := newBench(t)
+	a := b.as("", "GET", "/openapi.json", nil)
+	if a.json["openapi"] != "3.1.0" {
+		t.Fatalf("%.200s", a.body)
+	}
+	paths, _ := a.json["paths"].(map[string]any)
+	s := &server{}
+	for _, r := range s.routes() {
+		item, _ := paths[strings.ReplaceAll(r.pattern, "...}", "}")].(map[string]any)
+		if item[strings.ToLower(r.method)] == nil || r.doc == "" {
+			t.Errorf("%s %s is not described", r.method, r.pattern)
+		}
+	}
+	for _, ref := range regexp.MustCompile(`#/components/schemas/(\w+)`).FindAllStringSubmatch(string(a.body), -1) {
+		schemas, _ := a.json["components"].(map[string]any)["schemas"].(map[string]any)
+		if schemas[ref[1]] == nil {
+			t.Errorf("schema %s is missing", ref[1])
+		}
+	}
+}
+
+// TestErrorsSurviveTheWire: a kind, code, hint and fields are the same on both sides.
+func TestErrorsSurviveTheWire(t *testing.T) {
+	for _, row := range api.Kinds {
+		in := vm.Errorf(row.Kind, "box", "why").WithHint("do this").WithCode("VM_NOT_FOUND", "vmId", "box")
+		data, err := json.Marshal(api.EncodeError(in, "ri-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var body api.ErrorBody
+		if err := json.Unmarshal(data, &body); err != nil {
+			t.Fatal(err)
+		}
+		out := api.DecodeError(body)
+		if !errors.Is(out, row.Kind) || out.Code != "VM_NOT_FOUND" || out.Hint != "do this" || out.Fields["vmId"] != "box" || !strings.Contains(out.Error(), "why") {
+			t.Errorf("%s became %+v", row.Kind, out)
+		}
+		if api.ExitCode(out) != row.Exit {
+			t.Errorf("%s exits with %d", row.Kind, api.ExitCode(out))
+		}
+	}
+}
