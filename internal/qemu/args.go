@@ -110,7 +110,7 @@ func Devices(s vm.MachineSpec) []string {
 		"-M", s.Machine + ",memory-backend=ram0,usb=off,vmport=off,smm=off",
 		"-accel", accel,
 		"-cpu", s.CPU,
-		"-smp", strconv.Itoa(s.Size.VCPU),
+		"-smp", fmt.Sprintf("%d,sockets=1,cores=%d,threads=1", s.Size.VCPU, s.Size.VCPU),
 		"-m", strconv.Itoa(s.Size.MemoryMiB) + "M",
 		"-rtc", "base=utc",
 		"-serial", "chardev:console",

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/warren-vm/warren/internal/qmp"
@@ -71,10 +72,11 @@ func Version(ctx context.Context, binary string) (string, error) {
 	return info.Version, err
 }
 
-// CPUModel returns the first of the named models that the accelerator runs on
+// CPUModel returns the first of the named models (best first) that the accelerator runs on
 // this host without leaving out a feature. Kind Unsupported when none.
 func CPUModel(ctx context.Context, binary string, accel vm.Accel, models []string) (string, error) {
 	var found string
+	var missing []string
 	err := ask(ctx, binary, []string{"-M", "q35", "-accel", string(accel)}, func(c *qmp.Client) error {
 		var defs []struct {
 			Name    string   `json:"name"`
@@ -85,7 +87,10 @@ func CPUModel(ctx context.Context, binary string, accel vm.Accel, models []strin
 		}
 		for _, model := range models {
 			for _, d := range defs {
-				if d.Name == model && len(d.Missing) == 0 && found == "" {
+				if d.Name != model || found != "" {
+					continue
+				}
+				if missing = d.Missing; len(missing) == 0 {
 					found = model
 				}
 			}
@@ -93,7 +98,7 @@ func CPUModel(ctx context.Context, binary string, accel vm.Accel, models []strin
 		return nil
 	})
 	if err == nil && found == "" {
-		err = vm.Errorf(vm.Unsupported, string(accel), "this host runs none of the CPU models %v", models)
+		err = vm.Errorf(vm.Unsupported, string(accel), "this host runs no CPU model that Warren knows; the plainest lacks %s", strings.Join(missing, ", "))
 	}
 	return found, err
 }

@@ -161,6 +161,10 @@ func TestCaptureAndStart(t *testing.T) {
 	if _, err := os.Stat(RAMPath(spec)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the memory file of a cold boot was left: %v", err)
 	}
+	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.Ident.PID))
+	if err != nil || !strings.Contains(string(limits), fmt.Sprint(64<<20+overhead)) { // 002-10
+		t.Errorf("no limit on its memory: %v\n%s", err, limits)
+	}
 	gen, first := counting(ctx, t, p, 0)
 	if _, later := counting(ctx, t, p, first); later <= first {
 		t.Fatalf("the captured machine stands still at %d", later)

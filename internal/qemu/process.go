@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
@@ -75,13 +77,36 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		}
 		close(p.exited)
 	}()
-	if err := p.greet(ctx, cmd.Process.Pid); err != nil {
+	err = limit(cmd.Process.Pid, spec)
+	if err == nil {
+		err = p.greet(ctx, cmd.Process.Pid)
+	}
+	if err != nil {
 		_ = cmd.Process.Kill() // fails only when it is gone already
 		<-p.exited
 		return nil, p.failure(err)
 	}
 	removeColdRAM(spec) // QEMU has it open; its space goes with QEMU
 	return p, nil
+}
+
+// overhead is what QEMU may have in memory of its own besides the guest's RAM:
+// stacks, caches, translated code. A leak that a guest provokes ends there.
+const overhead = 2 << 30
+
+// limit bounds what the process may take of the host, whatever its guest does.
+// Its disk is bounded by its virtual size.
+func limit(pid int, spec vm.MachineSpec) error {
+	for what, n := range map[int]uint64{
+		unix.RLIMIT_DATA:   uint64(spec.Size.MemoryMiB)<<20 + overhead,
+		unix.RLIMIT_NOFILE: 1024,
+		unix.RLIMIT_CORE:   0, // a guest's memory is not to be found in a core file
+	} {
+		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
+			return fmt.Errorf("limit qemu: %w", err)
+		}
+	}
+	return nil
 }
 
 // load makes QEMU read the generation's device state; AwaitRunning waits for

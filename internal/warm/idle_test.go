@@ -58,7 +58,7 @@ func BenchmarkFiles(b *testing.B) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Second)
 	defer cancel()
 	c, _ := r.launch(ctx, b, r.spec(b))
-	const size = 128 << 20
+	const size = 64 << 20 // twice of it fits into the guest's /dev/shm
 	b.Run("up", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {

@@ -440,6 +440,33 @@ func TestCaptureRealGuest(t *testing.T) {
 	}
 }
 
+// 003-27: a generation with an older agent wakes and gets this version's agent,
+// in place; what runs in the guest goes on.
+func TestUpgradeRealAgent(t *testing.T) {
+	r, ctx := real(t), deadline(t)
+	s := r.spec(t)
+	s.Agent = filepath.Join(t.TempDir(), "agent")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -X main.version=another", "-o", s.Agent, "../../cmd/warren-agent")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	data, err := os.ReadFile(s.Agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	s.AgentDigest = hex.EncodeToString(sum[:])
+	c, st := r.launch(ctx, t, s)
+	t.Logf("%v", st.Timings)
+	if st.Agent.Digest != s.AgentDigest || st.Agent.Digest == r.gen.Agent.Digest {
+		t.Errorf("the agent is %+v, wanted %s", st.Agent, s.AgentDigest)
+	}
+	if out, code := run(ctx, t, c.Guest(), "hostname"); code != 0 || out != s.Reset.Hostname {
+		t.Errorf("%q, %d", out, code)
+	}
+}
+
 // A damaged memory file is refused, with the remedy. 002-42
 func TestDamageIsRefused(t *testing.T) {
 	r, ctx := real(t), deadline(t)
