@@ -48,6 +48,9 @@ type Client struct {
 func New(baseURL, key string) *Client {
 	c := &Client{key: key}
 	u, err := url.Parse(strings.TrimRight(baseURL, "/"))
+	if err != nil {
+		u = &url.URL{}
+	}
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		c.baseErr = vm.Errorf(vm.Invalid, baseURL, "not the address of a server").WithHint("use a form such as http://127.0.0.1:8787")
 	}
@@ -68,6 +71,9 @@ func New(baseURL, key string) *Client {
 	}
 	return c
 }
+
+// URL returns the server's address.
+func (c *Client) URL() string { return c.base.Redacted() }
 
 // Close closes idle connections. The client stays usable.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

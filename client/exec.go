@@ -23,6 +23,9 @@ const (
 	inputFrame = 32 << 10 // of the socket, sent
 )
 
+// ErrDetached is in the error that Run returns after Detach.
+var ErrDetached = errors.New("detached")
+
 // Exec is a command whose client is attached. One goroutine calls Run, which
 // reads everything; others may meanwhile call the rest. When the connection
 // ends before the command has, by Detach, the context or a fault, the command
@@ -177,6 +180,13 @@ func (e *Exec) Detach() error {
 	return err
 }
 
+// Close ends the connection without a word; a command that has not ended goes
+// on in the background.
+func (e *Exec) Close() error {
+	_ = e.conn.CloseNow() // an error says that it was closed already
+	return nil
+}
+
 // say sends a text frame. The socket orders frames of several writers itself,
 // so a signal passes input that waits.
 func (e *Exec) say(m api.ExecMessage) error {
@@ -198,7 +208,7 @@ func (e *Exec) lost(err error) error {
 	out := vm.AsError(e.c.broken(e.ctx, err))
 	switch {
 	case detached:
-		out = vm.Errorf(vm.Cancelled, e.proc.ID, "detached")
+		out = vm.Errorf(vm.Cancelled, e.proc.ID, "%w", ErrDetached)
 	case e.ctx.Err() == nil:
 		out = vm.Errorf(vm.Unavailable, e.proc.ID, "the connection to the server broke while the command ran: %w", err)
 	}
