@@ -126,7 +126,7 @@ func (l *agentLink) drop() {
 	l.session = nil
 	l.mu.Unlock()
 	if session != nil {
-		session.Close()
+		_ = session.Close() // it has no more to say
 	}
 }
 
@@ -173,7 +173,7 @@ func (l *agentLink) wait(ctx context.Context) (*yamux.Session, error) {
 
 // lost ends that session, if it is still the current one.
 func (l *agentLink) lost(session *yamux.Session) {
-	session.Close()
+	_ = session.Close() // it has failed already
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.session == session {

@@ -5,6 +5,7 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -71,7 +72,7 @@ func copyConsole(ctx context.Context, socket, logPath string) error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // what could be written was
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -86,7 +87,7 @@ func copyConsole(ctx context.Context, socket, logPath string) error {
 		if n > 0 {
 			_, _ = log.Write(buf[:n]) // the next write is tried again
 		}
-		if err == io.EOF || err != nil && ctx.Err() != nil {
+		if errors.Is(err, io.EOF) || err != nil && ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {

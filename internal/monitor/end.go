@@ -75,22 +75,13 @@ func (m *machine) kill(ctx context.Context) error {
 // mayEnd refuses to end a machine that is being started: the launcher ends it
 // by ending the monitor.
 func (m *machine) mayEnd() error {
-	select {
-	case <-m.started:
+	if closed(m.started) {
 		return nil
-	default:
-		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
 	}
+	return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
 }
 
-func (m *machine) exited() bool {
-	select {
-	case <-m.proc.Exited():
-		return true
-	default:
-		return false
-	}
-}
+func (m *machine) exited() bool { return closed(m.proc.Exited()) }
 
 // finish waits for QEMU's end and says how it came. The machine serves nobody
 // any more afterwards.

@@ -318,9 +318,7 @@ func (m *machine) setNetwork(p vm.NetworkPolicy) error {
 
 // capture writes the machine down; see qemu.Process.Capture.
 func (m *machine) capture(ctx context.Context, s qemu.CaptureSpec) (qemu.Captured, error) {
-	select {
-	case <-m.started:
-	default:
+	if !closed(m.started) {
 		return qemu.Captured{}, vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
 	}
 	m.capturing.Lock()
@@ -349,12 +347,11 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	}
 	m.mu.Unlock()
 	st.MonRSS, _ = memory(os.Getpid())
-	select {
-	case <-m.gone:
+	switch {
+	case closed(m.gone): // asked first: a machine that is gone was started once
 		st.RunState = "gone"
 		return st
-	case <-m.started:
-	default:
+	case !closed(m.started):
 		st.RunState = "starting"
 		return st
 	}
@@ -367,6 +364,15 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	defer cancel()
 	st.RunState, _ = m.proc.RunState(ctx)
 	return st
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // ring holds the last connections of the guest.

@@ -67,7 +67,7 @@ func closeWrite(c net.Conn) {
 	case interface{ CloseWrite() error }:
 		_ = c.CloseWrite() // the other end is gone, then
 	case *yamux.Stream:
-		c.Close()
+		_ = c.Close() // the other end is gone, then
 	}
 }
 
@@ -164,7 +164,7 @@ func (s *streams) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.m {
-		c.Close()
+		_ = c.Close() // the other end is gone, then
 	}
 }
 

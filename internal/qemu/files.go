@@ -60,7 +60,7 @@ func listen(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fileError(path, err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }() // its duplicate stays open
 	l.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, fileError(path, err)

@@ -136,6 +136,6 @@ func ask(ctx context.Context, binary string, args []string, f func(*qmp.Client) 
 	if err != nil {
 		return vm.Errorf(vm.Unsupported, binary, "does not answer: %w", err)
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }() // nothing is lost with it
 	return f(c)
 }

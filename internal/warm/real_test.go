@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -530,7 +529,6 @@ while True:
 	if vm.KindOf(err) != vm.Unavailable {
 		t.Errorf("a closed port: %v", err)
 	}
-	var _ net.Conn = conn
 }
 
 // 002-41: a probe of this host ends with an answer in bounded time, and is not
