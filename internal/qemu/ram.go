@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -181,6 +182,11 @@ type memory struct {
 
 // openMemory finds the mapping of path, deleted or not, in the process.
 func openMemory(pid int, path string, size int64) (*memory, error) {
+	// The kernel shows the name without symlinks: the data directory, or its
+	// images, may lie behind one.
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
 	start, err := findMapping(pid, path, size)
 	if err != nil {
 		return nil, err

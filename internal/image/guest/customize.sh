@@ -125,7 +125,7 @@ if inside sh -c 'command -v go' >/dev/null; then
 fi
 
 step clean
-rm -f "$R"/etc/apt/apt.conf.d/00mmdebstrap "$R"/etc/apt/sources.list.d/0000* "$R"/etc/apt/sources.list
+rm -f "$R"/usr/sbin/policy-rc.d "$R"/etc/apt/apt.conf.d/00mmdebstrap "$R"/etc/apt/sources.list.d/0000* "$R"/etc/apt/sources.list
 cp -a "$W/final/." "$R/"
 rm -rf "$R"/var/lib/apt/lists "$R"/var/cache/apt "$R"/var/cache/debconf/*-old "$R"/var/lib/dpkg/*-old \
     "$R"/var/log/dpkg.log "$R"/var/log/apt "$R"/var/log/alternatives.log "$R"/var/log/bootstrap.log \
