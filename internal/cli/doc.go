@@ -1,0 +1,9 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: a file per command. A command turns flags
+// into an options struct, calls the server through package client, and prints:
+// results to stdout, everything else to stderr. What needs the host itself
+// (serve, doctor, images) is injected by cmd/warren as Local. It ends no
+// process; Main returns the exit status.
+package cli

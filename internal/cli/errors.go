@@ -1,0 +1,90 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Exit statuses of exec, run and wait beside those of the command in the guest.
+const (
+	statusTimeout = 124 // the time limit has passed
+	statusOurs    = 125 // Warren failed, not the command
+)
+
+// exitStatus ends a command with a status and without a message.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// passing marks an error of a command that passes statuses of the guest
+// through: our own failures get a status of their own.
+type passing struct{ error }
+
+func (p passing) Unwrap() error { return p.error }
+
+// usage is a command line that is not understood.
+func usage(format string, args ...any) *vm.Error {
+	return vm.Errorf(vm.Invalid, "", format, args...)
+}
+
+// report says on stderr why a command failed and returns its exit status.
+func (a *app) report(err error) int {
+	var status exitStatus
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return int(status)
+	}
+	if !errors.Is(err, errReported) {
+		a.complain(err)
+	}
+	code := api.ExitCode(err)
+	var p passing
+	if errors.As(err, &p) && vm.KindOf(err) != vm.Cancelled {
+		return statusOurs
+	}
+	return code
+}
+
+// errReported marks errors that were told already.
+var errReported = errors.New("reported")
+
+// complain prints an error for people.
+func (a *app) complain(err error) {
+	if vm.KindOf(err) == vm.Cancelled {
+		a.io.notef("warren: interrupted")
+		return
+	}
+	e := vm.AsError(err)
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	a.io.notef("warren: %s", plain(text))
+	if e.Hint != "" {
+		a.io.notef("hint: %s", plain(e.Hint))
+	}
+}
+
+// each does something to several VMs and goes on after failures, which are
+// told at once. The first failure decides the exit status.
+func (a *app) each(names []string, do func(name string) error) error {
+	var first error
+	for _, n := range names {
+		if err := do(n); err != nil {
+			if vm.KindOf(err) == vm.Cancelled || len(names) == 1 {
+				return err
+			}
+			a.complain(err)
+			if first == nil {
+				first = errors.Join(err, errReported)
+			}
+		}
+	}
+	return first
+}

@@ -1,0 +1,216 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+// execGrace is how much longer than its limit a command may take to be ended
+// by the guest, before the guest counts as silent.
+const execGrace = 15 * time.Second
+
+type execOptions struct {
+	name       string
+	argv       []string
+	timeout    string
+	user       string
+	cwd        string
+	env        []string
+	stdin      bool
+	background bool
+}
+
+// add adds the flags that every command line for a guest has.
+func (o *execOptions) add(f *pflag.FlagSet) {
+	f.StringVar(&o.timeout, "timeout", "", "end the command after so many seconds, or such as 10m; then the exit status is 124")
+	f.StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
+	f.StringVar(&o.cwd, "cwd", "", "working directory in the guest (default the user's home)")
+	f.StringArrayVarP(&o.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass this shell's on; may repeat")
+	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input on")
+}
+
+func newExec(a *app, runF func(context.Context, *execOptions) error) *cobra.Command {
+	o := &execOptions{}
+	cmd := &cobra.Command{
+		Use:   "exec NAME [flags] -- CMD [ARG...]",
+		Short: "Run a command in a VM",
+		Long: `Run a command in a running VM. Its output, standard error and exit status are passed on; 124 says that
+--timeout ended it, 125 that Warren failed and not the command, 126 and 127 that the guest could not run it.
+
+^C goes to the command; a second one leaves it alone: it goes on in the background with a log, as it
+does when this program or the server dies ("warren ps", "warren logs", "warren wait").`,
+		Example: `  warren exec box -- uname -a
+  warren exec box --user nobody --cwd /tmp -e LANG=C -- sh -c 'pwd; exit 3'
+  warren exec box -i --timeout 30 -- python3 -
+  warren exec box --background -- python3 -m http.server`,
+		Annotations: map[string]string{passes: "yes"},
+		Args:        passingArgs(args(2, -1, "the VM or the command is missing: warren exec NAME -- CMD")),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.argv = list[0], list[1:]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return passed(a.exec(cmd.Context(), o))
+		},
+		ValidArgsFunction: a.completeVM,
+	}
+	o.add(cmd.Flags())
+	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and leave it; its output goes to its log")
+	return cmd
+}
+
+// passed marks failures of ours in a command that passes statuses through.
+func passed(err error) error {
+	var status exitStatus
+	if err == nil || errors.As(err, &status) {
+		return err
+	}
+	return passing{err}
+}
+
+func passingArgs(f cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, list []string) error { return passed(f(cmd, list)) }
+}
+
+// spec turns the flags into what is sent.
+func (o *execOptions) spec(getenv func(string) string) (vm.ExecSpec, error) {
+	s := vm.ExecSpec{Argv: o.argv, User: o.user, Cwd: o.cwd, Stdin: o.stdin, Background: o.background}
+	var err error
+	if s.Env, err = parseEnv(o.env, getenv); err != nil {
+		return s, err
+	}
+	if o.timeout != "" {
+		d, err := parseSeconds(o.timeout)
+		if err != nil {
+			return s, err
+		}
+		s.TimeoutMs = d.Milliseconds()
+	}
+	if o.background && o.stdin {
+		return s, usage("a command in the background gets no input").WithHint("leave out -i, or -d")
+	}
+	return s, nil
+}
+
+func (a *app) exec(ctx context.Context, o *execOptions) error {
+	spec, err := o.spec(a.getenv)
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if o.background {
+		p, err := c.StartProcess(ctx, o.name, spec)
+		if err == nil {
+			a.io.printf("%s\n", p.ID)
+		}
+		return err
+	}
+	return a.attached(ctx, c, o.name, spec, a.leave)
+}
+
+// attached runs a command with this program's streams until it has ended.
+// Signals go to the command; after the second one, leave decides.
+func (a *app) attached(ctx context.Context, c *client.Client, name string, spec vm.ExecSpec, leave leaveFunc) error {
+	if spec.TimeoutMs > 0 {
+		limit := time.Duration(spec.TimeoutMs)*time.Millisecond + execGrace
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, vm.Errorf(vm.GuestFault, name, "the guest does not answer").
+			WithHint("`warren kill %s` ends it without its help", name))
+		defer cancel()
+	}
+	e, err := c.Exec(ctx, name, spec)
+	if err != nil {
+		return causeOf(ctx, err)
+	}
+	sigs, release := a.signals.take()
+	defer release()
+	over := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		a.passSignals(e, name, sigs, over, leave)
+	}()
+	if spec.Stdin {
+		// Nothing can interrupt a read of a terminal: this goroutine ends with
+		// the input, or with the program, which has nothing left to do then.
+		go feed(e, a.io.in)
+	}
+	status, err := e.Run(a.io.out, a.io.err)
+	close(over)
+	<-watched
+	switch {
+	case err != nil:
+		return causeOf(ctx, err)
+	case status.TimedOut:
+		a.io.notef("warren: the command was ended after %s", time.Duration(spec.TimeoutMs)*time.Millisecond)
+		return exitStatus(statusTimeout)
+	case status.Code != 0:
+		return exitStatus(status.Code)
+	}
+	return nil
+}
+
+// causeOf prefers why a context ended to that it ended.
+func causeOf(ctx context.Context, err error) error {
+	var why *vm.Error
+	if errors.As(context.Cause(ctx), &why) {
+		return why
+	}
+	return err
+}
+
+// feed sends input to its end.
+func feed(e *client.Exec, in io.Reader) {
+	// A failure of the connection is told by Run; input that nobody reads any
+	// more is no failure.
+	_, _ = io.Copy(e, in)
+	_ = e.CloseStdin()
+}
+
+// leaveFunc ends the attachment to a command that a signal did not end.
+type leaveFunc func(e *client.Exec, name string)
+
+// passSignals sends ^C to the command. The second ^C, and SIGTERM, which asks
+// this program to end, leave it alone.
+func (a *app) passSignals(e *client.Exec, name string, sigs <-chan os.Signal, over <-chan struct{}, leave leaveFunc) {
+	for n := 0; ; n++ {
+		select {
+		case <-over:
+			return
+		case sig := <-sigs:
+			if n == 0 && sig == os.Interrupt && e.Signal(signalName(sig)) == nil {
+				continue
+			}
+			leave(e, name)
+			return
+		}
+	}
+}
+
+// leave detaches and says where the command is found again.
+func (a *app) leave(e *client.Exec, name string) {
+	_ = e.Detach() // Run tells what comes of it
+	id := e.Process().ID
+	a.io.notef("%s", strings.Join([]string{
+		"warren: left " + id + " running in the background; find it again with",
+		"  warren logs -f " + name + " " + id,
+		"  warren wait " + name + " " + id,
+		"  warren signal " + name + " " + id + " KILL",
+	}, "\n"))
+}

@@ -1,0 +1,225 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+func newImage(a *app) *cobra.Command {
+	return group("image", "Build, list and remove images on this host", "  warren image build base\n  warren image ls",
+		newImageBuild(a, nil), newImageLs(a, nil), newImageInspect(a, nil), newImageRm(a, nil))
+}
+
+type imageBuildOptions struct {
+	recipe    string
+	ifMissing bool
+	noHostCA  bool
+	json      bool
+}
+
+func newImageBuild(a *app, runF func(context.Context, *imageBuildOptions) error) *cobra.Command {
+	o := &imageBuildOptions{recipe: "base"}
+	cmd := &cobra.Command{
+		Use:   "build [RECIPE]",
+		Short: "Build an image",
+		Long: `Build an image from a recipe: base (the default), dev, or a directory with a warren.yaml. It needs no root.
+A build that was interrupted goes on where it stopped; an image appears whole or not at all. The image
+trusts the CAs that were added to this host, since company networks need it, unless --no-host-ca.`,
+		Example: "  warren image build\n  warren image build base --if-missing\n  warren image build ./agent-image --no-host-ca",
+		Args:    args(0, 1, ""),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if len(list) == 1 {
+				o.recipe = list[0]
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.imageBuild(cmd.Context(), o)
+		},
+	}
+	cmd.ValidArgsFunction = a.completeImages
+	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an image of that name; make only what it lacks")
+	cmd.Flags().BoolVar(&o.noHostCA, "no-host-ca", false, "leave this host's own CAs out")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) imageBuild(ctx context.Context, o *imageBuildOptions) error {
+	img, err := a.buildWith(ctx, BuildOptions{Data: a.data, Recipe: o.recipe, HostCAs: !o.noHostCA, IfMissing: o.ifMissing})
+	if err != nil {
+		return err
+	}
+	if o.json {
+		return a.io.json(img)
+	}
+	a.io.printf("%s %s: %s on disk, kernel %s, %d packages\n", printable(img.Name), img.ID, human(img.DiskBytes), img.Kernel, img.Packages)
+	return nil
+}
+
+// build builds an image for a VM that is about to be made.
+func (a *app) build(ctx context.Context, recipe string, ifMissing bool) (vm.Image, error) {
+	return a.buildWith(ctx, BuildOptions{Data: a.data, Recipe: recipe, HostCAs: true, IfMissing: ifMissing})
+}
+
+func (a *app) buildWith(ctx context.Context, o BuildOptions) (vm.Image, error) {
+	if a.local.ImageBuild == nil {
+		return vm.Image{}, notHere("image build")
+	}
+	var mu sync.Mutex
+	step, done, total := "preparing", 0, 0
+	o.Progress = func(s string, d, t int) {
+		mu.Lock()
+		defer mu.Unlock()
+		step, done, total = s, d, t
+	}
+	p := a.io.progress(true, func() string {
+		mu.Lock()
+		defer mu.Unlock()
+		text := "image " + o.Recipe + ": " + step
+		if total > 0 {
+			text += fmt.Sprintf(" %d%%", 100*done/total)
+		}
+		return text
+	})
+	defer p.done()
+	return a.local.ImageBuild(ctx, o)
+}
+
+func newImageLs(a *app, runF func(context.Context, bool) error) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List images",
+		Example: "  warren image ls\n  warren image ls --json",
+		Args:    args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), asJSON)
+			}
+			return a.imageLs(cmd.Context(), asJSON)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) imageLs(ctx context.Context, asJSON bool) error {
+	if a.local.ImageList == nil {
+		return notHere("image ls")
+	}
+	l, err := a.local.ImageList(ctx, a.data)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return list(a.io, l)
+	case len(l) == 0:
+		a.io.notef("no images; `warren image build base` builds one")
+		return nil
+	}
+	t := &table{head: []string{"NAME", "ID", "SNAPSHOT", "DISK", "ON HOST", "KERNEL", "AGE"}}
+	for _, i := range l {
+		t.add(printable(i.Name), string(i.ID), string(i.Snapshot), mib(i.DiskMiB), human(i.DiskBytes), printable(i.Kernel), age(i.CreatedAt))
+	}
+	a.io.print(t)
+	return nil
+}
+
+func newImageInspect(a *app, runF func(context.Context, string, bool) error) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "inspect IMAGE",
+		Short:   "Show everything known of an image",
+		Example: "  warren image inspect base\n  warren image inspect base --json",
+		Args:    args(1, 1, "which image? warren image inspect IMAGE"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), list[0], asJSON)
+			}
+			return a.imageInspect(cmd.Context(), list[0], asJSON)
+		},
+		ValidArgsFunction: a.completeImages,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) imageInspect(ctx context.Context, name string, asJSON bool) error {
+	if a.local.ImageInspect == nil {
+		return notHere("image inspect")
+	}
+	i, err := a.local.ImageInspect(ctx, a.data, name)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return a.io.json(i)
+	}
+	row := func(name, value string) { a.io.printf("%-12s%s\n", name, value) }
+	row("id", string(i.ID))
+	row("name", printable(i.Name))
+	row("snapshot", string(i.Snapshot))
+	row("made", i.CreatedAt.Local().Format(time.DateTime)+" in "+span(time.Duration(i.BuildTook*float64(time.Second))))
+	row("disk", mib(i.DiskMiB)+", "+human(i.DiskBytes)+" on the host")
+	row("kernel", printable(i.Kernel))
+	row("packages", itoa(i.Packages))
+	row("workdir", printable(or(i.Workdir, "/root")))
+	for _, r := range i.Registries {
+		row("registry", fmt.Sprintf("%s %s:%d", plain(r.Manager), plain(r.Host), r.Port))
+	}
+	if len(i.HostCAs) > 0 {
+		row("host CAs", plain(strings.Join(i.HostCAs, ", ")))
+	}
+	return nil
+}
+
+type imageRmOptions struct {
+	images []string
+	force  bool
+}
+
+func newImageRm(a *app, runF func(context.Context, *imageRmOptions) error) *cobra.Command {
+	o := &imageRmOptions{}
+	cmd := &cobra.Command{
+		Use:     "rm IMAGE...",
+		Short:   "Remove images",
+		Long:    "Remove images from this host. One that a VM is based on is refused.",
+		Example: "  warren image rm dev\n  warren image rm --force base",
+		Args:    args(1, -1, "which image? warren image rm IMAGE..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.images = list
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.imageRm(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeImages,
+	}
+	cmd.Flags().BoolVar(&o.force, "force", false, "remove also the image that `warren up` uses by default")
+	return cmd
+}
+
+func (a *app) imageRm(ctx context.Context, o *imageRmOptions) error {
+	if a.local.ImageRemove == nil {
+		return notHere("image rm")
+	}
+	return a.each(o.images, func(name string) error {
+		i, err := a.local.ImageRemove(ctx, a.data, name, o.force)
+		if err == nil {
+			a.io.printf("%s %s is removed\n", printable(i.Name), i.ID)
+		}
+		return err
+	})
+}

@@ -1,0 +1,117 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+)
+
+type inspectOptions struct {
+	names []string
+	json  bool
+}
+
+func newInspect(a *app, runF func(context.Context, *inspectOptions) error) *cobra.Command {
+	o := &inspectOptions{}
+	cmd := &cobra.Command{
+		Use:     "inspect NAME...",
+		Short:   "Show everything known of VMs",
+		Long:    "Show what is recorded of VMs, how their machines run, and what they use of the host.",
+		Example: "  warren inspect box\n  warren inspect --json box",
+		Args:    args(1, -1, "which VM? warren inspect NAME..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.names = list
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.inspect(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON: one object, or one each in turn")
+	return cmd
+}
+
+func (a *app) inspect(ctx context.Context, o *inspectOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	first := true
+	return a.each(o.names, func(name string) error {
+		i, err := c.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return a.io.json(i)
+		}
+		if !first {
+			a.io.printf("\n")
+		}
+		first = false
+		a.inspected(i)
+		return nil
+	})
+}
+
+func (a *app) inspected(i api.Inspection) {
+	v := i.VM
+	row := func(name, format string, args ...any) {
+		a.io.printf("%-12s"+format+"\n", append([]any{name}, args...)...)
+	}
+	row("id", "%s", v.ID)
+	row("name", "%s", or(v.Name, "-"))
+	state := a.io.state(v.State)
+	if v.Reason != "" {
+		state += " (" + plain(v.Reason) + ")"
+	}
+	row("state", "%s", state)
+	if v.Operation != "" {
+		row("under way", "%s", v.Operation)
+	}
+	row("image", "%s %s", printable(v.Image), v.ImageID)
+	row("size", "%s", sizing(v.Sizing))
+	row("disk", "%s used on the host", human(i.DiskBytes))
+	row("network", "%s", v.Network)
+	row("kept", "%s", retention(v))
+	row("made", "%s (%s ago)", v.CreatedAt.Local().Format(time.DateTime), age(v.CreatedAt))
+	if !v.StartedAt.IsZero() {
+		row("started", "%s (%s ago)", v.StartedAt.Local().Format(time.DateTime), age(v.StartedAt))
+	}
+	if v.Accel != "" {
+		row("runs by", "%s", v.Accel)
+	}
+	if m := i.Machine; m != nil {
+		row("machine", "qemu %d %s resident, monitor %d %s resident", m.QEMUPID, human(m.RSS), m.MonitorPID, human(m.MonRSS))
+		row("cpu time", "%s", m.CPU.Round(10*time.Millisecond))
+		row("traffic", "%s in, %s out", human(m.RxBytes), human(m.TxBytes))
+		row("guest", "kernel %s, agent %s", plain(m.Agent.Kernel), plain(m.Agent.Version))
+		for _, name := range slices.Sorted(maps.Keys(m.Resets)) {
+			if r := m.Resets[name]; r != "ok" {
+				row("reset", "%s: %s", plain(name), plain(r))
+			}
+		}
+	}
+	if i.MachineError != "" {
+		row("machine", "%s", plain(i.MachineError))
+	}
+	for _, l := range v.Losses {
+		row("not restored", "%s", plain(l))
+	}
+	warnings := i.Warnings
+	if w := warningOf(v); w != "" && !slices.Contains(warnings, w) {
+		warnings = append(warnings, w)
+	}
+	for _, w := range warnings {
+		row("warning", "%s", w)
+	}
+}

@@ -1,0 +1,141 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// streams are a command's standard streams and what is known of them.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+
+	outTTY, errTTY bool
+	colour         bool // stdout shows colours
+	width          int  // of stdout's terminal; 0 = unlimited
+}
+
+func newStreams(in io.Reader, out, err io.Writer, getenv func(string) string) *streams {
+	s := &streams{in: in, out: out, err: err}
+	outFD, outTTY := terminal(out)
+	_, s.errTTY = terminal(err)
+	s.outTTY = outTTY
+	if outTTY {
+		if w, _, err := term.GetSize(outFD); err == nil {
+			s.width = w
+		}
+	}
+	s.colour = outTTY && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+	return s
+}
+
+func terminal(v any) (int, bool) {
+	f, ok := v.(*os.File)
+	if !ok {
+		return 0, false
+	}
+	fd := int(f.Fd())
+	return fd, term.IsTerminal(fd)
+}
+
+// printf writes to stdout. A stdout that is gone ends the process by SIGPIPE;
+// other failures have nowhere to be told.
+func (s *streams) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
+
+// notef writes a line for people to stderr.
+func (s *streams) notef(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.err, format+"\n", args...)
+}
+
+// json writes a value to stdout.
+func (s *streams) json(v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return vm.Errorf(vm.Internal, "", "output: %w", err)
+	}
+	if _, err := s.out.Write(append(data, '\n')); err != nil {
+		return vm.Errorf(vm.Internal, "stdout", "cannot be written: %w", err)
+	}
+	return nil
+}
+
+// list writes a listing as JSON: an empty one is [], never null.
+func list[T any](s *streams, l []T) error {
+	if l == nil {
+		l = []T{}
+	}
+	return s.json(l)
+}
+
+// state colours a state on a terminal; the word says the same.
+func (s *streams) state(v vm.State) string {
+	code := map[vm.State]string{vm.Running: "32", vm.Lost: "31", vm.Stopped: "2", vm.Suspended: "2"}[v]
+	if !s.colour || code == "" {
+		return string(v)
+	}
+	return "\x1b[" + code + "m" + string(v) + "\x1b[0m"
+}
+
+// table is rows of columns. Cells are printed as they are: quote what a guest
+// has chosen.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+
+// cellWidth counts characters, not colours.
+func cellWidth(s string) int {
+	n := utf8.RuneCountInString(s)
+	if strings.HasPrefix(s, "\x1b[") {
+		n -= strings.IndexByte(s, 'm') + 1 + len("\x1b[0m")
+	}
+	return n
+}
+
+// print writes the table; on a terminal the last column is cut at its width.
+func (s *streams) print(t *table) {
+	rows := append([][]string{t.head}, t.rows...)
+	widths := make([]int, len(t.head))
+	for _, r := range rows {
+		for i, c := range r {
+			widths[i] = max(widths[i], cellWidth(c))
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		at := 0
+		for i, c := range r {
+			if i == len(r)-1 {
+				b.WriteString(s.cut(c, at))
+				break
+			}
+			b.WriteString(c)
+			b.WriteString(strings.Repeat(" ", widths[i]-cellWidth(c)+2))
+			at += widths[i] + 2
+		}
+		b.WriteByte('\n')
+	}
+	s.printf("%s", b.String())
+}
+
+// cut shortens the last cell of a line, which begins at column at.
+func (s *streams) cut(cell string, at int) string {
+	room := s.width - at
+	if s.width == 0 || room < 10 || cellWidth(cell) <= room || strings.HasPrefix(cell, "\x1b") {
+		return cell
+	}
+	return string([]rune(cell)[:room-1]) + "…"
+}

@@ -1,0 +1,43 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func newKill(a *app, runF func(context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill NAME...",
+		Short: "End VMs at once, as if the power failed",
+		Long: `End VMs at once, without their help: for guests that do not answer. The disk is kept as it was at its
+last sync. To end one process in a VM see "warren signal".`,
+		Example: "  warren kill box",
+		Args:    args(1, -1, "which VM? warren kill NAME..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), list)
+			}
+			return a.kill(cmd.Context(), list)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+}
+
+func (a *app) kill(ctx context.Context, names []string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return a.each(names, func(name string) error {
+		if err := c.Kill(ctx, name); err != nil {
+			return err
+		}
+		n := printable(name)
+		a.io.printf("%s is stopped; its disk remains: `warren start %s` goes on, `warren rm %s` erases it\n", n, n, n)
+		return nil
+	})
+}

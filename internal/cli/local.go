@@ -1,0 +1,79 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Local holds what needs packages of the host and no server. cmd/warren fills
+// it. A nil function makes its commands say that this build lacks them. data is
+// the --data flag; "" = as the environment says.
+type Local struct {
+	// Serve runs the server until ctx ends; then it returns nil.
+	Serve func(ctx context.Context, o ServeOptions, stdout, stderr io.Writer) error
+	// Doctor makes every check; ok is false when something needed is missing.
+	// It fails only when it could not look.
+	Doctor func(ctx context.Context, data string) (checks []Check, ok bool, err error)
+	// Config returns the data directory and the effective settings.
+	Config func(ctx context.Context, data string) (dataDir string, settings []Setting, err error)
+	// AdminKey reads the key that the server made at its first start.
+	AdminKey func(data string) (string, error)
+
+	// Recipes names the recipes that are shipped.
+	Recipes func() []string
+	// ImageBuild builds an image with its warm generation.
+	ImageBuild func(ctx context.Context, o BuildOptions) (vm.Image, error)
+	// ImageList lists the images of the data directory.
+	ImageList func(ctx context.Context, data string) ([]vm.Image, error)
+	// ImageInspect finds an image by name, id or snapshot id.
+	ImageInspect func(ctx context.Context, data, ref string) (vm.Image, error)
+	// ImageRemove removes an image; refused while VMs use it, without force.
+	ImageRemove func(ctx context.Context, data, ref string, force bool) (vm.Image, error)
+}
+
+// ServeOptions are the flags of `warren serve`. A zero field was not given.
+type ServeOptions struct {
+	Data          string // data directory
+	Listen        string // addresses, or "off"
+	SSH           string
+	Preview       string
+	S3            string
+	NetDefault    string
+	RequireKVM    bool
+	EtcdEndpoints []string
+}
+
+// Check is one finding of the doctor.
+type Check struct {
+	Name   string `json:"name"`
+	Status string `json:"status"` // ok, warn, fail
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"` // the command, or the setting, that mends it
+}
+
+// Setting is one effective value with where it came from.
+type Setting struct {
+	Name   string `json:"name"`
+	Value  any    `json:"value"`
+	Origin string `json:"origin"` // flag, environment, file, default
+}
+
+// BuildOptions say what to build.
+type BuildOptions struct {
+	Data      string // data directory; "" = as the environment says
+	Recipe    string // a shipped recipe's name, or the path of a directory
+	HostCAs   bool   // trust the CAs that the operator added to this host
+	IfMissing bool   // keep an image of that name, and make only what it lacks
+	// Progress is called with the step that goes on and how far the build is.
+	Progress func(step string, done, total int)
+}
+
+// notHere is the error of a command whose function is missing.
+func notHere(what string) error {
+	return vm.Errorf(vm.Unsupported, what, "this build of warren cannot do that").WithHint("run it on the server's host")
+}

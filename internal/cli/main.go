@@ -1,0 +1,221 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+// app is what commands share. Nothing in it is made before it is needed.
+type app struct {
+	io      *streams
+	getenv  func(string) string
+	local   Local
+	signals *signals
+	data    string // --data
+	client  func() (*client.Client, error)
+}
+
+// connect returns a client of the server that the environment names. The
+// admin's key of this host is shown to servers of this host only.
+func (a *app) connect() (*client.Client, error) {
+	base := a.getenv("WARREN_API_URL")
+	if base == "" {
+		base = client.DefaultURL
+	}
+	key := strings.TrimSpace(a.getenv("WARREN_API_KEY"))
+	if key == "" && a.local.AdminKey != nil && client.Loopback(base) {
+		var err error
+		if key, err = a.local.AdminKey(a.data); err != nil {
+			return nil, err
+		}
+	}
+	return client.New(base, key), nil
+}
+
+// Main runs one command line, without the program's name, and returns its exit
+// status: 0, or that of api.Kinds, or, for exec, run and wait, the status of
+// the command in the guest. It handles SIGINT and SIGTERM itself.
+func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string, local Local) int {
+	a := &app{io: newStreams(stdin, stdout, stderr, getenv), getenv: getenv, local: local, signals: &signals{}}
+	a.client = sync.OnceValues(a.connect)
+	ctx, stop := a.signals.watch(ctx)
+	defer stop()
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if cause := context.Cause(ctx); cause != nil && vm.KindOf(err) == vm.Cancelled {
+		err = cause
+	}
+	return a.report(err)
+}
+
+const firstMinutes = `Warren gives AI agents Linux virtual machines on your own hardware.
+
+The first five minutes, once "warren serve" runs:
+
+  warren up --name box                     a VM, ready to use
+  warren exec box -- uname -a              a command in it; its exit status is yours
+  warren cp data.csv box:/work/            a file into it (and out of it, the other way round)
+  warren run -- python3 -c 'print(6*7)'    one job in a fresh VM, nothing left behind
+  warren rm box                            gone, with its disk and logs
+
+"warren help" lists every command, "warren COMMAND --help" explains one.
+"warren doctor" says what this machine offers and what it lacks.
+`
+
+// Groups of commands in the help.
+const (
+	groupVM    = "vm"
+	groupUse   = "use"
+	groupHost  = "host"
+	groupAdmin = "admin"
+)
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "warren",
+		Short:         "Linux virtual machines for AI agents, on hardware you own",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(*cobra.Command, []string) error {
+			a.io.printf("%s", firstMinutes)
+			return nil
+		},
+	}
+	root.Long = root.Short + ".\n\nExit status: 0, or what kind of failure it was:\n" + exitTable() +
+		"exec, run and wait pass on the status of the command in the guest; 124 says that it ran out of\ntime, 125 that Warren failed and not the command."
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		e := usage("%s", err).WithHint("see `%s --help`", cmd.CommandPath())
+		if hasCommandLine(cmd) {
+			e = e.WithHint("put -- before the command that the guest shall run; see `%s --help`", cmd.CommandPath())
+		}
+		if cmd.Annotations[passes] != "" {
+			return passing{e}
+		}
+		return e
+	})
+	root.PersistentFlags().StringVar(&a.data, "data", "", "data directory of this host's server (default $WARREN_DATA, else by user)")
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpTemplate(helpTemplate)
+	root.AddGroup(
+		&cobra.Group{ID: groupVM, Title: "Virtual machines:"},
+		&cobra.Group{ID: groupUse, Title: "In a virtual machine:"},
+		&cobra.Group{ID: groupHost, Title: "This host:"},
+		&cobra.Group{ID: groupAdmin, Title: "Administration:"},
+	)
+	root.AddCommand(commands(a)...)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.InitDefaultHelpCmd()
+	return root
+}
+
+func commands(a *app) []*cobra.Command {
+	in := func(group string, list ...*cobra.Command) []*cobra.Command {
+		for _, c := range list {
+			c.GroupID = group
+		}
+		return list
+	}
+	out := in(groupVM, newUp(a, nil), newRun(a, nil), newLs(a, nil), newInspect(a, nil), newStop(a, nil), newStart(a, nil),
+		newKill(a, nil), newRm(a, nil))
+	out = append(out, in(groupUse, newExec(a, nil), newPs(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil),
+		newFs(a), newNet(a))...)
+	out = append(out, in(groupHost, newServe(a, nil), newDoctor(a, nil), newImage(a), newConfig(a), newVersion(a, nil), newCompletion(a))...)
+	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newAudit(a), newEvents(a, nil))...)
+	return append(out, newDocs(a))
+}
+
+// passes marks commands that pass a guest's exit status through.
+const passes = "passes"
+
+func hasCommandLine(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, "-- CMD") }
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	e := usage("%s: no such command", printable(name))
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		return e.WithHint("did you mean `%s %s`?", cmd.CommandPath(), near[0])
+	}
+	return e.WithHint("`%s help` lists the commands", cmd.Root().CommandPath())
+}
+
+// group is a command that only has commands below it.
+func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(below...)
+	return cmd
+}
+
+// args wants so many arguments; most < 0 means any number.
+func args(least, most int, missing string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, list []string) error {
+		switch {
+		case len(list) < least:
+			return usage("%s", missing).WithHint("see `%s --help`", cmd.CommandPath())
+		case most >= 0 && len(list) > most:
+			return usage("%s is one argument too many", printable(list[most])).WithHint("see `%s --help`", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// exitTable lists the exit statuses, one kind a line.
+func exitTable() string {
+	var b strings.Builder
+	for _, r := range api.Kinds {
+		b.WriteString("  " + pad(itoa(r.Exit), 5) + r.Means + "\n")
+	}
+	return b.String()
+}
+
+const usageTemplate = `Usage:
+  {{.UseLine}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .Aliases}}
+
+Other names: {{range $i, $a := .Aliases}}{{if $i}}, {{end}}{{$a}}{{end}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
+
+Commands:{{range $cmds}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if and (eq .GroupID $group.ID) .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+`
+
+const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}`

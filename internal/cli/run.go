@@ -1,0 +1,169 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	removeWithin = 60 * time.Second       // bounds the removal at the end, which no signal interrupts
+	removeRetry  = 200 * time.Millisecond // while another operation holds the VM
+	endWithin    = 5 * time.Second        // for a command to end after ^C
+)
+
+type runOptions struct {
+	image string
+	add   []string
+	net   string
+	size  sizeFlags
+	exec  execOptions
+}
+
+func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Command {
+	o := &runOptions{}
+	cmd := &cobra.Command{
+		Use:   "run [IMAGE] [flags] -- CMD [ARG...]",
+		Short: "Run one command in a fresh VM and leave nothing behind",
+		Long: `Make a VM, run one command in it and remove the VM, also after ^C and when this program is killed.
+Output and exit status are the command's; 124 says that --timeout ended it, 125 that Warren failed.`,
+		Example: `  warren run -- python3 -c 'print(6*7)'
+  warren run --add data.csv -- wc -l /work/data.csv
+  warren run dev --net packages --timeout 10m -- npm view is-number version`,
+		Annotations: map[string]string{passes: "yes"},
+		Args: func(cmd *cobra.Command, list []string) error {
+			dash := cmd.ArgsLenAtDash()
+			if dash < 0 || dash == len(list) {
+				return passing{usage("no command is given").WithHint("put it behind --, such as `warren run -- uname -a`")}
+			}
+			if dash > 1 {
+				return passing{usage("%s is one argument too many", printable(list[1])).WithHint("put -- before the command")}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.exec.argv = list
+			if cmd.ArgsLenAtDash() == 1 {
+				o.image, o.exec.argv = list[0], list[1:]
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return passed(a.run(cmd.Context(), o))
+		},
+		ValidArgsFunction: a.completeImages,
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.add, "add", nil, "copy a file or directory to /work before; may repeat")
+	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
+	o.size.add(f)
+	o.exec.add(f)
+	a.completeFlag(cmd, "net", "closed", "packages", "open")
+	return cmd
+}
+
+// request turns the flags into the VM to make. Its name is known before it
+// exists, so that it can be removed whatever happens.
+func (o *runOptions) request() (api.CreateVM, error) {
+	up := upOptions{source: o.image, name: "run-" + string(vm.NewID()), net: o.net, size: o.size, persist: string(vm.Ephemeral)}
+	r, err := up.request()
+	r.OneShot = true
+	return r, err
+}
+
+func (a *app) run(ctx context.Context, o *runOptions) (err error) {
+	spec, err := o.exec.spec(a.getenv)
+	if err != nil {
+		return err
+	}
+	r, err := o.request()
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.removeAfter(ctx, c, r.Name, err)) }()
+	if _, err := a.create(ctx, c, r); err != nil {
+		return err
+	}
+	for _, f := range o.add {
+		if err := a.copyIn(ctx, c, f, place{vm: r.Name, path: "/work/"}, "", true); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var late lateEnd
+	err = a.attached(ctx, c, r.Name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
+	if late.ended() {
+		return vm.Errorf(vm.Cancelled, "", "interrupted")
+	}
+	return err
+}
+
+// lateEnd notes that a second signal, or SIGTERM, ended a run.
+type lateEnd struct {
+	mu  sync.Mutex
+	did bool
+}
+
+func (l *lateEnd) end(cancel context.CancelCauseFunc) {
+	l.mu.Lock()
+	l.did = true
+	l.mu.Unlock()
+	cancel(vm.Errorf(vm.Cancelled, "", "interrupted"))
+}
+
+func (l *lateEnd) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.did
+}
+
+// removeAfter removes the VM of a run. No signal stops it. When create was
+// interrupted the VM may still be about to appear, so it is looked for again.
+func (a *app) removeAfter(ctx context.Context, c *client.Client, name string, cause error) error {
+	_, release := a.signals.take()
+	defer release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWithin)
+	defer cancel()
+	misses := 1
+	if vm.KindOf(cause) == vm.Cancelled {
+		misses = 5
+	}
+	tick := time.NewTicker(removeRetry)
+	defer tick.Stop()
+	for {
+		err := c.Delete(ctx, name)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, vm.NotFound):
+			if misses--; misses <= 0 {
+				return nil
+			}
+		case errors.Is(err, vm.Busy):
+		case cause != nil && errors.Is(err, vm.Unavailable):
+			return nil // no server, which was told; it removes one-shot VMs itself when it is back
+		default:
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return vm.Errorf(vm.Timeout, name, "the VM could not be removed").WithHint("`warren rm %s` removes it", name)
+		case <-tick.C:
+		}
+	}
+}

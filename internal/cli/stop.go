@@ -1,0 +1,71 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+)
+
+type stopOptions struct {
+	names []string
+	json  bool
+}
+
+func newStop(a *app, runF func(context.Context, *stopOptions) error) *cobra.Command {
+	o := &stopOptions{}
+	cmd := &cobra.Command{
+		Use:     "stop NAME...",
+		Aliases: []string{"down"},
+		Short:   "Power VMs off; their disks are kept",
+		Long: `Power VMs off. Files, installed packages and logs are kept; memory and running processes are not.
+It prints what remains on the host and how to erase it.`,
+		Example: "  warren stop box\n  warren down box",
+		Args:    args(1, -1, "which VM? warren stop NAME..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.names = list
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.stop(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) stop(ctx context.Context, o *stopOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var stopped []api.StoppedVM
+	err = a.each(o.names, func(name string) error {
+		p := a.io.doing("stopping %s", name)
+		s, err := c.Stop(ctx, name)
+		p.done()
+		if err != nil {
+			return err
+		}
+		stopped = append(stopped, s)
+		if !o.json {
+			n := printable(name)
+			a.io.printf("%s is stopped; its memory is gone\n", n)
+			a.io.printf("  remains   disk %s, logs %s\n", human(s.Remains.DiskBytes), human(s.Remains.LogBytes))
+			a.io.printf("  go on     warren start %s\n", n)
+			a.io.printf("  erase     warren rm %s\n", n)
+		}
+		return nil
+	})
+	if o.json {
+		if jerr := list(a.io, stopped); err == nil {
+			err = jerr
+		}
+	}
+	return err
+}

@@ -1,0 +1,251 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+type upOptions struct {
+	source  string // image, or directory of a recipe; "" = the default image
+	name    string
+	net     string
+	ttl     string
+	idle    string
+	persist string
+	size    sizeFlags
+	detach  bool
+	json    bool
+}
+
+func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
+	o := &upOptions{}
+	cmd := &cobra.Command{
+		Use:   "up [IMAGE|DIR]",
+		Short: "Make a VM and start it",
+		Long: `Make a VM from an image and start it. The network is closed unless --net opens it.
+
+IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that was not built yet is built
+first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used.`,
+		Example: `  warren up --name box
+  warren up dev --name net --net packages --mem 1G
+  warren up --ttl 1h --idle 10m --persist ephemeral
+  warren up ./agent-image --name agent`,
+		Args: args(0, 1, ""),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if len(list) == 1 {
+				o.source = list[0]
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.up(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeImages,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.name, "name", "", "name of the VM; one that is taken is refused")
+	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
+	f.StringVar(&o.ttl, "ttl", "", "delete it after this time, such as 1h")
+	f.StringVar(&o.idle, "idle", "", "stop it when nobody has used it for this time; or never")
+	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
+	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
+	o.size.add(f)
+	a.completeFlag(cmd, "net", "closed", "packages", "open")
+	a.completeFlag(cmd, "persist", "ephemeral", "sticky", "persistent")
+	return cmd
+}
+
+// request turns the flags into what is sent.
+func (o *upOptions) request() (api.CreateVM, error) {
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: o.net}
+	var err error
+	if o.name != "" {
+		if err := vm.CheckName(o.name); err != nil {
+			return r, err
+		}
+	}
+	if o.net != "" {
+		if _, err := vm.ParseNetworkMode(o.net); err != nil {
+			return r, err
+		}
+	}
+	if r.Sizes, err = o.size.sizes(); err != nil {
+		return r, err
+	}
+	if o.ttl != "" {
+		d, err := parseSeconds(o.ttl)
+		if err != nil {
+			return r, err
+		}
+		r.TTLSeconds = seconds(d)
+	}
+	switch o.idle {
+	case "":
+	case "never":
+		r.IdleTimeoutSeconds = api.Seconds{Set: true, Null: true}
+	default:
+		d, err := parseSeconds(o.idle)
+		if err != nil {
+			return r, err
+		}
+		r.IdleTimeoutSeconds = api.Seconds{Set: true, Value: seconds(d)}
+	}
+	r.Persistence, err = parsePersist(o.persist)
+	return r, err
+}
+
+// seconds rounds up: a time that was asked for is never shortened.
+func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// parsePersist reads ephemeral, sticky, sticky:N or persistent.
+func parsePersist(s string) (*vm.Persistence, error) {
+	kind, number, numbered := strings.Cut(s, ":")
+	p := vm.Persistence{Type: vm.PersistenceType(kind)}
+	switch {
+	case s == "":
+		return nil, nil
+	case p.Type == vm.Sticky && numbered:
+		n, err := strconv.Atoi(number)
+		if err == nil && n >= 0 && n <= 10 {
+			p.Priority = &n
+			return &p, nil
+		}
+	case p.Type == vm.Sticky:
+		p = vm.DefaultPersistence()
+		return &p, nil
+	case !numbered && (p.Type == vm.Ephemeral || p.Type == vm.Persistent):
+		return &p, nil
+	}
+	return nil, usage("--persist: %s is not a way of keeping a VM", printable(s)).WithHint("use ephemeral, sticky, sticky:0 to sticky:10, or persistent")
+}
+
+func (a *app) up(ctx context.Context, o *upOptions) error {
+	r, err := o.request()
+	if err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	made, err := a.create(ctx, c, r)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(made.VM)
+	case o.detach:
+		a.io.printf("%s\n", made.ID)
+		return nil
+	}
+	a.describeNew(made.VM)
+	return nil
+}
+
+// isDir reports whether an argument names a directory and not an image.
+func isDir(source string) bool { return strings.ContainsAny(source, "/.") }
+
+// create makes a VM. An image that is a directory is built first, and so is
+// one that is shipped but was not built yet.
+func (a *app) create(ctx context.Context, c *client.Client, r api.CreateVM) (api.CreatedVM, error) {
+	if isDir(r.Image) {
+		img, err := a.build(ctx, r.Image, false)
+		if err != nil {
+			return api.CreatedVM{}, err
+		}
+		r.Image = string(img.ID)
+	}
+	made, err := a.createNow(ctx, c, r)
+	if !errors.Is(err, vm.NotFound) || !a.toBuild(ctx, or(r.Image, "base")) {
+		return made, err
+	}
+	if _, err := a.build(ctx, or(r.Image, "base"), true); err != nil {
+		return made, err
+	}
+	return a.createNow(ctx, c, r)
+}
+
+func (a *app) createNow(ctx context.Context, c *client.Client, r api.CreateVM) (api.CreatedVM, error) {
+	p := a.io.doing("starting %s", or(r.Name, "a VM"))
+	defer p.done()
+	return c.Create(ctx, r)
+}
+
+// toBuild reports whether an image is a shipped recipe that this host, being
+// the server's, has not built yet.
+func (a *app) toBuild(ctx context.Context, image string) bool {
+	l := a.local
+	if base := a.getenv("WARREN_API_URL"); base != "" && !client.Loopback(base) {
+		return false
+	}
+	if l.Recipes == nil || l.ImageBuild == nil || l.ImageList == nil || !slices.Contains(l.Recipes(), image) {
+		return false
+	}
+	built, err := l.ImageList(ctx, a.data)
+	return err == nil && !slices.ContainsFunc(built, func(i vm.Image) bool { return i.Name == image })
+}
+
+func or(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}
+
+// describeNew prints what was made: its name, what was chosen, how long it is kept.
+func (a *app) describeNew(v api.VM) {
+	row := func(name, value string) { a.io.printf("%-9s%s\n", name, value) }
+	row("id", string(v.ID))
+	if v.Name != "" {
+		row("name", v.Name)
+	}
+	row("image", printable(v.Image))
+	row("size", sizing(v.Sizing))
+	row("network", v.Network)
+	row("kept", retention(v))
+	if w := warningOf(v); w != "" {
+		a.io.notef("warning: %s", w)
+	}
+}
+
+// warningOf is what must be said wherever a VM is described.
+func warningOf(v api.VM) string {
+	if v.Warning == "" && v.Accel == vm.TCG {
+		return vm.EmulatedWarning
+	}
+	return v.Warning
+}
+
+// retention says how long a VM is kept, in a few words.
+func retention(v api.VM) string {
+	kept := string(v.Persistence.Type)
+	if p := v.Persistence.Priority; p != nil {
+		kept += ":" + itoa(*p)
+	}
+	if v.ExpiresAt.IsZero() {
+		kept += ", until removed"
+	} else {
+		kept += ", deleted at " + v.ExpiresAt.Local().Format(time.DateTime)
+	}
+	if s := v.IdleTimeoutSeconds; s != nil && *s > 0 {
+		kept += ", idle after " + span(time.Duration(*s)*time.Second)
+	}
+	return kept
+}
+
+// ref is what a person calls a VM by: its name, else its id.
+func ref(v api.VM) string { return or(v.Name, string(v.ID)) }
