@@ -228,7 +228,12 @@ func (f *fake) serveAgent(l net.Listener) error {
 		defer f.mu.Unlock()
 		return link.EncodeWake(vm.AgentHello{Protocol: 1, Digest: f.digest, Booted: true}, report)
 	}
-	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { w.Write(hello(nil)) })
+	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) {
+		if f.is("deaf") {
+			<-f.quit
+		}
+		w.Write(hello(nil))
+	})
 	mux.HandleFunc("/wake", func(w http.ResponseWriter, r *http.Request) {
 		if f.is("silent") {
 			<-f.quit

@@ -360,7 +360,7 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	st.RxBytes, st.TxBytes = m.net.Counters()
 	st.CPU = cpuTime(st.QEMUPID)
 	st.RSS, st.PSS = memory(st.QEMUPID)
-	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	ctx, cancel := context.WithTimeout(ctx, callDeadline/3) // less than the client's own
 	defer cancel()
 	st.RunState, _ = m.proc.RunState(ctx)
 	return st

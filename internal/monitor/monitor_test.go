@@ -471,6 +471,43 @@ func TestStopStubborn(t *testing.T) {
 	}
 }
 
+// 003-33: a guest that stops answering costs a deadline, never the caller.
+func TestDeafGuest(t *testing.T) {
+	ctx := deadline(t)
+	_, c := launch(ctx, t, fakeSpec(t, "deaf"))
+	hctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	_, err := c.Guest().Hello(hctx)
+	if k := vm.KindOf(err); k != vm.Timeout && k != vm.GuestFault {
+		t.Errorf("kind %s: %v", k, err)
+	}
+	if err := c.Stop(ctx, 5*time.Second); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same for a QEMU that stands still: it can be asked about and ended.
+func TestFrozenQEMU(t *testing.T) {
+	ctx := deadline(t)
+	_, c := launch(ctx, t, fakeSpec(t, "well"))
+	st, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(st.QEMUPID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if st, err = c.Status(ctx); err != nil || st.RunState != "" {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := c.Kill(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDialPortRefuses(t *testing.T) {
 	ctx := deadline(t)
 	_, c := launch(ctx, t, fakeSpec(t, "well"))

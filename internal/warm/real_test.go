@@ -367,6 +367,12 @@ func TestGuestEnds(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.line, exit, err)
 		}
 		t.Logf("%s: %+v after %v", c.line, exit, time.Since(begin))
+		if c.want == "" { // 003-31: what the guest said last is on the host
+			said, err := os.ReadFile(layout.VMDir(s.Dir).ConsoleLog())
+			if err != nil || !bytes.Contains(said, []byte("sysrq")) {
+				t.Errorf("console: %q, %v", said, err)
+			}
+		}
 	}
 }
 
