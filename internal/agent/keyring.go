@@ -68,7 +68,7 @@ func (k *keyring) replace(key []byte) error {
 	} else {
 		k.next = bytes.Clone(key)
 	}
-	return writeSmall(k.file, hex.EncodeToString(key)+"\n", 0o600)
+	return overwrite(k.file, hex.EncodeToString(key)+"\n", 0o600)
 }
 
 // used notes that a session was opened with key.

@@ -26,7 +26,7 @@ const agentName = "@warren-agent"
 // an upgrade passed on, negative when there was none.
 func Main(ctx context.Context, version string, heritage int, log *slog.Logger) error {
 	debug.SetMemoryLimit(48 << 20)
-	debug.SetGCPercent(50)
+	debug.SetGCPercent(100)
 	cfg := Config{Version: version, Digest: CommandLine("warren.agent"), Log: log}
 	if b, err := os.ReadFile("/run/warren/agent.digest"); err == nil {
 		cfg.Digest = strings.TrimSpace(string(b))

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/vm"
@@ -99,9 +98,25 @@ func (p *process) pump(f *os.File, t link.FrameType) bool {
 		}
 		if n == len(buf)-link.FrameHeader && n < link.MaxFrame {
 			buf = make([]byte, link.FrameHeader+link.MaxFrame)
+			widen(f)
 		}
 	}
 }
+
+// widen gives a busy pipe more room, so that writer and reader take turns
+// less often. Without it things only go slower.
+func widen(f *os.File) {
+	if raw, err := f.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, fd, fSetPipeSize, widePipe)
+		})
+	}
+}
+
+const (
+	fSetPipeSize = 1031 // F_SETPIPE_SZ, which package syscall lacks
+	widePipe     = 512 << 10
+)
 
 // emit passes output on: to the attached client, whose slowness slows the
 // process, or to the log. b has room for a frame's header in front.
@@ -206,53 +221,6 @@ func (p *process) await() {
 	}
 	p.table.trim()
 }
-
-// reap waits until the process has ended and takes its status. It reports
-// false when the wait was interrupted.
-func (p *process) reap() (vm.ExitStatus, bool) {
-	raw, err := p.pidfd.SyscallConn()
-	if err != nil {
-		return vm.ExitStatus{}, false
-	}
-	var info waitInfo
-	var errno syscall.Errno
-	err = raw.Read(func(fd uintptr) bool {
-		p.mu.Lock() // a signal must not meet a pid that is no longer ours
-		defer p.mu.Unlock()
-		info = waitInfo{}
-		_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, pPidfd, fd, uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOHANG, 0, 0)
-		if errno == 0 && info.pid == 0 || errno == syscall.EINTR || errno == syscall.EAGAIN {
-			return false
-		}
-		p.signalOK = false
-		return true
-	})
-	if err != nil {
-		return vm.ExitStatus{}, false
-	}
-	if errno != 0 { // not our child: an earlier agent died under it
-		return vm.ExitStatus{Code: 137, Signal: "KILL"}, true
-	}
-	if info.code == cldExited {
-		return vm.ExitStatus{Code: int(info.status) & 255}, true
-	}
-	return vm.ExitStatus{Code: 128 + int(info.status), Signal: signalName(syscall.Signal(info.status))}, true
-}
-
-// waitInfo is the kernel's siginfo_t as waitid fills it.
-type waitInfo struct {
-	signo, errno, code int32
-	_                  int32
-	pid                int32
-	uid                uint32
-	status             int32
-	_                  [100]byte
-}
-
-const (
-	pPidfd    = 3
-	cldExited = 1
-)
 
 // drain passes on what the outputs hold at the end of the process. It does
 // not wait for their end: a child in the background may keep them open.

@@ -111,7 +111,7 @@ func (a *Agent) resetHostname(name string) error {
 	if err := a.sys.SetHostname(name); err != nil {
 		return err
 	}
-	if err := writeSmall(filepath.Join(a.cfg.EtcDir, "hostname"), name+"\n", 0o644); err != nil {
+	if err := overwrite(filepath.Join(a.cfg.EtcDir, "hostname"), name+"\n", 0o644); err != nil {
 		return err
 	}
 	hosts := filepath.Join(a.cfg.EtcDir, "hosts")
@@ -119,7 +119,7 @@ func (a *Agent) resetHostname(name string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return writeSmall(hosts, withHost(string(b), name), 0o644)
+	return overwrite(hosts, withHost(string(b), name), 0o644)
 }
 
 func validHostname(s string) bool {
@@ -161,7 +161,7 @@ func (a *Agent) resetMachineID(id string) error {
 	if !isHex(id) || len(id) != 32 {
 		return fmt.Errorf("not a machine id: %q", id)
 	}
-	return writeSmall(filepath.Join(a.cfg.EtcDir, "machine-id"), id+"\n", 0o444)
+	return overwrite(filepath.Join(a.cfg.EtcDir, "machine-id"), id+"\n", 0o444)
 }
 
 func (a *Agent) resetBootID(id string) error {
@@ -194,7 +194,7 @@ func (a *Agent) resetHostKeys(keys map[string]string) error {
 		if strings.HasSuffix(name, ".pub") {
 			mode = 0o644
 		}
-		if err := writeSmall(filepath.Join(dir, name), key, mode); err != nil {
+		if err := overwrite(filepath.Join(dir, name), key, mode); err != nil {
 			return err
 		}
 	}

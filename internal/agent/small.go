@@ -5,6 +5,7 @@ package agent
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -29,6 +30,39 @@ func writeSmall(path, text string, mode os.FileMode) error {
 	if err := os.Rename(tmp, path); err != nil {
 		_ = os.Remove(tmp)
 		return err
+	}
+	return nil
+}
+
+// overwrite makes a small file hold text, in place: on a restored guest it
+// costs a tenth of what writeSmall does, and one block is written or not.
+func overwrite(path, text string, mode os.FileMode) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
+	if err != nil {
+		return err
+	}
+	err = rewrite(f, text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// rewrite replaces what f holds.
+func rewrite(f *os.File, text string) error {
+	have := make([]byte, 4096)
+	n, err := f.ReadAt(have, 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if string(have[:n]) == text {
+		return nil
+	}
+	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+		return err
+	}
+	if n > len(text) {
+		return f.Truncate(int64(len(text)))
 	}
 	return nil
 }

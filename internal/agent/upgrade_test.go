@@ -68,12 +68,10 @@ func actAsAgent(dir string, args []string) error {
 	return errors.New("no such part")
 }
 
-// An upgrade replaces the program in the same process: its pid, its children,
-// their pipes and logs, timeouts and exit statuses are kept.
-func TestUpgrade(t *testing.T) {
-	dir := t.TempDir()
+// startAgent runs an agent as a process of its own and connects to it.
+func startAgent(t *testing.T, dir string) (*rig, *exec.Cmd) {
+	t.Helper()
 	port, hostEnd := portPair(t)
-	defer hostEnd.Close()
 	cmd := exec.Command(os.Args[0], "first")
 	cmd.Env = append(os.Environ(), "WARREN_TEST_AGENT="+dir)
 	cmd.ExtraFiles = []*os.File{port}
@@ -83,13 +81,14 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = port.Close()
-	defer func() {
+	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		_ = hostEnd.Close()
 		if t.Failed() {
 			t.Log(stderr.String())
 		}
-	}()
+	})
 	r := &rig{t: t, host: hostEnd, cfg: agent.Config{Key: testKey}}
 	r.connect()
 	r.Client = guest.New(func(context.Context) (net.Conn, error) {
@@ -97,6 +96,40 @@ func TestUpgrade(t *testing.T) {
 		defer r.mu.Unlock()
 		return r.session.Open()
 	})
+	return r, cmd
+}
+
+// What an agent that was killed had started is still known to the next one:
+// running as running, although it is nobody's child any more.
+func TestKilledAgent(t *testing.T) {
+	dir := t.TempDir()
+	r, cmd := startAgent(t, dir)
+	ctx := within(t, 30*time.Second)
+	p, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"sleep", "60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	r, _ = startAgent(t, dir)
+	if got, err := r.Process(ctx, p.ID); err != nil || got.ExitCode != nil || got.PID != p.PID {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if err := r.Signal(ctx, p.ID, "TERM"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Wait(ctx, p.ID); err != nil || got.ExitCode == nil || got.EndedAt == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// An upgrade replaces the program in the same process: its pid, its children,
+// their pipes and logs, timeouts and exit statuses are kept.
+func TestUpgrade(t *testing.T) {
+	dir := t.TempDir()
+	r, cmd := startAgent(t, dir)
 	ctx := within(t, 15*time.Second)
 	hello, err := r.Hello(ctx)
 	if err != nil || hello.Version != "old" {

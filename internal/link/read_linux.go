@@ -5,22 +5,32 @@ package link
 
 import "syscall"
 
-// read reads from the port. When no host is connected it waits for one if
+// portBuffer is the most that the kernel gives out in one read of the port.
+const portBuffer = 4096
+
+// read reads from the port, as much as is there. When no host is connected it waits for one if
 // wait is set, and returns errGone otherwise. It wakes by the kernel's events
 // alone: an idle guest stays quiet.
 func (p *port) read(b []byte, wait bool) (n int, err error) {
 	rerr := p.raw.Read(func(fd uintptr) bool {
 		for {
-			n, err = syscall.Read(int(fd), b)
+			var m int
+			m, err = syscall.Read(int(fd), b[n:])
 			switch {
 			case err == syscall.EINTR:
 				continue
+			case n > 0 && (err != nil || m == 0): // what has come first; the rest shows again
+				err = nil
+				return true
 			case err == syscall.EAGAIN:
 				return false
-			case err == nil && n == 0 && wait:
+			case err == nil && m == 0 && wait:
 				return false
 			}
-			return true
+			n += max(m, 0)
+			if m < portBuffer || n == len(b) {
+				return true
+			}
 		}
 	})
 	switch {

@@ -1,0 +1,74 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// reap waits until the process has ended and takes its status. It reports
+// false when the wait was interrupted.
+func (p *process) reap() (vm.ExitStatus, bool) {
+	raw, err := p.pidfd.SyscallConn()
+	if err != nil {
+		return vm.ExitStatus{}, false
+	}
+	var info waitInfo
+	var errno syscall.Errno
+	err = raw.Read(func(fd uintptr) bool {
+		p.mu.Lock() // a signal must not meet a pid that is no longer ours
+		defer p.mu.Unlock()
+		info = waitInfo{}
+		_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, pPidfd, fd, uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOHANG, 0, 0)
+		if errno == 0 && info.pid == 0 || errno == syscall.EINTR || errno == syscall.EAGAIN {
+			return false
+		}
+		if errno == syscall.ECHILD && !readable(fd) {
+			return false // not our child: an earlier agent, which died, started it
+		}
+		p.signalOK = false
+		return true
+	})
+	if err != nil {
+		return vm.ExitStatus{}, false
+	}
+	if errno != 0 { // nobody can know its status any more
+		return vm.ExitStatus{Code: 137, Signal: "KILL"}, true
+	}
+	if info.code == cldExited {
+		return vm.ExitStatus{Code: int(info.status) & 255}, true
+	}
+	return vm.ExitStatus{Code: 128 + int(info.status), Signal: signalName(syscall.Signal(info.status))}, true
+}
+
+// waitInfo is the kernel's siginfo_t as waitid fills it.
+type waitInfo struct {
+	signo, errno, code int32
+	_                  int32
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [100]byte
+}
+
+const (
+	pPidfd    = 3
+	cldExited = 1
+)
+
+// readable reports whether a descriptor is ready to be read at this moment;
+// that of a process is when the process has ended.
+func readable(fd uintptr) bool {
+	p := struct {
+		fd              int32
+		events, revents int16
+	}{fd: int32(fd), events: pollIn}
+	n, _, _ := syscall.Syscall(syscall.SYS_POLL, uintptr(unsafe.Pointer(&p)), 1, 0)
+	return n == 1 && p.revents != 0
+}
+
+const pollIn = 1
