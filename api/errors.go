@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -15,7 +14,7 @@ import (
 // KindRow says how one kind of failure looks outside.
 type KindRow struct {
 	Kind   vm.Kind
-	Status int    // HTTP status
+	Status int    // HTTP status; that of the code
 	Code   string // contract code when the error names none; known to the SDKs
 	Exit   int    // exit status of the command line
 	Retry  bool   // the same request may succeed later
@@ -24,22 +23,79 @@ type KindRow struct {
 
 // Kinds is the table of failures. Server, client and command line use this one.
 var Kinds = []KindRow{
-	{vm.Internal, http.StatusInternalServerError, "INTERNAL_ERROR", 1, false, "a bug in Warren"},
-	{vm.Invalid, http.StatusBadRequest, "INVALID_REQUEST", 2, false, "the request is malformed or contradicts itself"},
-	{vm.NotFound, http.StatusNotFound, "NOT_FOUND", 3, false, "no such VM, image, process or path"},
-	{vm.Unauthenticated, http.StatusUnauthorized, "UNAUTHORIZED_ERROR", 4, false, "no or unknown API key"},
-	{vm.Denied, http.StatusForbidden, "FORBIDDEN", 4, false, "this key may not do that"},
-	{vm.Exists, http.StatusConflict, "BAD_REQUEST", 5, false, "the name or id is taken"},
-	{vm.WrongState, http.StatusConflict, "BAD_REQUEST", 6, false, "not possible in the VM's state"},
-	{vm.Busy, http.StatusConflict, "STILL_CREATING", 7, true, "another operation is under way"},
-	{vm.Limit, http.StatusTooManyRequests, "BAD_REQUEST", 8, true, "a limit or the host's memory is reached"},
-	{vm.NoSpace, http.StatusInsufficientStorage, "NO_LOCAL_STORAGE_CAPACITY", 8, true, "no disk space"},
-	{vm.Unsupported, http.StatusNotImplemented, "BAD_REQUEST", 9, false, "this host, image or version cannot do that"},
-	{vm.Unavailable, http.StatusServiceUnavailable, "INTERNAL_ERROR", 10, true, "the server is not there or not ready"},
-	{vm.Timeout, http.StatusGatewayTimeout, "VM_START_TIMEOUT", 11, true, "a deadline has passed"},
-	{vm.GuestFault, http.StatusBadGateway, "RESUMED_VM_NON_RESPONSIVE", 12, false, "the guest does not answer or answers wrongly"},
-	{vm.Corrupt, http.StatusInternalServerError, "CORRUPT_VM_RECORD", 13, false, "data failed its check"},
-	{vm.Cancelled, 499, "INTERNAL_ERROR", 130, true, "interrupted"},
+	{vm.Internal, 500, "INTERNAL_ERROR", 1, false, "a bug in Warren"},
+	{vm.Invalid, 400, "INVALID_REQUEST", 2, false, "the request is malformed or contradicts itself"},
+	{vm.NotFound, 404, "NOT_FOUND", 3, false, "no such VM, image, process or path"},
+	{vm.Unauthenticated, 401, "UNAUTHORIZED_ERROR", 4, false, "no or unknown API key"},
+	{vm.Denied, 403, "FORBIDDEN", 4, false, "this key may not do that"},
+	{vm.Exists, 409, "CONFLICT", 5, false, "the name or id is taken"},
+	{vm.WrongState, 409, "CONFLICT", 6, false, "not possible in the VM's state"},
+	{vm.Busy, 409, "VM_OPERATION_DENIED_DURING_TRANSACTION", 7, true, "another operation is under way"},
+	{vm.Limit, 403, "VM_LIMIT_EXCEEDED", 8, false, "a limit or the host's memory is reached"},
+	{vm.NoSpace, 503, "NO_LOCAL_STORAGE_CAPACITY", 8, false, "no disk space"},
+	{vm.Unsupported, 400, "BAD_REQUEST", 9, false, "this host, image or version cannot do that"},
+	{vm.Unavailable, 503, "SERVICE_UNAVAILABLE", 10, true, "the server is not there or not ready"},
+	{vm.Timeout, 500, "RESUMED_VM_NON_RESPONSIVE", 11, true, "a deadline has passed"},
+	{vm.GuestFault, 500, "RESUMED_VM_NON_RESPONSIVE", 12, false, "the guest does not answer or answers wrongly"},
+	{vm.Corrupt, 500, "CORRUPT_VM_RECORD", 13, false, "data failed its check"},
+	{vm.Cancelled, 500, "INTERNAL_ERROR", 130, true, "interrupted"},
+}
+
+// Codes holds every contract code that Warren sends, with its HTTP status. The
+// SDK finds its error class by the code and repeats some requests for ever on a
+// code that it does not know, so an error with another code is sent with that
+// of its kind. EVENTS_GONE is ours, of a route that no SDK calls.
+var Codes = map[string]int{
+	"BAD_REQUEST":                            400,
+	"BUILD_NOT_FOUND":                        404,
+	"BUILD_NOT_FOUND_FOR_VM":                 404,
+	"CONFLICT":                               409,
+	"CORRUPT_VM_RECORD":                      500,
+	"CREATE_SNAPSHOT_BAD_REQUEST":            400,
+	"CREATE_VM_BAD_REQUEST":                  400,
+	"CREATE_VM_MEM_NOT_POWER_OF_TWO":         400,
+	"CREATE_VM_MEM_OUT_OF_RANGE":             400,
+	"CREATE_VM_ROOTFS_OUT_OF_RANGE":          400,
+	"CREATE_VM_VCPU_NOT_POWER_OF_TWO":        400,
+	"CREATE_VM_VCPU_OUT_OF_RANGE":            400,
+	"DUPLICATE_GROUP_NAME":                   400,
+	"DUPLICATE_USER_NAME":                    400,
+	"ENV_KEY_CONTAINS_EQUALS":                400,
+	"ENV_KEY_EMPTY":                          400,
+	"EVENTS_GONE":                            410,
+	"EXEC_TIMED_OUT":                         408,
+	"FILES_BAD_REQUEST":                      400,
+	"FILE_NOT_FOUND":                         404,
+	"FORBIDDEN":                              403,
+	"GROUP_NAME_EMPTY":                       400,
+	"GROUP_NAME_INVALID_CHARS":               400,
+	"GROUP_NAME_RESERVED":                    400,
+	"GROUP_NAME_TOO_LONG":                    400,
+	"INTERNAL_ERROR":                         500,
+	"INVALID_REQUEST":                        400,
+	"INVALID_VM_ID":                          400,
+	"NOT_FOUND":                              404,
+	"NO_DEFAULT_SNAPSHOT_AVAILABLE":          404,
+	"NO_LOCAL_STORAGE_CAPACITY":              503,
+	"RESUMED_VM_NON_RESPONSIVE":              500,
+	"SERVICE_UNAVAILABLE":                    503,
+	"SNAPSHOT_IS_ACCOUNT_DEFAULT":            409,
+	"SNAPSHOT_NOT_FOUND":                     404,
+	"STILL_CREATING":                         409,
+	"UNAUTHORIZED_ERROR":                     401,
+	"USER_GROUP_EMPTY":                       400,
+	"USER_HOME_INVALID":                      400,
+	"USER_NOT_FOUND":                         404,
+	"USER_SHELL_INVALID":                     400,
+	"USER_SYSTEM_FLAG_MISMATCH":              400,
+	"USER_UID_OUT_OF_RANGE":                  400,
+	"VM_DELETED":                             410,
+	"VM_LIMIT_EXCEEDED":                      403,
+	"VM_NOT_FOUND":                           404,
+	"VM_NOT_RUNNING":                         400,
+	"VM_OPERATION_DENIED_DURING_TRANSACTION": 409,
+	"VM_SETUP_FAILED":                        500,
+	"VM_START_TIMEOUT":                       504,
 }
 
 // RowOf returns the row of a kind; that of Internal for an unknown one.
@@ -52,28 +108,18 @@ func RowOf(k vm.Kind) KindRow {
 	return Kinds[0]
 }
 
-// codeStatus holds the statuses of codes that differ from their kind's.
-var codeStatus = map[string]int{
-	"VM_NOT_RUNNING":              http.StatusBadRequest,
-	"EXEC_TIMED_OUT":              http.StatusRequestTimeout,
-	"VM_DELETED":                  http.StatusGone,
-	"VM_SETUP_FAILED":             http.StatusInternalServerError,
-	"VM_EXIT_DURING_START":        http.StatusInternalServerError,
-	"NO_LOCAL_STORAGE_CAPACITY":   http.StatusServiceUnavailable,
-	"VM_LIMIT_EXCEEDED":           http.StatusForbidden,
-	"EVENTS_GONE":                 http.StatusGone,
-	"RESUMED_VM_NON_RESPONSIVE":   http.StatusInternalServerError,
-	"SNAPSHOT_IS_ACCOUNT_DEFAULT": http.StatusConflict,
+// CodeOf returns the code that err is sent with: its own where the contract has
+// it, else that of its kind.
+func CodeOf(err error) string {
+	e := vm.AsError(err)
+	if _, ok := Codes[e.Code]; ok {
+		return e.Code
+	}
+	return RowOf(e.Kind).Code
 }
 
 // Status returns the HTTP status that err is answered with.
-func Status(err error) int {
-	e := vm.AsError(err)
-	if s, ok := codeStatus[e.Code]; ok {
-		return s
-	}
-	return RowOf(e.Kind).Status
-}
+func Status(err error) int { return Codes[CodeOf(err)] }
 
 // ExitCode returns the exit status of a command that ended with err; 0 for nil.
 func ExitCode(err error) int {
@@ -100,10 +146,7 @@ type ErrorBody struct {
 // EncodeError returns the body for err.
 func EncodeError(err error, request vm.RequestID) ErrorBody {
 	e := vm.AsError(err)
-	code := e.Code
-	if code == "" {
-		code = RowOf(e.Kind).Code
-	}
+	code := CodeOf(e)
 	msg := e.Error()
 	if e.Kind == vm.Internal {
 		msg += fmt.Sprintf(" (report it with request %s)", request)

@@ -126,7 +126,7 @@ type CreatedVM struct {
 type Sizing struct {
 	VCPUCount     int `json:"vcpuCount"`
 	MemSizeMib    int `json:"memSizeMib"`
-	RootfsSizeMib int `json:"rootfsSizeMib"`
+	RootfsSizeMib int `json:"rootfsSizeMb"` // the contract says Mb where it means MiB
 }
 
 // VM is a VM as every answer shows it: the contract's members and ours.
@@ -138,7 +138,7 @@ type VM struct {
 	Recreate            bool           `json:"recreate"`
 	CreatedAt           time.Time      `json:"createdAt"`
 	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
-	CPUTimeSeconds      float64        `json:"cpuTimeSeconds"`
+	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of the machine; lists leave it out
 	Persistence         vm.Persistence `json:"persistence"`
 	SnapshotID          vm.SnapshotID  `json:"snapshotId,omitempty"`
 	Sizing              Sizing         `json:"sizing"`

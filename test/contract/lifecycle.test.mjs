@@ -17,7 +17,7 @@ test("create, list, get, stop, start, delete", async () => {
     const row = list.vms.find((v) => v.id === vmId);
     assert.equal(row.state, "running");
     assert.deepEqual(row.persistence, { type: "sticky", priority: 5 });
-    assert.deepEqual(row.sizing, { vcpuCount: 1, memSizeMib: 512, rootfsSizeMib: 16384 });
+    assert.deepEqual(row.sizing, { vcpuCount: 1, memSizeMib: 512, rootfsSizeMb: 16384 });
     assert.ok(list.totalCount >= 1 && list.runningCount >= 1);
     const info = await vm.getInfo();
     assert.equal(info.state, "running");
