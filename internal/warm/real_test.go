@@ -411,6 +411,13 @@ func TestCaptureRealGuest(t *testing.T) {
 	if _, code := run(ctx, t, c.Guest(), "echo before > /work/a; sync; echo ram > /run/b"); code != 0 {
 		t.Fatal("write failed")
 	}
+	// A command whose output nobody takes throttles the port: a machine that
+	// was captured so used to wake with a silent one.
+	flood, err := c.Guest().Exec(ctx, vm.ExecSpec{Argv: []string{"cat", "/dev/zero"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait(ctx, t, time.Second)
 	dir := layout.GenerationDir(t.TempDir())
 	over := filepath.Join(s.Dir, "second.qcow2")
 	if err := qemu.CreateOverlay(over, filepath.Base(s.Disk), s.Size.DiskMiB); err != nil {
@@ -421,6 +428,12 @@ func TestCaptureRealGuest(t *testing.T) {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	t.Logf("captured: %+v", out)
+	if err := flood.Signal("KILL"); err != nil {
+		t.Error(err)
+	}
+	if st, err := flood.Run(io.Discard, io.Discard); err != nil || st.Signal != "KILL" {
+		t.Errorf("the flood in the parent ended with %+v, %v", st, err)
+	}
 	if got, code := run(ctx, t, c.Guest(), "echo after > /work/a; sync; cat /run/b"); code != 0 || got != "ram" {
 		t.Errorf("the parent after its capture: %q", got)
 	}
