@@ -57,14 +57,13 @@ func New(baseURL, key string) *Client {
 	c.base = u
 	c.http = &http.Client{
 		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
-			DisableCompression:    true, // most answers are small or not text
-			MaxIdleConnsPerHost:   16,
-			IdleConnTimeout:       90 * time.Second,
-			ExpectContinueTimeout: 5 * time.Second,
-			WriteBufferSize:       128 << 10,
-			ReadBufferSize:        128 << 10,
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			DisableCompression:  true, // most answers are small or not text
+			MaxIdleConnsPerHost: 16,
+			IdleConnTimeout:     90 * time.Second,
+			WriteBufferSize:     128 << 10,
+			ReadBufferSize:      128 << 10,
 		},
 		// The API never redirects; following one would take the key elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

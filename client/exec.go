@@ -20,7 +20,7 @@ import (
 
 const (
 	maxFrame   = 1 << 20  // of the socket, received
-	inputFrame = 32 << 10 // of the socket, sent
+	inputFrame = 31 << 10 // of the socket, sent; with its channel below what sockets take by default
 )
 
 // ErrDetached is in the error that Run returns after Detach.

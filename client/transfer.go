@@ -130,14 +130,13 @@ func (u *upload) finish() (string, error) {
 	return hex.EncodeToString(u.sum.Sum(nil)), u.err
 }
 
-// put sends a body that may be large: the server can refuse it before it is sent.
+// put sends a body that may be large. It does not ask by Expect whether it may:
+// a Go server that refuses on the way keeps the connection open long enough for
+// its answer to be read, but not when Expect was sent.
 func put[T any](ctx context.Context, c *Client, q call, size int64, r io.Reader) (out T, digest string, err error) {
 	u := &upload{r: r, sum: sha256.New()}
 	q.method, q.body, q.size = http.MethodPut, u, size
 	q.header.Set("Content-Type", "application/octet-stream")
-	if size < 0 || size > 1<<20 {
-		q.header.Set("Expect", "100-continue")
-	}
 	resp, err := c.send(ctx, q)
 	if err == nil {
 		defer resp.Body.Close()

@@ -1,0 +1,92 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+func TestFromEnv(t *testing.T) {
+	got := ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization")
+		if got == "" {
+			answer(w, 401, api.EncodeError(vm.Errorf(vm.Unauthenticated, "", "no key").WithHint("the server's hint"), ""))
+			return
+		}
+		answer(w, 200, api.WhoAmI{})
+	}))
+	defer s.Close()
+	dir := t.TempDir()
+	env := map[string]string{"WARREN_API_URL": s.URL, "WARREN_DATA": dir}
+	ask := func() error {
+		c, err := FromEnv(func(k string) string { return env[k] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, err = c.WhoAmI(t.Context())
+		return err
+	}
+	if err := ask(); !errors.Is(err, vm.Unauthenticated) || !strings.Contains(vm.AsError(err).Hint, "admin.key") {
+		t.Errorf("without a key: %v, hint %q", err, vm.AsError(err).Hint)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "admin.key"), []byte("adminkey\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(); err != nil || got != "Bearer adminkey" {
+		t.Errorf("the data directory's key: %v, sent %q", err, got)
+	}
+	env["WARREN_API_KEY"] = "mine"
+	if err := ask(); err != nil || got != "Bearer mine" {
+		t.Errorf("the environment's key: %v, sent %q", err, got)
+	}
+	env["WARREN_API_URL"] = "nonsense"
+	if _, err := FromEnv(func(k string) string { return env[k] }); !errors.Is(err, vm.Invalid) {
+		t.Errorf("a bad address gave %v", err)
+	}
+	// The admin's key of this host is never shown to another.
+	c, err := FromEnv(func(k string) string {
+		return map[string]string{"WARREN_API_URL": "http://192.0.2.1:8787", "WARREN_DATA": dir}[k]
+	})
+	if err != nil || c.key != "" {
+		t.Errorf("%v, key %q", err, c.key)
+	}
+}
+
+func TestDataDir(t *testing.T) {
+	for _, tc := range []struct {
+		env  map[string]string
+		uid  int
+		want string
+	}{
+		{map[string]string{"WARREN_DATA": "/d", "HOME": "/h"}, 0, "/d"},
+		{map[string]string{"HOME": "/root"}, 0, "/var/lib/warren"},
+		{map[string]string{"HOME": "/h", "XDG_DATA_HOME": "/x"}, 1000, "/x/warren"},
+		{map[string]string{"HOME": "/h", "XDG_DATA_HOME": "relative"}, 1000, "/h/.local/share/warren"},
+		{nil, 1000, ""},
+	} {
+		got, err := DataDir(func(k string) string { return tc.env[k] }, tc.uid)
+		if got != tc.want || (err != nil) != (tc.want == "") {
+			t.Errorf("%v: %q, %v", tc.env, got, err)
+		}
+	}
+	for url, want := range map[string]bool{
+		"http://127.0.0.1:1": true, "http://[::1]:1": true, "http://localhost": true, "http://a.localhost": true,
+		"http://192.0.2.1": false, "http://localhost.example.org": false, "http://[": false,
+	} {
+		if Loopback(url) != want {
+			t.Errorf("Loopback(%q) = %v", url, !want)
+		}
+	}
+}
