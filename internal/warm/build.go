@@ -166,8 +166,26 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 	} else if code != 0 {
 		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "sync in the guest failed with status %d", code)
 	}
+	if err := forget(ctx, g); err != nil {
+		return err
+	}
 	g.Close()
 	return settle(ctx, c)
+}
+
+// forget leaves no trace of the warming commands in the list of processes,
+// which every VM would begin with.
+func forget(ctx context.Context, g *guest.Client) error {
+	list, err := g.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if err := g.Forget(ctx, p.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runIn runs one command to its end. Its own failure is no error.
