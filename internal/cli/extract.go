@@ -5,255 +5,522 @@ package cli
 
 import (
 	"archive/tar"
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// extraction unpacks a tar stream of a guest below a root that was empty. It
-// refuses names that lead elsewhere and names that come twice; it leaves out,
-// and reports, links that point outside, hard links, devices and pipes. Links
-// are made last, so that no entry is ever written through one.
-type extraction struct {
-	root   *os.Root
-	limits limits
-	modes  bool // keep permissions; else no execute permission
-	umask  os.FileMode
+// Bounds of one tree that comes out of a guest.
+const (
+	maxEntries   = 1 << 18
+	maxNameBytes = 64 << 20 // of all names together
+	maxDepth     = 256
+	maxName      = 255
+	maxPath      = 4096 // PATH_MAX
+	maxTail      = 1 << 20
+	copyBuffer   = 256 << 10
+)
 
-	entries int
-	bytes   int64
-	dirs    map[string]os.FileMode
-	links   []symlink
-	left    []string // what was left out, for the report
+// extractTar unpacks a tree that a guest sent as dest/name, which must not
+// be there yet (an empty directory may). Everything goes to a temporary
+// directory beside it first, which is renamed when the tree is whole and
+// removed when it is not, so that no part of a tree is ever seen. What the
+// archive holds is not trusted: no entry touches anything but that new
+// directory, and an archive that tries is refused as a whole. Files larger
+// than limit are refused (0 = no limit). r is read to its end, so that an
+// error of its last read counts.
+func extractTar(r io.Reader, dest *os.Root, name string, limit int64) (err error) {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return vm.Errorf(vm.Invalid, printable(name), "cannot be the name of a directory")
+	}
+	if err := absent(dest, name); err != nil {
+		return err
+	}
+	temp := tempName()
+	if err := dest.Mkdir(temp, 0o755); err != nil {
+		return localError(name, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, dest.RemoveAll(temp))
+		}
+	}()
+	root, err := dest.OpenRoot(temp)
+	if err != nil {
+		return localError(name, err)
+	}
+	defer root.Close()
+	x := &extractor{root: root, limit: limit, made: map[string]byte{".": tar.TypeDir}, folded: map[string]string{}, buf: make([]byte, copyBuffer)}
+	if err := x.all(r); err != nil {
+		return err
+	}
+	return localError(name, dest.Rename(temp, name))
 }
 
-type symlink struct{ name, target string }
+// absent refuses a name that is taken by anything but an empty directory.
+func absent(dest *os.Root, name string) error {
+	taken := vm.Errorf(vm.Exists, printable(name), "is there already").WithHint("choose another destination, or remove it first")
+	st, err := dest.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return localError(name, err)
+	case !st.IsDir():
+		return taken
+	}
+	d, err := dest.Open(name)
+	if err != nil {
+		return localError(name, err)
+	}
+	defer d.Close()
+	if _, err := d.Readdirnames(1); !errors.Is(err, io.EOF) {
+		return taken
+	}
+	return nil
+}
 
-// all reads the stream to its end.
-func (x *extraction) all(r io.Reader) error {
-	x.dirs = map[string]os.FileMode{}
+func tempName() string { return ".warren-" + rand.Text() }
+
+// extractor unpacks one archive into an empty directory.
+type extractor struct {
+	root  *os.Root
+	limit int64
+	buf   []byte
+
+	made      map[string]byte   // what each path is, by its tar type
+	folded    map[string]string // each path by its spelling without case
+	nameBytes int
+}
+
+func (x *extractor) all(r io.Reader) error {
 	tr := tar.NewReader(r)
-	for {
+	for n := 0; ; n++ {
 		h, err := tr.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return streamError(err)
 		}
+		if n >= maxEntries {
+			return vm.Errorf(vm.Limit, "", "the guest sent more than %d entries", maxEntries).WithHint("copy a smaller directory")
+		}
 		if err := x.entry(h, tr); err != nil {
 			return err
 		}
 	}
-	// What follows the end mark says whether the stream was whole.
-	if n, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20)); err != nil {
-		return streamError(err)
-	} else if n == 1<<20 {
-		return guestError("", "the archive goes on after its end")
-	}
-	if err := x.makeLinks(); err != nil {
-		return err
-	}
-	return x.finish()
-}
-
-func streamError(err error) error {
-	var known *vm.Error
-	if errors.As(err, &known) {
-		return known
-	}
-	return guestError("", "the archive is malformed: "+err.Error())
-}
-
-func guestError(name, why string) error {
-	e := vm.Errorf(vm.GuestFault, "", "the guest sent what is not unpacked here: %s", why)
-	if name != "" {
-		e.Subject = quote(name)
-	}
-	return e.WithHint("nothing was written; look at the directory with `warren fs ls`")
-}
-
-// clean checks a name of the archive. "." is the copied directory itself.
-func clean(name string) (string, error) {
-	short := strings.TrimRight(name, "/")
-	for strings.HasPrefix(short, "./") {
-		short = strings.TrimLeft(short[2:], "/")
-	}
+	// The sender's verdict on the whole stream comes with its end.
+	n, err := io.CopyBuffer(io.Discard, io.LimitReader(r, maxTail), x.buf)
 	switch {
-	case short == "." || short == "" && name == "./":
-		return ".", nil
-	case name == "" || strings.HasPrefix(name, "/"):
-		return "", guestError(name, "an absolute or empty name")
-	case strings.IndexByte(name, 0) >= 0:
-		return "", guestError(name, "a name with a NUL byte")
-	case slices.Contains(strings.Split(short, "/"), ".."):
-		return "", guestError(name, "a name that leads out of the directory")
-	case !filepath.IsLocal(short):
-		return "", guestError(name, "a name that leads elsewhere")
+	case err != nil:
+		return streamError(err)
+	case n == maxTail:
+		return vm.Errorf(vm.GuestFault, "", "the guest goes on sending after the end of the tree")
 	}
-	short = path.Clean(short)
-	if strings.Count(short, "/") >= maxDepth {
-		return "", guestError(name, "directories nested too deep")
-	}
-	return short, nil
+	return nil
 }
 
-func (x *extraction) entry(h *tar.Header, r io.Reader) error {
-	if h.Typeflag == tar.TypeXGlobalHeader {
-		return nil
-	}
-	name, err := clean(h.Name)
+// entry unpacks one entry or refuses the archive.
+func (x *extractor) entry(h *tar.Header, r io.Reader) error {
+	name, err := entryName(h.Name)
 	if err != nil {
 		return err
 	}
-	if x.entries++; x.entries > x.limits.entries {
-		return vm.Errorf(vm.Limit, "", "there are more than %d entries", x.limits.entries).WithHint("allow more with --max-entries")
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return refused(h.Name, "is a sparse entry, which can be far larger than what was sent")
+		}
+	}
+	if name == "." {
+		if h.Typeflag != tar.TypeDir {
+			return refused(h.Name, "would replace the destination itself")
+		}
+		return x.top(h)
+	}
+	if err := x.claim(name, h); err != nil {
+		return err
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		return x.dir(name, h)
-	case tar.TypeReg, tar.TypeGNUSparse:
+		return localError(name, x.root.Mkdir(name, dirBits(h)))
+	case tar.TypeReg:
 		return x.file(name, h, r)
 	case tar.TypeSymlink:
-		x.link(name, h.Linkname)
+		if err := checkTarget(name, h.Linkname); err != nil {
+			return err
+		}
+		return localError(name, x.root.Symlink(h.Linkname, name))
 	case tar.TypeLink:
-		x.leave(name, "a hard link")
-	default:
-		x.leave(name, "a device, pipe or other special file")
+		return x.link(name, h)
 	}
-	return nil
+	return refused(h.Name, "is neither a file, a directory nor a symlink")
 }
 
-func (x *extraction) leave(name, what string) { x.left = append(x.left, quote(name)+": "+what) }
+// dirBits are a directory's permissions before the umask; its owner can always
+// write to it and remove it again.
+func dirBits(h *tar.Header) fs.FileMode { return fs.FileMode(h.Mode)&0o777 | 0o700 }
 
-func (x *extraction) dir(name string, h *tar.Header) error {
-	if err := x.root.MkdirAll(name, 0o700); err != nil {
-		return x.clash(name, err)
-	}
-	x.dirs[name] = fs.FileMode(h.Mode) & 0o777
-	return nil
-}
-
-// clash explains why a name cannot be made.
-func (x *extraction) clash(name string, err error) error {
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EISDIR) {
-		return guestError(name, "a name that is there already, as another entry or in another case")
-	}
-	return localError(name, err)
-}
-
-func (x *extraction) file(name string, h *tar.Header, r io.Reader) (err error) {
-	if h.Size > x.limits.file {
-		return vm.Errorf(vm.Limit, quote(name), "it has %d bytes; at most %d may leave the VM", h.Size, x.limits.file).
-			WithHint("allow more with --max-bytes %d", h.Size)
-	}
-	if x.bytes += h.Size; x.bytes > x.limits.total {
-		return vm.Errorf(vm.Limit, "", "all files together have more than %s", human(x.limits.total)).WithHint("allow more with --max-total")
-	}
-	if name == "." {
-		return guestError(h.Name, "a file without a name")
-	}
-	if parent := path.Dir(name); parent != "." {
-		if err := x.root.MkdirAll(parent, 0o700); err != nil {
-			return x.clash(name, err)
-		}
-	}
-	f, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+// top takes permissions from the tree's own directory; it never adds any.
+func (x *extractor) top(h *tar.Header) error {
+	st, err := x.root.Stat(".")
 	if err != nil {
-		return x.clash(name, err)
+		return localError(".", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if _, err := io.Copy(f, r); err != nil {
-		if vm.KindOf(err) == vm.Internal && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return localError(name, err)
+	return localError(".", x.root.Chmod(".", st.Mode().Perm()&dirBits(h)))
+}
+
+// entryName returns the clean relative path of an entry.
+func entryName(raw string) (string, error) {
+	switch {
+	case strings.HasPrefix(raw, "/"):
+		return "", refused(raw, "is an absolute name")
+	case strings.ContainsRune(raw, 0):
+		return "", refused(raw, "holds a NUL byte")
+	case len(raw) > maxPath:
+		return "", refused(raw[:64]+"...", "is too long a name")
+	}
+	parts := strings.Split(raw, "/")
+	for _, p := range parts {
+		if p == ".." {
+			return "", refused(raw, "leads outside")
 		}
-		return streamError(err)
+		if len(p) > maxName {
+			return "", refused(raw[:64]+"...", "is too long a name")
+		}
 	}
-	mode := fs.FileMode(0o644)
-	if x.modes {
-		mode = fs.FileMode(h.Mode) & 0o777
+	if len(parts) > maxDepth {
+		return "", refused(raw[:min(64, len(raw))]+"...", "is too deep")
 	}
-	if err := f.Chmod(mode &^ x.umask); err != nil {
+	return path.Clean(raw), nil
+}
+
+// claim notes a path. Each may come once, in one spelling, and only below a
+// directory that this archive made: never through a symlink.
+func (x *extractor) claim(name string, h *tar.Header) error {
+	fold := strings.ToLower(strings.ToUpper(name))
+	if other, ok := x.folded[fold]; ok {
+		if other == name {
+			return refused(name, "comes twice")
+		}
+		return refused(name, "differs only by case from "+printable(other))
+	}
+	parent := path.Dir(name)
+	switch typ, ok := x.made[parent]; {
+	case !ok:
+		if err := x.parents(parent); err != nil {
+			return err
+		}
+	case typ != tar.TypeDir:
+		return refused(name, "is below something that is no directory")
+	}
+	return x.note(name, fold, h.Typeflag)
+}
+
+func (x *extractor) note(name, fold string, typ byte) error {
+	x.nameBytes += len(name)
+	if x.nameBytes > maxNameBytes {
+		return vm.Errorf(vm.Limit, "", "the names that the guest sent are too long together").WithHint("copy a smaller directory")
+	}
+	x.made[name], x.folded[fold] = typ, name
+	return nil
+}
+
+// parents makes directories that the archive left out.
+func (x *extractor) parents(dir string) error {
+	if _, ok := x.made[dir]; ok || dir == "." {
+		return nil
+	}
+	h := &tar.Header{Name: dir, Typeflag: tar.TypeDir, Mode: 0o755}
+	return x.entry(h, nil)
+}
+
+// checkTarget wants a symlink that leads to a place inside, whatever other
+// symlinks there are: ".." may stand at its beginning only, where it is
+// counted from the link's real directory. Behind a name it would be counted
+// from wherever that name leads.
+func checkTarget(name, target string) error {
+	switch {
+	case target == "" || len(target) > maxPath || strings.ContainsRune(target, 0):
+		return refused(name, "is a symlink to an impossible name")
+	case strings.HasPrefix(target, "/"):
+		return refused(name, "is a symlink to an absolute name, "+printable(target))
+	}
+	up, down := 0, false
+	for _, p := range strings.Split(target, "/") {
+		switch p {
+		case "", ".":
+		case "..":
+			if down {
+				return refused(name, "is a symlink with .. behind a name, "+printable(target))
+			}
+			up++
+		default:
+			down = true
+		}
+	}
+	if up > strings.Count(name, "/") {
+		return refused(name, "is a symlink that leads outside, to "+printable(target))
+	}
+	return nil
+}
+
+// file writes a regular file; the umask applies, setuid and setgid do not.
+func (x *extractor) file(name string, h *tar.Header, r io.Reader) error {
+	if x.limit > 0 && h.Size > x.limit {
+		return vm.Errorf(vm.Limit, printable(name), "has %d bytes, more than the %d that were allowed", h.Size, x.limit).
+			WithHint("allow more: --max-bytes %d", h.Size)
+	}
+	f, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fs.FileMode(h.Mode)&0o777)
+	if err != nil {
 		return localError(name, err)
 	}
+	n, err := copyInto(name, f, r, x.buf)
+	if err := errors.Join(err, localError(name, f.Close())); err != nil {
+		return err
+	}
+	if n != h.Size {
+		return streamError(io.ErrUnexpectedEOF)
+	}
 	return nil
 }
 
-// link notes a link whose words stay inside. Whether it really does is seen
-// when it is there.
-func (x *extraction) link(name, target string) {
-	if target == "" || path.IsAbs(target) || strings.IndexByte(target, 0) >= 0 || !filepath.IsLocal(path.Join(path.Dir(name), target)) {
-		x.leave(name, "a link that points outside")
-		return
+// link makes a second name of a file of the same archive.
+func (x *extractor) link(name string, h *tar.Header) error {
+	target, err := entryName(h.Linkname)
+	if err != nil || x.made[target] != tar.TypeReg {
+		return refused(name, "is a hard link to something else than a file of the same tree")
 	}
-	x.links = append(x.links, symlink{name, target})
+	x.made[name] = tar.TypeReg
+	return localError(name, x.root.Link(target, name))
 }
 
-// makeLinks makes the links, follows each, and takes back those that lead out
-// by way of others.
-func (x *extraction) makeLinks() error {
-	for _, l := range x.links {
-		if parent := path.Dir(l.name); parent != "." {
-			if err := x.root.MkdirAll(parent, 0o700); err != nil {
-				return x.clash(l.name, err)
+// receiveFile writes what a guest sent as the file dest: to a temporary name
+// beside it, synced and renamed when exactly size bytes came (-1 = until the
+// end) and r ended well. On any error dest is as it was. A symlink at dest is
+// replaced, never followed; a directory or device is refused.
+func receiveFile(r io.Reader, size int64, dest string, mode os.FileMode) (err error) {
+	if err := replaceable(dest); err != nil {
+		return err
+	}
+	dir, err := os.OpenRoot(filepath.Dir(dest))
+	if err != nil {
+		return localError(filepath.Dir(dest), err)
+	}
+	defer dir.Close()
+	temp := tempName()
+	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, mode.Perm())
+	if err != nil {
+		return localError(dest, err)
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			err = errors.Join(err, dir.Remove(temp))
+		}
+	}()
+	if err := copyExact(dest, f, r, size); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return localError(dest, err)
+	}
+	if err := dir.Rename(temp, filepath.Base(dest)); err != nil {
+		return localError(dest, err)
+	}
+	// The file is there; only its name might not outlive a power cut.
+	if d, err := dir.Open("."); err == nil {
+		_ = d.Sync() // not every file system can sync a directory
+		d.Close()
+	}
+	return nil
+}
+
+// replaceable refuses what a file must not be put in the place of.
+func replaceable(dest string) error {
+	if base := filepath.Base(dest); dest == "" || os.IsPathSeparator(dest[len(dest)-1]) || base == "." || base == ".." {
+		return vm.Errorf(vm.Invalid, dest, "is not the name of a file").WithHint("add the file's name")
+	}
+	if st, err := os.Lstat(dest); err == nil && st.IsDir() {
+		return vm.Errorf(vm.Exists, dest, "is a directory").WithHint("add the file's name")
+	}
+	// /dev/stdout is a symlink; replacing it would harm the host.
+	if st, err := os.Stat(dest); err == nil && !st.IsDir() && !st.Mode().IsRegular() {
+		return vm.Errorf(vm.Invalid, dest, "is a device, pipe or socket").WithHint("print a file with `warren fs cat`")
+	}
+	return nil
+}
+
+// copyExact copies size bytes and wants r to end there.
+func copyExact(dest string, f io.Writer, r io.Reader, size int64) error {
+	buf := make([]byte, copyBuffer)
+	src := r
+	if size >= 0 {
+		src = io.LimitReader(r, size)
+	}
+	n, err := copyInto(dest, f, src, buf)
+	switch {
+	case err != nil:
+		return err
+	case size < 0:
+		return nil
+	case n < size:
+		return streamError(io.ErrUnexpectedEOF)
+	}
+	switch n, err := io.ReadFull(r, buf[:1]); {
+	case n > 0:
+		return vm.Errorf(vm.GuestFault, "", "more was sent than announced")
+	case !errors.Is(err, io.EOF):
+		return streamError(err)
+	}
+	return nil
+}
+
+// copyInto tells failures to read, which are the sender's, from those to write.
+func copyInto(name string, f io.Writer, r io.Reader, buf []byte) (int64, error) {
+	var total int64
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			if _, err := f.Write(buf[:n]); err != nil {
+				return total, localError(name, err)
+			}
+			total += int64(n)
+		}
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return total, nil
+		}
+		if err != nil {
+			return total, streamError(err)
+		}
+	}
+}
+
+// packTar writes a file or a tree of this host as a tar stream: files,
+// directories and symlinks as they are. Anything else is refused.
+func packTar(w io.Writer, root string) error {
+	tw := tar.NewWriter(w)
+	buf := make([]byte, copyBuffer)
+	top, err := os.Stat(root)
+	if err != nil {
+		return localError(root, err)
+	}
+	if !top.IsDir() {
+		return errors.Join(packEntry(tw, root, filepath.Base(root), top, buf), tw.Close())
+	}
+	root = filepath.Clean(root) + string(filepath.Separator) // a symlink to a directory is followed here only
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return localError(p, err)
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return localError(p, err)
+		}
+		st := top
+		if rel != "." {
+			if st, err = d.Info(); err != nil {
+				return localError(p, err)
 			}
 		}
-		if err := x.root.Symlink(l.target, l.name); err != nil {
-			return x.clash(l.name, err)
-		}
+		return packEntry(tw, p, rel, st, buf)
+	})
+	if err != nil {
+		return err
 	}
-	for _, l := range x.links {
-		_, err := x.root.Stat(l.name)
-		if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
-			continue
-		}
-		if err := x.root.Remove(l.name); err != nil {
-			return localError(l.name, err)
-		}
-		x.leave(l.name, "a link that points outside")
-	}
-	return nil
+	return tw.Close()
 }
 
-// finish gives directories their permissions, the deepest first.
-func (x *extraction) finish() error {
-	names := make([]string, 0, len(x.dirs)+1)
-	for n := range x.dirs {
-		names = append(names, n)
-	}
-	if !slices.Contains(names, ".") {
-		names = append(names, ".")
-	}
-	slices.Sort(names)
-	for _, n := range slices.Backward(names) {
-		mode := fs.FileMode(0o755)
-		if m, ok := x.dirs[n]; ok && x.modes {
-			mode = m | 0o700 // the owner must be able to remove it again
+func packEntry(tw *tar.Writer, p, as string, st fs.FileInfo, buf []byte) error {
+	h := &tar.Header{Name: filepath.ToSlash(as), Mode: int64(st.Mode().Perm()), ModTime: st.ModTime(), Format: tar.FormatPAX}
+	switch st.Mode().Type() {
+	case fs.ModeDir:
+		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+	case fs.ModeSymlink:
+		target, err := os.Readlink(p)
+		if err != nil {
+			return localError(p, err)
 		}
-		if err := x.root.Chmod(n, mode&^x.umask); err != nil {
-			return localError(n, err)
-		}
+		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+	case 0:
+		return packFile(tw, p, h, buf)
+	default:
+		return vm.Errorf(vm.Invalid, p, "is neither a file, a directory nor a symlink").WithHint("copy without it")
 	}
-	return nil
+	return tw.WriteHeader(h)
 }
 
-// maxReported bounds how many entries that were left out are named.
-const maxReported = 10
-
-func (x *extraction) report(a *app) {
-	for i, l := range x.left {
-		if i == maxReported {
-			a.io.notef("and %d more were left out", len(x.left)-maxReported)
-			break
-		}
-		a.io.notef("left out %s", l)
+func packFile(tw *tar.Writer, p string, h *tar.Header, buf []byte) error {
+	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return localError(p, err)
 	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return localError(p, err)
+	}
+	if !st.Mode().IsRegular() {
+		return vm.Errorf(vm.Busy, p, "changed while it was copied").WithHint("copy it again")
+	}
+	h.Typeflag, h.Size = tar.TypeReg, st.Size()
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	n, err := io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{io.LimitReader(f, h.Size)}, buf)
+	if err == nil && n < h.Size {
+		return vm.Errorf(vm.Busy, p, "became shorter while it was copied").WithHint("copy it again")
+	}
+	return err
+}
+
+// refused is the error of an archive that no honest guest sends.
+func refused(name, why string) error {
+	return vm.Errorf(vm.GuestFault, printable(name), "%s; nothing was copied", why).
+		WithHint("look at it inside the VM with `warren fs ls`, and copy the files that you want one by one")
+}
+
+// streamError is the error of a stream that did not end well.
+func streamError(err error) error {
+	var known *vm.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	return vm.Errorf(vm.GuestFault, "", "what the guest sent is cut off or malformed: %w", err).WithHint("copy it again")
+}
+
+// localError is the error of a file system of this host; nil for nil.
+func localError(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	kind := vm.Invalid
+	hint := "choose another destination"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		kind, hint = vm.NoSpace, "free space on this host or choose another destination"
+	case errors.Is(err, fs.ErrPermission):
+		kind, hint = vm.Denied, "choose a place that you may write to"
+	case errors.Is(err, fs.ErrNotExist):
+		kind, hint = vm.NotFound, "look whether it is spelled rightly"
+	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
+		kind = vm.Exists
+	}
+	var p *fs.PathError
+	var l *os.LinkError
+	switch { // their own names may hold what a guest chose
+	case errors.As(err, &p):
+		err = p.Err
+	case errors.As(err, &l):
+		err = l.Err
+	}
+	return vm.Errorf(kind, printable(name), "on this host: %w", err).WithHint("%s", hint)
 }

@@ -139,3 +139,15 @@ func (s *streams) cut(cell string, at int) string {
 	}
 	return string([]rune(cell)[:room-1]) + "…"
 }
+
+// line writes a value to stdout as one line of JSON.
+func (s *streams) line(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return vm.Errorf(vm.Internal, "", "output: %w", err)
+	}
+	if _, err := s.out.Write(append(data, '\n')); err != nil {
+		return vm.Errorf(vm.Internal, "stdout", "cannot be written: %w", err)
+	}
+	return nil
+}

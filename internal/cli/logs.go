@@ -28,7 +28,7 @@ func newLogs(a *app, runF func(context.Context, *logsOptions) error) *cobra.Comm
 	o := &logsOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "logs NAME [PROCESS]",
-		Short: "show the output of a command in a VM, or the VM's console",
+		Short: "Show the output of a command in a VM, or the VM's console",
 		Long: `Show the log of a command that runs or ran in the background, by the id that "warren ps" lists; without an
 id the VM's console, where its kernel and boot write. On a terminal, bytes that could steer it are shown as escapes.`,
 		Example: `  warren logs box
@@ -68,19 +68,22 @@ func (o *logsOptions) run(ctx context.Context) error {
 			return err
 		}
 	}
-	l, err := o.open(ctx, c, from, o.follow)
+	l, offset, err := o.open(ctx, c, from, o.follow)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if l.Offset > from {
-		o.app.io.notef("%d bytes before this were dropped: the log is bounded", l.Offset-from)
+	if offset > from {
+		o.app.io.notef("%d bytes before this were dropped: the log is bounded", offset-from)
 	}
 	_, err = io.Copy(out, l)
+	if o.follow && ctx.Err() != nil {
+		return nil // ^C is how one stops looking
+	}
 	return err
 }
 
-func (o *logsOptions) open(ctx context.Context, c *client.Client, from int64, follow bool) (*client.Log, error) {
+func (o *logsOptions) open(ctx context.Context, c *client.Client, from int64, follow bool) (io.ReadCloser, int64, error) {
 	if o.id == "" {
 		return c.ConsoleLog(ctx, o.name, from, follow)
 	}
@@ -89,7 +92,7 @@ func (o *logsOptions) open(ctx context.Context, c *client.Client, from int64, fo
 
 // last prints the last lines and returns where the log ended.
 func (o *logsOptions) last(ctx context.Context, c *client.Client, out io.Writer) (int64, error) {
-	l, err := o.open(ctx, c, o.from, false)
+	l, offset, err := o.open(ctx, c, o.from, false)
 	if err != nil {
 		return 0, err
 	}
@@ -107,7 +110,7 @@ func (o *logsOptions) last(ctx context.Context, c *client.Client, out io.Writer)
 		at = len(data) - 1
 	}
 	_, err = out.Write(data[at+1:])
-	return l.Offset + int64(len(data)), err
+	return offset + int64(len(data)), err
 }
 
 func boolToInt(b bool) int {

@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -33,7 +32,7 @@ func newPs(a *app, runF func(context.Context, *psOptions) error) *cobra.Command 
 	o := &psOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ps NAME",
-		Short: "list a VM's commands, listening ports and processes",
+		Short: "List a VM's commands, listening ports and processes",
 		Long: `List what runs in a VM: the commands that exec started, with the ids that logs, wait and signal take; the
 ports that listen; the processes. Commands that have ended stay listed, with their logs.`,
 		Example: `  warren ps box
@@ -86,7 +85,7 @@ func (o *psOptions) print(out psOutput) {
 	if len(out.Commands) > 0 {
 		t := &table{head: []string{"ID", "PID", "STATUS", "USER", "STARTED", "COMMAND"}}
 		for _, p := range out.Commands {
-			t.add(plain(p.ID), itoa(p.PID), processStatus(p), quote(orRoot(p.User)), age(p.StartedAt)+" ago", commandText(p.Argv))
+			t.add(plain(p.ID), itoa(p.PID), processStatus(p), printable(orRoot(p.User)), age(p.StartedAt)+" ago", commandText(p.Argv))
 		}
 		io.print(t)
 		io.printf("\n")
@@ -101,7 +100,7 @@ func (o *psOptions) print(out psOutput) {
 	}
 	t := &table{head: []string{"PID", "USER", "MEMORY", "CPU", "COMMAND"}}
 	for _, p := range out.Processes {
-		t.add(itoa(p.PID), quote(p.User), human(p.RSS), fmt.Sprintf("%.1fs", p.CPUSeconds), plain(p.Command))
+		t.add(itoa(p.PID), printable(p.User), human(p.RSS), fmt.Sprintf("%.1fs", p.CPUSeconds), plain(p.Command))
 	}
 	io.print(t)
 }
@@ -138,115 +137,12 @@ func dashZero(n int) string {
 func commandText(argv []string) string {
 	out := make([]string, 0, len(argv))
 	for _, a := range argv {
-		if strings.ContainsAny(a, " \t") && visible(strings.ReplaceAll(a, "\t", " ")) {
+		if strings.ContainsAny(a, " \t") && plain(strings.ReplaceAll(a, "\t", " ")) == strings.ReplaceAll(a, "\t", " ") {
 			a = "'" + strings.ReplaceAll(plain(a), "'", `'\''`) + "'"
 		} else {
-			a = quote(a)
+			a = printable(a)
 		}
 		out = append(out, a)
 	}
 	return strings.Join(out, " ")
-}
-
-type waitOptions struct {
-	app     *app
-	name    string
-	id      string
-	timeout string
-}
-
-func newWait(a *app, runF func(context.Context, *waitOptions) error) *cobra.Command {
-	o := &waitOptions{app: a}
-	cmd := &cobra.Command{
-		Use:   "wait NAME PROCESS",
-		Short: "wait for a command in a VM; its exit status becomes yours",
-		Long: `Wait for a command that exec started. Its exit status becomes that of this command; 124 says that it has not
-ended in time and goes on, 125 that Warren failed.`,
-		Example: `  id=$(warren exec box -d -- make test) && warren wait box $id
-  warren wait box p3 --timeout 60`,
-		Annotations:       map[string]string{passes: "yes"},
-		ValidArgsFunction: a.completeVM,
-		Args: func(cmd *cobra.Command, list []string) error {
-			return pass(args(2, 2, "for what? give a VM and the id of a command, as `warren ps NAME` lists it")(cmd, list))
-		},
-		RunE: func(cmd *cobra.Command, list []string) error {
-			o.name, o.id = list[0], list[1]
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return pass(o.run(cmd.Context()))
-		},
-	}
-	cmd.Flags().StringVar(&o.timeout, "timeout", "", "wait at most so long, in seconds or such as 2m")
-	return cmd
-}
-
-func (o *waitOptions) run(ctx context.Context) error {
-	var ms int64
-	if o.timeout != "" {
-		d, err := parseSeconds(o.timeout)
-		if err != nil {
-			return err
-		}
-		ms = d.Milliseconds()
-	}
-	c, err := o.app.client()
-	if err != nil {
-		return err
-	}
-	p, err := c.WaitProcess(ctx, o.name, o.id, ms)
-	if ms > 0 && errors.Is(err, vm.Timeout) {
-		o.app.io.notef("warren: %s has not ended; it goes on", plain(o.id))
-		return exitStatus(statusTimeout)
-	}
-	if err != nil {
-		return err
-	}
-	switch {
-	case p.TimedOut:
-		return exitStatus(statusTimeout)
-	case p.ExitCode == nil:
-		return vm.Errorf(vm.GuestFault, o.id, "it has ended without a status")
-	case *p.ExitCode != 0:
-		return exitStatus(*p.ExitCode)
-	}
-	return nil
-}
-
-type signalOptions struct {
-	app    *app
-	name   string
-	id     string
-	signal string
-}
-
-func newSignal(a *app, runF func(context.Context, *signalOptions) error) *cobra.Command {
-	o := &signalOptions{app: a}
-	return &cobra.Command{
-		Use:   "signal NAME PROCESS [SIGNAL]",
-		Short: "send a signal to a command in a VM",
-		Long:  "Send a signal, TERM unless another is named, to a command that exec started and to its children.",
-		Example: `  warren signal box p3
-  warren signal box p3 KILL`,
-		Args:              args(2, 3, "to what? give a VM and the id of a command, as `warren ps NAME` lists it"),
-		ValidArgsFunction: a.completeVM,
-		RunE: func(cmd *cobra.Command, list []string) error {
-			o.name, o.id, o.signal = list[0], list[1], "TERM"
-			if len(list) == 3 {
-				o.signal = strings.TrimPrefix(strings.ToUpper(list[2]), "SIG")
-			}
-			if runF != nil {
-				return runF(cmd.Context(), o)
-			}
-			return o.run(cmd.Context())
-		},
-	}
-}
-
-func (o *signalOptions) run(ctx context.Context) error {
-	c, err := o.app.client()
-	if err != nil {
-		return err
-	}
-	return c.SignalProcess(ctx, o.name, o.id, o.signal)
 }

@@ -1,0 +1,112 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+func newAudit(a *app) *cobra.Command {
+	return group("audit", "List and verify the record of what was done", "  warren audit ls\n  warren audit verify", newAuditLs(a, nil), newAuditVerify(a, nil))
+}
+
+type auditOptions struct {
+	vm    string
+	limit int
+	after int64
+	json  bool
+}
+
+func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.Command {
+	o := &auditOptions{}
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List audit records, newest first", Example: "  warren audit ls --vm box\n  warren audit ls --limit 20 --json",
+		Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.auditLs(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.vm, "vm", "", "only those of one VM")
+	f.IntVar(&o.limit, "limit", 0, "at most so many (default the server's)")
+	f.Int64Var(&o.after, "after", 0, "go on after the record of this number")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) auditLs(ctx context.Context, o *auditOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.Audit(ctx, o.vm, o.limit, o.after)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"NUMBER", "TIME", "RECORD", "VERB", "VM", "BY", "OUTCOME", "SUBJECT"}}
+	for _, r := range l {
+		by := string(r.Actor.Key)
+		if r.Actor.System != "" {
+			by = r.Actor.System
+		}
+		t.add(itoa(int(r.Seq)), r.Time.Local().Format(time.DateTime), r.ID, string(r.Op), or(string(r.VM), "-"), or(by, "-"), r.Outcome, printable(or(r.Subject, "-")))
+	}
+	a.io.print(t)
+	return nil
+}
+
+func newAuditVerify(a *app, runF func(context.Context, *auditOptions) error) *cobra.Command {
+	o := &auditOptions{}
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Check that no audit record was changed, removed or put in", Example: "  warren audit verify",
+		Long: "Check the chain of audit records. When it does not hold the exit status is 13.",
+		Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.auditVerify(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) auditVerify(ctx context.Context, o *auditOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	p := a.io.doing("verifying the audit chain")
+	r, err := c.AuditVerify(ctx)
+	p.done()
+	if err != nil {
+		return err
+	}
+	if o.json {
+		if err := a.io.json(r); err != nil {
+			return err
+		}
+	}
+	if !r.OK {
+		return vm.Errorf(vm.Corrupt, "audit chain", "%s", r.Problem).WithHint("keep a copy of the audit directory before anything else")
+	}
+	if !o.json {
+		a.io.printf("%d records, the chain holds\n", r.Records)
+	}
+	return nil
+}

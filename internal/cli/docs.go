@@ -1,0 +1,67 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newDocs prints docs/cli.md.
+func newDocs(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use: "docs", Short: "Print the reference of all commands as Markdown", Hidden: true, Example: "  warren docs",
+		Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.io.printf("%s", reference(cmd.Root()))
+			return nil
+		},
+	}
+}
+
+// reference is the text of docs/cli.md.
+func reference(root *cobra.Command) string {
+	var b strings.Builder
+	b.WriteString("# warren\n\nMade from the commands by `make docs`; do not edit.\n\n")
+	b.WriteString(firstMinutes)
+	b.WriteString("\nEnvironment: `WARREN_API_URL` (default `http://127.0.0.1:8787`), `WARREN_API_KEY` (default: the admin's key of this host's\nserver), `WARREN_DATA` (as `--data`). Names work wherever ids do. Every listing has `--json`.\n\n")
+	b.WriteString("## Exit statuses\n\n```\n" + exitTable() + "```\n\n")
+	b.WriteString("`exec`, `run` and `wait` pass on the status of the command in the guest; 124 says that it ran out of time, 125 that Warren\nfailed and not the command.\n")
+	for _, g := range root.Groups() {
+		fmt.Fprintf(&b, "\n## %s\n", strings.TrimSuffix(g.Title, ":"))
+		for _, c := range root.Commands() {
+			if c.GroupID == g.ID {
+				section(&b, c)
+			}
+		}
+	}
+	return b.String()
+}
+
+// section describes a command and those below it.
+func section(b *strings.Builder, c *cobra.Command) {
+	if c.Hidden {
+		return
+	}
+	fmt.Fprintf(b, "\n### %s\n\n%s.\n", c.CommandPath(), c.Short)
+	if c.HasSubCommands() {
+		for _, sub := range c.Commands() {
+			section(b, sub)
+		}
+		return
+	}
+	fmt.Fprintf(b, "\n```\n%s\n```\n", c.UseLine())
+	if len(c.Aliases) > 0 {
+		fmt.Fprintf(b, "\nOther names: %s\n", strings.Join(c.Aliases, ", "))
+	}
+	if c.Long != "" {
+		fmt.Fprintf(b, "\n%s\n", c.Long)
+	}
+	if f := strings.TrimRight(c.LocalNonPersistentFlags().FlagUsages(), "\n"); f != "" {
+		fmt.Fprintf(b, "\n```\n%s\n```\n", f)
+	}
+	fmt.Fprintf(b, "\nExamples:\n\n```\n%s\n```\n", c.Example)
+}

@@ -1,0 +1,99 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+type eventsOptions struct {
+	types []string
+	vm    string
+	after int64
+	json  bool
+}
+
+func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.Command {
+	o := &eventsOptions{}
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Print what happens, as it happens, until ^C",
+		Long:  "Print the server's events as they happen. Each has a number: --after goes on after it, so that none is missed.",
+		Example: `  warren events
+  warren events --vm box --type vm.running,vm.stopped
+  warren events --after 120 --json`,
+		Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.events(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.types, "type", nil, "only these types")
+	f.StringVar(&o.vm, "vm", "", "only those of one VM")
+	f.Int64Var(&o.after, "after", 0, "begin with those after this number (default from now on)")
+	f.BoolVar(&o.json, "json", false, "print a JSON object a line")
+	return cmd
+}
+
+func (a *app) events(ctx context.Context, o *eventsOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	s, err := c.Events(ctx, o.after, o.types, o.vm)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	last := o.after
+	for {
+		e, err := s.Next()
+		switch {
+		case ctx.Err() != nil:
+			return nil // ^C is how one stops looking
+		case errors.Is(err, io.EOF):
+			return vm.Errorf(vm.Unavailable, "events", "the server ended the stream").WithHint("go on with `warren events --after %d`", last)
+		case err != nil:
+			return err
+		}
+		last = e.ID
+		if o.json {
+			if err := a.io.jsonLine(e); err != nil {
+				return err
+			}
+			continue
+		}
+		data := ""
+		if len(e.Data) > 0 {
+			if text, err := json.Marshal(e.Data); err == nil {
+				data = plain(string(text))
+			}
+		}
+		a.io.printf("%d %s %-14s %s %s\n", e.ID, e.Time.Local().Format(time.DateTime), e.Type, or(string(e.VM), "-"), data)
+	}
+}
+
+// jsonLine writes a value as one line.
+func (s *streams) jsonLine(v any) error {
+	data, err := json.Marshal(v)
+	if err == nil {
+		_, err = s.out.Write(append(data, '\n'))
+	}
+	if err != nil {
+		return vm.Errorf(vm.Internal, "stdout", "cannot be written: %w", err)
+	}
+	return nil
+}
