@@ -8,8 +8,6 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/warren-vm/warren/internal/cli"
 	"github.com/warren-vm/warren/internal/serve"
@@ -20,8 +18,6 @@ func main() {
 }
 
 func run() int {
-	// The first signal cancels; commands that pass signals on take them themselves.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	return cli.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, serve.Local(os.Getenv, os.Getuid()))
+	// Signals are the command line's: some commands pass them on to a guest.
+	return cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, serve.Local(os.Getenv, os.Getuid()))
 }

@@ -71,7 +71,7 @@ func (a *app) events(ctx context.Context, o *eventsOptions) error {
 		}
 		last = e.ID
 		if o.json {
-			if err := a.io.jsonLine(e); err != nil {
+			if err := a.io.line(e); err != nil {
 				return err
 			}
 			continue
@@ -84,16 +84,4 @@ func (a *app) events(ctx context.Context, o *eventsOptions) error {
 		}
 		a.io.printf("%d %s %-14s %s %s\n", e.ID, e.Time.Local().Format(time.DateTime), e.Type, or(string(e.VM), "-"), data)
 	}
-}
-
-// jsonLine writes a value as one line.
-func (s *streams) jsonLine(v any) error {
-	data, err := json.Marshal(v)
-	if err == nil {
-		_, err = s.out.Write(append(data, '\n'))
-	}
-	if err != nil {
-		return vm.Errorf(vm.Internal, "stdout", "cannot be written: %w", err)
-	}
-	return nil
 }

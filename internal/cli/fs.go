@@ -233,7 +233,7 @@ func newFsWatch(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 				case err != nil:
 					return err
 				case o.json:
-					if err := a.io.jsonLine(e); err != nil {
+					if err := a.io.line(e); err != nil {
 						return err
 					}
 				default:
