@@ -103,7 +103,7 @@ func (a *Agent) Run(ctx context.Context, port *os.File) error {
 		a.mu.Lock()
 		a.stopRun = stop
 		a.mu.Unlock()
-		err := link.Guest(rctx, port, a.keys.acceptable, a.Serve)
+		err := link.Guest(rctx, port, a.keys.acceptable, func(l net.Listener) error { return a.serve(rctx, l) })
 		stop()
 		a.mu.Lock()
 		next := a.next
@@ -117,11 +117,11 @@ func (a *Agent) Run(ctx context.Context, port *os.File) error {
 	}
 }
 
-// Serve answers the requests of one session until its listener fails. It does
+// serve answers the requests of one session until its listener fails. It does
 // not wait for requests under way: they end when they next touch their
 // stream.
-func (a *Agent) Serve(l net.Listener) error {
-	ctx, cancel := context.WithCancel(context.Background()) // a session's own lifetime
+func (a *Agent) serve(ctx context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if k, ok := l.(interface{ Key() []byte }); ok {
 		a.keys.used(k.Key())

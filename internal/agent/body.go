@@ -64,7 +64,7 @@ func (c *chunkReader) nextChunk() error {
 	limit := 256
 	line := func() (string, error) {
 		s, err := readLine(c.in, &limit)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
 		return s, err

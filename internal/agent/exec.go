@@ -279,7 +279,7 @@ func (a *Agent) readLog(w *answer, r *request) error {
 			from = at + int64(n)
 			continue
 		}
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		if over || !r.flag("follow") {

@@ -259,12 +259,8 @@ func TestFileUser(t *testing.T) {
 	}
 	r := newRig(t)
 	ctx := within(t, 20*time.Second)
-	base, err := os.MkdirTemp("/tmp", "warren-user") // nobody cannot enter t.TempDir's parents
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(base)
-	if err := os.Chmod(base, 0o777); err != nil {
+	base := t.TempDir()
+	if err := errors.Join(os.Chmod(base, 0o777), os.Chmod(filepath.Dir(base), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	i, err := r.WriteFile(ctx, "nobody", base+"/theirs", vm.WriteOptions{Size: 1}, strings.NewReader("x"))

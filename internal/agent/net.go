@@ -57,7 +57,7 @@ func configureNetwork() error {
 	if err != nil {
 		return err
 	}
-	defer syscall.Close(s)
+	defer func() { _ = syscall.Close(s) }()
 	if err := setFlags(s, "lo", syscall.IFF_UP); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -272,10 +273,10 @@ func (p *process) drainOne(f *os.File, t link.FrameType) (end bool) {
 			}
 			continue
 		}
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
-		return err != syscall.EAGAIN
+		return !errors.Is(err, syscall.EAGAIN)
 	}
 	return false
 }

@@ -67,8 +67,12 @@ func TestBackground(t *testing.T) {
 	if log, _ := r.logOf("p1", 0, false); len(log) != 8 {
 		t.Errorf("log after a restart: %q", log)
 	}
-	if n, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"true"}}); err != nil || n.ID == "p1" || n.ID == "p2" || n.ID == "p3" {
+	n, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"true"}})
+	if err != nil || n.ID == "p1" || n.ID == "p2" || n.ID == "p3" {
 		t.Errorf("an id was given out twice: %+v, %v", n, err)
+	}
+	if _, err := r.Wait(ctx, n.ID); err != nil {
+		t.Error(err)
 	}
 	if err := r.Forget(ctx, "p1"); err != nil {
 		t.Error(err)

@@ -201,7 +201,7 @@ func (a *Agent) tarUp(w *answer, r *request) error {
 		if err != nil {
 			return err
 		}
-		defer root.Close()
+		defer func() { _ = root.Close() }()
 		p := unpacker{root: root, buf: make([]byte, copySize), dirs: make(map[string]*tar.Header)}
 		if err := p.all(tar.NewReader(r.body)); err != nil {
 			return err

@@ -140,7 +140,7 @@ func (a *Agent) become(file string, port *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer syscall.Close(state)
+	defer func() { _ = syscall.Close(state) }()
 	return execKeeping(file, append(keep, state), state)
 }
 

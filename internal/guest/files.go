@@ -133,7 +133,7 @@ func (c *Client) Symlink(ctx context.Context, user, target, path string) error {
 // TarDown streams a tree (names relative to path, "." first) or one file as a
 // tar archive. The names are the guest's: unpack with care.
 func (c *Client) TarDown(ctx context.Context, user, path string) (io.ReadCloser, error) {
-	resp, err := c.do(ctx, "GET", "/tar", where(user, path), nil, 0)
+	resp, err := c.do(ctx, "GET", "/tar", where(user, path), nil, 0) //nolint:bodyclose // the caller closes it, as body
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (c *Client) Watch(ctx context.Context, user, path string, recursive bool) (
 		q.Set("recursive", "1")
 	}
 	ctx, stop := context.WithCancel(ctx)
-	resp, err := c.do(ctx, "GET", "/watch", q, nil, 0)
+	resp, err := c.do(ctx, "GET", "/watch", q, nil, 0) //nolint:bodyclose // Watch.Close does
 	if err != nil {
 		stop()
 		return nil, err

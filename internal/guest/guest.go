@@ -60,7 +60,15 @@ func (c *Client) Hello(ctx context.Context) (vm.AgentHello, error) {
 		return vm.AgentHello{}, err
 	}
 	h, _, err := link.DecodeWake(b)
-	return h, odd(err)
+	return h, introduced(h, err)
+}
+
+// introduced checks that an answer really was a hello.
+func introduced(h vm.AgentHello, err error) error {
+	if err == nil && h.Protocol <= 0 {
+		err = errors.New("a hello without a protocol version")
+	}
+	return odd(err)
 }
 
 // Reset makes the guest a machine of its own. The report names each reset;
@@ -81,7 +89,7 @@ func (c *Client) Wake(ctx context.Context, r vm.Reset) (vm.AgentHello, vm.ResetR
 		return vm.AgentHello{}, nil, err
 	}
 	h, report, err := link.DecodeWake(b)
-	return h, report, odd(err)
+	return h, report, introduced(h, err)
 }
 
 // Upgrade replaces the agent's program by binary, which has size bytes. The
@@ -160,8 +168,11 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 	if err != nil {
 		return nil, broken(ctx, err)
 	}
-	if resp.StatusCode >= 300 {
+	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
+		if resp.StatusCode < 400 {
+			return nil, fault("it answered %s with status %d", path, resp.StatusCode)
+		}
 		b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		if err != nil {
 			return nil, broken(ctx, err)

@@ -383,7 +383,7 @@ func TestFrames(t *testing.T) {
 			t.Fatalf("got type %d, %d bytes, %v; want %d bytes", ft, len(p), err, n)
 		}
 	}
-	if _, _, err := r.Next(); err != io.EOF {
+	if _, _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
 	for name, raw := range map[string][]byte{
@@ -394,7 +394,7 @@ func TestFrames(t *testing.T) {
 		"type 0":      {0, 0, 0, 0, 0},
 		"type 10":     {10, 0, 0, 0, 0},
 	} {
-		if _, _, err := NewFrameReader(bytes.NewReader(raw)).Next(); err == nil || err == io.EOF {
+		if _, _, err := NewFrameReader(bytes.NewReader(raw)).Next(); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
