@@ -97,7 +97,7 @@ type CreateVM struct {
 // Layer is one layer of a spec, or the legacy template: where SDKs put sizes.
 type Layer struct {
 	Sizes
-	Name         string          `json:"-"`
+	Name         *string         `json:"name,omitempty"` // SDKs repeat the VM's name here
 	SnapshotID   string          `json:"snapshotId,omitempty"`
 	Workdir      string          `json:"workdir,omitempty"`
 	AptDeps      []string        `json:"aptDeps,omitempty"`
@@ -107,6 +107,9 @@ type Layer struct {
 	Git          json.RawMessage `json:"git,omitempty"`
 	GitRepos     json.RawMessage `json:"gitRepos,omitempty"`
 	NICs         json.RawMessage `json:"nics,omitempty"`
+	Ports        json.RawMessage `json:"ports,omitempty"`
+	UDPPorts     json.RawMessage `json:"udpHolePunchPorts,omitempty"`
+	LayerReady   *int64          `json:"readySignalTimeoutSeconds,omitempty"`
 	LayerUsers   []User          `json:"users,omitempty"`
 	LayerGroups  []Group         `json:"groups,omitempty"`
 	LayerFiles   map[string]File `json:"additionalFiles,omitempty"`

@@ -17,59 +17,89 @@ import (
 // inBackground answers with do's result when it comes within the time, else
 // with 202 and an id under which the result can be had for an hour. The work
 // then goes on without the caller; it ends with the server.
-func (s *server) inBackground(q *request, after time.Duration, do func(context.Context) (int, any, error)) error {
-	type result struct {
-		status int
-		body   []byte
-	}
-	id := q.call.Request
-	began := time.Now().UTC()
-	running := engine.Result{Request: id, Account: q.call.Actor.Account, Created: began, Logs: []engine.ResultLog{{Timestamp: began, Message: "started"}}}
-	ctx := context.WithoutCancel(q.Context())
+func (s *server) inBackground(q *request, after time.Duration, do work) error {
+	call := *q.call // its own: the engine notes the receipt in it
+	ctx, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
+	stop := func() bool { return true }
 	if s.Lifetime != nil {
-		var stop context.CancelFunc
-		ctx, stop = context.WithCancel(ctx)
-		context.AfterFunc(s.Lifetime, stop)
+		stop = context.AfterFunc(s.Lifetime, cancel)
 	}
-	done := make(chan result, 1)
-	go func() { // ends with do, which ends with the server; the engine waits for its calls
-		status, v, err := do(ctx)
-		if err != nil {
-			status, v = api.Status(err), api.EncodeError(err, id)
+	done, detached := make(chan outcome, 1), make(chan engine.Result, 1)
+	s.background.Go(func() {
+		defer cancel()
+		defer stop()
+		out := s.carryOut(ctx, &call, do)
+		done <- out
+		if rec, ok := <-detached; ok {
+			s.keep(ctx, &call, rec, out)
 		}
-		body, err := json.Marshal(v)
-		if err != nil {
-			s.Log.Error("background answer", "request", id, "err", err)
-		}
-		done <- result{status, body}
-		rec := running
-		rec.Done, rec.Status, rec.Body = true, status, body
-		rec.Logs = []engine.ResultLog{running.Logs[0], {Timestamp: time.Now().UTC(), Message: "done"}}
-		if err := s.Engine.SaveResult(ctx, q.call, rec); err != nil {
-			s.Log.Warn("background result", "request", id, "err", err)
-		}
-	}()
+	})
+	defer close(detached)
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
-	case r := <-done:
-		q.header("application/json")
-		q.w.WriteHeader(r.status)
-		_, _ = q.w.Write(r.body)
-		return nil
+	case out := <-done:
+		return q.replay(out, call.Receipt)
 	case <-timer.C:
 	}
-	if _, err := s.Engine.Result(q.Context(), q.call, id); err != nil {
-		if err := s.Engine.SaveResult(q.Context(), q.call, running); err != nil {
-			return err
-		}
+	began := engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request goes on in the background"}
+	rec := engine.Result{Request: call.Request, Account: call.Actor.Account, Created: began.Timestamp, Logs: []engine.ResultLog{began}}
+	kept := *q.call
+	if err := s.Engine.SaveResult(context.WithoutCancel(q.Context()), &kept, rec); err != nil {
+		// Without a record nobody could fetch the answer: the caller waits for it.
+		s.Log.Warn("no record of a background request", "request", call.Request, "err", err)
+		return q.replay(<-done, call.Receipt)
 	}
-	q.w.Header().Set(api.HeaderBackgroundID, string(id))
-	return q.send(http.StatusAccepted, api.Background{RequestID: id, Status: "running"})
+	detached <- rec
+	q.w.Header().Set(api.HeaderBackgroundID, string(call.Request))
+	return q.send(http.StatusAccepted, api.Background{RequestID: call.Request, Status: "running"})
 }
 
-// background replays the answer of a background request.
-func (s *server) background(q *request) error {
+// work is a request's doing apart from its connection.
+type work func(context.Context, *vm.Call) (any, error)
+
+// outcome is an answer before it is sent.
+type outcome struct {
+	status int
+	body   []byte
+}
+
+func (s *server) carryOut(ctx context.Context, c *vm.Call, do work) outcome {
+	status := http.StatusOK
+	v, err := do(ctx, c)
+	if err != nil {
+		status, v = api.Status(err), api.EncodeError(err, c.Request)
+	}
+	body, err := json.Marshal(v)
+	if err != nil {
+		err = vm.Errorf(vm.Internal, "", "answer: %w", err)
+		s.Log.Error("background answer", "request", c.Request, "err", err)
+		status = api.Status(err)
+		body, _ = json.Marshal(api.EncodeError(err, c.Request)) // strings only: cannot fail
+	}
+	return outcome{status, body}
+}
+
+// keep records an answer for the one who will ask for it.
+func (s *server) keep(ctx context.Context, c *vm.Call, rec engine.Result, out outcome) {
+	rec.Done, rec.Status, rec.Body = true, out.status, out.body
+	rec.Logs = append(rec.Logs, engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request has ended"})
+	if err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec); err != nil {
+		s.Log.Error("a background answer is lost", "request", c.Request, "err", err)
+	}
+}
+
+// replay sends an answer that was made elsewhere.
+func (q *request) replay(out outcome, receipt string) error {
+	q.call.Receipt = receipt
+	q.header("application/json")
+	q.w.WriteHeader(out.status)
+	_, _ = q.w.Write(out.body) // a caller that went away needs no answer
+	return nil
+}
+
+// answerOf replays the answer of a background request.
+func (s *server) answerOf(q *request) error {
 	id := vm.RequestID(q.values["request"])
 	r, err := s.Engine.Result(q.Context(), q.call, id)
 	if err != nil {
@@ -79,10 +109,7 @@ func (s *server) background(q *request) error {
 	if !r.Done {
 		return q.send(http.StatusAccepted, api.Background{RequestID: id, Status: "running"})
 	}
-	q.header("application/json")
-	q.w.WriteHeader(r.Status)
-	_, _ = q.w.Write(r.Body)
-	return nil
+	return q.replay(outcome{r.Status, r.Body}, "")
 }
 
 // logs answers the log lines of a background request; of anything else there

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"path"
 	"strings"
 	"time"
@@ -33,47 +32,53 @@ func (s *server) create(q *request) error {
 	if err != nil {
 		return createError(err)
 	}
+	do := func(ctx context.Context, c *vm.Call) (any, error) {
+		v, err := s.Engine.Create(ctx, c, req)
+		if err != nil {
+			return nil, createError(err)
+		}
+		return s.created(ctx, c, v), nil
+	}
 	if after > 0 {
-		return s.inBackground(q, after, func(ctx context.Context) (int, any, error) {
-			v, err := s.Engine.Create(ctx, q.call, req)
-			if err != nil {
-				return 0, nil, createError(err)
-			}
-			return http.StatusOK, s.created(q, v), nil
-		})
+		return s.inBackground(q, after, do)
 	}
-	v, err := s.Engine.Create(q.Context(), q.call, req)
+	out, err := do(q.Context(), q.call)
 	if err != nil {
-		return createError(err)
+		return err
 	}
-	return q.ok(s.created(q, v))
+	return q.ok(out)
 }
 
-func (s *server) created(q *request, v vm.VM) api.CreatedVM {
-	out := api.CreatedVM{ID: v.ID, Domains: []string{}, VM: shown(v, 0)}
-	if img, err := s.Engine.FindImage(q.Context(), q.call, string(v.Image)); err == nil {
-		out.SnapshotID = img.Snapshot
+func (s *server) created(ctx context.Context, c *vm.Call, v vm.VM) api.CreatedVM {
+	out := api.CreatedVM{ID: v.ID, Domains: []string{}, VM: shown(v)}
+	if img, err := s.Engine.FindImage(ctx, c, string(v.Image)); err == nil {
+		out.SnapshotID, out.VM.SnapshotID = img.Snapshot, img.Snapshot
 	}
 	return out
 }
 
 // createError gives a refusal without a code of its own one that belongs to
-// this route.
+// this route. Other codes are left to api.CodeOf, which knows only the SDK's.
 func createError(err error) error {
-	e := vm.AsError(err)
-	if e.Code != "" {
+	c := *vm.AsError(err)
+	switch c.Code {
+	case "", "INVALID_REQUEST", "FILES_BAD_REQUEST":
+	default:
 		return err
 	}
-	c := *e
-	switch e.Kind {
-	case vm.Invalid, vm.Exists, vm.WrongState, vm.Unsupported, vm.Limit:
+	switch c.Kind {
+	case vm.Invalid, vm.Exists, vm.WrongState, vm.Unsupported:
 		c.Code = "CREATE_VM_BAD_REQUEST"
+	case vm.Limit: // without a code it is the host's memory
+		if c.Code != "" {
+			c.Code = "CREATE_VM_BAD_REQUEST"
+		}
 	case vm.NotFound:
 		c.Code = "SNAPSHOT_NOT_FOUND"
-	default:
-		return err // the kind's own code is known to the SDK
+	case vm.Timeout:
+		c.Code = "VM_START_TIMEOUT"
 	}
-	return &c
+	return &c // other kinds: the kind's own code
 }
 
 func backgroundAfter(q *request) (time.Duration, error) {
@@ -96,6 +101,7 @@ func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
 		Name: in.Name, UniqueName: in.UniqueName, Image: in.Image, Network: in.Network, Persistence: in.Persistence,
 		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot,
 	}
+	ready := in.ReadySignalTimeoutSeconds
 	users, groups, files := in.Users, in.Groups, map[string]api.File{}
 	for _, l := range layers {
 		if l == nil {
@@ -113,8 +119,14 @@ func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
 		r.Size.DiskMiB = cmp.Or(r.Size.DiskMiB, l.RootfsSizeGb<<10)
 		r.Image = cmp.Or(r.Image, l.SnapshotID)
 		r.Workdir = cmp.Or(r.Workdir, l.Workdir)
+		if l.Name != nil {
+			r.Name = cmp.Or(r.Name, *l.Name)
+		}
 		if r.Persistence == nil {
 			r.Persistence = l.LayerPersist
+		}
+		if ready == nil {
+			ready = l.LayerReady
 		}
 		if !r.IdleTimeout.Set {
 			r.IdleTimeout = optional(l.LayerIdle)
@@ -130,8 +142,28 @@ func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
 	if len(in.Domains) > 0 {
 		return r, notSupported("domains")
 	}
+	if in.Recreate != nil && *in.Recreate {
+		return r, notSupported("recreate")
+	}
+	var err error
+	if r.Deadline, err = readyTimeout(ready); err != nil {
+		return r, err
+	}
 	return r, setup(&r.Setup, users, groups, files)
 }
+
+// readyTimeout is how long a start may take; 0 = the server's own limit.
+func readyTimeout(seconds *int64) (time.Duration, error) {
+	switch {
+	case seconds == nil:
+		return 0, nil
+	case *seconds <= 0 || *seconds > maxReady:
+		return 0, vm.Errorf(vm.Invalid, "readySignalTimeoutSeconds", "%d is not within 1 to %d", *seconds, maxReady)
+	}
+	return time.Duration(*seconds) * time.Second, nil
+}
+
+const maxReady = 24 * 3600 // seconds
 
 func notSupported(what string) error {
 	return vm.Errorf(vm.Unsupported, what, "is not supported by this version of Warren").
@@ -143,6 +175,7 @@ func supported(l *api.Layer) error {
 	given := map[string]bool{
 		"aptDeps": len(l.AptDeps) > 0, "snapshot": isSet(l.Snapshot), "baseImage": isSet(l.BaseImage), "systemd": isSet(l.Systemd),
 		"git": isSet(l.Git), "gitRepos": isSet(l.GitRepos), "nics": isSet(l.NICs),
+		"ports": isSet(l.Ports), "udpHolePunchPorts": isSet(l.UDPPorts),
 	}
 	for what, is := range given {
 		if is {

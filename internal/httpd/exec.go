@@ -26,7 +26,9 @@ const (
 	// awaitLimit ends an exec-await before its client does: fetch gives up
 	// after 300 s without an answer.
 	awaitLimit  = 290 * time.Second
-	frameLimit  = 1 << 20 // of WebSocket messages from the client
+	specLimit   = 4 << 20   // of the first WebSocket message: the command
+	frameLimit  = 128 << 10 // of the others
+	inputFrames = 32        // that wait for a command to read them
 	writeWithin = 60 * time.Second
 )
 
@@ -93,6 +95,8 @@ type socket struct {
 	ctx  context.Context
 	conn *websocket.Conn
 	mu   sync.Mutex // one frame at a time
+
+	readers sync.WaitGroup // of what the client sends
 }
 
 func (k *socket) write(kind websocket.MessageType, data []byte) error {
@@ -138,11 +142,12 @@ func (s *server) execSocket(q *request) error {
 	if err != nil {
 		return nil // Accept has answered
 	}
-	defer conn.CloseNow()
-	conn.SetReadLimit(frameLimit)
 	ctx, cancel := s.streaming(q)
-	defer cancel()
 	k := &socket{ctx: ctx, conn: conn}
+	defer k.readers.Wait()
+	defer conn.CloseNow()
+	defer cancel()
+	conn.SetReadLimit(specLimit)
 	if err := s.runSocket(ctx, q, k); err != nil {
 		body := api.EncodeError(err, q.call.Request)
 		if k.message(api.ExecMessage{Type: "error", Error: &body}) == nil {
@@ -176,12 +181,10 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	if err := k.message(api.ExecMessage{Type: "started", Process: &p}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
-	read := make(chan struct{})
-	go func() { // ends with the connection, which ends with this call
-		defer close(read)
-		k.listen(ctx, x)
-		detach() // the client is gone, or has let go of the command
-	}()
+	k.conn.SetReadLimit(frameLimit)
+	input := make(chan []byte, inputFrames)
+	k.readers.Go(func() { k.listen(attached, x, input); detach() }) // the client is gone, or has let go of the command
+	k.readers.Go(func() { feed(attached, x, input) })
 	status, err := x.Run(&channel{socket: k, id: api.ChannelStdout}, &channel{socket: k, id: api.ChannelStderr})
 	if err == nil {
 		err = k.message(api.ExecMessage{Type: "exit", Status: &status})
@@ -191,16 +194,41 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	return err
 }
 
-// listen takes the client's frames until it goes away or detaches.
-func (k *socket) listen(ctx context.Context, x engine.Exec) {
+// feed gives a command its input; an empty piece is the end of it. It runs
+// beside listen so that a signal passes input that nobody reads.
+func feed(ctx context.Context, x engine.Exec, input <-chan []byte) {
 	for {
-		kind, data, err := k.conn.Read(ctx)
+		select {
+		case data := <-input:
+			if len(data) == 0 {
+				_ = x.CloseStdin()
+				return
+			}
+			if _, err := x.Write(data); err != nil {
+				continue // a command that reads no more is no failure
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// listen takes the client's frames until it goes away or detaches.
+func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte) {
+	give := func(data []byte) {
+		select {
+		case input <- data:
+		case <-ctx.Done():
+		}
+	}
+	for {
+		kind, data, err := k.conn.Read(k.ctx)
 		if err != nil {
 			return
 		}
 		if kind == websocket.MessageBinary {
-			if len(data) > 0 && data[0] == api.ChannelStdin {
-				_, _ = x.Write(data[1:]) // a command that reads no more is no failure
+			if len(data) > 1 && data[0] == api.ChannelStdin {
+				give(data[1:])
 			}
 			continue
 		}
@@ -210,7 +238,7 @@ func (k *socket) listen(ctx context.Context, x engine.Exec) {
 		}
 		switch m.Type {
 		case "stdinEof":
-			_ = x.CloseStdin()
+			give(nil)
 		case "signal":
 			if err := x.Signal(m.Signal); err != nil {
 				body := api.EncodeError(err, "")
@@ -288,11 +316,14 @@ func (s *server) execChunked(q *request) error {
 	if err := l.message(api.ExecMessage{Type: "started", Process: &p}); err != nil {
 		return errors.Join(err, x.Detach())
 	}
+	var fed sync.WaitGroup
+	defer fed.Wait()
+	defer cancel() // ends input that the command did not read
 	if in.Stdin {
-		go func() { // ends when the input is taken or the command's link is gone
-			_, _ = x.Write(in.Input)
+		fed.Go(func() {
+			_, _ = x.Write(in.Input) // a command that reads no more is no failure
 			_ = x.CloseStdin()
-		}()
+		})
 	}
 	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})
 	if err != nil {

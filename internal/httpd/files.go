@@ -13,6 +13,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/api"
@@ -44,13 +45,17 @@ func (s *server) getFile(q *request) error {
 		return err
 	}
 	defer r.Close()
+	tooLarge := vm.Errorf(vm.Limit, q.path(), "is larger than %d bytes, the most in one answer", maxFile).
+		WithCode("FILES_BAD_REQUEST").WithHint("use GET /v1/vms/{id}/raw/{path}")
 	if st.Size > maxFile {
-		return vm.Errorf(vm.Limit, q.path(), "has %d bytes, at most %d in one answer", st.Size, maxFile).
-			WithCode("FILES_BAD_REQUEST", "message", "the file is too large for this route").WithHint("use GET /v1/vms/{id}/raw/{path}")
+		return tooLarge
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return vm.Errorf(vm.GuestFault, q.path(), "the guest sent less than the file: %w", err)
+	}
+	if len(data) > maxFile {
+		return tooLarge
 	}
 	return q.ok(api.FileContent{Content: base64.StdEncoding.EncodeToString(data), Encoding: "base64"})
 }
@@ -194,22 +199,46 @@ func (s *server) getRaw(q *request) error {
 		return err
 	}
 	defer r.Close()
-	if limit > 0 && st.Size > limit {
-		return vm.Errorf(vm.Limit, q.path(), "has %d bytes, more than the %d that were allowed", st.Size, limit).
-			WithHint("allow more: `warren cp --max-bytes %d`", st.Size)
+	size, content, err := measured(st, r)
+	if err != nil {
+		return err
+	}
+	if limit > 0 && size > limit {
+		return vm.Errorf(vm.Limit, q.path(), "has %d bytes, more than the %d that were allowed", size, limit).
+			WithCode("FILES_BAD_REQUEST", "size", size).WithHint("allow more: `warren cp --max-bytes %d`", size)
 	}
 	h := q.w.Header()
-	h.Set(api.HeaderLength, strconv.FormatInt(st.Size, 10))
+	h.Set(api.HeaderLength, strconv.FormatInt(size, 10))
 	h.Set("Trailer", api.HeaderDigest)
 	q.header("application/octet-stream")
 	q.w.WriteHeader(http.StatusOK)
 	sum := sha256.New()
-	n, err := io.CopyBuffer(onlyWriter{io.MultiWriter(q.w, sum)}, onlyReader{io.LimitReader(r, st.Size)}, make([]byte, copyBytes))
-	if err != nil || n != st.Size {
-		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "%d of %d bytes came", n, st.Size), err)
+	n, err := io.CopyBuffer(onlyWriter{io.MultiWriter(q.w, sum)}, onlyReader{io.LimitReader(content, size)}, make([]byte, copyBytes))
+	if err != nil || n != size {
+		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "%d of %d bytes came", n, size), err)
 	}
 	h.Set(api.HeaderDigest, hex.EncodeToString(sum.Sum(nil)))
 	return nil
+}
+
+// maxUnmeasured bounds files whose length only reading them tells.
+const maxUnmeasured = 16 << 20
+
+// measured returns a file's length and content. The kernel's files say that
+// they are empty, or a page long, and are not: they are read first.
+func measured(st vm.FileInfo, r io.Reader) (int64, io.Reader, error) {
+	if st.Size > 0 && !strings.HasPrefix(st.Path, "/proc/") && !strings.HasPrefix(st.Path, "/sys/") {
+		return st.Size, r, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxUnmeasured+1))
+	switch {
+	case err != nil:
+		return 0, nil, vm.Errorf(vm.GuestFault, st.Path, "the guest sent less than the file: %w", err)
+	case len(data) > maxUnmeasured:
+		return 0, nil, vm.Errorf(vm.Limit, st.Path, "does not say its length and has more than %d bytes", maxUnmeasured).
+			WithCode("FILES_BAD_REQUEST").WithHint("read it with a command")
+	}
+	return int64(len(data)), bytes.NewReader(data), nil
 }
 
 // onlyWriter and onlyReader hide methods by which io.Copy would choose small
@@ -307,12 +336,13 @@ func (s *server) stream(q *request, path string, recursive bool) error {
 	l := q.ndjson()
 	l.f.Flush()
 	changes := make(chan vm.FileEvent)
-	ended := make(chan struct{})
-	go func() { // ends when the watch is closed
-		defer close(ended)
-		follow(ctx, w, changes)
+	ended := make(chan error, 1)
+	go func() { ended <- follow(ctx, w, changes); close(ended) }() // ends when the watch is closed
+	defer func() {
+		_ = w.Close() // its reader's error is the one that counts
+		cancel()
+		<-ended
 	}()
-	defer func() { w.Close(); cancel(); <-ended }()
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
@@ -326,22 +356,30 @@ func (s *server) stream(q *request, path string, recursive bool) error {
 				return nil
 			}
 			l.f.Flush()
-		case <-ended:
+		case err := <-ended:
+			if err != nil && ctx.Err() == nil {
+				_ = l.message(api.EncodeError(err, q.call.Request)) // the last line says why
+			}
 			return nil
 		}
 	}
 }
 
-func follow(ctx context.Context, w engine.Watch, changes chan<- vm.FileEvent) {
+// follow hands changes on until there are no more; the end of a watch is no
+// error.
+func follow(ctx context.Context, w engine.Watch, changes chan<- vm.FileEvent) error {
 	for {
 		e, err := w.Next()
-		if err != nil {
-			return
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
 		}
 		select {
 		case changes <- e:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

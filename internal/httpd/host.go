@@ -249,6 +249,13 @@ func (s *server) events(q *request) error {
 				return nil
 			}
 			continue
+		case err != nil && ctx.Err() == nil:
+			data, encErr := json.Marshal(api.EncodeError(err, q.call.Request))
+			if encErr != nil {
+				return encErr
+			}
+			_, _ = fmt.Fprintf(q.w, "event: error\ndata: %s\n\n", data) // a reader that went away needs no reason
+			return nil
 		case err != nil:
 			return nil // the stream ends; its reader resumes by id
 		}

@@ -69,7 +69,8 @@ func (s *server) waitProcess(q *request) error {
 	}
 	p, err := s.Engine.WaitProcess(ctx, q.call, q.ref(), q.values["process"])
 	if ctx.Err() != nil && q.Context().Err() == nil && ms > 0 {
-		return vm.Errorf(vm.Timeout, q.values["process"], "it has not ended within %d ms", ms).WithHint("it goes on; wait again")
+		return vm.Errorf(vm.Timeout, q.values["process"], "it has not ended within %d ms", ms).
+			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).WithHint("it goes on; wait again")
 	}
 	if err != nil {
 		return err

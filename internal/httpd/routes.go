@@ -56,7 +56,7 @@ func (s *server) publicRoutes() []route {
 func (s *server) hostRoutes() []route {
 	return []route{
 		{"GET", "/auth/v1/whoami", key, s.whoami, "Who the caller is.", nil, api.WhoAmI{}, false},
-		{"GET", "/auth/v1/background-requests/{request}", key, s.background, "The answer of a request that went on in the background; 202 while it does.", nil, nil, false},
+		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that went on in the background; 202 while it does.", nil, nil, false},
 		{"GET", "/observability/v1/logs", key, s.logs, "Log lines of a background request.", nil, api.Logs{}, false},
 		{"GET", "/v1/events", key, s.events, "Events as they happen (SSE); resumed by Last-Event-ID.", nil, nil, true},
 		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false},
@@ -77,7 +77,7 @@ func (s *server) hostRoutes() []route {
 func (s *server) snapshotRoutes() []route {
 	return []route{
 		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots: here those of the images.", nil, api.SnapshotList{}, false},
-		{"POST", "/v1/vms/snapshots", key, s.notYet("snapshots from a spec"), "Not in this version.", nil, nil, false},
+		{"POST", "/v1/vms/snapshots", key, s.noSnapshots, "Not in this version.", nil, nil, false},
 		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false},
 		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be deleted.", nil, nil, false},
 		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be renamed.", nil, nil, false},
@@ -199,7 +199,7 @@ func (s *server) find(r *http.Request) (route, map[string]string, error) {
 		if !ok {
 			continue
 		}
-		if row.method == method {
+		if row.method == method && (r.Method == method || !row.stream) { // no HEAD of streams
 			return row.route, values, nil
 		}
 		known = true

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/api"
@@ -46,8 +47,16 @@ type server struct {
 	table []tableRow
 	slow  chan struct{} // one token per failed authentication that is being delayed
 	// authDelay is what a failed authentication waits.
-	authDelay time.Duration
+	authDelay  time.Duration
+	background sync.WaitGroup // requests that go on without their connection
 }
+
+// Handler is the API over HTTP.
+type Handler struct{ *server }
+
+// Wait returns when nothing goes on in the background any more, which the end
+// of Lifetime brings about. No request may be served then.
+func (h Handler) Wait() { h.background.Wait() }
 
 const (
 	maxBody     = 1 << 20   // of JSON bodies
@@ -55,12 +64,12 @@ const (
 )
 
 // New returns the handler of the API.
-func New(c Config) http.Handler {
+func New(c Config) Handler {
 	s := &server{Config: c, slow: make(chan struct{}, 32), authDelay: 250 * time.Millisecond}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
-	return s
+	return Handler{s}
 }
 
 // request is one request with its answer.
@@ -127,11 +136,10 @@ func (s *server) checkHost(host string) error {
 
 // authenticate finds the caller. Failures are slowed down, a few at a time.
 func (s *server) authenticate(q *request) (vm.Actor, error) {
-	secret, ok := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
-	var err error = vm.Unauthenticated
-	if ok && secret != "" {
-		var a vm.Actor
-		if a, err = s.Engine.Authenticate(q.Context(), secret); err == nil {
+	scheme, secret, _ := strings.Cut(q.Header.Get("Authorization"), " ")
+	if secret = strings.TrimSpace(secret); strings.EqualFold(scheme, "Bearer") && secret != "" {
+		a, err := s.Engine.Authenticate(q.Context(), secret)
+		if err == nil {
 			return a, nil
 		}
 		if !errors.Is(err, vm.Unauthenticated) {
@@ -176,7 +184,7 @@ func (q *request) decode(v any, limit int64) error {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return vm.Errorf(vm.Limit, q.URL.Path, "the body is larger than %d bytes", limit).WithHint("send files with PUT /v1/vms/{id}/raw/{path}")
+		return vm.Errorf(vm.Limit, q.URL.Path, "the body is larger than %d bytes", limit).WithCode("INVALID_REQUEST").WithHint("send files with PUT /v1/vms/{id}/raw/{path}")
 	case err != nil:
 		return vm.Errorf(vm.Invalid, q.URL.Path, "the body was cut off: %w", err)
 	case len(strings.TrimSpace(string(data))) == 0:
@@ -299,9 +307,20 @@ func (s *server) ready(q *request) error {
 	return q.ok(map[string]string{"status": "ready"})
 }
 
-// notYet refuses what a later version does.
+// notYet refuses what a later version does to a VM.
 func (s *server) notYet(what string) func(*request) error {
 	return func(q *request) error {
-		return vm.Errorf(vm.Unsupported, q.ref(), "%s is not in this version of Warren", what)
+		v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+		if err != nil {
+			return err
+		}
+		return vm.Errorf(vm.Unsupported, string(v.ID), "%s is not in this version of Warren", what)
 	}
+}
+
+// noSnapshots refuses snapshots of a spec, with a code that stops the SDK from
+// asking again.
+func (s *server) noSnapshots(*request) error {
+	e := vm.Errorf(vm.Unsupported, "", "snapshots from a spec are not in this version of Warren")
+	return e.WithCode("CREATE_SNAPSHOT_BAD_REQUEST", "message", e.Msg).WithHint("`GET /v1/vms/snapshots` lists those there are")
 }

@@ -4,7 +4,9 @@
 package httpd
 
 import (
+	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,13 +15,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// shown is a VM as answers show it. cpu is 0 where it isn't asked for.
-func shown(v vm.VM, cpu time.Duration) api.VM {
+// shown is a VM as answers show it.
+func shown(v vm.VM) api.VM {
 	out := api.VM{
 		ID: v.ID, Name: v.Name, State: v.State, VMInstanceID: v.InstanceID, CreatedAt: v.CreatedAt, LastNetworkActivity: v.LastActive,
-		CPUTimeSeconds: cpu.Seconds(), Persistence: v.Persistence,
-		Sizing: api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
-		Reason: v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
+		Persistence: v.Persistence,
+		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
+		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
 		IdleTimeoutSeconds: v.IdleTimeoutSeconds, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, OneShot: v.OneShot, Workdir: v.Workdir,
 	}
@@ -32,6 +34,9 @@ func shown(v vm.VM, cpu time.Duration) api.VM {
 func (s *server) list(q *request) error {
 	var f engine.Filter
 	for _, st := range q.query()["vmState"] {
+		if !slices.Contains(vm.States, vm.State(st)) {
+			return vm.Errorf(vm.Invalid, "vmState="+st, "no such state").WithHint("states are %v", vm.States)
+		}
 		f.States = append(f.States, vm.State(st))
 	}
 	f.Search = q.query().Get("search")
@@ -56,18 +61,52 @@ func (s *server) list(q *request) error {
 		StartingCount: n[vm.Starting], SuspendingCount: n[vm.Suspending], SuspendedCount: n[vm.Suspended],
 		StoppedCount: n[vm.Stopped], LostCount: n[vm.Lost],
 	}
+	snapshots := s.imageSnapshots(q)
 	for _, v := range vms {
-		out.VMs = append(out.VMs, shown(v, 0))
+		row := shown(v)
+		row.SnapshotID = snapshots[v.Image]
+		out.VMs = append(out.VMs, row)
 	}
 	return q.ok(out)
 }
 
+// imageSnapshots are the ids that API callers name the images by. A host whose
+// images cannot be listed still lists its VMs.
+func (s *server) imageSnapshots(q *request) map[vm.ImageID]vm.SnapshotID {
+	out := map[vm.ImageID]vm.SnapshotID{}
+	l, err := s.Engine.Images(q.Context(), q.call)
+	if err != nil {
+		s.Log.Warn("listing images", "request", q.call.Request, "err", err)
+	}
+	for _, img := range l {
+		out[img.ID] = img.Snapshot
+	}
+	return out
+}
+
+// machinePatience is how long a GET waits for a monitor that may be hanging.
+const machinePatience = 2 * time.Second
+
 func (s *server) get(q *request) error {
-	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+	ctx, cancel := context.WithTimeout(q.Context(), machinePatience)
+	defer cancel()
+	i, err := s.Engine.Inspect(ctx, q.call, q.ref())
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v, 0))
+	return q.ok(inspected(i))
+}
+
+// inspected is a VM with what only its machine and image know.
+func inspected(i engine.Inspection) api.VM {
+	out := shown(i.VM)
+	if i.Machine != nil {
+		out.CPUTimeSeconds = i.Machine.CPU.Seconds()
+	}
+	if i.Image != nil {
+		out.SnapshotID = i.Image.Snapshot
+	}
+	return out
 }
 
 func (s *server) inspect(q *request) error {
@@ -75,10 +114,7 @@ func (s *server) inspect(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.Inspection{VM: shown(i.VM, 0), Machine: i.Machine, DiskBytes: i.DiskBytes, Image: i.Image, Warnings: i.Warnings}
-	if i.Machine != nil {
-		out.VM.CPUTimeSeconds = i.Machine.CPU.Seconds()
-	}
+	out := api.Inspection{VM: inspected(i), Machine: i.Machine, DiskBytes: i.DiskBytes, Image: i.Image, Warnings: i.Warnings}
 	if i.MachineErr != nil {
 		out.MachineError = i.MachineErr.Error()
 	}
@@ -115,18 +151,16 @@ func (s *server) start(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.StartRequest{IdleTimeout: optional(in.IdleTimeoutSeconds)}
-	if in.ReadySignalTimeoutSeconds != nil {
-		if *in.ReadySignalTimeoutSeconds <= 0 {
-			return vm.Errorf(vm.Invalid, "readySignalTimeoutSeconds", "must be more than 0")
-		}
-		r.Deadline = time.Duration(*in.ReadySignalTimeoutSeconds) * time.Second
+	deadline, err := readyTimeout(in.ReadySignalTimeoutSeconds)
+	if err != nil {
+		return err
 	}
+	r := engine.StartRequest{IdleTimeout: optional(in.IdleTimeoutSeconds), Deadline: deadline}
 	v, err := s.Engine.Start(q.Context(), q.call, q.ref(), r)
 	if err != nil {
 		return err
 	}
-	return q.ok(api.StartedVM{ID: v.ID, Domains: []string{}, VM: shown(v, 0)})
+	return q.ok(api.StartedVM{ID: v.ID, Domains: []string{}, VM: shown(v)})
 }
 
 func (s *server) stop(q *request) error {
@@ -231,7 +265,7 @@ func (s *server) setNetwork(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v, 0))
+	return q.ok(shown(v))
 }
 
 func (s *server) connections(q *request) error {
