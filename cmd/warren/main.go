@@ -14,10 +14,5 @@ import (
 )
 
 func main() {
-	os.Exit(run())
-}
-
-func run() int {
-	// Signals are the command line's: some commands pass them on to a guest.
-	return cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, serve.Local(os.Getenv, os.Getuid()))
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, serve.Local(os.Getenv, os.Getuid())))
 }

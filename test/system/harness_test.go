@@ -76,10 +76,22 @@ func unstarted(t testing.TB) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(data) })
-	if err := os.Symlink(images, filepath.Join(data, "images")); err != nil {
-		t.Fatal(err)
+	h := &host{t: t, binary: binary, data: data, listen: freePort(t)}
+	h.shareImages(images)
+	return h
+}
+
+// shareImages lets the data directory use the tests' images.
+func (h *host) shareImages(images string) {
+	h.t.Helper()
+	h.ok("config", "show") // makes the data directory
+	own := filepath.Join(h.data, "images")
+	if err := os.Remove(own); err != nil && !errors.Is(err, os.ErrNotExist) {
+		h.t.Fatal(err)
 	}
-	return &host{t: t, binary: binary, data: data, listen: freePort(t)}
+	if err := os.Symlink(images, own); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 func freePort(t testing.TB) string {

@@ -108,9 +108,7 @@ func TestFullDataDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(images, filepath.Join(h.data, "images")); err != nil {
-		t.Fatal(err)
-	}
+	h.shareImages(images)
 	h.serve()
 	t.Cleanup(h.close)
 	h.run("up", "--name", "box").wants(t, 8, "disk")
