@@ -62,6 +62,10 @@ func extractTar(r io.Reader, dest *os.Root, name string, limit int64) (err error
 	if err := x.all(r); err != nil {
 		return err
 	}
+	// Only an empty directory can be there; renaming does not replace it.
+	if err := dest.Remove(name + "/"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return localError(name, err)
+	}
 	return localError(name, dest.Rename(temp, name))
 }
 
