@@ -43,27 +43,38 @@ func (c *Collection[T]) decode(data []byte, rev int64) (T, error) {
 
 // List returns every record, ordered by id.
 func (c *Collection[T]) List(ctx context.Context) ([]T, error) {
-	resp, err := c.store.client.Get(ctx, c.path(""), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByKey, clientv3.SortAscend))
+	out, _, err := c.Snapshot(ctx)
+	return out, err
+}
+
+// Snapshot is List, and the revision that it shows: a Watch after it tells every
+// change since.
+func (c *Collection[T]) Snapshot(ctx context.Context) (recs []T, revision int64, err error) {
+	resp, err := call(ctx, c.store, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return c.store.client.Get(ctx, c.path(""), clientv3.WithPrefix()) // keys come sorted
+	})
 	if err != nil {
-		return nil, writeError(c.name, err)
+		return nil, 0, requestError(c.name, err)
 	}
-	out := make([]T, 0, len(resp.Kvs))
+	recs = make([]T, 0, len(resp.Kvs))
 	for _, kv := range resp.Kvs {
 		rec, err := c.decode(kv.Value, kv.ModRevision)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		out = append(out, rec)
+		recs = append(recs, rec)
 	}
-	return out, nil
+	return recs, resp.Header.Revision, nil
 }
 
 // Get returns one record. Kind NotFound.
 func (c *Collection[T]) Get(ctx context.Context, id string) (T, error) {
 	var none T
-	resp, err := c.store.client.Get(ctx, c.path(id))
+	resp, err := call(ctx, c.store, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return c.store.client.Get(ctx, c.path(id))
+	})
 	if err != nil {
-		return none, writeError(id, err)
+		return none, requestError(id, err)
 	}
 	if len(resp.Kvs) == 0 {
 		return none, vm.Errorf(vm.NotFound, id, "no such record in %s", c.name)
@@ -74,55 +85,19 @@ func (c *Collection[T]) Get(ctx context.Context, id string) (T, error) {
 // Create stores a new record durably and returns its revision. Kind Exists when
 // its id is taken.
 func (c *Collection[T]) Create(ctx context.Context, rec T) (int64, error) {
-	id, _ := c.key(&rec)
-	rev, ok, err := c.put(ctx, id, rec, clientv3.Compare(clientv3.CreateRevision(c.path(id)), "=", 0))
-	if err == nil && !ok {
-		return 0, vm.Errorf(vm.Exists, id, "there is such a record in %s already", c.name)
-	}
-	return rev, err
+	return c.store.Txn(ctx, c.Creating(rec))
 }
 
 // Update replaces a record durably when it is still of the revision that rec
-// carries, and returns the new one. Kind Busy when it was changed or deleted
-// meanwhile.
+// carries, and returns the new one. Kinds Busy (it was changed meanwhile) and
+// NotFound.
 func (c *Collection[T]) Update(ctx context.Context, rec T) (int64, error) {
-	id, rev := c.key(&rec)
-	next, ok, err := c.put(ctx, id, rec, clientv3.Compare(clientv3.ModRevision(c.path(id)), "=", *rev))
-	if err == nil && !ok {
-		return 0, vm.Errorf(vm.Busy, id, "the record in %s was changed meanwhile", c.name).WithHint("try again")
-	}
-	return next, err
-}
-
-func (c *Collection[T]) put(ctx context.Context, id string, rec T, cmp clientv3.Cmp) (rev int64, ok bool, err error) {
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return 0, false, vm.Errorf(vm.Internal, id, "record of %s: %w", c.name, err)
-	}
-	resp, err := c.store.client.Txn(ctx).If(cmp).Then(clientv3.OpPut(c.path(id), string(data))).Commit()
-	if err != nil {
-		return 0, false, writeError(id, err)
-	}
-	return resp.Header.Revision, resp.Succeeded, nil
+	return c.store.Txn(ctx, c.Updating(rec))
 }
 
 // Delete removes a record of the revision that rec carries; 0 = of any. Kinds
 // NotFound and Busy.
 func (c *Collection[T]) Delete(ctx context.Context, rec T) error {
-	id, rev := c.key(&rec)
-	txn := c.store.client.Txn(ctx)
-	if *rev != 0 {
-		txn = txn.If(clientv3.Compare(clientv3.ModRevision(c.path(id)), "=", *rev))
-	}
-	resp, err := txn.Then(clientv3.OpDelete(c.path(id))).Else(clientv3.OpGet(c.path(id), clientv3.WithCountOnly())).Commit()
-	if err != nil {
-		return writeError(id, err)
-	}
-	if resp.Succeeded && resp.Responses[0].GetResponseDeleteRange().Deleted == 1 {
-		return nil
-	}
-	if !resp.Succeeded && resp.Responses[0].GetResponseRange().Count > 0 {
-		return vm.Errorf(vm.Busy, id, "the record in %s was changed meanwhile", c.name).WithHint("try again")
-	}
-	return vm.Errorf(vm.NotFound, id, "no such record in %s", c.name)
+	_, err := c.store.Txn(ctx, c.Deleting(rec))
+	return err
 }

@@ -7,15 +7,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/url"
 	"os"
-	"path/filepath"
-	"syscall"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.uber.org/zap"
 
 	"github.com/warren-vm/warren/vm"
@@ -24,7 +20,7 @@ import (
 // Options say where the records are.
 type Options struct {
 	Dir       string   // data directory of the embedded etcd
-	SocketDir string   // directory of its sockets, made 0700; the paths stay below 100 bytes
+	SocketDir string   // directory of its sockets, made 0700; at most 88 bytes long
 	Endpoints []string // an existing cluster; then Dir and SocketDir are not used
 	Log       *slog.Logger
 }
@@ -33,25 +29,34 @@ type Options struct {
 type Store struct {
 	client *clientv3.Client
 	server *embed.Etcd // nil with an existing cluster
+	dir    string      // of the embedded server
 	lock   *os.File    // held while the embedded server runs
 	log    *slog.Logger
+	fail   *failure
+
+	createRoom, changeRoom uint64 // free bytes below which nothing is written
 
 	stop context.CancelFunc // ends the defragmenter
 	done chan struct{}      // closed when it has ended
 }
 
 const (
-	openTimeout = 60 * time.Second
-	quota       = 2 << 30 // bytes; records are small, this is etcd's own advice
+	openTimeout = 20 * time.Second
 	// defragEvery bounds the file's growth; it takes milliseconds at our sizes.
 	defragEvery = 6 * time.Hour
+	// What a write leaves free on the embedded server's disk: etcd cannot go on
+	// after a write of its own failed. Changes get more than new records, for
+	// they are how a person makes room.
+	createRoom = 64 << 20
+	changeRoom = 4 << 20
 )
 
 // Open starts the embedded etcd, or connects to the cluster. It blocks until
 // records can be read and written, some 0.1 s. Kinds: Busy (another process has
-// the directory), Corrupt, NoSpace, Unavailable (no answer from the cluster).
+// the directory), Corrupt, NoSpace, Invalid (the sockets' path is too long),
+// Unavailable (no answer from the cluster).
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{log: o.Log, done: make(chan struct{})}
+	s := &Store{dir: o.Dir, log: o.Log, done: make(chan struct{}), fail: newFailure(o.Dir), createRoom: createRoom, changeRoom: changeRoom}
 	var err error
 	if len(o.Endpoints) > 0 {
 		s.client, err = clientv3.New(clientv3.Config{
@@ -64,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	if err := s.Healthy(ctx); err != nil {
-		s.shut()
+		_ = s.shut() // the first error says more
 		return nil, err
 	}
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -73,81 +78,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) embed(ctx context.Context, o Options) error {
-	for _, dir := range []string{o.Dir, o.SocketDir} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return vm.Errorf(vm.Internal, dir, "%w", err)
-		}
-		if err := os.Chmod(dir, 0o700); err != nil {
-			return vm.Errorf(vm.Internal, dir, "%w", err)
-		}
-	}
-	// etcd itself would wait for the other process's lock for ever.
-	lock, err := os.OpenFile(o.Dir+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
-	if err != nil {
-		return vm.Errorf(vm.Internal, o.Dir, "%w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		lock.Close()
-		return vm.Errorf(vm.Busy, o.Dir, "another process has the record store open").WithHint("stop the other `warren serve` first")
-	}
-	s.lock = lock
-	if err := s.start(ctx, o); err != nil {
-		lock.Close()
-		return err
-	}
-	return nil
-}
-
-func (s *Store) start(ctx context.Context, o Options) error {
-	cfg := embed.NewConfig()
-	cfg.Name, cfg.Dir = "warren", o.Dir
-	client, peer := socketURL(o.SocketDir, "client"), socketURL(o.SocketDir, "peer")
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.TickMs, cfg.ElectionMs = 20, 200 // one member: an election is over at once
-	cfg.QuotaBackendBytes = quota
-	cfg.SnapshotCount = 5000
-	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "1000"
-	cfg.EnableGRPCGateway = false
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zapInto(o.Log))
-	server, err := embed.StartEtcd(cfg)
-	if err != nil {
-		return openError(o.Dir, err)
-	}
-	s.server = server
-	timer := time.NewTimer(openTimeout)
-	defer timer.Stop()
-	select {
-	case <-server.Server.ReadyNotify():
-	case err := <-server.Err():
-		server.Close()
-		return openError(o.Dir, err)
-	case <-ctx.Done():
-		server.Close()
-		return ctx.Err()
-	case <-timer.C:
-		server.Close()
-		return vm.Errorf(vm.Timeout, o.Dir, "the record store is not ready after %s", openTimeout)
-	}
-	s.client = v3client.New(server.Server)
-	return nil
-}
-
-func socketURL(dir, name string) url.URL {
-	return url.URL{Scheme: "unix", Path: filepath.Join(dir, name+".sock")}
-}
-
-// Healthy reads through the quorum. Kind Unavailable when it does not answer.
+// Healthy reads through the quorum. Kind Unavailable when it does not answer,
+// NoSpace or Corrupt when the embedded server has failed for that.
 func (s *Store) Healthy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if _, err := s.client.Get(ctx, prefix+"health"); err != nil {
+	_, err := call(ctx, s, func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return s.client.Get(ctx, prefix+"health")
+	})
+	if err != nil && s.fail.get() == nil {
 		return vm.Errorf(vm.Unavailable, "records", "the store does not answer: %w", err)
 	}
-	return nil
+	return err
 }
+
+// Failed is closed when the embedded server cannot go on: its disk failed, or
+// its data did. Every call then fails with the reason, which Healthy tells too.
+// What was acknowledged is on disk; only a new process can open it.
+func (s *Store) Failed() <-chan struct{} { return s.fail.happened }
 
 // Close ends the store. Acknowledged writes are on disk already.
 func (s *Store) Close() error {
@@ -157,6 +105,9 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) shut() error {
+	if err := s.fail.get(); err != nil {
+		return err // its goroutines are gone or stuck; the process is to end
+	}
 	err := s.client.Close()
 	if s.server != nil {
 		s.server.Close()
@@ -168,7 +119,7 @@ func (s *Store) shut() error {
 	return err
 }
 
-// defragment gives freed pages back now and then.
+// defragment gives freed pages back when they are most of the file.
 func (s *Store) defragment(lifetime context.Context) {
 	defer close(s.done)
 	if s.server == nil {
@@ -180,10 +131,50 @@ func (s *Store) defragment(lifetime context.Context) {
 		select {
 		case <-lifetime.Done():
 			return
+		case <-s.fail.happened:
+			return
 		case <-tick.C:
-			if err := s.server.Server.Backend().Defrag(); err != nil {
+			if err := s.defragmentOnce(); err != nil {
 				s.log.Warn("defragmenting the record store", "err", err)
 			}
 		}
+	}
+}
+
+func (s *Store) defragmentOnce() error {
+	b := s.server.Server.Backend()
+	if b.SizeInUse() > b.Size()/2 {
+		return nil
+	}
+	if err := s.room(createRoom + uint64(b.SizeInUse())); err != nil { // it makes a copy
+		return err
+	}
+	return b.Defrag()
+}
+
+// call runs one request. A request to an embedded server that fails meanwhile
+// may never come back: it is left behind.
+func call[R any](ctx context.Context, s *Store, f func(context.Context) (R, error)) (R, error) {
+	if s.server == nil {
+		return f(ctx)
+	}
+	type result struct {
+		r   R
+		err error
+	}
+	c := make(chan result, 1)
+	go func() {
+		r, err := f(ctx)
+		c <- result{r, err}
+	}()
+	select {
+	case out := <-c:
+		if out.err != nil && s.fail.get() != nil {
+			out.err = s.fail.get()
+		}
+		return out.r, out.err
+	case <-s.fail.happened:
+		var none R
+		return none, s.fail.get()
 	}
 }

@@ -201,35 +201,3 @@ func writeForEver(t *testing.T, dir string) {
 		fmt.Println("written", i)
 	}
 }
-
-// TestDamaged: a damaged log is refused with a kind, never silently emptied.
-func TestDamaged(t *testing.T) {
-	dir := shortDir(t)
-	s := open(t, dir)
-	for i := range 50 {
-		if _, err := vms(s).Create(t.Context(), vm.VM{ID: vm.ID(fmt.Sprint(i)), Name: strings.Repeat("x", 500)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	wals, err := filepath.Glob(filepath.Join(dir, "etcd/member/wal/*.wal"))
-	if err != nil || len(wals) == 0 {
-		t.Fatal("no log", err)
-	}
-	f, err := os.OpenFile(wals[0], os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.WriteAt([]byte("damaged!"), 9000); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	if s, err := tryOpen(t.Context(), dir); !errors.Is(err, vm.Corrupt) {
-		t.Errorf("a damaged log gave %v", err)
-		if err == nil {
-			s.Close()
-		}
-	}
-}

@@ -1,0 +1,274 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+func keys(s *Store) *Collection[vm.APIKey] {
+	return NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision })
+}
+
+// TestTxn: several changes happen together or not at all, and the error says
+// which one could not be made and why.
+func TestTxn(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, shortDir(t))
+	defer s.Close()
+	v, k := vms(s), keys(s)
+	rev, err := s.Txn(ctx, v.Creating(vm.VM{ID: "a"}), k.Creating(vm.APIKey{ID: "k"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := v.Get(ctx, "a")
+	if err != nil || a.Revision != rev {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	stale := a
+	stale.Revision--
+	cases := []struct {
+		name string
+		ops  []Op
+		kind vm.Kind
+		id   string
+	}{
+		{"taken", []Op{v.Creating(vm.VM{ID: "b"}), k.Creating(vm.APIKey{ID: "k"})}, vm.Exists, "k"},
+		{"stale", []Op{v.Creating(vm.VM{ID: "b"}), v.Updating(stale)}, vm.Busy, "a"},
+		{"stale delete", []Op{v.Creating(vm.VM{ID: "b"}), v.Deleting(stale)}, vm.Busy, "a"},
+		{"update of none", []Op{v.Creating(vm.VM{ID: "b"}), v.Updating(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
+		{"delete of none", []Op{v.Creating(vm.VM{ID: "b"}), v.Deleting(vm.VM{ID: "x"})}, vm.NotFound, "x"},
+		{"update without a revision", []Op{v.Updating(vm.VM{ID: "a"})}, vm.Internal, "a"},
+		{"nothing", nil, vm.Internal, "records"},
+		{"too large", []Op{v.Creating(vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)})}, vm.Limit, "b"},
+	}
+	for _, c := range cases {
+		_, err := s.Txn(ctx, c.ops...)
+		if vm.KindOf(err) != c.kind || vm.AsError(err).Subject != c.id {
+			t.Errorf("%s: %v (%s)", c.name, err, vm.KindOf(err))
+		}
+	}
+	if _, err := v.Get(ctx, "b"); !errors.Is(err, vm.NotFound) {
+		t.Errorf("a refused transaction left something: %v", err)
+	}
+	a.State = vm.Stopped
+	if _, err := s.Txn(ctx, v.Updating(a), k.Deleting(vm.APIKey{ID: "k"})); err != nil {
+		t.Error(err)
+	}
+	if list, err := k.List(ctx); err != nil || len(list) != 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestWatchShowsAll: of random changes by several writers a watch from a
+// snapshot shows each, in order, and ends up with what direct reads show.
+func TestWatchShowsAll(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, shortDir(t))
+	defer s.Close()
+	c := vms(s)
+	if _, err := c.Create(ctx, vm.VM{ID: "r0"}); err != nil {
+		t.Fatal(err)
+	}
+	recs, at, err := c.Snapshot(ctx)
+	if err != nil || len(recs) != 1 {
+		t.Fatalf("%v, %v", recs, err)
+	}
+	w := c.Watch(ctx, at)
+	defer w.Close()
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(n), 7))
+			for i := range 200 {
+				change(t, c, rnd, fmt.Sprintf("%d-%d", n, i))
+			}
+		})
+	}
+	wg.Wait()
+	last, err := c.Create(ctx, vm.VM{ID: "the-end"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]vm.VM{"r0": recs[0]}
+	for rev := at; rev < last; {
+		ch, err := w.Next(ctx)
+		if err != nil || ch.Revision <= rev {
+			t.Fatalf("after %d: %+v, %v", rev, ch, err)
+		}
+		rev = ch.Revision
+		if seen[ch.ID] = ch.Record; ch.Deleted {
+			delete(seen, ch.ID)
+		}
+	}
+	list, err := c.List(ctx)
+	if err != nil || len(list) != len(seen) {
+		t.Fatalf("%d records, %d seen, %v", len(list), len(seen), err)
+	}
+	for _, r := range list {
+		if got := seen[string(r.ID)]; got.Name != r.Name || got.Revision != r.Revision {
+			t.Errorf("%+v, seen %+v (%v)", r, got, maps.Keys(seen))
+		}
+	}
+}
+
+// change makes one random change; somebody else may have been quicker.
+func change(t *testing.T, c *Collection[vm.VM], rnd *rand.Rand, name string) {
+	id := fmt.Sprintf("r%d", rnd.IntN(8))
+	rec, err := c.Get(t.Context(), id)
+	switch {
+	case errors.Is(err, vm.NotFound):
+		_, err = c.Create(t.Context(), vm.VM{ID: vm.ID(id), Name: name})
+	case err == nil && rnd.IntN(4) == 0:
+		err = c.Delete(t.Context(), rec)
+	case err == nil:
+		rec.Name = name
+		_, err = c.Update(t.Context(), rec)
+	}
+	if err != nil && !errors.Is(err, vm.Busy) && !errors.Is(err, vm.NotFound) && !errors.Is(err, vm.Exists) {
+		t.Error(err)
+	}
+}
+
+// TestWatchTooOld: a watch from before a compaction says so instead of
+// skipping changes, and one from a snapshot goes on.
+func TestWatchTooOld(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, shortDir(t))
+	c := vms(s)
+	rec := vm.VM{ID: "a"}
+	for i := range 10 {
+		var err error
+		if i == 0 {
+			rec.Revision, err = c.Create(ctx, rec)
+		} else {
+			rec.Revision, err = c.Update(ctx, rec)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.client.Compact(ctx, rec.Revision); err != nil {
+		t.Fatal(err)
+	}
+	w := c.Watch(ctx, rec.Revision-5)
+	defer w.Close()
+	if _, err := w.Next(ctx); vm.AsError(err).Code != "REVISION_GONE" {
+		t.Errorf("old revision: %v", err)
+	}
+	_, at, err := c.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = c.Watch(ctx, at)
+	defer w.Close()
+	if err := c.Delete(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	if ch, err := w.Next(ctx); err != nil || !ch.Deleted || ch.ID != "a" {
+		t.Errorf("%+v, %v", ch, err)
+	}
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if _, err := w.Next(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a change: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Next(ctx); err == nil {
+		t.Error("the watch outlived the store")
+	}
+}
+
+// TestLease: a record under a lease lives as long as its holder.
+func TestLease(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, shortDir(t))
+	defer s.Close()
+	c := vms(s)
+	l, err := s.Lease(ctx, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dying, kill := context.WithCancel(ctx)
+	other, err := s.Lease(dying, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := s.Txn(ctx, c.Creating(vm.VM{ID: "kept"}).Under(l), c.Creating(vm.VM{ID: "dies"}).Under(other), c.Creating(vm.VM{ID: "free"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := c.Watch(ctx, at)
+	defer w.Close()
+	kill()
+	<-other.Lost()
+	gone := func(want string) {
+		t.Helper()
+		short, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		if ch, err := w.Next(short); err != nil || !ch.Deleted || ch.ID != want {
+			t.Errorf("%+v, %v, want %s to go", ch, err, want)
+		}
+	}
+	gone("dies") // a second or more later; the kept one has outlived its term
+	if err := l.Release(ctx); err != nil {
+		t.Fatal(err)
+	}
+	gone("kept")
+	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].ID != "free" {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestCluster: the same code works against an existing etcd by its endpoints.
+func TestCluster(t *testing.T) {
+	ctx, dir := t.Context(), shortDir(t)
+	host := open(t, dir)
+	defer host.Close()
+	s, err := Open(ctx, Options{Endpoints: []string{"unix://" + filepath.Join(dir, "s", "client.sock")}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := vms(s)
+	w := vms(host).Watch(ctx, 1)
+	defer w.Close()
+	rev, err := c.Create(ctx, vm.VM{ID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(ctx, vm.VM{ID: "a"}); !errors.Is(err, vm.Exists) {
+		t.Errorf("%v", err)
+	}
+	if ch, err := w.Next(ctx); err != nil || ch.ID != "a" || ch.Revision != rev {
+		t.Errorf("%+v, %v", ch, err)
+	}
+	if _, err := c.Create(ctx, vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)}); !errors.Is(err, vm.Limit) {
+		t.Errorf("too large: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := vms(host).Get(ctx, "a"); err != nil {
+		t.Error(err)
+	}
+	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	if _, err := Open(short, Options{Endpoints: []string{"unix://" + filepath.Join(dir, "none.sock")}, Log: slog.New(slog.DiscardHandler)}); !errors.Is(err, vm.Unavailable) {
+		t.Errorf("no cluster: %v", err)
+	}
+}

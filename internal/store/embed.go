@@ -1,0 +1,186 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.uber.org/zap"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	quota     = 2 << 30 // bytes; records are small, this is etcd's own advice
+	maxSocket = 100     // bytes of a socket's path
+)
+
+func (s *Store) embed(ctx context.Context, o Options) error {
+	if n := len(socketURL(o.SocketDir, "client").Path); n > maxSocket {
+		return vm.Errorf(vm.Invalid, o.SocketDir, "the path of a socket in it would have %d bytes, at most %d", n, maxSocket).
+			WithHint("choose a shorter data or run directory")
+	}
+	for _, dir := range []string{o.Dir, o.SocketDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return openError(dir, err)
+		}
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return openError(dir, err)
+		}
+	}
+	// etcd itself would wait for the other process's lock for ever.
+	lock, err := os.OpenFile(o.Dir+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return openError(o.Dir, err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return vm.Errorf(vm.Busy, o.Dir, "another process has the record store open").WithHint("stop the other `warren serve` first")
+	}
+	s.lock = lock
+	err = checkFiles(o.Dir, lock)
+	if err == nil {
+		err = s.start(ctx, o)
+	}
+	if err != nil {
+		if s.fail.get() == nil { // else it may still write
+			lock.Close()
+		}
+		return err
+	}
+	if _, err := lock.WriteAt([]byte(opened), 0); err != nil {
+		_ = s.shut() // the first error says more
+		return openError(o.Dir, err)
+	}
+	return nil
+}
+
+// opened stands in the lock file once there was a store.
+const opened = "records were kept here\n"
+
+// checkFiles refuses a store whose files are gone: etcd would begin an empty
+// one in its place, and what VMs there are on disk would seem to be nobody's.
+func checkFiles(dir string, lock *os.File) error {
+	st, err := lock.Stat()
+	if err != nil {
+		return openError(dir, err)
+	}
+	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
+	if err != nil || len(logs) > 0 || st.Size() == 0 {
+		return err
+	}
+	return vm.Errorf(vm.Corrupt, dir, "the record store is gone: it has no log any more").
+		WithHint("restore the directory from a backup; to begin without any records instead, move it and %s aside", lock.Name())
+}
+
+func (s *Store) config(o Options) *embed.Config {
+	cfg := embed.NewConfig()
+	cfg.Name, cfg.Dir = "warren", o.Dir
+	client, peer := socketURL(o.SocketDir, "client"), socketURL(o.SocketDir, "peer")
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.TickMs, cfg.ElectionMs = 20, 200 // one member: an election is over at once
+	cfg.QuotaBackendBytes = quota
+	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 100 // entries that are held in memory; nobody has to catch up
+	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "1000"
+	cfg.EnableGRPCGateway = false
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(&core{log: o.Log}, zap.WithFatalHook(s.fail), zap.WithPanicHook(s.fail)))
+	return cfg
+}
+
+// start brings the server up. etcd ends its goroutine when it finds its data
+// damaged: the start has one of its own.
+func (s *Store) start(ctx context.Context, o Options) error {
+	if err := s.room(s.createRoom); err != nil {
+		return err
+	}
+	type started struct {
+		server *embed.Etcd
+		err    error
+	}
+	c := make(chan started, 1)
+	go func() {
+		var out started
+		defer func() {
+			if p := recover(); p != nil { // etcd and bbolt panic on data they cannot read
+				out.err = fmt.Errorf("corrupt: %v", p)
+			}
+			c <- out
+		}()
+		out.server, out.err = embed.StartEtcd(s.config(o))
+	}()
+	timer := time.NewTimer(openTimeout)
+	defer timer.Stop()
+	var out started
+	select {
+	case out = <-c:
+	case <-s.fail.happened: // perhaps in a goroutine that the start waits for
+	case <-timer.C:
+		s.fail.set(notReady(o.Dir))
+	}
+	switch {
+	case s.fail.get() != nil:
+		return s.fail.get()
+	case out.err != nil:
+		return openError(o.Dir, out.err)
+	}
+	var err error
+	select {
+	case <-out.server.Server.ReadyNotify():
+		s.server = out.server
+		s.client = v3client.New(out.server.Server)
+		return nil
+	case <-s.fail.happened:
+		return s.fail.get()
+	case err = <-out.server.Err():
+		err = openError(o.Dir, err)
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-timer.C:
+		err = notReady(o.Dir)
+	}
+	s.abandon(out.server, err)
+	return err
+}
+
+func notReady(dir string) error {
+	return vm.Errorf(vm.Timeout, dir, "the record store is not ready after %s", openTimeout).
+		WithHint("see whether the disk is slow; else its log does not fit its database: restore the directory from a backup")
+}
+
+// abandon lets go of a server that did not come up. Closing one may never end:
+// that is not waited for, and nothing else may use its directory meanwhile.
+func (s *Store) abandon(server *embed.Etcd, err error) {
+	s.fail.set(err)
+	go server.Close()
+}
+
+func socketURL(dir, name string) url.URL {
+	return url.URL{Scheme: "unix", Path: filepath.Join(dir, name+".sock")}
+}
+
+// room refuses what would leave less than that many bytes free.
+func (s *Store) room(need uint64) error {
+	if s.dir == "" {
+		return nil // a cluster looks after its own disks
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(s.dir, &st); err != nil {
+		return openError(s.dir, err)
+	}
+	if free := st.Bavail * uint64(st.Bsize); free < need {
+		return vm.Errorf(vm.NoSpace, s.dir, "the disk of the record store has %d MiB left, %d are needed", free>>20, need>>20).
+			WithHint("free disk space; nothing was lost")
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// loud collects what is logged as an error.
+type loud struct {
+	slog.Handler
+	mu    *sync.Mutex
+	lines *[]string
+}
+
+func (l loud) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l loud) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r.Level >= slog.LevelWarn {
+		*l.lines = append(*l.lines, r.Message)
+	}
+	return nil
+}
+
+// TestQuiet: a start, some work, a stop and a start again log neither warning
+// nor error.
+func TestQuiet(t *testing.T) {
+	dir := shortDir(t)
+	var mu sync.Mutex
+	var lines []string
+	for range 2 {
+		s, err := Open(t.Context(), Options{
+			Dir: filepath.Join(dir, "etcd"), SocketDir: filepath.Join(dir, "s"),
+			Log: slog.New(loud{slog.DiscardHandler, &mu, &lines}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := vms(s).Watch(t.Context(), 0)
+		if _, err := vms(s).Create(t.Context(), vm.VM{ID: vm.NewID()}); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		w.Close()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for _, l := range lines {
+		t.Error(l)
+	}
+}
+
+// TestPrivate: nobody else on the host gets at the records.
+func TestPrivate(t *testing.T) {
+	dir := shortDir(t)
+	s := open(t, dir)
+	defer s.Close()
+	for _, d := range []string{"etcd", "s"} {
+		if st, err := os.Stat(filepath.Join(dir, d)); err != nil || st.Mode().Perm() != 0o700 {
+			t.Errorf("%s: %v, %v", d, st, err)
+		}
+	}
+	deep := filepath.Join(dir, strings.Repeat("x", 100))
+	if _, err := Open(t.Context(), Options{Dir: deep, SocketDir: deep, Log: slog.New(slog.DiscardHandler)}); !errors.Is(err, vm.Invalid) {
+		t.Errorf("a long path: %v", err)
+	}
+}
+
+// TestDamage: data that cannot be used is refused with a kind and what to do,
+// and the process goes on; a tail torn by a crash is mended.
+func TestDamage(t *testing.T) {
+	origin := shortDir(t)
+	s := open(t, origin)
+	for i := range 1200 { // more than one snapshot of the log
+		if _, err := vms(s).Create(t.Context(), vm.VM{ID: vm.ID(fmt.Sprint(i)), Name: strings.Repeat("x", 100)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		name, glob string
+		damage     func(name string) error
+		ok         bool
+	}{
+		{"log: a byte changed", "member/wal/*.wal", changeRecord, false},
+		{"log: removed", "member/wal/*.wal", os.Remove, false},
+		{"everything removed", "member", os.RemoveAll, false},
+		{"log: empty", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 0) }, false},
+		{"log: unwritten tail cut", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 40<<20) }, true},
+		{"database: first pages zero", "member/snap/db", overwrite(0, 8192), false},
+		{"database: cut to a page", "member/snap/db", func(n string) error { return os.Truncate(n, 4096) }, false},
+		{"database: empty", "member/snap/db", func(n string) error { return os.Truncate(n, 0) }, false},
+		{"database: removed", "member/snap/db", os.Remove, false},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := shortDir(t)
+			if err := os.CopyFS(filepath.Join(dir, "etcd"), os.DirFS(filepath.Join(origin, "etcd"))); err != nil {
+				t.Fatal(err)
+			}
+			lock, err := os.ReadFile(filepath.Join(origin, "etcd.lock"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "etcd.lock"), lock, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			names, err := filepath.Glob(filepath.Join(dir, "etcd", c.glob))
+			if err != nil || len(names) == 0 {
+				t.Fatal("no file", err)
+			}
+			if err := c.damage(names[len(names)-1]); err != nil {
+				t.Fatal(err)
+			}
+			s, err := tryOpen(t.Context(), dir)
+			switch {
+			case err == nil:
+				list, lerr := vms(s).List(t.Context())
+				if !c.ok || lerr != nil || len(list) != 1200 {
+					t.Errorf("opened with %d records, %v", len(list), lerr)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			case c.ok || !errors.Is(err, vm.Corrupt) || vm.AsError(err).Hint == "":
+				t.Errorf("%v (%s)", err, vm.KindOf(err))
+			default:
+				t.Log(err)
+			}
+		})
+	}
+}
+
+func overwrite(off, n int64) func(string) error {
+	return func(name string) error {
+		f, err := os.OpenFile(name, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt(make([]byte, n), off)
+		return errors.Join(err, f.Close())
+	}
+}
+
+// changeRecord changes one byte of a record in a log.
+func changeRecord(name string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	at := 100_000 + bytes.Index(data[100_000:], []byte("xxxx"))
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt([]byte("y"), int64(at))
+	return errors.Join(err, f.Close())
+}
+
+// TestNoRoom: before the disk is full new records are refused, while changes,
+// by which room is made, still go.
+func TestNoRoom(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, shortDir(t))
+	defer s.Close()
+	rec := vm.VM{ID: "a"}
+	var err error
+	if rec.Revision, err = vms(s).Create(ctx, rec); err != nil {
+		t.Fatal(err)
+	}
+	s.createRoom = 1 << 60
+	if _, err := vms(s).Create(ctx, vm.VM{ID: "b"}); !errors.Is(err, vm.NoSpace) || vm.AsError(err).Hint == "" {
+		t.Errorf("create: %v", err)
+	}
+	if rec.Revision, err = vms(s).Update(ctx, rec); err != nil {
+		t.Errorf("update: %v", err)
+	}
+	s.changeRoom = 1 << 60
+	if err := vms(s).Delete(ctx, rec); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("delete: %v", err)
+	}
+	if got, err := vms(s).Get(ctx, "a"); err != nil || got.Revision != rec.Revision {
+		t.Errorf("read: %+v, %v", got, err)
+	}
+	s.createRoom, s.changeRoom = createRoom, changeRoom
+	if err := vms(s).Delete(ctx, rec); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
+
+// TestFullDisk fills a small file system, in a mount namespace of its own, to
+// the last byte while etcd writes: callers are told, the process lives, and a
+// new one finds every acknowledged record once there is space.
+func TestFullDisk(t *testing.T) {
+	if dir := os.Getenv("WARREN_STORE_FULL"); dir != "" {
+		onFullDisk(t, dir)
+		return
+	}
+	if dir := os.Getenv("WARREN_STORE_FILL"); dir != "" {
+		fill(t, dir)
+		return
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
+	cmd.Env = append(os.Environ(), "WARREN_STORE_FULL="+shortDir(t))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	if uid := os.Getuid(); uid != 0 {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, fs.ErrPermission) {
+		t.Skip("this host lets nobody but root mount a small file system:", err)
+	}
+	if err != nil || !strings.Contains(string(out), "all there") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func onFullDisk(t *testing.T, dir string) {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=300m"); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
+	cmd.Env = append(os.Environ(), "WARREN_STORE_FULL=", "WARREN_STORE_FILL="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir)
+	defer s.Close()
+	list, err := vms(s).List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := map[string]bool{}
+	for _, r := range list {
+		have[string(r.ID)] = true
+	}
+	acked := 0
+	for _, line := range strings.Split(string(out), "\n") {
+		if id, ok := strings.CutPrefix(line, "written "); ok {
+			if acked++; !have[id] {
+				t.Errorf("%s is lost", id)
+			}
+		}
+	}
+	if acked == 0 {
+		t.Errorf("nothing was written:\n%s", out)
+	}
+	t.Log("all there:", acked)
+}
+
+func fill(t *testing.T, dir string) {
+	s := open(t, dir)
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for block := make([]byte, 1<<20); err == nil; {
+		_, err = f.Write(block)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	// A careful writer is refused first.
+	if _, err := vms(s).Create(t.Context(), vm.VM{ID: "careful"}); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("careful: %v", err)
+	}
+	// A careless one brings etcd to its end.
+	s.createRoom = 0
+	body := strings.Repeat("x", 200<<10)
+	for i := range 2000 {
+		id := vm.ID(fmt.Sprintf("r%06d", i))
+		if _, err = vms(s).Create(t.Context(), vm.VM{ID: id, Name: body}); err != nil {
+			break
+		}
+		fmt.Println("written", id)
+	}
+	if !errors.Is(err, vm.NoSpace) {
+		t.Errorf("careless: %v", err)
+	}
+	<-s.Failed()
+	if _, err := vms(s).Get(t.Context(), "r000000"); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("get: %v", err)
+	}
+	if err := s.Healthy(t.Context()); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("healthy: %v", err)
+	}
+	if err := s.Close(); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("close: %v", err)
+	}
+}
