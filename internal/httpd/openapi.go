@@ -62,24 +62,37 @@ func (g schemas) operation(r route) object {
 		ok["content"] = object{"application/octet-stream": object{}}
 	}
 	op["responses"].(object)["200"] = ok
-	if r.in != nil {
+	switch {
+	case r.in != nil:
 		op["requestBody"] = object{"content": jsonBody(g.ref(reflect.TypeOf(r.in)))}
+	case r.method == "PUT" && r.stream:
+		op["requestBody"] = object{"content": object{"application/octet-stream": object{}}}
 	}
 	if r.right != public {
 		op["security"] = []object{{"key": []string{}}}
 		op["x-right"] = r.right
 	}
-	var params []object
+	params := []object{}
 	for p := range strings.SplitSeq(r.pattern, "/") {
 		if name, is := strings.CutPrefix(p, "{"); is {
 			name = strings.TrimSuffix(strings.TrimSuffix(name, "}"), "...")
-			params = append(params, object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}})
+			params = append(params, parameter("path", name, true))
 		}
 	}
-	if params != nil {
+	for name := range strings.FieldsSeq(r.query) {
+		params = append(params, parameter("query", name, false))
+	}
+	if strings.Contains(r.pattern, "/{vm}/") {
+		params = append(params, parameter("header", api.HeaderLinuxUser, false))
+	}
+	if len(params) > 0 {
 		op["parameters"] = params
 	}
 	return op
+}
+
+func parameter(in, name string, required bool) object {
+	return object{"name": name, "in": in, "required": required, "schema": object{"type": "string"}}
 }
 
 func jsonBody(schema object) object { return object{"application/json": object{"schema": schema}} }
@@ -98,7 +111,7 @@ func (g schemas) ref(t reflect.Type) object {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return g.ref(t.Elem())
+		return nullable(g.ref(t.Elem()))
 	case reflect.String:
 		return object{"type": "string"}
 	case reflect.Bool:
@@ -119,6 +132,15 @@ func (g schemas) ref(t reflect.Type) object {
 	default:
 		return object{"type": "integer"}
 	}
+}
+
+// nullable is a schema that null fits too.
+func nullable(schema object) object {
+	if t, is := schema["type"].(string); is {
+		schema["type"] = []string{t, "null"}
+		return schema
+	}
+	return object{"anyOf": []object{schema, {"type": "null"}}}
 }
 
 func (g schemas) structRef(t reflect.Type) object {

@@ -31,6 +31,7 @@ type route struct {
 	doc     string
 	in, out any // example values of the JSON bodies, for the OpenAPI page; nil = none or a stream
 	stream  bool
+	query   string // names of the parameters that it reads from the query
 }
 
 // routes is the whole API. Rows are tried in order, so literals come first.
@@ -47,103 +48,103 @@ func (s *server) routes() []route {
 
 func (s *server) publicRoutes() []route {
 	return []route{
-		{"GET", "/healthz", public, s.health, "The process lives.", nil, okBody{}, false},
-		{"GET", "/readyz", public, s.ready, "The server takes requests.", nil, okBody{}, false},
-		{"GET", "/openapi.json", public, s.openapi, "This description.", nil, nil, false},
+		{"GET", "/healthz", public, s.health, "The process lives.", nil, okBody{}, false, ""},
+		{"GET", "/readyz", public, s.ready, "The server takes requests.", nil, okBody{}, false, ""},
+		{"GET", "/openapi.json", public, s.openapi, "This description.", nil, nil, false, ""},
 	}
 }
 
 func (s *server) hostRoutes() []route {
 	return []route{
-		{"GET", "/auth/v1/whoami", key, s.whoami, "Who the caller is.", nil, api.WhoAmI{}, false},
-		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that went on in the background; 202 while it does.", nil, nil, false},
-		{"GET", "/observability/v1/logs", key, s.logs, "Log lines of a background request.", nil, api.Logs{}, false},
-		{"GET", "/v1/events", key, s.events, "Events as they happen (SSE); resumed by Last-Event-ID.", nil, nil, true},
-		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false},
-		{"GET", "/v1/host", key, s.host, "What this host offers.", nil, api.Host{}, false},
-		{"GET", "/v1/config", admin, s.config, "Effective settings with their origin.", nil, nil, false},
-		{"GET", "/v1/audit", key, s.audit, "Audit records, newest first; ?vm=&limit=&after=.", nil, api.AuditList{}, false},
-		{"GET", "/v1/audit/verify", admin, s.auditVerify, "Check the audit chain.", nil, api.AuditReport{}, false},
-		{"GET", "/v1/accounts", admin, s.accounts, "Accounts.", nil, api.AccountList{}, false},
-		{"POST", "/v1/accounts", admin, s.createAccount, "Create an account with a first key, shown once.", api.NewAccount{}, api.CreatedAccount{}, false},
-		{"DELETE", "/v1/accounts/{account}", admin, s.removeAccount, "Remove an account; ?force=true with its VMs.", nil, okBody{}, false},
-		{"GET", "/v1/keys", key, s.keys, "API keys, without their secrets; admins: ?account=.", nil, api.KeyList{}, false},
-		{"POST", "/v1/keys", key, s.createKey, "Create an API key, shown once.", api.NewKey{}, api.CreatedKey{}, false},
-		{"POST", "/v1/keys/{key}/rotate", key, s.rotateKey, "Replace a key's secret.", nil, api.CreatedKey{}, false},
-		{"DELETE", "/v1/keys/{key}", key, s.revokeKey, "Revoke a key.", nil, okBody{}, false},
+		{"GET", "/auth/v1/whoami", key, s.whoami, "Who the caller is.", nil, api.WhoAmI{}, false, ""},
+		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that went on in the background; 202 while it does.", nil, nil, false, ""},
+		{"GET", "/observability/v1/logs", key, s.logs, "Log lines of a background request.", nil, api.Logs{}, false, "requestId"},
+		{"GET", "/v1/events", key, s.events, "Events as they happen (SSE); resumed by Last-Event-ID.", nil, nil, true, "types vm after"},
+		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false, ""},
+		{"GET", "/v1/host", key, s.host, "What this host offers.", nil, api.Host{}, false, ""},
+		{"GET", "/v1/config", admin, s.config, "Effective settings with their origin.", nil, nil, false, ""},
+		{"GET", "/v1/audit", key, s.audit, "Audit records, newest first.", nil, api.AuditList{}, false, "vm limit after"},
+		{"GET", "/v1/audit/verify", admin, s.auditVerify, "Check the audit chain.", nil, api.AuditReport{}, false, ""},
+		{"GET", "/v1/accounts", admin, s.accounts, "Accounts.", nil, api.AccountList{}, false, ""},
+		{"POST", "/v1/accounts", admin, s.createAccount, "Create an account with a first key, shown once.", api.NewAccount{}, api.CreatedAccount{}, false, ""},
+		{"DELETE", "/v1/accounts/{account}", admin, s.removeAccount, "Remove an account; with force its VMs too.", nil, okBody{}, false, "force"},
+		{"GET", "/v1/keys", key, s.keys, "API keys, without their secrets; admins: of any account.", nil, api.KeyList{}, false, "account"},
+		{"POST", "/v1/keys", key, s.createKey, "Create an API key, shown once.", api.NewKey{}, api.CreatedKey{}, false, ""},
+		{"POST", "/v1/keys/{key}/rotate", key, s.rotateKey, "Replace a key's secret.", nil, api.CreatedKey{}, false, ""},
+		{"DELETE", "/v1/keys/{key}", key, s.revokeKey, "Revoke a key.", nil, okBody{}, false, ""},
 	}
 }
 
 func (s *server) snapshotRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots: here those of the images.", nil, api.SnapshotList{}, false},
-		{"POST", "/v1/vms/snapshots", key, s.noSnapshots, "Not in this version.", nil, nil, false},
-		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false},
-		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be deleted.", nil, nil, false},
-		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be renamed.", nil, nil, false},
-		{"GET", "/v1/vms/builds/{build}", key, s.noBuild, "No builds in this version.", nil, nil, false},
-		{"GET", "/v1/vms/builds/{build}/phases", key, s.noBuild, "No builds in this version.", nil, nil, false},
+		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots: here those of the images.", nil, api.SnapshotList{}, false, ""},
+		{"POST", "/v1/vms/snapshots", key, s.noSnapshots, "Not in this version.", nil, nil, false, ""},
+		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false, ""},
+		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be deleted.", nil, nil, false, ""},
+		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be renamed.", nil, nil, false, ""},
+		{"GET", "/v1/vms/builds/{build}", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
+		{"GET", "/v1/vms/builds/{build}/phases", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
 	}
 }
 
 func (s *server) vmRoutes() []route {
 	return []route{
-		{"POST", "/v1/vms", key, s.create, "Create a VM and start it; answers when it is usable.", api.CreateVM{}, api.CreatedVM{}, false},
-		{"GET", "/v1/vms", key, s.list, "VMs; ?vmState=&search=&limit=&offset=.", nil, api.VMList{}, false},
-		{"GET", "/v1/vms/{vm}", key, s.get, "One VM.", nil, api.VM{}, false},
-		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs.", nil, deletedVM{}, false},
-		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "Everything known of a VM and its machine.", nil, api.Inspection{}, false},
-		{"POST", "/v1/vms/{vm}/start", key, s.start, "Start a stopped VM; a running one stays.", api.StartVM{}, api.StartedVM{}, false},
-		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false},
-		{"POST", "/v1/vms/{vm}/kill", key, s.kill, "End the machine at once; the disk is as of its last sync.", nil, idBody{}, false},
-		{"POST", "/v1/vms/{vm}/await", key, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false},
-		{"POST", "/v1/vms/{vm}/suspend", key, s.notYet("suspend"), "Not in this version.", nil, nil, false},
-		{"POST", "/v1/vms/{vm}/fork", key, s.notYet("fork"), "Not in this version.", nil, nil, false},
-		{"POST", "/v1/vms/{vm}/snapshot", key, s.notYet("snapshot"), "Not in this version.", nil, nil, false},
-		{"POST", "/v1/vms/{vm}/resize", key, s.notYet("resize"), "Not in this version.", nil, nil, false},
-		{"POST", "/v1/vms/{vm}/optimize", key, s.optimize, "Nothing to do in this version.", nil, nil, false},
-		{"GET", "/v1/vms/{vm}/build", key, s.noBuild, "No builds in this version.", nil, nil, false},
-		{"GET", "/v1/vms/{vm}/terminals", key, s.terminals, "Legacy terminals: none.", nil, nil, false},
-		{"GET", "/v1/vms/{vm}/stats", key, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false},
-		{"GET", "/v1/vms/{vm}/ports", key, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false},
-		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log; ?from=&follow=.", nil, nil, true},
-		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false},
-		{"GET", "/v1/vms/{vm}/connections", key, s.connections, "The guest's last connections and how they were judged.", nil, api.Connections{}, false},
+		{"POST", "/v1/vms", key, s.create, "Create a VM and start it; answers when it is usable.", api.CreateVM{}, api.CreatedVM{}, false, ""},
+		{"GET", "/v1/vms", key, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search limit offset all"},
+		{"GET", "/v1/vms/{vm}", key, s.get, "One VM.", nil, api.VM{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs.", nil, deletedVM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "Everything known of a VM and its machine.", nil, api.Inspection{}, false, ""},
+		{"POST", "/v1/vms/{vm}/start", key, s.start, "Start a stopped VM; a running one stays.", api.StartVM{}, api.StartedVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/kill", key, s.kill, "End the machine at once; the disk is as of its last sync.", nil, idBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/await", key, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
+		{"POST", "/v1/vms/{vm}/suspend", key, s.notYet("suspend"), "Not in this version.", nil, nil, false, ""},
+		{"POST", "/v1/vms/{vm}/fork", key, s.notYet("fork"), "Not in this version.", nil, nil, false, ""},
+		{"POST", "/v1/vms/{vm}/snapshot", key, s.notYet("snapshot"), "Not in this version.", nil, nil, false, ""},
+		{"POST", "/v1/vms/{vm}/resize", key, s.notYet("resize"), "Not in this version.", nil, nil, false, ""},
+		{"POST", "/v1/vms/{vm}/optimize", key, s.optimize, "Nothing to do in this version.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/build", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/terminals", key, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/stats", key, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
+		{"GET", "/v1/vms/{vm}/ports", key, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
+		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
+		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/connections", key, s.connections, "The guest's last connections and how they were judged.", nil, api.Connections{}, false, ""},
 	}
 }
 
 func (s *server) execRoutes() []route {
 	return []route{
-		{"POST", "/v1/vms/{vm}/exec-await", key, s.execAwait, "Run a shell command and wait for it.", api.ExecAwait{}, api.ExecResult{}, false},
-		{"GET", "/v1/vms/{vm}/exec", key, s.execSocket, "Run a command over a WebSocket.", nil, nil, true},
-		{"POST", "/v1/vms/{vm}/exec", key, s.execChunked, "Run a command; output as lines of JSON.", api.ExecChunked{}, api.ExecMessage{}, true},
-		{"GET", "/v1/vms/{vm}/processes", key, s.processes, "Commands started by exec, running or ended.", nil, api.ProcessList{}, false},
-		{"POST", "/v1/vms/{vm}/processes", key, s.startProcess, "Start a command in the background.", vm.ExecSpec{}, vm.Process{}, false},
-		{"GET", "/v1/vms/{vm}/processes/{process}", key, s.process, "One process.", nil, vm.Process{}, false},
-		{"DELETE", "/v1/vms/{vm}/processes/{process}", key, s.forgetProcess, "Forget an ended process and its log.", nil, okBody{}, false},
-		{"POST", "/v1/vms/{vm}/processes/{process}/wait", key, s.waitProcess, "Wait for its end; ?timeoutMs=.", nil, vm.Process{}, false},
-		{"POST", "/v1/vms/{vm}/processes/{process}/signal", key, s.signalProcess, "Send a signal to its group.", api.Signal{}, okBody{}, false},
-		{"GET", "/v1/vms/{vm}/processes/{process}/log", key, s.processLog, "Its output; ?from=&follow=.", nil, nil, true},
+		{"POST", "/v1/vms/{vm}/exec-await", key, s.execAwait, "Run a shell command and wait for it.", api.ExecAwait{}, api.ExecResult{}, false, ""},
+		{"GET", "/v1/vms/{vm}/exec", key, s.execSocket, "Run a command over a WebSocket.", nil, nil, true, ""},
+		{"POST", "/v1/vms/{vm}/exec", key, s.execChunked, "Run a command; output as lines of JSON.", api.ExecChunked{}, api.ExecMessage{}, true, ""},
+		{"GET", "/v1/vms/{vm}/processes", key, s.processes, "Commands started by exec, running or ended.", nil, api.ProcessList{}, false, ""},
+		{"POST", "/v1/vms/{vm}/processes", key, s.startProcess, "Start a command in the background.", vm.ExecSpec{}, vm.Process{}, false, ""},
+		{"GET", "/v1/vms/{vm}/processes/{process}", key, s.process, "One process.", nil, vm.Process{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/processes/{process}", key, s.forgetProcess, "Forget an ended process and its log.", nil, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/processes/{process}/wait", key, s.waitProcess, "Wait for its end.", nil, vm.Process{}, false, "timeoutMs"},
+		{"POST", "/v1/vms/{vm}/processes/{process}/signal", key, s.signalProcess, "Send a signal to its group.", api.Signal{}, okBody{}, false, ""},
+		{"GET", "/v1/vms/{vm}/processes/{process}/log", key, s.processLog, "Its output.", nil, nil, true, "from follow"},
 	}
 }
 
 func (s *server) fileRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/files/{path...}", key, s.getFile, "A file's content, or a directory's entries.", nil, api.FileContent{}, false},
-		{"PUT", "/v1/vms/{vm}/files/{path...}", key, s.putFile, "Write a file.", api.FileContent{}, okBody{}, false},
-		{"POST", "/v1/vms/{vm}/watch-files", key, s.watchFiles, "Changes below the working directory, as lines of JSON.", nil, vm.FileEvent{}, true},
-		{"GET", "/v1/vms/{vm}/fs/stat", key, s.stat, "One entry; ?path=.", nil, vm.FileInfo{}, false},
-		{"GET", "/v1/vms/{vm}/fs/list", key, s.readDir, "A directory's entries; ?path=.", nil, api.FileList{}, false},
-		{"GET", "/v1/vms/{vm}/fs/watch", key, s.watch, "Changes below ?path=, as lines of JSON; ?recursive=.", nil, vm.FileEvent{}, true},
-		{"POST", "/v1/vms/{vm}/fs/mkdir", key, s.mkdir, "Make a directory.", api.FileOp{}, okBody{}, false},
-		{"POST", "/v1/vms/{vm}/fs/rename", key, s.rename, "Rename.", api.FileOp{}, okBody{}, false},
-		{"POST", "/v1/vms/{vm}/fs/remove", key, s.remove, "Remove.", api.FileOp{}, okBody{}, false},
-		{"POST", "/v1/vms/{vm}/fs/chmod", key, s.chmod, "Set permission bits.", api.FileOp{}, okBody{}, false},
-		{"POST", "/v1/vms/{vm}/fs/symlink", key, s.symlink, "Make a symlink.", api.FileOp{}, okBody{}, false},
-		{"GET", "/v1/vms/{vm}/raw/{path...}", key, s.getRaw, "A file's bytes, with length and digest; ?maxBytes=.", nil, nil, true},
-		{"PUT", "/v1/vms/{vm}/raw/{path...}", key, s.putRaw, "Write a file of any size; ?mode=&parents=.", nil, api.WrittenFile{}, true},
-		{"GET", "/v1/vms/{vm}/tar/{path...}", key, s.getTar, "A tree as tar, with an end mark.", nil, nil, true},
-		{"PUT", "/v1/vms/{vm}/tar/{path...}", key, s.putTar, "Unpack a tar below a directory.", nil, okBody{}, true},
+		{"GET", "/v1/vms/{vm}/files/{path...}", key, s.getFile, "A file's content, or a directory's entries.", nil, api.FileContent{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/files/{path...}", key, s.putFile, "Write a file.", api.FileContent{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/watch-files", key, s.watchFiles, "Changes below the working directory, as lines of JSON.", nil, vm.FileEvent{}, true, ""},
+		{"GET", "/v1/vms/{vm}/fs/stat", key, s.stat, "One entry.", nil, vm.FileInfo{}, false, "path"},
+		{"GET", "/v1/vms/{vm}/fs/list", key, s.readDir, "A directory's entries.", nil, api.FileList{}, false, "path"},
+		{"GET", "/v1/vms/{vm}/fs/watch", key, s.watch, "Changes below a directory, as lines of JSON.", nil, vm.FileEvent{}, true, "path recursive"},
+		{"POST", "/v1/vms/{vm}/fs/mkdir", key, s.mkdir, "Make a directory.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/rename", key, s.rename, "Rename.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/remove", key, s.remove, "Remove.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/chmod", key, s.chmod, "Set permission bits.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/symlink", key, s.symlink, "Make a symlink.", api.FileOp{}, okBody{}, false, ""},
+		{"GET", "/v1/vms/{vm}/raw/{path...}", key, s.getRaw, "A file's bytes, with length and digest.", nil, nil, true, "maxBytes"},
+		{"PUT", "/v1/vms/{vm}/raw/{path...}", key, s.putRaw, "Write a file of any size.", nil, api.WrittenFile{}, true, "mode parents"},
+		{"GET", "/v1/vms/{vm}/tar/{path...}", key, s.getTar, "A tree as tar, with an end mark.", nil, nil, true, ""},
+		{"PUT", "/v1/vms/{vm}/tar/{path...}", key, s.putTar, "Unpack a tar below a directory.", nil, okBody{}, true, ""},
 	}
 }
 

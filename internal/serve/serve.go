@@ -166,11 +166,12 @@ func (s *stack) checkAccel(ctx context.Context, h *host) error {
 func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	door := httpd.New(httpd.Config{
+		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime,
+		Settings: map[string]any{"data": string(s.dir), "settings": settings},
+	})
 	server := &http.Server{
-		Handler: httpd.New(httpd.Config{
-			Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime,
-			Settings: map[string]any{"data": string(s.dir), "settings": settings},
-		}),
+		Handler:           door,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
@@ -190,6 +191,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		server.Close()
 	}
 	<-failed
+	door.Wait()
 	return nil
 }
 
