@@ -67,7 +67,7 @@ func (a *app) complain(err error) {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	a.io.notef("warren: %s", plain(text))
 	if e.Hint != "" {
-		a.io.notef("hint: %s", plain(e.Hint))
+		a.io.notef("  hint: %s", plain(e.Hint))
 	}
 }
 
