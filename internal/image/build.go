@@ -190,6 +190,7 @@ func (b *builder) finish(ctx context.Context, img vm.Image) error {
 
 // Files of a build that do not become part of the image.
 func (b *builder) marker(stage string) string { return filepath.Join(string(b.dir), ".done-"+stage) }
+
 func (b *builder) scratch(name string) string { return filepath.Join(string(b.dir), ".scratch", name) }
 func (b *builder) publishedMark() string      { return filepath.Join(string(b.dir), ".published") }
 

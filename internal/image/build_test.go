@@ -80,7 +80,7 @@ func (b *bench) mmdebstrap(p program, whole bool) error {
 	// Were we killed now, the next run could find the tree.
 	marks, err := filepath.Glob(filepath.Join(b.opts.Dir.Images(), ".building-*", ".tempdir"))
 	if err != nil || len(marks) != 1 {
-		return fmt.Errorf("notes of the temporary directory: %q, %v", marks, err)
+		return fmt.Errorf("notes of the temporary directory: %q, %w", marks, err)
 	}
 	files := p.files[firstExchange-3:]
 	b.seen = map[string]string{}

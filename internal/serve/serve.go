@@ -190,7 +190,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	if err := server.Shutdown(grace); err != nil {
 		server.Close()
 	}
-	<-failed
+	<-failed // http.ErrServerClosed
 	door.Wait()
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -213,6 +214,27 @@ func TestCoreTwoMachines(t *testing.T) {
 	}
 }
 
+// processOf returns the id of the command that has word in its arguments.
+func (h *host) processOf(name, word string) string {
+	h.t.Helper()
+	var out struct {
+		Commands []struct {
+			ID   string   `json:"id"`
+			Argv []string `json:"argv"`
+		} `json:"commands"`
+	}
+	if err := json.Unmarshal([]byte(h.ok("ps", "--json", name)), &out); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, c := range out.Commands {
+		if strings.Contains(strings.Join(c.Argv, " "), word+" ") && !strings.Contains(c.Argv[0], "pgrep") {
+			return c.ID
+		}
+	}
+	h.t.Fatalf("no command with %q in %+v", word, out.Commands)
+	return ""
+}
+
 // TestCoreServeKilled: serve dies, the VM, its command and its log live on.
 //
 // 000-03, 000-28
@@ -238,10 +260,8 @@ func TestCoreServeKilled(t *testing.T) {
 	if got := h.sh("box", "pgrep -cf 'tick [$]i' || true"); got == "0" {
 		t.Error("the command is gone")
 	}
-	h.eventually("its log goes on", func() bool {
-		r := h.run("logs", "box", "p1")
-		return strings.Contains(r.stdout, "done")
-	})
+	id := h.processOf("box", "tick")
+	h.eventually("its log goes on", func() bool { return strings.Contains(h.run("logs", "box", id).stdout, "done") })
 }
 
 // TestCoreMonitorKilled: a monitor dies, QEMU and the guest live on.

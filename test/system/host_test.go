@@ -85,7 +85,7 @@ func TestSmallDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	h.run("cp", big, "small:/work/big").wants(t, 8, "space")
+	h.run("cp", big, "small:/work/big").wants(t, 8, "disk has")
 	if got := h.sh("small", "ls -A /work"); got != "" {
 		t.Errorf("left in /work: %s", got)
 	}
@@ -171,7 +171,7 @@ func TestRefusals(t *testing.T) {
 	if out, err := taken.CombinedOutput(); err == nil || !strings.Contains(string(out), h.listen) {
 		t.Errorf("a taken port: %v\n%s", err, out)
 	}
-	h.run("up", "--mem", "512000").wants(t, 8, "memory")
+	h.run("up", "--mem", "524288").wants(t, 8, "memory")
 	noQEMU := exec.Command(h.binary, "doctor", "--json")
 	noQEMU.Env = append(h.environ(), "PATH=/nonexistent")
 	report, _ := noQEMU.Output()
