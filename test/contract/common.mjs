@@ -4,6 +4,7 @@
 // What the contract tests share. They drive the unmodified npm packages against
 // the server that FREESTYLE_API_URL and FREESTYLE_API_KEY name.
 import assert from "node:assert/strict";
+import test from "node:test";
 import * as current from "freestyle";
 import * as older from "freestyle-sandboxes";
 
@@ -13,6 +14,10 @@ assert.ok(url && apiKey, "set FREESTYLE_API_URL and FREESTYLE_API_KEY");
 
 export const { Freestyle, Errors } = current;
 export const Older = older.Freestyle;
+
+// real is a test that needs a real Linux in the VM, not the simulator's shell.
+const simulated = process.env.WARREN_SIMULATED === "1";
+export const real = (name, f) => test(name, { skip: simulated && "needs a real Linux; test/system runs it" }, f);
 
 // client returns a client of the current package.
 export const client = () => new Freestyle({ baseUrl: url, apiKey });
