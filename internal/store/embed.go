@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 
 	"github.com/warren-vm/warren/vm"
@@ -22,7 +23,13 @@ import (
 const (
 	quota     = 2 << 30 // bytes; records are small, this is etcd's own advice
 	maxSocket = 100     // bytes of a socket's path
+	// segment is the size of a file of etcd's log. Two are set aside at once.
+	segment = 8 << 20
+	newRoom = 2*segment + createRoom
 )
+
+// etcd's own 64 MB are for larger records than ours; it has no option for it.
+func init() { wal.SegmentSizeBytes = segment }
 
 func (s *Store) embed(ctx context.Context, o Options) error {
 	if n := len(socketURL(o.SocketDir, "client").Path); n > maxSocket {
@@ -47,7 +54,7 @@ func (s *Store) embed(ctx context.Context, o Options) error {
 		return vm.Errorf(vm.Busy, o.Dir, "another process has the record store open").WithHint("stop the other `warren serve` first")
 	}
 	s.lock = lock
-	err = checkFiles(o.Dir, lock)
+	err = s.checkFiles(lock)
 	if err == nil {
 		err = s.start(ctx, o)
 	}
@@ -69,16 +76,23 @@ const opened = "records were kept here\n"
 
 // checkFiles refuses a store whose files are gone: etcd would begin an empty
 // one in its place, and what VMs there are on disk would seem to be nobody's.
-func checkFiles(dir string, lock *os.File) error {
+// It refuses a disk too small for a new one, too; one that exists opens on a
+// disk that is nearly full, for records have to be changed to make room.
+func (s *Store) checkFiles(lock *os.File) error {
 	st, err := lock.Stat()
 	if err != nil {
-		return openError(dir, err)
+		return openError(s.dir, err)
 	}
-	logs, err := filepath.Glob(filepath.Join(dir, "member", "wal", "*.wal"))
-	if err != nil || len(logs) > 0 || st.Size() == 0 {
-		return err
+	logs, err := filepath.Glob(filepath.Join(s.dir, "member", "wal", "*.wal"))
+	switch {
+	case err != nil:
+		return openError(s.dir, err)
+	case len(logs) > 0:
+		return s.room(s.changeRoom)
+	case st.Size() == 0:
+		return s.room(newRoom)
 	}
-	return vm.Errorf(vm.Corrupt, dir, "the record store is gone: it has no log any more").
+	return vm.Errorf(vm.Corrupt, s.dir, "the record store is gone: it has no log any more").
 		WithHint("restore the directory from a backup; to begin without any records instead, move it and %s aside", lock.Name())
 }
 
@@ -101,9 +115,6 @@ func (s *Store) config(o Options) *embed.Config {
 // start brings the server up. etcd ends its goroutine when it finds its data
 // damaged: the start has one of its own.
 func (s *Store) start(ctx context.Context, o Options) error {
-	if err := s.room(s.createRoom); err != nil {
-		return err
-	}
 	type started struct {
 		server *embed.Etcd
 		err    error

@@ -107,7 +107,7 @@ func TestDamage(t *testing.T) {
 		{"log: removed", "member/wal/*.wal", os.Remove, false},
 		{"everything removed", "member", os.RemoveAll, false},
 		{"log: empty", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 0) }, false},
-		{"log: unwritten tail cut", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 40<<20) }, true},
+		{"log: unwritten tail cut", "member/wal/*.wal", func(n string) error { return os.Truncate(n, 6<<20) }, true},
 		{"database: first pages zero", "member/snap/db", overwrite(0, 8192), false},
 		{"database: cut to a page", "member/snap/db", func(n string) error { return os.Truncate(n, 4096) }, false},
 		{"database: empty", "member/snap/db", func(n string) error { return os.Truncate(n, 0) }, false},
@@ -242,7 +242,13 @@ func onFullDisk(t *testing.T, dir string) {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=300m"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=40m"); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := tryOpen(t.Context(), dir); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("a new store on a small disk: %v, %v", s, err)
+	}
+	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=200m"); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
@@ -251,10 +257,15 @@ func onFullDisk(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+	ballast := filepath.Join(dir, "ballast")
+	st, err := os.Stat(ballast)
+	if err != nil {
 		t.Fatal(err)
 	}
-	s := open(t, dir)
+	if err := os.Truncate(ballast, st.Size()-(20<<20)); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, dir) // nearly full: enough to make room with
 	defer s.Close()
 	list, err := vms(s).List(t.Context())
 	if err != nil {
@@ -272,14 +283,38 @@ func onFullDisk(t *testing.T, dir string) {
 			}
 		}
 	}
-	if acked == 0 {
-		t.Errorf("nothing was written:\n%s", out)
+	if acked < 50 {
+		t.Errorf("only %d were written:\n%s", acked, out)
+	}
+	if err := vms(s).Delete(t.Context(), list[0]); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if _, err := vms(s).Create(t.Context(), vm.VM{ID: "new"}); !errors.Is(err, vm.NoSpace) {
+		t.Errorf("create: %v", err)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := vms(s).Create(t.Context(), vm.VM{ID: "new"}); err != nil {
+		t.Errorf("with space again: %v", err)
 	}
 	t.Log("all there:", acked)
 }
 
 func fill(t *testing.T, dir string) {
 	s := open(t, dir)
+	write := func(n int, body string) (err error) {
+		for i := 0; i < n && err == nil; i++ {
+			id := vm.NewID()
+			if _, err = vms(s).Create(t.Context(), vm.VM{ID: id, Name: body}); err == nil {
+				fmt.Println("written", id)
+			}
+		}
+		return err
+	}
+	if err := write(50, "first"); err != nil {
+		t.Fatal(err)
+	}
 	f, err := os.Create(filepath.Join(dir, "ballast"))
 	if err != nil {
 		t.Fatal(err)
@@ -296,19 +331,12 @@ func fill(t *testing.T, dir string) {
 	}
 	// A careless one brings etcd to its end.
 	s.createRoom = 0
-	body := strings.Repeat("x", 200<<10)
-	for i := range 2000 {
-		id := vm.ID(fmt.Sprintf("r%06d", i))
-		if _, err = vms(s).Create(t.Context(), vm.VM{ID: id, Name: body}); err != nil {
-			break
-		}
-		fmt.Println("written", id)
-	}
+	err = write(2000, strings.Repeat("x", 200<<10))
 	if !errors.Is(err, vm.NoSpace) {
 		t.Errorf("careless: %v", err)
 	}
 	<-s.Failed()
-	if _, err := vms(s).Get(t.Context(), "r000000"); !errors.Is(err, vm.NoSpace) {
+	if _, err := vms(s).Get(t.Context(), "any"); !errors.Is(err, vm.NoSpace) {
 		t.Errorf("get: %v", err)
 	}
 	if err := s.Healthy(t.Context()); !errors.Is(err, vm.NoSpace) {

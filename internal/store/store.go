@@ -47,7 +47,7 @@ const (
 	// What a write leaves free on the embedded server's disk: etcd cannot go on
 	// after a write of its own failed. Changes get more than new records, for
 	// they are how a person makes room.
-	createRoom = 64 << 20
+	createRoom = 32 << 20
 	changeRoom = 4 << 20
 )
 
