@@ -151,7 +151,8 @@ type VM struct {
 	Image              string     `json:"image"`
 	ImageID            vm.ImageID `json:"imageId"`
 	Network            string     `json:"network"`
-	IdleTimeoutSeconds *int64     `json:"idleTimeoutSeconds"` // null = never
+	IdleTimeoutSeconds *int64     `json:"idleTimeoutSeconds"`  // null = never
+	IdleStops          bool       `json:"idleStops,omitempty"` // it was asked for: the VM is stopped after it
 	TTLSeconds         int64      `json:"ttlSeconds,omitempty"`
 	ExpiresAt          time.Time  `json:"expiresAt,omitzero"`
 	StartedAt          time.Time  `json:"startedAt,omitzero"`

@@ -22,7 +22,7 @@ func shown(v vm.VM) api.VM {
 		Persistence: v.Persistence,
 		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
-		IdleTimeoutSeconds: v.IdleTimeoutSeconds, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
+		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, OneShot: v.OneShot, Workdir: v.Workdir,
 	}
 	if v.Accel == vm.TCG {
