@@ -218,6 +218,7 @@ func TestUp(t *testing.T) {
 	f := newFake(t)
 	var got api.CreateVM
 	f.mux.HandleFunc("POST /v1/vms", func(w http.ResponseWriter, r *http.Request) {
+		got = api.CreateVM{}
 		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
 			t.Error(err)
 		}

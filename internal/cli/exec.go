@@ -22,6 +22,9 @@ import (
 // by the guest, before the guest counts as silent.
 const execGrace = 15 * time.Second
 
+// startGrace is how long a command may still take to start after ^C.
+const startGrace = 3 * time.Second
+
 type execOptions struct {
 	name       string
 	argv       []string
@@ -129,22 +132,27 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 func (a *app) attached(ctx context.Context, c *client.Client, name string, spec vm.ExecSpec, leave leaveFunc) error {
 	if spec.TimeoutMs > 0 {
 		limit := time.Duration(spec.TimeoutMs)*time.Millisecond + execGrace
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, vm.Errorf(vm.GuestFault, name, "the guest does not answer").
+		var late context.CancelFunc
+		ctx, late = context.WithTimeoutCause(ctx, limit, vm.Errorf(vm.GuestFault, name, "the guest does not answer").
 			WithHint("`warren kill %s` ends it without its help", name))
-		defer cancel()
+		defer late()
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sigs, release := a.signals.take()
+	defer release()
+	early, started := earlySignal(sigs, cancel)
 	e, err := c.Exec(ctx, name, spec)
+	close(started)
+	first := <-early
 	if err != nil {
 		return causeOf(ctx, err)
 	}
-	sigs, release := a.signals.take()
-	defer release()
 	over := make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		a.passSignals(e, name, sigs, over, leave)
+		a.passSignals(e, name, first, sigs, over, leave)
 	}()
 	if spec.Stdin {
 		// Nothing can interrupt a read of a terminal: this goroutine ends with
@@ -186,20 +194,51 @@ func feed(e *client.Exec, in io.Reader) {
 // leaveFunc ends the attachment to a command that a signal did not end.
 type leaveFunc func(e *client.Exec, name string)
 
-// passSignals sends ^C to the command. The second ^C, and SIGTERM, which asks
-// this program to end, leave it alone.
-func (a *app) passSignals(e *client.Exec, name string, sigs <-chan os.Signal, over <-chan struct{}, leave leaveFunc) {
-	for n := 0; ; n++ {
+// earlySignal watches signals while a command is being started: one is kept for
+// the command; when it does not start soon after, or at a second one, the
+// attempt is given up. Close started at the end and then read early, once.
+func earlySignal(sigs <-chan os.Signal, giveUp context.CancelCauseFunc) (early <-chan os.Signal, started chan struct{}) {
+	out := make(chan os.Signal, 1)
+	started = make(chan struct{})
+	go func() {
+		defer close(out)
+		var first os.Signal
 		select {
-		case <-over:
+		case <-started:
 			return
-		case sig := <-sigs:
-			if n == 0 && sig == os.Interrupt && e.Signal(signalName(sig)) == nil {
-				continue
-			}
-			leave(e, name)
-			return
+		case first = <-sigs:
 		}
+		late := time.NewTimer(startGrace)
+		defer late.Stop()
+		select {
+		case <-started:
+			out <- first
+		case <-sigs:
+			giveUp(vm.Errorf(vm.Cancelled, "", "interrupted"))
+		case <-late.C:
+			giveUp(vm.Errorf(vm.Cancelled, "", "interrupted"))
+		}
+	}()
+	return out, started
+}
+
+// passSignals sends ^C to the command. The second ^C, and SIGTERM, which asks
+// this program to end, leave it alone. first came early; nil = none did.
+func (a *app) passSignals(e *client.Exec, name string, first os.Signal, sigs <-chan os.Signal, over <-chan struct{}, leave leaveFunc) {
+	for n := 0; ; n++ {
+		sig := first
+		if first = nil; sig == nil {
+			select {
+			case <-over:
+				return
+			case sig = <-sigs:
+			}
+		}
+		if n == 0 && sig == os.Interrupt && e.Signal(signalName(sig)) == nil {
+			continue
+		}
+		leave(e, name)
+		return
 	}
 }
 

@@ -82,7 +82,7 @@ func (a *app) buildWith(ctx context.Context, o BuildOptions) (vm.Image, error) {
 		defer mu.Unlock()
 		step, done, total = s, d, t
 	}
-	p := a.io.progress(true, func() string {
+	p := a.io.progress(func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		text := "image " + o.Recipe + ": " + step

@@ -66,7 +66,7 @@ func (a *app) inspect(ctx context.Context, o *inspectOptions) error {
 func (a *app) inspected(i api.Inspection) {
 	v := i.VM
 	row := func(name, format string, args ...any) {
-		a.io.printf("%-12s"+format+"\n", append([]any{name}, args...)...)
+		a.io.printf("%-14s"+format+"\n", append([]any{name}, args...)...)
 	}
 	row("id", "%s", v.ID)
 	row("name", "%s", or(v.Name, "-"))

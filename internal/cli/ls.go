@@ -24,7 +24,7 @@ func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command 
 		Aliases: []string{"list"},
 		Short:   "List VMs",
 		Long:    "List the VMs of your account in every state.",
-		Example: "  warren ls\n  warren ls --json\n  warren rm $(warren ls -q)",
+		Example: "  warren ls\n  warren ls --json\n  warren ls -q",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {

@@ -11,13 +11,11 @@ import (
 
 const (
 	progressAfter = time.Second            // what is quicker needs no words
-	progressEvery = 200 * time.Millisecond // on a terminal
-	progressLines = 15 * time.Second       // elsewhere
+	progressEvery = 200 * time.Millisecond //
 )
 
-// progress tells on stderr what goes on, once that takes longer than a second:
-// on a terminal by one line that is wiped at the end, elsewhere, unless quiet
-// is set, by a line now and then.
+// progress tells on a terminal what goes on, once that takes longer than a
+// second, by one line of stderr that is wiped at the end. Elsewhere it is silent.
 type progress struct {
 	io    *streams
 	start time.Time
@@ -30,9 +28,9 @@ type progress struct {
 
 // progress begins to watch something; text says how it stands and is called
 // from another goroutine. Call done at the end.
-func (s *streams) progress(quiet bool, text func() string) *progress {
+func (s *streams) progress(text func() string) *progress {
 	p := &progress{io: s, start: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), text: text}
-	if quiet && !s.errTTY {
+	if !s.errTTY {
 		close(p.ended)
 		return p
 	}
@@ -43,7 +41,7 @@ func (s *streams) progress(quiet bool, text func() string) *progress {
 // doing is progress with a fixed text.
 func (s *streams) doing(format string, args ...any) *progress {
 	text := fmt.Sprintf(format, args...)
-	return s.progress(false, func() string { return text })
+	return s.progress(func() string { return text })
 }
 
 func (p *progress) run() {
@@ -55,19 +53,13 @@ func (p *progress) run() {
 		return
 	case <-first.C:
 	}
-	every := progressLines
-	if p.io.errTTY {
-		every = progressEvery
-	}
-	tick := time.NewTicker(every)
+	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
 	for {
 		p.show()
 		select {
 		case <-p.stop:
-			if p.io.errTTY {
-				_, _ = fmt.Fprint(p.io.err, "\r\x1b[K")
-			}
+			_, _ = fmt.Fprint(p.io.err, "\r\x1b[K")
 			return
 		case <-tick.C:
 		}
@@ -79,11 +71,7 @@ func (p *progress) show() {
 	text := p.text()
 	p.mu.Unlock()
 	took := time.Since(p.start).Round(time.Second)
-	if p.io.errTTY {
-		_, _ = fmt.Fprintf(p.io.err, "\r\x1b[K%s  %s", plain(text), took)
-		return
-	}
-	p.io.notef("%s ... %s", plain(text), took)
+	_, _ = fmt.Fprintf(p.io.err, "\r\x1b[K%s  %s", plain(text), took)
 }
 
 // done ends it and returns when nothing more is written.

@@ -19,7 +19,6 @@ import (
 const (
 	removeWithin = 60 * time.Second       // bounds the removal at the end, which no signal interrupts
 	removeRetry  = 200 * time.Millisecond // while another operation holds the VM
-	endWithin    = 5 * time.Second        // for a command to end after ^C
 )
 
 type runOptions struct {

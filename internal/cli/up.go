@@ -241,8 +241,8 @@ func retention(v api.VM) string {
 	} else {
 		kept += ", deleted at " + v.ExpiresAt.Local().Format(time.DateTime)
 	}
-	if s := v.IdleTimeoutSeconds; s != nil && *s > 0 {
-		kept += ", idle after " + span(time.Duration(*s)*time.Second)
+	if s := v.IdleTimeoutSeconds; s != nil && *s > 0 && v.IdleStops {
+		kept += ", stopped when idle for " + span(time.Duration(*s)*time.Second)
 	}
 	return kept
 }

@@ -26,8 +26,10 @@ func newWait(a *app, runF func(context.Context, *waitOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "wait NAME [PROCESS]",
 		Short: "Wait for a command in a VM, or for the VM to stop",
-		Long: `Without PROCESS, wait until the VM does not run any more and print why. Else wait for a command that exec started. Its exit status becomes that of this command; 124 says that it has not
-ended in time and goes on, 125 that Warren failed.`,
+		Long: `Without PROCESS, wait until the VM does not run any more and print why.
+
+With the id of a command that exec started, wait for that; its exit status becomes this one's. 124 says that
+it has not ended within --timeout and goes on, 125 that Warren failed.`,
 		Example: `  warren wait box
   warren wait box p3 --timeout 60`,
 		Annotations:       map[string]string{passes: "yes"},
