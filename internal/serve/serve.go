@@ -178,9 +178,13 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }() // ends with Shutdown below
+	var cause error
 	select {
 	case err := <-failed:
 		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
+	case <-s.store.Failed():
+		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs go on: %w", s.store.Healthy(ctx)).
+			WithHint("mend that, then start the server again")
 	case <-ctx.Done():
 	}
 	s.log.Info("stopping; VMs go on")
@@ -192,7 +196,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	}
 	<-failed // http.ErrServerClosed
 	door.Wait()
-	return nil
+	return cause
 }
 
 // close closes what is open, newest first.
