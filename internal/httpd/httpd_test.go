@@ -36,6 +36,9 @@ type bench struct {
 	admin  string // the admin's secret
 	call   *vm.Call
 	site   *vmtest.Site
+
+	handler Handler
+	end     context.CancelFunc // of the server's lifetime
 }
 
 func newBench(t *testing.T) *bench {
@@ -64,7 +67,7 @@ func newBench(t *testing.T) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{t: t, engine: e, server: server, admin: secret, call: call, site: site}
+	return &bench{t: t, engine: e, server: server, admin: secret, call: call, site: site, handler: handler, end: end}
 }
 
 type answer struct {
