@@ -104,8 +104,10 @@ func (r ran) wants(t *testing.T, code int, text string) {
 	}
 }
 
-var box = api.VM{ID: "abcdefghij0123456789", Name: "box", State: vm.Running, Image: "base", Network: "closed", Accel: vm.TCG,
-	Sizing: api.Sizing{VCPUCount: 1, MemSizeMib: 512, RootfsSizeMib: 16384}, Persistence: vm.DefaultPersistence()}
+var box = api.VM{
+	ID: "abcdefghij0123456789", Name: "box", State: vm.Running, Image: "base", Network: "closed", Accel: vm.TCG,
+	Sizing: api.Sizing{VCPUCount: 1, MemSizeMib: 512, RootfsSizeMib: 16384}, Persistence: vm.DefaultPersistence(),
+}
 
 // TestExitStatuses: each kind of failure has its status, its message and its hint.
 //

@@ -57,7 +57,7 @@ func (a *app) events(ctx context.Context, o *eventsOptions) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	last := o.after
 	for {
 		e, err := s.Next()

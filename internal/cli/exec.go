@@ -8,7 +8,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -159,10 +161,17 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		// the input, or with the program, which has nothing left to do then.
 		go feed(e, a.io.in)
 	}
-	status, err := e.Run(a.io.out, a.io.err)
+	// A reader of our output that goes away must not end this program before
+	// the command was told.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+	status, err := e.Run(&telling{a.io.out, e}, &telling{a.io.err, e})
 	close(over)
 	<-watched
 	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return exitStatus(128 + int(syscall.SIGPIPE))
 	case err != nil:
 		return causeOf(ctx, err)
 	case status.TimedOut:
@@ -172,6 +181,21 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		return exitStatus(status.Code)
 	}
 	return nil
+}
+
+// telling passes output on; when nobody reads it any more it tells the command,
+// as a pipe on one machine would.
+type telling struct {
+	w io.Writer
+	e *client.Exec
+}
+
+func (t *telling) Write(p []byte) (int, error) {
+	n, err := t.w.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		_ = t.e.Signal("PIPE") // a command that cannot be told goes on in the background
+	}
+	return n, err
 }
 
 // causeOf prefers why a context ended to that it ended.

@@ -67,7 +67,10 @@ func TestExecStatus(t *testing.T) {
 		status vm.ExitStatus
 		want   int
 	}{
-		{vm.ExitStatus{}, 0}, {vm.ExitStatus{Code: 3}, 3}, {vm.ExitStatus{Code: 127}, 127}, {vm.ExitStatus{Code: 137, Signal: "KILL"}, 137},
+		{vm.ExitStatus{}, 0},
+		{vm.ExitStatus{Code: 3}, 3},
+		{vm.ExitStatus{Code: 127}, 127},
+		{vm.ExitStatus{Code: 137, Signal: "KILL"}, 137},
 		{vm.ExitStatus{Code: 143, Signal: "TERM", TimedOut: true}, 124},
 	} {
 		f := newFake(t)
@@ -165,7 +168,8 @@ func TestRun(t *testing.T) {
 		guest guest
 		want  int
 	}{
-		{"ok", ends(vm.ExitStatus{}), 0}, {"status", ends(vm.ExitStatus{Code: 9}), 9},
+		{"ok", ends(vm.ExitStatus{}), 0},
+		{"status", ends(vm.ExitStatus{Code: 9}), 9},
 		{"broken", func(context.Context, *websocket.Conn, vm.ExecSpec) {}, 125},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -409,8 +409,17 @@ func TestReceiveFilePlaces(t *testing.T) {
 		dest string
 		want vm.Kind
 	}{
-		{"link", ""}, {"dangling", ""}, {"dirlink", ""}, {"fresh", ""}, {"sub", vm.Exists}, {"null", vm.Invalid}, {"fifo", vm.Invalid},
-		{"none/f", vm.NotFound}, {"sub/", vm.Invalid}, {".", vm.Invalid}, {"sub/..", vm.Invalid},
+		{"link", ""},
+		{"dangling", ""},
+		{"dirlink", ""},
+		{"fresh", ""},
+		{"sub", vm.Exists},
+		{"null", vm.Invalid},
+		{"fifo", vm.Invalid},
+		{"none/f", vm.NotFound},
+		{"sub/", vm.Invalid},
+		{".", vm.Invalid},
+		{"sub/..", vm.Invalid},
 	} {
 		err := receiveFile(strings.NewReader("new"), 3, dir+"/"+tc.dest, 0o644)
 		if vm.KindOf(err) != tc.want {

@@ -224,7 +224,7 @@ func newFsWatch(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 			if err != nil {
 				return err
 			}
-			defer w.Close()
+			defer func() { _ = w.Close() }()
 			for {
 				e, err := w.Next()
 				switch {

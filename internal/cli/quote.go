@@ -42,6 +42,3 @@ func plain(text string) string {
 	}
 	return b.String()
 }
-
-// quote is printable by a short name, for messages.
-func quote(name string) string { return printable(name) }

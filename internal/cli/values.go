@@ -6,7 +6,6 @@ package cli
 import (
 	"fmt"
 	"math"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -145,14 +144,6 @@ func guestPlace(s string) (place, error) {
 		return p, usage("%s does not name a path in a VM", printable(s)).WithHint("write NAME:/path")
 	}
 	return p, nil
-}
-
-// under is the path of name in a directory of a guest.
-func under(dir, name string) string {
-	if dir == "." {
-		return name
-	}
-	return path.Join(dir, name)
 }
 
 // parseEnv turns K=V into a map; K alone takes the value of this environment.
