@@ -65,6 +65,64 @@ func (b *bench) hear(conn *websocket.Conn, what string) api.ExecMessage {
 	}
 }
 
+// TestExecSocket: streams apart, input, exit status, and a command that goes on
+// in the background when its client goes away.
+//
+// 000-29
+func TestExecSocket(t *testing.T) {
+	b := newBench(t)
+	id := b.create(nil)
+	wsURL := strings.Replace(b.server.URL, "http", "ws", 1) + "/v1/vms/" + id + "/exec"
+	for name, h := range map[string]http.Header{
+		"a stranger":     {"Authorization": {"Bearer wrong"}},
+		"a foreign page": {"Authorization": {"Bearer " + b.admin}, "Origin": {"https://evil.example"}},
+	} {
+		_, resp, err := websocket.Dial(t.Context(), wsURL, &websocket.DialOptions{HTTPHeader: h})
+		if err == nil || resp == nil || resp.StatusCode != 401 && resp.StatusCode != 403 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	conn := b.dialExec(id, vm.ExecSpec{Command: "cat; echo bad >&2; exit 4", Stdin: true})
+	if p := b.hear(conn, "started").Process; p == nil || p.ID == "" {
+		t.Errorf("started %+v", p)
+	}
+	for _, piece := range []string{"hel", "lo"} {
+		if err := conn.Write(t.Context(), websocket.MessageBinary, append([]byte{api.ChannelStdin}, piece...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.say(conn, api.ExecMessage{Type: "stdinEof"})
+	out := map[byte]string{}
+	for {
+		kind, data, err := conn.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind == websocket.MessageBinary {
+			out[data[0]] += string(data[1:])
+			continue
+		}
+		var m api.ExecMessage
+		if err := json.Unmarshal(data, &m); err != nil || m.Type != "exit" || m.Status.Code != 4 {
+			t.Errorf("%s %v", data, err)
+		}
+		break
+	}
+	if out[api.ChannelStdout] != "hello" || out[api.ChannelStderr] != "bad\n" {
+		t.Errorf("output %q", out)
+	}
+
+	gone := b.dialExec(id, vm.ExecSpec{Argv: []string{"sleep", "60"}})
+	p := b.hear(gone, "started").Process.ID
+	if err := gone.CloseNow(); err != nil {
+		t.Fatal(err)
+	}
+	b.until("its command is in the background", func() bool {
+		a := b.do("GET", "/v1/vms/"+id+"/processes/"+p, nil)
+		return a.json["background"] == true && a.json["exitCode"] == nil
+	})
+}
+
 // TestSignalPassesInput: a signal reaches a command that does not read the
 // input that waits for it.
 func TestSignalPassesInput(t *testing.T) {

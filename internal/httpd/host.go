@@ -29,7 +29,7 @@ func (s *server) images(q *request) error {
 	}
 	out := api.ImageList{Images: []vm.Image{}}
 	for _, img := range l {
-		img.Files = nil // sums of every file are for the manifest
+		img.Files = []vm.File{} // sums of every file are for the manifest
 		out.Images = append(out.Images, img)
 	}
 	return q.ok(out)

@@ -97,6 +97,8 @@ func parameter(in, name string, required bool) object {
 
 func jsonBody(schema object) object { return object{"application/json": object{"schema": schema}} }
 
+var apiPackage = reflect.TypeFor[api.ErrorBody]().PkgPath()
+
 // schemas are the JSON schemas of Go types, by name.
 type schemas map[string]any
 
@@ -173,6 +175,9 @@ func (g schemas) fields(t reflect.Type, props object) {
 				tag = f.Name
 			}
 			props[tag] = g.ref(f.Type)
+			if f.Type.Kind() == reflect.Slice && t.PkgPath() != apiPackage {
+				props[tag] = nullable(props[tag].(object)) // only package api promises [] for none
+			}
 		}
 	}
 }

@@ -48,8 +48,8 @@ func (s *server) routes() []route {
 
 func (s *server) publicRoutes() []route {
 	return []route{
-		{"GET", "/healthz", public, s.health, "The process lives.", nil, okBody{}, false, ""},
-		{"GET", "/readyz", public, s.ready, "The server takes requests.", nil, okBody{}, false, ""},
+		{"GET", "/healthz", public, s.health, "The process lives.", nil, healthBody{}, false, ""},
+		{"GET", "/readyz", public, s.ready, "The server takes requests.", nil, healthBody{}, false, ""},
 		{"GET", "/openapi.json", public, s.openapi, "This description.", nil, nil, false, ""},
 	}
 }

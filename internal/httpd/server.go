@@ -290,21 +290,25 @@ func (s *server) streaming(q *request) (context.Context, context.CancelFunc) {
 }
 
 type (
-	okBody struct{}
+	okBody     struct{}
+	healthBody struct {
+		Status  string `json:"status"` // ok, ready
+		Version string `json:"version"`
+	}
 	idBody struct {
 		ID vm.ID `json:"id"`
 	}
 )
 
 func (s *server) health(q *request) error {
-	return q.ok(map[string]string{"status": "ok", "version": api.Version})
+	return q.ok(healthBody{Status: "ok", Version: api.Version})
 }
 
 func (s *server) ready(q *request) error {
 	if s.Lifetime != nil && s.Lifetime.Err() != nil {
 		return vm.Errorf(vm.Unavailable, "", "the server is stopping")
 	}
-	return q.ok(map[string]string{"status": "ready"})
+	return q.ok(healthBody{Status: "ready", Version: api.Version})
 }
 
 // notYet refuses what a later version does to a VM.

@@ -123,7 +123,7 @@ func (s *server) inspect(q *request) error {
 	}
 	if out.Image != nil { // sums of every file are for the manifest
 		img := *out.Image
-		img.Files = nil
+		img.Files = []vm.File{}
 		out.Image = &img
 	}
 	return q.ok(out)

@@ -1,0 +1,188 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// schemaBook checks answers against the description.
+type schemaBook map[string]any
+
+// fits lists where a value does not fit a schema; members that the schema does
+// not name count as misfits, so that nothing is left undescribed.
+func (g schemaBook) fits(at string, schema map[string]any, v any) (misfits []string) {
+	if ref, ok := schema["$ref"].(string); ok {
+		named, ok := g[strings.TrimPrefix(ref, "#/components/schemas/")].(map[string]any)
+		if !ok {
+			return []string{at + ": no schema " + ref}
+		}
+		return g.fits(at, named, v)
+	}
+	if choices, ok := schema["anyOf"].([]any); ok {
+		for _, one := range choices {
+			if misfits = g.fits(at, one.(map[string]any), v); len(misfits) == 0 {
+				return nil
+			}
+		}
+		return misfits
+	}
+	if want := schema["type"]; want != nil && !g.hasType(want, v) {
+		return []string{fmt.Sprintf("%s: %v is no %v", at, v, want)}
+	}
+	switch v := v.(type) {
+	case []any:
+		items, _ := schema["items"].(map[string]any)
+		for i, one := range v {
+			misfits = append(misfits, g.fits(fmt.Sprintf("%s[%d]", at, i), items, one)...)
+		}
+	case map[string]any:
+		props, _ := schema["properties"].(map[string]any)
+		more, _ := schema["additionalProperties"].(map[string]any)
+		for name, one := range v {
+			member, ok := props[name].(map[string]any)
+			switch {
+			case ok:
+				misfits = append(misfits, g.fits(at+"."+name, member, one)...)
+			case more != nil:
+				misfits = append(misfits, g.fits(at+"."+name, more, one)...)
+			case props != nil:
+				misfits = append(misfits, at+"."+name+" is not described")
+			}
+		}
+	}
+	return misfits
+}
+
+func (g schemaBook) hasType(want, v any) bool {
+	if l, ok := want.([]any); ok {
+		return slices.ContainsFunc(l, func(one any) bool { return g.hasType(one, v) })
+	}
+	switch v := v.(type) {
+	case nil:
+		return want == "null"
+	case string:
+		return want == "string"
+	case bool:
+		return want == "boolean"
+	case float64:
+		return want == "number" || want == "integer" && v == math.Trunc(v)
+	case []any:
+		return want == "array"
+	default:
+		return want == "object"
+	}
+}
+
+// TestOpenAPI: every route is described, references resolve, and answers fit
+// their schemas to the last member.
+func TestOpenAPI(t *testing.T) {
+	b := newBench(t)
+	a := b.as("", "GET", "/openapi.json", nil)
+	var doc struct {
+		OpenAPI    string                               `json:"openapi"`
+		Paths      map[string]map[string]map[string]any `json:"paths"`
+		Components struct {
+			Schemas schemaBook `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(a.body, &doc); err != nil || doc.OpenAPI != "3.1.0" {
+		t.Fatalf("%v %.200s", err, a.body)
+	}
+	s := &server{}
+	described := 0
+	for _, r := range s.routes() {
+		op := doc.Paths[strings.ReplaceAll(r.pattern, "...}", "}")][strings.ToLower(r.method)]
+		if op == nil || op["summary"] == "" {
+			t.Errorf("%s %s is not described", r.method, r.pattern)
+		}
+		if (op["security"] == nil) != (r.right == public) {
+			t.Errorf("%s %s: security %v", r.method, r.pattern, op["security"])
+		}
+		described++
+	}
+	operations := 0
+	for _, item := range doc.Paths {
+		operations += len(item)
+	}
+	if operations != described {
+		t.Errorf("%d operations for %d routes: one is in the table twice", operations, described)
+	}
+	for name, schema := range doc.Components.Schemas {
+		if misfits := unresolved(doc.Components.Schemas, schema); len(misfits) > 0 {
+			t.Errorf("%s refers to %v", name, misfits)
+		}
+	}
+
+	id := b.create(`{"name":"box"}`)
+	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
+	check := func(method, pattern string, got answer) {
+		t.Helper()
+		op := doc.Paths[pattern][strings.ToLower(method)]
+		which := "200"
+		if got.status != 200 {
+			which = "default"
+		}
+		schema, ok := op["responses"].(map[string]any)[which].(map[string]any)["content"].(map[string]any)["application/json"].(map[string]any)["schema"].(map[string]any)
+		if !ok {
+			t.Fatalf("%s %s has no schema", method, pattern)
+		}
+		var v any
+		if err := json.Unmarshal(got.body, &v); err != nil {
+			t.Fatal(err)
+		}
+		if which == "default" { // fields of the error stand beside its members
+			return
+		}
+		if misfits := doc.Components.Schemas.fits(pattern, schema, v); len(misfits) > 0 {
+			t.Errorf("%s %s: %s", method, pattern, strings.Join(misfits, "\n  "))
+		}
+	}
+	for _, r := range s.routes() {
+		if r.method != "GET" || r.stream || r.out == nil || strings.Contains(r.pattern, "{snapshot}") || strings.Contains(r.pattern, "{path...}") {
+			continue
+		}
+		path := strings.NewReplacer("{vm}", id, "{process}", "p1").Replace(r.pattern)
+		if strings.Contains(r.query, "path") {
+			path += "?path=/etc"
+		}
+		got := b.do("GET", path, nil)
+		if got.status != 200 {
+			t.Errorf("GET %s: %d %s", path, got.status, got.body)
+		}
+		check("GET", r.pattern, got)
+	}
+	check("POST", "/v1/vms", b.do("POST", "/v1/vms", nil))
+	check("POST", "/v1/vms/{vm}/exec-await", b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command":"true"}`))
+	check("POST", "/v1/accounts", b.do("POST", "/v1/accounts", `{"name":"other"}`))
+	check("PUT", "/v1/vms/{vm}/network", b.do("PUT", "/v1/vms/"+id+"/network", `{"mode":"open"}`))
+	check("POST", "/v1/vms/{vm}/stop", b.do("POST", "/v1/vms/"+id+"/stop", nil))
+	check("POST", "/v1/vms/{vm}/start", b.do("POST", "/v1/vms/"+id+"/start", nil))
+	check("POST", "/v1/vms/{vm}/kill", b.do("POST", "/v1/vms/"+id+"/kill", nil))
+	check("POST", "/v1/vms/{vm}/await", b.do("POST", "/v1/vms/"+id+"/await", nil))
+	check("DELETE", "/v1/vms/{vm}", b.do("DELETE", "/v1/vms/"+id, nil))
+}
+
+// unresolved lists the references below v that lead nowhere.
+func unresolved(g schemaBook, v any) (bad []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		if ref, ok := v["$ref"].(string); ok && g[strings.TrimPrefix(ref, "#/components/schemas/")] == nil {
+			bad = append(bad, ref)
+		}
+		for _, one := range v {
+			bad = append(bad, unresolved(g, one)...)
+		}
+	case []any:
+		for _, one := range v {
+			bad = append(bad, unresolved(g, one)...)
+		}
+	}
+	return bad
+}
