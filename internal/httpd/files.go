@@ -217,6 +217,9 @@ func (s *server) getRaw(q *request) error {
 	if err != nil || n != size {
 		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "%d of %d bytes came", n, size), err)
 	}
+	if _, err := io.ReadFull(content, make([]byte, 1)); !errors.Is(err, io.EOF) {
+		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "it does not end after %d bytes", size), err)
+	}
 	h.Set(api.HeaderDigest, hex.EncodeToString(sum.Sum(nil)))
 	return nil
 }
