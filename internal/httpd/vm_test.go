@@ -199,13 +199,13 @@ func TestWhoseName(t *testing.T) {
 // TestList: pages, states and names.
 func TestList(t *testing.T) {
 	b := newBench(t)
-	for _, name := range []string{"a1", "a2", "b1"} {
+	for _, name := range []string{"oak-1", "oak-2", "elm-1"} {
 		b.create(map[string]any{"name": name})
 	}
-	b.do("POST", "/v1/vms/a2/stop", nil)
+	b.do("POST", "/v1/vms/oak-2/stop", nil)
 	for query, want := range map[string]string{
-		"": "a1 a2 b1 3", "?limit=2": "a1 a2 3", "?limit=2&offset=2": "b1 3", "?offset=9": "3", "?search=a": "a1 a2 2",
-		"?vmState=stopped": "a2 1", "?vmState=stopped&vmState=running": "a1 a2 b1 3", "?includeDeleted=true": "a1 a2 b1 3", "?all=true": "a1 a2 b1 3",
+		"": "oak-1 oak-2 elm-1 3", "?limit=2": "oak-1 oak-2 3", "?limit=2&offset=2": "elm-1 3", "?offset=9": "3", "?search=oak": "oak-1 oak-2 2",
+		"?vmState=stopped": "oak-2 1", "?vmState=stopped&vmState=running": "oak-1 oak-2 elm-1 3", "?includeDeleted=true": "oak-1 oak-2 elm-1 3", "?all=true": "oak-1 oak-2 elm-1 3",
 	} {
 		var l api.VMList
 		if err := json.Unmarshal(b.do("GET", "/v1/vms"+query, nil).body, &l); err != nil {
