@@ -144,6 +144,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 	sigs, release := a.signals.take()
 	defer release()
 	early, started := earlySignal(sigs, cancel)
+	begun := time.Now()
 	e, err := c.Exec(ctx, name, spec)
 	close(started)
 	first := <-early
@@ -178,6 +179,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		a.io.notef("warren: the command was ended after %s", time.Duration(spec.TimeoutMs)*time.Millisecond)
 		return exitStatus(statusTimeout)
 	case status.Code != 0:
+		a.explainRefusals(ctx, c, name, begun)
 		return exitStatus(status.Code)
 	}
 	return nil
