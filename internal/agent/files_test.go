@@ -476,7 +476,7 @@ func TestWatch(t *testing.T) {
 	check(os.RemoveAll(dir + "/old"))
 	expect("rmdir", vm.FileEvent{Type: "delete", Path: dir + "/old"})
 	time.AfterFunc(50*time.Millisecond, w.Close)
-	if ev, err := w.Next(); err != io.EOF {
+	if ev, err := w.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("after Close: %+v, %v", ev, err)
 	}
 	_, err = r.Watch(t.Context(), "", dir+"/missing", false)
@@ -488,7 +488,7 @@ func TestWatch(t *testing.T) {
 	if ev, err := flat.Next(); err != nil || ev.Type != "delete" || ev.Path != dir+"/new" {
 		t.Errorf("the end of the watched directory: %+v, %v", ev, err)
 	}
-	if ev, err := flat.Next(); err != io.EOF {
+	if ev, err := flat.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("after it: %+v, %v", ev, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -44,6 +45,10 @@ func Main(ctx context.Context, version string, heritage int, log *slog.Logger) e
 	}
 	defer port.Close()
 	a.oom.open()
+	relax()
+	// With one processor the runtime would take it away from each system call
+	// that is slow, as all are under emulation, and give it back after it.
+	runtime.GOMAXPROCS(max(2, runtime.NumCPU()))
 	if heritage >= 0 {
 		refreshParent()
 	}

@@ -177,7 +177,7 @@ func readLine(in *bufio.Reader, left *int) (string, error) {
 		if *left -= len(part); *left < 0 {
 			return "", errHead
 		}
-		if err == bufio.ErrBufferFull {
+		if errors.Is(err, bufio.ErrBufferFull) {
 			long = append(long, part...)
 			continue
 		}

@@ -232,16 +232,9 @@ func (a *Agent) fork(c *command, path string, fds [3]int, s *spawned) error {
 	}
 	a.oom.lower()
 	defer a.oom.raise()
-	pid, err := syscall.ForkExec(path, c.argv, attr)
-	if attr.Sys.UseCgroupFD && (errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EBUSY)) {
-		a.cgroup.forget()
-		attr.Sys.UseCgroupFD = false
-		pid, err = syscall.ForkExec(path, c.argv, attr)
-	}
-	if errors.Is(err, syscall.ENOEXEC) { // a script without a first line, as in a shell
-		argv := append([]string{"/bin/sh", path}, c.argv[1:]...)
-		pid, err = syscall.ForkExec("/bin/sh", argv, attr)
-	}
+	var pid int
+	var err error
+	exact(func() { pid, err = a.forkExec(path, c.argv, attr) })
 	if err != nil {
 		return execError(c.argv[0], err)
 	}
@@ -252,6 +245,20 @@ func (a *Agent) fork(c *command, path string, fds [3]int, s *spawned) error {
 	_ = syscall.SetNonblock(pidfd, true)
 	s.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
 	return nil
+}
+
+// forkExec is syscall.ForkExec with the two failures that have a second try.
+func (a *Agent) forkExec(path string, argv []string, attr *syscall.ProcAttr) (int, error) {
+	pid, err := syscall.ForkExec(path, argv, attr)
+	if attr.Sys.UseCgroupFD && (errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EBUSY)) {
+		a.cgroup.forget()
+		attr.Sys.UseCgroupFD = false
+		pid, err = syscall.ForkExec(path, argv, attr)
+	}
+	if errors.Is(err, syscall.ENOEXEC) { // a script without a first line, as in a shell
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), attr)
+	}
+	return pid, err
 }
 
 func execError(name string, err error) error {

@@ -75,10 +75,16 @@ func (a *Agent) watch(w *answer, r *request) error {
 	return out.end()
 }
 
-// add watches a directory, with deep also those below it. Whatever it finds
-// there that is new is reported: it may have come before the watch.
+// add watches a directory, with deep also those below it. A directory that is
+// new is reported when its watch is in place, and so is whatever it holds
+// already: that may have come before the watch.
 func (x *watcher) add(dir string, first bool) error {
 	wd, err := syscall.InotifyAddWatch(x.fd, dir, watchMask&^boolMask(first, syscall.IN_DONT_FOLLOW))
+	if x.begun {
+		if err := x.send("create", dir); err != nil {
+			return err
+		}
+	}
 	if errors.Is(err, syscall.ENOSPC) {
 		return vm.Errorf(vm.Limit, dir, "too many directories to watch").
 			WithHint("raise fs.inotify.max_user_watches in the VM or watch a smaller tree")
@@ -99,16 +105,15 @@ func (x *watcher) add(dir string, first bool) error {
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
-		if x.begun {
+		if e.IsDir() {
+			err := x.add(path, false)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+				return err
+			}
+		} else if x.begun {
 			if err := x.send("create", path); err != nil {
 				return err
 			}
-		}
-		if !e.IsDir() {
-			continue
-		}
-		if err := x.add(path, false); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
-			return err
 		}
 	}
 	return nil
@@ -171,17 +176,17 @@ func (x *watcher) event(wd int32, mask uint32, name string) (over bool, err erro
 	isDir := mask&syscall.IN_ISDIR != 0
 	switch {
 	case mask&(syscall.IN_CREATE|syscall.IN_MOVED_TO) != 0:
-		if err := x.send("create", path); err != nil {
-			return false, err
+		if !isDir || !x.deep {
+			return false, x.send("create", path)
 		}
-		if isDir && x.deep {
-			return false, x.user.do(func() error {
-				if err := x.add(path, false); errors.Is(err, vm.Limit) {
-					return err
-				}
+		return false, x.user.do(func() error {
+			err := x.add(path, false)
+			var errno syscall.Errno
+			if errors.As(err, &errno) {
 				return nil // gone again, or not ours to read
-			})
-		}
+			}
+			return err
+		})
 	case mask&syscall.IN_MOVED_FROM != 0:
 		if isDir {
 			x.drop(path)

@@ -254,7 +254,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p)
 	e.left -= int64(n)
 	if err == nil && e.left == 0 {
-		if err := e.atEnd(); err != io.EOF {
+		if err := e.atEnd(); !errors.Is(err, io.EOF) {
 			return 0, err
 		}
 		return n, io.EOF

@@ -1,0 +1,58 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+)
+
+// Go's runtime has a watchman thread that sleeps 20 µs at a time while the
+// program works. Under emulation each of these sleeps costs a timer interrupt
+// and two device writes, more than the work it watches. The agent's threads
+// therefore let the kernel be late by a few milliseconds; the commands they
+// start are exact again.
+const (
+	agentSlack   = 4_000_000 // nanoseconds
+	commandSlack = 50_000    // the kernel's default
+)
+
+const prSetTimerslack = 29
+
+// relax gives every thread of this process the agent's slack. Threads to come
+// inherit it.
+func relax() {
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, t := range tasks { // each write that fails leaves a thread exact, no more
+		_ = os.WriteFile("/proc/"+t.Name()+"/timerslack_ns", []byte(strconv.Itoa(agentSlack)), 0)
+	}
+	setSlack(agentSlack)
+	relaxed.Store(true)
+}
+
+// relaxed is set once relax has been called.
+var relaxed atomic.Bool
+
+// exact runs fn on a thread whose children do not inherit the slack.
+func exact(fn func()) {
+	if !relaxed.Load() {
+		fn()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	setSlack(commandSlack)
+	defer setSlack(agentSlack)
+	fn()
+}
+
+func setSlack(ns uintptr) {
+	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, ns, 0)
+}
