@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/coder/websocket"
 
@@ -34,10 +35,12 @@ type Exec struct {
 	c    *Client
 	ctx  context.Context // bounds the attachment
 	conn *websocket.Conn
+	ref  string // the VM
 	proc vm.Process
 
-	wmu sync.Mutex // one writer at a time
-	buf []byte     // of Write
+	wmu  sync.Mutex   // one writer at a time
+	buf  []byte       // of Write
+	sent atomic.Int64 // bytes of input
 
 	mu       sync.Mutex
 	detached bool
@@ -66,7 +69,7 @@ func (c *Client) Exec(ctx context.Context, ref string, spec vm.ExecSpec) (*Exec,
 		return nil, c.broken(ctx, err)
 	}
 	conn.SetReadLimit(maxFrame)
-	e := &Exec{c: c, ctx: ctx, conn: conn}
+	e := &Exec{c: c, ctx: ctx, conn: conn, ref: ref}
 	if err := e.start(spec); err != nil {
 		_ = conn.CloseNow()
 		return nil, err
@@ -154,6 +157,7 @@ func (e *Exec) Write(p []byte) (int, error) {
 	sent := 0
 	for sent < len(p) {
 		n := min(len(p)-sent, inputFrame)
+		e.sent.Add(int64(n))
 		e.buf = append(append(e.buf[:0], api.ChannelStdin), p[sent:sent+n]...)
 		if err := e.conn.Write(e.ctx, websocket.MessageBinary, e.buf); err != nil {
 			return sent, e.lost(err)
@@ -166,8 +170,18 @@ func (e *Exec) Write(p []byte) (int, error) {
 // CloseStdin says that no more input comes.
 func (e *Exec) CloseStdin() error { return e.say(api.ExecMessage{Type: "stdinEof"}) }
 
-// Signal sends a signal, by its name without SIG, to the process group.
-func (e *Exec) Signal(name string) error { return e.say(api.ExecMessage{Type: "signal", Signal: name}) }
+// inputWaits is more input than the server surely takes when the process reads
+// none of it: what is sent after it may have to wait.
+const inputWaits = 512 << 10
+
+// Signal sends a signal, by its name without SIG, to the process group. It
+// passes input that the process does not read.
+func (e *Exec) Signal(name string) error {
+	if e.sent.Load() > inputWaits {
+		return e.c.SignalProcess(e.ctx, e.ref, e.proc.ID, name)
+	}
+	return e.say(api.ExecMessage{Type: "signal", Signal: name})
+}
 
 // Detach ends the attachment: Run returns an error of kind Cancelled and the
 // command goes on as a background process.
@@ -187,8 +201,7 @@ func (e *Exec) Close() error {
 	return nil
 }
 
-// say sends a text frame. The socket orders frames of several writers itself,
-// so a signal passes input that waits.
+// say sends a text frame. The socket orders frames of several writers itself.
 func (e *Exec) say(m api.ExecMessage) error {
 	data, err := json.Marshal(m)
 	if err != nil {

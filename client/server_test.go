@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
@@ -173,4 +175,44 @@ func TestExecAgainstServer(t *testing.T) {
 	if data, err := io.ReadAll(r); err != nil || string(data) != "logged\n" {
 		t.Errorf("log %q, %v", data, err)
 	}
+}
+
+// TestSignalPassesInput: ^C reaches a command that reads none of an endless
+// input.
+func TestSignalPassesInput(t *testing.T) {
+	c := server(t)
+	e, err := c.Exec(t.Context(), "box", vm.ExecSpec{Argv: []string{"sleep", "60"}, Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written atomic.Int64
+	fed := make(chan struct{})
+	go func() { // ends with the connection
+		defer close(fed)
+		for piece := make([]byte, 64<<10); ; {
+			n, err := e.Write(piece)
+			if written.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}()
+	for stuck, last := 0, int64(-1); stuck < 20; { // nothing more is taken
+		n := written.Load()
+		if n == last {
+			stuck++
+		} else {
+			stuck, last = 0, n
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	signalled := make(chan error, 1)
+	go func() { signalled <- e.Signal("INT") }() // ends with the answer below
+	st, err := e.Run(io.Discard, io.Discard)
+	if err != nil || st.Code != 130 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := <-signalled; err != nil {
+		t.Error(err)
+	}
+	<-fed
 }
