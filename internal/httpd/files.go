@@ -344,7 +344,7 @@ func (s *server) stream(q *request, path string, recursive bool) error {
 	defer func() {
 		_ = w.Close() // its reader's error is the one that counts
 		cancel()
-		<-ended
+		s.Log.Debug("watch ended", "request", q.call.Request, "err", <-ended)
 	}()
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()

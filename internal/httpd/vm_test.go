@@ -236,11 +236,22 @@ func TestReceipts(t *testing.T) {
 		method, path, body string
 		change             bool
 	}{
-		{"GET", "", "", false}, {"GET", "/inspect", "", false}, {"GET", "/processes", "", false}, {"GET", "/fs/stat?path=/etc", "", false},
-		{"POST", "/exec-await", `{"command":"true"}`, true}, {"POST", "/processes", `{"argv":["true"]}`, true},
-		{"PUT", "/files/%2Fx", `{"content":"x"}`, true}, {"GET", "/files/%2Fx", "", true}, {"GET", "/raw/%2Fx", "", true}, {"GET", "/tar/%2Fx", "", true},
-		{"POST", "/fs/chmod", `{"path":"/x","mode":384}`, true}, {"PUT", "/network", `{"mode":"open"}`, true},
-		{"POST", "/stop", "", true}, {"POST", "/start", "", true}, {"POST", "/kill", "", true}, {"DELETE", "", "", true},
+		{"GET", "", "", false},
+		{"GET", "/inspect", "", false},
+		{"GET", "/processes", "", false},
+		{"GET", "/fs/stat?path=/etc", "", false},
+		{"POST", "/exec-await", `{"command":"true"}`, true},
+		{"POST", "/processes", `{"argv":["true"]}`, true},
+		{"PUT", "/files/%2Fx", `{"content":"x"}`, true},
+		{"GET", "/files/%2Fx", "", true},
+		{"GET", "/raw/%2Fx", "", true},
+		{"GET", "/tar/%2Fx", "", true},
+		{"POST", "/fs/chmod", `{"path":"/x","mode":384}`, true},
+		{"PUT", "/network", `{"mode":"open"}`, true},
+		{"POST", "/stop", "", true},
+		{"POST", "/start", "", true},
+		{"POST", "/kill", "", true},
+		{"DELETE", "", "", true},
 	} {
 		a := b.do(c.method, base+c.path, c.body)
 		receipt := a.header.Get(api.HeaderReceipt)
