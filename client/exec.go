@@ -59,9 +59,10 @@ func (c *Client) Exec(ctx context.Context, ref string, spec vm.ExecSpec) (*Exec,
 	h := http.Header{}
 	c.authorize(h)
 	door := &refusal{next: c.http.Transport}
+	//nolint:bodyclose // the package says that there is nothing to close
 	conn, _, err := websocket.Dial(ctx, c.url(path, nil), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: door, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h,
-	}) //nolint:bodyclose // the package says that there is nothing to close
+	})
 	switch {
 	case door.resp != nil && ctx.Err() == nil:
 		return nil, c.failure(door.resp)

@@ -38,7 +38,7 @@ func serveExec(t *testing.T, script func(g *guest)) *Client {
 			t.Error(err)
 			return
 		}
-		defer conn.CloseNow() //nolint:errcheck // the client has closed it before
+		defer conn.CloseNow()
 		g := &guest{t: t, conn: conn}
 		typ, data, err := conn.Read(t.Context())
 		if err != nil || typ != websocket.MessageText || json.Unmarshal(data, &g.spec) != nil {

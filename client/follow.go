@@ -25,7 +25,7 @@ type lines struct {
 }
 
 func (c *Client) lines(ctx context.Context, q call) (*lines, error) {
-	resp, err := c.send(ctx, q)
+	resp, err := c.send(ctx, q) //nolint:bodyclose // the stream that is returned closes it
 	if err != nil {
 		return nil, err
 	}

@@ -187,7 +187,7 @@ func (r *tarReader) Read(p []byte) (int, error) {
 // end when the tree is not whole, so it must be read to io.EOF. What it gives
 // was written by the guest: do not trust it.
 func (c *Client) GetTar(ctx context.Context, ref, user, path string) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, call{method: "GET", path: vmPath(ref, "tar", path), header: as(user)})
+	resp, err := c.send(ctx, call{method: "GET", path: vmPath(ref, "tar", path), header: as(user)}) //nolint:bodyclose // the reader that is returned closes it
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ func TestTransitions(t *testing.T) {
 		OpSuspend:  ". . suspended . suspended . .",
 		OpFork:     ". . running . suspended . .",
 		OpSnapshot: ". . running . suspended stopped .",
+		OpNetwork:  ". . running . suspended stopped .",
 		OpDelete:   "x x x x x x x",
 	}
 	for _, op := range guestOps {

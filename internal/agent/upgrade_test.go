@@ -260,7 +260,7 @@ func TestStats(t *testing.T) {
 	}
 	me := false
 	for _, p := range s.Processes {
-		me = me || p.PID == os.Getpid() && p.PPID == os.Getppid() && p.RSS > 0 && strings.Contains(p.Command, "agent.test")
+		me = me || p.PID == os.Getpid() && p.PPID == os.Getppid() && p.RSS > 0 && strings.Contains(p.Command, os.Args[0])
 	}
 	if !me {
 		t.Error("this process is not in the table")

@@ -181,8 +181,10 @@ func TestBuild(t *testing.T) {
 		t.Error(err)
 	}
 	want := []vm.Registry{
-		{Host: "mirror.example", Port: 80, Manager: "apt"}, {Host: "npm.example", Port: 8443, Manager: "npm"},
-		{Host: "proxy.example", Port: 443, Manager: "go"}, {Host: "sum.example", Port: 443, Manager: "go"},
+		{Host: "mirror.example", Port: 80, Manager: "apt"},
+		{Host: "npm.example", Port: 8443, Manager: "npm"},
+		{Host: "proxy.example", Port: 443, Manager: "go"},
+		{Host: "sum.example", Port: 443, Manager: "go"},
 	}
 	if !slices.Equal(img.Registries, want) || img.Kernel != "6.1.0-1" || img.DiskMiB != 1024 || img.Packages != 17 || img.HostCAs[0] != "corp.crt" {
 		t.Errorf("manifest %+v", img)

@@ -5,6 +5,7 @@ package image
 
 import (
 	"bytes"
+	"compress/gzip"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -13,8 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"compress/gzip"
 
 	"github.com/cavaliergopher/cpio"
 	"github.com/klauspost/compress/zstd"

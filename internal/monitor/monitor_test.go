@@ -35,7 +35,7 @@ func fakeSpec(t *testing.T, behaviour string) vm.MachineSpec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := os.MkdirTemp("", "wr") //nolint:usetesting // a short path: sockets have at most 108 bytes
+	run, err := os.MkdirTemp("", "wr") // a short path: sockets have at most 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

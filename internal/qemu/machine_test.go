@@ -56,7 +56,7 @@ func newSpec(t *testing.T) vm.MachineSpec {
 	t.Helper()
 	bin := needQEMU(t)
 	dir := t.TempDir()
-	run, err := os.MkdirTemp("", "wr") //nolint:usetesting // a short path: sockets have at most 108 bytes
+	run, err := os.MkdirTemp("", "wr") // a short path: sockets have at most 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -214,8 +214,10 @@ func TestExportedComments(t *testing.T) {
 
 // standardMethod names methods whose contract is the interface's.
 func standardMethod(name string) bool {
-	return slices.Contains([]string{"Error", "Unwrap", "Is", "String", "Read", "Write", "Close", "ServeHTTP", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap",
-		"LocalAddr", "RemoteAddr", "SetDeadline", "SetReadDeadline", "SetWriteDeadline"}, name)
+	return slices.Contains([]string{
+		"Error", "Unwrap", "Is", "String", "Read", "Write", "Close", "ServeHTTP", "MarshalJSON", "UnmarshalJSON", "Len", "Less", "Swap",
+		"LocalAddr", "RemoteAddr", "SetDeadline", "SetReadDeadline", "SetWriteDeadline",
+	}, name)
 }
 
 func receiverExported(d *ast.FuncDecl) bool {

@@ -194,7 +194,9 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	if err := server.Shutdown(grace); err != nil {
 		server.Close()
 	}
-	<-failed // http.ErrServerClosed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
+	}
 	door.Wait()
 	return cause
 }

@@ -70,7 +70,9 @@ func TestCoreWorkspace(t *testing.T) {
 	}
 }
 
-func kvmHere(h *host) bool { return strings.Contains(h.run("inspect", "--json", "box").stdout, `"kvm"`) }
+func kvmHere(h *host) bool {
+	return strings.Contains(h.run("inspect", "--json", "box").stdout, `"kvm"`)
+}
 
 // TestCoreStatus: exit statuses, time-outs and unknown things.
 //
