@@ -50,7 +50,8 @@ func Main(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	trim(o.Log)
+	trimming := keepTrim(ctx, o.Log)
+	defer trimming()
 	err = m.finish(ctx)
 	if errors.Is(err, context.Canceled) && m.exited() {
 		err = m.finish(context.WithoutCancel(ctx))

@@ -5,14 +5,43 @@ package monitor
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+const (
+	trimFirst = 5 * time.Second // after the start: its last touches are over
+	trimEvery = time.Minute     // what use since then has brought back
+)
+
+// keepTrim trims this process now and then until the function that it returns
+// is called, which waits for it. A trim takes a millisecond.
+func keepTrim(ctx context.Context, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		timer := time.NewTimer(trimFirst)
+		defer timer.Stop()
+		for {
+			select {
+			case <-timer.C:
+				trim(log)
+				timer.Reset(trimEvery)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
 
 // trim gives back what only the start needed: freed heap, and the pages of the
 // program's own code and constants, of which the start has touched nearly all
@@ -46,9 +75,12 @@ func dropMappings(file string) error {
 		if _, err := fmt.Sscanf(fields[0], "%x-%x", &from, &to); err != nil {
 			return err
 		}
-		// These pages are never written, so they read the same when they come back.
-		if _, _, e := unix.Syscall(unix.SYS_MADVISE, from, to-from, unix.MADV_DONTNEED); e != 0 {
-			return e
+		// These pages are never written, so they read the same when they come
+		// back: one by one, as the kernel maps no neighbours of a random access.
+		for _, advice := range []uintptr{unix.MADV_RANDOM, unix.MADV_DONTNEED} {
+			if _, _, e := unix.Syscall(unix.SYS_MADVISE, from, to-from, advice); e != 0 {
+				return e
+			}
 		}
 	}
 	return sc.Err()
