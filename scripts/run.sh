@@ -29,7 +29,7 @@ else
     fi
     sleep 0.2
   done
-  warren ls >/dev/null
+  warren ls >/dev/null 2>&1
   echo "running as process $pid, log in $log"
 fi
 

@@ -292,6 +292,22 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
+// TestStateModel wants the README to say what becomes of each part of a
+// workspace's state, and how to choose between one shot and workspace.
+//
+// 000-07, 000-33, 002-41
+func TestStateModel(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root(t), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"files", "processes", "terminals", "ports", "installed packages", "browser", "local databases", "caches", "services", "memory", "One shot or workspace?"} {
+		if !bytes.Contains(data, []byte(part)) {
+			t.Errorf("README.md does not say what becomes of %s", part)
+		}
+	}
+}
+
 // TestDependencies wants a line of reason for each direct dependency.
 func TestDependencies(t *testing.T) {
 	mod, err := os.ReadFile(filepath.Join(root(t), "go.mod"))
