@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math/bits"
 	"path"
 	"strings"
@@ -106,7 +107,7 @@ func (e *Engine) fillSize(rec *vm.VM, r CreateRequest, img vm.Image) error {
 	bad := func(code string, got int, pairs ...any) error {
 		e := vm.Errorf(vm.Invalid, "", "size %d is out of range", got)
 		if strings.HasSuffix(code, "POWER_OF_TWO") {
-			e.Msg = "not a power of two"
+			e.Msg = fmt.Sprintf("size %d is not a power of two", got)
 		}
 		return e.WithCode(code, append([]any{"got", got}, pairs...)...).
 			WithHint("use 1 to %d CPUs, %d to %d MiB of memory (powers of two) and %d to %d MiB of disk",
