@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,43 +81,6 @@ func TestBackground(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(r.cfg.LogDir + "/p1.*"); len(left) != 0 {
 		t.Errorf("left on disk: %v", left)
-	}
-}
-
-// A process that ran when its machine went down is listed as ended; one whose
-// agent alone died is still there.
-func TestRestartedAgent(t *testing.T) {
-	r := newRig(t)
-	ctx := within(t, 20*time.Second)
-	p, err := r.Start(ctx, vm.ExecSpec{Command: "echo hi; sleep 60"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Kill(-p.PID, syscall.SIGKILL) }()
-	r.stop()
-	r.start()
-	if got, err := r.Process(ctx, p.ID); err != nil || got.ExitCode != nil || got.PID != p.PID {
-		t.Errorf("after the agent's death: %+v, %v", got, err)
-	}
-	if err := r.Signal(ctx, p.ID, "KILL"); err != nil {
-		t.Error(err)
-	}
-	if got, err := r.Wait(ctx, p.ID); err != nil || got.ExitCode == nil {
-		t.Errorf("after its end: %+v, %v", got, err)
-	}
-
-	q, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"sleep", "60"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.stop()
-	_ = syscall.Kill(q.PID, syscall.SIGKILL)
-	if err := os.Remove(r.cfg.RunDir + "/boot"); err != nil {
-		t.Fatal(err)
-	}
-	r.start()
-	if got, err := r.Process(ctx, q.ID); err != nil || got.ExitCode == nil || *got.ExitCode != 137 || got.EndedAt == nil {
-		t.Errorf("after its machine's end: %+v, %v", got, err)
 	}
 }
 

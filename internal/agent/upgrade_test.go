@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,6 +122,33 @@ func TestKilledAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := r.Wait(ctx, p.ID); err != nil || got.ExitCode == nil || got.EndedAt == nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A process that ran when its machine went down is listed as ended with it.
+func TestRestartedMachine(t *testing.T) {
+	dir := t.TempDir()
+	r, cmd := startAgent(t, dir)
+	ctx := within(t, 30*time.Second)
+	p, err := r.Start(ctx, vm.ExecSpec{Command: "echo hi; exec sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for log := ""; log != "hi\n"; log, _ = r.logOf(p.ID, 0, false) {
+		if ctx.Err() != nil {
+			t.Fatal("no output")
+		}
+	}
+	if err := errors.Join(cmd.Process.Kill(), syscall.Kill(p.PID, syscall.SIGKILL)); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if err := os.Remove(dir + "/run/boot"); err != nil { // it is in memory
+		t.Fatal(err)
+	}
+	r, _ = startAgent(t, dir)
+	if got, err := r.Process(ctx, p.ID); err != nil || got.ExitCode == nil || *got.ExitCode != 137 || got.EndedAt == nil || got.LogBytes != 3 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -64,23 +64,12 @@ func (c *Client) WriteFile(ctx context.Context, user, path string, o vm.WriteOpt
 		size = -1
 		r = &source{r: r}
 	} else {
-		r = &exactly{r: bufio.NewReaderSize(r, 64<<10), left: size}
-	}
-	if size == 0 { // net/http takes a length of 0 with a body for "not known"
-		if _, err := r.Read(nil); err != io.EOF {
-			return vm.FileInfo{}, broken(ctx, err)
-		}
-		r = nil
+		r = &exactly{r: bufio.NewReader(r), left: size}
 	}
 	var i vm.FileInfo
-	resp, err := c.do(ctx, "PUT", "/file", q, r, size)
+	b, err := c.upload(ctx, "/file", q, r, size)
 	if err != nil {
 		return i, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	if err != nil {
-		return i, broken(ctx, err)
 	}
 	return i, odd(json.Unmarshal(b, &i))
 }
@@ -143,11 +132,8 @@ func (c *Client) TarDown(ctx context.Context, user, path string) (io.ReadCloser,
 // TarUp unpacks a tar archive under the directory path, which is made if it
 // is missing. Entries stay below it whatever their names are.
 func (c *Client) TarUp(ctx context.Context, user, path string, r io.Reader) error {
-	resp, err := c.do(ctx, "PUT", "/tar", where(user, path), &source{r: r}, -1)
-	if err != nil {
-		return err
-	}
-	return resp.Body.Close()
+	_, err := c.upload(ctx, "/tar", where(user, path), &source{r: r}, -1)
+	return err
 }
 
 // Watch is a running watch of a directory.

@@ -45,7 +45,6 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 		DisableCompression:  true,
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     30 * time.Second,
-		WriteBufferSize:     256 << 10,
 		ReadBufferSize:      64 << 10,
 	}}
 }

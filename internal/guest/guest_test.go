@@ -119,3 +119,27 @@ func TestSilentGuest(t *testing.T) {
 		t.Errorf("no stream: %v", err)
 	}
 }
+
+// An upload whose source is stuck does not outlive its context or its link.
+func TestStuckUpload(t *testing.T) {
+	for name, c := range map[string]struct {
+		client *Client
+		want   error
+	}{
+		"context":     {New(func(context.Context) (net.Conn, error) { a, b := net.Pipe(); go drain(b); return a, nil }), context.DeadlineExceeded},
+		"link":        {saying(t, ""), vm.GuestFault},
+		"told before": {saying(t, "HTTP/1.1 400 Bad Request\r\nContent-Length: 19\r\n\r\n{\"kind\":\"no-space\"}"), vm.NoSpace},
+	} {
+		stuck, w := io.Pipe()
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := c.client.WriteFile(ctx, "", "/x", vm.WriteOptions{Size: 100}, stuck)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+		_ = w.Close()
+		c.client.Close()
+	}
+}
+
+func drain(c net.Conn) { _, _ = io.Copy(io.Discard, c) }

@@ -1,0 +1,114 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/warren-vm/warren/internal/link"
+)
+
+// uploadSize is the buffer of an upload.
+const uploadSize = 256 << 10
+
+// upload sends a body of size bytes, -1 for as many as come, and returns the
+// answer. It returns as soon as the answer, the context's end or a broken link
+// is there, even while the reader blocks; the reader is then let go of as soon
+// as its Read returns. (net/http's client would wait for it, for ever if need
+// be.)
+func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.Reader, size int64) ([]byte, error) {
+	if size == 0 { // the guest will not wait for what follows nothing
+		if _, err := body.Read(nil); !errors.Is(err, io.EOF) {
+			return nil, broken(ctx, err)
+		}
+	}
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	failed := make(chan error, 1)
+	go func() {
+		err := sendBody(conn, "PUT "+path+"?"+q.Encode(), body, size)
+		var own *sourceError
+		if errors.As(err, &own) {
+			failed <- own.err
+			_ = conn.Close() // the guest sees a cut body
+		}
+	}()
+	b, err := readAnswer(conn)
+	if err == nil {
+		return b, nil
+	}
+	select { // what the guest says about a body that we cut is not the reason
+	case err = <-failed:
+		return nil, err
+	default:
+		return nil, broken(ctx, err)
+	}
+}
+
+// readAnswer reads an answer that is short.
+func readAnswer(conn net.Conn) ([]byte, error) {
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, link.DecodeError(b)
+	}
+	return b, nil
+}
+
+// sendBody writes a request with its body.
+func sendBody(conn net.Conn, request string, body io.Reader, size int64) error {
+	how := "Transfer-Encoding: chunked"
+	if size >= 0 {
+		how = fmt.Sprintf("Content-Length: %d", size)
+	}
+	if _, err := io.WriteString(conn, request+" HTTP/1.1\r\nHost: agent\r\n"+how+"\r\n\r\n"); err != nil {
+		return err
+	}
+	const head = 10 // of a chunk: eight digits and a line's end
+	buf := make([]byte, head+uploadSize+2)
+	for {
+		n, err := body.Read(buf[head : head+uploadSize])
+		if n > 0 {
+			part := buf[head : head+n]
+			if size < 0 {
+				copy(buf, fmt.Sprintf("%08x\r\n", n))
+				copy(buf[head+n:], "\r\n")
+				part = buf[:head+n+2]
+			}
+			if _, err := conn.Write(part); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if size < 0 {
+		_, err := io.WriteString(conn, "0\r\n\r\n")
+		return err
+	}
+	return nil
+}
