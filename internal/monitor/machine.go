@@ -246,6 +246,11 @@ func (m *machine) reset(ctx context.Context, do resetFunc) error {
 	return nil
 }
 
+const (
+	upgradeWait = 20 * time.Second
+	upgradeLook = 100 * time.Millisecond
+)
+
 // upgrade replaces an agent of another version by ours, in place, and has the
 // new one do the resets again: it may know more of them.
 func (m *machine) upgrade(ctx context.Context) error {
@@ -261,16 +266,29 @@ func (m *machine) upgrade(ctx context.Context) error {
 	if err := m.guest.Upgrade(ctx, f, st.Size()); err != nil {
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent could not be replaced: %w", err)
 	}
-	m.guest.Close()
-	m.link.drop()
-	if err := m.reset(ctx, m.guest.Wake); err != nil {
-		return err
+	// The old agent answers before it becomes the new one: a link that is made
+	// at once may still reach it.
+	ctx, cancel := context.WithTimeout(ctx, upgradeWait)
+	defer cancel()
+	tick := time.NewTicker(upgradeLook)
+	defer tick.Stop()
+	for {
+		m.guest.Close()
+		m.link.drop()
+		if err := m.reset(ctx, m.guest.Wake); err != nil {
+			return err
+		}
+		got := m.agent().Digest
+		if got == m.spec.AgentDigest {
+			m.mark("upgraded")
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent is still %.12s after it was replaced", got)
+		}
 	}
-	if got := m.agent().Digest; got != m.spec.AgentDigest {
-		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent is still %.12s after it was replaced", got)
-	}
-	m.mark("upgraded")
-	return nil
 }
 
 // connectNetwork plugs the guest's network card in and keeps it so.

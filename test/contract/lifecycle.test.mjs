@@ -4,7 +4,7 @@
 // The life of a VM through freestyle@0.1.63.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { apiKey, client, Errors, Freestyle, raw, rejects, url, withVM } from "./common.mjs";
+import { apiKey, client, Errors, Freestyle, raw, real, rejects, url, withVM } from "./common.mjs";
 
 // 001-35, 002-16, 004-13, 004-14
 test("create, list, get, stop, start, delete", async () => {
@@ -124,7 +124,8 @@ test("every answer carries its ids, a change its receipt", async () => {
   });
 });
 
-test("a create with a logger goes on in the background", async () => {
+// On a simulated host a create is over before any time has passed.
+real("a create with a logger goes on in the background", async () => {
   const lines = [];
   const made = await client().vms.create({ name: "contract-bg", logger: (l) => lines.push(l) });
   await client().vms.delete({ vmId: made.vmId });
