@@ -239,9 +239,9 @@ func (e *exactly) Read(p []byte) (int, error) {
 	}
 	n, err := e.r.Read(p)
 	e.left -= int64(n)
-	if err == nil && e.left == 0 {
-		if err := e.atEnd(); !errors.Is(err, io.EOF) {
-			return 0, err
+	if e.left == 0 && (err == nil || err == io.EOF) { // a reader may give its end with its last bytes
+		if end := e.atEnd(); err == nil && !errors.Is(end, io.EOF) {
+			return 0, end
 		}
 		return n, io.EOF
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	trimFirst = 5 * time.Second // after the start: its last touches are over
+	trimFirst = 3 * time.Second // after the start: its last touches are over
 	trimEvery = time.Minute     // what use since then has brought back
 )
 
