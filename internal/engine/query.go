@@ -6,6 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -132,6 +133,7 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 	if syscall.Stat(e.cfg.Dir.Overlay(s.id), &st) == nil {
 		out.DiskBytes = st.Blocks * 512
 	}
+	out.LogBytes = sizeOf(e.cfg.Dir.Logs(s.id))
 	if img, err := e.cfg.Images.Find(ctx, string(out.VM.Image)); err == nil {
 		out.Image = &img
 	}
@@ -185,4 +187,19 @@ func (e *Engine) Host(ctx context.Context, c *vm.Call) (HostInfo, error) {
 		}
 	}
 	return out, nil
+}
+
+// sizeOf adds up the files of a directory; one that cannot be read counts as
+// empty.
+func sizeOf(dir string) (bytes int64) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return 0
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			bytes += info.Size()
+		}
+	}
+	return bytes
 }

@@ -93,6 +93,7 @@ type Inspection struct {
 	Machine    *vm.MachineStatus // nil when no machine runs or it does not answer
 	MachineErr error             // why Machine is nil though the VM is running
 	DiskBytes  int64             // allocated by its overlay
+	LogBytes   int64             // of the host's logs of it: console, monitor, QEMU
 	Image      *vm.Image         // nil when it is gone
 	Warnings   []string          // e.g. vm.EmulatedWarning
 	Operation  vm.Op             // under way; "" = none

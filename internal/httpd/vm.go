@@ -172,7 +172,7 @@ func (s *server) stop(q *request) error {
 	out.Remains.Erase = "warren rm " + name(v)
 	// An ephemeral VM is gone already: then nothing remains.
 	if i, err := s.Engine.Inspect(q.Context(), q.call, string(v.ID)); err == nil {
-		out.Remains.DiskBytes = i.DiskBytes
+		out.Remains.DiskBytes, out.Remains.LogBytes = i.DiskBytes, i.LogBytes
 	}
 	return q.ok(out)
 }
