@@ -5,9 +5,5 @@ cd "$(dirname "$0")/.."
 export WARREN_DATA="$PWD/.work/data"
 mkdir -p "$WARREN_DATA"
 chmod 700 "$WARREN_DATA"
-if bin/warren image ls --json | grep -q '"name": *"base"'; then
-  # Kept from an earlier run; the warm generation follows agent and QEMU.
-  bin/warren image build base --if-missing
-else
-  bin/warren image build base
-fi
+# An image of an earlier run is kept; its warm generation follows agent and QEMU.
+exec bin/warren image build base --if-missing

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,18 +73,4 @@ func (h *host) Capacity(context.Context) (engine.Capacity, error) {
 	c.DiskTotal = int64(fs.Blocks) * fs.Bsize
 	c.DiskFree = int64(fs.Bavail) * fs.Bsize
 	return c, nil
-}
-
-// clock is engine.Clock by the host's own.
-type clock struct{}
-
-var _ engine.Clock = clock{}
-
-// Now is time.Now in UTC.
-func (clock) Now() time.Time { return time.Now().UTC() }
-
-// After is a timer that can be stopped.
-func (clock) After(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
 }

@@ -287,18 +287,18 @@ func (h *host) find(name string) listed {
 	return listed{}
 }
 
-// pidOf reads a pid file of a VM's socket directory.
-func (h *host) pidOf(id, file string) int {
+// pidOf finds a VM's process: "qemu" or "monitor".
+func (h *host) pidOf(id, program string) int {
 	h.t.Helper()
 	for pid, cmd := range h.processes() {
 		if !strings.Contains(cmd, id) {
 			continue
 		}
-		if file == "qemu" && strings.Contains(cmd, "qemu-system") || file == "monitor" && strings.Contains(cmd, "warren-monitor") {
+		if program == "qemu" && strings.Contains(cmd, "qemu-system") || program == "monitor" && strings.Contains(cmd, "warren-monitor") {
 			return pid
 		}
 	}
-	h.t.Fatalf("no %s process of %s", file, id)
+	h.t.Fatalf("no %s process of %s", program, id)
 	return 0
 }
 
