@@ -58,4 +58,9 @@ type Generation struct {
 	RAM       File         `json:"ram"`      // sparse memory file
 	Device    File         `json:"device"`   // device state
 	DataBytes int64        `json:"dataBytes"`
+	// VM is whose memory it is; "" of a warm generation. What its programs know
+	// as their machine.
+	VM ID `json:"vm,omitempty"`
+	// DiskOn is the generation that the disk layer lies on; "" = the image.
+	DiskOn GenerationID `json:"diskOn,omitempty"`
 }

@@ -51,15 +51,23 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
+	OpRollback Op = "rollback"
+	OpResize   Op = "resize"
+	OpKeep     Op = "keep"    // a child takes the place of another VM
+	OpCapture  Op = "capture" // the engine's own: a schedule, a merge, a reseat
+	OpService  Op = "service" // systemd units of the guest
+	OpState    Op = "state"   // what lives in the guest
 
-	OpImageBuild    Op = "image-build"
-	OpImageRemove   Op = "image-remove"
-	OpAccountCreate Op = "account-create"
-	OpAccountRemove Op = "account-remove"
-	OpKeyCreate     Op = "key-create"
-	OpKeyRotate     Op = "key-rotate"
-	OpKeyRevoke     Op = "key-revoke"
-	OpServe         Op = "serve"
+	OpImageBuild     Op = "image-build"
+	OpImageRemove    Op = "image-remove"
+	OpSnapshotRename Op = "snapshot-rename"
+	OpSnapshotRemove Op = "snapshot-remove"
+	OpAccountCreate  Op = "account-create"
+	OpAccountRemove  Op = "account-remove"
+	OpKeyCreate      Op = "key-create"
+	OpKeyRotate      Op = "key-rotate"
+	OpKeyRevoke      Op = "key-revoke"
+	OpServe          Op = "serve"
 )
 
 // Next is what an operation does to a VM's state.
@@ -100,6 +108,25 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpRollback: {
+		Running:   {During: Starting, After: Running},
+		Suspended: {During: Starting, After: Running},
+		Stopped:   {During: Starting, After: Running},
+	},
+	OpResize: {
+		Running: {During: Running, After: Running},
+		Stopped: {During: Stopped, After: Stopped},
+	},
+	OpKeep: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
+	OpCapture: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
 	OpDelete: {
 		Building: {During: Building}, Starting: {During: Starting}, Running: {During: Running},
 		Suspending: {During: Suspending}, Suspended: {During: Suspended}, Stopped: {During: Stopped}, Lost: {During: Lost},
@@ -109,7 +136,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and leave the state as it is.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState,
 }
 
 func init() {
@@ -120,7 +147,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -127,11 +127,24 @@ type VM struct {
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	LastActive time.Time `json:"lastActive,omitzero"`
 
-	Accel   Accel       `json:"accel,omitempty"`
-	Machine MachineRef  `json:"machine,omitzero"` // the running machine, for adoption
-	Booted  bool        `json:"booted,omitempty"` // its overlay holds writes of its own boot: a start boots it cold
-	Losses  []string    `json:"losses,omitempty"` // what the last start did not restore
-	Exit    MachineExit `json:"exit,omitzero"`    // how the last machine ended
+	Accel   Accel      `json:"accel,omitempty"`
+	Machine MachineRef `json:"machine,omitzero"` // the running machine, for adoption
+	Booted  bool       `json:"booted,omitempty"` // its overlay holds writes of its own boot: a start boots it cold
+	// Generation is what the machine of a running VM was started on (its memory
+	// is mapped from there), and what a suspended VM will continue from; "" = the
+	// image's warm generation, or a cold boot.
+	Generation GenerationID `json:"generation,omitempty"`
+	// Head is the newest generation in the VM's history: the parent of the next.
+	Head GenerationID `json:"head,omitempty"`
+	// DiskOn is the generation whose disk the VM's overlay lies on; "" = its
+	// image's.
+	DiskOn GenerationID `json:"diskOn,omitempty"`
+	// Parent is the VM that it was forked from; "" = none.
+	Parent ID `json:"parent,omitempty"`
+	// CaptureEverySeconds asks for a generation every so often; 0 = never.
+	CaptureEverySeconds int64       `json:"captureEverySeconds,omitempty"`
+	Losses              []string    `json:"losses,omitempty"` // what the last start did not restore
+	Exit                MachineExit `json:"exit,omitzero"`    // how the last machine ended
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
 }

@@ -110,6 +110,16 @@ func (d Dir) WarmRoot(id vm.ImageID) string { return ImageDir(d.Image(id)).WarmR
 // Warm is the directory of one warm generation; key says all it depends on.
 func (d Dir) Warm(id vm.ImageID, key string) string { return ImageDir(d.Image(id)).Warm(key) }
 
+// Generations is the directory of all generations but the images' warm ones.
+func (d Dir) Generations() string { return d.join("generations") }
+
+// Generation is the directory of one generation.
+func (d Dir) Generation(id vm.GenerationID) string { return d.join("generations", string(id)) }
+
+// HostKey is the host's key, which wraps the keys of what is encrypted, mode
+// 0600.
+func (d Dir) HostKey() string { return d.join("host.key") }
+
 // VMs is the directory of all VMs.
 func (d Dir) VMs() string { return d.join("vms") }
 
@@ -184,6 +194,13 @@ func (g GenerationDir) RAM() string { return filepath.Join(string(g), "ram") }
 // Device is the device state as xen-save-devices-state wrote it.
 func (g GenerationDir) Device() string { return filepath.Join(string(g), "device") }
 
+// SealedRAM is the memory, compressed and encrypted, of a generation that is
+// cold.
+func (g GenerationDir) SealedRAM() string { return filepath.Join(string(g), "ram.sealed") }
+
+// SealedDevice is the device state of a cold generation.
+func (g GenerationDir) SealedDevice() string { return filepath.Join(string(g), "device.sealed") }
+
 // VMDir is one VM's directory, as in vm.MachineSpec.Dir.
 type VMDir string
 
@@ -192,6 +209,12 @@ func (v VMDir) Machine() string { return filepath.Join(string(v), "machine.json"
 
 // Overlay is the VM's disk.
 func (v VMDir) Overlay() string { return filepath.Join(string(v), "overlay.qcow2") }
+
+// NextOverlay is the disk that a VM writes to from the capture of that
+// generation on, until it takes the name of Overlay.
+func (v VMDir) NextOverlay(id vm.GenerationID) string {
+	return filepath.Join(string(v), "overlay-"+string(id)+".qcow2")
+}
 
 // ColdRAM is the memory file of a cold boot.
 func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }

@@ -60,7 +60,7 @@ func Open(path string) (Dir, error) {
 	default:
 		return "", err
 	}
-	for _, p := range []string{d.Images(), d.VMs(), d.BinRoot(), d.Cache(), d.Audit(), d.Events()} {
+	for _, p := range []string{d.Images(), d.Generations(), d.VMs(), d.BinRoot(), d.Cache(), d.Audit(), d.Events()} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return "", ioError(p, err)
 		}

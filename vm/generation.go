@@ -1,0 +1,92 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "time"
+
+// Why says for what a generation was captured.
+type Why string
+
+// The reasons of a capture.
+const (
+	WhyFork           Why = "fork"
+	WhySuspend        Why = "suspend"
+	WhySnapshot       Why = "snapshot"        // somebody asked for it
+	WhyBeforeRollback Why = "before-rollback" // what a rollback left
+	WhySchedule       Why = "schedule"        // every so often, see VM.CaptureEverySeconds
+	WhyBeforeExec     Why = "before-exec"     // exec --capture-first
+	WhyLayer          Why = "layer"           // a layer of a spec, kept to be built on
+	WhyReseat         Why = "reseat"          // so that the VM's private pages start from nothing
+)
+
+// GenerationState is where a generation is in its life; the spellings are the
+// contract's states of a snapshot.
+type GenerationState string
+
+// The states of a generation.
+const (
+	GenBuilding GenerationState = "building" // being captured
+	GenReady    GenerationState = "ready"
+	GenFailed   GenerationState = "failed"
+	GenLost     GenerationState = "lost" // its files are gone or damaged
+)
+
+// GenerationInfo is the record of a generation: whose it is, where it comes
+// from and why it is kept. What is needed to start on it is in the manifest
+// beside its files (Generation).
+type GenerationInfo struct {
+	ID        GenerationID    `json:"id"`
+	Account   AccountID       `json:"account"`
+	VM        ID              `json:"vm,omitempty"`     // it was taken of; stays when that VM is gone
+	VMName    string          `json:"vmName,omitempty"` // of that time
+	Parent    GenerationID    `json:"parent,omitempty"` // the one before it in the history of its VM; "" = its image
+	DiskOn    GenerationID    `json:"diskOn,omitempty"` // whose disk its disk layer lies on; "" = its image
+	Image     ImageID         `json:"image"`
+	Why       Why             `json:"why"`
+	State     GenerationState `json:"state"`
+	Failure   string          `json:"failure,omitempty"`
+	Memory    bool            `json:"memory"`           // it has memory and device state, not only a disk
+	Durable   bool            `json:"durable"`          // its files are fsynced and its manifest is written
+	Sealed    bool            `json:"sealed,omitempty"` // compressed and encrypted; opened again on use
+	Size      Size            `json:"size"`
+	CreatedAt time.Time       `json:"createdAt"`
+	DataBytes int64           `json:"dataBytes"`        // of the disk that its own files take
+	PauseMs   float64         `json:"pauseMs"`          // how long the VM stood still
+	BootID    string          `json:"bootId,omitempty"` // of the host, when it was captured
+	Note      string          `json:"note,omitempty"`   // e.g. the command of a before-exec generation
+
+	// Snapshot names it for API callers; "" = not a snapshot.
+	Snapshot    SnapshotID  `json:"snapshot,omitempty"`
+	Name        string      `json:"name,omitempty"` // label of a snapshot
+	Persistence Persistence `json:"persistence,omitzero"`
+	// Deleted says that the snapshot was deleted; VMs made of it may still need
+	// the files.
+	Deleted bool `json:"deleted,omitempty"`
+	// DiskOnly says that memory and device state were dropped: only the disk is
+	// still needed, by others.
+	DiskOnly bool `json:"diskOnly,omitempty"`
+	// Key is the digest of a layer's content; "" = not a layer.
+	Key string `json:"key,omitempty"`
+
+	Revision int64 `json:"-"`
+}
+
+// Whole reports whether a machine can be started on the generation's memory.
+func (g GenerationInfo) Whole() bool { return g.State == GenReady && g.Memory && !g.DiskOnly }
+
+// Caveats lists what no reset can make different in the copies of a running
+// machine; it is part of the answer of fork and of a create from a snapshot.
+var Caveats = []string{
+	"random state inside programs that run already (a TLS library, a language's own generator) is the same in every copy until they reseed",
+	"open connections to the outside belong to none of the copies: their next use fails, and programs connect again",
+	"secrets and tokens in memory are in every copy",
+}
+
+// NotUndone lists what a rollback leaves as it is.
+var NotUndone = []string{
+	"volumes and shared folders",
+	"commits that were pushed",
+	"artifacts that were published",
+	"effects of network requests on other systems",
+}
