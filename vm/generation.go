@@ -66,6 +66,9 @@ type GenerationInfo struct {
 	// DiskOnly says that memory and device state were dropped: only the disk is
 	// still needed, by others.
 	DiskOnly bool `json:"diskOnly,omitempty"`
+	// Gone says that no file is left; the record stays for the lineage of those
+	// that come from it.
+	Gone bool `json:"gone,omitempty"`
 	// Key is the digest of a layer's content; "" = not a layer.
 	Key string `json:"key,omitempty"`
 
@@ -73,7 +76,9 @@ type GenerationInfo struct {
 }
 
 // Whole reports whether a machine can be started on the generation's memory.
-func (g GenerationInfo) Whole() bool { return g.State == GenReady && g.Memory && !g.DiskOnly }
+func (g GenerationInfo) Whole() bool {
+	return g.State == GenReady && g.Memory && !g.DiskOnly && !g.Gone
+}
 
 // Caveats lists what no reset can make different in the copies of a running
 // machine; it is part of the answer of fork and of a create from a snapshot.

@@ -115,6 +115,9 @@ func ParseID(s string) (ID, error) {
 // IsID reports whether s has the form of a VM id.
 func IsID(s string) bool { return idPattern.MatchString(s) }
 
+// MaxName is the length of the longest name of a VM.
+const MaxName = 41
+
 // CheckName checks that s may name a VM: [a-z][a-z0-9-]{0,40}. The error has
 // kind Invalid.
 func CheckName(s string) error {

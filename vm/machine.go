@@ -50,6 +50,48 @@ type BootSource struct {
 type GenerationSource struct {
 	RAM    string `json:"ram"`    // mapped private by QEMU, never written
 	Device string `json:"device"` // device state, as xen-save-devices-state wrote it
+	// Fresh says that this host wrote the files moments ago and their sums are
+	// still being made: they are not checked.
+	Fresh bool `json:"fresh,omitempty"`
+}
+
+// CaptureSpec says where a capture of a running machine goes. All paths are
+// absolute.
+type CaptureSpec struct {
+	RAM    string `json:"ram,omitempty"`    // made, must not exist; "" = only the disk is captured
+	Device string `json:"device,omitempty"` // made, must not exist; "" with RAM
+	// Overlay, where not empty, is an empty overlay over the disk as it is now:
+	// the machine goes on writing there, and what it wrote so far is frozen with
+	// its memory.
+	Overlay string `json:"overlay,omitempty"`
+	// Note, where not empty, is a file that gets the Captured as JSON when all of
+	// the above is written, before the machine goes on or ends: whoever finds it
+	// knows that the capture is complete.
+	Note string `json:"note,omitempty"`
+	// Freeze has the guest's programs stand still from before the capture until
+	// the resets of whoever starts on it, so that no two copies draw the same
+	// random numbers. Without memory the file systems are frozen too.
+	Freeze bool `json:"freeze,omitempty"`
+	// Quit ends the machine when all is written; otherwise it goes on.
+	Quit bool `json:"quit,omitempty"`
+	// Hold leaves the machine as it is captured, standing still, when all is
+	// written: the caller lets it go on or ends it.
+	Hold bool `json:"hold,omitempty"`
+}
+
+// Captured is what a capture did. DiskMoved is right even when the capture
+// fails: the machine then writes to the new overlay all the same.
+type Captured struct {
+	DiskMoved    bool          `json:"diskMoved"`
+	Pause        time.Duration `json:"pause"`  // the guest stood still for so long; 0 with Quit
+	Frozen       time.Duration `json:"frozen"` // its programs did
+	Total        time.Duration `json:"total"`
+	RAMBytes     int64         `json:"ramBytes"` // data in the memory file
+	DeviceBytes  int64         `json:"deviceBytes"`
+	PrivatePages int64         `json:"privatePages"`
+	Unfrozen     []string      `json:"unfrozen,omitempty"` // groups of programs that did not stand still in time
+	// Machine is what a start on it needs to know; without ids and files.
+	Machine Generation `json:"machine"`
 }
 
 // MachineStatus is what a monitor says of its machine.

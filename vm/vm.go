@@ -143,8 +143,9 @@ type VM struct {
 	Parent ID `json:"parent,omitempty"`
 	// CaptureEverySeconds asks for a generation every so often; 0 = never.
 	CaptureEverySeconds int64       `json:"captureEverySeconds,omitempty"`
-	Losses              []string    `json:"losses,omitempty"` // what the last start did not restore
-	Exit                MachineExit `json:"exit,omitzero"`    // how the last machine ended
+	Losses              []string    `json:"losses,omitempty"`   // what the last start did not restore
+	Restored            []string    `json:"restored,omitempty"` // what it did
+	Exit                MachineExit `json:"exit,omitzero"`      // how the last machine ended
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
 }

@@ -44,6 +44,7 @@ func (e *Engine) deleteSlot(op *operation, c *vm.Call, reason string) (vm.VM, er
 		data["reason"] = reason
 	}
 	e.emit(op.before, "vm.deleted", data)
+	e.collectLater()
 	// The VM is gone; there is nothing to take back from here on.
 	if err := e.step(op.ctx, "delete:done"); died(err) {
 		return vm.VM{}, err

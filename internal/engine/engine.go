@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,10 +27,12 @@ type Config struct {
 	Machines Machines
 	Images   Images
 	Host     Host
-	Clock    Clock                    // nil = the system's
-	Fault    func(label string) error // nil in production; see Labels
-	Settings Settings
-	Log      *slog.Logger
+
+	Generations Generations
+	Clock       Clock                    // nil = the system's
+	Fault       func(label string) error // nil in production; see Labels
+	Settings    Settings
+	Log         *slog.Logger
 }
 
 // Settings are the operator's choices. A zero field has the default.
@@ -42,6 +45,7 @@ type Settings struct {
 	StartDeadline  time.Duration // for create and start; default 120 s
 	GuestDeadline  time.Duration // for one short answer of a guest; default 30 s
 	StallCheck     time.Duration // silence of a stream after which the guest is asked for life; default 30 s
+	StartWidth     int           // machines started at a time by one fork; default as many as the host has CPUs
 	RunnerGrace    time.Duration // a one-shot VM without a runner is deleted after it; default 30 s
 	ResultsKept    time.Duration // for answers of background requests; default 1 h
 }
@@ -64,6 +68,9 @@ func (s Settings) withDefaults() Settings {
 	if s.DefaultSize == (vm.Size{}) {
 		s.DefaultSize = vm.DefaultSize
 	}
+	if s.StartWidth == 0 {
+		s.StartWidth = runtime.NumCPU()
+	}
 	if s.MemoryReserve == 0 {
 		s.MemoryReserve = 512 << 20
 	}
@@ -75,7 +82,7 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// slot.write or keyWrite before mu.
+// slot.write, keyWrite or genWrite before mu.
 type Engine struct {
 	cfg    Config
 	log    *slog.Logger
@@ -85,7 +92,10 @@ type Engine struct {
 	wake   chan struct{} // tells the reaper that a deadline may have changed
 	dead   atomic.Bool   // see ErrDied
 
-	keyWrite sync.Mutex // held while a key's record is written; before mu
+	keyWrite sync.Mutex    // held while a key's record is written; before mu
+	genWrite sync.Mutex    // held while a generation's record is written; before mu
+	starts   chan struct{} // places in the queue of a fork's starts
+	sweeping sync.Mutex    // one collection of generations at a time; before genWrite
 
 	mu sync.Mutex
 	// guarded by mu
@@ -93,6 +103,7 @@ type Engine struct {
 	creating map[*operation]bool // creates with a name whose record is not written yet
 	closed   bool
 	users    directory
+	gens     map[vm.GenerationID]*generation
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -109,7 +120,9 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1),
 		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{},
+		gens: map[vm.GenerationID]*generation{},
 	}
+	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
 	if err := e.recover(ctx); err != nil {
 		cancel(errClosed)
 		e.tasks.Wait()

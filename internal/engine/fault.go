@@ -21,15 +21,25 @@ var ErrDied = errors.New("the engine died")
 var labels = map[vm.Op][]string{
 	vm.OpCreate: {"create:audit", "create:record", "create:warm", "create:dir", "create:overlay", "create:launch", "create:setup", "create:commit", "create:done"},
 	vm.OpStart:  {"start:audit", "start:record", "start:launch", "start:commit", "start:done"},
-	vm.OpStop:   {"stop:audit", "stop:machine", "stop:commit", "stop:done"},
-	vm.OpKill:   {"kill:audit", "kill:machine", "kill:commit", "kill:done"},
-	vm.OpDelete: {"delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget", "delete:done"},
+	vm.OpSuspend: {
+		"suspend:audit", "suspend:record", "capture:record", "capture:files", "capture:machine", "capture:commit", "capture:advance", "capture:publish",
+		"suspend:commit", "suspend:machine",
+	},
+	vm.OpFork:     {"fork:audit", "fork:record", "fork:dir", "fork:launch", "fork:commit"},
+	vm.OpSnapshot: {"snapshot:audit"},
+	vm.OpRollback: {"rollback:audit", "start:disk"},
+	vm.OpCapture:  {"capture:audit", "collect:files"},
+	vm.OpStop:     {"stop:audit", "stop:machine", "stop:commit", "stop:done"},
+	vm.OpKill:     {"kill:audit", "kill:machine", "kill:commit", "kill:done"},
+	vm.OpDelete:   {"delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget", "delete:done"},
 }
 
 // Labels lists every fault label, in a fixed order.
 func Labels() []string {
 	var out []string
-	for _, op := range []vm.Op{vm.OpCreate, vm.OpStart, vm.OpStop, vm.OpKill, vm.OpDelete} {
+	for _, op := range []vm.Op{
+		vm.OpCreate, vm.OpStart, vm.OpStop, vm.OpKill, vm.OpDelete, vm.OpSuspend, vm.OpFork, vm.OpSnapshot, vm.OpRollback, vm.OpCapture,
+	} {
 		out = append(out, labels[op]...)
 	}
 	return slices.Clip(out)

@@ -45,10 +45,17 @@ func meet(running, verb vm.Op, own bool) meeting {
 		return preempt
 	case verb == vm.OpDelete, own:
 		return await
-	case verb == vm.OpStart && (running == vm.OpStart || running == vm.OpCreate):
+	case verb == vm.OpStart && (running == vm.OpStart || running == vm.OpCreate || running == vm.OpSuspend || running == vm.OpRollback):
+		return await
+	case captures(running):
 		return await
 	}
 	return refuse
+}
+
+// captures reports whether a verb holds a VM only for the moment of a capture.
+func captures(verb vm.Op) bool {
+	return verb == vm.OpFork || verb == vm.OpSnapshot || verb == vm.OpCapture
 }
 
 // begin takes the VM for a verb: it waits or refuses while another operation

@@ -30,6 +30,7 @@ type Machines interface {
 type Machine interface {
 	Power
 	Network
+	Capturer
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
@@ -46,6 +47,19 @@ type Power interface {
 	Kill(ctx context.Context) error
 	// Wait blocks until the machine is gone and says how it ended.
 	Wait(ctx context.Context) (vm.MachineExit, error)
+}
+
+// Capturer writes a machine down.
+type Capturer interface {
+	// Capture writes memory, device state and disk down. The machine goes on in
+	// every case but after a success with Hold or Quit. Kind Unavailable when the
+	// machine's monitor was lost: what was done is not known then.
+	Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error)
+	// Resume lets a machine go on that a capture has held.
+	Resume(ctx context.Context) error
+	// Disk returns the file that the machine writes to now, when no capture is
+	// under way.
+	Disk(ctx context.Context) (string, error)
 }
 
 // Network is a machine's side of its user network.
@@ -135,6 +149,35 @@ type Images interface {
 	Overlay(path, backing string, sizeMiB int) error
 }
 
+// Generations keeps the files of generations; generation.Store is behind it.
+type Generations interface {
+	// Begin makes a generation of the VM's disk as it is, and the VM's next disk
+	// above it.
+	Begin(id vm.GenerationID, of vm.ID, sizeMiB int) error
+	// Advance makes the next disk the VM's disk. It may be called again.
+	Advance(id vm.GenerationID, of vm.ID) error
+	// Abandon takes Begin back, for a machine that has not moved to its next disk.
+	Abandon(id vm.GenerationID, of vm.ID) error
+	// Pending lists the generations with a next disk that is neither.
+	Pending(of vm.ID) ([]vm.GenerationID, error)
+	// Disk gives a VM a fresh disk above a generation's.
+	Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error
+	// DiskOn returns what a VM's disk lies on; "" = an image.
+	DiskOn(of vm.ID) (vm.GenerationID, error)
+	// Captured returns what a completed capture left word of; else NotFound.
+	Captured(id vm.GenerationID) (vm.Captured, error)
+	// Publish makes a generation complete and durable; it reads all its data.
+	Publish(ctx context.Context, g vm.Generation) (vm.Generation, error)
+	Load(id vm.GenerationID) (vm.Generation, error)
+	Source(id vm.GenerationID) vm.GenerationSource
+	// Alias makes a second generation of the same files.
+	Alias(from vm.GenerationID, g vm.Generation) error
+	Present(id vm.GenerationID) (disk, memory bool)
+	DropMemory(id vm.GenerationID) error
+	Remove(id vm.GenerationID) error
+	List() ([]vm.GenerationID, error)
+}
+
 // Host says what this host offers.
 type Host interface {
 	// Platform may probe at its first call and is fast afterwards.
@@ -210,6 +253,8 @@ type Records struct {
 	Accounts Collection[vm.Account]
 	Keys     Collection[vm.APIKey]
 	Results  Collection[Result]
+
+	Generations Collection[vm.GenerationInfo]
 }
 
 // Collection holds the records of one kind. Every change is durable when it

@@ -26,6 +26,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.loadGenerations(ctx); err != nil {
+		return err
+	}
 	for _, rec := range recs {
 		e.vms[rec.ID] = newSlot(rec)
 	}
@@ -33,6 +36,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.sweepDirs(ctx); err != nil {
+		return err
+	}
+	if err := e.recoverGenerations(ctx); err != nil {
 		return err
 	}
 	return e.closePending(ctx)
@@ -89,11 +95,11 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 	case rec.OneShot:
 		return e.recoverDelete(ctx, s, "runner-gone")
 	case rec.State == vm.Starting:
-		if err := e.sweep(ctx, s.id); err != nil {
-			return err
-		}
-		_, err := e.nowStopped(ctx, s, "start-interrupted", rec.Exit)
-		return err
+		return e.recoverStarting(ctx, s)
+	case rec.State == vm.Suspending:
+		return e.recoverSuspending(ctx, s)
+	case rec.State == vm.Suspended:
+		return e.recoverSuspended(ctx, s)
 	case rec.State == vm.Running && bootID != "" && rec.Machine.BootID != bootID:
 		return e.recoverHostRestart(ctx, s)
 	case rec.State == vm.Running:
@@ -102,7 +108,10 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 		if _, err := os.Stat(e.cfg.Dir.Overlay(s.id)); errors.Is(err, fs.ErrNotExist) {
 			return notCorrupt(e.markLost(ctx, s, err))
 		}
-		return e.sweep(ctx, s.id)
+		if err := e.sweep(ctx, s.id); err != nil {
+			return err
+		}
+		return e.settleDisk(ctx, s)
 	}
 	return nil
 }
@@ -137,8 +146,10 @@ func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 		return err
 	}
 	exit := vm.MachineExit{Reason: "host-restart", Detail: "memory and running processes were lost", Time: e.now()}
-	_, err := e.nowStopped(ctx, s, exit.Reason, exit)
-	return err
+	if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
+		return err
+	}
+	return e.settleDisk(ctx, s)
 }
 
 // recoverRunning adopts a machine, or buries it.
@@ -153,14 +164,16 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 		s.rec.LastActive = e.now()
 		e.mu.Unlock()
 		e.watch(s, m)
-		return nil
+		return e.settleDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
 		exit := e.exitNote(s.id)
 		if err := e.sweep(ctx, s.id); err != nil {
 			return err
 		}
-		_, err := e.nowStopped(ctx, s, exit.Reason, exit)
-		return err
+		if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
+			return err
+		}
+		return e.settleDisk(ctx, s)
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}

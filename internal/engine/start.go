@@ -11,10 +11,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Start boots a stopped VM on its disk and returns when it is usable. Starting
-// a running VM succeeds and changes nothing but the idle timeout, if given;
-// a VM that is starting is waited for. When it fails the VM is stopped, as it
-// was.
+// Start boots a stopped VM on its disk, or continues a suspended one, and
+// returns when it is usable. Starting a running VM succeeds and changes
+// nothing but the idle timeout, if given; a VM that is starting is waited for.
+// When it fails the VM is stopped or suspended, as it was.
 func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartRequest) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpStart)
 	if err != nil {
@@ -35,7 +35,16 @@ func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartReque
 	if limit <= 0 {
 		limit = e.cfg.Settings.StartDeadline
 	}
-	return e.boot(op, limit, func(rec *vm.VM) error { return applyIdle(rec, r) })
+	prepare := func(rec *vm.VM) error { return applyIdle(rec, r) }
+	if op.before.State == vm.Suspended && !r.DiskOnly {
+		return e.resume(op, limit, prepare)
+	}
+	if op.before.State == vm.Suspended {
+		if err := e.dropMemory(op); err != nil {
+			return vm.VM{}, err
+		}
+	}
+	return e.boot(op, limit, prepare)
 }
 
 // keepRunning is a start of a VM that runs.
@@ -88,6 +97,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	}
 	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) {
 		rec.Booted = true
+		rec.Generation, rec.Restored = "", []string{"the disk"}
 		rec.Losses = []string{"memory and running processes: the VM was booted afresh on its disk"}
 	})
 	if err != nil {

@@ -106,12 +106,13 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = vm.Stopped, "", reason
 		rec.Exit = exit
-		rec.Machine = vm.MachineRef{}
+		rec.Machine, rec.Generation = vm.MachineRef{}, ""
 	})
 	if err != nil {
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was stopped"))
+	e.collectLater()
 	data := map[string]any{"reason": reason}
 	if exit.Detail != "" {
 		data["detail"] = exit.Detail

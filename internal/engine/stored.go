@@ -11,9 +11,10 @@ import (
 // StoredRecords returns the records that a store holds.
 func StoredRecords(s *store.Store) Records {
 	return Records{
-		VMs:      store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
-		Accounts: store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
-		Keys:     store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Results:  store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
+		VMs:         store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
+		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
+		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
+		Generations: store.NewCollection(s, "generations", func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
 	}
 }

@@ -76,6 +76,7 @@ type SetupFile struct {
 type StartRequest struct {
 	IdleTimeout Optional[int64]
 	Deadline    time.Duration // 0 = 120 s; then kind Timeout, code VM_START_TIMEOUT
+	DiskOnly    bool          // of a suspended VM: give its memory up and boot it on its disk
 }
 
 // Filter narrows List. The zero value lists everything of the account.

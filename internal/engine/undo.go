@@ -58,3 +58,10 @@ func (s undoStep) run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// reset makes the list empty and ready again: what was done stays.
+func (u *undo) reset() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.steps, u.ran = nil, false
+}

@@ -194,6 +194,10 @@ func (g GenerationDir) RAM() string { return filepath.Join(string(g), "ram") }
 // Device is the device state as xen-save-devices-state wrote it.
 func (g GenerationDir) Device() string { return filepath.Join(string(g), "device") }
 
+// Captured is what the capture left word of when it was complete:
+// vm.Captured, as JSON.
+func (g GenerationDir) Captured() string { return filepath.Join(string(g), "captured.json") }
+
 // SealedRAM is the memory, compressed and encrypted, of a generation that is
 // cold.
 func (g GenerationDir) SealedRAM() string { return filepath.Join(string(g), "ram.sealed") }

@@ -188,6 +188,10 @@ func (l *Lock) Unlock() error {
 	return err
 }
 
+// Error gives an operating system's error about path its kind; nil stays nil
+// and a *vm.Error stays what it is.
+func Error(path string, err error) error { return ioError(path, err) }
+
 // ioError gives an operating system's error about path its kind; nil stays nil
 // and a *vm.Error stays what it is.
 func ioError(path string, err error) error {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/layout"
-	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -138,18 +137,34 @@ func (c *Client) Connections(ctx context.Context) ([]vm.Connection, error) {
 	return list, c.call(ctx, "GET", "/connections", nil, &list)
 }
 
-// Capture writes the running machine down; see qemu.Process.Capture. With an
+// Capture writes the running machine down; see machine.capture. With an
 // error the field DiskMoved still holds.
-func (c *Client) Capture(ctx context.Context, s qemu.CaptureSpec) (qemu.Captured, error) {
+func (c *Client) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
-	var out qemu.Captured
+	var out vm.Captured
 	err := c.call(ctx, "POST", "/capture", s, &out)
 	var e *vm.Error
 	if errors.As(err, &e) {
 		out.DiskMoved, _ = e.Fields["diskMoved"].(bool)
 	}
 	return out, err
+}
+
+// Resume lets a machine go on that a capture has held.
+func (c *Client) Resume(ctx context.Context) error {
+	ctx, cancel := within(ctx, thawWait+callDeadline)
+	defer cancel()
+	return c.call(ctx, "POST", "/resume", nil, nil)
+}
+
+// Disk returns the file that the machine's disk writes to now. It waits for a
+// capture that is under way.
+func (c *Client) Disk(ctx context.Context) (string, error) {
+	ctx, cancel := within(ctx, startDeadline)
+	defer cancel()
+	var path string
+	return path, c.call(ctx, "GET", "/disk", nil, &path)
 }
 
 // DialAgent opens one stream to the agent in the guest. Kind GuestFault when

@@ -56,7 +56,7 @@ func (l *Launcher) Verify(ctx context.Context, src vm.GenerationSource) error {
 // GuestFault, Limit, NoSpace, Timeout, Unsupported, Internal.
 func (l *Launcher) Launch(ctx context.Context, spec vm.MachineSpec) (*Client, vm.MachineStatus, error) {
 	begin := time.Now()
-	if spec.Generation != nil {
+	if spec.Generation != nil && !spec.Generation.Fresh {
 		if err := l.verifier.Generation(ctx, *spec.Generation); err != nil {
 			return nil, vm.MachineStatus{}, err
 		}

@@ -41,7 +41,8 @@ type machine struct {
 	gone    chan struct{} // closed when QEMU is gone; exit is set before
 	exit    vm.MachineExit
 
-	capturing sync.Mutex // one capture at a time
+	capturing sync.Mutex // one capture at a time; guards held
+	held      bool       // the guest's programs stand still after a capture with Hold
 
 	mu      sync.Mutex // guards the fields below
 	hello   vm.AgentHello
@@ -332,28 +333,6 @@ func (m *machine) setNetwork(p vm.NetworkPolicy) error {
 	m.spec.Network = p
 	m.net.SetPolicy(p)
 	return nil
-}
-
-// capture writes the machine down; see qemu.Process.Capture.
-func (m *machine) capture(ctx context.Context, s qemu.CaptureSpec) (qemu.Captured, error) {
-	if !closed(m.started) {
-		return qemu.Captured{}, vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
-	}
-	m.capturing.Lock()
-	defer m.capturing.Unlock()
-	if s.Quit {
-		m.intend("stop")
-	}
-	m.link.setPaused(true)
-	out, err := m.proc.Capture(ctx, s)
-	m.link.setPaused(false)
-	if s.Quit && err != nil {
-		m.intend("")
-	}
-	if s.Quit && err == nil {
-		<-m.gone
-	}
-	return out, err
 }
 
 // status never fails: what can't be asked is left zero.

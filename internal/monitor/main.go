@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -141,6 +142,9 @@ func (m *machine) attach(ctx context.Context) error {
 		return err
 	}
 	m.proc = proc
+	if err := m.goOn(ctx); err != nil {
+		return err
+	}
 	if st, err := os.Stat(layout.RunVM(m.spec.RunDir).QEMUPID()); err == nil {
 		m.begun = st.ModTime()
 	}
@@ -160,6 +164,11 @@ func (m *machine) attach(ctx context.Context) error {
 		m.mu.Lock()
 		m.hello = hello
 		m.mu.Unlock()
+		if slices.Contains(hello.Features, "freeze") {
+			if err := m.thaw(ctx); err != nil {
+				m.log.Warn("taken over frozen", "err", err)
+			}
+		}
 	}
 	close(m.started)
 	return nil

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
-	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -53,6 +52,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("PUT /network", s.network)
 	mux.HandleFunc("GET /connections", s.connections)
 	mux.HandleFunc("POST /capture", s.capture)
+	mux.HandleFunc("POST /resume", s.resume)
+	mux.HandleFunc("GET /disk", s.disk)
 	mux.HandleFunc("GET /agent", func(w http.ResponseWriter, r *http.Request) { s.serveStream(w, r, m.link.open) })
 	mux.HandleFunc("GET /port/{port}", s.port)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: callDeadline, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}
@@ -157,7 +158,7 @@ func (s *server) connections(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *server) capture(w http.ResponseWriter, r *http.Request) {
-	var spec qemu.CaptureSpec
+	var spec vm.CaptureSpec
 	if err := readJSONBody(r, &spec); err != nil {
 		writeError(w, err)
 		return
@@ -169,6 +170,23 @@ func (s *server) capture(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSONBody(w, out)
+}
+
+func (s *server) resume(w http.ResponseWriter, r *http.Request) {
+	if err := s.m.resume(context.WithoutCancel(r.Context())); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
+
+func (s *server) disk(w http.ResponseWriter, r *http.Request) {
+	path, err := s.m.disk(r.Context())
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, path)
 }
 
 func (s *server) port(w http.ResponseWriter, r *http.Request) {

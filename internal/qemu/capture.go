@@ -5,6 +5,7 @@ package qemu
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,43 +18,27 @@ import (
 // ended: letting the machine go on.
 const settleTime = 20 * time.Second
 
-// CaptureSpec says where a capture goes.
-type CaptureSpec struct {
-	RAM    string `json:"ram"`    // absolute; made, must not exist
-	Device string `json:"device"` // absolute; made, must not exist
-	// Overlay, where not empty, is an empty overlay (CreateOverlay) over the
-	// disk as it is now: the machine goes on writing there, and what it wrote
-	// so far is frozen with its memory.
-	Overlay string `json:"overlay,omitempty"`
-	// Quit ends the machine when all is written; otherwise it goes on.
-	Quit bool `json:"quit,omitempty"`
-}
-
-// Captured is what a capture did. DiskMoved is right even when Capture fails:
-// the machine then writes to the new overlay all the same.
-type Captured struct {
-	DiskMoved    bool          `json:"diskMoved"`
-	Pause        time.Duration `json:"pause"` // the guest stood still for so long; 0 with Quit
-	Total        time.Duration `json:"total"`
-	RAMBytes     int64         `json:"ramBytes"` // data in the memory file
-	DeviceBytes  int64         `json:"deviceBytes"`
-	PrivatePages int64         `json:"privatePages"`
-}
-
 // Capture writes memory and device state of the running machine down and,
 // with an overlay, freezes its disk at the same instant. The machine goes on
 // in every case, also when it fails, unless Quit was asked for and all was
 // written. The files are not yet durable: layout.Publish makes them so. On an
-// error the files are gone. Kinds: NoSpace, WrongState, Internal.
-func (p *Process) Capture(ctx context.Context, s CaptureSpec) (out Captured, err error) {
+// error the files are gone. before, where not nil, is called when only the
+// pause is left to be done. Kinds: NoSpace, WrongState, Internal.
+func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(context.Context) error) (out vm.Captured, err error) {
 	begin := time.Now()
 	defer func() { out.Total = time.Since(begin) }()
+	if out.Machine, err = p.describe(ctx); err != nil {
+		return out, err
+	}
 	state, err := p.RunState(ctx)
 	if err != nil {
 		return out, p.failure(err)
 	}
 	if state != "running" {
 		return out, vm.Errorf(vm.WrongState, string(p.Spec.ID), "its machine is %s, not running", state)
+	}
+	if s.RAM == "" {
+		return out, p.captureDisk(ctx, s, &out, before)
 	}
 	size := int64(p.Spec.Size.MemoryMiB) << 20
 	base := ""
@@ -87,13 +72,54 @@ func (p *Process) Capture(ctx context.Context, s CaptureSpec) (out Captured, err
 			os.Remove(s.Device)
 		}
 	}()
+	if err := call(ctx, before); err != nil {
+		return out, err
+	}
 	err = p.paused(ctx, s, &out, func() error {
 		var err error
-		out.PrivatePages, err = mem.copyPrivate(ctx, ram)
-		return fileError(s.RAM, err)
+		if out.PrivatePages, err = mem.copyPrivate(ctx, ram); err != nil {
+			return fileError(s.RAM, err)
+		}
+		out.RAMBytes = ram.dataBytes()
+		return note(s, out, begin)
 	})
-	out.RAMBytes = ram.dataBytes()
 	return out, err
+}
+
+func call(ctx context.Context, f func(context.Context) error) error {
+	if f == nil {
+		return nil
+	}
+	return f(ctx)
+}
+
+// note leaves word that the capture is complete.
+func note(s vm.CaptureSpec, out vm.Captured, begin time.Time) error {
+	if s.Note == "" {
+		return nil
+	}
+	out.Total = time.Since(begin)
+	data, err := json.Marshal(out)
+	if err != nil {
+		return vm.Errorf(vm.Internal, s.Note, "%w", err)
+	}
+	tmp := s.Note + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return fileError(s.Note, err)
+	}
+	return fileError(s.Note, os.Rename(tmp, s.Note))
+}
+
+// captureDisk freezes the disk alone.
+func (p *Process) captureDisk(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, before func(context.Context) error) error {
+	begin := time.Now()
+	if s.Overlay == "" {
+		return vm.Errorf(vm.Internal, string(p.Spec.ID), "nothing to capture")
+	}
+	if err := call(ctx, before); err != nil {
+		return err
+	}
+	return p.paused(ctx, s, out, func() error { return note(s, *out, begin) })
 }
 
 // createDevice makes the file that QEMU will write, so that its mode is ours.
@@ -106,8 +132,8 @@ func createDevice(path string) error {
 }
 
 // paused stops the machine, writes disk layer, device state and memory, and
-// lets the machine go on (or quit) in every case.
-func (p *Process) paused(ctx context.Context, s CaptureSpec, out *Captured, copyRAM func() error) (err error) {
+// lets the machine go on in every case but where it was asked to quit or hold.
+func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, copyRAM func() error) (err error) {
 	begin := time.Now()
 	// settle outlives ctx: a caller that goes away must not leave a VM stopped.
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -115,6 +141,9 @@ func (p *Process) paused(ctx context.Context, s CaptureSpec, out *Captured, copy
 	defer func() {
 		if err == nil && s.Quit {
 			err = p.Quit(settle)
+			return
+		}
+		if err == nil && s.Hold {
 			return
 		}
 		cont := p.QMP.Execute(settle, "cont", nil, nil)
@@ -138,6 +167,9 @@ func (p *Process) paused(ctx context.Context, s CaptureSpec, out *Captured, copy
 	if err := p.at("disk moved"); err != nil {
 		return err
 	}
+	if s.RAM == "" {
+		return copyRAM()
+	}
 	// live:false: with true QEMU inactivates the disks of a stopped machine.
 	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": s.Device, "live": false}, nil)
 	if err != nil {
@@ -154,6 +186,45 @@ func (p *Process) paused(ctx context.Context, s CaptureSpec, out *Captured, copy
 		return err
 	}
 	return copyRAM()
+}
+
+// describe says what a start on a capture of this machine needs to be equal.
+func (p *Process) describe(ctx context.Context) (vm.Generation, error) {
+	var version struct {
+		QEMU struct{ Major, Minor, Micro int } `json:"qemu"`
+	}
+	if err := p.QMP.Execute(ctx, "query-version", nil, &version); err != nil {
+		return vm.Generation{}, p.failure(err)
+	}
+	s := p.Spec
+	key := s.Reset.LinkKey
+	if len(key) == 0 {
+		key = s.GuestKey
+	}
+	return vm.Generation{
+		Format: 1, Size: s.Size, Accel: s.Accel, CPU: s.CPU, Machine: s.Machine, Cmdline: s.Boot.Cmdline, Devices: Devices(s),
+		QEMU: fmt.Sprintf("%d.%d.%d", version.QEMU.Major, version.QEMU.Minor, version.QEMU.Micro), GuestKey: key,
+	}, nil
+}
+
+// ActiveDisk returns the file that the guest's disk writes to now.
+func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
+	var devices []struct {
+		Inserted *struct {
+			Image struct {
+				Filename string `json:"filename"`
+			} `json:"image"`
+		} `json:"inserted"`
+	}
+	if err := p.QMP.Execute(ctx, "query-block", nil, &devices); err != nil {
+		return "", p.failure(err)
+	}
+	for _, d := range devices {
+		if d.Inserted != nil {
+			return d.Inserted.Image.Filename, nil
+		}
+	}
+	return "", vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine has no disk")
 }
 
 // at is where a test can make a capture fail.

@@ -94,11 +94,11 @@ func spawn(ctx context.Context, t *testing.T, spec vm.MachineSpec) *Process {
 }
 
 // capture captures p into a fresh directory and returns it as a generation.
-func capture(ctx context.Context, t *testing.T, p *Process, s CaptureSpec) (vm.GenerationSource, Captured, error) {
+func capture(ctx context.Context, t *testing.T, p *Process, s vm.CaptureSpec) (vm.GenerationSource, vm.Captured, error) {
 	t.Helper()
 	dir := t.TempDir()
 	s.RAM, s.Device = layout.GenerationDir(dir).RAM(), layout.GenerationDir(dir).Device()
-	c, err := p.Capture(ctx, s)
+	c, err := p.Capture(ctx, s, nil)
 	return vm.GenerationSource{RAM: s.RAM, Device: s.Device}, c, err
 }
 
@@ -129,7 +129,7 @@ func counting(ctx context.Context, t *testing.T, p *Process, min uint32) (vm.Gen
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		g, c, err := capture(ctx, t, p, CaptureSpec{})
+		g, c, err := capture(ctx, t, p, vm.CaptureSpec{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestCaptureMovesDisk(t *testing.T) {
 		if err := CreateOverlay(over, backing, 1); err != nil {
 			t.Fatal(err)
 		}
-		_, c, err := capture(ctx, t, p, CaptureSpec{Overlay: over})
+		_, c, err := capture(ctx, t, p, vm.CaptureSpec{Overlay: over})
 		if err != nil || !c.DiskMoved || c.Pause == 0 {
 			t.Fatalf("%+v, %v", c, err)
 		}
@@ -247,7 +247,7 @@ func TestCaptureMovesDisk(t *testing.T) {
 func TestCaptureQuits(t *testing.T) {
 	ctx := deadline(t)
 	p := spawn(ctx, t, newSpec(t))
-	if _, _, err := capture(ctx, t, p, CaptureSpec{Quit: true}); err != nil {
+	if _, _, err := capture(ctx, t, p, vm.CaptureSpec{Quit: true}); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -283,7 +283,7 @@ func TestCaptureContinuesInEveryCase(t *testing.T) {
 					return nil
 				}
 				defer func() { p.fault = nil }()
-				gen, c, err := capture(cctx, t, p, CaptureSpec{Quit: true})
+				gen, c, err := capture(cctx, t, p, vm.CaptureSpec{Quit: true})
 				if !errors.Is(err, boom) && !errors.Is(err, context.Canceled) {
 					t.Errorf("%+v, %v", c, err)
 				}
@@ -292,7 +292,7 @@ func TestCaptureContinuesInEveryCase(t *testing.T) {
 		}
 	}
 	t.Run("missing overlay", func(t *testing.T) {
-		gen, c, err := capture(ctx, t, p, CaptureSpec{Overlay: filepath.Join(spec.Dir, "none")})
+		gen, c, err := capture(ctx, t, p, vm.CaptureSpec{Overlay: filepath.Join(spec.Dir, "none")})
 		if err == nil || c.DiskMoved {
 			t.Errorf("%+v, %v", c, err)
 		}
@@ -300,7 +300,7 @@ func TestCaptureContinuesInEveryCase(t *testing.T) {
 	})
 	t.Run("file is there", func(t *testing.T) {
 		path := filepath.Join(spec.Dir, "disk.qcow2")
-		_, err := p.Capture(ctx, CaptureSpec{RAM: path, Device: path})
+		_, err := p.Capture(ctx, vm.CaptureSpec{RAM: path, Device: path}, nil)
 		if !errors.Is(err, vm.Exists) || !fileExists(path) {
 			t.Errorf("got %v", err)
 		}
@@ -326,7 +326,7 @@ func TestCaptureOfDyingMachine(t *testing.T) {
 		}
 		return nil
 	}
-	gen, _, err := capture(ctx, t, p, CaptureSpec{})
+	gen, _, err := capture(ctx, t, p, vm.CaptureSpec{})
 	if err == nil || fileExists(gen.RAM) || fileExists(gen.Device) {
 		t.Errorf("captured a dead machine: %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
+	"github.com/warren-vm/warren/internal/generation"
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
@@ -129,7 +130,8 @@ func (s *stack) open(ctx context.Context) error {
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
-		Settings: engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault)}, Log: s.log,
+		Generations: generation.Store{Dir: s.dir},
+		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault)}, Log: s.log,
 	})
 	if err != nil {
 		return err

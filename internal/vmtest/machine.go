@@ -58,6 +58,13 @@ func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Mach
 	}
 	ms.w.launches++
 	m := newMachine(ms.w, spec, d)
+	if spec.Generation != nil {
+		if mem := ms.w.memories[spec.Generation.RAM]; mem != nil {
+			if err := m.guest.recall(mem); err != nil {
+				return nil, none, err
+			}
+		}
+	}
 	ms.w.machines[spec.RunDir] = m
 	return m.handle(), m.status(), nil
 }
@@ -116,10 +123,12 @@ type machine struct {
 	exit   vm.MachineExit
 	policy vm.NetworkPolicy
 	lost   chan struct{} // closed when connections to the monitor are cut
+	active string        // the file that it writes to
+	held   bool          // it stands still after a capture
 }
 
 func newMachine(w *World, spec vm.MachineSpec, d *disk) *machine {
-	m := &machine{w: w, spec: spec, started: time.Now(), gone: make(chan struct{}), lost: make(chan struct{}), policy: spec.Network}
+	m := &machine{w: w, spec: spec, started: time.Now(), gone: make(chan struct{}), lost: make(chan struct{}), policy: spec.Network, active: spec.Disk}
 	m.guest = newGuest(m, d)
 	return m
 }

@@ -17,6 +17,7 @@ type World struct {
 	// guarded by mu
 	machines map[string]*machine // by run directory
 	disks    map[string]*disk    // by overlay path
+	memories map[string]*memory  // by the path of the memory file
 	images   []vm.Image
 	faults   map[string]error
 	holds    map[string]chan struct{}
@@ -31,7 +32,7 @@ type World struct {
 // NewWorld returns a host with one image, "base", and 64 GiB of free memory.
 func NewWorld() *World {
 	return &World{
-		machines: map[string]*machine{}, disks: map[string]*disk{},
+		machines: map[string]*machine{}, disks: map[string]*disk{}, memories: map[string]*memory{},
 		faults: map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
 		bootID: vm.NewUUID(), free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
 		images: []vm.Image{baseImage()},
@@ -39,7 +40,8 @@ func NewWorld() *World {
 }
 
 // Fail makes the step fail with err from now on; nil ends it. Steps: launch,
-// attach, sweep, stop, kill, wait, network, overlay, warm, boot, find, guest
+// attach, sweep, stop, kill, wait, network, overlay, warm, boot, find, capture,
+// captured (all but its note is written), resume, disk-name, begin, advance, disk, publish, guest
 // (every verb of a guest), guest.exec.
 func (w *World) Fail(step string, err error) {
 	w.mu.Lock()

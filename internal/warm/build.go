@@ -138,7 +138,7 @@ func (o Options) record(ctx context.Context, spec vm.MachineSpec, dir string) (v
 	if err == nil {
 		o.progress("capture")
 		gen := layout.GenerationDir(dir)
-		_, err = c.Capture(ctx, qemu.CaptureSpec{RAM: gen.RAM(), Device: gen.Device(), Quit: true})
+		_, err = c.Capture(ctx, vm.CaptureSpec{RAM: gen.RAM(), Device: gen.Device(), Freeze: true, Quit: true})
 	}
 	return st.Agent, errors.Join(err, o.Launcher.Sweep(context.WithoutCancel(ctx), spec.RunDir))
 }

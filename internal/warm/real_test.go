@@ -423,7 +423,7 @@ func TestCaptureRealGuest(t *testing.T) {
 	if err := qemu.CreateOverlay(over, filepath.Base(s.Disk), s.Size.DiskMiB); err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.Capture(ctx, qemu.CaptureSpec{RAM: dir.RAM(), Device: dir.Device(), Overlay: over})
+	out, err := c.Capture(ctx, vm.CaptureSpec{RAM: dir.RAM(), Device: dir.Device(), Overlay: over})
 	if err != nil || !out.DiskMoved {
 		t.Fatalf("%+v, %v", out, err)
 	}

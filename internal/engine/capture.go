@@ -1,0 +1,283 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"path/filepath"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// captureDeadline bounds one capture by a machine.
+const captureDeadline = 2 * time.Minute
+
+// captureOptions say what a generation is captured for and how.
+type captureOptions struct {
+	why         vm.Why
+	diskOnly    bool
+	hold        bool // leave the machine standing still
+	note        string
+	snapshot    vm.SnapshotID
+	name        string
+	persistence vm.Persistence
+}
+
+// capture freezes the VM of op, as it is, into a new generation, which is
+// ready but not yet durable: see publish. The generation stays pinned until
+// the caller unpins it. A machine goes on in every case but with hold. When it
+// fails nothing is left but, perhaps, one more layer of the VM's disk.
+func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.GenerationInfo, err error) {
+	s := op.slot
+	if err := e.settleDisk(ctx, s); err != nil {
+		return g, err
+	}
+	if err := e.roomFor(ctx, s); err != nil {
+		return g, err
+	}
+	if err := e.step(ctx, "capture:record"); err != nil {
+		return g, err
+	}
+	g, err = e.newGeneration(ctx, e.planGeneration(e.snapshot(s), o))
+	if err != nil {
+		return g, err
+	}
+	defer func() {
+		if err != nil && !died(err) {
+			err = joinUndo(err, e.captureFailed(context.WithoutCancel(ctx), s, g, err))
+		}
+	}()
+	if err := e.step(ctx, "capture:files"); err != nil {
+		return g, err
+	}
+	if err := e.cfg.Generations.Begin(g.ID, s.id, g.Size.DiskMiB); err != nil {
+		return g, err
+	}
+	if err := e.step(ctx, "capture:machine"); err != nil {
+		return g, err
+	}
+	out, err := e.captureMachine(ctx, s, g, o)
+	if err != nil {
+		return g, err
+	}
+	if err := e.step(ctx, "capture:commit"); err != nil {
+		return g, err
+	}
+	return e.captureDone(ctx, s, g, out)
+}
+
+// planGeneration is the first record of a generation of rec.
+func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
+	return vm.GenerationInfo{
+		ID: vm.NewGenerationID(), Account: rec.Account, VM: rec.ID, VMName: rec.Name,
+		Parent: rec.Head, DiskOn: rec.DiskOn, Image: rec.Image, Why: o.why, State: vm.GenBuilding,
+		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
+		BootID: rec.Machine.BootID, Note: clip(o.note),
+		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence,
+	}
+}
+
+// roomFor refuses a capture that the disk cannot hold: the data of the memory
+// that the VM was started on, what it has in memory besides, and some room.
+func (e *Engine) roomFor(ctx context.Context, s *slot) error {
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return err
+	}
+	need := int64(captureRoom)
+	if r := e.runOf(s); r != nil {
+		bounded, stop := context.WithTimeout(ctx, machineDeadline)
+		st, err := r.machine.Status(bounded)
+		stop()
+		if err == nil {
+			need += min(st.RSS, int64(e.snapshot(s).Size.MemoryMiB)<<20)
+		}
+	}
+	if have.DiskFree >= need {
+		return nil
+	}
+	return vm.Errorf(vm.NoSpace, string(s.id), "its memory needs about %d MiB of disk, %d MiB are free", need>>20, have.DiskFree>>20).
+		WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete snapshots (`warren snapshot rm NAME`) or VMs (`warren rm NAME`)")
+}
+
+// captureRoom is what a capture needs of the disk besides the memory.
+const captureRoom = 64 << 20
+
+// captureMachine has the machine write itself down. A VM without a machine has
+// only a disk, which nobody writes.
+func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInfo, o captureOptions) (vm.Captured, error) {
+	r := e.runOf(s)
+	if r == nil {
+		if e.snapshot(s).State == vm.Stopped {
+			return vm.Captured{}, nil
+		}
+		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
+			WithHint("try again, or end it: `warren kill %s`", s.id)
+	}
+	dir := layout.GenerationDir(e.cfg.Dir.Generation(g.ID))
+	spec := vm.CaptureSpec{
+		Overlay: layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(g.ID),
+		Note:    dir.Captured(), Freeze: true, Hold: o.hold,
+	}
+	if g.Memory {
+		spec.RAM, spec.Device = dir.RAM(), dir.Device()
+	}
+	ctx, stop := context.WithTimeout(ctx, captureDeadline)
+	defer stop()
+	return r.machine.Capture(ctx, spec)
+}
+
+// captureDone commits a capture: the VM's record first, which keeps the layer
+// below its disk, then the disk's name, then the generation's record.
+func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.GenerationInfo, out vm.Captured) (vm.GenerationInfo, error) {
+	if err := e.advance(ctx, s, g.ID); err != nil {
+		return g, err
+	}
+	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
+		g.State = vm.GenReady
+		g.PauseMs = float64(out.Pause.Microseconds()) / 1000
+		g.DataBytes = out.RAMBytes + out.DeviceBytes
+	})
+}
+
+// advance makes the VM's disk the one above a generation.
+func (e *Engine) advance(ctx context.Context, s *slot, id vm.GenerationID) error {
+	_, err := e.update(context.WithoutCancel(ctx), s, func(rec *vm.VM) { rec.Head, rec.DiskOn = id, id })
+	if err != nil {
+		return err
+	}
+	if err := e.step(ctx, "capture:advance"); err != nil {
+		return err
+	}
+	return e.cfg.Generations.Advance(id, s.id)
+}
+
+// captureFailed takes a capture back as far as it went. The VM's machine goes
+// on.
+func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo, why error) error {
+	defer e.unpin(g.ID)
+	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
+		g.State, g.Failure = vm.GenFailed, clip(why.Error())
+	}); err != nil {
+		return err
+	}
+	if err := e.settleDisk(ctx, s); err != nil {
+		return err
+	}
+	if e.snapshot(s).DiskOn == g.ID {
+		return nil // it is a layer of the disk now; collect drops the rest
+	}
+	if err := e.cfg.Generations.Abandon(g.ID, s.id); err != nil {
+		return err
+	}
+	return e.forgetGeneration(ctx, g.ID)
+}
+
+// settleDisk decides what an interrupted capture left open: whether the
+// machine writes to its next disk. A VM without a machine may always move
+// there: it is empty when its machine had not moved, and then it shows what is
+// below it.
+func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
+	pending, err := e.cfg.Generations.Pending(s.id)
+	if err != nil {
+		return err
+	}
+	for _, id := range pending {
+		moved, err := e.diskMoved(ctx, s, id)
+		if err != nil {
+			return err
+		}
+		if moved {
+			err = e.advance(ctx, s, id)
+		} else {
+			err = e.cfg.Generations.Abandon(id, s.id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bool, error) {
+	if _, known := e.generationInfo(id); !known {
+		return false, nil
+	}
+	r := e.runOf(s)
+	if r == nil {
+		return e.snapshot(s).State != vm.Running, nil
+	}
+	next := filepath.Base(layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(id))
+	path, err := r.machine.Disk(ctx)
+	if err == nil {
+		return filepath.Base(path) == next, nil
+	}
+	// Its monitor may have died of the capture: ask through a new one.
+	attach, stop := context.WithTimeout(ctx, attachDeadline)
+	defer stop()
+	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
+	switch {
+	case vm.KindOf(err) == vm.NotFound:
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	defer m.Close()
+	path, err = m.Disk(attach)
+	return filepath.Base(path) == next, err
+}
+
+// publish makes a generation durable and complete, in time proportional to its
+// data.
+func (e *Engine) publish(ctx context.Context, id vm.GenerationID) error {
+	if err := e.step(ctx, "capture:publish"); err != nil {
+		return err
+	}
+	g, ok := e.generationInfo(id)
+	if !ok {
+		return noGeneration(string(id))
+	}
+	m, err := e.manifest(g)
+	if err != nil {
+		return err
+	}
+	m, err = e.cfg.Generations.Publish(ctx, m)
+	if err != nil {
+		return err
+	}
+	_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Durable, g.DataBytes = true, m.DataBytes })
+	return err
+}
+
+// publishLater is publish as a task of the engine's own, which unpins the
+// generation.
+func (e *Engine) publishLater(id vm.GenerationID) {
+	ok := e.spawn(func(ctx context.Context) {
+		defer e.unpin(id)
+		if err := e.publish(ctx, id); err != nil && !died(err) && ctx.Err() == nil {
+			e.log.Error("a generation is not durable", "generation", id, "err", err)
+		}
+		e.collect(ctx)
+	})
+	if !ok {
+		e.unpin(id)
+	}
+}
+
+// manifest is what a start on the generation needs to know.
+func (e *Engine) manifest(g vm.GenerationInfo) (vm.Generation, error) {
+	var m vm.Generation
+	if g.Memory {
+		out, err := e.cfg.Generations.Captured(g.ID)
+		if err != nil {
+			return m, err
+		}
+		m = out.Machine
+	}
+	m.Format, m.ID, m.Parent, m.Image, m.VM, m.DiskOn = 1, g.ID, g.Parent, g.Image, g.VM, g.DiskOn
+	m.CreatedAt, m.Size = g.CreatedAt, g.Size
+	return m, nil
+}

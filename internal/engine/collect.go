@@ -1,0 +1,193 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// need is what is needed of a generation.
+type need int
+
+const (
+	needNothing need = iota
+	needDisk         // its layer lies below another disk
+	needAll          // a machine runs on it, or may be started on it
+)
+
+// collectLater collects soon, as a task of the engine's own.
+func (e *Engine) collectLater() {
+	e.spawn(e.collect)
+}
+
+// collect removes what no VM, snapshot or later generation needs any more.
+func (e *Engine) collect(ctx context.Context) {
+	e.sweeping.Lock()
+	defer e.sweeping.Unlock()
+	e.mu.Lock()
+	needs := e.needsLocked()
+	var todo []vm.GenerationInfo
+	for id, g := range e.gens {
+		if g.pins == 0 && g.info.State != vm.GenBuilding && surplus(g.info, needs[id]) {
+			todo = append(todo, g.info)
+		}
+	}
+	e.mu.Unlock()
+	for _, g := range todo {
+		if ctx.Err() != nil || e.dead.Load() {
+			return
+		}
+		if err := e.release(ctx, g, needs[g.ID]); err != nil && !died(err) {
+			e.log.Warn("a generation that nobody needs could not be removed", "generation", g.ID, "err", err)
+		}
+	}
+}
+
+// surplus reports whether a generation has more than is needed.
+func surplus(g vm.GenerationInfo, n need) bool {
+	switch n {
+	case needAll:
+		return false
+	case needDisk:
+		return !g.DiskOnly && g.Memory
+	default:
+		return !g.Gone || g.Snapshot == ""
+	}
+}
+
+// needsLocked says what is needed of each generation: those that VMs are
+// started or suspended on and those that are kept, whole; what lies below a
+// needed disk, as a disk.
+func (e *Engine) needsLocked() map[vm.GenerationID]need {
+	needs := map[vm.GenerationID]need{}
+	below := func(id vm.GenerationID) {
+		for id != "" && needs[id] == needNothing {
+			needs[id] = needDisk
+			if g := e.gens[id]; g != nil {
+				id = g.info.DiskOn
+			} else {
+				id = ""
+			}
+		}
+	}
+	whole := func(id vm.GenerationID) {
+		g := e.gens[id]
+		if g == nil {
+			return
+		}
+		if needs[id] == needNothing {
+			below(id)
+		}
+		needs[id] = needAll
+	}
+	for _, s := range e.vms {
+		whole(s.rec.Generation)
+	}
+	keep := e.keptLocked()
+	for id := range keep {
+		whole(id)
+	}
+	for _, g := range e.gens {
+		if g.pins > 0 || g.info.State == vm.GenBuilding {
+			whole(g.info.ID)
+		}
+	}
+	for _, s := range e.vms {
+		below(s.rec.DiskOn)
+	}
+	return needs
+}
+
+// keptLocked are the generations that are kept for themselves.
+func (e *Engine) keptLocked() map[vm.GenerationID]bool {
+	kept := map[vm.GenerationID]bool{}
+	auto := map[vm.ID][]vm.GenerationInfo{}
+	for id, g := range e.gens {
+		switch {
+		case g.info.Gone || g.info.State != vm.GenReady || g.info.Deleted:
+		case g.info.Snapshot != "" || g.info.Why == vm.WhyLayer:
+			kept[id] = true
+		case automatic(g.info.Why) && e.vms[g.info.VM] != nil:
+			auto[g.info.VM] = append(auto[g.info.VM], g.info)
+		}
+	}
+	for _, list := range auto {
+		for _, id := range thin(list, e.now()) {
+			kept[id] = true
+		}
+	}
+	return kept
+}
+
+// automatic reports whether generations of that kind are kept as long as their
+// VM, thinned by age.
+func automatic(w vm.Why) bool {
+	return w == vm.WhyBeforeRollback || w == vm.WhySchedule || w == vm.WhyBeforeExec
+}
+
+// thin chooses which automatic generations stay: the latest five, the last of
+// each hour for a day, the last of each day for a month.
+func thin(list []vm.GenerationInfo, now time.Time) []vm.GenerationID {
+	sortNewest(list)
+	var keep []vm.GenerationID
+	seen := map[time.Time]bool{}
+	for i, g := range list {
+		age := now.Sub(g.CreatedAt)
+		slot := g.CreatedAt.Truncate(24 * time.Hour)
+		if age < 24*time.Hour {
+			slot = g.CreatedAt.Truncate(time.Hour)
+		}
+		if i < 5 || age < 30*24*time.Hour && !seen[slot] {
+			keep = append(keep, g.ID)
+		}
+		seen[slot] = true
+	}
+	return keep
+}
+
+// release removes of a generation what is not needed.
+func (e *Engine) release(ctx context.Context, g vm.GenerationInfo, n need) error {
+	if err := e.step(ctx, "collect:files"); err != nil {
+		return err
+	}
+	if n == needDisk {
+		// The record first: a start on it is refused from here on.
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.DiskOnly = true }); err != nil {
+			return err
+		}
+		return e.cfg.Generations.DropMemory(g.ID)
+	}
+	if !g.Gone {
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Gone, g.DataBytes = true, 0 }); err != nil {
+			return err
+		}
+	}
+	if err := e.cfg.Generations.Remove(g.ID); err != nil {
+		return err
+	}
+	if e.hasDescendants(g.ID) || g.Snapshot != "" {
+		return nil
+	}
+	return e.forgetGeneration(ctx, g.ID)
+}
+
+// hasDescendants reports whether the lineage of anything goes through it.
+func (e *Engine) hasDescendants(id vm.GenerationID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, g := range e.gens {
+		if g.info.Parent == id {
+			return true
+		}
+	}
+	for _, s := range e.vms {
+		if s.rec.Head == id || s.rec.Generation == id {
+			return true
+		}
+	}
+	return false
+}

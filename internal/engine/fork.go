@@ -1,0 +1,282 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxFork bounds the children of one fork.
+const maxFork = 1000
+
+// Fork makes running copies of a running or suspended VM, all or none: each
+// with the parent's memory, processes, terminals and disk of one instant, and
+// an identity of its own. The parent goes on. It returns when every child is
+// usable; when it fails, or ctx ends first, nothing of the children is left.
+func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest) (out Forked, err error) {
+	if r.Count == 0 {
+		r.Count = 1
+	}
+	if err := checkFork(r); err != nil {
+		return Forked{}, fail(vm.OpFork, ref, err)
+	}
+	op, err := e.begin(ctx, c, ref, vm.OpFork)
+	if err != nil {
+		return Forked{}, fail(vm.OpFork, ref, forkSource(ref, err))
+	}
+	op.cancelWith(ctx)
+	defer func() { err = e.finish(op, err) }()
+	children, err := e.planFork(op.ctx, c, op.before, r)
+	if err != nil {
+		return Forked{}, err
+	}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
+		return Forked{}, err
+	}
+	g, err := e.forkSourceOf(op)
+	if err != nil {
+		return Forked{}, err
+	}
+	unpin := func() { e.unpin(g.ID) }
+	defer func() { unpin() }()
+	out.Children, err = e.bear(op.ctx, g, children, r.Prefix != "")
+	if err != nil {
+		e.collectLater()
+		return Forked{}, err
+	}
+	if !g.Durable { // its children run while it is made so
+		unpin = func() {}
+		e.publishLater(g.ID)
+	}
+	out.Parent, out.Generation, out.Caveats = e.snapshot(op.slot), g, vm.Caveats
+	out.Pause = time.Duration(g.PauseMs * float64(time.Millisecond))
+	e.emit(out.Parent, "vm.forked", map[string]any{"count": r.Count, "generation": string(g.ID), "pauseMs": g.PauseMs})
+	return out, nil
+}
+
+func checkFork(r ForkRequest) error {
+	if r.Count < 1 || r.Count > maxFork {
+		return vm.Errorf(vm.Invalid, "", "a fork makes 1 to %d children, not %d", maxFork, r.Count).
+			WithCode("INVALID_REQUEST").WithHint("ask for fewer, several times")
+	}
+	if r.Prefix != "" {
+		return vm.CheckName(fmt.Sprintf("%s-%d", r.Prefix, r.Count))
+	}
+	return nil
+}
+
+// forkSource gives the refusal of an unknown VM the code of a fork's.
+func forkSource(ref string, err error) error {
+	if vm.KindOf(err) == vm.NotFound {
+		return vm.AsError(err).WithCode("FORK_VM_NOT_FOUND", "forkstring", ref)
+	}
+	return err
+}
+
+// planFork makes the records of the children, and refuses more than the host
+// can hold.
+func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkRequest) ([]vm.VM, error) {
+	if err := e.admitMany(ctx, c, parent.Size, r.Count); err != nil {
+		return nil, err
+	}
+	now := e.now()
+	var children []vm.VM
+	for i := range r.Count {
+		rec := parent
+		rec.ID, rec.Revision, rec.Name = vm.NewID(), 0, ""
+		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
+		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
+		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
+		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
+		rec.OneShot, rec.ExpiresAt, rec.TTLSeconds = false, time.Time{}, 0
+		if r.Prefix != "" {
+			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
+		}
+		req := CreateRequest{Persistence: r.Persistence, IdleTimeout: r.IdleTimeout, TTLSeconds: r.TTLSeconds}
+		if r.Persistence != nil {
+			if err := fillPersistence(&rec, req, vm.Image{}); err != nil {
+				return nil, err
+			}
+		}
+		if err := fillChildLimits(&rec, req); err != nil {
+			return nil, err
+		}
+		children = append(children, rec)
+	}
+	return children, nil
+}
+
+// fillChildLimits keeps the parent's idle timeout where none is given.
+func fillChildLimits(rec *vm.VM, r CreateRequest) error {
+	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
+		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
+	}
+	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
+		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
+	}
+	if !r.IdleTimeout.Set {
+		return nil
+	}
+	return setIdle(rec, r.IdleTimeout)
+}
+
+// forkSourceOf returns the generation that the children start on, pinned: that
+// of a suspended VM, or a new one of a running VM.
+func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
+	if op.before.State != vm.Suspended {
+		return e.capture(op.ctx, op, captureOptions{why: vm.WhyFork})
+	}
+	g, ok := e.generationInfo(op.before.Generation)
+	if !ok || !e.pin(g.ID) {
+		return g, vm.Errorf(vm.Corrupt, string(op.before.Generation), "the memory of the VM is gone").
+			WithHint("start it from its disk alone: `warren start %s --disk-only`", label(op.before))
+	}
+	return g, nil
+}
+
+// birth is one child on its way.
+type birth struct {
+	op *operation
+	m  Machine
+	st vm.MachineStatus
+}
+
+// bear starts the children on a generation, some at a time, and commits them
+// when all run.
+func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, unique bool) (children []vm.VM, err error) {
+	births := make([]*birth, 0, len(recs))
+	defer func() {
+		for _, b := range births {
+			if ferr := e.finish(b.op, err); err == nil && ferr != nil {
+				err = ferr
+			}
+		}
+	}()
+	for _, rec := range recs {
+		op, err := e.beginCreate(rec, unique)
+		if err != nil {
+			return nil, err
+		}
+		op.cancelWith(ctx)
+		births = append(births, &birth{op: op})
+	}
+	if err := e.startAll(ctx, g, births); err != nil {
+		return nil, err
+	}
+	for _, b := range births {
+		rec, err := e.commitChild(ctx, g, b)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, rec)
+	}
+	for i, b := range births {
+		e.watch(b.op.slot, b.m)
+		e.emit(children[i], "vm.created", map[string]any{"parent": string(children[i].Parent), "generation": string(g.ID)})
+		e.emit(children[i], "vm.running", timings(b.st))
+	}
+	return children, nil
+}
+
+// startAll starts every child through the queue; the first failure ends the
+// others.
+func (e *Engine) startAll(ctx context.Context, g vm.GenerationInfo, births []*birth) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.Settings.StartDeadline, startTimeout("", e.cfg.Settings.StartDeadline))
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var first error
+	for _, b := range births {
+		wg.Go(func() {
+			err := e.startChild(ctx, g, b)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && first == nil {
+				first = err
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) error {
+	select {
+	case e.starts <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-e.starts }()
+	s, u := b.op.slot, &b.op.undo
+	if err := e.step(ctx, "fork:record"); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	s.rec.Head, s.rec.DiskOn, s.rec.Generation = g.ID, g.ID, g.ID
+	e.mu.Unlock()
+	if err := e.enter(ctx, b.op); err != nil {
+		return err
+	}
+	if err := e.step(ctx, "fork:dir"); err != nil {
+		return err
+	}
+	if err := e.makeDir(ctx, s.id, u); err != nil {
+		return err
+	}
+	if err := e.cfg.Generations.Disk(g.ID, s.id, g.Size.DiskMiB); err != nil {
+		return diskError(e.cfg.Dir.Overlay(s.id), err)
+	}
+	rec := e.snapshot(s)
+	spec, err := e.generationSpec(ctx, rec, g)
+	if err != nil {
+		return err
+	}
+	if spec.Reset.HostKeys, err = hostKeys(); err != nil {
+		return err
+	}
+	if err := e.step(ctx, "fork:launch"); err != nil {
+		return err
+	}
+	b.m, b.st, err = e.launch(ctx, spec, u)
+	return cause(ctx, err)
+}
+
+// commitChild makes one child running, durably.
+func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth) (vm.VM, error) {
+	if err := e.step(ctx, "fork:commit"); err != nil {
+		return vm.VM{}, err
+	}
+	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { fillStarted(rec, g, vm.OpFork) })
+}
+
+// admitMany refuses a fork that the host cannot hold. A child shares its
+// parent's pages; it is expected to write a part of its memory.
+func (e *Engine) admitMany(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return err
+	}
+	grow, _ := e.expectedGrowth(c.Actor.Account)
+	each := int64(growth*float64(int64(size.MemoryMiB)<<20)) + childOverhead
+	fit := max(0, (have.MemAvailable-grow-e.cfg.Settings.MemoryReserve)/each)
+	if have.DiskFree < e.cfg.Settings.DiskReserve {
+		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, e.cfg.Settings.DiskReserve>>20).
+			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("free some disk: delete VMs (`warren rm NAME`) or images (`warren image rm NAME`)")
+	}
+	if int64(n) <= fit {
+		return nil
+	}
+	return vm.Errorf(vm.Limit, "", "there is memory for %d more such children, not for %d", fit, n).
+		WithCode("VM_LIMIT_EXCEEDED", "limit", fit, "current", 0, "requested", n).
+		WithHint("fork %d at most, or stop some VMs", fit)
+}
+
+// childOverhead is what an idle child's QEMU and monitor take of their own.
+const childOverhead = 48 << 20

@@ -1,0 +1,172 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// generation is the engine's view of one generation; guarded by Engine.mu.
+type generation struct {
+	info vm.GenerationInfo // as the store has it
+	pins int               // operations that need its files
+}
+
+// newGeneration writes the first record of a generation and pins it. The
+// caller unpins it.
+func (e *Engine) newGeneration(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
+	if e.dead.Load() {
+		return g, ErrDied
+	}
+	ctx, stop := durable(ctx)
+	defer stop()
+	rev, err := e.cfg.Records.Generations.Create(ctx, g)
+	if err != nil {
+		return g, err
+	}
+	g.Revision = rev
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gens[g.ID] = &generation{info: g, pins: 1}
+	return g, nil
+}
+
+// changeGeneration changes a generation's record durably, and then in memory.
+func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, change func(*vm.GenerationInfo)) (vm.GenerationInfo, error) {
+	if e.dead.Load() {
+		return vm.GenerationInfo{}, ErrDied
+	}
+	e.genWrite.Lock()
+	defer e.genWrite.Unlock()
+	g, ok := e.generationInfo(id)
+	if !ok {
+		return g, noGeneration(string(id))
+	}
+	change(&g)
+	ctx, stop := durable(ctx)
+	defer stop()
+	rev, err := e.cfg.Records.Generations.Update(ctx, g)
+	if err != nil {
+		return vm.GenerationInfo{}, err
+	}
+	g.Revision = rev
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gens[id].info = g
+	return g, nil
+}
+
+// forgetGeneration removes a generation's record.
+func (e *Engine) forgetGeneration(ctx context.Context, id vm.GenerationID) error {
+	if e.dead.Load() {
+		return ErrDied
+	}
+	e.genWrite.Lock()
+	defer e.genWrite.Unlock()
+	g, ok := e.generationInfo(id)
+	if !ok {
+		return nil
+	}
+	ctx, stop := durable(ctx)
+	defer stop()
+	if err := e.cfg.Records.Generations.Delete(ctx, g); err != nil && vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.gens, id)
+	return nil
+}
+
+func (e *Engine) generationInfo(id vm.GenerationID) (vm.GenerationInfo, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.gens[id]
+	if g == nil {
+		return vm.GenerationInfo{}, false
+	}
+	return g.info, true
+}
+
+// pin keeps a generation's files until unpin. It reports whether there is one.
+func (e *Engine) pin(id vm.GenerationID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.gens[id]
+	if g != nil {
+		g.pins++
+	}
+	return g != nil
+}
+
+func (e *Engine) unpin(id vm.GenerationID) {
+	e.mu.Lock()
+	if g := e.gens[id]; g != nil {
+		g.pins--
+	}
+	e.mu.Unlock()
+}
+
+func noGeneration(ref string) *vm.Error {
+	return vm.Errorf(vm.NotFound, ref, "no such snapshot or generation").
+		WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", ref).
+		WithHint("`warren snapshot ls` lists snapshots, `warren tree` every generation")
+}
+
+// findGeneration resolves a generation's id, a snapshot's id, or a snapshot's
+// name that is unique in the account. Deleted ones are found by id only.
+func (e *Engine) findGeneration(account vm.AccountID, ref string) (vm.GenerationInfo, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var found []vm.GenerationInfo
+	for _, g := range e.gens {
+		switch {
+		case g.info.Account != account || g.info.Gone && g.info.Snapshot == "":
+		case string(g.info.ID) == ref || g.info.Snapshot != "" && string(g.info.Snapshot) == ref:
+			return g.info, nil
+		case g.info.Snapshot != "" && !g.info.Deleted && g.info.Name == ref && ref != "":
+			found = append(found, g.info)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return vm.GenerationInfo{}, noGeneration(ref)
+	case 1:
+		return found[0], nil
+	}
+	return vm.GenerationInfo{}, vm.Errorf(vm.Invalid, ref, "%d snapshots have this name", len(found)).
+		WithCode("INVALID_SNAPSHOT_ID").WithHint("use an id: `warren snapshot ls` shows them")
+}
+
+// generations returns those of an account that pass, oldest first.
+func (e *Engine) generations(pass func(*vm.GenerationInfo) bool) []vm.GenerationInfo {
+	e.mu.Lock()
+	var list []vm.GenerationInfo
+	for _, g := range e.gens {
+		if pass(&g.info) {
+			list = append(list, g.info)
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(list, func(a, b vm.GenerationInfo) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// loadGenerations reads the records at the start of an engine.
+func (e *Engine) loadGenerations(ctx context.Context) error {
+	list, err := e.cfg.Records.Generations.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range list {
+		e.gens[g.ID] = &generation{info: g}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// sortNewest puts the newest generation first.
+func sortNewest(list []vm.GenerationInfo) {
+	slices.SortFunc(list, func(a, b vm.GenerationInfo) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
+	})
+}
+
+// Lineage returns a VM, its ancestors and descendants, and the generations that
+// connect them; with ref "" everything of the account.
+func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, error) {
+	var only map[vm.ID]bool
+	if ref != "" {
+		s, err := e.lookup(c, ref)
+		if err != nil {
+			return Lineage{}, fail(vm.OpGet, ref, err)
+		}
+		only = e.family(s.id, c.Actor.Account)
+	}
+	var out Lineage
+	e.mu.Lock()
+	for id, s := range e.vms {
+		if s.account == c.Actor.Account && (only == nil || only[id]) {
+			out.VMs = append(out.VMs, s.rec)
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(out.VMs, func(a, b vm.VM) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	out.Generations = e.generations(func(g *vm.GenerationInfo) bool {
+		return g.Account == c.Actor.Account && (only == nil || only[g.VM])
+	})
+	return out, nil
+}
+
+// family returns the VMs that a VM comes from and that come from it; also
+// those that are gone but for a generation.
+func (e *Engine) family(id vm.ID, account vm.AccountID) map[vm.ID]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	parent := map[vm.ID]vm.ID{}
+	for _, s := range e.vms {
+		if s.account != account {
+			continue
+		}
+		parent[s.id] = s.rec.Parent
+		if g := e.gens[s.rec.Head]; s.rec.Parent == "" && g != nil && g.info.VM != s.id {
+			parent[s.id] = g.info.VM // made from a snapshot of it
+		}
+	}
+	for _, g := range e.gens {
+		if p := e.gens[g.info.Parent]; p != nil && p.info.VM != g.info.VM && parent[g.info.VM] == "" {
+			parent[g.info.VM] = p.info.VM
+		}
+	}
+	in := map[vm.ID]bool{}
+	for up := id; up != "" && !in[up]; up = parent[up] {
+		in[up] = true
+	}
+	for again := true; again; {
+		again = false
+		for child, p := range parent {
+			if in[p] && !in[child] && (p == id || !isAncestor(parent, p, id)) {
+				in[child], again = true, true
+			}
+		}
+	}
+	return in
+}
+
+// isAncestor reports whether a is above b.
+func isAncestor(parent map[vm.ID]vm.ID, a, b vm.ID) bool {
+	seen := map[vm.ID]bool{}
+	for up := parent[b]; up != "" && !seen[up]; up = parent[up] {
+		if up == a {
+			return true
+		}
+		seen[up] = true
+	}
+	return false
+}
+
+// Keep makes a VM the winner over another, usually the one that it was forked
+// from: it takes the other's name and place. The other gets a name of its own
+// that says what became of it, or with remove is deleted.
+func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove bool) (out Kept, err error) {
+	op, err := e.begin(ctx, c, ref, vm.OpKeep)
+	if err != nil {
+		return out, fail(vm.OpKeep, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	loser, err := e.lookup(c, over)
+	if err != nil {
+		return out, err
+	}
+	if loser == op.slot {
+		return out, vm.Errorf(vm.Invalid, over, "a VM cannot be kept over itself").WithCode("INVALID_REQUEST")
+	}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: string(loser.id), Detail: map[string]any{"remove": remove}}); err != nil {
+		return out, err
+	}
+	lost, err := e.beginSlot(ctx, loser, vm.OpKeep)
+	if err != nil {
+		return out, err
+	}
+	done := false
+	defer func() {
+		if !done {
+			err = joinUndo(err, e.finish(lost, err))
+		}
+	}()
+	out.Over, err = e.renamed(op.ctx, lost, replacedName(lost.before, e.now()))
+	if err != nil {
+		return out, err
+	}
+	out.VM, err = e.renamed(op.ctx, op, lost.before.Name)
+	if err != nil {
+		return out, err
+	}
+	e.emit(out.VM, "vm.kept", map[string]any{"over": string(loser.id)})
+	if !remove {
+		return out, nil
+	}
+	done = true
+	if err := e.finish(lost, nil); err != nil {
+		return out, err
+	}
+	_, err = e.Delete(ctx, &vm.Call{Actor: c.Actor, Request: c.Request}, string(loser.id))
+	return out, err
+}
+
+// renamed changes a VM's name, to be changed back when the operation fails.
+func (e *Engine) renamed(ctx context.Context, op *operation, name string) (vm.VM, error) {
+	before := op.before.Name
+	rec, err := e.update(ctx, op.slot, func(rec *vm.VM) { rec.Name = name })
+	if err != nil {
+		return rec, err
+	}
+	return rec, op.undo.add(ctx, "name", func(ctx context.Context) error {
+		_, err := e.update(ctx, op.slot, func(rec *vm.VM) { rec.Name = before })
+		return err
+	})
+}
+
+// replacedName is what a VM is called whose name another has taken.
+func replacedName(rec vm.VM, now time.Time) string {
+	if rec.Name == "" {
+		return ""
+	}
+	suffix := "-old-" + now.Format("0102-150405")
+	return rec.Name[:min(len(rec.Name), vm.MaxName-len(suffix))] + suffix
+}

@@ -1,0 +1,171 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// recoverStarting takes an interrupted start back: to what the VM was
+// suspended on, or to its disk.
+func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
+	rec := e.snapshot(s)
+	if err := e.sweep(ctx, s.id); err != nil {
+		return err
+	}
+	if g, ok := e.generationInfo(rec.Generation); ok && g.Whole() {
+		_, err := e.nowSuspended(ctx, s, g.ID, "start-interrupted")
+		return err
+	}
+	if rec.Op == vm.OpRollback {
+		list := e.generations(func(g *vm.GenerationInfo) bool {
+			return g.VM == s.id && g.Why == vm.WhyBeforeRollback && g.State == vm.GenReady && !g.Gone
+		})
+		if n := len(list); n > 0 {
+			if err := e.freshDisk(ctx, s, list[n-1]); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := e.nowStopped(ctx, s, "start-interrupted", rec.Exit); err != nil {
+		return err
+	}
+	return e.settleDisk(ctx, s)
+}
+
+// recoverSuspending finishes an interrupted suspend when its memory is written
+// down whole; else the machine goes on, and where there is none, the VM is
+// stopped.
+func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
+	attach, stop := context.WithTimeout(ctx, attachDeadline)
+	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
+	stop()
+	switch {
+	case err == nil:
+		// What was written may lack its last bytes: the machine knows better.
+		if err := m.Resume(ctx); err != nil {
+			m.Close()
+			return err
+		}
+		if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" }); err != nil {
+			m.Close()
+			return err
+		}
+		e.watch(s, m)
+		return e.settleDisk(ctx, s)
+	case vm.KindOf(err) != vm.NotFound:
+		return err
+	}
+	exit := e.exitNote(s.id)
+	if err := e.sweep(ctx, s.id); err != nil {
+		return err
+	}
+	if err := e.settleDisk(ctx, s); err != nil {
+		return err
+	}
+	if g, ok := e.generationInfo(e.snapshot(s).Head); ok && g.VM == s.id && g.Why == vm.WhySuspend {
+		if ok, err := e.completed(ctx, g); err != nil {
+			return err
+		} else if ok {
+			_, err := e.nowSuspended(ctx, s, g.ID, "suspend")
+			return err
+		}
+	}
+	_, err = e.nowStopped(ctx, s, "suspend-interrupted", exit)
+	return err
+}
+
+// completed reports whether a generation is whole, making it durable where
+// that was interrupted.
+func (e *Engine) completed(ctx context.Context, g vm.GenerationInfo) (bool, error) {
+	if g.State == vm.GenReady && g.Durable {
+		return true, nil
+	}
+	if _, err := e.cfg.Generations.Captured(g.ID); err != nil {
+		return false, nil
+	}
+	if e.hostRestarted(ctx, g) {
+		return false, nil // what was not fsynced may be torn
+	}
+	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Failure = vm.GenReady, "" })
+	if err != nil {
+		return false, err
+	}
+	return true, e.publish(ctx, g.ID)
+}
+
+func (e *Engine) hostRestarted(ctx context.Context, g vm.GenerationInfo) bool {
+	p, err := e.cfg.Host.Platform(ctx)
+	return err != nil || g.BootID != "" && g.BootID != p.BootID
+}
+
+// recoverSuspended ends what may be left of its machine and looks whether its
+// files are there.
+func (e *Engine) recoverSuspended(ctx context.Context, s *slot) error {
+	if err := e.sweep(ctx, s.id); err != nil {
+		return err
+	}
+	id := e.snapshot(s).Generation
+	disk, memory := e.cfg.Generations.Present(id)
+	if g, ok := e.generationInfo(id); ok && disk && (memory || g.Sealed) {
+		return e.settleDisk(ctx, s)
+	}
+	if !disk {
+		return notCorrupt(e.markLost(ctx, s, noGeneration(string(id))))
+	}
+	_, err := e.nowStopped(ctx, s, "memory-lost", vm.MachineExit{Reason: "memory-lost", Detail: "the files of its memory are gone", Time: e.now()})
+	return err
+}
+
+// recoverGenerations brings every generation into a state that is true, and
+// removes directories that belong to none.
+func (e *Engine) recoverGenerations(ctx context.Context) error {
+	for _, g := range e.generations(func(*vm.GenerationInfo) bool { return true }) {
+		if err := e.recoverGeneration(ctx, g); err != nil {
+			return err
+		}
+	}
+	ids, err := e.cfg.Generations.List()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, known := e.generationInfo(id); !known || layout.IsTemp(string(id)) {
+			e.log.Warn("removing the files of a generation without a record", "generation", id)
+			if err := e.cfg.Generations.Remove(id); err != nil {
+				return err
+			}
+		}
+	}
+	e.collectLater()
+	return nil
+}
+
+func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) error {
+	if g.Gone || g.State == vm.GenLost {
+		return nil
+	}
+	if g.State == vm.GenReady && !g.Durable && !e.hostRestarted(ctx, g) && e.pin(g.ID) {
+		e.publishLater(g.ID)
+		return nil
+	}
+	if g.State == vm.GenReady && g.Durable {
+		if disk, memory := e.cfg.Generations.Present(g.ID); disk && (memory || !g.Memory || g.DiskOnly || g.Sealed) {
+			return nil
+		}
+	}
+	if g.State == vm.GenFailed && g.DiskOnly {
+		return nil
+	}
+	why := "the server ended before it was written down"
+	state := vm.GenFailed
+	if g.Durable {
+		state, why = vm.GenLost, "its files are gone"
+	}
+	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Failure = state, why })
+	return err
+}

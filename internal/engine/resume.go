@@ -1,0 +1,227 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// startOn starts the VM of op on a generation, from its record to running,
+// over a fresh disk above the generation's. When it fails the VM is in the
+// state that back writes.
+func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration, prepare func(*vm.VM) error, back func(context.Context) error) (vm.VM, error) {
+	ctx, stop := context.WithTimeoutCause(op.ctx, limit, startTimeout(op.slot.id, limit))
+	defer stop()
+	if err := e.step(ctx, "start:record"); err != nil {
+		return vm.VM{}, err
+	}
+	probe := op.before
+	if err := prepare(&probe); err != nil {
+		return vm.VM{}, err
+	}
+	rec, err := e.update(ctx, op.slot, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Reason = vm.Starting, op.verb, ""
+		rec.InstanceID, rec.Machine = vm.NewInstanceID(), vm.MachineRef{}
+		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
+	})
+	if err != nil {
+		return vm.VM{}, err
+	}
+	if err := op.undo.add(ctx, "record", back); err != nil {
+		return vm.VM{}, err
+	}
+	e.emit(rec, "vm.starting", nil)
+	m, st, err := e.launchOn(ctx, op, rec, g, limit)
+	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	if err := e.step(ctx, "start:commit"); err != nil {
+		return vm.VM{}, err
+	}
+	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) { fillStarted(rec, g, op.verb) })
+	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	if err := e.step(ctx, "start:done"); err != nil {
+		return vm.VM{}, err
+	}
+	e.watch(op.slot, m)
+	e.emit(rec, "vm.running", timings(st))
+	return rec, nil
+}
+
+// fillStarted notes what a start on a generation brought back.
+func fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
+	rec.Generation, rec.Head, rec.DiskOn = g.ID, g.ID, g.ID
+	rec.Booted = true
+	rec.Size = g.Size
+	rec.Restored = []string{
+		fmt.Sprintf("memory, processes, terminals and ports as of %s", g.CreatedAt.Format(time.RFC3339)),
+		"the disk of the same instant",
+	}
+	rec.Losses = []string{"connections to the outside that were open then"}
+	if verb == vm.OpRollback {
+		rec.Losses = append(rec.Losses, "what was done after that instant")
+	}
+}
+
+// launchOn starts a machine on a generation.
+func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.GenerationInfo, limit time.Duration) (Machine, vm.MachineStatus, error) {
+	none := vm.MachineStatus{}
+	if err := e.step(ctx, "start:disk"); err != nil {
+		return nil, none, err
+	}
+	if err := e.freshDisk(ctx, op.slot, g); err != nil {
+		return nil, none, err
+	}
+	spec, err := e.generationSpec(ctx, rec, g)
+	if err != nil {
+		return nil, none, err
+	}
+	spec.Deadline = limit
+	if err := e.step(ctx, "start:launch"); err != nil {
+		return nil, none, err
+	}
+	return e.launch(ctx, spec, &op.undo)
+}
+
+// freshDisk puts the VM's disk back to a generation's. The record goes first:
+// it keeps the layer that the disk will lie on.
+func (e *Engine) freshDisk(ctx context.Context, s *slot, g vm.GenerationInfo) error {
+	if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.DiskOn = g.ID }); err != nil {
+		return err
+	}
+	if err := e.cfg.Generations.Disk(g.ID, s.id, g.Size.DiskMiB); err != nil {
+		return diskError(e.cfg.Dir.Overlay(s.id), err)
+	}
+	return nil
+}
+
+// generationSpec is the machine that continues a generation as rec.
+func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationInfo) (vm.MachineSpec, error) {
+	if !g.Whole() {
+		return vm.MachineSpec{}, vm.Errorf(vm.WrongState, string(g.ID), "the generation has no memory to continue from").
+			WithHint("start from its disk: `warren start %s --disk-only`", label(rec))
+	}
+	m, fresh, err := e.loadManifest(g)
+	if err != nil {
+		return vm.MachineSpec{}, err
+	}
+	img, err := e.cfg.Images.Find(ctx, string(rec.Image))
+	if err != nil {
+		return vm.MachineSpec{}, err
+	}
+	rec.Size = m.Size
+	spec, err := e.machineSpec(ctx, rec, img)
+	if err != nil {
+		return spec, err
+	}
+	p, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		return spec, err
+	}
+	if err := fits(m, p, rec); err != nil {
+		return spec, err
+	}
+	src := e.cfg.Generations.Source(g.ID)
+	src.Fresh = fresh
+	spec.Generation, spec.GuestKey = &src, m.GuestKey
+	spec.Accel, spec.CPU, spec.Machine = m.Accel, m.CPU, m.Machine
+	if m.Cmdline != "" {
+		spec.Boot.Cmdline = m.Cmdline
+	}
+	return spec, nil
+}
+
+// loadManifest reads a generation's manifest. One that is not published yet
+// was made by this server moments ago.
+func (e *Engine) loadManifest(g vm.GenerationInfo) (m vm.Generation, fresh bool, err error) {
+	m, err = e.cfg.Generations.Load(g.ID)
+	if vm.KindOf(err) == vm.NotFound && !g.Durable {
+		m, err = e.manifest(g)
+		return m, true, err
+	}
+	if err != nil && vm.KindOf(err) == vm.NotFound {
+		err = vm.Errorf(vm.Corrupt, string(g.ID), "its manifest is gone: %w", err)
+	}
+	return m, false, err
+}
+
+// fits refuses to continue a generation on a host that would not continue it
+// truly: another accelerator or CPU model, or an older QEMU.
+func fits(m vm.Generation, p Platform, rec vm.VM) error {
+	refuse := func(format string, args ...any) error {
+		return vm.Errorf(vm.Unsupported, string(m.ID), format, args...).
+			WithHint("start from its disk alone, without its memory: `warren start %s --disk-only`", label(rec))
+	}
+	switch {
+	case m.Accel != p.Accel:
+		return refuse("its memory was taken under %s, this host has %s", m.Accel, p.Accel)
+	case m.CPU != p.CPU:
+		return refuse("its memory was taken with CPU model %s, this host has %s", m.CPU, p.CPU)
+	case olderVersion(p.QEMUVersion, m.QEMU):
+		return refuse("its memory was written by QEMU %s, this host has the older %s", m.QEMU, p.QEMUVersion)
+	}
+	return nil
+}
+
+// olderVersion compares the first two numbers of dotted versions.
+func olderVersion(have, want string) bool {
+	return slices.Compare(numbers(have), numbers(want)) < 0
+}
+
+func numbers(version string) []int {
+	var out []int
+	for _, part := range strings.SplitN(version, ".", 3) {
+		n, err := strconv.Atoi(part)
+		if err != nil || len(out) == 2 {
+			break
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+// resume continues a suspended VM.
+func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM) error) (vm.VM, error) {
+	s, before := op.slot, op.before
+	g, ok := e.generationInfo(before.Generation)
+	if !ok || !e.pin(g.ID) {
+		return vm.VM{}, vm.Errorf(vm.Corrupt, string(before.Generation), "the memory of the VM is gone").
+			WithHint("start from its disk alone: `warren start %s --disk-only`", label(before))
+	}
+	defer e.unpin(g.ID)
+	return e.startOn(op, g, limit, prepare, func(ctx context.Context) error {
+		rec, err := e.update(ctx, s, func(rec *vm.VM) {
+			rec.State, rec.Op, rec.Reason, rec.Generation = vm.Suspended, "", before.Reason, g.ID
+			rec.Machine = vm.MachineRef{}
+		})
+		if err == nil {
+			e.emit(rec, "vm.suspended", map[string]any{"reason": "start-failed"})
+		}
+		return err
+	})
+}
+
+// dropMemory makes a suspended VM a stopped one: its disk is that of the same
+// instant.
+func (e *Engine) dropMemory(op *operation) error {
+	s := op.slot
+	g, ok := e.generationInfo(op.before.Generation)
+	if !ok {
+		return noGeneration(string(op.before.Generation))
+	}
+	if err := e.freshDisk(op.ctx, s, g); err != nil {
+		return err
+	}
+	_, err := e.nowStopped(op.ctx, s, "memory-dropped", vm.MachineExit{Reason: "memory-dropped", Time: e.now()})
+	return err
+}

@@ -1,0 +1,146 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Rollback puts a VM back to a generation, by default the newest in its own
+// history: the same id, name and mappings, the memory and disk of then. What
+// is left is captured first. When the start fails the VM runs on as it was. It
+// goes on when ctx ends.
+func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r RollbackRequest) (out RolledBack, err error) {
+	op, err := e.begin(ctx, c, ref, vm.OpRollback)
+	if err != nil {
+		return out, fail(vm.OpRollback, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	to, err := e.rollbackTarget(op.before, r.To)
+	if err != nil {
+		return out, err
+	}
+	if !e.pin(to.ID) {
+		return out, noGeneration(string(to.ID))
+	}
+	defer e.unpin(to.ID)
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: string(to.ID)}); err != nil {
+		return out, err
+	}
+	// Before anything is given up: can it be started at all?
+	if to.Whole() {
+		if _, err := e.generationSpec(op.ctx, op.before, to); err != nil {
+			return out, err
+		}
+	}
+	before, err := e.leave(op)
+	if err != nil {
+		return out, err
+	}
+	limit := r.Deadline
+	if limit <= 0 {
+		limit = e.cfg.Settings.StartDeadline
+	}
+	rec, err := e.goBack(op, to, limit)
+	if err != nil {
+		if died(err) {
+			return out, err
+		}
+		return out, e.stay(op, before, limit, err)
+	}
+	e.emit(rec, "vm.rolled-back", map[string]any{"to": string(to.ID), "before": string(before.ID)})
+	e.collectLater()
+	return RolledBack{VM: rec, To: to, Before: before, NotUndone: vm.NotUndone}, nil
+}
+
+// rollbackTarget finds the generation to go back to.
+func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.GenerationInfo, error) {
+	if ref != "" {
+		g, err := e.findGeneration(rec.Account, ref)
+		switch {
+		case err != nil:
+			return g, err
+		case g.State != vm.GenReady || g.Gone || g.DiskOnly || g.Deleted:
+			return g, vm.Errorf(vm.WrongState, ref, "its files are no longer kept").
+				WithHint("`warren tree %s` shows what can be gone back to", label(rec))
+		case g.Image != rec.Image:
+			return g, vm.Errorf(vm.Invalid, ref, "it was made of another image")
+		}
+		return g, nil
+	}
+	list := e.generations(func(g *vm.GenerationInfo) bool {
+		return g.VM == rec.ID && g.Whole() && !g.Deleted && g.Why != vm.WhyBeforeRollback && g.Why != vm.WhyReseat
+	})
+	if g, ok := e.generationInfo(rec.Generation); len(list) == 0 && ok && g.Whole() {
+		list = append(list, g) // what it was forked or made from
+	}
+	if len(list) == 0 {
+		return vm.GenerationInfo{}, vm.Errorf(vm.NotFound, label(rec), "there is no generation to go back to").
+			WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", "").
+			WithHint("take one before risky work: `warren snapshot create %s`, or `warren exec --capture-first`", label(rec))
+	}
+	return list[len(list)-1], nil
+}
+
+// leave captures what the VM is now and ends its machine. From here on it is
+// suspended, or stopped, on that; so a crash brings it back to it.
+func (e *Engine) leave(op *operation) (vm.GenerationInfo, error) {
+	o := captureOptions{why: vm.WhyBeforeRollback}
+	switch op.before.State {
+	case vm.Running:
+		rec, err := e.putDown(op, o, "rollback")
+		if err != nil {
+			return vm.GenerationInfo{}, err
+		}
+		g, _ := e.generationInfo(rec.Generation)
+		return g, nil
+	default:
+		return e.take(op, o)
+	}
+}
+
+// goBack starts the VM on the target.
+func (e *Engine) goBack(op *operation, to vm.GenerationInfo, limit time.Duration) (vm.VM, error) {
+	none := func(context.Context) error { return nil } // stay brings it back
+	prepare := func(*vm.VM) error { return nil }
+	if to.Whole() {
+		return e.startOn(op, to, limit, prepare, none)
+	}
+	if err := e.freshDisk(op.ctx, op.slot, to); err != nil {
+		return vm.VM{}, err
+	}
+	return e.boot(op, limit, prepare)
+}
+
+// stay brings a VM back to what it was before a rollback that failed.
+func (e *Engine) stay(op *operation, before vm.GenerationInfo, limit time.Duration, why error) error {
+	ctx := context.WithoutCancel(op.ctx)
+	if err := op.undo.run(ctx); err != nil {
+		e.log.Error("a failed start was not taken back", "vm", op.slot.id, "err", err)
+	}
+	op.undo.reset()
+	why = vm.AsError(why).WithHint("nothing was rolled back; the VM is as it was before")
+	if err := e.freshDisk(ctx, op.slot, before); err != nil {
+		return joinUndo(why, err)
+	}
+	if !before.Whole() {
+		_, err := e.nowStopped(ctx, op.slot, op.before.Reason, op.before.Exit)
+		return joinUndo(why, err)
+	}
+	suspended := func(ctx context.Context) error {
+		_, err := e.nowSuspended(ctx, op.slot, before.ID, "rollback-failed")
+		return err
+	}
+	if err := suspended(ctx); err != nil || op.before.State != vm.Running {
+		return joinUndo(why, err)
+	}
+	if _, err := e.startOn(op, before, limit, func(*vm.VM) error { return nil }, suspended); err != nil {
+		return joinUndo(vm.AsError(why).WithHint("the VM is suspended as it was before: `warren start %s`", label(op.before)), err)
+	}
+	op.undo.reset() // it runs: there is nothing to take back
+	return why
+}

@@ -1,0 +1,240 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxSnapshotName bounds a snapshot's label.
+const maxSnapshotName = 200
+
+// Snapshot captures a generation that is kept until it is deleted: with memory
+// of a running or suspended VM, the disk alone of a stopped one. The VM goes
+// on as it was. It is durable when it returns.
+func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (g vm.GenerationInfo, err error) {
+	o, err := e.planSnapshot(c, r)
+	if err != nil {
+		return g, fail(vm.OpSnapshot, ref, err)
+	}
+	op, err := e.begin(ctx, c, ref, vm.OpSnapshot)
+	if err != nil {
+		return g, fail(vm.OpSnapshot, ref, err)
+	}
+	op.cancelWith(ctx)
+	defer func() { err = e.finish(op, err) }()
+	entry := AuditEntry{Subject: r.Name, Detail: map[string]any{"snapshot": string(o.snapshot), "diskOnly": r.DiskOnly}}
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
+		return g, err
+	}
+	return e.take(op, o)
+}
+
+func (e *Engine) planSnapshot(c *vm.Call, r SnapshotRequest) (captureOptions, error) {
+	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, diskOnly: r.DiskOnly}
+	if err := e.snapshotNameFree(c.Actor.Account, r.Name, ""); err != nil {
+		return o, err
+	}
+	rec := vm.VM{}
+	if err := fillPersistence(&rec, CreateRequest{Persistence: r.Persistence}, vm.Image{}); err != nil {
+		return o, vm.AsError(err).WithCode("SNAPSHOT_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
+	}
+	if rec.Persistence.Type == vm.Ephemeral {
+		return o, vm.Errorf(vm.Invalid, "persistence", "a snapshot is sticky or persistent").
+			WithCode("SNAPSHOT_VM_BAD_REQUEST", "message", "a snapshot is sticky or persistent")
+	}
+	o.persistence = rec.Persistence
+	return o, nil
+}
+
+// snapshotNameFree refuses a name that another snapshot of the account has.
+func (e *Engine) snapshotNameFree(account vm.AccountID, name string, except vm.GenerationID) error {
+	if name == "" {
+		return nil
+	}
+	if len(name) > maxSnapshotName {
+		return vm.Errorf(vm.Invalid, name[:20]+"…", "a name has at most %d bytes", maxSnapshotName).
+			WithCode("SNAPSHOT_VM_BAD_REQUEST", "message", "the name is too long")
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, g := range e.gens {
+		i := g.info
+		if i.Account == account && i.ID != except && i.Snapshot != "" && !i.Deleted && i.Name == name {
+			return vm.Errorf(vm.Exists, name, "a snapshot has this name: %s", i.Snapshot).
+				WithCode("SNAPSHOT_VM_BAD_REQUEST", "message", "a snapshot has this name: "+string(i.Snapshot)).
+				WithHint("choose another name, or delete it: `warren snapshot rm %s`", name)
+		}
+	}
+	return nil
+}
+
+// take makes a generation of the VM of op that is kept, durable when it
+// returns.
+func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error) {
+	if op.before.State == vm.Suspended && !o.diskOnly {
+		return e.alias(op.ctx, op.before, o)
+	}
+	g, err := e.capture(op.ctx, op, o)
+	if err != nil {
+		return g, err
+	}
+	defer e.unpin(g.ID)
+	if err := e.publish(op.ctx, g.ID); err != nil {
+		return g, joinUndo(err, e.unkeep(context.WithoutCancel(op.ctx), g.ID))
+	}
+	g, _ = e.generationInfo(g.ID)
+	e.emit(op.before, "vm.captured", map[string]any{"generation": string(g.ID), "why": string(g.Why), "pauseMs": g.PauseMs})
+	return g, nil
+}
+
+// unkeep lets collect remove a generation that could not be completed.
+func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
+	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted, g.State = true, vm.GenFailed })
+	e.collectLater()
+	return err
+}
+
+// alias keeps what a suspended VM is suspended on a second time, under a name;
+// the files are shared.
+func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (vm.GenerationInfo, error) {
+	if !e.pin(rec.Generation) {
+		return vm.GenerationInfo{}, noGeneration(string(rec.Generation))
+	}
+	defer e.unpin(rec.Generation)
+	from, _ := e.generationInfo(rec.Generation)
+	m, err := e.cfg.Generations.Load(from.ID)
+	if err != nil {
+		return from, err
+	}
+	g := e.planGeneration(rec, o)
+	g.Parent, g.DiskOn, g.CreatedAt, g.DataBytes = from.ID, from.DiskOn, from.CreatedAt, from.DataBytes
+	if g, err = e.newGeneration(ctx, g); err != nil {
+		return g, err
+	}
+	defer e.unpin(g.ID)
+	m.ID, m.Parent = g.ID, from.ID
+	if err := e.cfg.Generations.Alias(from.ID, m); err != nil {
+		return g, joinUndo(err, e.forgetGeneration(context.WithoutCancel(ctx), g.ID))
+	}
+	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Durable = vm.GenReady, true })
+}
+
+// Snapshots lists the account's snapshots, oldest first, without those of
+// images; with all also the deleted ones and every other generation.
+func (e *Engine) Snapshots(_ context.Context, c *vm.Call, all bool) ([]vm.GenerationInfo, error) {
+	return e.generations(func(g *vm.GenerationInfo) bool {
+		return g.Account == c.Actor.Account && (all || g.Snapshot != "" && !g.Deleted)
+	}), nil
+}
+
+// FindSnapshot resolves a snapshot id (sc-), a generation id (sl-) or a
+// snapshot's name.
+func (e *Engine) FindSnapshot(_ context.Context, c *vm.Call, ref string) (vm.GenerationInfo, error) {
+	g, err := e.findGeneration(c.Actor.Account, ref)
+	return g, fail(vm.OpGet, ref, err)
+}
+
+// RenameSnapshot changes a snapshot's name.
+func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name string) (g vm.GenerationInfo, err error) {
+	defer func() { err = fail(vm.OpSnapshotRename, ref, err) }()
+	if g, err = e.liveSnapshot(c, ref); err != nil {
+		return g, err
+	}
+	if err := e.snapshotNameFree(c.Actor.Account, name, g.ID); err != nil {
+		return g, err
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRename, VM: g.VM, Subject: string(g.Snapshot), Detail: map[string]any{"from": g.Name, "to": name}})
+	if err != nil {
+		return g, err
+	}
+	g, err = e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Name = name })
+	r.end(err, nil)
+	return g, err
+}
+
+// RemoveSnapshot deletes a snapshot. VMs made of it, and forks of them, go on:
+// what they need of its files stays until they need it no more.
+func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g vm.GenerationInfo, err error) {
+	defer func() { err = fail(vm.OpSnapshotRemove, ref, err) }()
+	if g, err = e.liveSnapshot(c, ref); err != nil {
+		return g, err
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRemove, VM: g.VM, Subject: string(g.Snapshot), Detail: map[string]any{"name": g.Name, "generation": string(g.ID)}})
+	if err != nil {
+		return g, err
+	}
+	g, err = e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Deleted = true })
+	r.end(err, nil)
+	if err == nil {
+		e.append(vm.Event{Type: "snapshot.deleted", VM: g.VM, Account: g.Account, Data: map[string]any{"snapshot": string(g.Snapshot), "name": g.Name}})
+		e.collectLater()
+	}
+	return g, err
+}
+
+// liveSnapshot finds what may be renamed or deleted: a snapshot, or an
+// automatic generation.
+func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.GenerationInfo, error) {
+	g, err := e.findGeneration(c.Actor.Account, ref)
+	if err != nil {
+		return g, err
+	}
+	switch {
+	case g.Deleted:
+		return g, vm.Errorf(vm.Exists, ref, "the snapshot was deleted already").WithCode("SNAPSHOT_ALREADY_DELETED", "snapshotId", ref)
+	case g.Snapshot == "" && !automatic(g.Why):
+		return g, vm.Errorf(vm.WrongState, ref, "a generation made for %s is not a snapshot; it goes when nothing needs it", g.Why).
+			WithHint("`warren tree` shows what needs it")
+	}
+	return g, nil
+}
+
+// CaptureFirst captures a generation before something that may break the VM;
+// note says what that is.
+func (e *Engine) CaptureFirst(ctx context.Context, c *vm.Call, ref, note string) (g vm.GenerationInfo, err error) {
+	return e.captureAs(ctx, c, ref, captureOptions{why: vm.WhyBeforeExec, note: note})
+}
+
+func (e *Engine) captureAs(ctx context.Context, c *vm.Call, ref string, o captureOptions) (g vm.GenerationInfo, err error) {
+	op, err := e.begin(ctx, c, ref, vm.OpCapture)
+	if err != nil {
+		return g, fail(vm.OpCapture, ref, err)
+	}
+	op.cancelWith(ctx)
+	defer func() { err = e.finish(op, err) }()
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: clip(o.note), Detail: map[string]any{"why": string(o.why)}}); err != nil {
+		return g, err
+	}
+	return e.take(op, o)
+}
+
+// SetSchedule changes how often a generation is captured of its own; 0 = never.
+func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, everySeconds int64) (v vm.VM, err error) {
+	if err := checkSchedule(everySeconds); err != nil {
+		return vm.VM{}, fail(vm.OpCapture, ref, err)
+	}
+	op, err := e.begin(ctx, c, ref, vm.OpCapture)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpCapture, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"everySeconds": everySeconds}}); err != nil {
+		return vm.VM{}, err
+	}
+	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.CaptureEverySeconds = everySeconds })
+}
+
+// minSchedule is the shortest interval of automatic generations.
+const minSchedule = 10
+
+func checkSchedule(every int64) error {
+	if every == 0 || every >= minSchedule && every <= maxSeconds {
+		return nil
+	}
+	return vm.Errorf(vm.Invalid, "captureEverySeconds", "%d is out of range", every).
+		WithCode("INVALID_REQUEST").WithHint("use %d seconds or more, or 0 for never", minSchedule)
+}

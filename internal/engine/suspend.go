@@ -1,0 +1,127 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Suspend writes memory and disk of a running VM down, durably, and ends its
+// machine; a start continues the same processes. Suspending a suspended VM
+// succeeds and does nothing. It goes on when ctx ends. When it fails the VM
+// runs on, or, when its machine has ended meanwhile, is stopped.
+func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendRequest) (v vm.VM, err error) {
+	op, err := e.begin(ctx, c, ref, vm.OpSuspend)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpSuspend, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	if op.before.State == vm.Suspended {
+		return op.before, nil
+	}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+		return vm.VM{}, err
+	}
+	return e.suspendMachine(op, "suspend")
+}
+
+// suspendMachine carries out a suspend that has been recorded.
+func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
+	if err := e.step(op.ctx, "suspend:record"); err != nil {
+		return vm.VM{}, err
+	}
+	_, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.State, rec.Op = vm.Suspending, vm.OpSuspend })
+	if err != nil {
+		return vm.VM{}, err
+	}
+	rec, err := e.putDown(op, captureOptions{why: vm.WhySuspend}, reason)
+	if err != nil {
+		return vm.VM{}, e.suspendFailed(op, err)
+	}
+	return rec, nil
+}
+
+// putDown captures a running VM, durably, and ends its machine: the VM is
+// suspended on the generation.
+func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM, error) {
+	o.hold = true
+	r := e.runOf(op.slot)
+	g, err := e.capture(op.ctx, op, o)
+	if err != nil {
+		return vm.VM{}, err
+	}
+	defer e.unpin(g.ID)
+	err = e.publish(op.ctx, g.ID)
+	if err == nil {
+		err = e.step(op.ctx, "suspend:commit")
+	}
+	if err != nil {
+		if died(err) {
+			return vm.VM{}, err
+		}
+		return vm.VM{}, joinUndo(err, letRun(r))
+	}
+	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
+	if err != nil {
+		return vm.VM{}, joinUndo(err, letRun(r))
+	}
+	if err := e.step(op.ctx, "suspend:machine"); err != nil {
+		return vm.VM{}, err
+	}
+	e.sweepEnded(op) // what it leaves is swept at the next start
+	return rec, nil
+}
+
+// letRun lets a machine go on that a capture has held.
+func letRun(r *run) error {
+	if r == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.Background(), 2*machineDeadline)
+	defer stop()
+	return r.machine.Resume(ctx)
+}
+
+// nowSuspended records that a VM is suspended on a generation, and lets go of
+// its machine.
+func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, reason string) (vm.VM, error) {
+	rec, err := e.update(context.WithoutCancel(ctx), s, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Reason = vm.Suspended, "", reason
+		rec.Generation, rec.Machine = id, vm.MachineRef{}
+		rec.Exit = vm.MachineExit{Reason: reason, Time: e.now()}
+	})
+	if err != nil {
+		return vm.VM{}, err
+	}
+	e.letGo(s, errors.New("the VM was suspended"))
+	e.emit(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
+	e.collectLater()
+	return rec, nil
+}
+
+// suspendFailed says what became of a VM that could not be suspended.
+func (e *Engine) suspendFailed(op *operation, why error) error {
+	if died(why) {
+		return why
+	}
+	s, ctx := op.slot, context.WithoutCancel(op.ctx)
+	if r := e.runOf(s); r != nil {
+		bounded, stop := context.WithTimeout(ctx, machineDeadline)
+		_, err := r.machine.Status(bounded)
+		stop()
+		if err == nil {
+			_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
+			return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), err)
+		}
+	}
+	exit := e.exitNote(s.id)
+	e.sweepEnded(op)
+	if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
+		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_AND_STOP_FAILED"), err)
+	}
+	return vm.AsError(why).WithCode("SUSPEND_FAILED_AND_STOPPED")
+}

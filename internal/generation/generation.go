@@ -1,0 +1,268 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package generation keeps the files of generations: a frozen disk layer and,
+// of a running machine, its memory and device state, with a manifest that
+// makes them complete. It also gives a VM its disk above such a layer. It
+// keeps no records and decides nothing: which generation is needed, and for
+// how long, is the engine's to know. Only the wiring and the engine, through
+// its port, call it.
+package generation
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Store is the generations of one data directory. Its methods may be called
+// at once for different generations.
+type Store struct{ Dir layout.Dir }
+
+func (s Store) dir(id vm.GenerationID) layout.GenerationDir {
+	return layout.GenerationDir(s.Dir.Generation(id))
+}
+
+// Begin makes the directory of a generation whose disk is the VM's as it is:
+// the same file under a second name. And it makes the VM's next disk, empty,
+// above it. Until the VM's machine has moved to that, or has none, the first
+// goes on changing. sizeMiB is the disk's virtual size.
+func (s Store) Begin(id vm.GenerationID, of vm.ID, sizeMiB int) (err error) {
+	dir := s.dir(id)
+	if err := os.Mkdir(string(dir), 0o700); err != nil {
+		return fileError(string(dir), err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Remove(id))
+		}
+	}()
+	if err := os.Link(s.Dir.Overlay(of), dir.Disk()); err != nil {
+		return fileError(dir.Disk(), err)
+	}
+	return s.overlay(id, layout.VMDir(s.Dir.VM(of)).NextOverlay(id), sizeMiB)
+}
+
+// overlay makes an empty disk above a generation's.
+func (s Store) overlay(id vm.GenerationID, path string, sizeMiB int) error {
+	backing, err := filepath.Rel(filepath.Dir(path), s.dir(id).Disk())
+	if err != nil {
+		return vm.Errorf(vm.Internal, path, "no relative path to its generation: %w", err)
+	}
+	return qemu.CreateOverlay(path, backing, sizeMiB)
+}
+
+// Advance makes the VM's next disk its disk. It may be called again.
+func (s Store) Advance(id vm.GenerationID, of vm.ID) error {
+	dir := layout.VMDir(s.Dir.VM(of))
+	err := os.Rename(dir.NextOverlay(id), dir.Overlay())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fileError(dir.Overlay(), err)
+	}
+	return layout.SyncDir(string(dir))
+}
+
+// Abandon takes Begin back for a VM whose machine has not moved.
+func (s Store) Abandon(id vm.GenerationID, of vm.ID) error {
+	next := layout.VMDir(s.Dir.VM(of)).NextOverlay(id)
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError(next, err)
+	}
+	return s.Remove(id)
+}
+
+// Pending lists the generations for which a VM has a next disk that was not
+// made its disk.
+func (s Store) Pending(of vm.ID) ([]vm.GenerationID, error) {
+	pattern := layout.VMDir(s.Dir.VM(of)).NextOverlay("*")
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, vm.Errorf(vm.Internal, pattern, "%w", err)
+	}
+	var ids []vm.GenerationID
+	for _, path := range found {
+		ids = append(ids, idOf(path))
+	}
+	return ids, nil
+}
+
+// idOf reads the generation out of the name that NextOverlay gave.
+func idOf(path string) vm.GenerationID {
+	name := filepath.Base(path)
+	name = name[:len(name)-len(filepath.Ext(name))]
+	return vm.GenerationID(name[len("overlay-"):])
+}
+
+// Disk gives a VM a fresh, empty disk above a generation's, in the place of
+// the one it may have.
+func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
+	path := s.Dir.Overlay(of)
+	tmp := layout.VMDir(s.Dir.VM(of)).NextOverlay("new")
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError(tmp, err)
+	}
+	if err := s.overlay(id, tmp, sizeMiB); err != nil {
+		return err
+	}
+	return fileError(path, os.Rename(tmp, path))
+}
+
+// DiskOn returns the generation that a VM's disk lies on, read from the disk
+// itself; "" = an image.
+func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) {
+	backing, err := backingName(s.Dir.Overlay(of))
+	if err != nil {
+		return "", err
+	}
+	id := vm.GenerationID(filepath.Base(filepath.Dir(backing)))
+	if filepath.Base(filepath.Dir(filepath.Dir(backing))) != filepath.Base(s.Dir.Generations()) {
+		return "", nil
+	}
+	return id, nil
+}
+
+// backingName reads the name of the backing file in a qcow2's header: an
+// offset at 8, a length at 16, both big-endian (QEMU, docs/interop/qcow2.txt).
+func backingName(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fileError(path, err)
+	}
+	defer f.Close()
+	var h [20]byte
+	if _, err := f.ReadAt(h[:], 0); err != nil || string(h[:4]) != "QFI\xfb" {
+		return "", vm.Errorf(vm.Corrupt, path, "not a qcow2 file")
+	}
+	name := make([]byte, min(binary.BigEndian.Uint32(h[16:]), 1023))
+	if _, err := f.ReadAt(name, int64(binary.BigEndian.Uint64(h[8:]))); err != nil {
+		return "", vm.Errorf(vm.Corrupt, path, "its backing name cannot be read: %w", err)
+	}
+	return string(name), nil
+}
+
+// Captured returns what the capture into a generation left word of. Kind
+// NotFound when it was not completed.
+func (s Store) Captured(id vm.GenerationID) (out vm.Captured, err error) {
+	return out, layout.ReadJSON(s.dir(id).Captured(), &out)
+}
+
+// Publish completes a generation: sums of its files, its manifest, all durable
+// when it returns. It takes time in proportion to the data, and reads it all.
+func (s Store) Publish(ctx context.Context, g vm.Generation) (vm.Generation, error) {
+	dir := s.dir(g.ID)
+	g.DataBytes = 0
+	for _, f := range []struct {
+		path   string
+		to     *vm.File
+		memory bool
+	}{{dir.Disk(), &g.Disk, false}, {dir.RAM(), &g.RAM, true}, {dir.Device(), &g.Device, true}} {
+		if err := layout.SyncFile(f.path); err != nil {
+			if f.memory && vm.KindOf(err) == vm.NotFound {
+				continue
+			}
+			return g, err
+		}
+		n, err := qemu.DataBytes(f.path)
+		if err != nil {
+			return g, err
+		}
+		g.DataBytes += n
+		if !f.memory {
+			*f.to = vm.File{Name: filepath.Base(f.path)} // a layer may be opened for writing by QEMU: only memory is checked at each start
+			continue
+		}
+		if *f.to, err = qemu.Sum(ctx, f.path); err != nil {
+			return g, err
+		}
+	}
+	if err := layout.WriteJSON(dir.Manifest(), g, 0o600); err != nil {
+		return g, err
+	}
+	return g, layout.SyncDir(s.Dir.Generations())
+}
+
+// Load reads a manifest. Kinds: NotFound when the generation is not complete,
+// Corrupt.
+func (s Store) Load(id vm.GenerationID) (g vm.Generation, err error) {
+	if err := layout.ReadJSON(s.dir(id).Manifest(), &g); err != nil {
+		return g, err
+	}
+	if g.ID != id {
+		return g, vm.Errorf(vm.Corrupt, string(id), "its manifest is of %s", g.ID)
+	}
+	return g, nil
+}
+
+// Source names the files of a generation that a machine is started on.
+func (s Store) Source(id vm.GenerationID) vm.GenerationSource {
+	return vm.GenerationSource{RAM: s.dir(id).RAM(), Device: s.dir(id).Device()}
+}
+
+// Alias makes a second generation of the same files: they cost no space again.
+func (s Store) Alias(from vm.GenerationID, g vm.Generation) error {
+	src, dst := s.dir(from), s.dir(g.ID)
+	if err := os.Mkdir(string(dst), 0o700); err != nil {
+		return fileError(string(dst), err)
+	}
+	for _, f := range [][2]string{{src.Disk(), dst.Disk()}, {src.RAM(), dst.RAM()}, {src.Device(), dst.Device()}} {
+		if err := os.Link(f[0], f[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fileError(f[1], err), s.Remove(g.ID))
+		}
+	}
+	if err := layout.WriteJSON(dst.Manifest(), g, 0o600); err != nil {
+		return errors.Join(err, s.Remove(g.ID))
+	}
+	return layout.SyncDir(s.Dir.Generations())
+}
+
+// Present says which of a generation's files are there.
+func (s Store) Present(id vm.GenerationID) (disk, memory bool) {
+	dir := s.dir(id)
+	_, noDisk := os.Stat(dir.Disk())
+	_, noRAM := os.Stat(dir.RAM())
+	_, noDevice := os.Stat(dir.Device())
+	return noDisk == nil, noRAM == nil && noDevice == nil
+}
+
+// DropMemory removes memory and device state; the disk layer stays for those
+// that lie on it.
+func (s Store) DropMemory(id vm.GenerationID) error {
+	dir := s.dir(id)
+	for _, path := range []string{dir.Manifest(), dir.RAM(), dir.Device(), dir.SealedRAM(), dir.SealedDevice(), dir.Captured()} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fileError(path, err)
+		}
+	}
+	return nil
+}
+
+// Remove removes a generation; its absence is no error.
+func (s Store) Remove(id vm.GenerationID) error {
+	return fileError(s.Dir.Generation(id), os.RemoveAll(s.Dir.Generation(id)))
+}
+
+// List names the generations that have a directory.
+func (s Store) List() ([]vm.GenerationID, error) {
+	entries, err := os.ReadDir(s.Dir.Generations())
+	if err != nil {
+		return nil, fileError(s.Dir.Generations(), err)
+	}
+	var ids []vm.GenerationID
+	for _, e := range entries {
+		ids = append(ids, vm.GenerationID(e.Name()))
+	}
+	return ids, nil
+}
+
+// fileError gives an operating system's error its kind, as package layout does.
+func fileError(path string, err error) error { return layout.Error(path, err) }

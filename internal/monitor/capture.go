@@ -1,0 +1,141 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	// freezeWait is for the agent to say that the guest's programs stand still.
+	freezeWait = 5 * time.Second
+	// thawWait is for it to let them go on; a guest must not stay frozen.
+	thawWait = 20 * time.Second
+	// thawAgain is the pause between two tries.
+	thawAgain = 200 * time.Millisecond
+)
+
+// capture writes the machine down; see qemu.Process.Capture. With Freeze the
+// guest's programs stand still from the end of the first pass until the
+// machine goes on, and, in what is captured, until the resets of its start.
+func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
+	if !closed(m.started) {
+		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
+	}
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	if s.Quit {
+		m.intend("stop")
+	}
+	var froze time.Time
+	var unfrozen []string
+	before := func(ctx context.Context) error {
+		if s.Freeze && slices.Contains(m.agent().Features, "freeze") {
+			froze = time.Now()
+			report, err := m.freeze(ctx, s.RAM == "")
+			if err != nil {
+				return err
+			}
+			unfrozen = report.Unfrozen
+		}
+		m.link.setPaused(true)
+		return nil
+	}
+	out, err := m.proc.Capture(ctx, s, before)
+	if err == nil && s.Hold {
+		out.Unfrozen, out.Machine.Agent = unfrozen, m.agent()
+		m.held = !froze.IsZero()
+		return out, nil
+	}
+	m.link.setPaused(false)
+	out.Unfrozen, out.Machine.Agent = unfrozen, m.agent()
+	if s.Quit && err == nil {
+		<-m.gone
+		return out, nil
+	}
+	if s.Quit {
+		m.intend("")
+	}
+	if !froze.IsZero() {
+		err = errors.Join(err, m.thaw(ctx))
+		out.Frozen = time.Since(froze)
+	}
+	return out, err
+}
+
+// resume lets a machine go on that a capture has held.
+func (m *machine) resume(ctx context.Context) error {
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	err := m.proc.QMP.Execute(ctx, "cont", nil, nil)
+	m.link.setPaused(false)
+	if err != nil {
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be continued: %w", err)
+	}
+	if m.held {
+		m.held = false
+		return m.thaw(ctx)
+	}
+	return nil
+}
+
+func (m *machine) freeze(ctx context.Context, disk bool) (vm.FreezeReport, error) {
+	ctx, cancel := context.WithTimeout(ctx, freezeWait)
+	defer cancel()
+	report, err := m.guest.Freeze(ctx, disk)
+	if err != nil {
+		return report, vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be made to stand still: %w", err).
+			WithHint("look at its console (`warren logs`)")
+	}
+	return report, nil
+}
+
+// thaw lets the guest's programs go on. The caller's going away does not
+// matter to it.
+func (m *machine) thaw(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawWait)
+	defer cancel()
+	for {
+		try, stop := context.WithTimeout(ctx, freezeWait)
+		err := m.guest.Thaw(try)
+		stop()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-m.gone:
+			return err
+		case <-ctx.Done():
+			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs may stand still: the agent did not answer: %w", err).
+				WithHint("stop and start the VM if its programs don't go on")
+		case <-time.After(thawAgain):
+		}
+	}
+}
+
+// disk names the file that the machine writes to. It waits for a capture that
+// is under way.
+func (m *machine) disk(ctx context.Context) (string, error) {
+	if !closed(m.started) {
+		return "", vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
+	}
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	return m.proc.ActiveDisk(ctx)
+}
+
+// goOn lets a machine go on whose monitor died in the middle of a capture.
+func (m *machine) goOn(ctx context.Context) error {
+	state, err := m.proc.RunState(ctx)
+	if err != nil || state != "paused" {
+		return err
+	}
+	m.log.Warn("the machine stood still: its last monitor died in a capture")
+	return m.proc.QMP.Execute(ctx, "cont", nil, nil)
+}

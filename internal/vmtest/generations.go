@@ -1,0 +1,221 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/generation"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// memory is what a captured guest had running.
+type memory struct{ procs []vm.Process }
+
+// Generations returns the simulator of generations: real files with simulated
+// disks and memories behind them.
+func (w *World) Generations(dir layout.Dir) engine.Generations {
+	return generations{Store: generation.Store{Dir: dir}, w: w}
+}
+
+type generations struct {
+	generation.Store
+	w *World
+}
+
+func (g generations) names(id vm.GenerationID, of vm.ID) (disk, next, overlay string) {
+	return layout.GenerationDir(g.Dir.Generation(id)).Disk(), layout.VMDir(g.Dir.VM(of)).NextOverlay(id), g.Dir.Overlay(of)
+}
+
+func (g generations) Begin(id vm.GenerationID, of vm.ID, sizeMiB int) error {
+	if err := g.w.fault("begin"); err != nil {
+		return err
+	}
+	disk, next, overlay := g.names(id, of)
+	if err := errors.Join(os.Mkdir(filepath.Dir(disk), 0o700), os.Link(overlay, disk), os.WriteFile(next, []byte(backingOf(next, disk)), 0o600)); err != nil {
+		return err
+	}
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	g.w.disks[disk] = g.w.disks[overlay]
+	return nil
+}
+
+func backingOf(path, disk string) string {
+	rel, err := filepath.Rel(filepath.Dir(path), disk)
+	if err != nil {
+		return err.Error()
+	}
+	return rel
+}
+
+func (g generations) Advance(id vm.GenerationID, of vm.ID) error {
+	if err := g.w.fault("advance"); err != nil {
+		return err
+	}
+	disk, next, overlay := g.names(id, of)
+	if err := g.Store.Advance(id, of); err != nil {
+		return err
+	}
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	if g.w.disks[next] == nil {
+		g.w.disks[next] = g.w.disks[disk].clone()
+	}
+	g.w.disks[overlay] = g.w.disks[next]
+	delete(g.w.disks, next)
+	return nil
+}
+
+func (g generations) Disk(id vm.GenerationID, of vm.ID, _ int) error {
+	if err := g.w.fault("disk"); err != nil {
+		return err
+	}
+	disk, _, overlay := g.names(id, of)
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	if g.w.disks[disk] == nil {
+		return vm.Errorf(vm.Corrupt, disk, "no such disk")
+	}
+	g.w.disks[overlay] = g.w.disks[disk].clone()
+	return os.WriteFile(overlay, []byte(backingOf(overlay, disk)), 0o600)
+}
+
+func (g generations) Publish(ctx context.Context, m vm.Generation) (vm.Generation, error) {
+	if err := g.w.step(ctx, "publish"); err != nil {
+		return m, err
+	}
+	return g.Store.Publish(ctx, m)
+}
+
+func (g generations) Alias(from vm.GenerationID, m vm.Generation) error {
+	if err := g.Store.Alias(from, m); err != nil {
+		return err
+	}
+	src, dst := layout.GenerationDir(g.Dir.Generation(from)), layout.GenerationDir(g.Dir.Generation(m.ID))
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	g.w.disks[dst.Disk()], g.w.memories[dst.RAM()] = g.w.disks[src.Disk()], g.w.memories[src.RAM()]
+	return nil
+}
+
+// clone returns a copy of the disk as it is.
+func (d *disk) clone() *disk {
+	if d == nil {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := newDisk(d.capacity)
+	for p, n := range d.nodes {
+		c := *n
+		out.nodes[p] = &c
+	}
+	out.users = maps.Clone(d.users)
+	return out
+}
+
+// Capture writes what the simulated machine is into small files.
+func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
+	if err := h.w.step(ctx, "capture"); err != nil {
+		return vm.Captured{}, err
+	}
+	if !h.alive() {
+		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(h.spec.ID), "the VM's monitor does not answer")
+	}
+	out := vm.Captured{Pause: time.Millisecond, DiskMoved: s.Overlay != ""}
+	out.Machine = vm.Generation{
+		Format: 1, Size: h.spec.Size, Accel: h.spec.Accel, CPU: h.spec.CPU, Machine: h.spec.Machine, QEMU: "7.2.0", GuestKey: h.spec.Reset.LinkKey,
+	}
+	if s.RAM != "" {
+		if err := errors.Join(os.WriteFile(s.RAM, []byte("memory"), 0o600), os.WriteFile(s.Device, []byte("device"), 0o600)); err != nil {
+			return out, err
+		}
+	}
+	frozen := filepath.Join(filepath.Dir(s.Note), "disk.qcow2")
+	h.w.mu.Lock()
+	h.w.memories[s.RAM] = h.guest.remember()
+	h.w.disks[frozen] = h.guest.disk.clone()
+	h.w.disks[s.Overlay] = h.guest.disk
+	h.w.mu.Unlock()
+	h.mu.Lock()
+	h.active, h.held = s.Overlay, s.Hold
+	h.mu.Unlock()
+	if err := h.w.step(ctx, "captured"); err != nil {
+		return out, err
+	}
+	return out, layout.WriteJSON(s.Note, out, 0o600)
+}
+
+// Resume lets the machine go on.
+func (h *handle) Resume(ctx context.Context) error {
+	if err := h.w.step(ctx, "resume"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.held = false
+	return nil
+}
+
+// Disk names the file that the machine writes to.
+func (h *handle) Disk(ctx context.Context) (string, error) {
+	if err := h.w.step(ctx, "disk-name"); err != nil {
+		return "", err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.active, nil
+}
+
+// Held reports whether a VM's machine stands still after a capture.
+func (w *World) Held(id vm.ID) bool {
+	m := w.find(id)
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held
+}
+
+// remember lists the commands that run.
+func (g *guest) remember() *memory {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := &memory{}
+	for _, p := range g.procs {
+		p.mu.Lock()
+		if p.info.EndedAt == nil {
+			m.procs = append(m.procs, p.info)
+		}
+		p.mu.Unlock()
+	}
+	return m
+}
+
+// recall runs what the memory holds again, under the same ids.
+func (g *guest) recall(m *memory) error {
+	for _, info := range m.procs {
+		p, err := g.spawn(context.Background(), vm.ExecSpec{Argv: info.Argv, Cwd: info.Cwd}, true)
+		if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		delete(g.procs, p.info.ID)
+		p.mu.Lock()
+		p.info.ID, p.info.PID, p.info.StartedAt = info.ID, info.PID, info.StartedAt
+		p.mu.Unlock()
+		g.procs[info.ID] = p
+		g.mu.Unlock()
+	}
+	return nil
+}
