@@ -45,9 +45,13 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err != nil {
 		return g, err
 	}
+	held := false
 	defer func() {
 		if err != nil && !died(err) {
 			err = joinUndo(err, e.captureFailed(context.WithoutCancel(ctx), s, g, err))
+			if held {
+				err = joinUndo(err, letRun(e.runOf(s)))
+			}
 		}
 	}()
 	if err := e.step(ctx, "capture:files"); err != nil {
@@ -63,6 +67,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err != nil {
 		return g, err
 	}
+	held = o.hold
 	if err := e.step(ctx, "capture:commit"); err != nil {
 		return g, err
 	}
@@ -133,7 +138,13 @@ func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInf
 // captureDone commits a capture: the VM's record first, which keeps the layer
 // below its disk, then the disk's name, then the generation's record.
 func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.GenerationInfo, out vm.Captured) (vm.GenerationInfo, error) {
-	if err := e.advance(ctx, s, g.ID); err != nil {
+	if err := e.layerBelow(ctx, s, g.ID); err != nil {
+		return g, err
+	}
+	if err := e.step(ctx, "capture:advance"); err != nil {
+		return g, err
+	}
+	if err := e.cfg.Generations.Advance(g.ID, s.id); err != nil {
 		return g, err
 	}
 	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
@@ -143,16 +154,10 @@ func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.GenerationInfo, 
 	})
 }
 
-// advance makes the VM's disk the one above a generation.
-func (e *Engine) advance(ctx context.Context, s *slot, id vm.GenerationID) error {
+// layerBelow records what the VM's disk lies on.
+func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) error {
 	_, err := e.update(context.WithoutCancel(ctx), s, func(rec *vm.VM) { rec.Head, rec.DiskOn = id, id })
-	if err != nil {
-		return err
-	}
-	if err := e.step(ctx, "capture:advance"); err != nil {
-		return err
-	}
-	return e.cfg.Generations.Advance(id, s.id)
+	return err
 }
 
 // captureFailed takes a capture back as far as it went. The VM's machine goes
@@ -190,12 +195,16 @@ func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
 		if err != nil {
 			return err
 		}
-		if moved {
-			err = e.advance(ctx, s, id)
-		} else {
-			err = e.cfg.Generations.Abandon(id, s.id)
+		if !moved {
+			if err := e.cfg.Generations.Abandon(id, s.id); err != nil {
+				return err
+			}
+			continue
 		}
-		if err != nil {
+		if err := e.layerBelow(ctx, s, id); err != nil {
+			return err
+		}
+		if err := e.cfg.Generations.Advance(id, s.id); err != nil {
 			return err
 		}
 	}

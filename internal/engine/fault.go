@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-
-	"github.com/warren-vm/warren/vm"
 )
 
 // ErrDied is what a Config.Fault returns to play the death of the process at
@@ -16,33 +14,44 @@ import (
 // any more. A new Open on the same records and directories follows.
 var ErrDied = errors.New("the engine died")
 
-// labels lists the steps of each operation in order. A fault at a label comes
-// before that step is carried out; "done" comes after the last.
-var labels = map[vm.Op][]string{
-	vm.OpCreate: {"create:audit", "create:record", "create:warm", "create:dir", "create:overlay", "create:launch", "create:setup", "create:commit", "create:done"},
-	vm.OpStart:  {"start:audit", "start:record", "start:launch", "start:commit", "start:done"},
-	vm.OpSuspend: {
-		"suspend:audit", "suspend:record", "capture:record", "capture:files", "capture:machine", "capture:commit", "capture:advance", "capture:publish",
-		"suspend:commit", "suspend:machine",
-	},
-	vm.OpFork:     {"fork:audit", "fork:record", "fork:dir", "fork:launch", "fork:commit"},
-	vm.OpSnapshot: {"snapshot:audit"},
-	vm.OpRollback: {"rollback:audit", "start:disk"},
-	vm.OpCapture:  {"capture:audit", "collect:files"},
-	vm.OpStop:     {"stop:audit", "stop:machine", "stop:commit", "stop:done"},
-	vm.OpKill:     {"kill:audit", "kill:machine", "kill:commit", "kill:done"},
-	vm.OpDelete:   {"delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget", "delete:done"},
+// Label is a step of an operation at which a Fault may strike.
+type Label struct {
+	Verb string // what is asked for; "resume" is a start of a suspended VM
+	At   string
+}
+
+// captured are the steps of a capture, which several verbs have.
+var captured = []string{"capture:record", "capture:files", "capture:machine", "capture:commit", "capture:advance"}
+
+// steps lists the steps of each verb in order. A fault at a label comes before
+// that step is carried out; "done" comes after the last.
+var steps = []struct {
+	verb   string
+	labels []string
+}{
+	{"create", []string{"create:audit", "create:record", "create:warm", "create:dir", "create:overlay", "create:launch", "create:setup", "create:commit", "create:done"}},
+	{"start", []string{"start:audit", "start:record", "start:launch", "start:commit", "start:done"}},
+	{"stop", []string{"stop:audit", "stop:machine", "stop:commit", "stop:done"}},
+	{"kill", []string{"kill:audit", "kill:machine", "kill:commit", "kill:done"}},
+	{"delete", []string{"delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget", "delete:done"}},
+	{"suspend", slices.Concat([]string{"suspend:audit", "suspend:record"}, captured, []string{"capture:publish", "suspend:commit", "suspend:machine"})},
+	{"resume", []string{"start:audit", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
+	{"fork", slices.Concat([]string{"fork:audit"}, captured, []string{"fork:record", "fork:dir", "fork:launch", "fork:commit"})},
+	{"snapshot", slices.Concat([]string{"snapshot:audit"}, captured, []string{"capture:publish"})},
+	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{
+		"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
+	})},
 }
 
 // Labels lists every fault label, in a fixed order.
-func Labels() []string {
-	var out []string
-	for _, op := range []vm.Op{
-		vm.OpCreate, vm.OpStart, vm.OpStop, vm.OpKill, vm.OpDelete, vm.OpSuspend, vm.OpFork, vm.OpSnapshot, vm.OpRollback, vm.OpCapture,
-	} {
-		out = append(out, labels[op]...)
+func Labels() []Label {
+	var out []Label
+	for _, s := range steps {
+		for _, at := range s.labels {
+			out = append(out, Label{s.verb, at})
+		}
 	}
-	return slices.Clip(out)
+	return out
 }
 
 // step is called before each step of an operation: it ends the operation when

@@ -43,6 +43,16 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		_, err = e.Kill(t.Context(), c, "box")
 	case "delete":
 		_, err = e.Delete(t.Context(), c, "box")
+	case "suspend":
+		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
+	case "resume":
+		_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})
+	case "fork":
+		_, err = e.Fork(t.Context(), c, "box", engine.ForkRequest{Count: 2, Prefix: "kid"})
+	case "snapshot":
+		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "snap"})
+	case "rollback":
+		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"})
 	default:
 		t.Fatalf("no such verb: %s", verb)
 	}
@@ -56,10 +66,17 @@ func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 		return
 	}
 	create(t, e, c, engine.CreateRequest{Name: "box"})
-	if verb == "start" {
-		if _, err := e.Stop(t.Context(), c, "box"); err != nil {
-			t.Fatal(err)
-		}
+	var err error
+	switch verb {
+	case "start":
+		_, err = e.Stop(t.Context(), c, "box")
+	case "resume":
+		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
+	case "rollback":
+		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -80,7 +97,10 @@ func consistent(t *testing.T, s *vmtest.Site) {
 		switch rec.State {
 		case vm.Running:
 			running = append(running, rec.ID)
-		case vm.Stopped:
+			if s.World.Held(rec.ID) {
+				t.Errorf("the machine of %s stands still", rec.ID)
+			}
+		case vm.Stopped, vm.Suspended:
 		case vm.Lost:
 			continue // has no files by definition
 		default:
@@ -105,9 +125,52 @@ func consistent(t *testing.T, s *vmtest.Site) {
 			}
 		}
 	}
+	consistentGenerations(t, s, recs)
 	pending, err := s.Audit.Pending(t.Context())
 	if err != nil || len(pending) != 0 {
 		t.Errorf("audit records without outcome: %v, %v", pending, err)
+	}
+}
+
+// consistentGenerations checks that the records of generations agree with
+// their files, and that what VMs need is there.
+func consistentGenerations(t *testing.T, s *vmtest.Site, vms []vm.VM) {
+	t.Helper()
+	store := s.World.Generations(s.Dir)
+	gens, err := s.Records.Generations.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[vm.GenerationID]vm.GenerationInfo{}
+	for _, g := range gens {
+		known[g.ID] = g
+		if g.State == vm.GenBuilding {
+			t.Errorf("generation %s (%s) is still being built", g.ID, g.Why)
+		}
+	}
+	ids, err := store.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, ok := known[id]; !ok {
+			t.Errorf("leaked the files of generation %s", id)
+		}
+	}
+	for _, v := range vms {
+		if pending, err := store.Pending(v.ID); err != nil || len(pending) != 0 {
+			t.Errorf("VM %s has two disks: %v, %v", v.ID, pending, err)
+		}
+		for id := v.DiskOn; id != ""; id = known[id].DiskOn {
+			if disk, _ := store.Present(id); !disk {
+				t.Errorf("VM %s lacks the layer %s of its disk", v.ID, id)
+			}
+		}
+		if v.State == vm.Suspended {
+			if g := known[v.Generation]; !g.Whole() || !g.Durable {
+				t.Errorf("VM %s is suspended on %+v", v.ID, g)
+			}
+		}
 	}
 }
 
@@ -115,14 +178,14 @@ func consistent(t *testing.T, s *vmtest.Site) {
 // on what is left.
 func TestDeathAtEachLabel(t *testing.T) {
 	for _, label := range engine.Labels() {
-		t.Run(label, func(t *testing.T) {
-			verb, _, _ := strings.Cut(label, ":")
+		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
+			verb := label.Verb
 			s, e, c := site(t)
 			prepare(t, e, c, verb)
 			closeEngine(t, e)
 
 			hit := false
-			s.Fault = faultAt(label, engine.ErrDied, &hit)
+			s.Fault = faultAt(label.At, engine.ErrDied, &hit)
 			e, c = open(t, s)
 			if err := doVerb(t, e, c, verb); !errors.Is(err, engine.ErrDied) {
 				t.Fatalf("%s: %v, want death", verb, err)
@@ -154,7 +217,7 @@ func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.State == vm.Stopped {
+	if v.State == vm.Stopped || v.State == vm.Suspended {
 		if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 			t.Errorf("start: %v", err)
 		}
@@ -173,14 +236,14 @@ func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
 // goes on.
 func TestFailureAtEachLabel(t *testing.T) {
 	for _, label := range engine.Labels() {
-		t.Run(label, func(t *testing.T) {
-			verb, _, _ := strings.Cut(label, ":")
+		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
+			verb := label.Verb
 			s, e, c := site(t)
 			prepare(t, e, c, verb)
 			closeEngine(t, e)
 
 			hit := false
-			s.Fault = faultAt(label, vm.Errorf(vm.NoSpace, "", "no space"), &hit)
+			s.Fault = faultAt(label.At, vm.Errorf(vm.NoSpace, "", "no space"), &hit)
 			e, c = open(t, s)
 			err := doVerb(t, e, c, verb)
 			if !hit {
@@ -189,7 +252,7 @@ func TestFailureAtEachLabel(t *testing.T) {
 			if err != nil && vm.KindOf(err) != vm.NoSpace {
 				t.Errorf("%s: %v, want the failure's own kind", verb, err)
 			}
-			if err == nil && label != "delete:done" {
+			if err == nil && label.At != "delete:done" && label.At != "suspend:machine" {
 				t.Errorf("%s succeeded", verb)
 			}
 			settle(t, e, c)

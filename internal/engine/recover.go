@@ -155,8 +155,13 @@ func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 // recoverRunning adopts a machine, or buries it.
 func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	attach, stop := context.WithTimeout(ctx, attachDeadline)
-	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
+	m, st, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
 	stop()
+	if err == nil && st.RunState == "paused" { // it was held by a capture
+		if err := m.Resume(ctx); err != nil {
+			e.log.Warn("a machine stands still", "vm", s.id, "err", err)
+		}
+	}
 	switch {
 	case err == nil:
 		// A silence of the server is none of the VM.

@@ -69,7 +69,7 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 	if err != nil {
 		return vm.VM{}, joinUndo(err, letRun(r))
 	}
-	if err := e.step(op.ctx, "suspend:machine"); err != nil {
+	if err := e.step(op.ctx, "suspend:machine"); died(err) {
 		return vm.VM{}, err
 	}
 	e.sweepEnded(op) // what it leaves is swept at the next start

@@ -59,17 +59,59 @@ func (s Store) overlay(id vm.GenerationID, path string, sizeMiB int) error {
 	return qemu.CreateOverlay(path, backing, sizeMiB)
 }
 
-// Advance makes the VM's next disk its disk. It may be called again.
+// Advance makes the VM's next disk its disk. The name that the machine knows
+// it by stays beside, since QEMU opens it once more by that name, for reading
+// only, when it is frozen in its turn. It may be called again.
 func (s Store) Advance(id vm.GenerationID, of vm.ID) error {
 	dir := layout.VMDir(s.Dir.VM(of))
-	err := os.Rename(dir.NextOverlay(id), dir.Overlay())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := replace(dir.NextOverlay(id), dir.Overlay()); err != nil {
+		return err
 	}
-	if err != nil {
-		return fileError(dir.Overlay(), err)
+	if err := s.forgetNames(of, dir.NextOverlay(id)); err != nil {
+		return err
 	}
 	return layout.SyncDir(string(dir))
+}
+
+// replace gives the file another name, in the place of what has that name.
+func replace(path, name string) error {
+	if same(path, name) {
+		return nil
+	}
+	tmp := name + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fileError(tmp, err)
+	}
+	if err := os.Link(path, tmp); err != nil {
+		return fileError(path, err)
+	}
+	return fileError(name, os.Rename(tmp, name))
+}
+
+func same(a, b string) bool {
+	x, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
+}
+
+// forgetNames removes the names of a VM's former disks, all but one.
+func (s Store) forgetNames(of vm.ID, but string) error {
+	names, err := filepath.Glob(layout.VMDir(s.Dir.VM(of)).NextOverlay("*"))
+	if err != nil {
+		return vm.Errorf(vm.Internal, string(of), "%w", err)
+	}
+	for _, path := range names {
+		if path == but {
+			continue
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fileError(path, err)
+		}
+	}
+	return nil
 }
 
 // Abandon takes Begin back for a VM whose machine has not moved.
@@ -91,7 +133,9 @@ func (s Store) Pending(of vm.ID) ([]vm.GenerationID, error) {
 	}
 	var ids []vm.GenerationID
 	for _, path := range found {
-		ids = append(ids, idOf(path))
+		if !same(path, s.Dir.Overlay(of)) {
+			ids = append(ids, idOf(path))
+		}
 	}
 	return ids, nil
 }
@@ -107,14 +151,17 @@ func idOf(path string) vm.GenerationID {
 // the one it may have.
 func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
 	path := s.Dir.Overlay(of)
-	tmp := layout.VMDir(s.Dir.VM(of)).NextOverlay("new")
+	tmp := path + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fileError(tmp, err)
 	}
 	if err := s.overlay(id, tmp, sizeMiB); err != nil {
 		return err
 	}
-	return fileError(path, os.Rename(tmp, path))
+	if err := os.Rename(tmp, path); err != nil {
+		return fileError(path, err)
+	}
+	return s.forgetNames(of, "")
 }
 
 // DiskOn returns the generation that a VM's disk lies on, read from the disk

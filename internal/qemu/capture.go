@@ -241,22 +241,13 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) error {
 	if err != nil {
 		return err
 	}
-	next := nextNode(node)
-	err = p.QMP.Execute(ctx, "blockdev-add", map[string]any{
-		"driver": "qcow2", "node-name": next, "discard": "unmap", "backing": nil,
-		"file": map[string]any{"driver": "file", "filename": overlay, "discard": "unmap"},
+	// Not blockdev-add and blockdev-snapshot: a node that was added with
+	// "backing": null can't be made read-only again when it is frozen in its
+	// turn, and its lock on the file then keeps every other machine off it.
+	err = p.QMP.Execute(ctx, "blockdev-snapshot-sync", map[string]any{
+		"node-name": node, "snapshot-node-name": nextNode(node), "snapshot-file": overlay, "format": "qcow2", "mode": "existing",
 	}, nil)
-	if err != nil {
-		return fileError(overlay, err)
-	}
-	err = p.QMP.Execute(ctx, "blockdev-snapshot", map[string]any{"node": node, "overlay": next}, nil)
-	if err != nil {
-		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
-		defer cancel()
-		del := p.QMP.Execute(settle, "blockdev-del", map[string]any{"node-name": next}, nil)
-		return errors.Join(fileError(overlay, err), del)
-	}
-	return nil
+	return fileError(overlay, err)
 }
 
 // diskNode names the node that the guest's disk writes to now.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -206,15 +207,22 @@ func (p *Process) AwaitRunning(ctx context.Context) error {
 		switch state {
 		case "running":
 			return nil
-		case "inmigrate", "prelaunch", "paused", "postmigrate", "restore-vm":
-		default:
+		case "inmigrate", "prelaunch", "postmigrate", "restore-vm":
+		default: // "paused", too: the state was read, and could not be activated
 			return vm.Errorf(vm.Internal, string(p.Spec.ID), "qemu is %s after its start%s", state, p.lastWords())
 		}
-		if _, err := events.Next(ctx); err != nil {
+		// A state that could not be activated is no event.
+		look, cancel := context.WithTimeout(ctx, lookAgain)
+		_, err = events.Next(look)
+		cancel()
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 			return p.failure(err)
 		}
 	}
 }
+
+// lookAgain is how long to wait for an event before QEMU is asked again.
+const lookAgain = 200 * time.Millisecond
 
 // RunState asks QEMU for its state, e.g. "running".
 func (p *Process) RunState(ctx context.Context) (string, error) {

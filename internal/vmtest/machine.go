@@ -178,8 +178,14 @@ func (m *machine) status() vm.MachineStatus {
 	for _, r := range vm.Resets {
 		resets[r] = "ok"
 	}
+	m.mu.Lock()
+	state := "running"
+	if m.held {
+		state = "paused"
+	}
+	m.mu.Unlock()
 	return vm.MachineStatus{
-		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: "running",
+		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
 	}
