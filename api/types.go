@@ -152,7 +152,7 @@ type VM struct {
 	ImageID            vm.ImageID `json:"imageId"`
 	Network            string     `json:"network"`
 	IdleTimeoutSeconds *int64     `json:"idleTimeoutSeconds"`  // null = never
-	IdleStops          bool       `json:"idleStops,omitempty"` // it was asked for: the VM is stopped after it
+	IdleStops          bool       `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended
 	TTLSeconds         int64      `json:"ttlSeconds,omitempty"`
 	ExpiresAt          time.Time  `json:"expiresAt,omitzero"`
 	StartedAt          time.Time  `json:"startedAt,omitzero"`

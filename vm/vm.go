@@ -117,7 +117,7 @@ type VM struct {
 	Persistence Persistence   `json:"persistence"`
 	// IdleTimeoutSeconds is nil for "never".
 	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
-	IdleStops          bool      `json:"idleStops,omitempty"`  // the idle timeout was asked for: the VM is stopped after it
+	IdleStops          bool      `json:"idleStops,omitempty"`  // after the idle timeout it is stopped, not suspended
 	TTLSeconds         int64     `json:"ttlSeconds,omitempty"` // 0 = no limit
 	ExpiresAt          time.Time `json:"expiresAt,omitzero"`   // deleted at this time; zero = never
 	Workdir            string    `json:"workdir,omitempty"`    // "" = /root

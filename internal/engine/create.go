@@ -37,7 +37,7 @@ func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.
 	if err != nil {
 		return vm.VM{}, cause(deadline, err)
 	}
-	return e.commitCreate(deadline, op, m, st)
+	return e.commitCreate(deadline, op, p, m, st)
 }
 
 // beginCreate makes a slot that nobody can see yet, claiming its name when it
@@ -89,6 +89,9 @@ func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machi
 	}
 	if err := e.enter(ctx, op); err != nil {
 		return nil, none, err
+	}
+	if p.from != nil {
+		return e.buildFrom(ctx, op, p, *p.from)
 	}
 	if err := e.step(ctx, "create:warm"); err != nil {
 		return nil, none, err
@@ -193,11 +196,11 @@ func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Mach
 }
 
 // commitCreate makes the VM running, durably, and watches its machine.
-func (e *Engine) commitCreate(ctx context.Context, op *operation, m Machine, st vm.MachineStatus) (vm.VM, error) {
+func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan, m Machine, st vm.MachineStatus) (vm.VM, error) {
 	if err := e.step(ctx, "create:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	rec, err := e.nowRunning(ctx, op.slot, st, func(*vm.VM) {})
+	rec, err := e.nowRunning(ctx, op.slot, st, p.started)
 	if err != nil {
 		return vm.VM{}, err
 	}

@@ -156,7 +156,7 @@ func TestLife(t *testing.T) {
 	if n := s.World.Running(); len(n) != 0 {
 		t.Errorf("machines after stop: %v", n)
 	}
-	_, err = e.Exec(t.Context(), c, "box", vm.ExecSpec{Command: "true"})
+	_, err = e.Stats(t.Context(), c, "box") // looking at a VM does not wake it
 	wantCode(t, err, vm.WrongState, "VM_NOT_RUNNING")
 	old := v.InstanceID
 	if v, err = e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil || v.State != vm.Running {

@@ -28,7 +28,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpFork)
 	if err != nil {
-		return Forked{}, fail(vm.OpFork, ref, forkSource(ref, err))
+		return Forked{}, fail(vm.OpFork, ref, err)
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
@@ -69,14 +69,6 @@ func checkFork(r ForkRequest) error {
 		return vm.CheckName(fmt.Sprintf("%s-%d", r.Prefix, r.Count))
 	}
 	return nil
-}
-
-// forkSource gives the refusal of an unknown VM the code of a fork's.
-func forkSource(ref string, err error) error {
-	if vm.KindOf(err) == vm.NotFound {
-		return vm.AsError(err).WithCode("FORK_VM_NOT_FOUND", "forkstring", ref)
-	}
-	return err
 }
 
 // planFork makes the records of the children, and refuses more than the host

@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,38 @@ func verbs(e *engine.Engine) map[string]func(context.Context, *vm.Call, string) 
 		"get": func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Get(ctx, c, r); return err },
 		"start": func(ctx context.Context, c *vm.Call, r string) error {
 			_, err := e.Start(ctx, c, r, engine.StartRequest{})
+			return err
+		},
+		"suspend": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Suspend(ctx, c, r, engine.SuspendRequest{})
+			return err
+		},
+		"fork": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Fork(ctx, c, r, engine.ForkRequest{})
+			return err
+		},
+		"snapshot": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Snapshot(ctx, c, r, engine.SnapshotRequest{})
+			return err
+		},
+		"rollback": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Rollback(ctx, c, r, engine.RollbackRequest{})
+			return err
+		},
+		"lineage": func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Lineage(ctx, c, r); return err },
+		"capture": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.CaptureFirst(ctx, c, r, "")
+			return err
+		},
+		"schedule": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.SetSchedule(ctx, c, r, 60)
+			return err
+		},
+		"keep": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Keep(ctx, c, r, r, false)
+			if vm.KindOf(err) == vm.Invalid { // over itself
+				return nil
+			}
 			return err
 		},
 		"stop":    func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Stop(ctx, c, r); return err },
@@ -358,6 +391,8 @@ func bring(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, st vm.Sta
 		prepare(t, e, c, "stop")
 	case vm.Stopped:
 		prepare(t, e, c, "start")
+	case vm.Suspended:
+		prepare(t, e, c, "resume")
 	case vm.Starting:
 		prepare(t, e, c, "start")
 		reached, release := s.World.Hold("launch")
@@ -372,17 +407,25 @@ func bring(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, st vm.Sta
 	return func() {}
 }
 
+// wakes reports whether a verb wakes a sleeping VM: those of the guest, but for
+// those that only look. 000-28, 000-34.
+func wakes(op vm.Op) bool {
+	ops := vm.StateOps()
+	return slices.Index(ops, op) > slices.Index(ops, vm.OpDelete) && op != vm.OpStats
+}
+
 // TestAllPairs carries out every verb in every state that can be reached, and
 // compares with the state table.
 func TestAllPairs(t *testing.T) {
 	ops := map[string]vm.Op{
+		"suspend": vm.OpSuspend, "fork": vm.OpFork, "snapshot": vm.OpSnapshot, "keep": vm.OpKeep, "capture": vm.OpCapture, "schedule": vm.OpCapture,
 		"start": vm.OpStart, "stop": vm.OpStop, "kill": vm.OpKill, "delete": vm.OpDelete, "network": vm.OpNetwork,
 		"exec": vm.OpExec, "start process": vm.OpExec, "write": vm.OpWrite, "open": vm.OpRead, "stat": vm.OpRead, "readdir": vm.OpRead,
 		"mkdir": vm.OpMkdir, "rename": vm.OpRename, "remove": vm.OpRemove, "chmod": vm.OpChmod, "symlink": vm.OpSymlink,
 		"watch": vm.OpWatch, "stats": vm.OpStats, "dial": vm.OpDial, "tar down": vm.OpRead, "tar up": vm.OpWrite,
 		"signal": vm.OpSignal, "forget": vm.OpRemove, "process": vm.OpStats, "log": vm.OpRead, "connections": vm.OpStats,
 	}
-	for _, st := range []vm.State{vm.Running, vm.Stopped} {
+	for _, st := range []vm.State{vm.Running, vm.Stopped, vm.Suspended} {
 		for name, op := range ops {
 			t.Run(string(st)+" "+name, func(t *testing.T) {
 				s, e, c := site(t)
@@ -391,6 +434,8 @@ func TestAllPairs(t *testing.T) {
 				err := verbs(e)[name](t.Context(), c, "box")
 				v, getErr := e.Get(t.Context(), c, "box")
 				switch {
+				case illegal != nil && wakes(op):
+					next.After = vm.Running
 				case illegal != nil:
 					wantCode(t, err, vm.WrongState, "VM_NOT_RUNNING")
 					next.After = st
@@ -415,12 +460,13 @@ func TestRandomWalk(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	t.Logf("seed %d", seed)
 	model := map[string]vm.State{} // by name; absent = no VM
+	taken := map[string]bool{}     // snapshots, which outlive their VM
 	names := []string{"a", "b", "c"}
 	steps := 400
 	for i := range steps {
 		name := names[rnd.IntN(len(names))]
 		st, exists := model[name]
-		verb := []string{"create", "start", "stop", "kill", "delete", "exec", "poweroff", "reopen"}[rnd.IntN(8)]
+		verb := []string{"create", "start", "stop", "kill", "delete", "exec", "poweroff", "reopen", "suspend", "snapshot", "rollback", "fork"}[rnd.IntN(12)]
 		var want vm.Kind
 		var err error
 		switch verb {
@@ -434,6 +480,38 @@ func TestRandomWalk(t *testing.T) {
 			if rnd.IntN(8) == 0 {
 				closeEngine(t, e)
 				e, c = open(t, s)
+			}
+		case "rollback":
+			_, err = e.Rollback(t.Context(), c, name, engine.RollbackRequest{To: "snap-" + name})
+			switch {
+			case !exists || !taken[name]:
+				want = vm.NotFound
+			default:
+				model[name] = vm.Running
+			}
+		case "snapshot":
+			_, err = e.Snapshot(t.Context(), c, name, engine.SnapshotRequest{Name: "snap-" + name})
+			switch {
+			case taken[name]:
+				want = vm.Exists
+			case !exists:
+				want = vm.NotFound
+			default:
+				taken[name] = true
+			}
+		case "fork":
+			var f engine.Forked
+			f, err = e.Fork(t.Context(), c, name, engine.ForkRequest{Count: 2})
+			for _, k := range f.Children {
+				if _, err := e.Delete(t.Context(), c, string(k.ID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			switch {
+			case !exists:
+				want = vm.NotFound
+			case st == vm.Stopped:
+				want = vm.WrongState
 			}
 		case "poweroff":
 			if st == vm.Running {
@@ -450,6 +528,8 @@ func TestRandomWalk(t *testing.T) {
 			switch {
 			case !exists:
 				want = vm.NotFound
+			case illegal != nil && wakes(vm.Op(verb)):
+				model[name] = vm.Running
 			case illegal != nil:
 				want = vm.WrongState
 			case next.After == "":

@@ -18,6 +18,7 @@ import (
 type createPlan struct {
 	rec      vm.VM
 	image    vm.Image
+	from     *vm.GenerationInfo // the snapshot that it is made of; nil = the image
 	setup    Setup
 	deadline time.Duration
 }
@@ -29,7 +30,7 @@ func (p *createPlan) detail() map[string]any {
 	}
 }
 
-// defaultIdle is recorded when the creator says nothing.
+// defaultIdle is the idle timeout when the creator says nothing.
 const defaultIdle = 300
 
 // planCreate checks a request and fills in what it leaves open. It changes
@@ -40,9 +41,9 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 			return nil, vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
 		}
 	}
-	img, err := e.cfg.Images.Find(ctx, r.Image)
+	img, from, err := e.source(ctx, c, &r)
 	if err != nil {
-		return nil, noImage(r.Image, err)
+		return nil, err
 	}
 	now := e.now()
 	rec := vm.VM{
@@ -65,11 +66,63 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 	if err := e.admit(ctx, c, rec.Size); err != nil {
 		return nil, err
 	}
-	p := &createPlan{rec: rec, image: img, setup: r.Setup, deadline: r.Deadline}
+	p := &createPlan{rec: rec, image: img, from: from, setup: r.Setup, deadline: r.Deadline}
 	if p.deadline <= 0 {
 		p.deadline = e.cfg.Settings.StartDeadline
 	}
 	return p, nil
+}
+
+// source finds what a VM is made of: an image, or a snapshot with its size.
+func (e *Engine) source(ctx context.Context, c *vm.Call, r *CreateRequest) (vm.Image, *vm.GenerationInfo, error) {
+	img, err := e.cfg.Images.Find(ctx, r.Image)
+	if err == nil {
+		return img, nil, nil
+	}
+	g, gerr := e.findGeneration(c.Actor.Account, r.Image)
+	if vm.KindOf(err) != vm.NotFound || r.Image == "" || vm.KindOf(gerr) == vm.NotFound {
+		return img, nil, noImage(r.Image, err)
+	}
+	if gerr != nil {
+		return img, nil, gerr
+	}
+	if err := usable(g); err != nil {
+		return img, nil, err
+	}
+	if img, err = e.cfg.Images.Find(ctx, string(g.Image)); err != nil {
+		return img, nil, noImage(string(g.Image), err)
+	}
+	fill := func(size *int, from int) {
+		if *size == 0 {
+			*size = from
+		}
+	}
+	fill(&r.Size.VCPU, g.Size.VCPU)
+	fill(&r.Size.MemoryMiB, g.Size.MemoryMiB)
+	fill(&r.Size.DiskMiB, g.Size.DiskMiB)
+	if r.Size.DiskMiB < g.Size.DiskMiB {
+		return img, nil, vm.Errorf(vm.Invalid, r.Image, "its disk has %d MiB and cannot shrink", g.Size.DiskMiB).
+			WithCode("CREATE_VM_ROOTFS_OUT_OF_RANGE", "got", r.Size.DiskMiB, "min", g.Size.DiskMiB, "max", vm.MaxDiskMiB)
+	}
+	return img, &g, nil
+}
+
+// usable refuses a snapshot that nothing can be made of.
+func usable(g vm.GenerationInfo) error {
+	id := string(g.Snapshot)
+	if id == "" {
+		id = string(g.ID)
+	}
+	switch {
+	case g.State == vm.GenBuilding:
+		return vm.Errorf(vm.Busy, id, "the snapshot is being made").WithCode("SOURCE_SNAPSHOT_BUILDING", "snapshotId", id).WithHint("try again when it is ready")
+	case g.Deleted:
+		return vm.Errorf(vm.NotFound, id, "the snapshot was deleted").WithCode("SOURCE_SNAPSHOT_DELETED", "snapshotId", id).WithHint("`warren snapshot ls` lists those that are there")
+	case g.State != vm.GenReady || g.Gone || g.DiskOnly:
+		return vm.Errorf(vm.Corrupt, id, "the snapshot's files are gone").WithCode("SOURCE_SNAPSHOT_LOST", "snapshotId", id, "reason", g.Failure).
+			WithHint("`warren snapshot ls` lists those that are there")
+	}
+	return nil
 }
 
 // noImage explains that an image was not found.
@@ -188,6 +241,10 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
 		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
 	}
+	if err := checkSchedule(r.CaptureEvery); err != nil {
+		return err
+	}
+	rec.CaptureEverySeconds, rec.IdleStops = r.CaptureEvery, r.StopOnIdle
 	if !r.IdleTimeout.Set {
 		r.IdleTimeout = Optional[int64]{Value: defaultIdle}
 	}
@@ -197,17 +254,17 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 // maxSeconds bounds every duration that a caller gives: a hundred years.
 const maxSeconds = 100 * 366 * 24 * 3600
 
-// setIdle records an idle timeout; it is acted on only when it was given.
+// setIdle records an idle timeout; 0 and null are never.
 func setIdle(rec *vm.VM, idle Optional[int64]) error {
 	if idle.Null {
-		rec.IdleTimeoutSeconds, rec.IdleStops = nil, false
+		rec.IdleTimeoutSeconds = nil
 		return nil
 	}
 	n := idle.Value
 	if n < 0 || n > maxSeconds {
 		return badCreate("idleTimeoutSeconds", "%d is out of range", n)
 	}
-	rec.IdleTimeoutSeconds, rec.IdleStops = &n, idle.Set && n > 0
+	rec.IdleTimeoutSeconds = &n
 	return nil
 }
 

@@ -15,7 +15,7 @@ import (
 // chore is something that the reaper does to a VM at a time.
 type chore struct {
 	slot   *slot
-	verb   vm.Op // OpDelete or OpStop
+	verb   vm.Op // OpDelete, OpStop, OpSuspend or OpCapture
 	reason string
 	due    time.Time
 }
@@ -114,8 +114,18 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if rec.OneShot && s.attached == 0 {
 		add(vm.OpDelete, "runner-gone", rec.LastActive.Add(e.cfg.Settings.RunnerGrace))
 	}
-	if rec.IdleStops && rec.State == vm.Running && s.attached == 0 {
-		add(vm.OpStop, "idle", rec.LastActive.Add(time.Duration(*rec.IdleTimeoutSeconds)*time.Second))
+	if rec.State == vm.Suspended && deleteOnSuspend(rec) {
+		add(vm.OpDelete, "suspended", rec.Exit.Time)
+	}
+	if idle := rec.IdleTimeoutSeconds; idle != nil && *idle > 0 && rec.State == vm.Running && s.attached == 0 && !rec.OneShot {
+		verb := vm.OpSuspend
+		if rec.IdleStops {
+			verb = vm.OpStop
+		}
+		add(verb, "idle", rec.LastActive.Add(time.Duration(*idle)*time.Second))
+	}
+	if every := rec.CaptureEverySeconds; every > 0 && rec.State == vm.Running {
+		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
 	}
 	return first, first.slot != nil
 }
@@ -124,6 +134,23 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 func deleteOnStop(rec vm.VM) bool {
 	return rec.Persistence.Type == vm.Ephemeral &&
 		(rec.Persistence.DeleteEvent == "" || strings.EqualFold(rec.Persistence.DeleteEvent, "onStop"))
+}
+
+// deleteOnSuspend reports whether a VM is deleted once it is suspended.
+func deleteOnSuspend(rec vm.VM) bool {
+	return rec.Persistence.Type == vm.Ephemeral && !strings.EqualFold(rec.Persistence.DeleteEvent, "onStop")
+}
+
+// lastCaptureLocked is when the schedule's last generation of a VM was made, or
+// the VM was started.
+func (e *Engine) lastCaptureLocked(rec vm.VM) time.Time {
+	last := rec.StartedAt
+	for _, g := range e.gens {
+		if g.info.VM == rec.ID && g.info.Why == vm.WhySchedule && g.info.CreatedAt.After(last) {
+			last = g.info.CreatedAt
+		}
+	}
+	return last
 }
 
 // do carries out one chore, unless it has become pointless meanwhile.
@@ -137,17 +164,31 @@ func (e *Engine) do(ctx context.Context, ch chore) {
 		_ = e.finish(op, nil)
 		return
 	}
+	if ch.verb == vm.OpDelete && ch.reason == "expired" {
+		e.emit(op.before, "vm.expired", nil)
+	}
 	if ch.verb == vm.OpDelete {
-		if ch.reason == "expired" {
-			e.emit(op.before, "vm.expired", nil)
-		}
 		_, err = e.deleteSlot(op, c, ch.reason)
 	} else if err = e.receiptFor(op.ctx, op, c, AuditEntry{Subject: ch.reason}); err == nil {
-		_, err = e.stopMachine(op, ch.reason)
+		err = e.carryOut(op, ch)
 	}
 	if err = e.finish(op, err); err != nil && !died(err) && !isCancel(err) {
 		e.log.Error("a VM could not be ended", "vm", ch.slot.id, "why", ch.reason, "err", err)
 	}
+}
+
+// carryOut does what a chore other than a delete asks for.
+func (e *Engine) carryOut(op *operation, ch chore) (err error) {
+	switch ch.verb {
+	case vm.OpSuspend:
+		_, err = e.suspendMachine(op, ch.reason)
+	case vm.OpCapture:
+		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
+		e.collectLater()
+	default:
+		_, err = e.stopMachine(op, ch.reason)
+	}
+	return err
 }
 
 // stillDue looks again, now that the VM is held.

@@ -77,12 +77,12 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestIdle: a VM whose idle timeout was asked for is stopped after it; guest
-// verbs and attached streams are activity; the default is only recorded.
+// TestIdle: a VM is suspended, or where asked stopped, after its idle timeout;
+// guest verbs and attached streams are activity; an exec wakes it. 000-28.
 func TestIdle(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
-	v := create(t, e, c, engine.CreateRequest{Name: "asked", IdleTimeout: engine.Some(int64(60))})
+	v := create(t, e, c, engine.CreateRequest{Name: "asked", IdleTimeout: engine.Some(int64(60)), StopOnIdle: true})
 	if !v.IdleStops || *v.IdleTimeoutSeconds != 60 {
 		t.Errorf("%+v", v)
 	}
@@ -117,10 +117,12 @@ func TestIdle(t *testing.T) {
 		t.Errorf("reason %q", got.Reason)
 	}
 	pass(clock, time.Hour)
-	for _, n := range []string{"absent", "never"} {
-		if st := stateOf(t, e, c, n); st != vm.Running {
-			t.Errorf("%s is %q", n, st)
-		}
+	eventually(t, "it is suspended", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "absent") == vm.Suspended })
+	if st := stateOf(t, e, c, "never"); st != vm.Running {
+		t.Errorf("never is %q", st)
+	}
+	if out, _ := sh(t, e, c, "absent", "echo awake"); out != "awake\n" || stateOf(t, e, c, "absent") != vm.Running {
+		t.Errorf("an exec in a suspended VM: %q", out)
 	}
 }
 

@@ -25,18 +25,20 @@ func Null[T any]() Optional[T] { return Optional[T]{Set: true, Null: true} }
 
 // CreateRequest asks for a VM. The zero value is a complete request.
 type CreateRequest struct {
-	Name        string
-	UniqueName  bool    // refuse a name that is taken in the account, kind Exists
-	Image       string  // name, image id or snapshot id; "" = the default image
-	Size        vm.Size // a zero field = the default
-	Network     string  // a vm.NetworkMode; "" = the server's default
-	Persistence *vm.Persistence
-	IdleTimeout Optional[int64] // seconds; absent = 300, null = never
-	TTLSeconds  int64           // 0 = no limit
-	Workdir     string          // absolute, "" = /root
-	OneShot     bool            // deleted when no exec is attached any more
-	Setup       Setup
-	Deadline    time.Duration // 0 = the server's, 120 s; then kind Timeout, code VM_START_TIMEOUT
+	Name         string
+	UniqueName   bool    // refuse a name that is taken in the account, kind Exists
+	Image        string  // name, image id or snapshot id; "" = the default image
+	Size         vm.Size // a zero field = the default
+	Network      string  // a vm.NetworkMode; "" = the server's default
+	Persistence  *vm.Persistence
+	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
+	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
+	TTLSeconds   int64           // 0 = no limit
+	CaptureEvery int64           // seconds between automatic generations; 0 = none
+	Workdir      string          // absolute, "" = /root
+	OneShot      bool            // deleted when no exec is attached any more
+	Setup        Setup
+	Deadline     time.Duration // 0 = the server's, 120 s; then kind Timeout, code VM_START_TIMEOUT
 }
 
 // Setup is what is put into a new VM before create returns.

@@ -28,8 +28,9 @@ type visit struct {
 	once   sync.Once
 }
 
-// visit finds a running guest. It waits while the VM is being created or
-// started, and refuses while it is being stopped, killed or deleted.
+// visit finds a running guest. It wakes a VM that is suspended or stopped, when
+// the verb is one that does; it waits while the VM is being created, started or
+// suspended, and refuses while it is being stopped, killed or deleted.
 func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
 	limit, stop := context.WithTimeoutCause(ctx, e.cfg.Settings.StartDeadline+machineDeadline,
 		vm.Errorf(vm.Unavailable, ref, "the VM is still starting").WithHint("try again"))
@@ -38,6 +39,12 @@ func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) 
 		v, wait, err := e.tryVisit(c, ref, verb)
 		if err != nil {
 			return nil, fail(verb, ref, err)
+		}
+		if v == nil && wait == nil {
+			if err := e.wakeUp(limit, c, ref); err != nil {
+				return nil, fail(verb, ref, err)
+			}
+			continue
 		}
 		if v != nil {
 			v.ctx, v.cancel = joinContext(ctx, v.run.ctx)
@@ -53,8 +60,17 @@ func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) 
 	}
 }
 
+// wakes reports whether a verb wakes a sleeping VM. Looking at a VM does not.
+func wakes(verb vm.Op) bool { return verb != vm.OpStats && verb != vm.OpState }
+
+// wakeUp starts a sleeping VM, as its caller; several at once start it once.
+func (e *Engine) wakeUp(ctx context.Context, c *vm.Call, ref string) error {
+	_, err := e.Start(ctx, &vm.Call{Actor: c.Actor, Request: c.Request}, ref, StartRequest{})
+	return err
+}
+
 // tryVisit returns a visit, or a channel that is closed when it is worth to
-// look again, or an error.
+// look again, or an error; and none of them for a VM that is to be woken.
 func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,6 +87,9 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan st
 		case s.op.verb == vm.OpStop || s.op.verb == vm.OpKill || s.op.verb == vm.OpDelete:
 			return nil, nil, busy(s.id, s.op.verb)
 		}
+	}
+	if wakes(verb) && s.op == nil && (s.rec.State == vm.Suspended || s.rec.State == vm.Stopped) {
+		return nil, nil, nil
 	}
 	if _, err := s.rec.State.Allow(verb); err != nil {
 		return nil, nil, notLegal(s.rec, err)
@@ -93,7 +112,7 @@ func (v *visit) end(err error, detail map[string]any) {
 		e.mu.Lock()
 		v.slot.attached--
 		v.slot.rec.LastActive = e.now()
-		poke := v.slot.rec.OneShot || v.slot.rec.IdleStops
+		poke := v.slot.rec.OneShot || v.slot.rec.IdleTimeoutSeconds != nil
 		e.mu.Unlock()
 		if poke {
 			e.poke()

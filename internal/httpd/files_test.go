@@ -232,7 +232,6 @@ func TestWatch(t *testing.T) {
 		t.Errorf("the last line: %+v, %v", last, lines.Err())
 	}
 	b.until("the VM is stopped", func() bool { return b.do("GET", "/v1/vms/"+id, nil).json["state"] == "stopped" })
-	b.do("GET", "/v1/vms/"+id+"/fs/watch?path=/work", nil).wants(t, 400, "VM_NOT_RUNNING")
 }
 
 // TestContractWatch needs neither body nor parameters.

@@ -1,0 +1,73 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// keepsMemory reports whether a VM of the plan continues the snapshot's memory:
+// it has some, and the size that was asked for is its own.
+func (p *createPlan) keepsMemory() bool {
+	return p.from != nil && p.from.Whole() && p.rec.Size == p.from.Size
+}
+
+// buildFrom is build for a VM that is made of a snapshot.
+func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g vm.GenerationInfo) (m Machine, st vm.MachineStatus, err error) {
+	if !e.pin(g.ID) {
+		return nil, st, noGeneration(string(g.ID))
+	}
+	defer e.unpin(g.ID)
+	s, u := op.slot, &op.undo
+	if err := e.makeDir(ctx, s.id, u); err != nil {
+		return nil, st, err
+	}
+	// The record first: it keeps the layer that the disk will lie on.
+	if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.DiskOn, rec.Head = g.ID, g.ID }); err != nil {
+		return nil, st, err
+	}
+	if err := e.cfg.Generations.Disk(g.ID, s.id, p.rec.Size.DiskMiB); err != nil {
+		return nil, st, diskError(e.cfg.Dir.Overlay(s.id), err)
+	}
+	spec, err := e.specFrom(ctx, p, g)
+	if err != nil {
+		return nil, st, err
+	}
+	if m, st, err = e.launch(ctx, spec, u); err != nil {
+		return nil, st, err
+	}
+	return m, st, e.setUp(ctx, m.Guest(), p.setup)
+}
+
+// specFrom continues the snapshot's memory, or boots its disk.
+func (e *Engine) specFrom(ctx context.Context, p *createPlan, g vm.GenerationInfo) (spec vm.MachineSpec, err error) {
+	if p.keepsMemory() {
+		spec, err = e.generationSpec(ctx, p.rec, g)
+	} else {
+		spec, err = e.coldSpec(ctx, p.rec, p.image)
+	}
+	if err != nil {
+		return spec, err
+	}
+	spec.Deadline = p.deadline
+	spec.Reset.HostKeys, err = hostKeys()
+	return spec, err
+}
+
+// started fills in what a VM of the plan continues from.
+func (p *createPlan) started(rec *vm.VM) {
+	switch {
+	case p.keepsMemory():
+		fillStarted(rec, *p.from, vm.OpCreate)
+	case p.from != nil:
+		rec.Booted = true
+		rec.Restored = []string{"the disk of the snapshot"}
+		rec.Losses = []string{"memory and running processes: the VM was booted afresh on the snapshot's disk"}
+	}
+	if p.from != nil {
+		rec.Parent = p.from.VM
+	}
+}
