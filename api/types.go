@@ -92,6 +92,9 @@ type CreateVM struct {
 	TTLSeconds int64  `json:"ttlSeconds,omitempty"` // deleted after so long
 	UniqueName bool   `json:"uniqueName,omitempty"` // refuse a name that is taken
 	OneShot    bool   `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
+	StopOnIdle bool   `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
+
+	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never
 }
 
 // Layer is one layer of a spec, or the legacy template: where SDKs put sizes.
@@ -147,21 +150,26 @@ type VM struct {
 	Sizing              Sizing         `json:"sizing"`
 
 	// Ours.
-	Reason             string     `json:"reason,omitempty"`
-	Image              string     `json:"image"`
-	ImageID            vm.ImageID `json:"imageId"`
-	Network            string     `json:"network"`
-	IdleTimeoutSeconds *int64     `json:"idleTimeoutSeconds"`  // null = never
-	IdleStops          bool       `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended
-	TTLSeconds         int64      `json:"ttlSeconds,omitempty"`
-	ExpiresAt          time.Time  `json:"expiresAt,omitzero"`
-	StartedAt          time.Time  `json:"startedAt,omitzero"`
-	Accel              vm.Accel   `json:"accel,omitempty"`
-	Warning            string     `json:"warning,omitempty"` // e.g. that it is emulated
-	Operation          vm.Op      `json:"operation,omitempty"`
-	Losses             []string   `json:"losses,omitempty"` // what the last start did not restore
-	OneShot            bool       `json:"oneShot,omitempty"`
-	Workdir            string     `json:"workdir,omitempty"`
+	Reason              string          `json:"reason,omitempty"`
+	Image               string          `json:"image"`
+	ImageID             vm.ImageID      `json:"imageId"`
+	Network             string          `json:"network"`
+	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"`  // null = never
+	IdleStops           bool            `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended
+	TTLSeconds          int64           `json:"ttlSeconds,omitempty"`
+	ExpiresAt           time.Time       `json:"expiresAt,omitzero"`
+	StartedAt           time.Time       `json:"startedAt,omitzero"`
+	Accel               vm.Accel        `json:"accel,omitempty"`
+	Warning             string          `json:"warning,omitempty"` // e.g. that it is emulated
+	Operation           vm.Op           `json:"operation,omitempty"`
+	Losses              []string        `json:"losses,omitempty"`       // what the last start did not restore
+	Restored            []string        `json:"restored,omitempty"`     // what it did
+	GenerationID        vm.GenerationID `json:"generationId,omitempty"` // its machine was started on, or it is suspended on
+	HeadID              vm.GenerationID `json:"headId,omitempty"`       // the newest in its history
+	ParentVMID          vm.ID           `json:"parentVmId,omitempty"`   // it was forked from, or made of a snapshot of
+	CaptureEverySeconds int64           `json:"captureEverySeconds,omitempty"`
+	OneShot             bool            `json:"oneShot,omitempty"`
+	Workdir             string          `json:"workdir,omitempty"`
 }
 
 // VMList answers GET /v1/vms.
@@ -182,6 +190,7 @@ type StartVM struct {
 	IdleTimeoutSeconds        Seconds `json:"idleTimeoutSeconds,omitzero"`
 	ReadySignalTimeoutSeconds *int64  `json:"readySignalTimeoutSeconds,omitempty"`
 	WaitForReadySignal        *bool   `json:"waitForReadySignal,omitempty"`
+	DiskOnly                  bool    `json:"diskOnly,omitempty"` // ours: give a suspended VM's memory up and boot it
 }
 
 // StartedVM answers start; ConsoleURL is always null.
@@ -339,6 +348,17 @@ type Snapshot struct {
 	VCPUCount           int            `json:"vcpuCount"`
 	MemSizeMib          int            `json:"memSizeMib"`
 	RootfsSizeMb        int            `json:"rootfsSizeMb"`
+	SourceVMID          vm.ID          `json:"sourceVmId,omitempty"`
+	FailureReason       string         `json:"failureReason,omitempty"`
+
+	// Ours.
+	GenerationID vm.GenerationID `json:"generationId,omitempty"`
+	Parent       vm.GenerationID `json:"parent,omitempty"`
+	Why          vm.Why          `json:"why,omitempty"`
+	Memory       bool            `json:"memory,omitempty"` // it continues running programs
+	DataBytes    int64           `json:"dataBytes,omitempty"`
+	PauseMs      float64         `json:"pauseMs,omitempty"`
+	SourceVMName string          `json:"sourceVmName,omitempty"`
 }
 
 // SnapshotList answers GET /v1/vms/snapshots.

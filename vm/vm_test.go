@@ -25,6 +25,10 @@ func TestTransitions(t *testing.T) {
 		OpFork:     ". . running . suspended . .",
 		OpSnapshot: ". . running . suspended stopped .",
 		OpNetwork:  ". . running . suspended stopped .",
+		OpRollback: ". . running . running running .",
+		OpResize:   ". . running . . stopped .",
+		OpKeep:     ". . running . suspended stopped .",
+		OpCapture:  ". . running . suspended stopped .",
 		OpDelete:   "x x x x x x x",
 	}
 	for _, op := range guestOps {

@@ -98,3 +98,27 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, words ...string) {
 		panic(err)
 	}
 }
+
+// completeSnapshots completes the first argument with the account's snapshots.
+func (a *app) completeSnapshots(cmd *cobra.Command, list []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(list) > 0 {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	c, err := a.client()
+	if err != nil {
+		return nil, noFiles
+	}
+	l, err := c.Snapshots(ctx, false)
+	if err != nil {
+		return nil, noFiles
+	}
+	var out []string
+	for _, s := range l.Snapshots {
+		if name := or(s.Name, string(s.SnapshotID)); s.GenerationID != "" && strings.HasPrefix(name, prefix) {
+			out = append(out, name)
+		}
+	}
+	return out, noFiles
+}

@@ -28,14 +28,15 @@ const execGrace = 15 * time.Second
 const startGrace = 3 * time.Second
 
 type execOptions struct {
-	name       string
-	argv       []string
-	timeout    string
-	user       string
-	cwd        string
-	env        []string
-	stdin      bool
-	background bool
+	name         string
+	argv         []string
+	timeout      string
+	user         string
+	cwd          string
+	env          []string
+	stdin        bool
+	background   bool
+	captureFirst bool
 }
 
 // add adds the flags that every command line for a guest has.
@@ -73,6 +74,7 @@ does when this program or the server dies ("warren ps", "warren logs", "warren w
 		ValidArgsFunction: a.completeVM,
 	}
 	o.add(cmd.Flags())
+	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "capture a generation to roll back to before it runs")
 	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and leave it; its output goes to its log")
 	return cmd
 }
@@ -118,6 +120,13 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 	c, err := a.client()
 	if err != nil {
 		return err
+	}
+	if o.captureFirst {
+		g, err := c.CaptureFirst(ctx, o.name, strings.Join(o.argv, " "))
+		if err != nil {
+			return err
+		}
+		a.io.notef("captured %s: `warren rollback %s %s` goes back to it", g.ID, printable(o.name), g.ID)
 	}
 	if o.background {
 		p, err := c.StartProcess(ctx, o.name, spec)

@@ -11,36 +11,50 @@ import (
 	"github.com/warren-vm/warren/api"
 )
 
-func newStart(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+type startOptions struct {
+	names    []string
+	diskOnly bool
+}
+
+func newStart(a *app, runF func(context.Context, *startOptions) error) *cobra.Command {
+	o := &startOptions{}
+	cmd := &cobra.Command{
 		Use:     "start NAME...",
-		Short:   "Start stopped VMs",
-		Long:    "Start stopped VMs on the disks they had and return when they are usable. A running VM stays as it is.",
-		Example: "  warren start box",
+		Aliases: []string{"resume"},
+		Short:   "Start stopped or suspended VMs",
+		Long: `Start VMs and return when they are usable: a suspended one continues the same processes, a stopped one is booted on
+the disk it had. A running VM stays as it is.`,
+		Example: "  warren start box\n  warren resume box\n  warren start box --disk-only",
 		Args:    args(1, -1, "which VM? warren start NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
+			o.names = list
 			if runF != nil {
-				return runF(cmd.Context(), list)
+				return runF(cmd.Context(), o)
 			}
-			return a.start(cmd.Context(), list)
+			return a.start(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
+	cmd.Flags().BoolVar(&o.diskOnly, "disk-only", false, "give the memory of a suspended VM up and boot it on its disk")
+	return cmd
 }
 
-func (a *app) start(ctx context.Context, names []string) error {
+func (a *app) start(ctx context.Context, o *startOptions) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	return a.each(names, func(name string) error {
+	return a.each(o.names, func(name string) error {
 		p := a.io.doing("starting %s", name)
-		s, err := c.Start(ctx, name, api.StartVM{})
+		s, err := c.Start(ctx, name, api.StartVM{DiskOnly: o.diskOnly})
 		p.done()
 		if err != nil {
 			return err
 		}
 		a.io.printf("%s is running\n", printable(name))
+		for _, l := range s.VM.Restored {
+			a.io.printf("  restored  %s\n", plain(l))
+		}
 		for _, l := range s.VM.Losses {
 			a.io.notef("not restored: %s", plain(l))
 		}

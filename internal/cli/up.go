@@ -19,15 +19,17 @@ import (
 )
 
 type upOptions struct {
-	source  string // image, or directory of a recipe; "" = the default image
-	name    string
-	net     string
-	ttl     string
-	idle    string
-	persist string
-	size    sizeFlags
-	detach  bool
-	json    bool
+	source       string // image, or directory of a recipe; "" = the default image
+	name         string
+	net          string
+	ttl          string
+	idle         string
+	persist      string
+	size         sizeFlags
+	detach       bool
+	json         bool
+	onIdle       string
+	captureEvery string
 }
 
 func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
@@ -59,12 +61,15 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	f.StringVar(&o.name, "name", "", "name of the VM; one that is taken is refused")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
 	f.StringVar(&o.ttl, "ttl", "", "delete it after this time, such as 1h")
-	f.StringVar(&o.idle, "idle", "", "stop it when nobody has used it for this time; or never")
+	f.StringVar(&o.idle, "idle", "", "put it to sleep when nobody has used it for this time; or never (default 5m)")
+	f.StringVar(&o.onIdle, "on-idle", "", "what that is: suspend (default) or stop")
+	f.StringVar(&o.captureEvery, "capture-every", "", "capture a generation so often to go back to, such as 10m")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	o.size.add(f)
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
+	a.completeFlag(cmd, "on-idle", "suspend", "stop")
 	a.completeFlag(cmd, "persist", "ephemeral", "sticky", "persistent")
 	return cmd
 }
@@ -103,6 +108,20 @@ func (o *upOptions) request() (api.CreateVM, error) {
 			return r, err
 		}
 		r.IdleTimeoutSeconds = api.Seconds{Set: true, Value: seconds(d)}
+	}
+	switch o.onIdle {
+	case "", "suspend":
+	case "stop":
+		r.StopOnIdle = true
+	default:
+		return r, usage("--on-idle: %s is neither suspend nor stop", printable(o.onIdle))
+	}
+	if o.captureEvery != "" {
+		d, err := parseSeconds(o.captureEvery)
+		if err != nil {
+			return r, err
+		}
+		r.CaptureEverySeconds = seconds(d)
 	}
 	r.Persistence, err = parsePersist(o.persist)
 	return r, err
@@ -241,8 +260,12 @@ func retention(v api.VM) string {
 	} else {
 		kept += ", deleted at " + v.ExpiresAt.Local().Format(time.DateTime)
 	}
-	if s := v.IdleTimeoutSeconds; s != nil && *s > 0 && v.IdleStops {
-		kept += ", stopped when idle for " + span(time.Duration(*s)*time.Second)
+	if s := v.IdleTimeoutSeconds; s != nil && *s > 0 {
+		how := "suspended"
+		if v.IdleStops {
+			how = "stopped"
+		}
+		kept += ", " + how + " when idle for " + span(time.Duration(*s)*time.Second)
 	}
 	return kept
 }

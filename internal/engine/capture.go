@@ -50,7 +50,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 		if err != nil && !died(err) {
 			err = joinUndo(err, e.captureFailed(context.WithoutCancel(ctx), s, g, err))
 			if held {
-				err = joinUndo(err, letRun(e.runOf(s)))
+				err = joinUndo(err, letRun(ctx, e.runOf(s)))
 			}
 		}
 	}()

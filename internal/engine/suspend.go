@@ -63,11 +63,11 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		if died(err) {
 			return vm.VM{}, err
 		}
-		return vm.VM{}, joinUndo(err, letRun(r))
+		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
 	}
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
-		return vm.VM{}, joinUndo(err, letRun(r))
+		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
 	}
 	if err := e.step(op.ctx, "suspend:machine"); died(err) {
 		return vm.VM{}, err
@@ -77,11 +77,11 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 }
 
 // letRun lets a machine go on that a capture has held.
-func letRun(r *run) error {
+func letRun(ctx context.Context, r *run) error {
 	if r == nil {
 		return nil
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 2*machineDeadline)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*machineDeadline)
 	defer stop()
 	return r.machine.Resume(ctx)
 }

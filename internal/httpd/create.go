@@ -99,7 +99,7 @@ func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
 	layers := []*api.Layer{in.Spec, in.Template, &in.Layer}
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Image: in.Image, Network: in.Network, Persistence: in.Persistence,
-		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot,
+		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
 	}
 	ready := in.ReadySignalTimeoutSeconds
 	users, groups, files := in.Users, in.Groups, map[string]api.File{}

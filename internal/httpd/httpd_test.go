@@ -205,7 +205,6 @@ func TestRouting(t *testing.T) {
 	b.do("GET", "/v1/nothing", nil).wants(t, 404, "NOT_FOUND")
 	b.do("PATCH", "/v1/vms", nil).wants(t, 400, "BAD_REQUEST")
 	b.do("GET", "/v1/vms/UPPER%20CASE", nil).wants(t, 400, "INVALID_VM_ID")
-	b.do("POST", "/v1/vms/"+id+"/suspend", nil).wants(t, 400, "BAD_REQUEST")
 	b.do("POST", "/v1/vms", "{nonsense").wants(t, 400, "CREATE_VM_BAD_REQUEST")
 	b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command": 7}`).wants(t, 400, "INVALID_REQUEST")
 	b.do("POST", "/v1/vms/"+id+"/exec-await", `{}`).wants(t, 400, "INVALID_REQUEST")

@@ -41,6 +41,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.hostRoutes()...)
 	rows = append(rows, s.snapshotRoutes()...) // before those with a VM's id
 	rows = append(rows, s.vmRoutes()...)
+	rows = append(rows, s.worldRoutes()...)
 	rows = append(rows, s.execRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
 	return rows
@@ -77,11 +78,11 @@ func (s *server) hostRoutes() []route {
 
 func (s *server) snapshotRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots: here those of the images.", nil, api.SnapshotList{}, false, ""},
+		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots of the images and of the account.", nil, api.SnapshotList{}, false, "includeDeleted includeFailed includeBuilding includeCancelled includeLost"},
 		{"POST", "/v1/vms/snapshots", key, s.noSnapshots, "Not in this version.", nil, nil, false, ""},
 		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false, ""},
-		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be deleted.", nil, nil, false, ""},
-		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "An image's own snapshot cannot be renamed.", nil, nil, false, ""},
+		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "Delete a snapshot; VMs made of it go on.", nil, api.ChangedSnapshot{}, false, ""},
+		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.renameSnapshot, "Rename a snapshot.", api.NameSnapshot{}, api.ChangedSnapshot{}, false, ""},
 		{"GET", "/v1/vms/builds/{build}", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
 		{"GET", "/v1/vms/builds/{build}/phases", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
 	}
@@ -98,9 +99,6 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/kill", key, s.kill, "End the machine at once; the disk is as of its last sync.", nil, idBody{}, false, ""},
 		{"POST", "/v1/vms/{vm}/await", key, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
-		{"POST", "/v1/vms/{vm}/suspend", key, s.notYet("suspend"), "Not in this version.", nil, nil, false, ""},
-		{"POST", "/v1/vms/{vm}/fork", key, s.notYet("fork"), "Not in this version.", nil, nil, false, ""},
-		{"POST", "/v1/vms/{vm}/snapshot", key, s.notYet("snapshot"), "Not in this version.", nil, nil, false, ""},
 		{"POST", "/v1/vms/{vm}/resize", key, s.notYet("resize"), "Not in this version.", nil, nil, false, ""},
 		{"POST", "/v1/vms/{vm}/optimize", key, s.optimize, "Nothing to do in this version.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/build", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},

@@ -7,7 +7,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/api"
@@ -23,7 +22,8 @@ func shown(v vm.VM) api.VM {
 		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
 		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
-		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, OneShot: v.OneShot, Workdir: v.Workdir,
+		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir,
+		GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds,
 	}
 	if v.Accel == vm.TCG {
 		out.Warning = vm.EmulatedWarning
@@ -155,7 +155,7 @@ func (s *server) start(q *request) error {
 	if err != nil {
 		return err
 	}
-	r := engine.StartRequest{IdleTimeout: optional(in.IdleTimeoutSeconds), Deadline: deadline}
+	r := engine.StartRequest{IdleTimeout: optional(in.IdleTimeoutSeconds), Deadline: deadline, DiskOnly: in.DiskOnly}
 	v, err := s.Engine.Start(q.Context(), q.call, q.ref(), r)
 	if err != nil {
 		return err
@@ -286,50 +286,6 @@ func (s *server) imageSnapshot(img vm.Image) api.Snapshot {
 		SnapshotPersistence: vm.Persistence{Type: vm.Persistent},
 		VCPUCount:           vm.DefaultSize.VCPU, MemSizeMib: vm.DefaultSize.MemoryMiB, RootfsSizeMb: vm.DefaultSize.DiskMiB,
 	}
-}
-
-func (s *server) snapshots(q *request) error {
-	l, err := s.Engine.Images(q.Context(), q.call)
-	if err != nil {
-		return err
-	}
-	out := api.SnapshotList{Snapshots: []api.Snapshot{}, TotalCount: len(l), ReadyCount: len(l)}
-	for _, img := range l {
-		out.Snapshots = append(out.Snapshots, s.imageSnapshot(img))
-	}
-	return q.ok(out)
-}
-
-// findSnapshot returns the image whose snapshot the path names.
-func (s *server) findSnapshot(q *request) (vm.Image, error) {
-	id := q.values["snapshot"]
-	none := vm.Errorf(vm.NotFound, id, "no such snapshot").WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", id).WithHint("`GET /v1/vms/snapshots` lists them")
-	if !strings.HasPrefix(id, "sc-") {
-		return vm.Image{}, none
-	}
-	img, err := s.Engine.FindImage(q.Context(), q.call, id)
-	if vm.KindOf(err) == vm.NotFound {
-		return img, none
-	}
-	return img, err
-}
-
-func (s *server) snapshot(q *request) error {
-	img, err := s.findSnapshot(q)
-	if err != nil {
-		return err
-	}
-	return q.ok(s.imageSnapshot(img))
-}
-
-func (s *server) deleteSnapshot(q *request) error {
-	img, err := s.findSnapshot(q)
-	if err != nil {
-		return err
-	}
-	return vm.Errorf(vm.WrongState, string(img.Snapshot), "it belongs to the image %s", img.Name).
-		WithCode("SNAPSHOT_IS_ACCOUNT_DEFAULT", "snapshotId", string(img.Snapshot)).
-		WithHint("the operator removes images: `warren image rm`")
 }
 
 // console sends the console's log.

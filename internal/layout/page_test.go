@@ -45,6 +45,8 @@ func codeNames(t *testing.T) []string {
 			return []string{"<image>", "<key>"}
 		case n == 1 && (strings.Contains(method, "Image") || method == "Kernel" || method == "WarmRoot"):
 			return []string{"<image>"}
+		case method == "Generation":
+			return []string{"<generation>"}
 		case n == 1:
 			return []string{"<vm>"}
 		}
@@ -52,8 +54,12 @@ func codeNames(t *testing.T) []string {
 	})
 	warm := Dir("DATA").Warm("<image>", "<key>")
 	add("DATA/", GenerationDir(warm), func(string, int) []string { return nil })
+	out = slices.DeleteFunc(out, func(name string) bool { // a warm generation is neither kept apart nor ever cold
+		return strings.HasSuffix(name, ".sealed") || strings.HasSuffix(name, "captured.json")
+	})
+	add("DATA/", GenerationDir(Dir("DATA").Generation("<generation>")), func(string, int) []string { return nil })
 	add("DATA/", ImageDir(Dir("DATA").Image("<image>")), func(_ string, n int) []string { return []string{"<key>"}[:n] })
-	add("DATA/", VMDir(Dir("DATA").VM("<vm>")), func(string, int) []string { return nil })
+	add("DATA/", VMDir(Dir("DATA").VM("<vm>")), func(_ string, n int) []string { return []string{"<generation>"}[:n] })
 	add("", RunDir("RUN"), func(_ string, n int) []string { return []string{"<vm>"}[:n] })
 	add("", RunVM("RUN/<vm>"), func(string, int) []string { return nil })
 	slices.Sort(out)

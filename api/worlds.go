@@ -1,0 +1,122 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import "github.com/warren-vm/warren/vm"
+
+// ForkVM is the body of a fork. All members may be absent.
+type ForkVM struct {
+	Count              *int            `json:"count,omitempty"` // 1
+	Persistence        *vm.Persistence `json:"persistence,omitempty"`
+	IdleTimeoutSeconds Seconds         `json:"idleTimeoutSeconds,omitzero"`
+
+	// Ours.
+	Name       string `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
+	TTLSeconds int64  `json:"ttlSeconds,omitempty"`
+}
+
+// ForkedVM answers a fork.
+type ForkedVM struct {
+	VMID  vm.ID  `json:"vmId"` // the parent
+	Forks []Fork `json:"forks"`
+
+	// Ours.
+	GenerationID vm.GenerationID `json:"generationId"`
+	PauseMs      float64         `json:"pauseMs"` // the parent stood still for so long
+	Durable      bool            `json:"durable"` // the generation's files are written through
+	Caveats      []string        `json:"caveats"` // what no reset can make different in the children
+}
+
+// Fork is one child.
+type Fork struct {
+	ID         vm.ID    `json:"id"`
+	Domains    []string `json:"domains"`
+	ConsoleURL *string  `json:"consoleUrl"`
+	Name       string   `json:"name,omitempty"`
+}
+
+// SuspendVM is the body of a suspend; it may be absent.
+type SuspendVM struct {
+	Cold bool `json:"cold,omitempty"` // compress and encrypt the memory at once
+}
+
+// SuspendedVM answers a suspend.
+type SuspendedVM struct {
+	ID              vm.ID           `json:"id"`
+	VMInstanceID    string          `json:"vmInstanceId"`
+	SnapshotLayerID vm.GenerationID `json:"snapshotLayerId"`
+
+	Remains     Remains `json:"remains"`
+	MemoryBytes int64   `json:"memoryBytes"` // of the disk that the memory takes
+}
+
+// TakeSnapshot is the body of POST /v1/vms/{vm}/snapshot.
+type TakeSnapshot struct {
+	Name        string          `json:"name,omitempty"`
+	Persistence *vm.Persistence `json:"persistence,omitempty"`
+	DiskOnly    bool            `json:"diskOnly,omitempty"` // ours: no memory
+}
+
+// TakenSnapshot answers it.
+type TakenSnapshot struct {
+	SnapshotID         vm.SnapshotID `json:"snapshotId"`
+	SourceVMID         vm.ID         `json:"sourceVmId"`
+	SourceVMInstanceID string        `json:"sourceVmInstanceId,omitempty"`
+
+	Snapshot Snapshot `json:"snapshot"` // ours
+}
+
+// NameSnapshot renames a snapshot.
+type NameSnapshot struct {
+	Name string `json:"name"`
+}
+
+// ChangedSnapshot answers a rename or a delete; in snake case, as the contract
+// has it.
+type ChangedSnapshot struct {
+	SnapshotID vm.SnapshotID `json:"snapshot_id"`
+	Name       string        `json:"name,omitempty"`
+}
+
+// RollbackVM is the body of a rollback.
+type RollbackVM struct {
+	To string `json:"to,omitempty"` // a generation, or a snapshot's id or name; "" = the newest of the VM
+}
+
+// RolledBackVM answers a rollback.
+type RolledBackVM struct {
+	ID        vm.ID             `json:"id"`
+	VM        VM                `json:"vm"`
+	To        vm.GenerationInfo `json:"to"`
+	Before    vm.GenerationInfo `json:"before"`    // go back to it to undo the rollback
+	NotUndone []string          `json:"notUndone"` // what a rollback leaves as it is
+}
+
+// Lineage says where VMs and generations come from.
+type Lineage struct {
+	VMs         []VM                `json:"vms"`
+	Generations []vm.GenerationInfo `json:"generations"` // oldest first
+}
+
+// KeepVM is the body of a keep.
+type KeepVM struct {
+	Over   string `json:"over"`             // the VM whose name and place are taken
+	Remove bool   `json:"remove,omitempty"` // delete it then
+}
+
+// KeptVM answers a keep.
+type KeptVM struct {
+	VM   VM `json:"vm"`
+	Over VM `json:"over"`
+}
+
+// Schedule says how often a generation is captured of its own.
+type Schedule struct {
+	CaptureEverySeconds int64 `json:"captureEverySeconds"` // 0 = never
+}
+
+// CaptureVM asks for a generation that is kept for a while.
+type CaptureVM struct {
+	Note string `json:"note,omitempty"` // what it is for
+}

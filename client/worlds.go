@@ -1,0 +1,85 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package client
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Fork makes running copies of a running or suspended VM, all or none.
+func (c *Client) Fork(ctx context.Context, ref string, in api.ForkVM) (api.ForkedVM, error) {
+	return do[api.ForkedVM](ctx, c, call{method: "POST", path: vmPath(ref, "fork")}, in)
+}
+
+// Suspend writes memory and disk down and ends the machine. Start continues
+// the same processes.
+func (c *Client) Suspend(ctx context.Context, ref string, in api.SuspendVM) (api.SuspendedVM, error) {
+	return do[api.SuspendedVM](ctx, c, call{method: "POST", path: vmPath(ref, "suspend")}, in)
+}
+
+// Snapshot captures a snapshot of a VM, which goes on.
+func (c *Client) Snapshot(ctx context.Context, ref string, in api.TakeSnapshot) (api.TakenSnapshot, error) {
+	return do[api.TakenSnapshot](ctx, c, call{method: "POST", path: vmPath(ref, "snapshot")}, in)
+}
+
+// Snapshots lists the snapshots of images and of the account; all = also the
+// deleted and lost ones.
+func (c *Client) Snapshots(ctx context.Context, all bool) (api.SnapshotList, error) {
+	q := url.Values{}
+	if all {
+		q.Set("includeDeleted", "true")
+		q.Set("includeLost", "true")
+	}
+	return do[api.SnapshotList](ctx, c, call{method: "GET", path: pathOf("v1", "vms", "snapshots"), query: q}, nil)
+}
+
+// GetSnapshot returns one by its id or name.
+func (c *Client) GetSnapshot(ctx context.Context, ref string) (api.Snapshot, error) {
+	return do[api.Snapshot](ctx, c, call{method: "GET", path: pathOf("v1", "vms", "snapshots", ref)}, nil)
+}
+
+// RenameSnapshot gives a snapshot another name.
+func (c *Client) RenameSnapshot(ctx context.Context, ref, name string) error {
+	_, err := do[api.ChangedSnapshot](ctx, c, call{method: "PATCH", path: pathOf("v1", "vms", "snapshots", ref)}, api.NameSnapshot{Name: name})
+	return err
+}
+
+// DeleteSnapshot deletes a snapshot; VMs made of it go on.
+func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
+	_, err := do[api.ChangedSnapshot](ctx, c, call{method: "DELETE", path: pathOf("v1", "vms", "snapshots", ref)}, nil)
+	return err
+}
+
+// Rollback puts a VM back to a generation, "" = the newest of its own.
+func (c *Client) Rollback(ctx context.Context, ref, to string) (api.RolledBackVM, error) {
+	return do[api.RolledBackVM](ctx, c, call{method: "POST", path: vmPath(ref, "rollback")}, api.RollbackVM{To: to})
+}
+
+// Lineage returns a VM's relatives and their generations; ref "" = everything.
+func (c *Client) Lineage(ctx context.Context, ref string) (api.Lineage, error) {
+	path := pathOf("v1", "lineage")
+	if ref != "" {
+		path = vmPath(ref, "lineage")
+	}
+	return do[api.Lineage](ctx, c, call{method: "GET", path: path}, nil)
+}
+
+// Keep makes a VM take another's name and place.
+func (c *Client) Keep(ctx context.Context, ref string, in api.KeepVM) (api.KeptVM, error) {
+	return do[api.KeptVM](ctx, c, call{method: "POST", path: vmPath(ref, "keep")}, in)
+}
+
+// SetSchedule changes how often a generation is captured of its own.
+func (c *Client) SetSchedule(ctx context.Context, ref string, everySeconds int64) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "schedule")}, api.Schedule{CaptureEverySeconds: everySeconds})
+}
+
+// CaptureFirst captures a generation before something risky.
+func (c *Client) CaptureFirst(ctx context.Context, ref, note string) (vm.GenerationInfo, error) {
+	return do[vm.GenerationInfo](ctx, c, call{method: "POST", path: vmPath(ref, "capture")}, api.CaptureVM{Note: note})
+}

@@ -1,0 +1,78 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+type rollbackOptions struct {
+	name string
+	to   string
+	json bool
+}
+
+func newRollback(a *app, runF func(context.Context, *rollbackOptions) error) *cobra.Command {
+	o := &rollbackOptions{}
+	cmd := &cobra.Command{
+		Use:   "rollback NAME [GENERATION]",
+		Short: "Put a VM back to what it was",
+		Long: `Put a VM back to a generation: memory, processes and disk of then, under the same name and id. Without GENERATION
+it is the newest of the VM: a snapshot, what it was last forked or resumed from, or one of its schedule. What is
+left is captured first, so that a rollback can be undone.`,
+		Example: "  warren rollback app\n  warren rollback app before-upgrade\n  warren rollback app sl-0123456789abcdef",
+		Args:    args(1, 2, "which VM? warren rollback NAME [GENERATION]"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if len(list) > 1 {
+				o.to = list[1]
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.rollback(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	p := a.io.doing("rolling %s back", o.name)
+	r, err := c.Rollback(ctx, o.name, o.to)
+	p.done()
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(r)
+	}
+	n := printable(o.name)
+	a.io.printf("%s is what it was at %s (%s)\n", n, r.To.CreatedAt.Local().Format("2006-01-02 15:04:05"), called(r.To))
+	a.io.printf("  undo      warren rollback %s %s\n", n, r.Before.ID)
+	for _, l := range r.VM.Losses {
+		a.io.notef("not restored: %s", plain(l))
+	}
+	for _, l := range r.NotUndone {
+		a.io.notef("not undone: %s", plain(l))
+	}
+	return nil
+}
+
+// called is what a person calls a generation.
+func called(g vm.GenerationInfo) string {
+	if g.Name != "" {
+		return "snapshot " + printable(g.Name)
+	}
+	return string(g.Why) + " " + string(g.ID)
+}

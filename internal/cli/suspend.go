@@ -1,0 +1,72 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+)
+
+type suspendOptions struct {
+	names []string
+	cold  bool
+	json  bool
+}
+
+func newSuspend(a *app, runF func(context.Context, *suspendOptions) error) *cobra.Command {
+	o := &suspendOptions{}
+	cmd := &cobra.Command{
+		Use:   "suspend NAME...",
+		Short: "Put VMs to sleep with everything that runs in them",
+		Long: `Write memory and disk of VMs down and end their machines. Nothing runs then, nothing is lost: resume, or whatever
+enters the VM (exec, cp), continues the same processes.`,
+		Example: "  warren suspend app\n  warren suspend app --cold",
+		Args:    args(1, -1, "which VM? warren suspend NAME..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.names = list
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.suspend(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVar(&o.cold, "cold", false, "compress and encrypt the memory at once; waking takes longer then")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) suspend(ctx context.Context, o *suspendOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var done []api.SuspendedVM
+	err = a.each(o.names, func(name string) error {
+		p := a.io.doing("suspending %s", name)
+		s, err := c.Suspend(ctx, name, api.SuspendVM{Cold: o.cold})
+		p.done()
+		if err != nil {
+			return err
+		}
+		done = append(done, s)
+		if !o.json {
+			n := printable(name)
+			a.io.printf("%s is suspended\n", n)
+			a.io.printf("  remains   memory %s, disk %s, logs %s\n", human(s.MemoryBytes), human(s.Remains.DiskBytes), human(s.Remains.LogBytes))
+			a.io.printf("  go on     warren resume %s\n", n)
+			a.io.printf("  erase     warren rm %s\n", n)
+		}
+		return nil
+	})
+	if o.json {
+		if jerr := list(a.io, done); err == nil {
+			err = jerr
+		}
+	}
+	return err
+}

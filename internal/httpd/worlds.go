@@ -1,0 +1,268 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+func (s *server) worldRoutes() []route {
+	return []route{
+		{"POST", "/v1/vms/{vm}/suspend", key, s.suspend, "Write memory and disk down and end the machine; start continues the same processes.", api.SuspendVM{}, api.SuspendedVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fork", key, s.fork, "Make running copies, all or none; the parent goes on.", api.ForkVM{}, api.ForkedVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/snapshot", key, s.takeSnapshot, "Capture a snapshot; the VM goes on.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
+		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Put the VM back to a generation of its own.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/lineage", key, s.lineage, "Where the VM comes from and what comes from it.", nil, api.Lineage{}, false, ""},
+		{"GET", "/v1/lineage", key, s.lineage, "Every VM and generation of the account.", nil, api.Lineage{}, false, ""},
+		{"POST", "/v1/vms/{vm}/keep", key, s.keepOver, "Take another VM's name and place.", api.KeepVM{}, api.KeptVM{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/schedule", key, s.schedule, "How often a generation is captured of its own.", api.Schedule{}, api.VM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/capture", key, s.captureFirst, "Capture a generation before something risky.", api.CaptureVM{}, vm.GenerationInfo{}, false, ""},
+	}
+}
+
+func (s *server) suspend(q *request) error {
+	var in api.SuspendVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.Suspend(q.Context(), q.call, q.ref(), engine.SuspendRequest{Cold: in.Cold})
+	if err != nil {
+		return err
+	}
+	out := api.SuspendedVM{ID: v.ID, VMInstanceID: v.InstanceID, SnapshotLayerID: v.Generation}
+	if g, err := s.Engine.FindSnapshot(q.Context(), q.call, string(v.Generation)); err == nil {
+		out.MemoryBytes = g.DataBytes
+	}
+	if i, err := s.Engine.Inspect(q.Context(), q.call, string(v.ID)); err == nil {
+		out.Remains = api.Remains{DiskBytes: i.DiskBytes, LogBytes: i.LogBytes}
+	}
+	return q.ok(out)
+}
+
+func (s *server) fork(q *request) error {
+	var in api.ForkVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds}
+	if in.Count != nil {
+		if r.Count = *in.Count; r.Count == 0 {
+			r.Count = -1 // asked for none: refused, unlike absent
+		}
+	}
+	f, err := s.Engine.Fork(q.Context(), q.call, q.ref(), r)
+	if err != nil {
+		return err
+	}
+	out := api.ForkedVM{
+		VMID: f.Parent.ID, Forks: make([]api.Fork, 0, len(f.Children)), GenerationID: f.Generation.ID,
+		PauseMs: f.Generation.PauseMs, Durable: f.Generation.Durable, Caveats: f.Caveats,
+	}
+	for _, c := range f.Children {
+		out.Forks = append(out.Forks, api.Fork{ID: c.ID, Domains: []string{}, Name: c.Name})
+	}
+	return q.ok(out)
+}
+
+func (s *server) takeSnapshot(q *request) error {
+	var in api.TakeSnapshot
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	g, err := s.Engine.Snapshot(q.Context(), q.call, q.ref(), engine.SnapshotRequest{Name: in.Name, Persistence: in.Persistence, DiskOnly: in.DiskOnly})
+	if err != nil {
+		return err
+	}
+	return q.ok(api.TakenSnapshot{SnapshotID: g.Snapshot, SourceVMID: v.ID, SourceVMInstanceID: v.InstanceID, Snapshot: shownSnapshot(g)})
+}
+
+// shownSnapshot is a generation as the contract shows snapshots.
+func shownSnapshot(g vm.GenerationInfo) api.Snapshot {
+	return api.Snapshot{
+		SnapshotID: g.Snapshot, State: string(g.State), CreatedAt: g.CreatedAt, Name: g.Name, AccountID: string(g.Account),
+		Failed: g.State == vm.GenFailed, Lost: g.State == vm.GenLost, Deleted: g.Deleted, FailureReason: g.Failure,
+		SnapshotPersistence: g.Persistence, SourceVMID: g.VM,
+		VCPUCount: g.Size.VCPU, MemSizeMib: g.Size.MemoryMiB, RootfsSizeMb: g.Size.DiskMiB,
+		GenerationID: g.ID, Parent: g.Parent, Why: g.Why, Memory: g.Memory, DataBytes: g.DataBytes, PauseMs: g.PauseMs, SourceVMName: g.VMName,
+	}
+}
+
+// snapshots lists those of the images and those of the account.
+func (s *server) snapshots(q *request) error {
+	show := map[string]bool{"includeDeleted": false, "includeFailed": true, "includeBuilding": true, "includeCancelled": false, "includeLost": false}
+	for name, def := range show {
+		if q.query().Get(name) == "" {
+			show[name] = def
+			continue
+		}
+		b, err := q.bool(name)
+		if err != nil {
+			return err
+		}
+		show[name] = b
+	}
+	images, err := s.Engine.Images(q.Context(), q.call)
+	if err != nil {
+		return err
+	}
+	out := api.SnapshotList{Snapshots: []api.Snapshot{}}
+	for _, img := range images {
+		out.Snapshots = append(out.Snapshots, s.imageSnapshot(img))
+	}
+	gens, err := s.Engine.Snapshots(q.Context(), q.call, true)
+	if err != nil {
+		return err
+	}
+	for _, g := range gens {
+		hidden := g.Deleted && !show["includeDeleted"] || g.State == vm.GenFailed && !show["includeFailed"] ||
+			g.State == vm.GenBuilding && !show["includeBuilding"] || g.State == vm.GenLost && !show["includeLost"]
+		if g.Snapshot != "" && !hidden {
+			out.Snapshots = append(out.Snapshots, shownSnapshot(g))
+		}
+	}
+	out.TotalCount = len(out.Snapshots)
+	for _, sn := range out.Snapshots {
+		switch {
+		case sn.Deleted:
+			out.DeletedCount++
+		case sn.State == string(vm.GenReady):
+			out.ReadyCount++
+		case sn.State == string(vm.GenBuilding):
+			out.BuildingCount++
+		case sn.Failed:
+			out.FailedCount++
+		case sn.Lost:
+			out.LostCount++
+		}
+	}
+	return q.ok(out)
+}
+
+// ofImage returns the image whose own snapshot the path names, if it is one.
+func (s *server) ofImage(q *request) (vm.Image, bool) {
+	id := q.values["snapshot"]
+	if !strings.HasPrefix(id, "sc-") {
+		return vm.Image{}, false
+	}
+	img, err := s.Engine.FindImage(q.Context(), q.call, id)
+	return img, err == nil
+}
+
+func (s *server) snapshot(q *request) error {
+	if img, ok := s.ofImage(q); ok {
+		return q.ok(s.imageSnapshot(img))
+	}
+	g, err := s.Engine.FindSnapshot(q.Context(), q.call, q.values["snapshot"])
+	if err != nil {
+		return err
+	}
+	return q.ok(shownSnapshot(g))
+}
+
+// ownSnapshot refuses changes of what belongs to an image.
+func (s *server) ownSnapshot(q *request) (string, error) {
+	if img, ok := s.ofImage(q); ok {
+		return "", vm.Errorf(vm.WrongState, string(img.Snapshot), "it belongs to the image %s", img.Name).
+			WithCode("SNAPSHOT_IS_ACCOUNT_DEFAULT", "snapshotId", string(img.Snapshot)).
+			WithHint("the operator removes images: `warren image rm`")
+	}
+	return q.values["snapshot"], nil
+}
+
+func (s *server) deleteSnapshot(q *request) error {
+	ref, err := s.ownSnapshot(q)
+	if err != nil {
+		return err
+	}
+	g, err := s.Engine.RemoveSnapshot(q.Context(), q.call, ref)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.ChangedSnapshot{SnapshotID: g.Snapshot})
+}
+
+func (s *server) renameSnapshot(q *request) error {
+	ref, err := s.ownSnapshot(q)
+	if err != nil {
+		return err
+	}
+	var in api.NameSnapshot
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	g, err := s.Engine.RenameSnapshot(q.Context(), q.call, ref, in.Name)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.ChangedSnapshot{SnapshotID: g.Snapshot, Name: g.Name})
+}
+
+func (s *server) rollback(q *request) error {
+	var in api.RollbackVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	r, err := s.Engine.Rollback(q.Context(), q.call, q.ref(), engine.RollbackRequest{To: in.To})
+	if err != nil {
+		return err
+	}
+	return q.ok(api.RolledBackVM{ID: r.VM.ID, VM: shown(r.VM), To: r.To, Before: r.Before, NotUndone: r.NotUndone})
+}
+
+func (s *server) lineage(q *request) error {
+	l, err := s.Engine.Lineage(q.Context(), q.call, q.values["vm"])
+	if err != nil {
+		return err
+	}
+	out := api.Lineage{VMs: make([]api.VM, 0, len(l.VMs)), Generations: slices.Clip(append([]vm.GenerationInfo{}, l.Generations...))}
+	for _, v := range l.VMs {
+		out.VMs = append(out.VMs, shown(v))
+	}
+	return q.ok(out)
+}
+
+func (s *server) keepOver(q *request) error {
+	var in api.KeepVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	k, err := s.Engine.Keep(q.Context(), q.call, q.ref(), in.Over, in.Remove)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.KeptVM{VM: shown(k.VM), Over: shown(k.Over)})
+}
+
+func (s *server) schedule(q *request) error {
+	var in api.Schedule
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.SetSchedule(q.Context(), q.call, q.ref(), in.CaptureEverySeconds)
+	if err != nil {
+		return err
+	}
+	return q.ok(shown(v))
+}
+
+func (s *server) captureFirst(q *request) error {
+	var in api.CaptureVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	g, err := s.Engine.CaptureFirst(q.Context(), q.call, q.ref(), in.Note)
+	if err != nil {
+		return err
+	}
+	return q.ok(g)
+}
