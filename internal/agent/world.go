@@ -137,22 +137,38 @@ func (s *scan) link(name string) string {
 	return string(s.buf[:n])
 }
 
+// numbers lists the names in a directory that are numbers, at most so many;
+// -1 = all.
+func (s *scan) numbers(dir string, most int) ([]int, error) {
+	fd, err := syscall.Open(s.proc+"/"+dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("open", err)
+	}
+	defer syscall.Close(fd)
+	var out []int
+	var names []string
+	for {
+		n, err := syscall.ReadDirent(fd, s.buf[:])
+		if err != nil || n <= 0 {
+			return out, err
+		}
+		_, _, names = syscall.ParseDirent(s.buf[:n], -1, names[:0])
+		for _, name := range names {
+			if i, err := strconv.Atoi(name); err == nil {
+				if len(out) == most {
+					return out, nil
+				}
+				out = append(out, i)
+			}
+		}
+	}
+}
+
 // all reads every process but the kernel's own.
 func (s *scan) all() error {
-	d, err := os.Open(s.proc)
+	pids, err := s.numbers(".", -1)
 	if err != nil {
 		return err
-	}
-	names, err := d.Readdirnames(-1)
-	_ = d.Close()
-	if err != nil {
-		return err
-	}
-	pids := make([]int, 0, len(names))
-	for _, n := range names {
-		if pid, err := strconv.Atoi(n); err == nil {
-			pids = append(pids, pid)
-		}
 	}
 	slices.Sort(pids)
 	for _, pid := range pids {
@@ -166,7 +182,8 @@ func (s *scan) all() error {
 		}
 	}
 	for _, p := range s.procs {
-		p.Exec, p.System = s.execOf(p), s.isSystem(p)
+		p.Exec = s.execOf(p)
+		p.System = s.isSystem(p)
 	}
 	return nil
 }
@@ -226,17 +243,11 @@ func (s *scan) process(pid int) *seen {
 // listening sockets that it holds.
 func (s *scan) descriptors(p *seen) {
 	dir := strconv.Itoa(p.PID) + "/fd"
-	d, err := os.Open(s.proc + "/" + dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
-	names, _ := d.Readdirnames(maxWorldFDs) // what could be read counts
-	p.fds = make(map[int]string, len(names))
-	for _, n := range names {
-		fd, err := strconv.Atoi(n)
-		target := s.link(dir + "/" + n)
-		if err != nil || target == "" {
+	fds, _ := s.numbers(dir, maxWorldFDs) // what could be read counts
+	p.fds = make(map[int]string, len(fds))
+	for _, fd := range fds {
+		target := s.link(dir + "/" + strconv.Itoa(fd))
+		if target == "" {
 			continue
 		}
 		p.fds[fd] = target
@@ -245,7 +256,7 @@ func (s *scan) descriptors(p *seen) {
 			so.PID, so.Command = p.PID, p.Command
 		}
 	}
-	if len(names) == maxWorldFDs {
+	if len(fds) == maxWorldFDs {
 		s.problem("process " + strconv.Itoa(p.PID) + ": only " + strconv.Itoa(maxWorldFDs) + " of its files were looked at")
 	}
 }
@@ -269,11 +280,11 @@ func (s *scan) execOf(p *seen) string {
 
 // isSystem reports whether a process is there in every guest.
 func (s *scan) isSystem(p *seen) bool {
-	if p.PID == 1 || p.PID == s.self || p.Exec == "" && s.self > 0 && (p.PPID == s.self || s.agentParent() == p.PID) {
+	if p.PID == 1 || p.PID == s.self || p.PID == s.agentParent() {
 		return true
 	}
 	for _, u := range []string{"systemd-", "dbus.", "dbus-", "getty@", "serial-getty@", "user@", "init.scope", "warren-agent"} {
-		if strings.HasPrefix(p.Unit, u) && !strings.HasPrefix(p.Unit, "systemd-run") {
+		if strings.HasPrefix(p.Unit, u) {
 			return p.Exec == ""
 		}
 	}

@@ -36,10 +36,39 @@ func (s *scan) terminals() []vm.WorldTerminal {
 		// The leader of the foreground group speaks for it; any member does once
 		// the leader has ended.
 		if p.group == p.foreground && (out[i].Foreground == 0 || p.PID == p.group) {
-			out[i].Foreground, out[i].Command, out[i].User, out[i].Cwd, out[i].Waits = p.PID, p.Command, p.User, p.Cwd, p.Waits
+			out[i].Foreground, out[i].Command, out[i].User, out[i].Cwd, out[i].Waits = p.PID, p.Command, p.User, p.Cwd, s.chain(p)
 		}
 	}
+	slices.SortFunc(out, func(a, b vm.WorldTerminal) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// chain follows a process that waits for a child to the one that all wait for.
+func (s *scan) chain(p *seen) string {
+	says := p.Waits
+	for range 8 {
+		if p.Waits != waitsForChild {
+			break
+		}
+		child := s.childOf(p)
+		if child == nil {
+			break
+		}
+		says = waitsForChild + ": " + strconv.Itoa(child.PID) + " " + or(child.program, child.Command) + " " + child.Waits
+		p = child
+	}
+	return says
+}
+
+// childOf is the child that a process is most likely to wait for: the first on
+// the same terminal.
+func (s *scan) childOf(p *seen) *seen {
+	for _, c := range s.procs {
+		if c.PPID == p.PID && c.tty == p.tty {
+			return c
+		}
+	}
+	return nil
 }
 
 // pseudo are file systems that hold no data.
@@ -57,7 +86,7 @@ func (s *scan) mounts() []vm.WorldMount {
 			continue
 		}
 		where := unescape(f[1])
-		if f[2] == "tmpfs" && (strings.HasPrefix(where, "/run") || strings.HasPrefix(where, "/dev") || strings.HasPrefix(where, "/sys")) {
+		if f[2] == "tmpfs" && (strings.HasPrefix(where, "/run") || strings.HasPrefix(where, "/proc/") || strings.HasPrefix(where, "/dev") || strings.HasPrefix(where, "/sys")) {
 			continue
 		}
 		if len(out) == maxWorldMounts {

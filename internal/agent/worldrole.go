@@ -62,7 +62,7 @@ func (s *scan) repl(p *seen) (r vm.WorldRole, ok bool) {
 	switch {
 	case reads:
 		r.Why = why + "; it " + p.Waits
-	case shell && p.session == p.PID:
+	case shell && p.session == p.PID && !hasScript(p.argv):
 		r.Why = why + "; it leads the terminal's session and " + p.Waits
 	case p.group == p.foreground && !hasScript(p.argv):
 		r.Why = why + "; it is in the foreground, was given no program, and " + p.Waits

@@ -22,6 +22,8 @@ const (
 	sysConnect                                                 = 42
 )
 
+const waitsForChild = "waits for a child"
+
 const maxWaited = 64 // descriptors of one wait that are looked at
 
 // waits says what a process does now, and notes the descriptors that it sleeps
@@ -78,7 +80,7 @@ func (s *scan) waits(p *seen) string {
 func plainWait(call int, s *scan, p *seen) string {
 	switch call {
 	case sysWait4, sysWaitid:
-		return "waits for a child"
+		return waitsForChild
 	case sysNanosleep, sysClockNanosleep:
 		return "sleeps"
 	case sysPause, sysSigsuspend, sysSigtimedwait:
