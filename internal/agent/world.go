@@ -283,9 +283,15 @@ func (s *scan) isSystem(p *seen) bool {
 	if p.PID == 1 || p.PID == s.self || p.PID == s.agentParent() {
 		return true
 	}
-	for _, u := range []string{"systemd-", "dbus.", "dbus-", "getty@", "serial-getty@", "user@", "init.scope", "warren-agent"} {
+	if p.Exec != "" {
+		return false
+	}
+	if strings.HasPrefix(p.Unit, "getty@") || strings.HasPrefix(p.Unit, "serial-getty@") { // what was logged in to is work
+		return slices.Contains([]string{"agetty", "getty", "login"}, p.program)
+	}
+	for _, u := range []string{"systemd-", "dbus.", "dbus-", "init.scope", "warren-agent"} {
 		if strings.HasPrefix(p.Unit, u) {
-			return p.Exec == ""
+			return true
 		}
 	}
 	return false
