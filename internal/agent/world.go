@@ -121,13 +121,16 @@ func (s *scan) read(name string) []byte {
 	if err != nil {
 		return nil
 	}
-	defer syscall.Close(fd)
+	defer shut(fd)
 	n, err := syscall.Read(fd, s.buf[:])
 	if err != nil || n < 0 {
 		return nil
 	}
 	return s.buf[:n]
 }
+
+// shut closes a descriptor that was only read.
+func shut(fd int) { _ = syscall.Close(fd) }
 
 func (s *scan) link(name string) string {
 	n, err := syscall.Readlink(s.proc+"/"+name, s.buf[:])
@@ -144,7 +147,7 @@ func (s *scan) numbers(dir string, most int) ([]int, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("open", err)
 	}
-	defer syscall.Close(fd)
+	defer shut(fd)
 	var out []int
 	var names []string
 	for {

@@ -118,10 +118,14 @@ func TestWorldProcesses(t *testing.T) {
 	r.add(proc{pid: 3, ppid: 2, name: "rcu_gp"})
 	r.add(proc{pid: 50, ppid: 1, name: "agent", cmdline: "/run/agent", exe: "/run/agent", cwd: "/", syscall: "running"})
 	r.add(proc{pid: 60, ppid: 50, session: 60, name: "apt (x) get", cmdline: "apt-get install x", exe: "/usr/bin/apt-get", cwd: "/work", syscall: "61 0x3d 0x0 0x0 0x0 0x0 0x0 0x0 0x0"})
-	r.add(proc{pid: 61, ppid: 60, session: 61, name: "dpkg", cmdline: "dpkg -i x", exe: "/usr/bin/dpkg", cwd: "/",
-		syscall: "72 0x5 0x7 0x7ffd 0x0 0x0 0x0 0x0 0x0", fds: map[int]string{5: "/var/lib/dpkg/lock"}})
-	r.add(proc{pid: 70, ppid: 1, name: "app", cmdline: "/srv/app", exe: "/srv/app (deleted)", cwd: "/srv", unit: "app.service",
-		syscall: "0 0x3 0x0 0x0 0x0 0x0 0x0 0x0 0x0", fds: map[int]string{3: "pipe:[77]"}})
+	r.add(proc{
+		pid: 61, ppid: 60, session: 61, name: "dpkg", cmdline: "dpkg -i x", exe: "/usr/bin/dpkg", cwd: "/",
+		syscall: "72 0x5 0x7 0x7ffd 0x0 0x0 0x0 0x0 0x0", fds: map[int]string{5: "/var/lib/dpkg/lock"},
+	})
+	r.add(proc{
+		pid: 70, ppid: 1, name: "app", cmdline: "/srv/app", exe: "/srv/app (deleted)", cwd: "/srv", unit: "app.service",
+		syscall: "0 0x3 0x0 0x0 0x0 0x0 0x0 0x0 0x0", fds: map[int]string{3: "pipe:[77]"},
+	})
 	r.add(proc{pid: 71, ppid: 1, name: "dd", cmdline: "dd", exe: "/bin/dd", state: "D", cwd: "/", syscall: "-1 0x0 0x0", wchan: "io_schedule"})
 	r.add(proc{pid: 72, ppid: 70, name: "gone", state: "Z"})
 	r.add(proc{pid: 73, ppid: 70, name: "stopped", cmdline: "vi", exe: "/bin/vi", cwd: "/", state: "T"})
@@ -166,14 +170,20 @@ func TestWorldTerminals(t *testing.T) {
 	r.add(proc{pid: 81, ppid: 80, group: 81, session: 80, tty: pts0, front: 81, name: "apt-get", cmdline: "apt-get install x", exe: "/usr/bin/apt-get", cwd: "/work", fds: tty, syscall: "247 0x0 0x0 0x0 0x0"})
 	r.add(proc{pid: 82, ppid: 81, group: 81, session: 80, tty: pts0, front: 81, name: "dpkg", cmdline: "dpkg --configure x", exe: "/usr/bin/dpkg", cwd: "/", fds: tty, syscall: "0 0x0 0x0 0x0 0x0"})
 	// A Python that selects on its terminal, with the set in its memory.
-	r.add(proc{pid: 90, ppid: 50, group: 90, session: 90, tty: pts0 | 3, front: 90, name: "python3", cmdline: "python3", exe: "/usr/bin/python3.11", cwd: "/srv",
-		fds: map[int]string{0: "/dev/pts/3"}, syscall: "23 0x1 0x20 0x0 0x0 0x0"})
+	r.add(proc{
+		pid: 90, ppid: 50, group: 90, session: 90, tty: pts0 | 3, front: 90, name: "python3", cmdline: "python3", exe: "/usr/bin/python3.11", cwd: "/srv",
+		fds: map[int]string{0: "/dev/pts/3"}, syscall: "23 0x1 0x20 0x0 0x0 0x0",
+	})
 	r.file("90/mem", strings.Repeat("\x00", 0x20)+"\x01"+strings.Repeat("\x00", 7))
 	// One that runs a script, and one in the background, are none.
-	r.add(proc{pid: 91, ppid: 90, group: 91, session: 90, tty: pts0 | 3, front: 90, name: "node", cmdline: "node", exe: "/usr/bin/node", cwd: "/srv",
-		fds: map[int]string{0: "/dev/pts/3"}, syscall: "202 0x1 0x0 0x0 0x0"})
-	r.add(proc{pid: 95, ppid: 50, group: 95, session: 95, tty: pts0 | 4, front: 95, name: "python3", cmdline: "python3 serve.py", exe: "/usr/bin/python3.11", cwd: "/srv",
-		fds: map[int]string{0: "/dev/pts/4"}, syscall: "230 0x1 0x0 0x0 0x0"})
+	r.add(proc{
+		pid: 91, ppid: 90, group: 91, session: 90, tty: pts0 | 3, front: 90, name: "node", cmdline: "node", exe: "/usr/bin/node", cwd: "/srv",
+		fds: map[int]string{0: "/dev/pts/3"}, syscall: "202 0x1 0x0 0x0 0x0",
+	})
+	r.add(proc{
+		pid: 95, ppid: 50, group: 95, session: 95, tty: pts0 | 4, front: 95, name: "python3", cmdline: "python3 serve.py", exe: "/usr/bin/python3.11", cwd: "/srv",
+		fds: map[int]string{0: "/dev/pts/4"}, syscall: "230 0x1 0x0 0x0 0x0",
+	})
 	w := r.world(nil)
 	want := []vm.WorldTerminal{
 		{Name: "pts/0", Leader: 80, Shell: "-bash", Foreground: 81, Command: "apt-get install x", User: "dev", Cwd: "/work", Waits: "waits for a child: 82 dpkg reads its terminal"},
@@ -214,13 +224,17 @@ func TestWorldRoles(t *testing.T) {
 	r.file("net/tcp", "  sl\n   0: 0100007F:18EB 00000000:0000 0A 0:0 0:0 0 0 0 4711 1\n")
 	poll := make([]byte, 24)
 	binary.LittleEndian.PutUint32(poll[16:], 5)
-	r.add(proc{pid: 100, name: "watch", cmdline: "node watch", exe: "/usr/bin/node", cwd: "/w", syscall: "7 0x10 0x1 0x0 0x0",
-		fds: map[int]string{1: "/dev/null", 5: "anon_inode:inotify"}, fdinfo: map[int]string{5: "pos:\t0\ninotify wd:1 ino:2\ninotify wd:2 ino:3\n"}})
+	r.add(proc{
+		pid: 100, name: "watch", cmdline: "node watch", exe: "/usr/bin/node", cwd: "/w", syscall: "7 0x10 0x1 0x0 0x0",
+		fds: map[int]string{1: "/dev/null", 5: "anon_inode:inotify"}, fdinfo: map[int]string{5: "pos:\t0\ninotify wd:1 ino:2\ninotify wd:2 ino:3\n"},
+	})
 	r.file("100/mem", string(poll))
 	r.add(proc{pid: 101, name: "idle", cmdline: "idle", exe: "/bin/idle", cwd: "/", fds: map[int]string{5: "anon_inode:inotify"}, fdinfo: map[int]string{5: "pos:\t0\n"}})
 	r.add(proc{pid: 102, name: "data", cmdline: "data", exe: "/bin/data", cwd: "/", fds: map[int]string{3: file, 4: file + "-wal", 5: fake}})
-	r.add(proc{pid: 103, name: "redis-server", cmdline: "redis-server 127.0.0.1:6379", exe: "/usr/bin/redis-server", cwd: "/",
-		fds: map[int]string{6: "socket:[4711]", 7: "anon_inode:[eventpoll]"}, fdinfo: map[int]string{7: "pos:\t0\ntfd:        6 events: 19\n"}, syscall: "232 0x7 0x0 0x0 0x0"})
+	r.add(proc{
+		pid: 103, name: "redis-server", cmdline: "redis-server 127.0.0.1:6379", exe: "/usr/bin/redis-server", cwd: "/",
+		fds: map[int]string{6: "socket:[4711]", 7: "anon_inode:[eventpoll]"}, fdinfo: map[int]string{7: "pos:\t0\ntfd:        6 events: 19\n"}, syscall: "232 0x7 0x0 0x0 0x0",
+	})
 	r.add(proc{pid: 104, name: "celery", cmdline: "/usr/bin/python3 /usr/bin/celery -A app worker", exe: "/usr/bin/python3.11", cwd: "/"})
 	r.add(proc{pid: 105, name: "nginx", cmdline: "nginx: worker process", exe: "/usr/sbin/nginx", cwd: "/"})
 	r.add(proc{pid: 106, name: "chromium", cmdline: "chromium --headless", exe: "/usr/lib/chromium/chromium", cwd: "/", state: "T"})

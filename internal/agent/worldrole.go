@@ -160,7 +160,7 @@ func (s *scan) holdsSQLite(pid, fd int, file string) bool {
 	if err != nil {
 		return false
 	}
-	defer syscall.Close(f)
+	defer shut(f)
 	var head [16]byte
 	n, err := syscall.Pread(f, head[:], 0)
 	if err == nil && n == 0 { // just made: only the log beside it has pages
@@ -238,8 +238,21 @@ func (s *scan) below(p, top *seen) bool {
 // queues are words of command lines that name a queue's worker, with the words
 // that have to follow.
 var queues = [][]string{
-	{"celery", "worker"}, {"rq", "worker"}, {"rqworker"}, {"sidekiq"}, {"resque:work"}, {"queue:work"}, {"dramatiq"}, {"huey_consumer"},
-	{"huey_consumer.py"}, {"faktory-worker"}, {"arq"}, {"good_job"}, {"delayed_job"}, {"temporal-worker"}, {"graphile-worker"},
+	{"celery", "worker"},
+	{"rq", "worker"},
+	{"rqworker"},
+	{"sidekiq"},
+	{"resque:work"},
+	{"queue:work"},
+	{"dramatiq"},
+	{"huey_consumer"},
+	{"huey_consumer.py"},
+	{"faktory-worker"},
+	{"arq"},
+	{"good_job"},
+	{"delayed_job"},
+	{"temporal-worker"},
+	{"graphile-worker"},
 }
 
 // worker knows a queue's worker by its command line: the name of a known one,
@@ -295,7 +308,7 @@ func (s *scan) watches(pid, fd int) (n int) {
 	if err != nil {
 		return 0
 	}
-	defer syscall.Close(f)
+	defer shut(f)
 	for range 1000 {
 		got, err := syscall.Read(f, s.buf[:])
 		if err != nil || got <= 0 {

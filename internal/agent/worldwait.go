@@ -52,7 +52,7 @@ func (s *scan) waits(p *seen) string {
 	for i := range args {
 		args[i], _ = strconv.ParseUint(strings.TrimPrefix(f[i+1], "0x"), 16, 64)
 	}
-	fd := int(int32(args[0])) //nolint:gosec // a descriptor is an int
+	fd := int(int32(args[0]))
 	switch call {
 	case sysRead, sysReadv, sysRecvfrom, sysRecvmsg:
 		p.waitsFor = []int{fd}
@@ -164,10 +164,10 @@ func (s *scan) waited(p *seen, call int, args [4]uint64) []int {
 	switch call {
 	case sysPoll, sysPpoll:
 		n := min(args[1], maxWaited)
-		mem := s.memory(p.PID, args[0], int(n)*8) //nolint:gosec // at most maxWaited
+		mem := s.memory(p.PID, args[0], int(n)*8)
 		var out []int
 		for ; len(mem) >= 8; mem = mem[8:] {
-			if fd := int(int32(binary.LittleEndian.Uint32(mem))); fd >= 0 { //nolint:gosec // a descriptor is an int
+			if fd := int(int32(binary.LittleEndian.Uint32(mem))); fd >= 0 {
 				out = append(out, fd)
 			}
 		}
@@ -179,7 +179,7 @@ func (s *scan) waited(p *seen, call int, args [4]uint64) []int {
 			if set == 0 {
 				continue
 			}
-			for i, b := range s.memory(p.PID, set, int(n+63)/64*8) { //nolint:gosec // at most 1024
+			for i, b := range s.memory(p.PID, set, int(n+63)/64*8) {
 				for bit := range 8 {
 					if fd := i*8 + bit; b>>bit&1 == 1 && uint64(fd) < n && len(out) < maxWaited {
 						out = append(out, fd)
@@ -189,7 +189,7 @@ func (s *scan) waited(p *seen, call int, args [4]uint64) []int {
 		}
 		return out
 	}
-	return s.epolled(p, int(int32(args[0]))) //nolint:gosec // a descriptor is an int
+	return s.epolled(p, int(int32(args[0])))
 }
 
 // epolled returns the descriptors that an epoll descriptor watches.
@@ -216,9 +216,9 @@ func (s *scan) memory(pid int, at uint64, size int) []byte {
 	if err != nil {
 		return nil
 	}
-	defer syscall.Close(fd)
+	defer shut(fd)
 	b := make([]byte, size)
-	n, err := syscall.Pread(fd, b, int64(at)) //nolint:gosec // below 1<<47
+	n, err := syscall.Pread(fd, b, int64(at))
 	if err != nil || n < 0 {
 		return nil
 	}

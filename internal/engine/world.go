@@ -144,7 +144,7 @@ func (v *visit) askPort(ctx context.Context, l vm.ListeningPort) (p vm.Probe) {
 	defer func() { p.From, p.Millis = "host", v.e.now().Sub(begin).Milliseconds() }()
 	ctx, stop := context.WithTimeout(ctx, probeTime)
 	defer stop()
-	conn, err := v.run.machine.DialPort(ctx, uint16(l.Port)) //nolint:gosec // checked by askPorts
+	conn, err := v.run.machine.DialPort(ctx, uint16(l.Port))
 	if err != nil {
 		return vm.Probe{Kind: "refused", Why: why(err)}
 	}
