@@ -35,7 +35,7 @@ whether a file watcher, queue worker, database, browser or REPL is alive, with t
 stands what the last start restored and what it lost, and why. A VM that does not run is described by
 its record.
 
-With --expect the status is 1 when something is missing: port:N (it answers), process:PROGRAM,
+With --expect there is no page, only the status: 1 when something is missing, which is named. port:N (it answers), process:PROGRAM,
 service:NAME (active), role:ROLE (alive: watcher, worker, database, browser, repl), terminal:NAME,
 mount:PATH (there). With --diff it lists what differs between two VMs, as after a fork.`,
 		Example: `  warren state box
@@ -84,11 +84,12 @@ func (o *stateOptions) run(ctx context.Context) error {
 		}
 		return o.differ(w, other)
 	}
-	if o.json {
+	switch {
+	case o.json:
 		if err := o.app.io.json(w); err != nil {
 			return err
 		}
-	} else {
+	case len(o.expect) == 0:
 		o.page(w)
 	}
 	return o.check(w)
@@ -117,8 +118,11 @@ func (o *stateOptions) page(w vm.WorldState) {
 	if !w.StartedAt.IsZero() && w.Live {
 		io.printf(" for %s", age(w.StartedAt))
 	}
-	if w.From != "" {
+	switch {
+	case w.From != "" && w.Live:
 		io.printf(", from %s", plain(w.From))
+	case w.From != "":
+		io.printf(", %s", plain(w.From))
 	}
 	if w.Parent != "" {
 		io.printf(", forked from %s", w.Parent)

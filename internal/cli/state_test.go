@@ -78,10 +78,10 @@ func TestStateExpect(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/state", aWorld("box"))
 	off := aWorld("off")
-	off.Live, off.State = false, vm.Suspended
+	off.Live, off.State, off.From = false, vm.Suspended, "will continue from generation sl-1"
 	f.on("GET /v1/vms/off/state", off)
 	for _, e := range []string{"port:3000", "process:node", "process:server.js", "service:cron", "service:cron.service", "role:repl", "terminal:pts/0", "mount:/"} {
-		if r := run(t, f, Local{}, "", "state", "box", "--expect", e); r.code != 0 || r.stderr != "" {
+		if r := run(t, f, Local{}, "", "state", "box", "--expect", e); r.code != 0 || r.stderr != "" || r.out != "" {
 			t.Errorf("%s: %d %s", e, r.code, r.stderr)
 		}
 	}
@@ -94,6 +94,9 @@ func TestStateExpect(t *testing.T) {
 		run(t, f, Local{}, "", "state", "box", "--expect", e).wants(t, 1, why)
 	}
 	run(t, f, Local{}, "", "state", "off", "--expect", "port:3000").wants(t, 1, "the VM is suspended")
+	if r := run(t, f, Local{}, "", "state", "off"); !strings.HasPrefix(r.out, "off  suspended, will continue from generation sl-1\n") || strings.Contains(r.out, "PROCESSES") {
+		t.Errorf("a suspended VM: %s", r.out)
+	}
 	for _, e := range []string{"port", "port:", "port:x", "port:70000", "color:red"} {
 		run(t, nil, Local{}, "", "state", "box", "--expect", e).wants(t, 2, "hint: ")
 	}
