@@ -35,9 +35,13 @@ whether a file watcher, queue worker, database, browser or REPL is alive, with t
 stands what the last start restored and what it lost, and why. A VM that does not run is described by
 its record.
 
-With --expect there is no page, only the status: 1 when something is missing, which is named. port:N (it answers), process:PROGRAM,
-service:NAME (active), role:ROLE (alive: watcher, worker, database, browser, repl), terminal:NAME,
-mount:PATH (there). With --diff it lists what differs between two VMs, as after a fork.`,
+The request is GET / by User-Agent warren-state, so that a server's log can be held against the answer;
+known databases are asked in their own words.
+
+With --expect there is no page, only the status: 1 when something is missing, which is named. It takes
+port:N (answers), process:PROGRAM, service:NAME (active), terminal:NAME, mount:PATH and role:ROLE (alive:
+watcher, worker, database, browser, repl). With --diff it lists what differs between two VMs, as after
+a fork.`,
 		Example: `  warren state box
   warren state box --expect port:3000 --expect process:python3
   warren state box --diff box-1
