@@ -75,6 +75,12 @@ func (c *Client) Stats(ctx context.Context, ref string) (vm.Stats, error) {
 	return do[vm.Stats](ctx, c, call{method: "GET", path: vmPath(ref, "stats")}, nil)
 }
 
+// State returns what lives in the guest; of a VM that does not run, what its
+// record says.
+func (c *Client) State(ctx context.Context, ref string) (vm.WorldState, error) {
+	return do[vm.WorldState](ctx, c, call{method: "GET", path: vmPath(ref, "state")}, nil)
+}
+
 // Ports returns the guest's listening ports.
 func (c *Client) Ports(ctx context.Context, ref string) ([]vm.ListeningPort, error) {
 	p, err := do[api.Ports](ctx, c, call{method: "GET", path: vmPath(ref, "ports")}, nil)

@@ -111,6 +111,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"PUT /tar":       (*Agent).tarUp,
 	"GET /watch":     (*Agent).watch,
 	"GET /stats":     (*Agent).stats,
+	"GET /state":     (*Agent).state,
 	"POST /upgrade":  (*Agent).upgrade,
 	"POST /poweroff": (*Agent).powerOff,
 }

@@ -35,7 +35,7 @@ func (a *Agent) stats(w *answer, r *request) error {
 	if syscall.Statfs("/", &st) == nil {
 		s.DiskTotal, s.DiskFree = int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
 	}
-	sockets := listening()
+	sockets := listening("/proc")
 	wanted := make(map[string]*vm.ListeningPort, len(sockets))
 	for i := range sockets {
 		wanted[sockets[i].inode] = &sockets[i].ListeningPort
@@ -150,15 +150,15 @@ type socket struct {
 	inode string
 }
 
-// listening reads the kernel's tables of sockets.
-func listening() []socket {
+// listening reads the kernel's tables of sockets below proc.
+func listening(proc string) []socket {
 	var out []socket
 	for _, proto := range []string{"tcp", "tcp6", "udp", "udp6"} {
 		state := "0A" // TCP_LISTEN
 		if strings.HasPrefix(proto, "udp") {
 			state = "07" // not connected
 		}
-		for _, l := range procLines("/proc/net/" + proto) {
+		for _, l := range procLines(proc + "/net/" + proto) {
 			f := strings.Fields(l)
 			if len(f) < 10 || f[3] != state {
 				continue

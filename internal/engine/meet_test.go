@@ -244,6 +244,7 @@ func verbs(e *engine.Engine) map[string]func(context.Context, *vm.Call, string) 
 	maps.Copy(m, map[string]f{
 		"connections": func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Connections(ctx, c, r); return err },
 		"stats":       func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Stats(ctx, c, r); return err },
+		"state":       func(ctx context.Context, c *vm.Call, r string) error { _, err := e.State(ctx, c, r); return err },
 		"processes":   func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Processes(ctx, c, r); return err },
 		"stat": func(ctx context.Context, c *vm.Call, r string) error {
 			_, err := e.Stat(ctx, c, r, "", "/")

@@ -77,6 +77,8 @@ type Guest interface {
 	GuestTree
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
+	// State is what lives in the guest, as far as the guest itself can say.
+	State(ctx context.Context) (vm.WorldState, error)
 }
 
 // GuestCommands runs programs.

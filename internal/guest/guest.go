@@ -124,6 +124,13 @@ func (c *Client) Stats(ctx context.Context) (vm.Stats, error) {
 	return s, c.askJSON(ctx, "GET", "/stats", nil, &s)
 }
 
+// State returns what lives in the guest. Ports that the host can reach are not
+// asked, and what only the host knows is not filled in.
+func (c *Client) State(ctx context.Context) (vm.WorldState, error) {
+	var s vm.WorldState
+	return s, c.askJSON(ctx, "GET", "/state", nil, &s)
+}
+
 // ask sends a request and reads its whole answer.
 func (c *Client) ask(ctx context.Context, method, path string, q url.Values, body []byte) ([]byte, error) {
 	var r io.Reader

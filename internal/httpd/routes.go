@@ -104,6 +104,7 @@ func (s *server) vmRoutes() []route {
 		{"GET", "/v1/vms/{vm}/build", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/terminals", key, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/stats", key, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
+		{"GET", "/v1/vms/{vm}/state", key, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.WorldState{}, false, ""},
 		{"GET", "/v1/vms/{vm}/ports", key, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
 		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
 		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false, ""},

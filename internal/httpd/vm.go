@@ -245,6 +245,14 @@ func (s *server) stats(q *request) error {
 	return q.ok(st)
 }
 
+func (s *server) state(q *request) error {
+	st, err := s.Engine.State(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(st)
+}
+
 func (s *server) ports(q *request) error {
 	st, err := s.Engine.Stats(q.Context(), q.call, q.ref())
 	if err != nil {

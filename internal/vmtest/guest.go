@@ -93,6 +93,36 @@ func (g *guest) Stats(ctx context.Context) (vm.Stats, error) {
 	}, nil
 }
 
+// State describes a guest with an echo service on port 7, a port 81 that
+// listens but cannot be reached, one that only the guest reaches, and Redis on
+// the unreachable one.
+func (g *guest) State(ctx context.Context) (vm.WorldState, error) {
+	if err := g.enter(ctx, "state"); err != nil {
+		return vm.WorldState{}, err
+	}
+	port := func(address string, n, pid int, command string) vm.WorldPort {
+		return vm.WorldPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: address, Port: n, PID: pid, Command: command}}
+	}
+	inside := port("127.0.0.1", 5000, 12, "app")
+	inside.Probe = vm.Probe{OK: true, Kind: "http", Status: 204, From: "guest"}
+	out := vm.WorldState{
+		Time: time.Now().UTC(), UptimeSeconds: time.Since(g.m.started).Seconds(),
+		Ports: []vm.WorldPort{port("0.0.0.0", 7, 10, "echo"), port("0.0.0.0", 81, 11, "redis-server *:81"), inside},
+		Roles: []vm.WorldRole{{Role: vm.RoleDatabase, PID: 11, Program: "redis-server", Alive: true, Seen: "Redis", Why: "its program is redis-server"}},
+	}
+	out.Processes = append(out.Processes, vm.WorldProcess{SystemProcess: vm.SystemProcess{PID: 1, User: "root", State: "S", Command: "/sbin/init"}, System: true})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, p := range g.procs {
+		if v := p.snapshot(); v.ExitCode == nil {
+			out.Processes = append(out.Processes, vm.WorldProcess{
+				SystemProcess: vm.SystemProcess{PID: v.PID, PPID: 1, User: v.User, State: "S", Command: strings.Join(v.Argv, " ")}, Exec: v.ID,
+			})
+		}
+	}
+	return out, nil
+}
+
 func (g *guest) Stat(ctx context.Context, user, p string) (vm.FileInfo, error) {
 	if err := g.enter(ctx, "stat"); err != nil {
 		return vm.FileInfo{}, err

@@ -1,0 +1,255 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Limits of the requests to a guest's ports.
+const (
+	probeMost   = 64
+	probeAtOnce = 16
+	probeTime   = 1500 * time.Millisecond
+	maxUnits    = 256 << 10 // bytes of systemctl's listing
+)
+
+// State says what lives in a VM: what its guest lists, each port with its
+// answer to a request, and what the last start restored and lost. A VM that
+// does not run is described by its record.
+func (e *Engine) State(ctx context.Context, c *vm.Call, ref string) (vm.WorldState, error) {
+	for {
+		rec, err := e.Get(ctx, c, ref)
+		if err != nil {
+			return vm.WorldState{}, fail(vm.OpState, ref, err)
+		}
+		switch rec.State {
+		case vm.Running, vm.Starting, vm.Building:
+		default:
+			return e.recorded(rec), nil
+		}
+		out, err := ask(ctx, e, c, string(rec.ID), vm.OpState, e.look)
+		if vm.KindOf(err) != vm.WrongState {
+			return out, err
+		}
+		// It ended in between: the record says how. One that is still said to
+		// run would be looked at for ever.
+		if now, gerr := e.Get(ctx, c, string(rec.ID)); gerr != nil || now.State == rec.State {
+			return vm.WorldState{}, err
+		}
+	}
+}
+
+// recorded is what a VM's record alone says. Lists are never nil.
+func (e *Engine) recorded(rec vm.VM) vm.WorldState {
+	return vm.WorldState{
+		ID: rec.ID, Name: rec.Name, State: rec.State, Time: e.now(), StartedAt: rec.StartedAt,
+		From: origin(rec), Generation: rec.Generation, Parent: rec.Parent,
+		Restored: append([]string{}, rec.Restored...), Losses: append([]string{}, rec.Losses...),
+		Processes: []vm.WorldProcess{}, Terminals: []vm.WorldTerminal{}, Ports: []vm.WorldPort{}, Services: []vm.WorldService{},
+		Mounts: []vm.WorldMount{}, Roles: []vm.WorldRole{}, Problems: []string{},
+	}
+}
+
+// origin says what a VM's machine was started from.
+func origin(rec vm.VM) string {
+	switch {
+	case rec.State == vm.Suspended && rec.Generation != "":
+		return "will continue from generation " + string(rec.Generation)
+	case rec.Generation != "":
+		return "generation " + string(rec.Generation)
+	case rec.State == vm.Stopped:
+		return "will boot on its own disk"
+	case rec.Booted:
+		return "a boot on its own disk"
+	}
+	return "the warm generation of image " + or(rec.ImageName, string(rec.Image))
+}
+
+// look asks the guest, then its ports and its systemd at the same time.
+func (e *Engine) look(ctx context.Context, v *visit) (vm.WorldState, error) {
+	e.mu.Lock()
+	out := e.recorded(v.slot.rec)
+	e.mu.Unlock()
+	got, err := v.guest.State(ctx)
+	if err != nil {
+		return vm.WorldState{}, err
+	}
+	out.Live, out.Time, out.UptimeSeconds = true, got.Time, got.UptimeSeconds
+	out.Processes = append(out.Processes, got.Processes...)
+	out.Terminals = append(out.Terminals, got.Terminals...)
+	out.Ports = append(out.Ports, got.Ports...)
+	out.Mounts = append(out.Mounts, got.Mounts...)
+	out.Roles = append(out.Roles, got.Roles...)
+	out.Problems = append(out.Problems, got.Problems...)
+	var units sync.WaitGroup
+	var failed string
+	units.Go(func() {
+		var err error
+		if out.Services, err = services(ctx, v); err != nil {
+			failed = "services: " + err.Error()
+		}
+	})
+	v.askPorts(ctx, out.Ports)
+	units.Wait()
+	if failed != "" {
+		out.Services = []vm.WorldService{}
+		out.Problems = append(out.Problems, failed)
+	}
+	judge(out.Roles, out.Ports)
+	return out, nil
+}
+
+// askPorts makes a request to each TCP port that the host can reach.
+func (v *visit) askPorts(ctx context.Context, ports []vm.WorldPort) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, probeAtOnce)
+	asked := 0
+	for i := range ports {
+		p := &ports[i]
+		addr, err := netip.ParseAddr(p.Address)
+		// A port of one address was asked inside; its own network may not know
+		// the address that the host calls.
+		if !strings.HasPrefix(p.Proto, "tcp") || err != nil || !addr.IsUnspecified() || p.Port < 1 || p.Port > 65535 {
+			continue
+		}
+		if asked++; asked > probeMost {
+			p.Probe = vm.Probe{Kind: "none", Why: "too many ports to ask them all"}
+			continue
+		}
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			p.Probe = v.askPort(ctx, p.ListeningPort)
+		})
+	}
+	all.Wait()
+}
+
+// askPort makes one request through the VM's network.
+func (v *visit) askPort(ctx context.Context, l vm.ListeningPort) (p vm.Probe) {
+	begin := v.e.now()
+	defer func() { p.From, p.Millis = "host", v.e.now().Sub(begin).Milliseconds() }()
+	ctx, stop := context.WithTimeout(ctx, probeTime)
+	defer stop()
+	conn, err := v.run.machine.DialPort(ctx, uint16(l.Port))
+	if err != nil {
+		return vm.Probe{Kind: "refused", Why: why(err)}
+	}
+	defer conn.Close()
+	unhook := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer unhook()
+	request := vm.ProbeRequest(l.Command, l.Port)
+	if _, err := io.WriteString(conn, request); err != nil && ctx.Err() == nil {
+		return vm.ReadProbe(request, nil, true)
+	}
+	buf := make([]byte, vm.MaxProbe)
+	for n := 0; ; {
+		m, err := conn.Read(buf[n:])
+		n += m
+		if err != nil || vm.ProbeComplete(buf[:n]) {
+			return vm.ReadProbe(request, buf[:n], err != nil && ctx.Err() == nil)
+		}
+	}
+}
+
+// why is an error's text for a column: without its subject and its hint.
+func why(err error) string {
+	if e := vm.AsError(err); e.Msg != "" {
+		return e.Msg
+	}
+	return err.Error()
+}
+
+// judge lets the answers of ports speak for the databases behind them.
+func judge(roles []vm.WorldRole, ports []vm.WorldPort) {
+	for i := range roles {
+		r := &roles[i]
+		if r.Role != vm.RoleDatabase {
+			continue
+		}
+		asked, answered := 0, 0
+		for _, p := range ports {
+			if p.PID != r.PID || p.Probe.From == "" {
+				continue
+			}
+			if asked++; p.Probe.OK && p.Probe.Kind != "silent" {
+				answered++
+				r.Why += fmt.Sprintf("; port %d answers (%s)", p.Port, p.Probe.Kind)
+			}
+		}
+		if asked > 0 && answered == 0 {
+			r.Alive = false
+			r.Why += "; none of its ports answers"
+		}
+	}
+}
+
+// services asks the guest's systemd for its services.
+func services(ctx context.Context, v *visit) ([]vm.WorldService, error) {
+	x, err := v.guest.Exec(ctx, vm.ExecSpec{
+		Argv: []string{"systemctl", "list-units", "--type=service", "--all", "--full", "--no-legend", "--no-pager", "--plain"}, Cwd: "/",
+		TimeoutMs: 5000,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var stdout, stderr bytes.Buffer
+	st, err := x.Run(&limited{Buffer: &stdout, left: maxUnits}, &limited{Buffer: &stderr, left: 1 << 10})
+	_ = v.guest.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is no command of the user's
+	switch {
+	case err != nil:
+		return nil, err
+	case st.TimedOut:
+		return nil, errors.New("systemctl gave no answer in 5 s")
+	case st.Code == 127:
+		return nil, errors.New("there is no systemctl in this guest")
+	case st.Code != 0:
+		return nil, fmt.Errorf("systemctl: status %d: %s", st.Code, clip(strings.TrimSpace(stderr.String())))
+	}
+	return parseUnits(stdout.String()), nil
+}
+
+// parseUnits reads systemctl's listing; units that are only mentioned by
+// others, and have no file, are left out.
+func parseUnits(text string) []vm.WorldService {
+	out := []vm.WorldService{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[1] == "not-found" {
+			continue
+		}
+		name, ok := strings.CutSuffix(f[0], ".service")
+		if !ok {
+			continue
+		}
+		out = append(out, vm.WorldService{Name: name, Active: f[2], Sub: f[3], Description: strings.Join(f[4:], " ")})
+	}
+	slices.SortFunc(out, func(a, b vm.WorldService) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// limited keeps the first bytes that are written to it.
+type limited struct {
+	*bytes.Buffer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.left)
+	l.left -= n
+	_, _ = l.Buffer.Write(p[:n]) // never fails
+	return len(p), nil
+}

@@ -1,0 +1,113 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestState: what the guest lists, each port asked by a request from where it
+// can be reached, the services; nothing of the look is left in the guest.
+//
+// 000-12, 000-13, 002-02, 002-35
+func TestState(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	p, err := e.StartProcess(t.Context(), c, "box", vm.ExecSpec{Argv: []string{"sleep", "60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := e.State(t.Context(), c, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !w.Live || w.Name != "box" || w.State != vm.Running || w.From == "" || w.StartedAt.IsZero() || len(w.Problems) != 0 {
+		t.Errorf("%+v", w)
+	}
+	if len(w.Processes) != 2 || w.Processes[1].Exec != p.ID {
+		t.Errorf("processes: %+v", w.Processes)
+	}
+	if len(w.Ports) != 3 {
+		t.Fatalf("ports: %+v", w.Ports)
+	}
+	echo, lost, inside := w.Ports[0].Probe, w.Ports[1].Probe, w.Ports[2].Probe
+	if !echo.OK || echo.Kind != "banner" || echo.Answer != "GET / HTTP/1.1" || echo.From != "host" {
+		t.Errorf("the echo service was not asked: %+v", echo)
+	}
+	if lost.OK || lost.Kind != "refused" || lost.Why != "connection refused" || lost.From != "host" {
+		t.Errorf("a port that listens and is not reached: %+v", lost)
+	}
+	if !inside.OK || inside.Status != 204 || inside.From != "guest" {
+		t.Errorf("a port of the guest alone is the guest's to ask: %+v", inside)
+	}
+	if len(w.Services) != 2 || w.Services[0] != (vm.WorldService{Name: "app", Active: "failed", Sub: "failed", Description: "My app"}) || w.Services[1].Name != "cron" {
+		t.Errorf("services: %+v", w.Services)
+	}
+	if r := w.Roles[0]; r.Alive || !strings.Contains(r.Why, "none of its ports answers") {
+		t.Errorf("a database whose port does not answer is said to live: %+v", r)
+	}
+	if list, err := e.Processes(t.Context(), c, "box"); err != nil || len(list) != 1 {
+		t.Errorf("the look left commands behind: %+v, %v", list, err)
+	}
+}
+
+// TestStateOfStopped: a VM that does not run is described by its record, also
+// when it ends while it is looked at.
+//
+// 000-14, 002-16
+func TestStateOfStopped(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	w, err := e.State(t.Context(), c, "box")
+	if err != nil || w.Live || w.State != vm.Stopped || w.ID != v.ID || w.Processes == nil || w.From == "" {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if w, err = e.State(t.Context(), c, "box"); err != nil || !w.Live || len(w.Losses) == 0 || len(w.Restored) == 0 {
+		t.Errorf("after a cold start it does not say what was lost: %+v, %v", w, err)
+	}
+	reached, release := s.World.Hold("guest.state")
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.State(t.Context(), &vm.Call{Actor: c.Actor}, "box")
+		done <- err
+	}()
+	<-reached
+	s.World.End(v.ID, "guest-poweroff")
+	release()
+	if err := <-done; err == nil {
+		t.Error("a guest that ended while it was asked gave an answer")
+	}
+}
+
+// TestStateFailures: what cannot be looked at is named; a guest that gives no
+// answer at all is an error.
+func TestStateFailures(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	s.World.Fail("guest.exec", vm.Errorf(vm.GuestFault, "", "no more processes"))
+	w, err := e.State(t.Context(), c, "box")
+	if err != nil || len(w.Problems) != 1 || !strings.Contains(w.Problems[0], "services: ") || w.Services == nil || len(w.Ports) != 3 {
+		t.Errorf("%+v, %v", w, err)
+	}
+	s.World.Fail("guest.state", vm.Errorf(vm.GuestFault, "", "nonsense"))
+	if _, err := e.State(t.Context(), c, "box"); vm.KindOf(err) != vm.GuestFault {
+		t.Errorf("%v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := e.State(ctx, c, "box"); err == nil {
+		t.Error("a caller that is gone got an answer")
+	}
+}

@@ -1,0 +1,108 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "time"
+
+// WorldState says what lives in a VM: what somebody who left it has to find
+// again after a resume or a fork. What the guest says of itself is listed as it
+// says it; ports are probed by a request; roles name their evidence.
+type WorldState struct {
+	ID    ID     `json:"id"`
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Live says that the lists were read in the guest now. Without it the VM has
+	// no machine, and only its record speaks.
+	Live bool      `json:"live"`
+	Time time.Time `json:"time"`
+
+	StartedAt  time.Time    `json:"startedAt,omitzero"`
+	From       string       `json:"from"`                 // what the machine was started from, for people
+	Generation GenerationID `json:"generation,omitempty"` // that one, unless it was an image
+	Parent     ID           `json:"parent,omitempty"`     // the VM that it was forked from
+	Restored   []string     `json:"restored"`             // by the last start
+	Losses     []string     `json:"losses"`               // what the last start did not restore, and why
+
+	UptimeSeconds float64         `json:"uptimeSeconds,omitempty"` // of the guest's kernel
+	Processes     []WorldProcess  `json:"processes"`
+	Terminals     []WorldTerminal `json:"terminals"`
+	Ports         []WorldPort     `json:"ports"`
+	Services      []WorldService  `json:"services"`
+	Mounts        []WorldMount    `json:"mounts"`
+	Roles         []WorldRole     `json:"roles"`
+
+	// Problems names what could not be looked at, or was cut at a limit. A list
+	// that a problem names is not complete.
+	Problems []string `json:"problems"`
+}
+
+// WorldProcess is a process of the guest, the kernel's own left out.
+type WorldProcess struct {
+	SystemProcess
+	StartedAt time.Time `json:"startedAt"`          // by the guest's clock
+	Unit      string    `json:"unit,omitempty"`     // the systemd unit of its control group
+	Exec      string    `json:"exec,omitempty"`     // id of the exec command that it belongs to ("p1")
+	Terminal  string    `json:"terminal,omitempty"` // "pts/0"
+	Cwd       string    `json:"cwd,omitempty"`      //
+	Waits     string    `json:"waits,omitempty"`    // what it does now: "runs", "sleeps", "reads its terminal", ...
+	System    bool      `json:"system,omitempty"`   // of the system or of Warren, not of the work
+}
+
+// WorldTerminal is a terminal that is some session's own.
+type WorldTerminal struct {
+	Name       string `json:"name"`                 // "pts/0", "ttyS0"
+	Leader     int    `json:"leader,omitempty"`     // pid of its session's leader; 0 = that has ended
+	Shell      string `json:"shell,omitempty"`      // the leader's command
+	Foreground int    `json:"foreground,omitempty"` // pid of the leader of the process group that it belongs to now
+	Command    string `json:"command,omitempty"`    // of that one
+	User       string `json:"user,omitempty"`
+	Cwd        string `json:"cwd,omitempty"`
+	Waits      string `json:"waits,omitempty"`
+}
+
+// WorldPort is a listening port with the answer to a request.
+type WorldPort struct {
+	ListeningPort
+	Probe Probe `json:"probe"`
+}
+
+// WorldService is a systemd service.
+type WorldService struct {
+	Name        string `json:"name"`   // without .service
+	Active      string `json:"active"` // active, failed, activating, inactive, ...
+	Sub         string `json:"sub"`    // running, exited, auto-restart, dead, ...
+	Description string `json:"description,omitempty"`
+}
+
+// WorldMount is a file system that holds data, or could.
+type WorldMount struct {
+	Path     string `json:"path"`
+	Source   string `json:"source"`
+	Type     string `json:"type"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+	Total    int64  `json:"totalBytes,omitempty"` // 0 = not asked: a server or a program answers for it
+	Free     int64  `json:"freeBytes,omitempty"`
+}
+
+// Role is what a program is to the work.
+type Role string
+
+// The roles.
+const (
+	RoleWatcher  Role = "watcher"  // waits for changes of files
+	RoleWorker   Role = "worker"   // takes jobs from a queue
+	RoleDatabase Role = "database" //
+	RoleBrowser  Role = "browser"  //
+	RoleREPL     Role = "repl"     // reads commands from a terminal
+)
+
+// WorldRole is a program in a role, with the evidence for it.
+type WorldRole struct {
+	Role    Role   `json:"role"`
+	PID     int    `json:"pid"`
+	Program string `json:"program"`
+	Alive   bool   `json:"alive"` // false = a zombie, stopped by a signal, or (databases) it does not answer
+	Seen    string `json:"seen"`  // what was found
+	Why     string `json:"why"`   // the evidence
+}
