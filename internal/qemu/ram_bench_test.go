@@ -4,6 +4,7 @@
 package qemu
 
 import (
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -125,5 +126,34 @@ func BenchmarkCopyPrivate(b *testing.B) {
 		run("first-diff", false, diff)
 		run("second-diff", true, diff)
 		f.kill()
+	}
+}
+
+// What a suspend leaves for later: base and diff become a memory file.
+func BenchmarkMergeRAM(b *testing.B) {
+	const size = 512 << 20
+	base := benchBase(b, size, 195<<20)
+	f := startFake(b, base)
+	f.touch(1000, 32*256, 7)
+	m := f.memory()
+	dir := b.TempDir()
+	diff, runs, out := filepath.Join(dir, "diff"), filepath.Join(dir, "runs"), filepath.Join(dir, "out")
+	r, err := createDiff(diff, size)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := m.copyPrivate(b.Context(), r); err != nil {
+		b.Fatal(err)
+	}
+	if err := errors.Join(r.writeRuns(runs), r.close()); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := MergeRAM(b.Context(), base, diff, runs, out); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		os.Remove(out)
+		b.StartTimer()
 	}
 }

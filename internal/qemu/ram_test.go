@@ -142,7 +142,7 @@ func baseFile(t *testing.T, size int64) string {
 }
 
 // Both ways to find the private pages find the same: what was written, and not
-// what was only read, be it data or a hole. 002-16
+// what was only read, be it data or a hole. 000-35
 func TestPrivatePages(t *testing.T) {
 	const size = 64 << 20
 	f := startFake(t, baseFile(t, size))
@@ -260,7 +260,7 @@ func same(t *testing.T, path, with string, at ...int64) {
 	}
 }
 
-// 002-16: memory of a process that has gone is an error, never an empty copy.
+// 000-35: memory of a process that has gone is an error, never an empty copy.
 func TestCopyOfTheDead(t *testing.T) {
 	f := startFake(t, baseFile(t, 32<<20))
 	m := f.memory()
@@ -338,7 +338,7 @@ func TestPrivatePagesOfQEMU(t *testing.T) {
 }
 
 // A merged diff equals a whole capture, byte for byte, also where the machine
-// wrote zeros over data. 002-16
+// wrote zeros over data. 000-35
 func TestMergeRAM(t *testing.T) {
 	const size = 32 << 20
 	for _, cold := range []bool{false, true} {
