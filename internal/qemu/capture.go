@@ -55,7 +55,7 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 		return out, err
 	}
 	defer func() {
-		err = errors.Join(err, ram.f.Close())
+		err = errors.Join(err, ram.close())
 		if err != nil {
 			os.Remove(s.RAM)
 		}

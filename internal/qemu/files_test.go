@@ -153,7 +153,7 @@ func TestRAMFilePut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.f.Close()
+	defer r.close()
 	if n := r.dataBytes(); n != 3*page {
 		t.Errorf("the copy has %d bytes of data", n)
 	}

@@ -4,17 +4,12 @@
 package qemu
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+	"runtime/debug"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -23,38 +18,34 @@ import (
 
 const (
 	page     = 4096
-	chunk    = 4 << 20 // bytes copied at a time
-	copyWays = 2       // readers of one machine's memory
+	piece    = 256 << 10 // bytes copied at a time: they stay in a core's cache
+	copyWays = 2         // copiers of one machine's memory
 )
 
 // ramFile is a memory file that is being written: a base copy with a machine's
-// private pages over it. Pages of zeros stay holes.
+// private pages over it, where pages of zeros stay holes, or a diff, which
+// holds the private pages alone.
 type ramFile struct {
-	f    *os.File
+	file *os.File
+	now  []byte // the file, mapped to be read: comparing costs no system call
 	size int64
+	diff bool   // the file has no base under it: zeros count as well
 	has  []bool // per page: the file holds data there; written by one worker per page
+	hot  bool   // the pages that will be compared again are mapped
 }
 
 // createRAM makes the file at path as a copy of base: by reference where the
-// file system can, else sparsely. base "" is a file of holes.
+// file system can, else sparsely. base "" is a file of holes. Close it.
 func createRAM(ctx context.Context, path, base string, size int64) (_ *ramFile, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, fileError(path, err)
+	r, err := newRAM(path, size)
+	if err != nil || base == "" {
+		return r, err
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
-			os.Remove(path)
+			r.discard()
 		}
 	}()
-	if err := f.Truncate(size); err != nil {
-		return nil, fileError(path, err)
-	}
-	r := &ramFile{f: f, size: size, has: make([]bool, size/page)}
-	if base == "" {
-		return r, nil
-	}
 	src, err := os.Open(base)
 	if err != nil {
 		return nil, fileError(base, err)
@@ -67,32 +58,135 @@ func createRAM(ctx context.Context, path, base string, size int64) (_ *ramFile, 
 	if st.Size() != size {
 		return nil, corrupt(base, "it has %d bytes, the machine has %d", st.Size(), size)
 	}
-	if unix.IoctlFileClone(int(f.Fd()), int(src.Fd())) == nil {
-		return r, extents(f, size, func(from, to int64) error {
-			for i := from / page; i < (to+page-1)/page; i++ {
+	if unix.IoctlFileClone(int(r.file.Fd()), int(src.Fd())) == nil {
+		return r, extents(r.file, size, func(from, to int64) error {
+			for i := from / page; i < to/page; i++ {
 				r.has[i] = true
 			}
 			return nil
 		})
 	}
-	buf := make([]byte, chunk)
-	err = extents(src, size, func(from, to int64) error {
-		for from < to {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			b := buf[:min(to-from, chunk)]
-			if _, err := src.ReadAt(b, from); err != nil {
-				return fileError(base, err)
-			}
-			if err := r.put(b, from); err != nil {
-				return err
-			}
-			from += int64(len(b))
-		}
+	return r, r.copyFrom(ctx, src)
+}
+
+// newRAM makes a file of holes at path.
+func newRAM(path string, size int64) (*ramFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	r := &ramFile{file: f, size: size, has: make([]bool, size/page)}
+	if err = f.Truncate(size); err == nil {
+		r.now, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	}
+	if err != nil {
+		r.discard()
+		return nil, fileError(path, err)
+	}
+	return r, nil
+}
+
+// close ends the use of the file, which stays.
+func (r *ramFile) close() error {
+	var err error
+	if r.now != nil {
+		err = unix.Munmap(r.now)
+		r.now = nil
+	}
+	return fileError(r.file.Name(), errors.Join(err, r.file.Close()))
+}
+
+// discard closes the file and removes it, where something else went wrong.
+func (r *ramFile) discard() {
+	_ = r.close() // what was to be written there is lost anyway
+	os.Remove(r.file.Name())
+}
+
+// copyFrom copies the data of a file of the same size.
+func (r *ramFile) copyFrom(ctx context.Context, src *os.File) error {
+	var runs []run
+	err := extents(src, r.size, func(from, to int64) error {
+		runs = appendRun(runs, run{from, to - from})
 		return nil
 	})
-	return r, err
+	if err != nil {
+		return err
+	}
+	return r.copyRuns(ctx, src, runs)
+}
+
+// copyRuns copies these ranges of src, each at most a piece long.
+func (r *ramFile) copyRuns(ctx context.Context, src *os.File, runs []run) error {
+	return share(ctx, len(runs), func(i int, buf []byte) error {
+		b := buf[:runs[i].n]
+		if _, err := src.ReadAt(b, runs[i].off); err != nil {
+			return fileError(src.Name(), err)
+		}
+		return r.put(b, runs[i].off)
+	})
+}
+
+// share calls f for 0 to n-1 from a few goroutines, each with a buffer of a
+// piece, until one fails or ctx ends.
+func share(ctx context.Context, n int, f func(i int, buf []byte) error) error {
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range copyWays {
+		g.Go(func() error {
+			buf := make([]byte, piece)
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return nil
+				}
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				if err := guarded(func() error { return f(i, buf) }); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return g.Wait()
+}
+
+// guarded turns a fault in mapped memory into an error: a page of the file that
+// the disk does not give back must not end the monitor, whose machine stands still.
+func guarded(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		switch x := recover().(type) {
+		case nil:
+		case interface {
+			error
+			Addr() uintptr
+		}:
+			err = fmt.Errorf("a page cannot be read back: %w", x)
+		default:
+			panic(x)
+		}
+	}()
+	return f()
+}
+
+// run is a range of a machine's memory, in whole pages.
+type run struct{ off, n int64 }
+
+// appendRun adds x, joined to the last run where it follows it, and cut so
+// that none is longer than a piece.
+func appendRun(runs []run, x run) []run {
+	if i := len(runs) - 1; i >= 0 && runs[i].off+runs[i].n == x.off {
+		more := min(x.n, piece-runs[i].n)
+		runs[i].n += more
+		x = run{x.off + more, x.n - more}
+	}
+	for x.n > 0 {
+		n := min(x.n, piece)
+		runs = append(runs, run{x.off, n})
+		x = run{x.off + n, x.n - n}
+	}
+	return runs
 }
 
 // extents calls f with each range of data in the file, widened to whole pages.
@@ -118,22 +212,14 @@ func extents(file *os.File, size int64, f func(from, to int64) error) error {
 // put makes the file hold b at off (whole pages), writing as little as it can:
 // pages of zeros over a hole and pages that are there already are skipped.
 func (r *ramFile) put(b []byte, off int64) error {
-	var old []byte
 	for i := 0; i < len(b); {
 		j := i
-		for j < len(b) {
-			need, err := r.needs(b[j:j+page], off+int64(j), &old)
-			if err != nil {
-				return err
-			}
-			if !need {
-				break
-			}
+		for j < len(b) && r.needs(b[j:j+page], off+int64(j)) {
 			j += page
 		}
 		if j > i {
-			if _, err := r.f.WriteAt(b[i:j], off+int64(i)); err != nil {
-				return fileError(r.f.Name(), err)
+			if _, err := r.file.WriteAt(b[i:j], off+int64(i)); err != nil {
+				return fileError(r.file.Name(), err)
 			}
 			for p := i; p < j; p += page {
 				r.has[(off+int64(p))/page] = true
@@ -144,18 +230,30 @@ func (r *ramFile) put(b []byte, off int64) error {
 	return nil
 }
 
-// needs reports whether one page must be written. old is scratch space.
-func (r *ramFile) needs(b []byte, off int64, old *[]byte) (bool, error) {
+// needs reports whether one page must be written.
+func (r *ramFile) needs(b []byte, off int64) bool {
 	if !r.has[off/page] {
-		return !isZero(b), nil
+		return r.diff || !isZero(b)
 	}
-	if *old == nil {
-		*old = make([]byte, page)
+	return !bytes.Equal(r.now[off:off+page], b)
+}
+
+// heat maps what the file holds in these ranges, so that comparing with it
+// again finds it without a fault.
+func (r *ramFile) heat(runs []run) {
+	for _, x := range runs {
+		for from := x.off; from < x.off+x.n; {
+			to := from
+			for to < x.off+x.n && r.has[to/page] {
+				to += page
+			}
+			if to > from {
+				_ = unix.Madvise(r.now[from:to], unix.MADV_POPULATE_READ) // without it, it is slower
+			}
+			from = to + page
+		}
 	}
-	if _, err := r.f.ReadAt(*old, off); err != nil {
-		return false, fileError(r.f.Name(), err)
-	}
-	return !bytes.Equal(*old, b), nil
+	r.hot = true
 }
 
 var zeroPage [page]byte
@@ -169,151 +267,4 @@ func (r *ramFile) dataBytes() (n int64) {
 		}
 	}
 	return n
-}
-
-// memory is the mapping of a memory file in a QEMU, read from outside.
-type memory struct {
-	pid   int
-	start int64
-	size  int64
-	mem   *os.File
-	pages *os.File
-}
-
-// openMemory finds the mapping of path, deleted or not, in the process.
-func openMemory(pid int, path string, size int64) (*memory, error) {
-	// The kernel shows the name without symlinks: the data directory, or its
-	// images, may lie behind one.
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
-		path = filepath.Join(dir, filepath.Base(path))
-	}
-	start, err := findMapping(pid, path, size)
-	if err != nil {
-		return nil, err
-	}
-	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		return nil, err
-	}
-	pages, err := os.Open(fmt.Sprintf("/proc/%d/pagemap", pid))
-	if err != nil {
-		mem.Close()
-		return nil, err
-	}
-	return &memory{pid: pid, start: start, size: size, mem: mem, pages: pages}, nil
-}
-
-func (m *memory) close() {
-	m.mem.Close()
-	m.pages.Close()
-}
-
-func findMapping(pid int, path string, size int64) (int64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	sc := bufio.NewScanner(f)
-	for sc.Scan() {
-		start, length, name, err := parseMapping(sc.Text())
-		if err != nil {
-			return 0, err
-		}
-		if length == size && strings.TrimSuffix(name, " (deleted)") == path {
-			return start, nil
-		}
-	}
-	if err := sc.Err(); err != nil {
-		return 0, err
-	}
-	return 0, fmt.Errorf("process %d does not map %s", pid, path)
-}
-
-// parseMapping reads one line of /proc/PID/maps.
-func parseMapping(line string) (start, length int64, name string, err error) {
-	fields := strings.SplitN(line, " ", 6)
-	from, to, ok := strings.Cut(fields[0], "-")
-	if !ok || len(fields) < 6 {
-		return 0, 0, "", fmt.Errorf("unexpected line in maps: %q", line)
-	}
-	a, err1 := strconv.ParseUint(from, 16, 63)
-	b, err2 := strconv.ParseUint(to, 16, 64)
-	if errors.Is(err1, strconv.ErrRange) { // the vsyscall page, at the very top
-		return 0, 0, "", nil
-	}
-	name = strings.NewReplacer(`\012`, "\n").Replace(strings.TrimLeft(fields[5], " "))
-	return int64(a), int64(b - a), name, errors.Join(err1, err2)
-}
-
-// run is a range of the mapping, in bytes from its start.
-type run struct{ off, n int64 }
-
-// private lists the pages that the process has written: present and not of the
-// file, or swapped out.
-func (m *memory) private() ([]run, error) {
-	const perRead = 64 << 10
-	raw := make([]byte, 8*perRead)
-	var runs []run
-	for first := int64(0); first < m.size/page; first += perRead {
-		n := min(perRead, m.size/page-first)
-		if _, err := m.pages.ReadAt(raw[:8*n], (m.start/page+first)*8); err != nil {
-			return nil, fmt.Errorf("pagemap of process %d: %w", m.pid, err)
-		}
-		for i := range n {
-			if v := binary.LittleEndian.Uint64(raw[8*i:]); v>>63 == 1 && v>>61&1 == 0 || v>>62&1 == 1 {
-				runs = appendPage(runs, (first+i)*page)
-			}
-		}
-	}
-	return runs, nil
-}
-
-// appendPage extends the last run by a page at off or begins a new one; runs
-// are at most a chunk long.
-func appendPage(runs []run, off int64) []run {
-	if n := len(runs); n > 0 && runs[n-1].off+runs[n-1].n == off && runs[n-1].n < chunk {
-		runs[n-1].n += page
-		return runs
-	}
-	return append(runs, run{off, page})
-}
-
-// copyPrivate brings r up to date with the process's private pages.
-func (m *memory) copyPrivate(ctx context.Context, r *ramFile) (pages int64, err error) {
-	runs, err := m.private()
-	if err != nil {
-		return 0, err
-	}
-	var next atomic.Int64
-	g, ctx := errgroup.WithContext(ctx)
-	for range copyWays {
-		g.Go(func() error {
-			buf := make([]byte, chunk)
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(runs) {
-					return nil
-				}
-				if err := ctx.Err(); err != nil {
-					return err
-				}
-				b := buf[:runs[i].n]
-				// A dead process reads as zero bytes, which ReadAt reports as EOF.
-				if _, err := m.mem.ReadAt(b, m.start+runs[i].off); err != nil {
-					if errors.Is(err, io.EOF) {
-						err = errors.New("the process has gone")
-					}
-					return fmt.Errorf("memory of process %d: %w", m.pid, err)
-				}
-				if err := r.put(b, runs[i].off); err != nil {
-					return err
-				}
-			}
-		})
-	}
-	for _, x := range runs {
-		pages += x.n / page
-	}
-	return pages, g.Wait()
 }

@@ -56,6 +56,9 @@ func suites() []suite {
 			gotest("real VMs", "-tags=system", "-timeout=5m", "./test/system/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
+		{name: "worlds", budget: 9 * time.Minute, steps: []step{
+			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
+		}},
 	}
 }
 
