@@ -45,6 +45,13 @@ type Reset struct {
 	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
+// FreezeReport says how the programs of a guest were made to stand still.
+type FreezeReport struct {
+	Groups   int           // control groups that were frozen
+	Waited   time.Duration // until they stood still
+	Unfrozen []string      // groups that did not in time: what is in the kernel there stops on its way out
+}
+
 // ResetReport maps each reset to "ok" or to why it failed.
 type ResetReport map[string]string
 

@@ -26,7 +26,7 @@ import (
 const Protocol = 1
 
 // Features are what this agent can do beyond the first version's verbs.
-var Features = []string{"wake", "upgrade"}
+var Features = []string{"wake", "upgrade", "freeze"}
 
 // Config says where an agent works. The zero value of each field but Log is
 // the guest's own.
@@ -37,8 +37,11 @@ type Config struct {
 	LogDir  string // process logs; "" = /var/log/warren
 	RunDir  string // its own files; "" = /run/warren
 	EtcDir  string // "" = /etc
-	System  System // nil = the kernel
-	Log     *slog.Logger
+
+	CgroupDir string // "" = /sys/fs/cgroup
+	ProcDir   string // of freeze; "" = /proc
+	System    System // nil = the kernel
+	Log       *slog.Logger
 
 	inherited *heritage // of an upgrade
 }
@@ -53,6 +56,7 @@ type Agent struct {
 	procs table
 
 	cgroup   execGroup
+	freezer  freezer
 	oom      oomShield
 	nullOnce sync.Once
 	null     int // /dev/null
@@ -75,6 +79,12 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if cfg.EtcDir == "" {
 		cfg.EtcDir = "/etc"
+	}
+	if cfg.CgroupDir == "" {
+		cfg.CgroupDir = "/sys/fs/cgroup"
+	}
+	if cfg.ProcDir == "" {
+		cfg.ProcDir = "/proc"
 	}
 	if cfg.System == nil {
 		cfg.System = kernel{}

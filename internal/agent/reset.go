@@ -63,6 +63,11 @@ func (a *Agent) wake(w *answer, r *request, hello bool) error {
 		return vm.Errorf(vm.Invalid, "", "malformed reset: %w", err)
 	}
 	report := a.reset(reset)
+	if awake(report) {
+		if err := a.letGo(); err != nil {
+			return err
+		}
+	}
 	var h vm.AgentHello
 	if hello {
 		h = a.hello()

@@ -113,6 +113,8 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /stats":     (*Agent).stats,
 	"GET /state":     (*Agent).state,
 	"POST /upgrade":  (*Agent).upgrade,
+	"POST /freeze":   (*Agent).freeze,
+	"POST /thaw":     (*Agent).thaw,
 	"POST /poweroff": (*Agent).powerOff,
 }
 

@@ -1,0 +1,34 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Freeze has the guest's programs stand still until Thaw, or until a Wake whose
+// resets are all acknowledged; with disk the root file system, too, is written
+// back and stands still. Groups that did not in time are named.
+func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error) {
+	q := url.Values{}
+	if disk {
+		q.Set("disk", "1")
+	}
+	b, err := c.ask(ctx, "POST", "/freeze", q, nil)
+	if err != nil {
+		return vm.FreezeReport{}, err
+	}
+	return link.DecodeFreeze(b)
+}
+
+// Thaw lets everything go on that Freeze has stopped; it may be called at any
+// time.
+func (c *Client) Thaw(ctx context.Context) error {
+	_, err := c.ask(ctx, "POST", "/thaw", nil, nil)
+	return err
+}
