@@ -26,7 +26,7 @@ import (
 const Protocol = 1
 
 // Features are what this agent can do beyond the first version's verbs.
-var Features = []string{"wake", "upgrade"}
+var Features = []string{"wake", "upgrade", "terminals"}
 
 // Config says where an agent works. The zero value of each field but Log is
 // the guest's own.
@@ -51,6 +51,7 @@ type Agent struct {
 	users userDB
 	keys  keyring
 	procs table
+	terms terminals
 
 	cgroup   execGroup
 	oom      oomShield
@@ -91,6 +92,11 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.procs.init(cfg.LogDir, cfg.RunDir, cfg.Log, cfg.inherited)
+	if cfg.inherited != nil {
+		if err := a.terms.inherit(cfg.inherited); err != nil {
+			cfg.Log.Error("a terminal was lost", "error", err)
+		}
+	}
 	return a, nil
 }
 

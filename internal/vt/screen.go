@@ -10,8 +10,8 @@ package vt
 
 // MaxCols and MaxRows bound a screen's size.
 const (
-	MaxCols = 1000
-	MaxRows = 400
+	MaxCols = 600
+	MaxRows = 250
 )
 
 // Color is 0 for the default, else one of the palette or a mixed one.
