@@ -3,7 +3,10 @@
 
 package vt
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Text returns the screen as lines of text, without blanks at their ends and
 // without empty lines at the screen's.
@@ -45,4 +48,33 @@ func (s *Screen) Runs(y int) []Run {
 		runs = append(runs, r)
 	}
 	return runs
+}
+
+// String returns "" for the default, the number of a palette's colour, or
+// "#rrggbb".
+func (c Color) String() string {
+	n := int(c & 0xffffff)
+	switch {
+	case c == 0:
+		return ""
+	case c >= mixed:
+		return "#" + strconv.FormatInt(1<<24|int64(n), 16)[1:]
+	}
+	return strconv.Itoa(n)
+}
+
+// attrNames are the attributes' names, in the order of their bits.
+var attrNames = [...]string{
+	"bold", "faint", "italic", "underline", "blink", "inverse", "invisible", "strike", "doubleUnderline", "curlyUnderline", "overline",
+}
+
+// Names returns the attributes that are set.
+func (a Attr) Names() []string {
+	var out []string
+	for i, name := range attrNames {
+		if a&(1<<i) != 0 {
+			out = append(out, name)
+		}
+	}
+	return out
 }
