@@ -105,7 +105,7 @@ func TestPtyKeys(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"", "ctrl-", "ctrl-1", "nokey", "alt-"} {
+	for _, name := range []string{"", "ctrl-", "ctrl-1", "nokey", "alt-", "\xff\xfe"} {
 		if got, err := parseKey(name); err == nil {
 			t.Errorf("%q gives %q", name, got)
 		}

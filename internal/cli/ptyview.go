@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -261,7 +262,7 @@ var keyNames = map[string]string{
 	"f5": "\x1b[15~", "f6": "\x1b[17~", "f7": "\x1b[18~", "f8": "\x1b[19~", "f9": "\x1b[20~", "f10": "\x1b[21~", "f11": "\x1b[23~", "f12": "\x1b[24~",
 }
 
-// parseKey returns what a key sends: a name, ctrl-X, alt-X.
+// parseKey returns what a key sends: a character, a name, ctrl-X, alt-X.
 func parseKey(name string) (string, error) {
 	low := strings.ToLower(name)
 	if s, ok := keyNames[low]; ok {
@@ -269,6 +270,9 @@ func parseKey(name string) (string, error) {
 	}
 	if c, ok := strings.CutPrefix(low, "ctrl-"); ok && len(c) == 1 && strings.ContainsAny(c, "abcdefghijklmnopqrstuvwxyz[\\]^_@") {
 		return string(rune(strings.ToUpper(c)[0] & 0x1f)), nil
+	}
+	if utf8.RuneCountInString(name) == 1 {
+		return name, nil
 	}
 	if c, ok := strings.CutPrefix(name, "alt-"); ok && c != "" {
 		return "\x1b" + c, nil
