@@ -300,6 +300,7 @@ type PtySession struct {
 	Title         string  `json:"title,omitempty"` // that its program has set
 	StartOffset   int64   `json:"startOffset"`     // of the oldest output byte that can be read
 	EndOffset     int64   `json:"endOffset"`       // after the newest
+	Suspended     bool    `json:"suspended,omitempty"`
 }
 
 // PtySessionList answers GET pty/sessions.

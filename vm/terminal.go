@@ -64,6 +64,9 @@ type TerminalSession struct {
 	Title     string     `json:"title,omitempty"` // that its program has set
 	Start     int64      `json:"start"`           // offset of the oldest output byte kept
 	End       int64      `json:"end"`             // offset after the newest
+
+	// Suspended says that its VM sleeps, and its program with it.
+	Suspended bool `json:"suspended,omitempty"`
 }
 
 // Running reports whether its program has not ended.

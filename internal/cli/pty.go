@@ -261,6 +261,9 @@ func (o *ptyLsOptions) run(ctx context.Context) error {
 	t := &table{head: []string{"SESSION", "STATE", "USER", "SIZE", "VIEWERS", "AGE", "COMMAND", "TITLE"}}
 	for _, s := range l {
 		state := "running"
+		if s.Suspended {
+			state = "suspended"
+		}
 		if s.ExitCode != nil {
 			state = "exited " + itoa(*s.ExitCode)
 		}

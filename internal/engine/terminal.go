@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,7 +38,11 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	}
 	return e.terminal(ctx, c, ref, AuditEntry{Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (Terminal, error) {
 		spec.Cwd = v.execSpec(vm.ExecSpec{Cwd: spec.Cwd}).Cwd
-		return v.guest.OpenTerminal(ctx, spec)
+		t, err := v.guest.OpenTerminal(ctx, spec)
+		if err == nil {
+			v.refresh(ctx)
+		}
+		return t, err
 	})
 }
 
@@ -177,10 +182,51 @@ type writer func(p []byte) (int, error)
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 // Terminals lists a VM's terminals, oldest first, those that ended lately too.
+// It wakes no VM: of a suspended one it tells those that were there when they
+// were last looked at.
 func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error) {
-	return ask(ctx, e, c, ref, vm.OpTerminal, func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
-		return v.guest.Terminals(ctx)
+	list, err := ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
+		list, err := v.guest.Terminals(ctx)
+		if err == nil {
+			v.remember(list)
+		}
+		return list, err
 	})
+	if vm.KindOf(err) == vm.WrongState {
+		if list, ok := e.sleepingTerminals(c, ref); ok {
+			return list, nil
+		}
+	}
+	return list, err
+}
+
+// remember keeps the list for when the VM sleeps.
+func (v *visit) remember(list []vm.TerminalSession) {
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	v.slot.terminals = list
+}
+
+// sleepingTerminals returns the terminals of a suspended VM.
+func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.lookupLocked(c.Actor.Account, ref)
+	if err != nil || s.rec.State != vm.Suspended {
+		return nil, false
+	}
+	list := slices.Clone(s.terminals)
+	for i := range list {
+		list[i].Attached, list[i].Suspended = 0, list[i].Running()
+	}
+	return list, true
+}
+
+// refresh remembers the terminals that a call has changed.
+func (v *visit) refresh(ctx context.Context) {
+	if list, err := v.guest.Terminals(ctx); err == nil { // the list is looked at again when it is asked for
+		v.remember(list)
+	}
 }
 
 // CloseTerminal ends a terminal's programs and forgets it.
@@ -188,6 +234,7 @@ func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id st
 	entry := AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
+		v.refresh(ctx)
 		return t, v.session(err)
 	})
 }

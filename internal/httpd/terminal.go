@@ -28,7 +28,7 @@ const (
 // ptySession is a terminal as the contract shows it.
 func ptySession(t vm.TerminalSession) api.PtySession {
 	p := api.PtySession{
-		SessionID: t.ID, Running: t.Running(), ExitCode: t.ExitCode, Cols: t.Cols, Rows: t.Rows, Exec: t.Command,
+		SessionID: t.ID, Running: t.Running() && !t.Suspended, Suspended: t.Suspended, ExitCode: t.ExitCode, Cols: t.Cols, Rows: t.Rows, Exec: t.Command,
 		CreatedAtMs: t.CreatedAt.UnixMilli(), AttachedCount: t.Attached, PID: t.PID, Title: t.Title, StartOffset: t.Start, EndOffset: t.End,
 	}
 	if t.ExitedAt != nil {

@@ -144,11 +144,10 @@ func TestPty(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	second.shows("$ echo first\r\nfirst")
-	list := b.do("GET", base+"/sessions", nil)
-	l := list.json["sessions"].([]any)[0].(map[string]any)
-	if l["cols"] != 90.0 || l["rows"] != 30.0 || l["running"] != true || l["user"] != nil || l["attachedCount"] != 2.0 || l["createdAtMs"] == 0.0 {
-		t.Errorf("%s", list.body)
-	}
+	b.until("two viewers, the smaller size", func() bool {
+		l := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
+		return l["cols"] == 90.0 && l["rows"] == 30.0 && l["running"] == true && l["user"] == nil && l["attachedCount"] == 2.0 && l["createdAtMs"] != 0.0
+	})
 	b.say(second.conn, api.PtyMessage{Type: "resize", Cols: 50, Rows: 20})
 	b.until("the smaller size", func() bool {
 		s := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
@@ -175,7 +174,7 @@ func TestPty(t *testing.T) {
 	if m := p.next("exited"); *m.ExitCode != 7 || !strings.Contains(p.out.String(), "after") || p.closed() != websocket.StatusNormalClosure {
 		t.Errorf("an ended one: %+v %q", m, p.out.String())
 	}
-	l = b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
+	l := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
 	if l["running"] != false || l["exitCode"] != 7.0 || l["exitedAtMs"] == nil {
 		t.Errorf("%v", l)
 	}
@@ -229,8 +228,11 @@ func TestPtyRefusals(t *testing.T) {
 		t.Errorf("one too many: %d %s", status, code)
 	}
 	b.do("POST", "/v1/vms/"+id+"/stop", nil)
-	if _, status, code := b.dialPty(base + "/sessions/taken"); status != 400 || code != "VM_NOT_RUNNING" {
-		t.Errorf("stopped: %d %s", status, code)
+	if a := b.do("GET", base+"/sessions", nil); a.json["code"] != "VM_NOT_RUNNING" {
+		t.Errorf("a list wakes nobody: %d %s", a.status, a.body)
+	}
+	if _, status, code := b.dialPty(base + "/sessions/taken"); status != 404 || code != "SESSION_NOT_FOUND" {
+		t.Errorf("stopped, and woken without its terminals: %d %s", status, code)
 	}
 }
 
