@@ -149,7 +149,7 @@ func (o *ptyOptions) run(ctx context.Context) error {
 		o.app.io.printf("%s\n", id)
 		return nil
 	}
-	v := &ptyView{app: o.app, c: c, name: o.name, key: key, t: t}
+	v := &ptyView{app: o.app, c: c, name: o.name, key: key, t: t, news: make(chan struct{})}
 	return v.run(ctx)
 }
 

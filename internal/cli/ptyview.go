@@ -59,7 +59,14 @@ type ptyView struct {
 
 	mu   sync.Mutex
 	t    *client.Terminal
-	left bool // by the detach key or a signal
+	left bool          // by the detach key or a signal
+	news chan struct{} // closed and replaced when one of the two changes
+}
+
+// tell says that something has changed. v.mu is held.
+func (v *ptyView) tell() {
+	close(v.news)
+	v.news = make(chan struct{})
 }
 
 func (v *ptyView) now() *client.Terminal {
@@ -72,6 +79,7 @@ func (v *ptyView) now() *client.Terminal {
 func (v *ptyView) leave() {
 	v.mu.Lock()
 	v.left = true
+	v.tell()
 	t := v.t
 	v.mu.Unlock()
 	_ = t.Detach()
@@ -150,6 +158,7 @@ func (v *ptyView) again(ctx context.Context, lost error) error {
 		case err == nil:
 			v.mu.Lock()
 			v.t = t
+			v.tell()
 			if v.left {
 				_ = t.Detach()
 			}
@@ -224,14 +233,24 @@ func (v *ptyView) typeIn(keys []byte) {
 	}
 }
 
-// replaced waits until a broken connection has been replaced by another.
+// replaced waits until a broken connection has been replaced by another; it
+// reports false when none will come.
 func (v *ptyView) replaced(old *client.Terminal) bool {
-	for end := time.Now().Add(reattachFor); time.Now().Before(end) && !v.hasLeft(); time.Sleep(reattachEvery / 5) {
-		if v.now() != old {
-			return true
+	late := time.NewTimer(reattachFor)
+	defer late.Stop()
+	for {
+		v.mu.Lock()
+		t, left, news := v.t, v.left, v.news
+		v.mu.Unlock()
+		if left || t != old {
+			return !left
+		}
+		select {
+		case <-news:
+		case <-late.C:
+			return false
 		}
 	}
-	return false
 }
 
 // detector finds the keys that leave: one of its own, or Ctrl-P Ctrl-Q. Ctrl-P

@@ -123,8 +123,17 @@ func (t Style) sgr() string {
 		attr Attr
 		code string
 	}{
-		{Bold, ";1"}, {Faint, ";2"}, {Italic, ";3"}, {Underline, ";4"}, {Blink, ";5"}, {Inverse, ";7"},
-		{Invisible, ";8"}, {Strike, ";9"}, {DoubleUnderline, ";21"}, {CurlyUnderline, ";4:3"}, {Overline, ";53"},
+		{Bold, ";1"},
+		{Faint, ";2"},
+		{Italic, ";3"},
+		{Underline, ";4"},
+		{Blink, ";5"},
+		{Inverse, ";7"},
+		{Invisible, ";8"},
+		{Strike, ";9"},
+		{DoubleUnderline, ";21"},
+		{CurlyUnderline, ";4:3"},
+		{Overline, ";53"},
 	} {
 		if t.Attr&a.attr != 0 {
 			b.WriteString(a.code)

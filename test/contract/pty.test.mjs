@@ -79,11 +79,13 @@ test("a session that is closed tells its viewers", async () => {
 test("a signal keeps its place in the input", async () => {
   const out = watch();
   const session = await vm.pty.open({ sessionId: "signal", ...out.events });
+  session.write("echo rea''dy\n");
+  await out.until("ready"); // a shell that has just begun dies of ^C
   session.write("half a line");
   session.signal("SIGINT");
   session.write("echo after-the-signal\n");
   await out.until("^C");
-  await out.until("\nafter-the-signal");
+  await out.until("after-the-signal\r\n");
   session.signal("SIGKILL");
   assert.equal(await out.exited, 137);
 });
@@ -95,7 +97,7 @@ real("a real terminal: the size, ^C of a program, another Linux user", async () 
   await out.until("30 100");
   session.signal("SIGINT");
   session.write("echo after-the-$((1+1))\n");
-  await out.until("\nafter-the-2");
+  await out.until("after-the-2\r\n");
   session.resize({ cols: 90, rows: 20 });
   session.write("stty size; exit 3\n");
   await out.until("20 90");
