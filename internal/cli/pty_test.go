@@ -14,6 +14,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
 )
 
 // terminals lets a fake VM have terminals; f serves each socket.
@@ -67,6 +68,26 @@ func TestPtyReattach(t *testing.T) {
 	r := run(t, f, Local{}, "", "pty", "box", "--exec", "top -b")
 	if r.code != 7 || r.out != "one two" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A VM that falls asleep is not woken by its viewer's coming back.
+//
+// 000-41
+func TestPtyAsleep(t *testing.T) {
+	f := newFake(t)
+	var times atomic.Int32
+	f.terminals(`{"sessions":[]}`, func(_ context.Context, _ *http.Request, conn *websocket.Conn) {
+		times.Add(1)
+		_ = conn.Close(websocket.StatusGoingAway, "")
+	})
+	sleeping := box
+	sleeping.State = vm.Suspended
+	f.on("GET /v1/vms/{vm}", sleeping)
+	r := run(t, f, Local{}, "", "pty", "box")
+	r.wants(t, 0, "sleeps")
+	if times.Load() != 1 {
+		t.Errorf("attached %d times", times.Load())
 	}
 }
 

@@ -129,10 +129,22 @@ func (v *ptyView) run(ctx context.Context) error {
 		case vm.KindOf(err) != vm.Unavailable || ctx.Err() != nil:
 			return err
 		}
+		if v.asleep(ctx) {
+			restore()
+			v.app.io.notef("warren: %s sleeps, and %s with it; attaching again wakes both", v.name, id)
+			return nil
+		}
 		if err := v.again(ctx, err); err != nil {
 			return err
 		}
 	}
+}
+
+// asleep reports whether the VM has been suspended: a viewer that came back by
+// itself would wake it.
+func (v *ptyView) asleep(ctx context.Context) bool {
+	m, err := v.c.Get(ctx, v.name)
+	return err == nil && (m.State == vm.Suspended || m.State == vm.Suspending)
 }
 
 // again attaches anew after the connection broke, from where the output was.
