@@ -21,6 +21,7 @@ const (
 	HeaderLength        = "Warren-Length"                     // bytes that a stream will carry
 	HeaderDigest        = "Warren-Digest"                     // trailer: hex SHA-256 of the stream, made on the host
 	HeaderOffset        = "Warren-Offset"                     // absolute offset of a log's first byte
+	HeaderNextOffset    = "Warren-Next-Offset"                // absolute offset after what was answered
 	HeaderEnd           = "Warren-End"                        // trailer: "ok" when a stream is whole
 	HeaderLinuxUser     = "X-Freestyle-Vm-Linux-User-Id"      // a Linux user's name
 	HeaderIdentityToken = "X-Freestyle-Identity-Access-Token" //

@@ -293,6 +293,106 @@ type FileOp struct {
 	Recursive bool   `json:"recursive,omitempty"`
 }
 
+// PtySession is one terminal of a VM.
+type PtySession struct {
+	SessionID     string  `json:"sessionId"`
+	Running       bool    `json:"running"`
+	ExitCode      *int    `json:"exitCode,omitempty"`
+	ExitedAtMs    int64   `json:"exitedAtMs,omitempty"`
+	Cols          int     `json:"cols"`
+	Rows          int     `json:"rows"`
+	Exec          string  `json:"exec,omitempty"`
+	CreatedAtMs   int64   `json:"createdAtMs"`
+	AttachedCount int     `json:"attachedCount"`
+	User          *string `json:"user"` // Linux user; null = root
+	PID           int     `json:"pid"`
+	Title         string  `json:"title,omitempty"` // that its program has set
+	StartOffset   int64   `json:"startOffset"`     // of the oldest output byte that can be read
+	EndOffset     int64   `json:"endOffset"`       // after the newest
+	Suspended     bool    `json:"suspended,omitempty"`
+}
+
+// PtySessionList answers GET pty/sessions.
+type PtySessionList struct {
+	Sessions []PtySession `json:"sessions"`
+}
+
+// ClosedPty answers DELETE pty/sessions/{session}.
+type ClosedPty struct {
+	SessionID string `json:"sessionId"`
+	ExitCode  *int   `json:"exitCode"`
+}
+
+// PtyMessage is a text frame of a terminal's WebSocket; Type says which of the
+// other members are there. Input and output are binary frames. The client sends
+// resize and signal (SIGINT, SIGKILL, or another's name); the server
+// sessionInfo, exited, and, of ours, replay: the next Bytes bytes draw the
+// screen (Redraw) or repeat output, and the output byte after them has Offset.
+type PtyMessage struct {
+	Type      string      `json:"type"`
+	SessionID string      `json:"sessionId,omitempty"`
+	Session   *PtySession `json:"session,omitempty"`
+	ExitCode  *int        `json:"exitCode,omitempty"`
+	Cols      int         `json:"cols,omitempty"`
+	Rows      int         `json:"rows,omitempty"`
+	Signal    string      `json:"signal,omitempty"`
+	Redraw    bool        `json:"redraw,omitempty"`
+	Bytes     int         `json:"bytes,omitempty"`
+	Offset    *int64      `json:"offset,omitempty"`
+}
+
+// PtyScreen answers GET screen?format=json.
+type PtyScreen struct {
+	SessionID      string     `json:"sessionId"`
+	Running        bool       `json:"running"`
+	ExitCode       *int       `json:"exitCode,omitempty"`
+	Cols           int        `json:"cols"`
+	Rows           int        `json:"rows"`
+	Cursor         PtyCursor  `json:"cursor"`
+	Alternate      bool       `json:"alternate"` // a full-screen program's screen
+	BracketedPaste bool       `json:"bracketedPaste"`
+	Title          string     `json:"title,omitempty"`
+	Offset         int64      `json:"offset"` // after the output that it shows
+	Text           string     `json:"text"`
+	Lines          [][]PtyRun `json:"lines"`
+}
+
+// PtyCursor is where a screen's cursor is, from 0.
+type PtyCursor struct {
+	X       int  `json:"x"`
+	Y       int  `json:"y"`
+	Visible bool `json:"visible"`
+}
+
+// PtyRun is cells of one line that look alike. Colours are the number of a
+// palette's colour or #rrggbb; absent = the default.
+type PtyRun struct {
+	X          int      `json:"x"` // column of the first
+	Text       string   `json:"text"`
+	Foreground string   `json:"fg,omitempty"`
+	Background string   `json:"bg,omitempty"`
+	Attributes []string `json:"attributes,omitempty"`
+}
+
+// PtyInput is the body of POST pty/sessions/{session}/input.
+type PtyInput struct {
+	Data string `json:"data"`
+	// WaitQuietMs answers when nothing has come for so long; absent = 250, 0 = at once.
+	WaitQuietMs *int64 `json:"waitQuietMs,omitempty"`
+	// TimeoutMs answers after so long at the latest; absent = 10000.
+	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
+}
+
+// PtyOutput answers it: what came of the input.
+type PtyOutput struct {
+	Output   string `json:"output"` // as lines of text
+	Screen   string `json:"screen"` // as it is now
+	Offset   int64  `json:"offset"` // after that output
+	Quiet    bool   `json:"quiet"`  // nothing had come for the time asked for
+	Running  bool   `json:"running"`
+	ExitCode *int   `json:"exitCode,omitempty"`
+}
+
 // ProcessList answers GET processes.
 type ProcessList struct {
 	Processes []vm.Process `json:"processes"`

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 
@@ -49,18 +50,30 @@ type Exec struct {
 // Exec starts a command and stays attached. The context bounds the start and
 // the attachment.
 func (c *Client) Exec(ctx context.Context, ref string, spec vm.ExecSpec) (*Exec, error) {
+	conn, err := c.socket(ctx, vmPath(ref, "exec"), nil, http.Header{})
+	if err != nil {
+		return nil, err
+	}
+	e := &Exec{c: c, ctx: ctx, conn: conn, ref: ref}
+	if err := e.start(spec); err != nil {
+		_ = conn.CloseNow()
+		return nil, err
+	}
+	return e, nil
+}
+
+// socket opens a WebSocket. A refusal is the server's own error.
+func (c *Client) socket(ctx context.Context, path string, query url.Values, h http.Header) (*websocket.Conn, error) {
 	if c.baseErr != nil {
 		return nil, c.baseErr
 	}
-	path := vmPath(ref, "exec")
 	if err := checkPath(path); err != nil {
 		return nil, err
 	}
-	h := http.Header{}
 	c.authorize(h)
 	door := &refusal{next: c.http.Transport}
 	//nolint:bodyclose // the package says that there is nothing to close
-	conn, _, err := websocket.Dial(ctx, c.url(path, nil), &websocket.DialOptions{
+	conn, _, err := websocket.Dial(ctx, c.url(path, query), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: door, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h,
 	})
 	switch {
@@ -70,12 +83,7 @@ func (c *Client) Exec(ctx context.Context, ref string, spec vm.ExecSpec) (*Exec,
 		return nil, c.broken(ctx, err)
 	}
 	conn.SetReadLimit(maxFrame)
-	e := &Exec{c: c, ctx: ctx, conn: conn, ref: ref}
-	if err := e.start(spec); err != nil {
-		_ = conn.CloseNow()
-		return nil, err
-	}
-	return e, nil
+	return conn, nil
 }
 
 // refusal keeps the whole of an answer that is no upgrade: the WebSocket

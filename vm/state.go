@@ -57,6 +57,7 @@ const (
 	OpCapture  Op = "capture" // the engine's own: a schedule, a merge, a reseat
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what lives in the guest
+	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 
 	OpImageBuild     Op = "image-build"
 	OpImageRemove    Op = "image-remove"
@@ -136,7 +137,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and leave the state as it is.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal,
 }
 
 func init() {

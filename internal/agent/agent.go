@@ -26,7 +26,7 @@ import (
 const Protocol = 1
 
 // Features are what this agent can do beyond the first version's verbs.
-var Features = []string{"wake", "upgrade", "freeze"}
+var Features = []string{"wake", "upgrade", "freeze", "terminals"}
 
 // Config says where an agent works. The zero value of each field but Log is
 // the guest's own.
@@ -54,6 +54,7 @@ type Agent struct {
 	users userDB
 	keys  keyring
 	procs table
+	terms terminals
 
 	cgroup   execGroup
 	freezer  freezer
@@ -101,6 +102,11 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a.procs.init(cfg.LogDir, cfg.RunDir, cfg.Log, cfg.inherited)
+	if cfg.inherited != nil {
+		if err := a.terms.inherit(cfg.inherited); err != nil {
+			cfg.Log.Error("a terminal was lost", "error", err)
+		}
+	}
 	return a, nil
 }
 

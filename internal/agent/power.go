@@ -57,6 +57,9 @@ func (a *Agent) shutDown(ctx context.Context, reboot bool) {
 // left in the control group.
 func (a *Agent) endProcesses(ctx context.Context) {
 	a.procs.terminate(syscall.SIGTERM)
+	for _, t := range a.terms.list() {
+		t.hangUp()
+	}
 	wait, stop := context.WithTimeout(ctx, politeness)
 	defer stop()
 	for _, p := range a.procs.list() {

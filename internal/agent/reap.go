@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"os"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -13,15 +15,22 @@ import (
 // reap waits until the process has ended and takes its status. It reports
 // false when the wait was interrupted.
 func (p *process) reap() (vm.ExitStatus, bool) {
-	raw, err := p.pidfd.SyscallConn()
+	return awaitEnd(p.pidfd, &p.mu, func() { p.signalOK = false })
+}
+
+// awaitEnd waits until a process has ended and takes its status. gone is
+// called, under mu, when its pid is no longer ours. It reports false when the
+// wait was interrupted.
+func awaitEnd(pidfd *os.File, mu sync.Locker, gone func()) (vm.ExitStatus, bool) {
+	raw, err := pidfd.SyscallConn()
 	if err != nil {
 		return vm.ExitStatus{}, false
 	}
 	var info waitInfo
 	var errno syscall.Errno
 	err = raw.Read(func(fd uintptr) bool {
-		p.mu.Lock() // a signal must not meet a pid that is no longer ours
-		defer p.mu.Unlock()
+		mu.Lock() // a signal must not meet a pid that is no longer ours
+		defer mu.Unlock()
 		info = waitInfo{}
 		_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, pPidfd, fd, uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOHANG, 0, 0)
 		if errno == 0 && info.pid == 0 || errno == syscall.EINTR || errno == syscall.EAGAIN {
@@ -30,7 +39,7 @@ func (p *process) reap() (vm.ExitStatus, bool) {
 		if errno == syscall.ECHILD && !readable(fd) {
 			return false // not our child: an earlier agent, which died, started it
 		}
-		p.signalOK = false
+		gone()
 		return true
 	})
 	if err != nil {

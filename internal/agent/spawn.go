@@ -24,6 +24,7 @@ type command struct {
 	cwd  string
 	env  []string
 	path []string // directories of its PATH
+	tty  bool     // its standard input becomes its controlling terminal
 }
 
 // prepare resolves user, directory, environment and argument list.
@@ -222,7 +223,7 @@ func (a *Agent) fork(c *command, path string, fds [3]int, s *spawned) error {
 	pidfd := -1
 	attr := &syscall.ProcAttr{
 		Dir: c.cwd, Env: c.env, Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2])},
-		Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.tty, PidFD: &pidfd},
 	}
 	if c.user.uid != uint32(os.Geteuid()) {
 		attr.Sys.Credential = &syscall.Credential{Uid: c.user.uid, Gid: c.user.gid, Groups: c.user.groups}

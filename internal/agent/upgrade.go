@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -90,6 +89,9 @@ type heritage struct {
 	NextID    int        `json:"nextId"`
 	Reserved  int        `json:"reserved"`
 	Processes []heirProc `json:"processes"`
+	NextTerm  int        `json:"nextTerm,omitempty"`
+	Expired   []string   `json:"expired,omitempty"` // ids of terminals
+	Terminals []heirTerm `json:"terminals,omitempty"`
 }
 
 // heirProc is one process with open descriptors.
@@ -109,14 +111,20 @@ func (a *Agent) become(file string, port *os.File) error {
 	a.mu.Lock()
 	h := heritage{Version: 1, Digest: a.nextDigest}
 	a.mu.Unlock()
-	list := a.procs.list()
+	list, terms := a.procs.list(), a.terms.list()
 	defer func() { // reached on failure only
 		for _, p := range list {
 			p.thaw()
 		}
+		for _, t := range terms {
+			t.thaw()
+		}
 	}()
 	for _, p := range list {
 		p.freeze()
+	}
+	for _, t := range terms {
+		t.freeze()
 	}
 	var keep []int
 	fd, err := rawFD(port)
@@ -134,6 +142,16 @@ func (a *Agent) become(file string, port *os.File) error {
 			return err
 		}
 		h.Processes = append(h.Processes, hp)
+		keep = append(keep, fds...)
+	}
+	h.NextTerm, h.Expired = a.terms.next, a.terms.expired
+	for _, t := range terms {
+		ht, fds, err := t.bequeath()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = syscall.Close(ht.Screen) }()
+		h.Terminals = append(h.Terminals, ht)
 		keep = append(keep, fds...)
 	}
 	state, err := h.store()
@@ -176,24 +194,8 @@ func (h *heritage) store() (fd int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	name := [...]byte{'w', 'a', 'r', 'r', 'e', 'n', 0}
-	r, _, e := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), 1 /* MFD_CLOEXEC */, 0)
-	if e != 0 {
-		return 0, e
-	}
-	for off := 0; off < len(b); {
-		n, err := syscall.Pwrite(int(r), b[off:], int64(off))
-		if err != nil {
-			_ = syscall.Close(int(r))
-			return 0, err
-		}
-		off += n
-	}
-	return int(r), nil
+	return fill(b)
 }
-
-// sysMemfdCreate is the number of memfd_create, which package syscall lacks.
-const sysMemfdCreate = 319
 
 func rawFD(f *os.File) (int, error) {
 	raw, err := f.SyscallConn()

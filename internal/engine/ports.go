@@ -75,6 +75,7 @@ type Guest interface {
 	GuestCommands
 	GuestFiles
 	GuestTree
+	GuestTerminals
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what lives in the guest, as far as the guest itself can say.
@@ -93,6 +94,31 @@ type GuestCommands interface {
 	// Log returns bytes from an absolute offset; the second result is the
 	// offset of the first byte, later than asked for when that was dropped.
 	Log(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, int64, error)
+}
+
+// GuestTerminals opens and serves terminals, which the guest keeps. user is the
+// Linux user that a terminal was opened as, "" = root.
+type GuestTerminals interface {
+	OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (Terminal, error)
+	AttachTerminal(ctx context.Context, id string, view vm.TerminalView) (Terminal, error)
+	Terminals(ctx context.Context) ([]vm.TerminalSession, error)
+	CloseTerminal(ctx context.Context, user, id string) (vm.TerminalSession, error)
+	ReadTerminal(ctx context.Context, user, id string, since int64) (vm.TerminalContent, error)
+	SendTerminal(ctx context.Context, id string, s vm.TerminalSend) (vm.TerminalContent, error)
+}
+
+// Terminal is one attachment to a terminal. Its owner calls Run, once, or
+// Detach; neither ends the terminal.
+type Terminal interface {
+	Session() vm.TerminalSession
+	Write(p []byte) (int, error) // input
+	Resize(cols, rows int) error
+	Signal(name string) error // to the root process
+	Detach() error
+	// Run copies output until the program has ended. replay comes before output
+	// that repeats or draws what was there. Kind GuestFault when the link broke
+	// before an exit status came.
+	Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error)
 }
 
 // GuestFiles moves content. user is a Linux user of the guest, "" = root.

@@ -24,6 +24,8 @@ type slot struct {
 	attached int           // guest calls and streams that are open
 	changed  chan struct{} // closed and replaced when rec or run changes
 	gone     bool          // deleted
+
+	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
 }
 
 // run is one machine of a VM, from its start or adoption to its end.

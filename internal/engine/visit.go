@@ -26,6 +26,7 @@ type visit struct {
 	cancel context.CancelCauseFunc
 	rcpt   *receipt // nil for verbs that leave no record
 	once   sync.Once
+	loose  bool // it no longer counts as activity by being there; guarded by Engine.mu
 }
 
 // visit finds a running guest. It wakes a VM that is suspended or stopped, when
@@ -110,14 +111,33 @@ func (v *visit) end(err error, detail map[string]any) {
 		v.rcpt.end(err, detail)
 		e := v.e
 		e.mu.Lock()
-		v.slot.attached--
-		v.slot.rec.LastActive = e.now()
+		if !v.loose {
+			v.slot.attached--
+			v.slot.rec.LastActive = e.now()
+		}
 		poke := v.slot.rec.OneShot || v.slot.rec.IdleTimeoutSeconds != nil
 		e.mu.Unlock()
 		if poke {
 			e.poke()
 		}
 	})
+}
+
+// loosen makes a visit count as activity only when touch is called.
+func (v *visit) loosen() {
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	v.loose = true
+	v.slot.attached--
+	v.slot.rec.LastActive = v.e.now()
+	v.e.poke()
+}
+
+// touch notes activity.
+func (v *visit) touch() {
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	v.slot.rec.LastActive = v.e.now()
 }
 
 // fail explains an error of the guest: when the call's context has ended, or

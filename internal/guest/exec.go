@@ -6,8 +6,6 @@ package guest
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,10 +28,7 @@ type Exec struct {
 
 	wmu sync.Mutex // one frame at a time
 
-	mu    sync.Mutex
-	room  int           // input bytes that may be sent
-	roomy chan struct{} // closed and replaced when room grows
-	over  bool          // no acknowledgement will come any more
+	window
 }
 
 // Exec starts a command and stays attached. The context bounds the start and
@@ -43,7 +38,7 @@ func (c *Client) Exec(ctx context.Context, spec vm.ExecSpec) (*Exec, error) {
 	if err != nil {
 		return nil, broken(ctx, err)
 	}
-	e := &Exec{conn: conn, room: link.StdinWindow, roomy: make(chan struct{})}
+	e := &Exec{conn: conn, window: newWindow()}
 	e.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if err := e.start(spec); err != nil {
 		e.stop()
@@ -55,35 +50,44 @@ func (c *Client) Exec(ctx context.Context, spec vm.ExecSpec) (*Exec, error) {
 
 // start sends the request and reads up to the started frame.
 func (e *Exec) start(spec vm.ExecSpec) error {
-	body := link.EncodeExec(spec)
-	head := fmt.Sprintf("POST /exec HTTP/1.1\r\nHost: agent\r\nConnection: Upgrade\r\nUpgrade: warren-exec\r\nContent-Length: %d\r\n\r\n", len(body))
-	if _, err := e.conn.Write(append([]byte(head), body...)); err != nil {
-		return err
-	}
 	e.in = bufio.NewReaderSize(e.conn, 64<<10)
-	resp, err := http.ReadResponse(e.in, nil)
+	b, err := upgrade(e.conn, e.in, "/exec", link.EncodeExec(spec))
 	if err != nil {
 		return err
+	}
+	e.proc, err = link.DecodeProcess(b)
+	return odd(err)
+}
+
+// upgrade sends a request whose answer is a stream of frames, and returns the
+// first of them, which says what was started.
+func upgrade(conn net.Conn, in *bufio.Reader, target string, body []byte) ([]byte, error) {
+	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: agent\r\nConnection: Upgrade\r\nUpgrade: warren-exec\r\nContent-Length: %d\r\n\r\n", target, len(body))
+	if _, err := conn.Write(append([]byte(head), body...)); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(in, nil)
+	if err != nil {
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer resp.Body.Close()
 		b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return link.DecodeError(b)
+		return nil, link.DecodeError(b)
 	}
-	t, b, err := link.NewFrameReader(e.in).Next()
+	t, b, err := link.NewFrameReader(in).Next()
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case t == link.FrameError:
-		return link.DecodeError(b)
+		return nil, link.DecodeError(b)
 	case t != link.FrameStarted:
-		return fault("frame %d before the process had started", t)
+		return nil, fault("frame %d before anything had started", t)
 	}
-	e.proc, err = link.DecodeProcess(b)
-	return odd(err)
+	return b, nil
 }
 
 // Process returns the process as it was started.
@@ -106,26 +110,6 @@ func (e *Exec) Write(p []byte) (int, error) {
 	return sent, nil
 }
 
-// takeRoom waits until at least one byte may be sent and takes up to n.
-func (e *Exec) takeRoom(n int) (int, error) {
-	for {
-		e.mu.Lock()
-		if e.over {
-			e.mu.Unlock()
-			return 0, io.ErrClosedPipe
-		}
-		if e.room > 0 {
-			n = min(n, e.room)
-			e.room -= n
-			e.mu.Unlock()
-			return n, nil
-		}
-		wait := e.roomy
-		e.mu.Unlock()
-		<-wait // finish closes it at the latest
-	}
-}
-
 // CloseStdin says that no more input comes.
 func (e *Exec) CloseStdin() error { return e.frame(link.FrameStdinEOF, nil) }
 
@@ -145,27 +129,6 @@ func (e *Exec) frame(t link.FrameType, b []byte) error {
 		return &vm.Error{Kind: vm.GuestFault, Subject: e.proc.ID, Msg: "the link to the guest's agent broke", Err: err}
 	}
 	return nil
-}
-
-// ack gives acknowledged room back.
-func (e *Exec) ack(n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.over {
-		e.room += n
-		close(e.roomy)
-		e.roomy = make(chan struct{})
-	}
-}
-
-// finish releases writers that wait for room: no acknowledgement will come.
-func (e *Exec) finish() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.over {
-		e.over = true
-		close(e.roomy)
-	}
 }
 
 // Run copies the command's output until it has ended, and closes the stream.
@@ -191,11 +154,8 @@ func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 		case link.FrameStderr:
 			_, err = stderr.Write(b)
 		case link.FrameStdinAck:
-			if len(b) != 4 {
-				return vm.ExitStatus{}, odd(errors.New("malformed acknowledgement"))
-			}
-			if n := binary.BigEndian.Uint32(b); n > 0 && n <= link.StdinWindow {
-				e.ack(int(n))
+			if err := e.acknowledged(b); err != nil {
+				return vm.ExitStatus{}, err
 			}
 		case link.FrameError:
 			return vm.ExitStatus{}, link.DecodeError(b)

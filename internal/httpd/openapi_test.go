@@ -122,6 +122,7 @@ func TestOpenAPI(t *testing.T) {
 
 	id := b.create(`{"name":"box"}`)
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
+	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
 	check := func(method, pattern string, got answer) {
 		t.Helper()
 		op := doc.Paths[pattern][strings.ToLower(method)]
@@ -148,7 +149,10 @@ func TestOpenAPI(t *testing.T) {
 		if r.method != "GET" || r.stream || r.out == nil || strings.Contains(r.pattern, "{snapshot}") || strings.Contains(r.pattern, "{path...}") {
 			continue
 		}
-		path := strings.NewReplacer("{vm}", id, "{process}", "p1").Replace(r.pattern)
+		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s").Replace(r.pattern)
+		if strings.Contains(r.query, "format") {
+			path += "?format=json"
+		}
 		if strings.Contains(r.query, "path") {
 			path += "?path=/etc"
 		}

@@ -43,6 +43,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.worldRoutes()...)
 	rows = append(rows, s.execRoutes()...)
+	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
 	return rows
 }
@@ -124,6 +125,18 @@ func (s *server) execRoutes() []route {
 		{"POST", "/v1/vms/{vm}/processes/{process}/wait", key, s.waitProcess, "Wait for its end.", nil, vm.Process{}, false, "timeoutMs"},
 		{"POST", "/v1/vms/{vm}/processes/{process}/signal", key, s.signalProcess, "Send a signal to its group.", api.Signal{}, okBody{}, false, ""},
 		{"GET", "/v1/vms/{vm}/processes/{process}/log", key, s.processLog, "Its output.", nil, nil, true, "from follow"},
+	}
+}
+
+func (s *server) terminalRoutes() []route {
+	return []route{
+		{"GET", "/v1/vms/{vm}/pty", key, s.openPty, "Open a terminal over a WebSocket; exec runs a command line in place of the login shell.", nil, nil, true, "cols rows exec sessionId cwd"},
+		{"GET", "/v1/vms/{vm}/pty/sessions", key, s.ptySessions, "Terminals, running or ended lately.", nil, api.PtySessionList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}", key, s.attachPty, "Attach to a terminal over a WebSocket; since replays output from an offset in place of the screen.", nil, nil, true, "cols rows since"},
+		{"DELETE", "/v1/vms/{vm}/pty/sessions/{session}", key, s.closePty, "End a terminal's programs and forget it.", nil, api.ClosedPty{}, false, ""},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/screen", key, s.ptyScreen, "What a terminal shows, as text or, with format=json, with colours and cursor.", nil, api.PtyScreen{}, false, "format"},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/scrollback", key, s.ptyScrollback, "A terminal's output from an offset on, as text; raw=true: as it is.", nil, nil, false, "since raw"},
+		{"POST", "/v1/vms/{vm}/pty/sessions/{session}/input", key, s.ptyInput, "Type into a terminal, wait until it is quiet, and return what came.", api.PtyInput{}, api.PtyOutput{}, false, ""},
 	}
 }
 

@@ -25,6 +25,10 @@ const (
 	FrameExit     FrameType = 7 // how it ended; the last frame
 	FrameError    FrameType = 8 // why it could not go on; the last frame
 	FrameStdinAck FrameType = 9 // 4 bytes: so much input was taken off the sender's hands
+
+	// Of terminals only.
+	FrameSize   FrameType = 10 // 4 bytes: the viewer's columns and rows
+	FrameReplay FrameType = 11 // what the next output frames repeat
 )
 
 const (
@@ -75,7 +79,7 @@ func (f *FrameReader) Next() (FrameType, []byte, error) {
 	}
 	n := binary.BigEndian.Uint32(f.head[1:])
 	t := FrameType(f.head[0])
-	if t < FrameStdin || t > FrameStdinAck {
+	if t < FrameStdin || t > FrameReplay {
 		return 0, nil, fmt.Errorf("link: no such frame type: %d", t)
 	}
 	if n > MaxFrame {

@@ -68,6 +68,24 @@ func (g guestVerbs) Watch(ctx context.Context, user, path string, recursive bool
 	return watch{w}, nil
 }
 
+// OpenTerminal opens a terminal; see guest.Client.
+func (g guestVerbs) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (engine.Terminal, error) {
+	t, err := g.Client.OpenTerminal(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// AttachTerminal attaches to one; see guest.Client.
+func (g guestVerbs) AttachTerminal(ctx context.Context, id string, view vm.TerminalView) (engine.Terminal, error) {
+	t, err := g.Client.AttachTerminal(ctx, id, view)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
 type watch struct{ *guest.Watch }
 
 // Close ends the watch.

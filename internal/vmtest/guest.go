@@ -29,6 +29,7 @@ type guest struct {
 	mu sync.Mutex
 	// guarded by mu
 	procs map[string]*process
+	terms map[string]*terminal
 	seq   int
 }
 
@@ -36,7 +37,7 @@ func newGuest(m *machine, d *disk) *guest {
 	d.mu.Lock()
 	d.nodes["/etc/hostname"].data = []byte(m.spec.Reset.Hostname + "\n")
 	d.mu.Unlock()
-	return &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}}
+	return &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}, terms: map[string]*terminal{}}
 }
 
 func (g *guest) hang() { g.once.Do(func() { close(g.hung) }) }

@@ -118,7 +118,7 @@ func TestScripts(t *testing.T) {
 		t.Run(strings.TrimSuffix(script, ".test.mjs"), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "node", "--test", "--test-concurrency=1", script)
+			cmd := exec.CommandContext(ctx, "node", "--experimental-websocket", "--test", "--test-concurrency=1", script)
 			cmd.Env = env
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)

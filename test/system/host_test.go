@@ -46,7 +46,7 @@ func TestContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "node", "--test", "--test-concurrency=1", script)
+			cmd := exec.CommandContext(ctx, "node", "--experimental-websocket", "--test", "--test-concurrency=1", script)
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "FREESTYLE_API_URL=http://"+h.listen, "FREESTYLE_API_KEY="+strings.TrimSpace(string(key)), "WARREN_REAL=1")
 			if out, err := cmd.CombinedOutput(); err != nil {

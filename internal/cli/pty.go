@@ -1,0 +1,312 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+// ptyOptions are those of pty, pty attach and shell.
+type ptyOptions struct {
+	app       *app
+	name      string
+	session   string
+	command   string
+	user      string
+	cwd       string
+	detached  bool
+	must      bool // attach only
+	detachKey string
+}
+
+const aboutDetaching = `Ctrl-] (or --detach-key), or Ctrl-P Ctrl-Q, leaves the terminal, whose programs go on; so they do when this
+program, the connection or the server dies, and when the VM is suspended or forked. The exit status is that of
+the terminal's program; after leaving it is 0.`
+
+func newPty(a *app) *cobra.Command {
+	cmd := newPtyOpen(a, nil)
+	cmd.AddCommand(newPtyLs(a, nil), newPtyAttach(a, nil), newPtyRead(a, nil), newPtySend(a, nil), newPtyClose(a, nil))
+	return cmd
+}
+
+func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Command {
+	o := &ptyOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "pty NAME",
+		Short: "Open a terminal in a VM, or find one again",
+		Long: `Open a terminal in a VM. With --session of one that runs, attach to that; it shows what was there.
+
+` + aboutDetaching,
+		Example: `  warren pty box
+  warren pty box --session work
+  warren pty box --session editor --exec 'vim notes.txt'
+  warren pty box --session repl --exec python3 --detach
+  warren pty ls box`,
+		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
+		ValidArgsFunction: a.completeVM,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVarP(&o.session, "session", "s", "", "id of the terminal: up to 64 of letters, digits, . _ - (default: one is given)")
+	fs.StringVar(&o.command, "exec", "", "command line to run in place of the login shell")
+	fs.StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
+	fs.StringVar(&o.cwd, "cwd", "", "working directory in the guest (default the user's home)")
+	fs.BoolVarP(&o.detached, "detach", "d", false, "open it, print its id and leave it")
+	o.addKey(cmd)
+	return cmd
+}
+
+func (o *ptyOptions) addKey(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.detachKey, "detach-key", "ctrl-]", "key that leaves the terminal; none = there is none")
+	o.app.completeFlag(cmd, "detach-key", "ctrl-]", "ctrl-\\", "ctrl-_", "ctrl-^", "none")
+}
+
+func newPtyAttach(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Command {
+	o := &ptyOptions{app: a, must: true}
+	cmd := &cobra.Command{
+		Use:   "attach NAME SESSION",
+		Short: "Attach to a terminal",
+		Long:  "Attach to a terminal that \"warren pty ls\" lists; it shows what was there. Several may look at one.\n\n" + aboutDetaching,
+		Example: `  warren pty attach box work
+  warren pty attach box editor --detach-key 'ctrl-\'`,
+		Args:              args(2, 2, "which terminal? give the VM and the session; `warren pty ls NAME` lists them"),
+		ValidArgsFunction: a.completeSession,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.session = list[0], list[1]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	o.addKey(cmd)
+	return cmd
+}
+
+func newShell(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Command {
+	o := &ptyOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "shell NAME",
+		Short: "A shell in a VM that stays when you leave",
+		Long: `Open a login shell in a VM, or find again the one that you left: the terminal "shell", or "shell-USER" with
+--user.
+
+` + aboutDetaching,
+		Example: `  warren shell box
+  warren shell box --user dev`,
+		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
+		ValidArgsFunction: a.completeVM,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.session = list[0], "shell"
+			if o.user != "" && o.user != "root" {
+				o.session += "-" + o.user
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
+	o.addKey(cmd)
+	return cmd
+}
+
+// run opens or attaches, and stays until the program's end or the detach key.
+func (o *ptyOptions) run(ctx context.Context) error {
+	key, err := parseDetachKey(o.detachKey)
+	if err != nil {
+		return err
+	}
+	c, err := o.app.client()
+	if err != nil {
+		return err
+	}
+	cols, rows := o.app.io.size()
+	t, err := o.open(ctx, c, cols, rows)
+	if err != nil {
+		return err
+	}
+	id := t.Session().SessionID
+	if o.detached {
+		_ = t.Detach()
+		o.app.io.printf("%s\n", id)
+		return nil
+	}
+	v := &ptyView{app: o.app, c: c, name: o.name, key: key, t: t, news: make(chan struct{})}
+	return v.run(ctx)
+}
+
+// open attaches to the session when it runs, and opens it otherwise.
+func (o *ptyOptions) open(ctx context.Context, c *client.Client, cols, rows int) (*client.Terminal, error) {
+	if o.session != "" && o.command == "" {
+		s, err := findSession(ctx, c, o.name, o.session)
+		if err != nil {
+			return nil, err
+		}
+		if o.must || s != nil && s.Running {
+			view := vm.TerminalView{User: userOf(s), Cols: cols, Rows: rows, Since: -1}
+			return c.AttachTerminal(ctx, o.name, o.session, view)
+		}
+	}
+	return c.OpenTerminal(ctx, o.name, vm.TerminalSpec{
+		ID: o.session, Command: o.command, User: o.user, Cwd: o.cwd, Cols: cols, Rows: rows,
+	})
+}
+
+// findSession returns a session; nil when there is none.
+func findSession(ctx context.Context, c *client.Client, name, session string) (*api.PtySession, error) {
+	l, err := c.Terminals(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range l {
+		if l[i].SessionID == session {
+			return &l[i], nil
+		}
+	}
+	return nil, nil
+}
+
+// userOf returns the Linux user that a session was opened as, "" = root.
+func userOf(s *api.PtySession) string {
+	if s == nil || s.User == nil {
+		return ""
+	}
+	return *s.User
+}
+
+// completeSession completes a VM, then one of its terminals.
+func (a *app) completeSession(cmd *cobra.Command, list []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(list) != 1 {
+		return a.completeVM(cmd, list, prefix)
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	c, err := a.client()
+	if err != nil {
+		return nil, noFiles
+	}
+	l, err := c.Terminals(ctx, list[0])
+	if err != nil {
+		return nil, noFiles
+	}
+	var out []string
+	for _, s := range l {
+		if strings.HasPrefix(s.SessionID, prefix) {
+			out = append(out, s.SessionID)
+		}
+	}
+	return slices.Compact(out), noFiles
+}
+
+type ptyLsOptions struct {
+	app  *app
+	name string
+	json bool
+}
+
+func newPtyLs(a *app, runF func(context.Context, *ptyLsOptions) error) *cobra.Command {
+	o := &ptyLsOptions{app: a}
+	cmd := &cobra.Command{
+		Use:               "ls NAME",
+		Short:             "List a VM's terminals",
+		Long:              "List the terminals of a VM. One whose program has ended stays listed for ten minutes.",
+		Example:           "  warren pty ls box\n  warren pty ls box --json",
+		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
+		ValidArgsFunction: a.completeVM,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (o *ptyLsOptions) run(ctx context.Context) error {
+	c, err := o.app.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.Terminals(ctx, o.name)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(o.app.io, l)
+	case len(l) == 0:
+		o.app.io.notef("no terminals; `warren pty %s` opens one", o.name)
+		return nil
+	}
+	t := &table{head: []string{"SESSION", "STATE", "USER", "SIZE", "VIEWERS", "AGE", "COMMAND", "TITLE"}}
+	for _, s := range l {
+		state := "running"
+		if s.Suspended {
+			state = "suspended"
+		}
+		if s.ExitCode != nil {
+			state = "exited " + itoa(*s.ExitCode)
+		}
+		t.add(s.SessionID, state, printable(or(userOf(&s), "root")), itoa(s.Cols)+"x"+itoa(s.Rows), itoa(s.AttachedCount),
+			age(time.UnixMilli(s.CreatedAtMs)), plain(or(s.Exec, "-")), plain(or(s.Title, "-")))
+	}
+	o.app.io.print(t)
+	return nil
+}
+
+type ptyCloseOptions struct {
+	app           *app
+	name, session string
+}
+
+func newPtyClose(a *app, runF func(context.Context, *ptyCloseOptions) error) *cobra.Command {
+	o := &ptyCloseOptions{app: a}
+	return &cobra.Command{
+		Use:               "close NAME SESSION",
+		Short:             "End a terminal's programs and forget it",
+		Long:              "Hang a terminal up: its programs end, those that refuse by force, and what it showed is forgotten.",
+		Example:           "  warren pty close box work",
+		Args:              args(2, 2, "which terminal? give the VM and the session; `warren pty ls NAME` lists them"),
+		ValidArgsFunction: a.completeSession,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.session = list[0], list[1]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+}
+
+func (o *ptyCloseOptions) run(ctx context.Context) error {
+	c, err := o.app.client()
+	if err != nil {
+		return err
+	}
+	s, err := findSession(ctx, c, o.name, o.session)
+	if err != nil {
+		return err
+	}
+	_, err = c.CloseTerminal(ctx, o.name, userOf(s), o.session)
+	return err
+}

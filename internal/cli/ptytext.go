@@ -1,0 +1,199 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+type ptyReadOptions struct {
+	app           *app
+	name, session string
+	scrollback    bool
+	since         int64
+	json          bool
+}
+
+// ptyText is `pty read --scrollback --json`.
+type ptyText struct {
+	Text   string `json:"text"`
+	Offset int64  `json:"offset"` // to go on from
+}
+
+func newPtyRead(a *app, runF func(context.Context, *ptyReadOptions) error) *cobra.Command {
+	o := &ptyReadOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "read NAME SESSION",
+		Short: "Print what a terminal shows, as text",
+		Long: `Print a terminal's screen as text, or with --scrollback its output as lines, without colours and without
+anything that could steer a terminal. The last MiB of output is kept.`,
+		Example: `  warren pty read box work
+  warren pty read box work --json
+  warren pty read box work --scrollback
+  warren pty read box work --since 4096 --json`,
+		Args:              args(2, 2, "which terminal? give the VM and the session; `warren pty ls NAME` lists them"),
+		ValidArgsFunction: a.completeSession,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.session = list[0], list[1]
+			o.scrollback = o.scrollback || cmd.Flags().Changed("since")
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	fs := cmd.Flags()
+	fs.BoolVar(&o.scrollback, "scrollback", false, "the output that is kept, in place of the screen")
+	fs.Int64Var(&o.since, "since", 0, "output from this offset on")
+	fs.BoolVar(&o.json, "json", false, "print as JSON: the screen with its colours and cursor, or text and offset")
+	return cmd
+}
+
+func (o *ptyReadOptions) run(ctx context.Context) error {
+	if o.since < 0 {
+		return usage("--since %d: an offset is not negative", o.since)
+	}
+	c, err := o.app.client()
+	if err != nil {
+		return err
+	}
+	s, err := findSession(ctx, c, o.name, o.session)
+	if err != nil {
+		return err
+	}
+	if o.scrollback {
+		text, next, err := c.TerminalText(ctx, o.name, userOf(s), o.session, o.since)
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return o.app.io.json(ptyText{text, next})
+		}
+		return o.app.say(text)
+	}
+	screen, err := c.TerminalScreen(ctx, o.name, userOf(s), o.session)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return o.app.io.json(screen)
+	}
+	return o.app.say(screen.Text)
+}
+
+// say prints text of a guest, with a line end.
+func (a *app) say(text string) error {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	w := a.io.guestWriter(false)
+	if _, err := w.Write([]byte(text)); err != nil {
+		return vm.Errorf(vm.Internal, "stdout", "cannot be written: %w", err)
+	}
+	return w.Close()
+}
+
+type ptySendOptions struct {
+	app           *app
+	name, session string
+	text          []string
+	keys          []string
+	noEnter       bool
+	wait, timeout string
+	screen        bool
+	json          bool
+}
+
+func newPtySend(a *app, runF func(context.Context, *ptySendOptions) error) *cobra.Command {
+	o := &ptySendOptions{app: a}
+	cmd := &cobra.Command{
+		Use:   "send NAME SESSION [TEXT...]",
+		Short: "Type into a terminal and print what comes of it",
+		Long: `Type text and Enter into a terminal, or keys, wait until nothing has come for a while, and print what came, as
+lines of text. Put -- before text that begins with a hyphen.`,
+		Example: `  warren pty send box work ls -- -la
+  warren pty send box repl 'print(6*7)' --wait 0.5
+  warren pty send box editor --key esc --no-enter ':wq'
+  warren pty send box work --key ctrl-c --screen`,
+		Args:              args(2, -1, "which terminal? give the VM and the session; `warren pty ls NAME` lists them"),
+		ValidArgsFunction: a.completeSession,
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.session, o.text = list[0], list[1], list[2:]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return o.run(cmd.Context())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringArrayVarP(&o.keys, "key", "k", nil, "a key before the text, such as esc, up, f1, ctrl-c, alt-x; may repeat")
+	fs.BoolVar(&o.noEnter, "no-enter", false, "do not press Enter after the text")
+	fs.StringVar(&o.wait, "wait", "", "answer when nothing has come for so many seconds (default 0.25)")
+	fs.StringVar(&o.timeout, "timeout", "", "answer after so many seconds at the latest (default 10)")
+	fs.BoolVar(&o.screen, "screen", false, "print the screen in place of what came")
+	fs.BoolVar(&o.json, "json", false, "print output, screen, offset and state as JSON")
+	return cmd
+}
+
+// input is what the flags ask to type.
+func (o *ptySendOptions) input() (api.PtyInput, error) {
+	var in api.PtyInput
+	for _, k := range o.keys {
+		s, err := parseKey(k)
+		if err != nil {
+			return in, err
+		}
+		in.Data += s
+	}
+	in.Data += strings.Join(o.text, " ")
+	if len(o.text) > 0 && !o.noEnter {
+		in.Data += "\r"
+	}
+	if in.Data == "" {
+		return in, usage("nothing to type").WithHint("give text, or --key")
+	}
+	for value, to := range map[*string]**int64{&o.wait: &in.WaitQuietMs, &o.timeout: &in.TimeoutMs} {
+		if *value == "" {
+			continue
+		}
+		d, err := parseSeconds(*value)
+		if err != nil {
+			return in, err
+		}
+		ms := d.Milliseconds()
+		*to = &ms
+	}
+	return in, nil
+}
+
+func (o *ptySendOptions) run(ctx context.Context) error {
+	in, err := o.input()
+	if err != nil {
+		return err
+	}
+	c, err := o.app.client()
+	if err != nil {
+		return err
+	}
+	s, err := findSession(ctx, c, o.name, o.session)
+	if err != nil {
+		return err
+	}
+	out, err := c.SendTerminal(ctx, o.name, userOf(s), o.session, in)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return o.app.io.json(out)
+	case o.screen:
+		return o.app.say(out.Screen)
+	}
+	return o.app.say(out.Output)
+}

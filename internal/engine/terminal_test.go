@@ -1,0 +1,101 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestTerminalIdle: what goes through a terminal is activity, that somebody is
+// attached to it is not. A VM that falls asleep lets go of its viewers without
+// an exit, and its terminals are listed as sleeping, without waking it.
+//
+// 000-28, 000-41
+func TestTerminalIdle(t *testing.T) {
+	_, e, c, clock := clocked(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	term, err := e.OpenTerminal(ctx, c, "box", vm.TerminalSpec{ID: "s", Cols: 80, Rows: 24})
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error, 1)
+	go func() {
+		_, err := term.Run(func(vm.TerminalReplay) error { return nil }, io.Discard)
+		over <- err
+	}()
+	for range 4 {
+		pass(clock, 40*time.Second)
+		if _, err := term.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := stateOf(t, e, c, "box"); st != vm.Running {
+		t.Fatalf("%q in spite of typing", st)
+	}
+	eventually(t, "it sleeps", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "box") == vm.Suspended })
+	if err := <-over; err == nil {
+		t.Error("a viewer was told of an exit")
+	}
+	list, err := e.Terminals(ctx, c, "box")
+	if err != nil || len(list) != 1 || list[0].ID != "s" || !list[0].Suspended || list[0].Attached != 0 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if st := stateOf(t, e, c, "box"); st != vm.Suspended {
+		t.Errorf("the list has made it %q", st)
+	}
+}
+
+// TestTerminalAudit: opening, attaching, sending and closing leave a record;
+// what was typed is in none of them.
+func TestTerminalAudit(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	term, err := e.OpenTerminal(ctx, c, "box", vm.TerminalSpec{ID: "s", Command: "", Cols: 80, Rows: 24})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := term.Write([]byte("secretword")); err != nil {
+		t.Fatal(err)
+	}
+	if err := term.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.SendTerminal(ctx, c, "box", "s", vm.TerminalSend{Data: []byte("secretword\r"), Limit: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.CloseTerminal(ctx, c, "box", "", "s"); err != nil {
+		t.Fatal(err)
+	}
+	records, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, r := range records {
+		text := fmt.Sprintf("%+v", r)
+		if strings.Contains(text, "secretword") {
+			t.Errorf("a record holds what was typed: %s", text)
+		}
+		if r.Op == vm.OpTerminal {
+			found++
+		}
+	}
+	if found != 3 {
+		t.Errorf("%d records", found)
+	}
+	for what, spec := range map[string]vm.TerminalSpec{"INVALID_SESSION_ID": {ID: "a b"}, "INVALID_REQUEST": {Command: "a\x00b"}} {
+		if _, err := e.OpenTerminal(ctx, c, "box", spec); err == nil || vm.AsError(err).Code != what {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

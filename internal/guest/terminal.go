@@ -1,0 +1,196 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Terminal is one attachment to a terminal in a guest. The caller runs Run,
+// which reads everything, and may meanwhile call the others from other
+// goroutines. When the stream ends without an exit, by Detach, the context or
+// a broken link, the terminal goes on in the guest. Output that the caller
+// does not take waits in the guest: it costs nothing here.
+type Terminal struct {
+	conn net.Conn
+	in   *bufio.Reader
+	info vm.TerminalSession
+	stop func() bool
+
+	wmu sync.Mutex // one frame at a time
+	window
+}
+
+// OpenTerminal starts a program on a new terminal and attaches to it.
+func (c *Client) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (*Terminal, error) {
+	return c.terminal(ctx, "/pty", link.EncodeTerminalSpec(spec))
+}
+
+// AttachTerminal attaches to a terminal, which replays what the view asks for.
+func (c *Client) AttachTerminal(ctx context.Context, id string, view vm.TerminalView) (*Terminal, error) {
+	q := url.Values{
+		"id": {id}, "user": {view.User}, "cols": {itoa(int64(view.Cols))}, "rows": {itoa(int64(view.Rows))}, "since": {itoa(view.Since)},
+	}
+	return c.terminal(ctx, "/pty/attach?"+q.Encode(), nil)
+}
+
+func (c *Client) terminal(ctx context.Context, target string, body []byte) (*Terminal, error) {
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, broken(ctx, err)
+	}
+	t := &Terminal{conn: conn, in: bufio.NewReaderSize(conn, 16<<10), window: newWindow()}
+	t.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	b, err := upgrade(conn, t.in, target, body)
+	if err == nil {
+		t.info, err = link.DecodeTerminal(b)
+		err = odd(err)
+	}
+	if err != nil {
+		t.stop()
+		_ = conn.Close()
+		return nil, broken(ctx, err)
+	}
+	return t, nil
+}
+
+// Session returns the terminal as it was at the attachment.
+func (t *Terminal) Session() vm.TerminalSession { return t.info }
+
+// Write sends input. It waits while the program does not read.
+func (t *Terminal) Write(p []byte) (int, error) {
+	sent := 0
+	for sent < len(p) {
+		n, err := t.takeRoom(min(len(p)-sent, link.MaxFrame))
+		if err != nil {
+			return sent, err
+		}
+		if err := t.frame(link.FrameStdin, p[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
+// Resize says how large this viewer is. The terminal is as large as the
+// smallest.
+func (t *Terminal) Resize(cols, rows int) error {
+	return t.frame(link.FrameSize, link.EncodeSize(cols, rows))
+}
+
+// Signal sends a signal, by its name without SIG, to the terminal's root
+// process.
+func (t *Terminal) Signal(name string) error { return t.frame(link.FrameSignal, []byte(name)) }
+
+// Detach ends the attachment; the terminal goes on.
+func (t *Terminal) Detach() error {
+	t.finish()
+	return t.conn.Close()
+}
+
+func (t *Terminal) frame(kind link.FrameType, b []byte) error {
+	t.wmu.Lock()
+	defer t.wmu.Unlock()
+	if err := link.WriteFrame(t.conn, kind, b); err != nil {
+		return &vm.Error{Kind: vm.GuestFault, Subject: t.info.ID, Msg: "the link to the guest's agent broke", Err: err}
+	}
+	return nil
+}
+
+// Run passes output on until the program has ended, and closes the stream.
+// replay is called before output that repeats or draws what was there: at an
+// attachment, and when this viewer had fallen too far behind. When the link
+// breaks before the exit is known the error has kind GuestFault; when the
+// caller's function or writer fails its error is returned.
+func (t *Terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error) {
+	defer t.conn.Close()
+	defer t.stop()
+	defer t.finish()
+	frames := link.NewFrameReader(t.in)
+	for {
+		kind, b, err := frames.Next()
+		if err != nil {
+			return vm.ExitStatus{}, &vm.Error{
+				Kind: vm.GuestFault, Subject: t.info.ID, Msg: "the link to the guest broke", Err: err, Hint: "the terminal goes on: attach again",
+			}
+		}
+		switch kind {
+		case link.FrameStdout:
+			_, err = out.Write(b)
+		case link.FrameReplay:
+			var r vm.TerminalReplay
+			if r, err = link.DecodeReplay(b); err != nil {
+				return vm.ExitStatus{}, odd(err)
+			}
+			err = replay(r)
+		case link.FrameStdinAck:
+			err = t.acknowledged(b)
+		case link.FrameError:
+			return vm.ExitStatus{}, link.DecodeError(b)
+		case link.FrameExit:
+			s, err := link.DecodeExit(b)
+			return s, odd(err)
+		default:
+			return vm.ExitStatus{}, fault("unexpected frame %d", kind)
+		}
+		if err != nil {
+			return vm.ExitStatus{}, err
+		}
+	}
+}
+
+// Terminals lists them, oldest first, those that ended lately too.
+func (c *Client) Terminals(ctx context.Context) ([]vm.TerminalSession, error) {
+	b, err := c.ask(ctx, "GET", "/ptys", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, err := link.DecodeTerminals(b)
+	return list, odd(err)
+}
+
+// CloseTerminal ends a terminal's programs and forgets it. user is the Linux
+// user that it was opened as.
+func (c *Client) CloseTerminal(ctx context.Context, user, id string) (vm.TerminalSession, error) {
+	b, err := c.ask(ctx, "POST", "/pty/close", url.Values{"id": {id}, "user": {user}}, nil)
+	if err != nil {
+		return vm.TerminalSession{}, err
+	}
+	t, err := link.DecodeTerminal(b)
+	return t, odd(err)
+}
+
+// ReadTerminal returns what a terminal shows, and its output from an offset
+// on; a negative one asks for none.
+func (c *Client) ReadTerminal(ctx context.Context, user, id string, since int64) (vm.TerminalContent, error) {
+	return c.content(ctx, "GET", "/pty/read", url.Values{"id": {id}, "user": {user}, "since": {itoa(since)}}, nil)
+}
+
+// SendTerminal types into a terminal and returns what came of it.
+func (c *Client) SendTerminal(ctx context.Context, id string, s vm.TerminalSend) (vm.TerminalContent, error) {
+	q := url.Values{
+		"id": {id}, "user": {s.User},
+		"quietMs": {itoa(int64(s.Quiet / time.Millisecond))}, "limitMs": {itoa(int64(s.Limit / time.Millisecond))},
+	}
+	return c.content(ctx, "POST", "/pty/send", q, s.Data)
+}
+
+func (c *Client) content(ctx context.Context, method, path string, q url.Values, body []byte) (vm.TerminalContent, error) {
+	b, err := c.ask(ctx, method, path, q, body)
+	if err != nil {
+		return vm.TerminalContent{}, err
+	}
+	content, err := link.DecodeContent(b)
+	return content, odd(err)
+}

@@ -1,0 +1,309 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/vt"
+	"github.com/warren-vm/warren/vm"
+)
+
+// pty is a client of a terminal.
+type pty struct {
+	b    *bench
+	conn *websocket.Conn
+	out  strings.Builder
+}
+
+// dialPty opens or attaches; a refusal is returned as its status and code.
+func (b *bench) dialPty(path string, header ...string) (*pty, int, string) {
+	b.t.Helper()
+	h := http.Header{"Authorization": {"Bearer " + b.admin}}
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	conn, resp, err := websocket.Dial(b.t.Context(), strings.Replace(b.server.URL, "http", "ws", 1)+path, &websocket.DialOptions{HTTPHeader: h})
+	if err != nil {
+		if resp == nil {
+			b.t.Fatal(err)
+		}
+		var body api.ErrorBody
+		if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
+			b.t.Fatal(resp.Status, err)
+		}
+		return nil, resp.StatusCode, body.Code
+	}
+	b.t.Cleanup(func() { _ = conn.CloseNow() })
+	return &pty{b: b, conn: conn}, 101, ""
+}
+
+func (b *bench) openPty(path string, header ...string) *pty {
+	b.t.Helper()
+	p, status, code := b.dialPty(path, header...)
+	if p == nil {
+		b.t.Fatalf("%s: %d %s", path, status, code)
+	}
+	return p
+}
+
+// next returns a text frame of that type; output before it is kept.
+func (p *pty) next(what string) api.PtyMessage {
+	p.b.t.Helper()
+	for {
+		kind, data, err := p.conn.Read(p.b.t.Context())
+		if err != nil {
+			p.b.t.Fatalf("waiting for %s: %v; output %q", what, err, p.out.String())
+		}
+		if kind == websocket.MessageBinary {
+			p.out.Write(data)
+			continue
+		}
+		var m api.PtyMessage
+		if err := json.Unmarshal(data, &m); err != nil {
+			p.b.t.Fatal(err)
+		}
+		if m.Type == what {
+			return m
+		}
+	}
+}
+
+// shows reads until the output holds a text.
+func (p *pty) shows(text string) {
+	p.b.t.Helper()
+	for !strings.Contains(p.out.String(), text) {
+		kind, data, err := p.conn.Read(p.b.t.Context())
+		if err != nil {
+			p.b.t.Fatalf("waiting for %q: %v; output %q", text, err, p.out.String())
+		}
+		if kind == websocket.MessageBinary {
+			p.out.Write(data)
+		}
+	}
+}
+
+func (p *pty) types(text string) {
+	p.b.t.Helper()
+	if err := p.conn.Write(p.b.t.Context(), websocket.MessageBinary, []byte(text)); err != nil {
+		p.b.t.Fatal(err)
+	}
+}
+
+// closed returns the code with which the server closed; further text frames
+// fail the test.
+func (p *pty) closed() websocket.StatusCode {
+	p.b.t.Helper()
+	for {
+		kind, data, err := p.conn.Read(p.b.t.Context())
+		if err != nil {
+			return websocket.CloseStatus(err)
+		}
+		if kind == websocket.MessageText {
+			p.b.t.Errorf("another frame: %s", data)
+		}
+	}
+}
+
+// TestPty: a terminal is opened, left, found again with its screen, resized by
+// the smallest viewer, interrupted in order, and ends with exited and 1000.
+//
+// 000-39, 000-40
+func TestPty(t *testing.T) {
+	b := newBench(t)
+	base := "/v1/vms/" + b.create(nil) + "/pty"
+	p := b.openPty(base + "?cols=80&rows=24&sessionId=s.1")
+	if m := p.next("sessionInfo"); m.SessionID != "s.1" {
+		t.Errorf("%+v", m)
+	}
+	p.types("echo first\r")
+	p.shows("first\r\nfirst")
+	_ = p.conn.Close(websocket.StatusNormalClosure, "")
+
+	p = b.openPty(base + "/sessions/s.1?cols=100&rows=30")
+	p.next("sessionInfo")
+	m := p.next("replay")
+	if !m.Redraw || m.Bytes == 0 || m.Offset == nil || *m.Offset == 0 {
+		t.Errorf("%+v", m)
+	}
+	p.shows("first")
+	screen := vt.New(100, 30)
+	_, _ = screen.Write([]byte(p.out.String()))
+	if !strings.Contains(screen.Text(), "first\nfirst\n$") {
+		t.Errorf("the replay draws %q", screen.Text())
+	}
+	second := b.openPty(base + "/sessions/s.1?cols=90&rows=40&since=0")
+	if m := second.next("replay"); m.Redraw {
+		t.Errorf("%+v", m)
+	}
+	second.shows("$ echo first\r\nfirst")
+	b.until("two viewers, the smaller size", func() bool {
+		l := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
+		return l["cols"] == 90.0 && l["rows"] == 30.0 && l["running"] == true && l["user"] == nil && l["attachedCount"] == 2.0 && l["createdAtMs"] != 0.0
+	})
+	b.say(second.conn, api.PtyMessage{Type: "resize", Cols: 50, Rows: 20})
+	b.until("the smaller size", func() bool {
+		s := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
+		return s["cols"] == 50.0 && s["rows"] == 20.0
+	})
+	_ = second.conn.CloseNow()
+
+	// A signal and the input after it are obeyed in their order.
+	p.types("abc")
+	b.say(p.conn, api.PtyMessage{Type: "signal", Signal: "SIGINT"})
+	b.say(p.conn, api.PtyMessage{Type: "of a later version"})
+	p.types("echo after\r")
+	p.shows("abc^C\r\n$ echo after\r\nafter")
+	p.types("exit 7\r")
+	if m := p.next("exited"); m.ExitCode == nil || *m.ExitCode != 7 {
+		t.Errorf("%+v", m)
+	}
+	if code := p.closed(); code != websocket.StatusNormalClosure {
+		t.Errorf("closed with %d", code)
+	}
+
+	p = b.openPty(base + "/sessions/s.1")
+	p.next("replay")
+	if m := p.next("exited"); *m.ExitCode != 7 || !strings.Contains(p.out.String(), "after") || p.closed() != websocket.StatusNormalClosure {
+		t.Errorf("an ended one: %+v %q", m, p.out.String())
+	}
+	l := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
+	if l["running"] != false || l["exitCode"] != 7.0 || l["exitedAtMs"] == nil {
+		t.Errorf("%v", l)
+	}
+}
+
+// TestPtyRefusals: each refusal is an HTTP status with the contract's code,
+// before the upgrade.
+//
+// 000-39
+func TestPtyRefusals(t *testing.T) {
+	b := newBench(t)
+	id := b.create(nil)
+	base := "/v1/vms/" + id + "/pty"
+	b.openPty(base + "?sessionId=taken").next("sessionInfo")
+	_, _, secret, err := b.engine.CreateAccount(t.Context(), b.call, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := []string{"Authorization", "Bearer " + secret}
+	for _, c := range []struct {
+		path   string
+		header []string
+		status int
+		code   string
+	}{
+		{base + "?sessionId=a%2Fb", nil, 400, "INVALID_SESSION_ID"},
+		{base + "?sessionId=", nil, 400, "INVALID_SESSION_ID"},
+		{base + "?cols=no", nil, 400, "INVALID_REQUEST"},
+		{base + "?sessionId=taken", nil, 409, "SESSION_ALREADY_EXISTS"},
+		{base, []string{"Authorization", "Bearer wrong"}, 401, "UNAUTHORIZED_ERROR"},
+		{base, other, 404, "VM_NOT_FOUND"},
+		{base + "/sessions/taken", other, 404, "VM_NOT_FOUND"},
+		{base, []string{api.HeaderLinuxUser, "nobodyhere"}, 404, "USER_NOT_FOUND"},
+		{base + "/sessions/none", nil, 404, "SESSION_NOT_FOUND"},
+		{base + "/sessions/taken", []string{api.HeaderLinuxUser, "nobody"}, 403, "SESSION_USER_MISMATCH"},
+		{"/v1/vms/aaaaaaaaaaaaaaaaaaaa/pty", nil, 404, "VM_NOT_FOUND"},
+	} {
+		if _, status, code := b.dialPty(c.path, c.header...); status != c.status || code != c.code {
+			t.Errorf("%s: %d %s, not %d %s", c.path, status, code, c.status, c.code)
+		}
+	}
+	b.do("GET", base, nil).wants(t, 400, "INVALID_REQUEST")
+	a := b.do("DELETE", base+"/sessions/none", nil)
+	if a.wants(t, 404, "SESSION_NOT_FOUND"); a.json["vmId"] != id || a.json["sessionId"] != "none" {
+		t.Errorf("%s", a.body)
+	}
+	for range vm.MaxTerminals - 1 {
+		_ = b.openPty(base).conn.CloseNow()
+	}
+	if _, status, code := b.dialPty(base); status != 429 || code != "SESSION_CAP_REACHED" {
+		t.Errorf("one too many: %d %s", status, code)
+	}
+	b.do("POST", "/v1/vms/"+id+"/stop", nil)
+	if a := b.do("GET", base+"/sessions", nil); a.json["code"] != "VM_NOT_RUNNING" {
+		t.Errorf("a list wakes nobody: %d %s", a.status, a.body)
+	}
+	if _, status, code := b.dialPty(base + "/sessions/taken"); status != 404 || code != "SESSION_NOT_FOUND" {
+		t.Errorf("stopped, and woken without its terminals: %d %s", status, code)
+	}
+}
+
+// TestPtyClose: DELETE tells every viewer that the terminal has exited, once,
+// before their sockets close; a machine that goes away does not.
+func TestPtyClose(t *testing.T) {
+	b := newBench(t)
+	id := b.create(nil)
+	base := "/v1/vms/" + id + "/pty"
+	p := b.openPty(base + "?sessionId=s")
+	if a := b.do("DELETE", base+"/sessions/s", nil); a.status != 200 || a.json["sessionId"] != "s" || a.json["exitCode"] != 129.0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if m := p.next("exited"); *m.ExitCode != 129 || p.closed() != websocket.StatusNormalClosure {
+		t.Errorf("%+v", m)
+	}
+	b.do("DELETE", base+"/sessions/s", nil).wants(t, 404, "SESSION_NOT_FOUND")
+	if a := b.do("GET", base+"/sessions", nil); string(a.body) != `{"sessions":[]}`+"\n" {
+		t.Errorf("%s", a.body)
+	}
+	p = b.openPty(base)
+	p.next("sessionInfo")
+	b.say(p.conn, api.PtyMessage{Type: "signal", Signal: "SIGKILL"})
+	if m := p.next("exited"); *m.ExitCode != 137 {
+		t.Errorf("%+v", m)
+	}
+	p = b.openPty(base)
+	p.next("sessionInfo")
+	b.do("POST", "/v1/vms/"+id+"/kill", nil)
+	if code := p.closed(); code == websocket.StatusNormalClosure {
+		t.Errorf("a killed machine closed the socket with %d", code)
+	}
+}
+
+// TestPtyText: agents read the screen and the output as text, and type; what
+// could steer a terminal does not come through.
+func TestPtyText(t *testing.T) {
+	b := newBench(t)
+	base := "/v1/vms/" + b.create(nil) + "/pty"
+	b.openPty(base + "?sessionId=s&cols=40&rows=10").shows("$ ")
+	one := base + "/sessions/s"
+	a := b.do("POST", one+"/input", map[string]any{"data": "echo '\x1b]52;c;ZXZpbA==\x07hello'\r"})
+	if a.status != 200 || !strings.HasSuffix(a.json["output"].(string), "\nhello\n$") || a.json["running"] != true || a.json["quiet"] != true ||
+		strings.Contains(string(a.body), `\u001b`) || !strings.Contains(a.json["screen"].(string), "hello\n$") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	next := a.json["offset"].(float64)
+	if a := b.do("GET", one+"/screen", nil); a.status != 200 || !strings.Contains(string(a.body), "\nhello\n$") {
+		t.Errorf("%d %q", a.status, a.body)
+	}
+	a = b.do("GET", one+"/screen?format=json", nil)
+	if c := a.json["cursor"].(map[string]any); a.json["cols"] != 40.0 || c["x"] != 2.0 || c["visible"] != true || a.json["offset"] != next || len(a.json["lines"].([]any)) != 10 {
+		t.Errorf("%s", a.body)
+	}
+	a = b.do("GET", one+"/scrollback", nil)
+	if !strings.HasPrefix(string(a.body), "$ echo 'hello'") || strings.Contains(string(a.body), "\x1b") || a.header.Get(api.HeaderOffset) != "0" {
+		t.Errorf("%q", a.body)
+	}
+	if a := b.do("GET", one+"/scrollback?raw=true", nil); !strings.Contains(string(a.body), "\x1b]52") {
+		t.Errorf("%q", a.body)
+	}
+	from := a.header.Get(api.HeaderNextOffset)
+	b.do("POST", one+"/input", map[string]any{"data": "more\r", "waitQuietMs": 0})
+	if a := b.do("GET", one+"/scrollback?since="+from, nil); !strings.HasPrefix(string(a.body), "more\n") {
+		t.Errorf("since %s: %q", from, a.body)
+	}
+	b.do("GET", one+"/screen?format=xml", nil).wants(t, 400, "INVALID_REQUEST")
+	b.do("POST", one+"/input", map[string]any{"data": "x", "timeoutMs": 10_000_000}).wants(t, 400, "INVALID_REQUEST")
+	b.do("GET", base+"/sessions/none/screen", nil).wants(t, 404, "SESSION_NOT_FOUND")
+	a = b.do("POST", one+"/input", map[string]any{"data": "exit 3\r"})
+	if a.json["running"] != false || a.json["exitCode"] != 3.0 {
+		t.Errorf("%s", a.body)
+	}
+}
