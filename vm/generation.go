@@ -69,6 +69,8 @@ type GenerationInfo struct {
 	// Gone says that no file is left; the record stays for the lineage of those
 	// that come from it.
 	Gone bool `json:"gone,omitempty"`
+	// SealKey is the key under which its memory is sealed, wrapped by the host's.
+	SealKey []byte `json:"sealKey,omitempty"`
 	// Key is the digest of a layer's content; "" = not a layer.
 	Key string `json:"key,omitempty"`
 

@@ -21,6 +21,9 @@ func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g 
 		return nil, st, noGeneration(string(g.ID))
 	}
 	defer e.unpin(g.ID)
+	if g, err = e.opened(ctx, g); err != nil {
+		return nil, st, err
+	}
 	s, u := op.slot, &op.undo
 	if err := e.makeDir(ctx, s.id, u); err != nil {
 		return nil, st, err

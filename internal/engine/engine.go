@@ -46,6 +46,7 @@ type Settings struct {
 	GuestDeadline  time.Duration // for one short answer of a guest; default 30 s
 	StallCheck     time.Duration // silence of a stream after which the guest is asked for life; default 30 s
 	StartWidth     int           // machines started at a time by one fork; default as many as the host has CPUs
+	ColdAfter      time.Duration // memory of VMs suspended for longer is compressed and encrypted; default 24 h
 	RunnerGrace    time.Duration // a one-shot VM without a runner is deleted after it; default 30 s
 	ResultsKept    time.Duration // for answers of background requests; default 1 h
 }
@@ -60,6 +61,7 @@ func (s Settings) withDefaults() Settings {
 	def(&s.StartDeadline, 120*time.Second)
 	def(&s.GuestDeadline, 30*time.Second)
 	def(&s.StallCheck, 30*time.Second)
+	def(&s.ColdAfter, 24*time.Hour)
 	def(&s.RunnerGrace, 30*time.Second)
 	def(&s.ResultsKept, time.Hour)
 	if s.DefaultNetwork == "" {
@@ -95,6 +97,7 @@ type Engine struct {
 	keyWrite sync.Mutex    // held while a key's record is written; before mu
 	genWrite sync.Mutex    // held while a generation's record is written; before mu
 	starts   chan struct{} // places in the queue of a fork's starts
+	sealing  sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping sync.Mutex    // one collection of generations at a time; before genWrite
 
 	mu sync.Mutex

@@ -129,7 +129,11 @@ func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
 		return g, vm.Errorf(vm.Corrupt, string(op.before.Generation), "the memory of the VM is gone").
 			WithHint("start it from its disk alone: `warren start %s --disk-only`", label(op.before))
 	}
-	return g, nil
+	opened, err := e.opened(op.ctx, g)
+	if err != nil {
+		e.unpin(g.ID)
+	}
+	return opened, err
 }
 
 // birth is one child on its way.

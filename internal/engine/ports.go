@@ -204,6 +204,13 @@ type Generations interface {
 	DropMemory(id vm.GenerationID) error
 	Remove(id vm.GenerationID) error
 	List() ([]vm.GenerationID, error)
+	// SealKey makes a key, wrapped by the host's.
+	SealKey() ([]byte, error)
+	// Seal compresses and encrypts a generation's memory and says what it takes
+	// of the disk then; Open takes it back. Both may be called again after a
+	// crash. Kinds of Open: Corrupt, NoSpace.
+	Seal(ctx context.Context, id vm.GenerationID, wrapped []byte) (bytes int64, err error)
+	Open(ctx context.Context, id vm.GenerationID, wrapped []byte) (bytes int64, err error)
 }
 
 // Host says what this host offers.

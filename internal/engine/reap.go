@@ -124,6 +124,9 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		}
 		add(verb, "idle", rec.LastActive.Add(time.Duration(*idle)*time.Second))
 	}
+	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
+		add(vm.OpCapture, "cold", rec.Exit.Time.Add(e.cfg.Settings.ColdAfter))
+	}
 	if every := rec.CaptureEverySeconds; every > 0 && rec.State == vm.Running {
 		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
 	}
@@ -183,6 +186,9 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 	case vm.OpSuspend:
 		_, err = e.suspendMachine(op, ch.reason)
 	case vm.OpCapture:
+		if ch.reason == "cold" {
+			return e.sealSuspended(op)
+		}
 		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
 		e.collectLater()
 	default:

@@ -199,6 +199,10 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 			WithHint("start from its disk alone: `warren start %s --disk-only`", label(before))
 	}
 	defer e.unpin(g.ID)
+	g, err := e.opened(op.ctx, g)
+	if err != nil {
+		return vm.VM{}, err
+	}
 	return e.startOn(op, g, limit, prepare, func(ctx context.Context) error {
 		rec, err := e.update(ctx, s, func(rec *vm.VM) {
 			rec.State, rec.Op, rec.Reason, rec.Generation = vm.Suspended, "", before.Reason, g.ID

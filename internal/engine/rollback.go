@@ -31,6 +31,9 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: string(to.ID)}); err != nil {
 		return out, err
 	}
+	if to, err = e.opened(op.ctx, to); err != nil {
+		return out, err
+	}
 	// Before anything is given up: can it be started at all?
 	if to.Whole() {
 		if _, err := e.generationSpec(op.ctx, op.before, to); err != nil {

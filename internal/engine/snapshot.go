@@ -106,6 +106,10 @@ func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (vm.Gen
 	}
 	defer e.unpin(rec.Generation)
 	from, _ := e.generationInfo(rec.Generation)
+	from, err := e.opened(ctx, from)
+	if err != nil {
+		return from, err
+	}
 	m, err := e.cfg.Generations.Load(from.ID)
 	if err != nil {
 		return from, err

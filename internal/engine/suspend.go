@@ -20,13 +20,20 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 		return vm.VM{}, fail(vm.OpSuspend, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
+	if op.before.State == vm.Suspended && r.Cold {
+		return op.before, e.sealSuspended(op)
+	}
 	if op.before.State == vm.Suspended {
 		return op.before, nil
 	}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}
-	return e.suspendMachine(op, "suspend")
+	rec, err := e.suspendMachine(op, "suspend")
+	if err == nil && r.Cold {
+		err = e.sealSuspended(op)
+	}
+	return rec, err
 }
 
 // suspendMachine carries out a suspend that has been recorded.

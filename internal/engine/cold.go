@@ -1,0 +1,93 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// seal compresses and encrypts the memory of a generation, under a key of its
+// own that only its record holds, wrapped by the host's: with the record goes
+// the memory. A sealed generation is opened again on use.
+func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
+	e.sealing.Lock()
+	defer e.sealing.Unlock()
+	g, ok := e.generationInfo(id)
+	if !ok || g.Sealed || !g.Whole() || !g.Durable || e.mapped(id) {
+		return nil
+	}
+	wrapped := g.SealKey
+	if len(wrapped) == 0 {
+		var err error
+		if wrapped, err = e.cfg.Generations.SealKey(); err != nil {
+			return err
+		}
+		// The key first: what is sealed under a key that nobody has is lost.
+		if _, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.SealKey = wrapped }); err != nil {
+			return err
+		}
+	}
+	if err := e.step(ctx, "cold:seal"); err != nil {
+		return err
+	}
+	n, err := e.cfg.Generations.Seal(ctx, id, wrapped)
+	if err != nil {
+		return err
+	}
+	_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.DataBytes = true, n })
+	return err
+}
+
+// mapped reports whether a machine runs on the generation: its file must stay
+// what it is.
+func (e *Engine) mapped(id vm.GenerationID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if s.rec.Generation == id && s.rec.State != vm.Suspended {
+			return true
+		}
+	}
+	return false
+}
+
+// opened returns a generation whose memory is there in the clear, opening it
+// where it is sealed. The caller has pinned it.
+func (e *Engine) opened(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
+	if !g.Sealed {
+		return g, nil
+	}
+	e.sealing.Lock()
+	defer e.sealing.Unlock()
+	g, ok := e.generationInfo(g.ID)
+	if !ok {
+		return g, noGeneration(string(g.ID))
+	}
+	if !g.Sealed {
+		return g, nil
+	}
+	if err := e.step(ctx, "cold:open"); err != nil {
+		return g, err
+	}
+	n, err := e.cfg.Generations.Open(ctx, g.ID, g.SealKey)
+	if err != nil {
+		return g, err
+	}
+	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Sealed, g.DataBytes = false, n })
+}
+
+// sealSuspended seals what a VM is suspended on.
+func (e *Engine) sealSuspended(op *operation) error {
+	rec := e.snapshot(op.slot)
+	if rec.State != vm.Suspended {
+		return nil
+	}
+	if err := e.seal(op.ctx, rec.Generation); err != nil {
+		return err
+	}
+	e.emit(rec, "vm.sealed", map[string]any{"generation": string(rec.Generation)})
+	return nil
+}
