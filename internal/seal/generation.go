@@ -1,0 +1,226 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package seal
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A generation's memory and its device state each exist plain, sealed or both.
+// A sealed file under its own name is durable. A plain one may be what a crash
+// left of an Open, so where both exist it counts only when its sums are right.
+// One file is never without a good form, whenever the process ends: the steps
+// below leave the other form until the new one is durable and was read back.
+
+// Generation seals memory and device state and removes their plain files. The
+// key must be stored before. A second call finishes what a crash interrupted,
+// and does nothing when all is done. The caller keeps others from the directory
+// meanwhile, and nothing may be started on the generation; machines that run on
+// it keep the files that they have open, and so their space. Kinds: NotFound,
+// Corrupt when the files are not what the manifest m says (the plain ones stay),
+// NoSpace, Cancelled.
+func Generation(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+	return steps{}.seal(ctx, dir, key, m)
+}
+
+// Open makes the plain files of a sealed generation, so that a machine can be
+// started on them. They need not survive a crash of the host: the sealed files
+// stay until Settle. It does nothing when the plain files are there and right.
+// Kinds: NotFound, Corrupt, NoSpace, Cancelled.
+func Open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+	return steps{}.open(ctx, dir, key, m)
+}
+
+// Settle makes the plain files that Open made durable and removes the sealed
+// ones. Until it has succeeded the generation counts as sealed. It may run while
+// machines are started on it. Kinds: Corrupt when a plain file is damaged; the
+// next Open makes it anew.
+func Settle(ctx context.Context, dir layout.GenerationDir, m vm.Generation) error {
+	return steps{}.settle(ctx, dir, m)
+}
+
+// steps carries out the three. fault, nil outside tests, is called before each
+// step and may play a failure or the end of the process.
+type steps struct{ fault func(label string) error }
+
+func (s steps) at(label string) error {
+	if s.fault == nil {
+		return nil
+	}
+	return s.fault(label)
+}
+
+// both is a file in its two forms.
+type both struct {
+	what          string
+	plain, sealed string
+	want          vm.File
+}
+
+// pairs are the files of a generation that are sealed; none of one that was
+// taken of a stopped machine.
+func pairs(dir layout.GenerationDir, m vm.Generation) []both {
+	if m.RAM.Size == 0 {
+		return nil
+	}
+	return []both{{"ram", dir.RAM(), dir.SealedRAM(), m.RAM}, {"device", dir.Device(), dir.SealedDevice(), m.Device}}
+}
+
+func (s steps) seal(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+	if err := sweep(dir); err != nil {
+		return err
+	}
+	for _, b := range pairs(dir, m) {
+		if err := s.sealOne(ctx, b, key); err != nil {
+			return err
+		}
+	}
+	for _, b := range pairs(dir, m) {
+		if err := s.remove("seal:remove-"+b.what, b.plain); err != nil {
+			return err
+		}
+	}
+	return s.at("seal:done")
+}
+
+// sealOne leaves b with a sealed file that opens to what is recorded.
+func (s steps) sealOne(ctx context.Context, b both, key Key) error {
+	if err := s.at("seal:" + b.what); err != nil {
+		return err
+	}
+	plain, err := exists(b.plain)
+	if err != nil {
+		return err
+	}
+	err = checkFile(ctx, b.sealed, key, b.want)
+	if err == nil || !plain || ctx.Err() != nil {
+		return err
+	}
+	written := func() error { return s.at("seal:write-" + b.what) }
+	if _, err := sealFile(ctx, b.plain, b.sealed, key, written); err != nil {
+		return err
+	}
+	if err := s.at("seal:check-" + b.what); err != nil {
+		return err
+	}
+	err = checkFile(ctx, b.sealed, key, b.want)
+	if vm.KindOf(err) != vm.Corrupt {
+		return err
+	}
+	// Whose fault is it? A plain file that is right must not be called damaged.
+	if bad := checkPlain(ctx, b.plain, b.want); bad != nil {
+		err = bad
+	}
+	return errors.Join(err, os.Remove(b.sealed))
+}
+
+func (s steps) open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+	if err := sweep(dir); err != nil {
+		return err
+	}
+	for _, b := range pairs(dir, m) {
+		if err := s.openOne(ctx, b, key); err != nil {
+			return err
+		}
+	}
+	return s.at("open:done")
+}
+
+// openOne leaves b with a plain file. One without a sealed form is not checked:
+// every start does that.
+func (s steps) openOne(ctx context.Context, b both, key Key) error {
+	if err := s.at("open:" + b.what); err != nil {
+		return err
+	}
+	sealed, err := exists(b.sealed)
+	if err != nil {
+		return err
+	}
+	plain, err := exists(b.plain)
+	if err != nil {
+		return err
+	}
+	switch {
+	case plain && !sealed:
+		return nil
+	case plain:
+		if err := checkPlain(ctx, b.plain, b.want); err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return openFile(ctx, b.sealed, b.plain, key, b.want, func(*os.File) error { return s.at("open:write-" + b.what) })
+}
+
+func (s steps) settle(ctx context.Context, dir layout.GenerationDir, m vm.Generation) error {
+	for _, b := range pairs(dir, m) {
+		if err := s.settleOne(ctx, b); err != nil {
+			return err
+		}
+	}
+	return s.at("settle:done")
+}
+
+func (s steps) settleOne(ctx context.Context, b both) error {
+	if err := s.at("settle:" + b.what); err != nil {
+		return err
+	}
+	sealed, err := exists(b.sealed)
+	if err != nil || !sealed {
+		return err
+	}
+	if err := checkPlain(ctx, b.plain, b.want); err != nil {
+		return err
+	}
+	if err := layout.SyncFile(b.plain); err != nil {
+		return err
+	}
+	if err := layout.SyncDir(filepath.Dir(b.plain)); err != nil {
+		return err
+	}
+	return s.remove("settle:remove-"+b.what, b.sealed)
+}
+
+// remove removes a form that is not needed any more; its absence is no error.
+func (s steps) remove(label, path string) error {
+	if err := s.at(label); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return layout.Error(path, err)
+	}
+	return layout.SyncDir(filepath.Dir(path))
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, layout.Error(path, err)
+}
+
+// sweep removes what a crash left unfinished.
+func sweep(dir layout.GenerationDir) error {
+	entries, err := os.ReadDir(string(dir))
+	if err != nil {
+		return layout.Error(string(dir), err)
+	}
+	for _, e := range entries {
+		if !layout.IsTemp(e.Name()) {
+			continue
+		}
+		path := filepath.Join(string(dir), e.Name())
+		if err := os.RemoveAll(path); err != nil {
+			return layout.Error(path, err)
+		}
+	}
+	return nil
+}
