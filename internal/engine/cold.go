@@ -72,11 +72,33 @@ func (e *Engine) opened(ctx context.Context, g vm.GenerationInfo) (vm.Generation
 	if err := e.step(ctx, "cold:open"); err != nil {
 		return g, err
 	}
-	n, err := e.cfg.Generations.Open(ctx, g.ID, g.SealKey)
-	if err != nil {
+	if err := e.cfg.Generations.Open(ctx, g.ID, g.SealKey); err != nil {
 		return g, err
 	}
-	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Sealed, g.DataBytes = false, n })
+	e.settleLater(g.ID)
+	return g, nil
+}
+
+// settleLater makes an opened generation a plain one again, durably.
+func (e *Engine) settleLater(id vm.GenerationID) {
+	if !e.pin(id) {
+		return
+	}
+	ok := e.spawn(func(ctx context.Context) {
+		defer e.unpin(id)
+		e.sealing.Lock()
+		defer e.sealing.Unlock()
+		n, err := e.cfg.Generations.Settle(ctx, id)
+		if err == nil {
+			_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.DataBytes = false, n })
+		}
+		if err != nil && !died(err) && ctx.Err() == nil {
+			e.log.Warn("an opened generation stays sealed, too", "generation", id, "err", err)
+		}
+	})
+	if !ok {
+		e.unpin(id)
+	}
 }
 
 // sealSuspended seals what a VM is suspended on.

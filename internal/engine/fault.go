@@ -36,6 +36,8 @@ var steps = []struct {
 	{"delete", []string{"delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget", "delete:done"}},
 	{"suspend", slices.Concat([]string{"suspend:audit", "suspend:record"}, captured, []string{"capture:publish", "suspend:commit", "suspend:machine"})},
 	{"resume", []string{"start:audit", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
+	{"cold", []string{"cold:seal"}},
+	{"resume cold", []string{"cold:open", "start:disk", "start:launch"}},
 	{"fork", slices.Concat([]string{"fork:audit"}, captured, []string{"fork:record", "fork:dir", "fork:launch", "fork:commit"})},
 	{"snapshot", slices.Concat([]string{"snapshot:audit"}, captured, []string{"capture:publish"})},
 	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{

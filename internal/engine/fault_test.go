@@ -45,7 +45,9 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		_, err = e.Delete(t.Context(), c, "box")
 	case "suspend":
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
-	case "resume":
+	case "cold":
+		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{Cold: true})
+	case "resume", "resume cold":
 		_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})
 	case "fork":
 		_, err = e.Fork(t.Context(), c, "box", engine.ForkRequest{Count: 2, Prefix: "kid"})
@@ -72,6 +74,8 @@ func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 		_, err = e.Stop(t.Context(), c, "box")
 	case "resume":
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
+	case "resume cold":
+		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{Cold: true})
 	case "rollback":
 		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
 	}

@@ -55,7 +55,9 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 		e.publishLater(g.ID)
 	}
 	out.Parent, out.Generation, out.Caveats = e.snapshot(op.slot), g, vm.Caveats
-	out.Pause = time.Duration(g.PauseMs * float64(time.Millisecond))
+	if op.before.State == vm.Running {
+		out.Pause = time.Duration(g.PauseMs * float64(time.Millisecond))
+	}
 	e.emit(out.Parent, "vm.forked", map[string]any{"count": r.Count, "generation": string(g.ID), "pauseMs": g.PauseMs})
 	return out, nil
 }

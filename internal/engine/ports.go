@@ -207,10 +207,11 @@ type Generations interface {
 	// SealKey makes a key, wrapped by the host's.
 	SealKey() ([]byte, error)
 	// Seal compresses and encrypts a generation's memory and says what it takes
-	// of the disk then; Open takes it back. Both may be called again after a
-	// crash. Kinds of Open: Corrupt, NoSpace.
+	// of the disk then; Open takes it back for a start, and Settle for good. They
+	// may be called again after a crash. Kinds of Open: Corrupt, NoSpace.
 	Seal(ctx context.Context, id vm.GenerationID, wrapped []byte) (bytes int64, err error)
-	Open(ctx context.Context, id vm.GenerationID, wrapped []byte) (bytes int64, err error)
+	Open(ctx context.Context, id vm.GenerationID, wrapped []byte) error
+	Settle(ctx context.Context, id vm.GenerationID) (bytes int64, err error)
 }
 
 // Host says what this host offers.

@@ -111,7 +111,7 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot) error {
 	}
 	id := e.snapshot(s).Generation
 	disk, memory := e.cfg.Generations.Present(id)
-	if g, ok := e.generationInfo(id); ok && disk && (memory || g.Sealed) {
+	if g, ok := e.generationInfo(id); ok && disk && (memory || len(g.SealKey) > 0) {
 		return e.settleDisk(ctx, s)
 	}
 	if !disk {
@@ -149,12 +149,18 @@ func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) err
 	if g.Gone || g.State == vm.GenLost {
 		return nil
 	}
+	if len(g.SealKey) > 0 && !g.Sealed { // it may have been sealed: opening it finds out
+		var err error
+		if g, err = e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Sealed = true }); err != nil {
+			return err
+		}
+	}
 	if g.State == vm.GenReady && !g.Durable && !e.hostRestarted(ctx, g) && e.pin(g.ID) {
 		e.publishLater(g.ID)
 		return nil
 	}
 	if g.State == vm.GenReady && g.Durable {
-		if disk, memory := e.cfg.Generations.Present(g.ID); disk && (memory || !g.Memory || g.DiskOnly || g.Sealed) {
+		if disk, memory := e.cfg.Generations.Present(g.ID); disk && (memory || !g.Memory || g.DiskOnly || len(g.SealKey) > 0) {
 			return nil
 		}
 	}

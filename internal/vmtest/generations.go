@@ -107,6 +107,26 @@ func (g generations) Alias(from vm.GenerationID, m vm.Generation) error {
 	return nil
 }
 
+func (g generations) SealKey() ([]byte, error) { return []byte("key"), nil }
+
+func (g generations) Seal(_ context.Context, id vm.GenerationID, _ []byte) (int64, error) {
+	dir := layout.GenerationDir(g.Dir.Generation(id))
+	return 1, errors.Join(os.Rename(dir.RAM(), dir.SealedRAM()), os.Rename(dir.Device(), dir.SealedDevice()))
+}
+
+func (g generations) Open(_ context.Context, id vm.GenerationID, wrapped []byte) error {
+	if string(wrapped) != "key" {
+		return vm.Errorf(vm.Corrupt, string(id), "not the key")
+	}
+	dir := layout.GenerationDir(g.Dir.Generation(id))
+	if _, err := os.Stat(dir.RAM()); err == nil {
+		return nil
+	}
+	return errors.Join(os.Rename(dir.SealedRAM(), dir.RAM()), os.Rename(dir.SealedDevice(), dir.Device()))
+}
+
+func (g generations) Settle(context.Context, vm.GenerationID) (int64, error) { return 2, nil }
+
 // clone returns a copy of the disk as it is.
 func (d *disk) clone() *disk {
 	if d == nil {

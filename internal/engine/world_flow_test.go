@@ -1,0 +1,266 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// running reports whether a command of that id runs in a VM.
+func running(t *testing.T, e *engine.Engine, c *vm.Call, ref, id string) bool {
+	t.Helper()
+	p, err := e.Process(t.Context(), c, ref, id)
+	return err == nil && p.EndedAt == nil
+}
+
+// TestFork: children run with the parent's processes and files, each its own
+// VM; what one writes the others don't see; the parent goes on. 000-08, 000-22.
+func TestFork(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	parent := create(t, e, c, engine.CreateRequest{Name: "app"})
+	p, err := e.StartProcess(ctx, c, "app", vm.ExecSpec{Command: "sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh(t, e, c, "app", "echo one > /work/f")
+	f, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 3, Prefix: "try"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Children) != 3 || f.Children[2].Name != "try-3" || len(f.Caveats) == 0 || f.Generation.Why != vm.WhyFork {
+		t.Errorf("%+v", f)
+	}
+	machineIDs := map[string]bool{}
+	for _, k := range f.Children {
+		spec, ok := s.World.Spec(k.ID)
+		if !ok || spec.Generation == nil || machineIDs[spec.Reset.MachineID] || len(spec.Reset.HostKeys) == 0 {
+			t.Errorf("%s: %+v", k.Name, spec.Reset)
+		}
+		machineIDs[spec.Reset.MachineID] = true
+		if k.Parent != parent.ID || k.State != vm.Running || !running(t, e, c, k.Name, p.ID) {
+			t.Errorf("%+v", k)
+		}
+		sh(t, e, c, k.Name, "echo "+k.Name+" > /work/f")
+	}
+	for _, n := range []string{"app", "try-1", "try-3"} {
+		want := map[string]string{"app": "one\n"}[n]
+		if want == "" {
+			want = n + "\n"
+		}
+		if out, _ := sh(t, e, c, n, "cat /work/f"); out != want {
+			t.Errorf("%s has %q", n, out)
+		}
+	}
+	if !running(t, e, c, "app", p.ID) || s.World.Held(parent.ID) {
+		t.Error("the parent does not go on")
+	}
+	consistent(t, s)
+}
+
+// TestForkOfASuspended leaves it asleep.
+func TestForkOfASuspended(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "app"})
+	sh(t, e, c, "app", "echo one > /work/f")
+	if _, err := e.Suspend(t.Context(), c, "app", engine.SuspendRequest{Cold: true}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := e.Fork(t.Context(), c, "app", engine.ForkRequest{Count: 2, Prefix: "k"})
+	if err != nil || f.Pause != 0 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	if st := stateOf(t, e, c, "app"); st != vm.Suspended {
+		t.Errorf("the parent is %s", st)
+	}
+	if out, _ := sh(t, e, c, "k-2", "cat /work/f"); out != "one\n" {
+		t.Errorf("%q", out)
+	}
+	consistent(t, s)
+}
+
+// TestForkRefusals: nothing is half-made, the parent runs. 000-31.
+func TestForkRefusals(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "app"})
+	create(t, e, c, engine.CreateRequest{Name: "try-2"})
+	for _, n := range []int{-1, 10000} {
+		if _, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: n}); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%d children: %v", n, err)
+		}
+	}
+	if _, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 3, Prefix: "try"}); vm.KindOf(err) != vm.Exists {
+		t.Errorf("a taken name: %v", err)
+	}
+	s.World.SetFree(2<<30, 1<<40)
+	_, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 100})
+	if e := vm.AsError(err); vm.KindOf(err) != vm.Limit || !strings.Contains(e.Hint, "at most") {
+		t.Errorf("no memory: %v", err)
+	}
+	s.World.SetFree(64<<30, 10<<20)
+	if _, err := e.Fork(ctx, c, "app", engine.ForkRequest{}); vm.KindOf(err) != vm.NoSpace {
+		t.Errorf("no disk: %v", err)
+	}
+	s.World.SetFree(64<<30, 1<<40)
+	s.World.Fail("launch", vm.Errorf(vm.GuestFault, "", "no"))
+	if _, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 4}); vm.KindOf(err) != vm.GuestFault {
+		t.Errorf("a child that does not start: %v", err)
+	}
+	s.World.Fail("launch", nil)
+	if vms, _, _, _ := e.List(ctx, c, engine.Filter{}); len(vms) != 2 {
+		t.Errorf("%d VMs are left", len(vms))
+	}
+	if _, err := e.Stop(ctx, c, "app"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Fork(ctx, c, "app", engine.ForkRequest{})
+	wantCode(t, err, vm.WrongState, "VM_NOT_RUNNING")
+	consistent(t, s)
+}
+
+// TestSuspendAndRollback: the same processes after a suspend; a rollback brings
+// memory and disk back and can be undone. 000-09, 000-28.
+func TestSuspendAndRollback(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	v := create(t, e, c, engine.CreateRequest{Name: "app"})
+	p, err := e.StartProcess(ctx, c, "app", vm.ExecSpec{Command: "sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Rollback(ctx, c, "app", engine.RollbackRequest{})
+	wantCode(t, err, vm.NotFound, "SNAPSHOT_NOT_FOUND")
+	sh(t, e, c, "app", "echo good > /work/f")
+	sv, err := e.Suspend(ctx, c, "app", engine.SuspendRequest{})
+	if err != nil || sv.State != vm.Suspended || len(s.World.Running()) != 0 {
+		t.Fatalf("%+v, %v", sv, err)
+	}
+	if r, err := e.Start(ctx, c, "app", engine.StartRequest{}); err != nil || len(r.Restored) == 0 || r.ID != v.ID {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if !running(t, e, c, "app", p.ID) {
+		t.Error("its process is gone")
+	}
+	sh(t, e, c, "app", "echo bad > /work/f")
+	back, err := e.Rollback(ctx, c, "app", engine.RollbackRequest{})
+	if err != nil || back.VM.ID != v.ID || back.VM.Name != "app" || len(back.NotUndone) == 0 || back.To.Why != vm.WhySuspend {
+		t.Fatalf("%+v, %v", back, err)
+	}
+	if out, _ := sh(t, e, c, "app", "cat /work/f"); out != "good\n" {
+		t.Errorf("after the rollback %q", out)
+	}
+	if _, err := e.Rollback(ctx, c, "app", engine.RollbackRequest{To: string(back.Before.ID)}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, e, c, "app", "cat /work/f"); out != "bad\n" {
+		t.Errorf("after undoing the rollback %q", out)
+	}
+	consistent(t, s)
+}
+
+// TestSnapshots: kept after their VM, the source of others, deleted while a VM
+// of them lives. 000-17, 000-18.
+func TestSnapshots(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "app"})
+	sh(t, e, c, "app", "echo one > /work/f")
+	g, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: "first"})
+	if err != nil || !g.Durable || g.Persistence.Type != vm.Sticky {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	_, err = e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: "first"})
+	wantCode(t, err, vm.Exists, "SNAPSHOT_VM_BAD_REQUEST")
+	if _, err := e.Delete(ctx, c, "app"); err != nil {
+		t.Fatal(err)
+	}
+	child := create(t, e, c, engine.CreateRequest{Name: "child", Image: string(g.Snapshot)})
+	if child.Size != g.Size || len(child.Restored) == 0 {
+		t.Errorf("%+v", child)
+	}
+	if _, err := e.RenameSnapshot(ctx, c, "first", "renamed"); err != nil {
+		t.Fatal(err)
+	}
+	bigger := create(t, e, c, engine.CreateRequest{Name: "bigger", Image: "renamed", Size: vm.Size{VCPU: 2}})
+	if bigger.Size.VCPU != 2 || len(bigger.Losses) == 0 {
+		t.Errorf("another size gives memory up and says so: %+v", bigger)
+	}
+	if _, err := e.RemoveSnapshot(ctx, c, "renamed"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.RemoveSnapshot(ctx, c, string(g.Snapshot))
+	wantCode(t, err, vm.Exists, "SNAPSHOT_ALREADY_DELETED")
+	_, err = e.Create(ctx, c, engine.CreateRequest{Image: string(g.Snapshot)})
+	wantCode(t, err, vm.NotFound, "SOURCE_SNAPSHOT_DELETED")
+	for _, n := range []string{"child", "bigger"} {
+		if out, _ := sh(t, e, c, n, "cat /work/f"); out != "one\n" {
+			t.Errorf("%s has %q", n, out)
+		}
+		if _, err := e.Delete(ctx, c, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "its files go with the last VM", func() bool {
+		_, err := os.Stat(layout.GenerationDir(s.Dir.Generation(g.ID)).Disk())
+		return err != nil
+	})
+	consistent(t, s)
+}
+
+// TestSchedule: generations at intervals, thinned.
+func TestSchedule(t *testing.T) {
+	_, e, c, clock := clocked(t)
+	create(t, e, c, engine.CreateRequest{Name: "app", CaptureEvery: 60, IdleTimeout: engine.Null[int64]()})
+	_, err := e.SetSchedule(t.Context(), c, "app", 3)
+	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
+	eventually(t, "two generations", func() bool {
+		clock.Advance(30 * time.Second)
+		list, _ := e.Snapshots(t.Context(), c, true)
+		n := 0
+		for _, g := range list {
+			if g.Why == vm.WhySchedule && g.State == vm.GenReady {
+				n++
+			}
+		}
+		return n >= 2
+	})
+}
+
+// TestKeep: the winner takes the name; the other keeps running under one that
+// says so.
+func TestKeep(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	old := create(t, e, c, engine.CreateRequest{Name: "app"})
+	f, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 2, Prefix: "try"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := e.Keep(ctx, c, "try-2", "app", false)
+	if err != nil || k.VM.ID != f.Children[1].ID || k.VM.Name != "app" || !strings.HasPrefix(k.Over.Name, "app-old-") {
+		t.Fatalf("%+v, %v", k, err)
+	}
+	if _, err := e.Keep(ctx, c, "try-1", "app", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Get(ctx, c, string(k.VM.ID)); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("the loser is still there: %v", err)
+	}
+	if v, err := e.Get(ctx, c, "app"); err != nil || v.ID != f.Children[0].ID || v.Parent != old.ID {
+		t.Errorf("%+v, %v", v, err)
+	}
+	l, err := e.Lineage(ctx, c, "app")
+	if err != nil || len(l.VMs) != 2 || len(l.Generations) == 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	consistent(t, s)
+}
