@@ -123,3 +123,45 @@ func TestCoreTerminal(t *testing.T) {
 	h.run("pty", "read", "box", "repl").wants(t, 3, "no such terminal")
 	h.run("pty", "attach", "box", "repl").wants(t, 3, "no such terminal")
 }
+
+// TestCoreTerminalMoves: terminals go where the VM's memory goes: into each
+// fork, through a suspension, and back at a rollback. A viewer is let go of by a
+// suspension, and not by a fork.
+//
+// 000-41, 000-42
+func TestCoreTerminalMoves(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "box")
+	h.ok("pty", "box", "--session", "repl", "--exec", "python3 -q", "-d")
+	h.eventually("the prompt", func() bool { return strings.Contains(h.screen("box", "repl").Text, ">>>") })
+	h.ok("pty", "send", "box", "repl", "x = 42", "--wait", "0.5")
+	v := h.view("pty", "attach", "box", "repl")
+	h.eventually("it is attached", func() bool { return strings.Contains(v.out.String(), "x = 42") })
+
+	h.ok("fork", "box", "--name", "kid")
+	for _, name := range []string{"box", "kid-1"} {
+		if got := h.ok("pty", "send", name, "repl", "x += 1; print('"+name+"', x)", "--wait", "1"); !strings.Contains(got, "\n"+name+" 43\n") {
+			t.Errorf("after the fork, %s: %q", name, got)
+		}
+	}
+	h.ok("rm", "kid-1")
+	h.eventually("the viewer saw it", func() bool { return strings.Contains(v.out.String(), "\nbox 43") })
+
+	h.ok("suspend", "box")
+	if err := v.cmd.Wait(); err != nil || h.find("box").State != "suspended" {
+		t.Errorf("the viewer of a VM that fell asleep: %v; the VM is %s", err, h.find("box").State)
+	}
+	if list := h.ok("pty", "ls", "box"); !strings.Contains(list, "suspended") || h.find("box").State != "suspended" {
+		t.Errorf("asleep: %s", list)
+	}
+	if got := h.ok("pty", "send", "box", "repl", "print(x)", "--wait", "1"); !strings.Contains(got, "\n43\n") {
+		t.Errorf("awake: %q", got)
+	}
+
+	h.ok("snapshot", "create", "box", "--name", "before")
+	h.ok("pty", "send", "box", "repl", "x = 'changed'", "--wait", "0.5")
+	h.ok("rollback", "box", "before")
+	if got := h.ok("pty", "send", "box", "repl", "print(x)", "--wait", "1"); !strings.Contains(got, "\n43\n") {
+		t.Errorf("rolled back: %q", got)
+	}
+}
