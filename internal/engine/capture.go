@@ -208,7 +208,7 @@ func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
 			return err
 		}
 	}
-	return nil
+	return e.noteLayer(ctx, s)
 }
 
 func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bool, error) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -15,7 +16,8 @@ import (
 // operation is one verb at work on one VM; a VM has at most one.
 type operation struct {
 	verb   vm.Op
-	own    bool // the engine's own doing
+	own    bool        // the engine's own doing
+	yields atomic.Bool // it is ended for any other that comes
 	slot   *slot
 	next   vm.Next       // what it does to the state
 	before vm.VM         // the record when it began
@@ -85,7 +87,9 @@ func (e *Engine) beginWith(ctx context.Context, verb vm.Op, own bool, find func(
 		if op != nil || err != nil {
 			return op, err
 		}
-		if !own {
+		if running.yields.Load() {
+			running.cancel(vm.Errorf(vm.Cancelled, string(running.slot.id), "%s was asked for meanwhile", verb))
+		} else if !own {
 			switch meet(running.verb, verb, running.own) {
 			case refuse:
 				return nil, busy(running.slot.id, running.verb)

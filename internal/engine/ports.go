@@ -57,6 +57,9 @@ type Capturer interface {
 	Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error)
 	// Resume lets a machine go on that a capture has held.
 	Resume(ctx context.Context) error
+	// Flatten shortens the chain of layers below the machine's disk to those whose
+	// path begins with base, beside the running guest; it ends with ctx.
+	Flatten(ctx context.Context, base string) error
 	// Disk returns the file that the machine writes to now, when no capture is
 	// under way.
 	Disk(ctx context.Context) (string, error)

@@ -127,6 +127,9 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
 		add(vm.OpCapture, "cold", rec.Exit.Time.Add(e.cfg.Settings.ColdAfter))
 	}
+	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
+		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
+	}
 	if every := rec.CaptureEverySeconds; every > 0 && rec.State == vm.Running {
 		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
 	}
@@ -186,8 +189,11 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 	case vm.OpSuspend:
 		_, err = e.suspendMachine(op, ch.reason)
 	case vm.OpCapture:
-		if ch.reason == "cold" {
+		switch ch.reason {
+		case "cold":
 			return e.sealSuspended(op)
+		case "flatten":
+			return e.flatten(op)
 		}
 		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
 		e.collectLater()

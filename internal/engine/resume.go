@@ -206,7 +206,7 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 	return e.startOn(op, g, limit, prepare, func(ctx context.Context) error {
 		rec, err := e.update(ctx, s, func(rec *vm.VM) {
 			rec.State, rec.Op, rec.Reason, rec.Generation = vm.Suspended, "", before.Reason, g.ID
-			rec.Machine = vm.MachineRef{}
+			rec.Machine, rec.Exit = vm.MachineRef{}, before.Exit
 		})
 		if err == nil {
 			e.emit(rec, "vm.suspended", map[string]any{"reason": "start-failed"})

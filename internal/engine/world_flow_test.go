@@ -264,3 +264,34 @@ func TestKeep(t *testing.T) {
 	}
 	consistent(t, s)
 }
+
+// TestFlatten: a chain that has grown long is merged, and the layers that nobody
+// needs then go. 000-24.
+func TestFlatten(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	ctx := t.Context()
+	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	for range 10 {
+		f, err := e.Fork(ctx, c, "app", engine.ForkRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Delete(ctx, c, string(f.Children[0].ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the disk lies on its image", func() bool {
+		clock.Advance(time.Second)
+		got, err := e.Get(ctx, c, "app")
+		return err == nil && got.DiskOn == ""
+	})
+	eventually(t, "the layers go", func() bool {
+		clock.Advance(time.Second)
+		ids, err := s.World.Generations(s.Dir).List()
+		return err == nil && len(ids) == 0
+	})
+	if _, err := e.Fork(ctx, c, string(v.ID), engine.ForkRequest{}); err != nil {
+		t.Error(err)
+	}
+	consistent(t, s)
+}

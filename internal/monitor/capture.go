@@ -119,6 +119,14 @@ func (m *machine) thaw(ctx context.Context) error {
 	}
 }
 
+// flatten shortens the chain of layers below the disk; see qemu.Process.Flatten.
+// No capture can be made meanwhile.
+func (m *machine) flatten(ctx context.Context, base string) error {
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	return m.proc.Flatten(ctx, base)
+}
+
 // disk names the file that the machine writes to. It waits for a capture that
 // is under way.
 func (m *machine) disk(ctx context.Context) (string, error) {

@@ -158,6 +158,13 @@ func (c *Client) Resume(ctx context.Context) error {
 	return c.call(ctx, "POST", "/resume", nil, nil)
 }
 
+// Flatten shortens the chain of layers below the machine's disk to those whose
+// path begins with base. It takes as long as there is to copy, or until ctx
+// ends; the guest goes on meanwhile.
+func (c *Client) Flatten(ctx context.Context, base string) error {
+	return c.call(ctx, "POST", "/flatten", base, nil)
+}
+
 // Disk returns the file that the machine's disk writes to now. It waits for a
 // capture that is under way.
 func (c *Client) Disk(ctx context.Context) (string, error) {

@@ -54,6 +54,7 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /capture", s.capture)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("GET /disk", s.disk)
+	mux.HandleFunc("POST /flatten", s.flatten)
 	mux.HandleFunc("GET /agent", func(w http.ResponseWriter, r *http.Request) { s.serveStream(w, r, m.link.open) })
 	mux.HandleFunc("GET /port/{port}", s.port)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: callDeadline, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}
@@ -174,6 +175,19 @@ func (s *server) capture(w http.ResponseWriter, r *http.Request) {
 
 func (s *server) resume(w http.ResponseWriter, r *http.Request) {
 	if err := s.m.resume(context.WithoutCancel(r.Context())); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
+
+func (s *server) flatten(w http.ResponseWriter, r *http.Request) {
+	var base string
+	if err := readJSONBody(r, &base); err != nil {
+		writeError(w, err)
+		return
+	}
+	if err := s.m.flatten(r.Context(), base); err != nil {
 		writeError(w, err)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -72,6 +73,9 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 			os.Remove(s.Device)
 		}
 	}()
+	if err := p.writeBack(ctx, s); err != nil {
+		return out, err
+	}
 	if err := call(ctx, before); err != nil {
 		return out, err
 	}
@@ -84,6 +88,19 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 		return note(s, out, begin)
 	})
 	return out, err
+}
+
+// writeBack makes what the disk holds durable: QEMU does so when it stops the
+// machine, and then the guest would stand still for it.
+func (p *Process) writeBack(ctx context.Context, s vm.CaptureSpec) error {
+	if s.Overlay == "" {
+		return nil
+	}
+	path, err := p.ActiveDisk(ctx)
+	if err != nil {
+		return err
+	}
+	return layout.SyncFile(path)
 }
 
 func call(ctx context.Context, f func(context.Context) error) error {
@@ -115,6 +132,9 @@ func (p *Process) captureDisk(ctx context.Context, s vm.CaptureSpec, out *vm.Cap
 	begin := time.Now()
 	if s.Overlay == "" {
 		return vm.Errorf(vm.Internal, string(p.Spec.ID), "nothing to capture")
+	}
+	if err := p.writeBack(ctx, s); err != nil {
+		return err
 	}
 	if err := call(ctx, before); err != nil {
 		return err
@@ -209,22 +229,8 @@ func (p *Process) describe(ctx context.Context) (vm.Generation, error) {
 
 // ActiveDisk returns the file that the guest's disk writes to now.
 func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
-	var devices []struct {
-		Inserted *struct {
-			Image struct {
-				Filename string `json:"filename"`
-			} `json:"image"`
-		} `json:"inserted"`
-	}
-	if err := p.QMP.Execute(ctx, "query-block", nil, &devices); err != nil {
-		return "", p.failure(err)
-	}
-	for _, d := range devices {
-		if d.Inserted != nil {
-			return d.Inserted.Image.Filename, nil
-		}
-	}
-	return "", vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine has no disk")
+	top, err := p.chain(ctx)
+	return top.Filename, err
 }
 
 // at is where a test can make a capture fail.

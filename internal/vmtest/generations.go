@@ -107,6 +107,18 @@ func (g generations) Alias(from vm.GenerationID, m vm.Generation) error {
 	return nil
 }
 
+func (g generations) DiskOn(of vm.ID) (vm.GenerationID, error) {
+	text, err := os.ReadFile(g.Dir.Overlay(of))
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Dir(string(text))
+	if filepath.Base(filepath.Dir(dir)) != filepath.Base(g.Dir.Generations()) {
+		return "", nil
+	}
+	return vm.GenerationID(filepath.Base(dir)), nil
+}
+
 func (g generations) SealKey() ([]byte, error) { return []byte("key"), nil }
 
 func (g generations) Seal(_ context.Context, id vm.GenerationID, _ []byte) (int64, error) {
@@ -184,6 +196,15 @@ func (h *handle) Resume(ctx context.Context) error {
 	defer h.mu.Unlock()
 	h.held = false
 	return nil
+}
+
+// Flatten has the disk lie on its image.
+func (h *handle) Flatten(ctx context.Context, base string) error {
+	if err := h.w.step(ctx, "flatten"); err != nil {
+		return err
+	}
+	overlay := layout.VMDir(h.spec.Dir).Overlay()
+	return os.WriteFile(overlay, []byte(backingOf(overlay, filepath.Join(base, "image", "warm", "key", "disk.qcow2"))), 0o600)
 }
 
 // Disk names the file that the machine writes to.
