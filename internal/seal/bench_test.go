@@ -82,16 +82,3 @@ func BenchmarkRAM(b *testing.B) {
 	b.ReportMetric(open.Seconds()/float64(b.N), "open-s")
 	b.ReportMetric(float64(st.Size())/mib, "sealed-MiB")
 }
-
-func newKey(t testing.TB) Key {
-	t.Helper()
-	h, err := EnsureHostKey(filepath.Join(t.TempDir(), "host.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := h.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k
-}
