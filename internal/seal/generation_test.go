@@ -22,8 +22,10 @@ import (
 
 // The labels of each verb, in order.
 var labels = map[string][]string{
-	"seal": {"seal:ram", "seal:write-ram", "seal:check-ram", "seal:device", "seal:write-device", "seal:check-device",
-		"seal:remove-ram", "seal:remove-device", "seal:done"},
+	"seal": {
+		"seal:ram", "seal:write-ram", "seal:check-ram", "seal:device", "seal:write-device", "seal:check-device",
+		"seal:remove-ram", "seal:remove-device", "seal:done",
+	},
 	"open":   {"open:ram", "open:write-ram", "open:device", "open:write-device", "open:done"},
 	"settle": {"settle:ram", "settle:remove-ram", "settle:device", "settle:remove-device", "settle:done"},
 }
@@ -397,8 +399,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
 	cmd.Env = append(os.Environ(), smallDisk+"="+t.TempDir())
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}},
+	}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || bytes.Contains(out, []byte("--- SKIP")) {
 		t.Skipf("no user namespaces here: %v", err)

@@ -129,7 +129,7 @@ func (s *sealing) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer z.Close() // it holds no output of its own
+	defer func() { _ = z.Close() }() // it holds no output of its own
 	r := newReader(s.in, s.size)
 	record := make([]byte, 0, recLen+maxZstd)
 	for {

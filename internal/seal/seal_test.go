@@ -216,7 +216,7 @@ func TestRoundTripOfRandomFiles(t *testing.T) {
 	}
 }
 
-// 004: memory of a sealed machine can't be read from its file.
+// Memory of a sealed machine can't be read from its file.
 func TestNoPlaintextInSealedFile(t *testing.T) {
 	marker := []byte("MARKER-of-a-secret-0123456789-abcdef")
 	src := filepath.Join(t.TempDir(), "src")
