@@ -257,7 +257,7 @@ func TestDeath(t *testing.T) {
 		return
 	}
 	for verb, list := range labels {
-		for _, label := range list {
+		for i, label := range list {
 			w := from(t, verb)
 			cmd := exec.Command(os.Args[0], "-test.run=^TestDeath$")
 			cmd.Env = append(os.Environ(), dieAt+"="+label+" "+string(w.dir))
@@ -269,9 +269,9 @@ func TestDeath(t *testing.T) {
 			if unfinished := strings.Contains(w.files(), ".tmp-"); unfinished != strings.Contains(label, ":write-") {
 				t.Errorf("%s: files are %s", label, w.files())
 			}
-			again := from(t, verb) // finishing the verb at once must do too
-			again.dir, again.key, again.host = w.dir, w.key, w.host
-			again.must(verb)
+			if i%2 == 0 { // finishing the verb first must do too
+				w.must(verb)
+			}
 			w.whole(label)
 		}
 	}

@@ -114,7 +114,7 @@ func (s *sealing) run(ctx context.Context, to io.Writer, key Key) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for range workers {
+	for range min(workers, len(s.sums)) {
 		g.Go(func() error { return s.work(ctx) })
 	}
 	if err := g.Wait(); err != nil {
