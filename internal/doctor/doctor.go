@@ -88,7 +88,7 @@ func (o Options) checks(ctx context.Context) []Check {
 	}
 	add(o.userns(ctx), o.kvmDevice(), o.accelerator(ctx))
 	add(o.dataDir()...)
-	add(o.encryption())
+	add(o.encryption(), o.cold())
 	for _, a := range o.Listen {
 		if a != "" && a != "off" {
 			add(o.port(ctx, a))

@@ -238,3 +238,31 @@ func TestRunHere(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+func TestSealedGenerations(t *testing.T) {
+	o := host(t)
+	data := layout.Dir(o.Data)
+	want := func(status Status, detail, fix string) {
+		t.Helper()
+		got := find(t, o.checks(t.Context()), "sealed generations")
+		if got.Status != status || !strings.Contains(got.Detail, detail) || !strings.Contains(got.Fix, fix) {
+			t.Errorf("%+v, want %s, %q, %q", got, status, detail, fix)
+		}
+	}
+	write := func(path string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(layout.GenerationDir(data.Generation("gn-1")).RAM())
+	want(OK, "none; 1 with plain memory; the host key is made on first use as "+data.HostKey(), "")
+	write(layout.GenerationDir(data.Generation("gn-2")).SealedRAM())
+	want(Fail, "1 can't be opened: the host key is gone", "put back "+data.HostKey())
+	write(data.HostKey())
+	want(OK, "1 encrypted, 1 with plain memory; the host key is "+data.HostKey(), "")
+	if err := os.Chmod(data.HostKey(), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	want(Fail, "which is refused: its mode is -rw-r-----", "chmod 600 "+data.HostKey())
+}

@@ -137,6 +137,37 @@ func (o Options) encryption() Check {
 	return c
 }
 
+// cold says how much of what rests is encrypted, and looks after the key of it.
+func (o Options) cold() Check {
+	c := Check{Name: "sealed generations", Status: OK}
+	data := layout.Dir(o.Data)
+	count := func(name func(layout.GenerationDir) string) int {
+		found, err := filepath.Glob(name(layout.GenerationDir(data.Generation("*"))))
+		if err != nil { // the data directory's own name is a bad pattern
+			return 0
+		}
+		return len(found)
+	}
+	sealed, plain := count(layout.GenerationDir.SealedRAM), count(layout.GenerationDir.RAM)
+	st, err := os.Lstat(data.HostKey())
+	switch {
+	case err == nil:
+		c.Detail = fmt.Sprintf("%d encrypted, %d with plain memory; the host key is %s", sealed, plain, data.HostKey())
+		if !st.Mode().IsRegular() || st.Mode().Perm()&0o077 != 0 {
+			c.Status, c.Fix = Fail, "make it a file that only its owner may read: chmod 600 "+data.HostKey()
+			c.Detail += fmt.Sprintf(", which is refused: its mode is %v", st.Mode())
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		c.Status, c.Detail = Warn, err.Error()
+	case sealed > 0:
+		c.Status, c.Fix = Fail, "put back "+data.HostKey()+" from a backup"
+		c.Detail = fmt.Sprintf("%d can't be opened: the host key is gone", sealed)
+	default:
+		c.Detail = fmt.Sprintf("none; %d with plain memory; the host key is made on first use as %s", plain, data.HostKey())
+	}
+	return c
+}
+
 func (o Options) memory() Check {
 	c := Check{Name: "memory", Status: OK}
 	total, avail, err := meminfo(filepath.Join(o.root, "/proc/meminfo"))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -230,7 +231,29 @@ func (p *Process) describe(ctx context.Context) (vm.Generation, error) {
 // ActiveDisk returns the file that the guest's disk writes to now.
 func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
 	top, err := p.chain(ctx)
-	return top.Filename, err
+	if err != nil {
+		return "", err
+	}
+	return plainName(top.Filename)
+}
+
+// plainName returns the file of a layer. QEMU describes one as "json:{...}"
+// when what lies below it is not what its header names, which is so for every
+// layer that was frozen while its machine ran.
+func plainName(name string) (string, error) {
+	text, ok := strings.CutPrefix(name, "json:")
+	if !ok {
+		return name, nil
+	}
+	var layer struct {
+		File struct {
+			Filename string `json:"filename"`
+		} `json:"file"`
+	}
+	if err := json.Unmarshal([]byte(text), &layer); err != nil || layer.File.Filename == "" {
+		return "", vm.Errorf(vm.Internal, name, "qemu names no file of the disk")
+	}
+	return layer.File.Filename, nil
 }
 
 // at is where a test can make a capture fail.

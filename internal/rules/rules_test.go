@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"internal/monitor":    {"vm", "internal/layout", "internal/link", "internal/qmp", "internal/qemu", "internal/usernet", "internal/egress", "internal/guest"},
 	"internal/warm":       {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
 	"internal/generation": {"vm", "internal/layout", "internal/qemu", "internal/seal"},
+	"internal/seal":       {"vm", "internal/layout"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image"},
 	"internal/engine":     {"vm", "internal/layout", "internal/store", "internal/audit", "internal/events"},
 	"internal/httpd":      {"vm", "api", "internal/engine", "internal/vt"},

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -101,25 +102,22 @@ func (s steps) sealOne(ctx context.Context, b both, key Key) error {
 		return err
 	}
 	err = checkFile(ctx, b.sealed, key, b.want)
-	if err == nil || !plain || ctx.Err() != nil {
+	if err == nil || !plain {
 		return err
 	}
-	written := func() error { return s.at("seal:write-" + b.what) }
-	if _, err := sealFile(ctx, b.plain, b.sealed, key, written); err != nil {
+	written := func(got vm.File) error {
+		if got.Size != b.want.Size || !slices.Equal(got.CRC32C, b.want.CRC32C) {
+			return damaged(b.plain, "it is not what was written")
+		}
+		return s.at("seal:write-" + b.what)
+	}
+	if err := sealFile(ctx, b.plain, b.sealed, key, written); err != nil {
 		return err
 	}
 	if err := s.at("seal:check-" + b.what); err != nil {
 		return err
 	}
-	err = checkFile(ctx, b.sealed, key, b.want)
-	if vm.KindOf(err) != vm.Corrupt {
-		return err
-	}
-	// Whose fault is it? A plain file that is right must not be called damaged.
-	if bad := checkPlain(ctx, b.plain, b.want); bad != nil {
-		err = bad
-	}
-	return errors.Join(err, os.Remove(b.sealed))
+	return checkFile(ctx, b.sealed, key, b.want)
 }
 
 func (s steps) open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
@@ -148,13 +146,8 @@ func (s steps) openOne(ctx context.Context, b both, key Key) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case plain && !sealed:
+	if plain && (!sealed || checkPlain(ctx, b.plain, b.want) == nil) {
 		return nil
-	case plain:
-		if err := checkPlain(ctx, b.plain, b.want); err == nil || ctx.Err() != nil {
-			return err
-		}
 	}
 	return openFile(ctx, b.sealed, b.plain, key, b.want, func(*os.File) error { return s.at("open:write-" + b.what) })
 }

@@ -138,7 +138,7 @@ func (o *opening) run(ctx context.Context) error {
 		return corrupt(o.src, "it holds %d bytes, recorded are %d", size, o.want.Size)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for range workers {
+	for range max(1, min(workers, len(o.seen))) { // one looks for the end in any case
 		g.Go(func() error { return o.work(ctx) })
 	}
 	if err := g.Wait(); err != nil {

@@ -46,35 +46,37 @@ const (
 // read and cost nothing. dst appears whole, durable and 0600, or not at all;
 // src stays. Kinds: NotFound, Corrupt when src shrinks meanwhile, NoSpace,
 // Cancelled.
-func SealFile(ctx context.Context, src, dst string, key Key) (vm.File, error) {
-	return sealFile(ctx, src, dst, key, func() error { return nil })
+func SealFile(ctx context.Context, src, dst string, key Key) (out vm.File, err error) {
+	err = sealFile(ctx, src, dst, key, func(f vm.File) error {
+		out = f
+		return nil
+	})
+	return out, err
 }
 
-// sealFile calls written when all is in a file that hasn't its name yet.
-func sealFile(ctx context.Context, src, dst string, key Key, written func() error) (vm.File, error) {
-	out := vm.File{Name: filepath.Base(src)}
+// sealFile calls written with what src held when all is in a file that has no
+// name yet.
+func sealFile(ctx context.Context, src, dst string, key Key, written func(vm.File) error) error {
 	if key.id == nil {
-		return out, noKey(dst)
+		return noKey(dst)
 	}
 	in, err := os.Open(src)
 	if err != nil {
-		return out, layout.Error(src, err)
+		return layout.Error(src, err)
 	}
 	defer in.Close()
 	st, err := in.Stat()
 	if err != nil {
-		return out, layout.Error(src, err)
+		return layout.Error(src, err)
 	}
-	out.Size = st.Size()
-	out.CRC32C = make([]uint32, chunks(out.Size))
-	err = layout.WriteFunc(dst, 0o600, func(w io.Writer) error {
-		s := &sealing{in: in, size: out.Size, sums: out.CRC32C}
+	f := vm.File{Name: filepath.Base(src), Size: st.Size(), CRC32C: make([]uint32, chunks(st.Size()))}
+	return layout.WriteFunc(dst, 0o600, func(w io.Writer) error {
+		s := &sealing{in: in, size: f.Size, sums: f.CRC32C}
 		if err := s.run(ctx, w, key); err != nil {
 			return given(ctx, dst, err)
 		}
-		return written()
+		return written(f)
 	})
-	return out, err
 }
 
 func noKey(path string) error {
@@ -112,7 +114,7 @@ func (s *sealing) run(ctx context.Context, to io.Writer, key Key) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for range workers {
+	for range min(workers, len(s.sums)) {
 		g.Go(func() error { return s.work(ctx) })
 	}
 	if err := g.Wait(); err != nil {
@@ -127,7 +129,7 @@ func (s *sealing) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer z.Close() // it holds no output of its own
+	defer func() { _ = z.Close() }() // it holds no output of its own
 	r := newReader(s.in, s.size)
 	record := make([]byte, 0, recLen+maxZstd)
 	for {
