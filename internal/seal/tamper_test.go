@@ -6,6 +6,7 @@ package seal
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 	"path/filepath"
@@ -229,12 +230,15 @@ func TestMalformedContents(t *testing.T) {
 		"no pages":                 {h, last, record(t, 0, nil, nil)},
 		"a page behind the end":    {h, first, record(t, 1, []int{1, 2}, content[mib+page:])},
 		"a last page that is full": {h, first, record(t, 1, []int{1}, append([]byte("0123456789"), make([]byte, page-10)...))},
-		"a bomb":                   {h, last, record(t, 0, []int{0}, make([]byte, 64*mib))},
 		"no zstd":                  {h, last, append(length(4)[:recLen], "none"...)},
 	} {
 		if err := openBytes(t, encrypt(t, key, parts...), key, want); vm.KindOf(err) != vm.Corrupt {
 			t.Errorf("%s: %v", what, err)
 		}
+	}
+	bomb := encrypt(t, key, h, last, record(t, 0, []int{0}, make([]byte, 64*mib)))
+	if err := openBytes(t, bomb, key, want); !errors.Is(err, zstd.ErrDecoderSizeExceeded) || vm.KindOf(err) != vm.Corrupt {
+		t.Errorf("64 MiB as a page: %v", err)
 	}
 }
 
