@@ -175,7 +175,7 @@ func head(size uint64) []byte { return binary.LittleEndian.AppendUint64([]byte(m
 
 func record(t testing.TB, i uint32, pages []int, data []byte) []byte {
 	t.Helper()
-	z, err := zstd.NewWriter(nil)
+	z, err := zstd.NewWriter(nil, zstd.WithWindowSize(mib), zstd.WithSingleSegment(false))
 	if err != nil {
 		t.Fatal(err)
 	}
