@@ -19,6 +19,10 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 	if !ok || g.Sealed || !g.Whole() || !g.Durable || e.mapped(id) {
 		return nil
 	}
+	if !e.pinAlone(id) {
+		return vm.Errorf(vm.Busy, string(id), "something is being started on it").WithHint("try again when it runs")
+	}
+	defer e.unpin(id)
 	wrapped := g.SealKey
 	if len(wrapped) == 0 {
 		var err error
@@ -41,6 +45,18 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 	return err
 }
 
+// pinAlone pins a generation that nobody else has pinned.
+func (e *Engine) pinAlone(id vm.GenerationID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	g := e.gens[id]
+	if g == nil || g.pins > 0 {
+		return false
+	}
+	g.pins++
+	return true
+}
+
 // mapped reports whether a machine runs on the generation: its file must stay
 // what it is.
 func (e *Engine) mapped(id vm.GenerationID) bool {
@@ -57,9 +73,6 @@ func (e *Engine) mapped(id vm.GenerationID) bool {
 // opened returns a generation whose memory is there in the clear, opening it
 // where it is sealed. The caller has pinned it.
 func (e *Engine) opened(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
-	if !g.Sealed {
-		return g, nil
-	}
 	e.sealing.Lock()
 	defer e.sealing.Unlock()
 	g, ok := e.generationInfo(g.ID)
@@ -90,7 +103,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 		defer e.sealing.Unlock()
 		n, err := e.cfg.Generations.Settle(ctx, id)
 		if err == nil {
-			_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.DataBytes = false, n })
+			_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.SealKey, g.DataBytes = false, nil, n })
 		}
 		if err != nil && !died(err) && ctx.Err() == nil {
 			e.log.Warn("an opened generation stays sealed, too", "generation", id, "err", err)

@@ -156,13 +156,13 @@ func (e *Engine) release(ctx context.Context, g vm.GenerationInfo, n need) error
 	}
 	if n == needDisk {
 		// The record first: a start on it is refused from here on.
-		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.DiskOnly = true }); err != nil {
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.DiskOnly, g.Sealed, g.SealKey = true, false, nil }); err != nil {
 			return err
 		}
 		return e.cfg.Generations.DropMemory(g.ID)
 	}
 	if !g.Gone {
-		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Gone, g.DataBytes = true, 0 }); err != nil {
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Gone, g.DataBytes, g.Sealed, g.SealKey = true, 0, false, nil }); err != nil {
 			return err
 		}
 	}

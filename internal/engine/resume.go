@@ -90,7 +90,18 @@ func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Ge
 	if err := e.step(ctx, "start:launch"); err != nil {
 		return nil, none, err
 	}
-	return e.launch(ctx, spec, &op.undo)
+	m, st, err := e.launch(ctx, spec, &op.undo)
+	return m, st, notContinued(rec, g, err)
+}
+
+// notContinued says of memory that is not what was written how to go on
+// without it.
+func notContinued(rec vm.VM, g vm.GenerationInfo, err error) error {
+	if k := vm.KindOf(err); k != vm.Corrupt && k != vm.NotFound {
+		return err
+	}
+	return vm.Errorf(vm.Corrupt, string(g.ID), "its memory cannot be continued: %w", err).
+		WithHint("its disk is whole: `warren start %s --disk-only` boots it, `warren rollback %s` goes back further", label(rec), label(rec))
 }
 
 // freshDisk puts the VM's disk back to a generation's. The record goes first:
@@ -201,7 +212,7 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 	defer e.unpin(g.ID)
 	g, err := e.opened(op.ctx, g)
 	if err != nil {
-		return vm.VM{}, err
+		return vm.VM{}, notContinued(before, g, err)
 	}
 	return e.startOn(op, g, limit, prepare, func(ctx context.Context) error {
 		rec, err := e.update(ctx, s, func(rec *vm.VM) {

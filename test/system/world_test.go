@@ -1,0 +1,328 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build system
+
+package system
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// identity prints what must differ between siblings.
+const identity = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; head -c16 /dev/urandom | od -An -tx1"
+
+// drawer draws identifiers in a tight loop, as a program does that is not
+// disturbed by being forked.
+const drawer = `
+import uuid, time
+f = open("/root/drawn", "a", buffering=1)
+while True:
+    f.write("%s %f\n" % (uuid.uuid4(), time.monotonic()))
+`
+
+// counter serves a number that only its memory holds.
+const counter = `
+import http.server
+n = 0
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global n
+        n += 1
+        self.send_response(200); self.end_headers(); self.wfile.write(str(n).encode())
+    def log_message(self, *a): pass
+http.server.HTTPServer(("", 3000), H).serve_forever()
+`
+
+// TestCoreForks: running copies with the parent's memory, each its own machine.
+//
+// 000-08, 000-10, 000-21, 000-22, 000-23
+func TestCoreForks(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "app")
+	h.runIn("", []byte(counter), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/counter.py")
+	h.runIn("", []byte(drawer), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/drawer.py")
+	h.ok("exec", "app", "-d", "--", "python3", "/root/counter.py")
+	h.ok("exec", "app", "-d", "--", "python3", "/root/drawer.py")
+	h.eventually("the server answers", func() bool { return h.run("exec", "app", "--", "curl", "-sf", "localhost:3000").code == 0 })
+	before, err := strconv.Atoi(h.sh("app", "curl -s localhost:3000"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.ok("fork", "app", "-n", "2", "--name", "try")
+	seen := map[string]string{}
+	names := []string{"app", "try-1", "try-2"}
+	drawn := map[string]string{}
+	for _, n := range names {
+		h.sh(n, "pkill -f [d]rawer.py; sleep 0.2")
+		if got := h.sh(n, "curl -s localhost:3000"); got != strconv.Itoa(before+1) {
+			t.Errorf("%s: the counter says %s, it was %d at the fork", n, got, before)
+		}
+		for _, line := range strings.Split(h.sh(n, identity), "\n") {
+			if other, twice := seen[line]; twice {
+				t.Errorf("%s and %s share %s", n, other, line)
+			}
+			seen[line] = n
+		}
+		host := time.Now()
+		at, err := strconv.ParseFloat(h.sh(n, "date +%s.%N"), 64)
+		if off := at - float64(host.UnixNano())/1e9; err != nil || off < -0.05 || off > 1.5 {
+			t.Errorf("%s: its clock is off by %.3f s", n, off) // the way of the answer is in it
+		}
+		h.sh(n, "echo "+n+" > /root/mine")
+		drawn[n] = h.sh(n, "cut -d' ' -f1 /root/drawn")
+	}
+	differ(t, names[1:], drawn)
+	for _, n := range names {
+		if got := h.sh(n, "cat /root/mine"); got != n {
+			t.Errorf("%s sees %s's file", n, got)
+		}
+	}
+	deeper(h, t)
+}
+
+// differ checks that siblings drew nothing twice after they parted.
+func differ(t *testing.T, names []string, drawn map[string]string) {
+	t.Helper()
+	lists := map[string][]string{}
+	for _, n := range names {
+		lists[n] = strings.Fields(drawn[n])
+	}
+	first := lists[names[0]]
+	parted := len(first)
+	for i := range first {
+		for _, n := range names[1:] {
+			if i >= len(lists[n]) || lists[n][i] != first[i] {
+				parted = min(parted, i)
+			}
+		}
+	}
+	if parted == 0 || parted == len(first) {
+		t.Fatalf("the siblings part after %d of %d draws: the programs did not run through the fork", parted, len(first))
+	}
+	all := map[string]string{}
+	for _, n := range names {
+		for _, u := range lists[n][parted:] {
+			if other, twice := all[u]; twice && other != n {
+				t.Errorf("%s and %s drew %s", n, other, u)
+			}
+			all[u] = n
+		}
+	}
+	// What was drawn last before the fork and first after it differs, too.
+	t.Logf("%d draws before the fork, %d distinct ones after it", parted, len(all))
+}
+
+// deeper forks a fork of a fork, and checks the refusals beside. 000-24, 000-31
+func deeper(h *host, t *testing.T) {
+	h.ok("rm", "try-2")
+	h.sh("try-1", "echo one >> /root/path")
+	h.ok("fork", "try-1", "--name", "deep")
+	h.sh("deep-1", "echo two >> /root/path")
+	h.ok("fork", "deep-1", "--name", "deeper")
+	if got := h.sh("deeper-1", "cat /root/path; curl -s localhost:3000 >/dev/null && echo serves"); got != "one\ntwo\nserves" {
+		t.Errorf("three deep: %q", got)
+	}
+	h.run("fork", "nobody").wants(t, 4, "no such VM")
+	h.run("fork", "app", "-n", "10000").wants(t, 2, "1 to 1000")
+	h.run("fork", "app", "-n", "900").wants(t, 8, "there is memory for")
+	h.ok("rm", "deep-1", "deeper-1", "try-1")
+	h.ok("stop", "app")
+	h.run("fork", "app").wants(t, 6, "is stopped")
+}
+
+// TestCoreSuspend: the same processes after a suspend, also a cold one, and
+// over a restart of the server; a rollback brings back what was broken.
+//
+// 000-09, 000-28, 000-34, 000-35
+func TestCoreSuspend(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "app")
+	h.ok("exec", "app", "-d", "--", "python3", "-m", "http.server", "3000")
+	h.eventually("the server answers", func() bool { return h.run("exec", "app", "--", "curl", "-sf", "localhost:3000").code == 0 })
+	pid := h.sh("app", "pgrep -f [h]ttp.server")
+	for _, how := range [][]string{{"suspend", "app"}, {"suspend", "app", "--cold"}} {
+		h.ok(how...)
+		if v := h.find("app"); v.State != "suspended" || h.runs(v.ID) {
+			t.Fatalf("after %v: %+v", how, v)
+		}
+		h.killServer()
+		h.serve()
+		if got := h.sh("app", "pgrep -f [h]ttp.server; curl -s -o /dev/null -w '%{http_code}' localhost:3000"); got != pid+"\n200" { // an exec wakes it
+			t.Errorf("after %v: %q, the process was %s", how, got, pid)
+		}
+		at, err := strconv.ParseInt(h.sh("app", "date +%s"), 10, 64)
+		if err != nil || at < time.Now().Unix()-2 {
+			t.Errorf("its clock says %d", at)
+		}
+	}
+	h.ok("snapshot", "create", "app", "--name", "good")
+	h.sh("app", "rm -rf /usr/lib/python3 /usr/lib/python3.11; echo bad > /root/bad")
+	h.ok("rollback", "app")
+	if got := h.sh("app", "python3 -c 'print(6*7)'; ls /root/bad 2>&1; curl -s -o /dev/null -w '%{http_code}' localhost:3000"); !strings.HasPrefix(got, "42\n") || !strings.HasSuffix(got, "200") || strings.Contains(got, "\n/root/bad") {
+		t.Errorf("after the rollback: %q", got)
+	}
+	h.ok("up", "good", "--name", "twin")
+	h.ok("snapshot", "rm", "good")
+	if got := h.sh("twin", "curl -s -o /dev/null -w '%{http_code}' localhost:3000"); got != "200" {
+		t.Errorf("a VM of a deleted snapshot: %q", got)
+	}
+	if tree := h.ok("tree"); !strings.Contains(tree, "VM twin (running)") || !strings.Contains(tree, "before-rollback") {
+		t.Errorf("tree:\n%s", tree)
+	}
+	h.ok("snapshot", "create", "twin", "--disk-only", "--name", "disk")
+	h.ok("up", "disk", "--name", "booted")
+	if got := h.sh("booted", "test -d /usr/lib/python3 && echo whole"); got != "whole" {
+		t.Errorf("a VM of a disk-only snapshot: %q", got)
+	}
+}
+
+// TestCoreDamaged: memory that is not what was written is not continued, and
+// the disk is still there. 000-38
+func TestCoreDamaged(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "app")
+	h.sh("app", "echo kept > /root/f; sync")
+	for i, spoil := range []func(path string) error{
+		func(p string) error { return flip(filepath.Join(p, "ram")) },
+		func(p string) error { return os.Truncate(filepath.Join(p, "device"), 100) },
+		func(p string) error { return os.Remove(filepath.Join(p, "ram")) },
+	} {
+		h.ok("suspend", "app")
+		gens, err := filepath.Glob(filepath.Join(h.data, "generations", "*", "manifest.json"))
+		if err != nil || len(gens) != 1 {
+			t.Fatalf("generations: %v, %v", gens, err)
+		}
+		if err := spoil(filepath.Dir(gens[0])); err != nil {
+			t.Fatal(err)
+		}
+		r := h.run("resume", "app")
+		if r.code == 0 || !strings.Contains(r.stderr, "--disk-only") {
+			t.Errorf("damage %d: %s", i, r)
+		}
+		if v := h.find("app"); v.State != "suspended" {
+			t.Errorf("damage %d: it is %s", i, v.State)
+		}
+		h.ok("start", "app", "--disk-only")
+		if got := h.sh("app", "cat /root/f"); got != "kept" {
+			t.Errorf("damage %d: %q", i, got)
+		}
+	}
+}
+
+// runs reports whether a VM has a process.
+func (h *host) runs(id string) bool {
+	for _, cmd := range h.processes() {
+		if strings.Contains(cmd, id) {
+			return true
+		}
+	}
+	return false
+}
+
+func flip(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b := make([]byte, 1)
+	const at = 64 << 20
+	if _, err := f.ReadAt(b, at); err != nil {
+		return err
+	}
+	b[0] ^= 0x40
+	_, err = f.WriteAt(b, at)
+	return err
+}
+
+// ledger appends numbers, each durable before it is counted.
+const ledger = `
+import os, time
+f = open("/root/ledger", "a")
+n = 0
+while True:
+    n += 1
+    f.write("%d\n" % n); f.flush(); os.fsync(f.fileno())
+    open("/run/acknowledged", "w").write(str(n))
+    time.sleep(0.005)
+`
+
+// TestCoreKilledInCapture kills a process at a random moment of a capture: the
+// VM goes on, or comes back whole; no acknowledged write is lost. 000-37, 000-47
+func TestCoreKilledInCapture(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "app")
+	h.runIn("", []byte(ledger), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/ledger.py; sync")
+	h.ok("exec", "app", "-d", "--", "python3", "/root/ledger.py")
+	h.eventually("the ledger goes on", func() bool { return h.run("exec", "app", "--", "test", "-s", "/run/acknowledged").code == 0 })
+	for i := range 9 {
+		who := []string{"serve", "monitor", "qemu"}[i%3]
+		verb := []string{"fork", "suspend", "snapshot"}[i/3]
+		delay := time.Duration(5+rand.IntN(150)) * time.Millisecond
+		what := fmt.Sprintf("%s killed %v into %s", who, delay, verb)
+		acknowledged, err := strconv.Atoi(h.sh("app", "cat /run/acknowledged"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		victim := 0
+		if who != "serve" {
+			victim = h.pidOf(h.find("app").ID, who)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			switch verb {
+			case "snapshot":
+				h.run("snapshot", "create", "app")
+			default:
+				h.run(verb, "app")
+			}
+		}()
+		time.Sleep(delay)
+		if who == "serve" {
+			h.killServer()
+			h.serve()
+		} else {
+			_ = syscall.Kill(victim, syscall.SIGKILL) // a suspend may have been faster
+		}
+		<-done
+		var last string
+		h.eventually(what+": the VM answers", func() bool {
+			r := h.run("exec", "app", "--", "sh", "-c", "tail -1 /root/ledger; dmesg | grep -c 'EXT4-fs error'")
+			last = strings.TrimSpace(r.stdout)
+			return r.code == 1 || r.code == 0 // grep counts none
+		})
+		lines := strings.Split(last, "\n")
+		n, err := strconv.Atoi(lines[0])
+		if err != nil || n < acknowledged || len(lines) < 2 || lines[1] != "0" {
+			t.Errorf("%s: the ledger ends with %q, %d were acknowledged", what, last, acknowledged)
+		}
+		if h.run("exec", "app", "--", "pgrep", "-f", "[l]edger.py").code != 0 { // the memory is lost: say it and go on
+			if who != "qemu" && verb != "suspend" {
+				t.Errorf("%s: its processes are gone", what)
+			}
+			h.ok("exec", "app", "-d", "--", "sh", "-c", "rm -f /root/ledger; exec python3 /root/ledger.py")
+			h.eventually("the ledger goes on", func() bool { return h.run("exec", "app", "--", "test", "-s", "/run/acknowledged").code == 0 })
+			continue
+		}
+		from := h.sh("app", "cat /run/acknowledged")
+		h.eventually(what+": its programs go on", func() bool { return h.sh("app", "cat /run/acknowledged") != from })
+		for _, v := range h.list() {
+			if v.Name != "app" {
+				h.ok("rm", v.ID)
+			}
+		}
+	}
+	if next, _ := filepath.Glob(filepath.Join(h.data, "vms", "*", "overlay-*.qcow2")); len(next) > 1 {
+		t.Errorf("disks left over: %v", next)
+	}
+}
