@@ -29,7 +29,7 @@ func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.
 	}
 	defer func() {
 		if p.member != nil { // the create did not come so far
-			e.pool.giveBack(p.member)
+			e.pool.giveBack(ctx, p.member)
 		}
 	}()
 	op, err := e.beginCreate(p.rec, r.UniqueName)

@@ -39,6 +39,7 @@ type pool struct {
 	making  *making   // nil = none
 	wanted  map[kind]demand
 	quiet   time.Time // no member is made before
+	shut    bool      // no member is kept any more
 	hits    int64
 	misses  int64
 }
@@ -82,7 +83,7 @@ type PoolInfo struct {
 }
 
 func newPool(e *Engine) *pool {
-	return &pool{e: e, wake: make(chan struct{}, 1), wanted: map[kind]demand{}}
+	return &pool{e: e, wake: make(chan struct{}, 1), wanted: map[kind]demand{}, quiet: e.now()}
 }
 
 func (p *pool) size() int { return p.e.cfg.Settings.Pool }
@@ -125,11 +126,11 @@ func (p *pool) take(ctx context.Context, img vm.Image, size vm.Size) *member {
 			return m
 		}
 		if ctx.Err() != nil {
-			p.giveBack(m)
+			p.giveBack(ctx, m)
 			return nil
 		}
 		p.e.log.Info("a machine of the pool is of no use any more", "vm", m.id, "why", err)
-		p.e.spawn(func(ctx context.Context) { p.discard(ctx, m) })
+		p.discard(ctx, m)
 	}
 }
 
@@ -176,9 +177,15 @@ func (p *pool) pop(fits func(*member) bool) *member {
 	return m
 }
 
-// giveBack puts a member into the pool; the oldest stay first.
-func (p *pool) giveBack(m *member) {
+// giveBack puts a member into the pool, the oldest first. When the pool is shut
+// the member ends.
+func (p *pool) giveBack(ctx context.Context, m *member) {
 	p.mu.Lock()
+	if p.shut {
+		p.mu.Unlock()
+		p.discard(ctx, m)
+		return
+	}
 	defer p.mu.Unlock()
 	i := slices.IndexFunc(p.members, func(o *member) bool { return o.made.After(m.made) })
 	if i < 0 {
@@ -255,9 +262,9 @@ func (p *pool) giveUp(ctx context.Context) bool {
 
 // drain ends every member; nobody makes new ones any more.
 func (p *pool) drain(ctx context.Context) {
-	if p.e.dead.Load() {
-		return
-	}
+	p.mu.Lock()
+	p.shut = true
+	p.mu.Unlock()
 	for {
 		m := p.pop(func(*member) bool { return true })
 		if m == nil {

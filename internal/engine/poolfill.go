@@ -52,7 +52,7 @@ func (p *pool) look(ctx context.Context) {
 			err = p.fresh(ctx, m, img)
 		}
 		if err == nil || ctx.Err() != nil { // at the end all of them go
-			p.giveBack(m)
+			p.giveBack(ctx, m)
 			continue
 		}
 		p.e.log.Info("a machine of the pool goes", "vm", m.id, "why", err)
@@ -138,7 +138,7 @@ func (p *pool) fill(ctx context.Context) time.Duration {
 		}
 		return poolRetry
 	}
-	p.giveBack(m)
+	p.giveBack(ctx, m)
 	return 0
 }
 

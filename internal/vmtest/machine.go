@@ -285,7 +285,9 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 		err = vm.Errorf(vm.Internal, string(h.spec.ID), "not a paused machine of the pool")
 	}
 	if err == nil {
-		h.spec, h.policy, h.held = spec, a.Network, false
+		h.policy, h.held = a.Network, false
+		h.guest.become(a.Reset)
+		h.spec.Reset, h.spec.Pooled = a.Reset, false
 	}
 	h.mu.Unlock()
 	if err != nil {
