@@ -574,7 +574,16 @@ type Host struct {
 	DiskTotal    int64            `json:"diskTotalBytes"`
 	DiskFree     int64            `json:"diskFreeBytes"`
 	VMs          map[vm.State]int `json:"vms"`
+	Pool         Pool             `json:"pool"`
 	Warnings     []string         `json:"warnings"`
+}
+
+// Pool is a host's warm pool: machines that wait for a create.
+type Pool struct {
+	Size   int   `json:"size"`   // wanted of each image and size; 0 = the pool is off
+	Ready  int   `json:"ready"`  // there now, of all images and sizes
+	Hits   int64 `json:"hits"`   // creates that took one
+	Misses int64 `json:"misses"` // creates that found none
 }
 
 // Logs answers GET /observability/v1/logs.

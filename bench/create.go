@@ -30,7 +30,7 @@ func (b *bench) create(ctx context.Context) error {
 	floor := b.rep.series("raw QEMU restore + clock + RNG + true", "ms", bound{})
 	cold := b.rep.series("cold boot -> first exec result", "ms", bound{})
 
-	id, err := b.timeCreate(ctx, nil, nil) // the first one may build the warm generation
+	id, err := timeCreate(ctx, b.server, nil, nil) // the first one may build the warm generation
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (b *bench) create(ctx context.Context) error {
 	}
 	colds := max(3, b.n/5)
 	for i := range b.n {
-		one, err := b.timeCreate(ctx, created, product)
+		one, err := timeCreate(ctx, b.server, created, product)
 		if err != nil {
 			return err
 		}
@@ -66,15 +66,15 @@ func (b *bench) create(ctx context.Context) error {
 	return b.server.remove(ctx, id)
 }
 
-func (b *bench) timeCreate(ctx context.Context, created, first *series) (string, error) {
+func timeCreate(ctx context.Context, on *server, created, first *series) (string, error) {
 	began := time.Now()
-	id, err := b.server.createVM(ctx, vm.NetClosed)
+	id, err := on.createVM(ctx, vm.NetClosed)
 	if err != nil {
 		return "", err
 	}
 	answered := time.Since(began)
-	if err := b.server.exec(ctx, id, "true"); err != nil {
-		return "", errors.Join(err, b.server.remove(ctx, id))
+	if err := on.exec(ctx, id, "true"); err != nil {
+		return "", errors.Join(err, on.remove(ctx, id))
 	}
 	if created != nil {
 		created.took(answered)

@@ -23,7 +23,7 @@ const listed = 1000
 // whose records were written before it started.
 func (b *bench) list(ctx context.Context) (err error) {
 	data := filepath.Join(b.dir, "list")
-	s, err := startServer(ctx, b.binary, data, b.images)
+	s, err := startServer(ctx, b.binary, data, b.images, 0)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (b *bench) list(ctx context.Context) (err error) {
 	if err := insert(ctx, layout.Dir(data), vm.AccountID(who.AccountID)); err != nil {
 		return err
 	}
-	if s, err = startServer(ctx, b.binary, data, ""); err != nil {
+	if s, err = startServer(ctx, b.binary, data, "", 0); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()

@@ -55,7 +55,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, run")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run")
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directory")
@@ -90,6 +90,7 @@ type section struct {
 var sections = []section{
 	{"memory", (*bench).memory},
 	{"create", (*bench).create},
+	{"pool", (*bench).pool},
 	{"run", (*bench).oneShot},
 	{"exec", (*bench).guest}, // with files: they share the guest with its SSH server
 	{"list", (*bench).list},
@@ -114,7 +115,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	b.server, err = startServer(ctx, o.binary, filepath.Join(dir, "data"), o.images)
+	b.server, err = startServer(ctx, o.binary, filepath.Join(dir, "data"), o.images, 0)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -38,8 +39,9 @@ type server struct {
 }
 
 // startServer starts serve on the data directory, made if it is absent, with
-// the images of another one, and waits until it is ready.
-func startServer(ctx context.Context, binary, data, images string) (*server, error) {
+// the images of another one, and waits until it is ready. Its pool keeps that
+// many machines.
+func startServer(ctx context.Context, binary, data, images string, pool int) (*server, error) {
 	dir, err := layout.Open(data)
 	if err != nil {
 		return nil, err
@@ -60,7 +62,7 @@ func startServer(ctx context.Context, binary, data, images string) (*server, err
 		dir: dir, url: "http://" + address, binary: binary, ended: make(chan struct{}),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
 	}
-	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", "off", "--preview", "off", "--s3", "off")
+	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", "off", "--preview", "off", "--s3", "off", "--pool", strconv.Itoa(pool))
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is ours: we stop it in order
 	if err := s.cmd.Start(); err != nil {

@@ -37,6 +37,16 @@ type MachineSpec struct {
 
 	WaitBooted bool          `json:"waitBooted"` // cold boot: wait for multi-user before "ready"
 	Deadline   time.Duration `json:"deadline"`   // for the whole start, in nanoseconds; 0 = 120 s
+
+	// Pooled says that the machine is no VM's yet; see Adoption.
+	Pooled bool `json:"pooled,omitempty"`
+}
+
+// Adoption is what makes a paused machine of the pool a VM.
+type Adoption struct {
+	Reset    Reset         `json:"reset"` // Time and Entropy are filled in by the monitor
+	Network  NetworkPolicy `json:"network"`
+	Deadline time.Duration `json:"deadline"` // for all of it; 0 = 120 s
 }
 
 // BootSource names the files of a cold boot; all paths absolute.

@@ -44,6 +44,7 @@ type ServeOptions struct {
 	Preview       string
 	S3            string
 	NetDefault    string
+	Pool          string
 	RequireKVM    bool
 	EtcdEndpoints []string
 }

@@ -44,6 +44,7 @@ Settings come from flags, then the environment, then config.yaml in the data dir
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd instead of the one inside")
 	f.StringVar(&o.NetDefault, "net-default", "", "network of VMs that name none: closed, packages, open (default closed)")
+	f.StringVar(&o.Pool, "pool", "", "warm machines kept ready of each image and size in use; 0 = none (default 2)")
 	a.completeFlag(cmd, "net-default", "closed", "packages", "open")
 	return cmd
 }

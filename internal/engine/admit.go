@@ -23,7 +23,17 @@ const growth = 0.25
 // admit refuses a new machine that the host cannot hold. The rule: what is
 // available now, less the expected growth of the VMs that run or start, less
 // the new VM's whole size, must leave the reserve.
+// Machines of the pool are given up for it, one after the other.
 func (e *Engine) admit(ctx context.Context, c *vm.Call, size vm.Size) error {
+	for {
+		err := e.admitNow(ctx, c, size)
+		if err == nil || !e.pool.giveUp(ctx) {
+			return err
+		}
+	}
+}
+
+func (e *Engine) admitNow(ctx context.Context, c *vm.Call, size vm.Size) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
 		return err
@@ -48,9 +58,10 @@ func (e *Engine) admit(ctx context.Context, c *vm.Call, size vm.Size) error {
 	return refusal.WithHint("ask for less memory, or free some on the host")
 }
 
-// expectedGrowth sums the growth of all VMs and names those of one account,
-// largest first, at most five.
+// expectedGrowth sums the growth of all VMs and of the pool, and names the VMs
+// of one account, largest first, at most five.
 func (e *Engine) expectedGrowth(account vm.AccountID) (grow int64, own []string) {
+	grow = e.pool.growth()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var mine []vm.VM
@@ -58,7 +69,7 @@ func (e *Engine) expectedGrowth(account vm.AccountID) (grow int64, own []string)
 		if s.rec.State != vm.Running && s.rec.State != vm.Starting {
 			continue
 		}
-		grow += int64(growth * float64(int64(s.rec.Size.MemoryMiB)<<20))
+		grow += expected(s.rec.Size)
 		if s.account == account {
 			mine = append(mine, s.rec)
 		}
@@ -69,6 +80,9 @@ func (e *Engine) expectedGrowth(account vm.AccountID) (grow int64, own []string)
 	}
 	return grow, own
 }
+
+// expected is by how much a VM is expected to grow.
+func expected(size vm.Size) int64 { return int64(growth * float64(int64(size.MemoryMiB)<<20)) }
 
 // label is what people call a VM.
 func label(v vm.VM) string {

@@ -22,6 +22,16 @@ func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.
 	if err != nil {
 		return vm.VM{}, err
 	}
+	if p.from == nil {
+		if p.member = e.pool.take(ctx, p.image, p.rec.Size); p.member != nil {
+			p.rec.ID = p.member.id
+		}
+	}
+	defer func() {
+		if p.member != nil { // the create did not come so far
+			e.pool.giveBack(ctx, p.member)
+		}
+	}()
 	op, err := e.beginCreate(p.rec, r.UniqueName)
 	if err != nil {
 		return vm.VM{}, err
@@ -93,6 +103,15 @@ func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machi
 	if p.from != nil {
 		return e.buildFrom(ctx, op, p, *p.from)
 	}
+	if p.member != nil {
+		m, st, err := e.adopt(ctx, op, p)
+		if err != nil {
+			return nil, none, err
+		}
+		if m != nil {
+			return m, st, e.finishBuild(ctx, m, p)
+		}
+	}
 	if err := e.step(ctx, "create:warm"); err != nil {
 		return nil, none, err
 	}
@@ -123,13 +142,14 @@ func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machi
 	if err != nil {
 		return nil, none, err
 	}
+	return m, st, e.finishBuild(ctx, m, p)
+}
+
+func (e *Engine) finishBuild(ctx context.Context, m Machine, p *createPlan) error {
 	if err := e.step(ctx, "create:setup"); err != nil {
-		return nil, none, err
+		return err
 	}
-	if err := e.setUp(ctx, m.Guest(), p.setup); err != nil {
-		return nil, none, err
-	}
-	return m, st, nil
+	return e.setUp(ctx, m.Guest(), p.setup)
 }
 
 // enter writes the first record and makes the VM known.
@@ -208,7 +228,7 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 		return vm.VM{}, err
 	}
 	e.watch(op.slot, m)
-	e.emit(rec, "vm.created", nil)
+	e.emit(rec, "vm.created", map[string]any{"pooled": p.pooled})
 	e.emit(rec, "vm.running", timings(st))
 	return rec, nil
 }

@@ -49,6 +49,8 @@ type Settings struct {
 	ColdAfter      time.Duration // memory of VMs suspended for longer is compressed and encrypted; default 24 h
 	RunnerGrace    time.Duration // a one-shot VM without a runner is deleted after it; default 30 s
 	ResultsKept    time.Duration // for answers of background requests; default 1 h
+	Pool           int           // warm machines kept of each image and size; 0 = none
+	PoolAge        time.Duration // none of them gets older; default 1 h
 }
 
 func (s Settings) withDefaults() Settings {
@@ -64,6 +66,7 @@ func (s Settings) withDefaults() Settings {
 	def(&s.ColdAfter, 24*time.Hour)
 	def(&s.RunnerGrace, 30*time.Second)
 	def(&s.ResultsKept, time.Hour)
+	def(&s.PoolAge, time.Hour)
 	if s.DefaultNetwork == "" {
 		s.DefaultNetwork = vm.NetClosed
 	}
@@ -99,6 +102,7 @@ type Engine struct {
 	starts   chan struct{} // places in the queue of a fork's starts
 	sealing  sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping sync.Mutex    // one collection of generations at a time; before genWrite
+	pool     *pool         // its lock after mu
 
 	mu sync.Mutex
 	// guarded by mu
@@ -125,6 +129,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{},
 		gens: map[vm.GenerationID]*generation{},
 	}
+	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
 	if err := e.recover(ctx); err != nil {
 		cancel(errClosed)
@@ -132,13 +137,16 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
 	e.spawn(e.reap)
+	if cfg.Settings.Pool > 0 {
+		e.spawn(e.pool.run)
+	}
 	return e, nil
 }
 
 var errClosed = &vm.Error{Kind: vm.Unavailable, Msg: "the server is stopping", Hint: "start it again: `warren serve`"}
 
 // Close ends everything the engine itself does and waits for it, at most as
-// long as ctx. Machines and their processes go on.
+// long as ctx. Machines and their processes go on, but for those of the pool.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if e.closed {
@@ -158,6 +166,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fail(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "some operations did not end: %w", context.Cause(ctx)))
 	}
+	e.pool.drain(ctx)
 	e.releaseMachines()
 	return nil
 }

@@ -16,7 +16,7 @@ var ErrDied = errors.New("the engine died")
 
 // Label is a step of an operation at which a Fault may strike.
 type Label struct {
-	Verb string // what is asked for; "resume" is a start of a suspended VM
+	Verb string // what is asked for; "resume" is a start of a suspended VM, "pool" a create from the pool
 	At   string
 }
 
@@ -30,6 +30,7 @@ var steps = []struct {
 	labels []string
 }{
 	{"create", []string{"create:audit", "create:record", "create:warm", "create:dir", "create:overlay", "create:launch", "create:setup", "create:commit", "create:done"}},
+	{"pool", []string{"create:pool", "create:setup", "create:commit", "create:done"}},
 	{"start", []string{"start:audit", "start:record", "start:launch", "start:commit", "start:done"}},
 	{"stop", []string{"stop:audit", "stop:machine", "stop:commit", "stop:done"}},
 	{"kill", []string{"kill:audit", "kill:machine", "kill:commit", "kill:done"}},

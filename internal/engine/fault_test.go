@@ -35,6 +35,9 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 	switch verb {
 	case "create":
 		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Setup: engine.Setup{Files: []engine.SetupFile{{Path: "/f"}}}})
+	case "pool":
+		ready(t, e, c, 1)
+		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Setup: engine.Setup{Files: []engine.SetupFile{{Path: "/f"}}}})
 	case "start":
 		_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})
 	case "stop":
@@ -64,7 +67,7 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 // prepare makes the VM that a verb needs.
 func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 	t.Helper()
-	if verb == "create" {
+	if verb == "create" || verb == "pool" {
 		return
 	}
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -190,6 +193,7 @@ func TestDeathAtEachLabel(t *testing.T) {
 
 			hit := false
 			s.Fault = faultAt(label.At, engine.ErrDied, &hit)
+			usePool(s, verb == "pool")
 			e, c = open(t, s)
 			if err := doVerb(t, e, c, verb); !errors.Is(err, engine.ErrDied) {
 				t.Fatalf("%s: %v, want death", verb, err)
@@ -203,6 +207,7 @@ func TestDeathAtEachLabel(t *testing.T) {
 			closeEngine(t, e)
 
 			s.Fault = nil
+			usePool(s, false)
 			e, c = open(t, s)
 			consistent(t, s)
 			afterwards(t, e, c)
@@ -248,6 +253,7 @@ func TestFailureAtEachLabel(t *testing.T) {
 
 			hit := false
 			s.Fault = faultAt(label.At, vm.Errorf(vm.NoSpace, "", "no space"), &hit)
+			usePool(s, verb == "pool")
 			e, c = open(t, s)
 			err := doVerb(t, e, c, verb)
 			if !hit {
@@ -261,11 +267,12 @@ func TestFailureAtEachLabel(t *testing.T) {
 			}
 			settle(t, e, c)
 			consistent(t, s)
-			if verb == "create" {
+			if verb == "create" || verb == "pool" {
 				nothingLeft(t, s)
 			}
 			closeEngine(t, e)
 			s.Fault = nil
+			usePool(s, false)
 			e, c = open(t, s)
 			afterwards(t, e, c)
 			nothingLeft(t, s)

@@ -255,8 +255,18 @@ func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth)
 }
 
 // admitMany refuses a fork that the host cannot hold. A child shares its
-// parent's pages; it is expected to write a part of its memory.
+// parent's pages; it is expected to write a part of its memory. Machines of the
+// pool are given up for it.
 func (e *Engine) admitMany(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
+	for {
+		err := e.admitManyNow(ctx, c, size, n)
+		if err == nil || !e.pool.giveUp(ctx) {
+			return err
+		}
+	}
+}
+
+func (e *Engine) admitManyNow(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
 		return err

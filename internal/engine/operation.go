@@ -24,9 +24,10 @@ type operation struct {
 	done   chan struct{} // closed when it has ended
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	unhook func() bool // undoes cancelWith; nil = nothing to undo
-	undo   undo        // takes back what it has made
-	rcpt   *receipt    // its audit record; nil before it was written
+	unhook func() bool    // undoes cancelWith; nil = nothing to undo
+	undo   undo           // takes back what it has made
+	rcpt   *receipt       // its audit record; nil before it was written
+	detail map[string]any // what its outcome says beyond that; may be nil
 }
 
 // meeting says what a verb does when it finds another one at work.
@@ -168,7 +169,7 @@ func (e *Engine) finish(op *operation, err error) error {
 			err = errors.Join(err, undoErr)
 		}
 	}
-	op.rcpt.end(err, nil)
+	op.rcpt.end(err, op.detail)
 	e.mu.Lock()
 	op.slot.op = nil
 	delete(e.creating, op)

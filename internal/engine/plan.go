@@ -21,12 +21,15 @@ type createPlan struct {
 	from     *vm.GenerationInfo // the snapshot that it is made of; nil = the image
 	setup    Setup
 	deadline time.Duration
+	member   *member // of the pool, that is to become the VM; nil = none
+	pooled   bool    // it did
 }
 
 // detail is what the audit record says of the plan.
 func (p *createPlan) detail() map[string]any {
 	return map[string]any{
 		"image": string(p.image.ID), "size": p.rec.Size.String(), "network": string(p.rec.Network.Mode),
+		"pooled": p.pooled,
 	}
 }
 

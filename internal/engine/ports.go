@@ -31,6 +31,7 @@ type Machine interface {
 	Power
 	Network
 	Capturer
+	Pooled
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
@@ -63,6 +64,16 @@ type Capturer interface {
 	// Disk returns the file that the machine writes to now, when no capture is
 	// under way.
 	Disk(ctx context.Context) (string, error)
+}
+
+// Pooled is a machine that is started before anybody asks for it.
+type Pooled interface {
+	// Pause makes the machine stand still. Pausing it again succeeds, and says
+	// that it still answers.
+	Pause(ctx context.Context) error
+	// Adopt lets a paused machine go on as another VM, with every reset
+	// acknowledged. After an error it is of no use and must be swept.
+	Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, error)
 }
 
 // Network is a machine's side of its user network.
@@ -246,6 +257,9 @@ type Capacity struct {
 	MemAvailable int64 `json:"memAvailableBytes"`
 	DiskTotal    int64 `json:"diskTotalBytes"`
 	DiskFree     int64 `json:"diskFreeBytes"`
+	// Waiting is in how much of the last seconds some program waited for a CPU,
+	// in percent; 0 where the host doesn't say.
+	Waiting float64 `json:"waitingPercent"`
 }
 
 // Clock is the time, replaceable in tests.

@@ -175,7 +175,7 @@ func (e *Engine) Host(ctx context.Context, c *vm.Call) (HostInfo, error) {
 	if err != nil {
 		return HostInfo{}, err
 	}
-	out := HostInfo{Platform: p, Capacity: have, VMs: map[vm.State]int{}, Warnings: slices.Clone(p.Warnings)}
+	out := HostInfo{Platform: p, Capacity: have, VMs: map[vm.State]int{}, Pool: e.pool.info(), Warnings: slices.Clone(p.Warnings)}
 	if p.Accel == vm.TCG && !slices.Contains(out.Warnings, vm.EmulatedWarning) {
 		out.Warnings = append(out.Warnings, vm.EmulatedWarning)
 	}

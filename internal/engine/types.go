@@ -107,6 +107,7 @@ type HostInfo struct {
 	Platform Platform
 	Capacity Capacity
 	VMs      map[vm.State]int // of the account; for admins of every account
+	Pool     PoolInfo
 	Warnings []string
 }
 

@@ -44,7 +44,7 @@ func (s *server) host(q *request) error {
 		Version: api.Version, Accel: h.Platform.Accel, QEMU: h.Platform.QEMU, QEMUVersion: h.Platform.QEMUVersion,
 		Machine: h.Platform.Machine, CPU: h.Platform.CPU, CPUs: h.Capacity.CPUs, MemTotal: h.Capacity.MemTotal,
 		MemAvailable: h.Capacity.MemAvailable, DiskTotal: h.Capacity.DiskTotal, DiskFree: h.Capacity.DiskFree,
-		VMs: h.VMs, Warnings: h.Warnings,
+		VMs: h.VMs, Pool: api.Pool(h.Pool), Warnings: h.Warnings,
 	}
 	if out.Warnings == nil {
 		out.Warnings = []string{}

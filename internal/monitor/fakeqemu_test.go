@@ -67,6 +67,7 @@ type fake struct {
 	mon    net.Conn
 	key    []byte
 	digest string
+	wakes  int
 }
 
 func newFake(args []string) *fake {
@@ -146,6 +147,10 @@ func (f *fake) qmp(c net.Conn) {
 		case "query-status":
 			f.mu.Lock()
 			answer = fmt.Sprintf(`{"status": %q}`, f.status)
+			f.mu.Unlock()
+		case "stop", "cont":
+			f.mu.Lock()
+			f.status = map[string]string{"stop": "paused", "cont": "running"}[q.Execute]
 			f.mu.Unlock()
 		case "migrate-incoming":
 			if f.is("bad-state") {
@@ -257,7 +262,11 @@ func (f *fake) serveAgent(l net.Listener) error {
 		if f.is("bad-hostname") {
 			report[vm.ResetHostname] = "read-only file system"
 		}
-		if f.is("no-rng") {
+		f.mu.Lock()
+		f.wakes++
+		late := f.wakes > 1 && f.is("resets-once") || f.status == "paused"
+		f.mu.Unlock()
+		if f.is("no-rng") || late {
 			delete(report, vm.ResetRNG)
 		}
 		w.Write(hello(report))

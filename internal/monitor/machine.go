@@ -337,29 +337,36 @@ func (m *machine) setNetwork(p vm.NetworkPolicy) error {
 
 // status never fails: what can't be asked is left zero.
 func (m *machine) status(ctx context.Context) vm.MachineStatus {
-	m.mu.Lock()
-	st := vm.MachineStatus{
-		ID: m.spec.ID, Protocol: Protocol, MonitorPID: os.Getpid(), StartedAt: m.begun,
-		Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
-	}
-	m.mu.Unlock()
+	st := m.brief()
 	st.MonRSS, _ = memory(os.Getpid())
-	switch {
-	case closed(m.gone): // asked first: a machine that is gone was started once
-		st.RunState = "gone"
-		return st
-	case !closed(m.started):
-		st.RunState = "starting"
+	if !st.Ready {
 		return st
 	}
-	st.Ready = true
-	st.QEMUPID = m.proc.Ident.PID
 	st.RxBytes, st.TxBytes = m.net.Counters()
 	st.CPU = cpuTime(st.QEMUPID)
 	st.RSS, st.PSS = memory(st.QEMUPID)
 	ctx, cancel := context.WithTimeout(ctx, callDeadline/3) // less than the client's own
 	defer cancel()
 	st.RunState, _ = m.proc.RunState(ctx)
+	return st
+}
+
+// brief is the part of the status that takes no time to find out.
+func (m *machine) brief() vm.MachineStatus {
+	m.mu.Lock()
+	st := vm.MachineStatus{
+		ID: m.spec.ID, Protocol: Protocol, MonitorPID: os.Getpid(), StartedAt: m.begun,
+		Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
+	}
+	m.mu.Unlock()
+	switch {
+	case closed(m.gone): // asked first: a machine that is gone was started once
+		st.RunState = "gone"
+	case !closed(m.started):
+		st.RunState = "starting"
+	default:
+		st.Ready, st.RunState, st.QEMUPID = true, "running", m.proc.Ident.PID
+	}
 	return st
 }
 

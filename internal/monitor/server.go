@@ -55,6 +55,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("GET /disk", s.disk)
 	mux.HandleFunc("POST /flatten", s.flatten)
+	mux.HandleFunc("POST /pause", s.pause)
+	mux.HandleFunc("POST /adopt", s.adopt)
 	mux.HandleFunc("GET /agent", func(w http.ResponseWriter, r *http.Request) { s.serveStream(w, r, m.link.open) })
 	mux.HandleFunc("GET /port/{port}", s.port)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: callDeadline, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}

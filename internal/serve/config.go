@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -27,6 +28,7 @@ type Config struct {
 	S3            string   `yaml:"s3" json:"s3"`                       // address of the object storage, or "off"
 	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
 	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
+	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
 }
@@ -40,7 +42,11 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: ":2222", Preview: ":8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
+	Pool: "2",
 }
+
+// maxPool bounds the warm machines of each image and size.
+const maxPool = 64
 
 // LoadConfig merges flags, environment, DATA/server.yaml and defaults, in this
 // order, and checks the result. The error has kind Invalid and names the file
@@ -52,7 +58,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	}
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
-		NetDefault: getenv("WARREN_NET_DEFAULT"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
+		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
@@ -82,6 +88,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("preview", func(c *Config) *string { return &c.Preview })
 	text("s3", func(c *Config) *string { return &c.S3 })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
+	text("pool", func(c *Config) *string { return &c.Pool })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
 	for i := range layers {
@@ -107,13 +114,19 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, etcdEndpoints, hostNames")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, etcdEndpoints, hostNames")
 	}
 	return c, nil
 }
 
 func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// poolSize is Pool as a number; check has seen that it is one.
+func (c Config) poolSize() int {
+	n, _ := strconv.Atoi(c.Pool)
+	return n
 }
 
 func (c Config) check() error {
@@ -128,6 +141,9 @@ func (c Config) check() error {
 			return vm.Errorf(vm.Invalid, addr, "not an address for %s", name).
 				WithHint("give host:port, such as 127.0.0.1:8787, or off")
 		}
+	}
+	if n, err := strconv.Atoi(c.Pool); err != nil || n < 0 || n > maxPool {
+		return vm.Errorf(vm.Invalid, c.Pool, "not a size for the warm pool").WithHint("give a number from 0 (no pool) to %d", maxPool)
 	}
 	if c.Listen == "off" {
 		return vm.Errorf(vm.Invalid, "listen", "the API cannot be off").WithHint("give an address such as 127.0.0.1:8787")

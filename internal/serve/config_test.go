@@ -17,7 +17,7 @@ func TestConfigOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := "listen: 127.0.0.1:1\nssh: \"off\"\nnetDefault: packages\n"
+	file := "listen: 127.0.0.1:1\nssh: \"off\"\nnetDefault: packages\npool: 0\n"
 	if err := os.WriteFile(dir.ServerConfig(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -26,10 +26,10 @@ func TestConfigOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.NetDefault != "closed" || c.Listen != "127.0.0.1:2" || c.SSH != "off" || c.S3 != defaults.S3 {
+	if c.NetDefault != "closed" || c.Listen != "127.0.0.1:2" || c.SSH != "off" || c.S3 != defaults.S3 || c.poolSize() != 0 {
 		t.Errorf("merged to %+v", c)
 	}
-	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "s3": "default"}
+	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "s3": "default", "pool": "file"}
 	for _, s := range settings {
 		if o, ok := want[s.Name]; ok && s.Origin != o {
 			t.Errorf("%s comes from %s, want %s", s.Name, s.Origin, o)
@@ -43,7 +43,7 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) string { return "" }
-	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}} {
+	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}, {Pool: "-1"}, {Pool: "many"}, {Pool: "65"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}

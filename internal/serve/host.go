@@ -45,7 +45,8 @@ func (h *host) Platform(ctx context.Context) (engine.Platform, error) {
 	return *h.platform, nil
 }
 
-// Capacity reads /proc/meminfo and the file system of the data directory.
+// Capacity reads /proc/meminfo, /proc/pressure and the file system of the data
+// directory.
 func (h *host) Capacity(context.Context) (engine.Capacity, error) {
 	mem, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
@@ -72,5 +73,22 @@ func (h *host) Capacity(context.Context) (engine.Capacity, error) {
 	}
 	c.DiskTotal = int64(fs.Blocks) * fs.Bsize
 	c.DiskFree = int64(fs.Bavail) * fs.Bsize
+	c.Waiting = waiting()
 	return c, nil
+}
+
+// waiting reads in how much of the last ten seconds, in percent, some program
+// waited for a CPU; 0 where the kernel doesn't say.
+func waiting() float64 {
+	data, err := os.ReadFile("/proc/pressure/cpu")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(data), "some avg10=")
+	first, _, _ := strings.Cut(rest, " ")
+	percent, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
+	}
+	return percent
 }

@@ -24,6 +24,10 @@ func usedImages(dir layout.Dir) (func(vm.ImageID) int, error) {
 	}
 	counts := map[vm.ImageID]int{}
 	for _, e := range entries {
+		var spec vm.MachineSpec
+		if layout.ReadJSON(layout.VMDir(dir.VM(vm.ID(e.Name()))).Machine(), &spec) == nil && spec.Pooled {
+			continue
+		}
 		backing, err := backingFile(dir.Overlay(vm.ID(e.Name())))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

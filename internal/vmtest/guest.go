@@ -34,10 +34,16 @@ type guest struct {
 }
 
 func newGuest(m *machine, d *disk) *guest {
-	d.mu.Lock()
-	d.nodes["/etc/hostname"].data = []byte(m.spec.Reset.Hostname + "\n")
-	d.mu.Unlock()
-	return &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}, terms: map[string]*terminal{}}
+	g := &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}, terms: map[string]*terminal{}}
+	g.become(m.spec.Reset)
+	return g
+}
+
+// become is what a reset leaves on the disk.
+func (g *guest) become(r vm.Reset) {
+	g.disk.mu.Lock()
+	defer g.disk.mu.Unlock()
+	g.disk.nodes["/etc/hostname"].data = []byte(r.Hostname + "\n")
 }
 
 func (g *guest) hang() { g.once.Do(func() { close(g.hung) }) }

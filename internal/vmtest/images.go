@@ -76,9 +76,12 @@ func (i images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Genera
 	if err := i.w.step(ctx, "warm"); err != nil {
 		return vm.Generation{}, err
 	}
-	key := fmt.Sprintf("%d-%d-%d", size.VCPU, size.MemoryMiB, size.DiskMiB)
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()
+	key := fmt.Sprintf("%d-%d-%d", size.VCPU, size.MemoryMiB, size.DiskMiB)
+	if i.w.rewarmed > 0 {
+		key += fmt.Sprintf("-%d", i.w.rewarmed)
+	}
 	i.w.warmed[string(img.ID)+"/"+key]++
 	return vm.Generation{
 		Format: 1, ID: vm.NewGenerationID(), Image: img.ID, Key: key, Size: size,
@@ -120,7 +123,7 @@ func (h host) Platform(context.Context) (engine.Platform, error) {
 	defer h.w.mu.Unlock()
 	return engine.Platform{
 		QEMU: "/usr/bin/qemu-system-x86_64", QEMUVersion: "7.2.0", Accel: vm.TCG, CPU: "Nehalem", Machine: "pc-q35-7.2",
-		Agent: "/bin/warren-agent", AgentDigest: "d00d", BootID: h.w.bootID, Version: "test",
+		Agent: "/bin/warren-agent", AgentDigest: h.w.agent, BootID: h.w.bootID, Version: "test",
 		Warnings: []string{vm.EmulatedWarning},
 	}, nil
 }

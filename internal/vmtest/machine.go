@@ -258,6 +258,44 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	return nil
 }
 
+// Pause makes the machine stand still; a paused one again, too.
+func (h *handle) Pause(ctx context.Context) error {
+	if err := h.w.step(ctx, "pause"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.alive() {
+		return vm.Errorf(vm.Unavailable, string(h.spec.ID), "no machine")
+	}
+	h.held = true
+	return nil
+}
+
+// Adopt lets a machine go on as another VM; only a pooled one that stands still.
+func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, error) {
+	if err := h.w.step(ctx, "adopt"); err != nil {
+		return vm.MachineStatus{}, err
+	}
+	h.mu.Lock()
+	spec := h.spec
+	spec.Reset, spec.Network, spec.Pooled = a.Reset, a.Network, false
+	err := checkSpec(spec)
+	if err == nil && !(h.held && h.spec.Pooled && h.alive()) {
+		err = vm.Errorf(vm.Internal, string(h.spec.ID), "not a paused machine of the pool")
+	}
+	if err == nil {
+		h.policy, h.held = a.Network, false
+		h.guest.become(a.Reset)
+		h.spec.Reset, h.spec.Pooled = a.Reset, false
+	}
+	h.mu.Unlock()
+	if err != nil {
+		return vm.MachineStatus{}, err
+	}
+	return h.status(), nil
+}
+
 func (h *handle) Connections(context.Context) ([]vm.Connection, error) {
 	return []vm.Connection{{Proto: "dns", Dest: "example.com", Name: "example.com", Reason: "the policy is closed"}}, nil
 }

@@ -23,6 +23,8 @@ type World struct {
 	holds    map[string]chan struct{}
 	reached  map[string]chan struct{}
 	bootID   string
+	agent    string // digest
+	rewarmed int
 	free     int64
 	diskFree int64
 	warmed   map[string]int
@@ -34,13 +36,13 @@ func NewWorld() *World {
 	return &World{
 		machines: map[string]*machine{}, disks: map[string]*disk{}, memories: map[string]*memory{},
 		faults: map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
-		bootID: vm.NewUUID(), free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
+		bootID: vm.NewUUID(), agent: "d00d", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
 		images: []vm.Image{baseImage()},
 	}
 }
 
 // Fail makes the step fail with err from now on; nil ends it. Steps: launch,
-// attach, sweep, stop, kill, wait, network, overlay, warm, boot, find, capture,
+// attach, sweep, stop, kill, wait, network, pause, adopt, overlay, warm, boot, find, capture,
 // captured (all but its note is written), resume, disk-name, begin, advance, disk, publish, guest
 // (every verb of a guest), guest.exec.
 func (w *World) Fail(step string, err error) {
@@ -179,6 +181,20 @@ func (w *World) SetFree(memory, disk int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.free, w.diskFree = memory, disk
+}
+
+// SetAgent gives the host another agent.
+func (w *World) SetAgent(digest string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.agent = digest
+}
+
+// Rewarm makes other warm generations from now on.
+func (w *World) Rewarm() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rewarmed++
 }
 
 func (w *World) find(id vm.ID) *machine {

@@ -111,7 +111,7 @@ func (h *host) environ() []string {
 // serve starts the server and waits until it is ready.
 func (h *host) serve(args ...string) {
 	h.t.Helper()
-	argv := append([]string{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off"}, args...)
+	argv := append([]string{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off", "--pool", "0"}, args...)
 	cmd := exec.Command(h.binary, argv...)
 	cmd.Env = h.environ()
 	h.log = &bytes.Buffer{}

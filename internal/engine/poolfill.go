@@ -1,0 +1,262 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// run keeps the pool full until ctx ends.
+func (p *pool) run(ctx context.Context) {
+	var looked time.Time
+	for ctx.Err() == nil {
+		if now := p.e.now(); now.Sub(looked) >= poolLook {
+			p.look(ctx)
+			looked = now
+		}
+		after, stop := p.e.cfg.Clock.After(p.fill(ctx))
+		select {
+		case <-after:
+		case <-p.wake:
+		case <-ctx.Done():
+		}
+		stop()
+	}
+}
+
+// look throws away what nobody may have any more. One member at a time is out
+// of the pool for it.
+func (p *pool) look(ctx context.Context) {
+	kinds := p.kinds(ctx)
+	p.mu.Lock()
+	members := slices.Clone(p.members)
+	p.mu.Unlock()
+	for _, m := range members {
+		if p.pop(func(o *member) bool { return o == m }) == nil {
+			continue // taken meanwhile
+		}
+		img, err := p.e.cfg.Images.Find(ctx, string(m.kind.image))
+		switch {
+		case err != nil:
+		case !slices.Contains(kinds, m.kind):
+			err = errors.New("nobody wants its size any more")
+		default:
+			err = p.fresh(ctx, m, img)
+		}
+		if err == nil || ctx.Err() != nil { // at the end all of them go
+			p.giveBack(ctx, m)
+			continue
+		}
+		p.e.log.Info("a machine of the pool goes", "vm", m.id, "why", err)
+		p.discard(ctx, m)
+	}
+}
+
+// kinds lists what is to be had from the pool, most wanted first: what was
+// asked for lately, more than once, and the default image in the default size.
+func (p *pool) kinds(ctx context.Context) []kind {
+	p.mu.Lock()
+	for k, d := range p.wanted {
+		if p.e.now().Sub(d.last) > poolKept {
+			delete(p.wanted, k)
+		}
+	}
+	var out []kind
+	for k, d := range p.wanted {
+		if d.times > 1 {
+			out = append(out, k)
+		}
+	}
+	slices.SortFunc(out, func(a, b kind) int {
+		return cmp.Or(p.wanted[b].last.Compare(p.wanted[a].last), cmp.Compare(a.image, b.image))
+	})
+	p.mu.Unlock()
+	out = out[:min(len(out), poolKinds)]
+	if img, err := p.e.cfg.Images.Find(ctx, ""); err == nil {
+		size := p.e.cfg.Settings.DefaultSize
+		size.DiskMiB = max(size.DiskMiB, img.DiskMiB)
+		if k := (kind{img.ID, size}); !slices.Contains(out, k) {
+			out = append(out[:min(len(out), poolKinds-1)], k)
+		}
+	}
+	return out
+}
+
+// lacking returns a kind of which there are too few.
+func (p *pool) lacking(ctx context.Context) (kind, bool) {
+	kinds := p.kinds(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range kinds {
+		have := 0
+		for _, m := range p.members {
+			if m.kind == k {
+				have++
+			}
+		}
+		if have < p.size() {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// fill makes one member, if one is lacking and nothing speaks against it now.
+// The result is when to try again.
+func (p *pool) fill(ctx context.Context) time.Duration {
+	k, ok := p.lacking(ctx)
+	if !ok {
+		return poolLook
+	}
+	p.mu.Lock()
+	quiet := p.quiet
+	p.mu.Unlock()
+	switch now := p.e.now(); {
+	case now.Before(quiet):
+		return quiet.Sub(now)
+	case p.e.atWork():
+		return poolQuiet
+	}
+	if !p.room(ctx, k.size) {
+		return poolWait
+	}
+	m, err := p.build(ctx, k)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.e.log.Warn("no machine for the pool", "err", err)
+			p.mu.Lock()
+			p.laterLocked(poolRetry)
+			p.mu.Unlock()
+		}
+		return poolRetry
+	}
+	p.giveBack(ctx, m)
+	return 0
+}
+
+// atWork reports whether an operation is under way on any VM.
+func (e *Engine) atWork() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.creating) > 0 {
+		return true
+	}
+	for _, s := range e.vms {
+		if s.op != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// room reports whether the host has memory for a member and for one more VM
+// beside it, disk, and nothing better to do.
+func (p *pool) room(ctx context.Context, size vm.Size) bool {
+	have, err := p.e.cfg.Host.Capacity(ctx)
+	if err != nil || have.DiskFree < p.e.cfg.Settings.DiskReserve {
+		return false
+	}
+	grow, _ := p.e.expectedGrowth("")
+	if have.MemAvailable-grow-2*int64(size.MemoryMiB)<<20 < p.e.cfg.Settings.MemoryReserve {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return have.Waiting < poolBusy || p.e.now().Sub(p.quiet) > poolPatience
+}
+
+// build makes a member; when it fails nothing is left of it.
+func (p *pool) build(ctx context.Context, k kind) (m *member, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.e.cfg.Settings.StartDeadline)
+	on := &making{size: k.size, cancel: cancel, done: make(chan struct{})}
+	p.mu.Lock()
+	p.making = on
+	p.mu.Unlock()
+	var u undo
+	defer func() {
+		if err != nil && !p.e.dead.Load() {
+			err = errors.Join(err, u.run(ctx))
+		}
+		cancel()
+		p.mu.Lock()
+		p.making = nil
+		p.mu.Unlock()
+		close(on.done)
+	}()
+	return p.start(ctx, k, &u)
+}
+
+// start starts a machine on the warm generation, warms it and pauses it.
+func (p *pool) start(ctx context.Context, k kind, u *undo) (*member, error) {
+	e := p.e
+	img, err := e.cfg.Images.Find(ctx, string(k.image))
+	if err != nil {
+		return nil, err
+	}
+	gen, err := e.cfg.Images.Warm(ctx, img, k.size)
+	if err != nil {
+		return nil, err
+	}
+	host, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan := &createPlan{image: img, deadline: e.cfg.Settings.StartDeadline, rec: vm.VM{
+		ID: vm.NewID(), Image: img.ID, Size: k.size, Network: vm.NetworkPolicy{Mode: vm.NetClosed},
+	}}
+	if err := e.makeDir(ctx, plan.rec.ID, u); err != nil {
+		return nil, err
+	}
+	if err := e.makeOverlay(plan, gen); err != nil {
+		return nil, err
+	}
+	spec, err := e.warmSpec(ctx, plan, gen)
+	if err != nil {
+		return nil, err
+	}
+	spec.Pooled = true
+	machine, _, err := e.launch(ctx, spec, u)
+	if err != nil {
+		return nil, err
+	}
+	if err := warmUp(ctx, machine.Guest()); err != nil {
+		return nil, err
+	}
+	return &member{
+		id: plan.rec.ID, kind: k, key: gen.Key, agent: host.AgentDigest, qemu: host.QEMUVersion,
+		made: e.now(), machine: machine,
+	}, machine.Pause(ctx)
+}
+
+// warmUp runs what the first command of a VM will need: under emulation the
+// first one in a new QEMU takes four times as long as the second. No trace of
+// it is left in the list of processes.
+func warmUp(ctx context.Context, g Guest) error {
+	for range 2 {
+		x, err := g.Exec(ctx, vm.ExecSpec{Command: "true"})
+		if err != nil {
+			return err
+		}
+		if _, err := x.Run(io.Discard, io.Discard); err != nil {
+			return err
+		}
+	}
+	list, err := g.Processes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range list {
+		if err := g.Forget(ctx, p.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
