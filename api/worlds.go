@@ -3,7 +3,11 @@
 
 package api
 
-import "github.com/warren-vm/warren/vm"
+import (
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
 
 // ForkVM is the body of a fork. All members may be absent.
 type ForkVM struct {
@@ -119,4 +123,44 @@ type Schedule struct {
 // CaptureVM asks for a generation that is kept for a while.
 type CaptureVM struct {
 	Note string `json:"note,omitempty"` // what it is for
+}
+
+// Snapshot is a snapshot as the contract shows it.
+type Snapshot struct {
+	SnapshotID          vm.SnapshotID  `json:"snapshotId"`
+	State               string         `json:"state"`
+	CreatedAt           time.Time      `json:"createdAt"`
+	Name                string         `json:"name,omitempty"`
+	AccountID           string         `json:"accountId"`
+	Failed              bool           `json:"failed"`
+	Cancelled           bool           `json:"cancelled"`
+	Lost                bool           `json:"lost"`
+	Deleted             bool           `json:"deleted"`
+	SnapshotPersistence vm.Persistence `json:"snapshotPersistence"`
+	VCPUCount           int            `json:"vcpuCount"`
+	MemSizeMib          int            `json:"memSizeMib"`
+	RootfsSizeMb        int            `json:"rootfsSizeMb"`
+	SourceVMID          vm.ID          `json:"sourceVmId,omitempty"`
+	FailureReason       string         `json:"failureReason,omitempty"`
+
+	// Ours.
+	GenerationID vm.GenerationID `json:"generationId,omitempty"`
+	Parent       vm.GenerationID `json:"parent,omitempty"`
+	Why          vm.Why          `json:"why,omitempty"`
+	Memory       bool            `json:"memory,omitempty"` // it continues running programs
+	DataBytes    int64           `json:"dataBytes,omitempty"`
+	PauseMs      float64         `json:"pauseMs,omitempty"`
+	SourceVMName string          `json:"sourceVmName,omitempty"`
+}
+
+// SnapshotList answers GET /v1/vms/snapshots.
+type SnapshotList struct {
+	Snapshots      []Snapshot `json:"snapshots"`
+	TotalCount     int        `json:"totalCount"`
+	BuildingCount  int        `json:"buildingCount"`
+	ReadyCount     int        `json:"readyCount"`
+	FailedCount    int        `json:"failedCount"`
+	CancelledCount int        `json:"cancelledCount"`
+	LostCount      int        `json:"lostCount"`
+	DeletedCount   int        `json:"deletedCount"`
 }

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// identity prints what must differ between siblings.
-const identity = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; head -c16 /dev/urandom | od -An -tx1"
+// ownIdentity prints what must differ between siblings.
+const ownIdentity = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; head -c16 /dev/urandom | od -An -tx1"
 
 // drawer draws identifiers in a tight loop, as a program does that is not
 // disturbed by being forked.
@@ -42,10 +42,10 @@ class H(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("", 3000), H).serve_forever()
 `
 
-// TestCoreForks: running copies with the parent's memory, each its own machine.
+// TestWorldForks: running copies with the parent's memory, each its own machine.
 //
 // 000-08, 000-10, 000-21, 000-22, 000-23
-func TestCoreForks(t *testing.T) {
+func TestWorldForks(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
 	h.runIn("", []byte(counter), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/counter.py")
@@ -66,7 +66,7 @@ func TestCoreForks(t *testing.T) {
 		if got := h.sh(n, "curl -s localhost:3000"); got != strconv.Itoa(before+1) {
 			t.Errorf("%s: the counter says %s, it was %d at the fork", n, got, before)
 		}
-		for _, line := range strings.Split(h.sh(n, identity), "\n") {
+		for _, line := range strings.Split(h.sh(n, ownIdentity), "\n") {
 			if other, twice := seen[line]; twice {
 				t.Errorf("%s and %s share %s", n, other, line)
 			}
@@ -131,7 +131,7 @@ func deeper(h *host, t *testing.T) {
 	if got := h.sh("deeper-1", "cat /root/path; curl -s localhost:3000 >/dev/null && echo serves"); got != "one\ntwo\nserves" {
 		t.Errorf("three deep: %q", got)
 	}
-	h.run("fork", "nobody").wants(t, 4, "no such VM")
+	h.run("fork", "nobody").wants(t, 3, "no such VM")
 	h.run("fork", "app", "-n", "10000").wants(t, 2, "1 to 1000")
 	h.run("fork", "app", "-n", "900").wants(t, 8, "there is memory for")
 	h.ok("rm", "deep-1", "deeper-1", "try-1")
@@ -185,9 +185,9 @@ func TestCoreSuspend(t *testing.T) {
 	}
 }
 
-// TestCoreDamaged: memory that is not what was written is not continued, and
+// TestWorldDamaged: memory that is not what was written is not continued, and
 // the disk is still there. 000-38
-func TestCoreDamaged(t *testing.T) {
+func TestWorldDamaged(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
 	h.sh("app", "echo kept > /root/f; sync")
@@ -256,9 +256,9 @@ while True:
     time.sleep(0.005)
 `
 
-// TestCoreKilledInCapture kills a process at a random moment of a capture: the
+// TestWorldKilledInCapture kills a process at a random moment of a capture: the
 // VM goes on, or comes back whole; no acknowledged write is lost. 000-37, 000-47
-func TestCoreKilledInCapture(t *testing.T) {
+func TestWorldKilledInCapture(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
 	h.runIn("", []byte(ledger), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/ledger.py; sync")

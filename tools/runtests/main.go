@@ -40,6 +40,12 @@ type step struct {
 	gotest bool
 }
 
+// The tests of test/system that belong to the later suites, by their names.
+const (
+	worlds   = "^(TestWorld|TestCoreSuspend|TestCoreState|TestPool|TestSpec|TestResize)"
+	entering = "^TestCoreTerminal"
+)
+
 func suites() []suite {
 	gotest := func(name string, args ...string) step {
 		return step{name: name, argv: append([]string{"go", "test", "-json", "-count=1"}, args...), gotest: true}
@@ -53,11 +59,15 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
 			gotest("packages", "-p=2", "./..."),
-			gotest("real VMs", "-tags=system", "-timeout=5m", "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+entering, "./test/system/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
+		}},
+		{name: "entering", budget: 5 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
 		}},
 	}
 }
