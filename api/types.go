@@ -70,7 +70,7 @@ type Group struct {
 }
 
 // CreateVM is the body of POST /v1/vms; every member is optional. Members of
-// the contract that this version does not carry out are in Layer and refused.
+// the contract that this version does not carry out are refused.
 type CreateVM struct {
 	Layer
 	Name                      string          `json:"name,omitempty"`
@@ -98,26 +98,110 @@ type CreateVM struct {
 }
 
 // Layer is one layer of a spec, or the legacy template: where SDKs put sizes.
+// Of Snapshot, SnapshotID and BaseImage it has one at most.
 type Layer struct {
 	Sizes
-	Name         *string         `json:"name,omitempty"` // SDKs repeat the VM's name here
-	SnapshotID   string          `json:"snapshotId,omitempty"`
-	Workdir      string          `json:"workdir,omitempty"`
-	AptDeps      []string        `json:"aptDeps,omitempty"`
-	Snapshot     json.RawMessage `json:"snapshot,omitempty"`
-	BaseImage    json.RawMessage `json:"baseImage,omitempty"`
-	Systemd      json.RawMessage `json:"systemd,omitempty"`
-	Git          json.RawMessage `json:"git,omitempty"`
-	GitRepos     json.RawMessage `json:"gitRepos,omitempty"`
-	NICs         json.RawMessage `json:"nics,omitempty"`
-	Ports        json.RawMessage `json:"ports,omitempty"`
-	UDPPorts     json.RawMessage `json:"udpHolePunchPorts,omitempty"`
-	LayerReady   *int64          `json:"readySignalTimeoutSeconds,omitempty"`
-	LayerUsers   []User          `json:"users,omitempty"`
-	LayerGroups  []Group         `json:"groups,omitempty"`
-	LayerFiles   map[string]File `json:"additionalFiles,omitempty"`
-	LayerPersist *vm.Persistence `json:"persistence,omitempty"`
-	LayerIdle    Seconds         `json:"idleTimeoutSeconds,omitzero"`
+	Name          *string         `json:"name,omitempty"` // SDKs repeat the VM's name here
+	Snapshot      *Layer          `json:"snapshot,omitempty"`
+	SnapshotID    string          `json:"snapshotId,omitempty"`
+	BaseImage     *BaseImage      `json:"baseImage,omitempty"`
+	Workdir       string          `json:"workdir,omitempty"`
+	AptDeps       []string        `json:"aptDeps,omitempty"`
+	Systemd       *Systemd        `json:"systemd,omitempty"`
+	Git           *Git            `json:"git,omitempty"`
+	GitRepos      []Repo          `json:"gitRepos,omitempty"` // older form of git.repos
+	Discriminator json.RawMessage `json:"discriminator,omitempty"`
+	SkipCache     bool            `json:"skipCache,omitempty"`
+	NICs          json.RawMessage `json:"nics,omitempty"`
+	Ports         json.RawMessage `json:"ports,omitempty"`
+	UDPPorts      json.RawMessage `json:"udpHolePunchPorts,omitempty"`
+	LayerWait     *bool           `json:"waitForReadySignal,omitempty"`
+	LayerReady    *int64          `json:"readySignalTimeoutSeconds,omitempty"`
+	LayerUsers    []User          `json:"users,omitempty"`
+	LayerGroups   []Group         `json:"groups,omitempty"`
+	LayerFiles    map[string]File `json:"additionalFiles,omitempty"`
+	LayerPersist  *vm.Persistence `json:"persistence,omitempty"`
+	LayerIdle     Seconds         `json:"idleTimeoutSeconds,omitzero"`
+}
+
+// BaseImage says by a Dockerfile what a VM is made of.
+type BaseImage struct {
+	DockerfileContent string `json:"dockerfileContent"`
+}
+
+// Systemd are the units of a layer.
+type Systemd struct {
+	Services        []vm.Unit `json:"services,omitempty"`
+	PatchedServices []vm.Unit `json:"patchedServices,omitempty"`
+}
+
+// Git is what a layer clones and how commits are signed.
+type Git struct {
+	Config struct {
+		User *GitUser `json:"user,omitempty"`
+	} `json:"config"`
+	Repos []Repo `json:"repos,omitempty"`
+}
+
+// GitUser is who signs commits.
+type GitUser struct {
+	Name       string `json:"name,omitempty"`
+	Email      string `json:"email,omitempty"`
+	SigningKey string `json:"signingkey,omitempty"`
+}
+
+// Repo is one repository to clone.
+type Repo struct {
+	Repo string `json:"repo"`
+	Path string `json:"path"`
+	Rev  string `json:"rev,omitempty"`
+}
+
+// BuildSnapshot is the body of POST /v1/vms/snapshots.
+type BuildSnapshot struct {
+	Layer
+	Name        string          `json:"name,omitempty"`
+	Spec        *Layer          `json:"spec,omitempty"`
+	Template    *Layer          `json:"template,omitempty"`
+	Persistence *vm.Persistence `json:"persistence,omitempty"`
+	Image       string          `json:"image,omitempty"`   // ours
+	Network     string          `json:"network,omitempty"` // ours: while it is made
+}
+
+// BuiltSnapshot answers POST /v1/vms/snapshots.
+type BuiltSnapshot struct {
+	SnapshotID vm.SnapshotID `json:"snapshotId"`
+}
+
+// Build answers GET builds/{id} and GET {vm}/build.
+type Build struct {
+	BuildID       vm.BuildID    `json:"buildId"`
+	AccountID     vm.AccountID  `json:"accountId"`
+	RequestID     vm.RequestID  `json:"requestId,omitempty"`
+	State         vm.BuildState `json:"state"`
+	TemplateHash  string        `json:"templateHash,omitempty"`
+	FailureReason string        `json:"failureReason,omitempty"`
+	PlannedPhases []string      `json:"plannedPhases"`
+	StartedAt     time.Time     `json:"startedAt"`
+	FinishedAt    time.Time     `json:"finishedAt,omitzero"`
+	UpdatedAt     time.Time     `json:"updatedAt"`
+	VMID          vm.ID         `json:"vmId,omitempty"`       // ours
+	SnapshotID    vm.SnapshotID `json:"snapshotId,omitempty"` // ours
+}
+
+// BuildPhase is one phase of a build.
+type BuildPhase struct {
+	PhaseID    string          `json:"phaseId"`
+	BuildID    vm.BuildID      `json:"buildId"`
+	Name       string          `json:"name"`
+	SnapshotID vm.GenerationID `json:"snapshotId,omitempty"` // of a layer: the generation
+	Cached     bool            `json:"cached,omitempty"`     // ours: nothing had to be done
+	StartedAt  time.Time       `json:"startedAt"`
+}
+
+// BuildPhases answers GET builds/{id}/phases, in the order of time.
+type BuildPhases struct {
+	Phases []BuildPhase `json:"phases"`
 }
 
 // CreatedVM answers POST /v1/vms.
