@@ -113,15 +113,18 @@ type Layer struct {
 	Discriminator json.RawMessage `json:"discriminator,omitempty"`
 	SkipCache     bool            `json:"skipCache,omitempty"`
 	NICs          json.RawMessage `json:"nics,omitempty"`
-	Ports         json.RawMessage `json:"ports,omitempty"`
-	UDPPorts      json.RawMessage `json:"udpHolePunchPorts,omitempty"`
-	LayerWait     *bool           `json:"waitForReadySignal,omitempty"`
-	LayerReady    *int64          `json:"readySignalTimeoutSeconds,omitempty"`
-	LayerUsers    []User          `json:"users,omitempty"`
-	LayerGroups   []Group         `json:"groups,omitempty"`
-	LayerFiles    map[string]File `json:"additionalFiles,omitempty"`
-	LayerPersist  *vm.Persistence `json:"persistence,omitempty"`
-	LayerIdle     Seconds         `json:"idleTimeoutSeconds,omitzero"`
+
+	DockerCredentials json.RawMessage `json:"dockerCredentials,omitempty"`
+
+	Ports        json.RawMessage `json:"ports,omitempty"`
+	UDPPorts     json.RawMessage `json:"udpHolePunchPorts,omitempty"`
+	LayerWait    *bool           `json:"waitForReadySignal,omitempty"`
+	LayerReady   *int64          `json:"readySignalTimeoutSeconds,omitempty"`
+	LayerUsers   []User          `json:"users,omitempty"`
+	LayerGroups  []Group         `json:"groups,omitempty"`
+	LayerFiles   map[string]File `json:"additionalFiles,omitempty"`
+	LayerPersist *vm.Persistence `json:"persistence,omitempty"`
+	LayerIdle    Seconds         `json:"idleTimeoutSeconds,omitzero"`
 }
 
 // BaseImage says by a Dockerfile what a VM is made of.
@@ -226,6 +229,7 @@ type VM struct {
 	State               vm.State       `json:"state"`
 	VMInstanceID        string         `json:"vmInstanceId,omitempty"`
 	Recreate            bool           `json:"recreate"`
+	BuildID             vm.BuildID     `json:"buildId,omitempty"`
 	CreatedAt           time.Time      `json:"createdAt"`
 	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
 	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of the machine; lists leave it out
