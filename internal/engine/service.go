@@ -29,10 +29,10 @@ func (e *Engine) Services(ctx context.Context, c *vm.Call, ref, user string) ([]
 
 // Service says how one service is.
 func (e *Engine) Service(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitStatus, error) {
-	if err := spec.CheckUnitName(name); err != nil {
-		return vm.UnitStatus{}, fail(vm.OpService, ref, err)
-	}
 	return ask(ctx, e, c, ref, vm.OpService, func(ctx context.Context, v *visit) (vm.UnitStatus, error) {
+		if err := spec.CheckUnitName(name); err != nil {
+			return vm.UnitStatus{}, err
+		}
 		return units{v.guest, user}.one(ctx, name)
 	})
 }
@@ -47,10 +47,10 @@ func (e *Engine) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name st
 	if err == nil && (lines < 0 || lines > maxUnitLines) {
 		err = vm.Errorf(vm.Invalid, "lines", "%d is not within 1 to %d", lines, maxUnitLines).WithCode("INVALID_REQUEST")
 	}
-	if err != nil {
-		return nil, fail(vm.OpService, ref, err)
-	}
 	return ask(ctx, e, c, ref, vm.OpService, func(ctx context.Context, v *visit) ([]vm.UnitLog, error) {
+		if err != nil {
+			return nil, err
+		}
 		u := units{v.guest, user}
 		if _, err := u.one(ctx, name); err != nil {
 			return nil, err
@@ -62,23 +62,17 @@ func (e *Engine) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name st
 // AddService installs a unit, and, where it is enabled, starts it. What systemd
 // says of a start that failed is the result's message.
 func (e *Engine) AddService(ctx context.Context, c *vm.Call, ref, user string, u vm.Unit) (vm.UnitResult, error) {
-	if err := spec.CheckUnit(u, false); err != nil {
-		return vm.UnitResult{}, fail(vm.OpService, ref, err)
-	}
 	name := spec.UnitName(u.Name)
 	entry := AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
-	return slowly(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
+	return slowly(ctx, e, c, ref, spec.CheckUnit(u, false), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return units{v.guest, user}.add(ctx, u)
 	})
 }
 
 // RemoveService stops a service that was added and removes its unit.
 func (e *Engine) RemoveService(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitResult, error) {
-	if err := spec.CheckUnitName(name); err != nil {
-		return vm.UnitResult{}, fail(vm.OpService, ref, err)
-	}
 	entry := AuditEntry{Op: vm.OpService, Subject: spec.UnitName(name), Detail: map[string]any{"do": "remove"}}
-	return slowly(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
+	return slowly(ctx, e, c, ref, spec.CheckUnitName(name), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return units{v.guest, user}.remove(ctx, name)
 	})
 }
@@ -86,16 +80,8 @@ func (e *Engine) RemoveService(ctx context.Context, c *vm.Call, ref, user, name 
 // SwitchServices starts, stops or restarts services, one after the other, and
 // says of each what came of it.
 func (e *Engine) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb string, names []string) ([]vm.UnitResult, error) {
-	if !slices.Contains([]string{"start", "stop", "restart"}, verb) {
-		return nil, fail(vm.OpService, ref, vm.Errorf(vm.Invalid, verb, "is not start, stop or restart").WithCode("INVALID_REQUEST"))
-	}
-	for _, name := range names {
-		if err := spec.CheckUnitName(name); err != nil {
-			return nil, fail(vm.OpService, ref, err)
-		}
-	}
 	entry := AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
-	return slowly(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
+	return slowly(ctx, e, c, ref, checkSwitch(verb, names), entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
 		u := units{v.guest, user}
 		out := make([]vm.UnitResult, 0, len(names))
 		for _, name := range names {
@@ -110,15 +96,31 @@ func (e *Engine) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb
 	})
 }
 
-// slowly is act with the time that a service may take.
-func slowly[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, entry AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
+func checkSwitch(verb string, names []string) error {
+	if !slices.Contains([]string{"start", "stop", "restart"}, verb) {
+		return vm.Errorf(vm.Invalid, verb, "is not start, stop or restart").WithCode("INVALID_REQUEST")
+	}
+	for _, name := range names {
+		if err := spec.CheckUnitName(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// slowly is act with the time that a service may take. refusal, where it is not
+// nil, is the answer to whoever may know that there is such a VM.
+func slowly[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, refusal error, entry AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
 	v, err := e.visit(ctx, c, ref, entry.Op)
 	if err != nil {
 		return out, err
 	}
 	ctx, stop := context.WithTimeoutCause(v.ctx, unitDeadline, v.noAnswer(unitDeadline))
 	defer stop()
-	if err = v.recordAs(ctx, c, entry); err == nil {
+	if err = refusal; err == nil {
+		err = v.recordAs(ctx, c, entry)
+	}
+	if err == nil {
 		out, err = f(ctx, v)
 	}
 	err = v.fail(ctx, err)
@@ -291,11 +293,11 @@ func (u units) remove(ctx context.Context, name string) (vm.UnitResult, error) {
 	if _, err := u.one(ctx, name); err != nil {
 		return out, err
 	}
-	if _, err := u.guest.Stat(ctx, u.user, spec.UnitPath(name)); err != nil {
-		if vm.KindOf(err) == vm.NotFound {
-			err = vm.Errorf(vm.Unsupported, name, "is part of the image; only services that were added are removed").
-				WithHint("stop it with `warren service VM stop %s`", name)
-		}
+	switch f, err := u.guest.Stat(ctx, u.user, spec.UnitPath(name)); {
+	case vm.KindOf(err) == vm.NotFound || err == nil && f.Kind != vm.FileRegular: // or the image has masked it
+		return out, vm.Errorf(vm.Unsupported, name, "is part of the image; only services that were added are removed").
+			WithHint("stop it with `warren service VM stop %s`", name)
+	case err != nil:
 		return out, err
 	}
 	if _, err := u.must(ctx, "systemctl", "disable", "--now", "--quiet", "--", name); err != nil {

@@ -43,6 +43,8 @@ func outermost(given ...*api.Layer) api.Layer {
 		out.LayerUsers, out.LayerGroups = slices.Concat(out.LayerUsers, l.LayerUsers), slices.Concat(out.LayerGroups, l.LayerGroups)
 		out.Systemd, out.Git = bothUnits(out.Systemd, l.Systemd), bothGit(out.Git, l.Git)
 		out.LayerFiles = bothFiles(l.LayerFiles, out.LayerFiles)
+		out.DockerCredentials = firstSet(out.DockerCredentials, l.DockerCredentials)
+		out.Discriminator, out.SkipCache = firstSet(out.Discriminator, l.Discriminator), out.SkipCache || l.SkipCache
 		out.Ports, out.NICs, out.UDPPorts = firstSet(out.Ports, l.Ports), firstSet(out.NICs, l.NICs), firstSet(out.UDPPorts, l.UDPPorts)
 	}
 	return out
