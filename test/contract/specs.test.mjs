@@ -30,8 +30,8 @@ test("a layer is made once, and the next VM of the spec starts on it", async () 
       assert.equal((await vm.exec("cat /root/made")).stdout, `hello${mark}\n`);
       assert.equal((await vm.user({ username: "ann" }).exec("whoami")).stdout, "ann\n");
       const build = await vm.getBuild();
-      assert.equal(build.state, "succeeded");
-      const { phases } = (await raw("GET", `/v1/vms/builds/${build.buildId}/phases`)).json;
+      assert.equal((await build.get()).state, "succeeded");
+      const phases = await build.phases();
       assert.deepEqual(phases.map((p) => p.name), ["layer-1", "start", "setup"]);
       assert.equal(phases[0].cached, true);
       assert.match(made.vmId, /^[a-z0-9]{20}$/);
