@@ -138,6 +138,9 @@ func (e *Engine) layers(ctx context.Context, c *vm.Call, r CreateRequest, list [
 	next := 0
 	for i := len(list) - 1; i >= 0 && next == 0; i-- {
 		if id := e.findLayer(c.Actor.Account, keys[i]); id != "" && !afresh[i] {
+			if err := e.layerUsed(ctx, id); err != nil {
+				return "", err
+			}
 			from, next = string(id), i+1
 			b.layerDone(i, id, true)
 		}
@@ -163,6 +166,16 @@ func (e *Engine) findLayer(account vm.AccountID, key string) vm.GenerationID {
 		return ""
 	}
 	return list[len(list)-1].ID
+}
+
+// layerUsed notes, to the day, that something is made of a layer.
+func (e *Engine) layerUsed(ctx context.Context, id vm.GenerationID) error {
+	g, ok := e.generationInfo(id)
+	if ok && e.now().Sub(lastUse(g)) < 24*time.Hour {
+		return nil
+	}
+	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.UsedAt = e.now() })
+	return err
 }
 
 // layerRequest asks for one layer.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -259,4 +260,47 @@ func TestBuildOfADeadServer(t *testing.T) {
 	}
 	_, err = e.Build(t.Context(), c, "bld-none")
 	wantCode(t, err, vm.NotFound, "BUILD_NOT_FOUND")
+}
+
+// TestLayersAreForgotten: a layer that nothing was made of for a month goes,
+// and so does one that was made afresh since; one that is used stays.
+func TestLayersAreForgotten(t *testing.T) {
+	s, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := vmtest.NewClock()
+	s.Clock = clock
+	e, c := open(t, s)
+	layers := []spec.Layer{command("one", "true"), {}}
+	made := func(skip bool) {
+		t.Helper()
+		layers[0].SkipCache = skip
+		v := create(t, e, c, engine.CreateRequest{Layers: layers})
+		if _, err := e.Delete(t.Context(), c, string(v.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() int {
+		t.Helper()
+		return len(slices.DeleteFunc(layersOf(t, e, c), func(g vm.GenerationInfo) bool { return g.Gone }))
+	}
+	made(false)
+	clock.Advance(time.Hour)
+	made(true)
+	eventually(t, "the older of two layers goes", func() bool { return left() == 1 })
+	clock.Advance(20 * 24 * time.Hour)
+	made(false)
+	clock.Advance(20 * 24 * time.Hour)
+	if other := create(t, e, c, engine.CreateRequest{}); other.ID == "" || left() != 1 {
+		t.Errorf("a layer that was used 20 days ago is gone")
+	}
+	clock.Advance(20 * 24 * time.Hour)
+	eventually(t, "a layer that nobody uses goes", func() bool {
+		v := create(t, e, c, engine.CreateRequest{})
+		if _, err := e.Delete(t.Context(), c, string(v.ID)); err != nil {
+			t.Fatal(err)
+		}
+		return left() == 0
+	})
 }

@@ -201,7 +201,7 @@ func (u units) one(ctx context.Context, name string) (vm.UnitStatus, error) {
 
 func noService(name string) error {
 	return vm.Errorf(vm.NotFound, name, "no such service").WithCode("SERVICE_NOT_FOUND").
-		WithHint("`warren service NAME ls` lists them")
+		WithHint("`warren service ls NAME --all` lists them")
 }
 
 // journal reads the last lines of a unit's journal; 0 = 100.
@@ -234,7 +234,7 @@ func (u units) add(ctx context.Context, unit vm.Unit) (vm.UnitResult, error) {
 	switch _, err := u.one(ctx, name); {
 	case err == nil:
 		return out, vm.Errorf(vm.Exists, name, "there is a service of this name").WithCode("SERVICE_ALREADY_EXISTS", "serviceName", name).
-			WithHint("remove it first: `warren service VM rm %s`", name)
+			WithHint("remove it first: `warren service rm NAME %s`", name)
 	case vm.KindOf(err) != vm.NotFound:
 		return out, err
 	}
@@ -296,7 +296,7 @@ func (u units) remove(ctx context.Context, name string) (vm.UnitResult, error) {
 	switch f, err := u.guest.Stat(ctx, u.user, spec.UnitPath(name)); {
 	case vm.KindOf(err) == vm.NotFound || err == nil && f.Kind != vm.FileRegular: // or the image has masked it
 		return out, vm.Errorf(vm.Unsupported, name, "is part of the image; only services that were added are removed").
-			WithHint("stop it with `warren service VM stop %s`", name)
+			WithHint("stop it with `warren service stop NAME %s`", name)
 	case err != nil:
 		return out, err
 	}
