@@ -304,3 +304,46 @@ func TestLayersAreForgotten(t *testing.T) {
 		return left() == 0
 	})
 }
+
+// TestDeathWhileALayerIsMade dies at each step of the making of a layer. The
+// next engine has no VM of it left, never a half of the layer, and makes the
+// spec; what was whole is used.
+func TestDeathWhileALayerIsMade(t *testing.T) {
+	at := []string{
+		"create:audit", "create:record", "create:launch", "create:setup", "create:commit", "create:done", "capture:audit", "capture:record", "capture:files",
+		"capture:machine", "capture:commit", "capture:advance", "capture:publish", "delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget",
+	}
+	for _, label := range at {
+		t.Run(label, func(t *testing.T) {
+			s, err := vmtest.NewSite(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Settings.RunnerGrace = 10 * time.Millisecond
+			hit := false
+			s.Fault = faultAt(label, engine.ErrDied, &hit)
+			e, c := open(t, s)
+			layers := []spec.Layer{command("one", "echo 1 >> /root/f"), {}}
+			if _, err := e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: layers}); err == nil || !hit {
+				t.Fatalf("no death: %v", err)
+			}
+			closeEngine(t, e)
+			s.Fault = nil
+			e, c = open(t, s)
+			eventually(t, "the layer's VM goes", func() bool { return len(s.World.Running()) == 0 })
+			before := s.World.Launches()
+			create(t, e, c, engine.CreateRequest{Name: "box", Layers: layers})
+			if got := content(t, e, c, "box", "/root/f"); got != "1\n" {
+				t.Errorf("the VM has %q", got)
+			}
+			want := 2
+			if strings.HasPrefix(label, "delete:") {
+				want = 1
+			}
+			if n := s.World.Launches() - before; n != want {
+				t.Errorf("%d machines were started, not %d", n, want)
+			}
+			consistent(t, s)
+		})
+	}
+}

@@ -125,8 +125,10 @@ func checkUnitLists(u vm.Unit) error {
 		list []string
 		code string
 	}{
-		{u.After, "AFTER_ARRAY_CONTAINS_EMPTY"}, {u.Requires, "REQUIRES_ARRAY_CONTAINS_EMPTY"},
-		{u.OnFailure, "ON_FAILURE_ARRAY_CONTAINS_EMPTY"}, {u.WantedBy, "WANTED_BY_EMPTY"},
+		{u.After, "AFTER_ARRAY_CONTAINS_EMPTY"},
+		{u.Requires, "REQUIRES_ARRAY_CONTAINS_EMPTY"},
+		{u.OnFailure, "ON_FAILURE_ARRAY_CONTAINS_EMPTY"},
+		{u.WantedBy, "WANTED_BY_EMPTY"},
 	} {
 		for _, name := range l.list {
 			if name == "" {

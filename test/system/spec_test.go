@@ -18,13 +18,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// fetching is a shell line that asks the guest's port 3000, until it answers.
+func fetching(path string) string {
+	return `for i in 1 2 3 4 5 6 7 8 9 10; do python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:3000/` + path +
+		`").read().decode().strip())' 2>/dev/null && break; sleep 1; done`
+}
+
 // TestCoreService: a service is added by hand, runs, is read, comes back with a
 // cold boot and is removed. 000-37
 func TestCoreService(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("service", "add", "box", "web", "--workdir", "/etc", "--env", `MOTTO=a "b" 5% $c`, "--", "python3", "-m", "http.server", "3000")
-	fetch := `for i in 1 2 3 4 5 6 7 8 9 10; do python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:3000/hostname").read().decode().strip())' && break; sleep 1; done 2>/dev/null`
+	fetch := fetching("hostname")
 	if got := h.sh("box", fetch); got != "box" {
 		t.Errorf("the service answers %q", got)
 	}
@@ -76,7 +82,7 @@ func TestCorePrepared(t *testing.T) {
 			t.Fatal(err)
 		}
 		took[name] = time.Since(begun)
-		got := h.sh(name, `python3 -c 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:3000/").read().decode())'; cat log; id -u ann; ls /etc/systemd/system | grep -c prepare`)
+		got := h.sh(name, fetching("")+`; cat /srv/log; id -u ann; ls /etc/systemd/system | grep -c prepare; true`)
 		if got != "prepared\nonce\n1000\n0" {
 			t.Errorf("%s: %q", name, got)
 		}
