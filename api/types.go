@@ -44,33 +44,8 @@ type Sizes struct {
 	RootfsSizeGb int `json:"rootfsSizeGb,omitempty"`
 }
 
-// File is one entry of additionalFiles.
-type File struct {
-	Content    string `json:"content"`
-	Encoding   string `json:"encoding,omitempty"` // utf-8 (default), base64
-	Executable bool   `json:"executable,omitempty"`
-}
-
-// User is one entry of users.
-type User struct {
-	Name   string   `json:"name"`
-	UID    *int     `json:"uid,omitempty"`
-	Gecos  string   `json:"gecos,omitempty"`
-	Groups []string `json:"groups,omitempty"`
-	Home   string   `json:"home,omitempty"`
-	Shell  string   `json:"shell,omitempty"`
-	System bool     `json:"system,omitempty"`
-}
-
-// Group is one entry of groups.
-type Group struct {
-	Name   string `json:"name"`
-	GID    *int   `json:"gid,omitempty"`
-	System bool   `json:"system,omitempty"`
-}
-
 // CreateVM is the body of POST /v1/vms; every member is optional. Members of
-// the contract that this version does not carry out are in Layer and refused.
+// the contract that this version does not carry out are refused.
 type CreateVM struct {
 	Layer
 	Name                      string          `json:"name,omitempty"`
@@ -97,29 +72,6 @@ type CreateVM struct {
 	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never
 }
 
-// Layer is one layer of a spec, or the legacy template: where SDKs put sizes.
-type Layer struct {
-	Sizes
-	Name         *string         `json:"name,omitempty"` // SDKs repeat the VM's name here
-	SnapshotID   string          `json:"snapshotId,omitempty"`
-	Workdir      string          `json:"workdir,omitempty"`
-	AptDeps      []string        `json:"aptDeps,omitempty"`
-	Snapshot     json.RawMessage `json:"snapshot,omitempty"`
-	BaseImage    json.RawMessage `json:"baseImage,omitempty"`
-	Systemd      json.RawMessage `json:"systemd,omitempty"`
-	Git          json.RawMessage `json:"git,omitempty"`
-	GitRepos     json.RawMessage `json:"gitRepos,omitempty"`
-	NICs         json.RawMessage `json:"nics,omitempty"`
-	Ports        json.RawMessage `json:"ports,omitempty"`
-	UDPPorts     json.RawMessage `json:"udpHolePunchPorts,omitempty"`
-	LayerReady   *int64          `json:"readySignalTimeoutSeconds,omitempty"`
-	LayerUsers   []User          `json:"users,omitempty"`
-	LayerGroups  []Group         `json:"groups,omitempty"`
-	LayerFiles   map[string]File `json:"additionalFiles,omitempty"`
-	LayerPersist *vm.Persistence `json:"persistence,omitempty"`
-	LayerIdle    Seconds         `json:"idleTimeoutSeconds,omitzero"`
-}
-
 // CreatedVM answers POST /v1/vms.
 type CreatedVM struct {
 	ID         vm.ID         `json:"id"`
@@ -142,6 +94,7 @@ type VM struct {
 	State               vm.State       `json:"state"`
 	VMInstanceID        string         `json:"vmInstanceId,omitempty"`
 	Recreate            bool           `json:"recreate"`
+	BuildID             vm.BuildID     `json:"buildId,omitempty"`
 	CreatedAt           time.Time      `json:"createdAt"`
 	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
 	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of the machine; lists leave it out

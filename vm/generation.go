@@ -71,8 +71,10 @@ type GenerationInfo struct {
 	Gone bool `json:"gone,omitempty"`
 	// SealKey is the key under which its memory is sealed, wrapped by the host's.
 	SealKey []byte `json:"sealKey,omitempty"`
-	// Key is the digest of a layer's content; "" = not a layer.
-	Key string `json:"key,omitempty"`
+	// Key is the digest of a layer's content; "" = not a layer. UsedAt is when
+	// something was last made of the layer, to the day.
+	Key    string    `json:"key,omitempty"`
+	UsedAt time.Time `json:"usedAt,omitzero"`
 
 	Revision int64 `json:"-"`
 }

@@ -123,6 +123,11 @@ type VM struct {
 	Workdir            string    `json:"workdir,omitempty"`    // "" = /root
 	OneShot            bool      `json:"oneShot,omitempty"`    // made by `warren run`; deleted when its runner is gone
 
+	// Build is how it was made by a spec; "" = it was not. Layer is the key of the
+	// layer that it is made for and deleted after; it is not listed.
+	Build BuildID `json:"build,omitempty"`
+	Layer string  `json:"layer,omitempty"`
+
 	CreatedAt  time.Time `json:"createdAt"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	LastActive time.Time `json:"lastActive,omitzero"`

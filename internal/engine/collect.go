@@ -105,14 +105,21 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 // keptLocked are the generations that are kept for themselves.
 func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 	kept := map[vm.GenerationID]bool{}
-	auto := map[vm.ID][]vm.GenerationInfo{}
+	auto, layers := map[vm.ID][]vm.GenerationInfo{}, map[string][]vm.GenerationInfo{}
 	for id, g := range e.gens {
 		switch {
 		case g.info.Gone || g.info.State != vm.GenReady || g.info.Deleted:
-		case g.info.Snapshot != "" || g.info.Why == vm.WhyLayer:
+		case g.info.Snapshot != "":
 			kept[id] = true
+		case g.info.Why == vm.WhyLayer:
+			layers[string(g.info.Account)+" "+g.info.Key] = append(layers[string(g.info.Account)+" "+g.info.Key], g.info)
 		case automatic(g.info.Why) && e.vms[g.info.VM] != nil:
 			auto[g.info.VM] = append(auto[g.info.VM], g.info)
+		}
+	}
+	for _, list := range layers {
+		if sortNewest(list); e.now().Sub(lastUse(list[0])) < layersKept {
+			kept[list[0].ID] = true // older ones of the key were made afresh since
 		}
 	}
 	for _, list := range auto {
@@ -121,6 +128,17 @@ func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 		}
 	}
 	return kept
+}
+
+// layersKept is how long a layer is kept that nothing is made of.
+const layersKept = 30 * 24 * time.Hour
+
+// lastUse is when a layer was made, or something was made of it.
+func lastUse(g vm.GenerationInfo) time.Time {
+	if g.UsedAt.After(g.CreatedAt) {
+		return g.UsedAt
+	}
+	return g.CreatedAt
 }
 
 // automatic reports whether generations of that kind are kept as long as their

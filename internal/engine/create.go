@@ -13,15 +13,28 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Create makes a VM and starts it on its image's warm generation. It returns
+// Create makes a VM and starts it on its image's warm generation, on a snapshot
+// or on a layer of its spec, and carries out the outermost layer. It returns
 // when the VM is usable. When it fails, or ctx ends first, nothing of the VM
-// is left.
+// is left; layers below the outermost stay for the next.
 func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.VM, err error) {
 	defer func() { err = fail(vm.OpCreate, r.Name, err) }()
+	if r.Layers, err = planLayers(r); err != nil {
+		return vm.VM{}, err
+	}
+	if len(r.Layers) == 0 {
+		return e.createOn(ctx, c, r, nil)
+	}
+	return e.createBuilt(ctx, c, r)
+}
+
+// createOn is Create on what is there. b, where it is not nil, is told of it.
+func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *building) (v vm.VM, err error) {
 	p, err := e.planCreate(ctx, c, r)
 	if err != nil {
 		return vm.VM{}, err
 	}
+	p.rec.Build = b.id()
 	if p.from == nil {
 		if p.member = e.pool.take(ctx, p.image, p.rec.Size); p.member != nil {
 			p.rec.ID = p.member.id
@@ -41,13 +54,18 @@ func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Name, Detail: p.detail()}); err != nil {
 		return vm.VM{}, err
 	}
-	deadline, stop := context.WithTimeoutCause(op.ctx, p.deadline, startTimeout(p.rec.ID, p.deadline))
-	defer stop()
-	m, st, err := e.build(deadline, op, p)
+	m, st, err := e.build(op, p)
 	if err != nil {
-		return vm.VM{}, cause(deadline, err)
+		return vm.VM{}, err
 	}
-	return e.commitCreate(deadline, op, p, m, st)
+	if err := e.step(op.ctx, "create:setup"); err != nil {
+		return vm.VM{}, err
+	}
+	b.phase(phaseSetup)
+	if err := e.setUp(op.ctx, m, p); err != nil {
+		return vm.VM{}, cause(op.ctx, err)
+	}
+	return e.commitCreate(op.ctx, op, p, m, st)
 }
 
 // beginCreate makes a slot that nobody can see yet, claiming its name when it
@@ -91,8 +109,16 @@ func (e *Engine) nameFreeLocked(rec vm.VM) error {
 	return nil
 }
 
-// build carries out a plan up to a machine that is ready.
-func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
+// build carries out a plan up to a machine that is ready, within the plan's
+// deadline.
+func (e *Engine) build(op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
+	ctx, stop := context.WithTimeoutCause(op.ctx, p.deadline, startTimeout(p.rec.ID, p.deadline))
+	defer stop()
+	m, st, err := e.buildWithin(ctx, op, p)
+	return m, st, cause(ctx, err)
+}
+
+func (e *Engine) buildWithin(ctx context.Context, op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
 	s, u, none := op.slot, &op.undo, vm.MachineStatus{}
 	if err := e.step(ctx, "create:record"); err != nil {
 		return nil, none, err
@@ -109,7 +135,7 @@ func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machi
 			return nil, none, err
 		}
 		if m != nil {
-			return m, st, e.finishBuild(ctx, m, p)
+			return m, st, nil
 		}
 	}
 	if err := e.step(ctx, "create:warm"); err != nil {
@@ -138,18 +164,7 @@ func (e *Engine) build(ctx context.Context, op *operation, p *createPlan) (Machi
 	if err := e.step(ctx, "create:launch"); err != nil {
 		return nil, none, err
 	}
-	m, st, err := e.launch(ctx, spec, u)
-	if err != nil {
-		return nil, none, err
-	}
-	return m, st, e.finishBuild(ctx, m, p)
-}
-
-func (e *Engine) finishBuild(ctx context.Context, m Machine, p *createPlan) error {
-	if err := e.step(ctx, "create:setup"); err != nil {
-		return err
-	}
-	return e.setUp(ctx, m.Guest(), p.setup)
+	return e.launch(ctx, spec, u)
 }
 
 // enter writes the first record and makes the VM known.

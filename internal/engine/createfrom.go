@@ -39,10 +39,7 @@ func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g 
 	if err != nil {
 		return nil, st, err
 	}
-	if m, st, err = e.launch(ctx, spec, u); err != nil {
-		return nil, st, err
-	}
-	return m, st, e.setUp(ctx, m.Guest(), p.setup)
+	return e.launch(ctx, spec, u)
 }
 
 // specFrom continues the snapshot's memory, or boots its disk.

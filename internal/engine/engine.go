@@ -43,6 +43,7 @@ type Settings struct {
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
 	StartDeadline  time.Duration // for create and start; default 120 s
+	BuildDeadline  time.Duration // for one layer of a spec; default 30 min
 	GuestDeadline  time.Duration // for one short answer of a guest; default 30 s
 	StallCheck     time.Duration // silence of a stream after which the guest is asked for life; default 30 s
 	StartWidth     int           // machines started at a time by one fork; default as many as the host has CPUs
@@ -61,6 +62,7 @@ func (s Settings) withDefaults() Settings {
 	}
 	def(&s.StopGrace, 20*time.Second)
 	def(&s.StartDeadline, 120*time.Second)
+	def(&s.BuildDeadline, 30*time.Minute)
 	def(&s.GuestDeadline, 30*time.Second)
 	def(&s.StallCheck, 30*time.Second)
 	def(&s.ColdAfter, 24*time.Hour)
@@ -108,6 +110,7 @@ type Engine struct {
 	// guarded by mu
 	vms      map[vm.ID]*slot
 	creating map[*operation]bool // creates with a name whose record is not written yet
+	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
 	users    directory
 	gens     map[vm.GenerationID]*generation
@@ -126,7 +129,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1),
-		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{},
+		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{},
 	}
 	e.pool = newPool(e)

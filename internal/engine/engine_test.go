@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -294,10 +295,10 @@ func TestCreateRefuses(t *testing.T) {
 		"ttl":         {engine.CreateRequest{TTLSeconds: n}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"idle":        {engine.CreateRequest{IdleTimeout: engine.Some(n)}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"workdir":     {engine.CreateRequest{Workdir: "rel"}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
-		"file":        {engine.CreateRequest{Setup: engine.Setup{Files: []engine.SetupFile{{Path: "rel"}}}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
-		"group":       {engine.CreateRequest{Setup: engine.Setup{Groups: []engine.SetupGroup{{Name: "A B"}}}}, vm.Invalid, "GROUP_NAME_INVALID_CHARS"},
-		"uid":         {engine.CreateRequest{Setup: engine.Setup{Users: []engine.SetupUser{{Name: "u", UID: &uid}}}}, vm.Invalid, "USER_UID_OUT_OF_RANGE"},
-		"twice":       {engine.CreateRequest{Setup: engine.Setup{Users: []engine.SetupUser{{Name: "u"}, {Name: "u"}}}}, vm.Invalid, "DUPLICATE_USER_NAME"},
+		"file":        {engine.CreateRequest{Layers: []spec.Layer{{Files: []spec.File{{Path: "rel"}}}}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
+		"group":       {engine.CreateRequest{Layers: []spec.Layer{{Groups: []spec.Group{{Name: "A B"}}}}}, vm.Invalid, "GROUP_NAME_INVALID_CHARS"},
+		"uid":         {engine.CreateRequest{Layers: []spec.Layer{{Users: []spec.User{{Name: "u", UID: &uid}}}}}, vm.Invalid, "USER_UID_OUT_OF_RANGE"},
+		"twice":       {engine.CreateRequest{Layers: []spec.Layer{{Users: []spec.User{{Name: "u"}, {Name: "u"}}}}}, vm.Invalid, "DUPLICATE_USER_NAME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := e.Create(t.Context(), c, tc.r)
@@ -333,11 +334,11 @@ func TestAdmissionNamesWhatToStop(t *testing.T) {
 // setup that fails leaves no VM.
 func TestSetup(t *testing.T) {
 	s, e, c := site(t)
-	create(t, e, c, engine.CreateRequest{Name: "box", Setup: engine.Setup{
-		Groups: []engine.SetupGroup{{Name: "crew"}},
-		Users:  []engine.SetupUser{{Name: "ann", Groups: []string{"crew"}}},
-		Files:  []engine.SetupFile{{Path: "/opt/x/run.sh", Content: []byte("#!/bin/sh\n"), Executable: true}},
-	}})
+	create(t, e, c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{{
+		Groups: []spec.Group{{Name: "crew"}},
+		Users:  []spec.User{{Name: "ann", Groups: []string{"crew"}}},
+		Files:  []spec.File{{Path: "/opt/x/run.sh", Content: []byte("#!/bin/sh\n"), Executable: true}},
+	}}})
 	f, err := e.Stat(t.Context(), c, "box", "ann", "/opt/x/run.sh")
 	if err != nil || f.Mode != 0o755 || f.Size != 10 {
 		t.Errorf("file %+v, %v", f, err)
@@ -348,7 +349,7 @@ func TestSetup(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.World.Fail("guest.exec", vm.Errorf(vm.GuestFault, "", "no"))
-	_, err = e.Create(t.Context(), c, engine.CreateRequest{Setup: engine.Setup{Groups: []engine.SetupGroup{{Name: "crew"}}}})
+	_, err = e.Create(t.Context(), c, engine.CreateRequest{Layers: []spec.Layer{{Groups: []spec.Group{{Name: "crew"}}}}})
 	wantCode(t, err, vm.GuestFault, "VM_SETUP_FAILED")
 	nothingLeft(t, s)
 }

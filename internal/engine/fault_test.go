@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -34,10 +35,10 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 	var err error
 	switch verb {
 	case "create":
-		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Setup: engine.Setup{Files: []engine.SetupFile{{Path: "/f"}}}})
+		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{{Files: []spec.File{{Path: "/f"}}}}})
 	case "pool":
 		ready(t, e, c, 1)
-		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Setup: engine.Setup{Files: []engine.SetupFile{{Path: "/f"}}}})
+		_, err = e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{{Files: []spec.File{{Path: "/f"}}}}})
 	case "start":
 		_, err = e.Start(t.Context(), c, "box", engine.StartRequest{})
 	case "stop":

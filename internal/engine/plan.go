@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -19,10 +20,12 @@ type createPlan struct {
 	rec      vm.VM
 	image    vm.Image
 	from     *vm.GenerationInfo // the snapshot that it is made of; nil = the image
-	setup    Setup
+	layer    spec.Layer
 	deadline time.Duration
 	member   *member // of the pool, that is to become the VM; nil = none
 	pooled   bool    // it did
+	// impatient does not wait for services that say when they are ready.
+	impatient bool
 }
 
 // detail is what the audit record says of the plan.
@@ -53,7 +56,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 		ID: vm.NewID(), Account: c.Actor.Account, Name: r.Name,
 		State: vm.Starting, Op: vm.OpCreate, InstanceID: vm.NewInstanceID(),
 		Image: img.ID, ImageName: img.Name,
-		Workdir: img.Workdir, OneShot: r.OneShot,
+		Workdir: img.Workdir, OneShot: r.OneShot, Layer: r.forLayer,
 		CreatedAt: now, LastActive: now,
 	}
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
@@ -63,13 +66,13 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 			return nil, err
 		}
 	}
-	if err := r.Setup.check(); err != nil {
-		return nil, err
-	}
 	if err := e.admit(ctx, c, rec.Size); err != nil {
 		return nil, err
 	}
-	p := &createPlan{rec: rec, image: img, from: from, setup: r.Setup, deadline: r.Deadline}
+	p := &createPlan{rec: rec, image: img, from: from, deadline: r.Deadline, impatient: r.Impatient}
+	if n := len(r.Layers); n > 0 {
+		p.layer = r.Layers[n-1]
+	}
 	if p.deadline <= 0 {
 		p.deadline = e.cfg.Settings.StartDeadline
 	}

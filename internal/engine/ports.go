@@ -306,6 +306,7 @@ type Records struct {
 	Accounts Collection[vm.Account]
 	Keys     Collection[vm.APIKey]
 	Results  Collection[Result]
+	Builds   Collection[vm.Build]
 
 	Generations Collection[vm.GenerationInfo]
 }

@@ -41,7 +41,7 @@ func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, tot
 	e.mu.Lock()
 	all := make([]*vm.VM, 0, len(e.vms))
 	for _, s := range e.vms {
-		if s.account != c.Actor.Account && !f.All {
+		if (s.account != c.Actor.Account || s.rec.Layer != "") && !f.All {
 			continue
 		}
 		counts[s.rec.State]++

@@ -41,7 +41,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.recoverGenerations(ctx); err != nil {
 		return err
 	}
-	return e.closePending(ctx)
+	if err := e.closePending(ctx); err != nil {
+		return err
+	}
+	return e.endBuilds(ctx)
 }
 
 // recoverWidth is how many VMs are recovered at a time: a monitor that does not

@@ -7,188 +7,345 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"path"
-	"regexp"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
+	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
 )
 
-var linuxName = regexp.MustCompile(`^[a-z_][a-z0-9_-]*$`)
-
-const maxLinuxName = 32
-
-func (s Setup) empty() bool { return len(s.Groups)+len(s.Users)+len(s.Files) == 0 }
-
-// check refuses what could not be carried out, with the contract's codes.
-func (s Setup) check() error {
-	seen := map[string]bool{}
-	for _, g := range s.Groups {
-		if err := checkGroup(g.Name); err != nil {
-			return err
-		}
-		if seen[g.Name] {
-			return invalid("DUPLICATE_GROUP_NAME", g.Name, "the group is named twice")
-		}
-		seen[g.Name] = true
-	}
-	clear(seen)
-	for _, u := range s.Users {
-		if err := u.check(); err != nil {
-			return err
-		}
-		if seen[u.Name] {
-			return invalid("DUPLICATE_USER_NAME", u.Name, "the user is named twice")
-		}
-		seen[u.Name] = true
-	}
-	for _, f := range s.Files {
-		if !path.IsAbs(f.Path) || strings.ContainsRune(f.Path, 0) || strings.HasSuffix(f.Path, "/") {
-			return badCreate(f.Path, "not the absolute path of a file")
-		}
-	}
-	return nil
+// setup carries out one layer in a guest that has just started.
+type setup struct {
+	e     *Engine
+	m     Machine
+	rec   vm.VM
+	image vm.Image
+	ready time.Duration // for units that say themselves when they are ready
+	wait  bool          // wait for those
 }
 
-func checkGroup(name string) error {
-	switch {
-	case name == "":
-		return invalid("GROUP_NAME_EMPTY", name, "a group has no name")
-	case name == "root":
-		return invalid("GROUP_NAME_RESERVED", name, "the name is reserved")
-	case len(name) > maxLinuxName:
-		return invalid("GROUP_NAME_TOO_LONG", name, "longer than %d characters", maxLinuxName)
-	case !linuxName.MatchString(name):
-		return invalid("GROUP_NAME_INVALID_CHARS", name, "must match [a-z_][a-z0-9_-]*")
-	}
-	return nil
-}
-
-func (u SetupUser) check() error {
-	switch {
-	case !linuxName.MatchString(u.Name) || len(u.Name) > maxLinuxName || u.Name == "root":
-		return badCreate(u.Name, "not a name for a Linux user").WithHint("names match [a-z_][a-z0-9_-]*, at most %d characters", maxLinuxName)
-	case u.UID != nil && (*u.UID < 0 || *u.UID > 65535):
-		return invalid("USER_UID_OUT_OF_RANGE", u.Name, "uid %d is not within 0 to 65535", *u.UID)
-	case u.System && u.UID != nil && *u.UID > 999:
-		return invalid("USER_SYSTEM_FLAG_MISMATCH", u.Name, "a system user with uid %d", *u.UID)
-	case u.Home != "" && !path.IsAbs(u.Home):
-		return invalid("USER_HOME_INVALID", u.Name, "the home directory is not absolute")
-	case u.Shell != "" && !path.IsAbs(u.Shell):
-		return invalid("USER_SHELL_INVALID", u.Name, "the shell is not absolute")
-	case slices.Contains(u.Groups, ""):
-		return invalid("USER_GROUP_EMPTY", u.Name, "a group has no name")
-	case strings.ContainsAny(u.Gecos, ":\n"):
-		return badCreate(u.Name, "the comment holds a colon or a line end")
-	}
-	return nil
-}
-
-func invalid(code, subject, format string, args ...any) error {
-	return vm.Errorf(vm.Invalid, subject, format, args...).WithCode(code)
-}
-
-// setUp carries out a checked setup: groups, users, then files.
-func (e *Engine) setUp(ctx context.Context, g Guest, s Setup) error {
-	if s.empty() {
+// setUp carries out a layer in a new VM before anybody else can reach it.
+func (e *Engine) setUp(ctx context.Context, m Machine, p *createPlan) error {
+	if p.layer.Empty() {
 		return nil
 	}
-	for _, group := range s.Groups {
-		if err := runSetup(ctx, g, "group "+group.Name, group.argv()); err != nil {
-			return err
-		}
+	limit := e.cfg.Settings.BuildDeadline
+	ctx, stop := context.WithTimeoutCause(ctx, limit, vm.Errorf(vm.Timeout, string(p.rec.ID), "not set up within %v", limit).
+		WithCode("BUILD_BUDGET_EXCEEDED", "durationSecs", int64(limit.Seconds())))
+	defer stop()
+	s := setup{e: e, m: m, rec: p.rec, image: p.image, ready: p.deadline, wait: !p.impatient}
+	return cause(ctx, s.apply(ctx, p.layer))
+}
+
+func (s setup) apply(ctx context.Context, l spec.Layer) error {
+	if err := s.dockerfile(ctx, l.Run); err != nil {
+		return err
 	}
-	for _, user := range s.Users {
-		if err := runSetup(ctx, g, "user "+user.Name, user.argv()); err != nil {
-			return err
-		}
+	if err := s.accounts(ctx, l); err != nil {
+		return err
 	}
-	for _, f := range s.Files {
+	for _, f := range l.Files {
 		mode := uint32(0o644)
 		if f.Executable {
 			mode = 0o755
 		}
 		o := vm.WriteOptions{Mode: mode, Parents: true, Size: int64(len(f.Content))}
-		if _, err := g.WriteFile(ctx, "", f.Path, o, bytes.NewReader(f.Content)); err != nil {
+		if _, err := s.m.Guest().WriteFile(ctx, "", f.Path, o, bytes.NewReader(f.Content)); err != nil {
 			return setupFailed("file "+f.Path, err.Error(), err)
+		}
+	}
+	for _, do := range []func(context.Context, spec.Layer) error{s.apt, s.git, s.units} {
+		if err := do(ctx, l); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (g SetupGroup) argv() []string {
-	argv := []string{"groupadd"}
-	if g.System {
-		argv = append(argv, "--system")
-	}
-	if g.GID != nil {
-		argv = append(argv, "--gid", strconv.Itoa(*g.GID))
-	}
-	return append(argv, g.Name)
-}
-
-func (u SetupUser) argv() []string {
-	home, shell := u.Home, u.Shell
-	argv := []string{"useradd"}
-	if u.System {
-		argv = append(argv, "--system", "--no-create-home")
-		home, shell = or(home, "/"), or(shell, "/usr/sbin/nologin")
-	} else {
-		argv = append(argv, "--create-home")
-		home, shell = or(home, "/home/"+u.Name), or(shell, "/bin/bash")
-	}
-	argv = append(argv, "--home-dir", home, "--shell", shell)
-	if u.UID != nil {
-		argv = append(argv, "--uid", strconv.Itoa(*u.UID))
-	}
-	if u.Gecos != "" {
-		argv = append(argv, "--comment", u.Gecos)
-	}
-	if len(u.Groups) > 0 {
-		argv = append(argv, "--groups", strings.Join(u.Groups, ","))
-	}
-	return append(argv, u.Name)
-}
-
-func or(s, def string) string {
-	if s == "" {
-		return def
-	}
-	return s
-}
-
-// runSetup runs one program of the setup to its end.
-func runSetup(ctx context.Context, g Guest, what string, argv []string) error {
-	x, err := g.Exec(ctx, vm.ExecSpec{Argv: argv})
+// run runs one program of the setup to its end.
+func (s setup) run(ctx context.Context, what string, x vm.ExecSpec) error {
+	r, err := runGuest(ctx, s.m.Guest(), x)
 	if err != nil {
 		return setupFailed(what, err.Error(), err)
 	}
-	var out, errOut limitedBuffer
-	st, err := x.Run(&out, &errOut)
-	if err != nil {
-		return setupFailed(what, err.Error(), err)
-	}
-	if st.Code != 0 {
-		return setupFailed(what, fmt.Sprintf("%s exited with %d: %s", argv[0], st.Code, strings.TrimSpace(errOut.String())), nil)
+	if r.status.Code != 0 {
+		program := "the command"
+		if len(x.Argv) > 0 {
+			program = x.Argv[0]
+		}
+		return setupFailed(what, fmt.Sprintf("%s exited with %d: %s", program, r.status.Code, r.why()), nil)
 	}
 	return nil
 }
 
+// dockerfile runs the commands of a base image.
+func (s setup) dockerfile(ctx context.Context, commands []string) error {
+	for _, command := range commands {
+		r, err := runGuest(ctx, s.m.Guest(), vm.ExecSpec{Command: command, Cwd: "/"})
+		if err != nil {
+			return setupFailed("RUN "+clip(command), err.Error(), err)
+		}
+		if r.status.Code != 0 {
+			return vm.Errorf(vm.GuestFault, "RUN "+clip(command), "exited with %d: %s", r.status.Code, r.why()).
+				WithCode("BUILD_FAILED", "exitCode", r.status.Code, "stderr", strings.ToValidUTF8(r.err, "�"))
+		}
+	}
+	return nil
+}
+
+func (s setup) accounts(ctx context.Context, l spec.Layer) error {
+	for _, g := range l.Groups {
+		if err := s.run(ctx, "group "+g.Name, vm.ExecSpec{Argv: g.Argv()}); err != nil {
+			return err
+		}
+	}
+	for _, u := range l.Users {
+		if err := s.run(ctx, "user "+u.Name, vm.ExecSpec{Argv: u.Argv()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apt installs Debian packages. The registries are reachable while it does,
+// whatever the VM may reach afterwards.
+func (s setup) apt(ctx context.Context, l spec.Layer) (err error) {
+	if len(l.Apt) == 0 {
+		return nil
+	}
+	if s.rec.Network.Mode == vm.NetClosed {
+		if err := s.m.SetNetwork(ctx, policy(vm.NetPackages, s.image)); err != nil {
+			return err
+		}
+		defer func() {
+			if back := s.m.SetNetwork(context.WithoutCancel(ctx), s.rec.Network); err == nil {
+				err = back
+			}
+		}()
+	}
+	env := map[string]string{"DEBIAN_FRONTEND": "noninteractive"}
+	what := "aptDeps " + strings.Join(l.Apt, " ")
+	if err := s.run(ctx, what, vm.ExecSpec{Argv: []string{"apt-get", "update", "-q"}, Env: env}); err != nil {
+		return err
+	}
+	argv := []string{"apt-get", "install", "-y", "-q", "-o", "Dpkg::Options::=--force-confold", "--"}
+	return s.run(ctx, what, vm.ExecSpec{Argv: append(argv, l.Apt...), Env: env})
+}
+
+// git sets what commits are signed with, and clones repositories.
+func (s setup) git(ctx context.Context, l spec.Layer) error {
+	for _, kv := range [][2]string{{"user.name", l.GitUser.Name}, {"user.email", l.GitUser.Email}, {"user.signingkey", l.GitUser.SigningKey}} {
+		if kv[1] == "" {
+			continue
+		}
+		if err := s.run(ctx, "git config "+kv[0], vm.ExecSpec{Argv: []string{"git", "config", "--system", kv[0], kv[1]}}); err != nil {
+			return err
+		}
+	}
+	for _, r := range l.Repos {
+		what := "git clone " + withoutSecret(r.URL)
+		if err := s.reachable(what, r.URL); err != nil {
+			return err
+		}
+		if err := s.run(ctx, what, vm.ExecSpec{Argv: []string{"git", "clone", "--quiet", "--", r.URL, r.Path}, Env: map[string]string{"GIT_TERMINAL_PROMPT": "0"}}); err != nil {
+			return err
+		}
+		if r.Rev == "" {
+			continue
+		}
+		if err := s.run(ctx, what, vm.ExecSpec{Argv: []string{"git", "-C", r.Path, "checkout", "--quiet", r.Rev, "--"}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reachable refuses what the network policy will not let through, instead of
+// letting git wait for it.
+func (s setup) reachable(what, repo string) error {
+	u, err := url.Parse(repo)
+	if err == nil && u.Scheme == "file" || s.rec.Network.Mode == vm.NetOpen {
+		return nil
+	}
+	host := repo
+	if err == nil && u.Hostname() != "" {
+		host = u.Hostname()
+	}
+	if slices.ContainsFunc(s.rec.Network.Hosts, func(r vm.Registry) bool { return r.Host == host }) {
+		return nil
+	}
+	reason := fmt.Sprintf("%s is not reachable: the VM's network policy is %s", host, s.rec.Network.Mode)
+	return vm.AsError(setupFailed(what, reason, nil)).WithHint("create the VM with network \"open\"")
+}
+
+// withoutSecret leaves out the user and password of a URL.
+func withoutSecret(repo string) string {
+	u, err := url.Parse(repo)
+	if err != nil || u.User == nil {
+		return repo
+	}
+	u.User = nil
+	return u.String()
+}
+
+// units installs units and starts those that are enabled, one after the other.
+func (s setup) units(ctx context.Context, l spec.Layer) error {
+	if len(l.Units)+len(l.Patches) == 0 {
+		return nil
+	}
+	sys := units{guest: s.m.Guest()}
+	var enable, patched []string
+	for _, u := range l.Units {
+		if err := sys.write(ctx, spec.UnitPath(u.Name), spec.RenderUnit(u)); err != nil {
+			return setupFailed("service "+u.Name, err.Error(), err)
+		}
+		if u.Enabled() {
+			enable = append(enable, spec.UnitName(u.Name))
+		}
+	}
+	for _, u := range l.Patches {
+		if err := sys.write(ctx, spec.PatchPath(u.Name), spec.RenderPatch(u)); err != nil {
+			return setupFailed("service "+u.Name, err.Error(), err)
+		}
+		patched = append(patched, spec.UnitName(u.Name))
+	}
+	argv := []string{"systemctl", "daemon-reload"}
+	if len(enable) > 0 {
+		argv = append([]string{"systemctl", "enable", "--quiet", "--"}, enable...) // reloads too
+	}
+	if _, err := sys.must(ctx, argv...); err != nil {
+		return setupFailed("services", err.Error(), err)
+	}
+	if len(patched) > 0 {
+		if _, err := sys.must(ctx, append([]string{"systemctl", "try-restart", "--"}, patched...)...); err != nil {
+			return s.unitFailed(ctx, l, "the patched services do not start: "+err.Error(), err)
+		}
+	}
+	for _, u := range l.Units {
+		if !u.Enabled() {
+			continue
+		}
+		if err := s.start(ctx, sys, l, u); err != nil {
+			return err
+		}
+	}
+	return s.allUp(ctx, sys, l)
+}
+
+// start starts one unit and waits: for the end of a oneshot, and for the signal
+// of a service that gives one.
+func (s setup) start(ctx context.Context, sys units, l spec.Layer, u vm.Unit) error {
+	verb := "start"
+	if u.Notifies() {
+		if !s.wait {
+			verb = "start-later"
+		}
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, s.ready, startTimeout(s.rec.ID, s.ready))
+		defer stop()
+	}
+	r, err := sys.change(ctx, verb, u.Name)
+	if err != nil {
+		return cause(ctx, setupFailed("service "+u.Name, err.Error(), err))
+	}
+	if !r.Success {
+		return s.unitFailed(ctx, l, fmt.Sprintf("service %s: %s", spec.UnitName(u.Name), firstLine(r.Message)), nil)
+	}
+	return nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// allUp finds units that failed after their start.
+func (s setup) allUp(ctx context.Context, sys units, l spec.Layer) error {
+	list, err := sys.show(ctx, unitNames(l)...)
+	if err != nil {
+		return setupFailed("services", err.Error(), err)
+	}
+	for _, u := range list {
+		if u.ActiveState == "failed" {
+			return s.unitFailed(ctx, l, fmt.Sprintf("service %s has failed", u.Name), nil)
+		}
+	}
+	return nil
+}
+
+func unitNames(l spec.Layer) []string {
+	var names []string
+	for _, u := range slices.Concat(l.Units, l.Patches) {
+		names = append(names, spec.UnitName(u.Name))
+	}
+	return names
+}
+
+// diagnoseWithin bounds what is asked of a guest that failed.
+const diagnoseWithin = 20 * time.Second
+
+// unitFailed is the failure of a unit, with how all of them are and what the
+// failed ones have written.
+func (s setup) unitFailed(ctx context.Context, l spec.Layer, reason string, err error) error {
+	if isCancel(err) || ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	ctx, stop := context.WithTimeout(ctx, diagnoseWithin)
+	defer stop()
+	sys := units{guest: s.m.Guest()}
+	list, showErr := sys.show(ctx, unitNames(l)...)
+	if showErr != nil {
+		s.e.log.Warn("no diagnosis of a failed setup", "vm", s.rec.ID, "err", showErr)
+	}
+	logs := map[string][]vm.UnitLog{}
+	for _, u := range list {
+		if u.ActiveState != "failed" {
+			continue
+		}
+		if lines, err := sys.journal(ctx, u.Name, diagnosisLines, ""); err == nil {
+			logs[u.Name] = lines
+		}
+	}
+	out := &vm.Error{Kind: vm.GuestFault, Msg: reason}
+	return out.WithCode("VM_SETUP_FAILED", "failedReason", reason, "snapshotId", nil, "diagnostics", spec.Diagnose(list, logs)).
+		WithHint("the VM was removed; what the service wrote is in diagnostics")
+}
+
+// diagnosisLines of a failed unit's journal are shown.
+const diagnosisLines = 50
+
 func setupFailed(what, reason string, err error) error {
-	if isCancel(err) {
+	if isCancel(err) || vm.KindOf(err) == vm.Timeout {
 		return err
 	}
 	// Without the cause, which has a code of its own: the reason says it all.
 	out := &vm.Error{Kind: vm.GuestFault, Subject: what, Msg: reason}
-	return out.WithCode("VM_SETUP_FAILED", "failedReason", what+": "+reason)
+	return out.WithCode("VM_SETUP_FAILED", "failedReason", what+": "+reason, "snapshotId", nil)
 }
 
-// limitedBuffer keeps the first 4 KiB that are written to it.
-type limitedBuffer struct{ bytes.Buffer }
+// headBuffer keeps the first bytes that are written to it.
+type headBuffer struct {
+	bytes.Buffer
+	max int
+}
 
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), max(0, 4096-b.Len()))])
+func (b *headBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(0, b.max-b.Len()))])
+	return len(p), nil
+}
+
+// tailBuffer keeps the last bytes that are written to it.
+type tailBuffer struct {
+	bytes.Buffer
+	max int
+}
+
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.Buffer.Write(p)
+	if over := b.Len() - b.max; over > 0 {
+		b.Next(over)
+	}
 	return len(p), nil
 }

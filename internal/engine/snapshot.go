@@ -181,7 +181,7 @@ func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g 
 }
 
 // liveSnapshot finds what may be renamed or deleted: a snapshot, or an
-// automatic generation.
+// automatic generation, or a layer.
 func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.GenerationInfo, error) {
 	g, err := e.findGeneration(c.Actor.Account, ref)
 	if err != nil {
@@ -190,7 +190,7 @@ func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.GenerationInfo, error)
 	switch {
 	case g.Deleted:
 		return g, vm.Errorf(vm.Exists, ref, "the snapshot was deleted already").WithCode("SNAPSHOT_ALREADY_DELETED", "snapshotId", ref)
-	case g.Snapshot == "" && !automatic(g.Why):
+	case g.Snapshot == "" && !automatic(g.Why) && g.Why != vm.WhyLayer:
 		return g, vm.Errorf(vm.WrongState, ref, "a generation made for %s is not a snapshot; it goes when nothing needs it", g.Why).
 			WithHint("`warren tree` shows what needs it")
 	}

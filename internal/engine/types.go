@@ -6,6 +6,7 @@ package engine
 import (
 	"time"
 
+	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -37,41 +38,15 @@ type CreateRequest struct {
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
 	Workdir      string          // absolute, "" = /root
 	OneShot      bool            // deleted when no exec is attached any more
-	Setup        Setup
-	Deadline     time.Duration // 0 = the server's, 120 s; then kind Timeout, code VM_START_TIMEOUT
-}
+	// Deadline bounds the start, and then the wait for services that say when they
+	// are ready; 0 = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
+	Deadline time.Duration
+	// Layers are what is to be done to it, innermost first. All but the last are
+	// kept and reused; the last is done to the VM itself. Size is the last one's.
+	Layers    []spec.Layer
+	Impatient bool // do not wait for services that say when they are ready
 
-// Setup is what is put into a new VM before create returns.
-type Setup struct {
-	Groups []SetupGroup
-	Users  []SetupUser
-	Files  []SetupFile
-}
-
-// SetupGroup is a Linux group.
-type SetupGroup struct {
-	Name   string
-	GID    *int
-	System bool
-}
-
-// SetupUser is a Linux user. Home defaults to /home/NAME ("/" for a system
-// user), Shell to /bin/bash (/usr/sbin/nologin).
-type SetupUser struct {
-	Name   string
-	UID    *int
-	Gecos  string
-	Groups []string
-	Home   string
-	Shell  string
-	System bool
-}
-
-// SetupFile is a file with its content.
-type SetupFile struct {
-	Path       string // absolute
-	Content    []byte
-	Executable bool
+	forLayer string // key of the layer that the VM is only made for
 }
 
 // StartRequest starts a stopped VM. Absent idle timeout = keep the last one.

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,7 +76,7 @@ func origin(rec vm.VM) string {
 	case rec.Booted:
 		return "a boot on its own disk"
 	}
-	return "the warm generation of image " + or(rec.ImageName, string(rec.Image))
+	return "the warm generation of image " + cmp.Or(rec.ImageName, string(rec.Image))
 }
 
 // look asks the guest, then its ports and its systemd at the same time.

@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -24,7 +22,7 @@ func (s *server) create(q *request) error {
 	if err := q.decode(&in, maxFileBody); err != nil {
 		return createError(err)
 	}
-	req, err := createRequest(in)
+	req, err := createRequest(in, s.knows(q))
 	if err != nil {
 		return createError(err)
 	}
@@ -94,50 +92,26 @@ func backgroundAfter(q *request) (time.Duration, error) {
 }
 
 // createRequest gathers what SDKs spread over the top level, template and spec.
-// Of a size given twice the spec's wins.
-func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
-	layers := []*api.Layer{in.Spec, in.Template, &in.Layer}
+// Of a size given twice the spec's wins. known reports whether there is an
+// image of a name.
+func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateRequest, error) {
 	r := engine.CreateRequest{
-		Name: in.Name, UniqueName: in.UniqueName, Image: in.Image, Network: in.Network, Persistence: in.Persistence,
+		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
 		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
 	}
-	ready := in.ReadySignalTimeoutSeconds
-	users, groups, files := in.Users, in.Groups, map[string]api.File{}
-	for _, l := range layers {
-		if l == nil {
-			continue
-		}
-		if err := supported(l); err != nil {
-			return r, err
-		}
-		mib := l.MemSizeMib
-		if mib == 0 {
-			mib = l.MemSizeGb << 10
-		}
-		r.Size.VCPU = cmp.Or(r.Size.VCPU, l.VCPUCount)
-		r.Size.MemoryMiB = cmp.Or(r.Size.MemoryMiB, mib)
-		r.Size.DiskMiB = cmp.Or(r.Size.DiskMiB, l.RootfsSizeGb<<10)
-		r.Image = cmp.Or(r.Image, l.SnapshotID)
-		r.Workdir = cmp.Or(r.Workdir, l.Workdir)
-		if l.Name != nil {
-			r.Name = cmp.Or(r.Name, *l.Name)
-		}
-		if r.Persistence == nil {
-			r.Persistence = l.LayerPersist
-		}
-		if ready == nil {
-			ready = l.LayerReady
-		}
-		if !r.IdleTimeout.Set {
-			r.IdleTimeout = optional(l.LayerIdle)
-		}
-		users, groups = append(users, l.LayerUsers...), append(groups, l.LayerGroups...)
-		for p, f := range l.LayerFiles {
-			files[p] = f
-		}
+	top := in.Layer
+	top.LayerUsers, top.LayerGroups, top.LayerFiles = in.Users, in.Groups, in.AdditionalFiles
+	top.LayerWait, top.LayerReady = in.WaitForReadySignal, in.ReadySignalTimeoutSeconds
+	top.Name, top.LayerPersist, top.LayerIdle = nil, nil, api.Seconds{}
+	outer := outermost(in.Spec, in.Template, &top)
+	if outer.Name != nil {
+		r.Name = cmp.Or(r.Name, *outer.Name)
 	}
-	for p, f := range in.AdditionalFiles {
-		files[p] = f
+	if r.Persistence == nil {
+		r.Persistence = outer.LayerPersist
+	}
+	if !r.IdleTimeout.Set {
+		r.IdleTimeout = optional(outer.LayerIdle)
 	}
 	if len(in.Domains) > 0 {
 		return r, notSupported("domains")
@@ -145,11 +119,7 @@ func createRequest(in api.CreateVM) (engine.CreateRequest, error) {
 	if in.Recreate != nil && *in.Recreate {
 		return r, notSupported("recreate")
 	}
-	var err error
-	if r.Deadline, err = readyTimeout(ready); err != nil {
-		return r, err
-	}
-	return r, setup(&r.Setup, users, groups, files)
+	return r, fillSpec(&r, outer, in.Image, known)
 }
 
 // readyTimeout is how long a start may take; 0 = the server's own limit.
@@ -168,55 +138,6 @@ const maxReady = 24 * 3600 // seconds
 func notSupported(what string) error {
 	return vm.Errorf(vm.Unsupported, what, "is not supported by this version of Warren").
 		WithHint("leave it out, and do it with exec once the VM runs")
-}
-
-// supported refuses what would otherwise be silently left undone.
-func supported(l *api.Layer) error {
-	given := map[string]bool{
-		"aptDeps": len(l.AptDeps) > 0, "snapshot": isSet(l.Snapshot), "baseImage": isSet(l.BaseImage), "systemd": isSet(l.Systemd),
-		"git": isSet(l.Git), "gitRepos": isSet(l.GitRepos), "nics": isSet(l.NICs),
-		"ports": isSet(l.Ports), "udpHolePunchPorts": isSet(l.UDPPorts),
-	}
-	for what, is := range given {
-		if is {
-			return notSupported(what)
-		}
-	}
-	for name, v := range map[string]int{"vcpuCount": l.VCPUCount, "memSizeGb": l.MemSizeGb, "rootfsSizeGb": l.RootfsSizeGb, "memSizeMib": l.MemSizeMib} {
-		if v < 0 || v > 1<<22 {
-			return vm.Errorf(vm.Invalid, name, "%d is no size", v)
-		}
-	}
-	return nil
-}
-
-// isSet tells a real value from null and from the empty ones that builders send.
-func isSet(raw []byte) bool {
-	switch strings.Join(strings.Fields(string(raw)), "") {
-	case "", "null", "{}", "[]", `{"config":{}}`, `{"config":{},"repos":[]}`, `{"services":[]}`, `{"services":[],"patchedServices":[]}`:
-		return false
-	}
-	return true
-}
-
-func setup(out *engine.Setup, users []api.User, groups []api.Group, files map[string]api.File) error {
-	for _, g := range groups {
-		out.Groups = append(out.Groups, engine.SetupGroup(g))
-	}
-	for _, u := range users {
-		out.Users = append(out.Users, engine.SetupUser(u))
-	}
-	for p, f := range files {
-		if !path.IsAbs(p) {
-			return vm.Errorf(vm.Invalid, p, "a path of additionalFiles must be absolute")
-		}
-		content, err := content(f.Content, f.Encoding)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p, err)
-		}
-		out.Files = append(out.Files, engine.SetupFile{Path: p, Content: content, Executable: f.Executable})
-	}
-	return nil
 }
 
 // content decodes a file's content as requests carry it.

@@ -238,8 +238,8 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	for _, body := range []string{
-		`{"spec":{"systemd":{"services":[{"name":"x"}]}}}`, `{"spec":{"aptDeps":["jq"]}}`, `{"baseImage":{"dockerfileContent":"FROM x"}}`,
-		`{"domains":[{"domain":"a.example"}]}`, `{"git":{"repos":[{"repo":"r","path":"/p"}]}}`, `{"spec":{"snapshot":{"aptDeps":["x"]}}}`,
+		`{"spec":{"systemd":{"services":[{"name":"x"}]}}}`, `{"baseImage":{"dockerfileContent":"FROM x"}}`,
+		`{"domains":[{"domain":"a.example"}]}`, `{"git":{"repos":[{"repo":"r","path":"/p"}]}}`, `{"spec":{"ports":[{"port":443}]}}`,
 		`{"vcpuCount":-1}`, `{"rootfsSizeGb":99999999999}`, `{"additionalFiles":{"relative":{"content":"x"}}}`,
 	} {
 		a := b.do("POST", "/v1/vms", body)

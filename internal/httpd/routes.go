@@ -45,6 +45,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.execRoutes()...)
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
+	rows = append(rows, s.serviceRoutes()...)
 	return rows
 }
 
@@ -80,12 +81,12 @@ func (s *server) hostRoutes() []route {
 func (s *server) snapshotRoutes() []route {
 	return []route{
 		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots of the images and of the account.", nil, api.SnapshotList{}, false, "includeDeleted includeFailed includeBuilding includeCancelled includeLost"},
-		{"POST", "/v1/vms/snapshots", key, s.noSnapshots, "Not in this version.", nil, nil, false, ""},
+		{"POST", "/v1/vms/snapshots", key, s.buildSnapshot, "Make a snapshot by a spec.", api.BuildSnapshot{}, api.BuiltSnapshot{}, false, ""},
 		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false, ""},
 		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "Delete a snapshot; VMs made of it go on.", nil, api.ChangedSnapshot{}, false, ""},
 		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.renameSnapshot, "Rename a snapshot.", api.NameSnapshot{}, api.ChangedSnapshot{}, false, ""},
-		{"GET", "/v1/vms/builds/{build}", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
-		{"GET", "/v1/vms/builds/{build}/phases", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
+		{"GET", "/v1/vms/builds/{build}", key, s.build, "One build: a VM or snapshot being made by a spec.", nil, api.Build{}, false, ""},
+		{"GET", "/v1/vms/builds/{build}/phases", key, s.buildPhases, "What a build has come to.", nil, api.BuildPhases{}, false, ""},
 	}
 }
 
@@ -102,7 +103,7 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms/{vm}/await", key, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
 		{"POST", "/v1/vms/{vm}/resize", key, s.notYet("resize"), "Not in this version.", nil, nil, false, ""},
 		{"POST", "/v1/vms/{vm}/optimize", key, s.optimize, "Nothing to do in this version.", nil, nil, false, ""},
-		{"GET", "/v1/vms/{vm}/build", key, s.noBuild, "No builds in this version.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/build", key, s.buildOf, "The build that made the VM.", nil, api.Build{}, false, ""},
 		{"GET", "/v1/vms/{vm}/terminals", key, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/stats", key, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
 		{"GET", "/v1/vms/{vm}/state", key, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.WorldState{}, false, ""},

@@ -321,10 +321,3 @@ func (s *server) notYet(what string) func(*request) error {
 		return vm.Errorf(vm.Unsupported, string(v.ID), "%s is not in this version of Warren", what)
 	}
 }
-
-// noSnapshots refuses snapshots of a spec, with a code that stops the SDK from
-// asking again.
-func (s *server) noSnapshots(*request) error {
-	e := vm.Errorf(vm.Unsupported, "", "snapshots from a spec are not in this version of Warren")
-	return e.WithCode("CREATE_SNAPSHOT_BAD_REQUEST", "message", e.Msg).WithHint("`GET /v1/vms/snapshots` lists those there are")
-}

@@ -23,7 +23,7 @@ func shown(v vm.VM) api.VM {
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
 		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir,
-		GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds,
+		GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds, BuildID: v.Build,
 	}
 	if v.Accel == vm.TCG {
 		out.Warning = vm.EmulatedWarning
@@ -224,17 +224,6 @@ func (s *server) terminals(q *request) error {
 		return err
 	}
 	return q.ok(map[string]any{"terminals": []any{}})
-}
-
-func (s *server) noBuild(q *request) error {
-	if id := q.values["build"]; id != "" {
-		return vm.Errorf(vm.NotFound, id, "no such build").WithCode("BUILD_NOT_FOUND", "buildId", id)
-	}
-	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
-	if err != nil {
-		return err
-	}
-	return vm.Errorf(vm.NotFound, string(v.ID), "this VM was not built from a spec").WithCode("BUILD_NOT_FOUND_FOR_VM", "vmId", string(v.ID))
 }
 
 func (s *server) stats(q *request) error {

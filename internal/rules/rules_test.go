@@ -45,8 +45,9 @@ var allowed = map[string][]string{
 	"internal/generation": {"vm", "internal/layout", "internal/qemu", "internal/seal"},
 	"internal/seal":       {"vm", "internal/layout"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image"},
-	"internal/engine":     {"vm", "internal/layout", "internal/store", "internal/audit", "internal/events"},
-	"internal/httpd":      {"vm", "api", "internal/engine", "internal/vt"},
+	"internal/spec":       {"vm"},
+	"internal/engine":     {"vm", "internal/spec", "internal/layout", "internal/store", "internal/audit", "internal/events"},
+	"internal/httpd":      {"vm", "api", "internal/spec", "internal/engine", "internal/vt"},
 	"internal/cli":        {"vm", "api", "client"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything

@@ -23,6 +23,7 @@ type disk struct {
 	nodes map[string]*node // by clean absolute path
 	users map[string]int   // uid by name
 	watch map[chan vm.FileEvent]string
+	units map[string]*unit // what systemd holds in memory, by name
 }
 
 type node struct {
@@ -35,7 +36,7 @@ type node struct {
 }
 
 func newDisk(capacity int64) *disk {
-	d := &disk{capacity: capacity, nodes: map[string]*node{}, users: map[string]int{"root": 0}, watch: map[chan vm.FileEvent]string{}}
+	d := &disk{capacity: capacity, nodes: map[string]*node{}, users: map[string]int{"root": 0}, watch: map[chan vm.FileEvent]string{}, units: map[string]*unit{}}
 	for _, p := range []string{"/", "/root", "/work", "/workspace", "/tmp", "/etc", "/home", "/var"} {
 		d.nodes[p] = &node{kind: vm.FileDirectory, mode: 0o755, mtime: time.Now()}
 	}

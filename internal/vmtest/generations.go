@@ -152,6 +152,10 @@ func (d *disk) clone() *disk {
 		out.nodes[p] = &c
 	}
 	out.users = maps.Clone(d.users)
+	for name, u := range d.units {
+		c := *u
+		out.units[name] = &c
+	}
 	return out
 }
 

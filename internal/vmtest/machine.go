@@ -325,3 +325,10 @@ func (h *handle) DialPort(_ context.Context, port uint16) (net.Conn, error) {
 func (h *handle) Guest() engine.Guest { return h.guest }
 
 func (h *handle) Close() { h.once.Do(func() { close(h.closed) }) }
+
+// mode is the network mode that the machine enforces now.
+func (m *machine) mode() vm.NetworkMode {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.policy.Mode
+}

@@ -82,7 +82,7 @@ func (g *guest) spawn(ctx context.Context, spec vm.ExecSpec, background bool) (*
 func (p *process) run(ctx context.Context, spec vm.ExecSpec, cwd string) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sh := &shell{disk: p.g.disk, user: spec.User, cwd: cwd, env: map[string]string{}, ctx: ctx, out: p.write}
+	sh := &shell{disk: p.g.disk, user: spec.User, cwd: cwd, env: map[string]string{}, ctx: ctx, out: p.write, net: p.g.m.mode}
 	sh.env["HOME"], sh.env["HOSTNAME"] = home(spec.User), p.g.m.spec.Reset.Hostname
 	for k, v := range spec.Env {
 		sh.env[k] = v

@@ -24,6 +24,7 @@ type shell struct {
 	env  map[string]string
 	ctx  context.Context
 	out  func(stderr bool, data []byte)
+	net  func() vm.NetworkMode // nil = open
 
 	last   int
 	exited bool

@@ -26,7 +26,7 @@ test("verbs of later versions", async () => {
   await assert.rejects(vm.getBuild());
 });
 
-test("specs: a plain one is a plain VM, sizes count, layers are refused", async () => {
+test("specs: a plain one is a plain VM, sizes count", async () => {
   await withVM({ spec: new VmSpec() }, async (made) => assert.equal((await made.exec("true")).statusCode, 0));
   await withVM({ spec: new VmSpec().vcpuCount(2).memSizeGb(1).workdir("/work"), name: "contract-spec" }, async (made, answer) => {
     const row = (await f.vms.list()).vms.find((v) => v.id === answer.vmId);
@@ -34,17 +34,6 @@ test("specs: a plain one is a plain VM, sizes count, layers are refused", async 
     assert.equal(row.name, "contract-spec");
     assert.equal((await made.exec("pwd")).stdout, "/work\n");
   });
-  for (const spec of [
-    new VmSpec().aptDeps("jq"),
-    new VmSpec().runCommands("true"),
-    new VmSpec().repo("https://git.example/r", "/r"),
-    new VmSpec().systemdService({ name: "x", mode: "service", exec: ["/bin/true"] }),
-    new VmSpec().baseImage({ dockerfileContent: "FROM debian" }),
-    new VmSpec().aptDeps("jq").snapshot(),
-  ]) {
-    await rejects(f.vms.create({ spec }), "CREATE_VM_BAD_REQUEST");
-  }
-  await rejects(f.vms.create({ baseImage: { dockerfileContent: "FROM debian" } }), "CREATE_VM_BAD_REQUEST");
 });
 
 test("a legacy template is one layer", async () => {
@@ -88,5 +77,5 @@ test("the image's snapshot", async () => {
   assert.equal((await f.vms.snapshots.get({ snapshotId: base.snapshotId })).state ?? "ready", "ready");
   await rejects(f.vms.snapshots.delete({ snapshotId: base.snapshotId }), "SNAPSHOT_IS_ACCOUNT_DEFAULT");
   await rejects(f.vms.snapshots.delete({ snapshotId: "sc-nosuchsnapshot0000000" }), "SNAPSHOT_NOT_FOUND");
-  await rejects(f.vms.snapshots.create({ spec: new VmSpec().aptDeps("jq") }), "CREATE_SNAPSHOT_BAD_REQUEST");
+  await rejects(f.vms.snapshots.create({ spec: new VmSpec().aptDeps("--no-package") }), "CREATE_SNAPSHOT_BAD_REQUEST");
 });

@@ -1,0 +1,426 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Names of the phases of a build besides its layers.
+const (
+	phaseStart    = "start"
+	phaseSetup    = "setup"
+	phaseSnapshot = "snapshot"
+)
+
+// planLayers makes the layers of a request ready. The size of the request is
+// that of the last.
+func planLayers(r CreateRequest) ([]spec.Layer, error) {
+	if len(r.Layers) == 0 {
+		return nil, nil
+	}
+	list := slices.Clone(r.Layers)
+	last := &list[len(list)-1].Size
+	last.VCPU = cmp.Or(r.Size.VCPU, last.VCPU)
+	last.MemoryMiB = cmp.Or(r.Size.MemoryMiB, last.MemoryMiB)
+	last.DiskMiB = cmp.Or(r.Size.DiskMiB, last.DiskMiB)
+	return spec.Plan(list)
+}
+
+// createBuilt is Create by planned layers.
+func (e *Engine) createBuilt(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.VM, err error) {
+	inner := r.Layers[:len(r.Layers)-1]
+	last := r.Layers[len(inner)]
+	r.Size = last.Size
+	if len(inner) == 0 && last.Empty() {
+		return e.createOn(ctx, c, r, nil)
+	}
+	if err := e.couldCreate(ctx, c, r); err != nil { // before anything is built for it
+		return vm.VM{}, err
+	}
+	b, err := e.beginBuild(ctx, c, r, append(layerPhases(len(inner)), phaseStart, phaseSetup))
+	if err != nil {
+		return vm.VM{}, err
+	}
+	defer func() { b.end(v.ID, "", err) }()
+	if len(inner) > 0 {
+		g, err := e.layers(ctx, c, r, inner, b)
+		if err != nil {
+			return vm.VM{}, err
+		}
+		r.Image = string(g)
+	}
+	b.phase(phaseStart)
+	return e.createOn(ctx, c, r, b)
+}
+
+// couldCreate refuses at once what would be refused after the layers.
+func (e *Engine) couldCreate(ctx context.Context, c *vm.Call, r CreateRequest) error {
+	p, err := e.planCreate(ctx, c, r)
+	if err != nil || !r.UniqueName {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.nameFreeLocked(p.rec)
+}
+
+// BuildSnapshot makes a snapshot by layers, all of which are kept and reused.
+// Of from only Image, Size, Network, Layers, Deadline and Impatient count.
+func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateRequest, r SnapshotRequest) (g vm.GenerationInfo, err error) {
+	defer func() { err = fail(vm.OpSnapshot, r.Name, err) }()
+	if len(from.Layers) == 0 {
+		from.Layers = []spec.Layer{{}}
+	}
+	if from.Layers, err = planLayers(from); err != nil {
+		return g, err
+	}
+	from.Size = from.Layers[len(from.Layers)-1].Size
+	o, err := e.planSnapshot(c, r)
+	if err != nil {
+		return g, err
+	}
+	if err := e.couldCreate(ctx, c, from); err != nil {
+		return g, err
+	}
+	b, err := e.beginBuild(ctx, c, from, append(layerPhases(len(from.Layers)), phaseSnapshot))
+	if err != nil {
+		return g, err
+	}
+	defer func() { b.end("", g.Snapshot, err) }()
+	id, err := e.layers(ctx, c, from, from.Layers, b)
+	if err != nil {
+		return g, err
+	}
+	b.phase(phaseSnapshot)
+	return e.nameLayer(ctx, c, id, o)
+}
+
+// nameLayer keeps a layer under a snapshot's name; the files are shared.
+func (e *Engine) nameLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, o captureOptions) (g vm.GenerationInfo, err error) {
+	l, ok := e.generationInfo(id)
+	if !ok {
+		return g, noGeneration(string(id))
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshot, Subject: o.name, Detail: map[string]any{"snapshot": string(o.snapshot), "layer": string(id)}})
+	if err != nil {
+		return g, err
+	}
+	defer func() { r.end(err, nil) }()
+	rec := vm.VM{
+		ID: l.VM, Name: l.VMName, Account: l.Account, State: vm.Suspended, Image: l.Image, Size: l.Size,
+		Generation: id, Head: id, DiskOn: l.DiskOn, Machine: vm.MachineRef{BootID: l.BootID},
+	}
+	return e.alias(ctx, rec, o)
+}
+
+// layers returns the generation of the outermost of planned layers, making
+// those that are missing.
+func (e *Engine) layers(ctx context.Context, c *vm.Call, r CreateRequest, list []spec.Layer, b *building) (vm.GenerationID, error) {
+	img, g, err := e.source(ctx, c, &r)
+	if err != nil {
+		return "", err
+	}
+	from := string(img.ID)
+	if g != nil {
+		from = string(g.ID)
+	}
+	keys, afresh := spec.Keys(from, list)
+	next := 0
+	for i := len(list) - 1; i >= 0 && next == 0; i-- {
+		if id := e.findLayer(c.Actor.Account, keys[i]); id != "" && !afresh[i] {
+			if err := e.layerUsed(ctx, id); err != nil {
+				return "", err
+			}
+			from, next = string(id), i+1
+			b.layerDone(i, id, true)
+		}
+	}
+	for i := next; i < len(list); i++ {
+		b.phase(layerPhase(i))
+		id, err := e.layer(ctx, c, layerRequest{source: from, layer: list[i], key: keys[i], network: r.Network, deadline: r.Deadline, impatient: r.Impatient})
+		if err != nil {
+			return "", err
+		}
+		b.layerDone(i, id, false)
+		from = string(id)
+	}
+	return vm.GenerationID(from), nil
+}
+
+// findLayer returns the newest generation of a layer that can be started on.
+func (e *Engine) findLayer(account vm.AccountID, key string) vm.GenerationID {
+	list := e.generations(func(g *vm.GenerationInfo) bool {
+		return g.Account == account && g.Why == vm.WhyLayer && g.Key == key && g.Whole() && g.Durable && !g.Gone && !g.Deleted
+	})
+	if len(list) == 0 {
+		return ""
+	}
+	return list[len(list)-1].ID
+}
+
+// layerUsed notes, to the day, that something is made of a layer.
+func (e *Engine) layerUsed(ctx context.Context, id vm.GenerationID) error {
+	g, ok := e.generationInfo(id)
+	if ok && e.now().Sub(lastUse(g)) < 24*time.Hour {
+		return nil
+	}
+	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.UsedAt = e.now() })
+	return err
+}
+
+// layerRequest asks for one layer.
+type layerRequest struct {
+	source    string // id of an image or generation
+	layer     spec.Layer
+	key       string
+	network   string
+	deadline  time.Duration
+	impatient bool
+}
+
+// flight is a layer being made, for all who wait for it.
+type flight struct {
+	done chan struct{}
+	id   vm.GenerationID
+	err  error
+}
+
+// layer makes one layer, or waits for it where it is being made. It is made to
+// its end when the caller goes away: the next one will ask for it.
+func (e *Engine) layer(ctx context.Context, c *vm.Call, r layerRequest) (vm.GenerationID, error) {
+	name := string(c.Actor.Account) + " " + r.key
+	e.mu.Lock()
+	f := e.flights[name]
+	fresh := f == nil
+	if fresh {
+		f = &flight{done: make(chan struct{})}
+		e.flights[name] = f
+	}
+	e.mu.Unlock()
+	if fresh {
+		land := func() {
+			e.mu.Lock()
+			delete(e.flights, name)
+			e.mu.Unlock()
+			close(f.done)
+		}
+		call := vm.Call{Actor: c.Actor, Request: c.Request}
+		if !e.spawn(func(ctx context.Context) { f.id, f.err = e.makeLayer(ctx, &call, r); land() }) {
+			f.err = errClosed
+			land()
+		}
+	}
+	select {
+	case <-f.done:
+		return f.id, f.err
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// makeLayer makes a VM on the layer's source, has the layer carried out in it,
+// captures it and deletes it.
+func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id vm.GenerationID, err error) {
+	network, err := e.layerNetwork(r.network)
+	if err != nil {
+		return "", err
+	}
+	v, err := e.createOn(ctx, c, CreateRequest{
+		Image: r.source, Size: r.layer.Size, Network: network, Layers: []spec.Layer{r.layer}, Deadline: r.deadline, Impatient: r.impatient,
+		IdleTimeout: Null[int64](), OneShot: true, forLayer: r.key,
+	}, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		// One that stays is deleted as one whose runner has gone.
+		if _, derr := e.Delete(context.WithoutCancel(ctx), c, string(v.ID)); derr != nil && vm.KindOf(derr) != vm.NotFound && !died(derr) {
+			e.log.Warn("the VM of a layer was not deleted", "vm", v.ID, "err", derr)
+		}
+	}()
+	g, err := e.captureAs(ctx, c, string(v.ID), captureOptions{why: vm.WhyLayer, key: r.key, note: "layer " + r.key[:12]})
+	return g.ID, err
+}
+
+// layerNetwork is what may be reached while a layer is made: package registries
+// at least.
+func (e *Engine) layerNetwork(asked string) (string, error) {
+	mode := e.cfg.Settings.DefaultNetwork
+	if asked != "" {
+		var err error
+		if mode, err = vm.ParseNetworkMode(asked); err != nil {
+			return "", err
+		}
+	}
+	if mode == vm.NetClosed {
+		mode = vm.NetPackages
+	}
+	return string(mode), nil
+}
+
+// building writes the record of a build as it goes on. A nil one writes none.
+// What cannot be written is logged: the build itself does not depend on it.
+type building struct {
+	e *Engine
+
+	mu  sync.Mutex
+	rec vm.Build // guarded by mu
+}
+
+// buildsKept is how long the record of a build is kept.
+const buildsKept = 30 * 24 * time.Hour
+
+func layerPhase(i int) string { return fmt.Sprintf("layer-%d", i+1) }
+
+func layerPhases(n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, layerPhase(i))
+	}
+	return list
+}
+
+func (e *Engine) beginBuild(ctx context.Context, c *vm.Call, r CreateRequest, planned []string) (*building, error) {
+	if err := e.dropBuilds(ctx); err != nil {
+		return nil, err
+	}
+	keys, _ := spec.Keys(r.Image, r.Layers)
+	now := e.now()
+	b := &building{e: e, rec: vm.Build{
+		ID: vm.NewBuildID(), Account: c.Actor.Account, Request: c.Request, State: vm.BuildRunning, Key: keys[len(keys)-1],
+		Planned: planned, Phases: []vm.BuildPhase{}, StartedAt: now, UpdatedAt: now,
+	}}
+	ctx, stop := durable(ctx)
+	defer stop()
+	rev, err := e.cfg.Records.Builds.Create(ctx, b.rec)
+	b.rec.Revision = rev
+	return b, err
+}
+
+// dropBuilds forgets builds of long ago.
+func (e *Engine) dropBuilds(ctx context.Context) error {
+	list, err := e.cfg.Records.Builds.List(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, stop := durable(ctx)
+	defer stop()
+	for _, b := range list {
+		if b.State != vm.BuildRunning && e.now().Sub(b.UpdatedAt) > buildsKept {
+			if err := e.cfg.Records.Builds.Delete(ctx, b); err != nil && vm.KindOf(err) != vm.NotFound {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *building) id() vm.BuildID {
+	if b == nil {
+		return ""
+	}
+	return b.rec.ID // never changes
+}
+
+func (b *building) change(f func(*vm.Build)) {
+	if b == nil || b.e.dead.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f(&b.rec)
+	b.rec.UpdatedAt = b.e.now()
+	ctx, stop := durable(b.e.life)
+	defer stop()
+	rev, err := b.e.cfg.Records.Builds.Update(ctx, b.rec)
+	if err != nil {
+		b.e.log.Warn("the progress of a build was not recorded", "build", b.rec.ID, "err", err)
+		return
+	}
+	b.rec.Revision = rev
+}
+
+// phase notes that a phase has begun.
+func (b *building) phase(name string) {
+	b.change(func(rec *vm.Build) {
+		rec.Phases = append(slices.Clone(rec.Phases), vm.BuildPhase{ID: vm.NewPhaseID(), Name: name, StartedAt: b.e.now()})
+	})
+}
+
+// layerDone notes that a layer is there.
+func (b *building) layerDone(i int, id vm.GenerationID, cached bool) {
+	b.change(func(rec *vm.Build) {
+		rec.Phases = slices.Clone(rec.Phases)
+		if cached {
+			rec.Phases = append(rec.Phases, vm.BuildPhase{ID: vm.NewPhaseID(), Name: layerPhase(i), Cached: true, StartedAt: b.e.now()})
+		}
+		rec.Phases[len(rec.Phases)-1].Generation = id
+	})
+}
+
+func (b *building) end(made vm.ID, snapshot vm.SnapshotID, err error) {
+	b.change(func(rec *vm.Build) {
+		rec.State, rec.VM, rec.Snapshot, rec.EndedAt = vm.BuildSucceeded, made, snapshot, b.e.now()
+		if err != nil {
+			rec.State, rec.Failure = vm.BuildFailed, clip(err.Error())
+		}
+	})
+}
+
+// endBuilds closes the records of builds that an earlier engine did not live to
+// end.
+func (e *Engine) endBuilds(ctx context.Context) error {
+	list, err := e.cfg.Records.Builds.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range list {
+		if b.State != vm.BuildRunning {
+			continue
+		}
+		b.State, b.Failure, b.EndedAt, b.UpdatedAt = vm.BuildFailed, "the server ended before the build did", e.now(), e.now()
+		if _, err := e.cfg.Records.Builds.Update(ctx, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Build returns the record of a build.
+func (e *Engine) Build(ctx context.Context, c *vm.Call, id vm.BuildID) (vm.Build, error) {
+	list, err := e.cfg.Records.Builds.List(ctx)
+	if err != nil {
+		return vm.Build{}, fail(vm.OpGet, string(id), err)
+	}
+	for _, b := range list {
+		if b.ID == id && b.Account == c.Actor.Account {
+			return b, nil
+		}
+	}
+	return vm.Build{}, fail(vm.OpGet, string(id), vm.Errorf(vm.NotFound, string(id), "no such build").WithCode("BUILD_NOT_FOUND", "buildId", string(id)))
+}
+
+// BuildOf returns the record of the build that made a VM.
+func (e *Engine) BuildOf(ctx context.Context, c *vm.Call, ref string) (vm.Build, error) {
+	v, err := e.Get(ctx, c, ref)
+	if err != nil {
+		return vm.Build{}, err
+	}
+	if v.Build != "" {
+		if b, err := e.Build(ctx, c, v.Build); vm.KindOf(err) != vm.NotFound {
+			return b, err
+		}
+	}
+	return vm.Build{}, fail(vm.OpGet, ref, vm.Errorf(vm.NotFound, string(v.ID), "the VM was not made by a spec, or long ago").
+		WithCode("BUILD_NOT_FOUND_FOR_VM", "vmId", string(v.ID)))
+}

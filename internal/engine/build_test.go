@@ -1,0 +1,349 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+func yes() *bool { b := true; return &b }
+
+// command is a layer as the SDK's runCommands makes it.
+func command(name, script string) spec.Layer {
+	file := "/opt/scripts/" + name + ".sh"
+	return spec.Layer{
+		Files: []spec.File{{Path: file, Content: []byte("#!/bin/bash\n" + script)}},
+		Units: []vm.Unit{{Name: name, Mode: vm.UnitOneshot, DeleteAfterSuccess: yes(), Exec: []string{"/bin/bash " + file}}},
+	}
+}
+
+func content(t *testing.T, e *engine.Engine, c *vm.Call, ref, path string) string {
+	t.Helper()
+	_, r, err := e.OpenFile(t.Context(), c, ref, "", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var b strings.Builder
+	buf := make([]byte, 1024)
+	for {
+		n, err := r.Read(buf)
+		b.Write(buf[:n])
+		if err != nil {
+			return b.String()
+		}
+	}
+}
+
+// layersOf are the generations of layers, oldest first.
+func layersOf(t *testing.T, e *engine.Engine, c *vm.Call) []vm.GenerationInfo {
+	t.Helper()
+	all, err := e.Snapshots(t.Context(), c, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(g vm.GenerationInfo) bool { return g.Why != vm.WhyLayer })
+}
+
+// TestLayersAreMadeOnce: inner layers become generations that the next VM of
+// the same spec starts on; the outermost is done to each VM. 000-36, 001-47
+func TestLayersAreMadeOnce(t *testing.T) {
+	s, e, c := site(t)
+	layers := []spec.Layer{command("one", "echo 1 >> /root/log"), command("two", "echo 2 >> /root/log"), command("three", "echo 3 >> /root/log")}
+	a := create(t, e, c, engine.CreateRequest{Name: "a", Layers: layers})
+	if got := content(t, e, c, "a", "/root/log"); got != "1\n2\n3\n" {
+		t.Errorf("the layers left %q", got)
+	}
+	if made := layersOf(t, e, c); len(made) != 2 || !made[0].Durable || made[0].Key == "" || made[1].Parent != made[0].ID {
+		t.Fatalf("layers %+v", made)
+	}
+	if len(s.World.Running()) != 1 {
+		t.Errorf("VMs that run: %v", s.World.Running())
+	}
+	launched := s.World.Launches()
+	b := create(t, e, c, engine.CreateRequest{Name: "b", Layers: layers})
+	if got := content(t, e, c, "b", "/root/log"); got != "1\n2\n3\n" {
+		t.Errorf("the second VM has %q", got)
+	}
+	if n := s.World.Launches() - launched; n != 1 {
+		t.Errorf("%d machines were started for the second VM, not one", n)
+	}
+	if a.Build == "" || b.Build == a.Build || b.Generation != layersOf(t, e, c)[1].ID {
+		t.Errorf("builds %q and %q, the second VM on %q", a.Build, b.Build, b.Generation)
+	}
+	first, err := e.BuildOf(t.Context(), c, "a")
+	if err != nil || first.State != vm.BuildSucceeded || first.VM != a.ID || first.EndedAt.IsZero() {
+		t.Errorf("build %+v, %v", first, err)
+	}
+	var names []string
+	second, err := e.Build(t.Context(), c, b.Build)
+	for _, p := range second.Phases {
+		names = append(names, p.Name)
+	}
+	if err != nil || !slices.Equal(names, []string{"layer-2", "start", "setup"}) || !second.Phases[0].Cached || second.Key != first.Key {
+		t.Errorf("phases %v of %+v, %v", names, second, err)
+	}
+	if !slices.Equal(first.Planned, []string{"layer-1", "layer-2", "start", "setup"}) {
+		t.Errorf("planned %v", first.Planned)
+	}
+	// A changed inner layer makes what is above it anew; what is below stays.
+	layers[1] = command("two", "echo two >> /root/log")
+	create(t, e, c, engine.CreateRequest{Name: "c", Layers: layers})
+	if got := content(t, e, c, "c", "/root/log"); got != "1\ntwo\n3\n" || len(layersOf(t, e, c)) != 3 {
+		t.Errorf("after a change: %q, %d layers", got, len(layersOf(t, e, c)))
+	}
+	layers[1].SkipCache = true
+	create(t, e, c, engine.CreateRequest{Name: "d", Layers: layers})
+	if n := len(layersOf(t, e, c)); n != 4 {
+		t.Errorf("skipCache: %d layers", n)
+	}
+	vms, _, _, err := e.List(t.Context(), c, engine.Filter{})
+	if err != nil || len(vms) != 4 {
+		t.Errorf("%d VMs are listed: %v", len(vms), err)
+	}
+}
+
+// TestLayerIsMadeOnceForAll: creates of one spec at the same time share the
+// making, and one that goes away does not end it for the others. 000-36
+func TestLayerIsMadeOnceForAll(t *testing.T) {
+	s, e, c := site(t)
+	layers := []spec.Layer{command("slow", "sleep 0.3\necho 1 > /root/f"), {}}
+	gone, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		call := *c
+		_, err := e.Create(gone, &call, engine.CreateRequest{Name: "gone", Layers: layers})
+		if vm.KindOf(err) != vm.Cancelled {
+			t.Errorf("the one that went away: %v", err)
+		}
+	})
+	time.Sleep(50 * time.Millisecond)
+	for _, name := range []string{"a", "b", "c"} {
+		wg.Go(func() {
+			call := *c
+			if _, err := e.Create(t.Context(), &call, engine.CreateRequest{Name: name, Layers: layers}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	cancel()
+	wg.Wait()
+	if n := s.World.Launches(); n != 4 {
+		t.Errorf("%d machines for one layer and three VMs", n)
+	}
+	if n := len(layersOf(t, e, c)); n != 1 {
+		t.Errorf("%d layers", n)
+	}
+}
+
+// TestSetupFailure: a unit that fails ends the create with what it wrote, no
+// VM and no layer is left, and the build says why.
+func TestSetupFailure(t *testing.T) {
+	for name, layers := range map[string][]spec.Layer{
+		"outermost": {command("bad", "echo it is broken\nexit 3")},
+		"inner":     {command("bad", "echo it is broken\nexit 3"), {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, e, c := site(t)
+			_, err := e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: layers})
+			wantCode(t, err, vm.GuestFault, "VM_SETUP_FAILED")
+			var ve *vm.Error
+			if !errors.As(err, &ve) {
+				t.Fatal(err)
+			}
+			d, ok := ve.Fields["diagnostics"].(spec.Diagnostics)
+			if !ok || len(d.ServiceStates) != 1 || d.ServiceStates[0].ActiveState != "failed" || len(d.FailedServiceLogs) != 1 ||
+				d.FailedServiceLogs[0].UnitName != "bad.service" || d.FailedServiceLogs[0].Log != "it is broken" {
+				t.Errorf("diagnostics %+v", ve.Fields["diagnostics"])
+			}
+			if reason, _ := ve.Fields["failedReason"].(string); !strings.Contains(reason, "bad.service") {
+				t.Errorf("failedReason %q", reason)
+			}
+			if running, made := s.World.Running(), layersOf(t, e, c); len(running) != 0 || len(made) != 0 {
+				t.Errorf("left: VMs %v, layers %+v", running, made)
+			}
+		})
+	}
+}
+
+// TestBuildSnapshot: a snapshot is made by a spec, and made again in no time;
+// VMs start on it.
+func TestBuildSnapshot(t *testing.T) {
+	s, e, c := site(t)
+	from := engine.CreateRequest{Layers: []spec.Layer{command("one", "echo 1 > /root/f")}}
+	g, err := e.BuildSnapshot(t.Context(), c, from, engine.SnapshotRequest{Name: "base-env"})
+	if err != nil || g.Snapshot == "" || g.Name != "base-env" || g.State != vm.GenReady {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	create(t, e, c, engine.CreateRequest{Name: "box", Image: string(g.Snapshot)})
+	if got := content(t, e, c, "box", "/root/f"); got != "1\n" {
+		t.Errorf("a VM of it has %q", got)
+	}
+	n := s.World.Launches()
+	again, err := e.BuildSnapshot(t.Context(), c, from, engine.SnapshotRequest{Name: "again"})
+	if err != nil || again.ID == g.ID || s.World.Launches() != n {
+		t.Errorf("again: %+v, %v, %d machines", again, err, s.World.Launches()-n)
+	}
+	_, err = e.BuildSnapshot(t.Context(), c, from, engine.SnapshotRequest{Name: "again"})
+	wantCode(t, err, vm.Exists, "SNAPSHOT_VM_BAD_REQUEST")
+}
+
+// TestSetupNetwork: packages come from the registries though the VM may reach
+// nothing, before and after; a repository that the policy does not let through
+// is named.
+func TestSetupNetwork(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box", Network: "closed", Layers: []spec.Layer{{Apt: []string{"jq"}}}})
+	if got := content(t, e, c, "box", "/var/lib/apt-get"); !strings.HasSuffix(got, " jq") {
+		t.Errorf("apt-get was run with %q", got)
+	}
+	if p := s.World.Policy(v.ID); p.Mode != vm.NetClosed {
+		t.Errorf("afterwards the policy is %s", p.Mode)
+	}
+	_, err := e.Create(t.Context(), c, engine.CreateRequest{Network: "closed", Layers: []spec.Layer{{Repos: []spec.Repo{{URL: "https://me:secret@git.example/r", Path: "/r"}}}}})
+	wantCode(t, err, vm.GuestFault, "VM_SETUP_FAILED")
+	if text := err.Error(); !strings.Contains(text, "git.example is not reachable") || strings.Contains(text, "secret") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestReadySignal: a service that does not become ready in time fails the
+// create, unless nobody wants to wait.
+func TestReadySignal(t *testing.T) {
+	_, e, c := site(t)
+	layer := command("slow", "sleep 5")
+	layer.Units[0].ReadySignal = yes()
+	begun := time.Now()
+	_, err := e.Create(t.Context(), c, engine.CreateRequest{Layers: []spec.Layer{layer}, Deadline: 200 * time.Millisecond})
+	wantCode(t, err, vm.Timeout, "VM_START_TIMEOUT")
+	if d := time.Since(begun); d > 3*time.Second {
+		t.Errorf("it took %v", d)
+	}
+}
+
+// TestBuildOfADeadServer: a build that the server did not live to end is a
+// failed one for the next.
+func TestBuildOfADeadServer(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{command("one", "true")}})
+	b, err := e.Build(t.Context(), c, v.Build)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.State = vm.BuildRunning
+	if _, err := s.Records.Builds.Update(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e, err = s.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	if b, err = e.Build(t.Context(), c, v.Build); err != nil || b.State != vm.BuildFailed || b.Failure == "" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	_, err = e.Build(t.Context(), c, "bld-none")
+	wantCode(t, err, vm.NotFound, "BUILD_NOT_FOUND")
+}
+
+// TestLayersAreForgotten: a layer that nothing was made of for a month goes,
+// and so does one that was made afresh since; one that is used stays.
+func TestLayersAreForgotten(t *testing.T) {
+	s, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := vmtest.NewClock()
+	s.Clock = clock
+	e, c := open(t, s)
+	layers := []spec.Layer{command("one", "true"), {}}
+	made := func(skip bool) {
+		t.Helper()
+		layers[0].SkipCache = skip
+		v := create(t, e, c, engine.CreateRequest{Layers: layers})
+		if _, err := e.Delete(t.Context(), c, string(v.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() int {
+		t.Helper()
+		return len(slices.DeleteFunc(layersOf(t, e, c), func(g vm.GenerationInfo) bool { return g.Gone }))
+	}
+	made(false)
+	clock.Advance(time.Hour)
+	made(true)
+	eventually(t, "the older of two layers goes", func() bool { return left() == 1 })
+	clock.Advance(20 * 24 * time.Hour)
+	made(false)
+	clock.Advance(20 * 24 * time.Hour)
+	if other := create(t, e, c, engine.CreateRequest{}); other.ID == "" || left() != 1 {
+		t.Errorf("a layer that was used 20 days ago is gone")
+	}
+	clock.Advance(20 * 24 * time.Hour)
+	eventually(t, "a layer that nobody uses goes", func() bool {
+		v := create(t, e, c, engine.CreateRequest{})
+		if _, err := e.Delete(t.Context(), c, string(v.ID)); err != nil {
+			t.Fatal(err)
+		}
+		return left() == 0
+	})
+}
+
+// TestDeathWhileALayerIsMade dies at each step of the making of a layer. The
+// next engine has no VM of it left, never a half of the layer, and makes the
+// spec; what was whole is used.
+func TestDeathWhileALayerIsMade(t *testing.T) {
+	at := []string{
+		"create:audit", "create:record", "create:launch", "create:setup", "create:commit", "create:done", "capture:audit", "capture:record", "capture:files",
+		"capture:machine", "capture:commit", "capture:advance", "capture:publish", "delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget",
+	}
+	for _, label := range at {
+		t.Run(label, func(t *testing.T) {
+			s, err := vmtest.NewSite(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Settings.RunnerGrace = 10 * time.Millisecond
+			hit := false
+			s.Fault = faultAt(label, engine.ErrDied, &hit)
+			e, c := open(t, s)
+			layers := []spec.Layer{command("one", "echo 1 >> /root/f"), {}}
+			if _, err := e.Create(t.Context(), c, engine.CreateRequest{Name: "box", Layers: layers}); err == nil || !hit {
+				t.Fatalf("no death: %v", err)
+			}
+			closeEngine(t, e)
+			s.Fault = nil
+			e, c = open(t, s)
+			eventually(t, "the layer's VM goes", func() bool { return len(s.World.Running()) == 0 })
+			before := s.World.Launches()
+			create(t, e, c, engine.CreateRequest{Name: "box", Layers: layers})
+			if got := content(t, e, c, "box", "/root/f"); got != "1\n" {
+				t.Errorf("the VM has %q", got)
+			}
+			want := 2
+			if strings.HasPrefix(label, "delete:") {
+				want = 1
+			}
+			if n := s.World.Launches() - before; n != want {
+				t.Errorf("%d machines were started, not %d", n, want)
+			}
+			consistent(t, s)
+		})
+	}
+}

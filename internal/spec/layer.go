@@ -1,0 +1,166 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package spec
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Layer is what is done to a VM in one go. The zero value does nothing.
+type Layer struct {
+	Run     []string // shell commands of a Dockerfile, run first, in /
+	Groups  []Group
+	Users   []User
+	Apt     []string // Debian packages
+	Files   []File   // sorted by path
+	GitUser GitUser
+	Repos   []Repo
+	Units   []vm.Unit
+	Patches []vm.Unit
+	Workdir string
+
+	Size          vm.Size // zero fields are not said
+	Discriminator string  // makes an otherwise equal layer another one
+	SkipCache     bool    `json:"-"` // make it afresh
+}
+
+// Group is a Linux group.
+type Group struct {
+	Name   string
+	GID    *int
+	System bool
+}
+
+// User is a Linux user. Home defaults to /home/NAME ("/" for a system user),
+// Shell to /bin/bash (/usr/sbin/nologin).
+type User struct {
+	Name   string
+	UID    *int
+	Gecos  string
+	Groups []string
+	Home   string
+	Shell  string
+	System bool
+}
+
+// File is a file with its content.
+type File struct {
+	Path       string // absolute
+	Content    []byte
+	Executable bool
+}
+
+// GitUser is what git signs commits with.
+type GitUser struct {
+	Name       string
+	Email      string
+	SigningKey string
+}
+
+// Repo is a repository to clone.
+type Repo struct {
+	URL  string
+	Path string // absolute
+	Rev  string // "" = its default branch
+}
+
+// Empty reports whether the layer does nothing.
+func (l Layer) Empty() bool {
+	return len(l.Run)+len(l.Groups)+len(l.Users)+len(l.Apt)+len(l.Files)+len(l.Repos)+len(l.Units)+len(l.Patches) == 0 && l.GitUser == GitUser{}
+}
+
+// Check refuses a layer that cannot be carried out, with the contract's codes.
+func (l Layer) Check() error {
+	for _, check := range []func(Layer) error{checkGroups, checkUsers, checkFiles, checkApt, checkRepos, checkUnits} {
+		if err := check(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkFiles(l Layer) error {
+	for _, f := range l.Files {
+		if !path.IsAbs(f.Path) || strings.ContainsRune(f.Path, 0) || strings.HasSuffix(f.Path, "/") {
+			return bad(f.Path, "not the absolute path of a file")
+		}
+	}
+	return nil
+}
+
+var debianPackage = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]*(:[a-z0-9]+)?([=/][A-Za-z0-9.+:~-]+)?$`)
+
+func checkApt(l Layer) error {
+	for _, p := range l.Apt {
+		if !debianPackage.MatchString(p) {
+			return bad(p, "not the name of a Debian package")
+		}
+	}
+	return nil
+}
+
+func checkRepos(l Layer) error {
+	for _, r := range l.Repos {
+		switch {
+		case !strings.Contains(r.URL, "://") && !strings.Contains(r.URL, "@"):
+			return bad(r.URL, "not the URL of a repository").WithHint("repositories of this server's own are not in this version")
+		case strings.HasPrefix(r.URL, "-") || strings.HasPrefix(r.Rev, "-") || strings.ContainsFunc(r.URL+r.Rev+r.Path, unicode.IsControl):
+			return bad(r.URL, "not a repository to clone")
+		case !path.IsAbs(r.Path):
+			return bad(r.Path, "a repository's path is not absolute")
+		}
+	}
+	for _, s := range []string{l.GitUser.Name, l.GitUser.Email, l.GitUser.SigningKey} {
+		if strings.ContainsFunc(s, unicode.IsControl) {
+			return bad("git", "a member of config.user holds a control character")
+		}
+	}
+	return nil
+}
+
+func checkUnits(l Layer) error {
+	seen := map[string]bool{}
+	for _, u := range l.Units {
+		if err := CheckUnit(u, false); err != nil {
+			return err
+		}
+		if name := UnitName(u.Name); seen[name] {
+			return refuse("SERVICE_ALREADY_EXISTS", u.Name, "the service is named twice").WithCode("SERVICE_ALREADY_EXISTS", "serviceName", name)
+		}
+		seen[UnitName(u.Name)] = true
+	}
+	for _, u := range l.Patches {
+		if err := CheckUnit(u, true); err != nil {
+			return err
+		}
+	}
+	_, err := inOrder(l.Units)
+	return err
+}
+
+// bad is a refusal of a create request.
+func bad(subject, format string, args ...any) *vm.Error {
+	return refuse("CREATE_VM_BAD_REQUEST", subject, format, args...)
+}
+
+// Key is the digest of a layer's content on its source: the key of the layer
+// below it, or the id of an image or generation.
+func (l Layer) Key(source string) string {
+	h := sha256.New()
+	enc := json.NewEncoder(h) // a hash takes every write, and these types have no values that JSON lacks
+	_ = enc.Encode(struct {
+		Format int
+		Source string
+		Layer  Layer
+	}{1, source, l})
+	return hex.EncodeToString(h.Sum(nil))
+}
