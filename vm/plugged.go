@@ -20,6 +20,16 @@ type MemoryModule struct {
 	MiB int    `json:"mib"`
 }
 
+// The parts of a size that a resize changes, and what it says of one that was
+// changed while the machine ran.
+const (
+	PartCPU    = "cpu"
+	PartMemory = "memory"
+	PartDisk   = "disk"
+
+	Live = "live"
+)
+
 // Boot returns what of a machine's size it booted with.
 func (p Plugged) Boot(s Size) Size {
 	if p.BootVCPU != 0 {

@@ -190,6 +190,8 @@ type Generations interface {
 	Pending(of vm.ID) ([]vm.GenerationID, error)
 	// Disk gives a VM a fresh disk above a generation's.
 	Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error
+	// GrowDisk makes the disk of a VM without a machine at least so large.
+	GrowDisk(of vm.ID, sizeMiB int) error
 	// DiskOn returns what a VM's disk lies on; "" = an image.
 	DiskOn(of vm.ID) (vm.GenerationID, error)
 	// Captured returns what a completed capture left word of; else NotFound.

@@ -206,6 +206,11 @@ func (g GenerationDir) Captured() string { return filepath.Join(string(g), "capt
 // cold.
 func (g GenerationDir) SealedRAM() string { return filepath.Join(string(g), "ram.sealed") }
 
+// SealedModule is the memory of a module of a cold generation.
+func (g GenerationDir) SealedModule(id string) string {
+	return filepath.Join(string(g), "ram-"+id+".sealed")
+}
+
 // SealedDevice is the device state of a cold generation.
 func (g GenerationDir) SealedDevice() string { return filepath.Join(string(g), "device.sealed") }
 

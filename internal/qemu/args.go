@@ -69,9 +69,9 @@ func Args(s vm.MachineSpec) []string {
 			"driver", "qcow2", "node-name", "disk0", "discard", "unmap",
 			"file", map[string]any{"driver": "file", "filename": s.Disk, "discard": "unmap"}))
 	}
-	args = append(args, "-object", memoryFile("ram0", s.Plugged.Boot(s.Size).MemoryMiB, RAMPath(s)))
+	args = append(args, "-object", string(encode(memoryFile("ram0", s.Plugged.Boot(s.Size).MemoryMiB, RAMPath(s)))))
 	for i, m := range s.Plugged.Modules {
-		args = append(args, "-object", memoryFile(backendOf(m.ID), m.MiB, ModulePath(s, i)))
+		args = append(args, "-object", string(encode(memoryFile(backendOf(m.ID), m.MiB, ModulePath(s, i)))))
 	}
 	if s.Generation != nil {
 		return append(args, "-incoming", "defer") // see Process.load
