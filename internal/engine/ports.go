@@ -34,6 +34,9 @@ type Machine interface {
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
+	// Resize changes the machine's size while it runs. It says of each part that
+	// differs (vm.PartCPU, ...) vm.Live, or why only a start can change it.
+	Resize(ctx context.Context, want vm.Size) (map[string]string, error)
 	// Close lets go of the machine, which goes on.
 	Close()
 }

@@ -184,8 +184,12 @@ func (m *machine) status() vm.MachineStatus {
 		state = "paused"
 	}
 	m.mu.Unlock()
+	m.mu.Lock()
+	size := m.spec.Size
+	m.mu.Unlock()
 	return vm.MachineStatus{
-		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
+		Size: size,
+		ID:   m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
 	}
@@ -256,6 +260,37 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	defer h.mu.Unlock()
 	h.policy = p
 	return nil
+}
+
+// Resize follows the rules of a machine that booted with what it has: CPUs up
+// to eight and down, memory and disk up.
+func (h *handle) Resize(ctx context.Context, want vm.Size) (map[string]string, error) {
+	if err := h.w.step(ctx, "resize"); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, how := h.spec.Size, map[string]string{}
+	for part, d := range map[string]struct{ now, want, least, most int }{
+		vm.PartCPU:    {now.VCPU, want.VCPU, 1, 8},
+		vm.PartMemory: {now.MemoryMiB, want.MemoryMiB, now.MemoryMiB, 256 << 10},
+		vm.PartDisk:   {now.DiskMiB, want.DiskMiB, now.DiskMiB, vm.MaxDiskMiB},
+	} {
+		switch {
+		case d.now == d.want:
+		case d.want < d.least || d.want > d.most:
+			how[part] = "not while it runs"
+		default:
+			how[part] = vm.Live
+		}
+	}
+	for _, h := range how {
+		if h != vm.Live {
+			return how, nil
+		}
+	}
+	h.spec.Size = want
+	return how, nil
 }
 
 func (h *handle) Connections(context.Context) ([]vm.Connection, error) {
