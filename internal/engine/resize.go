@@ -134,7 +134,7 @@ func (e *Engine) resizeStopped(op *operation, to vm.Size) (Resized, error) {
 	if err != nil {
 		return Resized{}, err
 	}
-	if err := e.growDisk(op.ctx, rec); err != nil {
+	if err := e.growDisk(op.ctx, "resize:disk", rec); err != nil {
 		return Resized{}, err
 	}
 	return Resized{VM: rec, How: parts(from, to, AtNextStart)}, nil
@@ -149,8 +149,8 @@ func (e *Engine) recordSize(ctx context.Context, op *operation, to vm.Size) (vm.
 
 // growDisk makes the disk of a VM without a machine as large as its record
 // says.
-func (e *Engine) growDisk(ctx context.Context, rec vm.VM) error {
-	if err := e.step(ctx, "resize:disk"); err != nil {
+func (e *Engine) growDisk(ctx context.Context, label string, rec vm.VM) error {
+	if err := e.step(ctx, label); err != nil {
 		return err
 	}
 	return e.cfg.Generations.GrowDisk(rec.ID, rec.Size.DiskMiB)
@@ -181,7 +181,10 @@ func (e *Engine) resizeRunning(op *operation, to vm.Size, limit time.Duration) (
 		return e.resizeByStart(op, to, why, limit)
 	}
 	rec, err := e.recordSize(op.ctx, op, to)
-	return Resized{VM: rec, How: how}, err
+	if err != nil {
+		return Resized{}, resizeFailed(joinUndo(err, e.adoptSize(op.ctx, op.slot, r.machine)))
+	}
+	return Resized{VM: rec, How: how}, nil
 }
 
 // resizeByStart stops the VM and starts it with its new size.
@@ -189,7 +192,10 @@ func (e *Engine) resizeByStart(op *operation, to vm.Size, why map[string]string,
 	from := op.before.Size
 	exit, err := e.powerOff(op)
 	if err != nil {
-		return Resized{}, resizeFailed(joinUndo(err, nil))
+		return Resized{}, resizeFailed(err)
+	}
+	if err := e.step(op.ctx, "resize:stopped"); err != nil {
+		return Resized{}, err
 	}
 	if _, err := e.nowStopped(op.ctx, op.slot, "resize", exit); err != nil {
 		return Resized{}, resizeFailed(err)
@@ -222,6 +228,9 @@ func resizeFailed(err error) error {
 // adoptSize records the size that a machine has: it may have been changed
 // before the one who asked for it could write that down.
 func (e *Engine) adoptSize(ctx context.Context, s *slot, m Machine) error {
+	if e.dead.Load() {
+		return nil
+	}
 	ctx, stop := context.WithTimeout(ctx, machineDeadline)
 	defer stop()
 	st, err := m.Status(ctx)
