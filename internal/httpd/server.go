@@ -311,17 +311,6 @@ func (s *server) ready(q *request) error {
 	return q.ok(healthBody{Status: "ready", Version: api.Version})
 }
 
-// notYet refuses what a later version does to a VM.
-func (s *server) notYet(what string) func(*request) error {
-	return func(q *request) error {
-		v, err := s.Engine.Get(q.Context(), q.call, q.ref())
-		if err != nil {
-			return err
-		}
-		return vm.Errorf(vm.Unsupported, string(v.ID), "%s is not in this version of Warren", what)
-	}
-}
-
 // noSnapshots refuses snapshots of a spec, with a code that stops the SDK from
 // asking again.
 func (s *server) noSnapshots(*request) error {
