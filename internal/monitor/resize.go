@@ -35,7 +35,7 @@ func (m *machine) resize(ctx context.Context, want vm.Size) (map[string]string, 
 			continue
 		}
 		if failed(how) {
-			how[part.name] = "not tried: another part needs a start"
+			how[part.name] = "another part needs a start"
 			continue
 		}
 		if err := part.do(ctx, want, goal); err != nil {
