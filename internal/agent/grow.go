@@ -29,7 +29,7 @@ func (a *Agent) grow(w *answer, r *request) error {
 	for _, part := range []struct {
 		name string
 		do   func(int64) error
-	}{{"mem", onlineMemory}, {"cpus", onlineCPUs}, {"disk", growRoot}} {
+	}{{"mem", devices("/sys/devices/system").onlineMemory}, {"cpus", devices("/sys/devices/system").onlineCPUs}, {"disk", growRoot}} {
 		n, err := r.number(part.name)
 		if err == nil && n > 0 {
 			err = patiently(r.ctx, func() error { return part.do(n) })
@@ -58,20 +58,19 @@ func patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-const (
-	memoryDir = "/sys/devices/system/memory"
-	cpuDir    = "/sys/devices/system/cpu"
-)
+// devices is the kernel's directory of CPUs and memory.
+type devices string
 
 // onlineMemory sets every block of memory online. There must be mib in all.
-func onlineMemory(mib int64) error {
-	block, err := strconv.ParseInt(sysLine(memoryDir+"/block_size_bytes"), 16, 64)
+func (d devices) onlineMemory(mib int64) error {
+	dir := string(d) + "/memory"
+	block, err := strconv.ParseInt(sysLine(dir+"/block_size_bytes"), 16, 64)
 	if err != nil {
 		return vm.Errorf(vm.Unsupported, "", "this kernel cannot take memory while it runs")
 	}
 	var have int64
-	for _, n := range numbered(memoryDir, "memory") {
-		if err := setSysfs(memoryDir+"/memory"+strconv.Itoa(n)+"/state", "online"); err != nil {
+	for _, n := range numbered(dir, "memory") {
+		if err := setSysfs(dir+"/memory"+strconv.Itoa(n)+"/state", "online"); err != nil {
 			return err
 		}
 		have += block >> 20
@@ -83,14 +82,15 @@ func onlineMemory(mib int64) error {
 }
 
 // onlineCPUs sets the first n CPUs online and all others offline.
-func onlineCPUs(n int64) error {
-	cpus := numbered(cpuDir, "cpu")
+func (d devices) onlineCPUs(n int64) error {
+	dir := string(d) + "/cpu"
+	cpus := numbered(dir, "cpu")
 	for i, c := range slices.Backward(cpus) {
 		want := "1"
 		if int64(i) >= n {
 			want = "0"
 		}
-		path := cpuDir + "/cpu" + strconv.Itoa(c) + "/online"
+		path := dir + "/cpu" + strconv.Itoa(c) + "/online"
 		if _, err := os.Stat(path); err != nil {
 			continue // the first CPU is always online
 		}

@@ -73,7 +73,7 @@ func MorePlugged(s vm.MachineSpec, want vm.Size) (vm.Plugged, error) {
 	}
 	p.Modules = slices.Clone(p.Modules)
 	for have < want.MemoryMiB {
-		if len(p.Modules) == maxModules {
+		if len(p.Modules) >= maxModules {
 			return s.Plugged, vm.Errorf(vm.Unsupported, string(s.ID), "its %d places for memory modules are not enough", maxModules)
 		}
 		m := vm.MemoryModule{ID: fmt.Sprintf("dimm%d", len(p.Modules)), MiB: min(have, want.MemoryMiB-have)}
