@@ -6,8 +6,10 @@ package vmtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,6 +79,8 @@ func checkSpec(s vm.MachineSpec) error {
 		return vm.Errorf(vm.Internal, string(s.ID), "no link key")
 	case s.Reset.Hostname == "" || len(s.Reset.MachineID) != 32 || s.Reset.BootID == "":
 		return vm.Errorf(vm.Internal, string(s.ID), "the reset lacks an identity")
+	case s.Generation == nil && len(s.Plugged.Modules) > 0 || s.Generation != nil && len(s.Generation.Modules) != len(s.Plugged.Modules):
+		return vm.Errorf(vm.Internal, string(s.ID), "memory modules without their files")
 	case s.Size.MemoryMiB == 0 || s.QEMU == "" || s.Machine == "" || s.AgentDigest == "":
 		return vm.Errorf(vm.Internal, string(s.ID), "the spec is not complete")
 	}
@@ -288,6 +292,12 @@ func (h *handle) Resize(ctx context.Context, want vm.Size) (map[string]string, e
 		if h != vm.Live {
 			return how, nil
 		}
+	}
+	if more := want.MemoryMiB - now.MemoryMiB; more > 0 {
+		p := &h.spec.Plugged
+		boot := p.Boot(now)
+		p.BootVCPU, p.BootMemoryMiB = boot.VCPU, boot.MemoryMiB
+		p.Modules = append(slices.Clone(p.Modules), vm.MemoryModule{ID: fmt.Sprintf("dimm%d", len(p.Modules)), MiB: more})
 	}
 	h.spec.Size = want
 	return how, nil
