@@ -171,16 +171,36 @@ func TestResizeNotLive(t *testing.T) {
 		how       map[string]string // the beginning of each
 		size      vm.Size           // afterwards
 	}{
-		{"well", vm.Size{VCPU: 2, MemoryMiB: 128, DiskMiB: 200},
-			map[string]string{vm.PartMemory: "memory that a guest uses", vm.PartCPU: "another part", vm.PartDisk: "another part"}, vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100}},
-		{"well", vm.Size{VCPU: 16, MemoryMiB: 256, DiskMiB: 100},
-			map[string]string{vm.PartCPU: "a running machine can have 8 CPUs"}, vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100}},
-		{"well", vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 50},
-			map[string]string{vm.PartDisk: "a disk cannot shrink"}, vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100}},
-		{"full", vm.Size{VCPU: 2, MemoryMiB: 512, DiskMiB: 200},
-			map[string]string{vm.PartDisk: vm.Live, vm.PartMemory: "qemu device_add: no room", vm.PartCPU: "another part"}, vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 200}},
-		{"unwilling", vm.Size{VCPU: 2, MemoryMiB: 256, DiskMiB: 100},
-			map[string]string{vm.PartCPU: "the kernel has found nothing"}, vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100}},
+		{
+			"well",
+			vm.Size{VCPU: 2, MemoryMiB: 128, DiskMiB: 200},
+			map[string]string{vm.PartMemory: "memory that a guest uses", vm.PartCPU: "another part", vm.PartDisk: "another part"},
+			vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100},
+		},
+		{
+			"well",
+			vm.Size{VCPU: 16, MemoryMiB: 256, DiskMiB: 100},
+			map[string]string{vm.PartCPU: "a running machine can have 8 CPUs"},
+			vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100},
+		},
+		{
+			"well",
+			vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 50},
+			map[string]string{vm.PartDisk: "a disk cannot shrink"},
+			vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100},
+		},
+		{
+			"full",
+			vm.Size{VCPU: 2, MemoryMiB: 512, DiskMiB: 200},
+			map[string]string{vm.PartDisk: vm.Live, vm.PartMemory: "qemu device_add: no room", vm.PartCPU: "another part"},
+			vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 200},
+		},
+		{
+			"unwilling",
+			vm.Size{VCPU: 2, MemoryMiB: 256, DiskMiB: 100},
+			map[string]string{vm.PartCPU: "the kernel has found nothing"},
+			vm.Size{VCPU: 1, MemoryMiB: 256, DiskMiB: 100},
+		},
 	} {
 		t.Run(fmt.Sprint(tc.behaviour, tc.want), func(t *testing.T) {
 			t.Parallel()
