@@ -97,6 +97,15 @@ type RolledBackVM struct {
 	NotUndone []string          `json:"notUndone"` // what a rollback leaves as it is
 }
 
+// ResizedVM answers a resize; its body is Sizes. The members are ours: the
+// contract's answer is empty.
+type ResizedVM struct {
+	How    map[string]string `json:"how"`           // "cpu", "memory", "disk" to "live", "restart" or "at-next-start"
+	Why    map[string]string `json:"why,omitempty"` // why a part could not be changed while the VM ran
+	Sizing Sizing            `json:"sizing"`
+	Losses []string          `json:"losses,omitempty"` // what a restart did not restore
+}
+
 // Lineage says where VMs and generations come from.
 type Lineage struct {
 	VMs         []VM                `json:"vms"`

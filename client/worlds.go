@@ -55,6 +55,12 @@ func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
 	return err
 }
 
+// Resize changes a VM's size: while it runs where that is possible, else by a
+// stop and a start.
+func (c *Client) Resize(ctx context.Context, ref string, in api.Sizes) (api.ResizedVM, error) {
+	return do[api.ResizedVM](ctx, c, call{method: "POST", path: vmPath(ref, "resize")}, in)
+}
+
 // Rollback puts a VM back to a generation, "" = the newest of its own.
 func (c *Client) Rollback(ctx context.Context, ref, to string) (api.RolledBackVM, error) {
 	return do[api.RolledBackVM](ctx, c, call{method: "POST", path: vmPath(ref, "rollback")}, api.RollbackVM{To: to})

@@ -58,6 +58,10 @@ type Generation struct {
 	RAM       File         `json:"ram"`      // sparse memory file
 	Device    File         `json:"device"`   // device state
 	DataBytes int64        `json:"dataBytes"`
+	// Plugged is what the machine had beyond what it booted with; a machine that
+	// starts here gets the same. Modules are the memory files of its modules.
+	Plugged Plugged `json:"plugged,omitzero"`
+	Modules []File  `json:"modules,omitempty"`
 	// VM is whose memory it is; "" of a warm generation. What its programs know
 	// as their machine.
 	VM ID `json:"vm,omitempty"`

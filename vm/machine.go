@@ -19,7 +19,9 @@ type MachineSpec struct {
 	CPU     string `json:"cpu"`     // CPU model, e.g. "Nehalem"
 	Machine string `json:"machine"` // machine type, e.g. "pc-q35-7.2"
 	Size    Size   `json:"size"`
-	Disk    string `json:"disk"` // absolute: the active overlay
+	// Plugged is what was put into the machine while it ran; part of Size.
+	Plugged Plugged `json:"plugged,omitzero"`
+	Disk    string  `json:"disk"` // absolute: the active overlay
 
 	// Boot is used for a cold boot, when Generation is nil.
 	Boot BootSource `json:"boot"`
@@ -63,6 +65,9 @@ type GenerationSource struct {
 	// Fresh says that this host wrote the files moments ago and their sums are
 	// still being made: they are not checked.
 	Fresh bool `json:"fresh,omitempty"`
+	// Modules are the memory files of the first of the machine's modules, in
+	// their order, mapped private like RAM. Modules beyond were plugged in since.
+	Modules []string `json:"modules,omitempty"`
 }
 
 // CaptureSpec says where a capture of a running machine goes. All paths are
@@ -112,6 +117,8 @@ type MachineStatus struct {
 	QEMUPID    int        `json:"qemuPid"`
 	Ready      bool       `json:"ready"` // agent answered, every reset acknowledged, network connected
 	RunState   string     `json:"runState"`
+	Size       Size       `json:"size"`             // as it is now
+	Plugged    Plugged    `json:"plugged,omitzero"` // what of it was plugged in
 	Agent      AgentHello `json:"agent"`
 	StartedAt  time.Time  `json:"startedAt"`
 	// Resets holds the acknowledgement of each reset: "ok" or why not.

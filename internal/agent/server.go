@@ -122,6 +122,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"POST /pty/close":  (*Agent).closeTerm,
 	"GET /pty/read":    (*Agent).readTerm,
 	"POST /pty/send":   (*Agent).sendTerm,
+	"POST /grow":       (*Agent).grow,
 }
 
 var errHead = errors.New("agent: malformed request")

@@ -31,7 +31,7 @@ var steps = []struct {
 }{
 	{"create", []string{"create:audit", "create:record", "create:warm", "create:dir", "create:overlay", "create:launch", "create:setup", "create:commit", "create:done"}},
 	{"pool", []string{"create:pool", "create:setup", "create:commit", "create:done"}},
-	{"start", []string{"start:audit", "start:record", "start:launch", "start:commit", "start:done"}},
+	{"start", []string{"start:audit", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
 	{"stop", []string{"stop:audit", "stop:machine", "stop:commit", "stop:done"}},
 	{"kill", []string{"kill:audit", "kill:machine", "kill:commit", "kill:done"}},
 	{"delete", []string{"delete:audit", "delete:record", "delete:machine", "delete:dir", "delete:forget", "delete:done"}},
@@ -41,6 +41,11 @@ var steps = []struct {
 	{"resume cold", []string{"cold:open", "start:disk", "start:launch"}},
 	{"fork", slices.Concat([]string{"fork:audit"}, captured, []string{"fork:record", "fork:dir", "fork:launch", "fork:commit"})},
 	{"snapshot", slices.Concat([]string{"snapshot:audit"}, captured, []string{"capture:publish"})},
+	{"resize", []string{"resize:audit", "resize:machine", "resize:record"}},
+	{"resize stopped", []string{"resize:audit", "resize:record", "resize:disk"}},
+	{"resize by start", []string{
+		"resize:audit", "resize:machine", "resize:stopped", "resize:record", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
+	}},
 	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{
 		"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
 	})},

@@ -57,6 +57,12 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		_, err = e.Fork(t.Context(), c, "box", engine.ForkRequest{Count: 2, Prefix: "kid"})
 	case "snapshot":
 		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "snap"})
+	case "resize":
+		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{VCPU: 2, MemoryMiB: 1024, DiskMiB: 32 << 10}})
+	case "resize stopped":
+		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{DiskMiB: 32 << 10}})
+	case "resize by start":
+		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{MemoryMiB: 256}})
 	case "rollback":
 		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"})
 	default:
@@ -74,7 +80,7 @@ func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	var err error
 	switch verb {
-	case "start":
+	case "start", "resize stopped":
 		_, err = e.Stop(t.Context(), c, "box")
 	case "resume":
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
@@ -105,6 +111,9 @@ func consistent(t *testing.T, s *vmtest.Site) {
 		switch rec.State {
 		case vm.Running:
 			running = append(running, rec.ID)
+			if spec, ok := s.World.Spec(rec.ID); ok && spec.Size != rec.Size {
+				t.Errorf("the machine of %s has %s, its record says %s", rec.ID, spec.Size, rec.Size)
+			}
 			if s.World.Held(rec.ID) {
 				t.Errorf("the machine of %s stands still", rec.ID)
 			}

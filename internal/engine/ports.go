@@ -35,6 +35,9 @@ type Machine interface {
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
+	// Resize changes the machine's size while it runs. It says of each part that
+	// differs (vm.PartCPU, ...) vm.Live, or why only a start can change it.
+	Resize(ctx context.Context, want vm.Size) (map[string]string, error)
 	// Close lets go of the machine, which goes on.
 	Close()
 }
@@ -204,6 +207,8 @@ type Generations interface {
 	Pending(of vm.ID) ([]vm.GenerationID, error)
 	// Disk gives a VM a fresh disk above a generation's.
 	Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error
+	// GrowDisk makes the disk of a VM without a machine at least so large.
+	GrowDisk(of vm.ID, sizeMiB int) error
 	// DiskOn returns what a VM's disk lies on; "" = an image.
 	DiskOn(of vm.ID) (vm.GenerationID, error)
 	// Captured returns what a completed capture left word of; else NotFound.

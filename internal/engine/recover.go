@@ -172,6 +172,9 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 		s.rec.LastActive = e.now()
 		e.mu.Unlock()
 		e.watch(s, m)
+		if err := e.takeSize(ctx, s, st.Size); err != nil {
+			return err
+		}
 		return e.settleDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
 		exit := e.exitNote(s.id)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -145,6 +146,10 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 	src := e.cfg.Generations.Source(g.ID)
 	src.Fresh = fresh
 	spec.Generation, spec.GuestKey = &src, m.GuestKey
+	spec.Plugged = m.Plugged
+	for _, module := range m.Plugged.Modules {
+		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
+	}
 	spec.Accel, spec.CPU, spec.Machine = m.Accel, m.CPU, m.Machine
 	if m.Cmdline != "" {
 		spec.Boot.Cmdline = m.Cmdline

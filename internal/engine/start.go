@@ -80,6 +80,9 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
+	if err := e.growDisk(ctx, "start:disk", rec); err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
 	spec, err := e.coldSpec(ctx, rec, img)
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)

@@ -75,4 +75,5 @@ type ResizeRequest struct {
 type Resized struct {
 	VM  vm.VM
 	How map[string]string // "cpu", "memory", "disk" to "live", "restart" or "at-next-start"
+	Why map[string]string // why a part could not be changed while the VM ran
 }

@@ -164,6 +164,11 @@ func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
 	return s.forgetNames(of, "")
 }
 
+// GrowDisk makes the disk of a VM without a machine at least so large.
+func (s Store) GrowDisk(of vm.ID, sizeMiB int) error {
+	return qemu.GrowOverlay(s.Dir.Overlay(of), sizeMiB)
+}
+
 // DiskOn returns the generation that a VM's disk lies on, read from the disk
 // itself; "" = an image.
 func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) {
@@ -232,10 +237,46 @@ func (s Store) Publish(ctx context.Context, g vm.Generation) (vm.Generation, err
 			return g, err
 		}
 	}
+	if err := s.sumModules(ctx, &g); err != nil {
+		return g, err
+	}
 	if err := layout.WriteJSON(dir.Manifest(), g, 0o600); err != nil {
 		return g, err
 	}
 	return g, layout.SyncDir(s.Dir.Generations())
+}
+
+// sumModules makes the memory of a machine's modules durable and notes its sums.
+func (s Store) sumModules(ctx context.Context, g *vm.Generation) error {
+	g.Modules = nil
+	for _, m := range g.Plugged.Modules {
+		path := s.dir(g.ID).Module(m.ID)
+		if err := layout.SyncFile(path); err != nil {
+			return err
+		}
+		n, err := qemu.DataBytes(path)
+		if err != nil {
+			return err
+		}
+		sum, err := qemu.Sum(ctx, path)
+		if err != nil {
+			return err
+		}
+		g.DataBytes += n
+		g.Modules = append(g.Modules, sum)
+	}
+	return nil
+}
+
+// modules are the files of the memory modules that a generation has, plain or
+// sealed.
+func (s Store) modules(id vm.GenerationID) ([]string, error) {
+	pattern := s.dir(id).Module("*")
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, vm.Errorf(vm.Internal, pattern, "%w", err)
+	}
+	return found, nil
 }
 
 // Load reads a manifest. Kinds: NotFound when the generation is not complete,
@@ -261,7 +302,11 @@ func (s Store) Alias(from vm.GenerationID, g vm.Generation) error {
 	if err := os.Mkdir(string(dst), 0o700); err != nil {
 		return fileError(string(dst), err)
 	}
-	for _, f := range [][2]string{{src.Disk(), dst.Disk()}, {src.RAM(), dst.RAM()}, {src.Device(), dst.Device()}} {
+	files := [][2]string{{src.Disk(), dst.Disk()}, {src.RAM(), dst.RAM()}, {src.Device(), dst.Device()}}
+	for _, m := range g.Plugged.Modules {
+		files = append(files, [2]string{src.Module(m.ID), dst.Module(m.ID)})
+	}
+	for _, f := range files {
 		if err := os.Link(f[0], f[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(fileError(f[1], err), s.Remove(g.ID))
 		}
@@ -285,7 +330,11 @@ func (s Store) Present(id vm.GenerationID) (disk, memory bool) {
 // that lie on it.
 func (s Store) DropMemory(id vm.GenerationID) error {
 	dir := s.dir(id)
-	for _, path := range []string{dir.Manifest(), dir.RAM(), dir.Device(), dir.SealedRAM(), dir.SealedDevice(), dir.Captured()} {
+	modules, err := s.modules(id)
+	if err != nil {
+		return err
+	}
+	for _, path := range append(modules, dir.Manifest(), dir.RAM(), dir.Device(), dir.SealedRAM(), dir.SealedDevice(), dir.Captured()) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fileError(path, err)
 		}

@@ -73,7 +73,8 @@ func (s Store) withKey(id vm.GenerationID, wrapped []byte, do func(seal.Key, vm.
 // are not there take nothing.
 func (s Store) dataBytes(id vm.GenerationID) (sum int64) {
 	dir := s.dir(id)
-	for _, path := range []string{dir.Disk(), dir.RAM(), dir.Device(), dir.SealedRAM(), dir.SealedDevice()} {
+	modules, _ := s.modules(id) // fails only for a bad pattern
+	for _, path := range append(modules, dir.Disk(), dir.RAM(), dir.Device(), dir.SealedRAM(), dir.SealedDevice()) {
 		if n, err := qemu.DataBytes(path); err == nil {
 			sum += n
 		}

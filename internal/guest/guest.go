@@ -118,6 +118,20 @@ func (c *Client) PowerOff(ctx context.Context, reboot bool) error {
 	return err
 }
 
+// Grow makes the guest use what its machine has: so many of its CPUs, its
+// memory, and the whole of its disk. It waits until the kernel has seen that
+// much. A zero field stays as it is.
+func (c *Client) Grow(ctx context.Context, size vm.Size) error {
+	q := url.Values{}
+	for name, n := range map[string]int{"cpus": size.VCPU, "mem": size.MemoryMiB, "disk": size.DiskMiB} {
+		if n > 0 {
+			q.Set(name, strconv.Itoa(n))
+		}
+	}
+	_, err := c.ask(ctx, "POST", "/grow", q, nil)
+	return err
+}
+
 // Stats returns the guest's use of its machine.
 func (c *Client) Stats(ctx context.Context) (vm.Stats, error) {
 	var s vm.Stats

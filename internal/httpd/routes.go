@@ -101,7 +101,6 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/kill", key, s.kill, "End the machine at once; the disk is as of its last sync.", nil, idBody{}, false, ""},
 		{"POST", "/v1/vms/{vm}/await", key, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
-		{"POST", "/v1/vms/{vm}/resize", key, s.notYet("resize"), "Not in this version.", nil, nil, false, ""},
 		{"POST", "/v1/vms/{vm}/optimize", key, s.optimize, "Nothing to do in this version.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/build", key, s.buildOf, "The build that made the VM.", nil, api.Build{}, false, ""},
 		{"GET", "/v1/vms/{vm}/terminals", key, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},

@@ -310,14 +310,3 @@ func (s *server) ready(q *request) error {
 	}
 	return q.ok(healthBody{Status: "ready", Version: api.Version})
 }
-
-// notYet refuses what a later version does to a VM.
-func (s *server) notYet(what string) func(*request) error {
-	return func(q *request) error {
-		v, err := s.Engine.Get(q.Context(), q.call, q.ref())
-		if err != nil {
-			return err
-		}
-		return vm.Errorf(vm.Unsupported, string(v.ID), "%s is not in this version of Warren", what)
-	}
-}

@@ -18,6 +18,7 @@ func (s *server) worldRoutes() []route {
 		{"POST", "/v1/vms/{vm}/fork", key, s.fork, "Make running copies, all or none; the parent goes on.", api.ForkVM{}, api.ForkedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/snapshot", key, s.takeSnapshot, "Capture a snapshot; the VM goes on.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
 		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Put the VM back to a generation of its own.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/resize", key, s.resize, "Change the size: live where the guest can take it, else by a stop and a start.", api.Sizes{}, api.ResizedVM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/lineage", key, s.lineage, "Where the VM comes from and what comes from it.", nil, api.Lineage{}, false, ""},
 		{"GET", "/v1/lineage", key, s.lineage, "Every VM and generation of the account.", nil, api.Lineage{}, false, ""},
 		{"POST", "/v1/vms/{vm}/keep", key, s.keepOver, "Take another VM's name and place.", api.KeepVM{}, api.KeptVM{}, false, ""},
@@ -217,6 +218,32 @@ func (s *server) rollback(q *request) error {
 		return err
 	}
 	return q.ok(api.RolledBackVM{ID: r.VM.ID, VM: shown(r.VM), To: r.To, Before: r.Before, NotUndone: r.NotUndone})
+}
+
+func (s *server) resize(q *request) error {
+	var in api.Sizes
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	r, err := s.Engine.Resize(q.Context(), q.call, q.ref(), engine.ResizeRequest{Size: sizeOf(in)})
+	if err != nil {
+		return err
+	}
+	out := api.ResizedVM{How: r.How, Why: r.Why, Sizing: shown(r.VM).Sizing}
+	if len(r.Why) > 0 {
+		out.Losses = r.VM.Losses
+	}
+	return q.ok(out)
+}
+
+// sizeOf is a request's size in MiB. What is far too large stays so.
+func sizeOf(in api.Sizes) vm.Size {
+	const most = 1 << 30
+	mib := in.MemSizeMib
+	if mib == 0 {
+		mib = min(in.MemSizeGb, most) << 10
+	}
+	return vm.Size{VCPU: in.VCPUCount, MemoryMiB: mib, DiskMiB: min(in.RootfsSizeGb, most) << 10}
 }
 
 func (s *server) lineage(q *request) error {

@@ -18,7 +18,9 @@ const baseCmdline = "console=ttyS0 loglevel=4 panic=-1 audit=0 apparmor=0 selinu
 // other guests is switched off, as emulation isolates nobody and makes it cost
 // seconds; under KVM the CPU's mitigations stay on.
 func Cmdline(img vm.Image, accel vm.Accel) string {
-	line := strings.TrimSpace(img.Cmdline)
+	// A machine that memory can be plugged into has addresses above 4 GiB, for
+	// which the kernel would set 64 MiB of bounce buffers aside. No device needs them.
+	line := strings.TrimSpace(img.Cmdline) + " swiotlb=noforce"
 	if accel == vm.TCG {
 		// Without tsc=reliable one stall makes the kernel give up the TSC.
 		line += " mitigations=off nokaslr no_timer_check tsc=reliable"

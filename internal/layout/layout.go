@@ -191,6 +191,10 @@ func (g GenerationDir) Disk() string { return filepath.Join(string(g), "disk.qco
 // written.
 func (g GenerationDir) RAM() string { return filepath.Join(string(g), "ram") }
 
+// Module is the memory of a module that was plugged into the machine, a sparse
+// file like RAM.
+func (g GenerationDir) Module(id string) string { return filepath.Join(string(g), "ram-"+id) }
+
 // Device is the device state as xen-save-devices-state wrote it.
 func (g GenerationDir) Device() string { return filepath.Join(string(g), "device") }
 
@@ -201,6 +205,11 @@ func (g GenerationDir) Captured() string { return filepath.Join(string(g), "capt
 // SealedRAM is the memory, compressed and encrypted, of a generation that is
 // cold.
 func (g GenerationDir) SealedRAM() string { return filepath.Join(string(g), "ram.sealed") }
+
+// SealedModule is the memory of a module of a cold generation.
+func (g GenerationDir) SealedModule(id string) string {
+	return filepath.Join(string(g), "ram-"+id+".sealed")
+}
 
 // SealedDevice is the device state of a cold generation.
 func (g GenerationDir) SealedDevice() string { return filepath.Join(string(g), "device.sealed") }
@@ -222,6 +231,9 @@ func (v VMDir) NextOverlay(id vm.GenerationID) string {
 
 // ColdRAM is the memory file of a cold boot.
 func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }
+
+// ColdModule is the memory file of a module that was plugged in.
+func (v VMDir) ColdModule(id string) string { return filepath.Join(string(v), "ram-"+id) }
 
 // Logs is the directory of the logs on the host.
 func (v VMDir) Logs() string { return filepath.Join(string(v), "logs") }

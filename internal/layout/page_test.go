@@ -53,13 +53,19 @@ func codeNames(t *testing.T) []string {
 		return nil
 	})
 	warm := Dir("DATA").Warm("<image>", "<key>")
-	add("DATA/", GenerationDir(warm), func(string, int) []string { return nil })
-	out = slices.DeleteFunc(out, func(name string) bool { // a warm generation is neither kept apart nor ever cold
-		return strings.HasSuffix(name, ".sealed") || strings.HasSuffix(name, "captured.json")
+	module := func(_ string, n int) []string { return []string{"<module>"}[:n] }
+	add("DATA/", GenerationDir(warm), module)
+	out = slices.DeleteFunc(out, func(name string) bool { // a warm generation is neither kept apart nor ever cold nor resized
+		return strings.HasSuffix(name, ".sealed") || strings.HasSuffix(name, "<module>") || strings.HasSuffix(name, "captured.json")
 	})
-	add("DATA/", GenerationDir(Dir("DATA").Generation("<generation>")), func(string, int) []string { return nil })
+	add("DATA/", GenerationDir(Dir("DATA").Generation("<generation>")), module)
 	add("DATA/", ImageDir(Dir("DATA").Image("<image>")), func(_ string, n int) []string { return []string{"<key>"}[:n] })
-	add("DATA/", VMDir(Dir("DATA").VM("<vm>")), func(_ string, n int) []string { return []string{"<generation>"}[:n] })
+	add("DATA/", VMDir(Dir("DATA").VM("<vm>")), func(method string, n int) []string {
+		if method == "ColdModule" {
+			return []string{"<module>"}
+		}
+		return []string{"<generation>"}[:n]
+	})
 	add("", RunDir("RUN"), func(_ string, n int) []string { return []string{"<vm>"}[:n] })
 	add("", RunVM("RUN/<vm>"), func(string, int) []string { return nil })
 	slices.Sort(out)

@@ -129,6 +129,15 @@ func (c *Client) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	return c.call(ctx, "PUT", "/network", p, nil)
 }
 
+// Resize gives the machine another size while it runs. It says of each part
+// that differs (vm.PartCPU, ...) vm.Live, or why only a start can change it.
+func (c *Client) Resize(ctx context.Context, want vm.Size) (map[string]string, error) {
+	ctx, cancel := within(ctx, startDeadline)
+	defer cancel()
+	var how map[string]string
+	return how, c.call(ctx, "POST", "/resize", want, &how)
+}
+
 // Connections returns the last 1,000 connections of the guest, oldest first.
 func (c *Client) Connections(ctx context.Context) ([]vm.Connection, error) {
 	ctx, cancel := within(ctx, callDeadline)

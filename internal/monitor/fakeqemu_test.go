@@ -68,6 +68,8 @@ type fake struct {
 	key    []byte
 	digest string
 	wakes  int
+
+	plug plugs
 }
 
 func newFake(args []string) *fake {
@@ -138,7 +140,10 @@ func (f *fake) qmp(c net.Conn) {
 	fmt.Fprintln(c, `{"QMP": {"version": {"qemu": {"micro": 0, "minor": 0, "major": 99}, "package": ""}, "capabilities": []}}`)
 	dec := json.NewDecoder(bufio.NewReader(c))
 	for {
-		var q struct{ Execute, ID string }
+		var q struct {
+			Execute, ID string
+			Arguments   map[string]any
+		}
 		if dec.Decode(&q) != nil {
 			return
 		}
@@ -160,6 +165,13 @@ func (f *fake) qmp(c net.Conn) {
 			f.mu.Lock()
 			f.status = "running"
 			f.mu.Unlock()
+		}
+		if plug, known := f.plug.qmp(q.Execute, q.Arguments); known {
+			answer = plug
+		}
+		if f.is("full") && q.Execute == "device_add" {
+			fmt.Fprintf(c, "{\"error\": {\"class\": \"GenericError\", \"desc\": \"no room\"}, \"id\": %q}\n", q.ID)
+			continue
 		}
 		fmt.Fprintf(c, "{\"return\": %s, \"id\": %q}\n", answer, q.ID)
 		switch q.Execute {
@@ -273,6 +285,13 @@ func (f *fake) serveAgent(l net.Listener) error {
 		f.mu.Lock()
 		f.key = reset.LinkKey
 		f.mu.Unlock()
+	})
+	mux.HandleFunc("/grow", func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if f.is("unwilling") || !f.plug.grown(q.Get("cpus"), q.Get("mem")) {
+			w.WriteHeader(http.StatusBadRequest)
+			w.Write(link.EncodeError(vm.Errorf(vm.GuestFault, "", "the kernel has found nothing")))
+		}
 	})
 	mux.HandleFunc("/upgrade", func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

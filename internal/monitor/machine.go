@@ -178,6 +178,7 @@ func (m *machine) wake(ctx context.Context) error {
 		}
 	}
 	m.mark("reset")
+	m.fillDisk(ctx)
 	if err := m.connectNetwork(ctx); err != nil {
 		return err
 	}
@@ -325,9 +326,7 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 func (m *machine) setNetwork(p vm.NetworkPolicy) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	spec := m.spec
-	spec.Network = p
-	if err := writeJSON(layout.VMDir(spec.Dir).Machine(), spec); err != nil {
+	if err := m.save(p); err != nil {
 		return err
 	}
 	m.spec.Network = p
@@ -342,6 +341,8 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	if !st.Ready {
 		return st
 	}
+	now := m.proc.Machine()
+	st.Size, st.Plugged = now.Size, now.Plugged
 	st.RxBytes, st.TxBytes = m.net.Counters()
 	st.CPU = cpuTime(st.QEMUPID)
 	st.RSS, st.PSS = memory(st.QEMUPID)

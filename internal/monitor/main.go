@@ -145,6 +145,7 @@ func (m *machine) attach(ctx context.Context) error {
 	if err := m.goOn(ctx); err != nil {
 		return err
 	}
+	m.readPlugged(ctx)
 	if st, err := os.Stat(layout.RunVM(m.spec.RunDir).QEMUPID()); err == nil {
 		m.begun = st.ModTime()
 	}

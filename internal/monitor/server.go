@@ -52,6 +52,7 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("PUT /network", s.network)
 	mux.HandleFunc("GET /connections", s.connections)
 	mux.HandleFunc("POST /capture", s.capture)
+	mux.HandleFunc("POST /resize", s.resize)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("GET /disk", s.disk)
 	mux.HandleFunc("POST /flatten", s.flatten)
@@ -203,6 +204,20 @@ func (s *server) disk(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	writeJSONBody(w, path)
+}
+
+func (s *server) resize(w http.ResponseWriter, r *http.Request) {
+	var want vm.Size
+	if err := readJSONBody(r, &want); err != nil {
+		writeError(w, err)
+		return
+	}
+	how, err := s.m.resize(r.Context(), want)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, how)
 }
 
 func (s *server) port(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/link"
@@ -70,9 +69,10 @@ func Args(s vm.MachineSpec) []string {
 			"driver", "qcow2", "node-name", "disk0", "discard", "unmap",
 			"file", map[string]any{"driver": "file", "filename": s.Disk, "discard": "unmap"}))
 	}
-	args = append(args, "-object", object(
-		"qom-type", "memory-backend-file", "id", "ram0", "size", int64(s.Size.MemoryMiB)<<20,
-		"mem-path", RAMPath(s), "share", false, "merge", false, "dump", false))
+	args = append(args, "-object", string(encode(memoryFile("ram0", s.Plugged.Boot(s.Size).MemoryMiB, RAMPath(s)))))
+	for i, m := range s.Plugged.Modules {
+		args = append(args, "-object", string(encode(memoryFile(backendOf(m.ID), m.MiB, ModulePath(s, i)))))
+	}
 	if s.Generation != nil {
 		return append(args, "-incoming", "defer") // see Process.load
 	}
@@ -102,6 +102,7 @@ func cmdline(s vm.MachineSpec) string {
 // Devices returns the part of the arguments that is the machine as the guest
 // sees it. Two machines may share a generation only if theirs are equal.
 func Devices(s vm.MachineSpec) []string {
+	boot := s.Plugged.Boot(s.Size)
 	accel := string(s.Accel)
 	if s.Accel == vm.TCG {
 		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSizeMiB)
@@ -110,8 +111,8 @@ func Devices(s vm.MachineSpec) []string {
 		"-M", s.Machine + ",memory-backend=ram0,usb=off,vmport=off,smm=off",
 		"-accel", accel,
 		"-cpu", s.CPU,
-		"-smp", fmt.Sprintf("%d,sockets=1,cores=%d,threads=1", s.Size.VCPU, s.Size.VCPU),
-		"-m", strconv.Itoa(s.Size.MemoryMiB) + "M",
+		"-smp", smp(boot.VCPU),
+		"-m", memorySize(boot.MemoryMiB),
 		"-rtc", "base=utc",
 		"-serial", "chardev:console",
 		"-device", "virtio-serial-pci,id=serial0,bus=pcie.0,addr=0x2",
@@ -124,7 +125,7 @@ func Devices(s vm.MachineSpec) []string {
 	for i := range sparePorts {
 		args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d", i+1, 0x10+i, i+1, i+1))
 	}
-	return args
+	return append(args, plugged(s)...)
 }
 
 // connections are the host's ends of the machine's channels.

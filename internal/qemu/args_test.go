@@ -27,9 +27,13 @@ func specs() map[string]vm.MachineSpec {
 	warm.Generation = &vm.GenerationSource{RAM: "/d/images/i/warm/k/ram", Device: "/d/images/i/warm/k/device"}
 	kvm := cold
 	kvm.Accel, kvm.CPU, kvm.Size.VCPU = vm.KVM, "Skylake-Client", 4
+	grown := warm
+	grown.Size = vm.Size{VCPU: 2, MemoryMiB: 2048, DiskMiB: 20 << 10}
+	grown.Plugged = vm.Plugged{BootVCPU: 1, BootMemoryMiB: 512, CPUs: 3, Modules: []vm.MemoryModule{{ID: "dimm0", MiB: 512}, {ID: "dimm1", MiB: 1024}}}
+	grown.Generation = &vm.GenerationSource{RAM: "/g/ram", Device: "/g/device", Modules: []string{"/g/ram-dimm0", "/g/ram-dimm1"}}
 	probe := cold
 	probe.Disk = ""
-	return map[string]vm.MachineSpec{"cold": cold, "warm": warm, "kvm": kvm, "diskless": probe}
+	return map[string]vm.MachineSpec{"cold": cold, "warm": warm, "kvm": kvm, "diskless": probe, "grown": grown}
 }
 
 func TestArgsGolden(t *testing.T) {

@@ -42,29 +42,19 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 	if s.RAM == "" {
 		return out, p.captureDisk(ctx, s, &out, before)
 	}
-	size := int64(p.Spec.Size.MemoryMiB) << 20
-	base := ""
-	if p.Spec.Generation != nil {
-		base = p.Spec.Generation.RAM
-	}
-	mem, err := openMemory(p.Ident.PID, RAMPath(p.Spec), size)
-	if err != nil {
-		return out, vm.Errorf(vm.Unsupported, string(p.Spec.ID), "the machine's memory cannot be read: %w", err)
-	}
-	defer mem.close()
-	ram, err := createRAM(ctx, s.RAM, base, size)
+	mem, err := p.copyMemories(ctx, s.RAM)
 	if err != nil {
 		return out, err
 	}
 	defer func() {
-		err = errors.Join(err, ram.close())
+		err = errors.Join(err, mem.close())
 		if err != nil {
-			os.Remove(s.RAM)
+			mem.remove()
 		}
 	}()
 	// The first pass runs beside the guest; what it gets wrong the second mends.
-	if _, err := mem.copyPrivate(ctx, ram); err != nil {
-		return out, fileError(s.RAM, err)
+	if _, err := mem.copyPrivate(ctx); err != nil {
+		return out, err
 	}
 	if err := createDevice(s.Device); err != nil {
 		return out, err
@@ -82,10 +72,10 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 	}
 	err = p.paused(ctx, s, &out, func() error {
 		var err error
-		if out.PrivatePages, err = mem.copyPrivate(ctx, ram); err != nil {
-			return fileError(s.RAM, err)
+		if out.PrivatePages, err = mem.copyPrivate(ctx); err != nil {
+			return err
 		}
-		out.RAMBytes = ram.dataBytes()
+		out.RAMBytes = mem.dataBytes()
 		return note(s, out, begin)
 	})
 	return out, err
@@ -217,13 +207,13 @@ func (p *Process) describe(ctx context.Context) (vm.Generation, error) {
 	if err := p.QMP.Execute(ctx, "query-version", nil, &version); err != nil {
 		return vm.Generation{}, p.failure(err)
 	}
-	s := p.Spec
+	s := p.Machine()
 	key := s.Reset.LinkKey
 	if len(key) == 0 {
 		key = s.GuestKey
 	}
 	return vm.Generation{
-		Format: 1, Size: s.Size, Accel: s.Accel, CPU: s.CPU, Machine: s.Machine, Cmdline: s.Boot.Cmdline, Devices: Devices(s),
+		Format: 1, Size: s.Size, Accel: s.Accel, CPU: s.CPU, Machine: s.Machine, Cmdline: s.Boot.Cmdline, Devices: Devices(s), Plugged: s.Plugged,
 		QEMU: fmt.Sprintf("%d.%d.%d", version.QEMU.Major, version.QEMU.Minor, version.QEMU.Micro), GuestKey: key,
 	}, nil
 }

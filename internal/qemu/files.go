@@ -77,16 +77,7 @@ func makeColdRAM(spec vm.MachineSpec) error {
 	if spec.Generation != nil {
 		return nil
 	}
-	path := RAMPath(spec)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fileError(path, err)
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fileError(path, err)
-	}
-	err = f.Truncate(int64(spec.Size.MemoryMiB) << 20)
-	return fileError(path, errors.Join(err, f.Close()))
+	return makeEmpty(RAMPath(spec), spec.Plugged.Boot(spec.Size).MemoryMiB)
 }
 
 // removeColdRAM removes the name of what makeColdRAM made.

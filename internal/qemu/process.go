@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,6 +35,9 @@ type Process struct {
 	handle *Handle       // of an adopted process; nil otherwise
 
 	fault func(step string) error // nil outside tests
+
+	mu  sync.Mutex      // guards now
+	now *vm.MachineSpec // size and modules, when they are no longer those of Spec
 }
 
 // Spawn starts QEMU for spec and returns when it answers on QMP; a machine on
@@ -41,6 +45,9 @@ type Process struct {
 // accept connections from before QEMU runs. The process has a process group of
 // its own and does not end with its parent. On an error nothing is left of it.
 func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
+	if g := spec.Generation; g != nil && len(g.Modules) != len(spec.Plugged.Modules) {
+		return nil, vm.Errorf(vm.Internal, string(spec.ID), "%d files for %d memory modules", len(g.Modules), len(spec.Plugged.Modules))
+	}
 	cmd := exec.Command(spec.QEMU, Args(spec)...)
 	cmd.Dir = "/"
 	cmd.Env = []string{"LC_ALL=C"}
@@ -95,15 +102,18 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 // stacks, caches, translated code. A leak that a guest provokes ends there.
 const overhead = 2 << 30
 
+func dataLimit(memoryMiB int) uint64 { return uint64(memoryMiB)<<20 + overhead }
+
 // limit bounds what the process may take of the host, whatever its guest does.
 // Its disk is bounded by its virtual size.
 func limit(pid int, spec vm.MachineSpec) error {
-	for what, n := range map[int]uint64{
-		unix.RLIMIT_DATA:   uint64(spec.Size.MemoryMiB)<<20 + overhead,
-		unix.RLIMIT_NOFILE: 1024,
-		unix.RLIMIT_CORE:   0, // a guest's memory is not to be found in a core file
+	data := dataLimit(spec.Size.MemoryMiB)
+	for what, l := range map[int]unix.Rlimit{
+		unix.RLIMIT_DATA:   {Cur: data, Max: max(data, dataLimit(maxMemoryMiB))}, // to be raised when memory is plugged in
+		unix.RLIMIT_NOFILE: {Cur: 1024, Max: 1024},
+		unix.RLIMIT_CORE:   {}, // a guest's memory is not to be found in a core file
 	} {
-		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil {
+		if err := unix.Prlimit(pid, what, &l, nil); err != nil {
 			return fmt.Errorf("limit qemu: %w", err)
 		}
 	}

@@ -149,7 +149,7 @@ func (v *Verifier) Generation(ctx context.Context, src vm.GenerationSource) erro
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var todo []string
-	for _, path := range []string{src.RAM, src.Device} {
+	for _, path := range append([]string{src.RAM, src.Device}, src.Modules...) {
 		key, err := keyOf(path)
 		if err != nil {
 			return err
@@ -166,15 +166,21 @@ func (v *Verifier) Generation(ctx context.Context, src vm.GenerationSource) erro
 		return err
 	}
 	for _, path := range todo {
-		want := g.Device
-		if path == src.RAM {
-			want = g.RAM
-		}
-		if err := v.check(ctx, path, want); err != nil {
+		if err := v.check(ctx, path, recorded(g, filepath.Base(path))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// recorded is what a manifest says of a file with memory or device state.
+func recorded(g vm.Generation, name string) vm.File {
+	for _, f := range append([]vm.File{g.RAM, g.Device}, g.Modules...) {
+		if f.Name == name {
+			return f
+		}
+	}
+	return vm.File{Name: name}
 }
 
 func (v *Verifier) check(ctx context.Context, path string, want vm.File) error {

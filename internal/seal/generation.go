@@ -72,7 +72,12 @@ func pairs(dir layout.GenerationDir, m vm.Generation) []both {
 	if m.RAM.Size == 0 {
 		return nil
 	}
-	return []both{{"ram", dir.RAM(), dir.SealedRAM(), m.RAM}, {"device", dir.Device(), dir.SealedDevice(), m.Device}}
+	out := []both{{"ram", dir.RAM(), dir.SealedRAM(), m.RAM}, {"device", dir.Device(), dir.SealedDevice(), m.Device}}
+	for i, f := range m.Modules {
+		id := m.Plugged.Modules[i].ID
+		out = append(out, both{id, dir.Module(id), dir.SealedModule(id), f})
+	}
+	return out
 }
 
 func (s steps) seal(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {

@@ -89,6 +89,15 @@ func (g generations) Disk(id vm.GenerationID, of vm.ID, _ int) error {
 	return os.WriteFile(overlay, []byte(backingOf(overlay, disk)), 0o600)
 }
 
+// GrowDisk only checks that there is a disk: simulated ones have no size.
+func (g generations) GrowDisk(of vm.ID, _ int) error {
+	if err := g.w.fault("grow-disk"); err != nil {
+		return err
+	}
+	_, err := os.Stat(g.Dir.Overlay(of))
+	return err
+}
+
 func (g generations) Publish(ctx context.Context, m vm.Generation) (vm.Generation, error) {
 	if err := g.w.step(ctx, "publish"); err != nil {
 		return m, err
@@ -168,12 +177,20 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(h.spec.ID), "the VM's monitor does not answer")
 	}
 	out := vm.Captured{Pause: time.Millisecond, DiskMoved: s.Overlay != ""}
+	h.mu.Lock()
+	size, plugged := h.spec.Size, h.spec.Plugged
+	h.mu.Unlock()
 	out.Machine = vm.Generation{
-		Format: 1, Size: h.spec.Size, Accel: h.spec.Accel, CPU: h.spec.CPU, Machine: h.spec.Machine, QEMU: "7.2.0", GuestKey: h.spec.Reset.LinkKey,
+		Format: 1, Size: size, Plugged: plugged, Accel: h.spec.Accel, CPU: h.spec.CPU, Machine: h.spec.Machine, QEMU: "7.2.0", GuestKey: h.spec.Reset.LinkKey,
 	}
 	if s.RAM != "" {
 		if err := errors.Join(os.WriteFile(s.RAM, []byte("memory"), 0o600), os.WriteFile(s.Device, []byte("device"), 0o600)); err != nil {
 			return out, err
+		}
+		for _, m := range plugged.Modules {
+			if err := os.WriteFile(layout.GenerationDir(filepath.Dir(s.RAM)).Module(m.ID), []byte(m.ID), 0o600); err != nil {
+				return out, err
+			}
 		}
 	}
 	frozen := filepath.Join(filepath.Dir(s.Note), "disk.qcow2")

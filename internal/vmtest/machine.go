@@ -6,8 +6,10 @@ package vmtest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,6 +79,8 @@ func checkSpec(s vm.MachineSpec) error {
 		return vm.Errorf(vm.Internal, string(s.ID), "no link key")
 	case s.Reset.Hostname == "" || len(s.Reset.MachineID) != 32 || s.Reset.BootID == "":
 		return vm.Errorf(vm.Internal, string(s.ID), "the reset lacks an identity")
+	case s.Generation == nil && len(s.Plugged.Modules) > 0 || s.Generation != nil && len(s.Generation.Modules) != len(s.Plugged.Modules):
+		return vm.Errorf(vm.Internal, string(s.ID), "memory modules without their files")
 	case s.Size.MemoryMiB == 0 || s.QEMU == "" || s.Machine == "" || s.AgentDigest == "":
 		return vm.Errorf(vm.Internal, string(s.ID), "the spec is not complete")
 	}
@@ -184,8 +188,12 @@ func (m *machine) status() vm.MachineStatus {
 		state = "paused"
 	}
 	m.mu.Unlock()
+	m.mu.Lock()
+	size := m.spec.Size
+	m.mu.Unlock()
 	return vm.MachineStatus{
-		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
+		Size: size,
+		ID:   m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
 	}
@@ -294,6 +302,43 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 		return vm.MachineStatus{}, err
 	}
 	return h.status(), nil
+}
+
+// Resize follows the rules of a machine that booted with what it has: CPUs up
+// to eight and down, memory and disk up.
+func (h *handle) Resize(ctx context.Context, want vm.Size) (map[string]string, error) {
+	if err := h.w.step(ctx, "resize"); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now, how := h.spec.Size, map[string]string{}
+	for part, d := range map[string]struct{ now, want, least, most int }{
+		vm.PartCPU:    {now.VCPU, want.VCPU, 1, 8},
+		vm.PartMemory: {now.MemoryMiB, want.MemoryMiB, now.MemoryMiB, 256 << 10},
+		vm.PartDisk:   {now.DiskMiB, want.DiskMiB, now.DiskMiB, vm.MaxDiskMiB},
+	} {
+		switch {
+		case d.now == d.want:
+		case d.want < d.least || d.want > d.most:
+			how[part] = "not while it runs"
+		default:
+			how[part] = vm.Live
+		}
+	}
+	for _, h := range how {
+		if h != vm.Live {
+			return how, nil
+		}
+	}
+	if more := want.MemoryMiB - now.MemoryMiB; more > 0 {
+		p := &h.spec.Plugged
+		boot := p.Boot(now)
+		p.BootVCPU, p.BootMemoryMiB = boot.VCPU, boot.MemoryMiB
+		p.Modules = append(slices.Clone(p.Modules), vm.MemoryModule{ID: fmt.Sprintf("dimm%d", len(p.Modules)), MiB: more})
+	}
+	h.spec.Size = want
+	return how, nil
 }
 
 func (h *handle) Connections(context.Context) ([]vm.Connection, error) {

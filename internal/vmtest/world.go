@@ -150,6 +150,8 @@ func (w *World) Spec(id vm.ID) (vm.MachineSpec, bool) {
 	if m == nil {
 		return vm.MachineSpec{}, false
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return m.spec, true
 }
 

@@ -1,0 +1,204 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+var gib = 1 << 10 // MiB
+
+func resize(t *testing.T, e *engine.Engine, c *vm.Call, ref string, to vm.Size) engine.Resized {
+	t.Helper()
+	r, err := e.Resize(t.Context(), c, ref, engine.ResizeRequest{Size: to})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What the guest can take is changed while it runs: processes go on. The same
+// size again changes nothing. 000-31
+func TestResizeLive(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	p, err := e.StartProcess(t.Context(), c, "box", vm.ExecSpec{Command: "sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	launches := s.World.Launches()
+	want := vm.Size{VCPU: 2, MemoryMiB: 2 * gib, DiskMiB: 32 * gib}
+	r := resize(t, e, c, "box", want)
+	if how := map[string]string{"cpu": "live", "memory": "live", "disk": "live"}; !maps.Equal(r.How, how) || r.VM.Size != want || len(r.Why) != 0 {
+		t.Errorf("%+v", r)
+	}
+	if r := resize(t, e, c, "box", vm.Size{VCPU: 1}); r.How["cpu"] != "live" || len(r.How) != 1 || r.VM.Size.VCPU != 1 || r.VM.Size.MemoryMiB != want.MemoryMiB {
+		t.Errorf("one CPU again: %+v", r)
+	}
+	n := len(records(t, s))
+	if r := resize(t, e, c, "box", vm.Size{VCPU: 1, DiskMiB: want.DiskMiB}); len(r.How) != 0 || len(records(t, s)) != n {
+		t.Errorf("what it has: %+v", r)
+	}
+	if !running(t, e, c, "box", p.ID) || s.World.Launches() != launches {
+		t.Error("the machine was started anew")
+	}
+	if spec, _ := s.World.Spec(v.ID); spec.Size != boxNow(t, e, c).Size {
+		t.Errorf("machine %+v, record %+v", spec.Size, boxNow(t, e, c).Size)
+	}
+}
+
+func boxNow(t *testing.T, e *engine.Engine, c *vm.Call) vm.VM {
+	t.Helper()
+	v, err := e.Get(t.Context(), c, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// What was plugged in is there after a suspend, in a fork, and after a
+// rollback; a stop ends it. 000-31, 000-05, 000-08
+func TestResizeStaysInGenerations(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	small := v.Size
+	if _, err := e.Snapshot(ctx, c, "box", engine.SnapshotRequest{Name: "small"}); err != nil {
+		t.Fatal(err)
+	}
+	big := resize(t, e, c, "box", vm.Size{MemoryMiB: 1 * gib, DiskMiB: 20 * gib}).VM.Size
+	plugged := vm.Plugged{BootVCPU: 1, BootMemoryMiB: 512, Modules: []vm.MemoryModule{{ID: "dimm0", MiB: 512}}}
+	check := func(what string, id vm.ID, size vm.Size, p vm.Plugged) {
+		t.Helper()
+		spec, ok := s.World.Spec(id)
+		if !ok || spec.Size != size || !reflect.DeepEqual(spec.Plugged, p) {
+			t.Errorf("%s: machine %+v %+v", what, spec.Size, spec.Plugged)
+		}
+	}
+	f, err := e.Fork(ctx, c, "box", engine.ForkRequest{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("fork", f.Children[0].ID, big, plugged)
+	if _, err := e.Suspend(ctx, c, "box", engine.SuspendRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Resize(ctx, c, "box", engine.ResizeRequest{Size: vm.Size{VCPU: 2}}); vm.KindOf(err) != vm.WrongState {
+		t.Errorf("resize of a suspended VM: %v", err)
+	}
+	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	check("resume", v.ID, big, plugged)
+	if _, err := e.Rollback(ctx, c, "box", engine.RollbackRequest{To: "small"}); err != nil {
+		t.Fatal(err)
+	}
+	check("rollback", v.ID, small, vm.Plugged{})
+	if got := boxNow(t, e, c).Size; got != small {
+		t.Errorf("after the rollback its record says %+v", got)
+	}
+	resize(t, e, c, "box", vm.Size{MemoryMiB: 1 * gib})
+	if _, err := e.Stop(ctx, c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	check("start", v.ID, boxNow(t, e, c).Size, vm.Plugged{})
+}
+
+// What is not possible while it runs is done by a stop and a start: the disk is
+// kept, the answer says so. 000-31
+func TestResizeByStart(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	sh(t, e, c, "box", "echo kept > /work/f")
+	r := resize(t, e, c, "box", vm.Size{VCPU: 4, MemoryMiB: 256})
+	if how := map[string]string{"cpu": "restart", "memory": "restart"}; !maps.Equal(r.How, how) || r.Why["memory"] == "" || len(r.VM.Losses) == 0 {
+		t.Errorf("%+v", r)
+	}
+	if r.VM.State != vm.Running || r.VM.InstanceID == v.InstanceID || r.VM.Size != (vm.Size{VCPU: 4, MemoryMiB: 256, DiskMiB: v.Size.DiskMiB}) {
+		t.Errorf("%+v", r.VM)
+	}
+	if out, _ := sh(t, e, c, "box", "cat /work/f"); out != "kept\n" {
+		t.Errorf("the disk has %q", out)
+	}
+	// A start that fails leaves it stopped, with its size.
+	s.World.Fail("launch", vm.Errorf(vm.GuestFault, "", "boom"))
+	_, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{VCPU: 16}})
+	wantCode(t, err, vm.GuestFault, "RESIZE_FAILED")
+	s.World.Fail("launch", nil)
+	if now := boxNow(t, e, c); now.State != vm.Stopped || now.Size.VCPU != 16 {
+		t.Errorf("after a start that failed: %s %+v", now.State, now.Size)
+	}
+	consistent(t, s)
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A stopped VM has its new size from its next start on. 000-31
+func TestResizeStopped(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	want := vm.Size{VCPU: 2, MemoryMiB: 256, DiskMiB: 17 * gib}
+	if r := resize(t, e, c, "box", want); r.VM.State != vm.Stopped || r.How["memory"] != "at-next-start" || len(r.How) != 3 {
+		t.Errorf("%+v", r)
+	}
+	s.World.Fail("grow-disk", vm.Errorf(vm.NoSpace, "", "full"))
+	_, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{DiskMiB: 18 * gib}})
+	if vm.KindOf(err) != vm.NoSpace || boxNow(t, e, c).Size != want {
+		t.Errorf("a disk that does not grow: %v, size %+v", err, boxNow(t, e, c).Size)
+	}
+	s.World.Fail("grow-disk", nil)
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if spec, _ := s.World.Spec(v.ID); spec.Size != want {
+		t.Errorf("started with %+v", spec.Size)
+	}
+}
+
+func TestResizeRefuses(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	for code, size := range map[string]vm.Size{
+		"RESIZE_VM_EMPTY_REQUEST":               {},
+		"RESIZE_VM_VCPU_NOT_POWER_OF_TWO":       {VCPU: 3},
+		"RESIZE_VM_VCPU_OUT_OF_RANGE":           {VCPU: 64},
+		"RESIZE_VM_MEM_NOT_POWER_OF_TWO":        {MemoryMiB: 768},
+		"RESIZE_VM_MEM_OUT_OF_RANGE":            {MemoryMiB: 128},
+		"RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED": {VCPU: 2, DiskMiB: 8 * gib},
+		"INVALID_PARAMETERS":                    {DiskMiB: vm.MaxDiskMiB + 1},
+	} {
+		_, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: size})
+		wantCode(t, err, vm.Invalid, code)
+		if vm.AsError(err).Hint == "" {
+			t.Errorf("%s has no hint", code)
+		}
+	}
+	for _, size := range []vm.Size{{VCPU: -1}, {MemoryMiB: -512}, {DiskMiB: -1}} {
+		if _, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: size}); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%+v: %v", size, err)
+		}
+	}
+	_, err := e.Resize(t.Context(), c, "nobox", engine.ResizeRequest{Size: vm.Size{VCPU: 2}})
+	wantCode(t, err, vm.NotFound, "VM_NOT_FOUND")
+	s.World.SetFree(1300<<20, 1<<40)
+	_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{MemoryMiB: 2 * gib}})
+	if vm.KindOf(err) != vm.Limit {
+		t.Errorf("more memory than the host has: %v", err)
+	}
+	if now := boxNow(t, e, c); now.Size != vm.DefaultSize {
+		t.Errorf("it has %+v", now.Size)
+	}
+}

@@ -1,0 +1,190 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// growWait is for the guest to use what it was given.
+const growWait = 30 * time.Second
+
+// resize gives the machine another size while it runs. It says of each part
+// that differs "live", or why it cannot; when one cannot, what was not yet
+// begun is left as it is, since only a start can do the rest. Capture and
+// resize exclude each other.
+func (m *machine) resize(ctx context.Context, want vm.Size) (map[string]string, error) {
+	if !closed(m.started) {
+		return nil, vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
+	}
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	now := m.proc.Machine()
+	goal, how := planResize(now, want)
+	for _, part := range []struct {
+		name string
+		do   func(context.Context, vm.Size, vm.Plugged) error
+	}{{vm.PartDisk, m.resizeDisk}, {vm.PartMemory, m.resizeMemory}, {vm.PartCPU, m.resizeCPUs}} {
+		if how[part.name] != vm.Live {
+			continue
+		}
+		if failed(how) {
+			how[part.name] = "another part needs a start"
+			continue
+		}
+		if err := part.do(ctx, want, goal); err != nil {
+			if ctx.Err() != nil {
+				return how, ctx.Err()
+			}
+			m.log.Warn("resize", "part", part.name, "err", err)
+			how[part.name] = vm.AsError(err).Error()
+		}
+	}
+	return how, nil
+}
+
+// planResize says what a machine has plugged in when it has grown to a size,
+// and of each part that differs whether that works.
+func planResize(now vm.MachineSpec, want vm.Size) (vm.Plugged, map[string]string) {
+	how := make(map[string]string)
+	if want.DiskMiB != now.Size.DiskMiB {
+		how[vm.PartDisk] = vm.Live
+	}
+	if want.DiskMiB < now.Size.DiskMiB {
+		how[vm.PartDisk] = "a disk cannot shrink"
+	}
+	grow := func(part string, size vm.Size) {
+		goal, err := qemu.MorePlugged(now, size)
+		if how[part] = vm.Live; err != nil {
+			how[part] = vm.AsError(err).Msg
+			return
+		}
+		now.Plugged = goal
+	}
+	size := now.Size
+	if want.MemoryMiB > size.MemoryMiB {
+		grow(vm.PartMemory, vm.Size{VCPU: size.VCPU, MemoryMiB: want.MemoryMiB})
+	}
+	if want.MemoryMiB < size.MemoryMiB {
+		how[vm.PartMemory] = "memory that a guest uses cannot be taken from it"
+	}
+	if want.VCPU != size.VCPU {
+		grow(vm.PartCPU, vm.Size{VCPU: want.VCPU, MemoryMiB: size.MemoryMiB})
+	}
+	return now.Plugged, how
+}
+
+func failed(how map[string]string) bool {
+	for _, h := range how {
+		if h != vm.Live {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machine) resizeDisk(ctx context.Context, want vm.Size, _ vm.Plugged) error {
+	if err := m.proc.ResizeDisk(ctx, want.DiskMiB); err != nil {
+		return err
+	}
+	size := m.proc.Machine().Size
+	size.DiskMiB = want.DiskMiB
+	if err := m.changed(size, m.proc.Machine().Plugged); err != nil {
+		return err
+	}
+	return m.growGuest(ctx, vm.Size{DiskMiB: want.DiskMiB})
+}
+
+// resizeMemory plugs one module after the other, each when the guest uses the
+// one before.
+func (m *machine) resizeMemory(ctx context.Context, _ vm.Size, goal vm.Plugged) error {
+	now := m.proc.Machine()
+	for i := len(now.Plugged.Modules); i < len(goal.Modules); i++ {
+		next := now.Plugged
+		next.BootVCPU, next.BootMemoryMiB, next.Modules = goal.BootVCPU, goal.BootMemoryMiB, goal.Modules[:i+1]
+		if err := m.proc.PlugModule(ctx, next, i); err != nil {
+			return err
+		}
+		size := now.Size
+		size.MemoryMiB = goal.BootMemoryMiB + next.MemoryMiB()
+		if err := m.changed(size, next); err != nil {
+			return err
+		}
+		if err := m.growGuest(ctx, vm.Size{MemoryMiB: size.MemoryMiB}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resizeCPUs plugs in what is missing. CPUs that are too many stay in the
+// machine and are set offline by the guest.
+func (m *machine) resizeCPUs(ctx context.Context, want vm.Size, goal vm.Plugged) error {
+	now := m.proc.Machine()
+	next := now.Plugged
+	next.BootVCPU, next.BootMemoryMiB = goal.BootVCPU, goal.BootMemoryMiB
+	for next.CPUs < goal.CPUs {
+		if err := m.proc.PlugCPU(ctx, goal.BootVCPU+next.CPUs); err != nil {
+			return err
+		}
+		next.CPUs++
+		if err := m.changed(now.Size, next); err != nil {
+			return err
+		}
+	}
+	if err := m.growGuest(ctx, vm.Size{VCPU: want.VCPU}); err != nil {
+		return err
+	}
+	now.Size.VCPU = want.VCPU
+	return m.changed(now.Size, next)
+}
+
+func (m *machine) growGuest(ctx context.Context, size vm.Size) error {
+	ctx, cancel := context.WithTimeout(ctx, growWait)
+	defer cancel()
+	return m.guest.Grow(ctx, size)
+}
+
+// changed notes what the machine is now, also for a monitor that re-attaches.
+func (m *machine) changed(size vm.Size, plugged vm.Plugged) error {
+	m.proc.SetMachine(size, plugged)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.save(m.spec.Network)
+}
+
+// save writes the machine's spec as it is now. The caller holds mu.
+func (m *machine) save(p vm.NetworkPolicy) error {
+	spec := m.spec
+	spec.Network = p
+	if closed(m.started) {
+		now := m.proc.Machine()
+		spec.Size, spec.Plugged = now.Size, now.Plugged
+	}
+	return writeJSON(layout.VMDir(spec.Dir).Machine(), spec)
+}
+
+// readPlugged asks QEMU what the last monitor has plugged in: it may have died
+// before it wrote that down.
+func (m *machine) readPlugged(ctx context.Context) {
+	if err := m.proc.ReadPlugged(ctx); err != nil {
+		m.log.Warn("what is plugged in is not known", "err", err)
+	}
+}
+
+// fillDisk makes the root file system of a guest that was booted fill its disk,
+// which may have grown while the VM was stopped.
+func (m *machine) fillDisk(ctx context.Context) {
+	if m.spec.Generation != nil || m.spec.Disk == "" {
+		return
+	}
+	if err := m.growGuest(ctx, vm.Size{DiskMiB: m.spec.Size.DiskMiB}); err != nil {
+		m.log.Warn("the root file system does not fill its disk", "err", err)
+	}
+}
