@@ -38,10 +38,8 @@ type Config struct {
 	RunDir  string // its own files; "" = /run/warren
 	EtcDir  string // "" = /etc
 
-	CgroupDir string // "" = /sys/fs/cgroup
-	ProcDir   string // of freeze; "" = /proc
-	System    System // nil = the kernel
-	Log       *slog.Logger
+	System System // nil = the kernel
+	Log    *slog.Logger
 
 	inherited *heritage // of an upgrade
 }
@@ -81,14 +79,8 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.EtcDir == "" {
 		cfg.EtcDir = "/etc"
 	}
-	if cfg.CgroupDir == "" {
-		cfg.CgroupDir = "/sys/fs/cgroup"
-	}
-	if cfg.ProcDir == "" {
-		cfg.ProcDir = "/proc"
-	}
 	if cfg.System == nil {
-		cfg.System = kernel{}
+		cfg.System = kernel{runDir: cfg.RunDir}
 	}
 	if cfg.Log == nil {
 		return nil, errors.New("agent: no logger")
@@ -101,6 +93,7 @@ func New(cfg Config) (*Agent, error) {
 	if err := a.keys.load(cfg.Key, filepath.Join(cfg.RunDir, "agent.key")); err != nil {
 		return nil, err
 	}
+	a.freezer.init(cfg.System, cfg.RunDir)
 	a.procs.init(cfg.LogDir, cfg.RunDir, cfg.Log, cfg.inherited)
 	if cfg.inherited != nil {
 		if err := a.terms.inherit(cfg.inherited); err != nil {

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/url"
@@ -27,7 +28,7 @@ func (a *Agent) exec(w *answer, r *request) error {
 	}
 	w.closing = true
 	c := &client{w: w.conn}
-	p, err := a.launch(s, c, func(p vm.Process) error {
+	p, err := a.launch(r.ctx, s, c, func(p vm.Process) error {
 		w.started = true
 		started := link.EncodeProcess(p)
 		b := make([]byte, len(upgraded)+link.FrameHeader, len(upgraded)+link.FrameHeader+len(started))
@@ -86,7 +87,7 @@ func (a *Agent) start(w *answer, r *request) error {
 		return err
 	}
 	s.Background, s.Stdin = true, false
-	p, err := a.launch(s, nil, func(vm.Process) error { return nil })
+	p, err := a.launch(r.ctx, s, nil, func(vm.Process) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -108,11 +109,12 @@ func readSpec(r *request) (vm.ExecSpec, error) {
 // launch starts a command and enters it in the table. announce is called
 // before any output is read; its failure means that the client is gone
 // already.
-func (a *Agent) launch(s vm.ExecSpec, c *client, announce func(vm.Process) error) (*process, error) {
+func (a *Agent) launch(ctx context.Context, s vm.ExecSpec, c *client, announce func(vm.Process) error) (*process, error) {
 	cmd, err := a.prepare(s)
 	if err != nil {
 		return nil, err
 	}
+	cmd.gone = ctx.Done()
 	run, err := a.startCommand(cmd, s.Stdin)
 	var bad *failed
 	if err != nil && !errors.As(err, &bad) {

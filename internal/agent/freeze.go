@@ -4,9 +4,11 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,234 +19,448 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// A guest is frozen around a capture: its programs stand still, so that none
+// draws a random number, takes a lock or says a word in a copy before the copy
+// is a machine of its own. The agent lives in the root of the control groups
+// and goes on; every group below it is frozen by the kernel.
+
 const (
-	// freezePatience is how long a group of programs has to stand still. What is
-	// in the kernel by then stops on its way back to its program.
+	// freezePatience is how long the groups may take to stand still. A task
+	// that is in the kernel freezes on its way back.
 	freezePatience = 300 * time.Millisecond
-	freezeLook     = time.Millisecond
+	freezeTick     = time.Millisecond
+	// forkPatience is how long a command that is just being started may take.
+	forkPatience = 2 * time.Second
 
-	fiFreeze = 0xc0045877 // ioctl FIFREEZE, linux/fs.h
-	fiThaw   = 0xc0045878 // ioctl FITHAW
-
-	kernelThread = 0x00200000 // PF_KTHREAD in the flags of /proc/PID/stat
+	// miscGroup takes what lives in the root group, which cannot be frozen.
+	miscGroup = "warren.misc"
+	// maxRounds bounds the search for programs in the root group, which could
+	// start others meanwhile.
+	maxRounds = 4
 )
 
-// freezer has the guest's programs stand still while the machine is captured,
-// and until the resets of a start on the capture are done: two copies of a
-// program that runs at once would draw the same random numbers. Everything but
-// the agent, its supervisor and the kernel's threads lives in a control group
-// below the root, and those can be frozen (cgroup-v2.rst, cgroup.freeze).
+// freezer stops the programs of a guest and lets them go on.
 type freezer struct {
-	mu      sync.Mutex
-	groups  []string     // that were frozen by us
-	disk    bool         // the root file system is frozen, too
-	threads map[int]bool // the kernel's, as far as they have been seen
+	sys   System
+	file  string // where the state is kept for an agent that follows this one
+	forks gate
+
+	mu   sync.Mutex // one freeze or thaw at a time
+	held frozen
 }
 
-// freeze answers POST /freeze.
-func (a *Agent) freeze(w *answer, r *request) error {
-	f := &a.freezer
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	begin := time.Now()
-	if err := a.gather(); err != nil {
-		return err
+// frozen is what a freeze has changed, and a thaw undoes.
+type frozen struct {
+	dir    string   // root of the control groups; "" = nothing is frozen
+	groups []string // names below it
+	disks  []string // mount points
+}
+
+// init takes over what an earlier agent had frozen.
+func (f *freezer) init(sys System, runDir string) {
+	f.sys, f.file = sys, filepath.Join(runDir, "frozen")
+	b, err := os.ReadFile(f.file)
+	if err != nil {
+		return
 	}
-	groups, err := a.freezable()
+	f.held = parseFrozen(string(b))
+	if f.held.dir != "" {
+		_ = f.forks.shut(0) // nothing forks yet
+	}
+}
+
+// String renders the state: a line for each thing, names quoted.
+func (z frozen) String() string {
+	s := "dir " + strconv.Quote(z.dir) + "\n"
+	for _, g := range z.groups {
+		s += "group " + strconv.Quote(g) + "\n"
+	}
+	for _, d := range z.disks {
+		s += "disk " + strconv.Quote(d) + "\n"
+	}
+	return s
+}
+
+func parseFrozen(s string) frozen {
+	var z frozen
+	for line := range strings.SplitSeq(s, "\n") {
+		what, quoted, _ := strings.Cut(line, " ")
+		value, err := strconv.Unquote(quoted)
+		if err != nil {
+			continue
+		}
+		switch what {
+		case "dir":
+			z.dir = value
+		case "group":
+			z.groups = append(z.groups, value)
+		case "disk":
+			z.disks = append(z.disks, value)
+		}
+	}
+	return z
+}
+
+// freeze stops every program but the agent, and with disk=1 the file systems.
+func (a *Agent) freeze(w *answer, r *request) error {
+	report, err := a.freezer.freeze(r.flag("disk"))
 	if err != nil {
 		return err
 	}
-	// Noted first: an agent that is started anew must be able to let them go.
-	note := strings.Join(groups, "\n")
-	if err := os.WriteFile(a.frozenNote(), []byte(note), 0o600); err != nil {
-		return err
-	}
-	f.groups = groups
-	report := vm.FreezeReport{Groups: len(groups)}
-	for _, g := range groups {
-		if err := os.WriteFile(filepath.Join(g, "cgroup.freeze"), []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return errors.Join(vm.Errorf(vm.GuestFault, g, "cannot be frozen: %w", err), a.thawLocked())
-		}
-	}
-	report.Unfrozen = awaitFrozen(groups, begin.Add(freezePatience))
-	if r.query.Get("disk") != "" {
-		syscall.Sync()
-		if err := a.rootIoctl(fiFreeze); err != nil {
-			return errors.Join(vm.Errorf(vm.GuestFault, "/", "the file system cannot be frozen: %w", err), a.thawLocked())
-		}
-		f.disk = true
-	}
-	report.Waited = time.Since(begin)
 	return w.bytes(link.EncodeFreeze(report))
 }
 
-// thaw answers POST /thaw. Where nothing is frozen it does nothing.
-func (a *Agent) thaw(w *answer, _ *request) error {
-	if err := a.letGo(); err != nil {
-		return err
-	}
-	return w.bytes(nil)
-}
+// thaw lets them go on. It is no error when nothing is frozen.
+func (a *Agent) thaw(w *answer, _ *request) error { return w.done(a.freezer.thaw()) }
 
-// letGo lets everything go on that freeze has stopped.
-func (a *Agent) letGo() error {
-	a.freezer.mu.Lock()
-	defer a.freezer.mu.Unlock()
-	return a.thawLocked()
-}
-
-func (a *Agent) thawLocked() error {
-	f := &a.freezer
-	var errs []error
-	if f.disk {
-		if err := a.rootIoctl(fiThaw); err != nil && !errors.Is(err, syscall.EINVAL) { // EINVAL: is not frozen
-			errs = append(errs, err)
-		}
-	}
-	if f.groups == nil { // another agent may have frozen them
-		if b, err := os.ReadFile(a.frozenNote()); err == nil {
-			f.groups = strings.Fields(string(b))
-		}
-	}
-	for _, g := range f.groups {
-		err := os.WriteFile(filepath.Join(g, "cgroup.freeze"), []byte("0"), 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
-			errs = append(errs, err)
-		}
-	}
-	if len(errs) > 0 {
-		return vm.Errorf(vm.GuestFault, "", "programs may stand still: %w", errors.Join(errs...))
-	}
-	if err := os.Remove(a.frozenNote()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f.groups, f.disk = nil, false
-	return nil
-}
-
-func (a *Agent) frozenNote() string { return filepath.Join(a.cfg.RunDir, "frozen") }
-
-// freezable lists the groups below the root that are not frozen already.
-func (a *Agent) freezable() ([]string, error) {
-	entries, err := os.ReadDir(a.cfg.CgroupDir)
+func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	begun := time.Now()
+	dir, err := f.sys.Cgroups()
 	if err != nil {
-		return nil, vm.Errorf(vm.Unsupported, "", "the guest has no control groups (cgroup2): %w", err)
+		return vm.FreezeReport{}, vm.Errorf(vm.Unsupported, "", "the programs of this guest cannot be frozen: %w", err)
 	}
-	groups := []string{}
+	if disk {
+		f.syncDisks()
+	}
+	// A command that is frozen before its exec would hold the agent with it.
+	if err := f.forks.shut(forkPatience); err != nil {
+		return vm.FreezeReport{}, err
+	}
+	f.held.dir = dir
+	moving, err := f.freezeGroups()
+	if err == nil && disk {
+		err = f.freezeDisks()
+	}
+	if err != nil {
+		return vm.FreezeReport{}, errors.Join(err, f.undo())
+	}
+	return vm.FreezeReport{Groups: len(f.held.groups), Waited: time.Since(begun), Unfrozen: moving}, nil
+}
+
+// freezeGroups freezes what is not frozen yet, and names what still moves
+// when the patience is over.
+func (f *freezer) freezeGroups() (moving []string, err error) {
+	own := f.leaveGroup()
+	entries, err := os.ReadDir(f.held.dir)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
-		g := filepath.Join(a.cfg.CgroupDir, e.Name())
-		if !e.IsDir() {
-			continue
-		}
-		if b, err := os.ReadFile(filepath.Join(g, "cgroup.freeze")); err == nil && strings.TrimSpace(string(b)) == "0" {
-			groups = append(groups, g)
+		if name := e.Name(); e.IsDir() && name != own && name != miscGroup && f.movable(name) {
+			f.held.groups = append(f.held.groups, name)
 		}
 	}
-	return groups, nil
+	if own != "" {
+		moving = append(moving, own)
+	}
+	if f.movable(miscGroup) {
+		f.held.groups = append(f.held.groups, miscGroup)
+	}
+	if err := f.stop(); err != nil {
+		return nil, err
+	}
+	// Last, when hardly anything else runs: it takes longest.
+	if err := f.emptyRoot(); err != nil {
+		return nil, err
+	}
+	return append(moving, f.settle()...), nil
 }
 
-// awaitFrozen waits until every group stands still, or time is up, and names
-// those that don't.
-func awaitFrozen(groups []string, until time.Time) (unfrozen []string) {
-	for i := 0; i < len(groups); {
-		b, err := os.ReadFile(filepath.Join(groups[i], "cgroup.events"))
-		switch {
-		case err != nil || strings.Contains(string(b), "frozen 1"):
-			i++
-		case time.Now().After(until):
-			unfrozen = append(unfrozen, filepath.Base(groups[i]))
-			i++
-		default:
-			time.Sleep(freezeLook)
-		}
+// stop asks every group of the state to stand still, having written it down:
+// an agent may die at any point.
+func (f *freezer) stop() error {
+	if err := f.keep(); err != nil {
+		return err
 	}
-	return unfrozen
-}
-
-// gather moves programs that live in the root group, where they cannot be
-// frozen, into one of their own: whoever was started before there were groups.
-func (a *Agent) gather() error {
-	b, err := os.ReadFile(filepath.Join(a.cfg.CgroupDir, "cgroup.procs"))
-	if err != nil {
-		return vm.Errorf(vm.Unsupported, "", "the guest has no control groups (cgroup2): %w", err)
-	}
-	if a.freezer.threads == nil {
-		a.freezer.threads = map[int]bool{}
-	}
-	// systemd has put whatever ran before it into its own scope: us, too.
-	for _, pid := range []int{os.Getpid(), os.Getppid()} {
-		if err := a.stepOut(pid); err != nil {
-			return err
-		}
-	}
-	misc := filepath.Join(a.cfg.CgroupDir, "warren.misc")
-	for s := range strings.FieldsSeq(string(b)) {
-		pid, err := strconv.Atoi(s)
-		if err != nil || pid <= 1 || pid == os.Getpid() || pid == os.Getppid() || a.freezer.threads[pid] {
-			continue
-		}
-		if a.isThread(pid) {
-			a.freezer.threads[pid] = true
-			continue
-		}
-		if err := os.Mkdir(misc, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return err
-		}
-		err = os.WriteFile(filepath.Join(misc, "cgroup.procs"), []byte(s), 0)
-		if err != nil && !errors.Is(err, syscall.ESRCH) {
-			return vm.Errorf(vm.GuestFault, s, "a program cannot be frozen: %w", err)
-		}
+	for _, g := range f.held.groups {
+		_ = poke(f.control(g), "1") // settle sees whether it worked
 	}
 	return nil
 }
 
-// stepOut moves the agent or its supervisor to the root group, which is never
-// frozen. PID 1 stays where it is.
-func (a *Agent) stepOut(pid int) error {
-	s := strconv.Itoa(pid)
-	b, err := os.ReadFile(filepath.Join(a.cfg.ProcDir, s, "cgroup"))
-	if pid <= 1 || err != nil || strings.HasSuffix(strings.TrimSpace(string(b)), "0::/") {
+func (f *freezer) has(group string) bool { return slices.Contains(f.held.groups, group) }
+
+// movable reports whether a group is to be frozen: not one that the guest
+// itself has frozen, nor one of an earlier freeze.
+func (f *freezer) movable(group string) bool {
+	if f.has(group) {
+		return false
+	}
+	b, err := os.ReadFile(f.control(group))
+	return err == nil && strings.TrimSpace(string(b)) == "0"
+}
+
+// leaveGroup brings the agent and its supervisor back to the root group, if
+// the init system has moved them. It returns the group they could not
+// leave.
+func (f *freezer) leaveGroup() string {
+	own, _, _ := strings.Cut(strings.TrimPrefix(f.sys.OwnGroup(), "/"), "/")
+	if own == "" {
+		return ""
+	}
+	procs := filepath.Join(f.held.dir, "cgroup.procs")
+	for _, pid := range f.spared() {
+		if poke(procs, strconv.Itoa(pid)) != nil {
+			return own
+		}
+	}
+	return ""
+}
+
+// spared are the processes that never freeze: the agent and its supervisor.
+func (f *freezer) spared() []int {
+	pids := []int{os.Getpid()}
+	if parent := os.Getppid(); isSupervisor(parent) {
+		pids = append(pids, parent)
+	}
+	return pids
+}
+
+func (f *freezer) control(group string) string {
+	return filepath.Join(f.held.dir, group, "cgroup.freeze")
+}
+
+// inRoot returns the programs in the root group, except those given.
+func (f *freezer) inRoot(except []int) []int {
+	var found []int
+	for _, field := range procFields(filepath.Join(f.held.dir, "cgroup.procs")) {
+		pid, err := strconv.Atoi(field)
+		if err == nil && !slices.Contains(except, pid) && !isKernelThread(pid) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// emptyRoot moves the programs in the root group, and those that they start
+// meanwhile, to a group that can be frozen.
+func (f *freezer) emptyRoot() error {
+	seen := f.spared()
+	for range maxRounds {
+		programs := f.inRoot(seen)
+		if len(programs) == 0 {
+			return nil
+		}
+		misc := filepath.Join(f.held.dir, miscGroup)
+		_ = os.Mkdir(misc, 0o755) // it may be there
+		if !f.has(miscGroup) {
+			f.held.groups = append(f.held.groups, miscGroup)
+			if err := f.stop(); err != nil {
+				return err
+			}
+		}
+		for _, pid := range programs {
+			_ = poke(filepath.Join(misc, "cgroup.procs"), strconv.Itoa(pid)) // it may be gone
+		}
+		seen = append(seen, programs...)
+	}
+	return nil
+}
+
+// settle waits until the frozen groups stand still and names those that do not.
+func (f *freezer) settle() []string {
+	moving := slices.Clone(f.held.groups)
+	exact(func() {
+		for deadline := time.Now().Add(freezePatience); ; {
+			moving = slices.DeleteFunc(moving, f.still)
+			if len(moving) == 0 || time.Now().After(deadline) {
+				return
+			}
+			tick := syscall.NsecToTimespec(int64(freezeTick))
+			_ = syscall.Nanosleep(&tick, nil) // the runtime's timers are milliseconds late
+		}
+	})
+	return moving
+}
+
+// still reports whether all of a group stands still. A group that is gone does.
+func (f *freezer) still(name string) bool {
+	b, err := os.ReadFile(filepath.Join(f.held.dir, name, "cgroup.events"))
+	return err != nil || strings.Contains(string(b), "frozen 1")
+}
+
+// syncDisks writes most of what there is to write while programs still run.
+func (f *freezer) syncDisks() {
+	for _, dir := range f.sys.Disks() {
+		if !slices.Contains(f.held.disks, dir) {
+			_ = f.sys.SyncDisk(dir) // what is wrong with it, the freeze says too
+		}
+	}
+}
+
+// freezeDisks freezes the file systems that are not frozen yet.
+func (f *freezer) freezeDisks() error {
+	for _, dir := range f.sys.Disks() {
+		if slices.Contains(f.held.disks, dir) {
+			continue
+		}
+		f.held.disks = append(f.held.disks, dir)
+		if err := f.keep(); err != nil {
+			return err
+		}
+		switch err := f.sys.FreezeDisk(dir); {
+		case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.EOPNOTSUPP): // the guest's own doing, or it can only be synced
+			f.held.disks = f.held.disks[:len(f.held.disks)-1]
+		case err != nil:
+			f.held.disks = f.held.disks[:len(f.held.disks)-1]
+			return vm.Errorf(vm.Unsupported, dir, "the file system cannot be frozen: %w", err)
+		}
+	}
+	return f.keep()
+}
+
+// keep writes the state down for an agent that follows this one. The place
+// is in memory, so that no frozen disk is in the way.
+func (f *freezer) keep() error { return writeSmall(f.file, f.held.String(), 0o600) }
+
+// thaw lets everything go on that freeze has stopped.
+func (f *freezer) thaw() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.undo()
+}
+
+// undo is thaw. What cannot be thawed stays in the state, for another try.
+func (f *freezer) undo() error {
+	if f.held.dir == "" {
 		return nil
 	}
-	if err := os.WriteFile(filepath.Join(a.cfg.CgroupDir, "cgroup.procs"), []byte(s), 0); err != nil {
-		return vm.Errorf(vm.GuestFault, s, "the agent cannot leave the group that is to be frozen: %w", err)
+	if err := f.undoDisks(); err != nil {
+		return err
+	}
+	var bad []string
+	for _, g := range f.held.groups {
+		if err := poke(f.control(g), "0"); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
+			bad = append(bad, g)
+		}
+	}
+	if len(bad) > 0 {
+		f.held.groups = bad
+		_ = f.keep()
+		return vm.Errorf(vm.Internal, "", "some programs stay frozen: %s", strings.Join(bad, ", "))
+	}
+	f.held = frozen{}
+	f.forks.open()
+	return os.Remove(f.file)
+}
+
+func (f *freezer) thawDisks() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.held.disks) == 0 {
+		return nil
+	}
+	return errors.Join(f.undoDisks(), f.keep())
+}
+
+func (f *freezer) undoDisks() error {
+	for len(f.held.disks) > 0 {
+		dir := f.held.disks[0]
+		if err := f.sys.ThawDisk(dir); err != nil && !errors.Is(err, syscall.EINVAL) { // EINVAL: it is not frozen
+			return vm.Errorf(vm.Internal, dir, "the file system stays frozen: %w", err)
+		}
+		f.held.disks = f.held.disks[1:]
 	}
 	return nil
 }
 
-// isThread reports whether a process is one of the kernel's, or gone.
-func (a *Agent) isThread(pid int) bool {
-	b, err := os.ReadFile(filepath.Join(a.cfg.ProcDir, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return true
+// thawAfter lets a frozen guest go on when every reset is done; a machine
+// that lacks one stays as it is. The host destroys it.
+func (f *freezer) thawAfter(report vm.ResetReport) error {
+	for _, name := range vm.Resets {
+		if report[name] != "ok" {
+			return nil
+		}
 	}
-	f := statFields(b)
-	if len(f) < 7 {
-		return true
-	}
-	flags, err := strconv.ParseUint(f[6], 10, 64)
-	return err != nil || flags&kernelThread != 0
+	return f.thaw()
 }
 
-// rootIoctl freezes or thaws the root file system.
-func (a *Agent) rootIoctl(what uintptr) error {
-	f, err := os.Open("/")
+// poke writes a word into a control file that is there.
+func poke(file, word string) error {
+	fd, err := syscall.Open(file, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), what, 0); e != 0 {
-		return e
-	}
-	return nil
+	_, err = syscall.Write(fd, []byte(word))
+	return errors.Join(err, syscall.Close(fd))
 }
 
-// awake reports whether every reset was acknowledged.
-func awake(report vm.ResetReport) bool {
-	for _, name := range vm.Resets {
-		if report[name] != "ok" {
-			return false
+// isKernelThread reports whether a process has no program.
+func isKernelThread(pid int) bool {
+	var none [1]byte
+	_, err := syscall.Readlink("/proc/"+strconv.Itoa(pid)+"/exe", none[:])
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)
+}
+
+// gate lets forks through until it is shut. Those who come later wait.
+type gate struct {
+	mu     sync.Mutex
+	inside int
+	empty  chan struct{} // closed when the last one leaves; nil = nobody waits for that
+	opened chan struct{} // closed when the gate opens; nil = it is open
+}
+
+// enter waits until the gate is open, or until gone is closed.
+func (g *gate) enter(gone <-chan struct{}) error {
+	for {
+		g.mu.Lock()
+		opened := g.opened
+		if opened == nil {
+			g.inside++
+			g.mu.Unlock()
+			return nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-opened:
+		case <-gone:
+			return context.Canceled
 		}
 	}
-	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside--; g.inside == 0 && g.empty != nil {
+		close(g.empty)
+		g.empty = nil
+	}
+}
+
+// shut closes the gate and waits until nobody is inside.
+func (g *gate) shut(patience time.Duration) error {
+	g.mu.Lock()
+	if g.opened == nil {
+		g.opened = make(chan struct{})
+	}
+	if g.inside == 0 {
+		g.mu.Unlock()
+		return nil
+	}
+	if g.empty == nil {
+		g.empty = make(chan struct{})
+	}
+	empty := g.empty
+	g.mu.Unlock()
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-empty:
+		return nil
+	case <-t.C:
+		g.open()
+		return vm.Errorf(vm.Busy, "", "a command has been starting for more than %v", patience).WithHint("try again")
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.opened != nil {
+		close(g.opened)
+		g.opened = nil
+	}
 }

@@ -4,112 +4,295 @@
 package agent_test
 
 import (
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/warren-vm/warren/internal/agent"
+	"github.com/warren-vm/warren/vm"
 )
 
-// groups makes a tree of control groups: name to the content of cgroup.freeze,
-// and whether it says that it stands still at once.
-func groups(t *testing.T, r *rig, obeys map[string]bool, frozen ...string) {
-	t.Helper()
-	r.stop()
-	r.cfg.CgroupDir, r.cfg.ProcDir = t.TempDir(), t.TempDir()
-	write := func(path, text string) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(r.cfg.CgroupDir+"/cgroup.procs", "1\n2\n77\n88\n")
-	write(r.cfg.ProcDir+"/2/stat", "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0")
-	write(r.cfg.ProcDir+"/77/stat", "77 (stray (x)) S 1 77 77 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0")
-	for name, at := range obeys {
-		dir := r.cfg.CgroupDir + "/" + name
-		state := "0"
-		if slices.Contains(frozen, name) {
-			state = "1"
-		}
-		write(dir+"/cgroup.freeze", state+"\n")
-		events := "populated 1\nfrozen 0\n"
-		if at {
-			events = "populated 1\nfrozen 1\n"
-		}
-		write(dir+"/cgroup.events", events)
-	}
-	r.start()
+// groups is a directory that looks like a hierarchy of control groups.
+type groups struct {
+	t   *testing.T
+	dir string
 }
 
-func frozenState(t *testing.T, r *rig, group string) string {
-	t.Helper()
-	b, err := os.ReadFile(r.cfg.CgroupDir + "/" + group + "/cgroup.freeze")
+// freezeRig is a rig whose guest has these groups; they say that they are
+// frozen as soon as they are asked to be.
+func freezeRig(t *testing.T, names ...string) (*rig, groups) {
+	r := etcRig(t, nil)
+	g := groups{t, t.TempDir()}
+	g.write("cgroup.procs", "")
+	for _, n := range names {
+		g.add(n, "frozen 1\n")
+	}
+	r.sys.cgroups = g.dir
+	return r, g
+}
+
+func (g groups) add(name, events string) {
+	g.t.Helper()
+	if err := os.Mkdir(filepath.Join(g.dir, name), 0o755); err != nil {
+		g.t.Fatal(err)
+	}
+	g.write(name+"/cgroup.freeze", "0")
+	g.write(name+"/cgroup.procs", "")
+	g.write(name+"/cgroup.events", events)
+}
+
+func (g groups) write(name, text string) {
+	g.t.Helper()
+	if err := os.WriteFile(filepath.Join(g.dir, name), []byte(text), 0o644); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g groups) read(name string) string {
+	g.t.Helper()
+	b, err := os.ReadFile(filepath.Join(g.dir, name))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// frozen names the groups that are asked to stand still.
+func (g groups) frozen() string {
+	g.t.Helper()
+	files, err := filepath.Glob(g.dir + "/*/cgroup.freeze")
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	var names []string
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && string(b) == "1" {
+			names = append(names, filepath.Base(filepath.Dir(f)))
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func (r *rig) mustFreeze(disk bool) vm.FreezeReport {
+	r.t.Helper()
+	report, err := r.Freeze(within(r.t, 10*time.Second), disk)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return report
+}
+
+func (r *rig) mustThaw() {
+	r.t.Helper()
+	if err := r.Thaw(within(r.t, 10*time.Second)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// A freeze stops every group, and a thaw lets go on just what it stopped,
+// however often they are asked for.
+func TestFreezeThaw(t *testing.T) {
+	r, g := freezeRig(t, "init.scope", "system.slice", "mine.slice")
+	g.write("mine.slice/cgroup.freeze", "1") // the guest's own doing
+	r.mustThaw()                             // nothing is frozen yet
+	if report := r.mustFreeze(false); report.Groups != 2 || len(report.Unfrozen) != 0 || report.Waited <= 0 {
+		t.Errorf("%+v", report)
+	}
+	if got := g.frozen(); got != "init.scope mine.slice system.slice" {
+		t.Errorf("frozen: %s", got)
+	}
+	g.add("late.slice", "frozen 1\n")
+	if report := r.mustFreeze(false); report.Groups != 3 {
+		t.Errorf("a second freeze: %+v", report)
+	}
+	if got := g.frozen(); !strings.Contains(got, "late.slice") {
+		t.Errorf("frozen: %s", got)
+	}
+	for range 2 {
+		r.mustThaw()
+		if got := g.frozen(); got != "mine.slice" {
+			t.Errorf("still frozen: %s", got)
+		}
+	}
+	if h, err := r.Hello(within(t, 10*time.Second)); err != nil || !slices.Contains(h.Features, "freeze") {
+		t.Errorf("%+v, %v", h, err)
+	}
+}
+
+// What does not stand still in time is named, and the answer comes.
+func TestFreezeUnfrozen(t *testing.T) {
+	r, g := freezeRig(t, "a.slice")
+	g.add("busy.slice", "populated 1\nfrozen 0\n")
+	report := r.mustFreeze(false)
+	if !slices.Equal(report.Unfrozen, []string{"busy.slice"}) || report.Waited < 200*time.Millisecond {
+		t.Errorf("%+v", report)
+	}
+	r.mustThaw()
+	if got := g.frozen(); got != "" {
+		t.Errorf("still frozen: %s", got)
+	}
+}
+
+// Programs in the root group, which cannot be frozen, move to one that can;
+// the agent does not.
+func TestFreezeRoot(t *testing.T) {
+	r, g := freezeRig(t, "warren.misc")
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	pid := strconv.Itoa(cmd.Process.Pid)
+	g.write("cgroup.procs", strconv.Itoa(os.Getpid())+"\n"+pid+"\n999999999\n")
+	if report := r.mustFreeze(false); report.Groups != 1 {
+		t.Errorf("%+v", report)
+	}
+	if got := g.read("warren.misc/cgroup.procs"); got != pid {
+		t.Errorf("moved: %q, not %s", got, pid)
+	}
+	if got := g.frozen(); got != "warren.misc" {
+		t.Errorf("frozen: %s", got)
+	}
+	r.mustThaw()
+}
+
+// A wake lets a frozen guest go on if every reset was done, and only then.
+func TestWakeThaws(t *testing.T) {
+	r, g := freezeRig(t, "system.slice")
+	r.sys.disks = []string{"/"}
+	r.mustFreeze(true)
+	bad := testReset()
+	bad.Hostname = "-"
+	if _, _, err := r.Wake(within(t, 10*time.Second), bad); err != nil {
+		t.Fatal(err)
+	}
+	if got := g.frozen(); got != "system.slice" {
+		t.Errorf("after a failed reset: %q is frozen", got)
+	}
+	if got := strings.Join(r.sys.calls, ", "); got != "sync /, freeze /, thaw /" { // the resets write files
+		t.Errorf("disk: %s", got)
+	}
+	_, report, err := r.Wake(within(t, 10*time.Second), testReset())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(b))
-}
-
-// TestFreeze: every group but those that were frozen before stands still until
-// a wake whose resets are all done; strays of the root group are moved first.
-func TestFreeze(t *testing.T) {
-	r := etcRig(t, nil)
-	groups(t, r, map[string]bool{"system.slice": true, "slow.slice": false, "theirs.slice": true}, "theirs.slice")
-	ctx := within(t, 10*time.Second)
-	report, err := r.Freeze(ctx, false)
-	if err != nil || report.Groups != 2 || !slices.Equal(report.Unfrozen, []string{"slow.slice"}) || report.Waited < 250*time.Millisecond {
-		t.Fatalf("%+v, %v", report, err)
-	}
-	for _, g := range []string{"system.slice", "slow.slice", "theirs.slice"} {
-		if frozenState(t, r, g) != "1" {
-			t.Errorf("%s is not frozen", g)
-		}
-	}
-	if b, err := os.ReadFile(r.cfg.CgroupDir + "/warren.misc/cgroup.procs"); err != nil || string(b) != "77" {
-		t.Errorf("the stray was not moved: %q, %v", b, err)
-	}
-	bad := testReset()
-	bad.LinkKey = nil
-	if _, report, err := r.Wake(ctx, bad); err != nil || report["link-key"] == "ok" || frozenState(t, r, "system.slice") != "1" {
-		t.Errorf("a wake without every reset lets programs go on: %v, %v", report, err)
-	}
-	if _, _, err := r.Wake(ctx, testReset()); err != nil {
-		t.Fatal(err)
-	}
-	for g, want := range map[string]string{"system.slice": "0", "slow.slice": "0", "theirs.slice": "1"} {
-		if got := frozenState(t, r, g); got != want {
-			t.Errorf("after the wake %s is %s", g, got)
-		}
+	if got := g.frozen(); got != "" {
+		t.Errorf("after %v: %q is frozen", report, got)
 	}
 }
 
-// TestThawByAnother: an agent that was started anew knows what stands still.
-func TestThawByAnother(t *testing.T) {
-	r := etcRig(t, nil)
-	groups(t, r, map[string]bool{"system.slice": true})
-	ctx := within(t, 10*time.Second)
-	if err := r.Thaw(ctx); err != nil {
-		t.Fatalf("thaw of what is not frozen: %v", err)
+// The disks freeze only when that is asked for, once, and thaw.
+func TestFreezeDisk(t *testing.T) {
+	r, _ := freezeRig(t, "a.slice")
+	r.sys.disks = []string{"/", "/mnt/a b"}
+	r.mustFreeze(false)
+	r.mustFreeze(true)
+	r.mustFreeze(true)
+	r.mustThaw()
+	if got := strings.Join(r.sys.calls, ", "); got != "sync /, sync /mnt/a b, freeze /, freeze /mnt/a b, thaw /, thaw /mnt/a b" {
+		t.Errorf("%s", got)
 	}
-	if _, err := r.Freeze(ctx, false); err != nil {
-		t.Fatal(err)
+}
+
+// A disk that cannot be frozen leaves nothing frozen.
+func TestFreezeDiskFails(t *testing.T) {
+	r, g := freezeRig(t, "a.slice")
+	r.sys.disks, r.sys.fail = []string{"/"}, errors.New("no")
+	if _, err := r.Freeze(within(t, 10*time.Second), true); !errors.Is(err, vm.Unsupported) {
+		t.Errorf("%v", err)
 	}
+	if got := g.frozen(); got != "" {
+		t.Errorf("frozen: %s", got)
+	}
+}
+
+// The agent that follows a frozen one knows what to thaw.
+func TestFreezeInherited(t *testing.T) {
+	r, g := freezeRig(t, "a.slice", "mine.slice")
+	g.write("mine.slice/cgroup.freeze", "1")
+	r.sys.disks = []string{"/"}
+	r.mustFreeze(true)
 	r.stop()
 	r.start()
-	if err := r.Thaw(ctx); err != nil || frozenState(t, r, "system.slice") != "0" {
-		t.Errorf("%v, %s", err, frozenState(t, r, "system.slice"))
+	r.mustThaw()
+	if got := g.frozen(); got != "mine.slice" {
+		t.Errorf("frozen: %s", got)
+	}
+	if got := strings.Join(r.sys.calls, ", "); got != "sync /, freeze /, thaw /" {
+		t.Errorf("disk: %s", got)
+	}
+	if _, err := os.Stat(r.cfg.RunDir + "/frozen"); !os.IsNotExist(err) {
+		t.Errorf("the state is still there: %v", err)
 	}
 }
 
-// TestFreezeAmongFeatures: a host asks for it only where it is.
-func TestFreezeAmongFeatures(t *testing.T) {
-	if !slices.Contains(agent.Features, "freeze") {
-		t.Error("not a feature")
+// A command that is asked for while the guest is frozen starts at the thaw;
+// if nobody waits for it any more, not at all.
+func TestExecFrozen(t *testing.T) {
+	r, _ := freezeRig(t, "a.slice")
+	r.mustFreeze(false)
+	marks := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"touch", marks + "/early"}}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("%v", err)
+	}
+	r.connect() // the link to the one who asked is gone
+	ended := make(chan result, 1)
+	go func() {
+		e, err := r.Exec(within(t, 20*time.Second), vm.ExecSpec{Argv: []string{"touch", marks + "/late"}})
+		if err != nil {
+			ended <- result{stderr: err.Error()}
+			return
+		}
+		st, err := e.Run(nil, nil)
+		if err != nil {
+			ended <- result{stderr: err.Error()}
+			return
+		}
+		ended <- result{status: st}
+	}()
+	select {
+	case got := <-ended:
+		t.Fatalf("it ran in a frozen guest: %+v", got)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if _, err := r.Processes(within(t, 10*time.Second)); err != nil {
+		t.Errorf("the agent answers nothing else: %v", err)
+	}
+	r.mustThaw()
+	if got := <-ended; got.stderr != "" || got.status.Code != 0 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(marks + "/late"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(marks + "/early"); err == nil {
+		t.Error("a command ran although nobody waited for it")
+	}
+}
+
+// An upgrade of a guest whose disk is frozen is refused; without control
+// groups a freeze says why it cannot.
+func TestFreezeRefusals(t *testing.T) {
+	r, _ := freezeRig(t, "a.slice")
+	r.sys.disks = []string{"/"}
+	r.mustFreeze(true)
+	if err := r.Upgrade(within(t, 10*time.Second), strings.NewReader("x"), 1); !errors.Is(err, vm.WrongState) {
+		t.Errorf("an upgrade: %v", err)
+	}
+	r.mustThaw()
+	r.sys.cgroups = ""
+	if _, err := r.Freeze(within(t, 10*time.Second), false); !errors.Is(err, vm.Unsupported) || !strings.Contains(err.Error(), "no control groups") {
+		t.Errorf("%v", err)
+	}
+	if got := r.sh("echo on"); got.stdout != "on\n" {
+		t.Errorf("after a freeze that failed: %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ package agent_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -46,6 +47,9 @@ type fakeSystem struct {
 	hostname string
 	bootID   string
 	fail     error
+	cgroups  string
+	disks    []string
+	calls    []string // to SyncDisk, FreezeDisk and ThawDisk
 }
 
 func (f *fakeSystem) note(fn func()) error {
@@ -54,12 +58,38 @@ func (f *fakeSystem) note(fn func()) error {
 	fn()
 	return f.fail
 }
-func (f *fakeSystem) SetClock(t time.Time) error     { return f.note(func() { f.clock = t }) }
-func (f *fakeSystem) Reseed(b []byte) error          { return f.note(func() { f.entropy = b }) }
-func (f *fakeSystem) SetHostname(n string) error     { return f.note(func() { f.hostname = n }) }
+
+func (f *fakeSystem) SetClock(t time.Time) error { return f.note(func() { f.clock = t }) }
+
+func (f *fakeSystem) Reseed(b []byte) error { return f.note(func() { f.entropy = b }) }
+
+func (f *fakeSystem) SetHostname(n string) error { return f.note(func() { f.hostname = n }) }
+
 func (f *fakeSystem) SetBootID(id, _ string) error   { return f.note(func() { f.bootID = id }) }
 func (*fakeSystem) Signal(int, syscall.Signal) error { return nil }
 func (*fakeSystem) Reboot(bool) error                { return nil }
+func (*fakeSystem) OwnGroup() string                 { return "/" }
+
+func (f *fakeSystem) Cgroups() (string, error) {
+	if f.cgroups == "" {
+		return "", errors.New("no control groups")
+	}
+	return f.cgroups, nil
+}
+
+func (f *fakeSystem) Disks() []string { return f.disks }
+
+func (f *fakeSystem) SyncDisk(dir string) error {
+	return f.note(func() { f.calls = append(f.calls, "sync "+dir) })
+}
+
+func (f *fakeSystem) FreezeDisk(dir string) error {
+	return f.note(func() { f.calls = append(f.calls, "freeze "+dir) })
+}
+
+func (f *fakeSystem) ThawDisk(dir string) error {
+	return f.note(func() { f.calls = append(f.calls, "thaw "+dir) })
+}
 
 func portPair(t *testing.T) (guestEnd, hostEnd *os.File) {
 	t.Helper()

@@ -35,6 +35,9 @@ func (a *Agent) powerOff(w *answer, r *request) error {
 // shutDown ends the commands started by exec, asks systemd, and does it alone
 // when there is none or it takes too long.
 func (a *Agent) shutDown(ctx context.Context, reboot bool) {
+	if err := a.freezer.thaw(); err != nil {
+		a.log.Error("shutting down a frozen guest", "error", err)
+	}
 	a.endProcesses(ctx)
 	syscall.Sync()
 	if Initial() == "systemd" {

@@ -27,6 +27,17 @@ type System interface {
 	SetBootID(id, file string) error
 	Signal(pid int, s syscall.Signal) error
 	Reboot(reboot bool) error
+	// Cgroups returns the directory of the control groups, version 2.
+	Cgroups() (string, error)
+	// OwnGroup returns the agent's own group, "/" for the root.
+	OwnGroup() string
+	// Disks are the mount points of the local file systems that can be written.
+	Disks() []string
+	// SyncDisk writes what a file system holds in memory to its disk.
+	SyncDisk(dir string) error
+	// FreezeDisk does so too, and lets nothing change it until ThawDisk.
+	FreezeDisk(dir string) error
+	ThawDisk(dir string) error
 }
 
 // hello introduces the agent.
@@ -62,11 +73,12 @@ func (a *Agent) wake(w *answer, r *request, hello bool) error {
 	if err != nil {
 		return vm.Errorf(vm.Invalid, "", "malformed reset: %w", err)
 	}
+	if err := a.freezer.thawDisks(); err != nil { // resets write files
+		return err
+	}
 	report := a.reset(reset)
-	if awake(report) {
-		if err := a.letGo(); err != nil {
-			return err
-		}
+	if err := a.freezer.thawAfter(report); err != nil {
+		return err
 	}
 	var h vm.AgentHello
 	if hello {
@@ -214,7 +226,7 @@ func (a *Agent) resetLinkKey(key []byte) error {
 }
 
 // kernel is the System of a real guest.
-type kernel struct{}
+type kernel struct{ runDir string }
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 

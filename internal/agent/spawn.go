@@ -23,8 +23,9 @@ type command struct {
 	argv []string
 	cwd  string
 	env  []string
-	path []string // directories of its PATH
-	tty  bool     // its standard input becomes its controlling terminal
+	path []string        // directories of its PATH
+	tty  bool            // its standard input becomes its controlling terminal
+	gone <-chan struct{} // closed when nobody waits for it any more; nil = never
 }
 
 // prepare resolves user, directory, environment and argument list.
@@ -231,6 +232,10 @@ func (a *Agent) fork(c *command, path string, fds [3]int, s *spawned) error {
 	if fd := a.cgroup.get(); fd >= 0 {
 		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
 	}
+	if err := a.freezer.forks.enter(c.gone); err != nil {
+		return err
+	}
+	defer a.freezer.forks.leave()
 	a.oom.lower()
 	defer a.oom.raise()
 	var pid int

@@ -82,11 +82,14 @@ func refresh(child int) error {
 // refreshParent asks the supervisor above this process, if there is one, to
 // become the new program too.
 func refreshParent() {
-	parent := os.Getppid()
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(parent) + "/cmdline")
-	if err == nil && strings.HasPrefix(string(b), agentName+"\x00supervise") {
+	if parent := os.Getppid(); isSupervisor(parent) {
 		_ = syscall.Kill(parent, syscall.SIGHUP) // without it, it only stays old
 	}
+}
+
+func isSupervisor(pid int) bool {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return err == nil && strings.HasPrefix(string(b), agentName+"\x00supervise")
 }
 
 // PowerOffNow turns the machine off at once, without order. It returns on

@@ -60,8 +60,9 @@ func newTerminal(t *terminals, info vm.TerminalSession) *terminal {
 	}
 }
 
-// openTerminal starts a program on a new pseudo-terminal.
-func (a *Agent) openTerminal(s vm.TerminalSpec) (*terminal, error) {
+// openTerminal starts a program on a new pseudo-terminal, unless gone is closed
+// before it can.
+func (a *Agent) openTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal, error) {
 	cmd, path, err := a.terminalCommand(s)
 	if err != nil {
 		return nil, err
@@ -85,6 +86,7 @@ func (a *Agent) openTerminal(s vm.TerminalSpec) (*terminal, error) {
 	t.setSize()
 	defaultSignals()
 	run := &spawned{}
+	cmd.gone = gone
 	if err := a.fork(cmd, path, [3]int{slave, slave, slave}, run); err != nil {
 		_ = master.Close()
 		t.tape.free()

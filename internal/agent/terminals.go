@@ -35,7 +35,7 @@ type terminals struct {
 }
 
 // add opens a terminal, or says why not.
-func (a *Agent) addTerminal(s vm.TerminalSpec) (*terminal, error) {
+func (a *Agent) addTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal, error) {
 	l := &a.terms
 	l.open.Lock()
 	defer l.open.Unlock()
@@ -43,7 +43,7 @@ func (a *Agent) addTerminal(s vm.TerminalSpec) (*terminal, error) {
 		return nil, err
 	}
 	s.Cols, s.Rows = fitting(s.Cols, s.Rows)
-	t, err := a.openTerminal(s)
+	t, err := a.openTerminal(gone, s)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (a *Agent) openTerm(w *answer, r *request) error {
 	if err != nil {
 		return vm.Errorf(vm.Invalid, "", "malformed terminal: %w", err)
 	}
-	t, err := a.addTerminal(s)
+	t, err := a.addTerminal(r.ctx.Done(), s)
 	if err != nil {
 		return err
 	}

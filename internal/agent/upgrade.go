@@ -33,6 +33,9 @@ func (a *Agent) upgrade(w *answer, r *request) error {
 	if r.size <= 0 || r.size > maxBinary {
 		return vm.Errorf(vm.Invalid, "", "an agent of %d bytes", r.size)
 	}
+	if err := a.freezer.upgradable(); err != nil {
+		return err
+	}
 	file := filepath.Join(a.cfg.RunDir, "agent")
 	tmp := file + ".new"
 	if err := a.saveProgram(r, tmp); err != nil {
@@ -73,7 +76,7 @@ func (a *Agent) saveProgram(r *request, file string) error {
 	}
 	ctx, stop := context.WithTimeout(r.ctx, 20*time.Second)
 	defer stop()
-	if out, err := exec.CommandContext(ctx, file, "check").CombinedOutput(); err != nil {
+	if out, err := a.freezer.output(exec.CommandContext(ctx, file, "check")); err != nil {
 		return vm.Errorf(vm.Invalid, "", "the new agent does not run in this guest: %w: %.200s", err, out)
 	}
 	return nil

@@ -23,7 +23,8 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 	if err != nil {
 		return vm.FreezeReport{}, err
 	}
-	return link.DecodeFreeze(b)
+	r, err := link.DecodeFreeze(b)
+	return r, odd(err)
 }
 
 // Thaw lets everything go on that Freeze has stopped; it may be called at any

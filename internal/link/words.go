@@ -112,6 +112,38 @@ func DecodeWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 	return h, report, err
 }
 
+// EncodeFreeze renders the report of a freeze for the wire.
+func EncodeFreeze(r vm.FreezeReport) []byte {
+	var f fields
+	f.num("groups", int64(r.Groups))
+	f.num("waited", int64(r.Waited))
+	for _, g := range r.Unfrozen {
+		f.put("unfrozen", g)
+	}
+	return f
+}
+
+// DecodeFreeze reads what EncodeFreeze wrote.
+func DecodeFreeze(b []byte) (vm.FreezeReport, error) {
+	var r vm.FreezeReport
+	err := each(b, func(name, value string) error {
+		switch name {
+		case "groups":
+			return number(&r.Groups, value)
+		case "waited":
+			var n int64
+			if err := number(&n, value); err != nil {
+				return err
+			}
+			r.Waited = time.Duration(n)
+		case "unfrozen":
+			r.Unfrozen = append(r.Unfrozen, value)
+		}
+		return nil
+	})
+	return r, err
+}
+
 // EncodeExec renders a command for the wire.
 func EncodeExec(s vm.ExecSpec) []byte {
 	var f fields
@@ -269,39 +301,4 @@ func DecodeError(b []byte) error {
 		return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent answered with something that is no error", Err: errors.Join(err)}
 	}
 	return &vm.Error{Kind: w.Kind, Code: w.Code, Subject: w.Subject, Msg: w.Msg, Hint: w.Hint, Fields: w.Fields}
-}
-
-// EncodeFreeze renders a report for the wire.
-func EncodeFreeze(r vm.FreezeReport) []byte {
-	var f fields
-	f.num("groups", int64(r.Groups))
-	f.num("waited", int64(r.Waited))
-	for _, g := range r.Unfrozen {
-		f.put("unfrozen", g)
-	}
-	return f
-}
-
-// DecodeFreeze reads what EncodeFreeze wrote.
-func DecodeFreeze(b []byte) (vm.FreezeReport, error) {
-	var r vm.FreezeReport
-	err := each(b, func(name, value string) error {
-		var n int64
-		switch name {
-		case "groups":
-			if err := number(&n, value); err != nil {
-				return err
-			}
-			r.Groups = int(n)
-		case "waited":
-			if err := number(&n, value); err != nil {
-				return err
-			}
-			r.Waited = time.Duration(n)
-		case "unfrozen":
-			r.Unfrozen = append(r.Unfrozen, value)
-		}
-		return nil
-	})
-	return r, err
 }

@@ -29,6 +29,11 @@ func TestWords(t *testing.T) {
 	if h, r, err := DecodeWake(EncodeWake(hello, report)); err != nil || !reflect.DeepEqual(h, hello) || !reflect.DeepEqual(r, report) {
 		t.Errorf("wake: %+v, %+v, %v", h, r, err)
 	}
+	for _, r := range []vm.FreezeReport{{}, {Groups: 7, Waited: 12 * time.Millisecond, Unfrozen: []string{"user.slice", ""}}} {
+		if got, err := DecodeFreeze(EncodeFreeze(r)); err != nil || !reflect.DeepEqual(got, r) {
+			t.Errorf("freeze: %+v, %v", got, err)
+		}
+	}
 	spec := vm.ExecSpec{
 		Argv: []string{"a", "", "c d"}, Command: "x", User: "u", Cwd: "/", Env: map[string]string{"A": "=b=", "C": ""},
 		TimeoutMs: 1 << 40, Stdin: true, Background: true,
@@ -68,6 +73,7 @@ func FuzzFields(f *testing.F) {
 		_, _ = DecodeReset(in)
 		_, _, _ = DecodeWake(in)
 		_, _ = DecodeProcess(in)
+		_, _ = DecodeFreeze(in)
 		_, _ = DecodeExit(in)
 	})
 }

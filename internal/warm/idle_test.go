@@ -19,11 +19,12 @@ import (
 func TestIdleCost(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	c, _ := r.launch(ctx, t, r.spec(t))
+	wait(ctx, t, 6*time.Second) // what the start has set going ends
 	before, err := c.Status(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const quiet = 5 * time.Second
+	const quiet = 10 * time.Second
 	wait(ctx, t, quiet)
 	st, err := c.Status(ctx)
 	if err != nil {
@@ -36,7 +37,8 @@ func TestIdleCost(t *testing.T) {
 	if st.PSS > 112<<20 {
 		t.Errorf("QEMU has %d bytes by share", st.PSS)
 	}
-	if used := st.CPU - before.CPU; used > quiet/10 {
+	// 32 of them leave a host of two cores 85 % of its time.
+	if used := st.CPU - before.CPU; used > quiet*15/100*2/32 {
 		t.Errorf("idle it used %v of CPU time", used)
 	}
 }
