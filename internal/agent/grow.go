@@ -32,7 +32,7 @@ func (a *Agent) grow(w *answer, r *request) error {
 	}{{"mem", devices("/sys/devices/system").onlineMemory}, {"cpus", devices("/sys/devices/system").onlineCPUs}, {"disk", growRoot}} {
 		n, err := r.number(part.name)
 		if err == nil && n > 0 {
-			err = patiently(r.ctx, func() error { return part.do(n) })
+			err = withinContext(r.ctx, func() error { return part.do(n) })
 		}
 		if err != nil {
 			return err
@@ -41,8 +41,8 @@ func (a *Agent) grow(w *answer, r *request) error {
 	return w.done(nil)
 }
 
-// patiently tries until it works or the time is up.
-func patiently(ctx context.Context, try func() error) error {
+// withinContext tries until it works or the time is up.
+func withinContext(ctx context.Context, try func() error) error {
 	ctx, stop := context.WithTimeout(ctx, growPatience)
 	defer stop()
 	for {

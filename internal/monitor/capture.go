@@ -14,7 +14,7 @@ import (
 
 const (
 	// freezeWait is for the agent to say that the guest's programs stand still.
-	freezeWait = 5 * time.Second
+	freezeWait = 10 * time.Second
 	// thawWait is for it to let them go on; a guest must not stay frozen.
 	thawWait = 20 * time.Second
 	// thawAgain is the pause between two tries.
