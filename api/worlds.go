@@ -151,6 +151,7 @@ type Snapshot struct {
 	RootfsSizeMb        int            `json:"rootfsSizeMb"`
 	SourceVMID          vm.ID          `json:"sourceVmId,omitempty"`
 	FailureReason       string         `json:"failureReason,omitempty"`
+	BuildID             vm.BuildID     `json:"buildId,omitempty"`
 
 	// Ours.
 	GenerationID vm.GenerationID `json:"generationId,omitempty"`

@@ -75,6 +75,8 @@ type GenerationInfo struct {
 	// something was last made of the layer, to the day.
 	Key    string    `json:"key,omitempty"`
 	UsedAt time.Time `json:"usedAt,omitzero"`
+	// Build is how a snapshot was made by a spec; "" = it was not.
+	Build BuildID `json:"build,omitempty"`
 
 	Revision int64 `json:"-"`
 }

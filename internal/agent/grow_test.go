@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// system makes a directory as the kernel shows CPUs and memory.
-func system(t *testing.T, files map[string]string) devices {
+// sysTree makes a directory as the kernel shows CPUs and memory.
+func sysTree(t *testing.T, files map[string]string) devices {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -37,7 +37,7 @@ func TestOnlineCPUs(t *testing.T) {
 		files[fmt.Sprintf("cpu/cpu%d/online", i)] = "0"
 	}
 	files["cpu/cpu1/online"] = "1"
-	d := system(t, files)
+	d := sysTree(t, files)
 	for _, n := range []int64{4, 12, 2, 1} {
 		if err := d.onlineCPUs(n); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestOnlineCPUs(t *testing.T) {
 
 // 000-31
 func TestOnlineMemory(t *testing.T) {
-	d := system(t, map[string]string{
+	d := sysTree(t, map[string]string{
 		"memory/block_size_bytes": "8000000", "memory/memory0/state": "online", "memory/memory1/state": "online",
 		"memory/memory32/state": "offline", "memory/memory33/state": "offline", "memory/soft_offline_page": "",
 	})

@@ -102,6 +102,7 @@ func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateReque
 		return g, err
 	}
 	b.phase(phaseSnapshot)
+	o.build = b.id()
 	return e.nameLayer(ctx, c, id, o)
 }
 

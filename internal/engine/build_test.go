@@ -80,7 +80,7 @@ func TestLayersAreMadeOnce(t *testing.T) {
 	if n := s.World.Launches() - launched; n != 1 {
 		t.Errorf("%d machines were started for the second VM, not one", n)
 	}
-	if a.Build == "" || b.Build == a.Build || b.Generation != layersOf(t, e, c)[1].ID {
+	if a.Build == "" || b.Build == a.Build || b.Generation != layersOf(t, e, c)[1].ID || b.Parent != "" {
 		t.Errorf("builds %q and %q, the second VM on %q", a.Build, b.Build, b.Generation)
 	}
 	first, err := e.BuildOf(t.Context(), c, "a")

@@ -25,6 +25,7 @@ type captureOptions struct {
 	name        string
 	persistence vm.Persistence
 	key         string // of a layer
+	build       vm.BuildID
 }
 
 // capture freezes the VM of op, as it is, into a new generation, which is
@@ -82,7 +83,7 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
 		Parent: rec.Head, DiskOn: rec.DiskOn, Image: rec.Image, Why: o.why, State: vm.GenBuilding,
 		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
 		BootID: rec.Machine.BootID, Note: clip(o.note),
-		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key,
+		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key, Build: o.build,
 	}
 }
 

@@ -67,7 +67,7 @@ func (p *createPlan) started(rec *vm.VM) {
 		rec.Restored = []string{"the disk of the snapshot"}
 		rec.Losses = []string{"memory and running processes: the VM was booted afresh on the snapshot's disk"}
 	}
-	if p.from != nil {
+	if p.from != nil && p.from.Key == "" { // the VM of a layer is nobody's parent: it was made for the layer only
 		rec.Parent = p.from.VM
 	}
 }

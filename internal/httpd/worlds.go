@@ -92,7 +92,7 @@ func shownSnapshot(g vm.GenerationInfo) api.Snapshot {
 	return api.Snapshot{
 		SnapshotID: g.Snapshot, State: string(g.State), CreatedAt: g.CreatedAt, Name: g.Name, AccountID: string(g.Account),
 		Failed: g.State == vm.GenFailed, Lost: g.State == vm.GenLost, Deleted: g.Deleted, FailureReason: g.Failure,
-		SnapshotPersistence: g.Persistence, SourceVMID: g.VM,
+		SnapshotPersistence: g.Persistence, SourceVMID: g.VM, BuildID: g.Build,
 		VCPUCount: g.Size.VCPU, MemSizeMib: g.Size.MemoryMiB, RootfsSizeMb: g.Size.DiskMiB,
 		GenerationID: g.ID, Parent: g.Parent, Why: g.Why, Memory: g.Memory, DataBytes: g.DataBytes, PauseMs: g.PauseMs, SourceVMName: g.VMName,
 	}

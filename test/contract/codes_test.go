@@ -190,8 +190,23 @@ func TestCreateEndsTheSDKsPatience(t *testing.T) {
 	check("a foreign name", status, body)
 	status, body = s.post(t, s.secret, "/v1/vms", "{}", api.HeaderBackgroundIn, "soon")
 	check("a bad background header", status, body)
+<<<<<<< HEAD
 	status, body = s.post(t, s.secret, "/v1/vms/snapshots", "{nonsense")
 	check("a malformed spec", status, body)
+=======
+	for _, bad := range []string{`{"persistence":{"type":"ephemeral"}}`, `{"spec":{"aptDeps":["-x"]}}`, `{"template":{"snapshotId":"sc-x"}}`, "[]"} {
+		status, body = s.post(t, s.secret, "/v1/vms/snapshots", bad)
+		check("a snapshot of "+bad, status, body)
+	}
+	for _, step := range []string{"launch", "guest", "capture"} {
+		for _, row := range api.Kinds {
+			s.World.Fail(step, vm.Errorf(row.Kind, "x", "made to fail"))
+			status, body = s.post(t, s.secret, "/v1/vms/snapshots", `{"spec":{"users":[{"name":"ann"}]}}`)
+			s.World.Fail(step, nil)
+			check(fmt.Sprintf("a layer whose %s fails with %s", step, row.Kind), status, body)
+		}
+	}
+>>>>>>> h-h
 	s.World.SetFree(1<<20, 1<<40)
 	status, body = s.post(t, s.secret, "/v1/vms", "{}")
 	check("no memory", status, body)

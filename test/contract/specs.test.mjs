@@ -95,6 +95,8 @@ test("a snapshot is built from a spec, with a Dockerfile's commands", async () =
   const base = new VmBaseImage("FROM debian:12").runCommands("echo built > /root/built");
   const { snapshotId } = await f.vms.snapshots.create({ spec: new VmSpec().baseImage(base), name: `specs-${Date.now()}` });
   assert.match(snapshotId, /^sc-[a-z0-9]{20}$/);
+  const build = await f.vms.snapshots.ref({ snapshotId }).getBuild();
+  assert.deepEqual((await build.phases()).map((p) => p.name).slice(-1), ["snapshot"]);
   await withVM({ snapshotId }, async (vm) => assert.equal((await vm.exec("cat /root/built")).stdout, "built\n"));
   await f.vms.snapshots.delete({ snapshotId });
   await rejects(f.vms.create({ spec: new VmSpec().baseImage({ dockerfileContent: "FROM alpine" }) }), "UNSUPPORTED_OS");
