@@ -190,10 +190,6 @@ func TestCreateEndsTheSDKsPatience(t *testing.T) {
 	check("a foreign name", status, body)
 	status, body = s.post(t, s.secret, "/v1/vms", "{}", api.HeaderBackgroundIn, "soon")
 	check("a bad background header", status, body)
-<<<<<<< HEAD
-	status, body = s.post(t, s.secret, "/v1/vms/snapshots", "{nonsense")
-	check("a malformed spec", status, body)
-=======
 	for _, bad := range []string{`{"persistence":{"type":"ephemeral"}}`, `{"spec":{"aptDeps":["-x"]}}`, `{"template":{"snapshotId":"sc-x"}}`, "[]"} {
 		status, body = s.post(t, s.secret, "/v1/vms/snapshots", bad)
 		check("a snapshot of "+bad, status, body)
@@ -206,7 +202,6 @@ func TestCreateEndsTheSDKsPatience(t *testing.T) {
 			check(fmt.Sprintf("a layer whose %s fails with %s", step, row.Kind), status, body)
 		}
 	}
->>>>>>> h-h
 	s.World.SetFree(1<<20, 1<<40)
 	status, body = s.post(t, s.secret, "/v1/vms", "{}")
 	check("no memory", status, body)
