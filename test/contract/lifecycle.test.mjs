@@ -43,6 +43,26 @@ test("create, list, get, stop, start, delete", async () => {
   await assert.rejects(vm.exec("true"), Errors.VmNotFoundError);
 });
 
+// 000-31, 001-35
+test("resize: while it runs, by a stop and a start, and refused", async () => {
+  const { vm } = await client().vms.create({});
+  try {
+    await vm.exec("echo kept > /work/kept");
+    await vm.resize({ cpu: 2, memory: 1, storage: 20 });
+    const sizing = async () => (await client().vms.list()).vms.find((v) => v.id === vm.vmId).sizing;
+    assert.deepEqual(await sizing(), { vcpuCount: 2, memSizeMib: 1024, rootfsSizeMb: 20480 });
+    const { status, json } = await raw("POST", `/v1/vms/${vm.vmId}/resize`, { memSizeMib: 512 });
+    assert.equal(status, 200);
+    assert.deepEqual(json.how, { memory: "restart" });
+    assert.equal((await vm.exec("cat /work/kept")).stdout, "kept\n");
+    await rejects(vm.resize({ cpu: 3 }), "RESIZE_VM_VCPU_NOT_POWER_OF_TWO");
+    await rejects(vm.resize({ storage: 10 }), "RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED");
+    await rejects(vm.resize({}), "RESIZE_VM_EMPTY_REQUEST");
+  } finally {
+    await vm.delete();
+  }
+});
+
 test("kill, await and delete while it runs", async () => {
   const { vm } = await client().vms.create({});
   const ended = vm.waitForExit();
