@@ -82,7 +82,8 @@ func (m *machine) become(a vm.Adoption) error {
 	if err := layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600); err != nil {
 		return err
 	}
-	m.spec = spec
+	// Only these fields: the others are read without the lock.
+	m.spec.Reset, m.spec.Network, m.spec.Deadline, m.spec.Pooled = a.Reset, a.Network, a.Deadline, false
 	m.net.SetPolicy(a.Network)
 	return nil
 }
