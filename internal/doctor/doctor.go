@@ -50,6 +50,8 @@ type Options struct {
 	// are in use rightly.
 	Serving bool
 	Probe   Probe // nil = not probed, and said so
+	// Pool says what the warm pool does; "" = nothing is said of it.
+	Pool string
 
 	root string // before /proc, /sys, /dev and /etc; "" outside tests
 	uid  int
@@ -95,6 +97,9 @@ func (o Options) checks(ctx context.Context) []Check {
 		}
 	}
 	add(o.memory(), o.cgroup(), o.yama())
+	if o.Pool != "" {
+		add(Check{Name: "warm pool", Status: OK, Detail: o.Pool})
+	}
 	add(o.images()...)
 	return out
 }

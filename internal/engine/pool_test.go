@@ -153,7 +153,8 @@ const poolForgets = 15 * time.Minute
 func TestPoolStale(t *testing.T) {
 	for name, spoil := range map[string]func(*vmtest.Site, *vmtest.Clock, vm.ID){
 		"warm key": func(s *vmtest.Site, _ *vmtest.Clock, _ vm.ID) { s.World.Rewarm() },
-		"agent":    func(s *vmtest.Site, _ *vmtest.Clock, _ vm.ID) { s.World.SetAgent("beef") },
+		"agent":    func(s *vmtest.Site, _ *vmtest.Clock, _ vm.ID) { s.World.Upgrade("beef", "7.2.0") },
+		"qemu":     func(s *vmtest.Site, _ *vmtest.Clock, _ vm.ID) { s.World.Upgrade("d00d", "8.0.0") },
 		"image":    func(s *vmtest.Site, _ *vmtest.Clock, _ vm.ID) { s.World.AddImage(vmtest.NewImage("base")) },
 		"age": func(s *vmtest.Site, clock *vmtest.Clock, _ vm.ID) {
 			s.World.Fail("launch", vm.Errorf(vm.Internal, "", "not now")) // none takes its place
@@ -230,17 +231,51 @@ func TestPoolGivesWay(t *testing.T) {
 			t.Errorf("%d members are left", n)
 		}
 	})
-	t.Run("not refilled", func(t *testing.T) {
-		s, e, c, clock, _ := pooledSite(t)
-		create(t, e, c, engine.CreateRequest{})
-		s.World.SetFree(1500<<20, 1<<40) // no room for a member and one more VM
-		for range 5 {
-			clock.Advance(time.Minute)
+}
+
+// asked lets time go by until the pool has looked at the host and has drawn
+// its conclusion.
+func asked(s *vmtest.Site, clock *vmtest.Clock, step time.Duration) {
+	for range 2 { // the second look comes after what the first one led to
+		reached, release := s.World.Hold("capacity")
+		for waits := true; waits; {
+			clock.Advance(step)
+			select {
+			case <-reached:
+				waits = false
+			case <-time.After(5 * time.Millisecond):
+			}
 		}
-		if s.World.Launches() != 1 || poolOf(t, e, c).Ready != 0 {
-			t.Errorf("%d launches", s.World.Launches())
-		}
-	})
+		release()
+	}
+}
+
+// TestPoolNeedsRoom: the pool takes nothing that a VM could need, and waits
+// for a host that is idle, but not for ever.
+func TestPoolNeedsRoom(t *testing.T) {
+	s, e, c, clock, _ := pooledSite(t)
+	create(t, e, c, engine.CreateRequest{})
+	s.World.SetFree(1500<<20, 1<<40) // no room for a member and one more VM
+	asked(s, clock, time.Second)
+	s.World.SetFree(64<<30, 1<<20) // nor on the disk
+	asked(s, clock, time.Second)
+	if n := s.World.Launches(); n != 1 {
+		t.Errorf("%d launches on a host that is full", n)
+	}
+}
+
+// TestPoolWaitsForQuiet: members are made when the host is idle, or has not
+// been for long.
+func TestPoolWaitsForQuiet(t *testing.T) {
+	s, e, c, clock, _ := pooledSite(t)
+	create(t, e, c, engine.CreateRequest{})
+	s.World.SetWaiting(90)
+	asked(s, clock, 100*time.Millisecond)
+	if n := s.World.Launches(); n != 1 {
+		t.Errorf("%d launches on a busy host", n)
+	}
+	clock.Advance(time.Minute)
+	ready(t, e, c, 1)
 }
 
 // TestPoolAdoptFails: a member that cannot become a VM ends, and the VM is
@@ -341,5 +376,24 @@ func TestPoolSwept(t *testing.T) {
 	e, c = open(t, s)
 	consistent(t, s)
 	afterwards(t, e, c)
+	nothingLeft(t, s)
+}
+
+// TestPoolClosesUnderACreate: a member that a create has when the engine closes
+// ends too.
+func TestPoolClosesUnderACreate(t *testing.T) {
+	s, e, c, _, _ := pooledSite(t)
+	reached, release := s.World.Hold("warm")
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.Create(t.Context(), c, engine.CreateRequest{})
+		done <- err
+	}()
+	<-reached
+	closeEngine(t, e)
+	release()
+	if err := <-done; vm.KindOf(err) != vm.Unavailable {
+		t.Errorf("create: %v", err)
+	}
 	nothingLeft(t, s)
 }

@@ -78,10 +78,12 @@ func (m *machine) become(a vm.Adoption) error {
 	defer m.mu.Unlock()
 	spec := m.spec
 	spec.Reset, spec.Network, spec.Deadline, spec.Pooled = a.Reset, a.Network, a.Deadline, false
-	if err := writeJSON(layout.VMDir(spec.Dir).Machine(), spec); err != nil {
+	// Durable: whoever removes images goes by Pooled.
+	if err := layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600); err != nil {
 		return err
 	}
-	m.spec = spec
+	// Only these fields: the others are read without the lock.
+	m.spec.Reset, m.spec.Network, m.spec.Deadline, m.spec.Pooled = a.Reset, a.Network, a.Deadline, false
 	m.net.SetPolicy(a.Network)
 	return nil
 }

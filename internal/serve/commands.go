@@ -6,6 +6,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/cli"
 	"github.com/warren-vm/warren/internal/doctor"
 	"github.com/warren-vm/warren/internal/image"
@@ -101,6 +103,7 @@ func (c commands) doctor(ctx context.Context, data string) ([]cli.Check, bool, e
 		if cfg, _, err = LoadConfig(dir, Config{}, c.getenv); err == nil {
 			o.Listen = []string{cfg.Listen}
 			o.Serving = answers(ctx, cfg.Listen)
+			o.Pool = c.pool(ctx, path, cfg, o.Serving)
 		}
 	}
 	found := doctor.Run(ctx, o)
@@ -109,6 +112,26 @@ func (c commands) doctor(ctx context.Context, data string) ([]cli.Check, bool, e
 		out = append(out, cli.Check{Name: f.Name, Status: string(f.Status), Detail: f.Detail, Fix: f.Fix})
 	}
 	return out, !doctor.Failed(found), nil
+}
+
+// pool says what the warm pool is told to do, and what it did where its server
+// can be asked.
+func (c commands) pool(ctx context.Context, data string, cfg Config, serving bool) string {
+	said := "off: each create starts a machine"
+	if n := cfg.poolSize(); n > 0 {
+		said = fmt.Sprintf("%d machines of each image and size in use wait for a create; 0 with --pool turns it off", n)
+	}
+	key, err := c.adminKey(data)
+	if !serving || err != nil {
+		return said
+	}
+	host, err := client.New("http://"+cfg.Listen, key).Host(ctx)
+	if err != nil {
+		return said // another server than ours, perhaps
+	}
+	p := host.Pool
+	return fmt.Sprintf("%d machines wanted of each image and size in use, %d ready; %d of %d creates took one",
+		p.Size, p.Ready, p.Hits, p.Hits+p.Misses)
 }
 
 // answers reports whether something listens on addr.

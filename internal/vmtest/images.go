@@ -122,14 +122,17 @@ func (h host) Platform(context.Context) (engine.Platform, error) {
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
 	return engine.Platform{
-		QEMU: "/usr/bin/qemu-system-x86_64", QEMUVersion: "7.2.0", Accel: vm.TCG, CPU: "Nehalem", Machine: "pc-q35-7.2",
+		QEMU: "/usr/bin/qemu-system-x86_64", QEMUVersion: h.w.qemu, Accel: vm.TCG, CPU: "Nehalem", Machine: "pc-q35-7.2",
 		Agent: "/bin/warren-agent", AgentDigest: h.w.agent, BootID: h.w.bootID, Version: "test",
 		Warnings: []string{vm.EmulatedWarning},
 	}, nil
 }
 
-func (h host) Capacity(context.Context) (engine.Capacity, error) {
+func (h host) Capacity(ctx context.Context) (engine.Capacity, error) {
+	if err := h.w.step(ctx, "capacity"); err != nil {
+		return engine.Capacity{}, err
+	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	return engine.Capacity{CPUs: 2, MemTotal: h.w.free, MemAvailable: h.w.free, DiskTotal: h.w.diskFree, DiskFree: h.w.diskFree}, nil
+	return engine.Capacity{CPUs: 2, MemTotal: h.w.free, MemAvailable: h.w.free, DiskTotal: h.w.diskFree, DiskFree: h.w.diskFree, Waiting: h.w.waiting}, nil
 }

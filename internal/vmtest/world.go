@@ -24,9 +24,11 @@ type World struct {
 	reached  map[string]chan struct{}
 	bootID   string
 	agent    string // digest
+	qemu     string // version
 	rewarmed int
 	free     int64
 	diskFree int64
+	waiting  float64
 	warmed   map[string]int
 	launches int
 }
@@ -36,13 +38,13 @@ func NewWorld() *World {
 	return &World{
 		machines: map[string]*machine{}, disks: map[string]*disk{}, memories: map[string]*memory{},
 		faults: map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
-		bootID: vm.NewUUID(), agent: "d00d", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
+		bootID: vm.NewUUID(), agent: "d00d", qemu: "7.2.0", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
 		images: []vm.Image{baseImage()},
 	}
 }
 
 // Fail makes the step fail with err from now on; nil ends it. Steps: launch,
-// attach, sweep, stop, kill, wait, network, pause, adopt, overlay, warm, boot, find, capture,
+// attach, sweep, stop, kill, wait, network, capacity, pause, adopt, overlay, warm, boot, find, capture,
 // captured (all but its note is written), resume, disk-name, begin, advance, disk, publish, guest
 // (every verb of a guest), guest.exec.
 func (w *World) Fail(step string, err error) {
@@ -185,11 +187,18 @@ func (w *World) SetFree(memory, disk int64) {
 	w.free, w.diskFree = memory, disk
 }
 
-// SetAgent gives the host another agent.
-func (w *World) SetAgent(digest string) {
+// SetWaiting sets in how much of the time programs wait for a CPU, in percent.
+func (w *World) SetWaiting(percent float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.agent = digest
+	w.waiting = percent
+}
+
+// Upgrade gives the host an agent of another digest and another QEMU.
+func (w *World) Upgrade(agent, qemu string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.agent, w.qemu = agent, qemu
 }
 
 // Rewarm makes other warm generations from now on.

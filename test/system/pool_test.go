@@ -57,16 +57,20 @@ func (h *host) poolReady() {
 // identity is what tells a guest from its siblings.
 const identity = `hostname; cat /etc/machine-id /proc/sys/kernel/random/boot_id; cat /etc/ssh/ssh_host_ed25519_key.pub 2>/dev/null || echo none; head -c 16 /dev/urandom | od -An -tx1; date +%s`
 
+// registry says whether the guest reaches its package registry.
+const registry = `url=$(grep -rhoE 'https?://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d | head -n 1)
+curl -s -o /dev/null --max-time 20 "$url" && echo reached || echo refused`
+
 // TestPool: VMs that come from the warm pool are VMs like any other, and what
 // a crash leaves of the pool is swept.
 //
-// 000-36, 001-47
+// 000-36, 004-16
 func TestPool(t *testing.T) {
 	h := newHost(t, "--pool", "1")
 	seen := map[string]string{}
-	for _, name := range []string{"one", "two"} {
+	for name, network := range map[string]string{"one": "packages", "two": "closed"} {
 		h.poolReady()
-		created := h.run("up", "--name", name, "--net", "open")
+		created := h.run("up", "--name", name, "--net", network)
 		if created.code != 0 {
 			t.Fatal(created)
 		}
@@ -89,8 +93,11 @@ func TestPool(t *testing.T) {
 		if off := time.Since(now); err != nil || off.Abs() > 5*time.Second {
 			t.Errorf("its clock is off by %v (%v)", off, err)
 		}
-		if v := h.find(name); v.Network != "open" {
-			t.Errorf("its network is %s", v.Network)
+		if v := h.find(name); v.Network != network {
+			t.Errorf("the network of %s is %s, want %s", name, v.Network, network)
+		}
+		if got, want := h.sh(name, registry), map[string]string{"packages": "reached", "closed": "refused"}[network]; got != want {
+			t.Errorf("the package registry is %s from %s, want %s", got, name, want)
 		}
 		if records := h.ok("audit", "ls", "--json"); !strings.Contains(strings.ReplaceAll(records, " ", ""), `"pooled":true`) {
 			t.Errorf("no record says that it came from the pool: %s", records)
