@@ -18,6 +18,7 @@ import (
 //
 // 000-09, 000-36
 func TestMovedDataDirectory(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 0)
 	h.ok("up", "--name", "app")
 	h.count("app")
@@ -56,6 +57,7 @@ func TestMovedDataDirectory(t *testing.T) {
 // QEMU: nothing may take pages from a guest or share them, and the machine type
 // has a version. 000-38
 func TestArguments(t *testing.T) {
+	t.Parallel()
 	h := newHost(t, 0)
 	h.ok("up", "--name", "app")
 	h.ok("fork", "app", "--name", "kid") // one that was booted or restored, and one of a generation

@@ -58,6 +58,7 @@ func suites() []suite {
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
+			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "./test/crash/..."),
 		}},
 	}
 }
