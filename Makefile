@@ -5,7 +5,7 @@ FLAGS := -trimpath -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(
 LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FILES := internal/embedded/files
 
-.PHONY: build run test test-kvm lint bench image clean requirements docs deps
+.PHONY: build run test test-kvm soak lint bench image clean requirements docs deps
 
 build: ## bin/warren, with agent and monitor embedded
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
@@ -26,6 +26,9 @@ test: ## all that passes before a merge
 
 test-kvm: ## capture and fork under real KVM; skipped, with the reason, where there is none
 	go test -tags=kvm -count=1 -v -timeout=5m ./test/kvm/...
+
+soak: deps build ## random kills in forks, suspends, rollbacks and merges for WARREN_SOAK minutes (20)
+	WARREN_SOAK=$${WARREN_SOAK:-20} go test -tags=system -count=1 -v -timeout=24h -run=TestSoak ./test/crash/...
 
 lint: bin/golangci-lint
 	bin/golangci-lint run ./...

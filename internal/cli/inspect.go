@@ -91,6 +91,9 @@ func (a *app) inspected(i api.Inspection) {
 		row("runs by", "%s", v.Accel)
 	}
 	if m := i.Machine; m != nil {
+		if m.RunState == "io-error" {
+			row("stands still", "the disk of the data directory is full; it goes on when there is room")
+		}
 		row("machine", "qemu %d %s resident, monitor %d %s resident", m.QEMUPID, human(m.RSS), m.MonitorPID, human(m.MonRSS))
 		row("cpu time", "%s", m.CPU.Round(10*time.Millisecond))
 		row("traffic", "%s in, %s out", human(m.RxBytes), human(m.TxBytes))

@@ -64,6 +64,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	status string
+	full   int // how often it must be let go on before there is room
 	mon    net.Conn
 	key    []byte
 	digest string
@@ -108,6 +109,9 @@ func (f *fake) run() int {
 		}
 		listeners[i] = l
 	}
+	if f.is("full") {
+		go f.fillOnSignal()
+	}
 	go serveAll(listeners[0], f.qmp)
 	go f.agent(listeners[1])
 	go serveAll(listeners[2], func(c net.Conn) {
@@ -127,6 +131,19 @@ func serveAll(l net.Listener, serve func(net.Conn)) {
 		}
 		serve(c)
 		c.Close()
+	}
+}
+
+// fillOnSignal makes the machine one whose guest met a full disk, on SIGUSR1:
+// it stands still until it was let go on twice.
+func (f *fake) fillOnSignal() {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	for range asked {
+		f.mu.Lock()
+		f.full, f.status = 2, "io-error"
+		fmt.Fprintln(f.mon, `{"event": "BLOCK_IO_ERROR", "data": {"device": "", "node-name": "disk0", "operation": "write", "action": "stop", "nospace": true}, "timestamp": {"seconds": 1, "microseconds": 0}}`)
+		f.mu.Unlock()
 	}
 }
 
@@ -153,9 +170,15 @@ func (f *fake) qmp(c net.Conn) {
 			f.mu.Lock()
 			answer = fmt.Sprintf(`{"status": %q}`, f.status)
 			f.mu.Unlock()
-		case "stop", "cont":
+		case "stop":
 			f.mu.Lock()
-			f.status = map[string]string{"stop": "paused", "cont": "running"}[q.Execute]
+			f.status = "paused"
+			f.mu.Unlock()
+		case "cont":
+			f.mu.Lock()
+			if f.full--; f.full <= 0 {
+				f.status = "running"
+			}
 			f.mu.Unlock()
 		case "migrate-incoming":
 			if f.is("bad-state") {

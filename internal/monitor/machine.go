@@ -142,6 +142,7 @@ func (m *machine) spawn(ctx context.Context) error {
 	m.proc = proc
 	m.mark("qemu")
 	m.console()
+	m.watchDisk()
 	return proc.AwaitRunning(ctx)
 }
 

@@ -153,6 +153,7 @@ func (m *machine) attach(ctx context.Context) error {
 		m.link.setKey(m.spec.Reset.LinkKey)
 	}
 	m.console()
+	m.watchDisk()
 	m.wg.Go(func() { m.link.run(m.lifetime) })
 	if err := m.connectNetwork(ctx); err != nil {
 		return err

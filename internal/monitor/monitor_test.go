@@ -472,6 +472,34 @@ func TestStopStubborn(t *testing.T) {
 }
 
 // 003-33: a guest that stops answering costs a deadline, never the caller.
+// TestFullHostDisk: a machine that stands still for want of room says so, and
+// goes on by itself. 000-38
+func TestFullHostDisk(t *testing.T) {
+	ctx := deadline(t)
+	spec := fakeSpec(t, "full")
+	_, c := launch(ctx, t, spec)
+	st, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(st.QEMUPID, unix.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"io-error", "running"} {
+		for st.RunState != want {
+			if st, err = c.Status(ctx); err != nil {
+				t.Fatalf("%s: %v", want, err)
+			}
+		}
+		if want == "running" {
+			break
+		}
+		if _, err := c.Capture(ctx, vm.CaptureSpec{RAM: filepath.Join(t.TempDir(), "ram")}); vm.KindOf(err) != vm.NoSpace {
+			t.Errorf("a capture meanwhile: %v", err)
+		}
+	}
+}
+
 func TestDeafGuest(t *testing.T) {
 	ctx := deadline(t)
 	_, c := launch(ctx, t, fakeSpec(t, "deaf"))

@@ -36,6 +36,9 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 	if err != nil {
 		return out, p.failure(err)
 	}
+	if state == stoppedForRoom {
+		return out, p.noRoom()
+	}
 	if state != "running" {
 		return out, vm.Errorf(vm.WrongState, string(p.Spec.ID), "its machine is %s, not running", state)
 	}

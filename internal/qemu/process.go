@@ -218,6 +218,8 @@ func (p *Process) AwaitRunning(ctx context.Context) error {
 		case "running":
 			return nil
 		case "inmigrate", "prelaunch", "postmigrate", "restore-vm":
+		case stoppedForRoom:
+			return p.noRoom()
 		default: // "paused", too: the state was read, and could not be activated
 			return vm.Errorf(vm.Internal, string(p.Spec.ID), "qemu is %s after its start%s", state, p.lastWords())
 		}
@@ -241,6 +243,15 @@ func (p *Process) RunState(ctx context.Context) (string, error) {
 	}
 	err := p.QMP.Execute(ctx, "query-status", nil, &st)
 	return st.Status, err
+}
+
+// stoppedForRoom is the state of a machine whose guest wrote to its disk when
+// the host's was full.
+const stoppedForRoom = "io-error"
+
+func (p *Process) noRoom() error {
+	return vm.Errorf(vm.NoSpace, string(p.Spec.ID), "the guest stands still: the disk of the data directory is full").
+		WithHint("free some space there; the guest goes on by itself then")
 }
 
 // Kill ends the process and returns when it is gone, or with ctx's error.
