@@ -52,13 +52,15 @@ func env(name, fallback string) string {
 // starts a server on it. At the end of the test nothing of it may be left.
 func newHost(t testing.TB, serveArgs ...string) *host {
 	t.Helper()
-	h := unstarted(t)
+	h := unstarted(t, "")
 	h.serve(serveArgs...)
 	t.Cleanup(h.close)
 	return h
 }
 
-func unstarted(t testing.TB) *host {
+// unstarted is newHost without a server, its data below a directory; "" = the
+// system's for temporary files.
+func unstarted(t testing.TB, within string) *host {
 	t.Helper()
 	binary, err := filepath.Abs(env("WARREN_TEST_BINARY", "../../bin/warren"))
 	if err != nil {
@@ -71,7 +73,7 @@ func unstarted(t testing.TB) *host {
 	if _, err := os.Stat(images); err != nil {
 		t.Fatalf("no test image: run scripts/test-image.sh (%v)", err)
 	}
-	data, err := os.MkdirTemp("", "warren-worlds-")
+	data, err := os.MkdirTemp(within, "warren-worlds-")
 	if err != nil {
 		t.Fatal(err)
 	}

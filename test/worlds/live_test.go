@@ -102,13 +102,7 @@ func (h *host) wantWork(name string, requests, committed int, verb time.Duration
 	}
 	h.ok("pty", "send", name, "sh", "--no-enter", "echo half-$MINE")
 	// A database that is written to.
-	got := h.sh(name, "python3 - <<'E'\n"+checkDatabase+"\nE")
-	var most, count, said int
-	var verdict string
-	if _, err := fmt.Sscan(got, &verdict, &most, &count, &said); err != nil || verdict != "ok" || most != count || most < committed || said < committed {
-		t.Errorf("%s: the database is %q (integrity, last row, rows, committed), %d were committed before the fork", name, got, committed)
-	}
-	h.eventually(name+": rows are still committed", func() bool { return h.number(name, "cat /run/committed") > most })
+	h.wantDatabase(name, committed)
 	// A file watcher.
 	h.sh(name, "touch /root/watched/of-"+name)
 	h.eventually(name+": the watcher sees a new file", func() bool { return strings.Contains(h.sh(name, "cat /run/seen"), "of-"+name) })
@@ -170,7 +164,9 @@ func TestWorldsLive(t *testing.T) {
 		if got := h.sh(n, "cat /root/mine /dev/shm/mine; cat /run/seen"); got != n+"\n"+n+"\nof-"+n {
 			t.Errorf("%s: its files are %q", n, got)
 		}
-		h.eventually(n+": the timers fire", func() bool { return h.run("exec", n, "--", "test", "-e", "/run/fired", "-a", "-e", "/run/slept").code == 0 })
+		h.eventually(n+": the timers fire", func() bool {
+			return h.run("exec", n, "--", "test", "-e", "/run/fired", "-a", "-e", "/run/slept").code == 0
+		})
 		var after float64
 		if _, err := fmt.Sscan(h.sh(n, "cat /run/fired"), &after); err != nil || after < 25 || after > 30 {
 			t.Errorf("%s: a timer of 25 s fired after %v s, %v", n, after, err)
