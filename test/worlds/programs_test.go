@@ -127,11 +127,11 @@ while True:
     try:
         c = socket.create_connection((host, port), 10)
         c.settimeout(10)
-        say("connected " + c.recv(64).decode().strip())
+        say("connected")
         while True:
-            c.sendall(b"ping\n")
-            if not c.recv(64): raise ConnectionError("closed")
-            time.sleep(0.2)
+            c.sendall(("HEAD / HTTP/1.1\r\nHost: %s\r\n\r\n" % host).encode())
+            if not c.recv(4096): raise ConnectionError("closed")
+            time.sleep(0.3)
     except OSError as e:
         say("lost " + type(e).__name__)
         time.sleep(0.2)
