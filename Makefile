@@ -5,7 +5,7 @@ FLAGS := -trimpath -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(
 LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FILES := internal/embedded/files
 
-.PHONY: build run test test-kvm soak lint bench image clean requirements docs deps
+.PHONY: build run test test-worlds test-kvm soak lint bench image clean requirements docs deps
 
 build: ## bin/warren, with agent and monitor embedded
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
@@ -23,6 +23,9 @@ run: deps build ## everything from nothing to a first workspace
 
 test: ## all that passes before a merge
 	go run ./tools/runtests
+
+test-worlds: build ## what is true of a fork, a suspend, a rollback, on real VMs: docs/correctness.md
+	go test -tags=system -count=1 -v -timeout=9m ./test/worlds/...
 
 test-kvm: ## capture and fork under real KVM; skipped, with the reason, where there is none
 	go test -tags=kvm -count=1 -v -timeout=5m ./test/kvm/...

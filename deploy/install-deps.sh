@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the Debian packages that Warren needs on a host, and nothing that is
-# there already. As root it installs them; as somebody else it prints the one
-# command. Exit status: 0 all there, 1 something is missing.
+# there already; with --tests also those that the tests need. As root it installs
+# them; as somebody else it prints the one command. Exit status: 0 all there, 1
+# something is missing.
 set -eu
 
 missing=
@@ -19,6 +20,9 @@ need unshare util-linux
 need xz xz-utils
 need git git
 need ssh openssh-client
+if [ "${1:-}" = --tests ]; then
+    need mkfs.xfs xfsprogs
+fi
 
 missing=${missing# }
 [ -n "$missing" ] || exit 0

@@ -48,6 +48,9 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	out.Children, err = e.bear(op.ctx, g, children, r.Prefix != "")
 	if err != nil {
 		e.collectLater()
+		if op.before.State == vm.Suspended {
+			err = notContinued(op.before, g, err)
+		}
 		return Forked{}, err
 	}
 	if !g.Durable { // its children run while it is made so

@@ -65,6 +65,7 @@ func suites() []suite {
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=8m", "./test/worlds/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "./test/crash/..."),
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{

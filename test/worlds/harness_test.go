@@ -1,0 +1,317 @@
+//go:build system
+
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package worlds
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// host is one data directory with a server on it, driven through the binary.
+type host struct {
+	t      testing.TB
+	binary string
+	data   string
+	listen string
+	server *exec.Cmd
+	ended  chan error
+	log    *bytes.Buffer
+}
+
+// result is how one command of the binary ended.
+type result struct {
+	args           []string
+	stdout, stderr string
+	code           int
+	took           time.Duration
+}
+
+func env(name, fallback string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return fallback
+}
+
+// newHost makes a fresh data directory that shares the tests' images and
+// starts a server on it. At the end of the test nothing of it may be left.
+func newHost(t testing.TB, serveArgs ...string) *host {
+	t.Helper()
+	h := unstarted(t, "")
+	h.serve(serveArgs...)
+	t.Cleanup(h.close)
+	return h
+}
+
+// unstarted is newHost without a server, its data below a directory; "" = the
+// system's for temporary files.
+func unstarted(t testing.TB, within string) *host {
+	t.Helper()
+	binary, err := filepath.Abs(env("WARREN_TEST_BINARY", "../../bin/warren"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := filepath.Abs(env("WARREN_TEST_IMAGES", "../../.work/data/images"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(images); err != nil {
+		t.Fatalf("no test image: run scripts/test-image.sh (%v)", err)
+	}
+	data, err := os.MkdirTemp(within, "warren-worlds-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(data) })
+	h := &host{t: t, binary: binary, data: data, listen: freePort(t)}
+	h.shareImages(images)
+	return h
+}
+
+// shareImages lets the data directory use the tests' images.
+func (h *host) shareImages(images string) {
+	h.t.Helper()
+	h.ok("config", "show") // makes the data directory
+	own := filepath.Join(h.data, "images")
+	if err := os.Remove(own); err != nil && !errors.Is(err, os.ErrNotExist) {
+		h.t.Fatal(err)
+	}
+	if err := os.Symlink(images, own); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func (h *host) environ() []string {
+	return append(os.Environ(), "WARREN_DATA="+h.data, "WARREN_API_URL=http://"+h.listen, "WARREN_API_KEY=")
+}
+
+// serve starts the server and waits until it is ready.
+func (h *host) serve(args ...string) {
+	h.t.Helper()
+	argv := append([]string{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off", "--pool", "0"}, args...)
+	cmd := exec.Command(h.binary, argv...)
+	cmd.Env = h.environ()
+	h.log = &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = h.log, h.log
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.server, h.ended = cmd, make(chan error, 1)
+	go func() { h.ended <- cmd.Wait() }()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		if r := h.run("ls"); r.code == 0 {
+			return
+		}
+		select {
+		case err := <-h.ended:
+			h.t.Fatalf("serve ended: %v\n%s", err, h.log)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			h.t.Fatalf("serve is not ready\n%s", h.log)
+		}
+	}
+}
+
+// killServer ends the server as a crash would and waits for it.
+func (h *host) killServer() {
+	h.t.Helper()
+	if err := h.server.Process.Kill(); err != nil {
+		h.t.Fatal(err)
+	}
+	<-h.ended
+}
+
+// close removes every VM, stops the server and looks for what is left.
+func (h *host) close() {
+	h.t.Helper()
+	for _, v := range h.list() {
+		if r := h.run("rm", v.ID); r.code != 0 {
+			h.t.Errorf("rm %s: %s", v.ID, r.stderr)
+		}
+	}
+	if err := h.server.Process.Signal(syscall.SIGTERM); err != nil {
+		h.t.Error(err)
+	}
+	select {
+	case <-h.ended:
+	case <-time.After(20 * time.Second):
+		h.t.Errorf("serve does not end on SIGTERM")
+		h.killServer()
+	}
+	if h.t.Failed() {
+		h.t.Logf("server log:\n%s", h.log)
+	}
+	h.checkLeaks()
+}
+
+// checkLeaks wants no process that mentions the data directory, no socket
+// directory and no VM directory.
+func (h *host) checkLeaks() {
+	h.t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	left := h.processes()
+	for len(left) > 0 && time.Now().Before(deadline) {
+		<-time.After(50 * time.Millisecond)
+		left = h.processes()
+	}
+	for pid, cmd := range left {
+		h.t.Errorf("process %d is left: %s", pid, cmd)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if dirs, err := os.ReadDir(filepath.Join(h.data, "vms")); err == nil && len(dirs) > 0 {
+		h.t.Errorf("%d VM directories are left, e.g. %s", len(dirs), dirs[0].Name())
+	}
+}
+
+// processes lists processes of this data directory other than the server.
+func (h *host) processes() map[int]string {
+	out := map[int]string{}
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, p := range procs {
+		data, err := os.ReadFile(p)
+		if err != nil || !bytes.Contains(data, []byte(h.data)) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p)))
+		if err != nil {
+			continue
+		}
+		out[pid] = strings.ReplaceAll(string(data), "\x00", " ")
+	}
+	return out
+}
+
+// run runs the binary; its exit status is part of the result.
+func (h *host) run(args ...string) result { return h.runIn("", nil, args...) }
+
+func (h *host) runIn(dir string, stdin []byte, args ...string) result {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, h.binary, args...)
+	cmd.Env = h.environ()
+	cmd.Dir = dir
+	if stdin != nil {
+		cmd.Stdin = bytes.NewReader(stdin)
+	}
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	start := time.Now()
+	err := cmd.Run()
+	r := result{args: args, stdout: out.String(), stderr: errs.String(), took: time.Since(start)}
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		r.code = exit.ExitCode()
+	case err != nil:
+		h.t.Fatalf("%v: %v", args, err)
+	}
+	return r
+}
+
+// ok runs the binary and fails the test unless it succeeds; it returns stdout.
+func (h *host) ok(args ...string) string {
+	h.t.Helper()
+	r := h.run(args...)
+	if r.code != 0 {
+		h.t.Fatalf("warren %s: status %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// sh runs a shell line in the guest and returns its output, trimmed.
+func (h *host) sh(name, line string) string {
+	h.t.Helper()
+	return strings.TrimSpace(h.ok("exec", name, "--", "sh", "-c", line))
+}
+
+// listed is the part of `ls --json` that tests look at.
+type listed struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Network string `json:"network"`
+}
+
+func (h *host) list() []listed {
+	h.t.Helper()
+	var out []listed
+	r := h.run("ls", "--json")
+	if r.code != 0 {
+		h.t.Errorf("ls: %s", r.stderr)
+		return nil
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &out); err != nil {
+		h.t.Errorf("ls --json: %v\n%s", err, r.stdout)
+	}
+	return out
+}
+
+// find returns the listed VM of that name.
+func (h *host) find(name string) listed {
+	h.t.Helper()
+	for _, v := range h.list() {
+		if v.Name == name {
+			return v
+		}
+	}
+	h.t.Fatalf("%s is not listed", name)
+	return listed{}
+}
+
+// pidOf finds a VM's process: "qemu" or "monitor".
+func (h *host) pidOf(id, program string) int {
+	h.t.Helper()
+	for pid, cmd := range h.processes() {
+		if !strings.Contains(cmd, id) {
+			continue
+		}
+		if program == "qemu" && strings.Contains(cmd, "qemu-system") || program == "monitor" && strings.Contains(cmd, "warren-monitor") {
+			return pid
+		}
+	}
+	h.t.Fatalf("no %s process of %s", program, id)
+	return 0
+}
+
+func (r result) String() string {
+	return fmt.Sprintf("warren %s: status %d\nstdout: %s\nstderr: %s", strings.Join(r.args, " "), r.code, r.stdout, r.stderr)
+}
+
+// wants fails unless the command ended with code and its stderr has the text.
+func (r result) wants(t testing.TB, code int, text string) {
+	t.Helper()
+	if r.code != code || !strings.Contains(strings.ToLower(r.stderr), strings.ToLower(text)) {
+		t.Errorf("want status %d and %q in stderr, got %s", code, text, r)
+	}
+}

@@ -1,0 +1,113 @@
+//go:build system
+
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package worlds
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mountImage mounts a new file system that shares blocks between files, in a
+// file, and returns its directory.
+func mountImage(t *testing.T, kind string, mkfs ...string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skipf("mounting a %s image needs root", kind)
+	}
+	program, err := exec.LookPath(mkfs[0])
+	if err != nil {
+		t.Skipf("no %s here: deploy/install-deps.sh --tests installs it", mkfs[0])
+	}
+	file := filepath.Join(t.TempDir(), kind)
+	dir := t.TempDir()
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := firstOf(f.Truncate(8<<30), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program, append(mkfs[1:], file)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", mkfs, err, out)
+	}
+	if out, err := exec.Command("mount", "-o", "loop", file, dir).CombinedOutput(); err != nil {
+		t.Skipf("this host does not mount %s images: %v: %s", kind, err, strings.TrimSpace(string(out)))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// TestWorldsReflink keeps the data on file systems where a copy shares the
+// blocks of what it was made of: the same forks, with captures made the other way.
+//
+// 000-08, 000-35, 002-30, 002-31
+func TestWorldsReflink(t *testing.T) {
+	for _, fs := range []struct {
+		kind string
+		mkfs []string
+	}{
+		{"xfs", []string{"mkfs.xfs", "-q", "-m", "reflink=1"}},
+	} {
+		t.Run(fs.kind, func(t *testing.T) {
+			h := unstarted(t, mountImage(t, fs.kind, fs.mkfs...))
+			h.ownImages()
+			h.serve()
+			t.Cleanup(h.close)
+			h.ok("up", "--name", "app")
+			h.install("app", "writer.py", "counter.py")
+			h.start("app", "writer.py", "test -s /run/committed")
+			h.start("app", "counter.py", "curl -sf localhost:3000")
+			parent := "app"
+			for _, level := range []string{"one", "two"} {
+				h.sh(parent, "echo "+level+" >> /dev/shm/path")
+				requests := h.number(parent, "curl -s localhost:3000")
+				committed := h.number(parent, "cat /run/committed")
+				begin := time.Now()
+				out := h.fork(parent, 1, level)
+				t.Logf("%s: fork in %v, the parent stood still for %.1f ms", level, time.Since(begin), out.PauseMs)
+				parent = level + "-1"
+				if got := h.number(parent, "curl -s localhost:3000"); got != requests+1 {
+					t.Errorf("%s: its server has counted %d requests, %d were made before", parent, got, requests)
+				}
+				h.wantDatabase(parent, committed)
+			}
+			h.ok("suspend", parent)
+			h.ok("resume", parent)
+			if got := h.sh(parent, "cat /dev/shm/path"); got != "one\ntwo" {
+				t.Errorf("two deep, after a suspend: %q", got)
+			}
+			h.wantDatabase(parent, 1)
+			if got := h.sh("app", "cat /dev/shm/path"); got != "one" {
+				t.Errorf("the first of them: %q", got)
+			}
+		})
+	}
+}
+
+// ownImages copies the tests' images into the data directory, in place of a
+// link to them: on one file system with what is captured.
+func (h *host) ownImages() {
+	h.t.Helper()
+	own := filepath.Join(h.data, "images")
+	linked, err := os.Readlink(own)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.Remove(own); err != nil {
+		h.t.Fatal(err)
+	}
+	if out, err := exec.Command("cp", "-r", "--sparse=always", linked, own).CombinedOutput(); err != nil {
+		h.t.Fatalf("%v: %s", err, out)
+	}
+}
