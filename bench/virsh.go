@@ -27,8 +27,9 @@ import (
 // libvirt is a libvirtd of our own: its files are in dir, which it sees where
 // it expects the host's, in a mount namespace of its own.
 type libvirt struct {
-	dir string
-	cmd *exec.Cmd
+	dir   string
+	files string // of its domain
+	cmd   *exec.Cmd
 }
 
 // libvirtUp puts the daemon's directories in the place of the host's.
@@ -90,67 +91,73 @@ func (l *libvirt) stop() error {
 	return err
 }
 
-// virsh measures `virsh save` and `virsh restore` of a guest of the same image
-// and size, with as much memory in use, in a domain of libvirt's own making.
-func (b *bench) virsh(ctx context.Context, gen vm.Generation, boot vm.BootSource) (err error) {
+// startDomain starts a libvirt of our own and in it a guest of the same image
+// and size, with as much memory in use.
+func (b *bench) startDomain(ctx context.Context, gen vm.Generation, boot vm.BootSource) (_ *libvirt, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "wb-lv-") // a short name, for sockets
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	l, err := startLibvirt(ctx, dir)
-	if err != nil {
-		return err
+	var l *libvirt // nil again where it did not start
+	end = func() error {
+		var err error
+		if l != nil {
+			_ = finish(l.virsh(context.WithoutCancel(ctx), "destroy", domainName)) // it may be saved
+			err = l.stop()
+		}
+		return errors.Join(err, os.RemoveAll(dir))
 	}
-	defer func() { err = errors.Join(err, l.stop()) }()
-	files, err := os.MkdirTemp(b.dir, "virsh-") // on the file system of the rest
-	if err != nil {
-		return err
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, end())
+		}
+	}()
+	if l, err = startLibvirt(ctx, dir); err != nil {
+		return nil, nil, err
 	}
-	disk, agent, saved := filepath.Join(files, "disk.qcow2"), filepath.Join(dir, "agent"), filepath.Join(files, "saved")
+	if l.files, err = os.MkdirTemp(b.dir, "virsh-"); err != nil { // on the file system of the rest
+		return nil, nil, err
+	}
+	disk, agent := filepath.Join(l.files, "disk.qcow2"), filepath.Join(dir, "agent")
 	if err := finish(exec.CommandContext(ctx, "cp", b.server.dir.ImageDisk(gen.Image), disk)); err != nil {
-		return err
+		return nil, nil, err
 	}
 	key := make([]byte, len(gen.GuestKey))
 	_, _ = rand.Read(key) // never fails
 	domain := filepath.Join(dir, "domain.xml")
 	if err := os.WriteFile(domain, []byte(domainXML(gen, boot, key, disk, agent)), 0o600); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if err := finish(l.virsh(ctx, "create", domain)); err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer func() {
-		_ = l.virsh(context.WithoutCancel(ctx), "destroy", domainName).Run() // it may be saved
-	}()
 	if err := fillGuest(ctx, agent, key); err != nil {
-		return fmt.Errorf("the guest in libvirt: %w", err)
+		return nil, nil, fmt.Errorf("the guest in libvirt: %w", err)
 	}
-	return b.virshRounds(ctx, l, saved)
+	return l, end, nil
 }
 
-func (b *bench) virshRounds(ctx context.Context, l *libvirt, saved string) error {
+// virsh measures `virsh save` and `virsh restore`. A restore is timed to the
+// command's end.
+func (b *bench) virsh(ctx context.Context, l *libvirt) error {
 	save := b.rep.series("peer: virsh save", "ms", bound{})
 	restore := b.rep.series("peer: virsh restore", "ms", bound{})
 	both := b.rep.series("peer: virsh save + restore", "ms", bound{})
-	for range max(5, b.n/3) {
-		began := time.Now()
-		if err := finish(l.virsh(ctx, "save", domainName, saved)); err != nil {
-			return err
-		}
-		took := time.Since(began)
-		save.took(took)
-		began = time.Now()
-		if err := finish(l.virsh(ctx, "restore", saved)); err != nil {
-			return err
-		}
-		restore.took(time.Since(began))
-		both.took(took + time.Since(began))
-		if err := errors.Join(pause(ctx, time.Second), removeFile(saved)); err != nil {
-			return err
-		}
+	saved := filepath.Join(l.files, "saved")
+	began := time.Now()
+	if err := finish(l.virsh(ctx, "save", domainName, saved)); err != nil {
+		return err
 	}
-	return nil
+	down := time.Since(began)
+	began = time.Now()
+	if err := finish(l.virsh(ctx, "restore", saved)); err != nil {
+		return err
+	}
+	up := time.Since(began)
+	save.took(down)
+	restore.took(up)
+	both.took(down + up)
+	return errors.Join(pause(ctx, time.Second), removeFile(saved))
 }
 
 // fillGuest brings a fresh guest to the memory in use of the others.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -212,42 +213,53 @@ func (b *bench) pauseCheck(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return b.plain(ctx, gen, dir, func(p *qemu.Process) error {
-		events := p.QMP.Subscribe()
-		defer events.Close()
-		disk := p.Spec.Disk
-		for i := range max(5, b.n/2) {
-			next := filepath.Join(p.Spec.Dir, fmt.Sprintf("next%d.qcow2", i))
-			if err := qemu.CreateOverlay(next, filepath.Base(disk), gen.Size.DiskMiB); err != nil {
-				return err
-			}
-			to := layout.GenerationDir(p.Spec.Dir)
-			out, err := p.Capture(ctx, vm.CaptureSpec{RAM: to.RAM(), Device: to.Device(), Overlay: next}, nil)
-			if err != nil {
-				return err
-			}
-			disk = next
-			var stop time.Time
-			for {
-				e, err := events.Next(ctx)
-				if err != nil {
-					return err
-				}
-				if e.Name == "STOP" {
-					stop = e.Time
-				}
-				if e.Name == "RESUME" && !stop.IsZero() {
-					seen.took(e.Time.Sub(stop))
-					said.took(out.Pause)
-					break
-				}
-			}
-			if err := errors.Join(removeFile(to.RAM()), removeFile(to.Device()), pause(ctx, time.Second)); err != nil {
-				return err
-			}
+	p, end, err := b.plain(ctx, gen, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	events := p.QMP.Subscribe()
+	defer events.Close()
+	disk := p.Spec.Disk
+	for i := range max(5, b.n/2) {
+		next := filepath.Join(p.Spec.Dir, fmt.Sprintf("next%d.qcow2", i))
+		if err := qemu.CreateOverlay(next, filepath.Base(disk), gen.Size.DiskMiB); err != nil {
+			return err
 		}
-		return nil
-	})
+		to := layout.GenerationDir(p.Spec.Dir)
+		out, err := p.Capture(ctx, vm.CaptureSpec{RAM: to.RAM(), Device: to.Device(), Overlay: next}, nil)
+		if err != nil {
+			return err
+		}
+		disk = next
+		stood, err := standstill(ctx, events)
+		if err != nil {
+			return err
+		}
+		seen.took(stood)
+		said.took(out.Pause)
+		if err := errors.Join(removeFile(to.RAM()), removeFile(to.Device()), pause(ctx, time.Second)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standstill is the time between QEMU's next STOP and RESUME.
+func standstill(ctx context.Context, events *qmp.Events) (time.Duration, error) {
+	var stop time.Time
+	for {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return 0, err
+		}
+		switch {
+		case e.Name == "STOP":
+			stop = e.Time
+		case e.Name == "RESUME" && !stop.IsZero():
+			return e.Time.Sub(stop), nil
+		}
+	}
 }
 
 // worldFork measures forks of one and many children, and what these take.
