@@ -330,6 +330,7 @@ func (b *bench) childMemory(ctx context.Context, f forked) error {
 	const MiB = 1.048576 // in MB
 	monitor := b.rep.series("idle child, one of 8: its monitor, resident", "MB", bound{})
 	pss := b.rep.series("idle child, one of 8: QEMU's PSS", "MB", bound{Max: 30 * MiB})
+	private := b.rep.series("idle child, one of 8: QEMU's memory of its own", "MB", bound{})
 	disk := b.rep.series("idle child, one of 8: disk beyond the shared base", "MB", bound{Max: 8 * MiB})
 	base, err := diskUse(b.server.dir.Generation(f.GenerationID))
 	if err != nil {
@@ -338,6 +339,9 @@ func (b *bench) childMemory(ctx context.Context, f forked) error {
 	b.rep.series("the base that the children share, disk", "MB", bound{}).add(base)
 	for _, c := range f.Forks {
 		if err := b.machineMemory(c.ID, monitor, pss); err != nil {
+			return err
+		}
+		if err := b.anonymous(c.ID, private); err != nil {
 			return err
 		}
 		own, err := diskUse(b.server.dir.VM(vm.ID(c.ID)))
