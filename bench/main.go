@@ -9,7 +9,8 @@
 //
 // The floors and peers: raw QEMU on the same warm generation for create, the
 // cold boot of the same VM, OpenSSH over an open ControlMaster connection into
-// the same guest for exec, scp into the same guest for files.
+// the same guest for exec, scp into the same guest for files; QEMU's savevm,
+// `virsh save` and a copy with a cold boot for forks and suspends.
 package main
 
 import (
@@ -36,6 +37,7 @@ type options struct {
 	n      int
 	size   int64
 	keep   bool
+	soak   bool
 }
 
 func main() {
@@ -55,9 +57,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run, worlds.pause, worlds.fork, worlds.suspend, worlds.peers")
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
+	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directory")
 	if err := fs.Parse(args); err != nil {
 		return o, err
@@ -94,6 +97,10 @@ var sections = []section{
 	{"run", (*bench).oneShot},
 	{"exec", (*bench).guest}, // with files: they share the guest with its SSH server
 	{"list", (*bench).list},
+	{"worlds.pause", (*bench).worldPause},
+	{"worlds.fork", (*bench).worldFork},
+	{"worlds.suspend", (*bench).worldSuspend},
+	{"worlds.peers", (*bench).worldPeers},
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
