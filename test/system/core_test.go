@@ -123,7 +123,6 @@ func TestCoreStopStart(t *testing.T) {
 	if v := h.find("box"); v.State != "stopped" || v.ID != id {
 		t.Errorf("after down: %+v", v)
 	}
-	h.run("exec", "box", "--", "true").wants(t, 125, "warren start")
 	h.ok("start", "box")
 	if got := h.sh("box", "cat /work/f /var/log/mine.log; cat /run/f 2>/dev/null || echo gone"); got != "kept\nlog-line\ngone" {
 		t.Errorf("after start: %q", got)

@@ -6,6 +6,7 @@
 package system
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -17,10 +18,32 @@ import (
 	"time"
 )
 
+// The contract's scripts that belong to a later suite than the foundation, by
+// the test that runs them.
+var contractScripts = map[string]string{
+	"worlds": "TestWorldContract",
+	"specs":  "TestWorldContract",
+	"pty":    "TestTerminalContract",
+}
+
 // TestContract drives the unmodified npm packages against a real server.
 //
 // 000-04, 000-29, 000-30, 001-35, 004-13, 004-14
-func TestContract(t *testing.T) {
+func TestContract(t *testing.T) { contract(t) }
+
+// TestWorldContract: the same packages fork, suspend, snapshot and build specs.
+//
+// 000-36, 004-13, 004-14
+func TestWorldContract(t *testing.T) { contract(t) }
+
+// TestTerminalContract: the same packages over the terminals' WebSocket.
+//
+// 004-13
+func TestTerminalContract(t *testing.T) { contract(t) }
+
+// contract runs the scripts that are the calling test's.
+func contract(t *testing.T) {
+	t.Helper()
 	h := newHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {
@@ -41,8 +64,13 @@ func TestContract(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no contract scripts: %v", err)
 	}
+	ran := 0
 	for _, script := range scripts {
 		name := strings.TrimSuffix(filepath.Base(script), ".test.mjs")
+		if owner := cmp.Or(contractScripts[name], "TestContract"); owner != t.Name() {
+			continue
+		}
+		ran++
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 			defer cancel()
@@ -53,6 +81,9 @@ func TestContract(t *testing.T) {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
+	}
+	if ran == 0 {
+		t.Fatal("no script is this test's")
 	}
 }
 

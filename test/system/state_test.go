@@ -60,9 +60,14 @@ func TestCoreState(t *testing.T) {
 		h.ok("cp", file, "box:/work/"+name)
 	}
 	for _, argv := range [][]string{
-		{"python3", "-m", "http.server", "3000"}, {"python3", "-m", "http.server", "5000", "--bind", "127.0.0.1"},
-		{"python3", "/work/mute.py"}, {"python3", "/work/terminal.py", "python3"}, {"python3", "/work/terminal.py", "bash", "-c", "sleep 1000; true"},
-		{"python3", "/work/watch.py", "/work", "/etc"}, {"python3", "/work/data.py"}, {"python3", "/work/queue_worker.py"},
+		{"python3", "-m", "http.server", "3000"},
+		{"python3", "-m", "http.server", "5000", "--bind", "127.0.0.1"},
+		{"python3", "/work/mute.py"},
+		{"python3", "/work/terminal.py", "python3"},
+		{"python3", "/work/terminal.py", "bash", "-c", "sleep 1000; true"},
+		{"python3", "/work/watch.py", "/work", "/etc"},
+		{"python3", "/work/data.py"},
+		{"python3", "/work/queue_worker.py"},
 	} {
 		h.ok(append([]string{"exec", "-d", "box", "--"}, argv...)...)
 	}

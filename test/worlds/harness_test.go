@@ -289,21 +289,6 @@ func (h *host) find(name string) listed {
 	return listed{}
 }
 
-// pidOf finds a VM's process: "qemu" or "monitor".
-func (h *host) pidOf(id, program string) int {
-	h.t.Helper()
-	for pid, cmd := range h.processes() {
-		if !strings.Contains(cmd, id) {
-			continue
-		}
-		if program == "qemu" && strings.Contains(cmd, "qemu-system") || program == "monitor" && strings.Contains(cmd, "warren-monitor") {
-			return pid
-		}
-	}
-	h.t.Fatalf("no %s process of %s", program, id)
-	return 0
-}
-
 func (r result) String() string {
 	return fmt.Sprintf("warren %s: status %d\nstdout: %s\nstderr: %s", strings.Join(r.args, " "), r.code, r.stdout, r.stderr)
 }

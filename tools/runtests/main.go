@@ -42,8 +42,8 @@ type step struct {
 
 // The tests of test/system that belong to the later suites, by their names.
 const (
-	worlds   = "^(TestWorld|TestCoreSuspend|TestCoreState|TestPool|TestSpec|TestResize)"
-	entering = "^TestCoreTerminal"
+	worlds   = "^(TestWorld|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
+	entering = "^(TestCoreTerminal|TestTerminal)"
 )
 
 func suites() []suite {
