@@ -117,6 +117,7 @@ type MachineStatus struct {
 	QEMUPID    int        `json:"qemuPid"`
 	Ready      bool       `json:"ready"` // agent answered, every reset acknowledged, network connected
 	RunState   string     `json:"runState"`
+	RAM        string     `json:"ram,omitempty"`    // the file that it maps as its memory
 	Size       Size       `json:"size"`             // as it is now
 	Plugged    Plugged    `json:"plugged,omitzero"` // what of it was plugged in
 	Agent      AgentHello `json:"agent"`

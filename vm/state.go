@@ -55,6 +55,7 @@ const (
 	OpResize   Op = "resize"
 	OpKeep     Op = "keep"    // a child takes the place of another VM
 	OpCapture  Op = "capture" // the engine's own: a schedule, a merge, a reseat
+	OpRecover  Op = "recover" // the engine's own: a VM that a failure left between two states
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what lives in the guest
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
@@ -128,6 +129,11 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpRecover: { // After is what it aims at; what is true is found out
+		Building:   {During: Building, After: Running},
+		Starting:   {During: Starting, After: Suspended},
+		Suspending: {During: Suspending, After: Running},
+	},
 	OpDelete: {
 		Building: {During: Building}, Starting: {During: Starting}, Running: {During: Running},
 		Suspending: {During: Suspending}, Suspended: {During: Suspended}, Stopped: {During: Stopped}, Lost: {During: Lost},
@@ -148,7 +154,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -29,6 +29,7 @@ func TestTransitions(t *testing.T) {
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",
 		OpCapture:  ". . running . suspended stopped .",
+		OpRecover:  "running suspended . running . . .",
 		OpDelete:   "x x x x x x x",
 	}
 	for _, op := range guestOps {

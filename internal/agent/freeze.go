@@ -110,8 +110,24 @@ func (a *Agent) freeze(w *answer, r *request) error {
 	return w.bytes(link.EncodeFreeze(report))
 }
 
-// thaw lets them go on. It is no error when nothing is frozen.
-func (a *Agent) thaw(w *answer, _ *request) error { return w.done(a.freezer.thaw()) }
+// thaw lets them go on. It is no error when nothing is frozen. A clock that
+// stood still with the machine is set forward first, by which no program sees
+// time go back.
+func (a *Agent) thaw(w *answer, r *request) error {
+	now, err := r.number("time") // 0 of a host that does not say
+	if err != nil {
+		return err
+	}
+	if t := time.Unix(0, now); time.Until(t) > clockLate {
+		if err := a.sys.SetClock(t); err != nil {
+			return err
+		}
+	}
+	return w.done(a.freezer.thaw())
+}
+
+// clockLate is how far the clock may be behind the host's.
+const clockLate = time.Millisecond
 
 func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
 	f.mu.Lock()

@@ -70,6 +70,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 		return g, err
 	}
 	held = o.hold
+	e.notePrivate(s, out)
 	if err := e.step(ctx, "capture:commit"); err != nil {
 		return g, err
 	}

@@ -47,6 +47,7 @@ type Settings struct {
 	GuestDeadline  time.Duration // for one short answer of a guest; default 30 s
 	StallCheck     time.Duration // silence of a stream after which the guest is asked for life; default 30 s
 	StartWidth     int           // machines started at a time by one fork; default as many as the host has CPUs
+	ReseatAbove    int64         // bytes of private memory, found by a capture, above which a VM gets a new base; default 128 MiB
 	ColdAfter      time.Duration // memory of VMs suspended for longer is compressed and encrypted; default 24 h
 	RunnerGrace    time.Duration // a one-shot VM without a runner is deleted after it; default 30 s
 	ResultsKept    time.Duration // for answers of background requests; default 1 h
@@ -66,6 +67,9 @@ func (s Settings) withDefaults() Settings {
 	def(&s.GuestDeadline, 30*time.Second)
 	def(&s.StallCheck, 30*time.Second)
 	def(&s.ColdAfter, 24*time.Hour)
+	if s.ReseatAbove <= 0 {
+		s.ReseatAbove = 128 << 20
+	}
 	def(&s.RunnerGrace, 30*time.Second)
 	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)

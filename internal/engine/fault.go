@@ -46,6 +46,7 @@ var steps = []struct {
 	{"resize by start", []string{
 		"resize:audit", "resize:machine", "resize:stopped", "resize:record", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
 	}},
+	{"reseat", slices.Concat([]string{"reseat:record"}, captured, []string{"reseat:machine", "reseat:commit"})},
 	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{
 		"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
 	})},

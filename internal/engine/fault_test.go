@@ -63,6 +63,8 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{DiskMiB: 32 << 10}})
 	case "resize by start":
 		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{MemoryMiB: 256}})
+	case "reseat":
+		err = e.Reseat(t.Context(), c, "box")
 	case "rollback":
 		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"})
 	default:
@@ -321,6 +323,8 @@ func TestPortFailures(t *testing.T) {
 		{"start", "launch"},
 		{"start", "boot"},
 		{"start", "find"},
+		{"reseat", "capture"},
+		{"reseat", "reseat"},
 	} {
 		t.Run(tc.verb+" "+tc.step, func(t *testing.T) {
 			s, e, c := site(t)

@@ -18,6 +18,7 @@ type operation struct {
 	verb   vm.Op
 	own    bool        // the engine's own doing
 	yields atomic.Bool // it is ended for any other that comes
+	moves  bool        // guest verbs wait for its end; guarded by Engine.mu
 	slot   *slot
 	next   vm.Next       // what it does to the state
 	before vm.VM         // the record when it began

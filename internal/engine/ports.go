@@ -61,6 +61,10 @@ type Capturer interface {
 	Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error)
 	// Resume lets a machine go on that a capture has held.
 	Resume(ctx context.Context) error
+	// Reseat moves a machine that a capture has held to a new process, started on
+	// what was captured, and lets it go on. After an error it stands still as
+	// before, or is gone.
+	Reseat(ctx context.Context, g vm.GenerationSource) error
 	// Flatten shortens the chain of layers below the machine's disk to those whose
 	// path begins with base, beside the running guest; it ends with ctx.
 	Flatten(ctx context.Context, base string) error

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 // chore is something that the reaper does to a VM at a time.
 type chore struct {
 	slot   *slot
-	verb   vm.Op // OpDelete, OpStop, OpSuspend or OpCapture
+	verb   vm.Op // OpDelete, OpStop, OpSuspend, OpCapture or OpRecover
 	reason string
 	due    time.Time
 }
@@ -105,6 +106,10 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 			first = chore{s, verb, reason, due}
 		}
 	}
+	switch rec.State {
+	case vm.Building, vm.Starting, vm.Suspending: // and nobody is at work on it
+		return chore{s, vm.OpRecover, "recover", e.now()}, true
+	}
 	if !rec.ExpiresAt.IsZero() {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
 	}
@@ -129,6 +134,9 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	}
 	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
+	}
+	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached == 0 {
+		add(vm.OpCapture, "reseat", rec.LastActive.Add(reseatAfter))
 	}
 	if every := rec.CaptureEverySeconds; every > 0 && rec.State == vm.Running {
 		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
@@ -188,12 +196,17 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 	switch ch.verb {
 	case vm.OpSuspend:
 		_, err = e.suspendMachine(op, ch.reason)
+	case vm.OpRecover:
+		e.letGo(op.slot, errors.New("the VM is being recovered"))
+		return e.recoverVM(op.ctx, op.slot, "")
 	case vm.OpCapture:
 		switch ch.reason {
 		case "cold":
 			return e.sealSuspended(op)
 		case "flatten":
 			return e.flatten(op)
+		case "reseat":
+			return e.reseat(op)
 		}
 		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
 		e.collectLater()

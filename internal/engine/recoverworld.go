@@ -42,7 +42,7 @@ func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 // stopped.
 func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	attach, stop := context.WithTimeout(ctx, attachDeadline)
-	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
+	m, st, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
 	stop()
 	switch {
 	case err == nil:
@@ -51,7 +51,13 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 			m.Close()
 			return err
 		}
-		if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" }); err != nil {
+		_, err := e.update(ctx, s, func(rec *vm.VM) {
+			rec.State, rec.Op = vm.Running, ""
+			if id := e.seatOf(st); id != "" {
+				rec.Generation = id
+			}
+		})
+		if err != nil {
 			m.Close()
 			return err
 		}
@@ -67,7 +73,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	if err := e.settleDisk(ctx, s); err != nil {
 		return err
 	}
-	if g, ok := e.generationInfo(e.snapshot(s).Head); ok && g.VM == s.id && g.Why == vm.WhySuspend {
+	if g, ok := e.generationInfo(e.snapshot(s).Head); ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat) {
 		if ok, err := e.completed(ctx, g); err != nil {
 			return err
 		} else if ok {

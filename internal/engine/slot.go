@@ -24,6 +24,7 @@ type slot struct {
 	attached int           // guest calls and streams that are open
 	changed  chan struct{} // closed and replaced when rec or run changes
 	gone     bool          // deleted
+	private  int64         // bytes of memory that its machine kept for itself when it was last captured
 
 	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
 }

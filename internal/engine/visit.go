@@ -81,6 +81,8 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan st
 	}
 	if s.op != nil {
 		switch {
+		case s.op.moves:
+			return nil, s.op.done, nil
 		case s.op.verb == vm.OpCreate || s.op.verb == vm.OpStart || s.op.verb == vm.OpSuspend || s.op.verb == vm.OpRollback:
 			return nil, s.op.done, nil
 		case s.op.own && s.op.verb == vm.OpKill:

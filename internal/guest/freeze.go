@@ -6,6 +6,8 @@ package guest
 import (
 	"context"
 	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/vm"
@@ -28,8 +30,9 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 }
 
 // Thaw lets everything go on that Freeze has stopped; it may be called at any
-// time.
+// time. The guest's clock, which stood still with its machine, is set forward
+// before.
 func (c *Client) Thaw(ctx context.Context) error {
-	_, err := c.ask(ctx, "POST", "/thaw", nil, nil)
+	_, err := c.ask(ctx, "POST", "/thaw", url.Values{"time": {strconv.FormatInt(time.Now().UnixNano(), 10)}}, nil)
 	return err
 }

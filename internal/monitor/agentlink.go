@@ -37,12 +37,13 @@ type agentLink struct {
 	session *yamux.Session // nil while there is none
 	heard   time.Time      // last sign of life
 	changed chan struct{}  // closed and replaced when session is set
+	retry   chan struct{}  // holds one word: somebody listens again
 
 	wg sync.WaitGroup // pings
 }
 
 func newAgentLink(subject, path string, key []byte, log *slog.Logger) *agentLink {
-	return &agentLink{subject: subject, path: path, key: key, log: log, changed: make(chan struct{})}
+	return &agentLink{subject: subject, path: path, key: key, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
 }
 
 // run keeps the link up until ctx ends, and then takes it down.
@@ -55,13 +56,32 @@ func (l *agentLink) run(ctx context.Context) {
 			if ctx.Err() == nil {
 				l.log.Warn("agent link", "err", err)
 			}
-			pause(ctx, 100*time.Millisecond)
+			l.rest(ctx)
 			continue
 		}
 		select {
 		case <-session.CloseChan():
 		case <-ctx.Done():
 		}
+	}
+}
+
+// rest waits before the next try.
+func (l *agentLink) rest(ctx context.Context) {
+	t := time.NewTimer(100 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-l.retry:
+	case <-ctx.Done():
+	}
+}
+
+// again has run try at once: a new QEMU listens.
+func (l *agentLink) again() {
+	select {
+	case l.retry <- struct{}{}:
+	default:
 	}
 }
 

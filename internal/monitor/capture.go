@@ -47,7 +47,7 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 		m.link.setPaused(true)
 		return nil
 	}
-	out, err := m.proc.Capture(ctx, s, before)
+	out, err := m.qemu().Capture(ctx, s, before)
 	if err == nil && s.Hold {
 		out.Unfrozen, out.Machine.Agent = unfrozen, m.agent()
 		m.held = !froze.IsZero()
@@ -73,7 +73,7 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 func (m *machine) resume(ctx context.Context) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	err := m.proc.QMP.Execute(ctx, "cont", nil, nil)
+	err := m.qemu().QMP.Execute(ctx, "cont", nil, nil)
 	m.link.setPaused(false)
 	if err != nil {
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be continued: %w", err)
@@ -124,7 +124,7 @@ func (m *machine) thaw(ctx context.Context) error {
 func (m *machine) flatten(ctx context.Context, base string) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	return m.proc.Flatten(ctx, base)
+	return m.qemu().Flatten(ctx, base)
 }
 
 // disk names the file that the machine writes to. It waits for a capture that
@@ -135,15 +135,15 @@ func (m *machine) disk(ctx context.Context) (string, error) {
 	}
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	return m.proc.ActiveDisk(ctx)
+	return m.qemu().ActiveDisk(ctx)
 }
 
 // goOn lets a machine go on whose monitor died in the middle of a capture.
 func (m *machine) goOn(ctx context.Context) error {
-	state, err := m.proc.RunState(ctx)
+	state, err := m.qemu().RunState(ctx)
 	if err != nil || state != "paused" {
 		return err
 	}
 	m.log.Warn("the machine stood still: its last monitor died in a capture")
-	return m.proc.QMP.Execute(ctx, "cont", nil, nil)
+	return m.qemu().QMP.Execute(ctx, "cont", nil, nil)
 }

@@ -38,7 +38,7 @@ func (m *machine) stop(ctx context.Context, grace time.Duration) error {
 		}
 	}()
 	select {
-	case <-m.proc.Exited():
+	case <-m.qemu().Exited():
 	case <-gctx.Done():
 	}
 	cancel()
@@ -50,7 +50,7 @@ func (m *machine) stop(ctx context.Context, grace time.Duration) error {
 func (m *machine) quit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, quitDeadline)
 	defer cancel()
-	if err := m.proc.Quit(ctx); err != nil && !m.exited() {
+	if err := m.qemu().Quit(ctx); err != nil && !m.exited() {
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be ended: %w", err)
 	}
 	<-m.gone
@@ -65,7 +65,7 @@ func (m *machine) kill(ctx context.Context) error {
 	m.intend("kill")
 	ctx, cancel := context.WithTimeout(ctx, quitDeadline)
 	defer cancel()
-	if err := m.proc.Kill(ctx); err != nil {
+	if err := m.qemu().Kill(ctx); err != nil {
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be killed: %w", err)
 	}
 	<-m.gone
@@ -81,17 +81,23 @@ func (m *machine) mayEnd() error {
 	return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
 }
 
-func (m *machine) exited() bool { return closed(m.proc.Exited()) }
+func (m *machine) exited() bool { return closed(m.qemu().Exited()) }
 
 // finish waits for QEMU's end and says how it came. The machine serves nobody
 // any more afterwards.
 func (m *machine) finish(ctx context.Context) error {
-	select {
-	case <-m.proc.Exited():
-	case <-ctx.Done():
-		return ctx.Err()
+	for ended := false; !ended; {
+		proc := m.qemu()
+		select {
+		case <-proc.Exited():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m.moving.Lock() // wait for a reseat: it ends one process and starts another
+		ended = m.qemu() == proc
+		m.moving.Unlock()
 	}
-	m.exit = m.proc.Reason(context.WithoutCancel(ctx))
+	m.exit = m.qemu().Reason(context.WithoutCancel(ctx))
 	m.exit.Time = time.Now()
 	m.mu.Lock()
 	if m.intent != "" {
@@ -118,8 +124,8 @@ func (m *machine) destroy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitDeadline)
 	defer cancel()
 	var err error
-	if m.proc != nil {
-		err = m.proc.Kill(ctx)
+	if m.qemu() != nil {
+		err = m.qemu().Kill(ctx)
 		qemu.RemoveSockets(m.spec)
 	}
 	return errors.Join(err, m.close())

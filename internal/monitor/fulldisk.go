@@ -17,7 +17,7 @@ const roomLook = time.Second
 // of its guest found no room on the host. QEMU keeps that write and tries it
 // again when the machine goes on, so nothing is lost.
 func (m *machine) watchDisk() {
-	events := m.proc.QMP.Subscribe()
+	events := m.qemu().QMP.Subscribe()
 	m.wg.Go(func() {
 		defer events.Close()
 		m.awaitRoom() // the last monitor may have died while it stood still
@@ -64,11 +64,11 @@ func (m *machine) awaitRoom() {
 func (m *machine) tryOn() bool {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	state, err := m.proc.RunState(m.lifetime)
+	state, err := m.qemu().RunState(m.lifetime)
 	if err != nil || state != "io-error" {
 		return false
 	}
-	if err := m.proc.QMP.Execute(m.lifetime, "cont", nil, nil); err != nil {
+	if err := m.qemu().QMP.Execute(m.lifetime, "cont", nil, nil); err != nil {
 		m.log.Warn("the machine could not be continued", "err", err)
 	}
 	return m.lifetime.Err() == nil

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/warren-vm/warren/internal/guest"
@@ -36,9 +37,10 @@ type machine struct {
 	end      context.CancelFunc
 	wg       sync.WaitGroup // all that serves the machine
 
-	proc    *qemu.Process // set before started is closed
-	started chan struct{} // closed when the machine is ready
-	gone    chan struct{} // closed when QEMU is gone; exit is set before
+	proc    atomic.Pointer[qemu.Process] // set before started is closed; reseat replaces it
+	moving  sync.Mutex                   // held by reseat: the end of QEMU is not the machine's
+	started chan struct{}                // closed when the machine is ready
+	gone    chan struct{}                // closed when QEMU is gone; exit is set before
 	exit    vm.MachineExit
 
 	capturing sync.Mutex // one capture at a time; guards held
@@ -68,6 +70,9 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 	return m, nil
 }
 
+// qemu returns the machine's process; nil before its start.
+func (m *machine) qemu() *qemu.Process { return m.proc.Load() }
+
 // mark records how long after the beginning a step of the start was done.
 func (m *machine) mark(step string) {
 	m.mu.Lock()
@@ -94,7 +99,7 @@ func (m *machine) start(ctx context.Context) error {
 	defer close(stop)
 	m.wg.Go(func() {
 		select {
-		case <-m.proc.Exited():
+		case <-m.qemu().Exited():
 			abort(errGone)
 		case <-stop:
 		}
@@ -112,7 +117,7 @@ func (m *machine) endsNow() bool {
 	t := time.NewTimer(300 * time.Millisecond)
 	defer t.Stop()
 	select {
-	case <-m.proc.Exited():
+	case <-m.qemu().Exited():
 		return true
 	case <-t.C:
 		return false
@@ -123,8 +128,8 @@ var errGone = errors.New("qemu has ended")
 
 // endedEarly explains a QEMU that ended before its machine was ready.
 func (m *machine) endedEarly(ctx context.Context) error {
-	<-m.proc.Exited()
-	exit := m.proc.Reason(context.WithoutCancel(ctx))
+	<-m.qemu().Exited()
+	exit := m.qemu().Reason(context.WithoutCancel(ctx))
 	switch exit.Reason {
 	case "guest-poweroff", "guest-reboot", "guest-panic":
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest ended while it was started (%s)", exit.Reason).
@@ -139,7 +144,7 @@ func (m *machine) spawn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.proc = proc
+	m.proc.Store(proc)
 	m.mark("qemu")
 	m.console()
 	m.watchDisk()
@@ -342,14 +347,14 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	if !st.Ready {
 		return st
 	}
-	now := m.proc.Machine()
+	now := m.qemu().Machine()
 	st.Size, st.Plugged = now.Size, now.Plugged
 	st.RxBytes, st.TxBytes = m.net.Counters()
 	st.CPU = cpuTime(st.QEMUPID)
 	st.RSS, st.PSS = memory(st.QEMUPID)
 	ctx, cancel := context.WithTimeout(ctx, callDeadline/3) // less than the client's own
 	defer cancel()
-	st.RunState, _ = m.proc.RunState(ctx)
+	st.RunState, _ = m.qemu().RunState(ctx)
 	return st
 }
 
@@ -357,7 +362,7 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 func (m *machine) brief() vm.MachineStatus {
 	m.mu.Lock()
 	st := vm.MachineStatus{
-		ID: m.spec.ID, Protocol: Protocol, MonitorPID: os.Getpid(), StartedAt: m.begun,
+		ID: m.spec.ID, Protocol: Protocol, RAM: qemu.RAMPath(m.spec), MonitorPID: os.Getpid(), StartedAt: m.begun,
 		Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
 	}
 	m.mu.Unlock()
@@ -367,7 +372,7 @@ func (m *machine) brief() vm.MachineStatus {
 	case !closed(m.started):
 		st.RunState = "starting"
 	default:
-		st.Ready, st.RunState, st.QEMUPID = true, "running", m.proc.Ident.PID
+		st.Ready, st.RunState, st.QEMUPID = true, "running", m.qemu().Ident.PID
 	}
 	return st
 }

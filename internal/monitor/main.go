@@ -60,7 +60,7 @@ func Main(ctx context.Context, o Options) error {
 		o.Log.Info("leaving the machine to another monitor")
 		s.close(context.WithoutCancel(ctx))
 		err = m.close()
-		m.proc.Abandon()
+		m.qemu().Abandon()
 		return err
 	}
 	o.Log.Info("the machine is gone", "reason", m.exit.Reason, "detail", m.exit.Detail)
@@ -123,8 +123,8 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	err = vm.AsError(err)
 	s.close(context.WithoutCancel(ctx))
 	if o.Attach { // what runs is not ours to end; its owner is told
-		if m.proc != nil {
-			defer m.proc.Abandon()
+		if m.qemu() != nil {
+			defer m.qemu().Abandon()
 		}
 		return nil, nil, errors.Join(err, m.close())
 	}
@@ -141,7 +141,7 @@ func (m *machine) attach(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.proc = proc
+	m.proc.Store(proc)
 	if err := m.goOn(ctx); err != nil {
 		return err
 	}

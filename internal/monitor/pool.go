@@ -25,7 +25,7 @@ func (m *machine) pause(ctx context.Context) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
 	m.link.setPaused(true)
-	if err := m.proc.QMP.Execute(ctx, "stop", nil, nil); err != nil {
+	if err := m.qemu().QMP.Execute(ctx, "stop", nil, nil); err != nil {
 		m.link.setPaused(false)
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be paused: %w", err)
 	}
@@ -54,7 +54,7 @@ func (m *machine) adopt(ctx context.Context, a vm.Adoption) error {
 		return err
 	}
 	m.mark("written")
-	err := m.proc.QMP.Execute(ctx, "cont", nil, nil)
+	err := m.qemu().QMP.Execute(ctx, "cont", nil, nil)
 	if err != nil {
 		err = vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be continued: %w", err)
 	} else {

@@ -25,7 +25,7 @@ func (m *machine) resize(ctx context.Context, want vm.Size) (map[string]string, 
 	}
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	now := m.proc.Machine()
+	now := m.qemu().Machine()
 	goal, how := planResize(now, want)
 	for _, part := range []struct {
 		name string
@@ -90,12 +90,12 @@ func failed(how map[string]string) bool {
 }
 
 func (m *machine) resizeDisk(ctx context.Context, want vm.Size, _ vm.Plugged) error {
-	if err := m.proc.ResizeDisk(ctx, want.DiskMiB); err != nil {
+	if err := m.qemu().ResizeDisk(ctx, want.DiskMiB); err != nil {
 		return err
 	}
-	size := m.proc.Machine().Size
+	size := m.qemu().Machine().Size
 	size.DiskMiB = want.DiskMiB
-	if err := m.changed(size, m.proc.Machine().Plugged); err != nil {
+	if err := m.changed(size, m.qemu().Machine().Plugged); err != nil {
 		return err
 	}
 	return m.growGuest(ctx, vm.Size{DiskMiB: want.DiskMiB})
@@ -104,11 +104,11 @@ func (m *machine) resizeDisk(ctx context.Context, want vm.Size, _ vm.Plugged) er
 // resizeMemory plugs one module after the other, each when the guest uses the
 // one before.
 func (m *machine) resizeMemory(ctx context.Context, _ vm.Size, goal vm.Plugged) error {
-	now := m.proc.Machine()
+	now := m.qemu().Machine()
 	for i := len(now.Plugged.Modules); i < len(goal.Modules); i++ {
 		next := now.Plugged
 		next.BootVCPU, next.BootMemoryMiB, next.Modules = goal.BootVCPU, goal.BootMemoryMiB, goal.Modules[:i+1]
-		if err := m.proc.PlugModule(ctx, next, i); err != nil {
+		if err := m.qemu().PlugModule(ctx, next, i); err != nil {
 			return err
 		}
 		size := now.Size
@@ -126,11 +126,11 @@ func (m *machine) resizeMemory(ctx context.Context, _ vm.Size, goal vm.Plugged) 
 // resizeCPUs plugs in what is missing. CPUs that are too many stay in the
 // machine and are set offline by the guest.
 func (m *machine) resizeCPUs(ctx context.Context, want vm.Size, goal vm.Plugged) error {
-	now := m.proc.Machine()
+	now := m.qemu().Machine()
 	next := now.Plugged
 	next.BootVCPU, next.BootMemoryMiB = goal.BootVCPU, goal.BootMemoryMiB
 	for next.CPUs < goal.CPUs {
-		if err := m.proc.PlugCPU(ctx, goal.BootVCPU+next.CPUs); err != nil {
+		if err := m.qemu().PlugCPU(ctx, goal.BootVCPU+next.CPUs); err != nil {
 			return err
 		}
 		next.CPUs++
@@ -153,7 +153,7 @@ func (m *machine) growGuest(ctx context.Context, size vm.Size) error {
 
 // changed notes what the machine is now, also for a monitor that re-attaches.
 func (m *machine) changed(size vm.Size, plugged vm.Plugged) error {
-	m.proc.SetMachine(size, plugged)
+	m.qemu().SetMachine(size, plugged)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.save(m.spec.Network)
@@ -164,7 +164,7 @@ func (m *machine) save(p vm.NetworkPolicy) error {
 	spec := m.spec
 	spec.Network = p
 	if closed(m.started) {
-		now := m.proc.Machine()
+		now := m.qemu().Machine()
 		spec.Size, spec.Plugged = now.Size, now.Plugged
 	}
 	return writeJSON(layout.VMDir(spec.Dir).Machine(), spec)
@@ -173,7 +173,7 @@ func (m *machine) save(p vm.NetworkPolicy) error {
 // readPlugged asks QEMU what the last monitor has plugged in: it may have died
 // before it wrote that down.
 func (m *machine) readPlugged(ctx context.Context) {
-	if err := m.proc.ReadPlugged(ctx); err != nil {
+	if err := m.qemu().ReadPlugged(ctx); err != nil {
 		m.log.Warn("what is plugged in is not known", "err", err)
 	}
 }

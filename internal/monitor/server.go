@@ -54,6 +54,7 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /capture", s.capture)
 	mux.HandleFunc("POST /resize", s.resize)
 	mux.HandleFunc("POST /resume", s.resume)
+	mux.HandleFunc("POST /reseat", s.reseat)
 	mux.HandleFunc("GET /disk", s.disk)
 	mux.HandleFunc("POST /flatten", s.flatten)
 	mux.HandleFunc("POST /pause", s.pause)

@@ -10,7 +10,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -186,6 +189,9 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 	}
 	// live:false: with true QEMU inactivates the disks of a stopped machine.
 	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": s.Device, "live": false}, nil)
+	if err != nil && full(s.Device) {
+		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err) // QEMU says only that it could not write
+	}
 	if err != nil {
 		return fileError(s.Device, err)
 	}
@@ -200,6 +206,13 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 		return err
 	}
 	return copyRAM()
+}
+
+// full reports whether the file system of a file has no room for a device
+// state, of which QEMU does not tell.
+func full(path string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(path, &st) == nil && st.Bavail*uint64(st.Bsize) < 1<<20
 }
 
 // describe says what a start on a capture of this machine needs to be equal.

@@ -219,6 +219,20 @@ func (h *handle) Resume(ctx context.Context) error {
 	return nil
 }
 
+// Reseat lets the machine go on, on what was captured.
+func (h *handle) Reseat(ctx context.Context, g vm.GenerationSource) error {
+	if err := h.w.step(ctx, "reseat"); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.held {
+		return vm.Errorf(vm.WrongState, string(h.spec.ID), "no capture holds the machine")
+	}
+	h.spec.Generation, h.held = &g, false
+	return nil
+}
+
 // Flatten has the disk lie on its image.
 func (h *handle) Flatten(ctx context.Context, base string) error {
 	if err := h.w.step(ctx, "flatten"); err != nil {

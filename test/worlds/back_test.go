@@ -84,7 +84,7 @@ func TestWorldsBack(t *testing.T) {
 	if got := h.number("app", "curl -s localhost:3000"); got != requests+1 {
 		t.Errorf("the server has counted %d requests, %d were made before the snapshot", got, requests)
 	}
-	if got := h.ok("pty", "send", "app", "sh", "-typed", "--wait", "1"); !strings.Contains(got, "half-typed") {
+	if got := h.ok("pty", "send", "app", "sh", "--wait", "1", "--", "-typed"); !strings.Contains(got, "half-typed") {
 		t.Errorf("the half-typed line of the snapshot: %q", got)
 	}
 	h.wantClock("app")

@@ -1,0 +1,30 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Reseat gives a VM a new base at once, as the reaper does when it has been
+// left alone.
+func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
+	e.mu.Lock()
+	s, err := e.lookupLocked(c.Actor.Account, ref)
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	op, err := e.beginSlot(ctx, s, vm.OpCapture)
+	if err != nil {
+		return err
+	}
+	err = e.receiptFor(op.ctx, op, c, AuditEntry{Subject: "reseat"})
+	if err == nil {
+		err = e.reseat(op)
+	}
+	return e.finish(op, err)
+}

@@ -1,0 +1,131 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// reseatAfter is how long a VM must have been left alone before it is given a
+// new base.
+const reseatAfter = 5 * time.Second
+
+// pageSize is that of a guest's memory, in bytes.
+const pageSize = 4096
+
+// notePrivate remembers how much memory a VM's machine keeps for itself: each
+// capture compares and copies it.
+func (e *Engine) notePrivate(s *slot, out vm.Captured) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.private = out.PrivatePages * pageSize
+}
+
+// reseat puts a running VM on a generation of this moment, so that its private
+// memory starts from nothing. Whoever calls into the guest meanwhile waits. A
+// machine that is lost on the way leaves the VM suspended on that generation,
+// and it is started again.
+func (e *Engine) reseat(op *operation) error {
+	s := op.slot
+	if !e.alone(op) {
+		return nil
+	}
+	if err := e.step(op.ctx, "reseat:record"); err != nil {
+		return err
+	}
+	_, err := e.update(op.ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Suspending, vm.OpCapture })
+	if err != nil {
+		return err
+	}
+	g, err := e.capture(op.ctx, op, captureOptions{why: vm.WhyReseat, hold: true})
+	if err != nil {
+		return e.suspendFailed(op, err)
+	}
+	defer e.publishLater(g.ID)
+	if err := e.step(op.ctx, "reseat:machine"); err != nil {
+		return e.seatLost(op, g, err)
+	}
+	src, err := e.seat(g)
+	if err == nil {
+		err = e.runOf(s).machine.Reseat(op.ctx, src)
+	}
+	if err != nil {
+		return e.seatLost(op, g, err)
+	}
+	why := e.step(op.ctx, "reseat:commit")
+	if died(why) {
+		return why
+	}
+	e.mu.Lock()
+	s.private = 0
+	e.mu.Unlock()
+	_, err = e.update(context.WithoutCancel(op.ctx), s, func(rec *vm.VM) { rec.State, rec.Op, rec.Generation = vm.Running, "", g.ID })
+	return errors.Join(why, err)
+}
+
+// alone reports whether nobody calls into the guest, and has whoever comes wait
+// for the operation's end. Calls that are under way would be cut.
+func (e *Engine) alone(op *operation) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	op.moves = op.slot.attached == 0 && op.slot.run != nil
+	return op.moves
+}
+
+// seat names the files of a generation for the machine that was captured.
+func (e *Engine) seat(g vm.GenerationInfo) (vm.GenerationSource, error) {
+	m, fresh, err := e.loadManifest(g)
+	if err != nil {
+		return vm.GenerationSource{}, err
+	}
+	src := e.cfg.Generations.Source(g.ID)
+	src.Fresh = fresh
+	for _, module := range m.Plugged.Modules {
+		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
+	}
+	return src, nil
+}
+
+// seatLost lets a machine that stands still go on where it was. One that is
+// gone has left all it was in the generation: the VM is started on it.
+func (e *Engine) seatLost(op *operation, g vm.GenerationInfo, why error) error {
+	if died(why) {
+		return why
+	}
+	s, ctx := op.slot, context.WithoutCancel(op.ctx)
+	if err := letRun(ctx, e.runOf(s)); err == nil {
+		_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
+		return joinUndo(why, err)
+	}
+	e.sweepEnded(op)
+	if err := e.publish(ctx, g.ID); err != nil {
+		return joinUndo(why, err)
+	}
+	if _, err := e.nowSuspended(ctx, s, g.ID, "reseat-failed"); err != nil {
+		return joinUndo(why, err)
+	}
+	e.spawn(func(ctx context.Context) {
+		c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "reseat"}}
+		if _, err := e.Start(ctx, c, string(s.id), StartRequest{}); err != nil && !died(err) {
+			e.log.Error("a VM could not be started again", "vm", s.id, "err", err)
+		}
+	})
+	return why
+}
+
+// seatOf names the generation that a machine maps as its memory; "" = an
+// image's, or none.
+func (e *Engine) seatOf(st vm.MachineStatus) vm.GenerationID {
+	dir := filepath.Dir(st.RAM)
+	if filepath.Dir(dir) != filepath.Clean(e.cfg.Dir.Generations()) {
+		return ""
+	}
+	return vm.GenerationID(filepath.Base(dir))
+}

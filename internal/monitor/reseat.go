@@ -1,0 +1,111 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A machine keeps for itself every page that it has written since its start,
+// and each capture has to compare and copy them. reseat has it begin anew: a
+// new QEMU is started on what a capture has just written down, behind the same
+// network and the same sockets. Programs, terminals and connections go on.
+
+// reseat moves a machine that a capture holds to a new QEMU. When it fails the
+// machine either stands still as it did, or is gone, and then what was
+// captured is what can be started.
+func (m *machine) reseat(ctx context.Context, g vm.GenerationSource) error {
+	m.capturing.Lock()
+	defer m.capturing.Unlock()
+	if !m.held {
+		return vm.Errorf(vm.WrongState, string(m.spec.ID), "no capture holds the machine")
+	}
+	m.moving.Lock()
+	defer m.moving.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, startDeadline)
+	defer cancel()
+	old, spec := m.qemu(), m.seated(g)
+	m.intend("reseat")
+	if err := old.Kill(ctx); err != nil { // all it had is written down
+		m.intend("")
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be ended: %w", err)
+	}
+	// A monitor that re-attaches must know what the machine maps.
+	if err := writeJSON(layout.VMDir(spec.Dir).Machine(), spec); err != nil {
+		return err
+	}
+	proc, err := qemu.Spawn(ctx, spec)
+	if err != nil {
+		return err
+	}
+	m.guest.Close()
+	m.link.drop()
+	m.link.again()
+	if err := m.sit(ctx, proc, spec); err != nil {
+		_ = proc.Kill(context.WithoutCancel(ctx)) // it may have ended by itself
+		return err
+	}
+	m.intend("")
+	return nil
+}
+
+// seated is the spec of the machine on its new seat: the guest is as it was
+// captured, and keeps its identity.
+func (m *machine) seated(g vm.GenerationSource) vm.MachineSpec {
+	now := m.qemu().Machine()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	spec := m.spec
+	spec.Generation = &g
+	spec.Size, spec.Plugged = now.Size, now.Plugged
+	if len(spec.Reset.LinkKey) > 0 {
+		spec.GuestKey = spec.Reset.LinkKey
+	}
+	return spec
+}
+
+// sit lets the new QEMU run and its guest go on.
+func (m *machine) sit(ctx context.Context, proc *qemu.Process, spec vm.MachineSpec) error {
+	if err := proc.AwaitRunning(ctx); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.spec.Generation, m.spec.GuestKey = spec.Generation, spec.GuestKey
+	m.mu.Unlock()
+	m.proc.Store(proc)
+	m.held = false
+	m.link.setPaused(false)
+	m.console()
+	m.watchDisk()
+	if _, err := m.link.wait(ctx); err != nil { // the time of the reset must not grow old
+		return m.silent(err)
+	}
+	return m.reset(ctx, m.guest.Wake)
+}
+
+// Reseat moves a machine that a capture holds to a new QEMU, started on what
+// was captured; see machine.reseat.
+func (c *Client) Reseat(ctx context.Context, g vm.GenerationSource) error {
+	ctx, cancel := within(ctx, 2*startDeadline)
+	defer cancel()
+	return c.call(ctx, "POST", "/reseat", g, nil)
+}
+
+func (s *server) reseat(w http.ResponseWriter, r *http.Request) {
+	var g vm.GenerationSource
+	if err := readJSONBody(r, &g); err != nil {
+		writeError(w, err)
+		return
+	}
+	if err := s.m.reseat(context.WithoutCancel(r.Context()), g); err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
