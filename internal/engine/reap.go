@@ -136,7 +136,11 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
 	}
 	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached == 0 {
-		add(vm.OpCapture, "reseat", rec.LastActive.Add(reseatAfter))
+		quiet := rec.LastActive
+		if s.weighed.After(quiet) { // whoever forks it again and again wants no longer pauses between
+			quiet = s.weighed
+		}
+		add(vm.OpCapture, "reseat", quiet.Add(reseatAfter))
 	}
 	if every := rec.CaptureEverySeconds; every > 0 && rec.State == vm.Running {
 		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))

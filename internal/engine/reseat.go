@@ -25,7 +25,7 @@ const pageSize = 4096
 func (e *Engine) notePrivate(s *slot, out vm.Captured) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.private = out.PrivatePages * pageSize
+	s.private, s.weighed = out.PrivatePages*pageSize, e.now()
 }
 
 // reseat puts a running VM on a generation of this moment, so that its private

@@ -25,6 +25,7 @@ type slot struct {
 	changed  chan struct{} // closed and replaced when rec or run changes
 	gone     bool          // deleted
 	private  int64         // bytes of memory that its machine kept for itself when it was last captured
+	weighed  time.Time     // when that was
 
 	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
 }

@@ -265,6 +265,62 @@ func TestKeep(t *testing.T) {
 	consistent(t, s)
 }
 
+// TestReseat: a VM of which a capture found much private memory gets a new base
+// once it is left alone, and not before; whoever calls meanwhile waits. 000-25.
+func TestReseat(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	ctx := t.Context()
+	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	s.World.SetPrivate(200 << 20 / 4096)
+	if _, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: "snap"}); err != nil {
+		t.Fatal(err)
+	}
+	x, err := e.Exec(ctx, c, "app", vm.ExecSpec{Argv: []string{"sleep", "1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass(clock, 20*time.Second)
+	if got, err := e.Get(ctx, c, "app"); err != nil || got.Generation != v.Generation {
+		t.Fatalf("moved with a command under way: %+v, %v", got, err)
+	}
+	reached, release := s.World.Hold("reseat")
+	if err := x.Detach(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it moves", func() bool {
+		clock.Advance(time.Second)
+		select {
+		case <-reached:
+			return true
+		default:
+			return false
+		}
+	})
+	said := make(chan string)
+	go func() {
+		out, _ := sh(t, e, c, "app", "echo waited")
+		said <- out
+	}()
+	select {
+	case out := <-said:
+		t.Errorf("a command was run in a machine that stands still: %q", out)
+	case <-time.After(50 * time.Millisecond):
+	}
+	release()
+	if out := <-said; out != "waited\n" {
+		t.Errorf("whoever called meanwhile: %q", out)
+	}
+	got, err := e.Get(ctx, c, "app")
+	if err != nil || got.State != vm.Running || got.Generation == v.Generation {
+		t.Errorf("%+v, %v", got, err)
+	}
+	pass(clock, 20*time.Second)
+	if again, err := e.Get(ctx, c, "app"); err != nil || again.Generation != got.Generation {
+		t.Errorf("moved again without need: %+v, %v", again, err)
+	}
+	consistent(t, s)
+}
+
 // TestFlatten: a chain that has grown long is merged, and the layers that nobody
 // needs then go. 000-24.
 func TestFlatten(t *testing.T) {

@@ -198,6 +198,7 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	h.w.memories[s.RAM] = h.guest.remember()
 	h.w.disks[frozen] = h.guest.disk.clone()
 	h.w.disks[s.Overlay] = h.guest.disk
+	out.PrivatePages = h.w.private
 	h.w.mu.Unlock()
 	h.mu.Lock()
 	h.active, h.held = s.Overlay, s.Hold

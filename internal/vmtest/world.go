@@ -29,6 +29,7 @@ type World struct {
 	free     int64
 	diskFree int64
 	waiting  float64
+	private  int64 // pages
 	warmed   map[string]int
 	launches int
 }
@@ -185,6 +186,13 @@ func (w *World) SetFree(memory, disk int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.free, w.diskFree = memory, disk
+}
+
+// SetPrivate sets how many pages a capture says that it found changed.
+func (w *World) SetPrivate(pages int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.private = pages
 }
 
 // SetWaiting sets in how much of the time programs wait for a CPU, in percent.
