@@ -161,6 +161,9 @@ type Snapshot struct {
 	DataBytes    int64           `json:"dataBytes,omitempty"`
 	PauseMs      float64         `json:"pauseMs,omitempty"`
 	SourceVMName string          `json:"sourceVmName,omitempty"`
+	// MayContain labels what can be in it: "memory", "processes", "files",
+	// "prompts", "credentials".
+	MayContain []string `json:"mayContain,omitempty"`
 }
 
 // SnapshotList answers GET /v1/vms/snapshots.

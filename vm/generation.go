@@ -86,6 +86,16 @@ func (g GenerationInfo) Whole() bool {
 	return g.State == GenReady && g.Memory && !g.DiskOnly && !g.Gone
 }
 
+// MayContain lists what a generation can hold that somebody may not want kept
+// or shared: whoever can start it can read all of it.
+func (g GenerationInfo) MayContain() []string {
+	held := []string{"files", "prompts", "credentials"}
+	if g.Memory && !g.DiskOnly {
+		held = append([]string{"memory", "processes"}, held...)
+	}
+	return held
+}
+
 // Caveats lists what no reset can make different in the copies of a running
 // machine; it is part of the answer of fork and of a create from a snapshot.
 var Caveats = []string{

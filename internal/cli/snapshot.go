@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,6 +72,7 @@ func (a *app) snapshotCreate(ctx context.Context, o *snapshotCreateOptions) erro
 	}
 	name := or(s.Snapshot.Name, string(s.SnapshotID))
 	a.io.printf("%s  %s on disk, %s stood still for %.0f ms\n", s.SnapshotID, human(s.Snapshot.DataBytes), printable(o.vm), s.Snapshot.PauseMs)
+	a.io.printf("  holds     %s: whatever of these was in the VM\n", strings.Join(s.Snapshot.MayContain, ", "))
 	a.io.printf("  go back   warren rollback %s %s\n", printable(o.vm), printable(name))
 	a.io.printf("  copy      warren up %s --name NAME\n", printable(name))
 	a.io.printf("  erase     warren snapshot rm %s\n", printable(name))

@@ -95,6 +95,7 @@ func shownSnapshot(g vm.GenerationInfo) api.Snapshot {
 		SnapshotPersistence: g.Persistence, SourceVMID: g.VM, BuildID: g.Build,
 		VCPUCount: g.Size.VCPU, MemSizeMib: g.Size.MemoryMiB, RootfsSizeMb: g.Size.DiskMiB,
 		GenerationID: g.ID, Parent: g.Parent, Why: g.Why, Memory: g.Memory, DataBytes: g.DataBytes, PauseMs: g.PauseMs, SourceVMName: g.VMName,
+		MayContain: g.MayContain(),
 	}
 }
 

@@ -16,11 +16,17 @@ import (
 // TestWorldsSuspend puts a workspace to sleep in the middle of its work and
 // wakes it: the same processes go on, and its clock is right.
 //
-// 000-09, 000-10, 000-11, 000-12, 000-14, 002-16, 002-22, 002-23, 002-24, 002-28
+// 000-09, 000-10, 000-11, 000-12, 000-14, 001-48, 002-16, 002-22, 002-23, 002-24, 002-26, 002-27, 002-28
 func TestWorldsSuspend(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
 	h.work("app")
+	// What is local to a workspace: modules, a virtual environment, a program that
+	// failed, and the log of it.
+	h.sh("app", "mkdir -p /srv/node_modules/left && echo 'module.exports = 1' > /srv/node_modules/left/index.js")
+	h.sh("app", "mkdir -p /srv/venv/bin && ln -s /usr/bin/python3 /srv/venv/bin/python3 && printf 'home = /usr/bin\\n' > /srv/venv/pyvenv.cfg")
+	failed := strings.TrimSpace(h.ok("exec", "app", "-d", "--", "sh", "-c", "echo the failure that is looked at; exit 7"))
+	h.ok("pty", "send", "app", "repl", "print('scrolled', 6*7)", "--wait", "1")
 	before := h.sh("app", pids)
 	requests := h.number("app", "curl -s localhost:3000")
 	committed := h.number("app", "cat /run/committed")
@@ -48,12 +54,21 @@ func TestWorldsSuspend(t *testing.T) {
 	if !h.serves("app", 3000) {
 		t.Error("state does not say that port 3000 answers")
 	}
+	if got := h.sh("app", "cat /srv/node_modules/left/index.js && /srv/venv/bin/python3 -c 'import sys; print(sys.prefix)'"); got != "module.exports = 1\n/srv/venv" {
+		t.Errorf("its modules and virtual environment: %q", got)
+	}
+	if got := h.ok("logs", "app", failed); !strings.Contains(got, "the failure that is looked at") {
+		t.Errorf("the log of what failed: %q", got)
+	}
+	if got := h.ok("pty", "read", "app", "repl", "--scrollback"); !strings.Contains(got, "scrolled 42") {
+		t.Errorf("the scrollback: %q", got)
+	}
 }
 
 // TestWorldsBack breaks a workspace and goes back; makes VMs of a snapshot that
 // is deleted then; has a copy take its parent's place.
 //
-// 000-08, 000-21, 000-22, 000-23, 000-25, 000-36, 000-38, 002-16, 002-20, 002-21
+// 000-08, 000-21, 000-22, 000-23, 000-25, 000-36, 000-38, 001-47, 002-16, 002-20, 002-21, 003-06, 003-25, 003-26
 func TestWorldsBack(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
@@ -67,7 +82,14 @@ func TestWorldsBack(t *testing.T) {
 	h.ok("pty", "send", "app", "sh", "--no-enter", "echo half")
 	h.shows("app", "sh", "echo half")
 	requests := h.number("app", "curl -s localhost:3000")
-	h.ok("snapshot", "create", "app", "--name", "good")
+	if said := h.ok("snapshot", "create", "app", "--name", "good"); !strings.Contains(said, "memory, processes, files, prompts, credentials") {
+		t.Errorf("a snapshot does not say what it can hold: %s", said)
+	}
+	said := h.ok("snapshot", "create", "app", "--name", "disk", "--disk-only")
+	if strings.Contains(said, "memory") || !strings.Contains(said, "files, prompts, credentials") {
+		t.Errorf("a snapshot of a disk does not say what it can hold: %s", said)
+	}
+	h.ok("snapshot", "rm", "disk")
 	h.run("snapshot", "create", "app", "--name", "good").wants(t, 5, "good")
 
 	h.sh("app", "rm -rf /usr/lib/python3 /usr/lib/python3.11; pkill -f [c]ounter.py; touch /root/bad; sync")

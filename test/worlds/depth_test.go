@@ -18,7 +18,7 @@ import (
 // then a copy of a copy of a copy: no generation mixes two instants, and the
 // depth costs the data nothing.
 //
-// 000-08, 000-18, 000-38, 002-30, 002-31
+// 000-08, 000-18, 000-38, 002-09, 002-30, 002-31
 func TestWorldsDeep(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
