@@ -232,6 +232,10 @@ func (v VMDir) NextOverlay(id vm.GenerationID) string {
 // ColdRAM is the memory file of a cold boot.
 func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }
 
+// SpareRAM is a copy of the memory file that the VM runs on, made for the next
+// capture.
+func (v VMDir) SpareRAM() string { return filepath.Join(string(v), "ram.spare") }
+
 // ColdModule is the memory file of a module that was plugged in.
 func (v VMDir) ColdModule(id string) string { return filepath.Join(string(v), "ram-"+id) }
 

@@ -30,6 +30,7 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	}
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
+	m.spare.stop()
 	if s.Quit {
 		m.intend("stop")
 	}
@@ -65,6 +66,9 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	if !froze.IsZero() {
 		err = errors.Join(err, m.thaw(ctx))
 		out.Frozen = time.Since(froze)
+	}
+	if s.RAM != "" {
+		m.makeSpare()
 	}
 	return out, err
 }

@@ -43,6 +43,7 @@ type machine struct {
 	gone    chan struct{}                // closed when QEMU is gone; exit is set before
 	exit    vm.MachineExit
 
+	spare     spare
 	capturing sync.Mutex // one capture at a time; guards held
 	held      bool       // the guest's programs stand still after a capture with Hold
 
@@ -145,6 +146,7 @@ func (m *machine) spawn(ctx context.Context) error {
 		return err
 	}
 	m.proc.Store(proc)
+	proc.DropSpare() // of a machine before it
 	m.mark("qemu")
 	m.console()
 	m.watchDisk()

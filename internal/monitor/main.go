@@ -142,6 +142,7 @@ func (m *machine) attach(ctx context.Context) error {
 		return err
 	}
 	m.proc.Store(proc)
+	proc.DropSpare() // perhaps half made
 	if err := m.goOn(ctx); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func (m *machine) reseat(ctx context.Context, g vm.GenerationSource) error {
 		m.intend("")
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be ended: %w", err)
 	}
+	old.DropSpare()
 	// A monitor that re-attaches must know what the machine maps.
 	if err := writeJSON(layout.VMDir(spec.Dir).Machine(), spec); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (p *Process) copyMemories(ctx context.Context, path string) (out memoryCopi
 	if s.Generation != nil {
 		base = s.Generation.RAM
 	}
-	if out, err = p.addMemory(ctx, out, RAMPath(s), base, path, s.Plugged.Boot(s.Size).MemoryMiB); err != nil {
+	if out, err = p.addMemory(ctx, out, RAMPath(s), base, layout.VMDir(s.Dir).SpareRAM(), path, s.Plugged.Boot(s.Size).MemoryMiB); err != nil {
 		return out, err
 	}
 	dir := layout.GenerationDir(filepath.Dir(path))
@@ -87,7 +87,7 @@ func (p *Process) copyMemories(ctx context.Context, path string) (out memoryCopi
 		if s.Generation != nil && i < len(s.Generation.Modules) {
 			base = s.Generation.Modules[i]
 		}
-		if out, err = p.addMemory(ctx, out, ModulePath(s, i), base, dir.Module(m.ID), m.MiB); err != nil {
+		if out, err = p.addMemory(ctx, out, ModulePath(s, i), base, "", dir.Module(m.ID), m.MiB); err != nil {
 			return out, err
 		}
 	}
@@ -95,13 +95,16 @@ func (p *Process) copyMemories(ctx context.Context, path string) (out memoryCopi
 }
 
 // addMemory opens the memory that is mapped from a file.
-func (p *Process) addMemory(ctx context.Context, to memoryCopies, mapped, base, path string, mib int) (memoryCopies, error) {
+func (p *Process) addMemory(ctx context.Context, to memoryCopies, mapped, base, spare, path string, mib int) (memoryCopies, error) {
 	size := int64(mib) << 20
 	mem, err := openMemory(p.Ident.PID, mapped, size)
 	if err != nil {
 		return to, vm.Errorf(vm.Unsupported, string(p.Spec.ID), "the machine's memory cannot be read: %w", err)
 	}
-	ram, err := createRAM(ctx, path, base, size)
+	ram, ok := takeSpare(spare, path, size)
+	if !ok {
+		ram, err = createRAM(ctx, path, base, size)
+	}
 	if err != nil {
 		mem.close()
 		return to, err

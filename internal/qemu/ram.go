@@ -59,14 +59,19 @@ func createRAM(ctx context.Context, path, base string, size int64) (_ *ramFile, 
 		return nil, corrupt(base, "it has %d bytes, the machine has %d", st.Size(), size)
 	}
 	if unix.IoctlFileClone(int(r.file.Fd()), int(src.Fd())) == nil {
-		return r, extents(r.file, size, func(from, to int64) error {
-			for i := from / page; i < to/page; i++ {
-				r.has[i] = true
-			}
-			return nil
-		})
+		return r, r.note()
 	}
 	return r, r.copyFrom(ctx, src)
+}
+
+// note finds out where the file holds data.
+func (r *ramFile) note() error {
+	return extents(r.file, r.size, func(from, to int64) error {
+		for i := from / page; i < to/page; i++ {
+			r.has[i] = true
+		}
+		return nil
+	})
 }
 
 // newRAM makes a file of holes at path.
@@ -75,15 +80,22 @@ func newRAM(path string, size int64) (*ramFile, error) {
 	if err != nil {
 		return nil, fileError(path, err)
 	}
-	r := &ramFile{file: f, size: size, has: make([]bool, size/page)}
-	if err = f.Truncate(size); err == nil {
-		r.now, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	r, err := &ramFile{file: f}, f.Truncate(size)
+	if err == nil {
+		r, err = mapRAM(f, size)
 	}
 	if err != nil {
 		r.discard()
 		return nil, fileError(path, err)
 	}
 	return r, nil
+}
+
+// mapRAM makes a file of that size ready to be written.
+func mapRAM(f *os.File, size int64) (_ *ramFile, err error) {
+	r := &ramFile{file: f, size: size, has: make([]bool, size/page)}
+	r.now, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	return r, err
 }
 
 // close ends the use of the file, which stays.

@@ -1,0 +1,81 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/layout"
+)
+
+// A capture copies the memory file that the machine was started on, which never
+// changes. A machine that is captured again and again gets the next copy made
+// between two captures: the spare.
+
+// spareRoom is what the disk must have free, besides four times the memory, for
+// a spare to be made.
+const spareRoom = 4 << 30
+
+// MakeSpare makes the copy of the machine's base that the next capture takes,
+// where there is a base and plenty of room, and there is none yet. It is on the
+// disk when it returns, so that less is left to be written after the capture.
+// Its owner removes it with DropSpare.
+func (p *Process) MakeSpare(ctx context.Context) error {
+	s := p.Machine()
+	path := layout.VMDir(s.Dir).SpareRAM()
+	size := int64(s.Plugged.Boot(s.Size).MemoryMiB) << 20
+	var st unix.Statfs_t
+	if s.Generation == nil || fileExists(path) || unix.Statfs(s.Dir, &st) != nil || int64(st.Bavail)*st.Bsize < spareRoom+4*size {
+		return nil
+	}
+	tmp := path + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fileError(tmp, err)
+	}
+	ram, err := createRAM(ctx, tmp, s.Generation.RAM, size)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(ram.file.Sync(), ctx.Err()); err != nil {
+		ram.discard()
+		return fileError(tmp, err)
+	}
+	if err := ram.close(); err != nil {
+		return err
+	}
+	return fileError(path, os.Rename(tmp, path))
+}
+
+// DropSpare removes what MakeSpare has made, if it is still there.
+func (p *Process) DropSpare() {
+	path := layout.VMDir(p.Spec.Dir).SpareRAM()
+	os.Remove(path)
+	os.Remove(path + ".tmp")
+}
+
+// takeSpare makes the spare the file at path; ok is false when there is none.
+func takeSpare(spare, path string, size int64) (r *ramFile, ok bool) {
+	if st, err := os.Stat(spare); err != nil || st.Size() != size || os.Rename(spare, path) != nil {
+		return nil, false
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err == nil {
+		r, err = mapRAM(f, size)
+	}
+	if err == nil {
+		err = r.note()
+	}
+	if err != nil { // it is made anew
+		if r != nil {
+			_ = r.close()
+		}
+		os.Remove(path)
+		return nil, false
+	}
+	return r, true
+}
