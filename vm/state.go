@@ -59,6 +59,8 @@ const (
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what lives in the guest
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
+	OpMount    Op = "mount"   // a volume is plugged into a running VM
+	OpUnmount  Op = "unmount" // and taken out again
 
 	OpImageBuild     Op = "image-build"
 	OpImageRemove    Op = "image-remove"
@@ -69,6 +71,12 @@ const (
 	OpKeyCreate      Op = "key-create"
 	OpKeyRotate      Op = "key-rotate"
 	OpKeyRevoke      Op = "key-revoke"
+	OpVolumeCreate   Op = "volume-create"
+	OpVolumeUnlock   Op = "volume-unlock"
+	OpVolumeLock     Op = "volume-lock"
+	OpVolumeRemove   Op = "volume-remove"
+	OpVolumeResize   Op = "volume-resize"
+	OpVolumeSlot     Op = "volume-slot" // a way to unlock is added, removed or replaced
 	OpServe          Op = "serve"
 )
 
@@ -124,6 +132,8 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpMount:   {Running: {During: Running, After: Running}},
+	OpUnmount: {Running: {During: Running, After: Running}},
 	OpCapture: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -154,7 +164,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpDelete}
 	return append(ops, guestOps...)
 }
 
