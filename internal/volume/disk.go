@@ -127,7 +127,7 @@ func checkDisk(ctx context.Context, id vm.VolumeID, path string, key vm.VolumeKe
 		return err
 	case status == 0:
 		return nil
-	case strings.Contains(said, "lock"):
+	case strings.Contains(said, "Failed to get"):
 		return vm.Errorf(vm.Busy, string(id), "something else uses its disk: %s", lastLine(said))
 	case status == checkDamaged:
 		return damaged(id, "its tables are damaged: "+lastLine(said))

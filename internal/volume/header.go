@@ -157,6 +157,9 @@ func recoverHeader(d layout.VolumeDir) (recovered bool, err error) {
 		return false, layout.Error(d.Disk(), err)
 	}
 	defer f.Close()
+	if st, err := f.Stat(); err != nil || st.Size() < good.offset+int64(len(good.luks)) {
+		return false, layout.Error(d.Disk(), err) // cut short: there is nothing left to put a header on
+	}
 	now, err := readHeader(f)
 	switch {
 	case err == nil && (bytes.Equal(now.luks, good.luks) || !bytes.Equal(uuid(now), uuid(good))):
@@ -164,9 +167,6 @@ func recoverHeader(d layout.VolumeDir) (recovered bool, err error) {
 	case err == nil || len(now.luks) > 0: // the first cluster is whole
 		_, err = f.WriteAt(good.luks, good.offset)
 	default:
-		if st, serr := f.Stat(); serr != nil || st.Size() < good.offset {
-			return false, nil // cut short: there is nothing left to put a header on
-		}
 		if _, err = f.WriteAt(good.cluster, 0); err == nil {
 			_, err = f.WriteAt(good.luks, good.offset)
 		}
