@@ -39,7 +39,9 @@ type Volume struct {
 	Name    string    `json:"name"` // unique in its project
 	SizeMiB int       `json:"sizeMib"`
 	// Formatted says that a guest has made a file system on it.
-	Formatted bool          `json:"formatted,omitempty"`
+	Formatted bool `json:"formatted,omitempty"`
+	// Grown says that its file system is smaller than the disk.
+	Grown     bool          `json:"grown,omitempty"`
 	Mounts    []VolumeMount `json:"mounts,omitempty"`
 	CreatedAt time.Time     `json:"createdAt"`
 	Revision  int64         `json:"-"`
@@ -137,9 +139,16 @@ type PluggedVolume struct {
 
 // VolumeUse asks a guest to mount a volume's disk.
 type VolumeUse struct {
-	ID     VolumeID `json:"id"`
-	Path   string   `json:"path"`
-	RW     bool     `json:"rw,omitempty"`
-	Format bool     `json:"format,omitempty"` // make a file system where there is none
-	Over   bool     `json:"over,omitempty"`   // also over a directory with something in it
+	ID   VolumeID `json:"id"`
+	Path string   `json:"path"`
+	RW   bool     `json:"rw,omitempty"`
+	Over bool     `json:"over,omitempty"` // also over a directory with something in it
 }
+
+// What a volume's disk holds, as the guest sees it.
+const (
+	DiskEmpty   = "empty"
+	DiskClean   = "ext4"
+	DiskDirty   = "ext4-dirty" // its journal has to be read, which writes
+	DiskForeign = "foreign"
+)

@@ -123,6 +123,9 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /pty/read":    (*Agent).readTerm,
 	"POST /pty/send":   (*Agent).sendTerm,
 	"POST /grow":       (*Agent).grow,
+	"GET /disk":        (*Agent).disk,
+	"POST /mount":      (*Agent).mount,
+	"POST /unmount":    (*Agent).unmount,
 }
 
 var errHead = errors.New("agent: malformed request")

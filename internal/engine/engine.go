@@ -29,6 +29,7 @@ type Config struct {
 	Host     Host
 
 	Generations Generations
+	Volumes     Volumes
 	Clock       Clock                    // nil = the system's
 	Fault       func(label string) error // nil in production; see Labels
 	Settings    Settings
@@ -93,7 +94,7 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// slot.write, keyWrite or genWrite before mu.
+// volume.work before slot.write, keyWrite, genWrite or volume.write before mu.
 type Engine struct {
 	cfg    Config
 	log    *slog.Logger
@@ -106,6 +107,7 @@ type Engine struct {
 	keyWrite sync.Mutex    // held while a key's record is written; before mu
 	genWrite sync.Mutex    // held while a generation's record is written; before mu
 	starts   chan struct{} // places in the queue of a fork's starts
+	opening  sync.Mutex    // one secret of a volume is tried at a time
 	sealing  sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping sync.Mutex    // one collection of generations at a time; before genWrite
 	pool     *pool         // its lock after mu
@@ -118,6 +120,7 @@ type Engine struct {
 	closed   bool
 	users    directory
 	gens     map[vm.GenerationID]*generation
+	vols     map[vm.VolumeID]*volume
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -134,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1),
 		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
-		gens: map[vm.GenerationID]*generation{},
+		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{},
 	}
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
@@ -174,6 +177,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fail(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "some operations did not end: %w", context.Cause(ctx)))
 	}
 	e.pool.drain(ctx)
+	e.forgetKeys()
 	e.releaseMachines()
 	return nil
 }

@@ -32,6 +32,7 @@ type Machine interface {
 	Network
 	Capturer
 	Pooled
+	VolumePlug
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
@@ -73,6 +74,17 @@ type Capturer interface {
 	Disk(ctx context.Context) (string, error)
 }
 
+// VolumePlug puts the disks of volumes into a running machine and takes them
+// out.
+type VolumePlug interface {
+	// PlugVolume gives the machine a volume's disk. Kinds: Busy when something else
+	// has the disk open, Corrupt, Exists, Limit.
+	PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) error
+	// UnplugVolume takes one out; one that is not there is no error. Kind
+	// GuestFault when the guest does not give it up.
+	UnplugVolume(ctx context.Context, id vm.VolumeID) error
+}
+
 // Pooled is a machine that is started before anybody asks for it.
 type Pooled interface {
 	// Pause makes the machine stand still. Pausing it again succeeds, and says
@@ -97,6 +109,7 @@ type Guest interface {
 	GuestFiles
 	GuestTree
 	GuestTerminals
+	GuestVolumes
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what lives in the guest, as far as the guest itself can say.
@@ -140,6 +153,17 @@ type Terminal interface {
 	// that repeats or draws what was there. Kind GuestFault when the link broke
 	// before an exit status came.
 	Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error)
+}
+
+// GuestVolumes mounts the disks of volumes.
+type GuestVolumes interface {
+	// Disk waits until the guest has found a disk, and says what the guest calls
+	// it and what it holds: vm.DiskEmpty, ...
+	Disk(ctx context.Context, id vm.VolumeID) (device, holds string, err error)
+	Mount(ctx context.Context, u vm.VolumeUse) error
+	// Unmount takes a mount away; one that is not there is no error. Kind Busy,
+	// naming them, while programs use it, unless force: then they are killed.
+	Unmount(ctx context.Context, path string, force bool) error
 }
 
 // GuestFiles moves content. user is a Linux user of the guest, "" = root.
@@ -237,6 +261,24 @@ type Generations interface {
 	Settle(ctx context.Context, id vm.GenerationID) (bytes int64, err error)
 }
 
+// Volumes keeps the files of managed volumes; volume.Store is behind it. Calls
+// about one volume do not overlap.
+type Volumes interface {
+	Create(ctx context.Context, id vm.VolumeID, sizeMiB int, slot vm.VolumeSlotSpec) error
+	Remove(id vm.VolumeID) error
+	List() ([]vm.VolumeID, error)
+	// Open checks a volume's disk and returns its key for whoever shows a secret.
+	// recovered says that the header was damaged and put back. Kinds: Denied,
+	// Corrupt, NotFound.
+	Open(ctx context.Context, id vm.VolumeID, secret vm.VolumeSecret, inUse bool) (key vm.VolumeKey, recovered bool, err error)
+	Slots(id vm.VolumeID) ([]vm.VolumeSlot, error)
+	AddSlot(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec) (vm.VolumeSlot, error)
+	RemoveSlot(id vm.VolumeID, slot string) error
+	Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeMiB int) error
+	Disk(id vm.VolumeID) string
+	Used(id vm.VolumeID) (int64, error)
+}
+
 // Host says what this host offers.
 type Host interface {
 	// Platform may probe at its first call and is fast afterwards.
@@ -316,6 +358,7 @@ type Records struct {
 	Keys     Collection[vm.APIKey]
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
+	Volumes  Collection[vm.Volume]
 
 	Generations Collection[vm.GenerationInfo]
 }

@@ -135,6 +135,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.gone = true
 	s.touchLocked()
 	e.mu.Unlock()
+	e.endLeases(context.WithoutCancel(ctx), s.id)
 	return nil
 }
 

@@ -112,6 +112,7 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was stopped"))
+	e.endLeases(ctx, s.id)
 	e.collectLater()
 	data := map[string]any{"reason": reason}
 	if exit.Detail != "" {

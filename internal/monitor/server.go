@@ -53,6 +53,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("GET /connections", s.connections)
 	mux.HandleFunc("POST /capture", s.capture)
 	mux.HandleFunc("POST /resize", s.resize)
+	mux.HandleFunc("POST /volume", s.plugVolume)
+	mux.HandleFunc("DELETE /volume/{id}", s.unplugVolume)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("POST /reseat", s.reseat)
 	mux.HandleFunc("GET /disk", s.disk)

@@ -24,6 +24,7 @@ import (
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/internal/volume"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -130,7 +131,7 @@ func (s *stack) open(ctx context.Context) error {
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
-		Generations: generation.Store{Dir: s.dir},
+		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
 		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize()}, Log: s.log,
 	})
 	if err != nil {

@@ -58,6 +58,14 @@ func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Mach
 	if d == nil {
 		return nil, none, vm.Errorf(vm.Corrupt, spec.Disk, "not a disk")
 	}
+	for i, v := range spec.Plugged.Volumes {
+		if err := ms.w.Volumes.plug(v, spec.VolumeKeys[v.ID]); err != nil {
+			for _, v := range spec.Plugged.Volumes[:i] {
+				ms.w.Volumes.unplug(v)
+			}
+			return nil, none, err
+		}
+	}
 	ms.w.launches++
 	m := newMachine(ms.w, spec, d)
 	if spec.Generation != nil {
@@ -158,6 +166,7 @@ func (m *machine) end(reason string) {
 		_ = layout.WriteJSON(layout.RunVM(m.spec.RunDir).Exit(), m.exit, 0o600) // a sweep may be faster
 	}
 	close(m.gone)
+	m.dropVolumes()
 }
 
 // vanish ends the machine without a trace, as a power cut does.
@@ -167,6 +176,7 @@ func (m *machine) vanish() {
 	if m.alive() {
 		m.exit = vm.MachineExit{Reason: "host-restart"}
 		close(m.gone)
+		m.dropVolumes()
 	}
 }
 

@@ -51,8 +51,8 @@ func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
 	return engine.Open(ctx, engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(),
-		Generations: s.World.Generations(s.Dir),
-		Clock:       s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
+		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes,
+		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
 	})
 }
 
