@@ -28,32 +28,34 @@ const mountDeadline = 2 * time.Minute
 
 // Mount plugs a volume into a VM and mounts it there. A VM that sleeps is
 // woken. It goes on when ctx ends; nothing is left of it when it fails.
-func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (m vm.VolumeMount, err error) {
+func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (out Mounted, err error) {
 	if err := checkMountPath(r.Path, r.Over); err != nil {
-		return m, fail(vm.OpMount, ref, err)
+		return out, fail(vm.OpMount, ref, err)
 	}
 	v, err := e.findVolume(c, r.VolumeRef)
 	if err != nil {
-		return m, fail(vm.OpMount, ref, err)
+		return out, fail(vm.OpMount, ref, err)
 	}
 	op, err := e.beginAwake(ctx, c, ref, vm.OpMount)
 	if err != nil {
-		return m, fail(vm.OpMount, ref, err)
+		return out, fail(vm.OpMount, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	detail := map[string]any{"volume": string(v.id), "name": e.volumeRecord(v).Name, "rw": r.RW, "share": r.Share, "sensitive": true}
+	rec := e.volumeRecord(v)
+	detail := map[string]any{"volume": string(v.id), "name": rec.Name, "rw": r.RW, "share": r.Share, "sensitive": true}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Path, Detail: detail}); err != nil {
-		return m, err
+		return out, err
 	}
 	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
 	defer stop()
 	v.work.Lock()
 	defer v.work.Unlock()
-	if m, err = e.attachVolume(bounded, op, v, r); err != nil {
-		return vm.VolumeMount{}, err
+	m, err := e.attachVolume(bounded, op, v, r)
+	if err != nil {
+		return out, err
 	}
 	e.emitVolume(v, "volume.mounted", map[string]any{"vm": op.slot.id, "path": r.Path, "rw": r.RW})
-	return m, nil
+	return Mounted{m, v.id, rec.Name, rec.Project}, nil
 }
 
 // beginAwake is begin for what needs a running guest: it wakes a VM that

@@ -233,7 +233,7 @@ func (e *Engine) findVolume(c *vm.Call, ref VolumeRef) (*volume, error) {
 
 func noVolume(project, name string) error {
 	return vm.Errorf(vm.NotFound, name, "the project %s has no such volume", project).
-		WithCode("VOLUME_NOT_FOUND", "volume", name, "project", project).WithHint("`warren volume ls --all` lists them all")
+		WithCode("VOLUME_NOT_FOUND", "volume", name, "project", project).WithHint("`warren volume ls` lists them all")
 }
 
 // volumeInfo is the volume as it is now, without its slots.

@@ -46,6 +46,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
 	rows = append(rows, s.serviceRoutes()...)
+	rows = append(rows, s.volumeRoutes()...)
 	return rows
 }
 
