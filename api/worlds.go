@@ -18,6 +18,7 @@ type ForkVM struct {
 	// Ours.
 	Name       string `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
 	TTLSeconds int64  `json:"ttlSeconds,omitempty"`
+	Volumes    string `json:"volumes,omitempty"` // of a VM that has volumes mounted: "detach"; absent = refused
 }
 
 // ForkedVM answers a fork.
@@ -60,6 +61,7 @@ type TakeSnapshot struct {
 	Name        string          `json:"name,omitempty"`
 	Persistence *vm.Persistence `json:"persistence,omitempty"`
 	DiskOnly    bool            `json:"diskOnly,omitempty"` // ours: no memory
+	Volumes     string          `json:"volumes,omitempty"`  // ours: as in ForkVM
 }
 
 // TakenSnapshot answers it.
@@ -159,6 +161,8 @@ type Snapshot struct {
 	Why          vm.Why          `json:"why,omitempty"`
 	Memory       bool            `json:"memory,omitempty"` // it continues running programs
 	DataBytes    int64           `json:"dataBytes,omitempty"`
+	// VolumesSeen are the volumes whose contents the memory may hold.
+	VolumesSeen []vm.VolumeID `json:"volumesSeen,omitempty"`
 	PauseMs      float64         `json:"pauseMs,omitempty"`
 	SourceVMName string          `json:"sourceVmName,omitempty"`
 	// MayContain labels what can be in it: "memory", "processes", "files",

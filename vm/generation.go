@@ -60,6 +60,8 @@ type GenerationInfo struct {
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`
 	Name        string      `json:"name,omitempty"` // label of a snapshot
 	Persistence Persistence `json:"persistence,omitzero"`
+	// VolumesSeen are the volumes whose contents its memory may hold.
+	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
 	// Deleted says that the snapshot was deleted; VMs made of it may still need
 	// the files.
 	Deleted bool `json:"deleted,omitempty"`

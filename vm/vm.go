@@ -147,10 +147,13 @@ type VM struct {
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
 	// CaptureEverySeconds asks for a generation every so often; 0 = never.
-	CaptureEverySeconds int64       `json:"captureEverySeconds,omitempty"`
-	Losses              []string    `json:"losses,omitempty"`   // what the last start did not restore
-	Restored            []string    `json:"restored,omitempty"` // what it did
-	Exit                MachineExit `json:"exit,omitzero"`      // how the last machine ended
+	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"`
+	// VolumesSeen are the volumes that were mounted since it was booted: its memory
+	// may hold what is in them, also after they were unmounted.
+	VolumesSeen []VolumeID  `json:"volumesSeen,omitempty"`
+	Losses      []string    `json:"losses,omitempty"`   // what the last start did not restore
+	Restored    []string    `json:"restored,omitempty"` // what it did
+	Exit        MachineExit `json:"exit,omitzero"`      // how the last machine ended
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
 }

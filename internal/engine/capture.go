@@ -34,6 +34,11 @@ type captureOptions struct {
 // fails nothing is left but, perhaps, one more layer of the VM's disk.
 func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.GenerationInfo, err error) {
 	s := op.slot
+	if o.why != vm.WhySuspend && !o.diskOnly {
+		if err := e.volumesAttached(e.snapshot(s)); err != nil {
+			return g, err
+		}
+	}
 	if err := e.settleDisk(ctx, s); err != nil {
 		return g, err
 	}
@@ -79,13 +84,17 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 
 // planGeneration is the first record of a generation of rec.
 func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
-	return vm.GenerationInfo{
+	g := vm.GenerationInfo{
 		ID: vm.NewGenerationID(), Account: rec.Account, VM: rec.ID, VMName: rec.Name,
 		Parent: rec.Head, DiskOn: rec.DiskOn, Image: rec.Image, Why: o.why, State: vm.GenBuilding,
 		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
 		BootID: rec.Machine.BootID, Note: clip(o.note),
 		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key, Build: o.build,
 	}
+	if g.Memory {
+		g.VolumesSeen = rec.VolumesSeen
+	}
+	return g
 }
 
 // roomFor refuses a capture that the disk cannot hold: the data of the memory

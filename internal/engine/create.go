@@ -223,6 +223,9 @@ func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Mach
 		return nil, vm.MachineStatus{}, err
 	}
 	m, st, err := e.cfg.Machines.Launch(ctx, spec)
+	for _, key := range spec.VolumeKeys {
+		clear(key)
+	}
 	if err != nil {
 		return nil, vm.MachineStatus{}, err
 	}

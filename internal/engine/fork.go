@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,7 +24,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if r.Count == 0 {
 		r.Count = 1
 	}
-	if err := checkFork(r); err != nil {
+	if err := cmp.Or(checkFork(r), checkVolumesMode(r.Volumes)); err != nil {
 		return Forked{}, fail(vm.OpFork, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpFork)
@@ -39,7 +40,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
 		return Forked{}, err
 	}
-	g, err := e.forkSourceOf(op)
+	g, err := e.forkSourceOf(op, r.Volumes)
 	if err != nil {
 		return Forked{}, err
 	}
@@ -125,9 +126,16 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 
 // forkSourceOf returns the generation that the children start on, pinned: that
 // of a suspended VM, or a new one of a running VM.
-func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
+func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.GenerationInfo, err error) {
 	if op.before.State != vm.Suspended {
-		return e.capture(op.ctx, op, captureOptions{why: vm.WhyFork})
+		err = e.withoutVolumes(op, volumes, func() (err error) {
+			g, err = e.capture(op.ctx, op, captureOptions{why: vm.WhyFork})
+			return err
+		})
+		return g, err
+	}
+	if err := e.volumesAttached(op.before); err != nil {
+		return g, err
 	}
 	g, ok := e.generationInfo(op.before.Generation)
 	if !ok || !e.pin(g.ID) {

@@ -131,6 +131,9 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r M
 	disk := vm.PluggedVolume{ID: v.id, File: e.cfg.Volumes.Disk(v.id), ReadOnly: !r.RW, Share: beside}
 	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, v.id) })
 	if err == nil {
+		err = e.seen(ctx, s, v.id)
+	}
+	if err == nil {
 		err = run.machine.PlugVolume(ctx, disk, key)
 	}
 	if err == nil {

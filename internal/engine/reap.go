@@ -130,7 +130,11 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(verb, "idle", rec.LastActive.Add(time.Duration(*idle)*time.Second))
 	}
 	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
-		add(vm.OpCapture, "cold", rec.Exit.Time.Add(e.cfg.Settings.ColdAfter))
+		after := e.cfg.Settings.ColdAfter
+		if len(g.info.VolumesSeen) > 0 {
+			after = 0 // the server died before it did
+		}
+		add(vm.OpCapture, "cold", rec.Exit.Time.Add(after))
 	}
 	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
@@ -212,7 +216,7 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 		case "reseat":
 			return e.reseat(op)
 		}
-		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
+		_, err = e.take(op, captureOptions{why: vm.WhySchedule, diskOnly: len(e.mountsOf(op.slot.id)) > 0})
 		e.collectLater()
 	default:
 		_, err = e.stopMachine(op, ch.reason)

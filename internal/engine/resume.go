@@ -63,7 +63,7 @@ func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration
 func fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
 	rec.Generation, rec.Head, rec.DiskOn = g.ID, g.ID, g.ID
 	rec.Booted = true
-	rec.Size = g.Size
+	rec.Size, rec.VolumesSeen = g.Size, g.VolumesSeen
 	rec.Restored = []string{
 		fmt.Sprintf("memory, processes, terminals and ports as of %s", g.CreatedAt.Format(time.RFC3339)),
 		"the disk of the same instant",
@@ -147,6 +147,9 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 	src.Fresh = fresh
 	spec.Generation, spec.GuestKey = &src, m.GuestKey
 	spec.Plugged = m.Plugged
+	if err := e.fillVolumes(&spec, rec); err != nil {
+		return spec, err
+	}
 	for _, module := range m.Plugged.Modules {
 		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
 	}

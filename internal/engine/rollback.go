@@ -21,6 +21,9 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 	}
 	defer func() { err = e.finish(op, err) }()
 	to, err := e.rollbackTarget(op.before, r.To)
+	if err == nil {
+		err = e.volumesAttached(op.before)
+	}
 	if err != nil {
 		return out, err
 	}

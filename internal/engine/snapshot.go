@@ -30,11 +30,18 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return g, err
 	}
-	return e.take(op, o)
+	err = e.withoutVolumes(op, r.Volumes, func() (err error) {
+		g, err = e.take(op, o)
+		return err
+	})
+	return g, err
 }
 
 func (e *Engine) planSnapshot(c *vm.Call, r SnapshotRequest) (captureOptions, error) {
 	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, diskOnly: r.DiskOnly}
+	if err := checkVolumesMode(r.Volumes); err != nil {
+		return o, err
+	}
 	if err := e.snapshotNameFree(c.Actor.Account, r.Name, ""); err != nil {
 		return o, err
 	}
@@ -101,6 +108,9 @@ func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 // alias keeps what a suspended VM is suspended on a second time, under a name;
 // the files are shared.
 func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (vm.GenerationInfo, error) {
+	if err := e.volumesAttached(rec); err != nil {
+		return vm.GenerationInfo{}, err
+	}
 	if !e.pin(rec.Generation) {
 		return vm.GenerationInfo{}, noGeneration(string(rec.Generation))
 	}

@@ -100,7 +100,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	}
 	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) {
 		rec.Booted = true
-		rec.Generation, rec.Restored = "", []string{"the disk"}
+		rec.Generation, rec.Restored, rec.VolumesSeen = "", []string{"the disk"}, nil
 		rec.Losses = []string{"memory and running processes: the VM was booted afresh on its disk"}
 	})
 	if err != nil {

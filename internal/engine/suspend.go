@@ -49,7 +49,10 @@ func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	if err != nil {
 		return vm.VM{}, e.suspendFailed(op, err)
 	}
-	return rec, nil
+	if len(rec.VolumesSeen) > 0 { // what is in a volume stays encrypted
+		err = e.sealSuspended(op)
+	}
+	return rec, err
 }
 
 // putDown captures a running VM, durably, and ends its machine: the VM is

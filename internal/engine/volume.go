@@ -185,7 +185,9 @@ func (e *Engine) Volumes(_ context.Context, c *vm.Call, project, ofVM string) ([
 		}
 		list = append(list, info)
 	}
-	slices.SortFunc(list, func(a, b VolumeInfo) int { return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(list, func(a, b VolumeInfo) int {
+		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Name, b.Name))
+	})
 	return list, nil
 }
 

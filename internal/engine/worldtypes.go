@@ -16,6 +16,7 @@ type ForkRequest struct {
 	Persistence *vm.Persistence // nil = the parent's
 	IdleTimeout Optional[int64] // absent = the parent's
 	TTLSeconds  int64           // 0 = no limit
+	Volumes     string          // of a VM that has volumes mounted: VolumesDetach; "" = refused
 }
 
 // Forked is what a fork made.
@@ -32,6 +33,7 @@ type SnapshotRequest struct {
 	Name        string
 	Persistence *vm.Persistence // nil = sticky, priority 5
 	DiskOnly    bool            // no memory; the file system is frozen for the instant
+	Volumes     string          // of a VM that has volumes mounted: VolumesDetach; "" = refused
 }
 
 // RollbackRequest says what to go back to.
