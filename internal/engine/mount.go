@@ -175,6 +175,10 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 		return info.Volume, vm.Errorf(vm.Exists, r.Path, "a volume is mounted there").WithCode("MOUNT_PATH_NOT_EMPTY", "path", r.Path).
 			WithHint("unmount it first")
 	}
+	if m, ok := info.MountOf(id); ok {
+		return info.Volume, vm.Errorf(vm.Exists, info.Name, "it is mounted in this VM already, at %s", m.Path).
+			WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
+	}
 	for _, m := range info.Mounts {
 		who := cmp.Or(info.VMNames[m.VM], string(m.VM))
 		inUse := func(format string, args ...any) *vm.Error {
@@ -182,9 +186,6 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 				WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
 		}
 		switch {
-		case m.VM == id:
-			return info.Volume, vm.Errorf(vm.Exists, info.Name, "it is mounted in this VM already, at %s", m.Path).
-				WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
 		case m.RW && r.RW:
 			return info.Volume, inUse("%s has it mounted to write, at %s, and two writers would destroy it", who, m.Path).
 				WithHint("unmount it there: `warren volume unmount %s %s`", who, m.Path)
