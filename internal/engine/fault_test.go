@@ -65,6 +65,11 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{MemoryMiB: 256}})
 	case "reseat":
 		err = e.Reseat(t.Context(), c, "box")
+	case "mount":
+		unlock(t, e, c, "vol")
+		_, err = e.Mount(t.Context(), c, "box", mountOf("vol", "/data"))
+	case "unmount":
+		err = e.Unmount(t.Context(), c, "box", "/data", false)
 	case "rollback":
 		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"})
 	default:
@@ -88,6 +93,12 @@ func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
 	case "resume cold":
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{Cold: true})
+	case "mount", "unmount":
+		_, err = e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "vol"})
+		if err == nil && verb == "unmount" {
+			unlock(t, e, c, "vol")
+			_, err = e.Mount(t.Context(), c, "box", mountOf("vol", "/data"))
+		}
 	case "rollback":
 		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
 	}
@@ -145,6 +156,7 @@ func consistent(t *testing.T, s *vmtest.Site) {
 		}
 	}
 	consistentGenerations(t, s, recs)
+	consistentVolumes(t, s)
 	pending, err := s.Audit.Pending(t.Context())
 	if err != nil || len(pending) != 0 {
 		t.Errorf("audit records without outcome: %v, %v", pending, err)
@@ -222,6 +234,7 @@ func TestDeathAtEachLabel(t *testing.T) {
 			usePool(s, false)
 			e, c = open(t, s)
 			consistent(t, s)
+			nothingPending(t, s)
 			afterwards(t, e, c)
 			nothingLeft(t, s)
 		})

@@ -338,6 +338,10 @@ func (e *Engine) detachVolume(ctx context.Context, s *slot, v *volume, m vm.Volu
 	if err := r.machine.Guest().Unmount(ctx, m.Path, force); err != nil {
 		return cause(ctx, err)
 	}
+	// From here on it is no mount any more: a later engine finishes this.
+	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { pend(rec, s.id) }); err != nil {
+		return err
+	}
 	if err := e.step(ctx, "unmount:plug"); err != nil {
 		return err
 	}
@@ -348,6 +352,12 @@ func (e *Engine) detachVolume(ctx context.Context, s *slot, v *volume, m vm.Volu
 		return err
 	}
 	return e.endLease(ctx, v, s.id)
+}
+
+func pend(rec *vm.Volume, id vm.ID) {
+	for i := range rec.Mounts {
+		rec.Mounts[i].Pending = rec.Mounts[i].Pending || rec.Mounts[i].VM == id
+	}
 }
 
 // endLease takes a VM out of a volume's record.
