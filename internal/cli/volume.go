@@ -15,9 +15,11 @@ import (
 
 func newVolume(a *app) *cobra.Command {
 	return group("volume", "Keep files in encrypted volumes that VMs mount",
-		`  warren volume create cache; warren volume unlock cache
+		`  warren volume create cache
+  warren volume unlock cache
   warren volume mount box --volume cache --guest /cache --rw
-  warren volume unmount box /cache; warren volume lock cache`,
+  warren volume unmount box /cache
+  warren volume lock cache`,
 		newVolumeCreate(a, nil), newVolumeUnlock(a, nil), newVolumeLock(a, nil), newVolumeLs(a, nil), newVolumeInspect(a, nil),
 		newVolumeMount(a, nil), newVolumeUnmount(a, nil), newVolumeResize(a, nil), newVolumeRm(a, nil), newVolumeKey(a))
 }
@@ -130,9 +132,9 @@ func newVolumeUnlock(a *app, runF func(context.Context, *volumeUnlockOptions) er
 	cmd := &cobra.Command{
 		Use:   "unlock NAME",
 		Short: "Make a volume ready to be mounted",
-		Long: `Check a volume and take its key into the server's memory, so that it can be mounted. It is locked again by ` + "`lock`" + `,
-when --ttl has passed, when the last VM that had it mounted ends (unless --keep), and when the server ends. VMs that have
-it mounted then go on.`,
+		Long: `Check a volume and take its key into the server's memory, so that it can be mounted. It is locked again by
+` + "`warren volume lock`" + `, when --ttl has passed, when the last VM that had it mounted ends (unless --keep), and when
+the server ends. VMs that have it mounted then go on.`,
 		Example: "  warren volume unlock cache\n  warren volume unlock cache --ttl 1h\n  warren volume unlock secrets --passphrase\n  warren volume unlock secrets --identity ~/.age/key.txt",
 		Args:    args(1, 1, "which volume? warren volume unlock NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {

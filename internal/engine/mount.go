@@ -29,6 +29,9 @@ const mountDeadline = 2 * time.Minute
 // Mount plugs a volume into a VM and mounts it there. A VM that sleeps is
 // woken. It goes on when ctx ends; nothing is left of it when it fails.
 func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (out Mounted, err error) {
+	if _, err := e.lookup(c, ref); err != nil {
+		return out, fail(vm.OpMount, ref, err)
+	}
 	if err := checkMountPath(r.Path, r.Over); err != nil {
 		return out, fail(vm.OpMount, ref, err)
 	}

@@ -123,6 +123,7 @@ func TestOpenAPI(t *testing.T) {
 	id := b.create(`{"name":"box","spec":{"systemd":{"services":[{"name":"job","mode":"oneshot","exec":["echo hi"]}]}}}`)
 	made, _ := b.do("GET", "/v1/vms/"+id, nil).json["buildId"].(string)
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
+	b.do("POST", "/v1/volumes", `{"name":"work"}`)
 	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
 	check := func(method, pattern string, got answer) {
 		t.Helper()
@@ -150,7 +151,7 @@ func TestOpenAPI(t *testing.T) {
 		if r.method != "GET" || r.stream || r.out == nil || strings.Contains(r.pattern, "{snapshot}") || strings.Contains(r.pattern, "{path...}") {
 			continue
 		}
-		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job").Replace(r.pattern)
+		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}

@@ -141,7 +141,7 @@ func (p *Process) volumeRefused(v vm.PluggedVolume, err error) error {
 	switch {
 	case !errors.As(err, &no):
 		return p.failure(err)
-	case strings.Contains(no.Desc, "lock"):
+	case strings.Contains(no.Desc, "Failed to get"):
 		return vm.Errorf(vm.Busy, string(v.ID), "something else has its disk open: %s", no.Desc)
 	case strings.Contains(no.Desc, "Invalid password"):
 		return vm.Errorf(vm.Corrupt, string(v.ID), "its disk does not open with its key").WithCode("VOLUME_DAMAGED")

@@ -44,6 +44,7 @@ type step struct {
 const (
 	worlds   = "^(TestWorld|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
 	entering = "^(TestCoreTerminal|TestTerminal)"
+	volumes  = "^TestVolume"
 )
 
 func suites() []suite {
@@ -59,7 +60,7 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
 			gotest("packages", "-p=2", "./..."),
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+entering, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+entering+"|"+volumes, "./test/system/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
@@ -70,6 +71,9 @@ func suites() []suite {
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
+		}},
+		{name: "volumes", budget: 5 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+volumes, "./test/system/..."),
 		}},
 	}
 }
