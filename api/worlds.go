@@ -162,9 +162,9 @@ type Snapshot struct {
 	Memory       bool            `json:"memory,omitempty"` // it continues running programs
 	DataBytes    int64           `json:"dataBytes,omitempty"`
 	// VolumesSeen are the volumes whose contents the memory may hold.
-	VolumesSeen []vm.VolumeID `json:"volumesSeen,omitempty"`
-	PauseMs      float64         `json:"pauseMs,omitempty"`
-	SourceVMName string          `json:"sourceVmName,omitempty"`
+	VolumesSeen  []vm.VolumeID `json:"volumesSeen,omitempty"`
+	PauseMs      float64       `json:"pauseMs,omitempty"`
+	SourceVMName string        `json:"sourceVmName,omitempty"`
 	// MayContain labels what can be in it: "memory", "processes", "files",
 	// "prompts", "credentials".
 	MayContain []string `json:"mayContain,omitempty"`

@@ -139,7 +139,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
 	}
-	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached == 0 {
+	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
 		if s.weighed.After(quiet) { // whoever forks it again and again wants no longer pauses between
 			quiet = s.weighed
@@ -216,7 +216,7 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 		case "reseat":
 			return e.reseat(op)
 		}
-		_, err = e.take(op, captureOptions{why: vm.WhySchedule, diskOnly: len(e.mountsOf(op.slot.id)) > 0})
+		_, err = e.take(op, captureOptions{why: vm.WhySchedule, diskOnly: len(op.before.VolumesSeen) > 0})
 		e.collectLater()
 	default:
 		_, err = e.stopMachine(op, ch.reason)

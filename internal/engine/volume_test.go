@@ -400,11 +400,11 @@ func TestVolumeDetach(t *testing.T) {
 // TestVolumeSecrets: a wrong secret costs time, and more of it each time; a
 // right one in that time is not looked at.
 func TestVolumeSecrets(t *testing.T) {
-	s, e, c := site(t)
+	s, e, _ := site(t)
 	closeEngine(t, e)
 	clock := vmtest.NewClock()
 	s.Clock = clock
-	e, c = open(t, s)
+	e, c := open(t, s)
 	if _, err := e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "safe", Slot: vm.VolumeSlotSpec{Passphrase: "right"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (m *machine) plugVolume(ctx context.Context, v pluggedKey) error {
 	}
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	now := m.proc.Machine()
+	now := m.qemu().Machine()
 	if slices.ContainsFunc(now.Plugged.Volumes, func(p vm.PluggedVolume) bool { return p.ID == v.ID }) {
 		return vm.Errorf(vm.Exists, string(v.ID), "the machine has this volume")
 	}
@@ -68,7 +68,7 @@ func (m *machine) plugVolume(ctx context.Context, v pluggedKey) error {
 		return vm.Errorf(vm.Limit, string(m.spec.ID), "the machine has %d volumes and no place for another", len(now.Plugged.Volumes)).
 			WithCode("VOLUME_LIMIT_EXCEEDED").WithHint("unmount one first")
 	}
-	if err := m.proc.PlugVolume(ctx, v.PluggedVolume, v.Key); err != nil {
+	if err := m.qemu().PlugVolume(ctx, v.PluggedVolume, v.Key); err != nil {
 		return err
 	}
 	next := now.Plugged
@@ -84,10 +84,10 @@ func (m *machine) unplugVolume(ctx context.Context, id vm.VolumeID) error {
 	}
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	if err := m.proc.UnplugVolume(ctx, id); err != nil {
+	if err := m.qemu().UnplugVolume(ctx, id); err != nil {
 		return err
 	}
-	now := m.proc.Machine()
+	now := m.qemu().Machine()
 	next := now.Plugged
 	next.Volumes = slices.DeleteFunc(slices.Clone(next.Volumes), func(p vm.PluggedVolume) bool { return p.ID == id })
 	return m.changed(now.Size, next)
