@@ -78,6 +78,12 @@ func (c *Client) RemoveVolumeKey(ctx context.Context, project, volume, slot stri
 	return err
 }
 
+// RotateVolume gives an unlocked volume that no VM has mounted another key.
+func (c *Client) RotateVolume(ctx context.Context, project, volume string) error {
+	_, err := do[none](ctx, c, call{method: "POST", path: volumePath(volume, "rotate"), query: inProject(project)}, nil)
+	return err
+}
+
 // Mounts lists the volumes that a VM has mounted.
 func (c *Client) Mounts(ctx context.Context, ref string) ([]api.Mount, error) {
 	l, err := do[api.MountList](ctx, c, call{method: "GET", path: vmPath(ref, "mounts")}, nil)

@@ -197,7 +197,7 @@ func newVolumeRm(a *app, runF func(context.Context, []string) error) *cobra.Comm
 
 func newVolumeKey(a *app) *cobra.Command {
 	return group("key", "Manage the ways to unlock a volume", "  warren volume key add cache --passphrase\n  warren volume key rm cache ks-01234567",
-		newVolumeKeyAdd(a, nil), newVolumeKeyRm(a, nil))
+		newVolumeKeyAdd(a, nil), newVolumeKeyRm(a, nil), newVolumeKeyRotate(a, nil))
 }
 
 type volumeKeyOptions struct {
@@ -273,6 +273,35 @@ func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error)
 				return err
 			}
 			a.io.printf("%s no longer opens %s\n", printable(o.slot), printable(o.volume))
+			return nil
+		},
+		ValidArgsFunction: a.completeVolumes,
+	}
+	projectFlag(cmd, &o.project)
+	return cmd
+}
+
+func newVolumeKeyRotate(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
+	o := &volumeKeyOptions{}
+	cmd := &cobra.Command{
+		Use: "rotate VOLUME", Short: "Give a volume another key",
+		Long: `Give an unlocked volume that no VM has mounted another key: copies of its slots that somebody took before open nothing
+any more. The ways to unlock it stay, but for passphrases: remove them first and add them again after. What the disk
+itself is encrypted with stays the same.`,
+		Example: "  warren volume key rotate cache", Args: args(1, 1, "which volume? warren volume key rotate VOLUME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.volume = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if err := c.RotateVolume(cmd.Context(), o.project, o.volume); err != nil {
+				return err
+			}
+			a.io.printf("%s has another key\n", printable(o.volume))
 			return nil
 		},
 		ValidArgsFunction: a.completeVolumes,

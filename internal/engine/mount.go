@@ -44,6 +44,7 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 		return out, fail(vm.OpMount, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
+	e.used(op.slot)
 	rec := e.volumeRecord(v)
 	detail := map[string]any{"volume": string(v.id), "name": rec.Name, "rw": r.RW, "share": r.Share, "sensitive": true}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Path, Detail: detail}); err != nil {
@@ -59,6 +60,13 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	}
 	e.emitVolume(v, "volume.mounted", map[string]any{"vm": op.slot.id, "path": r.Path, "rw": r.RW})
 	return Mounted{m, v.id, rec.Name, rec.Project}, nil
+}
+
+// used notes activity of a VM.
+func (e *Engine) used(s *slot) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.rec.LastActive = e.now()
 }
 
 // beginAwake is begin for what needs a running guest: it wakes a VM that

@@ -274,6 +274,9 @@ type Volumes interface {
 	Slots(id vm.VolumeID) ([]vm.VolumeSlot, error)
 	AddSlot(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec) (vm.VolumeSlot, error)
 	RemoveSlot(id vm.VolumeID, slot string) error
+	// Rotate gives a volume that no machine uses another key, also returned where
+	// only the end of it failed. Kind WrongState with a passphrase.
+	Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error)
 	Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeMiB int) error
 	Disk(id vm.VolumeID) string
 	Used(id vm.VolumeID) (int64, error)

@@ -336,7 +336,12 @@ func TestVolumeSuspend(t *testing.T) {
 		t.Errorf("suspended on %+v, %v", g, err)
 	}
 	volumeIs(t, e, c, "work", true, 1)
-	_, err = e.LockVolume(ctx, c, ref("work"), true)
+	if _, err := e.LockVolume(ctx, c, ref("work"), false); err != nil { // 003-32, 003-36
+		t.Errorf("lock beside a suspended VM: %v", err)
+	}
+	_, err = e.Exec(ctx, c, "box", vm.ExecSpec{Command: "true"})
+	refused(t, err, vm.WrongState, "VOLUME_LOCKED")
+	_, err = e.RemoveVolume(ctx, c, ref("work"))
 	refused(t, err, vm.Busy, "VOLUME_IN_USE")
 	_, err = e.Fork(ctx, c, "box", engine.ForkRequest{Volumes: engine.VolumesDetach})
 	refused(t, err, vm.WrongState, "VOLUMES_ATTACHED")
@@ -457,6 +462,16 @@ func TestVolumeSlots(t *testing.T) {
 	if v, err := e.VolumeOf(ctx, c, ref("work")); err != nil || len(v.Slots) != 1 {
 		t.Errorf("slots %v, %v", v.Slots, err)
 	}
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	mount(t, e, c, "box", mountOf("work", "/data"))
+	refused(t, e.RotateVolume(ctx, c, ref("work")), vm.Busy, "VOLUME_IN_USE")
+	if err := e.Unmount(ctx, c, "box", "/data", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.RotateVolume(ctx, c, ref("work")); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, e, c, "box", mountOf("work", "/data")) // with the new key
 }
 
 // TestVolumeAccounts: another account's volume is not there.

@@ -199,9 +199,10 @@ func lockedVolume(rec vm.Volume) error {
 		WithHint("unlock it: `warren volume unlock %s%s`", rec.Name, project)
 }
 
-// LockVolume takes a volume's key out of memory. It is refused while a VM has
-// the volume mounted, unless force, which unmounts it first and kills the
-// programs that use it. Locking a locked volume succeeds.
+// LockVolume takes a volume's key out of memory. It is refused while a running
+// VM has the volume mounted, unless force, which unmounts it first and kills the
+// programs that use it. A suspended VM that has it needs it unlocked to go on.
+// Locking a locked volume succeeds.
 func (e *Engine) LockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, force bool) (info VolumeInfo, err error) {
 	defer func() { err = fail(vm.OpVolumeLock, ref.Volume, err) }()
 	v, err := e.findVolume(c, ref)
@@ -220,7 +221,7 @@ func (e *Engine) LockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, forc
 	}
 	v.work.Lock()
 	defer v.work.Unlock()
-	if err := e.notMounted(v, "unmount it first, or use --force, which does and kills what uses it"); err != nil {
+	if err := e.notRunning(v); err != nil {
 		return info, err
 	}
 	e.sealVolume(v)
@@ -228,18 +229,24 @@ func (e *Engine) LockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, forc
 	return e.volumeInfo(v), nil
 }
 
-// unmountAll takes a volume away from every VM that has it.
+// notRunning refuses to lock a volume that a VM uses. Of one that is suspended
+// nothing can be read without unlocking.
+func (e *Engine) notRunning(v *volume) error {
+	for _, m := range e.volumeRecord(v).Mounts {
+		if s := e.slotOf(m.VM); s != nil && e.snapshot(s).State != vm.Suspended {
+			return e.notMounted(v, "unmount it first, or use --force, which does and kills what uses it")
+		}
+	}
+	return nil
+}
+
+// unmountAll takes a volume away from every running VM that has it.
 func (e *Engine) unmountAll(ctx context.Context, c *vm.Call, v *volume) error {
 	sub := &vm.Call{Actor: c.Actor, Request: c.Request}
 	for _, m := range e.volumeRecord(v).Mounts {
 		s := e.slotOf(m.VM)
-		if s == nil {
+		if s == nil || e.snapshot(s).State == vm.Suspended {
 			continue
-		}
-		if e.snapshot(s).State == vm.Suspended {
-			return vm.Errorf(vm.Busy, string(v.id), "a suspended VM has it mounted").
-				WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path).
-				WithHint("start it or give its memory up first: `warren kill %s`", m.VM)
 		}
 		if err := e.Unmount(ctx, sub, string(m.VM), m.Path, true); err != nil && vm.KindOf(err) != vm.NotFound {
 			return err
@@ -278,6 +285,29 @@ func (e *Engine) RemoveVolumeSlot(ctx context.Context, c *vm.Call, ref VolumeRef
 		}
 		clear(key)
 		return e.cfg.Volumes.RemoveSlot(v.id, slot)
+	})
+}
+
+// RotateVolume gives an unlocked volume that no VM has mounted another key: copies
+// of its slots that were taken before open nothing any more.
+func (e *Engine) RotateVolume(ctx context.Context, c *vm.Call, ref VolumeRef) error {
+	return e.changeSlots(ctx, c, ref, map[string]any{"rotate": true}, func(v *volume) error {
+		if err := e.notMounted(v, "unmount it first"); err != nil {
+			return err
+		}
+		key, err := e.volumeKey(v)
+		if err != nil {
+			return err
+		}
+		defer clear(key)
+		next, err := e.cfg.Volumes.Rotate(context.WithoutCancel(ctx), v.id, key)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if next != nil && v.key != nil {
+			clear(v.key)
+			v.key = next
+		}
+		return err
 	})
 }
 

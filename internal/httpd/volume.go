@@ -19,6 +19,7 @@ func (s *server) volumeRoutes() []route {
 		{"POST", "/v1/volumes/{volume}/lock", key, s.lockVolume, "Take a volume's key out of memory.", api.LockVolume{}, api.Volume{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/resize", key, s.resizeVolume, "Make an unlocked volume larger that no VM has mounted.", api.ResizeVolume{}, api.Volume{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/keys", key, s.addVolumeKey, "Add a way to unlock a volume, which is unlocked.", vm.VolumeSlotSpec{}, vm.VolumeSlot{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/rotate", key, s.rotateVolume, "Give an unlocked volume that no VM has mounted another key.", nil, okBody{}, false, "project"},
 		{"DELETE", "/v1/volumes/{volume}/keys/{slot}", key, s.removeVolumeKey, "Take a way to unlock a volume away.", nil, okBody{}, false, "project"},
 		{"GET", "/v1/vms/{vm}/mounts", key, s.mounts, "Volumes that a VM has mounted.", nil, api.MountList{}, false, ""},
 		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume in a VM; a VM that sleeps is woken.", api.NewMount{}, api.Mount{}, false, ""},
@@ -138,6 +139,13 @@ func (s *server) addVolumeKey(q *request) error {
 		return err
 	}
 	return q.ok(slot)
+}
+
+func (s *server) rotateVolume(q *request) error {
+	if err := s.Engine.RotateVolume(q.Context(), q.call, q.volumeRef()); err != nil {
+		return err
+	}
+	return q.ok(okBody{})
 }
 
 func (s *server) removeVolumeKey(q *request) error {

@@ -127,6 +127,21 @@ func (s *Volumes) RemoveSlot(id vm.VolumeID, slot string) error {
 	return nil
 }
 
+// Rotate changes the key.
+func (s *Volumes) Rotate(_ context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(key, v.key) {
+		return nil, vm.Errorf(vm.Internal, string(id), "not the volume's key: %q", []byte(key))
+	}
+	v.key = append(v.key, " again"...)
+	return slices.Clone(v.key), nil
+}
+
 // Grow makes a volume larger.
 func (s *Volumes) Grow(_ context.Context, id vm.VolumeID, _ vm.VolumeKey, sizeMiB int) error {
 	s.mu.Lock()

@@ -83,25 +83,38 @@ func image(path string) string {
 	return "driver=qcow2,encrypt.key-secret=k0,file.driver=file,file.filename=" + strings.ReplaceAll(path, ",", ",,")
 }
 
-// makeTries: measuring how fast the host is, which QEMU does even so, fails
-// now and then on a busy one.
-const makeTries = 5
+// tries: measuring how fast the host is, which QEMU does even so, fails now and
+// then on a busy one.
+const tries = 5
 
-func makeDisk(ctx context.Context, path string, key vm.VolumeKey, sizeMiB int) (err error) {
-	for range makeTries {
-		err = must(ctx, path, []vm.VolumeKey{key}, "create", "-q", "-f", "qcow2",
-			"-o", "encrypt.format=luks,encrypt.key-secret=k0,encrypt.iter-time="+iterTime, path, strconv.Itoa(sizeMiB)+"M")
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil || !strings.Contains(err.Error(), "CPU usage") {
+// measured is must for what makes a key slot.
+func measured(ctx context.Context, path string, keys []vm.VolumeKey, verb string, args ...string) (err error) {
+	for range tries {
+		err = must(ctx, path, keys, verb, args...)
+		if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "CPU usage") {
 			return err
 		}
 	}
+	return err
+}
+
+func makeDisk(ctx context.Context, path string, key vm.VolumeKey, sizeMiB int) error {
+	err := measured(ctx, path, []vm.VolumeKey{key}, "create", "-q", "-f", "qcow2",
+		"-o", "encrypt.format=luks,encrypt.key-secret=k0,encrypt.iter-time="+iterTime, path, strconv.Itoa(sizeMiB)+"M")
 	if err != nil {
 		return err
 	}
 	return layout.Error(path, os.Chmod(path, 0o600))
+}
+
+// addKey lets a second key open the disk, dropKey ends that of the other.
+func addKey(ctx context.Context, path string, key, added vm.VolumeKey) error {
+	return measured(ctx, path, []vm.VolumeKey{key, added}, "amend", "-q",
+		"-o", "encrypt.state=active,encrypt.new-secret=k1,encrypt.iter-time="+iterTime, "--image-opts", image(path))
+}
+
+func dropKey(ctx context.Context, path string, key, dropped vm.VolumeKey) error {
+	return must(ctx, path, []vm.VolumeKey{key, dropped}, "amend", "-q", "-o", "encrypt.state=inactive,encrypt.old-secret=k1", "--image-opts", image(path))
 }
 
 func growDisk(ctx context.Context, path string, key vm.VolumeKey, sizeMiB int) error {
@@ -138,15 +151,6 @@ func checkDisk(ctx context.Context, id vm.VolumeID, path string, key vm.VolumeKe
 func damaged(id vm.VolumeID, why string) error {
 	return vm.Errorf(vm.Corrupt, string(id), "its disk does not open: %s", why).WithCode("VOLUME_DAMAGED").
 		WithHint("put back the volume's directory from a backup")
-}
-
-// checkShared checks that a key opens a disk that machines use.
-func (s Store) checkShared(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) error {
-	status, said, err := run(ctx, []vm.VolumeKey{key}, "info", "-U", "--image-opts", image(s.dir(id).Disk()))
-	if err != nil || status == 0 {
-		return err
-	}
-	return damaged(id, lastLine(said))
 }
 
 // diskUsage is what a sparse file takes.

@@ -5,6 +5,7 @@ package volume
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"io"
 	"strings"
@@ -113,6 +114,46 @@ func (s Store) RemoveSlot(id vm.VolumeID, slot string) error {
 	}
 	return vm.Errorf(vm.NotFound, slot, "the volume has no such slot").WithCode("VOLUME_SLOT_NOT_FOUND").
 		WithHint("`warren volume inspect` lists them")
+}
+
+// Rotate gives a volume that no machine uses another key: the old one, and
+// whoever has a copy of a slot of it, opens nothing any more. What the disk
+// itself is encrypted with stays. Slots of passphrases cannot follow: with one
+// it is refused, kind WrongState.
+func (s Store) Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error) {
+	d := s.dir(id)
+	all, err := loadSlots(d)
+	if err != nil {
+		return nil, err
+	}
+	next := newKey()
+	for i, w := range all.Slots {
+		if w.Kind == vm.SlotPassphrase {
+			return nil, vm.Errorf(vm.WrongState, w.ID, "the slot of a passphrase cannot be given another key without it").
+				WithHint("remove it (`warren volume key rm`), and add it again after")
+		}
+		made, err := s.wrap(id, next, vm.VolumeSlotSpec{Name: w.Name, Recipient: w.Recipient})
+		if err != nil {
+			return nil, err
+		}
+		made.ID = w.ID
+		all.Slots[i] = made
+	}
+	// At each of these steps the slots open the disk, and so does the copy of its
+	// header.
+	if err := addKey(ctx, d.Disk(), key, next); err != nil {
+		return nil, err
+	}
+	if err := backUp(d); err != nil {
+		return nil, err
+	}
+	if err := saveSlots(d, all); err != nil {
+		return nil, err
+	}
+	if err := dropKey(ctx, d.Disk(), next, key); err != nil {
+		return next, err
+	}
+	return next, backUp(d)
 }
 
 // wrap makes a slot for a volume's key.

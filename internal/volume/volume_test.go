@@ -129,12 +129,76 @@ func noPlainKey(t *testing.T, dir string, key vm.VolumeKey) {
 	}
 }
 
+// TestRotate: after a rotation the old key and old copies of the slots open
+// nothing, and the ways to unlock are the same.
+func TestRotate(t *testing.T) {
+	s := newStore(t)
+	id, d := made(t, s, vm.VolumeSlotSpec{})
+	old := open(t, s, id, vm.VolumeSecret{})
+	mine, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass, err := s.AddSlot(id, old, vm.VolumeSlotSpec{Passphrase: "p"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AddSlot(id, old, vm.VolumeSlotSpec{Recipient: mine.Recipient().String()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Rotate(t.Context(), id, old); vm.KindOf(err) != vm.WrongState {
+		t.Errorf("with a passphrase: %v", err)
+	}
+	if err := s.RemoveSlot(id, pass.ID); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(d.Slots())
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.Rotate(t.Context(), id, old)
+	if err != nil || bytes.Equal(next, old) {
+		t.Fatalf("rotate: %v", err)
+	}
+	for _, secret := range []vm.VolumeSecret{{}, {Identity: mine.String()}} {
+		if !bytes.Equal(open(t, s, id, secret), next) {
+			t.Error("not the new key")
+		}
+	}
+	if err := os.WriteFile(d.Slots(), before, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Open(t.Context(), id, vm.VolumeSecret{}, false); vm.KindOf(err) != vm.Corrupt {
+		t.Errorf("the old slots still open it: %v", err)
+	}
+}
+
+// slotted makes a volume's slots without its disk.
+func slotted(t *testing.T, s Store, slot vm.VolumeSlotSpec) (vm.VolumeID, layout.VolumeDir) {
+	t.Helper()
+	id := vm.NewVolumeID()
+	d := s.dir(id)
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w, err := s.wrap(id, newKey(), slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := saveSlots(d, slots{Format: slotsFormat, Slots: []wrapped{w}}); err != nil {
+		t.Fatal(err)
+	}
+	return id, d
+}
+
 // TestSlotsAreBound: a slot copied to another volume opens nothing there.
 func TestSlotsAreBound(t *testing.T) {
-	s := newStore(t)
-	a, da := made(t, s, vm.VolumeSlotSpec{Passphrase: "p"})
-	b, db := made(t, s, vm.VolumeSlotSpec{Passphrase: "p"})
-	open(t, s, a, vm.VolumeSecret{Passphrase: "p"})
+	s := Store{Dir: layout.Dir(t.TempDir())}
+	a, da := slotted(t, s, vm.VolumeSlotSpec{Passphrase: "p"})
+	b, db := slotted(t, s, vm.VolumeSlotSpec{Passphrase: "p"})
+	if _, err := s.unwrap(a, vm.VolumeSecret{Passphrase: "p"}); err != nil {
+		t.Fatal(err)
+	}
 	copyFile(t, da.Slots(), db.Slots())
 	if _, _, err := s.Open(t.Context(), b, vm.VolumeSecret{Passphrase: "p"}, false); vm.KindOf(err) != vm.Denied {
 		t.Errorf("the slot of another volume: %v", err)
@@ -237,8 +301,8 @@ func TestKeyHides(t *testing.T) {
 
 // TestRemove: what is gone is gone, and removing it again is no error.
 func TestRemove(t *testing.T) {
-	s := newStore(t)
-	id, d := made(t, s, vm.VolumeSlotSpec{})
+	s := Store{Dir: layout.Dir(t.TempDir())}
+	id, d := slotted(t, s, vm.VolumeSlotSpec{})
 	if list, err := s.List(); err != nil || len(list) != 1 || list[0] != id {
 		t.Errorf("list %v, %v", list, err)
 	}

@@ -255,8 +255,11 @@ func TestVolumeLives(t *testing.T) {
 		t.Errorf("the memory is not sealed: %v (%v)", sealed, err)
 	}
 	h.volumeIs("work", "unlocked", 1)
-	h.run("volume", "lock", "work").wants(t, 7, "mounted in box")
+	h.ok("volume", "lock", "work") // nobody runs with it
+	h.run("start", "box").wants(t, 6, "warren volume unlock work")
+	h.ok("volume", "unlock", "work")
 	h.ok("start", "box")
+	h.run("volume", "lock", "work").wants(t, 7, "mounted in box")
 	before := acked()
 	h.sh("box", "sleep 1")
 	if after := acked(); after <= before {
