@@ -126,6 +126,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /disk":        (*Agent).disk,
 	"POST /mount":      (*Agent).mount,
 	"POST /unmount":    (*Agent).unmount,
+	"POST /scrub":      (*Agent).scrub,
 }
 
 var errHead = errors.New("agent: malformed request")

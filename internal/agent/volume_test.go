@@ -67,6 +67,15 @@ func TestMountPoint(t *testing.T) {
 	}
 }
 
+func TestMemFree(t *testing.T) {
+	if n := memFree([]string{"MemTotal:         490048 kB", "MemFree:          101024 kB", "MemAvailable:     5 kB"}); n != 101024<<10 {
+		t.Error(n)
+	}
+	if n := memFree(nil); n != 0 {
+		t.Error(n)
+	}
+}
+
 // A refusal to unmount names who uses the place, and nobody else.
 func TestUsersOf(t *testing.T) {
 	dir := t.TempDir()

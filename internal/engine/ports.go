@@ -164,6 +164,8 @@ type GuestVolumes interface {
 	// Unmount takes a mount away; one that is not there is no error. Kind Busy,
 	// naming them, while programs use it, unless force: then they are killed.
 	Unmount(ctx context.Context, path string, force bool) error
+	// Scrub writes zeros over nearly all free memory of the guest.
+	Scrub(ctx context.Context) error
 }
 
 // GuestFiles moves content. user is a Linux user of the guest, "" = root.

@@ -397,6 +397,9 @@ func TestVolumeDetach(t *testing.T) {
 		t.Errorf("the child has %+v", spec.Plugged.Volumes)
 	}
 	volumeIs(t, e, c, "work", true, 1)
+	if s.World.Scrubs(box.ID) != 1 {
+		t.Error("its memory was not scrubbed")
+	}
 	_, err = e.Fork(ctx, c, "box", engine.ForkRequest{Volumes: "copy"})
 	refused(t, err, vm.Invalid, "INVALID_REQUEST")
 	consistent(t, s)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -42,7 +43,8 @@ func (e *Engine) volumesAttached(rec vm.VM) error {
 
 // withoutVolumes captures a VM. With mode VolumesDetach its volumes are
 // unmounted before, which fails while programs use them, and mounted again
-// after, whatever the capture came to.
+// after, whatever the capture came to. Free memory, where their files were, is
+// scrubbed in between.
 func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (err error) {
 	list := e.mountsOf(op.slot.id)
 	if len(list) == 0 || mode != VolumesDetach || op.before.State != vm.Running {
@@ -71,8 +73,19 @@ func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (er
 		}
 		away = append(away, m)
 	}
+	if r := e.runOf(op.slot); r != nil {
+		ctx, stop := context.WithTimeout(op.ctx, scrubDeadline)
+		err := r.machine.Guest().Scrub(ctx)
+		stop()
+		if err != nil {
+			return cause(ctx, err)
+		}
+	}
 	return do()
 }
+
+// scrubDeadline bounds the scrubbing of a guest's memory.
+const scrubDeadline = time.Minute
 
 func (e *Engine) volumeByID(id vm.VolumeID) *volume {
 	e.mu.Lock()

@@ -50,3 +50,9 @@ func (c *Client) Unmount(ctx context.Context, path string, force bool) error {
 	_, err := c.ask(ctx, "POST", "/unmount", q, nil)
 	return err
 }
+
+// Scrub has the guest write zeros over nearly all of its free memory.
+func (c *Client) Scrub(ctx context.Context) error {
+	_, err := c.ask(ctx, "POST", "/scrub", nil, nil)
+	return err
+}

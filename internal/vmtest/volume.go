@@ -275,6 +275,8 @@ type mounts struct {
 	// guarded by mu
 	at   map[string]vm.VolumeUse
 	busy string // a program that uses all of them; "" = none
+
+	scrubs int // of free memory
 }
 
 func (g *guest) uses(id vm.VolumeID) bool {
@@ -334,6 +336,31 @@ func (g *guest) Unmount(ctx context.Context, path string, force bool) error {
 	g.mounts.busy = ""
 	delete(g.mounts.at, path)
 	return nil
+}
+
+// Scrub is refused while a volume is mounted: it would scrub nothing of it.
+func (g *guest) Scrub(ctx context.Context) error {
+	if err := g.m.w.step(ctx, "scrub"); err != nil {
+		return err
+	}
+	g.mounts.mu.Lock()
+	defer g.mounts.mu.Unlock()
+	if len(g.mounts.at) > 0 {
+		return vm.Errorf(vm.Internal, string(g.m.spec.ID), "scrubbed with a volume mounted")
+	}
+	g.mounts.scrubs++
+	return nil
+}
+
+// Scrubs counts how often a VM's free memory was scrubbed.
+func (w *World) Scrubs(id vm.ID) int {
+	m := w.find(id)
+	if m == nil {
+		return 0
+	}
+	m.guest.mounts.mu.Lock()
+	defer m.guest.mounts.mu.Unlock()
+	return m.guest.mounts.scrubs
 }
 
 // Mounted returns what a VM's guest has mounted, by path.
