@@ -38,6 +38,9 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 		if err := e.volumesAttached(e.snapshot(s)); err != nil {
 			return g, err
 		}
+		if err := e.scrub(ctx, s); err != nil {
+			return g, err
+		}
 	}
 	if err := e.settleDisk(ctx, s); err != nil {
 		return g, err

@@ -24,6 +24,7 @@ type slot struct {
 	attached int           // guest calls and streams that are open
 	changed  chan struct{} // closed and replaced when rec or run changes
 	gone     bool          // deleted
+	scrubbed bool          // free memory was scrubbed since a volume was mounted
 	private  int64         // bytes of memory that its machine kept for itself when it was last captured
 	weighed  time.Time     // when that was
 

@@ -114,6 +114,9 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 	}
 	e.letGo(s, errors.New("the VM was stopped"))
 	e.endLeases(ctx, s.id)
+	e.mu.Lock()
+	s.scrubbed = false
+	e.mu.Unlock()
 	e.collectLater()
 	data := map[string]any{"reason": reason}
 	if exit.Detail != "" {

@@ -108,6 +108,9 @@ func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, 
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was suspended"))
+	e.mu.Lock()
+	s.scrubbed = false // of the memory that was written down
+	e.mu.Unlock()
 	e.emit(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
 	e.collectLater()
 	return rec, nil

@@ -400,6 +400,17 @@ func TestVolumeDetach(t *testing.T) {
 	if s.World.Scrubs(box.ID) != 1 {
 		t.Error("its memory was not scrubbed")
 	}
+	if err := e.Unmount(ctx, c, "box", "/data", false); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds nothing new
+		if _, err := e.Fork(ctx, c, "box", engine.ForkRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.World.Scrubs(box.ID); n != 2 {
+		t.Errorf("scrubbed %d times, want 2: it was mounted again after the first fork", n)
+	}
 	_, err = e.Fork(ctx, c, "box", engine.ForkRequest{Volumes: "copy"})
 	refused(t, err, vm.Invalid, "INVALID_REQUEST")
 	consistent(t, s)

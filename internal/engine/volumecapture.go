@@ -43,8 +43,7 @@ func (e *Engine) volumesAttached(rec vm.VM) error {
 
 // withoutVolumes captures a VM. With mode VolumesDetach its volumes are
 // unmounted before, which fails while programs use them, and mounted again
-// after, whatever the capture came to. Free memory, where their files were, is
-// scrubbed in between.
+// after, whatever the capture came to.
 func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (err error) {
 	list := e.mountsOf(op.slot.id)
 	if len(list) == 0 || mode != VolumesDetach || op.before.State != vm.Running {
@@ -73,19 +72,36 @@ func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (er
 		}
 		away = append(away, m)
 	}
-	if r := e.runOf(op.slot); r != nil {
-		ctx, stop := context.WithTimeout(op.ctx, scrubDeadline)
-		err := r.machine.Guest().Scrub(ctx)
-		stop()
-		if err != nil {
-			return cause(ctx, err)
-		}
-	}
 	return do()
 }
 
 // scrubDeadline bounds the scrubbing of a guest's memory.
 const scrubDeadline = time.Minute
+
+// scrub has a guest that had volumes mounted write zeros over its free memory,
+// where parts of their files stand, once after the last of them was mounted.
+func (e *Engine) scrub(ctx context.Context, s *slot) error {
+	e.mu.Lock()
+	due := len(s.rec.VolumesSeen) > 0 && !s.scrubbed && s.run != nil
+	e.mu.Unlock()
+	if !due {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, scrubDeadline)
+	defer stop()
+	err := e.runOf(s).machine.Guest().Scrub(ctx)
+	if vm.KindOf(err) == vm.Unsupported { // an agent of before
+		e.log.Warn("free memory was not scrubbed", "vm", s.id, "err", err)
+		return nil
+	}
+	if err != nil {
+		return cause(ctx, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.scrubbed = true
+	return nil
+}
 
 func (e *Engine) volumeByID(id vm.VolumeID) *volume {
 	e.mu.Lock()
@@ -146,6 +162,9 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM) error {
 // seen notes that a VM's memory may hold what is in a volume, from the mount
 // until the VM is booted afresh; see vm.VM.VolumesSeen.
 func (e *Engine) seen(ctx context.Context, s *slot, id vm.VolumeID) error {
+	e.mu.Lock()
+	s.scrubbed = false
+	e.mu.Unlock()
 	if slices.Contains(e.snapshot(s).VolumesSeen, id) {
 		return nil
 	}

@@ -8,6 +8,7 @@ package system
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -55,7 +56,8 @@ func (h *host) volumeIs(name, state string, mounts int) {
 }
 
 // findsNothing looks for a text in every file of the data directory but the
-// images, which lie elsewhere.
+// images, which lie elsewhere. Memory files may hold a few times what stood in
+// registers when a program was interrupted, never a page.
 func (h *host) findsNothing(text string) {
 	h.t.Helper()
 	files := 0
@@ -64,14 +66,35 @@ func (h *host) findsNothing(text string) {
 			return err
 		}
 		files++
-		data, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(data, []byte(text)) {
-			h.t.Errorf("%s holds what was written into a volume", path)
+		n, err := occurrences(path, text)
+		if n > 0 && (d.Name() != "ram" || n > 20) {
+			h.t.Errorf("%s holds %d times what was written into a volume", path, n)
 		}
 		return err
 	})
 	if err != nil || files < 10 {
 		h.t.Errorf("looked at %d files: %v", files, err)
+	}
+}
+
+// occurrences counts a text in a file, which may be large.
+func occurrences(path, text string) (count int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	buf := make([]byte, 4<<20)
+	for at := int64(0); ; {
+		n, err := f.ReadAt(buf, at)
+		count += bytes.Count(buf[:n], []byte(text))
+		if err == io.EOF {
+			return count, nil
+		}
+		if err != nil {
+			return count, err
+		}
+		at += int64(n - len(text) + 1) // it may begin in one part and end in the next
 	}
 }
 
@@ -173,10 +196,12 @@ func TestVolumeShare(t *testing.T) {
 	h.ok("volume", "lock", "two", "--force")
 	h.volumeIs("two", "locked", 0)
 	h.run("fork", "a").wants(t, 6, "volumes detach")
+	h.sh("a", "a=PLANTED; b=VOLUME; c=PLAINTEXT; yes $a-$b-$c | head -n 20000 >/three/kept; sync")
 	h.ok("fork", "a", "--name", "kid", "--volumes", "detach")
 	if h.sh("kid-1", "ls /three; ls /sys/block | grep -c vd") != "1" || h.sh("a", "cat /three/f") != "three" {
 		t.Error("the fork has the volume, or its parent has lost it")
 	}
+	h.findsNothing(planted) // nor in the memory that the fork runs on
 	h.ok("rm", "a", "kid-1")
 	h.volumeIs("one", "unlocked", 1)
 	h.volumeIs("three", "locked", 0)
