@@ -142,7 +142,6 @@ var Codes = map[string]int{
 	"VM_OPERATION_DENIED_DURING_TRANSACTION": 409,
 	"VM_SETUP_FAILED":                        500,
 	"VM_START_TIMEOUT":                       504,
-	"VOLUMES_ATTACHED":                       409,
 	"VOLUME_BUSY":                            409,
 	"VOLUME_DAMAGED":                         500,
 	"VOLUME_EXISTS":                          409,

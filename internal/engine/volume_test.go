@@ -54,7 +54,11 @@ func volumeIs(t *testing.T, e *engine.Engine, c *vm.Call, name string, unlocked 
 
 func refused(t *testing.T, err error, kind vm.Kind, code string) {
 	t.Helper()
-	if vm.KindOf(err) != kind || vm.AsError(err).Code != code {
+	got := vm.AsError(err).Code
+	if reason, ok := vm.AsError(err).Fields["reason"].(string); ok && got == "CONFLICT" {
+		got = reason
+	}
+	if vm.KindOf(err) != kind || got != code {
 		t.Errorf("got %s %s (%v), want %s %s", vm.KindOf(err), vm.AsError(err).Code, err, kind, code)
 	}
 }

@@ -16,6 +16,10 @@ import (
 // refused.
 const VolumesDetach = "detach" // they are unmounted for the capture and mounted again
 
+// attached is the reason of a conflict; the routes that answer with it are the
+// contract's, which knows no code for it.
+const attached = "VOLUMES_ATTACHED"
+
 func checkVolumesMode(mode string) error {
 	switch mode {
 	case "", VolumesDetach:
@@ -37,7 +41,7 @@ func (e *Engine) volumesAttached(rec vm.VM) error {
 		names, paths = append(names, m.Name), append(paths, m.Path)
 	}
 	return vm.Errorf(vm.WrongState, string(rec.ID), "the volume %s is mounted at %s, and its files would be in the copy of the memory", names[0], paths[0]).
-		WithCode("VOLUMES_ATTACHED", "vmId", string(rec.ID), "volumes", names, "paths", paths).
+		WithCode("CONFLICT", "reason", attached, "vmId", string(rec.ID), "volumes", names, "paths", paths).
 		WithHint("unmount it: `warren volume unmount %s %s`; fork and snapshot do it for the moment with --volumes detach", label(rec), paths[0])
 }
 
@@ -146,12 +150,12 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM) error {
 		}
 		if _, own := e.volumeRecord(v).MountOf(rec.ID); !own {
 			return vm.Errorf(vm.WrongState, string(rec.ID), "its memory was written down with a volume mounted that it no longer has").
-				WithCode("VOLUMES_ATTACHED", "vmId", string(rec.ID), "volumes", []string{e.volumeRecord(v).Name}).
+				WithCode("CONFLICT", "reason", attached, "vmId", string(rec.ID), "volumes", []string{e.volumeRecord(v).Name}).
 				WithHint("start from its disk alone: `warren start %s --disk-only`", label(rec))
 		}
 		key, err := e.volumeKey(v)
 		if err != nil {
-			return err
+			return vm.AsError(err).WithCode("CONFLICT", "reason", "VOLUME_LOCKED", "volume", string(p.ID), "name", e.volumeRecord(v).Name)
 		}
 		spec.Plugged.Volumes[i].File = e.cfg.Volumes.Disk(p.ID)
 		spec.VolumeKeys[p.ID] = key

@@ -51,7 +51,7 @@ func TestVolumes(t *testing.T) {
 	}
 	b.do("POST", "/v1/volumes/work/lock", nil).wants(t, 409, "VOLUME_IN_USE")
 	b.do("POST", "/v1/volumes/work/resize", `{"sizeMib":16384}`).wants(t, 409, "VOLUME_IN_USE")
-	b.do("POST", "/v1/vms/"+box+"/fork", nil).wants(t, 409, "VOLUMES_ATTACHED")
+	b.do("POST", "/v1/vms/"+box+"/fork", nil).wants(t, 409, "CONFLICT")
 	b.do("DELETE", mounts+"?path=/other", nil).wants(t, 404, "MOUNT_NOT_FOUND")
 	done("DELETE", mounts+"?path=/data", nil)
 	done("POST", "/v1/volumes/work/resize", `{"sizeMib":16384}`)

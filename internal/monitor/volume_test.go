@@ -175,7 +175,7 @@ func TestVolumeKeys(t *testing.T) {
 	spec := resizable(t, "well")
 	id := vm.NewVolumeID()
 	spec.Plugged.Volumes = []vm.PluggedVolume{{ID: id, File: "/volumes/x", Port: 1}}
-	if _, _, err := launcher(t).Launch(ctx, spec); vm.AsError(err).Code != "VOLUME_LOCKED" {
+	if _, _, err := launcher(t).Launch(ctx, spec); vm.KindOf(err) != vm.WrongState {
 		t.Errorf("without its key: %v", err)
 	}
 	spec.VolumeKeys = map[vm.VolumeID]vm.VolumeKey{id: vm.VolumeKey("right")}

@@ -77,7 +77,7 @@ func keyPipes(s vm.MachineSpec) (files []*os.File, err error) {
 	for _, v := range s.Plugged.Volumes {
 		key := s.VolumeKeys[v.ID]
 		if len(key) == 0 {
-			return files, vm.Errorf(vm.WrongState, string(v.ID), "the volume is locked").WithCode("VOLUME_LOCKED")
+			return files, vm.Errorf(vm.WrongState, string(v.ID), "the volume is locked")
 		}
 		r, w, err := os.Pipe()
 		if err != nil {

@@ -132,7 +132,7 @@ func (s *stack) open(ctx context.Context) error {
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
-		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize()}, Log: s.log,
+		Settings: engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize()}, Log: s.log,
 	})
 	if err != nil {
 		return err
