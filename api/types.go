@@ -58,7 +58,7 @@ type CreateVM struct {
 	Users                     []User          `json:"users,omitempty"`
 	Groups                    []Group         `json:"groups,omitempty"`
 	AdditionalFiles           map[string]File `json:"additionalFiles,omitempty"`
-	Domains                   []any           `json:"domains,omitempty"`
+	Domains                   []VMDomain      `json:"domains,omitempty"`
 	Recreate                  *bool           `json:"recreate,omitempty"`
 
 	// Ours.

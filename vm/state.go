@@ -70,6 +70,8 @@ const (
 	OpKeyRotate      Op = "key-rotate"
 	OpKeyRevoke      Op = "key-revoke"
 	OpServe          Op = "serve"
+	OpPreview        Op = "preview" // who may open a port of a VM
+	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
 )
 
 // Next is what an operation does to a VM's state.

@@ -151,6 +151,7 @@ type VM struct {
 	Losses              []string    `json:"losses,omitempty"`   // what the last start did not restore
 	Restored            []string    `json:"restored,omitempty"` // what it did
 	Exit                MachineExit `json:"exit,omitzero"`      // how the last machine ended
+	Previews            []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -33,12 +34,14 @@ type Config struct {
 	Fault       func(label string) error // nil in production; see Labels
 	Settings    Settings
 	Log         *slog.Logger
+	Resolver    Resolver // nil = the system's
 }
 
 // Settings are the operator's choices. A zero field has the default.
 type Settings struct {
 	DefaultNetwork vm.NetworkMode // of VMs whose creator named none; default closed
 	DefaultSize    vm.Size
+	PreviewDomain  string        // default warren.localhost
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
@@ -73,6 +76,9 @@ func (s Settings) withDefaults() Settings {
 	def(&s.RunnerGrace, 30*time.Second)
 	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)
+	if s.PreviewDomain == "" {
+		s.PreviewDomain = "warren.localhost"
+	}
 	if s.DefaultNetwork == "" {
 		s.DefaultNetwork = vm.NetClosed
 	}
@@ -93,7 +99,7 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// slot.write, keyWrite or genWrite before mu.
+// nameWrite before slot.write; slot.write, keyWrite or genWrite before mu.
 type Engine struct {
 	cfg    Config
 	log    *slog.Logger
@@ -103,12 +109,13 @@ type Engine struct {
 	wake   chan struct{} // tells the reaper that a deadline may have changed
 	dead   atomic.Bool   // see ErrDied
 
-	keyWrite sync.Mutex    // held while a key's record is written; before mu
-	genWrite sync.Mutex    // held while a generation's record is written; before mu
-	starts   chan struct{} // places in the queue of a fork's starts
-	sealing  sync.Mutex    // one generation is sealed or opened at a time; before genWrite
-	sweeping sync.Mutex    // one collection of generations at a time; before genWrite
-	pool     *pool         // its lock after mu
+	keyWrite  sync.Mutex    // held while a key's record is written; before mu
+	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
+	genWrite  sync.Mutex    // held while a generation's record is written; before mu
+	starts    chan struct{} // places in the queue of a fork's starts
+	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
+	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
+	pool      *pool         // its lock after mu
 
 	mu sync.Mutex
 	// guarded by mu
@@ -118,6 +125,7 @@ type Engine struct {
 	closed   bool
 	users    directory
 	gens     map[vm.GenerationID]*generation
+	names    domains
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -126,6 +134,9 @@ type Engine struct {
 // not only as long as ctx.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.Settings = cfg.Settings.withDefaults()
+	if cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = systemClock{}
 	}

@@ -131,6 +131,9 @@ func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove 
 	if err != nil {
 		return out, err
 	}
+	if err := e.moveNames(op.ctx, op, loser, op.slot); err != nil {
+		return out, err
+	}
 	e.emit(out.VM, "vm.kept", map[string]any{"over": string(loser.id)})
 	if !remove {
 		return out, nil

@@ -318,6 +318,9 @@ type Records struct {
 	Builds   Collection[vm.Build]
 
 	Generations Collection[vm.GenerationInfo]
+
+	Domains  Collection[vm.Domain]
+	Mappings Collection[vm.Mapping] // by domain: a name has one
 }
 
 // Collection holds the records of one kind. Every change is durable when it

@@ -22,6 +22,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadDirectory(ctx); err != nil {
 		return err
 	}
+	if err := e.loadDomains(ctx); err != nil {
+		return err
+	}
 	recs, err := e.loadRecords(ctx)
 	if err != nil {
 		return err
@@ -36,6 +39,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.sweepDirs(ctx); err != nil {
+		return err
+	}
+	if err := e.dropLostMappings(ctx); err != nil {
 		return err
 	}
 	if err := e.recoverGenerations(ctx); err != nil {

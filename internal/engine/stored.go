@@ -16,6 +16,8 @@ func StoredRecords(s *store.Store) Records {
 		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
 		Builds:      store.NewCollection(s, "builds", func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
+		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
+		Mappings:    store.NewCollection(s, "mappings", func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
 		Generations: store.NewCollection(s, "generations", func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
 	}
 }

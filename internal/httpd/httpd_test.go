@@ -149,7 +149,7 @@ func TestIsolation(t *testing.T) {
 	s := &server{Config: Config{Engine: b.engine}}
 	for _, r := range s.routes() {
 		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{path...}", "%2Fetc%2Fhostname", "{snapshot}", "sc-x", "{build}", "b",
-			"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x").Replace(r.pattern)
+			"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x", "{port}", "3000", "{domain}", "app.warren.localhost").Replace(r.pattern)
 		if strings.Contains(path, "/fs/") && r.method == "GET" {
 			path += "?path=/etc"
 		}

@@ -150,7 +150,7 @@ func TestOpenAPI(t *testing.T) {
 		if r.method != "GET" || r.stream || r.out == nil || strings.Contains(r.pattern, "{snapshot}") || strings.Contains(r.pattern, "{path...}") {
 			continue
 		}
-		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job").Replace(r.pattern)
+		path := strings.NewReplacer("{port}", "3000", "{domain}", "app.warren.localhost", "{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}

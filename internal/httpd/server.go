@@ -35,6 +35,8 @@ type Config struct {
 	HostNames []string
 	// Lifetime ends when the server is shutting down: streams end then.
 	Lifetime context.Context
+	// Previews gives addresses of previews; nil = there is no gateway.
+	Previews Previews
 }
 
 type tableRow struct {

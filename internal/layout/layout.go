@@ -120,6 +120,18 @@ func (d Dir) Generation(id vm.GenerationID) string { return d.join("generations"
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }
 
+// PreviewCA is the certificate of the CA that previews' names are signed by.
+func (d Dir) PreviewCA() string { return d.join("preview-ca.pem") }
+
+// PreviewCAKey is its key, mode 0600.
+func (d Dir) PreviewCAKey() string { return d.join("preview-ca.key") }
+
+// PreviewKey is what signs links to previews, mode 0600.
+func (d Dir) PreviewKey() string { return d.join("preview.key") }
+
+// ACME is where accounts and certificates of real domains are kept.
+func (d Dir) ACME() string { return d.join("acme") }
+
 // VMs is the directory of all VMs.
 func (d Dir) VMs() string { return d.join("vms") }
 

@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"internal/engine":     {"vm", "internal/spec", "internal/layout", "internal/store", "internal/audit", "internal/events"},
 	"internal/httpd":      {"vm", "api", "internal/spec", "internal/engine", "internal/vt"},
 	"internal/cli":        {"vm", "api", "client"},
+	"internal/gateway":    {"vm", "internal/layout"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
 	"internal/serve":      nil, // the wiring: knows every package

@@ -58,6 +58,12 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 	}
 	defer listener.Close()
 	s := &stack{dir: dir, cfg: cfg, log: log}
+	if cfg.Preview != "off" {
+		if s.previews, err = listen(ctx, cfg.Preview); err != nil {
+			return err
+		}
+		defer s.previews.Close()
+	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -79,7 +85,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 
 func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	fmt.Fprintf(out, "warren %s: API on http://%s, data in %s, admin key in %s\n", api.Version, cfg.Listen, dir, dir.AdminKey())
-	for name, addr := range map[string]string{"SSH gateway": cfg.SSH, "previews": cfg.Preview, "object storage": cfg.S3} {
+	for name, addr := range map[string]string{"SSH gateway": cfg.SSH, "object storage": cfg.S3} {
 		if addr != "off" {
 			fmt.Fprintf(out, "warren: %s (%s) is not in this version and does not listen\n", name, addr)
 		}
@@ -96,6 +102,8 @@ type stack struct {
 	audit  *audit.Log
 	events *events.Log
 	engine *engine.Engine
+
+	previews net.Listener // nil = off
 }
 
 func (s *stack) open(ctx context.Context) error {
@@ -131,7 +139,7 @@ func (s *stack) open(ctx context.Context) error {
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
 		Generations: generation.Store{Dir: s.dir},
-		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize()}, Log: s.log,
+		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain}, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -168,8 +176,12 @@ func (s *stack) checkAccel(ctx context.Context, h *host) error {
 func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	gate, err := s.gateway()
+	if err != nil {
+		return err
+	}
 	door := httpd.New(httpd.Config{
-		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime,
+		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, Previews: previewsOf(gate),
 		Settings: map[string]any{"data": string(s.dir), "settings": settings},
 	})
 	server := &http.Server{
@@ -178,12 +190,17 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	shown := make(chan error, 1)
+	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }() // ends with Shutdown below
 	var cause error
 	select {
 	case err := <-failed:
 		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
+	case err := <-shown:
+		shown <- nil // it has ended
+		cause = err
 	case <-s.store.Failed():
 		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs go on: %w", s.store.Healthy(ctx)).
 			WithHint("mend that, then start the server again")
@@ -200,7 +217,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
 	}
 	door.Wait()
-	return cause
+	return errors.Join(cause, <-shown)
 }
 
 // close closes what is open, newest first.

@@ -21,6 +21,8 @@ func NewRecords() engine.Records {
 		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
+		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
+		Mappings:    newCollection(func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
 		Generations: newCollection(func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
 	}
 }
