@@ -4,7 +4,6 @@
 package api
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -36,17 +35,6 @@ type NewLink struct {
 // PreviewLink opens a private preview until it expires.
 type PreviewLink struct {
 	URL       string    `json:"url"`
-	ExpiresAt time.Time `json:"expiresAt"`
-}
-
-// Login is the body of POST /v1/login: an API key becomes a cookie.
-type Login struct {
-	Key string `json:"key"`
-}
-
-// Ticket opens one WebSocket within 30 seconds, as ?ticket=.
-type Ticket struct {
-	Ticket    string    `json:"ticket"`
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
@@ -102,26 +90,4 @@ type Mapping struct {
 type VMDomain struct {
 	Domain string `json:"domain"`
 	Port   int    `json:"vmPort,omitempty"`
-}
-
-// NewDNSRecord is the body of POST /dns/v1/records.
-type NewDNSRecord struct {
-	Domain string `json:"domain"`
-	Record struct {
-		Kind     string          `json:"kind"`
-		Name     string          `json:"name"`
-		Value    string          `json:"value"`
-		TTL      json.RawMessage `json:"ttl,omitempty"` // a string or a number
-		Priority *int            `json:"priority,omitempty"`
-	} `json:"record"`
-}
-
-// DNSRecord is the answer to POST /dns/v1/records.
-type DNSRecord struct {
-	Record vm.DNSRecord `json:"record"`
-}
-
-// DNSRecords is the answer to GET /dns/v1/records.
-type DNSRecords struct {
-	Records []vm.DNSRecord `json:"records"`
 }

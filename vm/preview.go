@@ -33,13 +33,12 @@ type Site struct {
 // Domain is what an account has said to be its own, and with Verified has shown
 // to be by a TXT record. Names below a verified one are its too.
 type Domain struct {
-	ID        string      `json:"id"`
-	Name      string      `json:"name"`
-	Account   AccountID   `json:"account"`
-	Code      string      `json:"code"` // what the TXT record must say
-	Verified  bool        `json:"verified"`
-	CreatedAt time.Time   `json:"createdAt"`
-	Records   []DNSRecord `json:"records,omitempty"`
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Account   AccountID `json:"account"`
+	Code      string    `json:"code"` // what the TXT record must say
+	Verified  bool      `json:"verified"`
+	CreatedAt time.Time `json:"createdAt"`
 
 	Revision int64 `json:"-"`
 }
@@ -59,16 +58,6 @@ type Mapping struct {
 	CreatedAt time.Time `json:"createdAt"`
 
 	Revision int64 `json:"-"`
-}
-
-// DNSRecord is a record that was asked for. Warren keeps it and serves no DNS.
-type DNSRecord struct {
-	Kind     string `json:"kind"`
-	Name     string `json:"name"`
-	Value    string `json:"value"`
-	TTL      string `json:"ttl"`
-	Priority *int   `json:"priority,omitempty"`
-	Managed  bool   `json:"managed"`
 }
 
 // maxHostName is the longest name that DNS has.

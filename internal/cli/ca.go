@@ -14,13 +14,13 @@ import (
 )
 
 func newCA(a *app) *cobra.Command {
-	return group("ca", "Have this computer trust previews' certificates", "  warren ca print > warren-ca.pem\n  sudo warren ca trust",
+	return group("ca", "Have this computer trust previews' certificates", "  warren ca print\n  warren ca trust",
 		newCAPrint(a, nil), newCATrust(a, nil))
 }
 
 func newCAPrint(a *app, runF func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "print", Short: "Print the CA's certificate as PEM", Example: "  warren ca print > warren-ca.pem", Args: args(0, 0, ""),
+		Use: "print", Short: "Print the CA's certificate as PEM", Example: "  warren ca print", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
 				return runF(cmd.Context())
@@ -54,7 +54,7 @@ For Firefox: Settings, Certificates, Authorities, Import.
 
 func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "trust", Short: "Add the CA to this computer's store, as root; else say how", Example: "  sudo warren ca trust",
+		Use: "trust", Short: "Add the CA to this computer's store, as root; else say how", Example: "  warren ca trust",
 		Long: "Add the CA to the store that curl and other programs of Debian use, and say how browsers are told.\n" +
 			"The CA can only speak for names below the preview domain.",
 		Args: args(0, 0, ""),

@@ -25,10 +25,7 @@ type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 }
 
-const (
-	maxDomains = 100 // of one account, verified or not
-	maxRecords = 100 // DNS records of one domain
-)
+const maxDomains = 100 // of one account, verified or not
 
 // loadDomains reads domains and mappings. A mapping whose VM is gone is what a
 // crash in the middle of a delete left.
@@ -67,9 +64,6 @@ func (e *Engine) DomainSite(name string) (vm.Site, bool) {
 	site.Public = true
 	return site, true
 }
-
-// PreviewDomain is the domain below which names need no verification.
-func (e *Engine) PreviewDomain() string { return e.cfg.Settings.PreviewDomain }
 
 func (e *Engine) implicit(name string) bool {
 	return strings.HasSuffix(name, "."+e.cfg.Settings.PreviewDomain)
@@ -243,43 +237,6 @@ func (e *Engine) Domains(_ context.Context, c *vm.Call) ([]vm.Domain, error) {
 	}
 	slices.SortFunc(list, func(a, b vm.Domain) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
-}
-
-// ChangeRecords changes the DNS records that are kept of a verified domain.
-func (e *Engine) ChangeRecords(ctx context.Context, c *vm.Call, domain string, change func([]vm.DNSRecord) ([]vm.DNSRecord, error)) (d vm.Domain, err error) {
-	defer func() { err = fail(vm.OpDomain, domain, err) }()
-	name, err := vm.HostName(domain)
-	if err != nil {
-		return d, err
-	}
-	e.nameWrite.Lock()
-	defer e.nameWrite.Unlock()
-	d, ok := e.domainOf(c.Actor.Account, name, true)
-	if !ok {
-		return d, vm.Errorf(vm.Denied, name, "not a verified domain of this account").
-			WithCode("DOMAIN_OWNERSHIP_ERROR", "domain", name, "accountId", string(c.Actor.Account))
-	}
-	if d.Records, err = change(slices.Clone(d.Records)); err != nil {
-		return d, err
-	}
-	if len(d.Records) > maxRecords {
-		return d, vm.Errorf(vm.Limit, name, "a domain has at most %d records", maxRecords).WithCode("LIMIT_EXCEEDED", "limit", maxRecords, "current", maxRecords)
-	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: name, Detail: map[string]any{"do": "records"}})
-	if err != nil {
-		return d, err
-	}
-	defer func() { r.end(err, nil) }()
-	return e.saveDomain(ctx, d)
-}
-
-// MayCertify reports whether a certificate may be asked for: the name is mapped
-// by an account that has verified it.
-func (e *Engine) MayCertify(name string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	m, ok := e.names.mappings[name]
-	return ok && !m.Implicit && e.vms[m.VM] != nil && e.names.owned[m.Ownership].Verified
 }
 
 func (e *Engine) addDomain(ctx context.Context, d vm.Domain) (vm.Domain, error) {

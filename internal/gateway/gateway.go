@@ -48,19 +48,9 @@ type Config struct {
 	// LinkKey signs links.
 	LinkKey []byte
 	CA      *CA
-	// Public makes certificates for domains that are not below Domain; nil = the
-	// own CA is asked for none of them.
-	Public Certificates
 	// Settle is how long after a VM's start its server may take to listen, before
 	// the gateway says that nothing does; 0 = 15 s.
 	Settle time.Duration
-}
-
-// Certificates makes certificates for real domains, and answers the challenges
-// that come by HTTP.
-type Certificates interface {
-	Certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error)
-	Challenge(w http.ResponseWriter, r *http.Request) bool
 }
 
 // Gateway serves previews.
@@ -124,7 +114,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 func (g *Gateway) tlsConfig() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1", "acme-tls/1"},
+		NextProtos:     []string{"h2", "http/1.1"},
 		GetCertificate: g.certificate,
 	}
 }
@@ -138,10 +128,7 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if g.below(name) {
 		return g.CA.Leaf(name)
 	}
-	if g.Public == nil {
-		return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
-	}
-	return g.Public.Certificate(hello)
+	return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
 }
 
 // below reports whether a name is one label below the preview domain.
@@ -152,9 +139,6 @@ func (g *Gateway) below(name string) bool {
 
 // redirect sends plain HTTP to HTTPS on the same port.
 func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
-	if g.Public != nil && g.Public.Challenge(w, r) {
-		return
-	}
 	name, err := g.hostOf(r)
 	if err != nil {
 		g.refuse(w, r, http.StatusBadRequest, err)

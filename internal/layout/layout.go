@@ -129,9 +129,6 @@ func (d Dir) PreviewCAKey() string { return d.join("preview-ca.key") }
 // PreviewKey is what signs links to previews, mode 0600.
 func (d Dir) PreviewKey() string { return d.join("preview.key") }
 
-// ACME is where accounts and certificates of real domains are kept.
-func (d Dir) ACME() string { return d.join("acme") }
-
 // VMs is the directory of all VMs.
 func (d Dir) VMs() string { return d.join("vms") }
 

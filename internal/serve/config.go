@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -32,8 +31,6 @@ type Config struct {
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
-	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // whom the certificate authority writes to
-	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // the certificate authority for verified domains, or "off"
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
 }
 
@@ -46,7 +43,7 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: ":2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	Pool: "2", PreviewDomain: "warren.localhost", ACMEDirectory: "off",
+	Pool: "2", PreviewDomain: "warren.localhost",
 }
 
 // maxPool bounds the warm machines of each image and size.
@@ -63,7 +60,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
-		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"),
+		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
@@ -95,8 +92,6 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
-	text("acmeEmail", func(c *Config) *string { return &c.ACMEEmail })
-	text("acmeDirectory", func(c *Config) *string { return &c.ACMEDirectory })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
 	for i := range layers {
@@ -122,7 +117,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, acmeEmail, acmeDirectory, etcdEndpoints, hostNames")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, etcdEndpoints, hostNames")
 	}
 	return c, nil
 }
@@ -155,11 +150,6 @@ func (c Config) check() error {
 	}
 	if name, err := vm.HostName(c.PreviewDomain); err != nil || name != c.PreviewDomain {
 		return vm.Errorf(vm.Invalid, c.PreviewDomain, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")
-	}
-	if c.ACMEDirectory != "off" {
-		if u, err := url.Parse(c.ACMEDirectory); err != nil || u.Scheme != "https" || u.Host == "" {
-			return vm.Errorf(vm.Invalid, c.ACMEDirectory, "not the address of an ACME directory").WithHint("give an https:// address, or off")
-		}
 	}
 	if c.Listen == "off" {
 		return vm.Errorf(vm.Invalid, "listen", "the API cannot be off").WithHint("give an address such as 127.0.0.1:8787")
