@@ -104,11 +104,11 @@ test("bad requests get codes that the SDK knows", async () => {
     { persistence: { type: "forever" } },
     { idleTimeoutSeconds: -5 },
     { name: "Not A Name" },
-    { domains: [{ domain: "a.example", vmPort: 80 }] },
     { git: { repos: [{ repo: "x", path: "/y" }] } },
   ]) {
     await rejects(f.vms.create(body), "CREATE_VM_BAD_REQUEST");
   }
+  await rejects(f.vms.create({ domains: [{ domain: "a.example", vmPort: 80 }] }), "DOMAIN_OWNERSHIP_NOT_VERIFIED");
   await rejects(f.vms.create({ vcpuCount: 3 }), "CREATE_VM_VCPU_NOT_POWER_OF_TWO");
   await rejects(f.vms.create({ vcpuCount: 64 }), "CREATE_VM_VCPU_OUT_OF_RANGE");
   await rejects(f.vms.create({ memSizeGb: 3 }), "CREATE_VM_MEM_NOT_POWER_OF_TWO");
