@@ -25,6 +25,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	if err := checkTerminal(spec); err != nil {
 		return nil, fail(vm.OpTerminal, ref, err)
 	}
+	c.User = spec.User
 	detail := map[string]any{"open": true}
 	if spec.ID != "" {
 		detail["session"] = spec.ID
@@ -62,6 +63,7 @@ func checkTerminal(s vm.TerminalSpec) error {
 
 // AttachTerminal attaches to a terminal; see OpenTerminal.
 func (e *Engine) AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (Terminal, error) {
+	c.User = view.User
 	entry := AuditEntry{Subject: clip(id), Detail: map[string]any{"attach": true, "session": clip(id)}}
 	return e.terminal(ctx, c, ref, entry, func(ctx context.Context, v *visit) (Terminal, error) {
 		return v.guest.AttachTerminal(ctx, id, view)
@@ -188,9 +190,9 @@ func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.Te
 	list, err := ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
 		list, err := v.guest.Terminals(ctx)
 		if err == nil {
-			v.remember(list)
+			v.remember(slices.Clone(list))
 		}
-		return list, err
+		return slices.DeleteFunc(list, func(t vm.TerminalSession) bool { return v.mayBe(t.User) != nil }), err
 	})
 	if vm.KindOf(err) == vm.WrongState {
 		if list, ok := e.sleepingTerminals(c, ref); ok {
@@ -211,11 +213,13 @@ func (v *visit) remember(list []vm.TerminalSession) {
 func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil || s.rec.State != vm.Suspended {
 		return nil, false
 	}
-	list := slices.Clone(s.terminals)
+	list := slices.DeleteFunc(slices.Clone(s.terminals), func(t vm.TerminalSession) bool {
+		return e.mayActLocked(c.Actor, s.id, vm.OpTerminal, t.User) != nil
+	})
 	for i := range list {
 		list[i].Attached, list[i].Suspended = 0, list[i].Running()
 	}
@@ -231,6 +235,7 @@ func (v *visit) refresh(ctx context.Context) {
 
 // CloseTerminal ends a terminal's programs and forgets it.
 func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error) {
+	c.User = user
 	entry := AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
@@ -242,6 +247,7 @@ func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id st
 // ReadTerminal returns what a terminal shows, and its output from an offset
 // on; a negative one asks for none.
 func (e *Engine) ReadTerminal(ctx context.Context, c *vm.Call, ref, user, id string, since int64) (vm.TerminalContent, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpTerminal, func(ctx context.Context, v *visit) (vm.TerminalContent, error) {
 		content, err := v.guest.ReadTerminal(ctx, user, id, since)
 		return content, v.session(err)
@@ -255,6 +261,7 @@ func (e *Engine) SendTerminal(ctx context.Context, c *vm.Call, ref, id string, s
 	if s.Quiet < 0 || s.Limit < 0 || s.Limit > maxTerminalWait || s.Quiet > s.Limit {
 		return none, fail(vm.OpTerminal, ref, (&vm.Error{Kind: vm.Invalid, Msg: "the times to wait are out of range"}).WithCode("INVALID_REQUEST"))
 	}
+	c.User = s.User
 	v, err := e.visit(ctx, c, ref, vm.OpTerminal)
 	if err != nil {
 		return none, err

@@ -22,6 +22,12 @@ func NewRecords() engine.Records {
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Generations: newCollection(func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+
+		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
+		Tokens:         newCollection(func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
+		SSHKeys:        newCollection(func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		VMPermissions:  newCollection(func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision }),
+		GitPermissions: newCollection(func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision }),
 	}
 }
 
@@ -111,4 +117,16 @@ func (c *collection[T]) Delete(_ context.Context, rec T) error {
 	}
 	delete(c.recs, id)
 	return nil
+}
+
+// Repositories are git repositories by id.
+type Repositories map[string]vm.Repository
+
+// Repository finds one.
+func (r Repositories) Repository(_ context.Context, id string) (vm.Repository, error) {
+	found, ok := r[id]
+	if !ok {
+		return found, vm.Errorf(vm.NotFound, id, "no such repository")
+	}
+	return found, nil
 }
