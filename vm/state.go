@@ -59,6 +59,7 @@ const (
 	OpState    Op = "state"   // what lives in the guest
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 
+	OpLogin          Op = "login" // somebody enters a VM from outside the API
 	OpImageBuild     Op = "image-build"
 	OpImageRemove    Op = "image-remove"
 	OpSnapshotRename Op = "snapshot-rename"
