@@ -46,7 +46,8 @@ const (
 	OpSymlink  Op = "symlink" //
 	OpWatch    Op = "watch"
 	OpStats    Op = "stats"
-	OpDial     Op = "dial" // a connection to a guest port
+	OpDial     Op = "dial"   // a connection to a guest port
+	OpSocket   Op = "socket" // a socket inside the guest is dialled or listened on
 	OpAwait    Op = "await"
 	OpGet      Op = "get"
 	OpList     Op = "list"
@@ -146,7 +147,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and leave the state as it is.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket,
 }
 
 func init() {

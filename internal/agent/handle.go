@@ -44,7 +44,10 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	}
 	var f *os.File
 	// A pipe that nobody writes to must not hold the opening up.
-	err = u.do(func() (err error) { f, err = os.OpenFile(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode))); return err })
+	err = u.do(func() (err error) {
+		f, err = os.OpenFile(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode)))
+		return err
+	})
 	if err != nil {
 		return fileError(path, err)
 	}

@@ -18,7 +18,7 @@ import (
 // the VM and a function that records the end. It wakes nothing.
 func (e *Engine) Enter(ctx context.Context, c *vm.Call, ref string, detail map[string]any) (vm.VM, func(error, map[string]any), error) {
 	e.mu.Lock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	var rec vm.VM
 	if err == nil {
 		rec = s.rec
@@ -36,7 +36,8 @@ func (e *Engine) Enter(ctx context.Context, c *vm.Call, ref string, detail map[s
 
 // LinuxUser says who a user of the guest is; "" is root.
 func (e *Engine) LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error) {
-	return ask(ctx, e, c, ref, vm.OpDial, func(ctx context.Context, v *visit) (vm.LinuxUser, error) {
+	c.User = name
+	return ask(ctx, e, c, ref, vm.OpSocket, func(ctx context.Context, v *visit) (vm.LinuxUser, error) {
 		return v.guest.LinuxUser(ctx, name)
 	})
 }
@@ -78,7 +79,8 @@ func (p *pulse) beat(n int) {
 // DialSocket connects to a socket inside a guest, by the guest's own network.
 // What goes through the connection is the VM's activity.
 func (e *Engine) DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (net.Conn, error) {
-	v, err := e.visit(context.WithoutCancel(ctx), c, ref, vm.OpDial)
+	c.User = s.User
+	v, err := e.visit(context.WithoutCancel(ctx), c, ref, vm.OpSocket)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,8 @@ func (s *stream) Close() error {
 // ListenSocket listens on a socket inside a guest until the listener is closed,
 // its context ends, or the machine does.
 func (e *Engine) ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (SocketListener, error) {
-	v, err := e.visit(ctx, c, ref, vm.OpDial)
+	c.User = s.User
+	v, err := e.visit(ctx, c, ref, vm.OpSocket)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +167,7 @@ func (l *socketListener) Accept() (net.Conn, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	v, err := l.e.visit(context.WithoutCancel(l.p.v.ctx), l.c, l.ref, vm.OpDial)
+	v, err := l.e.visit(context.WithoutCancel(l.p.v.ctx), l.c, l.ref, vm.OpSocket)
 	if err != nil {
 		_ = conn.Close()
 		return nil, "", err
@@ -182,6 +185,7 @@ func (l *socketListener) Close() error {
 
 // OpenHandle opens a file to be read and written in pieces. ctx is its life.
 func (e *Engine) OpenHandle(ctx context.Context, c *vm.Call, ref, user, path string, o vm.OpenOptions) (File, error) {
+	c.User = user
 	verb := vm.OpRead
 	if o.Write {
 		verb = vm.OpWrite
@@ -244,6 +248,7 @@ func (f *file) Close() error {
 
 // StatFollow describes a path, following a symlink at its end.
 func (e *Engine) StatFollow(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpRead, func(ctx context.Context, v *visit) (vm.FileInfo, error) {
 		return v.guest.StatFollow(ctx, user, v.path(path))
 	})

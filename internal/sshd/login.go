@@ -19,10 +19,16 @@ type visitor struct {
 	ref   string // id or name of the VM
 	name  string // Linux user; "" = root
 	how   string // token, password, key or api: how they are known
+	from  string // their address
+	agent bool   // they may take their SSH agent along
 }
 
-// visitorKey is where a login leaves the visitor in its permissions.
-type visitorKey struct{}
+// A login leaves these in its permissions: the visitor, and why they are
+// refused.
+type (
+	visitorKey struct{}
+	refusalKey struct{}
+)
 
 // call is a new call of the engine: two at once must not share one.
 func (v *visitor) call() *vm.Call { return &vm.Call{Actor: v.actor, Request: vm.NewRequestID()} }
@@ -47,6 +53,14 @@ func parseUserName(s string) userName {
 	return n
 }
 
+// linuxUser is the user as the engine has it: "" = root.
+func (n userName) linuxUser() string {
+	if n.user == "root" {
+		return ""
+	}
+	return n.user
+}
+
 // login is one connection that logs in.
 type login struct {
 	s     *Server
@@ -67,7 +81,7 @@ func (l *login) config() *ssh.ServerConfig {
 		NoClientAuth:  true,
 		NoClientAuthCallback: func(m ssh.ConnMetadata) (*ssh.Permissions, error) {
 			if l.known != nil {
-				return l.admit(l.known.actor, l.known.ref, m.User(), l.known.how)
+				return l.admit(l.known.actor, userName{ref: l.known.ref, user: m.User()}, l.known.how)
 			}
 			if n := parseUserName(m.User()); n.token != "" {
 				return l.secret(n, n.token, "token")
@@ -89,21 +103,22 @@ func (l *login) config() *ssh.ServerConfig {
 		}
 		return l.secret(parseUserName(m.User()), answers[0], "password")
 	}
-	c.PublicKeyCallback = func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-		// Whether the VM exists is not said before the key has signed.
-		a, err := l.s.cfg.Doorman.AuthenticateKey(l.ctx, key.Marshal())
-		if err != nil {
-			return nil, errNobody
-		}
-		return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: a}}, nil
-	}
-	c.VerifiedPublicKeyCallback = func(m ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
-		a, ok := p.ExtraData[visitorKey{}].(vm.Actor)
-		if !ok {
-			return nil, errNobody
-		}
+	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
 		n := parseUserName(m.User())
-		return l.admit(a, n.ref, n.user, "key")
+		v := &visitor{ref: n.ref, name: n.linuxUser(), how: "key"}
+		a, k, err := l.s.cfg.Engine.AuthenticateSSHKey(l.ctx, ssh.FingerprintSHA256(key), v.ref, v.name)
+		if vm.KindOf(err) == vm.Unauthenticated {
+			return nil, errNobody
+		}
+		v.actor, v.agent = a, k.ForwardAgent
+		return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v, refusalKey{}: err}}, nil
+	}
+	c.VerifiedPublicKeyCallback = func(_ ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
+		// Only who has the key is told what there is not.
+		if err, refused := p.ExtraData[refusalKey{}].(error); refused {
+			return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+		}
+		return p, nil
 	}
 	return c
 }
@@ -120,22 +135,20 @@ func version(s string) string {
 
 // secret admits the holder of a token or API key. A wrong one waits.
 func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error) {
-	a, err := l.s.cfg.Doorman.Authenticate(l.ctx, secret)
+	a, err := l.s.cfg.Engine.Authenticate(l.ctx, secret)
 	if err != nil {
 		sleep(l.ctx, l.s.guard.failed(l.raw))
 		return nil, errNobody
 	}
-	return l.admit(a, n.ref, n.user, how)
+	return l.admit(a, n, how)
 }
 
-// admit lets somebody in who is known. Only they are told why not.
-func (l *login) admit(a vm.Actor, ref, user, how string) (*ssh.Permissions, error) {
-	v := &visitor{actor: a, ref: ref, name: user, how: how}
-	if user == "root" {
-		v.name = ""
-	}
-	err := l.s.cfg.Doorman.MayEnter(l.ctx, a, ref, v.linuxUser())
-	if err != nil {
+// admit lets somebody in who is known. Only they are told why not. The owner's
+// agent is the owner's affair; an identity takes one along only by a key that is
+// registered for that.
+func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, error) {
+	v := &visitor{actor: a, ref: n.ref, name: n.linuxUser(), how: how, agent: a.Identity == ""}
+	if _, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name); err != nil {
 		return nil, &ssh.BannerError{Err: err, Message: explain(err)}
 	}
 	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil

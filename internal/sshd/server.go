@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,29 +35,27 @@ type Engine interface {
 	ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (engine.SocketListener, error)
 
 	Files
+	Rights
 }
 
-// Doorman says who somebody is and what they may.
-type Doorman interface {
+// Rights says who somebody is and what they may.
+type Rights interface {
 	// Authenticate finds the holder of an API key or token; kind Unauthenticated.
 	Authenticate(ctx context.Context, secret string) (vm.Actor, error)
-	// AuthenticateKey finds whom a public key, in SSH's wire format, belongs to;
-	// kind Unauthenticated.
-	AuthenticateKey(ctx context.Context, key []byte) (vm.Actor, error)
-	// MayEnter refuses an actor whose right to be this Linux user in the VM does
-	// not exist, or exists no longer. It is asked again and again.
-	MayEnter(ctx context.Context, a vm.Actor, ref, linuxUser string) error
+	// AuthenticateSSHKey finds as whom the holder of a key, given by its SHA256
+	// fingerprint, may enter; kind Unauthenticated when it is nobody's.
+	AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error)
+	MayEnter(ctx context.Context, a vm.Actor, ref, user string) (vm.VM, error)
+	// Session returns a context that ends when the caller's right does.
+	Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc)
 }
 
 // Config is what a gateway is made of.
 type Config struct {
 	Engine  Engine
-	Doorman Doorman
 	HostKey ssh.Signer
 	Log     *slog.Logger
 	Version string
-	// Recheck is how often an open connection's right is looked at; 0 = 1 s.
-	Recheck time.Duration
 }
 
 // Limits. A person needs few of anything; VS Code uses about ten channels.
@@ -84,9 +83,6 @@ type Server struct {
 
 // New returns a gateway.
 func New(cfg Config) *Server {
-	if cfg.Recheck == 0 {
-		cfg.Recheck = time.Second
-	}
 	return &Server{cfg: cfg, guard: newGuard(time.Now)}
 }
 
@@ -115,8 +111,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 // ServeActor serves one connection of somebody who is known already, to one VM.
 // Any user name that the client gives is that of a Linux user.
-func (s *Server) ServeActor(ctx context.Context, conn net.Conn, a vm.Actor, ref string) {
-	s.serveConn(ctx, conn, &visitor{actor: a, ref: ref, how: "api"})
+func (s *Server) ServeActor(ctx context.Context, conn net.Conn, from string, a vm.Actor, ref string) {
+	s.serveConn(ctx, conn, &visitor{actor: a, ref: ref, how: "api", from: from})
+}
+
+// HostKey is the public host key as known_hosts has it: type and key.
+func (s *Server) HostKey() string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.cfg.HostKey.PublicKey())))
 }
 
 // begin counts a connection.
@@ -154,13 +155,17 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 	}
 	defer conn.Close()
 	rec, left, err := s.cfg.Engine.Enter(ctx, who.call(), who.ref, map[string]any{
-		"how": who.how, "user": who.linuxUser(), "from": host(raw), "client": string(conn.ClientVersion()),
+		"how": who.how, "user": who.linuxUser(), "from": who.from, "client": string(conn.ClientVersion()),
 	})
 	if err != nil {
 		s.cfg.Log.Warn("ssh: a login was refused", "vm", who.ref, "err", err)
 		return
 	}
 	who.ref = string(rec.ID)
+	held := who.call()
+	held.User = who.linuxUser()
+	ctx, release := s.cfg.Engine.Session(ctx, held, who.ref)
+	defer release()
 	c := &client{s: s, ctx: ctx, conn: conn, visitor: *who, forwards: map[string]engine.SocketListener{}}
 	watching := make(chan struct{})
 	go func() { // ends with the connection
@@ -171,10 +176,13 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 	for ch := range channels {
 		c.channel(ch)
 	}
-	cancel()
+	release()
 	<-watching
 	c.work.Wait()
-	left(c.why(), nil)
+	if why := c.why(); !errors.Is(why, context.Canceled) {
+		err = why
+	}
+	left(err, nil)
 }
 
 // handshake makes an SSH connection of a raw one. Everybody has a minute.
@@ -198,6 +206,10 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, known *visitor) (*
 	if !ok {
 		_ = conn.Close()
 		return nil, nil, nil, nil, vm.Errorf(vm.Internal, "", "a login of nobody")
+	}
+	who.from = host(raw)
+	if known != nil {
+		who.from = known.from
 	}
 	return conn, channels, requests, who, nil
 }
@@ -281,21 +293,14 @@ func (c *client) requests(in <-chan *ssh.Request) {
 
 // watch ends the connection when its right ends or the client is gone.
 func (c *client) watch() {
-	recheck := time.NewTicker(c.s.cfg.Recheck)
-	defer recheck.Stop()
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
 	answers, missing := make(chan struct{}, keepTries), 0
 	for {
 		select {
 		case <-c.ctx.Done():
-			c.end(nil)
+			c.end(context.Cause(c.ctx))
 			return
-		case <-recheck.C:
-			if err := c.s.cfg.Doorman.MayEnter(c.ctx, c.actor, c.ref, c.linuxUser()); err != nil && c.ctx.Err() == nil {
-				c.end(err)
-				return
-			}
 		case <-answers:
 			missing = 0
 		case <-alive.C:

@@ -96,7 +96,7 @@ func (s *session) request(r *ssh.Request) bool {
 		var p struct{ Name string }
 		return ssh.Unmarshal(r.Payload, &p) == nil && s.signal(p.Name)
 	case "auth-agent-req@openssh.com":
-		return !s.started && s.forwardAgent()
+		return s.c.agent && !s.started && s.forwardAgent()
 	case "shell":
 		return s.start(func() { s.shell("") })
 	case "exec":
