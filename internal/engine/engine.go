@@ -95,13 +95,14 @@ func (s Settings) withDefaults() Settings {
 // called at once from many goroutines. Lock order:
 // slot.write, keyWrite or genWrite before mu.
 type Engine struct {
-	cfg    Config
-	log    *slog.Logger
-	life   context.Context // ends with Close, or with the death that a Fault plays
-	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup
-	wake   chan struct{} // tells the reaper that a deadline may have changed
-	dead   atomic.Bool   // see ErrDied
+	cfg      Config
+	log      *slog.Logger
+	life     context.Context // ends with Close, or with the death that a Fault plays
+	cancel   context.CancelCauseFunc
+	tasks    sync.WaitGroup
+	wake     chan struct{} // tells the reaper that a deadline may have changed
+	holdWake chan struct{} // tells that holds may have changed
+	dead     atomic.Bool   // see ErrDied
 
 	keyWrite sync.Mutex    // held while a key's record is written; before mu
 	genWrite sync.Mutex    // held while a generation's record is written; before mu
@@ -132,8 +133,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1),
-		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
+		wake: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
+		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{},
 	}
 	e.pool = newPool(e)
@@ -144,6 +145,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
 	e.spawn(e.reap)
+	e.spawn(e.expireHolds)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}
@@ -195,6 +197,11 @@ func (e *Engine) releaseMachines() {
 func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.spawnLocked(f)
+}
+
+// spawnLocked is spawn for callers with the lock, which f does not have.
+func (e *Engine) spawnLocked(f func(ctx context.Context)) bool {
 	if e.closed {
 		return false
 	}

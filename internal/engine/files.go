@@ -106,7 +106,8 @@ func (e *Engine) upload(ctx context.Context, c *vm.Call, ref, path, user string,
 	return err
 }
 
-// Watch reports changes below a directory until the watch is closed.
+// Watch reports changes below a directory until the watch is closed. What it
+// reports is activity of the VM; that it is open is not.
 func (e *Engine) Watch(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) (Watch, error) {
 	v, err := e.visit(ctx, c, ref, vm.OpWatch)
 	if err != nil {
@@ -119,6 +120,7 @@ func (e *Engine) Watch(ctx context.Context, c *vm.Call, ref, user, path string, 
 		return nil, err
 	}
 	v.guard()
+	v.loosen() // it may see nothing for days
 	return &watching{Watch: w, v: v}, nil
 }
 
@@ -130,6 +132,9 @@ type watching struct {
 
 func (w *watching) Next() (vm.FileEvent, error) {
 	ev, err := w.Watch.Next()
+	if err == nil {
+		w.v.touch()
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = w.v.fail(w.v.ctx, err)
 	}
