@@ -100,6 +100,9 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, *slot, <-
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	if s.waking != nil && s.rec.State != vm.Running && !looks(verb) {
+		return nil, s, nil, nil
+	}
 	if s.op != nil {
 		switch {
 		case s.op.moves:
