@@ -112,11 +112,11 @@ func (s *slot) keepersLocked(now time.Time) []vm.Keeper {
 // inFlight says in words what calls of a kind are.
 func inFlight(kind vm.ActivityKind, n int) string {
 	what := map[vm.ActivityKind]string{
-		vm.ActivityExec: "command", vm.ActivityFiles: "transfer of files", vm.ActivityPTY: "call of a terminal",
-		vm.ActivitySSH: "call by SSH", vm.ActivityGateway: "connection being made", vm.ActivityNone: "look",
+		vm.ActivityExec: "command", vm.ActivityFiles: "file transfer", vm.ActivityPTY: "terminal call",
+		vm.ActivitySSH: "SSH call", vm.ActivityGateway: "connection attempt", vm.ActivityNone: "look",
 	}[kind]
-	if n == 1 {
-		return "1 " + what + " under way"
+	if n > 1 {
+		what += "s"
 	}
-	return fmt.Sprintf("%d of: %s under way", n, what)
+	return fmt.Sprintf("%d %s under way", n, what)
 }
