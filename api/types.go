@@ -53,6 +53,7 @@ type CreateVM struct {
 	Template                  *Layer          `json:"template,omitempty"`
 	Persistence               *vm.Persistence `json:"persistence,omitempty"`
 	IdleTimeoutSeconds        Seconds         `json:"idleTimeoutSeconds,omitzero"`
+	ActivityThresholdBytes    *int64          `json:"activityThresholdBytes,omitempty"` // within ten seconds
 	WaitForReadySignal        *bool           `json:"waitForReadySignal,omitempty"`
 	ReadySignalTimeoutSeconds *int64          `json:"readySignalTimeoutSeconds,omitempty"`
 	Users                     []User          `json:"users,omitempty"`
@@ -107,7 +108,8 @@ type VM struct {
 	Image               string          `json:"image"`
 	ImageID             vm.ImageID      `json:"imageId"`
 	Network             string          `json:"network"`
-	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"`  // null = never
+	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"` // null = never
+	ActivityThreshold   int64           `json:"activityThresholdBytes,omitempty"`
 	IdleStops           bool            `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended
 	TTLSeconds          int64           `json:"ttlSeconds,omitempty"`
 	ExpiresAt           time.Time       `json:"expiresAt,omitzero"`

@@ -59,6 +59,8 @@ const (
 	OpRecover  Op = "recover" // the engine's own: a VM that a failure left between two states
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what lives in the guest
+	OpHold     Op = "hold"    // somebody asks that it stay awake
+	OpRelease  Op = "release" // a hold is given up, or has ended
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 
 	OpLogin          Op = "login" // somebody enters a VM from outside the API

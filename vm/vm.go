@@ -117,20 +117,22 @@ type VM struct {
 	Persistence Persistence   `json:"persistence"`
 	// IdleTimeoutSeconds is nil for "never".
 	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
-	IdleStops          bool      `json:"idleStops,omitempty"`  // after the idle timeout it is stopped, not suspended
-	TTLSeconds         int64     `json:"ttlSeconds,omitempty"` // 0 = no limit
-	ExpiresAt          time.Time `json:"expiresAt,omitzero"`   // deleted at this time; zero = never
-	Workdir            string    `json:"workdir,omitempty"`    // "" = /root
-	OneShot            bool      `json:"oneShot,omitempty"`    // made by `warren run`; deleted when its runner is gone
+	IdleStops          bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
+	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // bytes within ActivityInterval below which traffic is no activity
+	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
+	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
+	Workdir            string    `json:"workdir,omitempty"`                // "" = /root
+	OneShot            bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its runner is gone
 
 	// Build is how it was made by a spec; "" = it was not. Layer is the key of the
 	// layer that it is made for and deleted after; it is not listed.
 	Build BuildID `json:"build,omitempty"`
 	Layer string  `json:"layer,omitempty"`
 
-	CreatedAt  time.Time `json:"createdAt"`
-	StartedAt  time.Time `json:"startedAt,omitzero"`
-	LastActive time.Time `json:"lastActive,omitzero"`
+	CreatedAt  time.Time    `json:"createdAt"`
+	StartedAt  time.Time    `json:"startedAt,omitzero"`
+	LastActive time.Time    `json:"lastActive,omitzero"`
+	LastKind   ActivityKind `json:"lastKind,omitempty"` // what LastActive was
 
 	Accel   Accel      `json:"accel,omitempty"`
 	Machine MachineRef `json:"machine,omitzero"` // the running machine, for adoption
@@ -205,8 +207,9 @@ type Actor struct {
 type Call struct {
 	Actor   Actor
 	Request RequestID
-	User    string // the Linux user that the call acts as in a guest; "" = root
-	Receipt string // set by the engine, once, before the action; "" when nothing was changed
+	User    string       // the Linux user that the call acts as in a guest; "" = root
+	Via     ActivityKind // the gateway that it came by, where the verb alone does not tell; "" = none
+	Receipt string       // set by the engine, once, before the action; "" when nothing was changed
 }
 
 // Event is one entry of the event stream.

@@ -96,14 +96,15 @@ func (s Settings) withDefaults() Settings {
 // called at once from many goroutines. Lock order:
 // slot.write, idWrite, keyWrite or genWrite before mu.
 type Engine struct {
-	cfg    Config
-	log    *slog.Logger
-	life   context.Context // ends with Close, or with the death that a Fault plays
-	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup
-	wake   chan struct{} // tells the reaper that a deadline may have changed
-	expiry chan struct{} // tells expire that there is a new token
-	dead   atomic.Bool   // see ErrDied
+	cfg      Config
+	log      *slog.Logger
+	life     context.Context // ends with Close, or with the death that a Fault plays
+	cancel   context.CancelCauseFunc
+	tasks    sync.WaitGroup
+	wake     chan struct{} // tells the reaper that a deadline may have changed
+	holdWake chan struct{} // tells that holds may have changed
+	expiry   chan struct{} // tells expire that there is a new token
+	dead     atomic.Bool   // see ErrDied
 
 	idWrite  sync.Mutex    // held while records of identities are written; before mu
 	keyWrite sync.Mutex    // held while a key's record is written; before mu
@@ -136,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{},
 	}
@@ -149,6 +150,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	}
 	e.spawn(e.reap)
 	e.spawn(e.expire)
+	e.spawn(e.expireHolds)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}
@@ -200,6 +202,11 @@ func (e *Engine) releaseMachines() {
 func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.spawnLocked(f)
+}
+
+// spawnLocked is spawn for callers with the lock, which f does not have.
+func (e *Engine) spawnLocked(f func(ctx context.Context)) bool {
 	if e.closed {
 		return false
 	}

@@ -28,3 +28,20 @@ func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 	}
 	return e.finish(op, err)
 }
+
+// Waiting counts the callers that wait to get into a VM of that name, and those
+// of them that wait for its start.
+func (e *Engine) Waiting(name string) (all, start int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if s.rec.Name != name {
+			continue
+		}
+		if s.waking != nil {
+			start = s.waking.waiters
+		}
+		return s.waiting, start
+	}
+	return 0, 0
+}

@@ -110,7 +110,8 @@ func (e *Engine) upload(ctx context.Context, c *vm.Call, ref, path, user string,
 	return err
 }
 
-// Watch reports changes below a directory until the watch is closed.
+// Watch reports changes below a directory until the watch is closed. What it
+// reports is activity of the VM; that it is open is not.
 func (e *Engine) Watch(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) (Watch, error) {
 	c.User = user
 	v, err := e.visit(ctx, c, ref, vm.OpWatch)
@@ -124,6 +125,7 @@ func (e *Engine) Watch(ctx context.Context, c *vm.Call, ref, user, path string, 
 		return nil, err
 	}
 	v.guard()
+	v.loosen() // it may see nothing for days
 	return &watching{Watch: w, v: v}, nil
 }
 
@@ -135,6 +137,9 @@ type watching struct {
 
 func (w *watching) Next() (vm.FileEvent, error) {
 	ev, err := w.Watch.Next()
+	if err == nil {
+		w.v.touch()
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = w.v.fail(w.v.ctx, err)
 	}

@@ -350,6 +350,7 @@ type Records struct {
 	Keys     Collection[vm.APIKey]
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
+	Holds    Collection[vm.Hold]
 
 	Generations Collection[vm.GenerationInfo]
 

@@ -72,6 +72,7 @@ func (e *Engine) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (v
 	if err != nil {
 		return vm.Process{}, err
 	}
+	v.countAs(vm.ActivityExec)
 	v.guard()
 	var p vm.Process
 	if err = v.mayHave(v.ctx, id); err == nil {
@@ -130,5 +131,10 @@ func (e *Engine) ProcessLog(ctx context.Context, c *vm.Call, ref, id string, fro
 	if err != nil {
 		return nil, 0, err
 	}
-	return newReader(v, r), offset, nil
+	out := newReader(v, r)
+	if follow { // a program may be silent for days
+		v.loosen()
+		out.traffic = &traffic{v: v}
+	}
+	return out, offset, nil
 }

@@ -75,7 +75,7 @@ func (e *Engine) reseat(op *operation) error {
 func (e *Engine) alone(op *operation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	op.moves = op.slot.attached == 0 && op.slot.run != nil
+	op.moves = op.slot.attached+op.slot.loose == 0 && op.slot.run != nil
 	return op.moves
 }
 

@@ -18,14 +18,21 @@ type slot struct {
 	write   sync.Mutex // held while its record is written; before Engine.mu
 
 	// guarded by Engine.mu
-	rec      vm.VM         // as the store has it; LastActive may be newer
-	op       *operation    // under way; nil = none
-	run      *run          // its machine; nil when none is attached
-	attached int           // guest calls and streams that are open
-	changed  chan struct{} // closed and replaced when rec or run changes
-	gone     bool          // deleted
-	private  int64         // bytes of memory that its machine kept for itself when it was last captured
-	weighed  time.Time     // when that was
+	rec         vm.VM                   // as the store has it; LastActive may be newer
+	op          *operation              // under way; nil = none
+	run         *run                    // its machine; nil when none is attached
+	attached    int                     // guest calls and streams that are open
+	loose       int                     // streams that count by what goes through them only
+	waiting     int                     // callers that wait to get in
+	waking      *waking                 // its start on behalf of those; nil = none
+	calls       map[vm.ActivityKind]int // attached, by kind
+	holds       map[vm.HoldID]vm.Hold
+	traffic     int64 // bytes of loose streams since trafficFrom
+	trafficFrom time.Time
+	changed     chan struct{} // closed and replaced when rec or run changes
+	gone        bool          // deleted
+	private     int64         // bytes of memory that its machine kept for itself when it was last captured
+	weighed     time.Time     // when that was
 
 	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
 }
@@ -120,7 +127,7 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	rec.Revision = rev
 	e.mu.Lock()
 	if s.rec.LastActive.After(rec.LastActive) {
-		rec.LastActive = s.rec.LastActive
+		rec.LastActive, rec.LastKind = s.rec.LastActive, s.rec.LastKind
 	}
 	s.rec = rec
 	s.touchLocked()
@@ -136,6 +143,9 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
+	if err := e.dropHolds(ctx, s); err != nil {
+		return err
+	}
 	if err := e.dropRecord(ctx, e.snapshot(s)); err != nil {
 		return err
 	}

@@ -27,13 +27,18 @@ func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartReque
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
+	return e.startOp(op, c, AuditEntry{}, r)
+}
+
+// startOp carries out a start.
+func (e *Engine) startOp(op *operation, c *vm.Call, entry AuditEntry, r StartRequest) (vm.VM, error) {
 	if op.before.State == vm.Running {
 		return e.keepRunning(op, r)
 	}
-	if err := e.admit(ctx, c, op.before.Size); err != nil {
+	if err := e.admit(op.ctx, c, op.before.Size); err != nil {
 		return vm.VM{}, err
 	}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}
 	limit := r.Deadline

@@ -14,6 +14,7 @@ func StoredRecords(s *store.Store) Records {
 		VMs:         store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
 		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Holds:       store.NewCollection(s, "holds", func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision }),
 		Builds:      store.NewCollection(s, "builds", func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Generations: store.NewCollection(s, "generations", func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),

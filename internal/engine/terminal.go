@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,7 +85,7 @@ func (e *Engine) terminal(ctx context.Context, c *vm.Call, ref string, entry Aud
 		return nil, v.session(err)
 	}
 	v.loosen()
-	a := &terminal{Terminal: t, v: v, moved: v.guard()}
+	a := &terminal{Terminal: t, v: v, moved: v.guard(), traffic: &traffic{v: v}}
 	a.stop = context.AfterFunc(v.ctx, func() { a.end(v.fail(v.ctx, context.Cause(v.ctx)), nil) })
 	return a, nil
 }
@@ -114,25 +113,15 @@ type terminal struct {
 	moved *atomic.Int64
 	stop  func() bool
 
+	traffic *traffic
 	in, out atomic.Int64
-	mu      sync.Mutex
-	touched time.Time
 }
 
 // count notes bytes that went through.
 func (t *terminal) count(n int, way *atomic.Int64) {
 	way.Add(int64(n))
 	t.moved.Add(int64(n))
-	now := t.v.e.now()
-	t.mu.Lock()
-	due := now.Sub(t.touched) >= time.Second || now.Before(t.touched)
-	if due {
-		t.touched = now
-	}
-	t.mu.Unlock()
-	if due {
-		t.v.touch()
-	}
+	t.traffic.count(n)
 }
 
 func (t *terminal) Write(p []byte) (int, error) {

@@ -48,6 +48,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.snapshotRoutes()...) // before those with a VM's id
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.worldRoutes()...)
+	rows = append(rows, s.idleRoutes()...)
 	rows = append(rows, s.execRoutes()...)
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)

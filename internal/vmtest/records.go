@@ -19,6 +19,7 @@ func NewRecords() engine.Records {
 		VMs:         newCollection(func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
 		Accounts:    newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Holds:       newCollection(func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision }),
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Generations: newCollection(func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
