@@ -18,9 +18,9 @@ type Evidence struct {
 	MemTotal     int64      `json:"memTotalBytes"`
 	MemAvailable int64      `json:"memAvailableBytes"`
 	Counters     []Counter  `json:"counters"`
+	Locks        []FileLock `json:"locks,omitempty"`
 
 	// The rest is there only where all was asked for.
-	Locks   []FileLock    `json:"locks,omitempty"`
 	Kernel  []KernelLine  `json:"kernel,omitempty"` // those that tell of trouble, oldest first
 	Deleted []DeletedFile `json:"deleted,omitempty"`
 	Inotify InotifyLimits `json:"inotify,omitzero"`

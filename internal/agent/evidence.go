@@ -32,7 +32,7 @@ func (a *Agent) evidence(w *answer, r *request) error {
 		return err
 	}
 	all := r.flag("all")
-	out := vm.Evidence{World: world, Counters: s.counters(all)}
+	out := vm.Evidence{World: world, Counters: s.counters(all), Locks: s.locks()}
 	out.CPUSeconds, out.VCPU = cpuTime()
 	out.MemTotal, out.MemAvailable = memory()
 	if f := strings.Fields(string(s.read("loadavg"))); len(f) > 0 {
@@ -40,7 +40,7 @@ func (a *Agent) evidence(w *answer, r *request) error {
 	}
 	if all {
 		probeInside(out.World.Ports)
-		out.Locks, out.Deleted = s.locks(), s.deleted()
+		out.Deleted = s.deleted()
 		out.Kernel = kernelTrouble("/dev/kmsg", s.now, s.uptime)
 		out.Inotify.Watches, _ = strconv.Atoi(strings.TrimSpace(string(s.read("sys/fs/inotify/max_user_watches"))))
 		out.Inotify.Instances, _ = strconv.Atoi(strings.TrimSpace(string(s.read("sys/fs/inotify/max_user_instances"))))
