@@ -61,16 +61,36 @@ func (s *scan) counters(all bool) []vm.Counter {
 			}
 		}
 		if all {
-			for fd, to := range p.fds {
-				if strings.HasPrefix(to, "anon_inode:") && strings.Contains(to, "inotify") {
-					c.Instances++
-					c.Watches += s.watches(p.PID, fd)
-				}
-			}
+			c.Instances, c.Watches = s.watchers(p)
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// maxWatchFDs bounds the search of one process's descriptors for watchers.
+const maxWatchFDs = 8192
+
+// watchers counts the inotify descriptors of a process, and their watches.
+func (s *scan) watchers(p *seen) (instances, watches int) {
+	count := func(fd int, to string) {
+		if strings.HasPrefix(to, "anon_inode:") && strings.Contains(to, "inotify") {
+			instances++
+			watches += s.watches(p.PID, fd)
+		}
+	}
+	if len(p.fds) < maxWorldFDs {
+		for fd, to := range p.fds {
+			count(fd, to)
+		}
+		return instances, watches
+	}
+	dir := strconv.Itoa(p.PID) + "/fd"
+	fds, _ := s.numbers(dir, maxWatchFDs) // the pass over /proc has left some out
+	for _, fd := range fds {
+		count(fd, s.link(dir+"/"+strconv.Itoa(fd)))
+	}
+	return instances, watches
 }
 
 // locks lists who holds a lock of a file and who waits for one.

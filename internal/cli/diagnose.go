@@ -35,7 +35,7 @@ with what was seen and with what to do.
 Ports are asked as by "warren state". A VM that does not run is not woken: the page says why it does not.`,
 		Example: `  warren diagnose box
   warren diagnose box --for 20s
-  warren diagnose box --fail && echo fine
+  warren diagnose box --fail
   warren diagnose box --json`,
 		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
 		ValidArgsFunction: a.completeVM,

@@ -39,7 +39,8 @@ id the VM's console, where its kernel and boot write; with --service a service's
 		Example: `  warren logs box
   warren logs box p3 -f
   warren logs box p3 --tail 20
-  warren logs box --service web --lines 20 --follow`,
+  warren logs box --service web --lines 20 --follow
+  warren logs box --service web --since '10 min ago' --json`,
 		Args:              args(1, 2, "which VM? give its name or id"),
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -63,9 +64,9 @@ id the VM's console, where its kernel and boot write; with --service a service's
 	fs.BoolVarP(&o.follow, "follow", "f", false, "go on as more is written, until it ends or ^C")
 	fs.IntVarP(&o.tail, "tail", "n", -1, "only the last so many lines")
 	fs.IntVar(&o.tail, "lines", -1, "the same as --tail")
-	fs.StringVar(&o.unit, "service", "", "the journal of this systemd service; its last 100 lines unless --tail or --since says otherwise")
-	fs.StringVar(&o.since, "since", "", "with --service: none before this time, such as '10 min ago'")
-	fs.BoolVar(&o.json, "json", false, "with --service: print as JSON, with --follow a line each")
+	fs.StringVar(&o.unit, "service", "", "the journal of this systemd service, by default 100 lines")
+	fs.StringVar(&o.since, "since", "", "with --service: none before this time")
+	fs.BoolVar(&o.json, "json", false, "with --service: print as JSON")
 	fs.Int64Var(&o.from, "from", 0, "begin at this byte")
 	fs.BoolVar(&o.raw, "raw", false, "on a terminal, print every byte as it is")
 	return cmd

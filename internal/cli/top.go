@@ -99,14 +99,15 @@ func (o *topOptions) live(ctx context.Context, c *client.Client) error {
 	defer o.app.io.printf("\x1b[?25h\x1b[?1049l")
 	var before, slow vm.Top
 	for n := 0; ; n++ {
-		t, err := c.Top(ctx, o.name, 0, n%seldom != 0)
+		full := n%seldom == 1 // the first page comes at once
+		t, err := c.Top(ctx, o.name, 0, !full)
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}
 			return err
 		}
-		if n%seldom == 0 {
+		if full {
 			slow = t
 		}
 		t.Services, t.Logs = slow.Services, slow.Logs

@@ -105,7 +105,7 @@ func (w *world) below(p vm.WorldProcess, kind func(*vm.WorldProcess) bool) bool 
 func (w *world) hung(p *vm.WorldProcess, name string) (f vm.Finding, ok bool) {
 	tree := w.tree(p.PID)
 	subject := fmt.Sprintf("process %d", p.PID)
-	says := fmt.Sprintf("the install of %s (%s) ", name, short(p.Command))
+	says := fmt.Sprintf("the install %q ", short(p.Command))
 	e := []string{w.about(p)}
 	end := fmt.Sprintf("or end it: `warren exec %s -- kill %d`", w.name, p.PID)
 	for _, q := range tree {

@@ -34,7 +34,7 @@ func Clip(s string) string { return clip(s) }
 const maxUses = 6
 
 // Biggest picks the directories that say what fills a disk: one whose space is
-// almost all in one directory below it is left out for that one.
+// almost all in one directory below it is left out for that one, and so are small ones.
 func Biggest(all []DiskUse) []DiskUse {
 	slices.SortFunc(all, func(a, b DiskUse) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Path, b.Path)) })
 	all = all[:min(len(all), 200)]
@@ -43,7 +43,7 @@ func Biggest(all []DiskUse) []DiskUse {
 		mostly := slices.ContainsFunc(all, func(o DiskUse) bool {
 			return o.Path != u.Path && within(o.Path, u.Path) && o.Bytes*10 >= u.Bytes*8
 		})
-		if !mostly && len(out) < maxUses {
+		if !mostly && len(out) < maxUses && u.Bytes*20 >= all[0].Bytes {
 			out = append(out, u)
 		}
 	}

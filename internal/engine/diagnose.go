@@ -30,7 +30,7 @@ const (
 	tailBytes   = 8 << 10 // of a log
 	tailLines   = 40
 	logsOfAge   = 15 * time.Minute // of a command that has ended
-	duTime      = 20 * time.Second
+	duTime      = 15 * time.Second
 )
 
 // Diagnose says what is wrong with a VM. It looks twice, some time apart (0 =
@@ -152,9 +152,9 @@ func (k *collector) units(ctx context.Context, r *diagnose.Report) {
 		}
 		u := diagnose.Unit{WorldService: s}
 		if spec.CheckUnitName(s.Name) == nil {
-			logs, err := units{guest: k.guest}.journal(ctx, s.Name, tailLines, "")
+			text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--unit="+spec.UnitName(s.Name), "--lines="+strconv.Itoa(tailLines))
 			k.failed("journal of "+s.Name, err)
-			for _, l := range logs {
+			for _, l := range spec.ParseJournal([]byte(text)) {
 				u.Lines = append(u.Lines, l.Message)
 			}
 			shown, err := k.quietly(ctx, "systemctl", "show", "--property=ExecStart", "--value", "--", spec.UnitName(s.Name))
@@ -250,8 +250,8 @@ func (k *collector) disks(ctx context.Context, r *diagnose.Report) {
 		if !diagnose.Full(m) || len(r.Usage) == tellDisks {
 			continue
 		}
-		text, err := quietly(ctx, k.guest, duTime, "nice", "du", "-x", "-k", "-d", "4", "--", m.Path)
-		k.failed("directories of "+m.Path, err)
+		text, err := quietly(ctx, k.guest, duTime, "nice", "stdbuf", "-oL", "du", "-x", "-k", "-d", "4", "--", m.Path)
+		k.failed("directories of "+m.Path, err) // in time it has told of some
 		r.Usage[m.Path] = biggest(text, m.Path)
 	}
 }

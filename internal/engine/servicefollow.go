@@ -101,8 +101,9 @@ func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error)
 	bounded, stop := context.WithTimeout(ctx, machineDeadline)
 	defer stop()
 	_ = f.v.guest.Forget(bounded, x.Process().ID) // with the machine gone there is nothing to forget
-	if err == nil && !st.TimedOut && st.Code != 0 && f.v.ctx.Err() == nil {
-		err = vm.Errorf(vm.GuestFault, "", "%s", ran{err: errs.String(), status: st}.why())
+	// It ends by itself with a complaint where it cannot watch the journal.
+	if err == nil && !st.TimedOut && (st.Code != 0 || errs.Len() > 0) && f.v.ctx.Err() == nil {
+		err = vm.Errorf(vm.GuestFault, "", "%s", ran{err: errs.String(), status: st}.why()).WithHint("`warren diagnose %s` says whether the guest can watch files", label(f.v.rec))
 	}
 	return st.TimedOut, err
 }

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -121,7 +122,7 @@ func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
 	text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--lines="+strconv.Itoa(topJournal))
 	k.failed("journal", err)
 	for _, l := range spec.ParseJournal([]byte(text)) {
-		out = append(out, vm.TopLog{Source: strings.TrimSuffix(l.Unit, ".service"), Text: diagnose.Clip(l.Message)})
+		out = append(out, vm.TopLog{Source: cmp.Or(strings.TrimSuffix(l.Unit, ".service"), "journal"), Text: diagnose.Clip(l.Message)})
 	}
 	return out
 }

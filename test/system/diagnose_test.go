@@ -23,9 +23,10 @@ fcntl.lockf(f, fcntl.LOCK_EX)
 time.sleep(3600)
 `
 
-// blindWatch takes every inotify instance that root may have.
+// manyWatch takes every inotify instance that root may have.
 const manyWatch = `
-import ctypes, time
+import ctypes, resource, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
 c = ctypes.CDLL(None)
 fds = []
 while True:
@@ -87,11 +88,9 @@ func TestDiagnose(t *testing.T) {
 	h.run("service", "add", "box", "web", "--", "python3", "-m", "http.server", "3000")
 	h.sh("box", "kill -STOP $(pgrep -f '^sleep 7777')")
 	h.run("exec", "box", "--", "python3", "/work/eat.py") // it is killed, with its command's status
-	h.sh("box", "mkdir -p /big/deep; fallocate -l $(( ($(df --output=avail -k / | tail -1) - 8000) * 1024 )) /big/deep/file; true")
-
 	var d vm.Diagnosis
 	var found map[string][]vm.Finding
-	codes := []string{"disk-full", "oom-kill", "port-taken", "port-loopback", "install-locked", "process-stopped", "watch-limit"}
+	codes := []string{"oom-kill", "port-taken", "port-loopback", "install-locked", "process-stopped", "watch-limit"}
 	h.eventually("all is found", func() bool {
 		d, found = h.diagnosis("box")
 		for _, c := range codes {
@@ -101,6 +100,14 @@ func TestDiagnose(t *testing.T) {
 		}
 		return true
 	})
+	if r := h.run("diagnose", "box", "--fail"); r.code != 1 || !strings.Contains(r.stdout, "ERROR  port-taken") || !strings.Contains(r.stdout, "  do: ") {
+		t.Errorf("%s", r)
+	}
+	h.topShows()
+	h.logsOfService()
+	// Last, since looking at what fills a disk takes a while.
+	h.sh("box", "mkdir -p /big/deep; fallocate -l $(( ($(df --output=avail -k / | tail -1) - 8000) * 1024 )) /big/deep/file; true")
+	d, found = h.diagnosis("box")
 	for code, words := range map[string][]string{
 		"disk-full":       {"/big/deep", "resize box"},
 		"oom-kill":        {"python3", "--mem"},
@@ -117,16 +124,13 @@ func TestDiagnose(t *testing.T) {
 			}
 		}
 	}
-	if len(d.Problems) > 0 {
-		t.Errorf("not looked at: %v", d.Problems)
+	for _, p := range d.Problems {
+		if !strings.Contains(p, "of its files were looked at") { // many.py has more than are listed
+			t.Errorf("not looked at: %s", p)
+		}
 	}
-	if r := h.run("diagnose", "box", "--fail"); r.code != 1 || !strings.Contains(r.stdout, "ERROR  disk-full") || !strings.Contains(r.stdout, "  do: ") {
-		t.Errorf("%s", r)
-	}
-	h.topShows()
-	h.logsOfService()
 
-	h.sh("box", "rm -r /big; kill -9 $(pgrep -f '^sleep 7777') $(pgrep -f many.py) $(pgrep -f hold.py) $(pgrep -x apt-get) $(pgrep -f 'bind 127.0.0.1'); true")
+	h.sh("box", "rm -r /big; pkill -KILL -x sleep; pkill -KILL -x apt-get; pkill -KILL -x python3; true")
 	h.ok("service", "rm", "box", "web")
 	h.eventually("what was mended is gone", func() bool {
 		_, found = h.diagnosis("box")
@@ -135,7 +139,7 @@ func TestDiagnose(t *testing.T) {
 				return false
 			}
 		}
-		return len(found["oom-kill"]) == 1
+		return len(found["oom-kill"]) == 1 && len(found["disk-full"]) == 0
 	})
 	h.ok("suspend", "box")
 	if d, found := h.diagnosis("box"); d.Live || d.State != vm.Suspended || len(found["not-running"]) != 1 {
