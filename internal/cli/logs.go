@@ -35,7 +35,8 @@ func newLogs(a *app, runF func(context.Context, *logsOptions) error) *cobra.Comm
 		Use:   "logs NAME [PROCESS]",
 		Short: "Show the output of a command in a VM, or the VM's console",
 		Long: `Show the log of a command that runs or ran in the background, by the id that "warren ps" lists; without an
-id the VM's console, where its kernel and boot write; with --service a service's journal. On a terminal, bytes that could steer it are shown as escapes.`,
+id the VM's console, where its kernel and boot write; with --service the journal of a systemd service.
+On a terminal, bytes that could steer it are shown as escapes.`,
 		Example: `  warren logs box
   warren logs box p3 -f
   warren logs box p3 --tail 20
@@ -120,7 +121,7 @@ func (o *logsOptions) service(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for {
 		l, err := f.Next()
 		switch {
