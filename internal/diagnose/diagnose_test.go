@@ -242,6 +242,14 @@ func TestFind(t *testing.T) {
 			r.Screens = map[int]string{40: "password:"}
 			return r
 		}, "terminal-waits", []string{"on the screen: password:"}},
+		"a script's question": {func() *Report {
+			r := report(proc(40, 1, "bash deploy.sh", "reads its terminal"), proc(50, 1, "-bash", "reads its terminal"), proc(51, 1, "bash --login", "reads its terminal"))
+			for _, p := range r.After.World.Processes {
+				r.After.World.Terminals = append(r.After.World.Terminals, vm.WorldTerminal{Name: fmt.Sprint("pts/", p.PID), Foreground: p.PID, Waits: p.Waits})
+				r.After.World.Roles = append(r.After.World.Roles, vm.WorldRole{Role: vm.RoleREPL, PID: p.PID, Alive: true})
+			}
+			return r
+		}, "terminal-waits", []string{"process 40 (bash deploy.sh) waits for somebody to type in pts/40"}},
 		"an old refusal": {func() *Report {
 			r := report()
 			r.Connections = []vm.Connection{{Time: begin.Add(-time.Hour), Dest: "1.2.3.4:443"}, {Time: begin, Allowed: true, Dest: "1.2.3.4:443"}}

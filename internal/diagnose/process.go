@@ -246,7 +246,7 @@ func waitingTerminals(w *world) (out []vm.Finding) {
 		}
 		p := w.byPID[t.Foreground]
 		repl := slices.ContainsFunc(w.After.World.Roles, func(r vm.WorldRole) bool { return r.PID == t.Foreground && r.Role == vm.RoleREPL })
-		if p == nil || p.System || repl {
+		if p == nil || p.System || repl && !scripted(p.Command) {
 			continue
 		}
 		e := []string{w.about(p)}
@@ -257,6 +257,16 @@ func waitingTerminals(w *world) (out []vm.Finding) {
 			fmt.Sprintf("answer it: `warren pty ls %s`, `warren pty attach %s SESSION`", w.name, w.name), e...))
 	}
 	return out
+}
+
+// scripted reports whether an interpreter was given a program: it is that one
+// that asks, not a prompt.
+func scripted(command string) bool {
+	words := strings.Fields(command)
+	if len(words) == 0 || !interprets(path.Base(strings.TrimPrefix(words[0], "-"))) {
+		return false
+	}
+	return slices.ContainsFunc(words[1:], func(s string) bool { return s == "-c" || s == "-m" || s == "-e" || !strings.HasPrefix(s, "-") })
 }
 
 // screenOf is the last line of the terminal that a process sits in, where it is

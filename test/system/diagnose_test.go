@@ -6,9 +6,12 @@
 package system
 
 import (
+	"bufio"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -69,6 +72,7 @@ func TestDiagnose(t *testing.T) {
 	if d, found := h.diagnosis("box"); !d.Live || len(d.Problems) > 0 || len(d.Findings) > 0 {
 		t.Fatalf("a new VM has findings: %+v, %v", found, d.Problems)
 	}
+	h.followsService()
 	dir := t.TempDir()
 	for name, text := range map[string]string{"hold.py": holdLock, "many.py": manyWatch, "eat.py": eat} {
 		file := filepath.Join(dir, name)
@@ -104,7 +108,9 @@ func TestDiagnose(t *testing.T) {
 		t.Errorf("%s", r)
 	}
 	h.topShows()
-	h.logsOfService()
+	if out := h.ok("logs", "box", "--service", "web", "--lines", "50"); !strings.Contains(out, "Address already in use") {
+		t.Errorf("%s", out)
+	}
 	// Last, since looking at what fills a disk takes a while.
 	h.sh("box", "mkdir -p /big/deep; fallocate -l $(( ($(df --output=avail -k / | tail -1) - 8000) * 1024 )) /big/deep/file; true")
 	d, found = h.diagnosis("box")
@@ -130,8 +136,7 @@ func TestDiagnose(t *testing.T) {
 		}
 	}
 
-	h.sh("box", "rm -r /big; pkill -KILL -x sleep; pkill -KILL -x apt-get; pkill -KILL -x python3; true")
-	h.ok("service", "rm", "box", "web")
+	h.sh("box", "rm -r /big; pkill -KILL -x sleep; pkill -KILL -x apt-get; pkill -KILL -x python3; systemctl reset-failed")
 	h.eventually("what was mended is gone", func() bool {
 		_, found = h.diagnosis("box")
 		for _, c := range codes {
@@ -175,16 +180,43 @@ func (h *host) topShows() {
 	}
 }
 
-// logsOfService reads a unit's journal, at once and as it grows.
-func (h *host) logsOfService() {
+// followsService reads a unit's journal as it grows, and leaves nothing behind.
+func (h *host) followsService() {
 	h.t.Helper()
-	if out := h.ok("logs", "box", "--service", "web", "--lines", "50"); !strings.Contains(out, "Address already in use") {
-		h.t.Errorf("%s", out)
+	h.sh("box", "systemd-run --quiet --unit=beat sh -c 'while :; do echo beat $((i+=1)); sleep 0.3; done'")
+	cmd := exec.Command(h.binary, "logs", "box", "--service", "beat", "--lines", "1", "--follow", "--json")
+	cmd.Env = h.environ()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	h.ok("service", "add", "box", "beat", "--", "bash", "-c", "for i in 1 2 3 4; do echo beat $i; sleep 1; done")
-	r := h.run("exec", "box", "--", "sh", "-c", "sleep 6; pgrep -c journalctl")
-	if strings.TrimSpace(r.stdout) != "0" {
-		h.t.Errorf("a journalctl is left: %s", r)
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
 	}
-	h.ok("service", "rm", "box", "beat")
+	first, seen := -1, 0
+	lines := bufio.NewScanner(out)
+	for seen < 8 && lines.Scan() {
+		var l vm.UnitLog
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			h.t.Fatal(err)
+		}
+		word, n, _ := strings.Cut(l.Message, " ")
+		i, err := strconv.Atoi(n)
+		if word != "beat" || err != nil {
+			continue // systemd's own
+		}
+		if first < 0 {
+			first = i
+		}
+		if i != first+seen {
+			h.t.Errorf("line %d comes after line %d", i, first+seen-1)
+		}
+		seen++
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	if err := cmd.Wait(); err != nil || seen != 8 {
+		h.t.Errorf("%d lines were followed, and ^C ended it with %v", seen, err)
+	}
+	h.eventually("no journalctl is left", func() bool { return h.run("exec", "box", "--", "pgrep", "journalctl").code == 1 })
+	h.sh("box", "systemctl stop beat")
 }
