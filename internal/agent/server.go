@@ -112,6 +112,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /watch":       (*Agent).watch,
 	"GET /stats":       (*Agent).stats,
 	"GET /state":       (*Agent).state,
+	"GET /evidence":    (*Agent).evidence,
 	"POST /upgrade":    (*Agent).upgrade,
 	"POST /freeze":     (*Agent).freeze,
 	"POST /thaw":       (*Agent).thaw,

@@ -263,7 +263,7 @@ func (e *Engine) expireHolds(ctx context.Context) {
 	}
 }
 
-// expire reports whether the hold is gone.
+// expireHold reports whether the hold is gone.
 func (e *Engine) expireHold(ctx context.Context, s *slot, h vm.Hold) bool {
 	c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "reaper"}}
 	err := e.endHold(ctx, c, s, h, "expired")

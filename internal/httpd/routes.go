@@ -118,6 +118,8 @@ func (s *server) vmRoutes() []route {
 		{"GET", "/v1/vms/{vm}/ports", granted, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
 		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
 		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/top", granted, s.top, "What the guest does now: processes, what blocked ones wait for, ports, services, last log lines; with seconds, shares of the CPU.", nil, vm.Top{}, false, "seconds brief"},
+		{"GET", "/v1/vms/{vm}/diagnose", granted, s.diagnose, "What is wrong with the VM: findings with evidence and what to do. A VM that does not run is not woken.", nil, vm.Diagnosis{}, false, "seconds"},
 		{"GET", "/v1/vms/{vm}/connections", key, s.connections, "The guest's last connections and how they were judged.", nil, api.Connections{}, false, ""},
 	}
 }
