@@ -4,6 +4,8 @@
 package vt
 
 import (
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -229,15 +231,20 @@ func (s *Screen) escapeEnd() {
 	}
 }
 
-// textEnd obeys a complete string: only titles matter.
+// textEnd obeys a complete string: titles and colours matter.
 func (s *Screen) textEnd() {
 	body := string(s.p.pending[2:])
-	osc := s.p.pending[1] == ']'
+	osc, long := s.p.pending[1] == ']', s.p.long
 	s.abort()
-	if !osc || len(body) < 2 || body[1] != ';' || body[0] != '0' && body[0] != '2' {
-		return
+	number, rest, more := strings.Cut(body, ";")
+	n, err := strconv.Atoi(number)
+	switch {
+	case !osc || err != nil:
+	case (n == 0 || n == 2) && more && len(number) == 1:
+		s.title = clean(rest)
+	case !long:
+		s.colors.osc(n, rest)
 	}
-	s.title = clean(body[2:])
 }
 
 // maxTitle is how much of a title is kept.
