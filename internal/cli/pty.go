@@ -296,7 +296,10 @@ func (o *ptyLsOptions) run(ctx context.Context) error {
 		if s.Suspended {
 			state = "suspended"
 		}
-		if s.ExitCode != nil {
+		switch {
+		case s.Lost:
+			state = "lost"
+		case s.ExitCode != nil:
 			state = "exited " + itoa(*s.ExitCode)
 		}
 		t.add(s.SessionID, state, printable(or(userOf(&s), "root")), itoa(s.Cols)+"x"+itoa(s.Rows), itoa(s.AttachedCount),

@@ -25,8 +25,6 @@ type slot struct {
 	changed  chan struct{} // closed and replaced when rec or run changes
 	gone     bool          // deleted
 	private  int64         // bytes of memory that its machine kept for itself when it was last captured
-
-	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
 }
 
 // run is one machine of a VM, from its start or adoption to its end.
