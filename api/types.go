@@ -265,6 +265,7 @@ type PtySession struct {
 	StartOffset   int64   `json:"startOffset"`     // of the oldest output byte that can be read
 	EndOffset     int64   `json:"endOffset"`       // after the newest
 	Suspended     bool    `json:"suspended,omitempty"`
+	Lost          bool    `json:"lost,omitempty"` // the guest's agent died, and it was hung up
 }
 
 // PtySessionList answers GET pty/sessions.

@@ -48,7 +48,7 @@ const (
 	lagMax = tapeSize / 2
 	// stallAfter is how long the program is held up for viewers that take
 	// nothing at all. Then they will get the screen drawn anew.
-	stallAfter = time.Second
+	stallAfter = 5 * time.Second
 	// keepExited is how long an ended terminal can be looked at.
 	keepExited = 10 * time.Minute
 )

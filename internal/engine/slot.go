@@ -33,8 +33,6 @@ type slot struct {
 	gone        bool          // deleted
 	private     int64         // bytes of memory that its machine kept for itself when it was last captured
 	weighed     time.Time     // when that was
-
-	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
 }
 
 // run is one machine of a VM, from its start or adoption to its end.

@@ -38,11 +38,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	}
 	return e.terminal(ctx, c, ref, AuditEntry{Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (Terminal, error) {
 		spec.Cwd = v.execSpec(vm.ExecSpec{Cwd: spec.Cwd}).Cwd
-		t, err := v.guest.OpenTerminal(ctx, spec)
-		if err == nil {
-			v.refresh(ctx)
-		}
-		return t, err
+		return v.guest.OpenTerminal(ctx, spec)
 	})
 }
 
@@ -173,14 +169,10 @@ type writer func(p []byte) (int, error)
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 // Terminals lists a VM's terminals, oldest first, those that ended lately too.
-// It wakes no VM: of a suspended one it tells those that were there when they
-// were last looked at.
+// It wakes no VM: of a suspended one it tells those that it fell asleep with.
 func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error) {
 	list, err := ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
 		list, err := v.guest.Terminals(ctx)
-		if err == nil {
-			v.remember(slices.Clone(list))
-		}
 		return slices.DeleteFunc(list, func(t vm.TerminalSession) bool { return v.mayBe(t.User) != nil }), err
 	})
 	if vm.KindOf(err) == vm.WrongState {
@@ -191,11 +183,23 @@ func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.Te
 	return list, err
 }
 
-// remember keeps the list for when the VM sleeps.
-func (v *visit) remember(list []vm.TerminalSession) {
-	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
-	v.slot.terminals = list
+// terminalsDeadline bounds the question for the terminals of a VM that is about
+// to fall asleep.
+const terminalsDeadline = 3 * time.Second
+
+// terminalsNow returns the terminals that a VM has before it falls asleep.
+func (e *Engine) terminalsNow(op *operation) []vm.TerminalSession {
+	r := e.runOf(op.slot)
+	if r == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(op.ctx, terminalsDeadline)
+	defer stop()
+	list, err := r.machine.Guest().Terminals(ctx)
+	if err != nil {
+		e.log.Warn("the list of terminals of a VM that falls asleep is not known", "vm", op.slot.id, "error", err)
+	}
+	return list
 }
 
 // sleepingTerminals returns the terminals of a suspended VM.
@@ -206,7 +210,7 @@ func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession
 	if err != nil || s.rec.State != vm.Suspended {
 		return nil, false
 	}
-	list := slices.DeleteFunc(slices.Clone(s.terminals), func(t vm.TerminalSession) bool {
+	list := slices.DeleteFunc(slices.Clone(s.rec.Terminals), func(t vm.TerminalSession) bool {
 		return e.mayActLocked(c.Actor, s.id, vm.OpTerminal, t.User) != nil
 	})
 	for i := range list {
@@ -215,20 +219,12 @@ func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession
 	return list, true
 }
 
-// refresh remembers the terminals that a call has changed.
-func (v *visit) refresh(ctx context.Context) {
-	if list, err := v.guest.Terminals(ctx); err == nil { // the list is looked at again when it is asked for
-		v.remember(list)
-	}
-}
-
 // CloseTerminal ends a terminal's programs and forgets it.
 func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error) {
 	c.User = user
 	entry := AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
-		v.refresh(ctx)
 		return t, v.session(err)
 	})
 }

@@ -29,7 +29,7 @@ const (
 func ptySession(t vm.TerminalSession) api.PtySession {
 	p := api.PtySession{
 		SessionID: t.ID, Running: t.Running() && !t.Suspended, Suspended: t.Suspended, ExitCode: t.ExitCode, Cols: t.Cols, Rows: t.Rows, Exec: t.Command,
-		CreatedAtMs: t.CreatedAt.UnixMilli(), AttachedCount: t.Attached, PID: t.PID, Title: t.Title, StartOffset: t.Start, EndOffset: t.End,
+		CreatedAtMs: t.CreatedAt.UnixMilli(), AttachedCount: t.Attached, PID: t.PID, Title: t.Title, Lost: t.Lost, StartOffset: t.Start, EndOffset: t.End,
 	}
 	if t.ExitedAt != nil {
 		p.ExitedAtMs = t.ExitedAt.UnixMilli()
