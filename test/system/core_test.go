@@ -24,6 +24,7 @@ import (
 //
 // 000-01, 000-04, 000-06, 000-20, 000-29, 001-34, 002-01, 003-02, 003-28
 func TestCoreWorkspace(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	up := h.run("up", "--name", "box")
 	if up.code != 0 {
@@ -78,6 +79,7 @@ func kvmHere(h *host) bool {
 //
 // 003-33
 func TestCoreStatus(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	if r := h.run("exec", "box", "--timeout", "1", "--", "sleep", "30"); r.code != 124 || r.took > 10*time.Second {
@@ -112,6 +114,7 @@ func TestCoreStatus(t *testing.T) {
 //
 // 000-01, 000-32, 000-33, 002-13, 002-16, 003-42, 000-05, 002-21
 func TestCoreStopStart(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	id := h.find("box").ID
@@ -141,6 +144,7 @@ func TestCoreStopStart(t *testing.T) {
 //
 // 002-03, 002-04, 003-22
 func TestCoreOneShot(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	if r := h.run("run", "--", "python3", "-c", "print(6*7)"); r.code != 0 || r.stdout != "42\n" {
 		t.Fatal(r)
@@ -240,6 +244,7 @@ func (h *host) processOf(name, word string) string {
 //
 // 000-03, 000-28
 func TestCoreServeKilled(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	cmd := exec.Command(h.binary, "exec", "box", "--", "sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo tick $i; sleep 1; done; echo done; sleep 60")
@@ -267,6 +272,7 @@ func TestCoreServeKilled(t *testing.T) {
 
 // TestCoreMonitorKilled: a monitor dies, QEMU and the guest live on.
 func TestCoreMonitorKilled(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.sh("box", "echo alive > /run/alive")
@@ -281,6 +287,7 @@ func TestCoreMonitorKilled(t *testing.T) {
 
 // TestCoreQEMUKilled: QEMU dies, the VM is stopped and can start again.
 func TestCoreQEMUKilled(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.sh("box", "echo kept > /work/f; sync")
@@ -299,6 +306,7 @@ func TestCoreQEMUKilled(t *testing.T) {
 //
 // 003-30
 func TestCoreClosedNetwork(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	start := time.Now()

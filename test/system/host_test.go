@@ -96,6 +96,7 @@ func contract(t *testing.T) {
 //
 // 000-02, 000-19, 002-02, 002-05, 002-10, 002-11, 002-20
 func TestPackages(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "net", "--net", "packages")
 	h.sh("net", "apt-get update -qq && apt-get install -y -qq --no-install-recommends jq >/dev/null 2>&1; jq --version")
@@ -119,6 +120,7 @@ func TestPackages(t *testing.T) {
 
 // TestSmallDisk: a file that does not fit is refused, nothing half-written stays.
 func TestSmallDisk(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "small", "--disk", "1")
 	big := filepath.Join(t.TempDir(), "big")
@@ -141,6 +143,7 @@ func TestSmallDisk(t *testing.T) {
 
 // TestFullDataDirectory: no disk for a VM is a typed refusal.
 func TestFullDataDirectory(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("needs root to mount a small file system")
 	}
@@ -165,6 +168,7 @@ func TestFullDataDirectory(t *testing.T) {
 // TestSilentGuest: a guest that stops answering gives a typed error, and rm
 // needs no answer of it.
 func TestSilentGuest(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	qemu := h.pidOf(h.find("box").ID, "qemu")
@@ -203,6 +207,7 @@ func TestRequireKVM(t *testing.T) {
 
 // TestRefusals: what the server cannot do it says, with a status of the table.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	second := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off")
 	second.Env = h.environ()
@@ -229,6 +234,7 @@ func TestRefusals(t *testing.T) {
 //
 // 001-09, 003-40
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.sh("box", "true")
