@@ -35,7 +35,7 @@ func kindOf(c *vm.Call, verb vm.Op) vm.ActivityKind {
 		return vm.ActivityExec
 	case vm.OpTerminal:
 		return vm.ActivityPTY
-	case vm.OpDial:
+	case vm.OpDial, vm.OpSocket:
 		return vm.ActivityGateway
 	}
 	return vm.ActivityFiles

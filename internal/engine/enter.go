@@ -7,9 +7,7 @@ import (
 	"context"
 	"io"
 	"net"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -45,35 +43,20 @@ func (e *Engine) LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (v
 // pulse makes what goes through a stream the VM's activity, and not that
 // somebody holds the stream open.
 type pulse struct {
-	v     *visit
+	traffic
 	moved *atomic.Int64
-
-	mu      sync.Mutex
-	touched time.Time
 }
 
 // newPulse takes over a visit.
 func newPulse(v *visit) *pulse {
 	v.loosen()
-	return &pulse{v: v, moved: v.guard()}
+	return &pulse{traffic: traffic{v: v}, moved: v.guard()}
 }
 
 // beat notes n bytes.
 func (p *pulse) beat(n int) {
-	if n == 0 {
-		return
-	}
 	p.moved.Add(int64(n))
-	now := p.v.e.now()
-	p.mu.Lock()
-	due := now.Sub(p.touched) >= time.Second || now.Before(p.touched)
-	if due {
-		p.touched = now
-	}
-	p.mu.Unlock()
-	if due {
-		p.v.touch()
-	}
+	p.count(n)
 }
 
 // DialSocket connects to a socket inside a guest, by the guest's own network.

@@ -162,15 +162,6 @@ func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, wh
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	end := e.now()
-	if h.Until.Before(end) {
-		end = h.Until
-	}
-	if end.After(s.rec.LastActive) {
-		s.rec.LastActive, s.rec.LastKind = end, vm.ActivityHold
-	}
-	e.mu.Unlock()
 	e.holdsChanged()
 	e.emit(e.snapshot(s), "vm.released", map[string]any{"hold": string(h.ID), "reason": why})
 	return nil
@@ -190,7 +181,8 @@ func (e *Engine) dropHold(ctx context.Context, s *slot, h vm.Hold) error {
 	return e.eraseHold(ctx, s, h)
 }
 
-// eraseHold is dropHold for callers that hold s.write.
+// eraseHold is dropHold for callers that hold s.write. Its end counts as use at
+// the moment at which it no longer holds: the reaper must not look in between.
 func (e *Engine) eraseHold(ctx context.Context, s *slot, h vm.Hold) error {
 	bounded, stop := durable(ctx)
 	defer stop()
@@ -200,6 +192,13 @@ func (e *Engine) eraseHold(ctx context.Context, s *slot, h vm.Hold) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(s.holds, h.ID)
+	end := e.now()
+	if h.Until.Before(end) {
+		end = h.Until
+	}
+	if end.After(s.rec.LastActive) {
+		s.rec.LastActive, s.rec.LastKind = end, vm.ActivityHold
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -248,6 +249,45 @@ func TestWakeOnce(t *testing.T) {
 			t.Errorf("%s: %d events", st, n)
 		}
 		consistent(t, s)
+	}
+}
+
+// TestWakeByIdentity: who was granted a VM wakes it, in its own name, and is not
+// told whose keys hold it awake; who was not granted it wakes nothing.
+//
+// 002-13, 002-14, 002-17
+func TestWakeByIdentity(t *testing.T) {
+	s, e, c := site(t)
+	bring(t, s, e, c, vm.Suspended)
+	v, err := e.Get(t.Context(), c, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Hold(t.Context(), c, "box", engine.HoldRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	i, _, own := identity(t, e, c, engine.TokenRequest{})
+	if err := verbs(e)["exec"](t.Context(), own, string(v.ID)); vm.KindOf(err) != vm.Denied {
+		t.Errorf("not granted: %v", err)
+	}
+	if st := stateOf(t, e, c, "box"); st != vm.Suspended {
+		t.Fatalf("a stranger has made it %s", st)
+	}
+	grantVM(t, e, c, i, v)
+	if err := verbs(e)["exec"](t.Context(), own, string(v.ID)); err != nil {
+		t.Fatal(err)
+	}
+	woken := records(t, s)
+	if !slices.ContainsFunc(woken, func(r engine.AuditRecord) bool {
+		return r.Op == vm.OpStart && r.Subject == "woken" && r.Actor.Identity == i.ID && r.Outcome == "ok"
+	}) {
+		t.Errorf("no record of its start: %+v", woken)
+	}
+	if got := idleOf(t, e, own, string(v.ID)); len(got.Holds) != 1 || got.Holds[0].By != (vm.Actor{}) {
+		t.Errorf("%+v", got.Holds)
+	}
+	if _, err := e.Hold(t.Context(), own, string(v.ID), engine.HoldRequest{}); vm.KindOf(err) != vm.Denied {
+		t.Errorf("a hold by an identity: %v", err)
 	}
 }
 

@@ -70,6 +70,7 @@ var openToTokens = map[string]right{
 	"POST /v1/vms/{vm}/await":       granted,
 	"GET /v1/vms/{vm}/stats":        granted,
 	"GET /v1/vms/{vm}/state":        granted,
+	"GET /v1/vms/{vm}/idle":         granted,
 	"GET /v1/vms/{vm}/ports":        granted,
 	"GET /v1/vms/{vm}/exec":         granted, // the Linux user is in the command
 	"POST /v1/vms/{vm}/exec":        granted,

@@ -31,7 +31,9 @@ type (
 )
 
 // call is a new call of the engine: two at once must not share one.
-func (v *visitor) call() *vm.Call { return &vm.Call{Actor: v.actor, Request: vm.NewRequestID()} }
+func (v *visitor) call() *vm.Call {
+	return &vm.Call{Actor: v.actor, Request: vm.NewRequestID(), Via: vm.ActivitySSH}
+}
 
 func (v *visitor) linuxUser() string {
 	if v.name == "" {
