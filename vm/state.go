@@ -69,6 +69,14 @@ const (
 	OpKeyCreate      Op = "key-create"
 	OpKeyRotate      Op = "key-rotate"
 	OpKeyRevoke      Op = "key-revoke"
+	OpIdentityCreate Op = "identity-create"
+	OpIdentityDelete Op = "identity-delete"
+	OpTokenCreate    Op = "token-create"
+	OpTokenRevoke    Op = "token-revoke"
+	OpGrant          Op = "grant"  // a VM or repository is granted to an identity
+	OpRevoke         Op = "revoke" // and taken back
+	OpSSHKeyAdd      Op = "ssh-key-add"
+	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
 )
 

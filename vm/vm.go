@@ -183,12 +183,21 @@ type APIKey struct {
 	Revision  int64     `json:"-"`
 }
 
-// Actor is who asks.
+// Actor is who asks, and by what it was recognised: an API key, a token or an
+// SSH key of an identity, or as Warren itself.
 type Actor struct {
 	Account AccountID `json:"account"`
 	Key     KeyID     `json:"key,omitempty"`
 	Admin   bool      `json:"admin,omitempty"`
 	System  string    `json:"system,omitempty"` // set for Warren's own doings: "reaper", "recovery"
+
+	// Identity is set for who acts as an identity of the account: it reaches the
+	// VMs that it was granted, and nothing else of the account.
+	Identity IdentityID `json:"identity,omitempty"`
+	Token    TokenID    `json:"token,omitempty"`
+	SSHKey   SSHKeyID   `json:"sshKey,omitempty"`
+
+	Issued time.Time `json:"-"` // when the secret was made: a rotated key is no longer the one that came in
 }
 
 // Call is one request of an actor as the engine sees it. The engine notes the
@@ -196,6 +205,7 @@ type Actor struct {
 type Call struct {
 	Actor   Actor
 	Request RequestID
+	User    string // the Linux user that the call acts as in a guest; "" = root
 	Receipt string // set by the engine, once, before the action; "" when nothing was changed
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what an engine works with. Everything but Fault, Settings and
-// Clock is required.
+// Config is what an engine works with. Everything but Fault, Settings, Clock
+// and Repositories is required.
 type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
@@ -28,11 +28,12 @@ type Config struct {
 	Images   Images
 	Host     Host
 
-	Generations Generations
-	Clock       Clock                    // nil = the system's
-	Fault       func(label string) error // nil in production; see Labels
-	Settings    Settings
-	Log         *slog.Logger
+	Generations  Generations
+	Repositories Repositories             // nil = there are none
+	Clock        Clock                    // nil = the system's
+	Fault        func(label string) error // nil in production; see Labels
+	Settings     Settings
+	Log          *slog.Logger
 }
 
 // Settings are the operator's choices. A zero field has the default.
@@ -93,7 +94,7 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// slot.write, keyWrite or genWrite before mu.
+// slot.write, idWrite, keyWrite or genWrite before mu.
 type Engine struct {
 	cfg    Config
 	log    *slog.Logger
@@ -101,8 +102,10 @@ type Engine struct {
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup
 	wake   chan struct{} // tells the reaper that a deadline may have changed
+	expiry chan struct{} // tells expire that there is a new token
 	dead   atomic.Bool   // see ErrDied
 
+	idWrite  sync.Mutex    // held while records of identities are written; before mu
 	keyWrite sync.Mutex    // held while a key's record is written; before mu
 	genWrite sync.Mutex    // held while a generation's record is written; before mu
 	starts   chan struct{} // places in the queue of a fork's starts
@@ -117,6 +120,7 @@ type Engine struct {
 	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
 	users    directory
+	rights   rights
 	gens     map[vm.GenerationID]*generation
 }
 
@@ -132,8 +136,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1),
-		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
+		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1),
+		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{},
 	}
 	e.pool = newPool(e)
@@ -144,6 +148,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
 	e.spawn(e.reap)
+	e.spawn(e.expire)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}

@@ -318,6 +318,19 @@ type Records struct {
 	Builds   Collection[vm.Build]
 
 	Generations Collection[vm.GenerationInfo]
+
+	Identities     Collection[vm.Identity]
+	Tokens         Collection[vm.IdentityToken]
+	SSHKeys        Collection[vm.IdentityKey]
+	VMPermissions  Collection[vm.VMPermission]
+	GitPermissions Collection[vm.GitPermission]
+}
+
+// Repositories finds git repositories. None is found where there is no such
+// thing.
+type Repositories interface {
+	// Repository finds a repository of any account by its id; kind NotFound.
+	Repository(ctx context.Context, id string) (vm.Repository, error)
 }
 
 // Collection holds the records of one kind. Every change is durable when it

@@ -17,6 +17,7 @@ func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec 
 		return vm.Process{}, fail(vm.OpExec, ref, err)
 	}
 	spec.Background = true
+	c.User = spec.User
 	entry := AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
 		return v.guest.Start(ctx, v.execSpec(spec))

@@ -18,7 +18,7 @@ import (
 func (e *Engine) Get(_ context.Context, c *vm.Call, ref string) (vm.VM, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil {
 		return vm.VM{}, fail(vm.OpGet, ref, err)
 	}
@@ -106,7 +106,7 @@ func (e *Engine) Await(ctx context.Context, c *vm.Call, ref string) (vm.VM, erro
 // not fail.
 func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspection, error) {
 	e.mu.Lock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil {
 		e.mu.Unlock()
 		return Inspection{}, fail(vm.OpGet, ref, err)

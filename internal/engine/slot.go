@@ -56,30 +56,30 @@ func (e *Engine) snapshot(s *slot) vm.VM {
 	return s.rec
 }
 
-// lookupLocked finds the VM that ref names in the caller's account: an id, or
-// a name that is unique there.
-func (e *Engine) lookupLocked(account vm.AccountID, ref string) (*slot, error) {
+// lookupLocked finds the VM that ref names among those that the actor reaches:
+// an id, or a name that is unique there.
+func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	if vm.IsID(ref) {
-		if s := e.vms[vm.ID(ref)]; s != nil && s.account == account {
+		if s := e.vms[vm.ID(ref)]; s != nil && s.account == a.Account && e.reachesLocked(a, s) {
 			return s, nil
 		}
 	}
 	if vm.CheckName(ref) != nil {
 		if vm.IsID(ref) {
-			return nil, notFound(ref)
+			return nil, unreached(a, ref)
 		}
 		_, err := vm.ParseID(ref)
 		return nil, err
 	}
 	var found []*slot
 	for _, s := range e.vms {
-		if s.account == account && s.rec.Name == ref {
+		if s.account == a.Account && s.rec.Name == ref && e.reachesLocked(a, s) {
 			found = append(found, s)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return nil, notFound(ref)
+		return nil, unreached(a, ref)
 	case 1:
 		return found[0], nil
 	default:
@@ -87,11 +87,20 @@ func (e *Engine) lookupLocked(account vm.AccountID, ref string) (*slot, error) {
 	}
 }
 
+// unreached says that there is no such VM, or, to an identity, that it was not
+// granted one.
+func unreached(a vm.Actor, ref string) error {
+	if a.Identity != "" {
+		return denied("", ref, notGranted)
+	}
+	return notFound(ref)
+}
+
 // lookup is lookupLocked for callers without the lock.
 func (e *Engine) lookup(c *vm.Call, ref string) (*slot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lookupLocked(c.Actor.Account, ref)
+	return e.lookupLocked(c.Actor, ref)
 }
 
 // update changes the record of s durably, and then in memory. It is the only
@@ -135,6 +144,9 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.gone = true
 	s.touchLocked()
 	e.mu.Unlock()
+	if err := e.dropGrantsOf(ctx, s.id); err != nil {
+		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
+	}
 	return nil
 }
 

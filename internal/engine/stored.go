@@ -17,5 +17,11 @@ func StoredRecords(s *store.Store) Records {
 		Builds:      store.NewCollection(s, "builds", func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Generations: store.NewCollection(s, "generations", func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+
+		Identities:     store.NewCollection(s, "identities", func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
+		Tokens:         store.NewCollection(s, "tokens", func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
+		SSHKeys:        store.NewCollection(s, "ssh-keys", func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		VMPermissions:  store.NewCollection(s, "vm-permissions", func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision }),
+		GitPermissions: store.NewCollection(s, "git-permissions", func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision }),
 	}
 }

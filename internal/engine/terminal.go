@@ -25,6 +25,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	if err := checkTerminal(spec); err != nil {
 		return nil, fail(vm.OpTerminal, ref, err)
 	}
+	c.User = spec.User
 	detail := map[string]any{"open": true}
 	if spec.ID != "" {
 		detail["session"] = spec.ID
@@ -62,6 +63,7 @@ func checkTerminal(s vm.TerminalSpec) error {
 
 // AttachTerminal attaches to a terminal; see OpenTerminal.
 func (e *Engine) AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (Terminal, error) {
+	c.User = view.User
 	entry := AuditEntry{Subject: clip(id), Detail: map[string]any{"attach": true, "session": clip(id)}}
 	return e.terminal(ctx, c, ref, entry, func(ctx context.Context, v *visit) (Terminal, error) {
 		return v.guest.AttachTerminal(ctx, id, view)
@@ -211,7 +213,7 @@ func (v *visit) remember(list []vm.TerminalSession) {
 func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil || s.rec.State != vm.Suspended {
 		return nil, false
 	}
@@ -231,6 +233,7 @@ func (v *visit) refresh(ctx context.Context) {
 
 // CloseTerminal ends a terminal's programs and forgets it.
 func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error) {
+	c.User = user
 	entry := AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
@@ -242,6 +245,7 @@ func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id st
 // ReadTerminal returns what a terminal shows, and its output from an offset
 // on; a negative one asks for none.
 func (e *Engine) ReadTerminal(ctx context.Context, c *vm.Call, ref, user, id string, since int64) (vm.TerminalContent, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpTerminal, func(ctx context.Context, v *visit) (vm.TerminalContent, error) {
 		content, err := v.guest.ReadTerminal(ctx, user, id, since)
 		return content, v.session(err)
@@ -255,6 +259,7 @@ func (e *Engine) SendTerminal(ctx context.Context, c *vm.Call, ref, id string, s
 	if s.Quiet < 0 || s.Limit < 0 || s.Limit > maxTerminalWait || s.Quiet > s.Limit {
 		return none, fail(vm.OpTerminal, ref, (&vm.Error{Kind: vm.Invalid, Msg: "the times to wait are out of range"}).WithCode("INVALID_REQUEST"))
 	}
+	c.User = s.User
 	v, err := e.visit(ctx, c, ref, vm.OpTerminal)
 	if err != nil {
 		return none, err

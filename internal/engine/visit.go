@@ -13,7 +13,7 @@ import (
 )
 
 // visit is one call into a running guest. It counts as activity of the VM from
-// its begin to its end.
+// its begin to its end, and ends when its caller loses the right to it.
 type visit struct {
 	e     *Engine
 	verb  vm.Op
@@ -25,6 +25,7 @@ type visit struct {
 	ctx    context.Context // the caller's, ended early by the machine's end
 	cancel context.CancelCauseFunc
 	rcpt   *receipt // nil for verbs that leave no record
+	hold   *session
 	once   sync.Once
 	loose  bool // it no longer counts as activity by being there; guarded by Engine.mu
 }
@@ -49,6 +50,8 @@ func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) 
 		}
 		if v != nil {
 			v.ctx, v.cancel = joinContext(ctx, v.run.ctx)
+			v.hold = &session{actor: c.Actor, vm: v.slot.id, user: asUser(verb, c.User), cancel: v.cancel}
+			e.hold(v.hold)
 			return v, nil
 		}
 		select {
@@ -75,7 +78,10 @@ func (e *Engine) wakeUp(ctx context.Context, c *vm.Call, ref string) error {
 func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
+	if err == nil {
+		err = e.mayActLocked(c.Actor, s.id, verb, c.User)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,6 +115,7 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan st
 // end ends the visit, once, with its outcome.
 func (v *visit) end(err error, detail map[string]any) {
 	v.once.Do(func() {
+		v.e.unhold(v.hold)
 		v.cancel(nil)
 		v.rcpt.end(err, detail)
 		e := v.e

@@ -22,6 +22,12 @@ func NewRecords() engine.Records {
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Generations: newCollection(func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+
+		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
+		Tokens:         newCollection(func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
+		SSHKeys:        newCollection(func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		VMPermissions:  newCollection(func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision }),
+		GitPermissions: newCollection(func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision }),
 	}
 }
 
