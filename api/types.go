@@ -386,12 +386,14 @@ type ImageList struct {
 	Images []vm.Image `json:"images"`
 }
 
-// WhoAmI answers GET /auth/v1/whoami.
+// WhoAmI answers GET /auth/v1/whoami: KeyID with an API key, IdentityID and
+// TokenID with a token.
 type WhoAmI struct {
-	AccountID  vm.AccountID `json:"accountId"`
-	IdentityID *string      `json:"identityId"`
-	Admin      bool         `json:"admin"`
-	KeyID      vm.KeyID     `json:"keyId"`
+	AccountID  vm.AccountID   `json:"accountId"`
+	IdentityID *vm.IdentityID `json:"identityId"`
+	Admin      bool           `json:"admin"`
+	KeyID      vm.KeyID       `json:"keyId,omitempty"`
+	TokenID    vm.TokenID     `json:"tokenId,omitempty"`
 }
 
 // Account is an account as answers show it.

@@ -81,6 +81,9 @@ func (e *Engine) closePending(ctx context.Context) error {
 // AuditList returns records of the caller's account, newest first; admins see
 // every account's, unless the filter names one.
 func (e *Engine) AuditList(ctx context.Context, c *vm.Call, f AuditFilter) ([]AuditRecord, error) {
+	if err := ownerOnly(c.Actor, f.VM); err != nil {
+		return nil, err
+	}
 	if !c.Actor.Admin {
 		f.Account = c.Actor.Account
 	}

@@ -146,6 +146,26 @@ func (e *Engine) dropIdentity(ctx context.Context, i vm.Identity) error {
 	return e.pruneRights(ctx)
 }
 
+// dropIdentitiesOf removes the identities of an account.
+func (e *Engine) dropIdentitiesOf(ctx context.Context, id vm.AccountID) error {
+	e.idWrite.Lock()
+	defer e.idWrite.Unlock()
+	e.mu.Lock()
+	var own []vm.Identity
+	for _, i := range e.rights.identities {
+		if i.Account == id {
+			own = append(own, i)
+		}
+	}
+	e.mu.Unlock()
+	for _, i := range own {
+		if err := e.dropIdentity(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // pruneRights removes tokens, keys and permissions of identities that are gone,
 // and permissions for VMs that are. The caller holds idWrite.
 func (e *Engine) pruneRights(ctx context.Context) error {

@@ -109,6 +109,9 @@ const maxKeyName = 100
 
 // keyAccount decides whose keys a call is about.
 func (e *Engine) keyAccount(c *vm.Call, account vm.AccountID) (vm.AccountID, error) {
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return "", err
+	}
 	if account == "" || account == c.Actor.Account {
 		return c.Actor.Account, nil
 	}

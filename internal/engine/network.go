@@ -79,16 +79,19 @@ func (e *Engine) DialPort(ctx context.Context, c *vm.Call, ref string, port uint
 		v.end(err, nil)
 		return nil, err
 	}
-	return &dialled{Conn: conn, v: v}, nil
+	// It is closed under a caller that loses the right to it.
+	return &dialled{Conn: conn, v: v, stop: context.AfterFunc(v.ctx, func() { _ = conn.Close() })}, nil
 }
 
 // dialled is a connection that holds its visit.
 type dialled struct {
 	net.Conn
-	v *visit
+	v    *visit
+	stop func() bool
 }
 
 func (d *dialled) Close() error {
+	d.stop()
 	err := d.Conn.Close()
 	d.v.end(nil, nil)
 	return err

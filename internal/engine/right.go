@@ -77,12 +77,9 @@ func ownerOnly(a vm.Actor, ref vm.ID) error {
 
 // denied refuses an identity a VM, or a Linux user of it. It says the same of a
 // VM that was not granted and of one that is not there.
-func denied(verb vm.Op, ref, why string) error {
-	err := vm.Errorf(vm.Denied, ref, "%s", why).WithHint("the account's owner can grant it: `warren identity grant IDENTITY VM`")
-	if verb == vm.OpTerminal {
-		return err.WithCode("ACCESS_DENIED", "vmId", ref)
-	}
-	return err.WithCode("VM_ACCESS_DENIED", "vmId", ref)
+func denied(ref, why string) error {
+	return vm.Errorf(vm.Denied, ref, "%s", why).WithCode("VM_ACCESS_DENIED", "vmId", ref).
+		WithHint("the account's owner can grant it: `warren identity grant IDENTITY VM`")
 }
 
 const (
@@ -108,9 +105,9 @@ func (e *Engine) mayActLocked(a vm.Actor, id vm.ID, verb vm.Op, user string) err
 	p, ok := e.rights.grants[grant{a.Identity, id}]
 	switch {
 	case !ok:
-		return denied(verb, string(id), notGranted)
+		return denied(string(id), notGranted)
 	case actsAsUser(verb) && !p.Allows(user):
-		return denied(verb, string(id), userDenied)
+		return denied(string(id), userDenied)
 	}
 	return nil
 }
@@ -148,9 +145,9 @@ func (e *Engine) allowedLocked(s *session) error {
 	p, ok := e.rights.grants[grant{s.actor.Identity, s.vm}]
 	switch {
 	case !ok:
-		return denied("", string(s.vm), notGranted)
+		return denied(string(s.vm), notGranted)
 	case s.user != "" && !p.Allows(s.user):
-		return denied("", string(s.vm), userDenied)
+		return denied(string(s.vm), userDenied)
 	}
 	return nil
 }

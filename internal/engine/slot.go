@@ -91,7 +91,7 @@ func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 // granted one.
 func unreached(a vm.Actor, ref string) error {
 	if a.Identity != "" {
-		return denied("", ref, notGranted)
+		return denied(ref, notGranted)
 	}
 	return notFound(ref)
 }

@@ -16,6 +16,11 @@ import (
 // nothing but the idle timeout, if given; a VM that is starting is waited for.
 // When it fails the VM is stopped or suspended, as it was.
 func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartRequest) (v vm.VM, err error) {
+	if r.DiskOnly || r.IdleTimeout.Set { // these manage the VM
+		if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+			return vm.VM{}, fail(vm.OpStart, ref, err)
+		}
+	}
 	op, err := e.begin(ctx, c, ref, vm.OpStart)
 	if err != nil {
 		return vm.VM{}, fail(vm.OpStart, ref, err)

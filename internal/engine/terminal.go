@@ -190,9 +190,9 @@ func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.Te
 	list, err := ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
 		list, err := v.guest.Terminals(ctx)
 		if err == nil {
-			v.remember(list)
+			v.remember(slices.Clone(list))
 		}
-		return list, err
+		return slices.DeleteFunc(list, func(t vm.TerminalSession) bool { return v.mayBe(t.User) != nil }), err
 	})
 	if vm.KindOf(err) == vm.WrongState {
 		if list, ok := e.sleepingTerminals(c, ref); ok {
@@ -217,7 +217,9 @@ func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession
 	if err != nil || s.rec.State != vm.Suspended {
 		return nil, false
 	}
-	list := slices.Clone(s.terminals)
+	list := slices.DeleteFunc(slices.Clone(s.terminals), func(t vm.TerminalSession) bool {
+		return e.mayActLocked(c.Actor, s.id, vm.OpTerminal, t.User) != nil
+	})
 	for i := range list {
 		list[i].Attached, list[i].Suspended = 0, list[i].Running()
 	}

@@ -12,16 +12,38 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// TokenRequest says how long a token lasts; the zero value: until it is revoked.
+type TokenRequest struct {
+	ExpiresAt  time.Time
+	TTLSeconds Optional[int64] // in place of ExpiresAt
+}
+
+// expiry is when the token ends; the zero time = when it is revoked.
+func (r TokenRequest) expiry(now time.Time) (time.Time, error) {
+	ttl := r.TTLSeconds
+	switch {
+	case ttl.Set && !ttl.Null && !r.ExpiresAt.IsZero():
+		return time.Time{}, vm.Errorf(vm.Invalid, "ttlSeconds", "expiresAt is given, too").WithCode("INVALID_REQUEST")
+	case ttl.Set && !ttl.Null && (ttl.Value <= 0 || ttl.Value > maxSeconds):
+		return time.Time{}, vm.Errorf(vm.Invalid, "ttlSeconds", "%d is not within 1 to %d", ttl.Value, int64(maxSeconds)).WithCode("INVALID_REQUEST")
+	case ttl.Set && !ttl.Null:
+		return now.Add(time.Duration(ttl.Value) * time.Second), nil
+	case !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(now):
+		return time.Time{}, vm.Errorf(vm.Invalid, r.ExpiresAt.Format(time.RFC3339), "the token would have expired already").WithCode("INVALID_REQUEST")
+	}
+	return r.ExpiresAt, nil
+}
+
 // CreateToken makes a token of an identity; its secret is returned this once.
-// The zero time is a token that lasts until it is revoked.
-func (e *Engine) CreateToken(ctx context.Context, c *vm.Call, identity string, expires time.Time) (t vm.IdentityToken, secret string, err error) {
+func (e *Engine) CreateToken(ctx context.Context, c *vm.Call, identity string, req TokenRequest) (t vm.IdentityToken, secret string, err error) {
 	defer func() { err = fail(vm.OpTokenCreate, identity, err) }()
 	i, err := e.ownIdentity(c, identity)
 	if err != nil {
 		return t, "", err
 	}
-	if !expires.IsZero() && !expires.After(e.now()) {
-		return t, "", vm.Errorf(vm.Invalid, expires.Format(time.RFC3339), "the token would have expired already").WithCode("INVALID_REQUEST")
+	expires, err := req.expiry(e.now())
+	if err != nil {
+		return t, "", err
 	}
 	entry := AuditEntry{Op: vm.OpTokenCreate, Subject: string(i.ID)}
 	if !expires.IsZero() {

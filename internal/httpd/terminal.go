@@ -114,7 +114,7 @@ func (s *server) ptySocket(q *request, find func(context.Context) (engine.Termin
 	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") || q.Header.Get("Sec-WebSocket-Key") == "" {
 		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket")
 	}
-	ctx, cancel := s.streaming(q)
+	ctx, cancel := s.connected(q)
 	defer cancel()
 	t, err := find(ctx)
 	if err != nil {
@@ -160,6 +160,8 @@ func (k *ptySocket) serve(leave func()) {
 		if k.say(api.PtyMessage{Type: "exited", ExitCode: &status.Code}) == nil {
 			_ = k.conn.Close(websocket.StatusNormalClosure, "")
 		}
+	case closeStatus(err) == websocket.StatusPolicyViolation: // the caller's right has ended
+		_ = k.conn.Close(websocket.StatusPolicyViolation, "")
 	case k.ctx.Err() == nil: // the machine went away under it; the client may attach again
 		_ = k.conn.Close(websocket.StatusGoingAway, "")
 	}
