@@ -37,12 +37,12 @@ func (e *Engine) repository(ctx context.Context, c *vm.Call, id string) (vm.Repo
 // permission already; kinds Exists and NotFound when that is not so.
 func (e *Engine) GrantRepo(ctx context.Context, c *vm.Call, identity, repo string, access vm.GitAccess, change bool) (err error) {
 	defer func() { err = fail(vm.OpGrant, repo, err) }()
-	if access != vm.GitRead && access != vm.GitWrite {
-		return vm.Errorf(vm.Invalid, string(access), "not an access to a repository").WithCode("INVALID_REQUEST").WithHint("use read or write")
-	}
 	i, err := e.ownIdentity(c, identity)
 	if err != nil {
 		return err
+	}
+	if access != vm.GitRead && access != vm.GitWrite {
+		return vm.Errorf(vm.Invalid, string(access), "not an access to a repository").WithCode("INVALID_REQUEST").WithHint("use read or write")
 	}
 	found, err := e.repository(ctx, c, repo)
 	if err != nil {

@@ -118,3 +118,15 @@ func (c *collection[T]) Delete(_ context.Context, rec T) error {
 	delete(c.recs, id)
 	return nil
 }
+
+// Repositories are git repositories by id.
+type Repositories map[string]vm.Repository
+
+// Repository finds one.
+func (r Repositories) Repository(_ context.Context, id string) (vm.Repository, error) {
+	found, ok := r[id]
+	if !ok {
+		return found, vm.Errorf(vm.NotFound, id, "no such repository")
+	}
+	return found, nil
+}
