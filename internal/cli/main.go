@@ -142,7 +142,7 @@ func commands(a *app) []*cobra.Command {
 	out = append(out, in(groupUse, newExec(a, nil), newShell(a, nil), newPty(a), newPs(a, nil), newState(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil),
 		newFs(a), newNet(a), newService(a))...)
 	out = append(out, in(groupHost, newServe(a, nil), newDoctor(a, nil), newImage(a), newConfig(a), newVersion(a, nil), newCompletion(a))...)
-	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newAudit(a), newEvents(a, nil))...)
+	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAudit(a), newEvents(a, nil))...)
 	return append(out, newDocs(a))
 }
 
