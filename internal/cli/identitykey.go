@@ -34,7 +34,8 @@ func newIdentityKeyAdd(a *app, runF func(context.Context, *identityKeyOptions) e
 	o := &identityKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "add IDENTITY FILE", Short: "Let the holder of an SSH key act as an identity",
-		Long:    "Let the holder of an SSH key act as an identity. FILE holds the public half, such as ~/.ssh/id_ed25519.pub; - reads standard input.",
+		Long: `Let the holder of an SSH key act as an identity. FILE holds the public half, such as ~/.ssh/id_ed25519.pub; - reads
+standard input.`,
 		Example: "  warren identity key add ci ~/.ssh/id_ed25519.pub\n  warren identity key add ci - --name laptop --forward-agent",
 		Args:    args(2, 2, "whose, and which? warren identity key add IDENTITY FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
