@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -142,8 +143,11 @@ func TestTokenExpiry(t *testing.T) {
 		})
 	})
 	for _, bad := range []engine.TokenRequest{
-		{TTLSeconds: engine.Some(int64(0))}, {TTLSeconds: engine.Some(int64(-1))}, {TTLSeconds: engine.Some(int64(1) << 60)},
-		{ExpiresAt: clock.Now()}, {ExpiresAt: clock.Now().Add(time.Hour), TTLSeconds: engine.Some(int64(1))},
+		{TTLSeconds: engine.Some(int64(0))},
+		{TTLSeconds: engine.Some(int64(-1))},
+		{TTLSeconds: engine.Some(int64(1) << 60)},
+		{ExpiresAt: clock.Now()},
+		{ExpiresAt: clock.Now().Add(time.Hour), TTLSeconds: engine.Some(int64(1))},
 	} {
 		_, _, err := e.CreateToken(t.Context(), c, string(i.ID), bad)
 		wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
@@ -344,8 +348,34 @@ func TestCutStreams(t *testing.T) {
 		t.Errorf("the owner's command has ended, too: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
+	dial := func(c *vm.Call) net.Conn {
+		conn, err := e.DialPort(ctx, c, string(v.ID), 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	ours, theirs := dial(c), dial(own)
+	echo := func(conn net.Conn) error {
+		if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return err
+		}
+		_, err := conn.Read(make([]byte, 1))
+		return err
+	}
+	if err := errors.Join(echo(ours), echo(theirs)); err != nil {
+		t.Fatal(err)
+	}
 	if err := e.RevokeVM(ctx, c, string(i.ID), string(v.ID)); err != nil {
 		t.Fatal(err)
+	}
+	eventually(t, "its connection is closed", func() bool { return echo(theirs) != nil })
+	if err := echo(ours); err != nil {
+		t.Errorf("the owner's connection: %v", err)
 	}
 	late, stop := e.Session(ctx, own, string(v.ID))
 	defer stop()

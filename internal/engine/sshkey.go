@@ -82,7 +82,7 @@ func readSSHKey(line string) (k vm.IdentityKey, err error) {
 		return k, bad("options before the key are not supported")
 	case strings.HasSuffix(pub.Type(), "@openssh.com") && strings.Contains(pub.Type(), "-cert-"):
 		return k, bad("a certificate, not a key")
-	case pub.Type() == ssh.InsecureKeyAlgoDSA:
+	case pub.Type() == "ssh-dss":
 		return k, bad("DSA keys are not secure")
 	}
 	if c, ok := pub.(ssh.CryptoPublicKey); ok {
