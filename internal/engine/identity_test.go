@@ -154,6 +154,52 @@ func TestTokenExpiry(t *testing.T) {
 	}
 }
 
+// TestExpiryWithoutRecords: a token ends at its time even when no record of its
+// end can be written; the record goes when it can.
+//
+// 002-17
+func TestExpiryWithoutRecords(t *testing.T) {
+	s, e, _ := site(t)
+	closeEngine(t, e)
+	clock := vmtest.NewClock()
+	s.Clock = clock
+	e, c := open(t, s)
+	v := create(t, e, c, engine.CreateRequest{})
+	i, err := e.CreateIdentity(t.Context(), c, "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	grantVM(t, e, c, i, v)
+	_, secret, err := e.CreateToken(t.Context(), c, "ci", engine.TokenRequest{ExpiresAt: clock.Now().Add(time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	actor, err := e.Authenticate(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, stop := e.Session(t.Context(), &vm.Call{Actor: actor}, "")
+	defer stop()
+	s.Audit.Fail(vm.Errorf(vm.NoSpace, "", "the disk is full"))
+	clock.Advance(time.Minute)
+	eventually(t, "its session is cut", func() bool { return held.Err() != nil })
+	if _, err := e.Authenticate(t.Context(), secret); vm.KindOf(err) != vm.Unauthenticated {
+		t.Errorf("authenticate: %v", err)
+	}
+	if _, err := e.MayEnter(t.Context(), actor, string(v.ID), ""); vm.KindOf(err) != vm.Unauthenticated {
+		t.Errorf("enter: %v", err)
+	}
+	if list, err := e.Tokens(t.Context(), c, "ci"); err != nil || len(list) != 0 {
+		t.Errorf("it is listed: %v, %v", list, err)
+	}
+	s.Audit.Fail(nil)
+	eventually(t, "its record is gone", func() bool {
+		clock.Advance(time.Minute)
+		recs, err := s.Records.Tokens.List(t.Context())
+		return err == nil && len(recs) == 0
+	})
+}
+
 // TestIdentityReach: an identity reaches granted VMs only, by id and by name,
 // and may not do to them what their owner may.
 //
