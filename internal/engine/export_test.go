@@ -13,7 +13,7 @@ import (
 // left alone.
 func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 	e.mu.Lock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	e.mu.Unlock()
 	if err != nil {
 		return err
