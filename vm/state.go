@@ -46,7 +46,8 @@ const (
 	OpSymlink  Op = "symlink" //
 	OpWatch    Op = "watch"
 	OpStats    Op = "stats"
-	OpDial     Op = "dial" // a connection to a guest port
+	OpDial     Op = "dial"   // a connection to a guest port
+	OpSocket   Op = "socket" // a socket inside the guest is dialled or listened on
 	OpAwait    Op = "await"
 	OpGet      Op = "get"
 	OpList     Op = "list"
@@ -60,6 +61,7 @@ const (
 	OpState    Op = "state"   // what lives in the guest
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 
+	OpLogin          Op = "login" // somebody enters a VM from outside the API
 	OpImageBuild     Op = "image-build"
 	OpImageRemove    Op = "image-remove"
 	OpSnapshotRename Op = "snapshot-rename"
@@ -151,7 +153,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and leave the state as it is.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket,
 }
 
 func init() {

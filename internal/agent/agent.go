@@ -53,6 +53,7 @@ type Agent struct {
 	keys  keyring
 	procs table
 	terms terminals
+	socks listeners
 
 	cgroup   execGroup
 	freezer  freezer

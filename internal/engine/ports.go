@@ -97,6 +97,8 @@ type Guest interface {
 	GuestFiles
 	GuestTree
 	GuestTerminals
+	GuestSockets
+	GuestHandles
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what lives in the guest, as far as the guest itself can say.
@@ -160,6 +162,38 @@ type GuestTree interface {
 	Remove(ctx context.Context, user, path string, recursive bool) error
 	Chmod(ctx context.Context, user, path string, mode uint32) error
 	Symlink(ctx context.Context, user, target, path string) error
+}
+
+// GuestSockets makes connections inside the guest.
+type GuestSockets interface {
+	LinuxUser(ctx context.Context, name string) (vm.LinuxUser, error)
+	// DialSocket's connection may have a CloseWrite. ctx bounds the connecting.
+	DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, error)
+	// ListenSocket listens until the listener is closed or ctx ends.
+	ListenSocket(ctx context.Context, s vm.SocketSpec) (SocketListener, error)
+}
+
+// SocketListener accepts connections inside a guest.
+type SocketListener interface {
+	Address() string // IP:PORT or a path
+	// Accept returns a connection and the address that it comes from.
+	Accept() (net.Conn, string, error)
+	Close() error
+}
+
+// GuestHandles reads and writes pieces of files, as file transfer protocols do.
+type GuestHandles interface {
+	OpenHandle(ctx context.Context, user, path string, o vm.OpenOptions) (File, error)
+	StatFollow(ctx context.Context, user, path string) (vm.FileInfo, error)
+	SetAttr(ctx context.Context, user, path string, a vm.FileAttr) error
+	Link(ctx context.Context, user, target, path string) error
+}
+
+// File is an open file of a guest. Its methods may be called at once.
+type File interface {
+	io.ReaderAt
+	io.WriterAt // of a file opened to append it writes at the end
+	io.Closer
 }
 
 // Exec is one attached command. Its owner calls Run, once, or Detach. When

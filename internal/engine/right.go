@@ -46,13 +46,14 @@ type session struct {
 var identityOps = map[vm.Op]bool{
 	vm.OpStart: true, vm.OpExec: true, vm.OpSignal: true, vm.OpRead: true, vm.OpWrite: true, vm.OpMkdir: true, vm.OpRename: true,
 	vm.OpRemove: true, vm.OpChmod: true, vm.OpSymlink: true, vm.OpWatch: true, vm.OpDial: true, vm.OpService: true, vm.OpTerminal: true,
+	vm.OpSocket: true,
 }
 
 // actsAsUser reports whether a verb acts as a Linux user of the guest.
 func actsAsUser(verb vm.Op) bool {
 	switch verb {
 	case vm.OpExec, vm.OpSignal, vm.OpRead, vm.OpWrite, vm.OpMkdir, vm.OpRename, vm.OpRemove, vm.OpChmod, vm.OpSymlink,
-		vm.OpWatch, vm.OpService, vm.OpTerminal:
+		vm.OpWatch, vm.OpService, vm.OpTerminal, vm.OpSocket:
 		return true
 	}
 	return false

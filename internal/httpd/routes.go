@@ -53,6 +53,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.fileRoutes()...)
 	rows = append(rows, s.serviceRoutes()...)
 	rows = append(rows, s.identityRoutes()...)
+	rows = append(rows, s.sshRoutes()...)
 	return rows
 }
 

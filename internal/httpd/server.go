@@ -35,6 +35,10 @@ type Config struct {
 	HostNames []string
 	// Lifetime ends when the server is shutting down: streams end then.
 	Lifetime context.Context
+	// SSH is the SSH gateway; nil = there is none. SSHAddress is where it listens,
+	// "" = nowhere: then it is reached by the API only.
+	SSH        SSH
+	SSHAddress string
 }
 
 type tableRow struct {

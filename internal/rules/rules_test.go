@@ -48,6 +48,7 @@ var allowed = map[string][]string{
 	"internal/spec":       {"vm"},
 	"internal/engine":     {"vm", "internal/spec", "internal/layout", "internal/store", "internal/audit", "internal/events"},
 	"internal/httpd":      {"vm", "api", "internal/spec", "internal/engine", "internal/vt"},
+	"internal/sshd":       {"vm", "internal/engine"},
 	"internal/cli":        {"vm", "api", "client"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
