@@ -78,5 +78,5 @@ func (a *Agent) linuxUser(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	return w.bytes(link.EncodeUser(vm.LinuxUser{Name: u.name, UID: int(u.uid), GID: int(u.gid), Home: u.home, Shell: u.shell}))
+	return w.bytes(link.EncodeUser(vm.LinuxUser{Name: u.name, UID: int(u.uid), GID: int(u.gid), Home: u.directory(), Shell: u.shell}))
 }

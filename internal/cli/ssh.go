@@ -39,7 +39,7 @@ func newSSH(a *app, runF func(context.Context, *sshOptions) error) *cobra.Comman
 		Short: "Run this machine's ssh on a VM",
 		Long: `Run OpenSSH's client on a VM, with nothing to set up: it is led through the API, which knows this user by
 the API key, and it knows the server's host key from there. A VM that sleeps wakes. The exit status is ssh's:
-that of the command, or 255.
+that of the command, or 255. One argument is a line for the guest's shell, several are passed on as they are.
 
 "warren ssh-config" sets up ssh, scp, sftp, rsync, git and editors in the same way.`,
 		Example: `  warren ssh box
@@ -103,7 +103,11 @@ func (o *sshOptions) run(ctx context.Context) error {
 		}
 	}
 	argv = append(argv, "--", o.name)
-	if len(o.argv) > 0 {
+	switch len(o.argv) {
+	case 0:
+	case 1: // a line for the shell, as ssh has it
+		argv = append(argv, o.argv[0])
+	default:
 		argv = append(argv, joinShell(o.argv))
 	}
 	return become(program, argv, os.Environ())
