@@ -46,7 +46,7 @@ type session struct {
 var identityOps = map[vm.Op]bool{
 	vm.OpStart: true, vm.OpExec: true, vm.OpSignal: true, vm.OpRead: true, vm.OpWrite: true, vm.OpMkdir: true, vm.OpRename: true,
 	vm.OpRemove: true, vm.OpChmod: true, vm.OpSymlink: true, vm.OpWatch: true, vm.OpDial: true, vm.OpService: true, vm.OpTerminal: true,
-	vm.OpSocket: true,
+	vm.OpSocket: true, vm.OpLogin: true,
 }
 
 // actsAsUser reports whether a verb acts as a Linux user of the guest.

@@ -88,8 +88,7 @@ func (c *client) connected(nc ssh.NewChannel, conn net.Conn, err error) {
 		_ = conn.Close()
 		return
 	}
-	go ssh.DiscardRequests(requests)
-	relay(ch, conn)
+	relay(ch, requests, conn)
 }
 
 // resolve finds the addresses of a name. The guest is asked, as a program in it
@@ -268,8 +267,7 @@ func (c *client) accept(l engine.SocketListener, about func(peer string) (kind s
 				_ = conn.Close()
 				return
 			}
-			go ssh.DiscardRequests(requests)
-			relay(ch, conn)
+			relay(ch, requests, conn)
 		}()
 	}
 	open.wait()

@@ -338,12 +338,20 @@ func (c *client) why() error {
 }
 
 // relay copies both ways between a channel and a connection until both are
-// done, passing on the end of each direction, and closes both.
-func relay(ch ssh.Channel, conn net.Conn) {
+// done or the channel is closed, passing on the end of each direction, and
+// closes both.
+func relay(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
 	defer ch.Close()
 	defer conn.Close()
-	var wg sync.WaitGroup
 	wg.Go(func() {
+		ssh.DiscardRequests(requests) // until the channel is closed
+		_ = conn.Close()
+	})
+	sent := make(chan struct{})
+	wg.Go(func() {
+		defer close(sent)
 		if _, err := copyStream(conn, ch); err != nil {
 			_ = conn.Close()
 			return
@@ -356,7 +364,7 @@ func relay(ch ssh.Channel, conn net.Conn) {
 		_ = ch.Close()
 	}
 	_ = ch.CloseWrite() // the client is gone, then
-	wg.Wait()
+	<-sent
 }
 
 func copyStream(to io.Writer, from io.Reader) (int64, error) {

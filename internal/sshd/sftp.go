@@ -5,6 +5,7 @@ package sshd
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"io/fs"
@@ -77,16 +78,24 @@ func (t *tree) OpenFile(r *sftp.Request) (sftp.WriterAtReaderAt, error) { return
 func (t *tree) open(r *sftp.Request) (*openFile, error) {
 	p := r.Pflags()
 	o := vm.OpenOptions{
-		Read: p.Read, Write: p.Write || p.Append, Append: p.Append, Create: p.Creat, Truncate: p.Trunc, Exclusive: p.Excl, Mode: 0o644,
-	}
-	if r.AttrFlags().Permissions {
-		o.Mode = r.Attributes().Mode & 0o7777
+		Read: p.Read, Write: p.Write || p.Append, Append: p.Append, Create: p.Creat, Truncate: p.Trunc, Exclusive: p.Excl, Mode: openMode(r.Attrs),
 	}
 	f, err := t.c.s.cfg.Engine.OpenHandle(t.ctx, t.c.call(), t.c.ref, t.c.name, r.Filepath, o)
 	if err != nil {
 		return nil, sftpError(err)
 	}
 	return &openFile{f}, nil
+}
+
+// openMode is the mode of a new file. The library keeps the attributes that an
+// opening carries but not which they are: OpenSSH's are the permissions, alone or
+// before two times.
+func openMode(attrs []byte) uint32 {
+	mode := uint32(0o644)
+	if len(attrs) == 4 || len(attrs) == 12 && binary.BigEndian.Uint32(attrs[8:]) > 0o7777 {
+		mode = binary.BigEndian.Uint32(attrs) & 0o7777
+	}
+	return mode
 }
 
 // openFile gives errors the words of sftp.
@@ -113,6 +122,9 @@ func (t *tree) Filecmd(r *sftp.Request) error {
 	switch r.Method {
 	case "Setstat":
 		a := r.Attributes()
+		if a == nil {
+			return sftp.ErrSSHFxBadMessage
+		}
 		var set vm.FileAttr
 		f := r.AttrFlags()
 		if f.Size {
@@ -131,12 +143,8 @@ func (t *tree) Filecmd(r *sftp.Request) error {
 			set.Atime, set.Mtime = time.Unix(int64(a.Atime), 0), time.Unix(int64(a.Mtime), 0)
 		}
 		return sftpError(e.SetAttr(t.ctx, call, ref, user, r.Filepath, set))
-	case "Mkdir":
-		mode := uint32(0o755)
-		if r.AttrFlags().Permissions {
-			mode = r.Attributes().Mode & 0o7777
-		}
-		return sftpError(e.Mkdir(t.ctx, call, ref, user, r.Filepath, mode, false))
+	case "Mkdir": // whose attributes the library drops
+		return sftpError(e.Mkdir(t.ctx, call, ref, user, r.Filepath, 0o755, false))
 	case "Rename": // which replaces nothing
 		if _, err := e.Stat(t.ctx, t.c.call(), ref, user, r.Target); err == nil {
 			return os.ErrExist
