@@ -65,6 +65,8 @@ func (a agent) token(body any) (id, secret string) {
 var openToTokens = map[string]right{
 	"GET /auth/v1/whoami":           token,
 	"GET /v1/vms":                   token,
+	"GET /v1/ssh":                   token,
+	"GET /v1/vms/{vm}/ssh":          granted, // the Linux user is SSH's
 	"GET /v1/vms/{vm}":              granted,
 	"POST /v1/vms/{vm}/start":       granted,
 	"POST /v1/vms/{vm}/await":       granted,
