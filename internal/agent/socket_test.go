@@ -263,7 +263,7 @@ func TestHandle(t *testing.T) {
 	}
 	wg.Wait()
 	got := make([]byte, len(want)+10)
-	if n, err := f.ReadAt(got, 0); n != len(want) || err != io.EOF || !bytes.Equal(got[:n], want) {
+	if n, err := f.ReadAt(got, 0); n != len(want) || !errors.Is(err, io.EOF) || !bytes.Equal(got[:n], want) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if _, err := f.WriteAt([]byte("x"), -1); err == nil {

@@ -66,4 +66,3 @@ func (s *server) sshSocket(q *request) error {
 	s.SSH.ServeActor(ctx, websocket.NetConn(ctx, conn, websocket.MessageBinary), from, q.call.Actor, string(rec.ID))
 	return nil
 }
-

@@ -63,7 +63,7 @@ func (c *client) session(nc ssh.NewChannel) {
 	s := &session{c: c, ch: ch, env: map[string]string{}, gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(c.ctx))
 	defer s.cancel()
-	defer ch.Close()
+	defer shut(ch)
 	for r := range requests {
 		ok := s.request(r)
 		_ = r.Reply(ok, nil) // the client is gone, then
@@ -122,9 +122,9 @@ func (s *session) start(f func()) bool {
 	}
 	s.started = true
 	s.over.Go(func() {
-		defer s.ch.Close()
+		defer shut(s.ch)
 		if s.agent != nil {
-			defer s.agent.Close()
+			defer shut(s.agent)
 		}
 		f()
 	})
