@@ -26,6 +26,7 @@ type Engine interface {
 	LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error)
 
 	Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error)
+	SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error
 	OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error)
 	AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (engine.Terminal, error)
 	Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error)
