@@ -151,14 +151,17 @@ func newSSHConfig(a *app, runF func(context.Context, *sshConfigOptions) error) *
 		Long: `Print what ~/.ssh/config needs so that NAME.warren is that VM for ssh, scp, sftp, rsync, git, VS Code and all
 that uses OpenSSH, without a password. With --write, put it there. Without names it is for every VM.
 
+  ssh box.warren
+  scp -r src box.warren:/work/
+  rsync -a box.warren:/work/out .
+  git clone box.warren:/srv/repo.git
+
 ssh then calls "warren ssh-proxy", which shows the API key to the server: no key or token is written down or
 shown in an argument. Where the key is in WARREN_API_KEY, ssh needs that variable too; an editor that is
 started from a menu may lack it: then name a file that holds the key, with --key-file.`,
-		Example: `  warren ssh-config --write && ssh box.warren
+		Example: `  warren ssh-config --write
   warren ssh-config box >> ~/.ssh/config
-  warren ssh-config --write --suffix lab --url https://lab.example:8787 --key-file ~/.lab-key
-  scp -r src box.warren:/work/ && rsync -a box.warren:/work/out .
-  git clone box.warren:/srv/repo.git`,
+  warren ssh-config --write --suffix lab --url https://lab.example:8787 --key-file ~/.lab-key`,
 		Args:              args(0, -1, ""),
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -205,7 +206,7 @@ func (f *file) ReadAt(p []byte, at int64) (int, error) {
 	n, err := f.f.ReadAt(p, at)
 	f.out.Add(int64(n))
 	f.beat(n)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return n, err
 	}
 	return n, f.v.fail(f.v.ctx, err)

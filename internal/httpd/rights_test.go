@@ -65,12 +65,16 @@ func (a agent) token(body any) (id, secret string) {
 var openToTokens = map[string]right{
 	"GET /auth/v1/whoami":           token,
 	"GET /v1/vms":                   token,
+	"GET /v1/ssh":                   token,
+	"GET /v1/vms/{vm}/ssh":          granted, // the Linux user is SSH's
 	"GET /v1/vms/{vm}":              granted,
 	"POST /v1/vms/{vm}/start":       granted,
 	"POST /v1/vms/{vm}/await":       granted,
 	"GET /v1/vms/{vm}/stats":        granted,
 	"GET /v1/vms/{vm}/state":        granted,
 	"GET /v1/vms/{vm}/idle":         granted,
+	"GET /v1/vms/{vm}/top":          granted,
+	"GET /v1/vms/{vm}/diagnose":     granted,
 	"GET /v1/vms/{vm}/ports":        granted,
 	"GET /v1/vms/{vm}/exec":         granted, // the Linux user is in the command
 	"POST /v1/vms/{vm}/exec":        granted,

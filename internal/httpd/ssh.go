@@ -40,15 +40,14 @@ func noSSH() error { return vm.Errorf(vm.Unsupported, "ssh", "this server has no
 
 // sshSocket hands the caller's WebSocket to the gateway.
 func (s *server) sshSocket(q *request) error {
-	if s.SSH == nil {
-		return noSSH()
-	}
-	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") {
-		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("`warren ssh-config` writes what OpenSSH needs for it")
-	}
 	rec, err := s.Engine.Get(q.Context(), q.call, q.ref()) // the refusal while it can be one
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case s.SSH == nil:
+		return noSSH()
+	case !strings.EqualFold(q.Header.Get("Upgrade"), "websocket"):
+		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("`warren ssh-config` writes what OpenSSH needs for it")
 	}
 	q.header("")
 	q.w.Header().Del("Content-Type")

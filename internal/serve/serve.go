@@ -219,8 +219,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
 	}
 	door.Wait()
-	<-sshFailed
-	return cause
+	return errors.Join(cause, <-sshFailed)
 }
 
 // close closes what is open, newest first.

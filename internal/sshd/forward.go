@@ -183,7 +183,7 @@ func (c *client) forward(r *ssh.Request) {
 	c.mu.Lock()
 	c.forwards[key] = l
 	c.mu.Unlock()
-	defer l.Close()
+	defer shut(l)
 	if c.ctx.Err() != nil || r.Reply(true, reply) != nil {
 		return
 	}

@@ -26,6 +26,7 @@ type Engine interface {
 	LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error)
 
 	Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error)
+	SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error
 	OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error)
 	AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (engine.Terminal, error)
 	Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error)
@@ -102,7 +103,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.As(err, &temporary) && temporary.Temporary(): // too many open files
-			time.Sleep(50 * time.Millisecond)
+			sleep(ctx, 50*time.Millisecond)
 		default:
 			return vm.Errorf(vm.Internal, l.Addr().String(), "the SSH gateway: %w", err)
 		}
@@ -153,7 +154,7 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 		s.cfg.Log.Debug("ssh: nobody has logged in", "from", raw.RemoteAddr(), "err", err)
 		return
 	}
-	defer conn.Close()
+	defer shut(conn)
 	rec, left, err := s.cfg.Engine.Enter(ctx, who.call(), who.ref, map[string]any{
 		"how": who.how, "user": who.linuxUser(), "from": who.from, "client": string(conn.ClientVersion()),
 	})
@@ -343,8 +344,8 @@ func (c *client) why() error {
 func relay(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer ch.Close()
-	defer conn.Close()
+	defer shut(ch)
+	defer shut(conn)
 	wg.Go(func() {
 		ssh.DiscardRequests(requests) // until the channel is closed
 		_ = conn.Close()
@@ -366,6 +367,9 @@ func relay(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
 	_ = ch.CloseWrite() // the client is gone, then
 	<-sent
 }
+
+// shut closes what has nobody left to tell of a failure.
+func shut(c io.Closer) { _ = c.Close() }
 
 func copyStream(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))

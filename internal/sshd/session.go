@@ -45,6 +45,7 @@ type session struct {
 	cols, rows int
 	agent      engine.SocketListener // the client's agent, in the guest
 	started    bool
+	answered   chan struct{} // closed when the client knows that it was started; nil = it does
 
 	mu      sync.Mutex
 	running runner // guarded by mu
@@ -63,10 +64,14 @@ func (c *client) session(nc ssh.NewChannel) {
 	s := &session{c: c, ch: ch, env: map[string]string{}, gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(c.ctx))
 	defer s.cancel()
-	defer ch.Close()
+	defer shut(ch)
 	for r := range requests {
 		ok := s.request(r)
 		_ = r.Reply(ok, nil) // the client is gone, then
+		if s.answered != nil {
+			close(s.answered)
+			s.answered = nil
+		}
 	}
 	close(s.gone)
 	if s.agent != nil && !s.started {
@@ -121,10 +126,13 @@ func (s *session) start(f func()) bool {
 		return false
 	}
 	s.started = true
+	answered := make(chan struct{})
+	s.answered = answered
 	s.over.Go(func() {
-		defer s.ch.Close()
+		<-answered // a short command would close the channel before
+		defer shut(s.ch)
 		if s.agent != nil {
-			defer s.agent.Close()
+			defer shut(s.agent)
 		}
 		f()
 	})
@@ -270,6 +278,9 @@ func (s *session) command(spec vm.ExecSpec) {
 	st, err := x.Run(s.ch, s.ch.Stderr())
 	close(done)
 	if err != nil {
+		s.tidy(func(ctx context.Context, c *vm.Call) {
+			_ = s.c.s.cfg.Engine.SignalProcess(ctx, c, s.c.ref, x.Process().ID, "HUP") // it may have ended
+		})
 		s.refuse(err)
 		return
 	}
@@ -301,17 +312,28 @@ func (s *session) terminal(user vm.LinuxUser, command string) {
 	})
 	st, err := t.Run(func(vm.TerminalReplay) error { return nil }, s.ch)
 	close(done)
-	if name == "" {
-		last, stop := context.WithTimeout(s.ctx, lastWords)
-		defer stop()
-		// It has ended, or hangs up now: nobody will ask for it by its number.
-		_, _ = e.CloseTerminal(last, s.c.call(), s.c.ref, s.c.name, t.Session().ID)
+	if name == "" { // nobody will ask for it by its number
+		s.tidy(func(ctx context.Context, c *vm.Call) {
+			_, _ = e.CloseTerminal(ctx, c, s.c.ref, s.c.name, t.Session().ID) // it may have been closed
+		})
 	}
 	if err != nil {
 		s.refuse(err)
 		return
 	}
 	s.exit(st)
+}
+
+// tidy ends what the session leaves in the guest, as Warren itself: the client
+// may have lost its right. A VM that has fallen asleep is not woken for it.
+func (s *session) tidy(f func(ctx context.Context, c *vm.Call)) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), lastWords)
+	defer stop()
+	c := &vm.Call{Actor: vm.Actor{Account: s.c.actor.Account, System: "ssh"}, Request: vm.NewRequestID()}
+	rec, err := s.c.s.cfg.Engine.MayEnter(ctx, c.Actor, s.c.ref, "")
+	if err == nil && rec.State == vm.Running {
+		f(ctx, c)
+	}
 }
 
 // open opens a terminal, or finds the one of that name.

@@ -289,6 +289,7 @@ func TestRevoked(t *testing.T) {
 		if _, _, err := d.dial("box:" + token); err == nil {
 			t.Errorf("%s: let in again", what)
 		}
+		wait(t, "what it ran has ended", func() bool { return d.running() == 0 })
 	}
 }
 
@@ -350,22 +351,9 @@ func TestHangUp(t *testing.T) {
 	if err := s.Start("sleep 1000"); err != nil {
 		t.Fatal(err)
 	}
-	running := func() int {
-		l, err := d.engine.Processes(t.Context(), d.call, "box")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, p := range l {
-			if p.EndedAt == nil {
-				n++
-			}
-		}
-		return n
-	}
-	wait(t, "the command runs", func() bool { return running() == 1 })
+	wait(t, "the command runs", func() bool { return d.running() == 1 })
 	_ = c.Close()
-	wait(t, "the command ends", func() bool { return running() == 0 })
+	wait(t, "the command ends", func() bool { return d.running() == 0 })
 	var login engine.AuditRecord
 	wait(t, "the login's record is closed", func() bool {
 		l, err := d.engine.AuditList(t.Context(), d.call, engine.AuditFilter{})
@@ -382,6 +370,22 @@ func TestHangUp(t *testing.T) {
 	if login.VM != d.box.ID || login.Detail["how"] != "token" || login.Detail["user"] != "root" || login.Detail["from"] != "127.0.0.1" {
 		t.Errorf("%+v", login)
 	}
+}
+
+// running counts the commands that run in the box.
+func (d *door) running() int {
+	d.t.Helper()
+	l, err := d.engine.Processes(d.t.Context(), d.call, "box")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	n := 0
+	for _, p := range l {
+		if p.EndedAt == nil {
+			n++
+		}
+	}
+	return n
 }
 
 func wait(t *testing.T, what string, ok func() bool) {
@@ -469,6 +473,51 @@ func TestWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := d.session(d.enter("box:" + d.secret)).Output("echo awake"); err != nil || string(out) != "awake\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
+// TestSleep: a VM that falls asleep under a shell and a command ends both, with
+// the reason, stays asleep, and keeps what ran.
+//
+// 000-28, 000-41
+func TestSleep(t *testing.T) {
+	d := newDoor(t)
+	c := d.enter("box:" + d.secret)
+	shell, command := d.session(c), d.session(c)
+	var told syncBuffer
+	shell.Stderr = &told
+	if err := shell.RequestPty("xterm", 24, 80, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := shell.Shell(); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start("sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "both run", func() bool {
+		l, err := d.engine.Terminals(t.Context(), d.call, "box")
+		return err == nil && len(l) == 1 && d.running() == 1
+	})
+	if _, err := d.engine.Suspend(t.Context(), d.call, "box", engine.SuspendRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if shell.Wait() == nil || command.Wait() == nil {
+		t.Error("an exit was told of")
+	}
+	if !strings.HasPrefix(told.String(), "warren: ") {
+		t.Errorf("told %q", told.String())
+	}
+	time.Sleep(100 * time.Millisecond)
+	if v, err := d.engine.Get(t.Context(), d.call, "box"); err != nil || v.State != vm.Suspended {
+		t.Errorf("%q, %v", v.State, err)
+	}
+	if l, err := d.engine.Terminals(t.Context(), d.call, "box"); err != nil || len(l) != 1 {
+		t.Errorf("%+v, %v", l, err)
+	}
+	// The connection is there still, and wakes it.
+	if out, err := d.session(c).Output("echo awake"); err != nil || string(out) != "awake\n" {
 		t.Errorf("%q, %v", out, err)
 	}
 }
