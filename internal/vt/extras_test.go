@@ -55,7 +55,7 @@ func TestExtras(t *testing.T) {
 // title, nor a setting, nor the answer back, nor the clipboard. And neither a
 // drawing nor text hands the question on to a viewer's terminal.
 //
-// 000-39
+// 000-39, 003-24
 func TestNoReflection(t *testing.T) {
 	for _, in := range []string{
 		"\x1b]0;evil\nrm\x07\x1b[21t", "\x1b]1;evil\x07\x1b[20t", "\x05", "\x1bP$qm\x1b\\", "\x1bP$q\"pevil\x1b\\", "\x1bP+q6576696c\x1b\\",

@@ -62,7 +62,7 @@ func (h *host) view(args ...string) *viewer {
 // TestCoreTerminal: programs on terminals live on without their viewers and
 // without serve, and whoever looks again sees what was there.
 //
-// 000-39, 000-40
+// 000-39, 000-40, 001-36, 001-44, 002-07
 func TestCoreTerminal(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box")
@@ -207,7 +207,7 @@ func (h *host) shells(name string) {
 // fork, through a suspension, past a monitor that dies, and back at a rollback.
 // A viewer is let go of by a suspension, and not by a fork.
 //
-// 000-41, 000-42
+// 000-10, 000-41, 000-42, 002-26
 func TestCoreTerminalMoves(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box")
@@ -226,6 +226,7 @@ func TestCoreTerminalMoves(t *testing.T) {
 	h.ok("rm", "kid-1")
 	h.eventually("the viewer saw it", func() bool { return strings.Contains(v.out.String(), "\nbox 43") })
 
+	h.ok("pty", "send", "box", "repl", "--no-enter", "half = 't", "--wait", "0.5")
 	h.ok("suspend", "box")
 	if err := v.cmd.Wait(); err != nil || h.find("box").State != "suspended" {
 		t.Errorf("the viewer of a VM that fell asleep: %v; the VM is %s", err, h.find("box").State)
@@ -236,10 +237,13 @@ func TestCoreTerminalMoves(t *testing.T) {
 		t.Errorf("asleep, by the next serve: %s", list)
 	}
 	woken := h.view("shell", "box", "--session", "repl")
-	if _, err := woken.in.Write([]byte("print(x + 1000)\r")); err != nil {
+	if _, err := woken.in.Write([]byte("yped'\rprint(half, x + 1000)\r")); err != nil {
 		t.Fatal(err)
 	}
-	h.eventually("the shell has woken it", func() bool { return strings.Contains(woken.out.String(), "1043") })
+	h.eventually("the shell has woken it", func() bool { return strings.Contains(woken.out.String(), "typed 1043") })
+	if got := h.ok("pty", "read", "box", "repl", "--scrollback"); !strings.Contains(got, ">>> x = 42\n") || !strings.Contains(got, "half = 'typed'") {
+		t.Errorf("what it wrote before it slept: %q", got)
+	}
 
 	// The monitor dies; the viewer is attached again when another is there.
 	if err := syscall.Kill(h.pidOf(h.find("box").ID, "monitor"), syscall.SIGKILL); err != nil {
