@@ -153,7 +153,7 @@ type VM struct {
 	Losses              []string    `json:"losses,omitempty"`   // what the last start did not restore
 	Restored            []string    `json:"restored,omitempty"` // what it did
 	Exit                MachineExit `json:"exit,omitzero"`      // how the last machine ended
-	// Terminals are those of the guest when the VM was last suspended.
+	// Terminals are those of the guest when the VM was last put down.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap

@@ -40,7 +40,10 @@ func (e *Engine) reseat(op *operation) error {
 	if err := e.step(op.ctx, "reseat:record"); err != nil {
 		return err
 	}
-	_, err := e.update(op.ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Suspending, vm.OpCapture })
+	terminals := e.terminalsNow(op)
+	_, err := e.update(op.ctx, s, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Terminals = vm.Suspending, vm.OpCapture, terminals
+	})
 	if err != nil {
 		return err
 	}
