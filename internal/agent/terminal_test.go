@@ -173,7 +173,7 @@ func TestTerminal(t *testing.T) {
 func TestTerminalFullScreen(t *testing.T) {
 	r := newRig(t)
 	l := r.open(sh("s"))
-	l.types("printf 'below\\n'; printf '\\033[?1049h\\033[?2004h\\033[2J\\033[5;10H\\033[1;31mFULL\\033[7;3H\\033]0;title\\007'; read x; printf '\\033[?1049l'\n")
+	l.types("printf 'below\\n'; printf '\\033[?1049h\\033[?2004h\\033[2J\\033[5;10H\\033[1;31mFU''LL\\033[7;3H\\033]0;title\\007'; read x; printf '\\033[?1049l'\n")
 	l.shows("FULL")
 	again := r.attach("s", vm.TerminalView{Cols: 80, Rows: 24, Since: -1})
 	again.shows("FULL")
