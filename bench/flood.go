@@ -31,7 +31,7 @@ func (b *bench) flood(ctx context.Context, id string) error {
 	if err := b.server.exec(ctx, id, "sh", "-c", fmt.Sprintf("seq -w 1 %d >/root/lines", floodLines)); err != nil {
 		return err
 	}
-	for round := range max(2, b.n/8) {
+	for round := range max(1, b.n/8) {
 		grown := func(f func() (time.Duration, error)) (time.Duration, error) {
 			w, err := b.watchMemory(id)
 			if err != nil {
