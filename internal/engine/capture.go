@@ -268,11 +268,11 @@ func (e *Engine) publish(ctx context.Context, id vm.GenerationID) error {
 // generation.
 func (e *Engine) publishLater(id vm.GenerationID) {
 	ok := e.spawn(func(ctx context.Context) {
-		defer e.unpin(id)
 		if err := e.publish(ctx, id); err != nil && !died(err) && ctx.Err() == nil {
 			e.log.Error("a generation is not durable", "generation", id, "err", err)
 		}
-		e.collect(ctx)
+		e.unpin(id)
+		e.collect(ctx) // nobody may need it any more
 	})
 	if !ok {
 		e.unpin(id)

@@ -37,8 +37,9 @@ func TestIdleCost(t *testing.T) {
 	if st.PSS > 112<<20 {
 		t.Errorf("QEMU has %d bytes by share", st.PSS)
 	}
-	// 32 of them leave a host of two cores 85 % of its time.
-	if used := st.CPU - before.CPU; used > quiet*15/100*2/32 {
+	// 32 of them are to leave a host of two cores 85 % of its time, to which `make
+	// bench` holds them. A busy host makes it more; a guest that ticks, ten times it.
+	if used := st.CPU - before.CPU; used > 3*quiet*15/100*2/32 {
 		t.Errorf("idle it used %v of CPU time", used)
 	}
 }
