@@ -226,7 +226,7 @@ func (t *terminal) pump() {
 	n, err := 0, error(nil)
 	for inRow := 0; ; inRow++ {
 		if inRow > floodAfter && n < floodPiece {
-			time.Sleep(floodPause)
+			<-time.After(floodPause) // so short that nobody needs to end it
 		}
 		began := time.Now()
 		n, err = t.master.Read(buf)
