@@ -164,9 +164,9 @@ func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) er
 }
 
 // captureFailed takes a capture back as far as it went. The VM's machine goes
-// on.
+// on. While it is not known to which disk that writes, the generation stays
+// pinned: the next capture, or the next start, finds out.
 func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo, why error) error {
-	defer e.unpin(g.ID)
 	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
 		g.State, g.Failure = vm.GenFailed, clip(why.Error())
 	}); err != nil {
@@ -175,6 +175,7 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo
 	if err := e.settleDisk(ctx, s); err != nil {
 		return err
 	}
+	defer e.unpin(g.ID)
 	if e.snapshot(s).DiskOn == g.ID {
 		return nil // it is a layer of the disk now; collect drops the rest
 	}
