@@ -57,7 +57,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run, worlds.pause, worlds.fork, worlds.suspend, worlds.peers")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
@@ -98,6 +98,7 @@ var sections = []section{
 	{"exec", (*bench).guest}, // with files: they share the guest with its SSH server
 	{"list", (*bench).list},
 	{"worlds.pause", (*bench).worldPause},
+	{"worlds.private", (*bench).worldPrivate},
 	{"worlds.fork", (*bench).worldFork},
 	{"worlds.suspend", (*bench).worldSuspend},
 	{"worlds.peers", (*bench).worldPeers},

@@ -50,7 +50,10 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	held := false
 	defer func() {
 		if err != nil && !died(err) {
-			err = joinUndo(err, e.captureFailed(context.WithoutCancel(ctx), s, g, err))
+			if undoErr := e.captureFailed(context.WithoutCancel(ctx), s, g, err); undoErr != nil {
+				err = joinUndo(err, undoErr)
+				e.failLater(s, g, err)
+			}
 			if held {
 				err = joinUndo(err, letRun(ctx, e.runOf(s)))
 			}
@@ -183,6 +186,20 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo
 		return err
 	}
 	return e.forgetGeneration(ctx, g.ID)
+}
+
+// failLater takes back what captureFailed could not, as soon as it can be.
+func (e *Engine) failLater(s *slot, g vm.GenerationInfo, why error) {
+	e.spawn(func(ctx context.Context) {
+		e.insist(func(ctx context.Context) error {
+			op, err := e.beginSlot(ctx, s, vm.OpCapture)
+			if err != nil {
+				return err
+			}
+			err = e.captureFailed(op.ctx, s, g, why)
+			return joinUndo(err, e.finish(op, nil))
+		})
+	})
 }
 
 // settleDisk decides what an interrupted capture left open: whether the
