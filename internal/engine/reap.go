@@ -50,6 +50,9 @@ func (e *Engine) reap(ctx context.Context) {
 			default:
 				busy[ch.slot] = true
 				notBefore[ch.slot] = now.Add(retryAfter)
+				if ch.verb == vm.OpRecover { // somebody waits for it
+					notBefore[ch.slot] = now.Add(insistEvery)
+				}
 				e.spawn(func(ctx context.Context) {
 					e.do(ctx, ch)
 					select {
@@ -108,7 +111,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	}
 	switch rec.State {
 	case vm.Building, vm.Starting, vm.Suspending: // and nobody is at work on it
-		return chore{s, vm.OpRecover, "recover", e.now()}, true
+		return chore{s, vm.OpRecover, "recover", time.Time{}}, true
 	}
 	if !rec.ExpiresAt.IsZero() {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
