@@ -23,8 +23,8 @@ type chore struct {
 
 // outcome is how a chore has ended.
 type outcome struct {
-	slot *slot
-	ok   bool
+	slot  *slot
+	retry time.Duration // how long the VM is left alone; 0: not at all
 }
 
 // reapEvery is the longest time between two looks at the deadlines, a guard
@@ -56,9 +56,16 @@ func (e *Engine) reap(ctx context.Context) {
 			default:
 				busy[ch.slot] = true
 				e.spawn(func(ctx context.Context) {
-					ok := e.do(ctx, ch)
+					o := outcome{slot: ch.slot}
+					switch {
+					case e.do(ctx, ch):
+					case ch.verb == vm.OpRecover: // somebody waits for it
+						o.retry = insistEvery
+					default:
+						o.retry = retryAfter
+					}
 					select {
-					case done <- outcome{ch.slot, ok}:
+					case done <- o:
 					case <-ctx.Done():
 					}
 				})
@@ -70,9 +77,7 @@ func (e *Engine) reap(ctx context.Context) {
 		case <-e.wake:
 		case o := <-done:
 			delete(busy, o.slot)
-			if !o.ok {
-				notBefore[o.slot] = e.now().Add(retryAfter)
-			}
+			notBefore[o.slot] = e.now().Add(o.retry)
 			maps.DeleteFunc(notBefore, func(s *slot, _ time.Time) bool { return e.isGone(s) })
 		case <-ctx.Done():
 			stop()
@@ -116,7 +121,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	}
 	switch rec.State {
 	case vm.Building, vm.Starting, vm.Suspending: // and nobody is at work on it
-		return chore{s, vm.OpRecover, "recover", e.now()}, true
+		return chore{s, vm.OpRecover, "recover", time.Time{}}, true
 	}
 	if !rec.ExpiresAt.IsZero() {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)

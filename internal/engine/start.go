@@ -90,6 +90,9 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
+	if err := e.settleDisk(ctx, op.slot); err != nil { // its machine may have ended in a capture
+		return vm.VM{}, cause(ctx, err)
+	}
 	if err := e.growDisk(ctx, "start:disk", rec); err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
