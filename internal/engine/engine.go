@@ -17,8 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what an engine works with. Everything but Fault, Settings and
-// Clock is required.
+// Config is what an engine works with. Everything but Fault, Settings, Clock
+// and Repositories is required.
 type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
@@ -29,12 +29,13 @@ type Config struct {
 	Images   Images
 	Host     Host
 
-	Generations Generations
-	Clock       Clock                    // nil = the system's
-	Fault       func(label string) error // nil in production; see Labels
-	Settings    Settings
-	Log         *slog.Logger
-	Resolver    Resolver // nil = the system's
+	Generations  Generations
+	Repositories Repositories             // nil = there are none
+	Clock        Clock                    // nil = the system's
+	Fault        func(label string) error // nil in production; see Labels
+	Settings     Settings
+	Log          *slog.Logger
+	Resolver     Resolver // nil = the system's
 }
 
 // Settings are the operator's choices. A zero field has the default.
@@ -99,16 +100,19 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// nameWrite before slot.write; slot.write, keyWrite or genWrite before mu.
+// nameWrite before slot.write; slot.write, idWrite, keyWrite or genWrite before mu.
 type Engine struct {
-	cfg    Config
-	log    *slog.Logger
-	life   context.Context // ends with Close, or with the death that a Fault plays
-	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup
-	wake   chan struct{} // tells the reaper that a deadline may have changed
-	dead   atomic.Bool   // see ErrDied
+	cfg      Config
+	log      *slog.Logger
+	life     context.Context // ends with Close, or with the death that a Fault plays
+	cancel   context.CancelCauseFunc
+	tasks    sync.WaitGroup
+	wake     chan struct{} // tells the reaper that a deadline may have changed
+	holdWake chan struct{} // tells that holds may have changed
+	expiry   chan struct{} // tells expire that there is a new token
+	dead     atomic.Bool   // see ErrDied
 
+	idWrite   sync.Mutex    // held while records of identities are written; before mu
 	keyWrite  sync.Mutex    // held while a key's record is written; before mu
 	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
 	genWrite  sync.Mutex    // held while a generation's record is written; before mu
@@ -124,6 +128,7 @@ type Engine struct {
 	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
 	users    directory
+	rights   rights
 	gens     map[vm.GenerationID]*generation
 	names    domains
 }
@@ -143,8 +148,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1),
-		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
+		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
+		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{},
 	}
 	e.pool = newPool(e)
@@ -155,6 +160,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
 	e.spawn(e.reap)
+	e.spawn(e.expire)
+	e.spawn(e.expireHolds)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}
@@ -206,6 +213,11 @@ func (e *Engine) releaseMachines() {
 func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.spawnLocked(f)
+}
+
+// spawnLocked is spawn for callers with the lock, which f does not have.
+func (e *Engine) spawnLocked(f func(ctx context.Context)) bool {
 	if e.closed {
 		return false
 	}

@@ -22,6 +22,9 @@ func sortNewest(list []vm.GenerationInfo) {
 // Lineage returns a VM, its ancestors and descendants, and the generations that
 // connect them; with ref "" everything of the account.
 func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, error) {
+	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+		return Lineage{}, fail(vm.OpGet, ref, err)
+	}
 	var only map[vm.ID]bool
 	if ref != "" {
 		s, err := e.lookup(c, ref)

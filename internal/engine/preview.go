@@ -5,10 +5,7 @@ package engine
 
 import (
 	"context"
-	"net"
 	"slices"
-	"sync/atomic"
-	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -135,57 +132,12 @@ func changed(rec vm.VM, port uint16, change func(*vm.Preview)) vm.Preview {
 	return out
 }
 
-// Enter wakes a VM for a preview and holds it awake until leave is called,
-// which may be done more than once.
-func (e *Engine) Enter(ctx context.Context, c *vm.Call, ref string) (site vm.Site, leave func(), err error) {
+// EnterPreview wakes a VM for a preview and holds it awake until leave is
+// called, which may be done more than once.
+func (e *Engine) EnterPreview(ctx context.Context, c *vm.Call, ref string) (site vm.Site, leave func(), err error) {
 	v, err := e.visit(ctx, c, ref, vm.OpDial)
 	if err != nil {
 		return vm.Site{}, nil, err
 	}
 	return siteOf(v.rec, 0), func() { v.end(nil, nil) }, nil
-}
-
-// DialPreview connects to a port as DialPort does; of the connection only its
-// bytes count as activity, since it is kept for a next request.
-func (e *Engine) DialPreview(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
-	conn, err := e.DialPort(ctx, c, ref, port)
-	if err != nil {
-		return nil, err
-	}
-	d := conn.(*dialled)
-	d.v.loosen()
-	return &quietConn{dialled: d}, nil
-}
-
-// touchEvery is how exactly the activity of a connection is noted.
-const touchEvery = time.Second
-
-// quietConn is a connection that counts as activity by its bytes.
-type quietConn struct {
-	*dialled
-	touched atomic.Int64 // nanoseconds
-}
-
-func (q *quietConn) note(n int) {
-	if n == 0 {
-		return
-	}
-	now, last := time.Now().UnixNano(), q.touched.Load()
-	if now-last >= int64(touchEvery) && q.touched.CompareAndSwap(last, now) {
-		q.v.touch()
-	}
-}
-
-// Read reads and notes activity.
-func (q *quietConn) Read(b []byte) (int, error) {
-	n, err := q.dialled.Read(b)
-	q.note(n)
-	return n, err
-}
-
-// Write writes and notes activity.
-func (q *quietConn) Write(b []byte) (int, error) {
-	n, err := q.dialled.Write(b)
-	q.note(n)
-	return n, err
 }

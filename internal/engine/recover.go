@@ -35,6 +35,12 @@ func (e *Engine) recover(ctx context.Context) error {
 	for _, rec := range recs {
 		e.vms[rec.ID] = newSlot(rec)
 	}
+	if err := e.loadRights(ctx); err != nil {
+		return err
+	}
+	if err := e.loadHolds(ctx); err != nil {
+		return err
+	}
 	if err := e.recoverVMs(ctx, recs); err != nil {
 		return err
 	}
@@ -175,7 +181,7 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	case err == nil:
 		// A silence of the server is none of the VM.
 		e.mu.Lock()
-		s.rec.LastActive = e.now()
+		e.activeLocked(s, vm.ActivityStart)
 		e.mu.Unlock()
 		e.watch(s, m)
 		if err := e.takeSize(ctx, s, st.Size); err != nil {

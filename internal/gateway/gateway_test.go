@@ -77,7 +77,7 @@ func (f *fakeEngine) DomainSite(name string) (vm.Site, bool) {
 	return s, ok
 }
 
-func (f *fakeEngine) Enter(context.Context, *vm.Call, string) (vm.Site, func(), error) {
+func (f *fakeEngine) EnterPreview(context.Context, *vm.Call, string) (vm.Site, func(), error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.entered++
@@ -86,7 +86,7 @@ func (f *fakeEngine) Enter(context.Context, *vm.Call, string) (vm.Site, func(), 
 	return f.site, func() { once.Do(func() { f.inside.Add(-1) }) }, f.enterErr
 }
 
-func (f *fakeEngine) DialPreview(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
+func (f *fakeEngine) DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
 	f.dials.Add(1)
 	f.mu.Lock()
 	to := f.backend

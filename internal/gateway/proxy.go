@@ -102,7 +102,7 @@ type settleKey struct{}
 func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, error) {
 	until, _ := ctx.Value(settleKey{}).(time.Time)
 	for {
-		conn, err := p.g.Engine.DialPreview(ctx, c, string(site.VM), site.Port)
+		conn, err := p.g.Engine.DialPort(ctx, c, string(site.VM), site.Port)
 		if err == nil || vm.KindOf(err) != vm.Unavailable || !time.Now().Before(until) {
 			return conn, err
 		}
@@ -118,7 +118,7 @@ func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, e
 
 // serve wakes the VM, holds the request meanwhile, and passes it on.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site vm.Site) {
-	now, leave, err := p.g.Engine.Enter(r.Context(), callOf(site), string(site.VM))
+	now, leave, err := p.g.Engine.EnterPreview(r.Context(), callOf(site), string(site.VM))
 	if err != nil {
 		p.g.fault(w, r, site, err)
 		return

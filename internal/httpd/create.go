@@ -105,6 +105,9 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
 		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
 	}
+	if in.ActivityThresholdBytes != nil {
+		r.Threshold = *in.ActivityThresholdBytes
+	}
 	top := in.Layer
 	top.LayerUsers, top.LayerGroups, top.LayerFiles = in.Users, in.Groups, in.AdditionalFiles
 	top.LayerWait, top.LayerReady = in.WaitForReadySignal, in.ReadySignalTimeoutSeconds

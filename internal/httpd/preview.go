@@ -26,13 +26,13 @@ type Previews interface {
 
 func (s *server) previewRoutes() []route {
 	return []route{
-		{"GET", "/v1/ca", key, s.ca, "The certificate of the CA that previews' names are signed by, as PEM.", nil, nil, false, ""},
-		{"GET", "/v1/vms/{vm}/previews", key, s.previews, "Ports that were opened to everybody, or closed again.", nil, api.PreviewList{}, false, ""},
-		{"GET", "/v1/vms/{vm}/previews/{port}", key, s.preview, "One port at the preview gateway.", nil, api.Preview{}, false, ""},
+		{"GET", "/v1/ca", token, s.ca, "The certificate of the CA that previews' names are signed by, as PEM.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/previews", granted, s.previews, "Ports that were opened to everybody, or closed again.", nil, api.PreviewList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/previews/{port}", granted, s.preview, "One port at the preview gateway.", nil, api.Preview{}, false, ""},
 		{"PUT", "/v1/vms/{vm}/previews/{port}", key, s.setPreview, "Open a port to everybody, or make it private again.", api.SetPreview{}, api.Preview{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/previews/{port}", key, s.closePreview, "Make a port private and end every link to it.", nil, api.Preview{}, false, ""},
 		{"POST", "/v1/vms/{vm}/previews/{port}/links", key, s.linkPreview, "Sign a link that opens a private port for a time.", api.NewLink{}, api.PreviewLink{}, false, ""},
-		{"GET", "/v1/vms/{vm}/dial/{port}", key, s.dial, "A connection to a port of the guest, as binary messages of a WebSocket.", nil, nil, true, ""},
+		{"GET", "/v1/vms/{vm}/dial/{port}", granted, s.dial, "A connection to a port of the guest, as binary messages of a WebSocket.", nil, nil, true, ""},
 	}
 }
 

@@ -38,6 +38,10 @@ func (d Dir) ServerConfig() string { return d.join("server.yaml") }
 // AdminKey holds the admin API key that the first start made, mode 0600.
 func (d Dir) AdminKey() string { return d.join("admin.key") }
 
+// SSHHostKey is the private half of the SSH gateway's host key, which the first
+// start made, mode 0600.
+func (d Dir) SSHHostKey() string { return d.join("ssh_host_ed25519_key") }
+
 // Etcd is the directory of the embedded etcd.
 func (d Dir) Etcd() string { return d.join("etcd") }
 

@@ -42,7 +42,7 @@ type Setting struct {
 }
 
 var defaults = Config{
-	Listen: "127.0.0.1:8787", SSH: ":2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
+	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
 	Pool: "2", PreviewDomain: "warren.localhost",
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
@@ -52,17 +53,23 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	// The address first: nothing is opened for a server that cannot be reached.
-	listener, err := listen(ctx, cfg.Listen)
+	listener, err := listen(ctx, cfg.Listen, "--listen")
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	s := &stack{dir: dir, cfg: cfg, log: log}
 	if cfg.Preview != "off" {
-		if s.previews, err = listen(ctx, cfg.Preview); err != nil {
+		if s.previews, err = listen(ctx, cfg.Preview, "--preview"); err != nil {
 			return err
 		}
 		defer s.previews.Close()
+	}
+	if cfg.SSH != "off" {
+		if s.sshListener, err = listen(ctx, cfg.SSH, "--ssh"); err != nil {
+			return err
+		}
+		defer s.sshListener.Close()
 	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	if err := s.open(ctx); err != nil {
@@ -72,20 +79,23 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 	return s.serve(ctx, listener, settings)
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, vm.Errorf(vm.Busy, addr, "something else listens there").WithHint("stop it, or choose another address with --listen")
+		return nil, vm.Errorf(vm.Busy, addr, "something else listens there").WithHint("stop it, or choose another address with %s", flag)
 	case err != nil:
-		return nil, vm.Errorf(vm.Invalid, addr, "cannot listen there: %w", err).WithHint("choose another address with --listen")
+		return nil, vm.Errorf(vm.Invalid, addr, "cannot listen there: %w", err).WithHint("choose another address with %s", flag)
 	}
 	return l, nil
 }
 
 func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	fmt.Fprintf(out, "warren %s: API on http://%s, data in %s, admin key in %s\n", api.Version, cfg.Listen, dir, dir.AdminKey())
-	for name, addr := range map[string]string{"SSH gateway": cfg.SSH, "object storage": cfg.S3} {
+	if cfg.SSH != "off" {
+		fmt.Fprintf(out, "warren: SSH gateway on %s, host key in %s\n", cfg.SSH, dir.SSHHostKey())
+	}
+	for name, addr := range map[string]string{"object storage": cfg.S3} {
 		if addr != "off" {
 			fmt.Fprintf(out, "warren: %s (%s) is not in this version and does not listen\n", name, addr)
 		}
@@ -103,7 +113,9 @@ type stack struct {
 	events *events.Log
 	engine *engine.Engine
 
-	previews net.Listener // nil = off
+	previews    net.Listener // nil = off
+	sshListener net.Listener // nil = it is off
+	ssh         *sshd.Server
 }
 
 func (s *stack) open(ctx context.Context) error {
@@ -144,6 +156,9 @@ func (s *stack) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.ssh, err = newSSH(s.dir, s.engine, s.log); err != nil {
+		return err
+	}
 	secret, created, err := s.engine.EnsureAdmin(ctx)
 	if err != nil {
 		return err
@@ -181,7 +196,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		return err
 	}
 	door := httpd.New(httpd.Config{
-		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, Previews: previewsOf(gate),
+		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
 		Settings: map[string]any{"data": string(s.dir), "settings": settings},
 	})
 	server := &http.Server{
@@ -194,8 +209,11 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }() // ends with Shutdown below
+	sshFailed := s.serveSSH(lifetime)
 	var cause error
 	select {
+	case err := <-sshFailed:
+		cause = err
 	case err := <-failed:
 		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
 	case err := <-shown:
@@ -217,7 +235,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
 	}
 	door.Wait()
-	return errors.Join(cause, <-shown)
+	return errors.Join(cause, <-sshFailed, <-shown)
 }
 
 // close closes what is open, newest first.

@@ -254,7 +254,8 @@ n = 0
 while True:
     n += 1
     f.write("%d\n" % n); f.flush(); os.fsync(f.fileno())
-    open("/run/acknowledged", "w").write(str(n))
+    with open("/run/.acknowledged", "w") as a: a.write(str(n))
+    os.rename("/run/.acknowledged", "/run/acknowledged")
     time.sleep(0.005)
 `
 
