@@ -53,12 +53,13 @@ type CreateVM struct {
 	Template                  *Layer          `json:"template,omitempty"`
 	Persistence               *vm.Persistence `json:"persistence,omitempty"`
 	IdleTimeoutSeconds        Seconds         `json:"idleTimeoutSeconds,omitzero"`
+	ActivityThresholdBytes    *int64          `json:"activityThresholdBytes,omitempty"` // within ten seconds
 	WaitForReadySignal        *bool           `json:"waitForReadySignal,omitempty"`
 	ReadySignalTimeoutSeconds *int64          `json:"readySignalTimeoutSeconds,omitempty"`
 	Users                     []User          `json:"users,omitempty"`
 	Groups                    []Group         `json:"groups,omitempty"`
 	AdditionalFiles           map[string]File `json:"additionalFiles,omitempty"`
-	Domains                   []any           `json:"domains,omitempty"`
+	Domains                   []VMDomain      `json:"domains,omitempty"`
 	Recreate                  *bool           `json:"recreate,omitempty"`
 
 	// Ours.
@@ -107,7 +108,8 @@ type VM struct {
 	Image               string          `json:"image"`
 	ImageID             vm.ImageID      `json:"imageId"`
 	Network             string          `json:"network"`
-	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"`  // null = never
+	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"` // null = never
+	ActivityThreshold   int64           `json:"activityThresholdBytes,omitempty"`
 	IdleStops           bool            `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended
 	TTLSeconds          int64           `json:"ttlSeconds,omitempty"`
 	ExpiresAt           time.Time       `json:"expiresAt,omitzero"`
@@ -263,6 +265,7 @@ type PtySession struct {
 	StartOffset   int64   `json:"startOffset"`     // of the oldest output byte that can be read
 	EndOffset     int64   `json:"endOffset"`       // after the newest
 	Suspended     bool    `json:"suspended,omitempty"`
+	Lost          bool    `json:"lost,omitempty"` // the guest's agent died, and it was hung up
 }
 
 // PtySessionList answers GET pty/sessions.
@@ -386,12 +389,14 @@ type ImageList struct {
 	Images []vm.Image `json:"images"`
 }
 
-// WhoAmI answers GET /auth/v1/whoami.
+// WhoAmI answers GET /auth/v1/whoami: KeyID with an API key, IdentityID and
+// TokenID with a token.
 type WhoAmI struct {
-	AccountID  vm.AccountID `json:"accountId"`
-	IdentityID *string      `json:"identityId"`
-	Admin      bool         `json:"admin"`
-	KeyID      vm.KeyID     `json:"keyId"`
+	AccountID  vm.AccountID   `json:"accountId"`
+	IdentityID *vm.IdentityID `json:"identityId"`
+	Admin      bool           `json:"admin"`
+	KeyID      vm.KeyID       `json:"keyId,omitempty"`
+	TokenID    vm.TokenID     `json:"tokenId,omitempty"`
 }
 
 // Account is an account as answers show it.

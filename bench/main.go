@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -57,7 +58,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run, worlds.pause, worlds.fork, worlds.suspend, worlds.peers")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run, terminal.echo, terminal.flood, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
@@ -86,21 +87,24 @@ type bench struct {
 
 // section is one group of measurements.
 type section struct {
-	name string
-	run  func(*bench, context.Context) error
+	name  string
+	run   func(*bench, context.Context) error
+	parts []string // that can be asked for alone
 }
 
 var sections = []section{
-	{"memory", (*bench).memory},
-	{"create", (*bench).create},
-	{"pool", (*bench).pool},
-	{"run", (*bench).oneShot},
-	{"exec", (*bench).guest}, // with files: they share the guest with its SSH server
-	{"list", (*bench).list},
-	{"worlds.pause", (*bench).worldPause},
-	{"worlds.fork", (*bench).worldFork},
-	{"worlds.suspend", (*bench).worldSuspend},
-	{"worlds.peers", (*bench).worldPeers},
+	{"memory", (*bench).memory, nil},
+	{"create", (*bench).create, nil},
+	{"pool", (*bench).pool, nil},
+	{"run", (*bench).oneShot, nil},
+	{"exec", (*bench).guest, []string{"files"}}, // they share the guest with its SSH server
+	{"terminal", (*bench).terminal, []string{"terminal.echo", "terminal.flood"}},
+	{"list", (*bench).list, nil},
+	{"worlds.pause", (*bench).worldPause, nil},
+	{"worlds.private", (*bench).worldPrivate, nil},
+	{"worlds.fork", (*bench).worldFork, nil},
+	{"worlds.suspend", (*bench).worldSuspend, nil},
+	{"worlds.peers", (*bench).worldPeers, nil},
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -129,7 +133,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	defer func() { err = errors.Join(err, b.server.stop()) }()
 	b.rep.Host = describe(ctx, b.server)
 	for _, s := range sections {
-		if !only.MatchString(s.name) && (s.name != "exec" || !only.MatchString("files")) {
+		if !only.MatchString(s.name) && !slices.ContainsFunc(s.parts, only.MatchString) {
 			continue
 		}
 		began := time.Now()

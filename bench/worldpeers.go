@@ -153,13 +153,13 @@ func (b *bench) startedOn(ctx context.Context, id string) (gen vm.Generation, di
 
 // plain runs a QEMU on a generation, with nothing of Warren's server around
 // it, until end is called.
-func (b *bench) plain(ctx context.Context, gen vm.Generation, dir layout.GenerationDir) (_ *qemu.Process, end func() error, err error) {
+func (b *bench) plain(ctx context.Context, gen vm.Generation, dir layout.GenerationDir) (_ *qemu.Process, _ func() error, err error) {
 	spec, err := b.rawSpec(gen, dir, "rawplain000000000000")
 	if err != nil {
 		return nil, nil, err
 	}
 	var p *qemu.Process
-	end = func() error {
+	end := func() error {
 		var err error
 		if p != nil {
 			err = p.Ident.End(context.WithoutCancel(ctx))

@@ -93,6 +93,42 @@ func lineError(line []byte) error {
 	return api.DecodeError(b)
 }
 
+// ServiceFollow is a service's journal as it grows.
+type ServiceFollow struct{ l *lines }
+
+// FollowService opens a service's journal: its last lines, and then what comes,
+// until the context ends or Close.
+func (c *Client) FollowService(ctx context.Context, ref, name string, lines int, since string) (*ServiceFollow, error) {
+	q := url.Values{"follow": {"true"}, "lines": {strconv.Itoa(lines)}}
+	if since != "" {
+		q.Set("since", since)
+	}
+	l, err := c.lines(ctx, call{method: http.MethodGet, path: vmPath(ref, "systemd", "services", name, "logs"), query: q})
+	if err != nil {
+		return nil, err
+	}
+	return &ServiceFollow{l: l}, nil
+}
+
+// Next waits for the next line; io.EOF when the server ended the stream.
+func (f *ServiceFollow) Next() (vm.UnitLog, error) {
+	var u vm.UnitLog
+	line, err := f.l.next()
+	if err != nil {
+		return u, err
+	}
+	if err := json.Unmarshal(line, &u); err != nil {
+		return u, vm.Errorf(vm.GuestFault, "", "a line of a journal that is not understood: %w", err)
+	}
+	if u.Timestamp.IsZero() {
+		return u, lineError(line)
+	}
+	return u, nil
+}
+
+// Close ends the stream.
+func (f *ServiceFollow) Close() error { return f.l.Close() }
+
 // Close ends the watch.
 func (w *Watch) Close() error { return w.l.Close() }
 

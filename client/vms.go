@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
@@ -79,6 +80,30 @@ func (c *Client) Stats(ctx context.Context, ref string) (vm.Stats, error) {
 // record says.
 func (c *Client) State(ctx context.Context, ref string) (vm.WorldState, error) {
 	return do[vm.WorldState](ctx, c, call{method: "GET", path: vmPath(ref, "state")}, nil)
+}
+
+// Top returns what the guest does now. With apart it looks twice and says how
+// busy each process was in between; brief leaves out services and journal.
+func (c *Client) Top(ctx context.Context, ref string, apart time.Duration, brief bool) (vm.Top, error) {
+	q := secondsQuery(apart)
+	if brief {
+		q.Set("brief", "true")
+	}
+	return do[vm.Top](ctx, c, call{method: "GET", path: vmPath(ref, "top"), query: q}, nil)
+}
+
+// Diagnose returns what is wrong with a VM, from two looks some time apart; 0 =
+// 3 s.
+func (c *Client) Diagnose(ctx context.Context, ref string, apart time.Duration) (vm.Diagnosis, error) {
+	return do[vm.Diagnosis](ctx, c, call{method: "GET", path: vmPath(ref, "diagnose"), query: secondsQuery(apart)}, nil)
+}
+
+func secondsQuery(d time.Duration) url.Values {
+	q := url.Values{}
+	if d != 0 {
+		q.Set("seconds", strconv.FormatFloat(d.Seconds(), 'f', -1, 64))
+	}
+	return q
 }
 
 // Ports returns the guest's listening ports.

@@ -22,6 +22,7 @@ need git git
 need ssh openssh-client
 if [ "${1:-}" = --tests ]; then
     need mkfs.xfs xfsprogs
+    need rsync rsync
 fi
 
 missing=${missing# }

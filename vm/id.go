@@ -29,6 +29,15 @@ type GenerationID string
 // image's own warm generation has one too.
 type SnapshotID string
 
+// IdentityID names an identity. It is a UUID.
+type IdentityID string
+
+// TokenID names a token of an identity without giving it away. It is a UUID.
+type TokenID string
+
+// SSHKeyID names a public key of an identity. It is a UUID.
+type SSHKeyID string
+
 // RequestID names one API request: "ri-" and 20 characters.
 type RequestID string
 

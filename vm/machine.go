@@ -46,6 +46,9 @@ type MachineSpec struct {
 
 	// Pooled says that the machine is no VM's yet; see Adoption.
 	Pooled bool `json:"pooled,omitempty"`
+	// Spare says that the machine will probably be captured again soon: what a
+	// capture copies of its base is copied in advance.
+	Spare bool `json:"spare,omitempty"`
 }
 
 // Adoption is what makes a paused machine of the pool a VM.

@@ -46,7 +46,8 @@ const (
 	OpSymlink  Op = "symlink" //
 	OpWatch    Op = "watch"
 	OpStats    Op = "stats"
-	OpDial     Op = "dial" // a connection to a guest port
+	OpDial     Op = "dial"   // a connection to a guest port
+	OpSocket   Op = "socket" // a socket inside the guest is dialled or listened on
 	OpAwait    Op = "await"
 	OpGet      Op = "get"
 	OpList     Op = "list"
@@ -58,10 +59,13 @@ const (
 	OpRecover  Op = "recover" // the engine's own: a VM that a failure left between two states
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what lives in the guest
+	OpHold     Op = "hold"    // somebody asks that it stay awake
+	OpRelease  Op = "release" // a hold is given up, or has ended
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 	OpMount    Op = "mount"   // a volume is plugged into a running VM
 	OpUnmount  Op = "unmount" // and taken out again
 
+	OpLogin          Op = "login" // somebody enters a VM from outside the API
 	OpImageBuild     Op = "image-build"
 	OpImageRemove    Op = "image-remove"
 	OpSnapshotRename Op = "snapshot-rename"
@@ -77,7 +81,17 @@ const (
 	OpVolumeRemove   Op = "volume-remove"
 	OpVolumeResize   Op = "volume-resize"
 	OpVolumeSlot     Op = "volume-slot" // a way to unlock is added, removed or replaced
+	OpIdentityCreate Op = "identity-create"
+	OpIdentityDelete Op = "identity-delete"
+	OpTokenCreate    Op = "token-create"
+	OpTokenRevoke    Op = "token-revoke"
+	OpGrant          Op = "grant"  // a VM or repository is granted to an identity
+	OpRevoke         Op = "revoke" // and taken back
+	OpSSHKeyAdd      Op = "ssh-key-add"
+	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
+	OpPreview        Op = "preview" // who may open a port of a VM
+	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
 )
 
 // Next is what an operation does to a VM's state.
@@ -153,7 +167,7 @@ var transitions = map[Op]map[State]Next{
 // guestOps need a running guest and leave the state as it is.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
-	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal,
+	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket,
 }
 
 func init() {

@@ -67,10 +67,13 @@ type TerminalSession struct {
 
 	// Suspended says that its VM sleeps, and its program with it.
 	Suspended bool `json:"suspended,omitempty"`
+	// Lost says that the guest's agent died, and the terminal with it: it was
+	// hung up, and how its program ended is not known.
+	Lost bool `json:"lost,omitempty"`
 }
 
 // Running reports whether its program has not ended.
-func (t TerminalSession) Running() bool { return t.ExitCode == nil }
+func (t TerminalSession) Running() bool { return t.ExitCode == nil && !t.Lost }
 
 // TerminalReplay says what the output bytes that follow it are.
 type TerminalReplay struct {

@@ -117,20 +117,22 @@ type VM struct {
 	Persistence Persistence   `json:"persistence"`
 	// IdleTimeoutSeconds is nil for "never".
 	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
-	IdleStops          bool      `json:"idleStops,omitempty"`  // after the idle timeout it is stopped, not suspended
-	TTLSeconds         int64     `json:"ttlSeconds,omitempty"` // 0 = no limit
-	ExpiresAt          time.Time `json:"expiresAt,omitzero"`   // deleted at this time; zero = never
-	Workdir            string    `json:"workdir,omitempty"`    // "" = /root
-	OneShot            bool      `json:"oneShot,omitempty"`    // made by `warren run`; deleted when its runner is gone
+	IdleStops          bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
+	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // bytes within ActivityInterval below which traffic is no activity
+	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
+	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
+	Workdir            string    `json:"workdir,omitempty"`                // "" = /root
+	OneShot            bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its runner is gone
 
 	// Build is how it was made by a spec; "" = it was not. Layer is the key of the
 	// layer that it is made for and deleted after; it is not listed.
 	Build BuildID `json:"build,omitempty"`
 	Layer string  `json:"layer,omitempty"`
 
-	CreatedAt  time.Time `json:"createdAt"`
-	StartedAt  time.Time `json:"startedAt,omitzero"`
-	LastActive time.Time `json:"lastActive,omitzero"`
+	CreatedAt  time.Time    `json:"createdAt"`
+	StartedAt  time.Time    `json:"startedAt,omitzero"`
+	LastActive time.Time    `json:"lastActive,omitzero"`
+	LastKind   ActivityKind `json:"lastKind,omitempty"` // what LastActive was
 
 	Accel   Accel      `json:"accel,omitempty"`
 	Machine MachineRef `json:"machine,omitzero"` // the running machine, for adoption
@@ -154,6 +156,9 @@ type VM struct {
 	Losses      []string    `json:"losses,omitempty"`   // what the last start did not restore
 	Restored    []string    `json:"restored,omitempty"` // what it did
 	Exit        MachineExit `json:"exit,omitzero"`      // how the last machine ended
+	Previews    []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
+	// Terminals are those of the guest when the VM was last put down.
+	Terminals []TerminalSession `json:"terminals,omitempty"`
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
 }
@@ -186,12 +191,21 @@ type APIKey struct {
 	Revision  int64     `json:"-"`
 }
 
-// Actor is who asks.
+// Actor is who asks, and by what it was recognised: an API key, a token or an
+// SSH key of an identity, or as Warren itself.
 type Actor struct {
 	Account AccountID `json:"account"`
 	Key     KeyID     `json:"key,omitempty"`
 	Admin   bool      `json:"admin,omitempty"`
 	System  string    `json:"system,omitempty"` // set for Warren's own doings: "reaper", "recovery"
+
+	// Identity is set for who acts as an identity of the account: it reaches the
+	// VMs that it was granted, and nothing else of the account.
+	Identity IdentityID `json:"identity,omitempty"`
+	Token    TokenID    `json:"token,omitempty"`
+	SSHKey   SSHKeyID   `json:"sshKey,omitempty"`
+
+	Issued time.Time `json:"-"` // when the secret was made: a rotated key is no longer the one that came in
 }
 
 // Call is one request of an actor as the engine sees it. The engine notes the
@@ -199,7 +213,9 @@ type Actor struct {
 type Call struct {
 	Actor   Actor
 	Request RequestID
-	Receipt string // set by the engine, once, before the action; "" when nothing was changed
+	User    string       // the Linux user that the call acts as in a guest; "" = root
+	Via     ActivityKind // the gateway that it came by, where the verb alone does not tell; "" = none
+	Receipt string       // set by the engine, once, before the action; "" when nothing was changed
 }
 
 // Event is one entry of the event stream.

@@ -77,12 +77,14 @@ type WorldService struct {
 
 // WorldMount is a file system that holds data, or could.
 type WorldMount struct {
-	Path     string `json:"path"`
-	Source   string `json:"source"`
-	Type     string `json:"type"`
-	ReadOnly bool   `json:"readOnly,omitempty"`
-	Total    int64  `json:"totalBytes,omitempty"` // 0 = not asked: a server or a program answers for it
-	Free     int64  `json:"freeBytes,omitempty"`
+	Path      string `json:"path"`
+	Source    string `json:"source"`
+	Type      string `json:"type"`
+	ReadOnly  bool   `json:"readOnly,omitempty"`
+	Total     int64  `json:"totalBytes,omitempty"` // 0 = not asked: a server or a program answers for it
+	Free      int64  `json:"freeBytes,omitempty"`
+	Files     int64  `json:"totalFiles,omitempty"` // inodes; 0 = it has no limit, or was not asked
+	FilesLeft int64  `json:"freeFiles,omitempty"`
 }
 
 // Role is what a program is to the work.

@@ -53,6 +53,7 @@ type Agent struct {
 	keys  keyring
 	procs table
 	terms terminals
+	socks listeners
 
 	cgroup   execGroup
 	freezer  freezer
@@ -95,6 +96,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.freezer.init(cfg.System, cfg.RunDir)
 	a.procs.init(cfg.LogDir, cfg.RunDir, cfg.Log, cfg.inherited)
+	a.terms.init(filepath.Join(cfg.RunDir, "terminals"))
 	if cfg.inherited != nil {
 		if err := a.terms.inherit(cfg.inherited); err != nil {
 			cfg.Log.Error("a terminal was lost", "error", err)

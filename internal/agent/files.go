@@ -117,7 +117,11 @@ func (a *Agent) stat(w *answer, r *request) error {
 	}
 	var i vm.FileInfo
 	err = u.do(func() error {
-		st, err := os.Lstat(path)
+		look := os.Lstat
+		if r.flag("follow") {
+			look = os.Stat
+		}
+		st, err := look(path)
 		if err == nil {
 			i = info(path, st)
 		}

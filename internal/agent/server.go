@@ -112,6 +112,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /watch":       (*Agent).watch,
 	"GET /stats":       (*Agent).stats,
 	"GET /state":       (*Agent).state,
+	"GET /evidence":    (*Agent).evidence,
 	"POST /upgrade":    (*Agent).upgrade,
 	"POST /freeze":     (*Agent).freeze,
 	"POST /thaw":       (*Agent).thaw,
@@ -127,6 +128,13 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"POST /mount":      (*Agent).mount,
 	"POST /unmount":    (*Agent).unmount,
 	"POST /scrub":      (*Agent).scrub,
+	"GET /user":        (*Agent).linuxUser,
+	"POST /dial":       (*Agent).dialSocket,
+	"POST /listen":     (*Agent).listenSocket,
+	"POST /accept":     (*Agent).acceptSocket,
+	"POST /handle":     (*Agent).handleFile,
+	"POST /setattr":    (*Agent).setAttr,
+	"POST /link":       (*Agent).link,
 }
 
 var errHead = errors.New("agent: malformed request")

@@ -43,10 +43,7 @@ func (a *Agent) prepare(s vm.ExecSpec) (*command, error) {
 		return nil, err
 	}
 	c := &command{user: u, argv: s.Argv, cwd: s.Cwd}
-	home := u.home
-	if st, err := os.Stat(home); home == "" || err != nil || !st.IsDir() {
-		home = "/"
-	}
+	home := u.directory()
 	switch {
 	case c.cwd == "":
 		c.cwd = home

@@ -48,7 +48,13 @@ const (
 	lagMax = tapeSize / 2
 	// stallAfter is how long the program is held up for viewers that take
 	// nothing at all. Then they will get the screen drawn anew.
-	stallAfter = time.Second
+	stallAfter = 5 * time.Second
+	// A terminal gives output in pieces as small as a line. After so many that
+	// follow each other at once there is a pause after a small one, so that the
+	// cost of a piece, down to the viewer, is that of many lines.
+	floodAfter = 16
+	floodPiece = 1024
+	floodPause = 2 * time.Millisecond
 	// keepExited is how long an ended terminal can be looked at.
 	keepExited = 10 * time.Minute
 )
@@ -217,8 +223,16 @@ func (t *terminal) run() {
 // pump reads the program's output until it is interrupted.
 func (t *terminal) pump() {
 	buf := make([]byte, 4096)
-	for {
-		n, err := t.master.Read(buf)
+	n, err := 0, error(nil)
+	for inRow := 0; ; inRow++ {
+		if inRow > floodAfter && n < floodPiece {
+			<-time.After(floodPause) // so short that nobody needs to end it
+		}
+		began := time.Now()
+		n, err = t.master.Read(buf)
+		if time.Since(began) > floodPause {
+			inRow = 0 // it had to wait for the program
+		}
 		if n > 0 {
 			t.output(buf[:n])
 			t.holdUp()

@@ -392,6 +392,65 @@ func TestTerminalStalledViewer(t *testing.T) {
 	_ = l.Detach()
 }
 
+// An agent that comes after one that died names the terminals that went with
+// it, until their ids are used anew; those that had ended are no loss.
+//
+// 000-40
+func TestTerminalLost(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	r.open(sh("work")).shows("$")
+	first := r.open(sh("")).Session().ID
+	r.open(vm.TerminalSpec{ID: "done", Command: "exit 3"}).ends()
+	r.stop()
+	r.start()
+	list, err := r.Terminals(ctx)
+	if err != nil || len(list) != 2 || list[0].ID != "work" || !list[0].Lost || list[0].Running() || list[0].ExitCode != nil || list[0].ExitedAt == nil {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if _, err := r.AttachTerminal(ctx, "work", vm.TerminalView{}); vm.AsError(err).Code != "SESSION_EXPIRED" || !strings.Contains(err.Error(), "agent died") {
+		t.Error(err)
+	}
+	if id := r.open(sh("")).Session().ID; id == first {
+		t.Errorf("the id of the lost %s is given again", id)
+	}
+	r.open(sh("work")).shows("$")
+	list, err = r.Terminals(ctx)
+	if err != nil || len(list) != 3 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	for _, s := range list {
+		if s.Lost != (s.ID == first) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// An ended terminal that is no longer kept is remembered as expired; and an
+// attachment that is drawn begins with whole sequences, wherever the output was
+// cut.
+//
+// 000-39
+func TestTerminalExpired(t *testing.T) {
+	r := newRig(t)
+	for i := range 34 { // 32 are kept
+		r.open(vm.TerminalSpec{ID: fmt.Sprint("e", i), Command: "true"}).ends()
+	}
+	for id, want := range map[string]string{"e0": "SESSION_EXPIRED", "never": "SESSION_NOT_FOUND"} {
+		if _, err := r.AttachTerminal(t.Context(), id, vm.TerminalView{}); vm.AsError(err).Code != want {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	r.open(vm.TerminalSpec{ID: "e33", Command: "printf 'text\\033[31'; sleep 100", Cols: 80, Rows: 24}).shows("text")
+	l := r.attach("e33", vm.TerminalView{Since: -1})
+	l.shows("text")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if raw := l.raw.String(); !strings.HasPrefix(raw, "\x1b") || !strings.HasSuffix(raw, "\x1b[31") {
+		t.Errorf("it begins and ends with %q", raw)
+	}
+}
+
 // An upgrade of the agent keeps terminals: program, screen, output, offsets.
 //
 // 000-40

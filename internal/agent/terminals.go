@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,6 +33,54 @@ type terminals struct {
 	byID    map[string]*terminal
 	next    int
 	expired []string
+	lost    []vm.TerminalSession // that ran under an agent that died
+
+	saving sync.Mutex
+	file   string // names those that run, for an agent that comes after a crash
+}
+
+// init finds the terminals that went with an agent that died. The kernel has
+// hung them up, as their masters were that agent's.
+func (l *terminals) init(file string) {
+	l.file = file
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return // there were none
+	}
+	lost, err := link.DecodeTerminals(b)
+	if err != nil {
+		return
+	}
+	now := time.Now().UTC()
+	for _, t := range lost {
+		if !t.Lost {
+			t.Lost, t.ExitedAt = true, &now
+		}
+		l.lost = append(l.lost, t)
+		if n, ok := strings.CutPrefix(t.ID, "pty-"); ok {
+			n, _ := strconv.Atoi(n) // 0 when its user has named it
+			l.next = max(l.next, n)
+		}
+	}
+	l.lost = l.lost[max(0, len(l.lost)-vm.MaxTerminals):]
+}
+
+// save notes which terminals run, and which were lost.
+func (l *terminals) save() {
+	l.saving.Lock()
+	defer l.saving.Unlock()
+	var running []vm.TerminalSession
+	for _, t := range l.list() {
+		t.mu.Lock()
+		if t.info.ExitCode == nil {
+			running = append(running, t.info)
+		}
+		t.mu.Unlock()
+	}
+	l.mu.Lock()
+	running = append(running, l.lost...)
+	l.mu.Unlock()
+	_ = writeSmall(l.file, string(link.EncodeTerminals(running)), 0o600) // only a crash after it would need it
 }
 
 // add opens a terminal, or says why not.
@@ -47,8 +96,10 @@ func (a *Agent) addTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal,
 	if err != nil {
 		return nil, err
 	}
+	defer l.save()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.lost = slices.DeleteFunc(l.lost, func(t vm.TerminalSession) bool { return t.ID == s.ID })
 	if old := l.byID[s.ID]; old != nil {
 		old.drop()
 	}
@@ -108,8 +159,12 @@ func (a *Agent) findTerminal(id, user string) (*terminal, error) {
 	l := &a.terms
 	l.mu.Lock()
 	t, expired := l.byID[id], slices.Contains(l.expired, id)
+	lost := slices.ContainsFunc(l.lost, func(t vm.TerminalSession) bool { return t.ID == id })
 	l.mu.Unlock()
 	switch {
+	case t == nil && lost:
+		return nil, vm.Errorf(vm.NotFound, id, "this terminal was lost: the guest's agent died, and its programs were hung up").
+			WithCode("SESSION_EXPIRED", "sessionId", id).WithHint("open it anew by the same id")
 	case t == nil && expired:
 		return nil, vm.Errorf(vm.NotFound, id, "this terminal ended some time ago").WithCode("SESSION_EXPIRED", "sessionId", id)
 	case t == nil:
@@ -140,6 +195,7 @@ func (l *terminals) list() []*terminal {
 
 // trim forgets the oldest of too many ended terminals.
 func (l *terminals) trim() {
+	defer l.save()
 	ended := slices.DeleteFunc(l.list(), func(t *terminal) bool { return !t.over() })
 	for len(ended) > keepEnded {
 		l.forget(ended[0], true)
@@ -249,6 +305,9 @@ func (a *Agent) listTerms(w *answer, _ *request) error {
 		views = append(views, t.view())
 		t.mu.Unlock()
 	}
+	a.terms.mu.Lock()
+	views = append(views, a.terms.lost...)
+	a.terms.mu.Unlock()
 	return w.bytes(link.EncodeTerminals(views))
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -73,6 +74,9 @@ func (t *terminal) bequeath() (heirTerm, []int, error) {
 // inherit enters the terminals of the agent before.
 func (l *terminals) inherit(h *heritage) error {
 	l.next, l.expired = h.NextTerm, h.Expired
+	l.lost = slices.DeleteFunc(l.lost, func(t vm.TerminalSession) bool {
+		return slices.ContainsFunc(h.Terminals, func(ht heirTerm) bool { return ht.Session.ID == t.ID })
+	})
 	l.byID = make(map[string]*terminal)
 	for _, ht := range h.Terminals {
 		for _, fd := range []int{ht.Tape, ht.Screen, ht.Master} {

@@ -152,6 +152,14 @@ func (u *userDB) environ() []string {
 	return out
 }
 
+// directory is the user's home, or the root where there is none.
+func (a *linuxUser) directory() string {
+	if st, err := os.Stat(a.home); a.home == "" || err != nil || !st.IsDir() {
+		return "/"
+	}
+	return a.home
+}
+
 // do runs fn with the file rights of the user, in the calling goroutine.
 // What fn opens may be used afterwards: rights are checked at the opening.
 func (a *linuxUser) do(fn func() error) error {

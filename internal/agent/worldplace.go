@@ -98,6 +98,7 @@ func (s *scan) mounts() []vm.WorldMount {
 		var st syscall.Statfs_t
 		if local(f[2]) && syscall.Statfs(where, &st) == nil {
 			m.Total, m.Free = int64(st.Blocks)*st.Bsize, int64(st.Bavail)*st.Bsize
+			m.Files, m.FilesLeft = int64(st.Files), int64(st.Ffree)
 		}
 		out = append(out, m)
 	}

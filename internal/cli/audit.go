@@ -58,10 +58,7 @@ func (a *app) auditLs(ctx context.Context, o *auditOptions) error {
 	}
 	t := &table{head: []string{"NUMBER", "TIME", "RECORD", "VERB", "VM", "BY", "OUTCOME", "SUBJECT"}}
 	for _, r := range l {
-		by := string(r.Actor.Key)
-		if r.Actor.System != "" {
-			by = r.Actor.System
-		}
+		by := or(r.Actor.System, or(string(r.Actor.Key), string(r.Actor.Identity)))
 		t.add(itoa(int(r.Seq)), r.Time.Local().Format(time.DateTime), r.ID, string(r.Op), or(string(r.VM), "-"), or(by, "-"), r.Outcome, printable(or(r.Subject, "-")))
 	}
 	a.io.print(t)

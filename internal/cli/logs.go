@@ -8,16 +8,21 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 type logsOptions struct {
 	app    *app
 	name   string
 	id     string // of a command; "" = the console
+	unit   string // a service instead
+	since  string
+	json   bool
 	follow bool
 	tail   int
 	from   int64
@@ -30,10 +35,13 @@ func newLogs(a *app, runF func(context.Context, *logsOptions) error) *cobra.Comm
 		Use:   "logs NAME [PROCESS]",
 		Short: "Show the output of a command in a VM, or the VM's console",
 		Long: `Show the log of a command that runs or ran in the background, by the id that "warren ps" lists; without an
-id the VM's console, where its kernel and boot write. On a terminal, bytes that could steer it are shown as escapes.`,
+id the VM's console, where its kernel and boot write; with --service the journal of a systemd service.
+On a terminal, bytes that could steer it are shown as escapes.`,
 		Example: `  warren logs box
   warren logs box p3 -f
-  warren logs box p3 --tail 20`,
+  warren logs box p3 --tail 20
+  warren logs box --service web --lines 20 --follow
+  warren logs box --service web --since '10 min ago' --json`,
 		Args:              args(1, 2, "which VM? give its name or id"),
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -41,8 +49,14 @@ id the VM's console, where its kernel and boot write. On a terminal, bytes that 
 			if len(list) > 1 {
 				o.id = list[1]
 			}
+			if err := o.check(cmd); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
+			}
+			if o.unit != "" {
+				return o.service(cmd.Context())
 			}
 			return o.run(cmd.Context())
 		},
@@ -50,9 +64,84 @@ id the VM's console, where its kernel and boot write. On a terminal, bytes that 
 	fs := cmd.Flags()
 	fs.BoolVarP(&o.follow, "follow", "f", false, "go on as more is written, until it ends or ^C")
 	fs.IntVarP(&o.tail, "tail", "n", -1, "only the last so many lines")
+	fs.IntVar(&o.tail, "lines", -1, "the same as --tail")
+	fs.StringVar(&o.unit, "service", "", "the journal of this systemd service, by default 100 lines")
+	fs.StringVar(&o.since, "since", "", "with --service: none before this time")
+	fs.BoolVar(&o.json, "json", false, "with --service: print as JSON")
 	fs.Int64Var(&o.from, "from", 0, "begin at this byte")
 	fs.BoolVar(&o.raw, "raw", false, "on a terminal, print every byte as it is")
 	return cmd
+}
+
+// check refuses flags that are of the other kind of log.
+func (o *logsOptions) check(cmd *cobra.Command) error {
+	var wrong []string
+	switch {
+	case o.unit != "" && o.id != "":
+		return usage("%s and --service are two logs", printable(o.id))
+	case o.unit != "":
+		wrong = []string{"from", "raw"}
+	default:
+		wrong = []string{"since", "json"}
+	}
+	for _, name := range wrong {
+		if cmd.Flags().Changed(name) {
+			return usage("--%s does not go with that log", name).WithHint("--since and --json need --service; --from and --raw go without it")
+		}
+	}
+	return nil
+}
+
+// service prints a service's journal.
+func (o *logsOptions) service(ctx context.Context) error {
+	c, err := o.app.client()
+	if err != nil {
+		return err
+	}
+	lines := o.tail
+	if lines < 0 {
+		lines = 100
+	}
+	if !o.follow {
+		var l []vm.UnitLog
+		if lines > 0 { // to the server 0 is "as usual"
+			if l, err = c.ServiceLogs(ctx, o.name, o.unit, lines, o.since); err != nil {
+				return err
+			}
+		}
+		if o.json {
+			return list(o.app.io, l)
+		}
+		for _, line := range l {
+			o.line(line)
+		}
+		return nil
+	}
+	f, err := c.FollowService(ctx, o.name, o.unit, lines, o.since)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	for {
+		l, err := f.Next()
+		switch {
+		case ctx.Err() != nil || errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case o.json:
+			if err := o.app.io.line(l); err != nil {
+				return err
+			}
+		default:
+			o.line(l)
+		}
+	}
+}
+
+// line prints one line of a journal; what could steer a terminal is escaped.
+func (o *logsOptions) line(l vm.UnitLog) {
+	o.app.io.printf("%s %s\n", l.Timestamp.Local().Format(time.DateTime), plain(l.Message))
 }
 
 func (o *logsOptions) run(ctx context.Context) error {

@@ -27,11 +27,15 @@ type ptyOptions struct {
 	detached  bool
 	must      bool // attach only
 	detachKey string
+	clipboard bool
 }
 
 const aboutDetaching = `Ctrl-] (or --detach-key), or Ctrl-P Ctrl-Q, leaves the terminal, whose programs go on; so they do when this
-program, the connection or the server dies, and when the VM is suspended or forked. The exit status is that of
-the terminal's program; after leaving it is 0.`
+program, the connection or the server dies, and when the VM is suspended or forked. A VM that sleeps is woken. The
+exit status is that of the terminal's program; after leaving it is 0.
+
+What the VM's programs write reaches this terminal's screen, not its clipboard, printer or files, and questions whose
+answer could type text of their choice are left out; --clipboard lets them set the clipboard.`
 
 func newPty(a *app) *cobra.Command {
 	cmd := newPtyOpen(a, nil)
@@ -73,6 +77,7 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 }
 
 func (o *ptyOptions) addKey(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.clipboard, "clipboard", false, "let the VM's programs set this terminal's clipboard")
 	cmd.Flags().StringVar(&o.detachKey, "detach-key", "ctrl-]", "key that leaves the terminal; none = there is none")
 	o.app.completeFlag(cmd, "detach-key", "ctrl-]", "ctrl-\\", "ctrl-_", "ctrl-^", "none")
 }
@@ -105,25 +110,42 @@ func newShell(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Comm
 		Use:   "shell NAME",
 		Short: "A shell in a VM that stays when you leave",
 		Long: `Open a login shell in a VM, or find again the one that you left: the terminal "shell", or "shell-USER" with
---user.
+--user, or the one that --session names, whatever runs there.
 
-` + aboutDetaching,
+` + aboutDetaching + `
+
+When standard input is no terminal, and without --session, the commands that come there are run by a login shell
+without a terminal, and nothing stays.`,
 		Example: `  warren shell box
-  warren shell box --user dev`,
+  warren shell box --user dev
+  warren shell box --session work
+  echo 'uname -a; exit 3' | warren shell box`,
 		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
-			o.name, o.session = list[0], "shell"
-			if o.user != "" && o.user != "root" {
-				o.session += "-" + o.user
+			o.name = list[0]
+			_, tty := terminal(a.io.in)
+			script := !tty && o.session == ""
+			if o.session == "" {
+				o.session = "shell"
+				if o.user != "" && o.user != "root" {
+					o.session += "-" + o.user
+				}
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
+			if script {
+				return a.exec(cmd.Context(), &execOptions{
+					name: o.name, user: o.user, stdin: true, argv: []string{"/bin/sh", "-c", `exec "${SHELL:-/bin/sh}" -l`},
+				})
+			}
 			return o.run(cmd.Context())
 		},
 	}
+	cmd.Flags().StringVarP(&o.session, "session", "s", "", "id of the terminal (default shell)")
 	cmd.Flags().StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
+	o.app.completeFlag(cmd, "session")
 	o.addKey(cmd)
 	return cmd
 }
@@ -149,25 +171,35 @@ func (o *ptyOptions) run(ctx context.Context) error {
 		o.app.io.printf("%s\n", id)
 		return nil
 	}
+	if _, tty := terminal(o.app.io.in); tty && key != 0 {
+		o.app.io.notef("warren: terminal %s; %s leaves it", id, o.detachKey)
+	}
 	v := &ptyView{app: o.app, c: c, name: o.name, key: key, t: t, news: make(chan struct{})}
+	v.out = &ptyFilter{w: o.app.io.out, clipboard: o.clipboard}
 	return v.run(ctx)
 }
 
-// open attaches to the session when it runs, and opens it otherwise.
+// open attaches to the session when there is one, and opens it otherwise.
 func (o *ptyOptions) open(ctx context.Context, c *client.Client, cols, rows int) (*client.Terminal, error) {
-	if o.session != "" && o.command == "" {
+	view := vm.TerminalView{User: o.user, Cols: cols, Rows: rows, Since: -1}
+	find := o.session != "" && o.command == ""
+	if find {
 		s, err := findSession(ctx, c, o.name, o.session)
-		if err != nil {
+		if err != nil && (o.must || vm.KindOf(err) != vm.WrongState) { // one that is stopped is started
 			return nil, err
 		}
-		if o.must || s != nil && s.Running {
-			view := vm.TerminalView{User: userOf(s), Cols: cols, Rows: rows, Since: -1}
+		if o.must || s != nil && (s.Running || s.Suspended) {
+			view.User = or(o.user, userOf(s))
 			return c.AttachTerminal(ctx, o.name, o.session, view)
 		}
 	}
-	return c.OpenTerminal(ctx, o.name, vm.TerminalSpec{
+	t, err := c.OpenTerminal(ctx, o.name, vm.TerminalSpec{
 		ID: o.session, Command: o.command, User: o.user, Cwd: o.cwd, Cols: cols, Rows: rows,
 	})
+	if find && err != nil && vm.AsError(err).Code == "SESSION_ALREADY_EXISTS" { // another was faster
+		return c.AttachTerminal(ctx, o.name, o.session, view)
+	}
+	return t, err
 }
 
 // findSession returns a session; nil when there is none.
@@ -264,7 +296,10 @@ func (o *ptyLsOptions) run(ctx context.Context) error {
 		if s.Suspended {
 			state = "suspended"
 		}
-		if s.ExitCode != nil {
+		switch {
+		case s.Lost:
+			state = "lost"
+		case s.ExitCode != nil:
 			state = "exited " + itoa(*s.ExitCode)
 		}
 		t.add(s.SessionID, state, printable(or(userOf(&s), "root")), itoa(s.Cols)+"x"+itoa(s.Rows), itoa(s.AttachedCount),

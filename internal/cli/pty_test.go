@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -91,30 +92,88 @@ func TestPtyAsleep(t *testing.T) {
 	}
 }
 
-// shell attaches to the terminal "shell" when it runs, and opens it otherwise.
+// shell attaches to its terminal when there is one, asleep or not, and opens it
+// otherwise. The status is that of its program.
+//
+// 000-40, 000-41
 func TestShell(t *testing.T) {
 	for _, c := range []struct {
 		list, path string
 		args       []string
 	}{
-		{`{"sessions":[]}`, "/v1/vms/box/pty?cols=80&rows=24&sessionId=shell", []string{"shell", "box"}},
-		{`{"sessions":[{"sessionId":"shell","running":false,"exitCode":0}]}`, "/v1/vms/box/pty?cols=80&rows=24&sessionId=shell", []string{"shell", "box"}},
-		{`{"sessions":[{"sessionId":"shell","running":true}]}`, "/v1/vms/box/pty/sessions/shell?cols=80&rows=24", []string{"shell", "box"}},
-		{`{"sessions":[{"sessionId":"shell-me","running":true,"user":"me"}]}`, "/v1/vms/box/pty/sessions/shell-me?cols=80&rows=24", []string{"shell", "box", "--user", "me"}},
+		{`{"sessions":[]}`, "/v1/vms/box/pty?cols=80&rows=24&sessionId=shell", []string{"shell", "box", "-s", "shell"}},
+		{`{"sessions":[{"sessionId":"shell","running":false,"exitCode":0}]}`, "/v1/vms/box/pty?cols=80&rows=24&sessionId=shell", []string{"shell", "box", "-s", "shell"}},
+		{`{"sessions":[{"sessionId":"shell","running":true}]}`, "/v1/vms/box/pty/sessions/shell?cols=80&rows=24", []string{"shell", "box", "-s", "shell"}},
+		{`{"sessions":[{"sessionId":"shell","running":false,"suspended":true}]}`, "/v1/vms/box/pty/sessions/shell?cols=80&rows=24", []string{"shell", "box", "-s", "shell"}},
+		{`{"sessions":[{"sessionId":"mine","running":true,"user":"me"}]}`, "/v1/vms/box/pty/sessions/mine?cols=80&rows=24", []string{"shell", "box", "-s", "mine"}},
+		{`{"sessions":[{"sessionId":"shell-me","running":true,"user":"me"}]}`, "/v1/vms/box/pty/sessions/shell-me?cols=80&rows=24", []string{"shell", "box", "--user", "me", "-s", "shell-me"}},
 	} {
 		f := newFake(t)
-		zero := 0
+		three := 3
 		f.terminals(c.list, func(ctx context.Context, r *http.Request, conn *websocket.Conn) {
 			if r.RequestURI != c.path {
 				t.Errorf("%s, not %s", r.RequestURI, c.path)
 			}
-			if want := strings.Contains(c.path, "-me"); want != (r.Header.Get(api.HeaderLinuxUser) == "me") {
+			if want := strings.Contains(c.list, `"me"`); want != (r.Header.Get(api.HeaderLinuxUser) == "me") {
 				t.Errorf("%s as %q", c.path, r.Header.Get(api.HeaderLinuxUser))
 			}
-			tell(ctx, conn, api.PtyMessage{Type: "exited", ExitCode: &zero})
+			_ = conn.Write(ctx, websocket.MessageBinary, []byte("out\x1b]52;c;ZXZpbA==\x07put"))
+			tell(ctx, conn, api.PtyMessage{Type: "exited", ExitCode: &three})
 		})
-		if r := run(t, f, Local{}, "", c.args...); r.code != 0 {
-			t.Errorf("%+v", r)
+		if r := run(t, f, Local{}, "", c.args...); r.code != 3 || r.out != "output" {
+			t.Errorf("%v: %+v", c.args, r)
+		}
+	}
+}
+
+// A list that is older than the terminal, and a VM that is stopped, do not keep
+// a shell from its user.
+//
+// 000-41
+func TestShellFinds(t *testing.T) {
+	zero := 0
+	for _, c := range []struct {
+		list, session int
+		kind          vm.Kind
+		code          string
+		paths         []string
+	}{
+		{400, 0, vm.WrongState, "VM_NOT_RUNNING", []string{"/v1/vms/box/pty"}},
+		{200, 409, vm.Exists, "SESSION_ALREADY_EXISTS", []string{"/v1/vms/box/pty", "/v1/vms/box/pty/sessions/work"}},
+	} {
+		f := newFake(t)
+		var paths []string
+		refuse := func(w http.ResponseWriter, status int) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(api.ErrorBody{Code: c.code, Kind: c.kind, Message: "no"})
+		}
+		f.mux.HandleFunc("GET /v1/vms/{vm}/pty/sessions", func(w http.ResponseWriter, _ *http.Request) {
+			if c.list != 200 {
+				refuse(w, c.list)
+				return
+			}
+			_, _ = w.Write([]byte(`{"sessions":[]}`))
+		})
+		h := func(w http.ResponseWriter, r *http.Request) {
+			paths = append(paths, r.URL.Path)
+			if c.session != 0 && len(paths) == 1 {
+				refuse(w, c.session)
+				return
+			}
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			tell(r.Context(), conn, api.PtyMessage{Type: "sessionInfo", Session: &api.PtySession{SessionID: "work"}})
+			tell(r.Context(), conn, api.PtyMessage{Type: "exited", ExitCode: &zero})
+			_ = conn.Close(websocket.StatusNormalClosure, "")
+		}
+		f.mux.HandleFunc("GET /v1/vms/{vm}/pty", h)
+		f.mux.HandleFunc("GET /v1/vms/{vm}/pty/sessions/{session}", h)
+		if r := run(t, f, Local{}, "", "shell", "box", "--session", "work"); r.code != 0 || !slices.Equal(paths, c.paths) {
+			t.Errorf("%+v %v", r, paths)
 		}
 	}
 }

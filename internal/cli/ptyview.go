@@ -25,8 +25,16 @@ const (
 	reattachFor   = 60 * time.Second
 	reattachEvery = 500 * time.Millisecond
 	// calm puts this program's terminal back after that of a guest.
-	calm = "\x1b\\\x1b[?1049l\x1b[!p\x1b[?9;1000;1002;1003;1004;1005;1006;1015;1016;2004l\x1b[?7;25h\x1b[>4;0m\x1b>\x1b[r\x1b[m\x1b[999;1H\r\n"
+	calm = "\x18\x1b\\\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[!p\x1b[?9;1000;1002;1003;1004;1005;1006;1015;1016;2004l\x1b[?7;25h\x1b[>4;0m\x1b>\x1b[r\x1b[m\x1b[999;1H\r\n"
 )
+
+// calm is what puts the terminal back.
+func (v *ptyView) calm() string {
+	if v.out.recoloured {
+		return recolour + calm
+	}
+	return calm
+}
 
 // parseDetachKey returns the control character of a name such as "ctrl-]"; 0
 // for none.
@@ -55,7 +63,8 @@ type ptyView struct {
 	app  *app
 	c    *client.Client
 	name string
-	key  byte // that detaches; 0 = none
+	key  byte       // that detaches; 0 = none
+	out  *ptyFilter // before this program's terminal
 
 	mu   sync.Mutex
 	t    *client.Terminal
@@ -101,7 +110,7 @@ func (v *ptyView) run(ctx context.Context) error {
 		}
 		restore = sync.OnceFunc(func() {
 			if v.app.io.outTTY {
-				v.app.io.printf("%s", calm)
+				v.app.io.printf("%s", v.calm())
 			}
 			_ = term.Restore(fd, before) // it may be gone
 		})
@@ -113,7 +122,7 @@ func (v *ptyView) run(ctx context.Context) error {
 	// input, or with the program, which has nothing left to do then.
 	go v.feed(v.app.io.in)
 	for {
-		status, err := v.now().Run(v.app.io.out)
+		status, err := v.now().Run(v.out)
 		id := v.now().Session().SessionID
 		switch {
 		case err == nil:

@@ -19,8 +19,14 @@ type receipt struct {
 }
 
 // record writes the audit record of an action, durably, before the action:
-// without it the action is refused. The caller ends the receipt.
+// without it the action is refused, and so is what an identity may not do. The
+// caller ends the receipt.
 func (e *Engine) record(ctx context.Context, c *vm.Call, entry AuditEntry) (*receipt, error) {
+	if !identityOps[entry.Op] {
+		if err := ownerOnly(c.Actor, entry.VM); err != nil {
+			return nil, err
+		}
+	}
 	entry.Actor, entry.Request = c.Actor, c.Request
 	id, err := e.cfg.Audit.Begin(ctx, entry)
 	if err != nil {
@@ -75,6 +81,9 @@ func (e *Engine) closePending(ctx context.Context) error {
 // AuditList returns records of the caller's account, newest first; admins see
 // every account's, unless the filter names one.
 func (e *Engine) AuditList(ctx context.Context, c *vm.Call, f AuditFilter) ([]AuditRecord, error) {
+	if err := ownerOnly(c.Actor, f.VM); err != nil {
+		return nil, err
+	}
 	if !c.Actor.Admin {
 		f.Account = c.Actor.Account
 	}

@@ -58,7 +58,10 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	held := false
 	defer func() {
 		if err != nil && !died(err) {
-			err = joinUndo(err, e.captureFailed(context.WithoutCancel(ctx), s, g, err))
+			if undoErr := e.captureFailed(context.WithoutCancel(ctx), s, g, err); undoErr != nil {
+				err = joinUndo(err, undoErr)
+				e.failLater(s, g, err)
+			}
 			if held {
 				err = joinUndo(err, letRun(ctx, e.runOf(s)))
 			}
@@ -176,9 +179,9 @@ func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) er
 }
 
 // captureFailed takes a capture back as far as it went. The VM's machine goes
-// on.
+// on. While it is not known to which disk that writes, the generation stays
+// pinned: the next capture, or the next start, finds out.
 func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo, why error) error {
-	defer e.unpin(g.ID)
 	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
 		g.State, g.Failure = vm.GenFailed, clip(why.Error())
 	}); err != nil {
@@ -187,6 +190,7 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo
 	if err := e.settleDisk(ctx, s); err != nil {
 		return err
 	}
+	defer e.unpin(g.ID)
 	if e.snapshot(s).DiskOn == g.ID {
 		return nil // it is a layer of the disk now; collect drops the rest
 	}
@@ -194,6 +198,20 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo
 		return err
 	}
 	return e.forgetGeneration(ctx, g.ID)
+}
+
+// failLater takes back what captureFailed could not, as soon as it can be.
+func (e *Engine) failLater(s *slot, g vm.GenerationInfo, why error) {
+	e.spawn(func(ctx context.Context) {
+		e.insist(func(ctx context.Context) error {
+			op, err := e.beginSlot(ctx, s, vm.OpCapture)
+			if err != nil {
+				return err
+			}
+			err = e.captureFailed(op.ctx, s, g, why)
+			return joinUndo(err, e.finish(op, nil))
+		})
+	})
 }
 
 // settleDisk decides what an interrupted capture left open: whether the

@@ -260,7 +260,7 @@ func (e *Engine) nowRunning(ctx context.Context, s *slot, st vm.MachineStatus, c
 	now := e.now()
 	return e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = vm.Running, "", ""
-		rec.StartedAt, rec.LastActive = now, now
+		rec.StartedAt, rec.LastActive, rec.LastKind = now, now, vm.ActivityStart
 		rec.Exit = vm.MachineExit{}
 		rec.Accel = p.Accel
 		rec.Machine = vm.MachineRef{MonitorPID: st.MonitorPID, BootID: p.BootID, Protocol: st.Protocol}

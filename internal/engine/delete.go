@@ -98,7 +98,10 @@ func (e *Engine) remove(ctx context.Context, s *slot) error {
 	if err := e.step(ctx, "delete:forget"); err != nil {
 		return err
 	}
-	return e.forget(ctx, s)
+	if err := e.forget(ctx, s); err != nil {
+		return err
+	}
+	return e.dropMappingsOf(ctx, s.id)
 }
 
 // removeDir removes a VM's directory; its absence is no error.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what an engine works with. Everything but Fault, Settings and
-// Clock is required.
+// Config is what an engine works with. Everything but Fault, Settings, Clock
+// and Repositories is required.
 type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
@@ -28,18 +29,21 @@ type Config struct {
 	Images   Images
 	Host     Host
 
-	Generations Generations
-	Volumes     Volumes
-	Clock       Clock                    // nil = the system's
-	Fault       func(label string) error // nil in production; see Labels
-	Settings    Settings
-	Log         *slog.Logger
+	Generations  Generations
+	Volumes      Volumes
+	Repositories Repositories             // nil = there are none
+	Clock        Clock                    // nil = the system's
+	Fault        func(label string) error // nil in production; see Labels
+	Settings     Settings
+	Log          *slog.Logger
+	Resolver     Resolver // nil = the system's
 }
 
 // Settings are the operator's choices. A zero field has the default.
 type Settings struct {
 	DefaultNetwork vm.NetworkMode // of VMs whose creator named none; default closed
 	DefaultSize    vm.Size
+	PreviewDomain  string        // default warren.localhost
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
@@ -74,6 +78,9 @@ func (s Settings) withDefaults() Settings {
 	def(&s.RunnerGrace, 30*time.Second)
 	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)
+	if s.PreviewDomain == "" {
+		s.PreviewDomain = "warren.localhost"
+	}
 	if s.DefaultNetwork == "" {
 		s.DefaultNetwork = vm.NetClosed
 	}
@@ -94,23 +101,28 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// volume.work before slot.write, keyWrite, genWrite or volume.write before mu.
+// nameWrite before slot.write; volume.work before slot.write; slot.write, idWrite,
+// keyWrite, genWrite or volume.write before mu.
 type Engine struct {
-	cfg    Config
-	log    *slog.Logger
-	life   context.Context // ends with Close, or with the death that a Fault plays
-	cancel context.CancelCauseFunc
-	tasks  sync.WaitGroup
-	wake   chan struct{} // tells the reaper that a deadline may have changed
-	dead   atomic.Bool   // see ErrDied
+	cfg      Config
+	log      *slog.Logger
+	life     context.Context // ends with Close, or with the death that a Fault plays
+	cancel   context.CancelCauseFunc
+	tasks    sync.WaitGroup
+	wake     chan struct{} // tells the reaper that a deadline may have changed
+	holdWake chan struct{} // tells that holds may have changed
+	expiry   chan struct{} // tells expire that there is a new token
+	dead     atomic.Bool   // see ErrDied
 
-	keyWrite sync.Mutex    // held while a key's record is written; before mu
-	genWrite sync.Mutex    // held while a generation's record is written; before mu
-	starts   chan struct{} // places in the queue of a fork's starts
-	opening  sync.Mutex    // one secret of a volume is tried at a time
-	sealing  sync.Mutex    // one generation is sealed or opened at a time; before genWrite
-	sweeping sync.Mutex    // one collection of generations at a time; before genWrite
-	pool     *pool         // its lock after mu
+	idWrite   sync.Mutex    // held while records of identities are written; before mu
+	keyWrite  sync.Mutex    // held while a key's record is written; before mu
+	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
+	genWrite  sync.Mutex    // held while a generation's record is written; before mu
+	starts    chan struct{} // places in the queue of a fork's starts
+	opening   sync.Mutex    // one secret of a volume is tried at a time
+	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
+	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
+	pool      *pool         // its lock after mu
 
 	mu sync.Mutex
 	// guarded by mu
@@ -119,8 +131,10 @@ type Engine struct {
 	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
 	users    directory
+	rights   rights
 	gens     map[vm.GenerationID]*generation
 	vols     map[vm.VolumeID]*volume
+	names    domains
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -129,14 +143,17 @@ type Engine struct {
 // not only as long as ctx.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg.Settings = cfg.Settings.withDefaults()
+	if cfg.Resolver == nil {
+		cfg.Resolver = net.DefaultResolver
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = systemClock{}
 	}
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1),
-		vms:  map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
+		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
+		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{},
 	}
 	e.pool = newPool(e)
@@ -147,6 +164,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
 	e.spawn(e.reap)
+	e.spawn(e.expire)
+	e.spawn(e.expireHolds)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}
@@ -199,6 +218,11 @@ func (e *Engine) releaseMachines() {
 func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.spawnLocked(f)
+}
+
+// spawnLocked is spawn for callers with the lock, which f does not have.
+func (e *Engine) spawnLocked(f func(ctx context.Context)) bool {
 	if e.closed {
 		return false
 	}

@@ -34,6 +34,9 @@ func (e *Engine) append(ev vm.Event) {
 // Events follows the stream from after the event with that id (negative = only
 // new ones): the account's own events, for admins everybody's.
 func (e *Engine) Events(ctx context.Context, c *vm.Call, after int64) (EventStream, error) {
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return nil, err
+	}
 	s, err := e.cfg.Events.Subscribe(ctx, after)
 	if err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ func (e *Engine) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecS
 	if err := checkExec(spec); err != nil {
 		return nil, fail(vm.OpExec, ref, err)
 	}
+	c.User = spec.User
 	v, err := e.visit(ctx, c, ref, vm.OpExec)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 // left alone.
 func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 	e.mu.Lock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	e.mu.Unlock()
 	if err != nil {
 		return err
@@ -27,4 +27,21 @@ func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 		err = e.reseat(op)
 	}
 	return e.finish(op, err)
+}
+
+// Waiting counts the callers that wait to get into a VM of that name, and those
+// of them that wait for its start.
+func (e *Engine) Waiting(name string) (all, start int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if s.rec.Name != name {
+			continue
+		}
+		if s.waking != nil {
+			start = s.waking.waiters
+		}
+		return s.waiting, start
+	}
+	return 0, 0
 }

@@ -13,6 +13,7 @@ import (
 
 // Stat describes a directory entry, not following a symlink.
 func (e *Engine) Stat(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpRead, func(ctx context.Context, v *visit) (vm.FileInfo, error) {
 		return v.guest.Stat(ctx, user, v.path(path))
 	})
@@ -20,6 +21,7 @@ func (e *Engine) Stat(ctx context.Context, c *vm.Call, ref, user, path string) (
 
 // ReadDir lists a directory.
 func (e *Engine) ReadDir(ctx context.Context, c *vm.Call, ref, user, path string) ([]vm.FileInfo, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpRead, func(ctx context.Context, v *visit) ([]vm.FileInfo, error) {
 		return v.guest.ReadDir(ctx, user, v.path(path))
 	})
@@ -48,6 +50,7 @@ func (e *Engine) TarDown(ctx context.Context, c *vm.Call, ref, user, path string
 
 // download starts a recorded stream out of a guest.
 func (e *Engine) download(ctx context.Context, c *vm.Call, ref, path, user string, f func(ctx context.Context, v *visit) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	c.User = user
 	v, err := e.visit(ctx, c, ref, vm.OpRead)
 	if err != nil {
 		return nil, err
@@ -92,6 +95,7 @@ func (e *Engine) TarUp(ctx context.Context, c *vm.Call, ref, user, path string, 
 
 // upload carries out a recorded stream into a guest.
 func (e *Engine) upload(ctx context.Context, c *vm.Call, ref, path, user string, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
+	c.User = user
 	v, err := e.visit(ctx, c, ref, vm.OpWrite)
 	if err != nil {
 		return err
@@ -106,8 +110,10 @@ func (e *Engine) upload(ctx context.Context, c *vm.Call, ref, path, user string,
 	return err
 }
 
-// Watch reports changes below a directory until the watch is closed.
+// Watch reports changes below a directory until the watch is closed. What it
+// reports is activity of the VM; that it is open is not.
 func (e *Engine) Watch(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) (Watch, error) {
+	c.User = user
 	v, err := e.visit(ctx, c, ref, vm.OpWatch)
 	if err != nil {
 		return nil, err
@@ -119,6 +125,7 @@ func (e *Engine) Watch(ctx context.Context, c *vm.Call, ref, user, path string, 
 		return nil, err
 	}
 	v.guard()
+	v.loosen() // it may see nothing for days
 	return &watching{Watch: w, v: v}, nil
 }
 
@@ -130,6 +137,9 @@ type watching struct {
 
 func (w *watching) Next() (vm.FileEvent, error) {
 	ev, err := w.Watch.Next()
+	if err == nil {
+		w.v.touch()
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = w.v.fail(w.v.ctx, err)
 	}

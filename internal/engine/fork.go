@@ -90,6 +90,7 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 		rec.ID, rec.Revision, rec.Name = vm.NewID(), 0, ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
+		rec.Previews = nil // a child is as private as every VM is at first
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
 		rec.OneShot, rec.ExpiresAt, rec.TTLSeconds = false, time.Time{}, 0

@@ -22,7 +22,8 @@ func secretHash(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate says who holds a secret; kind Unauthenticated for nobody.
+// Authenticate says who holds the secret of an API key or of a token; kind
+// Unauthenticated for nobody.
 func (e *Engine) Authenticate(ctx context.Context, secret string) (vm.Actor, error) {
 	hash := secretHash(secret)
 	now := e.now()
@@ -36,7 +37,10 @@ func (e *Engine) Authenticate(ctx context.Context, secret string) (vm.Actor, err
 	}
 	e.mu.Unlock()
 	if !ok || !known {
-		return vm.Actor{}, (&vm.Error{Kind: vm.Unauthenticated, Msg: "unknown API key"}).
+		if actor, ok := e.byToken(ctx, hash); ok {
+			return actor, nil
+		}
+		return vm.Actor{}, (&vm.Error{Kind: vm.Unauthenticated, Msg: "unknown API key or token"}).
 			WithHint("set WARREN_API_KEY; the first key is in admin.key of the data directory")
 	}
 	if stale {
@@ -44,7 +48,7 @@ func (e *Engine) Authenticate(ctx context.Context, secret string) (vm.Actor, err
 			e.log.Warn("the use of a key was not noted", "key", k.ID, "err", err)
 		}
 	}
-	return vm.Actor{Account: a.ID, Key: k.ID, Admin: a.Admin}, nil
+	return vm.Actor{Account: a.ID, Key: k.ID, Admin: a.Admin, Issued: k.CreatedAt}, nil
 }
 
 // lastUsedEvery is how exactly the last use of a key is recorded.
@@ -77,6 +81,7 @@ func (e *Engine) replaceKey(ctx context.Context, k vm.APIKey) error {
 	delete(e.users.byHash, e.users.keys[k.ID].Hash)
 	e.users.byHash[k.Hash] = k.ID
 	e.users.keys[k.ID] = k
+	e.cutLocked()
 	return nil
 }
 
@@ -104,6 +109,9 @@ const maxKeyName = 100
 
 // keyAccount decides whose keys a call is about.
 func (e *Engine) keyAccount(c *vm.Call, account vm.AccountID) (vm.AccountID, error) {
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return "", err
+	}
 	if account == "" || account == c.Actor.Account {
 		return c.Actor.Account, nil
 	}
@@ -245,6 +253,7 @@ func (e *Engine) dropKey(ctx context.Context, k vm.APIKey) error {
 			delete(e.users.byHash, hash)
 		}
 	}
+	e.cutLocked()
 	return nil
 }
 

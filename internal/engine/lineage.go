@@ -22,6 +22,9 @@ func sortNewest(list []vm.GenerationInfo) {
 // Lineage returns a VM, its ancestors and descendants, and the generations that
 // connect them; with ref "" everything of the account.
 func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, error) {
+	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+		return Lineage{}, fail(vm.OpGet, ref, err)
+	}
 	var only map[vm.ID]bool
 	if ref != "" {
 		s, err := e.lookup(c, ref)
@@ -129,6 +132,9 @@ func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove 
 	}
 	out.VM, err = e.renamed(op.ctx, op, lost.before.Name)
 	if err != nil {
+		return out, err
+	}
+	if err := e.moveNames(op.ctx, op, loser, op.slot); err != nil {
 		return out, err
 	}
 	e.emit(out.VM, "vm.kept", map[string]any{"over": string(loser.id)})

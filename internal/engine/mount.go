@@ -66,7 +66,7 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 func (e *Engine) used(s *slot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.rec.LastActive = e.now()
+	e.activeLocked(s, vm.ActivityFiles)
 }
 
 // beginAwake is begin for what needs a running guest: it wakes a VM that
@@ -76,8 +76,11 @@ func (e *Engine) beginAwake(ctx context.Context, c *vm.Call, ref string, verb vm
 	if err != nil {
 		return nil, err
 	}
-	if st := e.snapshot(s).State; st == vm.Suspended || st == vm.Stopped {
-		if err := e.wakeUp(ctx, c, string(s.id)); err != nil {
+	if err := ownerOnly(c.Actor, s.id); err != nil {
+		return nil, err
+	}
+	if asleep(e.snapshot(s).State) {
+		if err := e.wakeUp(ctx, c, s, vm.ActivityFiles); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"net"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -62,10 +63,12 @@ func (e *Engine) Connections(ctx context.Context, c *vm.Call, ref string) ([]vm.
 	})
 }
 
-// DialPort connects to a TCP port of the guest. The connection counts as
-// activity until it is closed.
+// DialPort connects to a TCP port of the guest. What goes through the
+// connection counts as activity. ctx bounds the wait for a VM that has to wake
+// and the dial, not the connection. A VM that had to boot for it is given a
+// moment to start its servers.
 func (e *Engine) DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
-	v, err := e.visit(context.WithoutCancel(ctx), c, ref, vm.OpDial)
+	v, err := e.visitFor(ctx, context.WithoutCancel(ctx), c, ref, vm.OpDial)
 	if err != nil {
 		return nil, err
 	}
@@ -73,23 +76,46 @@ func (e *Engine) DialPort(ctx context.Context, c *vm.Call, ref string, port uint
 	defer stop()
 	unhook := context.AfterFunc(ctx, func() { stop() })
 	defer unhook()
-	conn, err := v.run.machine.DialPort(bounded, port)
+	conn, err := v.dial(bounded, port)
 	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		err = v.fail(bounded, err)
 		v.end(err, nil)
 		return nil, err
 	}
-	return &dialled{Conn: conn, v: v}, nil
+	v.loosen()
+	// It is closed under a caller that loses the right to it.
+	unheld := context.AfterFunc(v.ctx, func() { _ = conn.Close() })
+	return &dialled{Conn: conn, v: v, traffic: &traffic{v: v}, unheld: unheld}, nil
 }
 
-// dialled is a connection that holds its visit.
-type dialled struct {
-	net.Conn
-	v *visit
+// bootPatience is how long after a boot a port that refuses may still come.
+const bootPatience = 10 * time.Second
+
+// dial connects to a port, again and again while the guest is still booting its
+// services.
+func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
+	for {
+		conn, err := v.run.machine.DialPort(ctx, port)
+		if err == nil || vm.KindOf(err) != vm.Unavailable || ctx.Err() != nil || !v.justBooted() {
+			return conn, err
+		}
+		after, stop := v.e.cfg.Clock.After(dialEvery)
+		select {
+		case <-after:
+		case <-ctx.Done():
+		}
+		stop()
+	}
 }
 
-func (d *dialled) Close() error {
-	err := d.Conn.Close()
-	d.v.end(nil, nil)
-	return err
+// dialEvery is the pause between two attempts.
+const dialEvery = 100 * time.Millisecond
+
+// justBooted reports whether the machine was booted, not continued, a moment
+// ago.
+func (v *visit) justBooted() bool {
+	return v.rec.Generation == "" && v.rec.StartedAt.After(v.rec.CreatedAt) && v.e.now().Sub(v.rec.StartedAt) < bootPatience
 }

@@ -67,8 +67,13 @@ func captures(verb vm.Op) bool {
 // must be ended with finish. Its context does not end with ctx: the caller
 // chooses with cancelWith.
 func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
+	if !identityOps[verb] {
+		if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+			return nil, err
+		}
+	}
 	return e.beginWith(ctx, verb, false, func() (*slot, error) {
-		return e.lookupLocked(c.Actor.Account, ref)
+		return e.lookupLocked(c.Actor, ref)
 	})
 }
 

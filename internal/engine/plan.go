@@ -250,7 +250,10 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	if err := checkSchedule(r.CaptureEvery); err != nil {
 		return err
 	}
-	rec.CaptureEverySeconds, rec.IdleStops = r.CaptureEvery, r.StopOnIdle
+	if r.Threshold < 0 {
+		return badCreate("activityThresholdBytes", "%d is negative", r.Threshold)
+	}
+	rec.CaptureEverySeconds, rec.IdleStops, rec.ActivityThreshold = r.CaptureEvery, r.StopOnIdle, r.Threshold
 	if !r.IdleTimeout.Set {
 		r.IdleTimeout = Optional[int64]{Value: defaultIdle}
 	}

@@ -110,10 +110,14 @@ type Guest interface {
 	GuestTree
 	GuestTerminals
 	GuestVolumes
+	GuestSockets
+	GuestHandles
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what lives in the guest, as far as the guest itself can say.
 	State(ctx context.Context) (vm.WorldState, error)
+	// Evidence is what the guest shows of its load; with all, of its trouble too.
+	Evidence(ctx context.Context, all bool) (vm.Evidence, error)
 }
 
 // GuestCommands runs programs.
@@ -186,6 +190,38 @@ type GuestTree interface {
 	Remove(ctx context.Context, user, path string, recursive bool) error
 	Chmod(ctx context.Context, user, path string, mode uint32) error
 	Symlink(ctx context.Context, user, target, path string) error
+}
+
+// GuestSockets makes connections inside the guest.
+type GuestSockets interface {
+	LinuxUser(ctx context.Context, name string) (vm.LinuxUser, error)
+	// DialSocket's connection may have a CloseWrite. ctx bounds the connecting.
+	DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, error)
+	// ListenSocket listens until the listener is closed or ctx ends.
+	ListenSocket(ctx context.Context, s vm.SocketSpec) (SocketListener, error)
+}
+
+// SocketListener accepts connections inside a guest.
+type SocketListener interface {
+	Address() string // IP:PORT or a path
+	// Accept returns a connection and the address that it comes from.
+	Accept() (net.Conn, string, error)
+	Close() error
+}
+
+// GuestHandles reads and writes pieces of files, as file transfer protocols do.
+type GuestHandles interface {
+	OpenHandle(ctx context.Context, user, path string, o vm.OpenOptions) (File, error)
+	StatFollow(ctx context.Context, user, path string) (vm.FileInfo, error)
+	SetAttr(ctx context.Context, user, path string, a vm.FileAttr) error
+	Link(ctx context.Context, user, target, path string) error
+}
+
+// File is an open file of a guest. Its methods may be called at once.
+type File interface {
+	io.ReaderAt
+	io.WriterAt // of a file opened to append it writes at the end
+	io.Closer
 }
 
 // Exec is one attached command. Its owner calls Run, once, or Detach. When
@@ -364,8 +400,24 @@ type Records struct {
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
 	Volumes  Collection[vm.Volume]
+	Holds    Collection[vm.Hold]
 
 	Generations Collection[vm.GenerationInfo]
+
+	Domains        Collection[vm.Domain]
+	Mappings       Collection[vm.Mapping] // by domain: a name has one
+	Identities     Collection[vm.Identity]
+	Tokens         Collection[vm.IdentityToken]
+	SSHKeys        Collection[vm.IdentityKey]
+	VMPermissions  Collection[vm.VMPermission]
+	GitPermissions Collection[vm.GitPermission]
+}
+
+// Repositories finds git repositories. None is found where there is no such
+// thing.
+type Repositories interface {
+	// Repository finds a repository of any account by its id; kind NotFound.
+	Repository(ctx context.Context, id string) (vm.Repository, error)
 }
 
 // Collection holds the records of one kind. Every change is durable when it

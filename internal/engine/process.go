@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -17,6 +18,7 @@ func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec 
 		return vm.Process{}, fail(vm.OpExec, ref, err)
 	}
 	spec.Background = true
+	c.User = spec.User
 	entry := AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
 		return v.guest.Start(ctx, v.execSpec(spec))
@@ -26,14 +28,41 @@ func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec 
 // Processes lists the commands that exec has started and nobody has forgotten.
 func (e *Engine) Processes(ctx context.Context, c *vm.Call, ref string) ([]vm.Process, error) {
 	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.Process, error) {
-		return v.guest.Processes(ctx)
+		list, err := v.guest.Processes(ctx)
+		return slices.DeleteFunc(list, func(p vm.Process) bool { return v.mayBe(p.User) != nil }), err
 	})
+}
+
+// mayBe refuses a caller what is of a Linux user that it may not act as.
+func (v *visit) mayBe(user string) error {
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	return v.e.mayActLocked(v.hold.actor, v.slot.id, vm.OpExec, user)
+}
+
+// mayHave refuses a caller a process of a Linux user that it may not act as.
+func (v *visit) mayHave(ctx context.Context, id string) error {
+	if v.hold.actor.Identity == "" {
+		return nil
+	}
+	p, err := v.guest.Process(ctx, id)
+	if err != nil {
+		return err
+	}
+	return v.mayBe(p.User)
 }
 
 // Process returns one of them; kind NotFound when there is none of that id.
 func (e *Engine) Process(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
 	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) (vm.Process, error) {
-		return v.guest.Process(ctx, id)
+		p, err := v.guest.Process(ctx, id)
+		if err == nil {
+			err = v.mayBe(p.User)
+		}
+		if err != nil {
+			return vm.Process{}, err
+		}
+		return p, nil
 	})
 }
 
@@ -43,8 +72,12 @@ func (e *Engine) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (v
 	if err != nil {
 		return vm.Process{}, err
 	}
+	v.countAs(vm.ActivityExec)
 	v.guard()
-	p, err := v.guest.Wait(v.ctx, id)
+	var p vm.Process
+	if err = v.mayHave(v.ctx, id); err == nil {
+		p, err = v.guest.Wait(v.ctx, id)
+	}
 	err = v.fail(v.ctx, err)
 	v.end(err, nil)
 	return p, err
@@ -54,14 +87,24 @@ func (e *Engine) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (v
 // a process.
 func (e *Engine) SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error {
 	_, err := act(ctx, e, c, ref, AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
-		func(ctx context.Context, v *visit) (nothing, error) { return nothing{}, v.guest.Signal(ctx, id, name) })
+		func(ctx context.Context, v *visit) (nothing, error) {
+			if err := v.mayHave(ctx, id); err != nil {
+				return nothing{}, err
+			}
+			return nothing{}, v.guest.Signal(ctx, id, name)
+		})
 	return err
 }
 
 // ForgetProcess removes an ended process and its log.
 func (e *Engine) ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) error {
 	_, err := act(ctx, e, c, ref, AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
-		func(ctx context.Context, v *visit) (nothing, error) { return nothing{}, v.guest.Forget(ctx, id) })
+		func(ctx context.Context, v *visit) (nothing, error) {
+			if err := v.mayHave(ctx, id); err != nil {
+				return nothing{}, err
+			}
+			return nothing{}, v.guest.Forget(ctx, id)
+		})
 	return err
 }
 
@@ -78,6 +121,9 @@ func (e *Engine) ProcessLog(ctx context.Context, c *vm.Call, ref, id string, fro
 	}
 	offset := from
 	r, err := open(v, func(ctx context.Context) (io.ReadCloser, error) {
+		if err := v.mayHave(ctx, id); err != nil {
+			return nil, err
+		}
 		r, at, err := v.guest.Log(ctx, id, from, follow)
 		offset = at
 		return r, err
@@ -85,5 +131,10 @@ func (e *Engine) ProcessLog(ctx context.Context, c *vm.Call, ref, id string, fro
 	if err != nil {
 		return nil, 0, err
 	}
-	return newReader(v, r), offset, nil
+	out := newReader(v, r)
+	if follow { // a program may be silent for days
+		v.loosen()
+		out.traffic = &traffic{v: v}
+	}
+	return out, offset, nil
 }

@@ -18,15 +18,15 @@ import (
 func (e *Engine) Get(_ context.Context, c *vm.Call, ref string) (vm.VM, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil {
 		return vm.VM{}, fail(vm.OpGet, ref, err)
 	}
 	return s.rec, nil
 }
 
-// List returns the account's VMs that pass the filter, oldest first, one page
-// of them; total counts those that pass, counts those of each state before the
+// List returns those of the account's VMs that the caller reaches and that pass
+// the filter, oldest first, one page of them; total counts those that pass, counts those of each state before the
 // filter.
 func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, total int, counts map[vm.State]int, err error) {
 	if f.Limit < 0 || f.Offset < 0 {
@@ -41,7 +41,7 @@ func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, tot
 	e.mu.Lock()
 	all := make([]*vm.VM, 0, len(e.vms))
 	for _, s := range e.vms {
-		if (s.account != c.Actor.Account || s.rec.Layer != "") && !f.All {
+		if (s.account != c.Actor.Account || s.rec.Layer != "" || !e.reachesLocked(c.Actor, s)) && !f.All {
 			continue
 		}
 		counts[s.rec.State]++
@@ -106,7 +106,7 @@ func (e *Engine) Await(ctx context.Context, c *vm.Call, ref string) (vm.VM, erro
 // not fail.
 func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspection, error) {
 	e.mu.Lock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil {
 		e.mu.Unlock()
 		return Inspection{}, fail(vm.OpGet, ref, err)

@@ -21,6 +21,12 @@ type chore struct {
 	due    time.Time
 }
 
+// outcome is how a chore has ended.
+type outcome struct {
+	slot  *slot
+	retry time.Duration // how long the VM is left alone; 0: not at all
+}
+
 // reapEvery is the longest time between two looks at the deadlines, a guard
 // against clocks that jump.
 const reapEvery = time.Minute
@@ -33,7 +39,7 @@ const retryAfter = 30 * time.Second
 // task of its own; one VM has at most one.
 func (e *Engine) reap(ctx context.Context) {
 	notBefore := map[*slot]time.Time{} // touched by this task only
-	done := make(chan *slot)
+	done := make(chan outcome)
 	busy := map[*slot]bool{}
 	for {
 		now := e.now()
@@ -49,11 +55,17 @@ func (e *Engine) reap(ctx context.Context) {
 				wait = min(wait, left)
 			default:
 				busy[ch.slot] = true
-				notBefore[ch.slot] = now.Add(retryAfter)
 				e.spawn(func(ctx context.Context) {
-					e.do(ctx, ch)
+					o := outcome{slot: ch.slot}
+					switch {
+					case e.do(ctx, ch):
+					case ch.verb == vm.OpRecover: // somebody waits for it
+						o.retry = insistEvery
+					default:
+						o.retry = retryAfter
+					}
 					select {
-					case done <- ch.slot:
+					case done <- o:
 					case <-ctx.Done():
 					}
 				})
@@ -63,8 +75,9 @@ func (e *Engine) reap(ctx context.Context) {
 		select {
 		case <-after:
 		case <-e.wake:
-		case s := <-done:
-			delete(busy, s)
+		case o := <-done:
+			delete(busy, o.slot)
+			notBefore[o.slot] = e.now().Add(o.retry)
 			maps.DeleteFunc(notBefore, func(s *slot, _ time.Time) bool { return e.isGone(s) })
 		case <-ctx.Done():
 			stop()
@@ -108,7 +121,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	}
 	switch rec.State {
 	case vm.Building, vm.Starting, vm.Suspending: // and nobody is at work on it
-		return chore{s, vm.OpRecover, "recover", e.now()}, true
+		return chore{s, vm.OpRecover, "recover", time.Time{}}, true
 	}
 	if !rec.ExpiresAt.IsZero() {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
@@ -122,12 +135,8 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if rec.State == vm.Suspended && deleteOnSuspend(rec) {
 		add(vm.OpDelete, "suspended", rec.Exit.Time)
 	}
-	if idle := rec.IdleTimeoutSeconds; idle != nil && *idle > 0 && rec.State == vm.Running && s.attached == 0 && !rec.OneShot {
-		verb := vm.OpSuspend
-		if rec.IdleStops {
-			verb = vm.OpStop
-		}
-		add(verb, "idle", rec.LastActive.Add(time.Duration(*idle)*time.Second))
+	if due, ok := s.idleDueLocked(); ok {
+		add(onIdle(rec), "idle", due)
 	}
 	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
 		after := e.cfg.Settings.ColdAfter
@@ -139,7 +148,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
 	}
-	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached == 0 && len(rec.VolumesSeen) == 0 {
+	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
 		if s.weighed.After(quiet) { // whoever forks it again and again wants no longer pauses between
 			quiet = s.weighed
@@ -175,16 +184,18 @@ func (e *Engine) lastCaptureLocked(rec vm.VM) time.Time {
 	return last
 }
 
-// do carries out one chore, unless it has become pointless meanwhile.
-func (e *Engine) do(ctx context.Context, ch chore) {
+// do carries out one chore, unless it has become pointless meanwhile. It
+// reports whether the VM may fall asleep again at once; the rest is tried again
+// later.
+func (e *Engine) do(ctx context.Context, ch chore) bool {
 	c := &vm.Call{Actor: vm.Actor{Account: ch.slot.account, System: "reaper"}}
 	op, err := e.beginSlot(ctx, ch.slot, ch.verb)
 	if err != nil {
-		return // gone, or no longer in a state for it
+		return false // gone, or no longer in a state for it
 	}
 	if !e.stillDue(ch) {
 		_ = e.finish(op, nil)
-		return
+		return ch.reason == "idle" // it was used meanwhile
 	}
 	if ch.verb == vm.OpDelete && ch.reason == "expired" {
 		e.emit(op.before, "vm.expired", nil)
@@ -197,6 +208,7 @@ func (e *Engine) do(ctx context.Context, ch chore) {
 	if err = e.finish(op, err); err != nil && !died(err) && !isCancel(err) {
 		e.log.Error("a VM could not be ended", "vm", ch.slot.id, "why", ch.reason, "err", err)
 	}
+	return err == nil && ch.reason == "idle"
 }
 
 // carryOut does what a chore other than a delete asks for.

@@ -22,6 +22,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadDirectory(ctx); err != nil {
 		return err
 	}
+	if err := e.loadDomains(ctx); err != nil {
+		return err
+	}
 	recs, err := e.loadRecords(ctx)
 	if err != nil {
 		return err
@@ -35,10 +38,19 @@ func (e *Engine) recover(ctx context.Context) error {
 	for _, rec := range recs {
 		e.vms[rec.ID] = newSlot(rec)
 	}
+	if err := e.loadRights(ctx); err != nil {
+		return err
+	}
+	if err := e.loadHolds(ctx); err != nil {
+		return err
+	}
 	if err := e.recoverVMs(ctx, recs); err != nil {
 		return err
 	}
 	if err := e.sweepDirs(ctx); err != nil {
+		return err
+	}
+	if err := e.dropLostMappings(ctx); err != nil {
 		return err
 	}
 	if err := e.recoverGenerations(ctx); err != nil {
@@ -175,7 +187,7 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	case err == nil:
 		// A silence of the server is none of the VM.
 		e.mu.Lock()
-		s.rec.LastActive = e.now()
+		e.activeLocked(s, vm.ActivityStart)
 		e.mu.Unlock()
 		e.watch(s, m)
 		if err := e.takeSize(ctx, s, st.Size); err != nil {

@@ -40,7 +40,10 @@ func (e *Engine) reseat(op *operation) error {
 	if err := e.step(op.ctx, "reseat:record"); err != nil {
 		return err
 	}
-	_, err := e.update(op.ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Suspending, vm.OpCapture })
+	terminals := e.terminalsNow(op)
+	_, err := e.update(op.ctx, s, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Terminals = vm.Suspending, vm.OpCapture, terminals
+	})
 	if err != nil {
 		return err
 	}
@@ -75,7 +78,7 @@ func (e *Engine) reseat(op *operation) error {
 func (e *Engine) alone(op *operation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	op.moves = op.slot.attached == 0 && op.slot.run != nil
+	op.moves = op.slot.attached+op.slot.loose == 0 && op.slot.run != nil
 	return op.moves
 }
 

@@ -87,7 +87,7 @@ func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Ge
 	if err != nil {
 		return nil, none, err
 	}
-	spec.Deadline = limit
+	spec.Deadline, spec.Spare = limit, op.verb == vm.OpStart
 	if err := e.step(ctx, "start:launch"); err != nil {
 		return nil, none, err
 	}

@@ -98,6 +98,10 @@ func (e *Engine) leave(op *operation) (vm.GenerationInfo, error) {
 	o := captureOptions{why: vm.WhyBeforeRollback}
 	switch op.before.State {
 	case vm.Running:
+		terminals := e.terminalsNow(op)
+		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Terminals = terminals }); err != nil {
+			return vm.GenerationInfo{}, err
+		}
 		rec, err := e.putDown(op, o, "rollback")
 		if err != nil {
 			return vm.GenerationInfo{}, err

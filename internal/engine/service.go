@@ -22,6 +22,7 @@ const maxUnitLines = 10_000
 
 // Services lists the services that the guest's systemd knows.
 func (e *Engine) Services(ctx context.Context, c *vm.Call, ref, user string) ([]vm.UnitStatus, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpService, func(ctx context.Context, v *visit) ([]vm.UnitStatus, error) {
 		return units{v.guest, user}.list(ctx)
 	})
@@ -29,6 +30,7 @@ func (e *Engine) Services(ctx context.Context, c *vm.Call, ref, user string) ([]
 
 // Service says how one service is.
 func (e *Engine) Service(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitStatus, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpService, func(ctx context.Context, v *visit) (vm.UnitStatus, error) {
 		if err := spec.CheckUnitName(name); err != nil {
 			return vm.UnitStatus{}, err
@@ -40,6 +42,7 @@ func (e *Engine) Service(ctx context.Context, c *vm.Call, ref, user, name string
 // ServiceLogs returns the last lines of a service's journal, oldest first;
 // lines 0 = 100, since "" = all there is.
 func (e *Engine) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name string, lines int, since string) ([]vm.UnitLog, error) {
+	c.User = user
 	from, err := spec.Since(since)
 	if err == nil {
 		err = spec.CheckUnitName(name)
@@ -62,6 +65,7 @@ func (e *Engine) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name st
 // AddService installs a unit, and, where it is enabled, starts it. What systemd
 // says of a start that failed is the result's message.
 func (e *Engine) AddService(ctx context.Context, c *vm.Call, ref, user string, u vm.Unit) (vm.UnitResult, error) {
+	c.User = user
 	name := spec.UnitName(u.Name)
 	entry := AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
 	return slowly(ctx, e, c, ref, spec.CheckUnit(u, false), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
@@ -71,6 +75,7 @@ func (e *Engine) AddService(ctx context.Context, c *vm.Call, ref, user string, u
 
 // RemoveService stops a service that was added and removes its unit.
 func (e *Engine) RemoveService(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitResult, error) {
+	c.User = user
 	entry := AuditEntry{Op: vm.OpService, Subject: spec.UnitName(name), Detail: map[string]any{"do": "remove"}}
 	return slowly(ctx, e, c, ref, spec.CheckUnitName(name), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return units{v.guest, user}.remove(ctx, name)
@@ -80,6 +85,7 @@ func (e *Engine) RemoveService(ctx context.Context, c *vm.Call, ref, user, name 
 // SwitchServices starts, stops or restarts services, one after the other, and
 // says of each what came of it.
 func (e *Engine) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb string, names []string) ([]vm.UnitResult, error) {
+	c.User = user
 	entry := AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
 	return slowly(ctx, e, c, ref, checkSwitch(verb, names), entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
 		u := units{v.guest, user}

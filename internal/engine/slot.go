@@ -18,17 +18,22 @@ type slot struct {
 	write   sync.Mutex // held while its record is written; before Engine.mu
 
 	// guarded by Engine.mu
-	rec      vm.VM         // as the store has it; LastActive may be newer
-	op       *operation    // under way; nil = none
-	run      *run          // its machine; nil when none is attached
-	attached int           // guest calls and streams that are open
-	changed  chan struct{} // closed and replaced when rec or run changes
-	gone     bool          // deleted
-	scrubbed bool          // free memory was scrubbed since a volume was mounted
-	private  int64         // bytes of memory that its machine kept for itself when it was last captured
-	weighed  time.Time     // when that was
-
-	terminals []vm.TerminalSession // as last seen, for when the VM sleeps
+	rec         vm.VM                   // as the store has it; LastActive may be newer
+	op          *operation              // under way; nil = none
+	run         *run                    // its machine; nil when none is attached
+	attached    int                     // guest calls and streams that are open
+	loose       int                     // streams that count by what goes through them only
+	waiting     int                     // callers that wait to get in
+	waking      *waking                 // its start on behalf of those; nil = none
+	calls       map[vm.ActivityKind]int // attached, by kind
+	holds       map[vm.HoldID]vm.Hold
+	traffic     int64 // bytes of loose streams since trafficFrom
+	trafficFrom time.Time
+	changed     chan struct{} // closed and replaced when rec or run changes
+	gone        bool          // deleted
+	scrubbed    bool          // free memory was scrubbed since a volume was mounted
+	private     int64         // bytes of memory that its machine kept for itself when it was last captured
+	weighed     time.Time     // when that was
 }
 
 // run is one machine of a VM, from its start or adoption to its end.
@@ -57,30 +62,30 @@ func (e *Engine) snapshot(s *slot) vm.VM {
 	return s.rec
 }
 
-// lookupLocked finds the VM that ref names in the caller's account: an id, or
-// a name that is unique there.
-func (e *Engine) lookupLocked(account vm.AccountID, ref string) (*slot, error) {
+// lookupLocked finds the VM that ref names among those that the actor reaches:
+// an id, or a name that is unique there.
+func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	if vm.IsID(ref) {
-		if s := e.vms[vm.ID(ref)]; s != nil && s.account == account {
+		if s := e.vms[vm.ID(ref)]; s != nil && s.account == a.Account && e.reachesLocked(a, s) {
 			return s, nil
 		}
 	}
 	if vm.CheckName(ref) != nil {
 		if vm.IsID(ref) {
-			return nil, notFound(ref)
+			return nil, unreached(a, ref)
 		}
 		_, err := vm.ParseID(ref)
 		return nil, err
 	}
 	var found []*slot
 	for _, s := range e.vms {
-		if s.account == account && s.rec.Name == ref {
+		if s.account == a.Account && s.rec.Name == ref && e.reachesLocked(a, s) {
 			found = append(found, s)
 		}
 	}
 	switch len(found) {
 	case 0:
-		return nil, notFound(ref)
+		return nil, unreached(a, ref)
 	case 1:
 		return found[0], nil
 	default:
@@ -88,11 +93,20 @@ func (e *Engine) lookupLocked(account vm.AccountID, ref string) (*slot, error) {
 	}
 }
 
+// unreached says that there is no such VM, or, to an identity, that it was not
+// granted one.
+func unreached(a vm.Actor, ref string) error {
+	if a.Identity != "" {
+		return denied(ref, notGranted)
+	}
+	return notFound(ref)
+}
+
 // lookup is lookupLocked for callers without the lock.
 func (e *Engine) lookup(c *vm.Call, ref string) (*slot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.lookupLocked(c.Actor.Account, ref)
+	return e.lookupLocked(c.Actor, ref)
 }
 
 // update changes the record of s durably, and then in memory. It is the only
@@ -112,7 +126,7 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	rec.Revision = rev
 	e.mu.Lock()
 	if s.rec.LastActive.After(rec.LastActive) {
-		rec.LastActive = s.rec.LastActive
+		rec.LastActive, rec.LastKind = s.rec.LastActive, s.rec.LastKind
 	}
 	s.rec = rec
 	s.touchLocked()
@@ -128,6 +142,9 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
+	if err := e.dropHolds(ctx, s); err != nil {
+		return err
+	}
 	if err := e.dropRecord(ctx, e.snapshot(s)); err != nil {
 		return err
 	}
@@ -137,6 +154,9 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.touchLocked()
 	e.mu.Unlock()
 	e.endLeases(context.WithoutCancel(ctx), s.id)
+	if err := e.dropGrantsOf(ctx, s.id); err != nil {
+		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
+	}
 	return nil
 }
 

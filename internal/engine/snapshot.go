@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -89,9 +90,13 @@ func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error
 	if err != nil {
 		return g, err
 	}
-	defer e.unpin(g.ID)
-	if err := e.publish(op.ctx, g.ID); err != nil {
-		return g, joinUndo(err, e.unkeep(context.WithoutCancel(op.ctx), g.ID))
+	err = e.publish(op.ctx, g.ID)
+	e.unpin(g.ID)
+	if err != nil {
+		if !died(err) {
+			e.insist(func(ctx context.Context) error { return e.unkeep(ctx, g.ID) })
+		}
+		return g, err
 	}
 	g, _ = e.generationInfo(g.ID)
 	e.emit(op.before, "vm.captured", map[string]any{"generation": string(g.ID), "why": string(g.Why), "pauseMs": g.PauseMs})
@@ -103,6 +108,35 @@ func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted, g.State = true, vm.GenFailed })
 	e.collectLater()
 	return err
+}
+
+// insistEvery is the pause between two tries of what must be done.
+const insistEvery = time.Second
+
+// insist does what must not be left undone, now, or, when that fails because
+// the disk is full or the records cannot be written, as soon as it can be.
+func (e *Engine) insist(do func(context.Context) error) {
+	done := func(ctx context.Context) bool {
+		err := do(ctx)
+		return err == nil || died(err) || vm.KindOf(err) == vm.NotFound
+	}
+	if done(e.life) {
+		return
+	}
+	e.spawn(func(ctx context.Context) {
+		for {
+			after, stop := e.cfg.Clock.After(insistEvery)
+			select {
+			case <-after:
+				if done(ctx) {
+					return
+				}
+			case <-ctx.Done():
+				stop()
+				return
+			}
+		}
+	})
 }
 
 // alias keeps what a suspended VM is suspended on a second time, under a name;

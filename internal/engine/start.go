@@ -16,19 +16,29 @@ import (
 // nothing but the idle timeout, if given; a VM that is starting is waited for.
 // When it fails the VM is stopped or suspended, as it was.
 func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartRequest) (v vm.VM, err error) {
+	if r.DiskOnly || r.IdleTimeout.Set { // these manage the VM
+		if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+			return vm.VM{}, fail(vm.OpStart, ref, err)
+		}
+	}
 	op, err := e.begin(ctx, c, ref, vm.OpStart)
 	if err != nil {
 		return vm.VM{}, fail(vm.OpStart, ref, err)
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
+	return e.startOp(op, c, AuditEntry{}, r)
+}
+
+// startOp carries out a start.
+func (e *Engine) startOp(op *operation, c *vm.Call, entry AuditEntry, r StartRequest) (vm.VM, error) {
 	if op.before.State == vm.Running {
 		return e.keepRunning(op, r)
 	}
-	if err := e.admit(ctx, c, op.before.Size); err != nil {
+	if err := e.admit(op.ctx, c, op.before.Size); err != nil {
 		return vm.VM{}, err
 	}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}
 	limit := r.Deadline
@@ -78,6 +88,9 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	}
 	rec, img, err := e.recordStart(ctx, op, prepare)
 	if err != nil {
+		return vm.VM{}, cause(ctx, err)
+	}
+	if err := e.settleDisk(ctx, op.slot); err != nil { // its machine may have ended in a capture
 		return vm.VM{}, cause(ctx, err)
 	}
 	if err := e.growDisk(ctx, "start:disk", rec); err != nil {

@@ -14,9 +14,18 @@ func StoredRecords(s *store.Store) Records {
 		VMs:         store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
 		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Holds:       store.NewCollection(s, "holds", func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision }),
 		Builds:      store.NewCollection(s, "builds", func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Volumes:     store.NewCollection(s, "volumes", func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision }),
 		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
+		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
+		Mappings:    store.NewCollection(s, "mappings", func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
 		Generations: store.NewCollection(s, "generations", func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+
+		Identities:     store.NewCollection(s, "identities", func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
+		Tokens:         store.NewCollection(s, "tokens", func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
+		SSHKeys:        store.NewCollection(s, "ssh-keys", func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		VMPermissions:  store.NewCollection(s, "vm-permissions", func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision }),
+		GitPermissions: store.NewCollection(s, "git-permissions", func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision }),
 	}
 }

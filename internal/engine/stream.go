@@ -48,12 +48,13 @@ func (v *visit) guard() *atomic.Int64 {
 
 // reader is a stream out of a guest. Its close ends the visit.
 type reader struct {
-	v     *visit
-	r     io.ReadCloser
-	moved *atomic.Int64
-	n     int64
-	err   error // the first that was not io.EOF
-	eof   bool
+	v       *visit
+	r       io.ReadCloser
+	moved   *atomic.Int64
+	n       int64
+	traffic *traffic // of one that may be silent for long; else nil
+	err     error    // the first that was not io.EOF
+	eof     bool
 }
 
 // newReader takes over the visit and r.
@@ -65,6 +66,9 @@ func (r *reader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.n += int64(n)
 	r.moved.Add(int64(n))
+	if r.traffic != nil {
+		r.traffic.count(n)
+	}
 	if errors.Is(err, io.EOF) {
 		r.eof = true
 		return n, io.EOF

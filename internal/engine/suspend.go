@@ -41,7 +41,10 @@ func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	if err := e.step(op.ctx, "suspend:record"); err != nil {
 		return vm.VM{}, err
 	}
-	_, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.State, rec.Op = vm.Suspending, vm.OpSuspend })
+	terminals := e.terminalsNow(op)
+	_, err := e.update(op.ctx, op.slot, func(rec *vm.VM) {
+		rec.State, rec.Op, rec.Terminals = vm.Suspending, vm.OpSuspend, terminals
+	})
 	if err != nil {
 		return vm.VM{}, err
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +24,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	if err := checkTerminal(spec); err != nil {
 		return nil, fail(vm.OpTerminal, ref, err)
 	}
+	c.User = spec.User
 	detail := map[string]any{"open": true}
 	if spec.ID != "" {
 		detail["session"] = spec.ID
@@ -38,11 +38,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	}
 	return e.terminal(ctx, c, ref, AuditEntry{Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (Terminal, error) {
 		spec.Cwd = v.execSpec(vm.ExecSpec{Cwd: spec.Cwd}).Cwd
-		t, err := v.guest.OpenTerminal(ctx, spec)
-		if err == nil {
-			v.refresh(ctx)
-		}
-		return t, err
+		return v.guest.OpenTerminal(ctx, spec)
 	})
 }
 
@@ -62,6 +58,7 @@ func checkTerminal(s vm.TerminalSpec) error {
 
 // AttachTerminal attaches to a terminal; see OpenTerminal.
 func (e *Engine) AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (Terminal, error) {
+	c.User = view.User
 	entry := AuditEntry{Subject: clip(id), Detail: map[string]any{"attach": true, "session": clip(id)}}
 	return e.terminal(ctx, c, ref, entry, func(ctx context.Context, v *visit) (Terminal, error) {
 		return v.guest.AttachTerminal(ctx, id, view)
@@ -84,7 +81,7 @@ func (e *Engine) terminal(ctx context.Context, c *vm.Call, ref string, entry Aud
 		return nil, v.session(err)
 	}
 	v.loosen()
-	a := &terminal{Terminal: t, v: v, moved: v.guard()}
+	a := &terminal{Terminal: t, v: v, moved: v.guard(), traffic: &traffic{v: v}}
 	a.stop = context.AfterFunc(v.ctx, func() { a.end(v.fail(v.ctx, context.Cause(v.ctx)), nil) })
 	return a, nil
 }
@@ -112,25 +109,15 @@ type terminal struct {
 	moved *atomic.Int64
 	stop  func() bool
 
+	traffic *traffic
 	in, out atomic.Int64
-	mu      sync.Mutex
-	touched time.Time
 }
 
 // count notes bytes that went through.
 func (t *terminal) count(n int, way *atomic.Int64) {
 	way.Add(int64(n))
 	t.moved.Add(int64(n))
-	now := t.v.e.now()
-	t.mu.Lock()
-	due := now.Sub(t.touched) >= time.Second || now.Before(t.touched)
-	if due {
-		t.touched = now
-	}
-	t.mu.Unlock()
-	if due {
-		t.v.touch()
-	}
+	t.traffic.count(n)
 }
 
 func (t *terminal) Write(p []byte) (int, error) {
@@ -182,15 +169,11 @@ type writer func(p []byte) (int, error)
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 // Terminals lists a VM's terminals, oldest first, those that ended lately too.
-// It wakes no VM: of a suspended one it tells those that were there when they
-// were last looked at.
+// It wakes no VM: of a suspended one it tells those that it fell asleep with.
 func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error) {
 	list, err := ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
 		list, err := v.guest.Terminals(ctx)
-		if err == nil {
-			v.remember(list)
-		}
-		return list, err
+		return slices.DeleteFunc(list, func(t vm.TerminalSession) bool { return v.mayBe(t.User) != nil }), err
 	})
 	if vm.KindOf(err) == vm.WrongState {
 		if list, ok := e.sleepingTerminals(c, ref); ok {
@@ -200,41 +183,48 @@ func (e *Engine) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.Te
 	return list, err
 }
 
-// remember keeps the list for when the VM sleeps.
-func (v *visit) remember(list []vm.TerminalSession) {
-	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
-	v.slot.terminals = list
+// terminalsDeadline bounds the question for the terminals of a VM that is about
+// to fall asleep.
+const terminalsDeadline = 3 * time.Second
+
+// terminalsNow returns the terminals that a VM has before it falls asleep.
+func (e *Engine) terminalsNow(op *operation) []vm.TerminalSession {
+	r := e.runOf(op.slot)
+	if r == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(op.ctx, terminalsDeadline)
+	defer stop()
+	list, err := r.machine.Guest().Terminals(ctx)
+	if err != nil {
+		e.log.Warn("the list of terminals of a VM that falls asleep is not known", "vm", op.slot.id, "error", err)
+	}
+	return list
 }
 
 // sleepingTerminals returns the terminals of a suspended VM.
 func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s, err := e.lookupLocked(c.Actor, ref)
 	if err != nil || s.rec.State != vm.Suspended {
 		return nil, false
 	}
-	list := slices.Clone(s.terminals)
+	list := slices.DeleteFunc(slices.Clone(s.rec.Terminals), func(t vm.TerminalSession) bool {
+		return e.mayActLocked(c.Actor, s.id, vm.OpTerminal, t.User) != nil
+	})
 	for i := range list {
 		list[i].Attached, list[i].Suspended = 0, list[i].Running()
 	}
 	return list, true
 }
 
-// refresh remembers the terminals that a call has changed.
-func (v *visit) refresh(ctx context.Context) {
-	if list, err := v.guest.Terminals(ctx); err == nil { // the list is looked at again when it is asked for
-		v.remember(list)
-	}
-}
-
 // CloseTerminal ends a terminal's programs and forgets it.
 func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error) {
+	c.User = user
 	entry := AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
-		v.refresh(ctx)
 		return t, v.session(err)
 	})
 }
@@ -242,6 +232,7 @@ func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id st
 // ReadTerminal returns what a terminal shows, and its output from an offset
 // on; a negative one asks for none.
 func (e *Engine) ReadTerminal(ctx context.Context, c *vm.Call, ref, user, id string, since int64) (vm.TerminalContent, error) {
+	c.User = user
 	return ask(ctx, e, c, ref, vm.OpTerminal, func(ctx context.Context, v *visit) (vm.TerminalContent, error) {
 		content, err := v.guest.ReadTerminal(ctx, user, id, since)
 		return content, v.session(err)
@@ -255,6 +246,7 @@ func (e *Engine) SendTerminal(ctx context.Context, c *vm.Call, ref, id string, s
 	if s.Quiet < 0 || s.Limit < 0 || s.Limit > maxTerminalWait || s.Quiet > s.Limit {
 		return none, fail(vm.OpTerminal, ref, (&vm.Error{Kind: vm.Invalid, Msg: "the times to wait are out of range"}).WithCode("INVALID_REQUEST"))
 	}
+	c.User = s.User
 	v, err := e.visit(ctx, c, ref, vm.OpTerminal)
 	if err != nil {
 		return none, err

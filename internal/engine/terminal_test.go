@@ -6,6 +6,7 @@ package engine_test
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ import (
 //
 // 000-28, 000-41
 func TestTerminalIdle(t *testing.T) {
-	_, e, c, clock := clocked(t)
+	s, e, c, clock := clocked(t)
 	ctx := t.Context()
 	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
 	term, err := e.OpenTerminal(ctx, c, "box", vm.TerminalSpec{ID: "s", Cols: 80, Rows: 24})
@@ -48,6 +49,12 @@ func TestTerminalIdle(t *testing.T) {
 	list, err := e.Terminals(ctx, c, "box")
 	if err != nil || len(list) != 1 || list[0].ID != "s" || !list[0].Suspended || list[0].Attached != 0 {
 		t.Errorf("%+v, %v", list, err)
+	}
+	closeEngine(t, e)
+	e, c = open(t, s)
+	again, err := e.Terminals(ctx, c, "box")
+	if err != nil || !reflect.DeepEqual(again, list) {
+		t.Errorf("by the next engine: %+v, %v", again, err)
 	}
 	if st := stateOf(t, e, c, "box"); st != vm.Suspended {
 		t.Errorf("the list has made it %q", st)

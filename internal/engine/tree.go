@@ -11,6 +11,7 @@ import (
 
 // change is one recorded change of the tree of names in a guest.
 func (e *Engine) change(ctx context.Context, c *vm.Call, ref string, op vm.Op, subject, user string, f func(ctx context.Context, v *visit) error) error {
+	c.User = user
 	entry := fileEntry(subject, user)
 	entry.Op = op
 	_, err := act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (nothing, error) {

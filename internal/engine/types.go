@@ -34,6 +34,7 @@ type CreateRequest struct {
 	Persistence  *vm.Persistence
 	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
 	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
+	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
 	TTLSeconds   int64           // 0 = no limit
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
 	Workdir      string          // absolute, "" = /root
@@ -54,6 +55,12 @@ type StartRequest struct {
 	IdleTimeout Optional[int64]
 	Deadline    time.Duration // 0 = 120 s; then kind Timeout, code VM_START_TIMEOUT
 	DiskOnly    bool          // of a suspended VM: give its memory up and boot it on its disk
+}
+
+// HoldRequest asks that a VM stay awake.
+type HoldRequest struct {
+	For    time.Duration // 0 = vm.DefaultHold
+	Reason string
 }
 
 // Filter narrows List. The zero value lists everything of the account.

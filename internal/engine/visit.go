@@ -13,10 +13,11 @@ import (
 )
 
 // visit is one call into a running guest. It counts as activity of the VM from
-// its begin to its end.
+// its begin to its end, and ends when its caller loses the right to it.
 type visit struct {
 	e     *Engine
 	verb  vm.Op
+	kind  vm.ActivityKind
 	slot  *slot
 	rec   vm.VM
 	run   *run
@@ -25,6 +26,7 @@ type visit struct {
 	ctx    context.Context // the caller's, ended early by the machine's end
 	cancel context.CancelCauseFunc
 	rcpt   *receipt // nil for verbs that leave no record
+	hold   *session
 	once   sync.Once
 	loose  bool // it no longer counts as activity by being there; guarded by Engine.mu
 }
@@ -33,23 +35,35 @@ type visit struct {
 // the verb is one that does; it waits while the VM is being created, started or
 // suspended, and refuses while it is being stopped, killed or deleted.
 func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
+	return e.visitFor(ctx, ctx, c, ref, verb)
+}
+
+// visitFor is visit for what outlives the context that its caller waits with.
+func (e *Engine) visitFor(ctx, life context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
 	limit, stop := context.WithTimeoutCause(ctx, e.cfg.Settings.StartDeadline+machineDeadline,
 		vm.Errorf(vm.Unavailable, ref, "the VM is still starting").WithHint("try again"))
 	defer stop()
+	var queue *slot // where the caller is counted as waiting
+	defer func() { e.leaveQueue(queue) }()
 	for {
-		v, wait, err := e.tryVisit(c, ref, verb)
+		v, at, wait, err := e.tryVisit(c, ref, verb)
 		if err != nil {
 			return nil, fail(verb, ref, err)
 		}
-		if v == nil && wait == nil {
-			if err := e.wakeUp(limit, c, ref); err != nil {
+		if v != nil {
+			v.ctx, v.cancel = joinContext(life, v.run.ctx)
+			v.hold = &session{actor: c.Actor, vm: v.slot.id, user: asUser(verb, c.User), cancel: v.cancel}
+			e.hold(v.hold)
+			return v, nil
+		}
+		if queue == nil && !looks(verb) {
+			queue = e.joinQueue(at)
+		}
+		if wait == nil {
+			if err := e.wakeUp(limit, c, at, kindOf(c, verb)); err != nil {
 				return nil, fail(verb, ref, err)
 			}
 			continue
-		}
-		if v != nil {
-			v.ctx, v.cancel = joinContext(ctx, v.run.ctx)
-			return v, nil
 		}
 		select {
 		case <-wait:
@@ -61,61 +75,79 @@ func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) 
 	}
 }
 
-// wakes reports whether a verb wakes a sleeping VM. Looking at a VM does not.
-func wakes(verb vm.Op) bool { return verb != vm.OpStats && verb != vm.OpState }
-
-// wakeUp starts a sleeping VM, as its caller; several at once start it once.
-func (e *Engine) wakeUp(ctx context.Context, c *vm.Call, ref string) error {
-	_, err := e.Start(ctx, &vm.Call{Actor: c.Actor, Request: c.Request}, ref, StartRequest{})
-	return err
-}
-
-// tryVisit returns a visit, or a channel that is closed when it is worth to
-// look again, or an error; and none of them for a VM that is to be woken.
-func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, <-chan struct{}, error) {
+// joinQueue counts a caller that waits to get into a VM, which does not fall
+// asleep before it was in.
+func (e *Engine) joinQueue(s *slot) *slot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, err := e.lookupLocked(c.Actor.Account, ref)
+	s.waiting++
+	return s
+}
+
+func (e *Engine) leaveQueue(s *slot) {
+	if s == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.waiting--
+	e.poke()
+}
+
+// tryVisit returns a visit, or the VM and a channel that is closed when it is
+// worth to look again, or an error; the VM alone is to be woken.
+func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, *slot, <-chan struct{}, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.lookupLocked(c.Actor, ref)
+	if err == nil {
+		err = e.mayActLocked(c.Actor, s.id, verb, c.User)
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if s.waking != nil && s.rec.State != vm.Running && !looks(verb) {
+		return nil, s, nil, nil
 	}
 	if s.op != nil {
 		switch {
 		case s.op.moves:
-			return nil, s.op.done, nil
+			return nil, s, s.op.done, nil
 		case s.op.verb == vm.OpCreate || s.op.verb == vm.OpStart || s.op.verb == vm.OpSuspend || s.op.verb == vm.OpRollback:
-			return nil, s.op.done, nil
-		case s.op.own && s.op.verb == vm.OpKill:
-			return nil, s.op.done, nil // being attached again, or recorded as ended
+			return nil, s, s.op.done, nil
+		case s.op.own && (s.op.verb == vm.OpKill || s.op.verb == vm.OpStop):
+			return nil, s, s.op.done, nil // being attached again, recorded as ended, or stopped for idleness
 		case s.op.verb == vm.OpStop || s.op.verb == vm.OpKill || s.op.verb == vm.OpDelete:
-			return nil, nil, busy(s.id, s.op.verb)
+			return nil, nil, nil, busy(s.id, s.op.verb)
 		}
 	}
-	if wakes(verb) && s.op == nil && (s.rec.State == vm.Suspended || s.rec.State == vm.Stopped) {
-		return nil, nil, nil
+	if !looks(verb) && asleep(s.rec.State) {
+		return nil, s, nil, nil
 	}
 	if _, err := s.rec.State.Allow(verb); err != nil {
-		return nil, nil, notLegal(s.rec, err)
+		return nil, nil, nil, notLegal(s.rec, err)
 	}
 	if s.run == nil {
-		return nil, nil, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
+		return nil, nil, nil, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
 			WithHint("try again, or end it: `warren kill %s`", label(s.rec))
 	}
-	s.attached++
-	s.rec.LastActive = e.now()
-	return &visit{e: e, verb: verb, slot: s, rec: s.rec, run: s.run, guest: s.run.machine.Guest()}, nil, nil
+	kind := kindOf(c, verb)
+	e.arriveLocked(s, kind)
+	return &visit{e: e, verb: verb, kind: kind, slot: s, rec: s.rec, run: s.run, guest: s.run.machine.Guest()}, s, nil, nil
 }
 
 // end ends the visit, once, with its outcome.
 func (v *visit) end(err error, detail map[string]any) {
 	v.once.Do(func() {
+		v.e.unhold(v.hold)
 		v.cancel(nil)
 		v.rcpt.end(err, detail)
 		e := v.e
 		e.mu.Lock()
-		if !v.loose {
-			v.slot.attached--
-			v.slot.rec.LastActive = e.now()
+		if v.loose {
+			v.slot.loose--
+		} else {
+			e.leaveLocked(v.slot, v.kind)
 		}
 		poke := v.slot.rec.OneShot || v.slot.rec.IdleTimeoutSeconds != nil
 		e.mu.Unlock()
@@ -123,23 +155,6 @@ func (v *visit) end(err error, detail map[string]any) {
 			e.poke()
 		}
 	})
-}
-
-// loosen makes a visit count as activity only when touch is called.
-func (v *visit) loosen() {
-	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
-	v.loose = true
-	v.slot.attached--
-	v.slot.rec.LastActive = v.e.now()
-	v.e.poke()
-}
-
-// touch notes activity.
-func (v *visit) touch() {
-	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
-	v.slot.rec.LastActive = v.e.now()
 }
 
 // fail explains an error of the guest: when the call's context has ended, or

@@ -168,6 +168,9 @@ func (e *Engine) makeVolume(ctx context.Context, v *volume, slot vm.VolumeSlotSp
 // Volumes lists volumes by project and name: of one project, or of all when it
 // is "". With a VM, only those that it has mounted.
 func (e *Engine) Volumes(_ context.Context, c *vm.Call, project, ofVM string) ([]VolumeInfo, error) {
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return nil, fail(vm.OpList, ofVM, err)
+	}
 	var id vm.ID
 	if ofVM != "" {
 		s, err := e.lookup(c, ofVM)
@@ -217,6 +220,9 @@ func (e *Engine) VolumeOf(_ context.Context, c *vm.Call, ref VolumeRef) (VolumeI
 // findVolume finds a volume of the caller's account.
 func (e *Engine) findVolume(c *vm.Call, ref VolumeRef) (*volume, error) {
 	project, err := checkProject(ref.Project)
+	if err == nil {
+		err = ownerOnly(c.Actor, "")
+	}
 	if err != nil {
 		return nil, err
 	}

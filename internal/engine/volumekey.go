@@ -123,7 +123,7 @@ func (e *Engine) holdKey(v *volume, key vm.VolumeKey, r UnlockRequest) error {
 		defer stop()
 		select {
 		case <-after:
-			e.expire(v, relocked)
+			e.relock(v, relocked)
 		case <-relocked:
 		case <-e.life.Done():
 		}
@@ -131,8 +131,8 @@ func (e *Engine) holdKey(v *volume, key vm.VolumeKey, r UnlockRequest) error {
 	return nil
 }
 
-// expire locks a volume whose time is up. VMs that have it mounted go on.
-func (e *Engine) expire(v *volume, held chan struct{}) {
+// relock locks a volume whose time is up. VMs that have it mounted go on.
+func (e *Engine) relock(v *volume, held chan struct{}) {
 	e.mu.Lock()
 	if v.relocked != held {
 		e.mu.Unlock()

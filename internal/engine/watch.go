@@ -34,7 +34,7 @@ func (e *Engine) watch(s *slot, m Machine) {
 	r := &run{machine: m, gone: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(e.life)
 	e.mu.Lock()
-	s.run = r
+	s.run, s.private = r, 0 // a new machine has written nothing yet
 	s.touchLocked()
 	e.mu.Unlock()
 	e.spawn(func(ctx context.Context) { e.await(ctx, s, r) })

@@ -79,6 +79,20 @@ func origin(rec vm.VM) string {
 	return "the warm generation of image " + cmp.Or(rec.ImageName, string(rec.Image))
 }
 
+// lostTerminals names the sessions that went with an agent that died.
+func (v *visit) lostTerminals(ctx context.Context, out *vm.WorldState) {
+	list, err := v.guest.Terminals(ctx)
+	if err != nil {
+		out.Problems = append(out.Problems, "terminal sessions: "+err.Error())
+		return
+	}
+	for _, t := range list {
+		if t.Lost {
+			out.Losses = append(out.Losses, "terminal session "+t.ID+" ("+clip(cmp.Or(t.Command, "login shell"))+"): the guest's agent died, and it was hung up")
+		}
+	}
+}
+
 // look asks the guest, then its ports and its systemd at the same time.
 func (e *Engine) look(ctx context.Context, v *visit) (vm.WorldState, error) {
 	e.mu.Lock()
@@ -91,6 +105,7 @@ func (e *Engine) look(ctx context.Context, v *visit) (vm.WorldState, error) {
 	out.Live, out.Time, out.UptimeSeconds = true, got.Time, got.UptimeSeconds
 	out.Processes = append(out.Processes, got.Processes...)
 	out.Terminals = append(out.Terminals, got.Terminals...)
+	v.lostTerminals(ctx, &out)
 	out.Ports = append(out.Ports, got.Ports...)
 	out.Mounts = append(out.Mounts, got.Mounts...)
 	out.Roles = append(out.Roles, got.Roles...)

@@ -321,6 +321,41 @@ func TestReseat(t *testing.T) {
 	consistent(t, s)
 }
 
+// TestDiskSettledAtStart: a capture fails after the machine has moved to its next
+// disk, nobody can say so, and the machine dies: the start finds what was written
+// there. 000-37
+func TestDiskSettledAtStart(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "app"})
+	if out, code := sh(t, e, c, "app", "echo one > /work/f"); code != 0 {
+		t.Fatal(out)
+	}
+	boom := vm.Errorf(vm.Unavailable, "", "boom")
+	for _, step := range []string{"captured", "disk-name", "attach"} {
+		s.World.Fail(step, boom)
+	}
+	if _, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{}); err == nil {
+		t.Fatal("a snapshot that was not completed succeeded")
+	}
+	if out, code := sh(t, e, c, "app", "echo two > /work/f"); code != 0 {
+		t.Fatal(out)
+	}
+	for _, step := range []string{"captured", "disk-name", "attach"} {
+		s.World.Fail(step, nil)
+	}
+	if _, err := e.Kill(ctx, c, "app"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Start(ctx, c, "app", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, e, c, "app", "cat /work/f"); out != "two\n" {
+		t.Errorf("what was written after the move reads %q", out)
+	}
+	consistent(t, s)
+}
+
 // TestFlatten: a chain that has grown long is merged, and the layers that nobody
 // needs then go. 000-24.
 func TestFlatten(t *testing.T) {

@@ -145,6 +145,17 @@ func (c *Client) State(ctx context.Context) (vm.WorldState, error) {
 	return s, c.askJSON(ctx, "GET", "/state", nil, &s)
 }
 
+// Evidence returns what the guest shows of its load; with all, also what it
+// shows of its trouble, and its ports are asked as by State.
+func (c *Client) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
+	q := url.Values{}
+	if all {
+		q.Set("all", "1")
+	}
+	var ev vm.Evidence
+	return ev, c.askJSON(ctx, "GET", "/evidence", q, &ev)
+}
+
 // ask sends a request and reads its whole answer.
 func (c *Client) ask(ctx context.Context, method, path string, q url.Values, body []byte) ([]byte, error) {
 	var r io.Reader

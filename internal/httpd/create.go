@@ -30,10 +30,16 @@ func (s *server) create(q *request) error {
 	if err != nil {
 		return createError(err)
 	}
+	if err := s.checkDomains(q.call, in.Domains); err != nil {
+		return err
+	}
 	do := func(ctx context.Context, c *vm.Call) (any, error) {
 		v, err := s.Engine.Create(ctx, c, req)
 		if err != nil {
 			return nil, createError(err)
+		}
+		if err := s.mapCreated(ctx, c, v, in.Domains); err != nil {
+			return nil, err
 		}
 		return s.created(ctx, c, v), nil
 	}
@@ -48,7 +54,7 @@ func (s *server) create(q *request) error {
 }
 
 func (s *server) created(ctx context.Context, c *vm.Call, v vm.VM) api.CreatedVM {
-	out := api.CreatedVM{ID: v.ID, Domains: []string{}, VM: shown(v)}
+	out := api.CreatedVM{ID: v.ID, Domains: s.Engine.MappedTo(v.ID), VM: shown(v)}
 	if img, err := s.Engine.FindImage(ctx, c, string(v.Image)); err == nil {
 		out.SnapshotID, out.VM.SnapshotID = img.Snapshot, img.Snapshot
 	}
@@ -99,6 +105,9 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
 		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
 	}
+	if in.ActivityThresholdBytes != nil {
+		r.Threshold = *in.ActivityThresholdBytes
+	}
 	top := in.Layer
 	top.LayerUsers, top.LayerGroups, top.LayerFiles = in.Users, in.Groups, in.AdditionalFiles
 	top.LayerWait, top.LayerReady = in.WaitForReadySignal, in.ReadySignalTimeoutSeconds
@@ -112,9 +121,6 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 	}
 	if !r.IdleTimeout.Set {
 		r.IdleTimeout = optional(outer.LayerIdle)
-	}
-	if len(in.Domains) > 0 {
-		return r, notSupported("domains")
 	}
 	if in.Recreate != nil && *in.Recreate {
 		return r, notSupported("recreate")

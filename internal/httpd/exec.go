@@ -142,7 +142,7 @@ func (s *server) execSocket(q *request) error {
 	if err != nil {
 		return nil // Accept has answered
 	}
-	ctx, cancel := s.streaming(q)
+	ctx, cancel := s.connected(q)
 	k := &socket{ctx: ctx, conn: conn}
 	defer k.readers.Wait()
 	defer conn.CloseNow()
@@ -151,12 +151,22 @@ func (s *server) execSocket(q *request) error {
 	if err := s.runSocket(ctx, q, k); err != nil {
 		body := api.EncodeError(err, q.call.Request)
 		if k.message(api.ExecMessage{Type: "error", Error: &body}) == nil {
-			_ = conn.Close(websocket.StatusNormalClosure, "")
+			_ = conn.Close(closeStatus(err), "")
 		}
 		return nil
 	}
 	_ = conn.Close(websocket.StatusNormalClosure, "")
 	return nil
+}
+
+// closeStatus is the WebSocket status that tells a client of an error: whether
+// it may try again.
+func closeStatus(err error) websocket.StatusCode {
+	switch vm.KindOf(err) {
+	case vm.Unauthenticated, vm.Denied:
+		return websocket.StatusPolicyViolation
+	}
+	return websocket.StatusNormalClosure
 }
 
 func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {

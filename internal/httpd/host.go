@@ -19,7 +19,11 @@ import (
 
 func (s *server) whoami(q *request) error {
 	a := q.call.Actor
-	return q.ok(api.WhoAmI{AccountID: a.Account, Admin: a.Admin, KeyID: a.Key})
+	out := api.WhoAmI{AccountID: a.Account, Admin: a.Admin, KeyID: a.Key, TokenID: a.Token}
+	if a.Identity != "" {
+		out.IdentityID = &a.Identity
+	}
+	return q.ok(out)
 }
 
 func (s *server) images(q *request) error {

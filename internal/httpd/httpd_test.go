@@ -38,10 +38,17 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchAt(t, nil)
+}
+
+// newBenchAt is newBench with a clock of its own; nil = the system's.
+func newBenchAt(t *testing.T, clock engine.Clock) *bench {
+	t.Helper()
 	site, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
+	site.Clock, site.Repositories = clock, vmtest.Repositories{}
 	e, err := site.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +58,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	lifetime, end := context.WithCancel(context.Background())
-	handler := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime})
+	handler := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime, SSH: fakeSSH{}, SSHAddress: "127.0.0.1:2222"})
 	handler.authDelay = 0
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {
@@ -133,62 +140,6 @@ func (a answer) wants(t *testing.T, status int, code string) {
 	t.Helper()
 	if a.status != status || a.json["code"] != code || a.json["error"] != code || a.json["message"] == "" || a.json["kind"] == nil {
 		t.Errorf("want %d %s, got %d %s", status, code, a.status, a.body)
-	}
-}
-
-// TestIsolation walks every route as a stranger and as another account.
-//
-// 001-27
-func TestIsolation(t *testing.T) {
-	b := newBench(t)
-	id := b.create(map[string]any{"name": "mine"})
-	_, _, other, err := b.engine.CreateAccount(t.Context(), b.call, "other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{Config: Config{Engine: b.engine}}
-	for _, r := range s.routes() {
-		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{path...}", "%2Fetc%2Fhostname", "{snapshot}", "sc-x", "{build}", "b",
-			"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x").Replace(r.pattern)
-		if strings.Contains(path, "/fs/") && r.method == "GET" {
-			path += "?path=/etc"
-		}
-		if r.right == public {
-			if a := b.as("", r.method, path, nil); a.status != 200 {
-				t.Errorf("%s %s is public and gives %d", r.method, path, a.status)
-			}
-			continue
-		}
-		b.as("", r.method, path, nil).wants(t, 401, "UNAUTHORIZED_ERROR")
-		if r.right == admin {
-			b.as(other, r.method, path, nil).wants(t, 403, "FORBIDDEN")
-		}
-		if !strings.Contains(r.pattern, "{vm}") {
-			continue
-		}
-		var in any = map[string]any{"command": "true", "path": "/x", "from": "/x", "to": "/y", "target": "/z", "content": "x"}
-		switch {
-		case r.method == "GET":
-			in = nil
-		case strings.HasSuffix(r.pattern, "/network"):
-			in = api.SetNetwork{Mode: "open"}
-		}
-		if strings.HasSuffix(r.pattern, "{vm}/exec") && r.method == "GET" {
-			continue // a WebSocket, see TestExecSocket
-		}
-		if r.stream && strings.Contains(r.pattern, "/pty") {
-			continue // a WebSocket, see TestPtyRefusals
-		}
-		a := b.as(other, r.method, path, in)
-		if a.status != 404 || a.json["code"] != "VM_NOT_FOUND" {
-			t.Errorf("%s %s of another account: %d %s", r.method, path, a.status, a.body)
-		}
-	}
-	if a := b.as(other, "GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
-		t.Errorf("another account lists %s", a.body)
-	}
-	if a := b.do("GET", "/v1/vms/"+id, nil); a.json["state"] != "running" {
-		t.Errorf("afterwards: %s", a.body)
 	}
 }
 

@@ -44,8 +44,11 @@ func (s *server) document() object {
 		"info":    object{"title": "Warren", "version": api.Version, "license": object{"name": "Apache-2.0"}},
 		"paths":   paths,
 		"components": object{
-			"schemas":         g,
-			"securitySchemes": object{"key": object{"type": "http", "scheme": "bearer"}},
+			"schemas": g,
+			"securitySchemes": object{
+				"key":   object{"type": "http", "scheme": "bearer"},
+				"token": object{"type": "apiKey", "in": "header", "name": api.HeaderIdentityToken},
+			},
 		},
 	}
 }
@@ -70,6 +73,9 @@ func (g schemas) operation(r route) object {
 	}
 	if r.right != public {
 		op["security"] = []object{{"key": []string{}}}
+		if r.right.forTokens() {
+			op["security"] = []object{{"key": []string{}}, {"token": []string{}}}
+		}
 		op["x-right"] = r.right
 	}
 	params := []object{}
@@ -108,6 +114,8 @@ func (g schemas) ref(t reflect.Type) object {
 		return object{"type": "string", "format": "date-time"}
 	case reflect.TypeFor[api.Seconds]():
 		return object{"type": []string{"integer", "null"}}
+	case reflect.TypeFor[api.Users]():
+		return object{"type": []string{"array", "null"}, "items": object{"type": "string"}}
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}
 	}

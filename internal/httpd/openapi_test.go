@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
 )
 
 // schemaBook checks answers against the description.
@@ -122,6 +125,13 @@ func TestOpenAPI(t *testing.T) {
 
 	id := b.create(`{"name":"box","spec":{"systemd":{"services":[{"name":"job","mode":"oneshot","exec":["echo hi"]}]}}}`)
 	made, _ := b.do("GET", "/v1/vms/"+id, nil).json["buildId"].(string)
+	repo := vm.NewUUID()
+	b.site.Repositories.(vmtest.Repositories)[repo] = vm.Repository{ID: repo, Account: b.call.Actor.Account, Name: "code"}
+	agent := b.identity("agent")
+	agent.must("POST", "/tokens", `{"ttlSeconds":60}`)
+	agent.must("POST", "/keys", `{"publicKey":"`+aPublicKey+`"}`)
+	agent.must("POST", "/permissions/vm/"+id, `{"allowedUsers":["alice"]}`)
+	agent.must("POST", "/permissions/git/"+repo, `{"permission":"read"}`)
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
 	b.do("POST", "/v1/volumes", `{"name":"work"}`)
 	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
@@ -151,7 +161,8 @@ func TestOpenAPI(t *testing.T) {
 		if r.method != "GET" || r.stream || r.out == nil || strings.Contains(r.pattern, "{snapshot}") || strings.Contains(r.pattern, "{path...}") {
 			continue
 		}
-		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work").Replace(r.pattern)
+		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work",
+			"{identity}", agent.id, "{repo}", repo, "{port}", "3000", "{domain}", "app.warren.localhost").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}
@@ -168,6 +179,9 @@ func TestOpenAPI(t *testing.T) {
 	check("POST", "/v1/vms/{vm}/exec-await", b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command":"true"}`))
 	check("POST", "/v1/accounts", b.do("POST", "/v1/accounts", `{"name":"other"}`))
 	check("PUT", "/v1/vms/{vm}/network", b.do("PUT", "/v1/vms/"+id+"/network", `{"mode":"open"}`))
+	check("POST", "/identity/v1/identities", b.do("POST", "/identity/v1/identities", `{"name":"x"}`))
+	check("POST", "/identity/v1/identities/{identity}/tokens", agent.must("POST", "/tokens", nil))
+	check("PUT", "/identity/v1/identities/{identity}/permissions/vm/{vm}", agent.must("PUT", "/permissions/vm/"+id, `{"allowedUsers":null}`))
 	check("POST", "/v1/vms/{vm}/stop", b.do("POST", "/v1/vms/"+id+"/stop", nil))
 	check("POST", "/v1/vms/{vm}/start", b.do("POST", "/v1/vms/"+id+"/start", nil))
 	check("POST", "/v1/vms/{vm}/kill", b.do("POST", "/v1/vms/"+id+"/kill", nil))

@@ -16,10 +16,16 @@ import (
 type right string
 
 const (
-	public right = "public" // nothing
-	key    right = "key"    // an API key; the engine keeps accounts apart
-	admin  right = "admin"  // an admin's API key
+	public  right = "public"  // nothing
+	token   right = "token"   // an API key, or any token
+	granted right = "vm"      // an API key, or a token whose identity was granted the VM
+	asUser  right = "vm-user" // the same, and the Linux user of the request's header
+	key     right = "key"     // an API key; the engine keeps accounts apart
+	admin   right = "admin"   // an admin's API key
 )
+
+// forTokens reports whether a token may do, too.
+func (r right) forTokens() bool { return r == token || r == granted || r == asUser }
 
 // route is one row of the table. A pattern's segments are literals, {name} for
 // one segment, or, at the end, {name...} for the rest of the path.
@@ -42,11 +48,16 @@ func (s *server) routes() []route {
 	rows = append(rows, s.snapshotRoutes()...) // before those with a VM's id
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.worldRoutes()...)
+	rows = append(rows, s.idleRoutes()...)
 	rows = append(rows, s.execRoutes()...)
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
 	rows = append(rows, s.serviceRoutes()...)
 	rows = append(rows, s.volumeRoutes()...)
+	rows = append(rows, s.previewRoutes()...)
+	rows = append(rows, s.domainRoutes()...)
+	rows = append(rows, s.identityRoutes()...)
+	rows = append(rows, s.sshRoutes()...)
 	return rows
 }
 
@@ -60,7 +71,7 @@ func (s *server) publicRoutes() []route {
 
 func (s *server) hostRoutes() []route {
 	return []route{
-		{"GET", "/auth/v1/whoami", key, s.whoami, "Who the caller is.", nil, api.WhoAmI{}, false, ""},
+		{"GET", "/auth/v1/whoami", token, s.whoami, "Who the caller is.", nil, api.WhoAmI{}, false, ""},
 		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that went on in the background; 202 while it does.", nil, nil, false, ""},
 		{"GET", "/observability/v1/logs", key, s.logs, "Log lines of a background request.", nil, api.Logs{}, false, "requestId"},
 		{"GET", "/v1/events", key, s.events, "Events as they happen (SSE); resumed by Last-Event-ID.", nil, nil, true, "types vm after"},
@@ -94,70 +105,72 @@ func (s *server) snapshotRoutes() []route {
 func (s *server) vmRoutes() []route {
 	return []route{
 		{"POST", "/v1/vms", key, s.create, "Create a VM and start it; answers when it is usable.", api.CreateVM{}, api.CreatedVM{}, false, ""},
-		{"GET", "/v1/vms", key, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search limit offset all"},
-		{"GET", "/v1/vms/{vm}", key, s.get, "One VM.", nil, api.VM{}, false, ""},
+		{"GET", "/v1/vms", token, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search limit offset all"},
+		{"GET", "/v1/vms/{vm}", granted, s.get, "One VM.", nil, api.VM{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs.", nil, deletedVM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "Everything known of a VM and its machine.", nil, api.Inspection{}, false, ""},
-		{"POST", "/v1/vms/{vm}/start", key, s.start, "Start a stopped VM; a running one stays.", api.StartVM{}, api.StartedVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/start", granted, s.start, "Start a stopped VM; a running one stays.", api.StartVM{}, api.StartedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/kill", key, s.kill, "End the machine at once; the disk is as of its last sync.", nil, idBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/await", key, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
+		{"POST", "/v1/vms/{vm}/await", granted, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
 		{"POST", "/v1/vms/{vm}/optimize", key, s.optimize, "Nothing to do in this version.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/build", key, s.buildOf, "The build that made the VM.", nil, api.Build{}, false, ""},
-		{"GET", "/v1/vms/{vm}/terminals", key, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
-		{"GET", "/v1/vms/{vm}/stats", key, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
-		{"GET", "/v1/vms/{vm}/state", key, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.WorldState{}, false, ""},
-		{"GET", "/v1/vms/{vm}/ports", key, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
+		{"GET", "/v1/vms/{vm}/terminals", asUser, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/stats", granted, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
+		{"GET", "/v1/vms/{vm}/state", granted, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.WorldState{}, false, ""},
+		{"GET", "/v1/vms/{vm}/ports", granted, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
 		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
 		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/top", granted, s.top, "What the guest does now: processes, what blocked ones wait for, ports, services, last log lines; with seconds, shares of the CPU.", nil, vm.Top{}, false, "seconds brief"},
+		{"GET", "/v1/vms/{vm}/diagnose", granted, s.diagnose, "What is wrong with the VM: findings with evidence and what to do. A VM that does not run is not woken.", nil, vm.Diagnosis{}, false, "seconds"},
 		{"GET", "/v1/vms/{vm}/connections", key, s.connections, "The guest's last connections and how they were judged.", nil, api.Connections{}, false, ""},
 	}
 }
 
 func (s *server) execRoutes() []route {
 	return []route{
-		{"POST", "/v1/vms/{vm}/exec-await", key, s.execAwait, "Run a shell command and wait for it.", api.ExecAwait{}, api.ExecResult{}, false, ""},
-		{"GET", "/v1/vms/{vm}/exec", key, s.execSocket, "Run a command over a WebSocket.", nil, nil, true, ""},
-		{"POST", "/v1/vms/{vm}/exec", key, s.execChunked, "Run a command; output as lines of JSON.", api.ExecChunked{}, api.ExecMessage{}, true, ""},
-		{"GET", "/v1/vms/{vm}/processes", key, s.processes, "Commands started by exec, running or ended.", nil, api.ProcessList{}, false, ""},
-		{"POST", "/v1/vms/{vm}/processes", key, s.startProcess, "Start a command in the background.", vm.ExecSpec{}, vm.Process{}, false, ""},
-		{"GET", "/v1/vms/{vm}/processes/{process}", key, s.process, "One process.", nil, vm.Process{}, false, ""},
-		{"DELETE", "/v1/vms/{vm}/processes/{process}", key, s.forgetProcess, "Forget an ended process and its log.", nil, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/processes/{process}/wait", key, s.waitProcess, "Wait for its end.", nil, vm.Process{}, false, "timeoutMs"},
-		{"POST", "/v1/vms/{vm}/processes/{process}/signal", key, s.signalProcess, "Send a signal to its group.", api.Signal{}, okBody{}, false, ""},
-		{"GET", "/v1/vms/{vm}/processes/{process}/log", key, s.processLog, "Its output.", nil, nil, true, "from follow"},
+		{"POST", "/v1/vms/{vm}/exec-await", asUser, s.execAwait, "Run a shell command and wait for it.", api.ExecAwait{}, api.ExecResult{}, false, ""},
+		{"GET", "/v1/vms/{vm}/exec", granted, s.execSocket, "Run a command over a WebSocket.", nil, nil, true, ""},
+		{"POST", "/v1/vms/{vm}/exec", granted, s.execChunked, "Run a command; output as lines of JSON.", api.ExecChunked{}, api.ExecMessage{}, true, ""},
+		{"GET", "/v1/vms/{vm}/processes", asUser, s.processes, "Commands started by exec, running or ended.", nil, api.ProcessList{}, false, ""},
+		{"POST", "/v1/vms/{vm}/processes", granted, s.startProcess, "Start a command in the background.", vm.ExecSpec{}, vm.Process{}, false, ""},
+		{"GET", "/v1/vms/{vm}/processes/{process}", asUser, s.process, "One process.", nil, vm.Process{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/processes/{process}", asUser, s.forgetProcess, "Forget an ended process and its log.", nil, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/processes/{process}/wait", asUser, s.waitProcess, "Wait for its end.", nil, vm.Process{}, false, "timeoutMs"},
+		{"POST", "/v1/vms/{vm}/processes/{process}/signal", asUser, s.signalProcess, "Send a signal to its group.", api.Signal{}, okBody{}, false, ""},
+		{"GET", "/v1/vms/{vm}/processes/{process}/log", asUser, s.processLog, "Its output.", nil, nil, true, "from follow"},
 	}
 }
 
 func (s *server) terminalRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/pty", key, s.openPty, "Open a terminal over a WebSocket; exec runs a command line in place of the login shell.", nil, nil, true, "cols rows exec sessionId cwd"},
-		{"GET", "/v1/vms/{vm}/pty/sessions", key, s.ptySessions, "Terminals, running or ended lately.", nil, api.PtySessionList{}, false, ""},
-		{"GET", "/v1/vms/{vm}/pty/sessions/{session}", key, s.attachPty, "Attach to a terminal over a WebSocket; since replays output from an offset in place of the screen.", nil, nil, true, "cols rows since"},
-		{"DELETE", "/v1/vms/{vm}/pty/sessions/{session}", key, s.closePty, "End a terminal's programs and forget it.", nil, api.ClosedPty{}, false, ""},
-		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/screen", key, s.ptyScreen, "What a terminal shows, as text or, with format=json, with colours and cursor.", nil, api.PtyScreen{}, false, "format"},
-		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/scrollback", key, s.ptyScrollback, "A terminal's output from an offset on, as text; raw=true: as it is.", nil, nil, false, "since raw"},
-		{"POST", "/v1/vms/{vm}/pty/sessions/{session}/input", key, s.ptyInput, "Type into a terminal, wait until it is quiet, and return what came.", api.PtyInput{}, api.PtyOutput{}, false, ""},
+		{"GET", "/v1/vms/{vm}/pty", asUser, s.openPty, "Open a terminal over a WebSocket; exec runs a command line in place of the login shell.", nil, nil, true, "cols rows exec sessionId cwd"},
+		{"GET", "/v1/vms/{vm}/pty/sessions", asUser, s.ptySessions, "Terminals, running or ended lately.", nil, api.PtySessionList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}", asUser, s.attachPty, "Attach to a terminal over a WebSocket; since replays output from an offset in place of the screen.", nil, nil, true, "cols rows since"},
+		{"DELETE", "/v1/vms/{vm}/pty/sessions/{session}", asUser, s.closePty, "End a terminal's programs and forget it.", nil, api.ClosedPty{}, false, ""},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/screen", asUser, s.ptyScreen, "What a terminal shows, as text or, with format=json, with colours and cursor.", nil, api.PtyScreen{}, false, "format"},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/scrollback", asUser, s.ptyScrollback, "A terminal's output from an offset on, as text; raw=true: as it is.", nil, nil, false, "since raw"},
+		{"POST", "/v1/vms/{vm}/pty/sessions/{session}/input", asUser, s.ptyInput, "Type into a terminal, wait until it is quiet, and return what came.", api.PtyInput{}, api.PtyOutput{}, false, ""},
 	}
 }
 
 func (s *server) fileRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/files/{path...}", key, s.getFile, "A file's content, or a directory's entries.", nil, api.FileContent{}, false, ""},
-		{"PUT", "/v1/vms/{vm}/files/{path...}", key, s.putFile, "Write a file.", api.FileContent{}, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/watch-files", key, s.watchFiles, "Changes below the working directory, as lines of JSON.", nil, vm.FileEvent{}, true, ""},
-		{"GET", "/v1/vms/{vm}/fs/stat", key, s.stat, "One entry.", nil, vm.FileInfo{}, false, "path"},
-		{"GET", "/v1/vms/{vm}/fs/list", key, s.readDir, "A directory's entries.", nil, api.FileList{}, false, "path"},
-		{"GET", "/v1/vms/{vm}/fs/watch", key, s.watch, "Changes below a directory, as lines of JSON.", nil, vm.FileEvent{}, true, "path recursive"},
-		{"POST", "/v1/vms/{vm}/fs/mkdir", key, s.mkdir, "Make a directory.", api.FileOp{}, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/fs/rename", key, s.rename, "Rename.", api.FileOp{}, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/fs/remove", key, s.remove, "Remove.", api.FileOp{}, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/fs/chmod", key, s.chmod, "Set permission bits.", api.FileOp{}, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/fs/symlink", key, s.symlink, "Make a symlink.", api.FileOp{}, okBody{}, false, ""},
-		{"GET", "/v1/vms/{vm}/raw/{path...}", key, s.getRaw, "A file's bytes, with length and digest.", nil, nil, true, "maxBytes"},
-		{"PUT", "/v1/vms/{vm}/raw/{path...}", key, s.putRaw, "Write a file of any size.", nil, api.WrittenFile{}, true, "mode parents"},
-		{"GET", "/v1/vms/{vm}/tar/{path...}", key, s.getTar, "A tree as tar, with an end mark.", nil, nil, true, ""},
-		{"PUT", "/v1/vms/{vm}/tar/{path...}", key, s.putTar, "Unpack a tar below a directory.", nil, okBody{}, true, ""},
+		{"GET", "/v1/vms/{vm}/files/{path...}", asUser, s.getFile, "A file's content, or a directory's entries.", nil, api.FileContent{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/files/{path...}", asUser, s.putFile, "Write a file.", api.FileContent{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/watch-files", asUser, s.watchFiles, "Changes below the working directory, as lines of JSON.", nil, vm.FileEvent{}, true, ""},
+		{"GET", "/v1/vms/{vm}/fs/stat", asUser, s.stat, "One entry.", nil, vm.FileInfo{}, false, "path"},
+		{"GET", "/v1/vms/{vm}/fs/list", asUser, s.readDir, "A directory's entries.", nil, api.FileList{}, false, "path"},
+		{"GET", "/v1/vms/{vm}/fs/watch", asUser, s.watch, "Changes below a directory, as lines of JSON.", nil, vm.FileEvent{}, true, "path recursive"},
+		{"POST", "/v1/vms/{vm}/fs/mkdir", asUser, s.mkdir, "Make a directory.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/rename", asUser, s.rename, "Rename.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/remove", asUser, s.remove, "Remove.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/chmod", asUser, s.chmod, "Set permission bits.", api.FileOp{}, okBody{}, false, ""},
+		{"POST", "/v1/vms/{vm}/fs/symlink", asUser, s.symlink, "Make a symlink.", api.FileOp{}, okBody{}, false, ""},
+		{"GET", "/v1/vms/{vm}/raw/{path...}", asUser, s.getRaw, "A file's bytes, with length and digest.", nil, nil, true, "maxBytes"},
+		{"PUT", "/v1/vms/{vm}/raw/{path...}", asUser, s.putRaw, "Write a file of any size.", nil, api.WrittenFile{}, true, "mode parents"},
+		{"GET", "/v1/vms/{vm}/tar/{path...}", asUser, s.getTar, "A tree as tar, with an end mark.", nil, nil, true, ""},
+		{"PUT", "/v1/vms/{vm}/tar/{path...}", asUser, s.putTar, "Unpack a tar below a directory.", nil, okBody{}, true, ""},
 	}
 }
 

@@ -35,6 +35,12 @@ type Config struct {
 	HostNames []string
 	// Lifetime ends when the server is shutting down: streams end then.
 	Lifetime context.Context
+	// Previews gives addresses of previews; nil = there is no gateway.
+	Previews Previews
+	// SSH is the SSH gateway; nil = there is none. SSHAddress is where it listens,
+	// "" = nowhere: then it is reached by the API only.
+	SSH        SSH
+	SSHAddress string
 }
 
 type tableRow struct {
@@ -108,15 +114,43 @@ func (s *server) serve(q *request) error {
 		return err
 	}
 	q.values = values
-	if row.right != public {
-		if q.call.Actor, err = s.authenticate(q); err != nil {
-			return err
-		}
-		if row.right == admin && !q.call.Actor.Admin {
-			return vm.Errorf(vm.Denied, q.URL.Path, "needs an admin's key").WithHint("use the key in DATA/admin.key")
-		}
+	q.call.User = q.user()
+	if row.right == public {
+		return row.handle(q)
 	}
-	return row.handle(q)
+	if q.call.Actor, err = s.authenticate(q); err != nil {
+		return err
+	}
+	if err = s.authorize(q, row.right); err == nil {
+		err = row.handle(q)
+	}
+	if strings.HasPrefix(row.pattern, "/v1/vms/{vm}/pty") && vm.AsError(err).Code == "VM_ACCESS_DENIED" {
+		err = vm.AsError(err).WithCode("ACCESS_DENIED", "vmId", q.ref()) // as the contract has it of terminals
+	}
+	return err
+}
+
+// authorize checks a caller's right to a route. Of a token it also asks whether
+// it was granted the VM, so that the rest of the request is not even looked at;
+// accounts are kept apart by the engine.
+func (s *server) authorize(q *request, need right) error {
+	a := q.call.Actor
+	switch {
+	case need == admin && !a.Admin:
+		return vm.Errorf(vm.Denied, q.URL.Path, "needs an admin's key").WithHint("use the key in DATA/admin.key")
+	case a.Identity == "":
+		return nil
+	case need == key || need == admin:
+		return vm.Errorf(vm.Denied, q.URL.Path, "an identity may not do this").
+			WithCode("FORBIDDEN", "vmId", q.ref()).WithHint("use an API key of the account")
+	case need == granted:
+		_, err := s.Engine.Get(q.Context(), q.call, q.ref())
+		return err
+	case need == asUser:
+		_, err := s.Engine.MayEnter(q.Context(), a, q.ref(), q.user())
+		return err
+	}
+	return nil
 }
 
 // checkHost refuses names that a page on the web could have pointed here.
@@ -134,13 +168,28 @@ func (s *server) checkHost(host string) error {
 	return vm.Errorf(vm.Denied, host, "the API is not called by this name").WithHint("use its address, or name it in hostNames of server.yaml")
 }
 
+// secret is what the caller shows. The header of tokens wins: who sends it
+// means to act as the identity.
+func (q *request) secret() (secret string, tokenOnly bool) {
+	if t := q.Header.Get(api.HeaderIdentityToken); t != "" {
+		return t, true
+	}
+	scheme, secret, _ := strings.Cut(q.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(secret), false
+}
+
 // authenticate finds the caller. Failures are slowed down, a few at a time.
 func (s *server) authenticate(q *request) (vm.Actor, error) {
-	scheme, secret, _ := strings.Cut(q.Header.Get("Authorization"), " ")
-	if secret = strings.TrimSpace(secret); strings.EqualFold(scheme, "Bearer") && secret != "" {
+	if secret, tokenOnly := q.secret(); secret != "" {
 		a, err := s.Engine.Authenticate(q.Context(), secret)
-		if err == nil {
+		if err == nil && (a.Identity != "" || !tokenOnly) {
 			return a, nil
+		}
+		if err == nil {
+			err = vm.Unauthenticated
 		}
 		if !errors.Is(err, vm.Unauthenticated) {
 			return vm.Actor{}, err
@@ -279,8 +328,18 @@ func (q *request) fail(log *slog.Logger, err error) {
 	}
 }
 
-// streaming is a context that ends with the request or the server.
+// streaming is a context that ends with the request, the server, or the
+// caller's right to what it asked for.
 func (s *server) streaming(q *request) (context.Context, context.CancelFunc) {
+	ctx, cancel := s.connected(q)
+	ctx, release := s.Engine.Session(ctx, q.call, q.ref())
+	return ctx, func() { release(); cancel() }
+}
+
+// connected is a context that ends with the request or the server. WebSockets
+// have it: the engine ends what they are attached to when the caller's right
+// ends, and the client is told so before it is cut.
+func (s *server) connected(q *request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.Context())
 	if s.Lifetime == nil {
 		return ctx, cancel

@@ -10,14 +10,14 @@ import (
 
 func (s *server) serviceRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/systemd/services", key, s.services, "Services of the guest's systemd.", nil, api.ServiceList{}, false, ""},
-		{"POST", "/v1/vms/{vm}/systemd/services", key, s.addService, "Install a service, and start it unless enable is false.", vm.Unit{}, api.AddedService{}, false, ""},
-		{"DELETE", "/v1/vms/{vm}/systemd/services/{service}", key, s.removeService, "Stop and remove a service that was added.", nil, api.RemovedService{}, false, ""},
-		{"GET", "/v1/vms/{vm}/systemd/services/{service}/status", key, s.serviceStatus, "How a service is.", nil, vm.UnitStatus{}, false, ""},
-		{"GET", "/v1/vms/{vm}/systemd/services/{service}/logs", key, s.serviceLogs, "The last lines of a service's journal, oldest first.", nil, api.ServiceLogs{}, false, "lines since"},
-		{"POST", "/v1/vms/{vm}/systemd/start", key, s.switchServices("start"), "Start services.", api.ServiceIDs{}, api.ServiceResults{}, false, ""},
-		{"POST", "/v1/vms/{vm}/systemd/stop", key, s.switchServices("stop"), "Stop services.", api.ServiceIDs{}, api.ServiceResults{}, false, ""},
-		{"POST", "/v1/vms/{vm}/systemd/restart", key, s.switchServices("restart"), "Restart services.", api.ServiceIDs{}, api.ServiceResults{}, false, ""},
+		{"GET", "/v1/vms/{vm}/systemd/services", asUser, s.services, "Services of the guest's systemd.", nil, api.ServiceList{}, false, ""},
+		{"POST", "/v1/vms/{vm}/systemd/services", asUser, s.addService, "Install a service, and start it unless enable is false.", vm.Unit{}, api.AddedService{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/systemd/services/{service}", asUser, s.removeService, "Stop and remove a service that was added.", nil, api.RemovedService{}, false, ""},
+		{"GET", "/v1/vms/{vm}/systemd/services/{service}/status", asUser, s.serviceStatus, "How a service is.", nil, vm.UnitStatus{}, false, ""},
+		{"GET", "/v1/vms/{vm}/systemd/services/{service}/logs", asUser, s.serviceLogs, "The last lines of a service's journal, oldest first; with follow, one line of JSON each as they come.", nil, api.ServiceLogs{}, false, "lines since follow"},
+		{"POST", "/v1/vms/{vm}/systemd/start", asUser, s.switchServices("start"), "Start services.", api.ServiceIDs{}, api.ServiceResults{}, false, ""},
+		{"POST", "/v1/vms/{vm}/systemd/stop", asUser, s.switchServices("stop"), "Stop services.", api.ServiceIDs{}, api.ServiceResults{}, false, ""},
+		{"POST", "/v1/vms/{vm}/systemd/restart", asUser, s.switchServices("restart"), "Restart services.", api.ServiceIDs{}, api.ServiceResults{}, false, ""},
 	}
 }
 
@@ -65,6 +65,12 @@ func (s *server) serviceLogs(q *request) error {
 	lines, err := q.int("lines", 0)
 	if err != nil {
 		return err
+	}
+	if follow, err := q.bool("follow"); err != nil || follow {
+		if err != nil {
+			return err
+		}
+		return s.followService(q, int(lines))
 	}
 	l, err := s.Engine.ServiceLogs(q.Context(), q.call, q.ref(), q.user(), q.values["service"], int(lines), q.query().Get("since"))
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 func ptySession(t vm.TerminalSession) api.PtySession {
 	p := api.PtySession{
 		SessionID: t.ID, Running: t.Running() && !t.Suspended, Suspended: t.Suspended, ExitCode: t.ExitCode, Cols: t.Cols, Rows: t.Rows, Exec: t.Command,
-		CreatedAtMs: t.CreatedAt.UnixMilli(), AttachedCount: t.Attached, PID: t.PID, Title: t.Title, StartOffset: t.Start, EndOffset: t.End,
+		CreatedAtMs: t.CreatedAt.UnixMilli(), AttachedCount: t.Attached, PID: t.PID, Title: t.Title, Lost: t.Lost, StartOffset: t.Start, EndOffset: t.End,
 	}
 	if t.ExitedAt != nil {
 		p.ExitedAtMs = t.ExitedAt.UnixMilli()
@@ -114,7 +114,7 @@ func (s *server) ptySocket(q *request, find func(context.Context) (engine.Termin
 	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") || q.Header.Get("Sec-WebSocket-Key") == "" {
 		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket")
 	}
-	ctx, cancel := s.streaming(q)
+	ctx, cancel := s.connected(q)
 	defer cancel()
 	t, err := find(ctx)
 	if err != nil {
@@ -160,6 +160,8 @@ func (k *ptySocket) serve(leave func()) {
 		if k.say(api.PtyMessage{Type: "exited", ExitCode: &status.Code}) == nil {
 			_ = k.conn.Close(websocket.StatusNormalClosure, "")
 		}
+	case closeStatus(err) == websocket.StatusPolicyViolation: // the caller's right has ended
+		_ = k.conn.Close(websocket.StatusPolicyViolation, "")
 	case k.ctx.Err() == nil: // the machine went away under it; the client may attach again
 		_ = k.conn.Close(websocket.StatusGoingAway, "")
 	}

@@ -236,6 +236,67 @@ func TestPtyRefusals(t *testing.T) {
 	}
 }
 
+// TestPtyGone: a terminal that ended long ago, and a guest that does not
+// answer, are refused before the upgrade, too, and name VM and session.
+//
+// 000-39
+func TestPtyGone(t *testing.T) {
+	b := newBench(t)
+	id := b.create(nil)
+	base := "/v1/vms/" + id + "/pty"
+	b.openPty(base + "?sessionId=s").next("sessionInfo")
+	for _, c := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{vm.Errorf(vm.NotFound, "s", "ended").WithCode("SESSION_EXPIRED", "sessionId", "s"), 410, "SESSION_EXPIRED"},
+		{vm.Errorf(vm.Unavailable, "s", "the link is down"), 503, ""},
+	} {
+		b.site.World.Fail("guest.pty", c.err)
+		for _, path := range []string{base + "/sessions/s", base + "?sessionId=new"} {
+			if _, status, code := b.dialPty(path); status != c.status || c.code != "" && code != c.code {
+				t.Errorf("%v: %s: %d %s", c.err, path, status, code)
+			}
+		}
+		a := b.do("GET", base+"/sessions/s/screen", nil)
+		if a.status != c.status || c.code != "" && (a.json["vmId"] != id || a.json["sessionId"] != "s") {
+			t.Errorf("%v: %d %s", c.err, a.status, a.body)
+		}
+	}
+}
+
+// TestPtySleep: a suspension closes sockets without saying that a program has
+// exited; the list tells of the sleeping without waking the VM; an attachment
+// wakes it.
+//
+// 000-41
+func TestPtySleep(t *testing.T) {
+	b := newBench(t)
+	id := b.create(nil)
+	base := "/v1/vms/" + id + "/pty"
+	p := b.openPty(base + "?sessionId=s")
+	p.types("echo kept\r")
+	p.shows("kept\r\nkept")
+	b.do("POST", "/v1/vms/"+id+"/suspend", nil)
+	if code := p.closed(); code != websocket.StatusGoingAway {
+		t.Errorf("closed with %d", code)
+	}
+	for range 2 {
+		l := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
+		if _, ended := l["exitCode"]; l["suspended"] != true || l["running"] != false || l["attachedCount"] != 0.0 || ended {
+			t.Errorf("asleep: %v", l)
+		}
+	}
+	if a := b.do("GET", "/v1/vms/"+id, nil); a.json["state"] != "suspended" {
+		t.Errorf("the list has made it %v", a.json["state"])
+	}
+	_, _, _ = b.dialPty(base + "/sessions/s") // the simulated guest has forgotten it
+	if a := b.do("GET", "/v1/vms/"+id, nil); a.json["state"] != "running" {
+		t.Errorf("attached, it is %v", a.json["state"])
+	}
+}
+
 // TestPtyClose: DELETE tells every viewer that the terminal has exited, once,
 // before their sockets close; a machine that goes away does not.
 func TestPtyClose(t *testing.T) {

@@ -21,7 +21,7 @@ func shown(v vm.VM) api.VM {
 		Persistence: v.Persistence,
 		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
-		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
+		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, ActivityThreshold: v.ActivityThreshold, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir,
 		GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds, BuildID: v.Build,
 	}
@@ -160,7 +160,7 @@ func (s *server) start(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.StartedVM{ID: v.ID, Domains: []string{}, VM: shown(v)})
+	return q.ok(api.StartedVM{ID: v.ID, Domains: s.Engine.MappedTo(v.ID), VM: shown(v)})
 }
 
 func (s *server) stop(q *request) error {

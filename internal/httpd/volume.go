@@ -21,7 +21,7 @@ func (s *server) volumeRoutes() []route {
 		{"POST", "/v1/volumes/{volume}/keys", key, s.addVolumeKey, "Add a way to unlock a volume, which is unlocked.", vm.VolumeSlotSpec{}, vm.VolumeSlot{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/rotate", key, s.rotateVolume, "Give an unlocked volume that no VM has mounted another key.", nil, okBody{}, false, "project"},
 		{"DELETE", "/v1/volumes/{volume}/keys/{slot}", key, s.removeVolumeKey, "Take a way to unlock a volume away.", nil, okBody{}, false, "project"},
-		{"GET", "/v1/vms/{vm}/mounts", key, s.mounts, "Volumes that a VM has mounted.", nil, api.MountList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/mounts", granted, s.mounts, "Volumes that a VM has mounted.", nil, api.MountList{}, false, ""},
 		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume in a VM; a VM that sleeps is woken.", api.NewMount{}, api.Mount{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/mounts", key, s.unmount, "Unmount a volume: by its path in the guest, its name or its id.", nil, okBody{}, false, "path force"},
 	}

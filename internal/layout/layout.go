@@ -38,6 +38,10 @@ func (d Dir) ServerConfig() string { return d.join("server.yaml") }
 // AdminKey holds the admin API key that the first start made, mode 0600.
 func (d Dir) AdminKey() string { return d.join("admin.key") }
 
+// SSHHostKey is the private half of the SSH gateway's host key, which the first
+// start made, mode 0600.
+func (d Dir) SSHHostKey() string { return d.join("ssh_host_ed25519_key") }
+
 // Etcd is the directory of the embedded etcd.
 func (d Dir) Etcd() string { return d.join("etcd") }
 
@@ -125,6 +129,15 @@ func (d Dir) Volume(id vm.VolumeID) string { return d.join("volumes", string(id)
 // HostKey is the host's key, which wraps the keys of what is encrypted, mode
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }
+
+// PreviewCA is the certificate of the CA that previews' names are signed by.
+func (d Dir) PreviewCA() string { return d.join("preview-ca.pem") }
+
+// PreviewCAKey is its key, mode 0600.
+func (d Dir) PreviewCAKey() string { return d.join("preview-ca.key") }
+
+// PreviewKey is what signs links to previews, mode 0600.
+func (d Dir) PreviewKey() string { return d.join("preview.key") }
 
 // VMs is the directory of all VMs.
 func (d Dir) VMs() string { return d.join("vms") }

@@ -29,6 +29,10 @@ const (
 	// Of terminals only.
 	FrameSize   FrameType = 10 // 4 bytes: the viewer's columns and rows
 	FrameReplay FrameType = 11 // what the next output frames repeat
+
+	// Of open files only: answered by FrameStdout, FrameStdinAck or FrameError.
+	FrameRead  FrameType = 12 // offset [8], length [4]
+	FrameWrite FrameType = 13 // offset [8], bytes
 )
 
 const (
@@ -79,7 +83,7 @@ func (f *FrameReader) Next() (FrameType, []byte, error) {
 	}
 	n := binary.BigEndian.Uint32(f.head[1:])
 	t := FrameType(f.head[0])
-	if t < FrameStdin || t > FrameReplay {
+	if t < FrameStdin || t > FrameWrite {
 		return 0, nil, fmt.Errorf("link: no such frame type: %d", t)
 	}
 	if n > MaxFrame {

@@ -392,7 +392,7 @@ func TestFrames(t *testing.T) {
 		"no payload":  {byte(FrameStdout), 0, 0, 0, 4},
 		"overlong":    {byte(FrameStdout), 0, 1, 0, 1},
 		"type 0":      {0, 0, 0, 0, 0},
-		"type 12":     {12, 0, 0, 0, 0},
+		"type 14":     {14, 0, 0, 0, 0},
 	} {
 		if _, _, err := NewFrameReader(bytes.NewReader(raw)).Next(); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("%s: %v", name, err)

@@ -77,6 +77,7 @@ func EncodeTerminal(t vm.TerminalSession) []byte {
 		f.num("exitedAt", t.ExitedAt.UnixNano())
 	}
 	f.opt("title", t.Title)
+	f.flag("lost", t.Lost)
 	f.num("start", t.Start)
 	f.num("end", t.End)
 	return f
@@ -117,6 +118,8 @@ func DecodeTerminal(b []byte) (vm.TerminalSession, error) {
 			return when(t.ExitedAt, value)
 		case "title":
 			t.Title = value
+		case "lost":
+			t.Lost = true
 		case "start":
 			return number(&t.Start, value)
 		case "end":

@@ -106,6 +106,9 @@ func (m *machine) start(ctx context.Context) error {
 		}
 	})
 	err := m.wake(ctx)
+	if err == nil && m.spec.Spare {
+		m.makeSpare()
+	}
 	if err != nil && m.endsNow() {
 		return m.endedEarly(ctx)
 	}

@@ -138,6 +138,12 @@ func (h *headed) Read(p []byte) (int, error) {
 	return h.Conn.Read(p)
 }
 
+// CloseWrite ends this side's bytes.
+func (h *headed) CloseWrite() error {
+	closeWrite(h.Conn)
+	return nil
+}
+
 // streams are the connections that were taken over from the HTTP server, which
 // doesn't close them.
 type streams struct {

@@ -22,8 +22,8 @@ import (
 const spareRoom = 4 << 30
 
 // MakeSpare makes the copy of the machine's base that the next capture takes,
-// where there is a base and plenty of room, and there is none yet. It is on the
-// disk when it returns, so that less is left to be written after the capture.
+// where there is a base and plenty of room, and there is none yet, and then writes
+// it back, so that less is left to be written after the capture.
 // Its owner removes it with DropSpare.
 func (p *Process) MakeSpare(ctx context.Context) error {
 	s := p.Machine()
@@ -41,14 +41,16 @@ func (p *Process) MakeSpare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(ram.file.Sync(), ctx.Err()); err != nil {
+	if err := os.Rename(tmp, path); err != nil {
 		ram.discard()
-		return fileError(tmp, err)
+		return fileError(path, err)
 	}
-	if err := ram.close(); err != nil {
-		return err
+	// It can be taken from now on; whoever takes it writes back what is left.
+	err = fileError(path, ram.file.Sync())
+	if err != nil {
+		os.Remove(path) // its data may be lost
 	}
-	return fileError(path, os.Rename(tmp, path))
+	return errors.Join(err, ram.close())
 }
 
 // DropSpare removes what MakeSpare has made, if it is still there.

@@ -47,9 +47,12 @@ var allowed = map[string][]string{
 	"internal/volume":     {"vm", "internal/layout", "internal/seal"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image"},
 	"internal/spec":       {"vm"},
-	"internal/engine":     {"vm", "internal/spec", "internal/layout", "internal/store", "internal/audit", "internal/events"},
+	"internal/diagnose":   {"vm"},
+	"internal/engine":     {"vm", "internal/spec", "internal/diagnose", "internal/layout", "internal/store", "internal/audit", "internal/events"},
 	"internal/httpd":      {"vm", "api", "internal/spec", "internal/engine", "internal/vt"},
+	"internal/sshd":       {"vm", "internal/engine"},
 	"internal/cli":        {"vm", "api", "client"},
+	"internal/gateway":    {"vm", "internal/layout"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
 	"internal/serve":      nil, // the wiring: knows every package

@@ -30,6 +30,7 @@ type Config struct {
 	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
+	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
 }
 
@@ -41,8 +42,8 @@ type Setting struct {
 }
 
 var defaults = Config{
-	Listen: "127.0.0.1:8787", SSH: ":2222", Preview: ":8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	Pool: "2",
+	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
+	Pool: "2", PreviewDomain: "warren.localhost",
 }
 
 // maxPool bounds the warm machines of each image and size.
@@ -59,6 +60,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
+		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
@@ -89,6 +91,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("s3", func(c *Config) *string { return &c.S3 })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
+	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
 	for i := range layers {
@@ -114,7 +117,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, etcdEndpoints, hostNames")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, etcdEndpoints, hostNames")
 	}
 	return c, nil
 }
@@ -144,6 +147,9 @@ func (c Config) check() error {
 	}
 	if n, err := strconv.Atoi(c.Pool); err != nil || n < 0 || n > maxPool {
 		return vm.Errorf(vm.Invalid, c.Pool, "not a size for the warm pool").WithHint("give a number from 0 (no pool) to %d", maxPool)
+	}
+	if name, err := vm.HostName(c.PreviewDomain); err != nil || name != c.PreviewDomain {
+		return vm.Errorf(vm.Invalid, c.PreviewDomain, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")
 	}
 	if c.Listen == "off" {
 		return vm.Errorf(vm.Invalid, "listen", "the API cannot be off").WithHint("give an address such as 127.0.0.1:8787")

@@ -86,6 +86,24 @@ func (g guestVerbs) AttachTerminal(ctx context.Context, id string, view vm.Termi
 	return t, nil
 }
 
+// ListenSocket listens in the guest; see guest.Client.
+func (g guestVerbs) ListenSocket(ctx context.Context, s vm.SocketSpec) (engine.SocketListener, error) {
+	l, err := g.Client.ListenSocket(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// OpenHandle opens a file; see guest.Client.
+func (g guestVerbs) OpenHandle(ctx context.Context, user, path string, o vm.OpenOptions) (engine.File, error) {
+	f, err := g.Client.OpenHandle(ctx, user, path, o)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
 type watch struct{ *guest.Watch }
 
 // Close ends the watch.

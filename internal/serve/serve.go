@@ -23,6 +23,7 @@ import (
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/volume"
 	"github.com/warren-vm/warren/vm"
@@ -53,12 +54,24 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	// The address first: nothing is opened for a server that cannot be reached.
-	listener, err := listen(ctx, cfg.Listen)
+	listener, err := listen(ctx, cfg.Listen, "--listen")
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
 	s := &stack{dir: dir, cfg: cfg, log: log}
+	if cfg.Preview != "off" {
+		if s.previews, err = listen(ctx, cfg.Preview, "--preview"); err != nil {
+			return err
+		}
+		defer s.previews.Close()
+	}
+	if cfg.SSH != "off" {
+		if s.sshListener, err = listen(ctx, cfg.SSH, "--ssh"); err != nil {
+			return err
+		}
+		defer s.sshListener.Close()
+	}
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -67,20 +80,23 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 	return s.serve(ctx, listener, settings)
 }
 
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func listen(ctx context.Context, addr, flag string) (net.Listener, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, vm.Errorf(vm.Busy, addr, "something else listens there").WithHint("stop it, or choose another address with --listen")
+		return nil, vm.Errorf(vm.Busy, addr, "something else listens there").WithHint("stop it, or choose another address with %s", flag)
 	case err != nil:
-		return nil, vm.Errorf(vm.Invalid, addr, "cannot listen there: %w", err).WithHint("choose another address with --listen")
+		return nil, vm.Errorf(vm.Invalid, addr, "cannot listen there: %w", err).WithHint("choose another address with %s", flag)
 	}
 	return l, nil
 }
 
 func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	fmt.Fprintf(out, "warren %s: API on http://%s, data in %s, admin key in %s\n", api.Version, cfg.Listen, dir, dir.AdminKey())
-	for name, addr := range map[string]string{"SSH gateway": cfg.SSH, "previews": cfg.Preview, "object storage": cfg.S3} {
+	if cfg.SSH != "off" {
+		fmt.Fprintf(out, "warren: SSH gateway on %s, host key in %s\n", cfg.SSH, dir.SSHHostKey())
+	}
+	for name, addr := range map[string]string{"object storage": cfg.S3} {
 		if addr != "off" {
 			fmt.Fprintf(out, "warren: %s (%s) is not in this version and does not listen\n", name, addr)
 		}
@@ -97,6 +113,10 @@ type stack struct {
 	audit  *audit.Log
 	events *events.Log
 	engine *engine.Engine
+
+	previews    net.Listener // nil = off
+	sshListener net.Listener // nil = it is off
+	ssh         *sshd.Server
 }
 
 func (s *stack) open(ctx context.Context) error {
@@ -132,9 +152,12 @@ func (s *stack) open(ctx context.Context) error {
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
-		Settings: engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize()}, Log: s.log,
+		Settings: engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain}, Log: s.log,
 	})
 	if err != nil {
+		return err
+	}
+	if s.ssh, err = newSSH(s.dir, s.engine, s.log); err != nil {
 		return err
 	}
 	secret, created, err := s.engine.EnsureAdmin(ctx)
@@ -169,8 +192,12 @@ func (s *stack) checkAccel(ctx context.Context, h *host) error {
 func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	gate, err := s.gateway()
+	if err != nil {
+		return err
+	}
 	door := httpd.New(httpd.Config{
-		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime,
+		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
 		Settings: map[string]any{"data": string(s.dir), "settings": settings},
 	})
 	server := &http.Server{
@@ -179,12 +206,20 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	shown := make(chan error, 1)
+	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }() // ends with Shutdown below
+	sshFailed := s.serveSSH(lifetime)
 	var cause error
 	select {
+	case err := <-sshFailed:
+		cause = err
 	case err := <-failed:
 		return vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err)
+	case err := <-shown:
+		shown <- nil // it has ended
+		cause = err
 	case <-s.store.Failed():
 		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs go on: %w", s.store.Healthy(ctx)).
 			WithHint("mend that, then start the server again")
@@ -201,7 +236,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = errors.Join(cause, vm.Errorf(vm.Internal, s.cfg.Listen, "serving: %w", err))
 	}
 	door.Wait()
-	return cause
+	return errors.Join(cause, <-sshFailed, <-shown)
 }
 
 // close closes what is open, newest first.

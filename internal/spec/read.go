@@ -135,3 +135,15 @@ func Since(s string) (string, error) {
 	return "", vm.Errorf(vm.Invalid, "since", "%q is no point in time", s).WithCode("INVALID_REQUEST").
 		WithHint("give a time like 2026-01-31T12:00:00Z, or \"10 min ago\"")
 }
+
+// JournalCursor is where one line of journalctl's output stands; "" when it does
+// not say.
+func JournalCursor(line []byte) string {
+	var e struct {
+		Cursor string `json:"__CURSOR"`
+	}
+	if json.Unmarshal(line, &e) != nil {
+		return ""
+	}
+	return e.Cursor
+}

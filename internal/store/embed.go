@@ -150,6 +150,7 @@ func (s *Store) start(ctx context.Context, o Options) error {
 	case <-out.server.Server.ReadyNotify():
 		s.server = out.server
 		s.client = v3client.New(out.server.Server)
+		reserve(filepath.Join(o.Dir, "member", "snap", "db"))
 		return nil
 	case <-s.fail.happened:
 		return s.fail.get()
@@ -167,6 +168,24 @@ func (s *Store) start(ctx context.Context, o Options) error {
 func notReady(dir string) error {
 	return vm.Errorf(vm.Timeout, dir, "the record store is not ready after %s", openTimeout).
 		WithHint("see whether the disk is slow; else its log does not fit its database: restore the directory from a backup")
+}
+
+// reserved is the space of the disk that the database file is given in advance.
+const reserved = 32 << 20
+
+// reserve gives the database file blocks beyond its end, which it grows into: a
+// disk that fills up between the look at its room and a commit does not end the
+// record store. Where the file system cannot, nothing is lost by it.
+func reserve(path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	if st, err := f.Stat(); err == nil {
+		const keepSize = 1 // FALLOC_FL_KEEP_SIZE
+		_ = syscall.Fallocate(int(f.Fd()), keepSize, 0, st.Size()+reserved)
+	}
 }
 
 // abandon lets go of a server that did not come up. Closing one may never end:

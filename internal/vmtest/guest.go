@@ -102,6 +102,24 @@ func (g *guest) Stats(ctx context.Context) (vm.Stats, error) {
 	}, nil
 }
 
+// Evidence is State, and a load that grows by half a CPU second a second.
+func (g *guest) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
+	w, err := g.State(ctx)
+	if err != nil {
+		return vm.Evidence{}, err
+	}
+	st, err := g.Stats(ctx)
+	ev := vm.Evidence{World: w, CPUSeconds: w.UptimeSeconds / 2, VCPU: st.VCPU, MemTotal: st.MemTotal, MemAvailable: st.MemAvailable, Counters: []vm.Counter{}}
+	for _, p := range w.Processes {
+		ev.Counters = append(ev.Counters, vm.Counter{PID: p.PID})
+	}
+	ev.World.Mounts = []vm.WorldMount{{Path: "/", Source: "/dev/vda", Type: "ext4", Total: st.DiskTotal, Free: st.DiskFree}}
+	if all {
+		ev.Kernel = []vm.KernelLine{{Time: w.Time, Text: "Out of memory: Killed process 99 (node) total-vm:1kB, anon-rss:2048kB"}}
+	}
+	return ev, err
+}
+
 // State describes a guest with an echo service on port 7, a port 81 that
 // listens but cannot be reached, one that only the guest reaches, and Redis on
 // the unreachable one.

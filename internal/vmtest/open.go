@@ -26,6 +26,8 @@ type Site struct {
 	Clock   engine.Clock // nil = the system's
 	Log     *slog.Logger
 
+	Repositories engine.Repositories // nil = there are none
+
 	Settings engine.Settings
 	Fault    func(label string) error
 }
@@ -51,7 +53,7 @@ func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
 	return engine.Open(ctx, engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(),
-		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes,
+		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes, Repositories: s.Repositories,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
 	})
 }

@@ -19,10 +19,19 @@ func NewRecords() engine.Records {
 		VMs:         newCollection(func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
 		Accounts:    newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Holds:       newCollection(func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision }),
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Volumes:     newCollection(func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
+		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
+		Mappings:    newCollection(func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
 		Generations: newCollection(func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+
+		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
+		Tokens:         newCollection(func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
+		SSHKeys:        newCollection(func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		VMPermissions:  newCollection(func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision }),
+		GitPermissions: newCollection(func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision }),
 	}
 }
 
@@ -112,4 +121,16 @@ func (c *collection[T]) Delete(_ context.Context, rec T) error {
 	}
 	delete(c.recs, id)
 	return nil
+}
+
+// Repositories are git repositories by id.
+type Repositories map[string]vm.Repository
+
+// Repository finds one.
+func (r Repositories) Repository(_ context.Context, id string) (vm.Repository, error) {
+	found, ok := r[id]
+	if !ok {
+		return found, vm.Errorf(vm.NotFound, id, "no such repository")
+	}
+	return found, nil
 }

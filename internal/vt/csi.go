@@ -69,6 +69,8 @@ func (s *Screen) csi(b []byte) {
 		}
 	case mark == '>' && inter == 0 && final == 'c':
 		s.reply("\x1b[>0;276;0c")
+	case (mark == '<' || mark == '>' || mark == '=') && inter == 0 && final == 'u':
+		s.keys[s.which()].obey(mark, p)
 	case inter == '!' && final == 'p':
 		s.softReset()
 	case inter == ' ' && final == 'q':

@@ -193,8 +193,9 @@ func (s *Screen) scrollDown(top, n int) {
 // wipe makes a line blank, in the current background.
 func (s *Screen) wipe(l *line) {
 	l.wrapped = false
-	for i := range l.cells {
-		l.cells[i] = s.empty()
+	l.cells[0] = s.empty()
+	for n := 1; n < len(l.cells); n *= 2 { // half of what a flood of lines costs
+		copy(l.cells[n:], l.cells[:n])
 	}
 }
 

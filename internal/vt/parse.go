@@ -4,6 +4,8 @@
 package vt
 
 import (
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -51,10 +53,33 @@ func (s *Screen) Write(b []byte) (int, error) {
 // plainRun prints the characters that b begins with.
 func (s *Screen) plainRun(b []byte) []byte {
 	for len(b) > 0 && b[0] >= ' ' && b[0] < 0x7f {
-		s.print(rune(b[0]))
-		b = b[1:]
+		n := s.quick(b)
+		if n == 0 {
+			s.print(rune(b[0]))
+			n = 1
+		}
+		b = b[n:]
 	}
 	return b
+}
+
+// quick prints what print would, as long as it is ASCII that replaces narrow
+// characters before the last column, and returns how much that was.
+func (s *Screen) quick(b []byte) int {
+	if s.c.wrap || s.insert || s.c.sets[b2i(s.c.shifted)] == '0' {
+		return 0
+	}
+	cells := s.cur[s.c.y].cells[s.c.x:]
+	n := 0
+	for n < min(len(b), len(cells)-1) && b[n] >= ' ' && b[n] < 0x7f && cells[n].char != behind && cells[n+1].char != behind {
+		cells[n] = cell{rune(b[n]), s.c.style}
+		n++
+	}
+	if n > 0 {
+		s.c.x += n
+		s.last = rune(b[n-1])
+	}
+	return n
 }
 
 // step takes the first byte of b, or the rest of a character.
@@ -229,15 +254,20 @@ func (s *Screen) escapeEnd() {
 	}
 }
 
-// textEnd obeys a complete string: only titles matter.
+// textEnd obeys a complete string: titles and colours matter.
 func (s *Screen) textEnd() {
 	body := string(s.p.pending[2:])
-	osc := s.p.pending[1] == ']'
+	osc, long := s.p.pending[1] == ']', s.p.long
 	s.abort()
-	if !osc || len(body) < 2 || body[1] != ';' || body[0] != '0' && body[0] != '2' {
-		return
+	number, rest, more := strings.Cut(body, ";")
+	n, err := strconv.Atoi(number)
+	switch {
+	case !osc || err != nil:
+	case (n == 0 || n == 2) && more && len(number) == 1:
+		s.title = clean(rest)
+	case !long:
+		s.colors.osc(n, rest)
 	}
-	s.title = clean(body[2:])
 }
 
 // maxTitle is how much of a title is kept.

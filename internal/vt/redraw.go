@@ -16,10 +16,13 @@ func (s *Screen) Redraw() []byte {
 	d.put("\x1b\\\x1b[?1049l\x1b[!p\x1b[?1049l\x1b(B\x1b)B\x0f\x1b[?5;6;9;12;66;1000;1002;1003;1004;1005;1006;1007;1015;1016;2004;2031l")
 	d.put("\x1b[4;20l\x1b[>4;0m\x1b>\x1b[?7h\x1b[r\x1b[m\x1b[H\x1b[2J")
 	d.tabs()
+	s.keys[0].draw(d)
+	s.colors.draw(d)
 	if s.onAlt {
 		d.lines(s.main)
 		d.cursor(s.saved[0], 0)
 		d.put("\x1b[?1049h" + plain + "\x1b[H\x1b[2J")
+		s.keys[1].draw(d)
 	}
 	d.lines(s.cur)
 	d.cursor(s.saved[s.which()], 0)

@@ -93,6 +93,8 @@ type Screen struct {
 	shape    int // of the cursor
 	modKeys  int // xterm's modifyOtherKeys
 	title    string
+	keys     [2]keyFlags // of main and alt
+	colors   colors
 	tabs     []bool
 	last     rune // the last character printed, for REP
 	clusters []string
@@ -119,7 +121,7 @@ func New(cols, rows int) *Screen {
 
 // reset is a terminal's state when it is switched on.
 func (s *Screen) reset() {
-	*s = Screen{cols: s.cols, rows: s.rows, p: parser{pending: s.p.pending[:0]}, Reply: s.Reply, title: s.title}
+	*s = Screen{cols: s.cols, rows: s.rows, p: parser{pending: s.p.pending[:0]}, Reply: s.Reply, title: s.title, colors: colors{changed: s.colors.changed}}
 	s.main = newLines(s.cols, s.rows)
 	s.cur = s.main
 	s.c = home()

@@ -24,10 +24,11 @@ func same(t *testing.T, s *Screen, rest []byte) {
 		t.Fatalf("drawn:\n%q\nand then:\n%q", first, again)
 	}
 	s.last, other.last = 0, 0
+	drawn := s.onAlt
 	_, _ = s.Write(rest)
 	_, _ = other.Write(rest)
 	a, b := s.Redraw(), other.Redraw()
-	if s.onAlt || !bytes.Contains(rest, []byte("47h")) { // what a hidden screen holds is not drawn
+	if drawn || !bytes.Contains(rest, []byte("47h")) { // what a hidden screen holds is not drawn
 		if !bytes.Equal(a, b) {
 			t.Fatalf("after %q:\n%q\nbut the redrawn one has\n%q", rest, a, b)
 		}
@@ -44,6 +45,7 @@ func FuzzScreen(f *testing.F) {
 		"\x1b]0;title\x07\x1b[?2004h", "\x1b[2;5r\x1b[?6h\x1b[1;1Hx\n\n\n\n\n", "\x1b(0lqqk\x1b(B", "abc\x1b[3b\x1b[4h\x1b[Hxx",
 		"\x1b[38;5;200m\x1b[48:2::1:2:3mx\x1b[K", "\x1bP+q544e\x1b\\", "\x1b7\x1b[5;5H\x1b8\x1bM\x1bD\x1bE", "\xe2\x82A\xff",
 		"0123456789012345678901234567890", "\x1b[1;19Hab\x1b7漢\x1b8", "\x1b[3g\x1b[5G\x1bH\r\tx", "\x1b[?7l0123456789012345678901234567890",
+		"\x1b[>1u\x1b[=4;2u\x1b[?1049h\x1b[>31u\x1b[<2u", "\x1b]4;1;#fff;7;rgb:1/2/3\x07\x1b]11;red\x1b\\\x1b]104;1\x07\x1b]10;?\x07",
 	} {
 		f.Add([]byte(s), []byte(s), uint8(3))
 	}

@@ -104,11 +104,11 @@ test("bad requests get codes that the SDK knows", async () => {
     { persistence: { type: "forever" } },
     { idleTimeoutSeconds: -5 },
     { name: "Not A Name" },
-    { domains: [{ domain: "a.example", vmPort: 80 }] },
     { git: { repos: [{ repo: "x", path: "/y" }] } },
   ]) {
     await rejects(f.vms.create(body), "CREATE_VM_BAD_REQUEST");
   }
+  await rejects(f.vms.create({ domains: [{ domain: "a.example", vmPort: 80 }] }), "DOMAIN_OWNERSHIP_NOT_VERIFIED");
   await rejects(f.vms.create({ vcpuCount: 3 }), "CREATE_VM_VCPU_NOT_POWER_OF_TWO");
   await rejects(f.vms.create({ vcpuCount: 64 }), "CREATE_VM_VCPU_OUT_OF_RANGE");
   await rejects(f.vms.create({ memSizeGb: 3 }), "CREATE_VM_MEM_NOT_POWER_OF_TWO");
@@ -179,4 +179,30 @@ test("the image's snapshot can be created from and not deleted", async () => {
   const refused = await raw("DELETE", `/v1/vms/snapshots/${base.snapshotId}`);
   assert.equal(refused.status, 409);
   assert.equal(refused.json.code, "SNAPSHOT_IS_ACCOUNT_DEFAULT");
+});
+
+// 000-28, 002-13, 002-18
+test("idle timeout: absent, null and a number; a start keeps it; a sleeping VM wakes", async () => {
+  const f = client();
+  const shown = async (id) => (await raw("GET", `/v1/vms/${id}`)).json.idleTimeoutSeconds;
+  for (const [options, want] of [[{}, 300], [{ idleTimeoutSeconds: null }, null], [{ idleTimeoutSeconds: 77 }, 77], [{ idleTimeoutSeconds: 600, activityThresholdBytes: 1024 }, 600]]) {
+    await withVM(options, async (vm, { vmId }) => {
+      assert.equal(await shown(vmId), want);
+      assert.equal((await raw("GET", `/v1/vms/${vmId}/idle`)).json.idleTimeoutSeconds, want);
+      await vm.start();
+      assert.equal(await shown(vmId), want);
+      await vm.start({ idleTimeoutSeconds: null });
+      assert.equal(await shown(vmId), null);
+    });
+  }
+  await withVM({}, async (vm, { vmId }) => {
+    await vm.suspend();
+    assert.equal((await vm.getInfo()).state, "suspended"); // a look wakes nothing
+    const answers = await Promise.all(Array.from({ length: 20 }, () => vm.exec("echo awake")));
+    assert.ok(answers.every((a) => a.stdout === "awake\n"));
+    assert.equal((await f.vms.list()).vms.find((v) => v.id === vmId).state, "running");
+    const { json } = await raw("GET", `/v1/vms/${vmId}/idle`);
+    assert.equal(json.lastKind, "exec");
+    assert.ok(new Date(json.sleepsAt) > new Date());
+  });
 });

@@ -83,8 +83,7 @@ test("a signal keeps its place in the input", async () => {
   await out.until("ready"); // a shell that has just begun dies of ^C
   session.write("half a line");
   session.signal("SIGINT");
-  session.write("echo after-the-signal\n");
-  await out.until("^C");
+  session.write("echo af''ter-the-signal\n"); // the half line is gone: this is a command of its own
   await out.until("after-the-signal\r\n");
   session.signal("SIGKILL");
   assert.equal(await out.exited, 137);

@@ -175,6 +175,21 @@ func (h *host) end(sig syscall.Signal) {
 	}
 }
 
+// revive starts the server again when its record store met the full disk: it
+// says so and ends, and its VMs go on.
+func (h *host) revive() {
+	h.t.Helper()
+	select {
+	case err := <-h.ended:
+		if !strings.Contains(h.log.String(), "the record store has failed; VMs go on") {
+			h.t.Fatalf("serve ended: %v\n%s", err, h.log)
+		}
+		h.t.Logf("the record store met the full disk; serve is started again")
+		h.serve()
+	case <-time.After(time.Second):
+	}
+}
+
 // close removes every VM, ends the server, and looks for what is left.
 func (h *host) close() {
 	h.t.Helper()

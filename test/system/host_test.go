@@ -24,6 +24,8 @@ var contractScripts = map[string]string{
 	"worlds": "TestWorldContract",
 	"specs":  "TestWorldContract",
 	"pty":    "TestTerminalContract",
+
+	"identities": "TestTerminalContract",
 }
 
 // TestContract drives the unmodified npm packages against a real server.

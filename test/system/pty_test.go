@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -61,7 +62,7 @@ func (h *host) view(args ...string) *viewer {
 // TestCoreTerminal: programs on terminals live on without their viewers and
 // without serve, and whoever looks again sees what was there.
 //
-// 000-39, 000-40
+// 000-39, 000-40, 001-36, 001-44, 002-07
 func TestCoreTerminal(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box")
@@ -112,6 +113,9 @@ func TestCoreTerminal(t *testing.T) {
 		t.Errorf("vim wrote %q", got)
 	}
 
+	h.hostileOutput("box")
+	h.shells("box")
+
 	// An exit status comes back; closing ends what runs.
 	if r := h.run("pty", "box", "--exec", "stty size; exit 9"); r.code != 9 || !strings.Contains(r.stdout, "24 80") {
 		t.Error(r)
@@ -122,13 +126,88 @@ func TestCoreTerminal(t *testing.T) {
 	}
 	h.run("pty", "read", "box", "repl").wants(t, 3, "no such terminal")
 	h.run("pty", "attach", "box", "repl").wants(t, 3, "no such terminal")
+
+	// The agent dies: what went with it is named, by the list and by state.
+	h.run("exec", "box", "--", "sh", "-c", "kill -9 $(pgrep -f '^@warren-agent agent')")
+	h.eventually("the lost terminals are named", func() bool {
+		r := h.run("state", "box")
+		return r.code == 0 && strings.Contains(r.stdout, "terminal session shell (login shell): the guest's agent died")
+	})
+	if list := h.ok("pty", "ls", "box"); !strings.Contains(list, "lost") {
+		t.Errorf("lost: %s", list)
+	}
+	h.run("pty", "attach", "box", "shell").wants(t, 3, "was lost")
+	h.ok("pty", "box", "--session", "shell", "-d")
+	if list := h.ok("pty", "ls", "box", "--json"); strings.Count(list, `"running": true`) != 1 {
+		t.Errorf("opened anew: %s", list)
+	}
+}
+
+// hostileOutput: output that asks a terminal to type what the program likes, to
+// set or read the clipboard or to write a file is shown by none of the ways to
+// look, nor answered with the program's own words.
+func (h *host) hostileOutput(name string) {
+	h.t.Helper()
+	const attack = `printf '\033]0;evil-title\007\033[21t\033]52;c;ZXZpbA==\007\033P$qm\033\\\005\033]1337;File=:ZXZpbA==\007\033[5ishown\033[4i\r\n'; ` +
+		`read -t 2 answer; printf 'answer=%s.\r\n' "$answer"; cat`
+	h.ok("pty", name, "--session", "hostile", "--exec", attack, "-d")
+	h.eventually("it has waited for answers", func() bool { return strings.Contains(h.screen(name, "hostile").Text, "answer=.") })
+	live := h.view("pty", "attach", name, "hostile")
+	h.eventually("the viewer is shown what is there", func() bool { return strings.Contains(live.out.String(), "shown") })
+	h.ok("pty", "send", name, "hostile", `--key=ctrl-v`, "--key=esc", "]52;c;ZXZpbA==", "--no-enter")
+	seen := map[string]string{
+		"read":       h.ok("pty", "read", name, "hostile"),
+		"scrollback": h.ok("pty", "read", name, "hostile", "--scrollback"),
+		"ls":         h.ok("pty", "ls", name),
+		"state":      h.ok("state", name),
+		"attach":     live.out.String(),
+	}
+	_ = live.in.Close()
+	for way, out := range seen {
+		for _, bad := range []string{"\x1b]52", "\x1b[21t", "\x1bP$q", "\x05", "\x1b]1337", "\x1b[5i"} {
+			if strings.Contains(out, bad) {
+				h.t.Errorf("%s shows %q: %q", way, bad, out)
+			}
+		}
+		if way != "attach" && strings.Contains(out, "\x1b") {
+			h.t.Errorf("%s has an escape character: %q", way, out)
+		}
+	}
+	if !strings.Contains(seen["ls"], "evil-title") || !strings.Contains(seen["scrollback"], "shown") {
+		h.t.Errorf("%v", seen)
+	}
+	h.run("pty", "close", name, "hostile")
+}
+
+// shells: a shell stays when its user has left, belongs to its Linux user, and
+// marks pasted text; commands on standard input are a script.
+func (h *host) shells(name string) {
+	h.t.Helper()
+	h.ok("pty", name, "--session", "shell", "-d")
+	h.eventually("a prompt that wants pasted text marked", func() bool { return h.screen(name, "shell").BracketedPaste })
+	v := h.view("shell", name, "--session", "shell")
+	if _, err := v.in.Write([]byte("echo at-$((6*7))\r")); err != nil {
+		h.t.Fatal(err)
+	}
+	h.eventually("the shell answers", func() bool { return strings.Contains(v.out.String(), "at-42") })
+	if _, err := v.in.Write([]byte("\x1d")); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := v.cmd.Wait(); err != nil || !strings.Contains(v.out.String(), "\x1b[?2004h") {
+		h.t.Errorf("leaving a shell: %v; %q", err, v.out.String())
+	}
+	h.run("shell", name, "--session", "shell", "--user", "nobody").wants(h.t, 4, "opened as Linux user root")
+	r := h.runIn("", []byte("echo $((6*7)) $(tty)\nexit 5\n"), "shell", name)
+	if r.code != 5 || r.stdout != "42 not a tty\n" {
+		h.t.Error(r)
+	}
 }
 
 // TestCoreTerminalMoves: terminals go where the VM's memory goes: into each
-// fork, through a suspension, and back at a rollback. A viewer is let go of by a
-// suspension, and not by a fork.
+// fork, through a suspension, past a monitor that dies, and back at a rollback.
+// A viewer is let go of by a suspension, and not by a fork.
 //
-// 000-41, 000-42
+// 000-10, 000-41, 000-42, 002-26
 func TestCoreTerminalMoves(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box")
@@ -147,16 +226,34 @@ func TestCoreTerminalMoves(t *testing.T) {
 	h.ok("rm", "kid-1")
 	h.eventually("the viewer saw it", func() bool { return strings.Contains(v.out.String(), "\nbox 43") })
 
+	h.ok("pty", "send", "box", "repl", "--no-enter", "half = 't", "--wait", "0.5")
 	h.ok("suspend", "box")
 	if err := v.cmd.Wait(); err != nil || h.find("box").State != "suspended" {
 		t.Errorf("the viewer of a VM that fell asleep: %v; the VM is %s", err, h.find("box").State)
 	}
+	h.killServer()
+	h.serve()
 	if list := h.ok("pty", "ls", "box"); !strings.Contains(list, "suspended") || h.find("box").State != "suspended" {
-		t.Errorf("asleep: %s", list)
+		t.Errorf("asleep, by the next serve: %s", list)
 	}
-	if got := h.ok("pty", "send", "box", "repl", "print(x)", "--wait", "1"); !strings.Contains(got, "\n43\n") {
-		t.Errorf("awake: %q", got)
+	woken := h.view("shell", "box", "--session", "repl")
+	if _, err := woken.in.Write([]byte("yped'\rprint(half, x + 1000)\r")); err != nil {
+		t.Fatal(err)
 	}
+	h.eventually("the shell has woken it", func() bool { return strings.Contains(woken.out.String(), "typed 1043") })
+	if got := h.ok("pty", "read", "box", "repl", "--scrollback"); !strings.Contains(got, ">>> x = 42\n") || !strings.Contains(got, "half = 'typed'") {
+		t.Errorf("what it wrote before it slept: %q", got)
+	}
+
+	// The monitor dies; the viewer is attached again when another is there.
+	if err := syscall.Kill(h.pidOf(h.find("box").ID, "monitor"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.eventually("the viewer types again", func() bool {
+		_, err := woken.in.Write([]byte("print(x + 2000)\r"))
+		return err == nil && strings.Contains(woken.out.String(), "2043")
+	})
+	_ = woken.cmd.Process.Kill()
 
 	h.ok("snapshot", "create", "box", "--name", "before")
 	h.ok("pty", "send", "box", "repl", "x = 'changed'", "--wait", "0.5")

@@ -80,6 +80,7 @@ func (h *host) dataMiB(pattern string) int64 {
 //
 // 000-31, 002-16, 000-05, 000-08
 func TestCoreResize(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.sizeIs("box", 1, 512, 16<<10)

@@ -27,6 +27,7 @@ func fetching(path string) string {
 // TestCoreService: a service is added by hand, runs, is read, comes back with a
 // cold boot and is removed. 000-37
 func TestCoreService(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("service", "add", "box", "web", "--workdir", "/etc", "--env", `MOTTO=a "b" 5% $c`, "--", "python3", "-m", "http.server", "3000")
@@ -60,6 +61,7 @@ func TestCoreService(t *testing.T) {
 // with the service that the first one's layer left running, with identities
 // of its own. 000-36, 001-47
 func TestCorePrepared(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {

@@ -49,6 +49,7 @@ time.sleep(3600)
 //
 // 000-12, 000-13, 000-14, 000-20, 002-02, 002-34, 002-35, 002-37, 002-38
 func TestCoreState(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	dir := t.TempDir()

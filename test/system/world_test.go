@@ -144,6 +144,7 @@ func deeper(h *host, t *testing.T) {
 //
 // 000-09, 000-28, 000-34, 000-35
 func TestCoreSuspend(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "app")
 	h.ok("exec", "app", "-d", "--", "python3", "-m", "http.server", "3000")
@@ -188,6 +189,7 @@ func TestCoreSuspend(t *testing.T) {
 // TestWorldDamaged: memory that is not what was written is not continued, and
 // the disk is still there. 000-38
 func TestWorldDamaged(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "app")
 	h.sh("app", "echo kept > /root/f; sync")
@@ -252,7 +254,8 @@ n = 0
 while True:
     n += 1
     f.write("%d\n" % n); f.flush(); os.fsync(f.fileno())
-    open("/run/acknowledged", "w").write(str(n))
+    with open("/run/.acknowledged", "w") as a: a.write(str(n))
+    os.rename("/run/.acknowledged", "/run/acknowledged")
     time.sleep(0.005)
 `
 

@@ -43,7 +43,7 @@ type step struct {
 // The tests of test/system that belong to the later suites, by their names.
 const (
 	worlds   = "^(TestWorld|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
-	entering = "^(TestCoreTerminal|TestTerminal)"
+	entering = "^(TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview)"
 	volumes  = "^TestVolume"
 )
 

@@ -1,0 +1,93 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Preview is one port of a VM at the preview gateway.
+type Preview struct {
+	VM     vm.ID  `json:"vm"`
+	Port   uint16 `json:"port"`
+	Public bool   `json:"public"`
+	URL    string `json:"url"` // "" when the gateway is off
+}
+
+// PreviewList is the answer to GET /v1/vms/{vm}/previews.
+type PreviewList struct {
+	Previews []Preview `json:"previews"`
+}
+
+// SetPreview is the body of PUT /v1/vms/{vm}/previews/{port}.
+type SetPreview struct {
+	Public bool `json:"public"`
+}
+
+// NewLink is the body of POST /v1/vms/{vm}/previews/{port}/links.
+type NewLink struct {
+	ForSeconds int64 `json:"forSeconds,omitempty"` // 0 = an hour
+}
+
+// PreviewLink opens a private preview until it expires.
+type PreviewLink struct {
+	URL       string    `json:"url"`
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// Domain names one, in a body.
+type Domain struct {
+	Domain           string `json:"domain,omitempty"`
+	ID               string `json:"id,omitempty"`
+	VerificationCode string `json:"verificationCode,omitempty"`
+}
+
+// Verification is a domain whose owner is asked to show that it is.
+type Verification struct {
+	ID               string       `json:"id"`
+	Domain           string       `json:"domain"`
+	AccountID        vm.AccountID `json:"accountId"`
+	VerificationCode string       `json:"verificationCode"`
+	CreatedAt        time.Time    `json:"createdAt"`
+}
+
+// OwnedDomain is one row of GET /domains/v1/domains.
+type OwnedDomain struct {
+	ID                 string       `json:"id"`
+	Domain             string       `json:"domain"`
+	AccountID          vm.AccountID `json:"accountId"`
+	CreatedAt          time.Time    `json:"createdAt"`
+	VerifiedDNS        bool         `json:"verifiedDns"`
+	ImplicitlyOwned    bool         `json:"implicitlyOwned"`
+	DeployToDomain     bool         `json:"deployToDomain"`
+	ManageDNS          bool         `json:"manageDns"`
+	DeployToSubdomains bool         `json:"deployToSubdomains"`
+}
+
+// NewMapping is the body of POST /domains/v1/mappings/{domain}.
+type NewMapping struct {
+	Domain       string `json:"domain,omitempty"`
+	VM           string `json:"vmId,omitempty"`
+	Port         int    `json:"vmPort,omitempty"`
+	DeploymentID string `json:"deploymentId,omitempty"`
+}
+
+// Mapping shows a port of a VM under a name.
+type Mapping struct {
+	ID          string    `json:"id"`
+	Domain      string    `json:"domain"`
+	VM          vm.ID     `json:"vmId"`
+	Port        uint16    `json:"vmPort"`
+	OwnershipID string    `json:"ownershipId"`
+	CreatedAt   time.Time `json:"createdAt"`
+	URL         string    `json:"url,omitempty"` // ours
+}
+
+// VMDomain is one of the domains that create maps.
+type VMDomain struct {
+	Domain string `json:"domain"`
+	Port   int    `json:"vmPort,omitempty"`
+}

@@ -1,0 +1,10 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// SSHInfo answers GET /v1/ssh.
+type SSHInfo struct {
+	Address string `json:"address"` // where the gateway listens; "" = nowhere, the API leads to it
+	HostKey string `json:"hostKey"` // type and key, as known_hosts has them
+}

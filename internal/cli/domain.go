@@ -1,0 +1,182 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+type domainOptions struct {
+	domain string
+	name   string
+	port   uint16
+	check  bool
+	json   bool
+}
+
+func newDomain(a *app) *cobra.Command {
+	return group("domain", "Show a VM under a name of your own", "  warren domain map app.warren.localhost box 3000\n  warren domain verify example.com",
+		newDomainVerify(a, nil), newDomainLs(a, nil), newDomainMap(a, nil), newDomainUnmap(a, nil))
+}
+
+func newDomainVerify(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
+	o := &domainOptions{}
+	cmd := &cobra.Command{
+		Use: "verify DOMAIN", Short: "Show that a domain is yours, by a TXT record", Example: "  warren domain verify example.com\n  warren domain verify example.com --check",
+		Long: "Print the TXT record to set; with --check, look for it. Names below the preview domain need no verification.",
+		Args: args(1, 1, "which domain? warren domain verify DOMAIN"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.domain = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.domainVerify(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.check, "check", false, "look for the record")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) domainVerify(ctx context.Context, o *domainOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if o.check {
+		if err := c.CheckDomain(ctx, o.domain); err != nil {
+			return err
+		}
+		if o.json {
+			return a.io.json(api.Domain{Domain: o.domain})
+		}
+		a.io.printf("%s is verified\n", printable(o.domain))
+		return nil
+	}
+	v, err := c.VerifyDomain(ctx, o.domain)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(v)
+	}
+	a.io.printf("Set this record, then: warren domain verify %s --check\n  %s TXT %s\n", plain(v.Domain), plain(vm.VerificationName(v.Domain)), plain(v.VerificationCode))
+	return nil
+}
+
+// domainView is what `domain ls --json` prints.
+type domainView struct {
+	Domains  []api.OwnedDomain `json:"domains"`
+	Mappings []api.Mapping     `json:"mappings"`
+}
+
+func newDomainLs(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
+	o := &domainOptions{}
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List domains and what they lead to", Example: "  warren domain ls\n  warren domain ls --json", Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.domainLs(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) domainLs(ctx context.Context, o *domainOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	var v domainView
+	if v.Domains, err = c.Domains(ctx); err != nil {
+		return err
+	}
+	if v.Mappings, err = c.Mappings(ctx); err != nil {
+		return err
+	}
+	if o.json {
+		return a.io.json(v)
+	}
+	t := &table{head: []string{"DOMAIN", "VM", "PORT", "URL"}}
+	for _, m := range v.Mappings {
+		t.add(plain(m.Domain), string(m.VM), itoa(int(m.Port)), plain(or(m.URL, "-")))
+	}
+	for _, d := range v.Domains {
+		if !d.ImplicitlyOwned {
+			t.add(plain(d.Domain), "-", "-", "verified")
+		}
+	}
+	a.io.print(t)
+	return nil
+}
+
+func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
+	o := &domainOptions{}
+	cmd := &cobra.Command{
+		Use: "map DOMAIN NAME PORT", Short: "Show a port of a VM under a name, to everybody", Example: "  warren domain map app.warren.localhost box 3000",
+		Args: args(3, 3, "warren domain map DOMAIN NAME PORT"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			var err error
+			o.domain, o.name = list[0], list[1]
+			if o.port, err = portArg(list[2]); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.domainMap(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) domainMap(ctx context.Context, o *domainOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	v, err := c.Get(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	m, err := c.MapDomain(ctx, o.domain, v.ID, o.port)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(m)
+	}
+	a.io.printf("%s\n", plain(or(m.URL, m.Domain)))
+	return nil
+}
+
+func newDomainUnmap(a *app, runF func(context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: "unmap DOMAIN...", Short: "End mappings", Example: "  warren domain unmap app.warren.localhost",
+		Args: args(1, -1, "which domain? warren domain unmap DOMAIN..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), list)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.each(list, func(name string) error { return c.UnmapDomain(cmd.Context(), name) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}

@@ -1,0 +1,264 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+)
+
+func newIdentity(a *app) *cobra.Command {
+	return group("identity", "Manage identities: who may use which VMs, and as which Linux users",
+		"  warren identity create ci\n  warren identity grant ci box\n  warren token create ci",
+		newIdentityCreate(a, nil), newIdentityLs(a, nil), newIdentityRm(a, nil), newIdentityGrant(a, nil), newIdentityRevoke(a, nil),
+		newIdentityPermissions(a, nil), newIdentityKey(a))
+}
+
+type identityOptions struct {
+	identity string
+	vm       string
+	users    []string
+	change   bool
+	json     bool
+}
+
+func newIdentityCreate(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+	o := &identityOptions{}
+	cmd := &cobra.Command{
+		Use: "create [NAME]", Short: "Make an identity, which may do nothing yet", Example: "  warren identity create ci",
+		Args: args(0, 1, "one name at most: warren identity create [NAME]"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity = strings.Join(list, "")
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			i, err := c.CreateIdentity(cmd.Context(), o.identity)
+			switch {
+			case err != nil:
+				return err
+			case o.json:
+				return a.io.json(i)
+			}
+			a.io.printf("%s %s\n", i.ID, printable(or(i.Name, "-")))
+			a.io.notef("let it use a VM: warren identity grant %s VM", printable(or(i.Name, string(i.ID))))
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func newIdentityLs(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+	o := &identityOptions{}
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List identities", Example: "  warren identity ls --json", Args: args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.identityLs(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) identityLs(ctx context.Context, o *identityOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.Identities(ctx, 0, 0)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l.Identities)
+	}
+	t := &table{head: []string{"ID", "NAME", "AGE"}}
+	for _, i := range l.Identities {
+		t.add(string(i.ID), printable(or(i.Name, "-")), age(i.CreatedAt))
+	}
+	a.io.print(t)
+	return nil
+}
+
+func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: "rm IDENTITY...", Short: "Remove identities with their tokens, keys and permissions", Example: "  warren identity rm ci",
+		Long: "Remove identities, by id or name, with their tokens, keys and permissions. What goes on as one of them is cut.",
+		Args: args(1, -1, "which identity? warren identity rm IDENTITY..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), list)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.each(list, func(ref string) error {
+				err := c.DeleteIdentity(cmd.Context(), ref)
+				if err == nil {
+					a.io.printf("%s is removed\n", printable(ref))
+				}
+				return err
+			})
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+}
+
+// completeIdentity completes the first argument with identities, the second
+// with the names of VMs.
+func (a *app) completeIdentity(cmd *cobra.Command, list []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(list) == 1 && (cmd.Name() == "grant" || cmd.Name() == "revoke") && cmd.Parent().Name() == "identity" {
+		return a.names(cmd.Context(), prefix), noFiles
+	}
+	if len(list) > 0 {
+		return nil, noFiles
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	defer cancel()
+	c, err := a.client()
+	if err != nil {
+		return nil, noFiles
+	}
+	l, err := c.Identities(ctx, 0, 0)
+	if err != nil {
+		return nil, noFiles
+	}
+	var out []string
+	for _, i := range l.Identities {
+		if name := or(i.Name, string(i.ID)); strings.HasPrefix(name, prefix) {
+			out = append(out, name)
+		}
+	}
+	return out, noFiles
+}
+
+func newIdentityGrant(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+	o := &identityOptions{}
+	cmd := &cobra.Command{
+		Use: "grant IDENTITY VM", Short: "Let an identity use a VM",
+		Long: `Let an identity use a VM: look at it, start it, run commands, read and write files, open terminals. It may not change,
+stop or delete the VM. With --user it may do so as these Linux users only; else as any.`,
+		Example: "  warren identity grant ci box\n  warren identity grant ci box --user alice --user deploy\n  warren identity grant ci box --change --user alice",
+		Args:    args(2, 2, "whom, and to what? warren identity grant IDENTITY VM"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity, o.vm = list[0], list[1]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.identityGrant(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+	cmd.Flags().StringSliceVar(&o.users, "user", nil, "a Linux user that it may act as; may repeat (default any)")
+	cmd.Flags().BoolVar(&o.change, "change", false, "change the Linux users of a permission that is there")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) identityGrant(ctx context.Context, o *identityOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	grant := c.GrantVM
+	if o.change {
+		grant = c.ChangeGrant
+	}
+	p, err := grant(ctx, o.identity, o.vm, api.GrantVM{AllowedUsers: api.Users{Set: true, List: o.users}})
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(p)
+	}
+	a.io.printf("%s may use %s as %s\n", printable(o.identity), printable(o.vm), printable(linuxUsers(p)))
+	return nil
+}
+
+// linuxUsers names the Linux users of a permission.
+func linuxUsers(p api.VMPermission) string {
+	switch {
+	case p.AllowedUsers == nil:
+		return "any user"
+	case len(*p.AllowedUsers) == 0:
+		return "no user"
+	}
+	return strings.Join(*p.AllowedUsers, ", ")
+}
+
+func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+	o := &identityOptions{}
+	return &cobra.Command{
+		Use: "revoke IDENTITY VM", Short: "Take the use of a VM back from an identity; what it does there is cut", Example: "  warren identity revoke ci box",
+		Args: args(2, 2, "from whom, and what? warren identity revoke IDENTITY VM"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity, o.vm = list[0], list[1]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			if err := c.RevokeVM(cmd.Context(), o.identity, o.vm); err != nil {
+				return err
+			}
+			a.io.printf("%s may no longer use %s\n", printable(o.identity), printable(o.vm))
+			return nil
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+}
+
+func newIdentityPermissions(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
+	o := &identityOptions{}
+	cmd := &cobra.Command{
+		Use: "permissions IDENTITY", Short: "List the VMs that an identity may use", Example: "  warren identity permissions ci --json",
+		Args: args(1, 1, "whose? warren identity permissions IDENTITY"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.identityPermissions(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) identityPermissions(ctx context.Context, o *identityOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.VMPermissions(ctx, o.identity, 0, 0)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l.Permissions)
+	}
+	t := &table{head: []string{"VM", "LINUX USERS", "GRANTED"}}
+	for _, p := range l.Permissions {
+		t.add(string(p.VMID), printable(linuxUsers(p)), age(p.GrantedAt))
+	}
+	a.io.print(t)
+	return nil
+}

@@ -1,0 +1,224 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+type idleOptions struct {
+	name string
+	json bool
+}
+
+func newIdle(a *app, runF func(context.Context, *idleOptions) error) *cobra.Command {
+	o := &idleOptions{}
+	cmd := &cobra.Command{
+		Use:   "idle NAME",
+		Short: "Say when a VM falls asleep, or why it does not",
+		Long: `Say since when a VM is idle, what counted last as use, what keeps it awake, and when it falls asleep and how.
+Asking neither wakes it nor keeps it awake.`,
+		Example: "  warren idle app\n  warren idle app --json",
+		Args:    args(1, 1, "which VM? warren idle NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.idle(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) idle(ctx context.Context, o *idleOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	i, err := c.Idle(ctx, o.name)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(i)
+	}
+	for _, line := range idleLines(o.name, i, time.Now()) {
+		a.io.printf("%s\n", line)
+	}
+	return nil
+}
+
+// idleLines is the page of `warren idle`.
+func idleLines(name string, i vm.Idle, now time.Time) []string {
+	state := string(i.State)
+	switch {
+	case i.AsleepFor != "":
+		state = fmt.Sprintf("%s for %s (%s)", i.State, span(now.Sub(i.Asleep)), printable(i.AsleepFor))
+	case !i.IdleSince.IsZero():
+		state += ", idle for " + span(now.Sub(i.IdleSince))
+	case len(i.Awake) > 0:
+		state += ", kept awake"
+	}
+	lines := []string{printable(name) + "  " + state}
+	if !i.LastActivity.IsZero() {
+		lines = append(lines, fmt.Sprintf("  last      %s, %s ago", or(string(i.LastKind), "use"), span(now.Sub(i.LastActivity))))
+	}
+	for _, k := range i.Awake {
+		if k.Hold == "" {
+			lines = append(lines, "  awake     "+printable(k.Why))
+		}
+	}
+	for _, h := range i.Holds {
+		lines = append(lines, fmt.Sprintf("  held      for another %s  %s  %s", span(h.Until.Sub(now)), h.ID, printable(or(h.Reason, "-"))))
+	}
+	return append(lines, idleOutlook(name, i, now))
+}
+
+// idleOutlook says what is to come.
+func idleOutlook(name string, i vm.Idle, now time.Time) string {
+	switch {
+	case i.AsleepFor != "":
+		return "  wakes     by whatever enters it: exec, cp, pty, ssh, a connection, or warren start " + printable(name)
+	case i.Never != "":
+		return "  never     it does not fall asleep by itself: " + i.Never
+	case !i.SleepsAt.IsZero():
+		return fmt.Sprintf("  sleeps    in %s, if nothing comes (%s)", span(i.SleepsAt.Sub(now)), i.OnIdle)
+	case i.IdleTimeoutSeconds == nil:
+		return "  never     it has no idle timeout"
+	}
+	return fmt.Sprintf("  sleeps    %s after what keeps it awake has ended (%s)", span(time.Duration(*i.IdleTimeoutSeconds)*time.Second), i.OnIdle)
+}
+
+type holdOptions struct {
+	name   string
+	dur    string
+	reason string
+	ids    []string
+	json   bool
+}
+
+func newHold(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
+	o := &holdOptions{}
+	cmd := &cobra.Command{
+		Use:   "hold NAME",
+		Short: "Keep a VM from falling asleep for a while",
+		Long: `Keep a VM from falling asleep for a while, such as until a build that nobody watches is done. It ends by itself, and
+with the VM. It does not wake a VM, is no obstacle to stop, suspend and rm, and forks do not inherit it.`,
+		Example: "  warren hold app --for 1h --reason \"build\"\n  warren hold ls app\n  warren hold release app hd-0123456789abcdef",
+		Args:    args(1, 1, "which VM? warren hold NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.hold(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().StringVar(&o.dur, "for", "1h", "how long: seconds, or such as 90s, 15m, 2h, 3d; at most 7d")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "what for; `warren idle` shows it")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	cmd.AddCommand(newHoldLs(a, nil), newHoldRelease(a, nil))
+	return cmd
+}
+
+func (a *app) hold(ctx context.Context, o *holdOptions) error {
+	d, err := parseSeconds(o.dur)
+	if err != nil {
+		return err
+	}
+	if d < vm.MinHold || d > vm.MaxHold {
+		return usage("--for: a hold lasts 1s to 7d")
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	seconds := int64(d / time.Second)
+	h, err := c.Hold(ctx, o.name, api.NewHold{Seconds: &seconds, Reason: o.reason})
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(h)
+	}
+	a.io.printf("%s  keeps %s awake for %s\n", h.ID, printable(o.name), span(h.Until.Sub(h.CreatedAt)))
+	a.io.printf("  end it    warren hold release %s %s\n", printable(o.name), h.ID)
+	return nil
+}
+
+func newHoldLs(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
+	o := &holdOptions{}
+	cmd := &cobra.Command{
+		Use: "ls NAME", Aliases: []string{"list"}, Short: "List a VM's holds",
+		Example: "  warren hold ls app\n  warren hold ls app --json",
+		Args:    args(1, 1, "of which VM? warren hold ls NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.holdLs(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) holdLs(ctx context.Context, o *holdOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.Holds(ctx, o.name)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"ID", "LEFT", "AGE", "REASON"}}
+	for _, h := range l {
+		t.add(string(h.ID), span(time.Until(h.Until)), age(h.CreatedAt), printable(or(h.Reason, "-")))
+	}
+	a.io.print(t)
+	return nil
+}
+
+func newHoldRelease(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
+	o := &holdOptions{}
+	return &cobra.Command{
+		Use: "release NAME HOLD...", Short: "End holds before their time", Example: "  warren hold release app hd-0123456789abcdef",
+		Args: args(2, -1, "which hold of which VM? warren hold release NAME HOLD..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name, o.ids = list[0], list[1:]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.each(o.ids, func(id string) error {
+				err := c.Release(cmd.Context(), o.name, id)
+				if err == nil {
+					a.io.printf("%s is released\n", printable(id))
+				}
+				return err
+			})
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+}

@@ -1,0 +1,135 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+type previewOptions struct {
+	name    string
+	port    uint16
+	link    bool
+	lasts   time.Duration
+	public  bool
+	private bool
+	json    bool
+}
+
+func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobra.Command {
+	o := &previewOptions{}
+	cmd := &cobra.Command{
+		Use: "preview NAME PORT", Short: "Show a port of a VM in a browser",
+		Example: "  warren preview box 3000\n  warren preview box 3000 --link --for 8h\n  warren preview box 3000 --public\n  warren preview ls box",
+		Long: "Print the address of a VM's port at the preview gateway, or say who may open it.\n\n" +
+			"A port is private: it opens with an API key in the header X-Warren-Key, or with a signed link (--link).\n" +
+			"A page load wakes a VM that sleeps.",
+		Args: args(2, 2, "which port of which VM? warren preview NAME PORT"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			var err error
+			o.name = list[0]
+			if o.port, err = portArg(list[1]); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.preview(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVM,
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.link, "link", false, "sign a link that opens it")
+	f.DurationVar(&o.lasts, "for", time.Hour, "how long the link opens it")
+	f.BoolVar(&o.public, "public", false, "open it to everybody")
+	f.BoolVar(&o.private, "private", false, "make it private, and end the links that were signed")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
+	cmd.MarkFlagsMutuallyExclusive("link", "public", "private")
+	cmd.AddCommand(newPreviewLs(a, nil))
+	return cmd
+}
+
+func (a *app) preview(ctx context.Context, o *previewOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if o.link {
+		l, err := c.LinkPreview(ctx, o.name, o.port, int64(o.lasts/time.Second))
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return a.io.json(l)
+		}
+		a.io.printf("%s\n", plain(l.URL))
+		return nil
+	}
+	var p api.Preview
+	switch {
+	case o.public:
+		p, err = c.SetPreview(ctx, o.name, o.port, true)
+	case o.private:
+		p, err = c.ClosePreview(ctx, o.name, o.port)
+	default:
+		p, err = c.Preview(ctx, o.name, o.port)
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(p)
+	case p.URL == "":
+		return vm.Errorf(vm.Unsupported, "previews", "the preview gateway is off").WithHint("start the server with --preview ADDRESS")
+	}
+	a.io.printf("%s\n", plain(p.URL))
+	if !p.Public {
+		a.io.notef("private: --link signs a link that opens it")
+	}
+	return nil
+}
+
+func newPreviewLs(a *app, runF func(context.Context, *previewOptions) error) *cobra.Command {
+	o := &previewOptions{}
+	cmd := &cobra.Command{
+		Use: "ls NAME", Short: "List ports of a VM that were opened or closed", Example: "  warren preview ls box\n  warren preview ls box --json",
+		Args: args(1, 1, "which VM? warren preview ls NAME"),
+		RunE: func(cmd *cobra.Command, l []string) error {
+			o.name = l[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			found, err := c.Previews(cmd.Context(), o.name)
+			switch {
+			case err != nil:
+				return err
+			case o.json:
+				return list(a.io, found)
+			}
+			t := &table{head: []string{"PORT", "PUBLIC", "URL"}}
+			for _, p := range found {
+				open := "no"
+				if p.Public {
+					open = "yes"
+				}
+				t.add(itoa(int(p.Port)), open, plain(p.URL))
+			}
+			a.io.print(t)
+			return nil
+		},
+		ValidArgsFunction: a.completeVM,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}

@@ -1,0 +1,143 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+)
+
+func newToken(a *app) *cobra.Command {
+	return group("token", "Manage the tokens by which programs act as an identity", "  warren token create ci --ttl 24h\n  warren token ls ci",
+		newTokenCreate(a, nil), newTokenLs(a, nil), newTokenRevoke(a, nil))
+}
+
+type tokenOptions struct {
+	identity string
+	tokens   []string
+	ttl      string
+	json     bool
+}
+
+func newTokenCreate(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
+	o := &tokenOptions{}
+	cmd := &cobra.Command{
+		Use: "create IDENTITY", Short: "Make a token of an identity", Example: "  warren token create ci\n  warren token create ci --ttl 24h",
+		Long: `Make a token, by which a program acts as an identity. It is printed once; the server keeps only a hash. It works
+wherever an API key does (WARREN_API_KEY), for what the identity may do.`,
+		Args: args(1, 1, "whose? warren token create IDENTITY"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.tokenCreate(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+	cmd.Flags().StringVar(&o.ttl, "ttl", "", "how long it lasts, such as 90s, 15m, 2h, 3d (default until it is revoked)")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) tokenCreate(ctx context.Context, o *tokenOptions) error {
+	var in api.NewToken
+	if o.ttl != "" {
+		d, err := parseSeconds(o.ttl)
+		if err != nil {
+			return err
+		}
+		in.TTLSeconds = api.Seconds{Set: true, Value: int64(max(d/time.Second, 1))}
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	made, err := c.CreateToken(ctx, o.identity, in)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(made)
+	}
+	a.io.printf("%-9s%s\n%-9s%s\n", "token", made.ID, "secret", made.Token)
+	a.io.notef("the secret is shown this once; use it as WARREN_API_KEY")
+	return nil
+}
+
+func newTokenLs(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
+	o := &tokenOptions{}
+	cmd := &cobra.Command{
+		Use: "ls IDENTITY", Short: "List the tokens of an identity", Example: "  warren token ls ci --json",
+		Args: args(1, 1, "whose? warren token ls IDENTITY"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.tokenLs(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) tokenLs(ctx context.Context, o *tokenOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.Tokens(ctx, o.identity)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"ID", "AGE", "LAST USED", "EXPIRES IN"}}
+	for _, k := range l {
+		used, expires := "-", "never"
+		if k.LastUsed != nil {
+			used = age(*k.LastUsed)
+		}
+		if k.ExpiresAt != nil {
+			expires = span(time.Until(*k.ExpiresAt))
+		}
+		t.add(string(k.ID), age(k.CreatedAt), used, expires)
+	}
+	a.io.print(t)
+	return nil
+}
+
+func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
+	o := &tokenOptions{}
+	return &cobra.Command{
+		Use: "revoke IDENTITY TOKEN...", Short: "End tokens, and all that goes on by them",
+		Example: "  warren token revoke ci 0d9b3c4e-5f60-4718-9a2b-3c4d5e6f7081",
+		Args:    args(2, -1, "whose, and which? warren token revoke IDENTITY TOKEN..."),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.identity, o.tokens = list[0], list[1:]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return a.each(o.tokens, func(id string) error {
+				err := c.RevokeToken(cmd.Context(), o.identity, id)
+				if err == nil {
+					a.io.printf("%s is revoked\n", printable(id))
+				}
+				return err
+			})
+		},
+		ValidArgsFunction: a.completeIdentity,
+	}
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// inUse is how programs say that a port is another's.
+var inUse = regexp.MustCompile(`(?i)address (already )?in use|EADDRINUSE|port \d+ is (already )?(in use|allocated|taken|being used)|port .{0,20}already in use`)
+
+// named are the ways that a port stands in a text.
+var named = regexp.MustCompile(`(?i)(?:[:\]]|\bport[ =:]*)(\d{2,5})\b`)
+
+var number = regexp.MustCompile(`\b\d{2,5}\b`)
+
+func (w *world) portTaken(lines []string) bool {
+	return slices.ContainsFunc(lines, inUse.MatchString)
+}
+
+// wanted finds the port that a program could not have: one that its log names
+// beside the complaint, or its command line does, and that somebody listens on.
+func (w *world) wanted(lines []string, command string) (vm.WorldPort, bool) {
+	var near []string
+	for i, l := range lines {
+		if inUse.MatchString(l) {
+			near = append(near, lines[max(i-2, 0):min(i+3, len(lines))]...)
+		}
+	}
+	text := strings.Join(near, "\n")
+	for _, words := range [][]string{second(named.FindAllStringSubmatch(text, -1)), second(named.FindAllStringSubmatch(command, -1)), number.FindAllString(command, -1), number.FindAllString(text, -1)} {
+		for _, n := range words {
+			for _, p := range w.After.World.Ports {
+				if strconv.Itoa(p.Port) == n && strings.HasPrefix(p.Proto, "tcp") {
+					return p, true
+				}
+			}
+		}
+	}
+	return vm.WorldPort{}, false
+}
+
+func second(all [][]string) (out []string) {
+	for _, m := range all {
+		out = append(out, m[1])
+	}
+	return out
+}
+
+// takenPorts finds services and commands that could not have their port.
+func takenPorts(w *world) (out []vm.Finding) {
+	for _, u := range w.Units {
+		if w.portTaken(u.Lines) {
+			again := fmt.Sprintf("then `warren service restart %s %s`", w.name, u.Name)
+			out = append(out, w.taken("unit "+u.Name, u.Lines, u.Exec, again))
+		}
+	}
+	for _, c := range w.Commands {
+		if w.portTaken(c.Lines) {
+			out = append(out, w.taken("command "+c.ID, c.Lines, strings.Join(c.Argv, " "), "then start it again"))
+		}
+	}
+	return out
+}
+
+func (w *world) taken(who string, lines []string, command, again string) vm.Finding {
+	var e []string
+	for _, l := range lines {
+		if inUse.MatchString(l) {
+			e = append(e, "log: "+strings.TrimSpace(l))
+		}
+	}
+	e = e[max(len(e)-3, 0):]
+	p, ok := w.wanted(lines, command)
+	if !ok {
+		return finding("port-taken", vm.SeverityError, who, who+" could not have its port: another program had it; nobody listens on it now, or the log does not name it",
+			"start it again", append(e, "started as: "+short(command))...)
+	}
+	holder := w.label(p.PID)
+	do := fmt.Sprintf("end the holder (`warren exec %s -- kill %d`) or give one of them another port, %s", w.name, p.PID, again)
+	if h := w.byPID[p.PID]; h != nil {
+		e = append(e, "holder: "+w.about(h))
+		if h.Unit != "" && h.Exec == "" && strings.HasSuffix(h.Unit, ".service") {
+			unit := strings.TrimSuffix(h.Unit, ".service")
+			do = fmt.Sprintf("stop the holder (`warren service stop %s %s`) or give one of them another port, %s", w.name, unit, again)
+		}
+	}
+	if p.PID == 0 {
+		holder = "a socket of systemd or the kernel"
+	}
+	e = append(e, fmt.Sprintf("%s listens on %s", holder, netAddr(p)), "started as: "+short(command))
+	return finding("port-taken", vm.SeverityError, "port "+strconv.Itoa(p.Port), fmt.Sprintf("%s wants port %d, which %s has", who, p.Port, holder), do, e...)
+}
+
+func netAddr(p vm.WorldPort) string {
+	if strings.Contains(p.Address, ":") {
+		return "[" + p.Address + "]:" + strconv.Itoa(p.Port)
+	}
+	return p.Address + ":" + strconv.Itoa(p.Port)
+}
+
+// inside are programs that are meant for their own guest.
+var inside = []string{"postgres", "mysqld", "mariadbd", "redis-server", "valkey-server", "mongod", "memcached", "etcd", "chromium", "chrome", "firefox", "containerd", "dockerd"}
+
+// loopbackPorts finds ports that only programs of the guest can reach.
+func loopbackPorts(w *world) (out []vm.Finding) {
+	told := map[int]bool{}
+	for _, p := range w.After.World.Ports {
+		addr, err := netip.ParseAddr(p.Address)
+		owner := w.byPID[p.PID]
+		if err != nil || !addr.Unmap().IsLoopback() || !strings.HasPrefix(p.Proto, "tcp") || owner == nil || owner.System || told[p.Port] {
+			continue
+		}
+		if slices.ContainsFunc(w.After.World.Ports, func(o vm.WorldPort) bool { return o.Port == p.Port && o.Proto[:3] == "tcp" && wide(o.Address) }) {
+			continue
+		}
+		told[p.Port] = true
+		severity := vm.SeverityWarning
+		if slices.Contains(inside, vm.ProgramName(p.Command)) {
+			severity = vm.SeverityInfo
+		}
+		e := []string{fmt.Sprintf("%s listens on %s", w.label(p.PID), netAddr(p))}
+		if p.Probe.From == "guest" {
+			e = append(e, "asked inside the guest: "+probe(p.Probe))
+		}
+		out = append(out, finding("port-loopback", severity, "port "+strconv.Itoa(p.Port),
+			fmt.Sprintf("port %d is open only inside the guest: previews, forwards and mapped domains cannot reach it", p.Port),
+			"let it listen on 0.0.0.0 (often --host 0.0.0.0, --bind 0.0.0.0 or HOST=0.0.0.0); leave it if it is meant to be private", e...))
+	}
+	return out
+}
+
+func wide(address string) bool {
+	a, err := netip.ParseAddr(address)
+	return err == nil && !a.Unmap().IsLoopback()
+}
+
+func probe(p vm.Probe) string {
+	switch {
+	case !p.OK:
+		return "no: " + p.Why
+	case p.Status != 0:
+		return fmt.Sprintf("%s %d", p.Kind, p.Status)
+	}
+	return p.Kind
+}
+
+// silentPorts finds ports that take connections and do not answer.
+func silentPorts(w *world) (out []vm.Finding) {
+	for _, p := range w.After.World.Ports {
+		owner := w.byPID[p.PID]
+		if p.Probe.From == "" || p.Probe.Kind == "none" || owner == nil || owner.System || w.told[p.PID] {
+			continue
+		}
+		subject, do := "port "+strconv.Itoa(p.Port), "look at its log and at what it waits for: `warren top "+w.name+"`"
+		e := []string{w.about(owner)}
+		switch {
+		case !p.Probe.OK:
+			out = append(out, finding("port-no-answer", vm.SeverityError, subject, fmt.Sprintf("port %d is listened on and does not answer: %s", p.Port, p.Probe.Why), do, e...))
+		case p.Probe.Kind == "silent":
+			out = append(out, finding("port-silent", vm.SeverityInfo, subject, fmt.Sprintf("port %d takes a connection and says nothing; it may speak another language than was tried", p.Port), do, e...))
+		}
+	}
+	return out
+}
+
+// refusedSince is how far back a refused connection is news.
+const refusedSince = 30 * 60
+
+// refusedConnections names the hosts that the network policy kept the guest from.
+func refusedConnections(w *world) (out []vm.Finding) {
+	type host struct {
+		n    int
+		last vm.Connection
+	}
+	hosts := map[string]*host{}
+	var order []string
+	for _, c := range w.Connections {
+		if c.Allowed || w.Now.Sub(c.Time).Seconds() > refusedSince {
+			continue
+		}
+		name := c.Name
+		if name == "" {
+			name = c.Dest
+		}
+		h := hosts[name]
+		if h == nil {
+			h = &host{}
+			hosts[name] = h
+			order = append(order, name)
+		}
+		h.n++
+		h.last = c
+	}
+	for _, name := range order {
+		h := hosts[name]
+		out = append(out, finding("connection-refused", vm.SeverityWarning, name,
+			fmt.Sprintf("the guest wants to reach %s and its network policy refuses it", name), w.allow(),
+			fmt.Sprintf("%d times, the last %s ago (%s %s): %s", h.n, span(w.Now.Sub(h.last.Time)), h.last.Proto, h.last.Dest, h.last.Reason)))
+	}
+	return out
+}
+
+// allow is the command that opens the network.
+func (w *world) allow() string {
+	if w.VM.Network.Mode == vm.NetClosed {
+		return fmt.Sprintf("`warren net set %s packages` opens the package registries, `warren net set %s open` the internet", w.name, w.name)
+	}
+	return fmt.Sprintf("if it may: `warren net set %s open`; `warren net connections %s` lists all", w.name, w.name)
+}

@@ -1,0 +1,271 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/diagnose"
+	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Bounds of a diagnosis.
+const (
+	defaultLook = 3 * time.Second // between the two looks
+	maxLook     = 60 * time.Second
+	afterLook   = 2 * time.Minute // for all that is asked afterwards
+	tellUnits   = 8               // units whose journal is read
+	tellLogs    = 16              // commands whose log is read
+	tellScreens = 8
+	tellDisks   = 3
+	tailBytes   = 8 << 10 // of a log
+	tailLines   = 40
+	logsOfAge   = 15 * time.Minute // of a command that has ended
+	duTime      = 15 * time.Second
+)
+
+// Diagnose says what is wrong with a VM. It looks twice, some time apart (0 =
+// 3 s). A VM that does not run is not woken: its record says why.
+func (e *Engine) Diagnose(ctx context.Context, c *vm.Call, ref string, apart time.Duration) (vm.Diagnosis, error) {
+	if apart = cmp.Or(apart, defaultLook); apart < 0 || apart > maxLook {
+		return vm.Diagnosis{}, fail(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
+	}
+	rec, v, err := e.inside(ctx, c, ref)
+	if err != nil {
+		return vm.Diagnosis{}, err
+	}
+	out := vm.Diagnosis{ID: rec.ID, Name: rec.Name, State: rec.State, Time: e.now(), Findings: []vm.Finding{}, Problems: []string{}}
+	if v == nil {
+		out.Findings = diagnose.Asleep(rec)
+		return out, nil
+	}
+	limit := apart + afterLook
+	bounded, stop := context.WithTimeoutCause(v.ctx, limit, v.noAnswer(limit))
+	defer stop()
+	r, problems, err := v.collect(bounded, apart)
+	err = v.fail(bounded, err)
+	v.end(err, nil)
+	if err != nil {
+		return vm.Diagnosis{}, err
+	}
+	out.Live, out.Time = true, r.After.World.Time
+	out.Seconds = r.After.World.UptimeSeconds - r.Before.World.UptimeSeconds
+	out.Findings, out.Problems = diagnose.Find(r), append(out.Problems, problems...)
+	return out, nil
+}
+
+// inside is a visit to look; of a VM that does not run it is nil.
+func (e *Engine) inside(ctx context.Context, c *vm.Call, ref string) (vm.VM, *visit, error) {
+	for {
+		rec, err := e.Get(ctx, c, ref)
+		if err != nil {
+			return rec, nil, fail(vm.OpState, ref, err)
+		}
+		switch rec.State {
+		case vm.Running, vm.Starting, vm.Building:
+		default:
+			return rec, nil, nil
+		}
+		v, err := e.visit(ctx, c, string(rec.ID), vm.OpState)
+		if vm.KindOf(err) != vm.WrongState {
+			return rec, v, err
+		}
+		// It ended in between: the record says how.
+		if now, gerr := e.Get(ctx, c, string(rec.ID)); gerr != nil || now.State == rec.State {
+			return rec, nil, err
+		}
+	}
+}
+
+// collector names what could not be looked at, and goes on.
+type collector struct {
+	*visit
+	mu       sync.Mutex
+	problems []string
+}
+
+func (k *collector) failed(what string, err error) {
+	if err == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.problems = append(k.problems, what+": "+why(err))
+}
+
+// collect looks at a guest twice and asks about what the looks show.
+func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Report, []string, error) {
+	k := &collector{visit: v}
+	r := &diagnose.Report{VM: v.rec, Usage: map[string][]diagnose.DiskUse{}, Screens: map[int]string{}}
+	var err error
+	if r.Before, err = v.guest.Evidence(ctx, false); err != nil {
+		return nil, nil, err
+	}
+	done, stop := v.e.cfg.Clock.After(apart)
+	defer stop()
+	r.Services, err = services(ctx, v)
+	k.failed("services", err)
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	asked := v.e.now()
+	if r.After, err = v.guest.Evidence(ctx, true); err != nil {
+		return nil, nil, err
+	}
+	r.Now = v.e.now()
+	// The guest read its clock at some moment between the two.
+	r.ClockSlack = r.Now.Sub(asked)
+	r.ClockOff = r.After.World.Time.Sub(asked.Add(r.ClockSlack / 2))
+	r.Connections, err = v.run.machine.Connections(ctx)
+	k.failed("connections", err)
+	var ports sync.WaitGroup
+	ports.Go(func() { v.askPorts(ctx, r.After.World.Ports) })
+	k.units(ctx, r)
+	k.commands(ctx, r)
+	k.screens(ctx, r)
+	k.disks(ctx, r)
+	ports.Wait()
+	judge(r.After.World.Roles, r.After.World.Ports)
+	return r, append(r.After.World.Problems, k.problems...), nil
+}
+
+// units reads the journals of the units in trouble.
+func (k *collector) units(ctx context.Context, r *diagnose.Report) {
+	for _, s := range r.Services {
+		if s.Active != "failed" && s.Sub != "auto-restart" {
+			continue
+		}
+		if len(r.Units) == tellUnits {
+			k.failed("services", vm.Errorf(vm.Limit, "", "only the first %d that failed were looked at", tellUnits))
+			return
+		}
+		u := diagnose.Unit{WorldService: s}
+		if spec.CheckUnitName(s.Name) == nil {
+			text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--unit="+spec.UnitName(s.Name), "--lines="+strconv.Itoa(tailLines))
+			k.failed("journal of "+s.Name, err)
+			for _, l := range spec.ParseJournal([]byte(text)) {
+				u.Lines = append(u.Lines, l.Message)
+			}
+			shown, err := k.quietly(ctx, "systemctl", "show", "--property=ExecStart", "--value", "--", spec.UnitName(s.Name))
+			k.failed("unit "+s.Name, err)
+			u.Exec = argvOf(shown)
+		}
+		r.Units = append(r.Units, u)
+	}
+}
+
+// argvOf takes the command line out of systemd's "{ path=... ; argv[]=... ; ...".
+func argvOf(shown string) string {
+	_, rest, ok := strings.Cut(shown, "argv[]=")
+	argv, _, _ := strings.Cut(rest, " ; ")
+	if !ok {
+		return strings.TrimSpace(shown)
+	}
+	return argv
+}
+
+// quietly runs a program of our own in the guest and forgets it.
+func (k *collector) quietly(ctx context.Context, argv ...string) (string, error) {
+	return quietly(ctx, k.guest, 10*time.Second, argv...)
+}
+
+func quietly(ctx context.Context, g Guest, limit time.Duration, argv ...string) (string, error) {
+	x, err := g.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: limit.Milliseconds()})
+	if err != nil {
+		return "", err
+	}
+	out, errs := headBuffer{max: maxUnits}, tailBuffer{max: 1 << 10}
+	st, err := x.Run(&out, &errs)
+	_ = g.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is no command of the user's
+	switch {
+	case err != nil:
+		return "", err
+	case st.TimedOut:
+		return out.String(), vm.Errorf(vm.Timeout, "", "%s took longer than %v", argv[0], limit)
+	case st.Code == 127:
+		return "", vm.Errorf(vm.Unsupported, "", "there is no %s in this guest", argv[0])
+	}
+	return out.String(), nil
+}
+
+// commands reads the ends of the logs of commands that run or ended lately.
+func (k *collector) commands(ctx context.Context, r *diagnose.Report) {
+	list, err := k.guest.Processes(ctx)
+	k.failed("commands", err)
+	for _, p := range slices.Backward(list) {
+		if len(r.Commands) == tellLogs || p.LogBytes == 0 || p.EndedAt != nil && r.After.World.Time.Sub(*p.EndedAt) > logsOfAge {
+			continue
+		}
+		lines, err := tail(ctx, k.guest, p, tailLines)
+		k.failed("log of "+p.ID, err)
+		r.Commands = append(r.Commands, diagnose.Command{Process: p, Lines: lines})
+	}
+}
+
+// tail returns the last lines of a command's log.
+func tail(ctx context.Context, g Guest, p vm.Process, most int) ([]string, error) {
+	l, _, err := g.Log(ctx, p.ID, max(p.LogBytes-tailBytes, p.LogStart), false)
+	if err != nil {
+		return nil, err
+	}
+	defer l.Close()
+	b, err := io.ReadAll(io.LimitReader(l, 2*tailBytes))
+	lines := diagnose.Lines(b)
+	return lines[max(len(lines)-most, 0):], err
+}
+
+// screens reads the last line of each terminal whose program waits for typing.
+func (k *collector) screens(ctx context.Context, r *diagnose.Report) {
+	list, err := k.guest.Terminals(ctx)
+	k.failed("terminals", err)
+	for _, t := range list {
+		if !t.Running() || len(r.Screens) == tellScreens {
+			continue
+		}
+		got, err := k.guest.ReadTerminal(ctx, "", t.ID, max(t.End-tailBytes, t.Start))
+		if err != nil {
+			k.failed("terminal "+t.ID, err)
+			continue
+		}
+		if lines := diagnose.Lines(got.Output); len(lines) > 0 {
+			r.Screens[t.PID] = lines[len(lines)-1]
+		}
+	}
+}
+
+// disks asks what fills the disks that are full.
+func (k *collector) disks(ctx context.Context, r *diagnose.Report) {
+	for _, m := range r.After.World.Mounts {
+		if !diagnose.Full(m) || len(r.Usage) == tellDisks {
+			continue
+		}
+		text, err := quietly(ctx, k.guest, duTime, "nice", "stdbuf", "-oL", "du", "-x", "-k", "-d", "4", "--", m.Path)
+		k.failed("directories of "+m.Path, err) // in time it has told of some
+		r.Usage[m.Path] = biggest(text, m.Path)
+	}
+}
+
+// biggest reads du's answer: the directories that hold most, the nearest to what
+// fills them.
+func biggest(text, top string) []diagnose.DiskUse {
+	var all []diagnose.DiskUse
+	for l := range strings.Lines(text) {
+		n, where, ok := strings.Cut(strings.TrimSuffix(l, "\n"), "\t")
+		kib, err := strconv.ParseInt(n, 10, 64)
+		if ok && err == nil && where != top {
+			all = append(all, diagnose.DiskUse{Path: where, Bytes: kib << 10})
+		}
+	}
+	return diagnose.Biggest(all)
+}

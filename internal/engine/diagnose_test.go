@@ -1,0 +1,172 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestDiagnose: what the two looks show is named; the look leaves nothing in
+// the guest and no audit record; bad times are refused.
+//
+// 002-34, 002-35
+func TestDiagnose(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	ctx := t.Context()
+	if _, err := e.StartProcess(ctx, c, "box", vm.ExecSpec{Command: "echo listen EADDRINUSE: address already in use 0.0.0.0:81; sleep 60"}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d vm.Diagnosis
+	for { // until the command has written its line
+		if d, err = e.Diagnose(ctx, c, "box", 20*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Findings) > 2 {
+			break
+		}
+	}
+	if !d.Live || d.Name != "box" || d.Seconds < 0.02 || d.Findings[0].Severity != vm.SeverityError {
+		t.Errorf("%+v", d)
+	}
+	found := map[string]vm.Finding{}
+	for _, f := range d.Findings {
+		found[f.Code] = f
+	}
+	if f := found["oom-kill"]; f.Subject != "node" {
+		t.Errorf("%+v", d.Findings)
+	}
+	if f := found["unit-failed"]; f.Subject != "unit app" {
+		t.Errorf("%+v", d.Findings)
+	}
+	if f := found["port-taken"]; f.Subject != "port 81" || !strings.Contains(f.Says, "command p1 wants port 81") {
+		t.Errorf("%+v", d.Findings)
+	}
+	if list, err := e.Processes(ctx, c, "box"); err != nil || len(list) != 1 {
+		t.Errorf("the looks left commands behind: %+v, %v", list, err)
+	}
+	if after, err := e.AuditList(ctx, c, engine.AuditFilter{}); err != nil || len(after) != len(before) {
+		t.Errorf("looking left %d audit records", len(after)-len(before))
+	}
+	for _, apart := range []time.Duration{-1, 2 * time.Minute} {
+		_, err := e.Diagnose(ctx, c, "box", apart)
+		wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
+		_, err = e.Top(ctx, c, "box", apart, true)
+		wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
+	}
+	_, err = e.Diagnose(ctx, c, "none", 0)
+	wantCode(t, err, vm.NotFound, "VM_NOT_FOUND")
+	gone, cancel := context.WithCancel(ctx)
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := e.Diagnose(gone, c, "box", time.Minute); vm.KindOf(err) != vm.Cancelled {
+		t.Errorf("a caller who went away: %v", err)
+	}
+}
+
+// TestTop: one look has no shares, two have; brief costs the guest no program.
+//
+// 002-34, 001-42
+func TestTop(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	ctx := t.Context()
+	p, err := e.StartProcess(ctx, c, "box", vm.ExecSpec{Command: "echo hello; sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := e.Top(ctx, c, "box", 0, true)
+	if err != nil || !top.Live || top.CPUPercent != nil || len(top.Services) != 0 || len(top.Logs) != 0 || len(top.Ports) != 3 || len(top.Mounts) != 1 {
+		t.Errorf("%+v, %v", top, err)
+	}
+	if top.Blocked == nil || top.Problems == nil || top.Services == nil {
+		t.Errorf("a list is null: %+v", top)
+	}
+	for {
+		if top, err = e.Top(ctx, c, "box", 20*time.Millisecond, false); err != nil {
+			t.Fatal(err)
+		}
+		if len(top.Logs) > 0 {
+			break
+		}
+	}
+	// The simulated guest spends half a second of CPU a second.
+	if top.CPUPercent == nil || *top.CPUPercent*float64(top.VCPU) < 49 || *top.CPUPercent*float64(top.VCPU) > 51 || len(top.Services) != 2 || len(top.Processes) != 2 {
+		t.Errorf("%+v", top)
+	}
+	if !slices.Contains(top.Logs, vm.TopLog{Source: p.ID, Text: "hello"}) {
+		t.Errorf("%+v", top.Logs)
+	}
+}
+
+// TestDiagnoseAsleep: a look wakes nobody, and says why it sleeps.
+func TestDiagnoseAsleep(t *testing.T) {
+	_, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	ctx := t.Context()
+	if _, err := e.Suspend(ctx, c, "box", engine.SuspendRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := e.Diagnose(ctx, c, "box", 0)
+	if err != nil || d.Live || d.State != vm.Suspended || len(d.Findings) != 1 || d.Findings[0].Code != "not-running" || !strings.Contains(d.Findings[0].Says, "it was suspended") {
+		t.Errorf("%+v, %v", d, err)
+	}
+	top, err := e.Top(ctx, c, string(v.ID), time.Second, false)
+	if err != nil || top.Live || top.State != vm.Suspended || !strings.Contains(top.Why, "it was suspended") || top.Processes == nil {
+		t.Errorf("%+v, %v", top, err)
+	}
+	if now, err := e.Get(ctx, c, "box"); err != nil || now.State != vm.Suspended {
+		t.Errorf("looking has woken it: %+v, %v", now, err)
+	}
+}
+
+// TestFollowService: the lines that are there come, each once; a reader that
+// fails ends it, and a unit that is not there is refused at once.
+//
+// 002-38
+func TestFollowService(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	ctx := t.Context()
+	if r, err := e.AddService(ctx, c, "box", "", vm.Unit{Name: "job", Mode: vm.UnitOneshot, Exec: []string{"echo done"}}); err != nil || !r.Success {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	f, err := e.FollowService(ctx, c, "box", "", "job", 5, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	if err := f.Run(func(l vm.UnitLog) error { got = append(got, l.Message); return nil }); err != nil || !slices.Contains(got, "done") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if f, err = e.FollowService(ctx, c, "box", "", "job", 5, ""); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the reader went away")
+	if err := f.Run(func(vm.UnitLog) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	for name, kind := range map[string]vm.Kind{"none": vm.NotFound, "../x": vm.Invalid} {
+		if _, err := e.FollowService(ctx, c, "box", "", name, 5, ""); vm.KindOf(err) != kind {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := e.FollowService(ctx, c, "box", "", "job", -1, ""); vm.KindOf(err) != vm.Invalid {
+		t.Errorf("%v", err)
+	}
+	if list, err := e.Processes(ctx, c, "box"); err != nil || slices.ContainsFunc(list, func(p vm.Process) bool { return slices.Contains(p.Argv, "--follow") }) {
+		t.Errorf("a journalctl is left: %+v, %v", list, err)
+	}
+}

@@ -1,0 +1,277 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// domains is the engine's memory of names; the store has them durably. It is
+// guarded by Engine.mu.
+type domains struct {
+	owned    map[string]vm.Domain  // by id
+	mappings map[string]vm.Mapping // by name
+}
+
+// Resolver looks TXT records up; net.Resolver is one.
+type Resolver interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+}
+
+const maxDomains = 100 // of one account, verified or not
+
+// loadDomains reads domains and mappings. A mapping whose VM is gone is what a
+// crash in the middle of a delete left.
+func (e *Engine) loadDomains(ctx context.Context) error {
+	owned, err := e.cfg.Records.Domains.List(ctx)
+	if err != nil {
+		return err
+	}
+	mappings, err := e.cfg.Records.Mappings.List(ctx)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.names = domains{owned: map[string]vm.Domain{}, mappings: map[string]vm.Mapping{}}
+	for _, d := range owned {
+		e.names.owned[d.ID] = d
+	}
+	for _, m := range mappings {
+		e.names.mappings[m.Domain] = m
+	}
+	return nil
+}
+
+// DomainSite finds the port of a VM that a name is mapped to. A mapping is open
+// to everybody.
+func (e *Engine) DomainSite(name string) (vm.Site, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m, ok := e.names.mappings[name]
+	s := e.vms[m.VM]
+	if !ok || s == nil || s.account != m.Account {
+		return vm.Site{}, false
+	}
+	site := siteOf(s.rec, m.Port)
+	site.Public = true
+	return site, true
+}
+
+func (e *Engine) implicit(name string) bool {
+	return strings.HasSuffix(name, "."+e.cfg.Settings.PreviewDomain)
+}
+
+// domainOf finds a domain of an account by name or id; verified: by a name at
+// or below a verified one.
+func (e *Engine) domainOf(account vm.AccountID, ref string, verified bool) (vm.Domain, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.names.owned {
+		switch {
+		case d.Account != account || verified && !d.Verified:
+		case d.ID == ref || d.Name == ref || verified && strings.HasSuffix(ref, "."+d.Name):
+			return d, true
+		}
+	}
+	return vm.Domain{}, false
+}
+
+// VerifyDomain begins the verification of a domain: its owner sets a TXT record
+// to the code. Asked again it is the same verification.
+func (e *Engine) VerifyDomain(ctx context.Context, c *vm.Call, domain string) (d vm.Domain, err error) {
+	defer func() { err = fail(vm.OpDomain, domain, err) }()
+	name, err := vm.HostName(domain)
+	if err != nil {
+		return d, err
+	}
+	if e.implicit(name) || name == e.cfg.Settings.PreviewDomain || !strings.Contains(name, ".") {
+		return d, vm.Errorf(vm.Invalid, name, "a name that nobody can verify").WithCode("INVALID_DOMAIN", "domain", name).
+			WithHint("names below %s need no verification: map them", e.cfg.Settings.PreviewDomain)
+	}
+	e.nameWrite.Lock()
+	defer e.nameWrite.Unlock()
+	if d, ok := e.domainOf(c.Actor.Account, name, false); ok && !d.Verified {
+		return d, nil
+	}
+	if e.taken(name) {
+		return d, vm.Errorf(vm.Exists, name, "the domain is verified already").WithCode("DOMAIN_ALREADY_EXISTS", "domain", name)
+	}
+	if n := e.countDomains(c.Actor.Account); n >= maxDomains {
+		return d, vm.Errorf(vm.Limit, name, "the account has %d domains", n).WithCode("LIMIT_EXCEEDED", "limit", maxDomains, "current", n)
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: name, Detail: map[string]any{"do": "verification"}})
+	if err != nil {
+		return d, err
+	}
+	defer func() { r.end(err, nil) }()
+	var code [16]byte
+	_, _ = rand.Read(code[:]) // never fails
+	d = vm.Domain{ID: vm.NewUUID(), Name: name, Account: c.Actor.Account, Code: hex.EncodeToString(code[:]), CreatedAt: e.now()}
+	return e.addDomain(ctx, d)
+}
+
+func (e *Engine) taken(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.names.owned {
+		if d.Name == name && d.Verified {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Engine) countDomains(account vm.AccountID) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.names.owned {
+		if d.Account == account {
+			n++
+		}
+	}
+	return n
+}
+
+// CheckDomain looks for the TXT record, and on success makes the domain the
+// account's. ref is its name or the verification's id.
+func (e *Engine) CheckDomain(ctx context.Context, c *vm.Call, ref string) (d vm.Domain, err error) {
+	defer func() { err = fail(vm.OpDomain, ref, err) }()
+	d, err = e.verification(c, ref)
+	if err != nil || d.Verified {
+		return d, err
+	}
+	if err := e.lookFor(ctx, d); err != nil {
+		return d, err
+	}
+	e.nameWrite.Lock()
+	defer e.nameWrite.Unlock()
+	if d, err = e.verification(c, ref); err != nil || d.Verified { // as it is now
+		return d, err
+	}
+	if e.taken(d.Name) {
+		return d, vm.Errorf(vm.Exists, d.Name, "another account has verified the domain").WithCode("DOMAIN_ALREADY_EXISTS", "domain", d.Name)
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: d.Name, Detail: map[string]any{"do": "verified"}})
+	if err != nil {
+		return d, err
+	}
+	defer func() { r.end(err, nil) }()
+	d.Verified = true
+	return e.saveDomain(ctx, d)
+}
+
+// verification finds a domain of the caller's by name or id.
+func (e *Engine) verification(c *vm.Call, ref string) (vm.Domain, error) {
+	if name, err := vm.HostName(ref); err == nil {
+		ref = name
+	}
+	d, ok := e.domainOf(c.Actor.Account, ref, false)
+	if !ok {
+		return d, vm.Errorf(vm.NotFound, ref, "no verification of this domain was begun").WithCode("VERIFICATION_NOT_FOUND", "domain", ref).
+			WithHint("begin one: `warren domain verify %s`", ref)
+	}
+	return d, nil
+}
+
+// lookFor asks DNS for the code of a verification.
+func (e *Engine) lookFor(ctx context.Context, d vm.Domain) error {
+	ctx, stop := context.WithTimeout(ctx, e.cfg.Settings.GuestDeadline)
+	defer stop()
+	at := vm.VerificationName(d.Name)
+	list, err := e.cfg.Resolver.LookupTXT(ctx, at)
+	for _, txt := range list {
+		if strings.TrimSpace(txt) == d.Code {
+			return nil
+		}
+	}
+	msg := "no TXT record of " + at + " says the code"
+	if err != nil {
+		msg = "no TXT record of " + at + " was found: " + err.Error()
+	}
+	return vm.Errorf(vm.Invalid, d.Name, "%s", msg).WithCode("VERIFICATION_FAILED").
+		WithHint("set TXT %s to %s, wait until DNS has it, then try again", at, d.Code)
+}
+
+// DropVerification forgets a verification, and a verified domain with what is
+// mapped by it.
+func (e *Engine) DropVerification(ctx context.Context, c *vm.Call, domain, code string) (d vm.Domain, err error) {
+	defer func() { err = fail(vm.OpDomain, domain, err) }()
+	e.nameWrite.Lock()
+	defer e.nameWrite.Unlock()
+	if d, err = e.verification(c, domain); err != nil {
+		return d, err
+	}
+	if code != "" && code != d.Code {
+		return d, vm.Errorf(vm.NotFound, domain, "the verification has another code").WithCode("VERIFICATION_NOT_FOUND", "domain", d.Name)
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: d.Name, Detail: map[string]any{"do": "forgotten"}})
+	if err != nil {
+		return d, err
+	}
+	defer func() { r.end(err, nil) }()
+	for _, m := range e.mappingsOf(func(m vm.Mapping) bool { return m.Ownership == d.ID }) {
+		if err := e.dropMapping(ctx, m); err != nil {
+			return d, err
+		}
+	}
+	return d, e.dropDomain(ctx, d)
+}
+
+// Domains lists the caller's domains by name, verified or not.
+func (e *Engine) Domains(_ context.Context, c *vm.Call) ([]vm.Domain, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []vm.Domain
+	for _, d := range e.names.owned {
+		if d.Account == c.Actor.Account {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b vm.Domain) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (e *Engine) addDomain(ctx context.Context, d vm.Domain) (vm.Domain, error) {
+	ctx, stop := durable(ctx)
+	defer stop()
+	rev, err := e.cfg.Records.Domains.Create(ctx, d)
+	return e.noteDomain(d, rev, err)
+}
+
+func (e *Engine) saveDomain(ctx context.Context, d vm.Domain) (vm.Domain, error) {
+	ctx, stop := durable(ctx)
+	defer stop()
+	rev, err := e.cfg.Records.Domains.Update(ctx, d)
+	return e.noteDomain(d, rev, err)
+}
+
+func (e *Engine) noteDomain(d vm.Domain, rev int64, err error) (vm.Domain, error) {
+	if err != nil {
+		return d, err
+	}
+	d.Revision = rev
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.names.owned[d.ID] = d
+	return d, nil
+}
+
+func (e *Engine) dropDomain(ctx context.Context, d vm.Domain) error {
+	ctx, stop := durable(ctx)
+	defer stop()
+	if err := e.cfg.Records.Domains.Delete(ctx, d); err != nil && vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.names.owned, d.ID)
+	return nil
+}

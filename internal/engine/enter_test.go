@@ -1,0 +1,136 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestSocketIdle: bytes through a connection into the guest are activity, that
+// it is open is not; a VM that falls asleep cuts it.
+//
+// 000-28, 000-44
+func TestSocketIdle(t *testing.T) {
+	_, e, c, clock := clocked(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	conn, err := e.DialSocket(ctx, c, "box", vm.SocketSpec{Network: "tcp", Address: "127.0.0.1:7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	buf := make([]byte, 1)
+	for range 4 {
+		pass(clock, 40*time.Second)
+		if _, err := conn.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(conn, buf); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st := stateOf(t, e, c, "box"); st != vm.Running {
+		t.Fatalf("%q in spite of traffic", st)
+	}
+	eventually(t, "it sleeps", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "box") == vm.Suspended })
+	if _, err := io.ReadFull(conn, buf); err == nil {
+		t.Error("the connection lives")
+	}
+	if _, err := e.LinuxUser(ctx, c, "box", ""); err != nil {
+		t.Errorf("it does not wake: %v", err)
+	}
+}
+
+// TestSocketRights: an identity reaches the sockets and files of the Linux users
+// that it was granted, and its login is recorded as its own.
+//
+// 000-42, 000-43
+func TestSocketRights(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	i, err := e.CreateIdentity(ctx, c, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.GrantVM(ctx, c, string(i.ID), "box", []string{"dev"}); err != nil {
+		t.Fatal(err)
+	}
+	as := func() *vm.Call {
+		return &vm.Call{Actor: vm.Actor{Account: c.Actor.Account, Identity: i.ID}, Request: vm.NewRequestID()}
+	}
+	for what, f := range map[string]func() error{
+		"user":   func() error { _, err := e.LinuxUser(ctx, as(), "box", "root"); return err },
+		"dial":   func() error { _, err := e.DialSocket(ctx, as(), "box", vm.SocketSpec{Network: "tcp"}); return err },
+		"listen": func() error { _, err := e.ListenSocket(ctx, as(), "box", vm.SocketSpec{Network: "tcp"}); return err },
+		"open": func() error {
+			_, err := e.OpenHandle(ctx, as(), "box", "", "/etc/hostname", vm.OpenOptions{Read: true})
+			return err
+		},
+		"stat": func() error { _, err := e.StatFollow(ctx, as(), "box", "", "/"); return err },
+		"attr": func() error { return e.SetAttr(ctx, as(), "box", "", "/etc/hostname", vm.FileAttr{}) },
+		"link": func() error { return e.Link(ctx, as(), "box", "", "/etc/hostname", "/x") },
+	} {
+		if err := f(); !errors.Is(err, vm.Denied) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	rec, left, err := e.Enter(ctx, as(), "box", map[string]any{"how": "key"})
+	if err != nil || rec.Name != "box" {
+		t.Fatal(err)
+	}
+	left(nil, nil)
+	records, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, r := range records {
+		if r.Op == vm.OpLogin && r.Actor.Identity == i.ID && r.VM == rec.ID {
+			found++
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d records of the login", found)
+	}
+	if _, _, err := e.Enter(ctx, as(), "other", nil); !errors.Is(err, vm.Denied) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestHandleRecord: opening a file leaves a record that says how much went through.
+func TestHandleRecord(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	f, err := e.OpenHandle(ctx, c, "box", "", "/root/f", vm.OpenOptions{Write: true, Create: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("12345"), 2); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	records, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if r.Op == vm.OpWrite && r.Subject == "/root/f" {
+			if r.Detail["bytesIn"] != int64(5) {
+				t.Errorf("%+v", r.Detail)
+			}
+			return
+		}
+	}
+	t.Error("no record")
+}

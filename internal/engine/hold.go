@@ -1,0 +1,288 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Hold keeps a VM from falling asleep for a while; one that sleeps is not
+// woken by it. It ends by itself, by Release, or with the VM.
+func (e *Engine) Hold(ctx context.Context, c *vm.Call, ref string, r HoldRequest) (h vm.Hold, err error) {
+	defer func() { err = fail(vm.OpHold, ref, err) }()
+	if r.For == 0 {
+		r.For = vm.DefaultHold
+	}
+	if err := checkHold(r); err != nil {
+		return h, err
+	}
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return h, err
+	}
+	entry := AuditEntry{Op: vm.OpHold, VM: s.id, Subject: r.Reason, Detail: map[string]any{"seconds": int64(r.For / time.Second)}}
+	rcpt, err := e.record(ctx, c, entry)
+	if err != nil {
+		return h, err
+	}
+	h, err = e.addHold(ctx, s, vm.Hold{VM: s.id, Reason: r.Reason, By: c.Actor}, r.For)
+	rcpt.end(err, map[string]any{"hold": string(h.ID)})
+	if err == nil {
+		e.emit(e.snapshot(s), "vm.held", map[string]any{"hold": string(h.ID), "until": h.Until, "reason": h.Reason})
+	}
+	return h, err
+}
+
+func checkHold(r HoldRequest) error {
+	switch {
+	case r.For < vm.MinHold || r.For > vm.MaxHold:
+		return vm.Errorf(vm.Invalid, r.For.String(), "a hold lasts %v to %v", vm.MinHold, vm.MaxHold).
+			WithCode("INVALID_REQUEST").WithHint("ask again before it ends, or set no idle timeout at all")
+	case len(r.Reason) > vm.MaxReason || !utf8.ValidString(r.Reason):
+		return vm.Errorf(vm.Invalid, "reason", "it is longer than %d bytes, or not text", vm.MaxReason).WithCode("INVALID_REQUEST")
+	}
+	for _, c := range r.Reason {
+		if !unicode.IsPrint(c) {
+			return vm.Errorf(vm.Invalid, "reason", "it holds a character that cannot be printed").WithCode("INVALID_REQUEST")
+		}
+	}
+	return nil
+}
+
+// addHold stores a hold durably, and then in memory.
+func (e *Engine) addHold(ctx context.Context, s *slot, h vm.Hold, d time.Duration) (vm.Hold, error) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	if err := e.roomForHold(s); err != nil {
+		return h, err
+	}
+	h.ID, h.CreatedAt = vm.NewHoldID(), e.now()
+	h.Until = h.CreatedAt.Add(d)
+	bounded, stop := durable(ctx)
+	defer stop()
+	rev, err := e.cfg.Records.Holds.Create(bounded, h)
+	if err != nil {
+		return h, err
+	}
+	h.Revision = rev
+	e.mu.Lock()
+	e.keepHoldLocked(s, h)
+	e.mu.Unlock()
+	e.holdsChanged()
+	return h, nil
+}
+
+func (e *Engine) roomForHold(s *slot) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case s.gone:
+		return notFound(string(s.id))
+	case len(s.holds) >= vm.MaxHolds:
+		return vm.Errorf(vm.Limit, string(s.id), "it has %d holds already", len(s.holds)).
+			WithCode("VM_LIMIT_EXCEEDED").WithHint("release one: `warren hold ls %s`", label(s.rec))
+	}
+	return nil
+}
+
+func (e *Engine) keepHoldLocked(s *slot, h vm.Hold) {
+	if s.holds == nil {
+		s.holds = map[vm.HoldID]vm.Hold{}
+	}
+	s.holds[h.ID] = h
+}
+
+// holdsChanged wakes the task that ends them, and the reaper.
+func (e *Engine) holdsChanged() {
+	select {
+	case e.holdWake <- struct{}{}:
+	default:
+	}
+	e.poke()
+}
+
+// Holds lists a VM's holds, the soonest to end first.
+func (e *Engine) Holds(_ context.Context, c *vm.Call, ref string) ([]vm.Hold, error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return nil, fail(vm.OpList, ref, err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return s.holdsLocked(), nil
+}
+
+func (s *slot) holdsLocked() []vm.Hold {
+	list := make([]vm.Hold, 0, len(s.holds))
+	for _, h := range s.holds {
+		list = append(list, h)
+	}
+	slices.SortFunc(list, func(a, b vm.Hold) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+// Release ends a hold before its time.
+func (e *Engine) Release(ctx context.Context, c *vm.Call, ref string, id vm.HoldID) (err error) {
+	defer func() { err = fail(vm.OpRelease, ref, err) }()
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	h, ok := s.holds[id]
+	e.mu.Unlock()
+	if !ok {
+		return noHold(id)
+	}
+	return e.endHold(ctx, c, s, h, "released")
+}
+
+func noHold(id vm.HoldID) error {
+	return vm.Errorf(vm.NotFound, string(id), "no such hold").WithCode("NOT_FOUND").WithHint("`warren hold ls NAME` lists holds")
+}
+
+// endHold ends a hold: released, or expired. The time that the VM sits idle
+// begins then.
+func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, why string) error {
+	entry := AuditEntry{Op: vm.OpRelease, VM: s.id, Subject: string(h.ID), Detail: map[string]any{"reason": why}}
+	rcpt, err := e.record(ctx, c, entry)
+	if err != nil {
+		return err
+	}
+	err = e.dropHold(ctx, s, h)
+	rcpt.end(err, nil)
+	if err != nil {
+		return err
+	}
+	e.holdsChanged()
+	e.emit(e.snapshot(s), "vm.released", map[string]any{"hold": string(h.ID), "reason": why})
+	return nil
+}
+
+// dropHold removes a hold durably, and then from memory; kind NotFound when
+// somebody else has.
+func (e *Engine) dropHold(ctx context.Context, s *slot, h vm.Hold) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	e.mu.Lock()
+	_, ok := s.holds[h.ID]
+	e.mu.Unlock()
+	if !ok {
+		return noHold(h.ID)
+	}
+	return e.eraseHold(ctx, s, h)
+}
+
+// eraseHold is dropHold for callers that hold s.write. Its end counts as use at
+// the moment at which it no longer holds: the reaper must not look in between.
+func (e *Engine) eraseHold(ctx context.Context, s *slot, h vm.Hold) error {
+	bounded, stop := durable(ctx)
+	defer stop()
+	if err := e.cfg.Records.Holds.Delete(bounded, h); err != nil && vm.KindOf(err) != vm.NotFound {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(s.holds, h.ID)
+	end := e.now()
+	if h.Until.Before(end) {
+		end = h.Until
+	}
+	if end.After(s.rec.LastActive) {
+		s.rec.LastActive, s.rec.LastKind = end, vm.ActivityHold
+	}
+	return nil
+}
+
+// dropHolds removes every hold of a VM that is being forgotten. The caller
+// holds s.write.
+func (e *Engine) dropHolds(ctx context.Context, s *slot) error {
+	e.mu.Lock()
+	list := s.holdsLocked()
+	e.mu.Unlock()
+	for _, h := range list {
+		if err := e.eraseHold(ctx, s, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadHolds reads the holds of the VMs that there are, and removes those that
+// a crash has left of others.
+func (e *Engine) loadHolds(ctx context.Context) error {
+	list, err := e.cfg.Records.Holds.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range list {
+		if s := e.vms[h.VM]; s != nil {
+			e.keepHoldLocked(s, h) // nobody else is there yet
+			continue
+		}
+		if err := e.cfg.Records.Holds.Delete(ctx, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expireHolds is the task that ends holds when their time is up.
+func (e *Engine) expireHolds(ctx context.Context) {
+	for {
+		wait := reapEvery
+		for s, list := range e.allHolds() {
+			for _, h := range list {
+				left := h.Until.Sub(e.now())
+				if left <= 0 && !e.expireHold(ctx, s, h) {
+					left = retryAfter
+				}
+				if left > 0 {
+					wait = min(wait, left)
+				}
+			}
+		}
+		after, stop := e.cfg.Clock.After(wait)
+		select {
+		case <-after:
+		case <-e.holdWake:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+		stop()
+	}
+}
+
+// expireHold reports whether the hold is gone.
+func (e *Engine) expireHold(ctx context.Context, s *slot, h vm.Hold) bool {
+	c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "reaper"}}
+	err := e.endHold(ctx, c, s, h, "expired")
+	if err == nil || vm.KindOf(err) == vm.NotFound {
+		return true
+	}
+	if ctx.Err() == nil && !died(err) {
+		e.log.Warn("a hold could not be ended", "vm", s.id, "hold", h.ID, "err", err)
+	}
+	return false
+}
+
+func (e *Engine) allHolds() map[*slot][]vm.Hold {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := map[*slot][]vm.Hold{}
+	for _, s := range e.vms {
+		if len(s.holds) > 0 {
+			all[s] = s.holdsLocked()
+		}
+	}
+	return all
+}

@@ -1,0 +1,143 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// PreviewSite finds the port of a VM that a preview's host name means: by the
+// VM's id, or by a name that only one VM of this host has.
+func (e *Engine) PreviewSite(label string, port uint16) (vm.Site, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found := e.vms[vm.ID(label)]
+	if found == nil {
+		for _, s := range e.vms {
+			if s.rec.Name != label {
+				continue
+			}
+			if found != nil {
+				return vm.Site{}, false
+			}
+			found = s
+		}
+	}
+	if found == nil {
+		return vm.Site{}, false
+	}
+	return siteOf(found.rec, port), true
+}
+
+// siteOf is a port of a VM as its record has it.
+func siteOf(rec vm.VM, port uint16) vm.Site {
+	s := vm.Site{VM: rec.ID, Account: rec.Account, Name: rec.Name, Port: port, Instance: rec.InstanceID, Started: rec.StartedAt}
+	if p := previewOf(rec, port); p != nil {
+		s.Public, s.Epoch = p.Public, p.Epoch
+	}
+	return s
+}
+
+func previewOf(rec vm.VM, port uint16) *vm.Preview {
+	for i := range rec.Previews {
+		if rec.Previews[i].Port == port {
+			return &rec.Previews[i]
+		}
+	}
+	return nil
+}
+
+// Site returns a port of a VM of the caller's, for links, and whether the VM's
+// name is enough to find it from outside.
+func (e *Engine) Site(_ context.Context, c *vm.Call, ref string, port uint16) (site vm.Site, byName bool, err error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return vm.Site{}, false, fail(vm.OpPreview, ref, err)
+	}
+	site = siteOf(e.snapshot(s), port)
+	named, ok := e.PreviewSite(site.Name, port)
+	return site, ok && named.VM == site.VM, nil
+}
+
+// Previews returns the ports of a VM that were opened or closed by name.
+func (e *Engine) Previews(_ context.Context, c *vm.Call, ref string) ([]vm.Preview, error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return nil, fail(vm.OpPreview, ref, err)
+	}
+	return slices.Clone(e.snapshot(s).Previews), nil
+}
+
+// maxPreviews bounds the ports that one VM's record speaks of.
+const maxPreviews = 200
+
+// SetPreview says whether a port of a VM is open to everybody.
+func (e *Engine) SetPreview(ctx context.Context, c *vm.Call, ref string, port uint16, public bool) (vm.Preview, error) {
+	return e.changePreview(ctx, c, ref, port, func(p *vm.Preview) { p.Public = public })
+}
+
+// ClosePreview makes a port private and ends every link to it.
+func (e *Engine) ClosePreview(ctx context.Context, c *vm.Call, ref string, port uint16) (vm.Preview, error) {
+	return e.changePreview(ctx, c, ref, port, func(p *vm.Preview) {
+		p.Public = false
+		p.Epoch++
+	})
+}
+
+// changePreview changes what a VM's record says of a port, with one audit record.
+func (e *Engine) changePreview(ctx context.Context, c *vm.Call, ref string, port uint16, change func(*vm.Preview)) (out vm.Preview, err error) {
+	defer func() { err = fail(vm.OpPreview, ref, err) }()
+	if port == 0 {
+		return out, vm.Errorf(vm.Invalid, ref, "not a port").WithHint("give a number from 1 to 65535")
+	}
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return out, err
+	}
+	before := e.snapshot(s)
+	if previewOf(before, port) == nil && len(before.Previews) >= maxPreviews {
+		return out, vm.Errorf(vm.Limit, ref, "the VM has %d previews", maxPreviews)
+	}
+	after := changed(before, port, change)
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpPreview, VM: s.id, Detail: map[string]any{"port": port, "public": after.Public, "epoch": after.Epoch}})
+	if err != nil {
+		return out, err
+	}
+	defer func() { r.end(err, nil) }()
+	rec, err := e.update(ctx, s, func(rec *vm.VM) {
+		out = changed(*rec, port, change)
+		out.ChangedAt = e.now()
+		rec.Previews = slices.DeleteFunc(slices.Clone(rec.Previews), func(p vm.Preview) bool { return p.Port == port })
+		rec.Previews = append(rec.Previews, out)
+		slices.SortFunc(rec.Previews, func(a, b vm.Preview) int { return int(a.Port) - int(b.Port) })
+	})
+	if err != nil {
+		return vm.Preview{}, err
+	}
+	e.emit(rec, "vm.preview", map[string]any{"port": port, "public": out.Public})
+	return out, nil
+}
+
+// changed is what becomes of a port's preview.
+func changed(rec vm.VM, port uint16, change func(*vm.Preview)) vm.Preview {
+	out := vm.Preview{Port: port}
+	if p := previewOf(rec, port); p != nil {
+		out = *p
+	}
+	change(&out)
+	return out
+}
+
+// EnterPreview wakes a VM for a preview and holds it awake until leave is
+// called, which may be done more than once.
+func (e *Engine) EnterPreview(ctx context.Context, c *vm.Call, ref string) (site vm.Site, leave func(), err error) {
+	v, err := e.visit(ctx, c, ref, vm.OpDial)
+	if err != nil {
+		return vm.Site{}, nil, err
+	}
+	return siteOf(v.rec, 0), func() { v.end(nil, nil) }, nil
+}

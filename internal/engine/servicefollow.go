@@ -1,0 +1,143 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/vm"
+)
+
+// followFor bounds one journalctl in the guest: one whose reader went away with
+// the machine, and that was restored, ends by itself.
+const followFor = time.Hour
+
+// maxJournalLine bounds one line of a journal; a longer one is left out.
+const maxJournalLine = 1 << 20
+
+// ServiceFollow is a service's journal as it grows. Run, or Close, ends it.
+type ServiceFollow struct {
+	v     *visit
+	argv  []string
+	lines int
+	since string
+}
+
+// FollowService opens a service's journal: its last lines, and then what comes.
+// Following does not keep the VM awake.
+func (e *Engine) FollowService(ctx context.Context, c *vm.Call, ref, user, name string, lines int, since string) (*ServiceFollow, error) {
+	from, refusal := spec.Since(since)
+	if refusal == nil {
+		refusal = spec.CheckUnitName(name)
+	}
+	if refusal == nil && (lines < 0 || lines > maxUnitLines) {
+		refusal = vm.Errorf(vm.Invalid, "lines", "%d is not within 0 to %d", lines, maxUnitLines).WithCode("INVALID_REQUEST")
+	}
+	v, err := e.visit(ctx, c, ref, vm.OpService)
+	if err != nil {
+		return nil, err
+	}
+	v.loosen()
+	if err = refusal; err == nil {
+		bounded, stop := v.bounded()
+		_, err = units{v.guest, user}.one(bounded, name)
+		stop()
+	}
+	if err != nil {
+		err = v.fail(v.ctx, err)
+		v.end(err, nil)
+		return nil, err
+	}
+	f := &ServiceFollow{v: v, lines: lines, since: from}
+	f.argv = []string{"journalctl", "--no-pager", "--output=json", "--follow", "--unit=" + spec.UnitName(name)}
+	return f, nil
+}
+
+// Close ends a follow that was not run.
+func (f *ServiceFollow) Close() { f.v.end(nil, nil) }
+
+// Run calls each with every line until that fails, the caller goes away or the
+// journal ends.
+func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
+	defer f.Close()
+	last := cursor{each: each, stop: func() { f.v.cancel(nil) }}
+	for {
+		argv := f.argv
+		if last.at != "" {
+			argv = append(argv[:len(argv):len(argv)], "--after-cursor="+last.at)
+		} else {
+			argv = append(argv[:len(argv):len(argv)], "--lines="+strconv.Itoa(f.lines))
+			if f.since != "" {
+				argv = append(argv, "--since="+f.since)
+			}
+		}
+		again, err := f.once(argv, &last)
+		if last.failed != nil || f.v.ctx.Err() != nil && f.v.run.ctx.Err() == nil {
+			return last.failed
+		}
+		if err != nil || !again {
+			return f.v.fail(f.v.ctx, err)
+		}
+	}
+}
+
+// once runs one journalctl. It is killed when the caller goes away: left to
+// itself it would go on in the background.
+func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error) {
+	ctx := context.WithoutCancel(f.v.ctx)
+	x, err := f.v.guest.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: followFor.Milliseconds()})
+	if err != nil {
+		return false, err
+	}
+	unhook := context.AfterFunc(f.v.ctx, func() { _ = x.Signal("KILL") }) // it may have ended
+	defer unhook()
+	errs := tailBuffer{max: 1 << 10}
+	st, err := x.Run(out, &errs)
+	bounded, stop := context.WithTimeout(ctx, machineDeadline)
+	defer stop()
+	_ = f.v.guest.Forget(bounded, x.Process().ID) // with the machine gone there is nothing to forget
+	// It ends by itself with a complaint where it cannot watch the journal.
+	if err == nil && !st.TimedOut && (st.Code != 0 || errs.Len() > 0) && f.v.ctx.Err() == nil {
+		err = vm.Errorf(vm.GuestFault, "", "%s", ran{err: errs.String(), status: st}.why()).WithHint("`warren diagnose %s` says whether the guest can watch files", label(f.v.rec))
+	}
+	return st.TimedOut, err
+}
+
+// cursor reads journalctl's lines and notes where it is.
+type cursor struct {
+	each   func(vm.UnitLog) error
+	stop   func()
+	rest   []byte
+	at     string
+	failed error
+}
+
+func (c *cursor) Write(p []byte) (int, error) {
+	c.rest = append(c.rest, p...)
+	for {
+		line, rest, ok := bytes.Cut(c.rest, []byte("\n"))
+		if !ok {
+			if len(c.rest) > maxJournalLine {
+				c.rest = nil
+			}
+			return len(p), nil
+		}
+		c.rest = rest
+		for _, l := range spec.ParseJournal(line) {
+			if c.failed == nil {
+				c.failed = c.each(l)
+			}
+		}
+		if at := spec.JournalCursor(line); at != "" {
+			c.at = at
+		}
+		if c.failed != nil {
+			c.stop()
+		}
+	}
+}

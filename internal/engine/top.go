@@ -1,0 +1,128 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/internal/diagnose"
+	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Bounds of a look from above.
+const (
+	topCommands = 4 // whose logs are shown
+	topLines    = 3 // of each
+	topJournal  = 6 // lines
+)
+
+// Top says what a VM does now. With apart it looks twice and says how busy each
+// process was in between. Brief leaves out what costs the guest a program each:
+// services and journal. A VM that does not run is not woken.
+func (e *Engine) Top(ctx context.Context, c *vm.Call, ref string, apart time.Duration, brief bool) (vm.Top, error) {
+	if apart < 0 || apart > maxLook {
+		return vm.Top{}, fail(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
+	}
+	rec, v, err := e.inside(ctx, c, ref)
+	if err != nil {
+		return vm.Top{}, err
+	}
+	if v == nil {
+		out := topOf(rec, vm.Evidence{})
+		out.Time, out.Why = e.now(), diagnose.Why(rec)
+		return out, nil
+	}
+	limit := apart + e.cfg.Settings.GuestDeadline
+	bounded, stop := context.WithTimeoutCause(v.ctx, limit, v.noAnswer(limit))
+	defer stop()
+	out, err := v.top(bounded, apart, brief)
+	err = v.fail(bounded, err)
+	v.end(err, nil)
+	return out, err
+}
+
+// top looks, once or twice.
+func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.Top, error) {
+	ev, err := v.guest.Evidence(ctx, false)
+	if err != nil {
+		return vm.Top{}, err
+	}
+	out := topOf(v.rec, ev)
+	out.Live = true
+	k := &collector{visit: v}
+	var list []vm.WorldService
+	var logs []vm.TopLog
+	done, stop := v.e.cfg.Clock.After(apart)
+	defer stop()
+	if !brief {
+		list, err = services(ctx, v)
+		k.failed("services", err)
+		logs = k.lastLines(ctx)
+	}
+	if apart > 0 {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return vm.Top{}, context.Cause(ctx)
+		}
+		if ev, err = v.guest.Evidence(ctx, false); err != nil {
+			return vm.Top{}, err
+		}
+		before := out
+		out = topOf(v.rec, ev)
+		out.Live = true
+		out.Rate(before)
+	}
+	out.Services, out.Logs = append(out.Services, list...), append(out.Logs, logs...)
+	out.Problems = append(append(out.Problems, ev.World.Problems...), k.problems...)
+	return out, nil
+}
+
+// topOf is what one look says. Lists are never nil.
+func topOf(rec vm.VM, ev vm.Evidence) vm.Top {
+	out := vm.Top{
+		ID: rec.ID, Name: rec.Name, State: rec.State, Time: ev.World.Time, UptimeSeconds: ev.World.UptimeSeconds,
+		CPUSeconds: ev.CPUSeconds, VCPU: ev.VCPU, Load1: ev.Load1, MemTotal: ev.MemTotal, MemAvailable: ev.MemAvailable,
+		Mounts: append([]vm.WorldMount{}, ev.World.Mounts...), Processes: []vm.TopProcess{}, Blocked: diagnose.Blocked(ev),
+		Ports: []vm.ListeningPort{}, Services: []vm.WorldService{}, Logs: []vm.TopLog{}, Problems: []string{},
+	}
+	for _, p := range ev.World.Processes {
+		out.Processes = append(out.Processes, vm.TopProcess{WorldProcess: p})
+	}
+	for _, p := range ev.World.Ports {
+		out.Ports = append(out.Ports, p.ListeningPort)
+	}
+	return out
+}
+
+// lastLines are the ends of the logs of the newest running commands and of the
+// guest's journal.
+func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
+	list, err := k.guest.Processes(ctx)
+	k.failed("commands", err)
+	n := 0
+	for _, p := range slices.Backward(list) {
+		if p.ExitCode != nil || p.LogBytes == 0 || n == topCommands {
+			continue
+		}
+		n++
+		lines, err := tail(ctx, k.guest, p, topLines)
+		k.failed("log of "+p.ID, err)
+		for _, l := range lines {
+			out = append(out, vm.TopLog{Source: p.ID, Text: l})
+		}
+	}
+	text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--lines="+strconv.Itoa(topJournal))
+	k.failed("journal", err)
+	for _, l := range spec.ParseJournal([]byte(text)) {
+		out = append(out, vm.TopLog{Source: cmp.Or(strings.TrimSuffix(l.Unit, ".service"), "journal"), Text: diagnose.Clip(l.Message)})
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package gateway shows ports of VMs to browsers: HTTPS for
+// <port>-<VM>.<preview domain> and for mapped domains. It ends TLS, decides who
+// may enter, wakes the VM, and passes requests on. What comes from outside is
+// not trusted: a request reaches a guest only with a host name that was found,
+// and without anything that only the gateway may say. Nor is the guest: it sees
+// no credentials of Warren's.
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Engine is what the gateway needs of the engine.
+type Engine interface {
+	Authenticate(ctx context.Context, secret string) (vm.Actor, error)
+	// PreviewSite finds a VM by its id, or by a name that only one VM has.
+	PreviewSite(label string, port uint16) (vm.Site, bool)
+	// DomainSite finds the port that a domain is mapped to.
+	DomainSite(name string) (vm.Site, bool)
+	// EnterPreview wakes a VM and holds it awake until leave is called.
+	EnterPreview(ctx context.Context, c *vm.Call, ref string) (in vm.Site, leave func(), err error)
+	// DialPort connects to a port; only bytes count as activity.
+	DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error)
+	Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error)
+}
+
+// Config is what a gateway needs.
+type Config struct {
+	Engine Engine
+	Log    *slog.Logger
+	// Domain is the preview domain, such as warren.localhost.
+	Domain string
+	// Port is what the gateway listens on, for addresses that it gives.
+	Port int
+	// LinkKey signs links.
+	LinkKey []byte
+	CA      *CA
+	// Settle is how long after a VM's start its server may take to listen, before
+	// the gateway says that nothing does; 0 = 15 s.
+	Settle time.Duration
+}
+
+// Gateway serves previews.
+type Gateway struct {
+	Config
+	proxy *proxy
+}
+
+// New returns a gateway.
+func New(c Config) *Gateway {
+	if c.Settle == 0 {
+		c.Settle = 15 * time.Second
+	}
+	g := &Gateway{Config: c}
+	g.proxy = newProxy(g)
+	return g
+}
+
+const (
+	maxConns      = 8192
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+	maxHeader     = 64 << 10
+)
+
+// Serve answers connections until ctx ends: HTTPS, and plain HTTP with a
+// redirect to it. It closes the listener.
+func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	s := splitListener(l, maxConns, g.tlsConfig())
+	log := slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug)
+	server := func(h http.Handler) *http.Server {
+		return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log, DisableGeneralOptionsHandler: true}
+	}
+	secure, plain := server(g), server(http.HandlerFunc(g.redirect))
+	var wg sync.WaitGroup
+	failed := make(chan error, 3)
+	for _, run := range []func() error{s.run, func() error { return secure.Serve(s.secure) }, func() error { return plain.Serve(s.plain) }} {
+		wg.Go(func() { failed <- run() }) // ends with the closing below
+	}
+	var err error
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	s.close()
+	_ = plain.Close()
+	// Pages in the middle of their answer get a moment; WebSockets are cut.
+	grace, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer stop()
+	if secure.Shutdown(grace) != nil {
+		_ = secure.Close()
+	}
+	g.proxy.close()
+	wg.Wait()
+	if err == nil || errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return vm.Errorf(vm.Internal, l.Addr().String(), "previews: %w", err)
+}
+
+func (g *Gateway) tlsConfig() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: g.certificate,
+	}
+}
+
+// certificate makes or finds the certificate of a name that may be shown.
+func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	name, err := vm.HostName(hello.ServerName)
+	if err != nil {
+		return nil, err
+	}
+	if g.below(name) {
+		return g.CA.Leaf(name)
+	}
+	return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
+}
+
+// below reports whether a name is one label below the preview domain.
+func (g *Gateway) below(name string) bool {
+	label, ok := strings.CutSuffix(name, "."+g.Domain)
+	return ok && label != "" && !strings.Contains(label, ".")
+}
+
+// redirect sends plain HTTP to HTTPS on the same port.
+func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
+	name, err := g.hostOf(r)
+	if err != nil {
+		g.refuse(w, r, http.StatusBadRequest, err)
+		return
+	}
+	if _, ok := g.find(name); !ok && !g.below(name) {
+		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.NotFound, name, "not a name of this gateway"))
+		return
+	}
+	// 308 keeps the method; a form that was sent in the clear is sent again.
+	w.Header().Set("Location", g.URL(name)+r.URL.RequestURI())
+	w.WriteHeader(http.StatusPermanentRedirect)
+}
+
+// URL is the address of a host name at this gateway, without a path.
+func (g *Gateway) URL(name string) string {
+	if g.Port == 443 {
+		return "https://" + name
+	}
+	return "https://" + name + ":" + itoa(g.Port)
+}
+
+// ServeHTTP answers one request that came by TLS.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, err := g.hostOf(r)
+	if err != nil {
+		g.refuse(w, r, http.StatusBadRequest, err)
+		return
+	}
+	if sni, err := vm.HostName(r.TLS.ServerName); err != nil || sni != name {
+		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.Invalid, name, "the connection was made for another name"))
+		return
+	}
+	site, ok := g.find(name)
+	entry := g.enter(r, name, site, ok)
+	switch {
+	case entry.redirect != "":
+		http.SetCookie(w, entry.cookie)
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Location", entry.redirect)
+		w.WriteHeader(http.StatusSeeOther)
+	case !entry.open:
+		g.closed(w, r, name)
+	default:
+		g.proxy.serve(w, r, name, site)
+	}
+}

@@ -1,0 +1,65 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// hostOf returns the name that a request is for, in one form. Requests that
+// could mean one host to us and another to somebody else are refused.
+func (g *Gateway) hostOf(r *http.Request) (string, error) {
+	switch {
+	case r.Method == http.MethodConnect:
+		return "", vm.Errorf(vm.Invalid, "CONNECT", "the gateway is no proxy")
+	case r.URL.Host != "" || r.URL.Scheme != "" || !strings.HasPrefix(r.URL.Path, "/"):
+		return "", vm.Errorf(vm.Invalid, r.RequestURI, "the request names a host twice, or no path")
+	}
+	host := r.Host
+	if h, port, err := net.SplitHostPort(host); err == nil {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", vm.Errorf(vm.Invalid, r.Host, "not a port")
+		}
+		host = h
+	}
+	return vm.HostName(host)
+}
+
+// find returns the VM's port that a name shows. A mapping is found first.
+func (g *Gateway) find(name string) (vm.Site, bool) {
+	if s, ok := g.Engine.DomainSite(name); ok {
+		return s, true
+	}
+	if !g.below(name) {
+		return vm.Site{}, false
+	}
+	port, label, ok := ParseLabel(strings.TrimSuffix(name, "."+g.Domain))
+	if !ok {
+		return vm.Site{}, false
+	}
+	return g.Engine.PreviewSite(label, port)
+}
+
+// ParseLabel splits <port>-<name or id>, the first label of a preview's host.
+func ParseLabel(label string) (uint16, string, bool) {
+	digits, rest, ok := strings.Cut(label, "-")
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if !ok || err != nil || n == 0 || rest == "" || digits[0] == '0' {
+		return 0, "", false
+	}
+	return uint16(n), rest, true
+}
+
+// Host is the name under which a port of a VM is shown; ref is its id, or a
+// name that only it has.
+func (g *Gateway) Host(ref string, port uint16) string {
+	return itoa(int(port)) + "-" + ref + "." + g.Domain
+}

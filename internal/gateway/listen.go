@@ -1,0 +1,121 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bufio"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// tlsHandshake is the first byte of a TLS connection.
+const tlsHandshake = 0x16
+
+// split sorts connections by their first byte.
+type split struct {
+	l             net.Listener
+	config        *tls.Config
+	secure, plain *queue
+	done          chan struct{}
+	once          sync.Once
+}
+
+func splitListener(l net.Listener, most int, config *tls.Config) *split {
+	s := &split{l: netutil.LimitListener(l, most), config: config, done: make(chan struct{})}
+	s.secure = &queue{addr: l.Addr(), conns: make(chan net.Conn), done: s.done}
+	s.plain = &queue{addr: l.Addr(), conns: make(chan net.Conn), done: s.done}
+	return s
+}
+
+// run accepts until the listener is closed.
+func (s *split) run() error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		c, err := s.l.Accept()
+		if err != nil {
+			s.close()
+			return err
+		}
+		wg.Go(func() { s.sort(c) }) // ends by its deadline
+	}
+}
+
+// sort waits for the first byte, not for ever.
+func (s *split) sort(c net.Conn) {
+	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
+	stop := make(chan struct{})
+	go func() { // ends with sort
+		select {
+		case <-s.done:
+			_ = c.SetReadDeadline(time.Now())
+		case <-stop:
+		}
+	}()
+	p := &peeked{Conn: c, r: bufio.NewReaderSize(c, 16)}
+	first, err := p.r.Peek(1)
+	close(stop)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	q, out := s.plain, net.Conn(p)
+	if first[0] == tlsHandshake {
+		q, out = s.secure, tls.Server(p, s.config)
+	}
+	select {
+	case q.conns <- out:
+	case <-s.done:
+		_ = c.Close()
+	}
+}
+
+func (s *split) close() {
+	s.once.Do(func() {
+		close(s.done)
+		_ = s.l.Close()
+	})
+}
+
+// queue is a listener of sorted connections.
+type queue struct {
+	addr  net.Addr
+	conns chan net.Conn
+	done  chan struct{}
+}
+
+// Accept returns the next connection.
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.conns:
+		return c, nil
+	case <-q.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close does nothing: the split closes all.
+func (q *queue) Close() error { return nil }
+
+// Addr is that of the common listener.
+func (q *queue) Addr() net.Addr { return q.addr }
+
+// peeked is a connection whose first bytes may be in a buffer.
+type peeked struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// Read reads what was peeked first.
+func (p *peeked) Read(b []byte) (int, error) {
+	if p.r.Buffered() > 0 {
+		return p.r.Read(b)
+	}
+	return p.Conn.Read(b)
+}

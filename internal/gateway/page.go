@@ -1,0 +1,145 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// page is what the gateway itself answers.
+type page struct {
+	Status  int     `json:"-"`
+	Title   string  `json:"-"`
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Kind    vm.Kind `json:"kind"`
+	Hint    string  `json:"hint,omitempty"`
+	Ports   []int   `json:"ports,omitempty"` // that something listens on
+	Links   []link  `json:"-"`
+	Retry   bool    `json:"-"`
+}
+
+type link struct {
+	Port int
+	URL  string
+}
+
+var html = template.Must(template.New("page").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{{.Title}}</title>
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:4rem auto;padding:0 1rem;color:#222;background:#fff}
+code{background:#eee;padding:.1em .3em}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code{background:#333}a{color:#8bf}}</style></head>
+<body><h1>{{.Title}}</h1><p>{{.Message}}</p>{{if .Links}}<p>Something listens on:</p><ul>{{range .Links}}<li><a href="{{.URL}}">port {{.Port}}</a></li>{{end}}</ul>{{end}}
+{{if .Hint}}<p><code>{{.Hint}}</code></p>{{end}}<p><small>This page is from Warren's preview gateway, not from the VM.</small></p></body></html>
+`))
+
+// answer sends a page: HTML to who asks for it, JSON to all others.
+func (p page) answer(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Warren-Gateway", p.Code)
+	if p.Retry {
+		h.Set("Retry-After", "1")
+	}
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		h.Set("Content-Type", "text/html; charset=utf-8")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
+		w.WriteHeader(p.Status)
+		_ = html.Execute(w, p) // a caller that went away needs no page
+		return
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(p.Status)
+	_ = json.NewEncoder(w).Encode(p)
+}
+
+// refuse answers a request that is for no site, and ends its connection: what
+// follows on it is not trusted either.
+func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	e := vm.AsError(err)
+	page{Status: status, Title: "Not for this gateway", Code: "BAD_REQUEST", Message: e.Error(), Kind: e.Kind}.answer(w, r)
+}
+
+// closed answers who may not enter, or asks for what is not there: which of
+// the two it is, is not said.
+func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
+	hint := "warren preview NAME PORT --link"
+	if port, label, ok := ParseLabel(strings.TrimSuffix(name, "."+g.Domain)); ok {
+		hint = "warren preview " + label + " " + strconv.Itoa(int(port)) + " --link"
+	}
+	page{
+		Status: http.StatusUnauthorized, Title: "This preview is not open to you", Code: "UNAUTHORIZED_ERROR", Kind: vm.Unauthenticated,
+		Message: "It is private, or there is no such VM. Its owner opens it with a signed link (below), for everybody with --public, or with an API key in the header " + keyHeader + ".",
+		Hint:    hint,
+	}.answer(w, r)
+}
+
+// fault answers when the VM or its server does not.
+func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, err error) {
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // nobody waits for an answer
+	}
+	g.Log.Debug("preview", "vm", site.VM, "port", site.Port, "err", err)
+	ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
+	defer stop()
+	st, statsErr := g.Engine.Stats(ctx, callOf(site), string(site.VM))
+	switch {
+	case statsErr != nil:
+		e := vm.AsError(err)
+		page{
+			Status: http.StatusServiceUnavailable, Title: "The VM does not answer", Code: "SERVICE_UNAVAILABLE", Kind: vm.Unavailable,
+			Message: e.Error(), Hint: e.Hint, Retry: true,
+		}.answer(w, r)
+		return
+	case listens(st, site.Port):
+		page{
+			Status: http.StatusBadGateway, Title: "The server in the VM broke off", Code: "SERVICE_UNAVAILABLE", Kind: vm.GuestFault,
+			Message: "Something listens on port " + itoa(int(site.Port)) + ", but not for HTTP from outside, or it ended the connection without an answer.",
+			Hint:    "warren state " + string(site.VM), Retry: true,
+		}.answer(w, r)
+		return
+	}
+	p := page{
+		Status: http.StatusBadGateway, Title: "Nothing listens on port " + itoa(int(site.Port)), Code: "SERVICE_UNAVAILABLE", Kind: vm.Unavailable,
+		Message: "The VM runs, and no program in it listens on this port.", Ports: []int{}, Retry: true,
+	}
+	for _, l := range st.Ports {
+		switch {
+		case !strings.HasPrefix(l.Proto, "tcp"):
+		case inside(l) && l.Port == int(site.Port):
+			p.Title = "Port " + itoa(l.Port) + " listens inside the VM only"
+			p.Message = "The program listens on " + l.Address + ", which nothing outside the VM reaches. Have it listen on 0.0.0.0."
+		case !inside(l) && !slices.Contains(p.Ports, l.Port):
+			p.Ports = append(p.Ports, l.Port)
+			p.Links = append(p.Links, link{l.Port, g.URL(g.Host(string(site.VM), uint16(l.Port)))})
+		}
+	}
+	p.answer(w, r)
+}
+
+// inside reports whether a port is bound to an address of the guest alone.
+func inside(l vm.ListeningPort) bool {
+	a, err := netip.ParseAddr(l.Address)
+	return err == nil && a.Unmap().IsLoopback()
+}
+
+func listens(st vm.Stats, port uint16) bool {
+	return slices.ContainsFunc(st.Ports, func(l vm.ListeningPort) bool {
+		return strings.HasPrefix(l.Proto, "tcp") && !inside(l) && l.Port == int(port)
+	})
+}

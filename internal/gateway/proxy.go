@@ -1,0 +1,178 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+const (
+	copyBuffer = 64 << 10
+	keepIdle   = 30 * time.Second // a connection to a guest without use
+	maxIdle    = 64               // of them a port
+	maxPools   = 1024
+	redial     = 50 * time.Millisecond
+)
+
+// proxy passes requests to guests.
+type proxy struct {
+	g       *Gateway
+	buffers buffers
+
+	mu    sync.Mutex
+	pools map[target]*pool
+}
+
+// target is one port of a VM.
+type target struct {
+	vm   vm.ID
+	port uint16
+}
+
+// pool holds the connections to a port of one start of a machine: those of an
+// earlier one lead nowhere.
+type pool struct {
+	instance  string
+	transport *http.Transport
+}
+
+func newProxy(g *Gateway) *proxy { return &proxy{g: g, pools: map[target]*pool{}} }
+
+func (p *proxy) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for t, o := range p.pools {
+		o.transport.CloseIdleConnections()
+		delete(p.pools, t)
+	}
+}
+
+// transport returns the connections to a site as it runs now.
+func (p *proxy) transport(site vm.Site) *http.Transport {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := target{site.VM, site.Port}
+	o := p.pools[t]
+	if o != nil && o.instance == site.Instance {
+		return o.transport
+	}
+	if o != nil {
+		o.transport.CloseIdleConnections()
+	} else if len(p.pools) >= maxPools {
+		for k, old := range p.pools { // any one
+			old.transport.CloseIdleConnections()
+			delete(p.pools, k)
+			break
+		}
+	}
+	c := callOf(site)
+	o = &pool{instance: site.Instance, transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return p.dial(ctx, c, site)
+		},
+		DisableCompression:  true, // bytes pass as they are
+		MaxIdleConnsPerHost: maxIdle,
+		IdleConnTimeout:     keepIdle,
+		WriteBufferSize:     copyBuffer,
+		ReadBufferSize:      copyBuffer,
+	}}
+	p.pools[t] = o
+	return o.transport
+}
+
+// callOf is in whose name the gateway acts on a VM.
+func callOf(site vm.Site) *vm.Call {
+	return &vm.Call{Actor: vm.Actor{Account: site.Account, System: "preview"}}
+}
+
+// settleKey carries until when a dial may be repeated.
+type settleKey struct{}
+
+// dial connects to the guest. After a wake its server may need a moment.
+func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, error) {
+	until, _ := ctx.Value(settleKey{}).(time.Time)
+	for {
+		conn, err := p.g.Engine.DialPort(ctx, c, string(site.VM), site.Port)
+		if err == nil || vm.KindOf(err) != vm.Unavailable || !time.Now().Before(until) {
+			return conn, err
+		}
+		timer := time.NewTimer(redial)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// serve wakes the VM, holds the request meanwhile, and passes it on.
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site vm.Site) {
+	now, leave, err := p.g.Engine.EnterPreview(r.Context(), callOf(site), string(site.VM))
+	if err != nil {
+		p.g.fault(w, r, site, err)
+		return
+	}
+	defer leave()
+	site.Instance = now.Instance
+	ctx := context.WithValue(r.Context(), settleKey{}, now.Started.Add(p.g.Settle))
+	rp := &httputil.ReverseProxy{
+		Rewrite:    func(q *httputil.ProxyRequest) { rewrite(q, name) },
+		Transport:  p.transport(site),
+		BufferPool: &p.buffers,
+		ErrorLog:   slog.NewLogLogger(p.g.Log.Handler(), slog.LevelDebug),
+		ModifyResponse: func(resp *http.Response) error {
+			guestCookies(resp.Header)
+			if resp.StatusCode == http.StatusSwitchingProtocols {
+				leave() // from here on only its bytes count as activity
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { p.g.fault(w, r, site, err) },
+	}
+	rp.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// rewrite makes the guest's request. ReverseProxy has removed hop-by-hop
+// headers, Forwarded and the usual X-Forwarded ones already.
+func rewrite(q *httputil.ProxyRequest, name string) {
+	out := q.Out
+	out.URL.Scheme, out.URL.Host = "http", name
+	out.URL.RawQuery = q.In.URL.RawQuery // as it came; the guest judges it
+	out.Host = q.In.Host
+	for h := range out.Header {
+		// Servers that follow CGI read _ as -, which would let these in.
+		plain := strings.ToLower(strings.ReplaceAll(h, "_", "-"))
+		if strings.HasPrefix(plain, "x-forwarded-") || plain == "x-real-ip" || plain == "forwarded" || strings.HasPrefix(plain, "x-warren-") {
+			delete(out.Header, h)
+		}
+	}
+	withoutOurs(out.Header)
+	q.SetXForwarded()
+	out.Header.Set("X-Forwarded-Host", q.In.Host)
+	out.Header.Set("X-Forwarded-Proto", "https")
+}
+
+// buffers are kept between copies.
+type buffers struct{ pool sync.Pool }
+
+// Get returns a buffer.
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, copyBuffer)
+}
+
+// Put takes a buffer back.
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }

@@ -1,0 +1,70 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// seconds reads the time between two looks.
+func (q *request) seconds() (time.Duration, error) {
+	text := q.query().Get("seconds")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > 1e6 {
+		return 0, vm.Errorf(vm.Invalid, "seconds", "is not a number of seconds").WithCode("INVALID_REQUEST")
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+func (s *server) top(q *request) error {
+	apart, err := q.seconds()
+	if err != nil {
+		return err
+	}
+	brief, err := q.bool("brief")
+	if err != nil {
+		return err
+	}
+	t, err := s.Engine.Top(q.Context(), q.call, q.ref(), apart, brief)
+	if err != nil {
+		return err
+	}
+	return q.ok(t)
+}
+
+func (s *server) diagnose(q *request) error {
+	apart, err := q.seconds()
+	if err != nil {
+		return err
+	}
+	d, err := s.Engine.Diagnose(q.Context(), q.call, q.ref(), apart)
+	if err != nil {
+		return err
+	}
+	return q.ok(d)
+}
+
+// followService sends a journal's lines as they come, each as a line of JSON.
+func (s *server) followService(q *request, lines int) error {
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	f, err := s.Engine.FollowService(ctx, q.call, q.ref(), q.user(), q.values["service"], lines, q.query().Get("since"))
+	if err != nil {
+		return err
+	}
+	out := q.ndjson()
+	out.f.Flush()
+	if err := f.Run(func(l vm.UnitLog) error { return out.message(l) }); err != nil && ctx.Err() == nil {
+		return out.message(api.EncodeError(err, q.call.Request))
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"io"
+	"net"
+
+	"github.com/coder/websocket"
+)
+
+// dial carries a connection to a port of the guest. The VM is woken and the
+// port is reached before the upgrade, so that a refusal has a status.
+func (s *server) dial(q *request) error {
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	conn, err := s.Engine.DialPort(ctx, q.call, q.ref(), port)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	q.header("")
+	q.w.Header().Del("Content-Type")
+	ws, err := websocket.Accept(q.w, q.Request, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	defer ws.CloseNow()
+	join(websocket.NetConn(ctx, ws, websocket.MessageBinary), conn)
+	return nil
+}
+
+// join copies both ways until either end has gone. A message carries no half
+// close: when the client is done the connection ends.
+func join(a, b net.Conn) {
+	done := make(chan struct{})
+	go func() { // ends when b is closed
+		_, _ = io.Copy(a, b)
+		_ = a.Close() // a normal close: what came before it arrives
+		close(done)
+	}()
+	_, _ = io.Copy(b, a)
+	_ = b.Close()
+	<-done
+}

@@ -1,0 +1,63 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+func (s *server) idleRoutes() []route {
+	return []route{
+		{"GET", "/v1/vms/{vm}/idle", granted, s.idle, "Since when the VM is idle, what keeps it awake, when it falls asleep; wakes nothing.", nil, vm.Idle{}, false, ""},
+		{"GET", "/v1/vms/{vm}/holds", key, s.holds, "What was asked to keep the VM awake.", nil, api.HoldList{}, false, ""},
+		{"POST", "/v1/vms/{vm}/holds", key, s.hold, "Keep the VM awake for a while.", api.NewHold{}, vm.Hold{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/holds/{hold}", key, s.release, "End a hold before its time.", nil, okBody{}, false, ""},
+	}
+}
+
+func (s *server) idle(q *request) error {
+	i, err := s.Engine.Idle(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(i)
+}
+
+func (s *server) holds(q *request) error {
+	l, err := s.Engine.Holds(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(api.HoldList{Holds: l})
+}
+
+func (s *server) hold(q *request) error {
+	var in api.NewHold
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	r := engine.HoldRequest{Reason: in.Reason}
+	if in.Seconds != nil {
+		if *in.Seconds <= 0 || *in.Seconds > int64(vm.MaxHold/time.Second) {
+			return vm.Errorf(vm.Invalid, "seconds", "%d is not within 1 to %d", *in.Seconds, int64(vm.MaxHold/time.Second)).WithCode("INVALID_REQUEST")
+		}
+		r.For = time.Duration(*in.Seconds) * time.Second
+	}
+	h, err := s.Engine.Hold(q.Context(), q.call, q.ref(), r)
+	if err != nil {
+		return err
+	}
+	return q.ok(h)
+}
+
+func (s *server) release(q *request) error {
+	if err := s.Engine.Release(q.Context(), q.call, q.ref(), vm.HoldID(q.values["hold"])); err != nil {
+		return err
+	}
+	return q.ok(okBody{})
+}

@@ -1,0 +1,175 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Previews is what the API needs of the preview gateway.
+type Previews interface {
+	// URL is the address of a host name at the gateway.
+	URL(host string) string
+	// Host is the name of a port of a VM; ref is its id, or a name of its own.
+	Host(ref string, port uint16) string
+	// Link is an address that opens a port until a time.
+	Link(site vm.Site, host string, expires time.Time) string
+	// Authority is the certificate of the gateway's own CA, as PEM.
+	Authority() []byte
+}
+
+func (s *server) previewRoutes() []route {
+	return []route{
+		{"GET", "/v1/ca", token, s.ca, "The certificate of the CA that previews' names are signed by, as PEM.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/previews", granted, s.previews, "Ports that were opened to everybody, or closed again.", nil, api.PreviewList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/previews/{port}", granted, s.preview, "One port at the preview gateway.", nil, api.Preview{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/previews/{port}", key, s.setPreview, "Open a port to everybody, or make it private again.", api.SetPreview{}, api.Preview{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/previews/{port}", key, s.closePreview, "Make a port private and end every link to it.", nil, api.Preview{}, false, ""},
+		{"POST", "/v1/vms/{vm}/previews/{port}/links", key, s.linkPreview, "Sign a link that opens a private port for a time.", api.NewLink{}, api.PreviewLink{}, false, ""},
+		{"GET", "/v1/vms/{vm}/dial/{port}", granted, s.dial, "A connection to a port of the guest, as binary messages of a WebSocket.", nil, nil, true, ""},
+	}
+}
+
+func (q *request) port() (uint16, error) {
+	n, err := strconv.ParseUint(q.values["port"], 10, 16)
+	if err != nil || n == 0 {
+		return 0, vm.Errorf(vm.Invalid, q.values["port"], "not a port").WithHint("give a number from 1 to 65535")
+	}
+	return uint16(n), nil
+}
+
+func (s *server) ca(q *request) error {
+	if s.Previews == nil {
+		return previewsOff()
+	}
+	q.header("application/x-pem-file")
+	_, _ = q.w.Write(s.Previews.Authority())
+	return nil
+}
+
+func previewsOff() error {
+	return vm.Errorf(vm.Unsupported, "previews", "the preview gateway is off").WithHint("start the server with --preview ADDRESS")
+}
+
+// showPreview is a preview with its address: by name while that is unique.
+func (s *server) showPreview(q *request, p vm.Preview) (api.Preview, error) {
+	site, host, err := s.siteOf(q, p.Port)
+	if err != nil {
+		return api.Preview{}, err
+	}
+	out := api.Preview{VM: site.VM, Port: p.Port, Public: p.Public}
+	if s.Previews != nil {
+		out.URL = s.Previews.URL(host)
+	}
+	return out, nil
+}
+
+func (s *server) siteOf(q *request, port uint16) (vm.Site, string, error) {
+	site, byName, err := s.Engine.Site(q.Context(), q.call, q.ref(), port)
+	if err != nil || s.Previews == nil {
+		return site, "", err
+	}
+	if byName {
+		return site, s.Previews.Host(site.Name, port), nil
+	}
+	return site, s.Previews.Host(string(site.VM), port), nil
+}
+
+func (s *server) previews(q *request) error {
+	list, err := s.Engine.Previews(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	out := api.PreviewList{Previews: []api.Preview{}}
+	for _, p := range list {
+		shown, err := s.showPreview(q, p)
+		if err != nil {
+			return err
+		}
+		out.Previews = append(out.Previews, shown)
+	}
+	return q.ok(out)
+}
+
+func (s *server) preview(q *request) error {
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	site, _, err := s.siteOf(q, port)
+	if err != nil {
+		return err
+	}
+	return s.sendPreview(q, vm.Preview{Port: port, Public: site.Public}, nil)
+}
+
+func (s *server) sendPreview(q *request, p vm.Preview, err error) error {
+	if err != nil {
+		return err
+	}
+	out, err := s.showPreview(q, p)
+	if err != nil {
+		return err
+	}
+	return q.ok(out)
+}
+
+func (s *server) setPreview(q *request) error {
+	var in api.SetPreview
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	p, err := s.Engine.SetPreview(q.Context(), q.call, q.ref(), port, in.Public)
+	return s.sendPreview(q, p, err)
+}
+
+func (s *server) closePreview(q *request) error {
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	p, err := s.Engine.ClosePreview(q.Context(), q.call, q.ref(), port)
+	return s.sendPreview(q, p, err)
+}
+
+const (
+	linkFor = time.Hour
+	maxLink = 30 * 24 * time.Hour
+)
+
+func (s *server) linkPreview(q *request) error {
+	var in api.NewLink
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	d := linkFor
+	if in.ForSeconds != 0 {
+		if in.ForSeconds < 0 || in.ForSeconds > int64(maxLink/time.Second) {
+			return vm.Errorf(vm.Invalid, "forSeconds", "%d is not within 1 second to 30 days", in.ForSeconds)
+		}
+		d = time.Duration(in.ForSeconds) * time.Second
+	}
+	site, host, err := s.siteOf(q, port)
+	if err != nil {
+		return err
+	}
+	if s.Previews == nil {
+		return previewsOff()
+	}
+	at := time.Now().Add(d).UTC().Truncate(time.Second)
+	return q.send(http.StatusOK, api.PreviewLink{URL: s.Previews.Link(site, host, at), ExpiresAt: at})
+}

@@ -1,0 +1,173 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sshd
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// visitor is somebody who may enter a VM.
+type visitor struct {
+	actor vm.Actor
+	ref   string // id or name of the VM
+	name  string // Linux user; "" = root
+	how   string // token, password, key or api: how they are known
+	from  string // their address
+	agent bool   // they may take their SSH agent along
+}
+
+// A login leaves these in its permissions: the visitor, and why they are
+// refused.
+type (
+	visitorKey struct{}
+	refusalKey struct{}
+)
+
+// call is a new call of the engine: two at once must not share one.
+func (v *visitor) call() *vm.Call {
+	return &vm.Call{Actor: v.actor, Request: vm.NewRequestID(), Via: vm.ActivitySSH}
+}
+
+func (v *visitor) linuxUser() string {
+	if v.name == "" {
+		return "root"
+	}
+	return v.name
+}
+
+// userName is what the user name of a connection says:
+// VM[+LINUXUSER][:TOKEN], with a comma in place of the colon for scp.
+type userName struct{ ref, user, token string }
+
+func parseUserName(s string) userName {
+	var n userName
+	if i := strings.IndexAny(s, ":,"); i >= 0 {
+		s, n.token = s[:i], s[i+1:]
+	}
+	n.ref, n.user, _ = strings.Cut(s, "+")
+	return n
+}
+
+// linuxUser is the user as the engine has it: "" = root.
+func (n userName) linuxUser() string {
+	if n.user == "root" {
+		return ""
+	}
+	return n.user
+}
+
+// login is one connection that logs in.
+type login struct {
+	s     *Server
+	ctx   context.Context
+	raw   net.Conn
+	known *visitor // who comes by the API
+}
+
+var (
+	errNobody = vm.Errorf(vm.Unauthenticated, "", "wrong token or key")
+	errMore   = vm.Errorf(vm.Unauthenticated, "", "a token, an API key or a registered public key is needed")
+)
+
+func (l *login) config() *ssh.ServerConfig {
+	c := &ssh.ServerConfig{
+		ServerVersion: "SSH-2.0-Warren_" + version(l.s.cfg.Version),
+		MaxAuthTries:  maxTries,
+		NoClientAuth:  true,
+		NoClientAuthCallback: func(m ssh.ConnMetadata) (*ssh.Permissions, error) {
+			if l.known != nil {
+				return l.admit(l.known.actor, userName{ref: l.known.ref, user: m.User()}, l.known.how)
+			}
+			if n := parseUserName(m.User()); n.token != "" {
+				return l.secret(n, n.token, "token")
+			}
+			return nil, errMore
+		},
+	}
+	c.AddHostKey(l.s.cfg.HostKey)
+	if l.known != nil {
+		return c
+	}
+	c.PasswordCallback = func(m ssh.ConnMetadata, password []byte) (*ssh.Permissions, error) {
+		return l.secret(parseUserName(m.User()), string(password), "password")
+	}
+	c.KeyboardInteractiveCallback = func(m ssh.ConnMetadata, ask ssh.KeyboardInteractiveChallenge) (*ssh.Permissions, error) {
+		answers, err := ask("", "", []string{"Token or API key: "}, []bool{false})
+		if err != nil || len(answers) != 1 {
+			return nil, errMore
+		}
+		return l.secret(parseUserName(m.User()), answers[0], "password")
+	}
+	c.PublicKeyCallback = func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		n := parseUserName(m.User())
+		v := &visitor{ref: n.ref, name: n.linuxUser(), how: "key"}
+		a, k, err := l.s.cfg.Engine.AuthenticateSSHKey(l.ctx, ssh.FingerprintSHA256(key), v.ref, v.name)
+		if vm.KindOf(err) == vm.Unauthenticated {
+			return nil, errNobody
+		}
+		v.actor, v.agent = a, k.ForwardAgent
+		return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v, refusalKey{}: err}}, nil
+	}
+	c.VerifiedPublicKeyCallback = func(_ ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
+		// Only who has the key is told what there is not.
+		if err, refused := p.ExtraData[refusalKey{}].(error); refused {
+			return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+		}
+		return p, nil
+	}
+	return c
+}
+
+// version makes a word of a version: SSH allows neither spaces nor hyphens.
+func version(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r > ' ' && r < 127 && r != '-' {
+			return r
+		}
+		return '.'
+	}, s)
+}
+
+// secret admits the holder of a token or API key. A wrong one waits.
+func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error) {
+	a, err := l.s.cfg.Engine.Authenticate(l.ctx, secret)
+	if err != nil {
+		sleep(l.ctx, l.s.guard.failed(l.raw))
+		return nil, errNobody
+	}
+	return l.admit(a, n, how)
+}
+
+// admit lets somebody in who is known. Only they are told why not. The owner's
+// agent is the owner's affair; an identity takes one along only by a key that is
+// registered for that.
+func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, error) {
+	v := &visitor{actor: a, ref: n.ref, name: n.linuxUser(), how: how, agent: a.Identity == ""}
+	if _, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name); err != nil {
+		return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+	}
+	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil
+}
+
+// explain is an error for somebody's terminal. What a guest has to say in it
+// cannot move the cursor.
+func explain(err error) string {
+	e := vm.AsError(err)
+	text := "warren: " + err.Error() + "\r\n"
+	if e.Hint != "" {
+		text += "  " + e.Hint + "\r\n"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\r' && r != '\n' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
+}

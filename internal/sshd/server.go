@@ -1,0 +1,384 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sshd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Engine is what the gateway needs of the use cases.
+type Engine interface {
+	// Enter records a login and returns how to record its end.
+	Enter(ctx context.Context, c *vm.Call, ref string, detail map[string]any) (vm.VM, func(error, map[string]any), error)
+	LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error)
+
+	Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error)
+	SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error
+	OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error)
+	AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (engine.Terminal, error)
+	Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error)
+	CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error)
+
+	DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (net.Conn, error)
+	ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (engine.SocketListener, error)
+
+	Files
+	Rights
+}
+
+// Rights says who somebody is and what they may.
+type Rights interface {
+	// Authenticate finds the holder of an API key or token; kind Unauthenticated.
+	Authenticate(ctx context.Context, secret string) (vm.Actor, error)
+	// AuthenticateSSHKey finds as whom the holder of a key, given by its SHA256
+	// fingerprint, may enter; kind Unauthenticated when it is nobody's.
+	AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error)
+	MayEnter(ctx context.Context, a vm.Actor, ref, user string) (vm.VM, error)
+	// Session returns a context that ends when the caller's right does.
+	Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc)
+}
+
+// Config is what a gateway is made of.
+type Config struct {
+	Engine  Engine
+	HostKey ssh.Signer
+	Log     *slog.Logger
+	Version string
+}
+
+// Limits. A person needs few of anything; VS Code uses about ten channels.
+const (
+	maxConns    = 1024 // connections at once
+	maxStrange  = 64   // of those, not logged in yet, from one address
+	maxSessions = 64   // sessions of a connection
+	maxStreams  = 512  // forwarded connections of a connection
+	maxForwards = 64   // sockets listened on for a connection
+	maxTries    = 6    // of logging in, for a connection
+	loginWithin = time.Minute
+	keepAlive   = 30 * time.Second // between questions whether the client is there
+	keepTries   = 3                // unanswered ones before it is taken for gone
+)
+
+// Server is a gateway.
+type Server struct {
+	cfg   Config
+	guard *guard
+	conns sync.WaitGroup
+
+	mu   sync.Mutex
+	open int
+}
+
+// New returns a gateway.
+func New(cfg Config) *Server {
+	return &Server{cfg: cfg, guard: newGuard(time.Now)}
+}
+
+// Serve lets clients in until ctx ends. It returns when all have gone.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	defer s.conns.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		var temporary interface{ Temporary() bool }
+		switch {
+		case err == nil:
+			s.conns.Go(func() { s.serveConn(ctx, conn, nil) })
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &temporary) && temporary.Temporary(): // too many open files
+			sleep(ctx, 50*time.Millisecond)
+		default:
+			return vm.Errorf(vm.Internal, l.Addr().String(), "the SSH gateway: %w", err)
+		}
+	}
+}
+
+// ServeActor serves one connection of somebody who is known already, to one VM.
+// Any user name that the client gives is that of a Linux user.
+func (s *Server) ServeActor(ctx context.Context, conn net.Conn, from string, a vm.Actor, ref string) {
+	s.serveConn(ctx, conn, &visitor{actor: a, ref: ref, how: "api", from: from})
+}
+
+// HostKey is the public host key as known_hosts has it: type and key.
+func (s *Server) HostKey() string {
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.cfg.HostKey.PublicKey())))
+}
+
+// begin counts a connection.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open >= maxConns {
+		return false
+	}
+	s.open++
+	return true
+}
+
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+// serveConn serves a connection until its end.
+func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
+	defer raw.Close()
+	if !s.begin() {
+		return
+	}
+	defer s.end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
+	defer stop()
+	conn, channels, requests, who, err := s.handshake(ctx, raw, known)
+	if err != nil {
+		s.cfg.Log.Debug("ssh: nobody has logged in", "from", raw.RemoteAddr(), "err", err)
+		return
+	}
+	defer shut(conn)
+	rec, left, err := s.cfg.Engine.Enter(ctx, who.call(), who.ref, map[string]any{
+		"how": who.how, "user": who.linuxUser(), "from": who.from, "client": string(conn.ClientVersion()),
+	})
+	if err != nil {
+		s.cfg.Log.Warn("ssh: a login was refused", "vm", who.ref, "err", err)
+		return
+	}
+	who.ref = string(rec.ID)
+	held := who.call()
+	held.User = who.linuxUser()
+	ctx, release := s.cfg.Engine.Session(ctx, held, who.ref)
+	defer release()
+	c := &client{s: s, ctx: ctx, conn: conn, visitor: *who, forwards: map[string]engine.SocketListener{}}
+	watching := make(chan struct{})
+	go func() { // ends with the connection
+		defer close(watching)
+		c.watch()
+	}()
+	c.work.Go(func() { c.requests(requests) })
+	for ch := range channels {
+		c.channel(ch)
+	}
+	release()
+	<-watching
+	c.work.Wait()
+	if why := c.why(); !errors.Is(why, context.Canceled) {
+		err = why
+	}
+	left(err, nil)
+}
+
+// handshake makes an SSH connection of a raw one. Everybody has a minute.
+func (s *Server) handshake(ctx context.Context, raw net.Conn, known *visitor) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, *visitor, error) {
+	leave := func() {}
+	if known == nil {
+		var err error
+		if leave, err = s.guard.enter(raw); err != nil {
+			return nil, nil, nil, nil, err
+		}
+	}
+	defer leave()
+	timer := time.AfterFunc(loginWithin, func() { _ = raw.Close() })
+	defer timer.Stop()
+	l := &login{s: s, ctx: ctx, raw: raw, known: known}
+	conn, channels, requests, err := ssh.NewServerConn(raw, l.config())
+	if err != nil {
+		return nil, nil, nil, nil, err
+	}
+	who, ok := conn.Permissions.ExtraData[visitorKey{}].(*visitor)
+	if !ok {
+		_ = conn.Close()
+		return nil, nil, nil, nil, vm.Errorf(vm.Internal, "", "a login of nobody")
+	}
+	who.from = host(raw)
+	if known != nil {
+		who.from = known.from
+	}
+	return conn, channels, requests, who, nil
+}
+
+// client is a connection of somebody who has logged in.
+type client struct {
+	visitor
+
+	s    *Server
+	ctx  context.Context
+	conn *ssh.ServerConn
+
+	once sync.Once
+	home vm.LinuxUser
+	herr error
+
+	work sync.WaitGroup
+
+	mu sync.Mutex
+	// guarded by mu
+	sessions, streams int
+	forwards          map[string]engine.SocketListener
+	names             map[string]resolved
+	cut               error // why the gateway ended it
+}
+
+// user asks the guest, once, who the Linux user is; a sleeping VM wakes for it.
+func (c *client) user() (vm.LinuxUser, error) {
+	c.once.Do(func() {
+		c.home, c.herr = c.s.cfg.Engine.LinuxUser(c.ctx, c.call(), c.ref, c.name)
+	})
+	return c.home, c.herr
+}
+
+// channel answers a wish for a channel.
+func (c *client) channel(ch ssh.NewChannel) {
+	serve := map[string]func(ssh.NewChannel){
+		"session":                        c.session,
+		"direct-tcpip":                   c.directTCP,
+		"direct-streamlocal@openssh.com": c.directUnix,
+	}[ch.ChannelType()]
+	if serve == nil {
+		_ = ch.Reject(ssh.UnknownChannelType, "Warren has no such channel")
+		return
+	}
+	count, most := &c.streams, maxStreams
+	if ch.ChannelType() == "session" {
+		count, most = &c.sessions, maxSessions
+	}
+	c.mu.Lock()
+	full := *count >= most
+	if !full {
+		*count++
+	}
+	c.mu.Unlock()
+	if full {
+		_ = ch.Reject(ssh.ResourceShortage, "this connection has too many channels")
+		return
+	}
+	c.work.Go(func() {
+		serve(ch)
+		c.mu.Lock()
+		*count--
+		c.mu.Unlock()
+	})
+}
+
+// requests answers what is asked of the connection as a whole.
+func (c *client) requests(in <-chan *ssh.Request) {
+	for r := range in {
+		switch r.Type {
+		case "tcpip-forward", "streamlocal-forward@openssh.com":
+			c.work.Go(func() { c.forward(r) })
+		case "cancel-tcpip-forward", "cancel-streamlocal-forward@openssh.com":
+			_ = r.Reply(c.unforward(r), nil)
+		default:
+			_ = r.Reply(false, nil) // to a keepalive any answer is one
+		}
+	}
+}
+
+// watch ends the connection when its right ends or the client is gone.
+func (c *client) watch() {
+	alive := time.NewTicker(keepAlive)
+	defer alive.Stop()
+	answers, missing := make(chan struct{}, keepTries), 0
+	for {
+		select {
+		case <-c.ctx.Done():
+			c.end(context.Cause(c.ctx))
+			return
+		case <-answers:
+			missing = 0
+		case <-alive.C:
+			if missing >= keepTries {
+				c.end(vm.Errorf(vm.Cancelled, c.ref, "the client does not answer any more"))
+				return
+			}
+			missing++
+			go func() { // ends with the connection
+				if _, _, err := c.conn.SendRequest("keepalive@openssh.com", true, nil); err == nil {
+					answers <- struct{}{}
+				}
+			}()
+		}
+	}
+}
+
+// end cuts the connection.
+func (c *client) end(why error) {
+	c.mu.Lock()
+	if c.cut == nil {
+		c.cut = why
+	}
+	for _, l := range c.forwards {
+		_ = l.Close()
+	}
+	c.mu.Unlock()
+	_ = c.conn.Close()
+}
+
+func (c *client) why() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cut
+}
+
+// relay copies both ways between a channel and a connection until both are
+// done or the channel is closed, passing on the end of each direction, and
+// closes both.
+func relay(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer shut(ch)
+	defer shut(conn)
+	wg.Go(func() {
+		ssh.DiscardRequests(requests) // until the channel is closed
+		_ = conn.Close()
+	})
+	sent := make(chan struct{})
+	wg.Go(func() {
+		defer close(sent)
+		if _, err := copyStream(conn, ch); err != nil {
+			_ = conn.Close()
+			return
+		}
+		if c, ok := conn.(interface{ CloseWrite() error }); ok {
+			_ = c.CloseWrite() // the other end is gone, then
+		}
+	})
+	if _, err := copyStream(ch, conn); err != nil {
+		_ = ch.Close()
+	}
+	_ = ch.CloseWrite() // the client is gone, then
+	<-sent
+}
+
+// shut closes what has nobody left to tell of a failure.
+func shut(c io.Closer) { _ = c.Close() }
+
+func copyStream(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))
+}
+
+// host is the address that a connection comes from.
+func host(conn net.Conn) string {
+	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return a.IP.String()
+	}
+	return "local"
+}

@@ -1,0 +1,170 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Evidence is what a guest shows of its load and its trouble, in one pass.
+type Evidence struct {
+	World        WorldState `json:"world"`      // its ports may not have been asked
+	CPUSeconds   float64    `json:"cpuSeconds"` // busy, all CPUs, since boot
+	VCPU         int        `json:"vcpuCount"`
+	Load1        float64    `json:"load1"`
+	MemTotal     int64      `json:"memTotalBytes"`
+	MemAvailable int64      `json:"memAvailableBytes"`
+	Counters     []Counter  `json:"counters"`
+	Locks        []FileLock `json:"locks,omitempty"`
+
+	// The rest is there only where all was asked for.
+	Kernel  []KernelLine  `json:"kernel,omitempty"` // those that tell of trouble, oldest first
+	Deleted []DeletedFile `json:"deleted,omitempty"`
+	Inotify InotifyLimits `json:"inotify,omitzero"`
+}
+
+// Counter is what a process has done so far.
+type Counter struct {
+	PID       int   `json:"pid"`
+	IO        int64 `json:"io"`                  // bytes that it read or wrote, files and pipes and sockets
+	Instances int   `json:"instances,omitempty"` // inotify descriptors
+	Watches   int   `json:"watches,omitempty"`   // and the watches of all of them
+}
+
+// FileLock is a lock of a file that a process holds, or waits for.
+type FileLock struct {
+	PID   int    `json:"pid"`
+	File  string `json:"file"`           // device and inode, as the kernel names them
+	Path  string `json:"path,omitempty"` // where the process has it open
+	Waits bool   `json:"waits,omitempty"`
+}
+
+// KernelLine is a line of the kernel's log.
+type KernelLine struct {
+	Time time.Time `json:"time"` // by the guest's clock
+	Text string    `json:"text"`
+}
+
+// DeletedFile is a file that has no name any more and takes space until the
+// process closes it.
+type DeletedFile struct {
+	PID   int    `json:"pid"`
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+}
+
+// InotifyLimits are the kernel's limits of what one user may watch.
+type InotifyLimits struct {
+	Watches   int `json:"maxUserWatches"`
+	Instances int `json:"maxUserInstances"`
+}
+
+// Severity is how much a finding matters.
+type Severity string
+
+// The severities, worst first.
+const (
+	SeverityError   Severity = "error"   // something does not work
+	SeverityWarning Severity = "warning" // something soon will not, or not as meant
+	SeverityInfo    Severity = "info"    // it may be meant
+)
+
+// Severities lists all, worst first.
+var Severities = []Severity{SeverityError, SeverityWarning, SeverityInfo}
+
+// Finding is one thing that is wrong with a VM.
+type Finding struct {
+	Code     string   `json:"code"` // "disk-full", ...; docs/diagnose.md lists them
+	Severity Severity `json:"severity"`
+	Subject  string   `json:"subject"`  // what it is about: "port 3000", "unit web", "process 61"
+	Says     string   `json:"says"`     // what is wrong, for people
+	Evidence []string `json:"evidence"` // what was seen; texts of the guest are as it wrote them
+	Do       string   `json:"do"`       // what to do about it
+}
+
+// Diagnosis is what is wrong with a VM.
+type Diagnosis struct {
+	ID    ID     `json:"id"`
+	Name  string `json:"name"`
+	State State  `json:"state"`
+	// Live says that the guest was looked at. Without it only the record speaks.
+	Live     bool      `json:"live"`
+	Time     time.Time `json:"time"`
+	Seconds  float64   `json:"seconds"`  // between the two looks
+	Findings []Finding `json:"findings"` // worst first
+	Problems []string  `json:"problems"` // what could not be looked at
+}
+
+// Top is what a VM does now.
+type Top struct {
+	ID    ID        `json:"id"`
+	Name  string    `json:"name"`
+	State State     `json:"state"`
+	Live  bool      `json:"live"`
+	Why   string    `json:"why,omitempty"` // it is not live
+	Time  time.Time `json:"time"`
+
+	UptimeSeconds float64         `json:"uptimeSeconds"`
+	CPUSeconds    float64         `json:"cpuSeconds"` // busy, all CPUs, since boot
+	CPUPercent    *float64        `json:"cpuPercent"` // of all CPUs between two looks; null after one
+	VCPU          int             `json:"vcpuCount"`
+	Load1         float64         `json:"load1"`
+	MemTotal      int64           `json:"memTotalBytes"`
+	MemAvailable  int64           `json:"memAvailableBytes"`
+	Mounts        []WorldMount    `json:"mounts"`
+	Processes     []TopProcess    `json:"processes"` // the busiest first
+	Blocked       []Blocked       `json:"blocked"`
+	Ports         []ListeningPort `json:"ports"`
+	Services      []WorldService  `json:"services"`
+	Logs          []TopLog        `json:"logs"` // the last lines
+	Problems      []string        `json:"problems"`
+}
+
+// TopProcess is a process with its share of one CPU between two looks.
+type TopProcess struct {
+	WorldProcess
+	CPUPercent float64 `json:"cpuPercent"`
+}
+
+// Blocked is a process that does not go on by itself, and what it waits for.
+type Blocked struct {
+	PID     int    `json:"pid"`
+	State   string `json:"state"`
+	Command string `json:"command"`
+	Waits   string `json:"waits"` // for what, and who has that
+}
+
+// TopLog is a line of a log.
+type TopLog struct {
+	Source string `json:"source"` // "p3" for a command, else the name of a unit or program
+	Text   string `json:"text"`
+}
+
+// Rate fills in how busy the CPUs and the processes were since an earlier look,
+// and sorts the processes by it.
+func (t *Top) Rate(before Top) {
+	seconds := t.UptimeSeconds - before.UptimeSeconds
+	if seconds <= 0 || !t.Live || !before.Live {
+		return
+	}
+	percent := 100 * max(t.CPUSeconds-before.CPUSeconds, 0) / seconds / float64(max(t.VCPU, 1))
+	t.CPUPercent = &percent
+	had := make(map[int]TopProcess, len(before.Processes))
+	for _, p := range before.Processes {
+		had[p.PID] = p
+	}
+	for i := range t.Processes {
+		p := &t.Processes[i]
+		was := 0.0
+		if b, ok := had[p.PID]; ok && p.StartedAt.Sub(b.StartedAt).Abs() < time.Second { // else the pid was used again
+			was = b.CPUSeconds
+		}
+		p.CPUPercent = 100 * max(p.CPUSeconds-was, 0) / seconds
+	}
+	slices.SortStableFunc(t.Processes, func(a, b TopProcess) int {
+		return cmp.Or(cmp.Compare(b.CPUPercent, a.CPUPercent), cmp.Compare(b.RSS, a.RSS))
+	})
+}

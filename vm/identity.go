@@ -1,0 +1,98 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"slices"
+	"time"
+)
+
+// Identity is a principal of an account that reaches only what it was granted.
+type Identity struct {
+	ID        IdentityID `json:"id"`
+	Account   AccountID  `json:"account"`
+	Name      string     `json:"name,omitempty"` // unique in the account; "" = none
+	CreatedAt time.Time  `json:"createdAt"`
+	Revision  int64      `json:"-"`
+}
+
+// IdentityToken is the record of a token, by which a program acts as an
+// identity. The secret itself is not kept, only its hash.
+type IdentityToken struct {
+	ID        TokenID    `json:"id"`
+	Identity  IdentityID `json:"identity"`
+	Account   AccountID  `json:"account"`
+	Hash      string     `json:"hash"` // hex SHA-256 of the secret, which has 248 random bits
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt time.Time  `json:"expiresAt,omitzero"` // zero = when it is revoked
+	LastUsed  time.Time  `json:"lastUsed,omitzero"`
+	Revision  int64      `json:"-"`
+}
+
+// IdentityKey is an SSH public key by which a person acts as an identity.
+type IdentityKey struct {
+	ID           SSHKeyID   `json:"id"`
+	Identity     IdentityID `json:"identity"`
+	Account      AccountID  `json:"account"`
+	Name         string     `json:"name"`         // unique in the identity
+	Line         string     `json:"publicKey"`    // as in authorized_keys: type, key, comment
+	Fingerprint  string     `json:"fingerprint"`  // "SHA256:..."
+	ForwardAgent bool       `json:"forwardAgent"` // its sessions may use the SSH agent of who connects
+	CreatedAt    time.Time  `json:"createdAt"`
+	Revision     int64      `json:"-"`
+}
+
+// VMPermission grants an identity the use of a VM.
+type VMPermission struct {
+	ID       string     `json:"id"`
+	Identity IdentityID `json:"identityId"`
+	Account  AccountID  `json:"account"`
+	VM       ID         `json:"vmId"`
+	// AllowedUsers are the Linux users that it may act as; nil = any.
+	AllowedUsers []string  `json:"allowedUsers"`
+	GrantedAt    time.Time `json:"grantedAt"`
+	GrantedBy    string    `json:"grantedBy"` // the account
+	Revision     int64     `json:"-"`
+}
+
+// Allows reports whether the permission is for a Linux user; "" = root.
+func (p VMPermission) Allows(user string) bool {
+	if user == "" {
+		user = "root"
+	}
+	return p.AllowedUsers == nil || slices.Contains(p.AllowedUsers, user)
+}
+
+// GitAccess is what an identity may do with a repository.
+type GitAccess string
+
+// The accesses to a repository.
+const (
+	GitRead  GitAccess = "read"
+	GitWrite GitAccess = "write" // and read
+)
+
+// GitPermission grants an identity the use of a repository.
+type GitPermission struct {
+	ID        string     `json:"id"`
+	Identity  IdentityID `json:"identityId"`
+	Account   AccountID  `json:"account"`
+	Repo      string     `json:"repo"`
+	Access    GitAccess  `json:"access"`
+	GrantedAt time.Time  `json:"grantedAt"`
+	Revision  int64      `json:"-"`
+}
+
+// Repository is what permissions need to know of a git repository.
+type Repository struct {
+	ID      string
+	Account AccountID
+	Name    string
+	Public  bool
+}
+
+// Expired reports whether the token's time has passed.
+func (t IdentityToken) Expired(now time.Time) bool {
+	return !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt)
+}

@@ -1,0 +1,81 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import "time"
+
+// ActivityKind is a kind of use that keeps a VM awake.
+type ActivityKind string
+
+// The kinds of activity.
+const (
+	ActivityStart   ActivityKind = "start"   // it was started, woken, or found again by a new server
+	ActivityExec    ActivityKind = "exec"    // a command, or what was done to one or to a service
+	ActivityFiles   ActivityKind = "files"   // files read, written or watched
+	ActivityPTY     ActivityKind = "pty"     // bytes of a terminal
+	ActivitySSH     ActivityKind = "ssh"     // whatever came by the SSH gateway
+	ActivityGateway ActivityKind = "gateway" // bytes to or from a port: preview, mapped domain, forward
+	ActivityHold    ActivityKind = "hold"    // somebody asked that it stay awake
+	ActivityNone    ActivityKind = ""        // a look, which is none
+)
+
+// HoldID names a hold: "hd-" and 16 characters.
+type HoldID string
+
+// NewHoldID returns a fresh random hold id.
+func NewHoldID() HoldID { return HoldID("hd-" + randomID(16)) }
+
+// Limits of holds.
+const (
+	DefaultHold = time.Hour
+	MinHold     = time.Second
+	MaxHold     = 7 * 24 * time.Hour
+	MaxHolds    = 16  // of one VM at a time
+	MaxReason   = 200 // bytes
+)
+
+// Hold keeps a VM from falling asleep until a time. It belongs to that one VM:
+// forks and snapshots do not inherit it.
+type Hold struct {
+	ID        HoldID    `json:"id"`
+	VM        ID        `json:"vmId"`
+	Reason    string    `json:"reason,omitempty"`
+	CreatedAt time.Time `json:"createdAt"`
+	Until     time.Time `json:"until"`
+	By        Actor     `json:"by"`
+
+	Revision int64 `json:"-"`
+}
+
+// Idle explains when a VM falls asleep, or why it does not.
+type Idle struct {
+	VM    ID     `json:"vmId"`
+	Name  string `json:"name,omitempty"`
+	State State  `json:"state"`
+
+	// LastActivity is when something last counted as use, and LastKind what it was.
+	LastActivity time.Time    `json:"lastActivity,omitzero"`
+	LastKind     ActivityKind `json:"lastKind,omitempty"`
+
+	IdleTimeoutSeconds *int64 `json:"idleTimeoutSeconds"` // null = never
+	OnIdle             Op     `json:"onIdle"`             // suspend or stop
+
+	Awake     []Keeper  `json:"awake"`               // what keeps it awake now
+	IdleSince time.Time `json:"idleSince,omitzero"`  // zero while something keeps it awake, or it sleeps
+	SleepsAt  time.Time `json:"sleepsAt,omitzero"`   // at the earliest; zero = not foreseeable
+	Never     string    `json:"never,omitempty"`     // why it will not fall asleep by itself
+	AsleepFor string    `json:"asleepFor,omitempty"` // why it sleeps: idle, suspend, stop, ...
+	Asleep    time.Time `json:"asleepSince,omitzero"`
+	Holds     []Hold    `json:"holds"` // soonest to end first
+}
+
+// Keeper is something that keeps a VM awake.
+type Keeper struct {
+	Kind  ActivityKind `json:"kind,omitempty"` // of calls in flight, or hold
+	Count int          `json:"count,omitempty"`
+	Op    Op           `json:"operation,omitempty"` // an operation under way
+	Hold  HoldID       `json:"holdId,omitempty"`
+	Until time.Time    `json:"until,omitzero"`
+	Why   string       `json:"why"` // in words
+}

@@ -1,0 +1,94 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"strings"
+	"time"
+)
+
+// Preview is what a VM's record says of one port at the preview gateway. A port
+// without one is private.
+type Preview struct {
+	Port   uint16 `json:"port"`
+	Public bool   `json:"public"`
+	// Epoch is part of every signed link; raising it ends those that were made.
+	Epoch     int       `json:"epoch,omitempty"`
+	ChangedAt time.Time `json:"changedAt,omitzero"`
+}
+
+// Site is what the preview gateway finds for a host name: a port of a VM.
+type Site struct {
+	VM       ID
+	Account  AccountID
+	Name     string
+	Port     uint16
+	Public   bool
+	Epoch    int
+	Instance string // changes with each start of the machine
+	Started  time.Time
+}
+
+// Domain is what an account has said to be its own, and with Verified has shown
+// to be by a TXT record. Names below a verified one are its too.
+type Domain struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Account   AccountID `json:"account"`
+	Code      string    `json:"code"` // what the TXT record must say
+	Verified  bool      `json:"verified"`
+	CreatedAt time.Time `json:"createdAt"`
+
+	Revision int64 `json:"-"`
+}
+
+// VerificationName is where the TXT record of a domain is looked for.
+func VerificationName(domain string) string { return "_freestyle_custom_hostname." + domain }
+
+// Mapping shows a port of a VM under a host name, to everybody.
+type Mapping struct {
+	ID        string    `json:"id"`
+	Domain    string    `json:"domain"`
+	Account   AccountID `json:"account"`
+	VM        ID        `json:"vm"`
+	Port      uint16    `json:"port"`
+	Ownership string    `json:"ownership"` // id of the Domain; its own below the preview domain
+	Implicit  bool      `json:"implicit"`  // below the preview domain: first come, first served
+	CreatedAt time.Time `json:"createdAt"`
+
+	Revision int64 `json:"-"`
+}
+
+// maxHostName is the longest name that DNS has.
+const maxHostName = 253
+
+// HostName returns a host name in the one form that Warren compares: lower
+// case, without a last dot. It refuses what is no DNS name.
+func HostName(s string) (string, error) {
+	name := strings.ToLower(strings.TrimSuffix(s, "."))
+	if name == "" || len(name) > maxHostName {
+		return "", Errorf(Invalid, s, "not a host name").WithCode("INVALID_DOMAIN", "domain", s)
+	}
+	letters := false
+	for label := range strings.SplitSeq(name, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return "", Errorf(Invalid, s, "not a host name").WithCode("INVALID_DOMAIN", "domain", s)
+		}
+		letters = false // of the last label: an address has none
+		for _, c := range label {
+			switch {
+			case c >= 'a' && c <= 'z' || c == '-':
+				letters = true
+			case c >= '0' && c <= '9' || c == '_':
+			default:
+				return "", Errorf(Invalid, s, "not a host name").WithCode("INVALID_DOMAIN", "domain", s).
+					WithHint("write other scripts in their xn-- form")
+			}
+		}
+	}
+	if !letters {
+		return "", Errorf(Invalid, s, "an address, not a host name").WithCode("INVALID_DOMAIN", "domain", s)
+	}
+	return name, nil
+}
