@@ -83,7 +83,8 @@ type Mount struct {
 	Path    string      `json:"path"` // in the guest
 	RW      bool        `json:"rw"`
 	Share   bool        `json:"share,omitempty"`
-	Since   time.Time   `json:"since"`
+	Cut     bool        `json:"cut,omitempty"` // only the VM's memory knows it: whatever is read or written there fails
+	Since   time.Time   `json:"since,omitzero"`
 }
 
 // MountList answers GET /v1/vms/{vm}/mounts.

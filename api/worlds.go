@@ -18,7 +18,7 @@ type ForkVM struct {
 	// Ours.
 	Name       string `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
 	TTLSeconds int64  `json:"ttlSeconds,omitempty"`
-	Volumes    string `json:"volumes,omitempty"` // of a VM that has volumes mounted: "detach"; absent = refused
+	Volumes    string `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
 }
 
 // ForkedVM answers a fork.
@@ -61,7 +61,7 @@ type TakeSnapshot struct {
 	Name        string          `json:"name,omitempty"`
 	Persistence *vm.Persistence `json:"persistence,omitempty"`
 	DiskOnly    bool            `json:"diskOnly,omitempty"` // ours: no memory
-	Volumes     string          `json:"volumes,omitempty"`  // ours: as in ForkVM
+	Volumes     string          `json:"volumes,omitempty"`  // ours: "cut", "detach"; as in ForkVM
 }
 
 // TakenSnapshot answers it.
@@ -87,7 +87,8 @@ type ChangedSnapshot struct {
 
 // RollbackVM is the body of a rollback.
 type RollbackVM struct {
-	To string `json:"to,omitempty"` // a generation, or a snapshot's id or name; "" = the newest of the VM
+	Volumes string `json:"volumes,omitempty"` // of a VM that has volumes mounted, or had then: "cut", "detach"; absent = refused
+	To      string `json:"to,omitempty"`      // a generation, or a snapshot's id or name; "" = the newest of the VM
 }
 
 // RolledBackVM answers a rollback.

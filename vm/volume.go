@@ -133,8 +133,21 @@ type PluggedVolume struct {
 	ID       VolumeID `json:"id"`
 	File     string   `json:"file"` // absolute path of the disk's file
 	Port     int      `json:"port"` // of the machine's spare ports, counted from 1
+	SizeMiB  int      `json:"sizeMib,omitempty"`
 	ReadOnly bool     `json:"readOnly,omitempty"`
 	Share    bool     `json:"share,omitempty"` // opened beside a writer
+	// Cut says that the machine has the disk but not the volume: whatever it reads
+	// or writes there fails.
+	Cut bool `json:"cut,omitempty"`
+}
+
+// VolumeAt is a volume at a path of a guest's memory.
+type VolumeAt struct {
+	ID      VolumeID `json:"id"`
+	Name    string   `json:"name"` // of that time, as the project
+	Project string   `json:"project"`
+	Path    string   `json:"path"`
+	RW      bool     `json:"rw,omitempty"`
 }
 
 // VolumeUse asks a guest to mount a volume's disk.

@@ -46,7 +46,7 @@ run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after 
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "how many copies")
 	f.StringVar(&o.prefix, "name", "", "the copies are called NAME-1, NAME-2, ...")
-	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach unmounts them for the moment; without it the fork is refused")
+	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment), cut (the copies get disks that fail), ro (the copies read, too)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print names only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd

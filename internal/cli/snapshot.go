@@ -48,7 +48,7 @@ is removed, also when the VM is. Go back to it with rollback, make VMs of it wit
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "call it so")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: sticky, sticky:0 to sticky:10, persistent (default sticky)")
-	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach unmounts them for the moment; without it memory is not captured")
+	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment) or cut (VMs made of it get disks that fail)")
 	f.BoolVar(&o.diskOnly, "disk-only", false, "leave the memory out; the file system is frozen for the instant")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd

@@ -312,7 +312,11 @@ func (a *app) mountLs(ctx context.Context, o *volumeLsOptions) error {
 		if m.RW {
 			mode = "rw"
 		}
-		t.add(printable(m.Path), volumeName(m.Project, m.Name), mode, age(m.Since))
+		since := age(m.Since)
+		if m.Cut {
+			mode, since = "cut off", "-"
+		}
+		t.add(printable(m.Path), volumeName(m.Project, m.Name), mode, since)
 	}
 	a.io.print(t)
 	return nil

@@ -26,6 +26,7 @@ type captureOptions struct {
 	persistence vm.Persistence
 	key         string // of a layer
 	build       vm.BuildID
+	volumes     string // what becomes of mounted ones; "" = a capture with memory is refused
 }
 
 // capture freezes the VM of op, as it is, into a new generation, which is
@@ -35,10 +36,7 @@ type captureOptions struct {
 func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.GenerationInfo, err error) {
 	s := op.slot
 	if o.why != vm.WhySuspend && !o.diskOnly {
-		if err := e.volumesAttached(e.snapshot(s)); err != nil {
-			return g, err
-		}
-		if err := e.scrub(ctx, s); err != nil {
+		if err := e.clearMemory(ctx, s, o.volumes); err != nil {
 			return g, err
 		}
 	}
@@ -98,7 +96,7 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
 		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key, Build: o.build,
 	}
 	if g.Memory {
-		g.VolumesSeen = rec.VolumesSeen
+		g.VolumesSeen, g.Mounts, g.Cut = rec.VolumesSeen, e.mountedIn(rec), o.volumes == VolumesCut
 	}
 	return g
 }

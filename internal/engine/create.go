@@ -238,7 +238,7 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 	if err := e.step(ctx, "create:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	rec, err := e.nowRunning(ctx, op.slot, st, p.started)
+	rec, err := e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) { p.started(e, rec) })
 	if err != nil {
 		return vm.VM{}, err
 	}

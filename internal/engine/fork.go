@@ -24,7 +24,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if r.Count == 0 {
 		r.Count = 1
 	}
-	if err := cmp.Or(checkFork(r), checkVolumesMode(r.Volumes)); err != nil {
+	if err := cmp.Or(checkFork(r), checkVolumesMode(r.Volumes, VolumesCut, VolumesRO, VolumesDetach)); err != nil {
 		return Forked{}, fail(vm.OpFork, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpFork)
@@ -46,7 +46,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	}
 	unpin := func() { e.unpin(g.ID) }
 	defer func() { unpin() }()
-	out.Children, err = e.bear(op.ctx, g, children, r.Prefix != "")
+	out.Children, err = e.bear(op.ctx, g, children, r)
 	if err != nil {
 		e.collectLater()
 		if op.before.State == vm.Suspended {
@@ -130,12 +130,12 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.GenerationInfo, err error) {
 	if op.before.State != vm.Suspended {
 		err = e.withoutVolumes(op, volumes, func() (err error) {
-			g, err = e.capture(op.ctx, op, captureOptions{why: vm.WhyFork})
+			g, err = e.capture(op.ctx, op, captureOptions{why: vm.WhyFork, volumes: volumes})
 			return err
 		})
 		return g, err
 	}
-	if err := e.volumesAttached(op.before); err != nil {
+	if err := e.volumesGiven(op.before, volumes); err != nil {
 		return g, err
 	}
 	g, ok := e.generationInfo(op.before.Generation)
@@ -147,19 +147,22 @@ func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.GenerationInf
 	if err != nil {
 		e.unpin(g.ID)
 	}
+	opened.Cut = opened.Cut || volumes == VolumesCut // for these children only
 	return opened, err
 }
 
 // birth is one child on its way.
 type birth struct {
-	op *operation
-	m  Machine
-	st vm.MachineStatus
+	op    *operation
+	share bool      // it reads the volumes that its parent reads
+	reads []*volume // those
+	m     Machine
+	st    vm.MachineStatus
 }
 
 // bear starts the children on a generation, some at a time, and commits them
 // when all run.
-func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, unique bool) (children []vm.VM, err error) {
+func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
 	births := make([]*birth, 0, len(recs))
 	defer func() {
 		for _, b := range births {
@@ -169,12 +172,12 @@ func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, un
 		}
 	}()
 	for _, rec := range recs {
-		op, err := e.beginCreate(rec, unique)
+		op, err := e.beginCreate(rec, r.Prefix != "")
 		if err != nil {
 			return nil, err
 		}
 		op.cancelWith(ctx)
-		births = append(births, &birth{op: op})
+		births = append(births, &birth{op: op, share: r.Volumes == VolumesRO})
 	}
 	if err := e.startAll(ctx, g, births); err != nil {
 		return nil, err
@@ -244,6 +247,9 @@ func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) 
 		return diskError(e.cfg.Dir.Overlay(s.id), err)
 	}
 	rec := e.snapshot(s)
+	if err := e.shareVolumes(ctx, b, g); err != nil {
+		return err
+	}
 	spec, err := e.generationSpec(ctx, rec, g)
 	if err != nil {
 		return err
@@ -263,7 +269,10 @@ func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth)
 	if err := e.step(ctx, "fork:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { fillStarted(rec, g, vm.OpFork) })
+	if err := e.sharedVolumes(ctx, b); err != nil {
+		return vm.VM{}, err
+	}
+	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { e.fillStarted(rec, g, vm.OpFork) })
 }
 
 // admitMany refuses a fork that the host cannot hold. A child shares its

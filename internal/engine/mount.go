@@ -59,7 +59,7 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 		return out, err
 	}
 	e.emitVolume(v, "volume.mounted", map[string]any{"vm": op.slot.id, "path": r.Path, "rw": r.RW})
-	return Mounted{m, v.id, rec.Name, rec.Project}, nil
+	return Mounted{VolumeMount: m, Volume: v.id, Name: rec.Name, Project: rec.Project}, nil
 }
 
 // used notes activity of a VM.
@@ -142,7 +142,7 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r M
 		return m, err
 	}
 	beside := r.Share && !r.RW && slices.ContainsFunc(rec.Mounts, func(o vm.VolumeMount) bool { return o.RW })
-	disk := vm.PluggedVolume{ID: v.id, File: e.cfg.Volumes.Disk(v.id), ReadOnly: !r.RW, Share: beside}
+	disk := vm.PluggedVolume{ID: v.id, File: e.cfg.Volumes.Disk(v.id), SizeMiB: rec.SizeMiB, ReadOnly: !r.RW, Share: beside}
 	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, v.id) })
 	if err == nil {
 		err = e.seen(ctx, s, v.id)
@@ -185,6 +185,10 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 	if v.isGone(e) {
 		return info.Volume, noVolume(info.Project, info.Name)
 	}
+	if at, ok := e.cutAt(id, r.Path, string(v.id)); ok {
+		return info.Volume, vm.Errorf(vm.Exists, r.Path, "what is left of a mount of %s is at %s: the VM does not have that volume", at.Name, at.Path).
+			WithCode("MOUNT_PATH_NOT_EMPTY", "path", at.Path).WithHint("unmount it first: `warren volume unmount %s %s`", id, at.Path)
+	}
 	if e.pathTaken(id, r.Path) {
 		return info.Volume, vm.Errorf(vm.Exists, r.Path, "a volume is mounted there").WithCode("MOUNT_PATH_NOT_EMPTY", "path", r.Path).
 			WithHint("unmount it first")
@@ -221,6 +225,7 @@ func (e *Engine) pathTaken(id vm.ID, p string) bool {
 // Mounted is one mount of a VM, with its volume.
 type Mounted struct {
 	vm.VolumeMount
+	Cut     bool // there is only a disk on which everything fails; see VolumesCut
 	Volume  vm.VolumeID
 	Name    string
 	Project string
@@ -233,20 +238,25 @@ func (e *Engine) mountsOf(id vm.ID) []Mounted {
 	var out []Mounted
 	for _, v := range e.vols {
 		if m, ok := v.rec.MountOf(id); ok {
-			out = append(out, Mounted{m, v.id, v.rec.Name, v.rec.Project})
+			out = append(out, Mounted{VolumeMount: m, Volume: v.id, Name: v.rec.Name, Project: v.rec.Project})
 		}
 	}
 	slices.SortFunc(out, func(a, b Mounted) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Path, b.Path)) })
 	return out
 }
 
-// Mounts lists the volumes that a VM has, in the order of mounting.
+// Mounts lists the volumes that a VM has, in the order of mounting, after those
+// that only its memory knows.
 func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
 		return nil, fail(vm.OpList, ref, err)
 	}
-	return e.mountsOf(s.id), nil
+	var list []Mounted
+	for _, at := range e.snapshot(s).Cut {
+		list = append(list, Mounted{VolumeMount: vm.VolumeMount{VM: s.id, Path: at.Path, RW: at.RW}, Cut: true, Volume: at.ID, Name: at.Name, Project: at.Project})
+	}
+	return append(list, e.mountsOf(s.id)...), nil
 }
 
 // mountInGuest has the guest mount a disk, after a file system was made where
@@ -307,6 +317,9 @@ func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force 
 		return fail(vm.OpUnmount, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
+	if cut, ok := e.cutAt(op.slot.id, at, at); ok {
+		return e.unmountCut(op, c, cut, force)
+	}
 	v, m, err := e.mountAt(op.slot.id, at)
 	if err != nil {
 		return err
@@ -324,6 +337,45 @@ func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force 
 	}
 	e.emitVolume(v, "volume.unmounted", map[string]any{"vm": op.slot.id, "path": m.Path})
 	return nil
+}
+
+// cutAt finds what is left of a mount in a VM that does not have the volume, by
+// its path, or by the volume's name or id.
+func (e *Engine) cutAt(id vm.ID, at, volume string) (vm.VolumeAt, bool) {
+	s := e.slotOf(id)
+	if s == nil {
+		return vm.VolumeAt{}, false
+	}
+	for _, c := range e.snapshot(s).Cut {
+		if c.Path == path.Clean(at) || string(c.ID) == volume || c.Name == volume {
+			return c, true
+		}
+	}
+	return vm.VolumeAt{}, false
+}
+
+// unmountCut takes it out of the VM.
+func (e *Engine) unmountCut(op *operation, c *vm.Call, at vm.VolumeAt, force bool) error {
+	detail := map[string]any{"volume": string(at.ID), "name": at.Name, "force": force, "cut": true}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: at.Path, Detail: detail}); err != nil {
+		return err
+	}
+	r := e.runOf(op.slot)
+	if r == nil {
+		return vm.Errorf(vm.Unavailable, string(op.slot.id), "its monitor does not answer").WithHint("try again")
+	}
+	ctx, stop := context.WithTimeout(op.ctx, mountDeadline)
+	defer stop()
+	if err := r.machine.Guest().Unmount(ctx, at.Path, force); err != nil {
+		return cause(ctx, err)
+	}
+	if err := r.machine.UnplugVolume(ctx, at.ID); err != nil {
+		return cause(ctx, err)
+	}
+	_, err := e.update(ctx, op.slot, func(rec *vm.VM) {
+		rec.Cut = slices.DeleteFunc(slices.Clone(rec.Cut), func(o vm.VolumeAt) bool { return o == at })
+	})
+	return err
 }
 
 // mountAt finds a VM's mount by its path, or by the volume's name or id.
@@ -455,6 +507,8 @@ func (e *Engine) recoverLease(ctx context.Context, v *volume, m vm.VolumeMount) 
 		state = e.snapshot(s).State
 	}
 	switch {
+	case state == vm.Running && e.left(ctx, s, v.id):
+		return e.endLease(ctx, v, m.VM) // a rollback has left the memory that had it
 	case state == vm.Suspended || state == vm.Running && !m.Pending:
 		return nil
 	case state == vm.Running && e.runOf(s) != nil:
@@ -468,4 +522,16 @@ func (e *Engine) recoverLease(ctx context.Context, v *volume, m vm.VolumeMount) 
 		return nil
 	}
 	return e.endLease(ctx, v, m.VM)
+}
+
+// left reports whether a machine is known not to have a volume.
+func (e *Engine) left(ctx context.Context, s *slot, id vm.VolumeID) bool {
+	r := e.runOf(s)
+	if r == nil {
+		return false
+	}
+	ctx, stop := context.WithTimeout(ctx, machineDeadline)
+	defer stop()
+	st, err := r.machine.Status(ctx)
+	return err == nil && !slices.ContainsFunc(st.Plugged.Volumes, func(p vm.PluggedVolume) bool { return p.ID == id && !p.Cut })
 }

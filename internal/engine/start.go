@@ -113,7 +113,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	}
 	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) {
 		rec.Booted = true
-		rec.Generation, rec.Restored, rec.VolumesSeen = "", []string{"the disk"}, nil
+		rec.Generation, rec.Restored, rec.VolumesSeen, rec.Cut = "", []string{"the disk"}, nil, nil
 		rec.Losses = []string{"memory and running processes: the VM was booted afresh on its disk"}
 	})
 	if err != nil {

@@ -50,7 +50,7 @@ func shownVolume(i engine.VolumeInfo) api.Volume {
 func shownMount(m engine.Mounted, name string) api.Mount {
 	return api.Mount{
 		Volume: m.Volume, Name: m.Name, Project: m.Project, VM: m.VM, VMName: name,
-		Path: m.Path, RW: m.RW, Share: m.Share, Since: m.Since,
+		Path: m.Path, RW: m.RW, Share: m.Share, Cut: m.Cut, Since: m.Since,
 	}
 }
 

@@ -214,7 +214,7 @@ func (s *server) rollback(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r, err := s.Engine.Rollback(q.Context(), q.call, q.ref(), engine.RollbackRequest{To: in.To})
+	r, err := s.Engine.Rollback(q.Context(), q.call, q.ref(), engine.RollbackRequest{To: in.To, Volumes: in.Volumes})
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func specs() map[string]vm.MachineSpec {
 	volumes := warm
 	volumes.Plugged.Volumes = []vm.PluggedVolume{
 		{ID: "vol-aaaaaaaaaaaaaaaa", File: "/d/volumes/a, b/disk.qcow2", Port: 2},
+		{ID: "vol-cccccccccccccccc", SizeMiB: 64, Port: 3, Cut: true},
 		{ID: "vol-bbbbbbbbbbbbbbbb", File: "/d/volumes/b/disk.qcow2", Port: 1, ReadOnly: true, Share: true},
 	}
 	volumes.VolumeKeys = map[vm.VolumeID]vm.VolumeKey{"vol-aaaaaaaaaaaaaaaa": vm.VolumeKey("SECRET"), "vol-bbbbbbbbbbbbbbbb": vm.VolumeKey("SECRET")}

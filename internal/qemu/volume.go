@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/warren-vm/warren/internal/qmp"
@@ -24,6 +25,9 @@ func volumeSecret(id vm.VolumeID) string { return "key-" + string(id) }
 // volumeBlock is the encrypted disk of a volume. Without the right to write
 // QEMU itself has the file open for reading only.
 func volumeBlock(v vm.PluggedVolume) map[string]any {
+	if v.Cut {
+		return cutBlock(v)
+	}
 	file := map[string]any{"driver": "file", "filename": v.File}
 	if v.Share {
 		file["locking"] = "off"
@@ -32,6 +36,15 @@ func volumeBlock(v vm.PluggedVolume) map[string]any {
 		"driver": "qcow2", "node-name": volumeNode(v.ID), "read-only": v.ReadOnly, "discard": "unmap",
 		"encrypt": map[string]any{"format": "luks", "key-secret": volumeSecret(v.ID)},
 		"file":    file,
+	}
+}
+
+// cutBlock is a disk on which everything fails, of the size that the guest knows.
+func cutBlock(v vm.PluggedVolume) map[string]any {
+	return map[string]any{
+		"driver": "blkdebug", "node-name": volumeNode(v.ID), "read-only": v.ReadOnly,
+		"image":        map[string]any{"driver": "null-co", "size": int64(v.SizeMiB) << 20, "read-only": v.ReadOnly},
+		"inject-error": []any{map[string]any{"event": "none", "errno": int(syscall.EIO)}},
 	}
 }
 
@@ -55,10 +68,13 @@ func volumeDevices(s vm.MachineSpec) (args []string) {
 
 // volumeBlocks are their host's side. Each key comes by a descriptor of its own.
 func volumeBlocks(s vm.MachineSpec) (args []string) {
-	for i, v := range s.Plugged.Volumes {
-		args = append(args,
-			"-object", fmt.Sprintf("secret,id=%s,file=/dev/fd/%d", volumeSecret(v.ID), firstKey(s)+i),
-			"-blockdev", string(encode(volumeBlock(v))))
+	fd := firstKey(s)
+	for _, v := range s.Plugged.Volumes {
+		if !v.Cut {
+			args = append(args, "-object", fmt.Sprintf("secret,id=%s,file=/dev/fd/%d", volumeSecret(v.ID), fd))
+			fd++
+		}
+		args = append(args, "-blockdev", string(encode(volumeBlock(v))))
 	}
 	return args
 }
@@ -75,6 +91,9 @@ func firstKey(s vm.MachineSpec) int {
 // read.
 func keyPipes(s vm.MachineSpec) (files []*os.File, err error) {
 	for _, v := range s.Plugged.Volumes {
+		if v.Cut {
+			continue
+		}
 		key := s.VolumeKeys[v.ID]
 		if len(key) == 0 {
 			return files, vm.Errorf(vm.WrongState, string(v.ID), "the volume is locked")
@@ -96,6 +115,9 @@ func keyPipes(s vm.MachineSpec) (files []*os.File, err error) {
 // of QEMU, which needs them to open the disks only.
 func (p *Process) dropSecrets(ctx context.Context) error {
 	for _, v := range p.Spec.Plugged.Volumes {
+		if v.Cut {
+			continue
+		}
 		if err := p.QMP.Execute(ctx, "object-del", map[string]any{"id": volumeSecret(v.ID)}, nil); err != nil {
 			return p.refused(err)
 		}

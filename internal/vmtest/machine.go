@@ -199,11 +199,11 @@ func (m *machine) status() vm.MachineStatus {
 	}
 	m.mu.Unlock()
 	m.mu.Lock()
-	size := m.spec.Size
+	size, plugged := m.spec.Size, m.spec.Plugged
 	m.mu.Unlock()
 	return vm.MachineStatus{
-		Size: size,
-		ID:   m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
+		Size: size, Plugged: plugged,
+		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
 	}

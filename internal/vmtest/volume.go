@@ -163,6 +163,9 @@ func (s *Volumes) Used(vm.VolumeID) (int64, error) { return 0, nil }
 // plug opens a volume's disk as QEMU does: with the right key, and as its
 // locks allow.
 func (s *Volumes) plug(v vm.PluggedVolume, key vm.VolumeKey) error {
+	if v.Cut {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f, err := s.find(v.ID)
@@ -185,6 +188,9 @@ func (s *Volumes) plug(v vm.PluggedVolume, key vm.VolumeKey) error {
 }
 
 func (s *Volumes) unplug(v vm.PluggedVolume) {
+	if v.Cut {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.files[v.ID]; f != nil && v.ReadOnly {
@@ -309,6 +315,8 @@ func (g *guest) Mount(ctx context.Context, u vm.VolumeUse) error {
 	}
 	_, v, ok := g.m.plugged(u.ID)
 	switch {
+	case ok && v.Cut:
+		return vm.Errorf(vm.GuestFault, string(u.ID), "input/output error")
 	case !ok:
 		return vm.Errorf(vm.GuestFault, string(u.ID), "the kernel has not found the disk")
 	case g.m.w.Volumes.holds(u.ID, u.RW && !v.ReadOnly) == vm.DiskEmpty:
