@@ -31,6 +31,8 @@ type Volume struct {
 	LocksAt    time.Time       `json:"locksAt,omitzero"`
 	Mounts     []Mount         `json:"mounts"`
 	Keys       []vm.VolumeSlot `json:"keys,omitempty"` // the ways to unlock it; only of one volume
+
+	Snapshots []vm.VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
 }
 
 // VolumeList answers GET /v1/volumes.
@@ -66,6 +68,24 @@ type UnlockedVolume struct {
 // LockVolume is the body of a lock; it may be absent.
 type LockVolume struct {
 	Force bool `json:"force,omitempty"` // unmount it first, and kill the programs that use it
+}
+
+// NewVolumeSnapshot is the body of POST /v1/volumes/{volume}/snapshots; it may be
+// absent.
+type NewVolumeSnapshot struct {
+	Name string `json:"name,omitempty"`
+}
+
+// RollbackVolume is the body of a volume's rollback; it may be absent.
+type RollbackVolume struct {
+	To string `json:"to,omitempty"` // a snapshot's id or name; "" = the newest that was asked for
+}
+
+// RolledBackVolume answers a volume's rollback.
+type RolledBackVolume struct {
+	Volume
+
+	Before vm.VolumeSnapshot `json:"before"` // what it left: go back to it to undo the rollback
 }
 
 // ResizeVolume is the body of a volume's resize.

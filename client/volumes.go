@@ -67,6 +67,23 @@ func (c *Client) ResizeVolume(ctx context.Context, project, volume string, sizeM
 	return do[api.Volume](ctx, c, call{method: "POST", path: volumePath(volume, "resize"), query: inProject(project)}, api.ResizeVolume{SizeMib: sizeMib})
 }
 
+// SnapshotVolume keeps what is in an unlocked volume.
+func (c *Client) SnapshotVolume(ctx context.Context, project, volume, name string) (vm.VolumeSnapshot, error) {
+	return do[vm.VolumeSnapshot](ctx, c, call{method: "POST", path: volumePath(volume, "snapshots"), query: inProject(project)}, api.NewVolumeSnapshot{Name: name})
+}
+
+// RemoveVolumeSnapshot lets a snapshot of a volume go, by its id or name.
+func (c *Client) RemoveVolumeSnapshot(ctx context.Context, project, volume, snapshot string) error {
+	_, err := do[none](ctx, c, call{method: "DELETE", path: volumePath(volume, "snapshots", snapshot), query: inProject(project)}, nil)
+	return err
+}
+
+// RollbackVolume puts an unlocked volume that no VM has mounted back to a
+// snapshot, "" = the newest that was asked for.
+func (c *Client) RollbackVolume(ctx context.Context, project, volume, to string) (api.RolledBackVolume, error) {
+	return do[api.RolledBackVolume](ctx, c, call{method: "POST", path: volumePath(volume, "rollback"), query: inProject(project)}, api.RollbackVolume{To: to})
+}
+
 // AddVolumeKey adds a way to unlock a volume, which is unlocked.
 func (c *Client) AddVolumeKey(ctx context.Context, project, volume string, in vm.VolumeSlotSpec) (vm.VolumeSlot, error) {
 	return do[vm.VolumeSlot](ctx, c, call{method: "POST", path: volumePath(volume, "keys"), query: inProject(project)}, in)

@@ -80,6 +80,8 @@ const (
 	OpVolumeLock     Op = "volume-lock"
 	OpVolumeRemove   Op = "volume-remove"
 	OpVolumeResize   Op = "volume-resize"
+	OpVolumeSnapshot Op = "volume-snapshot" // made or removed
+	OpVolumeRollback Op = "volume-rollback"
 	OpVolumeSlot     Op = "volume-slot" // a way to unlock is added, removed or replaced
 	OpIdentityCreate Op = "identity-create"
 	OpIdentityDelete Op = "identity-delete"

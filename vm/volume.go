@@ -41,9 +41,10 @@ type Volume struct {
 	// Formatted says that a guest has made a file system on it.
 	Formatted bool `json:"formatted,omitempty"`
 	// Grown says that its file system is smaller than the disk.
-	Grown     bool          `json:"grown,omitempty"`
-	Mounts    []VolumeMount `json:"mounts,omitempty"`
-	CreatedAt time.Time     `json:"createdAt"`
+	Grown     bool             `json:"grown,omitempty"`
+	Mounts    []VolumeMount    `json:"mounts,omitempty"`
+	Snapshots []VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
+	CreatedAt time.Time        `json:"createdAt"`
 	Revision  int64         `json:"-"`
 }
 
@@ -59,6 +60,28 @@ type VolumeMount struct {
 	// Pending says that the mount was begun and not yet completed.
 	Pending bool `json:"pending,omitempty"`
 }
+
+// MaxVolumeSnapshots bounds the snapshots of one volume.
+const MaxVolumeSnapshots = 32
+
+// VolumeSnapshot is what was in a volume at an instant. It lies in the volume's
+// disk, encrypted as that is, and takes the space of what was changed since.
+type VolumeSnapshot struct {
+	ID        string    `json:"id"` // "vs-" and 8 characters
+	Name      string    `json:"name,omitempty"`
+	SizeMiB   int       `json:"sizeMib"` // of the volume then
+	CreatedAt time.Time `json:"createdAt"`
+	// Before says that a rollback made it of what it left.
+	Before    bool `json:"beforeRollback,omitempty"`
+	Formatted bool `json:"formatted,omitempty"`
+	Grown     bool `json:"grown,omitempty"`
+	// Pending says that it was begun and not yet completed, or that its removal
+	// was.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// NewVolumeSnapshotID returns a fresh random id of a volume's snapshot.
+func NewVolumeSnapshotID() string { return "vs-" + randomID(8) }
 
 // MountOf returns the volume's lease of a VM.
 func (v Volume) MountOf(id ID) (VolumeMount, bool) {

@@ -21,7 +21,8 @@ func newVolume(a *app) *cobra.Command {
   warren volume unmount box /cache
   warren volume lock cache`,
 		newVolumeCreate(a, nil), newVolumeUnlock(a, nil), newVolumeLock(a, nil), newVolumeLs(a, nil), newVolumeInspect(a, nil),
-		newVolumeMount(a, nil), newVolumeUnmount(a, nil), newVolumeResize(a, nil), newVolumeRm(a, nil), newVolumeKey(a))
+		newVolumeMount(a, nil), newVolumeUnmount(a, nil), newVolumeResize(a, nil), newVolumeRm(a, nil),
+		newVolumeSnapshot(a), newVolumeRollback(a, nil), newVolumeKey(a))
 }
 
 // projectFlag names the project of a volume.

@@ -32,7 +32,7 @@ func (e *Engine) collect(ctx context.Context) {
 	needs := e.needsLocked()
 	var todo, seen []vm.GenerationInfo
 	for id, g := range e.gens {
-		if len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !e.comingLocked(id) {
+		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !e.comingLocked(id) {
 			seen = append(seen, g.info)
 		}
 		if g.pins == 0 && g.info.State != vm.GenBuilding && surplus(g.info, needs[id]) {

@@ -130,11 +130,13 @@ type Engine struct {
 	creating map[*operation]bool // creates with a name whose record is not written yet
 	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
-	users    directory
-	rights   rights
-	gens     map[vm.GenerationID]*generation
-	vols     map[vm.VolumeID]*volume
-	names    domains
+	// recovered: what is on disk agrees with the records.
+	recovered bool
+	users     directory
+	rights    rights
+	gens      map[vm.GenerationID]*generation
+	vols      map[vm.VolumeID]*volume
+	names     domains
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -163,6 +165,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		e.tasks.Wait()
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
+	e.mu.Lock()
+	e.recovered = true
+	e.mu.Unlock()
+	e.collectLater()
 	e.spawn(e.reap)
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)

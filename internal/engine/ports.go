@@ -83,6 +83,10 @@ type VolumePlug interface {
 	// UnplugVolume takes one out; one that is not there is no error. Kind
 	// GuestFault when the guest does not give it up.
 	UnplugVolume(ctx context.Context, id vm.VolumeID) error
+	// SnapshotVolume keeps what is on a volume's disk at an instant, beside the
+	// running guest; DropVolumeSnapshot lets it go.
+	SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error
+	DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error
 }
 
 // Pooled is a machine that is started before anybody asks for it.
@@ -316,6 +320,13 @@ type Volumes interface {
 	// only the end of it failed. Kind WrongState with a passphrase.
 	Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error)
 	Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeMiB int) error
+	// Snapshot, Revert and DropSnapshot are for disks that no machine uses. One
+	// that is not there is dropped without an error.
+	Snapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
+	Revert(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
+	DropSnapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
+	// BackUp copies the header of a disk that a machine has changed.
+	BackUp(id vm.VolumeID) error
 	Disk(id vm.VolumeID) string
 	Used(id vm.VolumeID) (int64, error)
 }

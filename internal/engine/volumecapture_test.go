@@ -124,6 +124,83 @@ func TestVolumeCut(t *testing.T) {
 	consistent(t, s)
 }
 
+// TestVolumeSnapshots: a volume is kept and put back, also while a VM writes to
+// it; what a rollback leaves is kept, too.
+//
+// 003-25, 003-32
+func TestVolumeSnapshots(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	v := newVolume(t, e, c, "work")
+	_, err := e.SnapshotVolume(ctx, c, ref("work"), "empty")
+	refused(t, err, vm.WrongState, "VOLUME_LOCKED")
+	unlock(t, e, c, "work")
+	keep := func(name string) vm.VolumeSnapshot {
+		t.Helper()
+		snap, err := e.SnapshotVolume(ctx, c, ref("work"), name)
+		if err != nil || !slices.Contains(s.World.Volumes.Snapshots(v.ID), snap.ID) {
+			t.Fatalf("%+v, %v; the disk has %v", snap, err, s.World.Volumes.Snapshots(v.ID))
+		}
+		return snap
+	}
+	keep("empty")
+	mount(t, e, c, "box", mountOf("work", "/data"))
+	first := keep("first")
+	_, err = e.SnapshotVolume(ctx, c, ref("work"), "first")
+	refused(t, err, vm.Exists, "VOLUME_EXISTS")
+	_, _, err = e.RollbackVolume(ctx, c, ref("work"), "first")
+	refused(t, err, vm.Busy, "VOLUME_IN_USE")
+	if err := e.Unmount(ctx, c, "box", "/data", false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.ResizeVolume(ctx, c, ref("work"), 16<<10); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = e.RollbackVolume(ctx, c, ref("work"), "nothing")
+	refused(t, err, vm.NotFound, "SNAPSHOT_NOT_FOUND")
+	info, before, err := e.RollbackVolume(ctx, c, ref("work"), "")
+	if err != nil || info.SizeMiB != first.SizeMiB || !before.Before || before.SizeMiB != 16<<10 {
+		t.Fatalf("%+v, %+v, %v", info.Volume, before, err)
+	}
+	if info, _, err = e.RollbackVolume(ctx, c, ref("work"), before.ID); err != nil || info.SizeMiB != 16<<10 {
+		t.Fatalf("the undo: %+v, %v", info.Volume, err)
+	}
+	if info, _, err = e.RollbackVolume(ctx, c, ref("work"), "empty"); err != nil || info.Formatted {
+		t.Fatalf("back to the empty disk: %+v, %v", info.Volume, err)
+	}
+	for range 8 {
+		if info, _, err = e.RollbackVolume(ctx, c, ref("work"), "first"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(info.Snapshots); n != 6 || len(s.World.Volumes.Snapshots(v.ID)) != 6 {
+		t.Errorf("%d snapshots are left, want the two that were asked for and four", n)
+	}
+
+	r := mountOf("work", "/data")
+	r.RW = false
+	mount(t, e, c, "box", r)
+	_, err = e.SnapshotVolume(ctx, c, ref("work"), "beside")
+	refused(t, err, vm.Busy, "VOLUME_IN_USE")
+	if err := e.Unmount(ctx, c, "box", "/data", false); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, e, c, "box", mountOf("work", "/data"))
+	s.World.Fail("volume-snapshot", vm.Errorf(vm.NoSpace, "", "no space"))
+	if _, err = e.SnapshotVolume(ctx, c, ref("work"), "fails"); vm.KindOf(err) != vm.NoSpace {
+		t.Errorf("a full disk: %v", err)
+	}
+	s.World.Fail("volume-snapshot", nil)
+	if err := e.RemoveVolumeSnapshot(ctx, c, ref("work"), "first"); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(s.World.Volumes.Snapshots(v.ID), first.ID) {
+		t.Error("the disk still has it")
+	}
+	consistentVolumes(t, s)
+}
+
 // TestVolumeReadOn: children read on what their parent reads, each with a lease
 // of its own, and never what it writes.
 //

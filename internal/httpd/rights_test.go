@@ -146,7 +146,7 @@ func (w *walk) knock(secret string, headers ...string) (int, string) {
 	w.t.Helper()
 	path := strings.NewReplacer("{vm}", w.vm, "{process}", "p2", "{session}", "s", "{path...}", "%2Fetc%2Fhostname", "{snapshot}", "sc-x", "{build}", "b",
 		"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x", "{identity}", w.identity, "{token}", "t", "{repo}", "r",
-		"{port}", "3000", "{domain}", "app.warren.localhost", "{volume}", "v"+w.vm, "{slot}", "ks-x").Replace(w.row.pattern)
+		"{port}", "3000", "{domain}", "app.warren.localhost", "{volume}", "v"+w.vm, "{slot}", "ks-x", "{volumesnapshot}", "vs-x").Replace(w.row.pattern)
 	if strings.Contains(path, "/fs/") && w.row.method == "GET" {
 		path += "?path=/etc"
 	}

@@ -21,6 +21,9 @@ func (s *server) volumeRoutes() []route {
 		{"POST", "/v1/volumes/{volume}/keys", key, s.addVolumeKey, "Add a way to unlock a volume, which is unlocked.", vm.VolumeSlotSpec{}, vm.VolumeSlot{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/rotate", key, s.rotateVolume, "Give an unlocked volume that no VM has mounted another key.", nil, okBody{}, false, "project"},
 		{"DELETE", "/v1/volumes/{volume}/keys/{slot}", key, s.removeVolumeKey, "Take a way to unlock a volume away.", nil, okBody{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/snapshots", key, s.snapshotVolume, "Keep what is in an unlocked volume.", api.NewVolumeSnapshot{}, vm.VolumeSnapshot{}, false, "project"},
+		{"DELETE", "/v1/volumes/{volume}/snapshots/{volumesnapshot}", key, s.removeVolumeSnapshot, "Let a snapshot of a volume go.", nil, okBody{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/rollback", key, s.rollbackVolume, "Put an unlocked volume that no VM has mounted back to a snapshot.", api.RollbackVolume{}, api.RolledBackVolume{}, false, "project"},
 		{"GET", "/v1/vms/{vm}/mounts", granted, s.mounts, "Volumes that a VM has mounted.", nil, api.MountList{}, false, ""},
 		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume in a VM; a VM that sleeps is woken.", api.NewMount{}, api.Mount{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/mounts", key, s.unmount, "Unmount a volume: by its path in the guest, its name or its id.", nil, okBody{}, false, "path force"},
@@ -36,7 +39,7 @@ func shownVolume(i engine.VolumeInfo) api.Volume {
 	out := api.Volume{
 		ID: i.ID, Name: i.Name, Project: i.Project, State: api.VolumeLocked, Sensitive: i.Unlocked || len(i.Mounts) > 0,
 		SizeMib: i.SizeMiB, UsedBytes: i.UsedBytes, Formatted: i.Formatted, CreatedAt: i.CreatedAt,
-		UnlockedAt: i.UnlockedAt, LocksAt: i.LocksAt, Mounts: []api.Mount{}, Keys: i.Slots,
+		UnlockedAt: i.UnlockedAt, LocksAt: i.LocksAt, Mounts: []api.Mount{}, Keys: i.Slots, Snapshots: i.Snapshots,
 	}
 	if i.Unlocked {
 		out.State = api.VolumeUnlocked
@@ -153,6 +156,37 @@ func (s *server) removeVolumeKey(q *request) error {
 		return err
 	}
 	return q.ok(okBody{})
+}
+
+func (s *server) snapshotVolume(q *request) error {
+	var in api.NewVolumeSnapshot
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	snap, err := s.Engine.SnapshotVolume(q.Context(), q.call, q.volumeRef(), in.Name)
+	if err != nil {
+		return err
+	}
+	return q.ok(snap)
+}
+
+func (s *server) removeVolumeSnapshot(q *request) error {
+	if err := s.Engine.RemoveVolumeSnapshot(q.Context(), q.call, q.volumeRef(), q.values["volumesnapshot"]); err != nil {
+		return err
+	}
+	return q.ok(okBody{})
+}
+
+func (s *server) rollbackVolume(q *request) error {
+	var in api.RollbackVolume
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	i, before, err := s.Engine.RollbackVolume(q.Context(), q.call, q.volumeRef(), in.To)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.RolledBackVolume{Volume: shownVolume(i), Before: before})
 }
 
 func (s *server) mounts(q *request) error {

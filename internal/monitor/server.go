@@ -55,6 +55,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("POST /resize", s.resize)
 	mux.HandleFunc("POST /volume", s.plugVolume)
 	mux.HandleFunc("DELETE /volume/{id}", s.unplugVolume)
+	mux.HandleFunc("POST /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
+	mux.HandleFunc("DELETE /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("POST /reseat", s.reseat)
 	mux.HandleFunc("GET /disk", s.disk)

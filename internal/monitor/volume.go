@@ -132,3 +132,34 @@ func (c *Client) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	defer cancel()
 	return c.call(ctx, "DELETE", "/volume/"+string(id), nil, nil)
 }
+
+// snapshotVolume makes or drops a snapshot of a volume's disk, as the method
+// says, while no capture is under way. It goes on when its caller goes away.
+func (s *server) snapshotVolume(w http.ResponseWriter, r *http.Request) {
+	do := s.m.qemu().SnapshotVolume
+	if r.Method == http.MethodDelete {
+		do = s.m.qemu().DropVolumeSnapshot
+	}
+	s.m.capturing.Lock()
+	err := do(context.WithoutCancel(r.Context()), vm.VolumeID(r.PathValue("id")), r.PathValue("snapshot"))
+	s.m.capturing.Unlock()
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
+
+// SnapshotVolume keeps what is on a volume's disk at an instant.
+func (c *Client) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	ctx, cancel := within(ctx, startDeadline)
+	defer cancel()
+	return c.call(ctx, "POST", "/volume/"+string(id)+"/snapshots/"+snapshot, nil, nil)
+}
+
+// DropVolumeSnapshot lets a snapshot go; one that is not there is no error.
+func (c *Client) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	ctx, cancel := within(ctx, startDeadline)
+	defer cancel()
+	return c.call(ctx, "DELETE", "/volume/"+string(id)+"/snapshots/"+snapshot, nil, nil)
+}

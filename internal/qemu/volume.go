@@ -246,6 +246,32 @@ func (p *Process) closeVolume(ctx context.Context, id vm.VolumeID) error {
 	}
 }
 
+// SnapshotVolume keeps what is on a volume's disk, in the disk itself.
+func (p *Process) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	return p.volumeSnapshot(ctx, "blockdev-snapshot-internal-sync", id, snapshot)
+}
+
+// DropVolumeSnapshot lets a snapshot go; one that is not there is no error.
+func (p *Process) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	err := p.volumeSnapshot(ctx, "blockdev-snapshot-delete-internal-sync", id, snapshot)
+	if err != nil && strings.Contains(err.Error(), "does not exist") {
+		return nil
+	}
+	return err
+}
+
+func (p *Process) volumeSnapshot(ctx context.Context, command string, id vm.VolumeID, snapshot string) error {
+	err := p.QMP.Execute(ctx, command, map[string]any{"device": volumeNode(id), "name": snapshot}, nil)
+	var no *qmp.Error
+	if err != nil && !errors.As(err, &no) {
+		return p.failure(err)
+	}
+	if err != nil {
+		return p.refused(err)
+	}
+	return nil
+}
+
 // volumes lists the volumes whose devices the machine has.
 func (p *Process) volumes(ctx context.Context) ([]vm.VolumeID, error) {
 	var list []struct {

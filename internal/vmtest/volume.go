@@ -31,6 +31,7 @@ type simVolume struct {
 	formatted bool
 	writers   int
 	readers   int
+	snapshots []string
 }
 
 // NewVolumes returns a simulator without volumes.
@@ -154,6 +155,60 @@ func (s *Volumes) Grow(_ context.Context, id vm.VolumeID, _ vm.VolumeKey, sizeMi
 	return nil
 }
 
+// Snapshot keeps a snapshot.
+func (s *Volumes) Snapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
+	return s.snapshot(id, key, func(v *simVolume) error {
+		v.snapshots = append(v.snapshots, snapshot)
+		return nil
+	})
+}
+
+// Revert checks that there is such a snapshot.
+func (s *Volumes) Revert(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
+	return s.snapshot(id, key, func(v *simVolume) error {
+		if !slices.Contains(v.snapshots, snapshot) {
+			return vm.Errorf(vm.Internal, snapshot, "no such snapshot")
+		}
+		return nil
+	})
+}
+
+// DropSnapshot lets a snapshot go.
+func (s *Volumes) DropSnapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
+	return s.snapshot(id, key, func(v *simVolume) error {
+		v.snapshots = slices.DeleteFunc(v.snapshots, func(o string) bool { return o == snapshot })
+		return nil
+	})
+}
+
+func (s *Volumes) snapshot(id vm.VolumeID, key vm.VolumeKey, do func(*simVolume) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v, err := s.find(id)
+	switch {
+	case err != nil:
+		return err
+	case !bytes.Equal(key, v.key):
+		return vm.Errorf(vm.Internal, string(id), "not the volume's key")
+	case v.writers > 0 || v.readers > 0:
+		return vm.Errorf(vm.Busy, string(id), "something else uses its disk")
+	}
+	return do(v)
+}
+
+// BackUp does nothing.
+func (s *Volumes) BackUp(vm.VolumeID) error { return nil }
+
+// Snapshots are those that a volume's disk holds.
+func (s *Volumes) Snapshots(id vm.VolumeID) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v := s.files[id]; v != nil {
+		return slices.Clone(v.snapshots)
+	}
+	return nil
+}
+
 // Disk names a volume's file, which does not exist.
 func (s *Volumes) Disk(id vm.VolumeID) string { return "/volumes/" + string(id) }
 
@@ -246,6 +301,35 @@ func (h *handle) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	}
 	h.dropVolume(id)
 	return nil
+}
+
+// SnapshotVolume keeps a snapshot of a disk that the machine writes.
+func (h *handle) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	return h.volumeSnapshot(ctx, id, func(v *simVolume) { v.snapshots = append(v.snapshots, snapshot) })
+}
+
+// DropVolumeSnapshot lets it go.
+func (h *handle) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	return h.volumeSnapshot(ctx, id, func(v *simVolume) {
+		v.snapshots = slices.DeleteFunc(v.snapshots, func(o string) bool { return o == snapshot })
+	})
+}
+
+func (h *handle) volumeSnapshot(ctx context.Context, id vm.VolumeID, do func(*simVolume)) error {
+	if err := h.w.step(ctx, "volume-snapshot"); err != nil {
+		return err
+	}
+	_, p, ok := h.plugged(id)
+	if !ok || p.ReadOnly || p.Cut {
+		return vm.Errorf(vm.Internal, string(id), "not a disk that the machine writes")
+	}
+	h.w.Volumes.mu.Lock()
+	defer h.w.Volumes.mu.Unlock()
+	v, err := h.w.Volumes.find(id)
+	if err == nil {
+		do(v)
+	}
+	return err
 }
 
 func (m *machine) dropVolume(id vm.VolumeID) {
