@@ -25,6 +25,8 @@ type disks struct {
 	nodes   map[string]any
 	devices []string
 	again   int
+
+	snapshots []string
 }
 
 // argument is one of the command line: a secret is read from where it says.
@@ -79,6 +81,16 @@ func (d *disks) qmp(command string, args map[string]any) (result, refusal string
 			return "", "Node " + node + " is in use", true
 		}
 		delete(d.nodes, node)
+	case command == "blockdev-snapshot-internal-sync":
+		at, _ := args["device"].(string)
+		if d.nodes[at] == nil {
+			return "", "Cannot find device", true
+		}
+		d.snapshots = append(d.snapshots, args["name"].(string))
+	case command == "blockdev-snapshot-delete-internal-sync":
+		if !slices.Contains(d.snapshots, args["name"].(string)) {
+			return "", "Snapshot with id 'null' and name 'x' does not exist on device 'y'", true
+		}
 	case command == "qom-list":
 		var list []map[string]string
 		for _, name := range append([]string{"serial0", "port1"}, d.devices...) {
@@ -136,6 +148,17 @@ func TestVolumes(t *testing.T) {
 		}
 	}
 	check("kept", kept(t, spec).Plugged.Volumes)
+	if err := c.SnapshotVolume(ctx, volume(3).ID, "vs-a"); err != nil {
+		t.Errorf("a snapshot: %v", err)
+	}
+	if err := c.SnapshotVolume(ctx, volume(1).ID, "vs-a"); err == nil {
+		t.Error("a snapshot of a disk that is not there")
+	}
+	for _, name := range []string{"vs-a", "vs-none"} {
+		if err := c.DropVolumeSnapshot(ctx, volume(3).ID, name); err != nil {
+			t.Errorf("dropping %s: %v", name, err)
+		}
+	}
 	if err := c.PlugVolume(ctx, volume(5), vm.VolumeKey("right")); err != nil {
 		t.Fatal(err)
 	}
