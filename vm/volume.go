@@ -45,7 +45,7 @@ type Volume struct {
 	Mounts    []VolumeMount    `json:"mounts,omitempty"`
 	Snapshots []VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
 	CreatedAt time.Time        `json:"createdAt"`
-	Revision  int64         `json:"-"`
+	Revision  int64            `json:"-"`
 }
 
 // VolumeMount is the lease that a VM has on a volume, from before the disk is

@@ -27,6 +27,9 @@ type runOptions struct {
 	net   string
 	size  sizeFlags
 	exec  execOptions
+
+	volumes []string
+	project string
 }
 
 func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Command {
@@ -35,9 +38,13 @@ func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Comman
 		Use:   "run [IMAGE] [flags] -- CMD [ARG...]",
 		Short: "Run one command in a fresh VM and leave nothing behind",
 		Long: `Make a VM, run one command in it and remove the VM, also after ^C and when this program is killed.
-Output and exit status are the command's; 124 says that --timeout ended it, 125 that Warren failed.`,
+Output and exit status are the command's; 124 says that --timeout ended it, 125 that Warren failed.
+
+--volume mounts an unlocked volume: what the command writes there is all that stays. It is unmounted behind the command
+and stays unlocked.`,
 		Example: `  warren run -- python3 -c 'print(6*7)'
   warren run --add data.csv -- wc -l /work/data.csv
+  warren run --volume results:/data -- sh -c 'date >>/data/log'
   warren run dev --net packages --timeout 10m -- npm view is-number version`,
 		Annotations: map[string]string{passes: "yes"},
 		Args: func(cmd *cobra.Command, list []string) error {
@@ -65,6 +72,8 @@ Output and exit status are the command's; 124 says that --timeout ended it, 125 
 	f := cmd.Flags()
 	f.StringArrayVar(&o.add, "add", nil, "copy a file or directory to /work before; may repeat")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
+	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
+	projectFlag(cmd, &o.project)
 	o.size.add(f)
 	o.exec.add(f)
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
@@ -89,8 +98,15 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	mounts, err := runVolumes(o.volumes, o.project)
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
+		return err
+	}
+	if err := checkVolumes(ctx, c, mounts); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.removeAfter(ctx, c, r.Name, err)) }()
@@ -102,14 +118,16 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var late lateEnd
-	err = a.attached(ctx, c, r.Name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
-	if late.ended() {
-		return vm.Errorf(vm.Cancelled, "", "interrupted")
-	}
-	return err
+	return a.withVolumes(ctx, c, r.Name, mounts, func() error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		var late lateEnd
+		err := a.attached(ctx, c, r.Name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
+		if late.ended() {
+			return vm.Errorf(vm.Cancelled, "", "interrupted")
+		}
+		return err
+	})
 }
 
 // lateEnd notes that a second signal, or SIGTERM, ended a run.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,31 @@ func TestVolumeLs(t *testing.T) {
 	}
 	f.on("POST /v1/vms/{vm}/mounts", vm.Errorf(vm.WrongState, "a", "the volume is locked").WithCode("VOLUME_LOCKED").WithHint("unlock it"))
 	if r := run(t, f, Local{}, "", "volume", "mount", "box", "--volume", "a", "--guest", "/data"); r.code != 6 || !strings.Contains(r.stderr, "unlock it") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestRunVolumes: --volume names a volume and a path; a locked volume is told
+// before there is a VM. 000-46, 003-10
+func TestRunVolumes(t *testing.T) {
+	got, err := runVolumes([]string{"a:/data", "b:/ref:ro", "c:/out/x:rw"}, "shop")
+	want := []api.NewMount{
+		{Volume: "a", Project: "shop", Path: "/data", RW: true},
+		{Volume: "b", Project: "shop", Path: "/ref"},
+		{Volume: "c", Project: "shop", Path: "/out/x", RW: true},
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{"a", "a:", "a:data", ":/data", "a:/data:wr", "a:/x:y:ro"} {
+		if _, err := runVolumes([]string{bad}, ""); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	f := newFake(t)
+	f.on("GET /v1/volumes/{volume}", api.Volume{Name: "a", State: api.VolumeLocked})
+	f.mux.HandleFunc("POST /v1/vms", func(http.ResponseWriter, *http.Request) { t.Error("a VM is made") })
+	if r := run(t, f, Local{}, "", "run", "--volume", "a:/data", "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "warren volume unlock a") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -193,3 +193,58 @@ func TestVolumeHistory(t *testing.T) {
 	h.nowhere("the volume's plaintext", planted)
 	h.ok("volume", "unlock", "work") // whole
 }
+
+// TestVolumeRun: batch jobs of which nothing stays but what they wrote into a
+// volume; status and output are the command's, and a job that is killed leaves a
+// volume that the next can use.
+//
+// 000-46, 003-10
+func TestVolumeRun(t *testing.T) {
+	h := newHost(t)
+	h.ok("volume", "create", "work", "--size", "256")
+	h.run("run", "--volume", "work:/data", "--", "true").wants(t, 125, "warren volume unlock work")
+	h.ok("volume", "unlock", "work")
+	start := time.Now()
+	h.ok("run", "--volume", "work:/data", "--", "sh", "-c", plant+"/data/kept; echo one >>/data/log; (sleep 1000; cat /data/log) >/dev/null 2>&1 & cd /data; exec 9</data/log; sleep 100 & exit 0")
+	t.Logf("a job with a new volume: %v", time.Since(start))
+	h.volumeIs("work", "unlocked", 0)
+	start = time.Now()
+	if r := h.run("run", "--volume", "work:/data", "--", "sh", "-c", "echo two >>/data/log; cat /data/log; exit 3"); r.code != 3 || r.stdout != "one\ntwo\n" {
+		t.Errorf("%+v", r)
+	}
+	t.Logf("a job with a volume: %v", time.Since(start))
+	if got := h.ok("run", "--volume", "work:/data:ro", "--", "sh", "-c", "touch /data/x 2>&1; grep -c PLANTED /data/kept"); !strings.Contains(got, "Read-only") || !strings.HasSuffix(got, "20000\n") {
+		t.Errorf("to read only: %q", got)
+	}
+	cmd := exec.Command(h.binary, "run", "--volume", "work:/data", "--", "sh", "-c", "echo three >>/data/log; sync; echo ready; sleep 100")
+	cmd.Env = h.environ()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := cmd.Process.Kill(); err != nil { // the server removes the VM when its runner is gone
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for deadline := time.Now().Add(90 * time.Second); len(h.list()) > 0; time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatalf("left: %+v", h.list())
+		}
+	}
+	h.volumeIs("work", "locked", 0)
+	h.ok("volume", "unlock", "work")
+	if got := h.ok("run", "--volume", "work:/data", "--", "tail", "-n", "1", "/data/log"); got != "three\n" {
+		t.Errorf("after a job that was killed: %q", got)
+	}
+	h.ok("volume", "lock", "work")
+	h.nowhere("the volume's plaintext", planted)
+	if left, _ := filepath.Glob(h.data + "/vms/*"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
