@@ -146,6 +146,8 @@ type VM struct {
 	// DiskOn is the generation whose disk the VM's overlay lies on; "" = its
 	// image's.
 	DiskOn GenerationID `json:"diskOn,omitempty"`
+	// Profile is how far it is trusted; "" = as an agent.
+	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
 	// CaptureEverySeconds asks for a generation every so often; 0 = never.

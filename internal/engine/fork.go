@@ -116,9 +116,7 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
 		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
 	}
-	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
-		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
-	}
+	expire(rec, r.TTLSeconds)
 	if !r.IdleTimeout.Set {
 		return nil
 	}

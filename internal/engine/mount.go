@@ -29,8 +29,12 @@ const mountDeadline = 2 * time.Minute
 // Mount plugs a volume into a VM and mounts it there. A VM that sleeps is
 // woken. It goes on when ctx ends; nothing is left of it when it fails.
 func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (out Mounted, err error) {
-	if _, err := e.lookup(c, ref); err != nil {
+	s, err := e.lookup(c, ref)
+	if err != nil {
 		return out, fail(vm.OpMount, ref, err)
+	}
+	if p := profileOf(e.snapshot(s)); !p.Volumes {
+		return out, fail(vm.OpMount, ref, p.Forbids(ref, "volumes").WithHint("copy files in and out instead: `warren cp`; or make the VM with --profile agent"))
 	}
 	if err := checkMountPath(r.Path, r.Over); err != nil {
 		return out, fail(vm.OpMount, ref, err)

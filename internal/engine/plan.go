@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/bits"
@@ -60,7 +61,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 		CreatedAt: now, LastActive: now,
 	}
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir,
+		e.fillSize, fillProfile, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err
@@ -187,14 +188,51 @@ func (e *Engine) fillSize(rec *vm.VM, r CreateRequest, img vm.Image) error {
 	return nil
 }
 
+func fillProfile(rec *vm.VM, r CreateRequest, _ vm.Image) error {
+	if _, err := vm.FindProfile(r.Profile); err != nil {
+		return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Error())
+	}
+	rec.Profile = r.Profile
+	return nil
+}
+
+// profileOf is a VM's profile. One that this version does not know forbids
+// nothing that it could name.
+func profileOf(rec vm.VM) vm.Profile {
+	p, _ := vm.FindProfile(rec.Profile)
+	return p
+}
+
+// expire gives a VM the time that was asked for, or that its profile has.
+func expire(rec *vm.VM, asked int64) {
+	rec.TTLSeconds, rec.ExpiresAt = asked, time.Time{}
+	if asked == 0 {
+		rec.TTLSeconds = int64(profileOf(*rec).TTL / time.Second)
+	}
+	if rec.TTLSeconds > 0 {
+		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(rec.TTLSeconds) * time.Second)
+	}
+}
+
+// mayReach refuses a network that a VM's profile never gets.
+func mayReach(rec vm.VM, mode vm.NetworkMode) error {
+	if p := profileOf(rec); p.Closed && mode != vm.NetClosed {
+		return p.Forbids(string(rec.ID), "the network "+string(mode)).WithHint("make a VM with another profile: `warren profile ls`")
+	}
+	return nil
+}
+
 func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
-	mode := e.cfg.Settings.DefaultNetwork
+	mode := cmp.Or(profileOf(*rec).Network, e.cfg.Settings.DefaultNetwork)
 	if r.Network != "" {
 		m, err := vm.ParseNetworkMode(r.Network)
 		if err != nil {
 			return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
 		}
 		mode = m
+	}
+	if err := mayReach(*rec, mode); err != nil {
+		return err
 	}
 	rec.Network = policy(mode, img)
 	return nil
@@ -244,9 +282,7 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
 		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
 	}
-	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
-		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
-	}
+	expire(rec, r.TTLSeconds)
 	if err := checkSchedule(r.CaptureEvery); err != nil {
 		return err
 	}
