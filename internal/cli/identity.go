@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 )
 
 func newIdentity(a *app) *cobra.Command {
@@ -103,17 +104,7 @@ func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Co
 			if runF != nil {
 				return runF(cmd.Context(), list)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(list, func(ref string) error {
-				err := c.DeleteIdentity(cmd.Context(), ref)
-				if err == nil {
-					a.io.printf("%s is removed\n", printable(ref))
-				}
-				return err
-			})
+			return a.endEach(list, "removed", func(c *client.Client, ref string) error { return c.DeleteIdentity(cmd.Context(), ref) })
 		},
 		ValidArgsFunction: a.completeIdentity,
 	}
