@@ -142,7 +142,7 @@ func (h *host) wantClock(name string) {
 	}
 }
 
-// same and distinct check one value of each VM.
+// distinct wants another value in each VM.
 func distinct(t *testing.T, what string, values map[string]string) {
 	t.Helper()
 	seen := map[string]string{}
