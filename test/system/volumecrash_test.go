@@ -248,3 +248,43 @@ func TestVolumeRun(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestVolumeFullDisk: the host's disk fills up while a VM writes to a volume. The
+// VM stands still and says so, goes on when there is room, and nothing is
+// missing or wrong.
+//
+// 003-25, 003-32
+func TestVolumeFullDisk(t *testing.T) {
+	h := crashHost(t, smallMiB)
+	h.ok("up", "--name", "app")
+	h.ok("volume", "create", "work", "--size", "256")
+	h.ok("volume", "unlock", "work")
+	h.ok("volume", "mount", "app", "--volume", "work", "--guest", "/data", "--rw")
+	h.count("app")
+	script := filepath.Join(t.TempDir(), "book.py")
+	if err := os.WriteFile(script, []byte(bookkeeper), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.ok("cp", script, "app:/book.py")
+	h.sh("app", "(timeout 600 python3 -u /book.py write wal >/run/acked) >/dev/null 2>&1 & for i in $(seq 100); do test -s /run/acked && exit; sleep 0.1; done; exit 1")
+	h.leave(0)
+	h.ok("exec", "app", "-d", "--", "sh", "-c", "yes 0123456789 | head -c 50000000 >/data/big; sync; md5sum </data/big >/run/sum")
+	h.eventually("it stands still and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "stands still") })
+	h.run("volume", "create", "other").wants(t, 8, "disk")
+	h.volumeIs("work", "unlocked", 1)
+	h.makeRoom()
+	h.goesOn("there is room", "app")
+	h.eventually("the file is written", func() bool { return h.run("exec", "app", "--", "test", "-s", "/run/sum").code == 0 })
+	h.sh("app", "pkill python3; sleep 0.5; sync")
+	got := strings.Fields(h.sh("app", "tail -n 1 /run/acked; python3 /book.py check; echo 3 >/proc/sys/vm/drop_caches; md5sum </data/big | cmp - /run/sum && wc -c </data/big; dmesg | grep -c 'I/O error' || true"))
+	var last, rows, newest, lines int
+	if len(got) == 7 {
+		_, _ = fmt.Sscan(strings.Join([]string{got[0], got[2], got[3], got[4]}, " "), &last, &rows, &newest, &lines)
+	}
+	if len(got) != 7 || got[1] != "ok" || rows < last || rows != newest || lines < last || last == 0 || got[5] != "50000000" || got[6] != "0" {
+		t.Errorf("%q", got)
+	}
+	h.ok("volume", "unmount", "app", "/data")
+	h.ok("volume", "lock", "work")
+	h.ok("volume", "unlock", "work") // whole
+}
