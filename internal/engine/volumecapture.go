@@ -256,6 +256,9 @@ func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.GenerationInfo
 	}
 	rec := e.snapshot(b.op.slot)
 	for _, at := range g.Mounts {
+		if slices.Contains(rec.Cut, at) {
+			continue // its parent does not have it either
+		}
 		v := e.volumeByID(at.ID)
 		if v == nil {
 			return noVolume(at.Project, at.Name)

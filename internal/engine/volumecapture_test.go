@@ -254,6 +254,23 @@ func TestVolumeReadOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	pluggedIn(t, s, f.Children[0].ID, v.ID, "real")
+
+	// A reader that has lost another volume: its children lack that, too.
+	other := newVolume(t, e, c, "other")
+	unlock(t, e, c, "other")
+	mount(t, e, c, "writer", mountOf("other", "/other"))
+	if f, err = e.Fork(ctx, c, "writer", engine.ForkRequest{Volumes: engine.VolumesCut, Prefix: "cut"}); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, e, c, "cut-1", r)
+	if f, err = e.Fork(ctx, c, "cut-1", engine.ForkRequest{Volumes: engine.VolumesRO}); err != nil {
+		t.Fatal(err)
+	}
+	pluggedIn(t, s, f.Children[0].ID, v.ID, "real")
+	pluggedIn(t, s, f.Children[0].ID, other.ID, "cut")
+	if cut := f.Children[0].Cut; len(cut) != 1 || cut[0].ID != other.ID {
+		t.Errorf("the child lacks %+v", cut)
+	}
 	consistentVolumes(t, s)
 	consistent(t, s)
 }
