@@ -44,6 +44,7 @@ type Volume struct {
 	Grown     bool             `json:"grown,omitempty"`
 	Mounts    []VolumeMount    `json:"mounts,omitempty"`
 	Snapshots []VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
+	Reverting string           `json:"reverting,omitempty"` // the snapshot that it is being put back to; "" = none
 	CreatedAt time.Time        `json:"createdAt"`
 	Revision  int64            `json:"-"`
 }

@@ -51,7 +51,7 @@ var steps = []struct {
 	{"unmount", []string{"unmount:audit", "unmount:guest", "unmount:plug", "unmount:lease"}},
 	{"volume-snapshot", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},
 	{"volume-snapshot mounted", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},
-	{"volume-rollback", []string{"volume-rollback:disk"}},
+	{"volume-rollback", []string{"volume-rollback:disk", "volume-rollback:commit"}},
 	{"rollback volumes", []string{"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
 	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{
 		"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done",

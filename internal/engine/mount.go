@@ -189,6 +189,10 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 	if v.isGone(e) {
 		return info.Volume, noVolume(info.Project, info.Name)
 	}
+	if info.Reverting != "" {
+		return info.Volume, vm.Errorf(vm.WrongState, info.Name, "its rollback was not completed").WithCode("VOLUME_NOT_READY", "volume", string(v.id)).
+			WithHint("lock and unlock it, which does that: `warren volume lock %s`", info.Name)
+	}
 	if at, ok := e.cutAt(id, r.Path, string(v.id)); ok {
 		return info.Volume, vm.Errorf(vm.Exists, r.Path, "what is left of a mount of %s is at %s: the VM does not have that volume", at.Name, at.Path).
 			WithCode("MOUNT_PATH_NOT_EMPTY", "path", at.Path).WithHint("unmount it first: `warren volume unmount %s %s`", id, at.Path)

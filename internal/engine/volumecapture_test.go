@@ -4,6 +4,7 @@
 package engine_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -199,6 +200,42 @@ func TestVolumeSnapshots(t *testing.T) {
 		t.Error("the disk still has it")
 	}
 	consistentVolumes(t, s)
+}
+
+// TestVolumeRollbackDies: a rollback that an engine which died has begun is
+// completed by the next unlock.
+//
+// 003-25
+func TestVolumeRollbackDies(t *testing.T) {
+	for _, label := range []string{"volume-rollback:disk", "volume-rollback:commit"} {
+		s, e, c := site(t)
+		ctx := t.Context()
+		newVolume(t, e, c, "work")
+		unlock(t, e, c, "work")
+		first, err := e.SnapshotVolume(ctx, c, ref("work"), "first")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.ResizeVolume(ctx, c, ref("work"), 16<<10); err != nil {
+			t.Fatal(err)
+		}
+		closeEngine(t, e)
+		hit := false
+		s.Fault = faultAt(label, engine.ErrDied, &hit)
+		e, c = open(t, s)
+		unlock(t, e, c, "work")
+		if _, _, err := e.RollbackVolume(ctx, c, ref("work"), "first"); !errors.Is(err, engine.ErrDied) || !hit {
+			t.Fatalf("%s: %v", label, err)
+		}
+		closeEngine(t, e)
+		s.Fault = nil
+		e, c = open(t, s)
+		unlock(t, e, c, "work")
+		v, err := e.VolumeOf(ctx, c, ref("work"))
+		if err != nil || v.SizeMiB != first.SizeMiB || v.Reverting != "" || len(v.Snapshots) != 2 {
+			t.Errorf("%s: %+v, %v", label, v.Volume, err)
+		}
+	}
 }
 
 // TestVolumeReadOn: children read on what their parent reads, each with a lease

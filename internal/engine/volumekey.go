@@ -53,8 +53,9 @@ func (e *Engine) UnlockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, r 
 	if err != nil {
 		return info, recovered, err
 	}
-	if err := e.dropPending(ctx, v, key); err != nil {
-		e.log.Warn("a snapshot that was not completed stays", "volume", v.id, "err", err)
+	if err := e.finishSnapshots(context.WithoutCancel(ctx), v, key); err != nil {
+		clear(key)
+		return info, recovered, err
 	}
 	if err := e.holdKey(v, key, r); err != nil {
 		return info, recovered, err

@@ -179,9 +179,9 @@ func (e *Engine) dropSnapshot(ctx context.Context, v *volume, key vm.VolumeKey, 
 	return err
 }
 
-// dropPending lets go of snapshots that an engine which died has begun. The
-// caller holds work, and no machine uses the volume.
-func (e *Engine) dropPending(ctx context.Context, v *volume, key vm.VolumeKey) error {
+// finishSnapshots lets go of snapshots that an engine which died has begun, and
+// completes a rollback of its. The caller holds work.
+func (e *Engine) finishSnapshots(ctx context.Context, v *volume, key vm.VolumeKey) error {
 	rec := e.volumeRecord(v)
 	if len(rec.Mounts) > 0 {
 		return nil // at a later unlock
@@ -192,6 +192,9 @@ func (e *Engine) dropPending(ctx context.Context, v *volume, key vm.VolumeKey) e
 				return err
 			}
 		}
+	}
+	if to, ok := snapshotOf(rec, rec.Reverting); ok {
+		return e.revert(ctx, v, key, to)
 	}
 	return nil
 }
@@ -270,22 +273,37 @@ func (e *Engine) RollbackVolume(ctx context.Context, c *vm.Call, ref VolumeRef, 
 	if err := e.keepSnapshot(ctx, v, before); err != nil {
 		return info, before, err
 	}
-	// Half a rollback is nothing that anybody wants: from here on it goes on.
-	ctx = context.WithoutCancel(ctx)
-	if err := e.step(ctx, "volume-rollback:disk"); err != nil {
-		return info, before, err
-	}
-	if err := e.cfg.Volumes.Revert(ctx, v.id, key, target.ID); err != nil {
-		return info, before, err
-	}
-	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) {
-		rec.SizeMiB, rec.Formatted, rec.Grown = target.SizeMiB, target.Formatted, target.Grown
-	}); err != nil {
+	ctx = context.WithoutCancel(ctx) // half a rollback is nothing that anybody wants
+	if err := e.revert(ctx, v, key, target); err != nil {
+		if !died(err) {
+			err = joinUndo(err, e.revert(ctx, v, key, before))
+		}
 		return info, before, err
 	}
 	e.thinSnapshots(ctx, v, key)
 	e.emitVolume(v, "volume.rolled-back", map[string]any{"to": target.ID, "before": before.ID})
 	return e.volumeInfo(v), before, nil
+}
+
+// revert puts a volume back to one of its snapshots. The record says so before:
+// a later engine finishes it.
+func (e *Engine) revert(ctx context.Context, v *volume, key vm.VolumeKey, to vm.VolumeSnapshot) error {
+	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { rec.Reverting = to.ID }); err != nil {
+		return err
+	}
+	if err := e.step(ctx, "volume-rollback:disk"); err != nil {
+		return err
+	}
+	if err := e.cfg.Volumes.Revert(ctx, v.id, key, to.ID); err != nil {
+		return err
+	}
+	if err := e.step(ctx, "volume-rollback:commit"); err != nil {
+		return err
+	}
+	_, err := e.updateVolume(ctx, v, func(rec *vm.Volume) {
+		rec.Reverting, rec.SizeMiB, rec.Formatted, rec.Grown = "", to.SizeMiB, to.Formatted, to.Grown
+	})
+	return err
 }
 
 // rollbackTo finds what to go back to.
