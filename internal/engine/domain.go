@@ -65,6 +65,22 @@ func (e *Engine) DomainSite(name string) (vm.Site, bool) {
 	return site, true
 }
 
+// MayCertify says for whom a certificate of a name may be ordered: it leads to a
+// VM, and its owner has shown that it is theirs.
+func (e *Engine) MayCertify(name string) (vm.AccountID, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m, ok := e.names.mappings[name]
+	s, d := e.vms[m.VM], e.names.owned[m.Ownership]
+	switch {
+	case !ok || s == nil || s.account != m.Account:
+		return "", vm.Errorf(vm.NotFound, name, "nothing is shown under this name")
+	case !d.Verified || d.Account != m.Account || name != d.Name && !strings.HasSuffix(name, "."+d.Name):
+		return "", vm.Errorf(vm.Denied, name, "nobody has shown that the name is theirs")
+	}
+	return m.Account, nil
+}
+
 func (e *Engine) implicit(name string) bool {
 	return strings.HasSuffix(name, "."+e.cfg.Settings.PreviewDomain)
 }

@@ -114,7 +114,7 @@ type stand struct {
 	dir  layout.Dir
 }
 
-func newStand(t *testing.T, guest http.Handler) *stand {
+func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.Listener)) *stand {
 	t.Helper()
 	dir, err := layout.Open(t.TempDir())
 	if err != nil {
@@ -141,7 +141,11 @@ func newStand(t *testing.T, guest http.Handler) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second})
+	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
+	for _, f := range change {
+		f(&c, l)
+	}
+	g := New(c)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, l) }()
