@@ -33,7 +33,8 @@ const (
 
 // CertConfig is what certificates of real domains need.
 type CertConfig struct {
-	// Directory is the address of the ACME server's directory.
+	// Directory is the address of the ACME server's directory; empty = Let's
+	// Encrypt's.
 	Directory string
 	// Email is told to the ACME server; may be empty.
 	Email string
@@ -70,6 +71,9 @@ func NewCerts(c CertConfig) (*Certs, error) {
 	addr, ok := c.Address.(*net.TCPAddr)
 	if !ok {
 		return nil, vm.Errorf(vm.Internal, "", "the gateway has no TCP address")
+	}
+	if c.Directory == "" {
+		c.Directory = certmagic.LetsEncryptProductionCA
 	}
 	log := zap.New(logCore{c.Log})
 	s := &Certs{may: c.May, wait: handshakeWait}

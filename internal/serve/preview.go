@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
 )
@@ -28,9 +29,35 @@ func (s *stack) gateway() (*gateway.Gateway, error) {
 	if a, ok := s.previews.Addr().(*net.TCPAddr); ok {
 		port = a.Port
 	}
+	certs, err := s.certificates()
+	if err != nil {
+		return nil, err
+	}
 	return gateway.New(gateway.Config{
-		Engine: s.engine, Log: s.log, Domain: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca,
+		Engine: s.engine, Log: s.log, Domain: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
 	}), nil
+}
+
+// certificates orders certificates of mapped domains; nil when the operator has
+// named no ACME server.
+func (s *stack) certificates() (*gateway.Certs, error) {
+	if s.cfg.ACMEDirectory == "" && s.cfg.ACMEEmail == "" {
+		return nil, nil
+	}
+	return gateway.NewCerts(gateway.CertConfig{
+		Directory: s.cfg.ACMEDirectory, Email: s.cfg.ACMEEmail, Store: s.dir.Certificates(), Address: s.previews.Addr(),
+		May: s.engine.MayCertify, Log: s.log,
+	})
+}
+
+// resolver is what verifications ask; nil = the system's.
+func (s *stack) resolver() engine.Resolver {
+	if s.cfg.Resolver == "" {
+		return nil
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, s.cfg.Resolver)
+	}}
 }
 
 // show serves previews until ctx ends.
@@ -38,6 +65,12 @@ func (s *stack) show(ctx context.Context, g *gateway.Gateway) error {
 	if g == nil {
 		<-ctx.Done()
 		return nil
+	}
+	if g.Certs != nil {
+		defer g.Certs.Close()
+		if err := g.Certs.Sweep(ctx); err != nil {
+			s.log.Warn("sweeping old certificates", "err", err)
+		}
 	}
 	s.log.Info("previews", "address", s.previews.Addr(), "form", "https://<port>-<VM>."+s.cfg.PreviewDomain)
 	return g.Serve(ctx, s.previews)

@@ -152,6 +152,7 @@ func (s *stack) open(ctx context.Context) error {
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
 		Generations: generation.Store{Dir: s.dir},
 		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain}, Log: s.log,
+		Resolver: s.resolver(),
 	})
 	if err != nil {
 		return err

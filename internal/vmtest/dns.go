@@ -4,6 +4,7 @@
 package vmtest
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -45,6 +46,13 @@ func NewDNS() (*DNS, error) {
 
 // Address is where the server answers, over UDP and TCP.
 func (d *DNS) Address() string { return d.tcp.Addr().String() }
+
+// Resolver asks this server.
+func (d *DNS) Resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, d.Address())
+	}}
+}
 
 // Close ends the server.
 func (d *DNS) Close() error {
