@@ -48,10 +48,22 @@ func NewDNS() (*DNS, error) {
 func (d *DNS) Address() string { return d.tcp.Addr().String() }
 
 // Resolver asks this server.
-func (d *DNS) Resolver() *net.Resolver {
+func (d *DNS) Resolver() *net.Resolver { return ResolverAt(d.Address()) }
+
+// ResolverAt asks the name server at an address.
+func ResolverAt(address string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, d.Address())
+		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}}
+}
+
+// FreeUDP is an address on loopback where nothing listens yet.
+func FreeUDP() (string, error) {
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return conn.LocalAddr().String(), conn.Close()
 }
 
 // Close ends the server.
