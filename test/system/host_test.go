@@ -26,6 +26,7 @@ var contractScripts = map[string]string{
 	"pty":    "TestTerminalContract",
 
 	"identities": "TestTerminalContract",
+	"domains":    "TestTerminalContract",
 }
 
 // TestContract drives the unmodified npm packages against a real server.
@@ -46,6 +47,9 @@ func TestTerminalContract(t *testing.T) { contract(t) }
 // contract runs the scripts that are the calling test's.
 func contract(t *testing.T) {
 	t.Helper()
+	names := freePort(t)
+	t.Setenv("WARREN_RESOLVER", names) // the script of domains answers there
+	t.Setenv("WARREN_TEST_DNS", names)
 	h := newHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {
