@@ -351,7 +351,7 @@ func TestKeepMovesNames(t *testing.T) {
 			t.Error("open ports did not move")
 		}
 		closeEngine(t, e)
-		e, c = open(t, s)
+		e, _ = open(t, s)
 	}
 	consistent(t, s)
 }

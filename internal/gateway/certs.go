@@ -66,8 +66,9 @@ type Certs struct {
 	stop    func()
 }
 
-// NewCerts returns a source of certificates; Close ends it.
-func NewCerts(c CertConfig) (*Certs, error) {
+// NewCerts returns a source of certificates that lives until the end of lifetime,
+// or Close.
+func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 	addr, ok := c.Address.(*net.TCPAddr)
 	if !ok {
 		return nil, vm.Errorf(vm.Internal, "", "the gateway has no TCP address")
@@ -77,7 +78,7 @@ func NewCerts(c CertConfig) (*Certs, error) {
 	}
 	log := zap.New(logCore{c.Log})
 	s := &Certs{may: c.May, wait: handshakeWait}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.life, s.end = context.WithCancel(lifetime)
 	s.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return s.magic, nil },
 		Logger:           log,

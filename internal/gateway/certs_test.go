@@ -58,7 +58,6 @@ type realOptions struct {
 	acme      *vmtest.ACME
 	dns       *vmtest.DNS
 	store     string
-	address   string
 	directory string
 }
 
@@ -79,8 +78,7 @@ func newRealNames(t *testing.T, o realOptions) *realNames {
 	if s.store == "" {
 		s.store = t.TempDir()
 	}
-	var base *stand
-	base = newStand(t, http.HandlerFunc(echo), func(c *Config, l net.Listener) {
+	s.stand = newStand(t, http.HandlerFunc(echo), func(c *Config, l net.Listener) {
 		port := l.Addr().(*net.TCPAddr).Port
 		if s.acme == nil {
 			tlsPort := port
@@ -96,7 +94,7 @@ func newRealNames(t *testing.T, o realOptions) *realNames {
 		if directory == "" {
 			directory = s.acme.Directory()
 		}
-		s.certs, err = NewCerts(CertConfig{
+		s.certs, err = NewCerts(t.Context(), CertConfig{
 			Directory: directory, Email: "ops@example.com", Roots: s.acme.OwnRoots(), Store: s.store, Address: l.Addr(),
 			Log: slog.New(slog.NewTextHandler(s.log, nil)),
 			May: func(name string) (vm.AccountID, error) {
@@ -112,7 +110,6 @@ func newRealNames(t *testing.T, o realOptions) *realNames {
 		}
 		c.Certs = s.certs
 	})
-	s.stand = base
 	t.Cleanup(s.certs.Close)
 	return s
 }
@@ -427,7 +424,7 @@ func TestOrders(t *testing.T) {
 
 // TestCertsNeedSockets: on anything but TCP no challenge can come.
 func TestCertsNeedSockets(t *testing.T) {
-	if _, err := NewCerts(CertConfig{Address: &net.UnixAddr{}}); err == nil {
+	if _, err := NewCerts(t.Context(), CertConfig{Address: &net.UnixAddr{}}); err == nil {
 		t.Error("accepted")
 	}
 }

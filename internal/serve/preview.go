@@ -13,7 +13,7 @@ import (
 )
 
 // gateway makes the preview gateway; nil when previews are off.
-func (s *stack) gateway() (*gateway.Gateway, error) {
+func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if s.previews == nil {
 		return nil, nil
 	}
@@ -29,7 +29,7 @@ func (s *stack) gateway() (*gateway.Gateway, error) {
 	if a, ok := s.previews.Addr().(*net.TCPAddr); ok {
 		port = a.Port
 	}
-	certs, err := s.certificates()
+	certs, err := s.certificates(lifetime)
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +40,11 @@ func (s *stack) gateway() (*gateway.Gateway, error) {
 
 // certificates orders certificates of mapped domains; nil when the operator has
 // named no ACME server.
-func (s *stack) certificates() (*gateway.Certs, error) {
+func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
 	if s.cfg.ACMEDirectory == "" && s.cfg.ACMEEmail == "" {
 		return nil, nil
 	}
-	return gateway.NewCerts(gateway.CertConfig{
+	return gateway.NewCerts(lifetime, gateway.CertConfig{
 		Directory: s.cfg.ACMEDirectory, Email: s.cfg.ACMEEmail, Store: s.dir.Certificates(), Address: s.previews.Addr(),
 		May: s.engine.MayCertify, Log: s.log,
 	})

@@ -192,7 +192,7 @@ func (s *stack) checkAccel(ctx context.Context, h *host) error {
 func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	gate, err := s.gateway()
+	gate, err := s.gateway(lifetime)
 	if err != nil {
 		return err
 	}
