@@ -83,7 +83,8 @@ type Mapping struct {
 	Port        uint16    `json:"vmPort"`
 	OwnershipID string    `json:"ownershipId"`
 	CreatedAt   time.Time `json:"createdAt"`
-	URL         string    `json:"url,omitempty"` // ours
+	URL         string    `json:"url,omitempty"`         // ours, as the next
+	Certificate string    `json:"certificate,omitempty"` // in words: until when it has one, or why not
 }
 
 // VMDomain is one of the domains that create maps.

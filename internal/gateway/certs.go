@@ -122,7 +122,8 @@ func (s *Certs) Close() { s.stop() }
 // get returns the certificate of a name, ordered when there is none yet, or
 // what answers an ACME server's challenge.
 func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if _, err := s.may(name); err != nil {
+	account, err := s.may(name)
+	if err != nil {
 		return nil, err
 	}
 	if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acmeTLS {
@@ -139,7 +140,11 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	made := s.flights.DoChan(name, func() (any, error) {
 		ctx, stop := context.WithTimeout(s.life, orderTimeout)
 		defer stop()
-		return s.magic.GetCertificateWithContext(ctx, hello)
+		cert, err := s.magic.GetCertificateWithContext(ctx, hello)
+		if err != nil && s.issuer.orders.failed(name) == nil { // it did not come to an order
+			s.issuer.failed(name, account, err, "look at the disk of the data directory")
+		}
+		return cert, err
 	})
 	timer := time.NewTimer(s.wait)
 	defer timer.Stop()
@@ -150,6 +155,24 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	case <-timer.C:
 		return nil, vm.Errorf(vm.Timeout, name, "the certificate is still being made")
 	}
+}
+
+// state says in words what certificate a name has.
+func (s *Certs) state(ctx context.Context, name string) string {
+	list := s.cache.AllMatchingCertificates(name)
+	if len(list) == 0 {
+		if c, err := s.magic.CacheManagedCertificate(ctx, name); err == nil {
+			list = append(list, c)
+		}
+	}
+	err := s.issuer.orders.failed(name)
+	switch {
+	case len(list) > 0 && !list[0].Expired():
+		return "until " + list[0].Leaf.NotAfter.UTC().Format(time.RFC3339)
+	case err != nil:
+		return vm.AsError(err).Msg
+	}
+	return "ordered for the first visitor"
 }
 
 // challenge answers an ACME server's question over plain HTTP.

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -164,6 +165,14 @@ func TestACME(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for name, want := range map[string]string{
+		"app.example.com":      "until " + first.NotAfter.UTC().Format(time.RFC3339),
+		"app.warren.localhost": "the host's own CA", "later.example.com": "ordered for the first visitor",
+	} {
+		if got := s.g.Certificate(t.Context(), name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
 	if s.acme.Orders() != 1 || len(first.DNSNames) != 1 || first.DNSNames[0] != "app.example.com" {
 		t.Errorf("%d orders, %v", s.acme.Orders(), first.DNSNames)
 	}
@@ -220,6 +229,9 @@ func TestACMERestart(t *testing.T) {
 	again.add("again.example.com")
 	if err := again.certs.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if got := again.g.Certificate(t.Context(), "again.example.com"); got != "until "+first.NotAfter.UTC().Format(time.RFC3339) {
+		t.Errorf("after a restart: %q", got)
 	}
 	second, err := again.visit("again.example.com")
 	if err != nil {
@@ -293,6 +305,9 @@ func TestACMEFails(t *testing.T) {
 	if strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=WARN msg="no certificate" domain=refused.example.com`) || !strings.Contains(log, "made to fail") {
 		t.Errorf("log: %s", log)
 	}
+	if got := s.g.Certificate(t.Context(), "refused.example.com"); !strings.Contains(got, "made to fail") || !strings.Contains(got, "the next order is made after 2") {
+		t.Errorf("its owner is told %q", got)
+	}
 	// Previews go on.
 	if resp, _ := s.get(s.url(boxHost, "/")); resp.StatusCode != http.StatusOK {
 		t.Errorf("previews: %d", resp.StatusCode)
@@ -334,6 +349,24 @@ func TestACMEUnreachable(t *testing.T) {
 	}
 	if !strings.Contains(s.log.String(), "connection refused") {
 		t.Errorf("log: %s", s.log)
+	}
+}
+
+// TestACMEStore: where nothing can be kept, nothing is ordered.
+func TestACMEStore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newRealNames(t, realOptions{store: file})
+	s.add("nowhere.example.com")
+	for range 2 {
+		if _, err := s.visit("nowhere.example.com"); err == nil {
+			t.Fatal("a certificate that cannot be kept")
+		}
+	}
+	if log := s.log.String(); s.acme.Orders() != 0 || strings.Count(log, "\n") != 1 || !strings.Contains(log, "not a directory") {
+		t.Errorf("%d orders\n%s", s.acme.Orders(), log)
 	}
 }
 
@@ -396,7 +429,7 @@ func TestOrders(t *testing.T) {
 		if err := o.begin("x.example", "a"); err != nil {
 			t.Fatal(err)
 		}
-		until := o.fail("x.example")
+		until := o.fail("x.example", io.EOF)
 		waits = append(waits, until.Sub(now))
 		if err := o.begin("x.example", "a"); vm.KindOf(err) != vm.Unavailable {
 			t.Errorf("an order at once: %v", err)
@@ -411,11 +444,11 @@ func TestOrders(t *testing.T) {
 		t.Errorf("%v", waits)
 	}
 	o.done("x.example")
-	if o.fail("x.example").Sub(now) != firstRetry {
+	if o.fail("x.example", io.EOF).Sub(now) != firstRetry {
 		t.Error("a success does not begin anew")
 	}
 	for i := range 3 * maxFailures {
-		o.fail(fmt.Sprintf("%d.example", i))
+		o.fail(fmt.Sprintf("%d.example", i), io.EOF)
 	}
 	if len(o.failures) > maxFailures {
 		t.Errorf("%d failures are kept", len(o.failures))

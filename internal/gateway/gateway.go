@@ -137,6 +137,17 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
 }
 
+// Certificate says in words what certificate a mapped name has.
+func (g *Gateway) Certificate(ctx context.Context, name string) string {
+	switch {
+	case g.below(name):
+		return "the host's own CA"
+	case g.Certs == nil:
+		return "none: this server has no ACME server"
+	}
+	return g.Certs.state(ctx, name)
+}
+
 // below reports whether a name is one label below the preview domain.
 func (g *Gateway) below(name string) bool {
 	label, ok := strings.CutSuffix(name, "."+g.Domain)

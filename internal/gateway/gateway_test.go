@@ -601,6 +601,9 @@ func TestDomains(t *testing.T) {
 	if resp, body := s.get(s.url("app.warren.localhost", "/")); resp.StatusCode != 200 || !strings.Contains(body, "app.warren.localhost") {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
+	if got := s.g.Certificate(t.Context(), "app.example.com"); !strings.HasPrefix(got, "none") {
+		t.Errorf("without an ACME server: %q", got)
+	}
 	for _, name := range []string{"app.example.com", "a.b.warren.localhost", "warren.localhost"} {
 		if _, err := s.client().Get(s.url(name, "/")); err == nil {
 			t.Errorf("%s has a certificate", name)

@@ -59,16 +59,21 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 	began := time.Now()
 	cert, err := i.ACMEIssuer.Issue(ctx, csr)
 	if err != nil {
-		again := i.orders.fail(name)
-		if i.life.Err() == nil {
-			i.log.Warn("no certificate", "domain", name, "account", account, "acme", i.CA, "err", err, "again", again.UTC().Format(time.RFC3339),
-				"hint", "the name must lead to this gateway, on port 443 or 80 of its address")
-		}
+		i.failed(name, account, err, "the name must lead to this gateway, on port 443 or 80 of its address")
 		return nil, certmagic.ErrNoRetry{Err: err}
 	}
 	i.orders.done(name)
 	i.log.Info("certificate", "domain", name, "account", account, "acme", i.CA, "took", time.Since(began).Round(time.Millisecond))
 	return cert, nil
+}
+
+// failed notes and logs a failure, but for the end of the gateway.
+func (i *issuer) failed(name string, account vm.AccountID, err error, hint string) {
+	if i.life.Err() != nil {
+		return
+	}
+	again := i.orders.fail(name, err)
+	i.log.Warn("no certificate", "domain", name, "account", account, "acme", i.CA, "err", err, "again", again.UTC().Format(time.RFC3339), "hint", hint)
 }
 
 // orders bounds what is asked of the ACME server.
@@ -85,6 +90,7 @@ type orders struct {
 type failure struct {
 	count int
 	until time.Time
+	why   string
 }
 
 func newOrders(now func() time.Time) *orders {
@@ -100,12 +106,16 @@ func (o *orders) failed(name string) error {
 	return o.waiting(name)
 }
 
+// maxReason is how much of an ACME server's words is kept.
+const maxReason = 300
+
 func (o *orders) waiting(name string) error {
 	f := o.failures[name]
-	if wait := f.until.Sub(o.now()); wait > 0 {
-		return vm.Errorf(vm.Unavailable, name, "no certificate could be had; the next order is made after %s", wait.Round(time.Second))
+	if !o.now().Before(f.until) {
+		return nil
 	}
-	return nil
+	return vm.Errorf(vm.Unavailable, name, "no certificate could be had, the next order is made after %s: %s",
+		f.until.UTC().Format(time.RFC3339), f.why[:min(len(f.why), maxReason)])
 }
 
 // begin counts an order, or says why there is none.
@@ -130,17 +140,17 @@ func (o *orders) begin(name string, account vm.AccountID) error {
 		own.AllowN(o.now(), 1)
 		return nil
 	}
-	o.note(name, failure{count: o.failures[name].count, until: o.now().Add(firstRetry)})
+	o.note(name, failure{count: o.failures[name].count, until: o.now().Add(firstRetry), why: why})
 	return vm.Errorf(vm.Limit, name, "%s", why)
 }
 
 // fail notes a failure and returns when the next order may be made.
-func (o *orders) fail(name string) time.Time {
+func (o *orders) fail(name string, cause error) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.failures[name].count
 	until := o.now().Add(min(firstRetry<<min(n, 10), lastRetry))
-	o.note(name, failure{count: n + 1, until: until})
+	o.note(name, failure{count: n + 1, until: until, why: cause.Error()})
 	return until
 }
 

@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,6 +21,8 @@ type Previews interface {
 	Host(ref string, port uint16) string
 	// Link is an address that opens a port until a time.
 	Link(site vm.Site, host string, expires time.Time) string
+	// Certificate says in words what certificate a mapped name has.
+	Certificate(ctx context.Context, host string) string
 	// Authority is the certificate of the gateway's own CA, as PEM.
 	Authority() []byte
 }

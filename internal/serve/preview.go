@@ -6,6 +6,7 @@ package serve
 import (
 	"context"
 	"net"
+	"sync"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/gateway"
@@ -68,9 +69,13 @@ func (s *stack) show(ctx context.Context, g *gateway.Gateway) error {
 	}
 	if g.Certs != nil {
 		defer g.Certs.Close()
-		if err := g.Certs.Sweep(ctx); err != nil {
-			s.log.Warn("sweeping old certificates", "err", err)
-		}
+		var sweep sync.WaitGroup
+		defer sweep.Wait()
+		sweep.Go(func() { // ends with ctx
+			if err := g.Certs.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("sweeping old certificates", "err", err)
+			}
+		})
 	}
 	s.log.Info("previews", "address", s.previews.Addr(), "form", "https://<port>-<VM>."+s.cfg.PreviewDomain)
 	return g.Serve(ctx, s.previews)
