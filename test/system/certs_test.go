@@ -59,7 +59,7 @@ func (v visitor) get(name string) (*x509.Certificate, string, error) {
 // of an ACME server with the first visitor, and both outlive the server. A name
 // that nobody has shown to be theirs costs no order.
 //
-// 000-34, 002-40
+// 000-43
 func TestRealDomain(t *testing.T) {
 	dns, err := vmtest.NewDNS()
 	if err != nil {
