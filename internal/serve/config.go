@@ -33,6 +33,7 @@ type Config struct {
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
+	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port of addresses that it gives, where another is forwarded to it; empty = the one it listens on
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
 	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // orders certificates of mapped domains there; empty with acmeEmail = Let's Encrypt
 	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // told to it; both empty = no certificates are ordered
@@ -65,7 +66,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
-		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), Resolver: getenv("WARREN_RESOLVER"),
+		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
@@ -98,6 +99,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
+	text("previewPort", func(c *Config) *string { return &c.PreviewPort })
 	text("acmeDirectory", func(c *Config) *string { return &c.ACMEDirectory })
 	text("acmeEmail", func(c *Config) *string { return &c.ACMEEmail })
 	text("resolver", func(c *Config) *string { return &c.Resolver })
@@ -126,7 +128,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
 	}
 	return c, nil
 }
@@ -159,6 +161,9 @@ func (c Config) check() error {
 	}
 	if name, err := vm.HostName(c.PreviewDomain); err != nil || name != c.PreviewDomain {
 		return vm.Errorf(vm.Invalid, c.PreviewDomain, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")
+	}
+	if n, err := strconv.ParseUint(c.PreviewPort, 10, 16); c.PreviewPort != "" && (err != nil || n == 0) {
+		return vm.Errorf(vm.Invalid, c.PreviewPort, "not a port for previewPort").WithHint("give a number from 1 to 65535, such as 443")
 	}
 	if err := c.checkDomains(); err != nil {
 		return err

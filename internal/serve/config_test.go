@@ -43,12 +43,12 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) string { return "" }
-	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: "Bad.example"}} {
+	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: "Bad.example"}, {PreviewPort: "0"}, {PreviewPort: "https"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}
 	}
-	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53"}
+	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443"}
 	if _, _, err := LoadConfig(dir, good, none); err != nil {
 		t.Errorf("%+v gave %v", good, err)
 	}

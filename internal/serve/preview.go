@@ -6,6 +6,7 @@ package serve
 import (
 	"context"
 	"net"
+	"strconv"
 	"sync"
 
 	"github.com/warren-vm/warren/internal/engine"
@@ -26,8 +27,8 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := 0
-	if a, ok := s.previews.Addr().(*net.TCPAddr); ok {
+	port, _ := strconv.Atoi(s.cfg.PreviewPort) // check has seen that it is one
+	if a, ok := s.previews.Addr().(*net.TCPAddr); ok && port == 0 {
 		port = a.Port
 	}
 	certs, err := s.certificates(lifetime)

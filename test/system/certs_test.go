@@ -81,7 +81,7 @@ func TestRealDomain(t *testing.T) {
 	if err := os.WriteFile(roots, acme.OwnPEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]string{"WARREN_RESOLVER": dns.Address(), "WARREN_ACME_DIRECTORY": acme.Directory(), "WARREN_ACME_EMAIL": "ops@example.com", "SSL_CERT_FILE": roots} {
+	for k, v := range map[string]string{"WARREN_RESOLVER": dns.Address(), "WARREN_ACME_DIRECTORY": acme.Directory(), "WARREN_ACME_EMAIL": "ops@example.com", "SSL_CERT_FILE": roots, "WARREN_PREVIEW_PORT": "443"} {
 		t.Setenv(k, v)
 	}
 	h := newHost(t, "--preview", gate)
@@ -131,8 +131,17 @@ func TestRealDomain(t *testing.T) {
 		t.Errorf("after a restart: %q, %v, %d orders", body, err, acme.Orders())
 	}
 	t.Logf("visit that wakes: %s", time.Since(began).Round(time.Millisecond))
-	if out := h.ok("domain", "ls"); !strings.Contains(out, "https://www.example.com:"+digits) {
+	if out := h.ok("domain", "ls"); !strings.Contains(out, " https://www.example.com ") || !strings.Contains(out, "until "+first.NotAfter.UTC().Format(time.RFC3339)) {
 		t.Errorf("%s", out)
+	}
+	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+gate+"/x?y", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.Host = "www.example.com"
+	if resp, err := plain.Do(ask); err != nil || resp.Header.Get("Location") != "https://www.example.com/x?y" {
+		t.Errorf("%v, %v", resp, err)
 	}
 	h.ok("rm", "box")
 	if _, _, err := visit.get("www.example.com"); err == nil {
