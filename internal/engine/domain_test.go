@@ -156,6 +156,17 @@ func TestDomainLimit(t *testing.T) {
 	if _, err := e.VerifyDomain(t.Context(), other, "more.example"); err != nil {
 		t.Errorf("another account: %v", err)
 	}
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	for i := range 1000 {
+		if _, err := e.MapDomain(t.Context(), c, fmt.Sprintf("a%d.warren.localhost", i), "box", 80); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = e.MapDomain(t.Context(), c, "more.warren.localhost", "box", 80)
+	wantCode(t, err, vm.Limit, "LIMIT_EXCEEDED")
+	if _, err := e.MapDomain(t.Context(), c, "a7.warren.localhost", "box", 81); err != nil {
+		t.Errorf("one that it has: %v", err)
+	}
 }
 
 // TestDomainRace: of two accounts that want one name at once, one has it.

@@ -13,6 +13,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+const maxMappings = 1000 // of one account
+
 // DefaultMappedPort is where a mapping leads that names no port.
 const DefaultMappedPort = 443
 
@@ -74,6 +76,8 @@ func (e *Engine) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	}
 	if there {
 		m.Revision = old.Revision
+	} else if n := len(e.mappingsOf(func(m vm.Mapping) bool { return m.Account == c.Actor.Account })); n >= maxMappings {
+		return m, vm.Errorf(vm.Limit, name, "the account has %d mappings", n).WithCode("LIMIT_EXCEEDED", "limit", maxMappings, "current", n)
 	}
 	return m, nil
 }

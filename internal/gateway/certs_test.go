@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/certmagic"
+
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -256,31 +258,51 @@ func TestACMEHTTP(t *testing.T) {
 	}
 }
 
-// TestACMERenewal: in the last third of its life a certificate is replaced
-// behind a visit that gets the old one.
+// TestACMERenewal: near its end a certificate is replaced behind a visit that
+// gets the old one. Where that fails the old one is shown on, and the ACME server
+// is not asked at each visit.
 func TestACMERenewal(t *testing.T) {
-	s := newRealNames(t, realOptions{life: 9})
-	s.add("renewed.example.com")
-	first, err := s.visit("renewed.example.com")
+	const name = "renewed.example.com"
+	s := newRealNames(t, realOptions{life: 20})
+	s.add(name)
+	first, err := s.visit(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-		now, err := s.visit("renewed.example.com")
+	var next *x509.Certificate
+	for next == nil {
+		now, err := s.visit(name)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, s.log)
 		}
 		if !now.Equal(first) {
-			if !now.NotAfter.After(first.NotAfter) {
-				t.Error("the new one ends no later")
-			}
-			if time.Now().After(first.NotAfter) {
-				t.Error("renewed after the end")
-			}
-			return
+			next = now
+			s.acme.Fail(true)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !next.NotAfter.After(first.NotAfter) || time.Now().After(first.NotAfter) {
+		t.Errorf("the new one ends %s, the old one %s", next.NotAfter, first.NotAfter)
+	}
+	time.Sleep(time.Second) // what is under way ends
+	before := s.acme.Orders()
+	for range 10 {
+		if _, err := s.visit(name); err != nil {
+			t.Fatalf("a renewal that failed ends the old one: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if n := s.acme.Orders() - before; n > 1 || strings.Count(s.log.String(), "level=WARN") != 1 {
+		t.Errorf("%d orders in ten visits\n%s", n, s.log)
+	}
+	// Of those that live long, in the last third of their life.
+	const day = 24 * time.Hour
+	for left, want := range map[time.Duration]bool{31 * day: false, 29 * day: true} {
+		leaf := &x509.Certificate{NotBefore: time.Now().Add(left - 90*day), NotAfter: time.Now().Add(left)}
+		if got := (certmagic.Certificate{Certificate: tls.Certificate{Leaf: leaf}}).NeedsRenewal(s.certs.magic); got != want {
+			t.Errorf("%s before the end: %v", left, got)
 		}
 	}
-	t.Errorf("not renewed; %d orders\n%s", s.acme.Orders(), s.log)
 }
 
 // TestACMEFails: a server that refuses costs one order, one line in the log and
@@ -317,6 +339,26 @@ func TestACMEFails(t *testing.T) {
 	s.certs.issuer.orders.done("refused.example.com")
 	if _, err := s.visit("refused.example.com"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestACMEShare: an account with many names does not use up what the host may
+// order.
+func TestACMEShare(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.acme.Fail(true) // an order that fails is one, too
+	for i := range ordersAccount + 5 {
+		name := fmt.Sprintf("share%d.example.com", i)
+		s.add(name)
+		if _, err := s.visit(name); err == nil {
+			t.Fatal("a certificate of nothing")
+		}
+	}
+	if n := s.acme.Orders(); n != ordersAccount {
+		t.Errorf("%d orders of one account", n)
+	}
+	if n := strings.Count(s.log.String(), "the account has ordered too many certificates lately"); n != 5 {
+		t.Errorf("%d refusals in the log", n)
 	}
 }
 

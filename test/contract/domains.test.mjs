@@ -226,11 +226,12 @@ verified("freestyle-sandboxes does the same", async () => {
 
 // 004-14
 verified("the CLI's domains commands", async () => {
-  const cli = async (...args) => {
+  const freestyle = async (...args) => {
     const env = { ...process.env, FREESTYLE_API_URL: url, FREESTYLE_API_KEY: apiKey };
-    const { stdout } = await promisify(execFile)(process.execPath, ["node_modules/freestyle/cli.mjs", "domains", ...args], { env });
+    const { stdout } = await promisify(execFile)(process.execPath, ["node_modules/freestyle/cli.mjs", ...args], { env });
     return args.includes("--json") ? JSON.parse(stdout) : stdout;
   };
+  const cli = (...args) => freestyle("domains", ...args);
   const domain = real("cli");
   const made = await cli("verify", domain, "--json");
   assert.ok((await cli("verifications")).includes(made.record.value));
@@ -242,4 +243,9 @@ verified("the CLI's domains commands", async () => {
   assert.ok((await cli("mappings", "--domain", domain)).includes(vmId));
   assert.match(await cli("unmap", domain), /deleted/);
   assert.deepEqual(await cli("mappings", "--domain", domain, "--json"), []);
+  const said = await freestyle("vm", "create", "--domain", `www.${domain}`, "--port", "4000");
+  assert.ok(said.includes(`www.${domain}`), said);
+  const [mapped] = await cli("mappings", "--domain", `www.${domain}`, "--json");
+  assert.equal(mapped.vmPort, 4000);
+  await client().vms.delete({ vmId: mapped.vmId });
 });
