@@ -163,6 +163,7 @@ func (e *Engine) saveMapping(ctx context.Context, m vm.Mapping) (vm.Mapping, err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.names.mappings[m.Domain] = m
+	e.cutLocked()
 	return m, nil
 }
 
@@ -175,6 +176,7 @@ func (e *Engine) dropMapping(ctx context.Context, m vm.Mapping) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.names.mappings, m.Domain)
+	e.cutLocked()
 	return nil
 }
 
