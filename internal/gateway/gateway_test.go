@@ -687,8 +687,15 @@ func TestParseLabel(t *testing.T) {
 		name string
 		ok   bool
 	}{
-		{"3000-box", 3000, "box", true}, {"3000-my-box", 3000, "my-box", true}, {"0-box", 0, "", false}, {"65536-box", 0, "", false},
-		{"03000-box", 0, "", false}, {"box", 0, "", false}, {"3000-", 0, "", false}, {"-3000-box", 0, "", false}, {"+80-box", 0, "", false},
+		{"3000-box", 3000, "box", true},
+		{"3000-my-box", 3000, "my-box", true},
+		{"0-box", 0, "", false},
+		{"65536-box", 0, "", false},
+		{"03000-box", 0, "", false},
+		{"box", 0, "", false},
+		{"3000-", 0, "", false},
+		{"-3000-box", 0, "", false},
+		{"+80-box", 0, "", false},
 	} {
 		port, name, ok := ParseLabel(c.in)
 		if port != c.port || name != c.name || ok != c.ok {
