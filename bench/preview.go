@@ -277,7 +277,6 @@ func (b *bench) copies(ctx context.Context) (err error) {
 	if err := fill(src, b.size<<20); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	_, port, err := net.SplitHostPort(b.server.ssh)
 	if err != nil {
 		return err
@@ -308,5 +307,5 @@ func (b *bench) copies(ctx context.Context) (err error) {
 	for _, leg := range []string{"scp into the guest", "scp out of the guest"} {
 		b.compare(leg+", rate: ", " / ", ways[0].name, ways[1].name, leg+": ", bound{Min: 0.7})
 	}
-	return nil
+	return errors.Join(os.RemoveAll(src), os.RemoveAll(dst))
 }
