@@ -186,6 +186,24 @@ func (b *bench) rawSpec(gen vm.Generation, dir layout.GenerationDir, id vm.ID) (
 	return spec, errors.Join(os.MkdirAll(filepath.Join(spec.Dir, "logs"), 0o700), os.MkdirAll(spec.RunDir, 0o700))
 }
 
+// agentAt speaks to the agent behind a socket, in a machine that is thrown away.
+func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, hangUp func(), err error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := link.Host(ctx, conn, key)
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
+	return g, func() {
+		g.Close()
+		_ = errors.Join(session.Close(), conn.Close())
+	}, nil
+}
+
 // firstTrue does what the floor consists of: the link, clock and RNG, one command.
 func firstTrue(ctx context.Context, socket string, key []byte) error {
 	var d net.Dialer
@@ -196,18 +214,11 @@ func firstTrue(ctx context.Context, socket string, key []byte) error {
 	if err := first.Close(); err != nil {
 		return err
 	}
-	conn, err := d.DialContext(ctx, "unix", socket)
+	g, hangUp, err := agentAt(ctx, socket, key)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	session, err := link.Host(ctx, conn, key)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = session.Close() }() // the machine is thrown away
-	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
-	defer g.Close()
+	defer hangUp()
 	entropy := make([]byte, 64)
 	_, _ = rand.Read(entropy) // never fails
 	got, err := g.Reset(ctx, vm.Reset{Time: time.Now(), Entropy: entropy})

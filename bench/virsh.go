@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/vm"
 )
@@ -164,19 +162,11 @@ func (b *bench) virsh(ctx context.Context, l *libvirt) error {
 func fillGuest(ctx context.Context, socket string, key []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", socket)
+	g, hangUp, err := agentAt(ctx, socket, key)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	session, err := link.Host(ctx, conn, key)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = session.Close() }() // the guest is thrown away
-	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
-	defer g.Close()
+	defer hangUp()
 	var said strings.Builder
 	e, err := g.Exec(ctx, vm.ExecSpec{Argv: []string{"sh", "-c", fillScript()}})
 	if err != nil {

@@ -71,7 +71,7 @@ func TestDataDir(t *testing.T) {
 		want string
 	}{
 		{map[string]string{"WARREN_DATA": "/d", "HOME": "/h"}, 0, "/d"},
-		{map[string]string{"HOME": "/root"}, 0, "/var/lib/warren"},
+		{map[string]string{"HOME": "/root", "XDG_DATA_HOME": "/x"}, 0, "/var/lib/warren"},
 		{map[string]string{"HOME": "/h", "XDG_DATA_HOME": "/x"}, 1000, "/x/warren"},
 		{map[string]string{"HOME": "/h", "XDG_DATA_HOME": "relative"}, 1000, "/h/.local/share/warren"},
 		{nil, 1000, ""},

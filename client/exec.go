@@ -210,14 +210,16 @@ func (e *Exec) Close() error {
 	return nil
 }
 
+func (e *Exec) say(m api.ExecMessage) error { return say(e.ctx, e.conn, m, e.lost) }
+
 // say sends a text frame. The socket orders frames of several writers itself.
-func (e *Exec) say(m api.ExecMessage) error {
-	data, err := json.Marshal(m)
+func say(ctx context.Context, conn *websocket.Conn, message any, lost func(error) error) error {
+	data, err := json.Marshal(message)
 	if err != nil {
-		return vm.Errorf(vm.Invalid, m.Type, "cannot be sent: %w", err)
+		return vm.Errorf(vm.Invalid, "", "a message cannot be sent: %w", err)
 	}
-	if err := e.conn.Write(e.ctx, websocket.MessageText, data); err != nil {
-		return e.lost(err)
+	if err := conn.Write(ctx, websocket.MessageText, data); err != nil {
+		return lost(err)
 	}
 	return nil
 }

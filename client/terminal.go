@@ -123,16 +123,7 @@ func (t *Terminal) Detach() error {
 	return nil
 }
 
-func (t *Terminal) say(m api.PtyMessage) error {
-	data, err := json.Marshal(m)
-	if err != nil {
-		return vm.Errorf(vm.Invalid, m.Type, "cannot be sent: %w", err)
-	}
-	if err := t.conn.Write(t.ctx, websocket.MessageText, data); err != nil {
-		return t.lost(err)
-	}
-	return nil
-}
+func (t *Terminal) say(m api.PtyMessage) error { return say(t.ctx, t.conn, m, t.lost) }
 
 // lost is the error of a connection that ended before the terminal did.
 func (t *Terminal) lost(err error) error {

@@ -24,6 +24,7 @@ if [ "${1:-}" = --tests ]; then
     need mkfs.xfs xfsprogs
     need rsync rsync
     need chromium chromium
+    need socat socat
 fi
 
 missing=${missing# }

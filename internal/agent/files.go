@@ -241,12 +241,9 @@ func (a *Agent) mkdir(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	mode, err := r.number("mode")
+	mode, err := r.mode(0o755)
 	if err != nil {
 		return err
-	}
-	if mode == 0 {
-		mode = 0o755
 	}
 	return w.done(fileError(path, u.do(func() error {
 		if r.flag("parents") {

@@ -23,12 +23,9 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	mode, err := r.number("mode")
+	mode, err := r.mode(0o644)
 	if err != nil {
 		return err
-	}
-	if mode == 0 {
-		mode = 0o644
 	}
 	flags := syscall.O_RDONLY
 	switch {

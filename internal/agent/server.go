@@ -240,6 +240,15 @@ func (r *request) number(name string) (int64, error) {
 	return n, nil
 }
 
+// mode reads the mode of a new file; 0 or none is the default.
+func (r *request) mode(fallback int64) (int64, error) {
+	mode, err := r.number("mode")
+	if mode == 0 {
+		mode = fallback
+	}
+	return mode, err
+}
+
 // untilGone returns a context that ends when the client closes the stream.
 // The stream can carry no other request afterwards.
 func (r *request) untilGone(w *answer) (context.Context, context.CancelFunc) {

@@ -28,12 +28,9 @@ func (a *Agent) writeFile(w *answer, r *request) error {
 	if err != nil {
 		return err
 	}
-	mode, err := r.number("mode")
+	mode, err := r.mode(0o644)
 	if err != nil {
 		return err
-	}
-	if mode == 0 {
-		mode = 0o644
 	}
 	if strings.HasSuffix(path, "/") {
 		return badPath(path, "names a directory")

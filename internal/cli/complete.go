@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/client"
 )
 
 const (
@@ -19,25 +21,36 @@ const (
 
 type completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// names asks the server for the names of VMs; none when it does not answer.
-func (a *app) names(ctx context.Context, prefix string) []string {
+// asked are the names that the server gives, as far as they begin so; none when
+// it does not answer.
+func (a *app) asked(ctx context.Context, prefix string, ask func(context.Context, *client.Client) ([]string, error)) (out []string) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
 	c, err := a.client()
 	if err != nil {
 		return nil
 	}
-	l, err := c.List(ctx, false)
+	all, err := ask(ctx, c)
 	if err != nil {
 		return nil
 	}
-	var out []string
-	for _, v := range l.VMs {
-		if r := ref(v); strings.HasPrefix(r, prefix) && !slices.Contains(out, r) {
-			out = append(out, r)
+	for _, name := range all {
+		if strings.HasPrefix(name, prefix) && !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out
+}
+
+// names asks the server for the names of VMs.
+func (a *app) names(ctx context.Context, prefix string) []string {
+	return a.asked(ctx, prefix, func(ctx context.Context, c *client.Client) (all []string, err error) {
+		l, err := c.List(ctx, false)
+		for _, v := range l.VMs {
+			all = append(all, ref(v))
+		}
+		return all, err
+	})
 }
 
 // completeVM completes the first argument with the names of VMs.
@@ -104,21 +117,13 @@ func (a *app) completeSnapshots(cmd *cobra.Command, list []string, prefix string
 	if len(list) > 0 {
 		return nil, noFiles
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
-	defer cancel()
-	c, err := a.client()
-	if err != nil {
-		return nil, noFiles
-	}
-	l, err := c.Snapshots(ctx, false)
-	if err != nil {
-		return nil, noFiles
-	}
-	var out []string
-	for _, s := range l.Snapshots {
-		if name := or(s.Name, string(s.SnapshotID)); s.GenerationID != "" && strings.HasPrefix(name, prefix) {
-			out = append(out, name)
+	return a.asked(cmd.Context(), prefix, func(ctx context.Context, c *client.Client) (all []string, err error) {
+		l, err := c.Snapshots(ctx, false)
+		for _, s := range l.Snapshots {
+			if s.GenerationID != "" {
+				all = append(all, or(s.Name, string(s.SnapshotID)))
+			}
 		}
-	}
-	return out, noFiles
+		return all, err
+	}), noFiles
 }

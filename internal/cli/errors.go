@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -87,4 +88,19 @@ func (a *app) each(names []string, do func(name string) error) error {
 		}
 	}
 	return first
+}
+
+// endEach is each for what ends things on the server, and says so of each.
+func (a *app) endEach(names []string, ended string, do func(c *client.Client, name string) error) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	return a.each(names, func(name string) error {
+		err := do(c, name)
+		if err == nil {
+			a.io.printf("%s is %s\n", printable(name), ended)
+		}
+		return err
+	})
 }

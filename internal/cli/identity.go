@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 )
 
 func newIdentity(a *app) *cobra.Command {
@@ -103,17 +104,7 @@ func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Co
 			if runF != nil {
 				return runF(cmd.Context(), list)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(list, func(ref string) error {
-				err := c.DeleteIdentity(cmd.Context(), ref)
-				if err == nil {
-					a.io.printf("%s is removed\n", printable(ref))
-				}
-				return err
-			})
+			return a.endEach(list, "removed", func(c *client.Client, ref string) error { return c.DeleteIdentity(cmd.Context(), ref) })
 		},
 		ValidArgsFunction: a.completeIdentity,
 	}
@@ -128,23 +119,13 @@ func (a *app) completeIdentity(cmd *cobra.Command, list []string, prefix string)
 	if len(list) > 0 {
 		return nil, noFiles
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
-	defer cancel()
-	c, err := a.client()
-	if err != nil {
-		return nil, noFiles
-	}
-	l, err := c.Identities(ctx, 0, 0)
-	if err != nil {
-		return nil, noFiles
-	}
-	var out []string
-	for _, i := range l.Identities {
-		if name := or(i.Name, string(i.ID)); strings.HasPrefix(name, prefix) {
-			out = append(out, name)
+	return a.asked(cmd.Context(), prefix, func(ctx context.Context, c *client.Client) (all []string, err error) {
+		l, err := c.Identities(ctx, 0, 0)
+		for _, i := range l.Identities {
+			all = append(all, or(i.Name, string(i.ID)))
 		}
-	}
-	return out, noFiles
+		return all, err
+	}), noFiles
 }
 
 func newIdentityGrant(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 )
 
 func newIdentityKey(a *app) *cobra.Command {
@@ -149,17 +150,7 @@ func newIdentityKeyRm(a *app, runF func(context.Context, *identityKeyOptions) er
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(o.keys, func(key string) error {
-				err := c.RemoveSSHKey(cmd.Context(), o.identity, key)
-				if err == nil {
-					a.io.printf("%s is removed\n", printable(key))
-				}
-				return err
-			})
+			return a.endEach(o.keys, "removed", func(c *client.Client, key string) error { return c.RemoveSSHKey(cmd.Context(), o.identity, key) })
 		},
 		ValidArgsFunction: a.completeIdentity,
 	}

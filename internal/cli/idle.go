@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -207,17 +208,7 @@ func newHoldRelease(a *app, runF func(context.Context, *holdOptions) error) *cob
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(o.ids, func(id string) error {
-				err := c.Release(cmd.Context(), o.name, id)
-				if err == nil {
-					a.io.printf("%s is released\n", printable(id))
-				}
-				return err
-			})
+			return a.endEach(o.ids, "released", func(c *client.Client, id string) error { return c.Release(cmd.Context(), o.name, id) })
 		},
 		ValidArgsFunction: a.completeVMs,
 	}

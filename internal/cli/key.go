@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -128,17 +129,7 @@ func newKeyRevoke(a *app, runF func(context.Context, []string) error) *cobra.Com
 			if runF != nil {
 				return runF(cmd.Context(), list)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(list, func(id string) error {
-				err := c.RevokeKey(cmd.Context(), id)
-				if err == nil {
-					a.io.printf("%s is revoked\n", printable(id))
-				}
-				return err
-			})
+			return a.endEach(list, "revoked", func(c *client.Client, id string) error { return c.RevokeKey(cmd.Context(), id) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

@@ -5,8 +5,6 @@ package cli
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -229,23 +227,13 @@ func (a *app) completeSession(cmd *cobra.Command, list []string, prefix string) 
 	if len(list) != 1 {
 		return a.completeVM(cmd, list, prefix)
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
-	defer cancel()
-	c, err := a.client()
-	if err != nil {
-		return nil, noFiles
-	}
-	l, err := c.Terminals(ctx, list[0])
-	if err != nil {
-		return nil, noFiles
-	}
-	var out []string
-	for _, s := range l {
-		if strings.HasPrefix(s.SessionID, prefix) {
-			out = append(out, s.SessionID)
+	return a.asked(cmd.Context(), prefix, func(ctx context.Context, c *client.Client) (all []string, err error) {
+		l, err := c.Terminals(ctx, list[0])
+		for _, s := range l {
+			all = append(all, s.SessionID)
 		}
-	}
-	return slices.Compact(out), noFiles
+		return all, err
+	}), noFiles
 }
 
 type ptyLsOptions struct {

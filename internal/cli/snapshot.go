@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 )
 
 func newSnapshot(a *app) *cobra.Command {
@@ -191,17 +192,7 @@ func newSnapshotRm(a *app, runF func(context.Context, []string) error) *cobra.Co
 			if runF != nil {
 				return runF(cmd.Context(), list)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(list, func(name string) error {
-				if err := c.DeleteSnapshot(cmd.Context(), name); err != nil {
-					return err
-				}
-				a.io.printf("%s is deleted\n", printable(name))
-				return nil
-			})
+			return a.endEach(list, "deleted", func(c *client.Client, name string) error { return c.DeleteSnapshot(cmd.Context(), name) })
 		},
 		ValidArgsFunction: a.completeSnapshots,
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -39,8 +40,8 @@ The request is GET / by User-Agent warren-state, so that a server's log can be h
 known databases are asked in their own words.
 
 With --expect there is no page, only the status: 1 when something is missing, which is named. It takes
-port:N (answers), process:PROGRAM, service:NAME (active), terminal:NAME, mount:PATH and role:ROLE (alive:
-watcher, worker, database, browser, repl). With --diff it lists what differs between two VMs, as after
+port:N (answers), process:PROGRAM, service:NAME (active), terminal:NAME, mount:PATH, file:PATH and role:ROLE
+(alive: watcher, worker, database, browser, repl). With --diff it lists what differs between two VMs, as after
 a fork.`,
 		Example: `  warren state box
   warren state box --expect port:3000 --expect process:python3
@@ -96,15 +97,24 @@ func (o *stateOptions) run(ctx context.Context) error {
 	case len(o.expect) == 0:
 		o.page(w)
 	}
-	return o.check(w)
+	return o.check(ctx, c, w)
 }
 
-// check holds the state against the expectations.
-func (o *stateOptions) check(w vm.WorldState) error {
+// check holds the state, and the files, against the expectations: that a
+// program answers and that a file is there are two results.
+func (o *stateOptions) check(ctx context.Context, c *client.Client, w vm.WorldState) error {
 	missing := 0
 	for _, e := range o.expect {
 		there, _ := expectation(e) // run has read it
-		if why := there(w); why != "" {
+		why := there(w)
+		if path, ok := strings.CutPrefix(e, "file:"); ok && why == "" {
+			if _, err := c.Stat(ctx, o.name, "", path); vm.KindOf(err) == vm.NotFound {
+				why = "there is no such file"
+			} else if err != nil {
+				return err
+			}
+		}
+		if why != "" {
 			o.app.io.notef("missing: %s: %s", plain(e), plain(why))
 			missing++
 		}
@@ -285,7 +295,7 @@ func expectation(text string) (func(vm.WorldState) string, error) {
 	test, known := expectations[kind]
 	if !ok || value == "" || !known {
 		return nil, usage("%s is nothing to expect", printable(text)).
-			WithHint("write one such as port:3000, process:python3, service:nginx, role:repl, terminal:pts/0, mount:/data")
+			WithHint("write one such as port:3000, process:python3, service:nginx, role:repl, terminal:pts/0, mount:/data, file:/work/app.db")
 	}
 	if n, err := strconv.Atoi(value); kind == "port" && (err != nil || n < 1 || n > 65535) {
 		return nil, usage("%s is not a port", printable(value)).WithHint("write one such as port:3000")
@@ -299,6 +309,7 @@ func expectation(text string) (func(vm.WorldState) string, error) {
 }
 
 var expectations = map[string]func(vm.WorldState, string) string{
+	"file": func(vm.WorldState, string) string { return "" }, // the state names no files: check asks for it
 	"port": func(w vm.WorldState, value string) string {
 		why := "nothing listens on it"
 		for _, p := range w.Ports {

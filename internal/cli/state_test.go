@@ -73,14 +73,15 @@ func TestStatePage(t *testing.T) {
 
 // TestStateExpect: a script can hold a world against what it needs.
 //
-// 000-12, 000-13
+// 000-12, 000-13, 000-45
 func TestStateExpect(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/state", aWorld("box"))
 	off := aWorld("off")
 	off.Live, off.State, off.From = false, vm.Suspended, "will continue from generation sl-1"
 	f.on("GET /v1/vms/off/state", off)
-	for _, e := range []string{"port:3000", "process:node", "process:server.js", "service:cron", "service:cron.service", "role:repl", "terminal:pts/0", "mount:/"} {
+	f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Path: "/work/app.db"})
+	for _, e := range []string{"file:/work/app.db", "port:3000", "process:node", "process:server.js", "service:cron", "service:cron.service", "role:repl", "terminal:pts/0", "mount:/"} {
 		if r := run(t, f, Local{}, "", "state", "box", "--expect", e); r.code != 0 || r.stderr != "" || r.out != "" {
 			t.Errorf("%s: %d %s", e, r.code, r.stderr)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 )
 
 func newToken(a *app) *cobra.Command {
@@ -126,17 +127,7 @@ func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *co
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(o.tokens, func(id string) error {
-				err := c.RevokeToken(cmd.Context(), o.identity, id)
-				if err == nil {
-					a.io.printf("%s is revoked\n", printable(id))
-				}
-				return err
-			})
+			return a.endEach(o.tokens, "revoked", func(c *client.Client, id string) error { return c.RevokeToken(cmd.Context(), o.identity, id) })
 		},
 		ValidArgsFunction: a.completeIdentity,
 	}

@@ -91,15 +91,8 @@ func TestKeys(t *testing.T) {
 func TestRights(t *testing.T) {
 	_, e, admin := site(t)
 	ctx := t.Context()
-	a, _, secret, err := e.CreateAccount(ctx, admin, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	actor, err := e.Authenticate(ctx, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := &vm.Call{Actor: actor}
+	own, _ := newAccount(t, e, admin, "a")
+	a := own.Actor.Account
 	adminKeys, err := e.Keys(ctx, admin, "")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +101,7 @@ func TestRights(t *testing.T) {
 	_, _, errKey := e.CreateKey(ctx, own, admin.Actor.Account, "k")
 	_, errKeys := e.Keys(ctx, own, admin.Actor.Account)
 	_, errVerify := e.AuditVerify(ctx, own)
-	for i, err := range []error{errCreate, errKey, errKeys, errVerify, e.RemoveAccount(ctx, own, a.ID, true)} {
+	for i, err := range []error{errCreate, errKey, errKeys, errVerify, e.RemoveAccount(ctx, own, a, true)} {
 		if vm.KindOf(err) != vm.Denied {
 			t.Errorf("%d: %v, want Denied", i, err)
 		}
@@ -122,7 +115,7 @@ func TestRights(t *testing.T) {
 	if err := e.RevokeKey(ctx, admin, adminKeys[0].ID); vm.KindOf(err) != vm.Denied {
 		t.Errorf("the last admin key: %v", err)
 	}
-	if list, err := e.Accounts(ctx, own); err != nil || len(list) != 1 || list[0].ID != a.ID {
+	if list, err := e.Accounts(ctx, own); err != nil || len(list) != 1 || list[0].ID != a {
 		t.Errorf("accounts %v, %v", list, err)
 	}
 	_, _, _, err = e.CreateAccount(ctx, admin, "a")
@@ -133,16 +126,9 @@ func TestRights(t *testing.T) {
 func TestRemoveAccount(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
-	a, _, secret, err := e.CreateAccount(ctx, admin, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	actor, err := e.Authenticate(ctx, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	create(t, e, &vm.Call{Actor: actor}, engine.CreateRequest{Name: "box"})
-	if err := e.RemoveAccount(ctx, admin, a.ID, false); vm.KindOf(err) != vm.Busy {
+	own, secret := newAccount(t, e, admin, "a")
+	create(t, e, own, engine.CreateRequest{Name: "box"})
+	if err := e.RemoveAccount(ctx, admin, own.Actor.Account, false); vm.KindOf(err) != vm.Busy {
 		t.Errorf("with a VM: %v", err)
 	}
 	if err := e.RemoveAccount(ctx, admin, "a", true); err != nil { // by its name

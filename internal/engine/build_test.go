@@ -265,13 +265,7 @@ func TestBuildOfADeadServer(t *testing.T) {
 // TestLayersAreForgotten: a layer that nothing was made of for a month goes,
 // and so does one that was made afresh since; one that is used stays.
 func TestLayersAreForgotten(t *testing.T) {
-	s, err := vmtest.NewSite(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clock := vmtest.NewClock()
-	s.Clock = clock
-	e, c := open(t, s)
+	_, e, c, clock := clocked(t)
 	layers := []spec.Layer{command("one", "true"), {}}
 	made := func(skip bool) {
 		t.Helper()

@@ -80,6 +80,20 @@ func call(t *testing.T, e *engine.Engine) *vm.Call {
 	return c
 }
 
+// newAccount makes an account and returns it as a caller, and its key's secret.
+func newAccount(t *testing.T, e *engine.Engine, admin *vm.Call, name string) (*vm.Call, string) {
+	t.Helper()
+	_, _, secret, err := e.CreateAccount(t.Context(), admin, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	actor, err := e.Authenticate(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &vm.Call{Actor: actor}, secret
+}
+
 func create(t *testing.T, e *engine.Engine, c *vm.Call, r engine.CreateRequest) vm.VM {
 	t.Helper()
 	v, err := e.Create(t.Context(), c, r)

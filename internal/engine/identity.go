@@ -258,23 +258,3 @@ func each[T any](ctx context.Context, c Collection[T], f func(T)) error {
 	}
 	return err
 }
-
-// saved makes one durable change of a record.
-func saved[T any](ctx context.Context, rec T, change func(context.Context, T) (int64, error)) (int64, error) {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return change(ctx, rec)
-}
-
-// deleting is a collection's Delete as a change for saved.
-func deleting[T any](c Collection[T]) func(context.Context, T) (int64, error) {
-	return func(ctx context.Context, rec T) (int64, error) { return 0, gone(c.Delete(ctx, rec)) }
-}
-
-// gone makes it no error that what is to be removed is not there.
-func gone(err error) error {
-	if vm.KindOf(err) == vm.NotFound {
-		return nil
-	}
-	return err
-}

@@ -110,11 +110,7 @@ func auditOf(t *testing.T, e *engine.Engine, c *vm.Call) []engine.AuditRecord {
 //
 // 002-17
 func TestTokenExpiry(t *testing.T) {
-	s, e, _ := site(t)
-	closeEngine(t, e)
-	clock := vmtest.NewClock()
-	s.Clock = clock
-	e, c := open(t, s)
+	s, e, c, clock := clocked(t)
 	v := create(t, e, c, engine.CreateRequest{})
 	i, _, own := identity(t, e, c, engine.TokenRequest{TTLSeconds: engine.Some(int64(60))})
 	grantVM(t, e, c, i, v)
@@ -159,11 +155,7 @@ func TestTokenExpiry(t *testing.T) {
 //
 // 002-17
 func TestExpiryWithoutRecords(t *testing.T) {
-	s, e, _ := site(t)
-	closeEngine(t, e)
-	clock := vmtest.NewClock()
-	s.Clock = clock
-	e, c := open(t, s)
+	s, e, c, clock := clocked(t)
 	v := create(t, e, c, engine.CreateRequest{})
 	i, err := e.CreateIdentity(t.Context(), c, "ci")
 	if err != nil {
@@ -534,14 +526,7 @@ func TestSSHKeys(t *testing.T) {
 	}
 
 	// A stranger registers the same key for a VM of the same name.
-	_, _, secret, err := e.CreateAccount(ctx, c, "stranger")
-	if err != nil {
-		t.Fatal(err)
-	}
-	stranger := &vm.Call{}
-	if stranger.Actor, err = e.Authenticate(ctx, secret); err != nil {
-		t.Fatal(err)
-	}
+	stranger, _ := newAccount(t, e, c, "stranger")
 	trap := create(t, e, stranger, engine.CreateRequest{Name: "box"})
 	j, err := e.CreateIdentity(ctx, stranger, "trap")
 	if err != nil {

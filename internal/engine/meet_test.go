@@ -334,15 +334,7 @@ func noFile(err error) error {
 func TestOtherAccounts(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
-	_, _, secret, err := e.CreateAccount(ctx, admin, "other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	actor, err := e.Authenticate(ctx, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := &vm.Call{Actor: actor}
+	other, _ := newAccount(t, e, admin, "other")
 	v := create(t, e, admin, engine.CreateRequest{Name: "box"})
 	for _, ref := range []string{string(v.ID), "box"} {
 		for name, verb := range verbs(e) {
@@ -378,7 +370,7 @@ func TestOtherAccounts(t *testing.T) {
 		if err != nil {
 			break
 		}
-		if ev.VM == v.ID || ev.Account != actor.Account {
+		if ev.VM == v.ID || ev.Account != other.Actor.Account {
 			t.Errorf("foreign event %+v", ev)
 		}
 	}

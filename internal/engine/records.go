@@ -19,26 +19,43 @@ func durable(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), recordDeadline)
 }
 
-func (e *Engine) newRecord(ctx context.Context, rec vm.VM) (int64, error) {
+// saved makes one durable change of a record.
+func saved[T any](ctx context.Context, rec T, change func(context.Context, T) (int64, error)) (int64, error) {
 	ctx, stop := durable(ctx)
 	defer stop()
-	return e.cfg.Records.VMs.Create(ctx, rec)
+	return change(ctx, rec)
 }
 
-func (e *Engine) saveRecord(ctx context.Context, rec vm.VM) (int64, error) {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return e.cfg.Records.VMs.Update(ctx, rec)
+// deleting is a collection's Delete as a change for saved.
+func deleting[T any](c Collection[T]) func(context.Context, T) (int64, error) {
+	return func(ctx context.Context, rec T) (int64, error) { return 0, gone(c.Delete(ctx, rec)) }
 }
 
-func (e *Engine) dropRecord(ctx context.Context, rec vm.VM) error {
+// dropped removes a record durably.
+func dropped[T any](ctx context.Context, rec T, drop func(context.Context, T) error) error {
 	ctx, stop := durable(ctx)
 	defer stop()
-	err := e.cfg.Records.VMs.Delete(ctx, rec)
+	return drop(ctx, rec)
+}
+
+// gone makes it no error that what is to be removed is not there.
+func gone(err error) error {
 	if vm.KindOf(err) == vm.NotFound {
 		return nil
 	}
 	return err
+}
+
+func (e *Engine) newRecord(ctx context.Context, rec vm.VM) (int64, error) {
+	return saved(ctx, rec, e.cfg.Records.VMs.Create)
+}
+
+func (e *Engine) saveRecord(ctx context.Context, rec vm.VM) (int64, error) {
+	return saved(ctx, rec, e.cfg.Records.VMs.Update)
+}
+
+func (e *Engine) dropRecord(ctx context.Context, rec vm.VM) error {
+	return gone(dropped(ctx, rec, e.cfg.Records.VMs.Delete))
 }
 
 func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
@@ -71,31 +88,21 @@ func (e *Engine) loadDirectory(ctx context.Context) error {
 }
 
 func (e *Engine) newAccount(ctx context.Context, a vm.Account) (int64, error) {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return e.cfg.Records.Accounts.Create(ctx, a)
+	return saved(ctx, a, e.cfg.Records.Accounts.Create)
 }
 
 func (e *Engine) dropAccountRecord(ctx context.Context, a vm.Account) error {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return e.cfg.Records.Accounts.Delete(ctx, a)
+	return dropped(ctx, a, e.cfg.Records.Accounts.Delete)
 }
 
 func (e *Engine) newKey(ctx context.Context, k vm.APIKey) (int64, error) {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return e.cfg.Records.Keys.Create(ctx, k)
+	return saved(ctx, k, e.cfg.Records.Keys.Create)
 }
 
 func (e *Engine) saveKey(ctx context.Context, k vm.APIKey) (int64, error) {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return e.cfg.Records.Keys.Update(ctx, k)
+	return saved(ctx, k, e.cfg.Records.Keys.Update)
 }
 
 func (e *Engine) dropKeyRecord(ctx context.Context, k vm.APIKey) error {
-	ctx, stop := durable(ctx)
-	defer stop()
-	return e.cfg.Records.Keys.Delete(ctx, k)
+	return dropped(ctx, k, e.cfg.Records.Keys.Delete)
 }

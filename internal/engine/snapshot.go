@@ -5,7 +5,6 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -101,35 +100,6 @@ func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted, g.State = true, vm.GenFailed })
 	e.collectLater()
 	return err
-}
-
-// insistEvery is the pause between two tries of what must be done.
-const insistEvery = time.Second
-
-// insist does what must not be left undone, now, or, when that fails because
-// the disk is full or the records cannot be written, as soon as it can be.
-func (e *Engine) insist(do func(context.Context) error) {
-	done := func(ctx context.Context) bool {
-		err := do(ctx)
-		return err == nil || died(err) || vm.KindOf(err) == vm.NotFound
-	}
-	if done(e.life) {
-		return
-	}
-	e.spawn(func(ctx context.Context) {
-		for {
-			after, stop := e.cfg.Clock.After(insistEvery)
-			select {
-			case <-after:
-				if done(ctx) {
-					return
-				}
-			case <-ctx.Done():
-				stop()
-				return
-			}
-		}
-	})
 }
 
 // alias keeps what a suspended VM is suspended on a second time, under a name;

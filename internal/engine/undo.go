@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // undo is a list of steps that take back what an operation has made. The zero
@@ -64,4 +67,33 @@ func (u *undo) reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.steps, u.ran = nil, false
+}
+
+// insistEvery is the pause between two tries of what must be done.
+const insistEvery = time.Second
+
+// insist does what must not be left undone, now, or, when that fails because
+// the disk is full or the records cannot be written, as soon as it can be.
+func (e *Engine) insist(do func(context.Context) error) {
+	done := func(ctx context.Context) bool {
+		err := do(ctx)
+		return err == nil || died(err) || vm.KindOf(err) == vm.NotFound
+	}
+	if done(e.life) {
+		return
+	}
+	e.spawn(func(ctx context.Context) {
+		for {
+			after, stop := e.cfg.Clock.After(insistEvery)
+			select {
+			case <-after:
+				if done(ctx) {
+					return
+				}
+			case <-ctx.Done():
+				stop()
+				return
+			}
+		}
+	})
 }

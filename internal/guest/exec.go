@@ -96,18 +96,7 @@ func (e *Exec) Process() vm.Process { return e.proc }
 // Write sends input. It waits while the process does not read; input that
 // the process will never read is dropped.
 func (e *Exec) Write(p []byte) (int, error) {
-	sent := 0
-	for sent < len(p) {
-		n, err := e.takeRoom(min(len(p)-sent, link.MaxFrame))
-		if err != nil {
-			return sent, err
-		}
-		if err := e.frame(link.FrameStdin, p[sent:sent+n]); err != nil {
-			return sent, err
-		}
-		sent += n
-	}
-	return sent, nil
+	return e.input(p, e.frame)
 }
 
 // CloseStdin says that no more input comes.

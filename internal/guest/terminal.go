@@ -69,18 +69,7 @@ func (t *Terminal) Session() vm.TerminalSession { return t.info }
 
 // Write sends input. It waits while the program does not read.
 func (t *Terminal) Write(p []byte) (int, error) {
-	sent := 0
-	for sent < len(p) {
-		n, err := t.takeRoom(min(len(p)-sent, link.MaxFrame))
-		if err != nil {
-			return sent, err
-		}
-		if err := t.frame(link.FrameStdin, p[sent:sent+n]); err != nil {
-			return sent, err
-		}
-		sent += n
-	}
-	return sent, nil
+	return t.input(p, t.frame)
 }
 
 // Resize says how large this viewer is. The terminal is as large as the

@@ -22,6 +22,21 @@ type window struct {
 
 func newWindow() window { return window{room: link.StdinWindow, roomy: make(chan struct{})} }
 
+// input sends p by frames, each as soon as there is room for it.
+func (w *window) input(p []byte, frame func(link.FrameType, []byte) error) (sent int, err error) {
+	for sent < len(p) {
+		n, err := w.takeRoom(min(len(p)-sent, link.MaxFrame))
+		if err != nil {
+			return sent, err
+		}
+		if err := frame(link.FrameStdin, p[sent:sent+n]); err != nil {
+			return sent, err
+		}
+		sent += n
+	}
+	return sent, nil
+}
+
 // takeRoom waits until at least one byte may be sent and takes up to n.
 func (w *window) takeRoom(n int) (int, error) {
 	for {

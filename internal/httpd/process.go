@@ -93,6 +93,14 @@ func (s *server) signalProcess(q *request) error {
 }
 
 func (s *server) processLog(q *request) error {
+	return s.log(q, func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error) {
+		return s.Engine.ProcessLog(ctx, q.call, q.ref(), q.values["process"], from, follow)
+	})
+}
+
+// log sends what is read of a log from where the request says, and follows it
+// when the request says so.
+func (s *server) log(q *request, read func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error)) error {
 	from, err := q.int("from", 0)
 	if err != nil {
 		return err
@@ -103,7 +111,7 @@ func (s *server) processLog(q *request) error {
 	}
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	r, offset, err := s.Engine.ProcessLog(ctx, q.call, q.ref(), q.values["process"], from, follow)
+	r, offset, err := read(ctx, from, follow)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@ package httpd
 
 import (
 	"context"
-	"net/http"
+	"io"
 	"slices"
 	"time"
 
@@ -290,20 +290,7 @@ func (s *server) console(q *request) error {
 	if src := q.query().Get("source"); src != "" && src != "console" {
 		return vm.Errorf(vm.Invalid, src, "no such log").WithHint("source=console is the one there is; logs of commands are below /processes")
 	}
-	from, err := q.int("from", 0)
-	if err != nil {
-		return err
-	}
-	follow, err := q.bool("follow")
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.streaming(q)
-	defer cancel()
-	r, offset, err := s.Engine.ConsoleLog(ctx, q.call, q.ref(), from, follow)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	return q.bytes(r, offset, http.StatusOK)
+	return s.log(q, func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error) {
+		return s.Engine.ConsoleLog(ctx, q.call, q.ref(), from, follow)
+	})
 }

@@ -27,29 +27,6 @@ func env(kv ...string) func(string) string {
 	}
 }
 
-func TestDefault(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		env  func(string) string
-		uid  int
-		want string
-	}{
-		{"named", env("WARREN_DATA", "/x/y"), 0, "/x/y"},
-		{"root", env("XDG_DATA_HOME", "/xdg"), 0, "/var/lib/warren"},
-		{"xdg", env("XDG_DATA_HOME", "/xdg", "HOME", "/h"), 7, "/xdg/warren"},
-		{"relative xdg is ignored", env("XDG_DATA_HOME", "xdg", "HOME", "/h"), 7, "/h/.local/share/warren"},
-		{"home", env("HOME", "/h"), 7, "/h/.local/share/warren"},
-	} {
-		got, err := Default(c.env, c.uid)
-		if err != nil || got != c.want {
-			t.Errorf("%s: %q, %v; want %q", c.name, got, err, c.want)
-		}
-	}
-	if got, err := Default(env(), 7); !errors.Is(err, vm.Invalid) {
-		t.Errorf("nothing set: %q, %v", got, err)
-	}
-}
-
 func TestOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "data")
 	d, err := Open(path)

@@ -18,26 +18,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Default says where the data directory is when nobody named one:
-// $WARREN_DATA, for root /var/lib/warren, $XDG_DATA_HOME/warren, and else
-// ~/.local/share/warren. getenv is os.Getenv outside tests.
-func Default(getenv func(string) string, uid int) (string, error) {
-	if p := getenv("WARREN_DATA"); p != "" {
-		return filepath.Abs(p)
-	}
-	if uid == 0 {
-		return "/var/lib/warren", nil
-	}
-	if p := getenv("XDG_DATA_HOME"); filepath.IsAbs(p) {
-		return filepath.Join(p, "warren"), nil
-	}
-	if home := getenv("HOME"); filepath.IsAbs(home) {
-		return filepath.Join(home, ".local", "share", "warren"), nil
-	}
-	return "", vm.Errorf(vm.Invalid, "", "no data directory: neither WARREN_DATA nor HOME is set").
-		WithHint("set WARREN_DATA to a directory of yours")
-}
-
 // Open makes sure that path is a data directory of a format this program
 // knows, creating it (0700) when it is absent or empty. The path may be
 // relative; the Dir is absolute. Kinds: Invalid for a directory that holds

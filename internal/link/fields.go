@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"strings"
 )
 
 // The verbs on the way of every start (hello, reset, exec) use a plain list
@@ -80,5 +81,18 @@ func number[T int | int64](to *T, s string) error {
 		return errFields
 	}
 	*to = T(n)
+	return nil
+}
+
+// variable adds NAME=VALUE to *env.
+func variable(env *map[string]string, s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok {
+		return errFields
+	}
+	if *env == nil {
+		*env = make(map[string]string)
+	}
+	(*env)[k] = v
 	return nil
 }

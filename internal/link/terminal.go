@@ -6,7 +6,6 @@ package link
 import (
 	"encoding/binary"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -41,14 +40,7 @@ func DecodeTerminalSpec(b []byte) (vm.TerminalSpec, error) {
 		case "cwd":
 			s.Cwd = value
 		case "env":
-			k, v, ok := strings.Cut(value, "=")
-			if !ok {
-				return errFields
-			}
-			if s.Env == nil {
-				s.Env = make(map[string]string)
-			}
-			s.Env[k] = v
+			return variable(&s.Env, value)
 		case "cols":
 			return number(&s.Cols, value)
 		case "rows":

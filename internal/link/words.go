@@ -176,14 +176,7 @@ func DecodeExec(b []byte) (vm.ExecSpec, error) {
 		case "cwd":
 			s.Cwd = value
 		case "env":
-			k, v, ok := strings.Cut(value, "=")
-			if !ok {
-				return errFields
-			}
-			if s.Env == nil {
-				s.Env = make(map[string]string)
-			}
-			s.Env[k] = v
+			return variable(&s.Env, value)
 		case "timeoutMs":
 			return number(&s.TimeoutMs, value)
 		case "stdin":

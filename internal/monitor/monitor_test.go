@@ -60,6 +60,19 @@ func launcher(t *testing.T) *Launcher {
 	return &Launcher{Binary: self}
 }
 
+// killMonitor ends a VM's monitor as a crash would; it returns what it said last.
+func killMonitor(ctx context.Context, t *testing.T, c *Client) vm.MachineStatus {
+	t.Helper()
+	st, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(st.MonitorPID, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
 func launch(ctx context.Context, t *testing.T, spec vm.MachineSpec) (*Launcher, *Client) {
 	t.Helper()
 	l := launcher(t)
@@ -293,13 +306,7 @@ func TestAttachAfterMonitorDied(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "well")
 	l, c := launch(ctx, t, spec)
-	before, err := c.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(before.MonitorPID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	before := killMonitor(ctx, t, c)
 	if _, err := c.Wait(ctx); !errors.Is(err, vm.Unavailable) {
 		t.Errorf("wait at a dead monitor: %v", err)
 	}
@@ -443,13 +450,7 @@ func TestSweepFindsStrays(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "well")
 	l, c := launch(ctx, t, spec)
-	st, err := c.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(st.MonitorPID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	killMonitor(ctx, t, c)
 	os.Remove(layout.RunVM(spec.RunDir).QEMUPID())
 	if err := l.Sweep(ctx, spec.RunDir); err != nil {
 		t.Fatal(err)

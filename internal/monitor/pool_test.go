@@ -100,13 +100,7 @@ func TestAdoptRefused(t *testing.T) {
 func TestAdoptOfTheDead(t *testing.T) {
 	ctx := deadline(t)
 	_, _, c := pooled(ctx, t, "well")
-	st, err := c.Status(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Kill(st.MonitorPID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	killMonitor(ctx, t, c)
 	for _, try := range []func() error{
 		func() error { return c.Pause(ctx) },
 		func() error { _, err := c.Adopt(ctx, adoption()); return err },

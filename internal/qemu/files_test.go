@@ -178,6 +178,9 @@ func TestRAMFilePut(t *testing.T) {
 	if _, err := createRAM(t.Context(), path+"2", base, 65*page); !errors.Is(err, vm.Corrupt) || fileExists(path+"2") {
 		t.Errorf("a base of another size: %v", err)
 	}
+	if _, err := createRAM(t.Context(), path+"2", base+"-none", 64*page); !errors.Is(err, vm.NotFound) || fileExists(path+"2") {
+		t.Errorf("no base: %v", err)
+	}
 }
 
 func isAllZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }

@@ -23,13 +23,11 @@ const (
 )
 
 // ramFile is a memory file that is being written: a base copy with a machine's
-// private pages over it, where pages of zeros stay holes, or a diff, which
-// holds the private pages alone.
+// private pages over it, where pages of zeros stay holes.
 type ramFile struct {
 	file *os.File
 	now  []byte // the file, mapped to be read: comparing costs no system call
 	size int64
-	diff bool   // the file has no base under it: zeros count as well
 	has  []bool // per page: the file holds data there; written by one worker per page
 	hot  bool   // the pages that will be compared again are mapped
 }
@@ -245,7 +243,7 @@ func (r *ramFile) put(b []byte, off int64) error {
 // needs reports whether one page must be written.
 func (r *ramFile) needs(b []byte, off int64) bool {
 	if !r.has[off/page] {
-		return r.diff || !isZero(b)
+		return !isZero(b)
 	}
 	return !bytes.Equal(r.now[off:off+page], b)
 }

@@ -4,7 +4,6 @@
 package qemu
 
 import (
-	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -94,12 +93,12 @@ func BenchmarkCopyPrivate(b *testing.B) {
 			f.touch(i*3*256, 256, int(1+i%200))
 		}
 		m := f.memory()
-		run := func(name string, second bool, make func(path string) (*ramFile, error)) {
+		run := func(name string, second bool) {
 			b.Run(fmt.Sprintf("%s/%dMiB", name, private), func(b *testing.B) {
 				out := filepath.Join(b.TempDir(), "out")
 				for b.Loop() {
 					b.StopTimer()
-					r, err := make(out)
+					r, err := createRAM(b.Context(), out, base, size)
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -119,41 +118,8 @@ func BenchmarkCopyPrivate(b *testing.B) {
 				}
 			})
 		}
-		full := func(path string) (*ramFile, error) { return createRAM(b.Context(), path, base, size) }
-		diff := func(path string) (*ramFile, error) { return createDiff(path, size) }
-		run("first", false, full)
-		run("second", true, full)
-		run("first-diff", false, diff)
-		run("second-diff", true, diff)
+		run("first", false)
+		run("second", true)
 		f.kill()
-	}
-}
-
-// What a suspend leaves for later: base and diff become a memory file.
-func BenchmarkMergeRAM(b *testing.B) {
-	const size = 512 << 20
-	base := benchBase(b, size, 195<<20)
-	f := startFake(b, base)
-	f.touch(1000, 32*256, 7)
-	m := f.memory()
-	dir := b.TempDir()
-	diff, runs, out := filepath.Join(dir, "diff"), filepath.Join(dir, "runs"), filepath.Join(dir, "out")
-	r, err := createDiff(diff, size)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if _, err := m.copyPrivate(b.Context(), r); err != nil {
-		b.Fatal(err)
-	}
-	if err := errors.Join(r.writeRuns(runs), r.close()); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if err := MergeRAM(b.Context(), base, diff, runs, out); err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		os.Remove(out)
-		b.StartTimer()
 	}
 }

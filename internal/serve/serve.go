@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
@@ -261,7 +262,7 @@ func (s *stack) close(ctx context.Context) error {
 // DataDir is the data directory that flag and environment name, absolute.
 func DataDir(flag string, getenv func(string) string, uid int) (string, error) {
 	if flag == "" {
-		return layout.Default(getenv, uid)
+		return client.DataDir(getenv, uid)
 	}
 	abs, err := filepath.Abs(flag)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -45,11 +45,11 @@ func (s *Store) embed(ctx context.Context, o Options) error {
 		}
 	}
 	// etcd itself would wait for the other process's lock for ever.
-	lock, err := os.OpenFile(o.Dir+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	lock, err := os.OpenFile(o.Dir+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return openError(o.Dir, err)
 	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		lock.Close()
 		return vm.Errorf(vm.Busy, o.Dir, "another process has the record store open").WithHint("stop the other `warren serve` first")
 	}
@@ -183,8 +183,7 @@ func reserve(path string) {
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if st, err := f.Stat(); err == nil {
-		const keepSize = 1 // FALLOC_FL_KEEP_SIZE
-		_ = syscall.Fallocate(int(f.Fd()), keepSize, 0, st.Size()+reserved)
+		_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, st.Size()+reserved)
 	}
 }
 
@@ -204,8 +203,8 @@ func (s *Store) room(need uint64) error {
 	if s.dir == "" {
 		return nil // a cluster looks after its own disks
 	}
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(s.dir, &st); err != nil {
+	var st unix.Statfs_t
+	if err := unix.Statfs(s.dir, &st); err != nil {
 		return openError(s.dir, err)
 	}
 	if free := st.Bavail * uint64(st.Bsize); free < need {

@@ -217,15 +217,24 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// A guest that does not answer costs the caller its own deadline only.
-func TestDialSilentGuest(t *testing.T) {
+// guestless is a network and the two ends of a link that nobody is behind.
+func guestless(t *testing.T) (n *Net, a, b net.Conn) {
+	t.Helper()
 	n, err := New(Config{Policy: closed})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer n.Close()
-	a, b := socketPair(t)
-	defer b.Close()
+	a, b = socketPair(t)
+	t.Cleanup(func() {
+		_ = b.Close()
+		n.Close()
+	})
+	return n, a, b
+}
+
+// A guest that does not answer costs the caller its own deadline only.
+func TestDialSilentGuest(t *testing.T) {
+	n, a, b := guestless(t)
 	served := make(chan error, 1)
 	go func() { served <- n.Serve(t.Context(), a) }()
 	for !n.link.connected() {
@@ -327,13 +336,7 @@ func TestStalledGuest(t *testing.T) {
 
 // A peer that is not QEMU is turned away.
 func TestOutOfStepPeer(t *testing.T) {
-	n, err := New(Config{Policy: closed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	a, b := socketPair(t)
-	defer b.Close()
+	n, a, b := guestless(t)
 	_, _ = b.Write([]byte("GET / HTTP/1.1\r\n\r\n"))
 	if err := n.Serve(t.Context(), a); err == nil || !strings.Contains(err.Error(), "out of step") {
 		t.Errorf("Serve = %v", err)
@@ -413,13 +416,7 @@ func TestDHCP(t *testing.T) {
 
 // The whole exchange over the segment, from a guest without an address.
 func TestDHCPOverTheWire(t *testing.T) {
-	n, err := New(Config{Policy: closed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	a, b := socketPair(t)
-	defer b.Close()
+	n, a, b := guestless(t)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = n.Serve(t.Context(), a) }()
 	q := make([]byte, dhcpHeader)

@@ -174,17 +174,6 @@ func TestCoreOneShot(t *testing.T) {
 	h.eventually("nothing is left after ^C", func() bool { return len(h.list()) == 0 })
 }
 
-func (h *host) eventually(what string, f func() bool) {
-	h.t.Helper()
-	deadline := time.Now().Add(45 * time.Second)
-	for !f() {
-		if time.Now().After(deadline) {
-			h.t.Fatalf("not in time: %s", what)
-		}
-		<-time.After(100 * time.Millisecond)
-	}
-}
-
 // TestCoreTwoMachines: what is made from one warm generation is not one machine.
 //
 // 002-43, 002-01

@@ -28,6 +28,7 @@ type host struct {
 	binary string
 	data   string
 	listen string
+	always []string // what every serve of it is started with
 	server *exec.Cmd
 	ended  chan error
 	log    *bytes.Buffer
@@ -58,7 +59,15 @@ func newHost(t testing.TB, serveArgs ...string) *host {
 	return h
 }
 
+// unstarted is newHost without a server.
 func unstarted(t testing.TB) *host {
+	t.Helper()
+	return unstartedIn(t, "")
+}
+
+// unstartedIn is unstarted with its data below a directory; "" = the system's
+// for temporary files.
+func unstartedIn(t testing.TB, within string) *host {
 	t.Helper()
 	binary, err := filepath.Abs(env("WARREN_TEST_BINARY", "../../bin/warren"))
 	if err != nil {
@@ -71,12 +80,12 @@ func unstarted(t testing.TB) *host {
 	if _, err := os.Stat(images); err != nil {
 		t.Fatalf("no test image: run scripts/test-image.sh (%v)", err)
 	}
-	data, err := os.MkdirTemp("", "warren-system-")
+	data, err := os.MkdirTemp(within, "warren-system-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(data) })
-	h := &host{t: t, binary: binary, data: data, listen: freePort(t)}
+	h := &host{t: t, binary: binary, data: data, listen: freePort(t), always: []string{"--pool", "0"}}
+	t.Cleanup(func() { os.RemoveAll(h.data) })
 	h.shareImages(images)
 	return h
 }
@@ -111,8 +120,8 @@ func (h *host) environ() []string {
 // serve starts the server and waits until it is ready.
 func (h *host) serve(args ...string) {
 	h.t.Helper()
-	argv := append([]string{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off", "--pool", "0"}, args...)
-	cmd := exec.Command(h.binary, argv...)
+	argv := append([]string{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off"}, h.always...)
+	cmd := exec.Command(h.binary, append(argv, args...)...)
 	cmd.Env = h.environ()
 	h.log = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = h.log, h.log
@@ -146,14 +155,9 @@ func (h *host) killServer() {
 	<-h.ended
 }
 
-// close removes every VM, stops the server and looks for what is left.
-func (h *host) close() {
+// stopServer ends the server as its service manager would and waits for it.
+func (h *host) stopServer() {
 	h.t.Helper()
-	for _, v := range h.list() {
-		if r := h.run("rm", v.ID); r.code != 0 {
-			h.t.Errorf("rm %s: %s", v.ID, r.stderr)
-		}
-	}
 	if err := h.server.Process.Signal(syscall.SIGTERM); err != nil {
 		h.t.Error(err)
 	}
@@ -163,6 +167,17 @@ func (h *host) close() {
 		h.t.Errorf("serve does not end on SIGTERM")
 		h.killServer()
 	}
+}
+
+// close removes every VM, stops the server and looks for what is left.
+func (h *host) close() {
+	h.t.Helper()
+	for _, v := range h.list() {
+		if r := h.run("rm", v.ID); r.code != 0 {
+			h.t.Errorf("rm %s: %s", v.ID, r.stderr)
+		}
+	}
+	h.stopServer()
 	if h.t.Failed() {
 		h.t.Logf("server log:\n%s", h.log)
 	}
@@ -287,19 +302,36 @@ func (h *host) find(name string) listed {
 	return listed{}
 }
 
-// pidOf finds a VM's process: "qemu" or "monitor".
-func (h *host) pidOf(id, program string) int {
+// livePid finds a VM's process, "qemu" or "monitor"; 0 = there is none.
+func (h *host) livePid(id, program string) int {
 	h.t.Helper()
+	word := map[string]string{"qemu": "qemu-system", "monitor": "warren-monitor"}[program]
 	for pid, cmd := range h.processes() {
-		if !strings.Contains(cmd, id) {
-			continue
-		}
-		if program == "qemu" && strings.Contains(cmd, "qemu-system") || program == "monitor" && strings.Contains(cmd, "warren-monitor") {
+		if strings.Contains(cmd, id) && strings.Contains(cmd, word) {
 			return pid
 		}
 	}
-	h.t.Fatalf("no %s process of %s", program, id)
 	return 0
+}
+
+// pidOf is livePid for a process that must be there.
+func (h *host) pidOf(id, program string) int {
+	h.t.Helper()
+	pid := h.livePid(id, program)
+	if pid == 0 {
+		h.t.Fatalf("no %s process of %s", program, id)
+	}
+	return pid
+}
+
+// eventually waits until cond holds; execs in an emulated guest take their time.
+func (h *host) eventually(what string, cond func() bool) {
+	h.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !cond(); <-time.After(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("not within a minute: %s", what)
+		}
+	}
 }
 
 func (r result) String() string {

@@ -43,6 +43,19 @@ func TestWorldContract(t *testing.T) { contract(t) }
 // 004-13
 func TestTerminalContract(t *testing.T) { contract(t) }
 
+// npmInstall installs the npm packages that the contract is tested with.
+func npmInstall(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(dir, "node_modules/freestyle")); err == nil {
+		return
+	}
+	install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+}
+
 // contract runs the scripts that are the calling test's.
 func contract(t *testing.T) {
 	t.Helper()
@@ -55,13 +68,7 @@ func contract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "node_modules/freestyle")); err != nil {
-		install := exec.Command("npm", "ci", "--no-audit", "--no-fund")
-		install.Dir = dir
-		if out, err := install.CombinedOutput(); err != nil {
-			t.Fatalf("npm ci: %v\n%s", err, out)
-		}
-	}
+	npmInstall(t, dir)
 	scripts, err := filepath.Glob(filepath.Join(dir, "*.test.mjs"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no contract scripts: %v", err)

@@ -182,6 +182,8 @@ func TestSSH(t *testing.T) {
 		}
 	})
 
+	t.Run("scoped", func(t *testing.T) { s.scoped(t) })
+	t.Run("the npm package's CLI", func(t *testing.T) { s.cli(t) })
 	t.Run("wake", func(t *testing.T) {
 		h.ok("suspend", "box")
 		if out := s.must(ssh("box.warren", "echo awake")...); out != "awake\n" {

@@ -47,7 +47,7 @@ time.sleep(3600)
 // TestCoreState: the world check names what lives in a guest, asks each port
 // by a request, and says after a stop and start what is lost.
 //
-// 000-12, 000-13, 000-14, 000-20, 002-02, 002-34, 002-35, 002-37, 002-38
+// 000-12, 000-13, 000-14, 000-20, 000-45, 002-02, 002-34, 002-35, 002-37, 002-38
 func TestCoreState(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -135,6 +135,10 @@ func TestCoreState(t *testing.T) {
 		t.Errorf("what the cold start lost: %+v", w.Losses)
 	}
 	h.run(wanted...).wants(t, 1, "missing: port:3000: nothing listens")
+	// That the files are there does not say that the program works.
+	h.ok("state", "box", "--expect", "file:/work/app.db")
+	h.run("state", "box", "--expect", "file:/work/app.db", "--expect", "role:database").wants(t, 1, "missing: role:database: ")
+	h.run("state", "box", "--expect", "file:/work/other").wants(t, 1, "missing: file:/work/other: there is no such file")
 }
 
 func (h *host) world(name string) (w vm.WorldState) {

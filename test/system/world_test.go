@@ -6,13 +6,11 @@
 package system
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -20,49 +18,22 @@ import (
 // ownIdentity prints what must differ between siblings.
 const ownIdentity = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostname; head -c16 /dev/urandom | od -An -tx1"
 
-// drawer draws identifiers in a tight loop, as a program does that is not
-// disturbed by being forked.
-const drawer = `
-import uuid, time
-f = open("/root/drawn", "a", buffering=1)
-while True:
-    f.write("%s %f\n" % (uuid.uuid4(), time.monotonic()))
-`
-
-// counter serves a number that only its memory holds.
-const counter = `
-import http.server
-n = 0
-class H(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        global n
-        n += 1
-        self.send_response(200); self.end_headers(); self.wfile.write(str(n).encode())
-    def log_message(self, *a): pass
-http.server.HTTPServer(("", 3000), H).serve_forever()
-`
-
 // TestWorldForks: running copies with the parent's memory, each its own machine.
 //
 // 000-08, 000-10, 000-21, 000-22, 000-23
 func TestWorldForks(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
-	h.runIn("", []byte(counter), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/counter.py")
-	h.runIn("", []byte(drawer), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/drawer.py")
-	h.ok("exec", "app", "-d", "--", "python3", "/root/counter.py")
-	h.ok("exec", "app", "-d", "--", "python3", "/root/drawer.py")
-	h.eventually("the server answers", func() bool { return h.run("exec", "app", "--", "curl", "-sf", "localhost:3000").code == 0 })
-	before, err := strconv.Atoi(h.sh("app", "curl -s localhost:3000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h.install("app", "counter.py", "drawer.py")
+	h.start("app", "counter.py", "curl -sf localhost:3000")
+	h.start("app", "drawer.py", "test -e /run/drawing")
+	before := h.number("app", "curl -s localhost:3000")
 	h.ok("fork", "app", "-n", "2", "--name", "try")
 	seen := map[string]string{}
 	names := []string{"app", "try-1", "try-2"}
-	drawn := map[string]string{}
+	drawn := map[string][]draw{}
 	for _, n := range names {
-		h.sh(n, "pkill -f [d]rawer.py; sleep 0.2")
+		drawn[n] = h.drawn(n)
 		if got := h.sh(n, "curl -s localhost:3000"); got != strconv.Itoa(before+1) {
 			t.Errorf("%s: the counter says %s, it was %d at the fork", n, got, before)
 		}
@@ -78,47 +49,14 @@ func TestWorldForks(t *testing.T) {
 			t.Errorf("%s: its clock is off by %.3f s", n, off) // the way of the answer is in it
 		}
 		h.sh(n, "echo "+n+" > /root/mine")
-		drawn[n] = h.sh(n, "cut -d' ' -f1 /root/drawn")
 	}
-	differ(t, names[1:], drawn)
+	wantDifferent(t, drawn)
 	for _, n := range names {
 		if got := h.sh(n, "cat /root/mine"); got != n {
 			t.Errorf("%s sees %s's file", n, got)
 		}
 	}
 	deeper(h, t)
-}
-
-// differ checks that siblings drew nothing twice after they parted.
-func differ(t *testing.T, names []string, drawn map[string]string) {
-	t.Helper()
-	lists := map[string][]string{}
-	for _, n := range names {
-		lists[n] = strings.Fields(drawn[n])
-	}
-	first := lists[names[0]]
-	parted := len(first)
-	for i := range first {
-		for _, n := range names[1:] {
-			if i >= len(lists[n]) || lists[n][i] != first[i] {
-				parted = min(parted, i)
-			}
-		}
-	}
-	if parted == 0 || parted == len(first) {
-		t.Fatalf("the siblings part after %d of %d draws: the programs did not run through the fork", parted, len(first))
-	}
-	all := map[string]string{}
-	for _, n := range names {
-		for _, u := range lists[n][parted:] {
-			if other, twice := all[u]; twice && other != n {
-				t.Errorf("%s and %s drew %s", n, other, u)
-			}
-			all[u] = n
-		}
-	}
-	// What was drawn last before the fork and first after it differs, too.
-	t.Logf("%d draws before the fork, %d distinct ones after it", parted, len(all))
 }
 
 // deeper forks a fork of a fork, and checks the refusals beside. 000-24, 000-31
@@ -230,102 +168,16 @@ func (h *host) runs(id string) bool {
 	return false
 }
 
-func flip(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	b := make([]byte, 1)
-	const at = 64 << 20
-	if _, err := f.ReadAt(b, at); err != nil {
-		return err
-	}
-	b[0] ^= 0x40
-	_, err = f.WriteAt(b, at)
-	return err
-}
-
-// ledger appends numbers, each durable before it is counted.
-const ledger = `
-import os, time
-f = open("/root/ledger", "a")
-n = 0
-while True:
-    n += 1
-    f.write("%d\n" % n); f.flush(); os.fsync(f.fileno())
-    with open("/run/.acknowledged", "w") as a: a.write(str(n))
-    os.rename("/run/.acknowledged", "/run/acknowledged")
-    time.sleep(0.005)
-`
-
 // TestWorldKilledInCapture kills a process at a random moment of a capture: the
 // VM goes on, or comes back whole; no acknowledged write is lost. 000-37, 000-47
 func TestWorldKilledInCapture(t *testing.T) {
 	h := newHost(t)
-	h.ok("up", "--name", "app")
-	h.runIn("", []byte(ledger), "exec", "-i", "app", "--", "sh", "-c", "cat > /root/ledger.py; sync")
-	h.ok("exec", "app", "-d", "--", "python3", "/root/ledger.py")
-	h.eventually("the ledger goes on", func() bool { return h.run("exec", "app", "--", "test", "-s", "/run/acknowledged").code == 0 })
-	for i := range 9 {
-		who := []string{"serve", "monitor", "qemu"}[i%3]
-		verb := []string{"fork", "suspend", "snapshot"}[i/3]
-		delay := time.Duration(5+rand.IntN(150)) * time.Millisecond
-		what := fmt.Sprintf("%s killed %v into %s", who, delay, verb)
-		acknowledged, err := strconv.Atoi(h.sh("app", "cat /run/acknowledged"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		victim := 0
-		if who != "serve" {
-			victim = h.pidOf(h.find("app").ID, who)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			switch verb {
-			case "snapshot":
-				h.run("snapshot", "create", "app")
-			default:
-				h.run(verb, "app")
-			}
-		}()
-		time.Sleep(delay)
-		if who == "serve" {
-			h.killServer()
-			h.serve()
-		} else {
-			_ = syscall.Kill(victim, syscall.SIGKILL) // a suspend may have been faster
-		}
-		<-done
-		var last string
-		h.eventually(what+": the VM answers", func() bool {
-			r := h.run("exec", "app", "--", "sh", "-c", "tail -1 /root/ledger; dmesg | grep -c 'EXT4-fs error'")
-			last = strings.TrimSpace(r.stdout)
-			return r.code == 1 || r.code == 0 // grep counts none
-		})
-		lines := strings.Split(last, "\n")
-		n, err := strconv.Atoi(lines[0])
-		if err != nil || n < acknowledged || len(lines) < 2 || lines[1] != "0" {
-			t.Errorf("%s: the ledger ends with %q, %d were acknowledged", what, last, acknowledged)
-		}
-		if h.run("exec", "app", "--", "pgrep", "-f", "[l]edger.py").code != 0 { // the memory is lost: say it and go on
-			if who != "qemu" && verb != "suspend" {
-				t.Errorf("%s: its processes are gone", what)
-			}
-			h.ok("exec", "app", "-d", "--", "sh", "-c", "rm -f /root/ledger; exec python3 /root/ledger.py")
-			h.eventually("the ledger goes on", func() bool { return h.run("exec", "app", "--", "test", "-s", "/run/acknowledged").code == 0 })
-			continue
-		}
-		from := h.sh("app", "cat /run/acknowledged")
-		h.eventually(what+": its programs go on", func() bool { return h.sh("app", "cat /run/acknowledged") != from })
-		for _, v := range h.list() {
-			if v.Name != "app" {
-				h.ok("rm", v.ID)
-			}
+	h.withLedger("app")
+	for _, verb := range []string{"fork", "suspend", "snapshot"} {
+		for _, who := range victims {
+			h.killedCapture(verb, who, time.Duration(5+rand.IntN(150))*time.Millisecond, who == "qemu" || verb == "suspend")
+			h.tidy()
 		}
 	}
-	if next, _ := filepath.Glob(filepath.Join(h.data, "vms", "*", "overlay-*.qcow2")); len(next) > 1 {
-		t.Errorf("disks left over: %v", next)
-	}
+	h.whole("after the kills")
 }

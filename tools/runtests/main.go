@@ -42,7 +42,9 @@ type step struct {
 
 // The tests of test/system that belong to the later suites, by their names.
 const (
-	worlds   = "^(TestWorld|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
+	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
+	forks    = "^TestWorlds"
+	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak)$"
 	entering = "^(TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview)"
 )
 
@@ -59,14 +61,14 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
 			gotest("packages", "-p=2", "./..."),
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+entering, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering, "./test/system/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
-			gotest("fork correctness", "-tags=system", "-timeout=8m", "./test/worlds/..."),
-			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "./test/crash/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=8m", "-run="+forks, "./test/system/..."),
+			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),

@@ -3,7 +3,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package worlds
+package system
 
 import (
 	"encoding/json"

@@ -3,7 +3,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package system
 
 import (
 	"fmt"
@@ -113,7 +113,7 @@ func refusedForSpace(t *testing.T, r result) {
 // 000-37, 000-38
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, smallMiB)
+	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")
 	h.count("app")
 	h.ok("snapshot", "create", "app", "--name", "good")
@@ -142,7 +142,7 @@ func TestDiskFillsUp(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
 		t.Skip("WARREN_SOAK is not set: the moments are random, and some of them still need a minute or a restart of serve; `make soak` runs it")
 	}
-	h := newHost(t, smallMiB)
+	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")
 	h.count("app")
 	h.ok("snapshot", "create", "app", "--name", "good")
@@ -201,7 +201,7 @@ func (h *host) works() {
 // 000-38
 func TestGuestMeetsFullDisk(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, smallMiB)
+	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")
 	h.count("app")
 	h.leave(0)

@@ -3,7 +3,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package system
 
 import (
 	"fmt"
@@ -37,7 +37,7 @@ var victims = []string{"serve", "monitor", "qemu"}
 func (h *host) withLedger(name string) {
 	h.t.Helper()
 	h.ok("up", "--name", name)
-	if r := h.runIn([]byte(ledger), "exec", "-i", name, "--", "sh", "-c", "cat > /root/ledger.py; sync"); r.code != 0 {
+	if r := h.runIn("", []byte(ledger), "exec", "-i", name, "--", "sh", "-c", "cat > /root/ledger.py; sync"); r.code != 0 {
 		h.t.Fatal(r)
 	}
 	h.startLedger(name)
@@ -62,11 +62,11 @@ func (h *host) acknowledged(name string) int {
 func (h *host) kill(who, id string) {
 	h.t.Helper()
 	if who == "serve" {
-		h.end(syscall.SIGKILL)
+		h.killServer()
 		h.serve()
 		return
 	}
-	if pid := h.pidOf(id, who); pid != 0 {
+	if pid := h.livePid(id, who); pid != 0 {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
 	}
 }
@@ -116,7 +116,7 @@ func (h *host) back(what string, atLeast int, mayLose bool) (kept bool) {
 // 000-37, 000-47
 func TestKilledInResume(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, 0)
+	h := crashHost(t, 0)
 	h.withLedger("app")
 	for _, who := range victims {
 		h.killedResume(who, time.Duration(5+rand.IntN(600))*time.Millisecond)
@@ -140,7 +140,7 @@ func (h *host) killedResume(who string, delay time.Duration) {
 // 000-35, 000-37
 func TestKilledInRollback(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, 0)
+	h := crashHost(t, 0)
 	h.withLedger("app")
 	for _, who := range victims {
 		h.killedRollback(who, time.Duration(5+rand.IntN(1200))*time.Millisecond)
@@ -168,7 +168,7 @@ func (h *host) killedRollback(who string, delay time.Duration) {
 // merged into it: the disk holds what it held. 000-25, 000-37
 func TestKilledInFlatten(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, 0)
+	h := crashHost(t, 0)
 	h.withLedger("app")
 	h.sh("app", "head -c 60000000 /dev/urandom > /root/big; sync; md5sum /root/big > /root/sum; sync")
 	h.killedFlatten(victims[rand.IntN(len(victims))]) // one suffices here: `make soak` kills them all

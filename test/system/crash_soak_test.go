@@ -3,7 +3,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package system
 
 import (
 	"encoding/json"
@@ -28,7 +28,7 @@ func TestSoak(t *testing.T) {
 	if err != nil {
 		t.Fatalf("WARREN_SOAK=%s: %v", text, err)
 	}
-	h := newHost(t, 0)
+	h := crashHost(t, 0)
 	h.withLedger("app")
 	rounds := map[string]int{}
 	for until := time.Now().Add(time.Duration(minutes * float64(time.Minute))); time.Now().Before(until) && !t.Failed(); {
@@ -52,12 +52,13 @@ func (h *host) soakRound(verb, who string, delay time.Duration) {
 		h.sh("app", "test -s /root/sum || { head -c 60000000 /dev/urandom > /root/big; md5sum /root/big > /root/sum; sync; }")
 		h.killedFlatten(who)
 	default:
-		h.killedCapture(verb, who, delay/4)
+		h.killedCapture(verb, who, delay/4, who == "qemu")
 	}
 }
 
-// killedCapture kills in a command that writes the VM down.
-func (h *host) killedCapture(verb, who string, delay time.Duration) {
+// killedCapture kills in a command that writes the VM down; mayLose says whether
+// its memory may be lost by that.
+func (h *host) killedCapture(verb, who string, delay time.Duration, mayLose bool) {
 	h.t.Helper()
 	args := []string{verb, "app"}
 	if verb == "snapshot" {
@@ -66,7 +67,7 @@ func (h *host) killedCapture(verb, who string, delay time.Duration) {
 	n := h.acknowledged("app")
 	r := h.killedIn(who, delay, args...)
 	what := fmt.Sprintf("%s killed %v into %s", who, delay, verb)
-	kept := h.back(what, n, who == "qemu")
+	kept := h.back(what, n, mayLose)
 	h.t.Logf("%s: status %d, memory kept: %v", what, r.code, kept)
 }
 

@@ -3,48 +3,30 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package worlds
+package system
 
 import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
 
-// mountImage mounts a new file system that shares blocks between files, in a
-// file, and returns its directory.
-func mountImage(t *testing.T, kind string, mkfs ...string) string {
+// mountReflink is mountImage for a file system that shares blocks between files;
+// where there is none the test is skipped.
+func mountReflink(t *testing.T, kind string, mkfs ...string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skipf("mounting a %s image needs root", kind)
 	}
-	program, err := exec.LookPath(mkfs[0])
-	if err != nil {
+	if _, err := exec.LookPath(mkfs[0]); err != nil {
 		t.Skipf("no %s here: deploy/install-deps.sh --tests installs it", mkfs[0])
 	}
-	file := filepath.Join(t.TempDir(), kind)
-	dir := t.TempDir()
-	f, err := os.Create(file)
+	dir, err := mountImage(t, 8<<30, mkfs...)
 	if err != nil {
-		t.Fatal(err)
+		t.Skipf("this host does not mount %s images: %v", kind, err)
 	}
-	if err := firstOf(f.Truncate(8<<30), f.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(program, append(mkfs[1:], file)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", mkfs, err, out)
-	}
-	if out, err := exec.Command("mount", "-o", "loop", file, dir).CombinedOutput(); err != nil {
-		t.Skipf("this host does not mount %s images: %v: %s", kind, err, strings.TrimSpace(string(out)))
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-			t.Errorf("umount: %v: %s", err, out)
-		}
-	})
 	return dir
 }
 
@@ -60,7 +42,7 @@ func TestWorldsReflink(t *testing.T) {
 		{"xfs", []string{"mkfs.xfs", "-q", "-m", "reflink=1"}},
 	} {
 		t.Run(fs.kind, func(t *testing.T) {
-			h := unstarted(t, mountImage(t, fs.kind, fs.mkfs...))
+			h := unstartedIn(t, mountReflink(t, fs.kind, fs.mkfs...))
 			h.ownImages()
 			h.serve()
 			t.Cleanup(h.close)

@@ -3,13 +3,12 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package system
 
 import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -19,7 +18,7 @@ import (
 // 000-09, 000-36
 func TestMovedDataDirectory(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, 0)
+	h := crashHost(t, 0)
 	h.ok("up", "--name", "app")
 	h.count("app")
 	h.sh("app", "echo early > /root/f")
@@ -28,7 +27,7 @@ func TestMovedDataDirectory(t *testing.T) {
 	h.ok("fork", "app", "--name", "kid")
 	h.ok("suspend", "app")
 	h.ok("suspend", "kid-1")
-	h.end(syscall.SIGTERM)
+	h.stopServer()
 	elsewhere := h.data + "-moved"
 	if err := os.Rename(h.data, elsewhere); err != nil {
 		t.Fatal(err)
@@ -58,7 +57,7 @@ func TestMovedDataDirectory(t *testing.T) {
 // has a version. 000-38
 func TestArguments(t *testing.T) {
 	t.Parallel()
-	h := newHost(t, 0)
+	h := crashHost(t, 0)
 	h.ok("up", "--name", "app")
 	h.ok("fork", "app", "--name", "kid") // one that was booted or restored, and one of a generation
 	for _, name := range []string{"app", "kid-1"} {

@@ -3,7 +3,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package worlds
+package system
 
 import (
 	"bufio"
@@ -17,16 +17,6 @@ import (
 	"testing"
 	"time"
 )
-
-// eventually waits until cond holds; execs in an emulated guest take their time.
-func (h *host) eventually(what string, cond func() bool) {
-	h.t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !cond(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			h.t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
 
 // install writes programs into the guest.
 func (h *host) install(name string, which ...string) {
@@ -152,7 +142,7 @@ func (h *host) wantClock(name string) {
 	}
 }
 
-// same and distinct check one value of each VM.
+// distinct wants another value in each VM.
 func distinct(t *testing.T, what string, values map[string]string) {
 	t.Helper()
 	seen := map[string]string{}

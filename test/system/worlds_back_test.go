@@ -3,9 +3,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package worlds
+package system
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -221,7 +222,7 @@ func (h *host) damaged(name string) {
 			}
 			return func() error {
 				_, err := f.WriteAt(last, whole.Size()-4096)
-				return firstOf(err, f.Close())
+				return errors.Join(err, f.Close())
 			}, f.Truncate(whole.Size() - 4096)
 		},
 	} {
@@ -247,15 +248,6 @@ func (h *host) damaged(name string) {
 	}
 }
 
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // flip changes a bit in the middle of a file.
 func flip(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -265,9 +257,9 @@ func flip(path string) error {
 	b := make([]byte, 1)
 	const at = 64 << 20
 	if _, err := f.ReadAt(b, at); err != nil {
-		return firstOf(f.Close(), err)
+		return errors.Join(f.Close(), err)
 	}
 	b[0] ^= 0x40
 	_, err = f.WriteAt(b, at)
-	return firstOf(err, f.Close())
+	return errors.Join(err, f.Close())
 }

@@ -3,7 +3,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package worlds
+package system
 
 // Programs that run in a guest while it is forked. They are written to a file
 // below /opt there and know nothing of Warren.
