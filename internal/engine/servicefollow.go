@@ -54,7 +54,10 @@ func (e *Engine) FollowService(ctx context.Context, c *vm.Call, ref, user, name 
 		return nil, err
 	}
 	f := &ServiceFollow{v: v, lines: lines, since: from}
-	f.argv = []string{"journalctl", "--no-pager", "--output=json", "--follow", "--unit=" + spec.UnitName(name)}
+	// Merged: the guest's journald may have begun under the ids of the machine
+	// that this one is a copy of, and without it journalctl follows the present
+	// boot of this machine only.
+	f.argv = []string{"journalctl", "--no-pager", "--output=json", "--follow", "--merge", "--unit=" + spec.UnitName(name)}
 	return f, nil
 }
 
