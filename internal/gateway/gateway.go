@@ -53,6 +53,9 @@ type Config struct {
 	// LinkKey signs links.
 	LinkKey []byte
 	CA      *CA
+	// Certs has certificates of mapped domains outside the preview domain; nil =
+	// there are none.
+	Certs *Certs
 	// Settle is how long after a VM's start its server may take to listen, before
 	// the gateway says that nothing does; 0 = 15 s.
 	Settle time.Duration
@@ -118,11 +121,11 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (g *Gateway) tlsConfig() *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: g.certificate,
+	protos := []string{"h2", "http/1.1"}
+	if g.Certs != nil {
+		protos = append(protos, acmeTLS) // a connection that agrees on it ends with its handshake
 	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protos, GetCertificate: g.certificate}
 }
 
 // certificate makes or finds the certificate of a name that may be shown.
@@ -134,7 +137,21 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if g.below(name) || name == g.Domain {
 		return g.CA.Leaf(name)
 	}
+	if g.Certs != nil {
+		return g.Certs.get(name, hello)
+	}
 	return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
+}
+
+// Certificate says in words what certificate a mapped name has.
+func (g *Gateway) Certificate(ctx context.Context, name string) string {
+	switch {
+	case g.below(name):
+		return "the host's own CA"
+	case g.Certs == nil:
+		return "none: this server has no ACME server"
+	}
+	return g.Certs.state(ctx, name)
 }
 
 // below reports whether a name is one label below the preview domain.
@@ -148,6 +165,9 @@ func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
 	name, err := g.hostOf(r)
 	if err != nil {
 		g.refuse(w, r, http.StatusBadRequest, err)
+		return
+	}
+	if g.Certs != nil && g.Certs.challenge(w, r, name) {
 		return
 	}
 	if _, ok := g.find(name); !ok && !g.below(name) && name != g.Domain {

@@ -160,7 +160,7 @@ type stand struct {
 	dir  layout.Dir
 }
 
-func newStand(t *testing.T, guest http.Handler) *stand {
+func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.Listener)) *stand {
 	t.Helper()
 	dir, err := layout.Open(t.TempDir())
 	if err != nil {
@@ -187,7 +187,11 @@ func newStand(t *testing.T, guest http.Handler) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second})
+	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
+	for _, f := range change {
+		f(&c, l)
+	}
+	g := New(c)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, l) }()
@@ -642,6 +646,9 @@ func TestDomains(t *testing.T) {
 	s.e.names["app.warren.localhost"] = to
 	if resp, body := s.get(s.url("app.warren.localhost", "/")); resp.StatusCode != 200 || !strings.Contains(body, "app.warren.localhost") {
 		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if got := s.g.Certificate(t.Context(), "app.example.com"); !strings.HasPrefix(got, "none") {
+		t.Errorf("without an ACME server: %q", got)
 	}
 	for _, name := range []string{"app.example.com", "a.b.warren.localhost"} {
 		if _, err := s.client().Get(s.url(name, "/")); err == nil {

@@ -134,6 +134,8 @@ func TestOpenAPI(t *testing.T) {
 	agent.must("POST", "/permissions/git/"+repo, `{"permission":"read"}`)
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
 	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
+	b.do("POST", "/domains/v1/mappings/app.warren.localhost", `{"vmId":"`+id+`"}`)
+	b.do("POST", "/domains/v1/verifications", `{"domain":"example.com"}`)
 	check := func(method, pattern string, got answer) {
 		t.Helper()
 		op := doc.Paths[pattern][strings.ToLower(method)]
@@ -167,6 +169,9 @@ func TestOpenAPI(t *testing.T) {
 		}
 		if strings.Contains(r.query, "path") {
 			path += "?path=/etc"
+		}
+		if r.query == "domain" {
+			path += "?domain=app.warren.localhost"
 		}
 		got := b.do("GET", path, nil)
 		if got.status != 200 {

@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -22,6 +23,8 @@ type Previews interface {
 	Link(site vm.Site, host string, expires time.Time) string
 	// Ticket is an address that opens a port for an actor, once and soon.
 	Ticket(a vm.Actor, site vm.Site, host string) (string, time.Time)
+	// Certificate says in words what certificate a mapped name has.
+	Certificate(ctx context.Context, host string) string
 	// Authority is the certificate of the gateway's own CA, as PEM.
 	Authority() []byte
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -106,4 +107,82 @@ func TestPreviewTicket(t *testing.T) {
 	}
 	b.as(secret, "POST", links, map[string]any{}).wants(t, 403, "FORBIDDEN")
 	b.do("POST", "/v1/vms/box/previews/0/tickets", nil).wants(t, 400, "INVALID_REQUEST")
+}
+
+// TestCreateWithDomains: a VM is made with its names, or there is no VM.
+func TestCreateWithDomains(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		domain any
+		status int
+		code   string
+	}{
+		{map[string]any{"domain": "no name"}, 400, "INVALID_DOMAIN"},
+		{map[string]any{}, 400, "INVALID_DOMAIN"},
+		{map[string]any{"domain": "3000-x.warren.localhost"}, 400, "INVALID_DOMAIN"},
+		{map[string]any{"domain": "example.com", "vmPort": 80}, 401, "DOMAIN_OWNERSHIP_NOT_VERIFIED"},
+		{map[string]any{"domain": "ok.warren.localhost", "vmPort": 70000}, 400, "CREATE_VM_BAD_REQUEST"},
+		{map[string]any{"domain": "ok.warren.localhost", "vmPort": -1}, 400, "CREATE_VM_BAD_REQUEST"},
+		{"ok.warren.localhost", 400, "CREATE_VM_BAD_REQUEST"},
+	} {
+		good := map[string]any{"domain": "first.warren.localhost"}
+		b.do("POST", "/v1/vms", map[string]any{"domains": []any{good, c.domain}}).wants(t, c.status, c.code)
+	}
+	if a := b.do("GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
+		t.Errorf("refused creates have left %s", a.body)
+	}
+	if a := b.do("GET", "/domains/v1/mappings", nil); string(a.body) != "[]\n" {
+		t.Errorf("refused creates have left %s", a.body)
+	}
+	if a := b.do("POST", "/v1/vms", map[string]any{"domains": nil, "name": "plain"}); a.status != 200 || len(a.json["domains"].([]any)) != 0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	a := b.do("POST", "/v1/vms", map[string]any{"name": "box", "domains": []any{
+		map[string]any{"domain": "B.warren.localhost"}, map[string]any{"domain": "a.warren.localhost", "vmPort": 3000},
+	}})
+	if names, _ := a.json["domains"].([]any); a.status != 200 || len(names) != 2 || names[0] != "a.warren.localhost" || names[1] != "b.warren.localhost" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for name, port := range map[string]uint16{"a.warren.localhost": 3000, "b.warren.localhost": engine.DefaultMappedPort} {
+		if s, ok := b.engine.DomainSite(name); !ok || s.Port != port || string(s.VM) != a.json["id"] {
+			t.Errorf("%s: %+v %v", name, s, ok)
+		}
+	}
+	// A second VM that asks for a name of the account takes it over.
+	again := b.create(map[string]any{"name": "two", "domains": []any{map[string]any{"domain": "a.warren.localhost", "vmPort": 4000}}})
+	if s, _ := b.engine.DomainSite("a.warren.localhost"); string(s.VM) != again || s.Port != 4000 {
+		t.Errorf("%+v", s)
+	}
+	if st := b.do("POST", "/v1/vms/two/start", map[string]any{}); st.status != 200 || st.json["domains"].([]any)[0] != "a.warren.localhost" {
+		t.Errorf("%d %s", st.status, st.body)
+	}
+	for _, ref := range []string{"plain", "box", "two"} {
+		b.do("DELETE", "/v1/vms/"+ref, nil)
+	}
+}
+
+// TestDNSRoutes: the server keeps no zones, and says so with codes that the
+// SDKs know; what is not the account's is refused first.
+func TestDNSRoutes(t *testing.T) {
+	b := newBench(t)
+	b.create(map[string]any{"name": "box", "domains": []any{map[string]any{"domain": "app.warren.localhost"}}})
+	const list = "/dns/v1/records?domain="
+	record := func(domain string) map[string]any {
+		return map[string]any{"domain": domain, "record": map[string]any{"kind": "A", "name": "www", "value": "192.0.2.1", "ttl": "60"}}
+	}
+	if a := b.do("GET", list+"app.warren.localhost", nil); a.status != 200 || string(a.body) != "{\"records\":[]}\n" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	b.do("GET", list, nil).wants(t, 400, "INVALID_DOMAIN")
+	b.do("GET", list+"example.com", nil).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
+	b.do("POST", "/dns/v1/records", record("example.com")).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
+	b.do("POST", "/dns/v1/records", record("app.warren.localhost")).wants(t, 500, "ERROR_CREATING_RECORD")
+	b.do("DELETE", list+"example.com&record=%5Bobject+Object%5D", nil).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
+	a := b.do("DELETE", list+"app.warren.localhost&record=%5Bobject+Object%5D", nil)
+	a.wants(t, 500, "ERROR_DELETING_RECORD")
+	if a.json["domain"] != "app.warren.localhost" || a.json["name"] == nil {
+		t.Errorf("%s", a.body)
+	}
+	b.do("POST", "/domains/v1/certs/app.warren.localhost/wildcard", nil).wants(t, 422, "FAILED_TO_PROVISION_CERTIFICATE")
+	b.do("DELETE", "/v1/vms/box", nil)
 }

@@ -55,6 +55,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.serviceRoutes()...)
 	rows = append(rows, s.previewRoutes()...)
 	rows = append(rows, s.domainRoutes()...)
+	rows = append(rows, s.dnsRoutes()...)
 	rows = append(rows, s.identityRoutes()...)
 	rows = append(rows, s.sshRoutes()...)
 	return rows
