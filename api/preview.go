@@ -32,7 +32,7 @@ type NewLink struct {
 	ForSeconds int64 `json:"forSeconds,omitempty"` // 0 = an hour
 }
 
-// PreviewLink opens a private preview until it expires.
+// PreviewLink opens a private preview until it expires; a ticket opens it once.
 type PreviewLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`

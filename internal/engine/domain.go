@@ -55,13 +55,17 @@ func (e *Engine) loadDomains(ctx context.Context) error {
 func (e *Engine) DomainSite(name string) (vm.Site, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.domainSiteLocked(name)
+}
+
+func (e *Engine) domainSiteLocked(name string) (vm.Site, bool) {
 	m, ok := e.names.mappings[name]
 	s := e.vms[m.VM]
 	if !ok || s == nil || s.account != m.Account {
 		return vm.Site{}, false
 	}
 	site := siteOf(s.rec, m.Port)
-	site.Public = true
+	site.Public, site.Domain = true, name
 	return site, true
 }
 

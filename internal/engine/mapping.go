@@ -178,6 +178,7 @@ func (e *Engine) saveMapping(ctx context.Context, m vm.Mapping) (vm.Mapping, err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.names.mappings[m.Domain] = m
+	e.cutLocked()
 	return m, nil
 }
 
@@ -190,6 +191,7 @@ func (e *Engine) dropMapping(ctx context.Context, m vm.Mapping) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.names.mappings, m.Domain)
+	e.cutLocked()
 	return nil
 }
 

@@ -35,6 +35,11 @@ type Engine interface {
 	// DialPort connects to a port; only bytes count as activity.
 	DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error)
 	Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error)
+	// MayPreview reports whether an actor may see a port of a VM.
+	MayPreview(a vm.Actor, site vm.Site) bool
+	// PreviewSession ends with the right of an actor, or of who came by a link or
+	// because it is public, to see a site.
+	PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (context.Context, context.CancelFunc)
 }
 
 // Config is what a gateway needs.
@@ -59,7 +64,8 @@ type Config struct {
 // Gateway serves previews.
 type Gateway struct {
 	Config
-	proxy *proxy
+	proxy   *proxy
+	tickets tickets
 }
 
 // New returns a gateway.
@@ -67,7 +73,7 @@ func New(c Config) *Gateway {
 	if c.Settle == 0 {
 		c.Settle = 15 * time.Second
 	}
-	g := &Gateway{Config: c}
+	g := &Gateway{Config: c, tickets: tickets{open: map[string]ticket{}}}
 	g.proxy = newProxy(g)
 	return g
 }
@@ -128,7 +134,7 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if err != nil {
 		return nil, err
 	}
-	if g.below(name) {
+	if g.below(name) || name == g.Domain {
 		return g.CA.Leaf(name)
 	}
 	if g.Certs != nil {
@@ -164,7 +170,7 @@ func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
 	if g.Certs != nil && g.Certs.challenge(w, r, name) {
 		return
 	}
-	if _, ok := g.find(name); !ok && !g.below(name) {
+	if _, ok := g.find(name); !ok && !g.below(name) && name != g.Domain {
 		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.NotFound, name, "not a name of this gateway"))
 		return
 	}
@@ -192,6 +198,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.Invalid, name, "the connection was made for another name"))
 		return
 	}
+	if name == g.Domain {
+		g.login(w, r)
+		return
+	}
 	site, ok := g.find(name)
 	entry := g.enter(r, name, site, ok)
 	switch {
@@ -204,6 +214,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !entry.open:
 		g.closed(w, r, name)
 	default:
-		g.proxy.serve(w, r, name, site)
+		g.show(w, r, name, site, entry)
 	}
+}
+
+// show passes a request on for as long as what let it in is good.
+func (g *Gateway) show(w http.ResponseWriter, r *http.Request, name string, site vm.Site, by entry) {
+	ctx, end := g.Engine.PreviewSession(r.Context(), by.actor, site)
+	defer end()
+	if !by.until.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, by.until)
+		defer stop()
+	}
+	g.proxy.serve(w, r.WithContext(ctx), name, site)
 }

@@ -5,8 +5,10 @@ package httpd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
 )
 
 // TestDomainsAPI: who may map what, and that a deleted VM leaves no name.
@@ -63,6 +65,48 @@ func TestPreviewState(t *testing.T) {
 		t.Error("a name that two VMs have leads to one")
 	}
 	b.do("PUT", "/v1/vms/box/previews/0", map[string]any{"public": true}).wants(t, 400, "INVALID_REQUEST")
+}
+
+// ticketGiver is a gateway that notes whom it gives a ticket.
+type ticketGiver struct {
+	Previews // nothing else of it is asked
+	who      vm.Actor
+	site     vm.Site
+}
+
+func (*ticketGiver) Host(ref string, _ uint16) string { return ref + ".test" }
+
+func (g *ticketGiver) Ticket(a vm.Actor, s vm.Site, host string) (string, time.Time) {
+	g.who, g.site = a, s
+	return "https://" + host + "/ticket", time.Unix(1, 0)
+}
+
+// TestPreviewTicket: a ticket is for who asks, also an identity that was granted
+// the VM, which may not sign links for others.
+//
+// 001-46, 002-17
+func TestPreviewTicket(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{"name": "box"})
+	const path, links = "/v1/vms/box/previews/3000/tickets", "/v1/vms/box/previews/3000/links"
+	b.do("POST", path, nil).wants(t, 400, "BAD_REQUEST")
+	g := &ticketGiver{}
+	b.handler.Previews = g
+	if a := b.do("POST", path, nil); a.status != 200 || a.json["url"] != "https://box.test/ticket" || a.json["expiresAt"] != "1970-01-01T00:00:01Z" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if g.who.Key == "" || g.who.Identity != "" || string(g.site.VM) != id || g.site.Port != 3000 {
+		t.Errorf("%+v %+v", g.who, g.site)
+	}
+	ci := b.identity("ci")
+	_, secret := ci.token(nil)
+	b.as(secret, "POST", path, nil).wants(t, 403, "VM_ACCESS_DENIED")
+	ci.must("POST", "/permissions/vm/"+id, map[string]any{})
+	if a := b.as(secret, "POST", path, nil); a.status != 200 || string(g.who.Identity) != ci.id || g.who.Token == "" || g.who.Key != "" {
+		t.Errorf("%d %s %+v", a.status, a.body, g.who)
+	}
+	b.as(secret, "POST", links, map[string]any{}).wants(t, 403, "FORBIDDEN")
+	b.do("POST", "/v1/vms/box/previews/0/tickets", nil).wants(t, 400, "INVALID_REQUEST")
 }
 
 // TestCreateWithDomains: a VM is made with its names, or there is no VM.
