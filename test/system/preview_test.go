@@ -151,6 +151,7 @@ func (s *shown) count(c *http.Client, site string, headers ...string) int {
 //
 // 000-41, 000-44, 001-44, 001-46, 002-12, 002-15, 002-17
 func TestPreview(t *testing.T) {
+	t.Parallel()
 	s := newShown(t)
 	for _, part := range []struct {
 		name string
