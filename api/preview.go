@@ -32,7 +32,7 @@ type NewLink struct {
 	ForSeconds int64 `json:"forSeconds,omitempty"` // 0 = an hour
 }
 
-// PreviewLink opens a private preview until it expires.
+// PreviewLink opens a private preview until it expires; a ticket opens it once.
 type PreviewLink struct {
 	URL       string    `json:"url"`
 	ExpiresAt time.Time `json:"expiresAt"`
@@ -83,11 +83,33 @@ type Mapping struct {
 	Port        uint16    `json:"vmPort"`
 	OwnershipID string    `json:"ownershipId"`
 	CreatedAt   time.Time `json:"createdAt"`
-	URL         string    `json:"url,omitempty"` // ours
+	URL         string    `json:"url,omitempty"`         // ours, as the next
+	Certificate string    `json:"certificate,omitempty"` // in words: until when it has one, or why not
 }
 
 // VMDomain is one of the domains that create maps.
 type VMDomain struct {
 	Domain string `json:"domain"`
 	Port   int    `json:"vmPort,omitempty"`
+}
+
+// DNSRecord is a record of a domain's zone.
+type DNSRecord struct {
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	TTL      string `json:"ttl,omitempty"`
+	Priority *int   `json:"priority,omitempty"`
+	Managed  bool   `json:"managed"`
+}
+
+// DNSRecords is the answer to GET /dns/v1/records.
+type DNSRecords struct {
+	Records []DNSRecord `json:"records"` // never null
+}
+
+// NewDNSRecord is the body of POST /dns/v1/records.
+type NewDNSRecord struct {
+	Domain string    `json:"domain"`
+	Record DNSRecord `json:"record"`
 }

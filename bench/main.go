@@ -9,7 +9,8 @@
 //
 // The floors and peers: raw QEMU on the same warm generation for create, the
 // cold boot of the same VM, OpenSSH over an open ControlMaster connection into
-// the same guest for exec, scp into the same guest for files; QEMU's savevm,
+// the same guest for exec, scp into the same guest for files and for scp through
+// the gateway, the guest's port dialled for previews; QEMU's savevm,
 // `virsh save` and a copy with a cold boot for forks and suspends.
 package main
 
@@ -58,7 +59,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, run, terminal.echo, terminal.flood, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, preview, run, scp, terminal.echo, terminal.flood, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
@@ -99,6 +100,8 @@ var sections = []section{
 	{"run", (*bench).oneShot, nil},
 	{"exec", (*bench).guest, []string{"files"}}, // they share the guest with its SSH server
 	{"terminal", (*bench).terminal, []string{"terminal.echo", "terminal.flood"}},
+	{"preview", (*bench).preview, nil},
+	{"scp", (*bench).copies, nil},
 	{"list", (*bench).list, nil},
 	{"worlds.pause", (*bench).worldPause, nil},
 	{"worlds.private", (*bench).worldPrivate, nil},

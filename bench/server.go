@@ -36,6 +36,8 @@ type server struct {
 	key    string
 	binary string
 	http   *http.Client
+
+	ssh, preview string // addresses of the gateways
 }
 
 // startServer starts serve on the data directory, made if it is absent, with
@@ -49,20 +51,23 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	if err := borrow(dir, images); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
-	if err != nil {
-		return nil, err
+	var free [3]string
+	for i := range free {
+		if free[i], err = freeAddress(); err != nil {
+			return nil, err
+		}
 	}
+	address := free[0]
 	logFile, err := os.Create(data + ".log")
 	if err != nil {
 		return nil, err
 	}
 	defer logFile.Close()
 	s := &server{
-		dir: dir, url: "http://" + address, binary: binary, ended: make(chan struct{}),
+		dir: dir, url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
 	}
-	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", "off", "--preview", "off", "--s3", "off", "--pool", strconv.Itoa(pool))
+	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--s3", "off", "--pool", strconv.Itoa(pool))
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is ours: we stop it in order
 	if err := s.cmd.Start(); err != nil {

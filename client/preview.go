@@ -46,6 +46,12 @@ func (c *Client) LinkPreview(ctx context.Context, ref string, port uint16, secon
 	return do[api.PreviewLink](ctx, c, call{method: "POST", path: previewPath(ref, port, "links")}, api.NewLink{ForSeconds: seconds})
 }
 
+// TicketPreview returns an address that opens a port in a browser as the caller,
+// once and within 30 seconds.
+func (c *Client) TicketPreview(ctx context.Context, ref string, port uint16) (api.PreviewLink, error) {
+	return do[api.PreviewLink](ctx, c, call{method: "POST", path: previewPath(ref, port, "tickets")}, nil)
+}
+
 // CA returns the certificate of the CA that previews' names are signed by, as PEM.
 func (c *Client) CA(ctx context.Context) ([]byte, error) {
 	resp, err := c.send(ctx, call{method: "GET", path: pathOf("v1", "ca")})

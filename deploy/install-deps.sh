@@ -23,6 +23,7 @@ need ssh openssh-client
 if [ "${1:-}" = --tests ]; then
     need mkfs.xfs xfsprogs
     need rsync rsync
+    need chromium chromium
     need socat socat
 fi
 

@@ -26,6 +26,7 @@ type Site struct {
 	Port     uint16
 	Public   bool
 	Epoch    int
+	Domain   string // the mapped name that led to it; "" = a preview's own
 	Instance string // changes with each start of the machine
 	Started  time.Time
 }

@@ -50,16 +50,16 @@ func (a *Agent) upgrade(w *answer, r *request) error {
 	if err := writeSmall(filepath.Join(a.cfg.RunDir, "agent.digest"), digest+"\n", 0o600); err != nil {
 		return fileError(file, err)
 	}
-	if err := w.bytes(nil); err != nil {
-		return err
-	}
+	// A host that has its answer drops the link at once: that the write failed
+	// does not say that the host hasn't heard.
+	err := w.bytes(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.next, a.nextDigest = file, digest
 	if a.stopRun != nil {
 		a.stopRun()
 	}
-	return nil
+	return err
 }
 
 // saveProgram writes the body to file and lets it prove that it can run: an

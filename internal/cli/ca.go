@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -43,14 +44,20 @@ func (a *app) authority(ctx context.Context) ([]byte, error) {
 	return c.CA(ctx)
 }
 
+// Debian's store, below the root directory: own CAs and what is made of them.
 const (
-	debianStore = "/usr/local/share/ca-certificates/warren-previews.crt"
-	browserHint = `Chromium and Firefox keep a store of their own; for Chromium (package libnss3-tools):
+	caLocal = "usr/local/share/ca-certificates"
+	caEtc   = "etc/ssl/certs"
+	caConf  = "etc/ca-certificates.conf"
+	caHooks = "etc/ca-certificates/update.d"
+	caFile  = "warren-previews.crt"
+)
+
+const browserHint = `Chromium and Firefox keep a store of their own; for Chromium (package libnss3-tools):
   warren ca print > warren-ca.pem
   certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n warren-previews -i warren-ca.pem
 For Firefox: Settings, Certificates, Authorities, Import.
 `
-)
 
 func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
@@ -62,27 +69,31 @@ func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 			if runF != nil {
 				return runF(cmd.Context())
 			}
-			return a.caTrust(cmd.Context())
+			return a.caTrust(cmd.Context(), os.Geteuid(), "/")
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 }
 
-func (a *app) caTrust(ctx context.Context) error {
+// caTrust adds the CA to the store of the system below root, if the user may.
+func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	pem, err := a.authority(ctx)
 	if err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
-		a.io.printf("Only root may change the system's store:\n  warren ca print | sudo tee %s >/dev/null\n  sudo update-ca-certificates\n\n%s", debianStore, browserHint)
+	file := filepath.Join(root, caLocal, caFile)
+	if uid != 0 {
+		a.io.printf("Only root may change the system's store:\n  warren ca print | sudo tee %s >/dev/null\n  sudo update-ca-certificates\n\n%s", file, browserHint)
 		return nil
 	}
-	if err := os.WriteFile(debianStore, pem, 0o644); err != nil {
-		return vm.Errorf(vm.Unsupported, debianStore, "cannot be written: %w", err).WithHint("add the output of `warren ca print` to this system's store by hand")
+	if err := os.WriteFile(file, pem, 0o644); err != nil {
+		return vm.Errorf(vm.Unsupported, file, "cannot be written: %w", err).WithHint("install the package ca-certificates, or add the output of `warren ca print` to this system's store by hand")
 	}
-	if out, err := exec.CommandContext(ctx, "update-ca-certificates").CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(ctx, "update-ca-certificates", "--localcertsdir", filepath.Join(root, caLocal), "--etccertsdir", filepath.Join(root, caEtc),
+		"--certsconf", filepath.Join(root, caConf), "--hooksdir", filepath.Join(root, caHooks))
+	if out, err := cmd.CombinedOutput(); err != nil {
 		return vm.Errorf(vm.Unsupported, "update-ca-certificates", "%w: %s", err, printable(string(out))).WithHint("install the package ca-certificates")
 	}
-	a.io.printf("The system's store has it: %s\n\n%s", debianStore, browserHint)
+	a.io.printf("The system's store has it: %s\n\n%s", file, browserHint)
 	return nil
 }

@@ -108,13 +108,13 @@ func (a *app) domainLs(ctx context.Context, o *domainOptions) error {
 	if o.json {
 		return a.io.json(v)
 	}
-	t := &table{head: []string{"DOMAIN", "VM", "PORT", "URL"}}
+	t := &table{head: []string{"DOMAIN", "VM", "PORT", "URL", "CERTIFICATE"}}
 	for _, m := range v.Mappings {
-		t.add(plain(m.Domain), string(m.VM), itoa(int(m.Port)), plain(or(m.URL, "-")))
+		t.add(plain(m.Domain), string(m.VM), itoa(int(m.Port)), plain(or(m.URL, "-")), plain(or(m.Certificate, "-")))
 	}
 	for _, d := range v.Domains {
 		if !d.ImplicitlyOwned {
-			t.add(plain(d.Domain), "-", "-", "verified")
+			t.add(plain(d.Domain), "-", "-", "verified", "-")
 		}
 	}
 	a.io.print(t)

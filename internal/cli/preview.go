@@ -17,6 +17,7 @@ type previewOptions struct {
 	name    string
 	port    uint16
 	link    bool
+	open    bool
 	lasts   time.Duration
 	public  bool
 	private bool
@@ -27,9 +28,10 @@ func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobr
 	o := &previewOptions{}
 	cmd := &cobra.Command{
 		Use: "preview NAME PORT", Short: "Show a port of a VM in a browser",
-		Example: "  warren preview box 3000\n  warren preview box 3000 --link --for 8h\n  warren preview box 3000 --public\n  warren preview ls box",
+		Example: "  warren preview box 3000\n  warren preview box 3000 --open\n  warren preview box 3000 --link --for 8h\n  warren preview box 3000 --public\n  warren preview ls box",
 		Long: "Print the address of a VM's port at the preview gateway, or say who may open it.\n\n" +
-			"A port is private: it opens with an API key in the header X-Warren-Key, or with a signed link (--link).\n" +
+			"A port is private: it opens with an API key or token in the header X-Warren-Key, in your browser with the\n" +
+			"address that --open prints (for one use, within 30 seconds), to others with a signed link (--link).\n" +
 			"A page load wakes a VM that sleeps.",
 		Args: args(2, 2, "which port of which VM? warren preview NAME PORT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -46,12 +48,13 @@ func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobr
 		ValidArgsFunction: a.completeVM,
 	}
 	f := cmd.Flags()
+	f.BoolVar(&o.open, "open", false, "print an address that opens it in a browser as you, once")
 	f.BoolVar(&o.link, "link", false, "sign a link that opens it")
 	f.DurationVar(&o.lasts, "for", time.Hour, "how long the link opens it")
 	f.BoolVar(&o.public, "public", false, "open it to everybody")
 	f.BoolVar(&o.private, "private", false, "make it private, and end the links that were signed")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
-	cmd.MarkFlagsMutuallyExclusive("link", "public", "private")
+	cmd.MarkFlagsMutuallyExclusive("open", "link", "public", "private")
 	cmd.AddCommand(newPreviewLs(a, nil))
 	return cmd
 }
@@ -61,8 +64,13 @@ func (a *app) preview(ctx context.Context, o *previewOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.link {
-		l, err := c.LinkPreview(ctx, o.name, o.port, int64(o.lasts/time.Second))
+	if o.link || o.open {
+		var l api.PreviewLink
+		if o.open {
+			l, err = c.TicketPreview(ctx, o.name, o.port)
+		} else {
+			l, err = c.LinkPreview(ctx, o.name, o.port, int64(o.lasts/time.Second))
+		}
 		switch {
 		case err != nil:
 			return err
@@ -91,7 +99,7 @@ func (a *app) preview(ctx context.Context, o *previewOptions) error {
 	}
 	a.io.printf("%s\n", plain(p.URL))
 	if !p.Public {
-		a.io.notef("private: --link signs a link that opens it")
+		a.io.notef("private: --open opens it in a browser, --link signs a link for others")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func newServe(a *app, runF func(context.Context, *ServeOptions) error) *cobra.Co
 started again finds them. At its first start it writes the key of the admin to admin.key in the data
 directory (mode 0600); commands on this host use that key unless WARREN_API_KEY is set.
 
-Settings come from flags, then the environment, then config.yaml in the data directory;
+Settings come from flags, then the environment, then server.yaml in the data directory;
 "warren config show" lists them.`,
 		Example: `  warren serve
   warren serve --listen 127.0.0.1:9000 --data /srv/warren

@@ -172,7 +172,7 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 	return nil
 }
 
-// dropAccount removes the keys and identities, then the account.
+// dropAccount removes the keys, domains and identities, then the account.
 func (e *Engine) dropAccount(ctx context.Context, id vm.AccountID) error {
 	e.mu.Lock()
 	var keys []vm.APIKey
@@ -187,6 +187,9 @@ func (e *Engine) dropAccount(ctx context.Context, id vm.AccountID) error {
 		if err := e.dropKey(ctx, k); err != nil {
 			return err
 		}
+	}
+	if err := e.dropDomainsOf(ctx, id); err != nil {
+		return err
 	}
 	if err := e.dropIdentitiesOf(ctx, id); err != nil {
 		return err

@@ -55,33 +55,86 @@ func (e *Engine) loadDomains(ctx context.Context) error {
 func (e *Engine) DomainSite(name string) (vm.Site, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.domainSiteLocked(name)
+}
+
+func (e *Engine) domainSiteLocked(name string) (vm.Site, bool) {
 	m, ok := e.names.mappings[name]
 	s := e.vms[m.VM]
 	if !ok || s == nil || s.account != m.Account {
 		return vm.Site{}, false
 	}
 	site := siteOf(s.rec, m.Port)
-	site.Public = true
+	site.Public, site.Domain = true, name
 	return site, true
+}
+
+// MayCertify says for whom a certificate of a name may be ordered: it leads to a
+// VM, and its owner has shown that it is theirs.
+func (e *Engine) MayCertify(name string) (vm.AccountID, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m, ok := e.names.mappings[name]
+	s, d := e.vms[m.VM], e.names.owned[m.Ownership]
+	switch {
+	case !ok || s == nil || s.account != m.Account:
+		return "", vm.Errorf(vm.NotFound, name, "nothing is shown under this name")
+	case d.Account != m.Account || !covers(d, name):
+		return "", vm.Errorf(vm.Denied, name, "nobody has shown that the name is theirs")
+	}
+	return m.Account, nil
 }
 
 func (e *Engine) implicit(name string) bool {
 	return strings.HasSuffix(name, "."+e.cfg.Settings.PreviewDomain)
 }
 
-// domainOf finds a domain of an account by name or id; verified: by a name at
-// or below a verified one.
-func (e *Engine) domainOf(account vm.AccountID, ref string, verified bool) (vm.Domain, bool) {
+// domainOf finds a domain of an account by name or id.
+func (e *Engine) domainOf(account vm.AccountID, ref string) (vm.Domain, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, d := range e.names.owned {
-		switch {
-		case d.Account != account || verified && !d.Verified:
-		case d.ID == ref || d.Name == ref || verified && strings.HasSuffix(ref, "."+d.Name):
+		if d.Account == account && (d.ID == ref || d.Name == ref) {
 			return d, true
 		}
 	}
 	return vm.Domain{}, false
+}
+
+// ownerOf finds the verified domain of an account by which a name is its; of
+// several the one that says most.
+func (e *Engine) ownerOf(account vm.AccountID, name string) (owner vm.Domain, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.names.owned {
+		if d.Account == account && covers(d, name) && len(d.Name) > len(owner.Name) {
+			owner, ok = d, true
+		}
+	}
+	return owner, ok
+}
+
+// covers reports whether a name is at or below a verified domain.
+func covers(d vm.Domain, name string) bool {
+	return d.Verified && (name == d.Name || strings.HasSuffix(name, "."+d.Name))
+}
+
+// OwnsDomain reports whether a name is the caller's: verified, or mapped below
+// the preview domain.
+func (e *Engine) OwnsDomain(c *vm.Call, domain string) error {
+	name, err := vm.HostName(domain)
+	if err != nil {
+		return fail(vm.OpDomain, domain, err)
+	}
+	e.mu.Lock()
+	m := e.names.mappings[name]
+	e.mu.Unlock()
+	if _, ok := e.ownerOf(c.Actor.Account, name); ok || m.Implicit && m.Account == c.Actor.Account {
+		return nil
+	}
+	err = vm.Errorf(vm.Denied, name, "this account has not verified the domain").
+		WithCode("DOMAIN_OWNERSHIP_ERROR", "domain", name, "accountId", string(c.Actor.Account)).WithHint("show that it is yours: `warren domain verify %s`", name)
+	return fail(vm.OpDomain, name, err)
 }
 
 // VerifyDomain begins the verification of a domain: its owner sets a TXT record
@@ -98,7 +151,7 @@ func (e *Engine) VerifyDomain(ctx context.Context, c *vm.Call, domain string) (d
 	}
 	e.nameWrite.Lock()
 	defer e.nameWrite.Unlock()
-	if d, ok := e.domainOf(c.Actor.Account, name, false); ok && !d.Verified {
+	if d, ok := e.domainOf(c.Actor.Account, name); ok && !d.Verified {
 		return d, nil
 	}
 	if e.taken(name) {
@@ -173,7 +226,7 @@ func (e *Engine) verification(c *vm.Call, ref string) (vm.Domain, error) {
 	if name, err := vm.HostName(ref); err == nil {
 		ref = name
 	}
-	d, ok := e.domainOf(c.Actor.Account, ref, false)
+	d, ok := e.domainOf(c.Actor.Account, ref)
 	if !ok {
 		return d, vm.Errorf(vm.NotFound, ref, "no verification of this domain was begun").WithCode("VERIFICATION_NOT_FOUND", "domain", ref).
 			WithHint("begin one: `warren domain verify %s`", ref)
@@ -186,7 +239,7 @@ func (e *Engine) lookFor(ctx context.Context, d vm.Domain) error {
 	ctx, stop := context.WithTimeout(ctx, e.cfg.Settings.GuestDeadline)
 	defer stop()
 	at := vm.VerificationName(d.Name)
-	list, err := e.cfg.Resolver.LookupTXT(ctx, at)
+	list, err := e.cfg.Resolver.LookupTXT(ctx, at+".") // no search list: what it would find is another name
 	for _, txt := range list {
 		if strings.TrimSpace(txt) == d.Code {
 			return nil
@@ -273,5 +326,27 @@ func (e *Engine) dropDomain(ctx context.Context, d vm.Domain) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.names.owned, d.ID)
+	return nil
+}
+
+// dropDomainsOf lets go what an account that is gone called its own, so that
+// others may.
+func (e *Engine) dropDomainsOf(ctx context.Context, account vm.AccountID) error {
+	e.nameWrite.Lock()
+	defer e.nameWrite.Unlock()
+	for _, m := range e.mappingsOf(func(m vm.Mapping) bool { return m.Account == account }) {
+		if err := e.dropMapping(ctx, m); err != nil {
+			return err
+		}
+	}
+	list, err := e.Domains(ctx, &vm.Call{Actor: vm.Actor{Account: account}})
+	if err != nil {
+		return err
+	}
+	for _, d := range list {
+		if err := e.dropDomain(ctx, d); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+const maxMappings = 1000 // of one account
+
 // DefaultMappedPort is where a mapping leads that names no port.
 const DefaultMappedPort = 443
 
@@ -60,17 +62,22 @@ func (e *Engine) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	case e.implicit(name):
 		m.Implicit, m.Ownership = true, m.ID
 		if there && old.Account != c.Actor.Account {
-			return m, notVerified(name)
+			return m, notVerified(name, "another account has this name").WithHint("choose another one below %s", e.cfg.Settings.PreviewDomain)
 		}
 	default:
-		d, ok := e.domainOf(c.Actor.Account, name, true)
+		d, ok := e.ownerOf(c.Actor.Account, name)
 		if !ok {
-			return m, notVerified(name)
+			return m, notVerified(name, "this account has not verified the domain").WithHint("show that it is yours: `warren domain verify %s`", name)
+		}
+		if there && old.Account != c.Actor.Account && !e.closer(d, old) {
+			return m, vm.Errorf(vm.Exists, name, "another account has mapped the name, and has verified as much of it").WithCode("DOMAIN_ALREADY_EXISTS", "domain", name)
 		}
 		m.Ownership = d.ID
 	}
 	if there {
 		m.Revision = old.Revision
+	} else if n := len(e.mappingsOf(func(m vm.Mapping) bool { return m.Account == c.Actor.Account })); n >= maxMappings {
+		return m, vm.Errorf(vm.Limit, name, "the account has %d mappings", n).WithCode("LIMIT_EXCEEDED", "limit", maxMappings, "current", n)
 	}
 	return m, nil
 }
@@ -83,9 +90,17 @@ func isPreviewName(label string) bool {
 	return ok && err == nil || strings.Contains(label, ".")
 }
 
-func notVerified(name string) error {
-	return vm.Errorf(vm.Unauthenticated, name, "this account has not verified the domain").
-		WithCode("DOMAIN_OWNERSHIP_NOT_VERIFIED", "domain", name).WithHint("show that it is yours: `warren domain verify %s`", name)
+func notVerified(name, why string) *vm.Error {
+	return vm.Errorf(vm.Unauthenticated, name, "%s", why).WithCode("DOMAIN_OWNERSHIP_NOT_VERIFIED", "domain", name)
+}
+
+// closer reports whether a domain says more of a name than that by which
+// another account has mapped it: the owner of a.example.com goes before the
+// owner of example.com, who gave it away by DNS.
+func (e *Engine) closer(d vm.Domain, m vm.Mapping) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(d.Name) > len(e.names.owned[m.Ownership].Name)
 }
 
 // CheckMappable judges a name before a VM is made for it.
@@ -163,6 +178,7 @@ func (e *Engine) saveMapping(ctx context.Context, m vm.Mapping) (vm.Mapping, err
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.names.mappings[m.Domain] = m
+	e.cutLocked()
 	return m, nil
 }
 
@@ -175,6 +191,7 @@ func (e *Engine) dropMapping(ctx context.Context, m vm.Mapping) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.names.mappings, m.Domain)
+	e.cutLocked()
 	return nil
 }
 
@@ -211,10 +228,9 @@ func (e *Engine) dropLostMappings(ctx context.Context) error {
 // moveNames gives the loser's names and open ports to the winner, to be given
 // back when the operation fails.
 func (e *Engine) moveNames(ctx context.Context, op *operation, from, to *slot) error {
-	moved := e.mappingsOf(func(m vm.Mapping) bool { return m.VM == from.id })
 	e.nameWrite.Lock()
 	defer e.nameWrite.Unlock()
-	for _, m := range moved {
+	for _, m := range e.mappingsOf(func(m vm.Mapping) bool { return m.VM == from.id }) {
 		m.VM = to.id
 		if _, err := e.saveMapping(ctx, m); err != nil {
 			return err

@@ -118,6 +118,9 @@ func (e *Engine) changePreview(ctx context.Context, c *vm.Call, ref string, port
 	if err != nil {
 		return vm.Preview{}, err
 	}
+	e.mu.Lock()
+	e.cutLocked()
+	e.mu.Unlock()
 	e.emit(rec, "vm.preview", map[string]any{"port": port, "public": out.Public})
 	return out, nil
 }
@@ -140,4 +143,44 @@ func (e *Engine) EnterPreview(ctx context.Context, c *vm.Call, ref string) (site
 		return vm.Site{}, nil, err
 	}
 	return siteOf(v.rec, 0), func() { v.end(nil, nil) }, nil
+}
+
+// MayPreview reports whether an actor may see a port of a VM: it is of the VM's
+// account, and an identity of that was granted the VM.
+func (e *Engine) MayPreview(a vm.Actor, site vm.Site) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.vms[site.VM]
+	return s != nil && s.account == a.Account && e.validLocked(a) == nil && e.reachesLocked(a, s)
+}
+
+// PreviewSession returns a context that ends with ctx and, with the reason as
+// its cause, when the right to see a site does. An actor's ends with its key,
+// token or permission; that of the zero actor, who came because the port is
+// public or by a link, when the port is closed or the domain leads elsewhere.
+func (e *Engine) PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s := &session{actor: a, vm: site.VM, cancel: cancel}
+	if a.Account == "" {
+		s.still = func() error { return e.showsLocked(site) }
+	}
+	e.hold(s)
+	return ctx, func() {
+		e.unhold(s)
+		cancel(nil)
+	}
+}
+
+// showsLocked refuses a site that is no longer open as it was.
+func (e *Engine) showsLocked(was vm.Site) error {
+	now, ok := vm.Site{}, false
+	if was.Domain != "" {
+		now, ok = e.domainSiteLocked(was.Domain)
+	} else if s := e.vms[was.VM]; s != nil {
+		now, ok = siteOf(s.rec, was.Port), true
+	}
+	if !ok || now.VM != was.VM || now.Port != was.Port || now.Epoch != was.Epoch || was.Public && !now.Public {
+		return vm.Errorf(vm.Denied, string(was.VM), "the port is no longer open to whom it was")
+	}
+	return nil
 }

@@ -36,8 +36,9 @@ type repoGrant struct {
 // to it.
 type session struct {
 	actor  vm.Actor
-	vm     vm.ID  // "" = it is about no VM
-	user   string // the Linux user that it acts as; "" = it acts as none
+	vm     vm.ID        // "" = it is about no VM
+	user   string       // the Linux user that it acts as; "" = it acts as none
+	still  func() error // nil, or what else it depends on; called with Engine.mu held
 	cancel context.CancelCauseFunc
 }
 
@@ -139,6 +140,11 @@ func (e *Engine) validLocked(a vm.Actor) error {
 func (e *Engine) allowedLocked(s *session) error {
 	if err := e.validLocked(s.actor); err != nil {
 		return err
+	}
+	if s.still != nil {
+		if err := s.still(); err != nil {
+			return err
+		}
 	}
 	if s.vm == "" || s.actor.Identity == "" {
 		return nil

@@ -4,14 +4,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
-	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,77 +22,144 @@ const (
 	// cookiePrefix begins the names of cookies that no guest may see or set.
 	cookiePrefix = "__Host-warren-"
 	cookieName   = cookiePrefix + "preview"
-	// keyHeader carries an API key where Authorization is the guest's.
-	keyHeader = "X-Warren-Key"
+	// keyHeader carries an API key or token where Authorization is the guest's;
+	// tokenHeader a token as the SDK sends it.
+	keyHeader   = "X-Warren-Key"
+	tokenHeader = "X-Freestyle-Identity-Access-Token"
 )
 
 // entry says whether a request may go in, and how.
 type entry struct {
 	open     bool
-	redirect string // the link without its signature
+	actor    vm.Actor  // who it is; zero for who came by a link, or to a public port
+	until    time.Time // when what let it in ends; zero = not by itself
+	redirect string    // the link without its signature
 	cookie   *http.Cookie
 }
 
 // enter judges a request for a site. known is false for a name that shows
 // nothing: a stranger gets the same answer as for a private VM.
 func (g *Gateway) enter(r *http.Request, name string, site vm.Site, known bool) entry {
-	key := takeKey(r)
+	actor, keyed := g.takeKey(r)
 	if !known {
 		return entry{}
 	}
-	if token := linkOf(r.URL); token != "" {
-		if expires, ok := g.checkToken(token, site); ok {
-			return entry{redirect: cleanPath(r.URL), cookie: &http.Cookie{
-				Name: cookieName, Value: token, Path: "/", Expires: expires, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-			}}
-		}
+	if e, ok := g.arrive(r, site); ok {
+		return e
 	}
 	switch {
 	case site.Public:
 		return entry{open: true}
-	case key != "" && g.holds(r.Context(), key, site):
-		return entry{open: true}
+	case keyed && g.Engine.MayPreview(actor, site):
+		return entry{open: true, actor: actor}
 	}
-	if c, err := r.Cookie(cookieName); err == nil {
-		_, ok := g.checkToken(c.Value, site)
-		return entry{open: ok && ownPage(r, g.URL(name), name)}
+	if c, err := r.Cookie(cookieName); err == nil && ownPage(r, g.URL(name), name) {
+		who, until, ok := g.checkPass(c.Value, scopeOf(site))
+		return entry{open: ok && (who.Account == "" || g.Engine.MayPreview(who, site)), actor: who, until: until}
 	}
 	return entry{}
 }
 
-// holds reports whether a key is of the VM's account.
-func (g *Gateway) holds(ctx context.Context, key string, site vm.Site) bool {
-	actor, err := g.Engine.Authenticate(ctx, key)
-	if err != nil {
-		// Keys have 248 random bits; the wait is against a flood, not a guess.
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+// arrive turns what an address brings, a signed link or a ticket, into a cookie
+// and the address without it.
+func (g *Gateway) arrive(r *http.Request, site vm.Site) (entry, bool) {
+	pass, until := paramOf(r.URL, linkParam), time.Time{}
+	if pass != "" {
+		who, end, ok := g.checkPass(pass, scopeOf(site))
+		if !ok || who.Account != "" { // a cookie's value is no link
+			return entry{}, false
 		}
-		return false
+		until = end
+	} else if t := paramOf(r.URL, ticketParam); t != "" && r.Method == http.MethodGet {
+		who, ok := g.tickets.take(t, site)
+		if !ok {
+			return entry{}, false
+		}
+		pass = g.pass(scopeOf(site), who, time.Now().Add(loginLasts))
 	}
-	return actor.Account == site.Account
+	if pass == "" {
+		return entry{}, false
+	}
+	return entry{redirect: cleanPath(r.URL), cookie: &http.Cookie{
+		Name: cookieName, Value: pass, Path: "/", Expires: until, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}}, true
 }
 
-// takeKey removes from a request what may be a key of ours, and returns it: a
-// guest must never see one.
-func takeKey(r *http.Request) string {
-	key := r.Header.Get(keyHeader)
+// known says who a secret of ours belongs to.
+func (g *Gateway) known(ctx context.Context, secret string) (vm.Actor, bool) {
+	actor, err := g.Engine.Authenticate(ctx, secret)
+	return actor, err == nil
+}
+
+// takeKey removes from a request every secret of ours, since a guest must see
+// none, and returns who the first that is given as a key belongs to.
+func (g *Gateway) takeKey(r *http.Request) (actor vm.Actor, ok bool) {
+	key := cmp.Or(r.Header.Get(keyHeader), r.Header.Get(tokenHeader))
 	r.Header.Del(keyHeader)
+	r.Header.Del(tokenHeader)
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret = strings.TrimSpace(secret)
 	if strings.EqualFold(scheme, "Bearer") && looksLikeKey(secret) {
 		r.Header.Del("Authorization")
-		if key == "" {
-			key = secret
+		key = cmp.Or(key, secret)
+	}
+	g.strip(r)
+	if key == "" {
+		return vm.Actor{}, false
+	}
+	if actor, ok = g.known(r.Context(), key); !ok {
+		// Keys have 248 random bits; the wait is against a flood, not a guess.
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-r.Context().Done():
 		}
 	}
-	return key
+	return actor, ok
 }
+
+// strip removes headers, and single cookies, that hold a secret of ours.
+func (g *Gateway) strip(r *http.Request) {
+	ours := func(value string) bool { return g.holdsSecret(r.Context(), value) }
+	for name, values := range r.Header {
+		switch {
+		case !slices.ContainsFunc(values, ours):
+		case name == "Cookie":
+			keepCookies(r.Header, func(c string) bool { return !ours(c) })
+		default:
+			delete(r.Header, name)
+		}
+	}
+}
+
+// holdsSecret looks for a key or token of ours in a header's value, also in the
+// coded pair of Basic.
+func (g *Gateway) holdsSecret(ctx context.Context, value string) bool {
+	if scheme, coded, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Basic") {
+		if pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(coded)); err == nil {
+			value = string(pair)
+		}
+	}
+	if len(value) < secretSize {
+		return false
+	}
+	for word := range strings.FieldsFuncSeq(value, func(c rune) bool { return !strings.ContainsRune(secretRunes, c) }) {
+		if looksLikeKey(word) {
+			if _, ok := g.known(ctx, word); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+const (
+	secretSize  = 48
+	secretRunes = "abcdefghijklmnopqrstuvwxyz0123456789"
+)
 
 // looksLikeKey knows the form of vm.NewSecret. Others' tokens are the guest's.
 func looksLikeKey(s string) bool {
-	return len(s) == 48 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789") == ""
+	return len(s) == secretSize && strings.Trim(s, secretRunes) == ""
 }
 
 // ownPage reports whether a request with a cookie comes of the preview's own
@@ -118,37 +183,15 @@ func ownPage(r *http.Request, origin, name string) bool {
 
 // Link returns an address that opens a port of a VM until a time.
 func (g *Gateway) Link(site vm.Site, host string, expires time.Time) string {
-	return g.URL(host) + "/?" + linkParam + "=" + g.token(site, expires)
+	return g.URL(host) + "/?" + linkParam + "=" + g.pass(scopeOf(site), vm.Actor{}, expires)
 }
 
-// token signs what a link opens.
-func (g *Gateway) token(site vm.Site, expires time.Time) string {
-	at := strconv.FormatInt(expires.Unix(), 36)
-	return at + "." + g.sign(site, at)
-}
-
-func (g *Gateway) sign(site vm.Site, at string) string {
-	m := hmac.New(sha256.New, g.LinkKey)
-	fmt.Fprintf(m, "preview\n%s\n%s\n%d\n%d\n%s", site.Account, site.VM, site.Port, site.Epoch, at)
-	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
-}
-
-// checkToken returns when a token ends that opens a site now.
-func (g *Gateway) checkToken(token string, site vm.Site) (time.Time, bool) {
-	at, mac, ok := strings.Cut(token, ".")
-	unix, err := strconv.ParseInt(at, 36, 64)
-	if !ok || err != nil || !hmac.Equal([]byte(mac), []byte(g.sign(site, at))) {
-		return time.Time{}, false
-	}
-	expires := time.Unix(unix, 0)
-	return expires, time.Now().Before(expires)
-}
-
-func linkOf(u *url.URL) string {
-	if !strings.Contains(u.RawQuery, linkParam+"=") {
+// paramOf returns a parameter of ours.
+func paramOf(u *url.URL, name string) string {
+	if !strings.Contains(u.RawQuery, name+"=") {
 		return ""
 	}
-	return u.Query().Get(linkParam)
+	return u.Query().Get(name)
 }
 
 // cleanPath is a path on the same host without the signature. It never begins
@@ -156,7 +199,7 @@ func linkOf(u *url.URL) string {
 func cleanPath(u *url.URL) string {
 	var kept []string
 	for part := range strings.SplitSeq(u.RawQuery, "&") {
-		if part != "" && !strings.HasPrefix(part, linkParam+"=") {
+		if part != "" && !strings.HasPrefix(part, linkParam+"=") && !strings.HasPrefix(part, ticketParam+"=") {
 			kept = append(kept, part)
 		}
 	}
@@ -169,10 +212,14 @@ func cleanPath(u *url.URL) string {
 
 // withoutOurs removes the gateway's cookies from a Cookie header.
 func withoutOurs(h http.Header) {
+	keepCookies(h, func(c string) bool { return !strings.HasPrefix(strings.ToLower(c), strings.ToLower(cookiePrefix)) })
+}
+
+func keepCookies(h http.Header, keep func(string) bool) {
 	var kept []string
 	for _, line := range h["Cookie"] {
 		for part := range strings.SplitSeq(line, ";") {
-			if part = strings.TrimSpace(part); part != "" && !strings.HasPrefix(strings.ToLower(part), strings.ToLower(cookiePrefix)) {
+			if part = strings.TrimSpace(part); part != "" && keep(part) {
 				kept = append(kept, part)
 			}
 		}

@@ -35,6 +35,11 @@ type Engine interface {
 	// DialPort connects to a port; only bytes count as activity.
 	DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error)
 	Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error)
+	// MayPreview reports whether an actor may see a port of a VM.
+	MayPreview(a vm.Actor, site vm.Site) bool
+	// PreviewSession ends with the right of an actor, or of who came by a link or
+	// because it is public, to see a site.
+	PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (context.Context, context.CancelFunc)
 }
 
 // Config is what a gateway needs.
@@ -48,6 +53,9 @@ type Config struct {
 	// LinkKey signs links.
 	LinkKey []byte
 	CA      *CA
+	// Certs has certificates of mapped domains outside the preview domain; nil =
+	// there are none.
+	Certs *Certs
 	// Settle is how long after a VM's start its server may take to listen, before
 	// the gateway says that nothing does; 0 = 15 s.
 	Settle time.Duration
@@ -56,7 +64,8 @@ type Config struct {
 // Gateway serves previews.
 type Gateway struct {
 	Config
-	proxy *proxy
+	proxy   *proxy
+	tickets tickets
 }
 
 // New returns a gateway.
@@ -64,7 +73,7 @@ func New(c Config) *Gateway {
 	if c.Settle == 0 {
 		c.Settle = 15 * time.Second
 	}
-	g := &Gateway{Config: c}
+	g := &Gateway{Config: c, tickets: tickets{open: map[string]ticket{}}}
 	g.proxy = newProxy(g)
 	return g
 }
@@ -112,11 +121,11 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 }
 
 func (g *Gateway) tlsConfig() *tls.Config {
-	return &tls.Config{
-		MinVersion:     tls.VersionTLS12,
-		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: g.certificate,
+	protos := []string{"h2", "http/1.1"}
+	if g.Certs != nil {
+		protos = append(protos, acmeTLS) // a connection that agrees on it ends with its handshake
 	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protos, GetCertificate: g.certificate}
 }
 
 // certificate makes or finds the certificate of a name that may be shown.
@@ -125,10 +134,24 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if err != nil {
 		return nil, err
 	}
-	if g.below(name) {
+	if g.below(name) || name == g.Domain {
 		return g.CA.Leaf(name)
 	}
+	if g.Certs != nil {
+		return g.Certs.get(name, hello)
+	}
 	return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
+}
+
+// Certificate says in words what certificate a mapped name has.
+func (g *Gateway) Certificate(ctx context.Context, name string) string {
+	switch {
+	case g.below(name):
+		return "the host's own CA"
+	case g.Certs == nil:
+		return "none: this server has no ACME server"
+	}
+	return g.Certs.state(ctx, name)
 }
 
 // below reports whether a name is one label below the preview domain.
@@ -144,7 +167,10 @@ func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, http.StatusBadRequest, err)
 		return
 	}
-	if _, ok := g.find(name); !ok && !g.below(name) {
+	if g.Certs != nil && g.Certs.challenge(w, r, name) {
+		return
+	}
+	if _, ok := g.find(name); !ok && !g.below(name) && name != g.Domain {
 		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.NotFound, name, "not a name of this gateway"))
 		return
 	}
@@ -172,6 +198,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.Invalid, name, "the connection was made for another name"))
 		return
 	}
+	if name == g.Domain {
+		g.login(w, r)
+		return
+	}
 	site, ok := g.find(name)
 	entry := g.enter(r, name, site, ok)
 	switch {
@@ -184,6 +214,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !entry.open:
 		g.closed(w, r, name)
 	default:
-		g.proxy.serve(w, r, name, site)
+		g.show(w, r, name, site, entry)
 	}
+}
+
+// show passes a request on for as long as what let it in is good.
+func (g *Gateway) show(w http.ResponseWriter, r *http.Request, name string, site vm.Site, by entry) {
+	ctx, end := g.Engine.PreviewSession(r.Context(), by.actor, site)
+	defer end()
+	if !by.until.IsZero() {
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadline(ctx, by.until)
+		defer stop()
+	}
+	g.proxy.serve(w, r.WithContext(ctx), name, site)
 }

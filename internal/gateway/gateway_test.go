@@ -35,8 +35,11 @@ const (
 
 var (
 	myKey    = strings.Repeat("k", 48)
+	myToken  = strings.Repeat("t", 48) // of an identity
 	otherKey = strings.Repeat("o", 48)
 )
+
+var tokenMade = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 
 // fakeEngine is one VM whose ports are served by tests.
 type fakeEngine struct {
@@ -50,12 +53,55 @@ type fakeEngine struct {
 	dials    atomic.Int64
 	enterErr error
 	ports    []vm.ListeningPort
+	granted  bool // the identity may see the VM
+	revoked  bool // its token was
+	sessions map[context.Context]func()
+}
+
+func (f *fakeEngine) MayPreview(a vm.Actor, site vm.Site) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case a.Account != site.Account:
+		return false
+	case a.Identity != "":
+		return f.granted && !f.revoked && a.Token == "tok" && a.Issued.Equal(tokenMade)
+	}
+	return a.Key == "key"
+}
+
+func (f *fakeEngine) PreviewSession(ctx context.Context, _ vm.Actor, _ vm.Site) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sessions[ctx] = cancel
+	return ctx, func() {
+		cancel()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.sessions, ctx)
+	}
+}
+
+// cut ends what goes on, as the engine does when a right ends.
+func (f *fakeEngine) cut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, cancel := range f.sessions {
+		cancel()
+	}
 }
 
 func (f *fakeEngine) Authenticate(_ context.Context, secret string) (vm.Actor, error) {
 	switch secret {
 	case myKey:
-		return vm.Actor{Account: mineID}, nil
+		return vm.Actor{Account: mineID, Key: "key"}, nil
+	case myToken:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !f.revoked {
+			return vm.Actor{Account: mineID, Identity: "ci", Token: "tok", Issued: tokenMade}, nil
+		}
 	case otherKey:
 		return vm.Actor{Account: "acc-other", Admin: true}, nil
 	}
@@ -114,7 +160,7 @@ type stand struct {
 	dir  layout.Dir
 }
 
-func newStand(t *testing.T, guest http.Handler) *stand {
+func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.Listener)) *stand {
 	t.Helper()
 	dir, err := layout.Open(t.TempDir())
 	if err != nil {
@@ -130,7 +176,7 @@ func newStand(t *testing.T, guest http.Handler) *stand {
 	}
 	e := &fakeEngine{
 		site:  vm.Site{VM: boxID, Account: mineID, Name: "box", Public: true, Instance: "i1"},
-		names: map[string]vm.Site{},
+		names: map[string]vm.Site{}, sessions: map[context.Context]func(){},
 	}
 	if guest != nil {
 		b := httptest.NewServer(guest)
@@ -141,7 +187,11 @@ func newStand(t *testing.T, guest http.Handler) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second})
+	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
+	for _, f := range change {
+		f(&c, l)
+	}
+	g := New(c)
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(ctx, l) }()
@@ -597,7 +647,10 @@ func TestDomains(t *testing.T) {
 	if resp, body := s.get(s.url("app.warren.localhost", "/")); resp.StatusCode != 200 || !strings.Contains(body, "app.warren.localhost") {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
-	for _, name := range []string{"app.example.com", "a.b.warren.localhost", "warren.localhost"} {
+	if got := s.g.Certificate(t.Context(), "app.example.com"); !strings.HasPrefix(got, "none") {
+		t.Errorf("without an ACME server: %q", got)
+	}
+	for _, name := range []string{"app.example.com", "a.b.warren.localhost"} {
 		if _, err := s.client().Get(s.url(name, "/")); err == nil {
 			t.Errorf("%s has a certificate", name)
 		}
@@ -641,8 +694,15 @@ func TestParseLabel(t *testing.T) {
 		name string
 		ok   bool
 	}{
-		{"3000-box", 3000, "box", true}, {"3000-my-box", 3000, "my-box", true}, {"0-box", 0, "", false}, {"65536-box", 0, "", false},
-		{"03000-box", 0, "", false}, {"box", 0, "", false}, {"3000-", 0, "", false}, {"-3000-box", 0, "", false}, {"+80-box", 0, "", false},
+		{"3000-box", 3000, "box", true},
+		{"3000-my-box", 3000, "my-box", true},
+		{"0-box", 0, "", false},
+		{"65536-box", 0, "", false},
+		{"03000-box", 0, "", false},
+		{"box", 0, "", false},
+		{"3000-", 0, "", false},
+		{"-3000-box", 0, "", false},
+		{"+80-box", 0, "", false},
 	} {
 		port, name, ok := ParseLabel(c.in)
 		if port != c.port || name != c.name || ok != c.ok {

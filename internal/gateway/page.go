@@ -28,6 +28,9 @@ type page struct {
 	Ports   []int   `json:"ports,omitempty"` // that something listens on
 	Links   []link  `json:"-"`
 	Retry   bool    `json:"-"`
+	Login   string  `json:"-"` // where a browser logs in
+	Form    *wish   `json:"-"` // the log-in page's, with what is wanted
+	In      bool    `json:"-"` // somebody is logged in
 }
 
 type link struct {
@@ -41,6 +44,10 @@ var html = template.Must(template.New("page").Parse(`<!doctype html>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:4rem auto;padding:0 1rem;color:#222;background:#fff}
 code{background:#eee;padding:.1em .3em}@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}code{background:#333}a{color:#8bf}}</style></head>
 <body><h1>{{.Title}}</h1><p>{{.Message}}</p>{{if .Links}}<p>Something listens on:</p><ul>{{range .Links}}<li><a href="{{.URL}}">port {{.Port}}</a></li>{{end}}</ul>{{end}}
+{{with .Login}}<p><a href="{{.}}">Log in with an API key or token</a></p>{{end}}
+{{if .Form}}<form method="post" action="/v1/login"><input type="hidden" name="to" value="{{.Form.Host}}"><input type="hidden" name="path" value="{{.Form.Path}}">
+{{if not .In}}<p><label>API key or token<br><input type="password" name="key" size="52" autocomplete="off" required autofocus></label></p>{{end}}
+{{if .Form.Host}}<p><button>Open {{.Form.Host}}</button></p>{{else if not .In}}<p><button>Log in</button></p>{{end}}</form>{{end}}
 {{if .Hint}}<p><code>{{.Hint}}</code></p>{{end}}<p><small>This page is from Warren's preview gateway, not from the VM.</small></p></body></html>
 `))
 
@@ -78,14 +85,15 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, status int, err
 // closed answers who may not enter, or asks for what is not there: which of
 // the two it is, is not said.
 func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
-	hint := "warren preview NAME PORT --link"
+	hint := "warren preview NAME PORT --open"
 	if port, label, ok := ParseLabel(strings.TrimSuffix(name, "."+g.Domain)); ok {
-		hint = "warren preview " + label + " " + strconv.Itoa(int(port)) + " --link"
+		hint = "warren preview " + label + " " + strconv.Itoa(int(port)) + " --open"
 	}
 	page{
 		Status: http.StatusUnauthorized, Title: "This preview is not open to you", Code: "UNAUTHORIZED_ERROR", Kind: vm.Unauthenticated,
-		Message: "It is private, or there is no such VM. Its owner opens it with a signed link (below), for everybody with --public, or with an API key in the header " + keyHeader + ".",
+		Message: "It is private, or there is no such VM. Log in, or open it by a link from the command below; a program sends an API key or token in the header " + keyHeader + ". Its owner can open it to others with --link, or to everybody with --public.",
 		Hint:    hint,
+		Login:   g.loginURL(name, r.URL),
 	}.answer(w, r)
 }
 

@@ -143,13 +143,13 @@ func (s *server) mapDomain(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(s.mapping(m))
+	return q.ok(s.mapping(q, m))
 }
 
-func (s *server) mapping(m vm.Mapping) api.Mapping {
+func (s *server) mapping(q *request, m vm.Mapping) api.Mapping {
 	out := api.Mapping{ID: m.ID, Domain: m.Domain, VM: m.VM, Port: m.Port, OwnershipID: m.Ownership, CreatedAt: m.CreatedAt}
 	if s.Previews != nil {
-		out.URL = s.Previews.URL(m.Domain)
+		out.URL, out.Certificate = s.Previews.URL(m.Domain), s.Previews.Certificate(q.Context(), m.Domain)
 	}
 	return out
 }
@@ -163,7 +163,7 @@ func (s *server) mappings(q *request) error {
 	domain, ownership := q.query().Get("domain"), q.query().Get("domainOwnership")
 	for _, m := range list {
 		if (domain == "" || m.Domain == domain) && (ownership == "" || m.Ownership == ownership) {
-			out = append(out, s.mapping(m))
+			out = append(out, s.mapping(q, m))
 		}
 	}
 	return sendPage(q, out, 10)

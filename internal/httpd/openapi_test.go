@@ -135,6 +135,8 @@ func TestOpenAPI(t *testing.T) {
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
 	b.do("POST", "/v1/volumes", `{"name":"work"}`)
 	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
+	b.do("POST", "/domains/v1/mappings/app.warren.localhost", `{"vmId":"`+id+`"}`)
+	b.do("POST", "/domains/v1/verifications", `{"domain":"example.com"}`)
 	check := func(method, pattern string, got answer) {
 		t.Helper()
 		op := doc.Paths[pattern][strings.ToLower(method)]
@@ -168,6 +170,9 @@ func TestOpenAPI(t *testing.T) {
 		}
 		if strings.Contains(r.query, "path") {
 			path += "?path=/etc"
+		}
+		if r.query == "domain" {
+			path += "?domain=app.warren.localhost"
 		}
 		got := b.do("GET", path, nil)
 		if got.status != 200 {

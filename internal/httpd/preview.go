@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -20,6 +21,10 @@ type Previews interface {
 	Host(ref string, port uint16) string
 	// Link is an address that opens a port until a time.
 	Link(site vm.Site, host string, expires time.Time) string
+	// Ticket is an address that opens a port for an actor, once and soon.
+	Ticket(a vm.Actor, site vm.Site, host string) (string, time.Time)
+	// Certificate says in words what certificate a mapped name has.
+	Certificate(ctx context.Context, host string) string
 	// Authority is the certificate of the gateway's own CA, as PEM.
 	Authority() []byte
 }
@@ -32,6 +37,7 @@ func (s *server) previewRoutes() []route {
 		{"PUT", "/v1/vms/{vm}/previews/{port}", key, s.setPreview, "Open a port to everybody, or make it private again.", api.SetPreview{}, api.Preview{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/previews/{port}", key, s.closePreview, "Make a port private and end every link to it.", nil, api.Preview{}, false, ""},
 		{"POST", "/v1/vms/{vm}/previews/{port}/links", key, s.linkPreview, "Sign a link that opens a private port for a time.", api.NewLink{}, api.PreviewLink{}, false, ""},
+		{"POST", "/v1/vms/{vm}/previews/{port}/tickets", granted, s.ticketPreview, "An address that logs a browser in to a port as the caller: for one use, within 30 seconds.", nil, api.PreviewLink{}, false, ""},
 		{"GET", "/v1/vms/{vm}/dial/{port}", granted, s.dial, "A connection to a port of the guest, as binary messages of a WebSocket.", nil, nil, true, ""},
 	}
 }
@@ -172,4 +178,20 @@ func (s *server) linkPreview(q *request) error {
 	}
 	at := time.Now().Add(d).UTC().Truncate(time.Second)
 	return q.send(http.StatusOK, api.PreviewLink{URL: s.Previews.Link(site, host, at), ExpiresAt: at})
+}
+
+func (s *server) ticketPreview(q *request) error {
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	site, host, err := s.siteOf(q, port)
+	if err != nil {
+		return err
+	}
+	if s.Previews == nil {
+		return previewsOff()
+	}
+	to, until := s.Previews.Ticket(q.call.Actor, site, host)
+	return q.send(http.StatusOK, api.PreviewLink{URL: to, ExpiresAt: until.UTC()})
 }

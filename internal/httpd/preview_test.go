@@ -3,7 +3,13 @@
 
 package httpd
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
 
 // TestDomainsAPI: who may map what, and that a deleted VM leaves no name.
 func TestDomainsAPI(t *testing.T) {
@@ -59,4 +65,124 @@ func TestPreviewState(t *testing.T) {
 		t.Error("a name that two VMs have leads to one")
 	}
 	b.do("PUT", "/v1/vms/box/previews/0", map[string]any{"public": true}).wants(t, 400, "INVALID_REQUEST")
+}
+
+// ticketGiver is a gateway that notes whom it gives a ticket.
+type ticketGiver struct {
+	Previews // nothing else of it is asked
+	who      vm.Actor
+	site     vm.Site
+}
+
+func (*ticketGiver) Host(ref string, _ uint16) string { return ref + ".test" }
+
+func (g *ticketGiver) Ticket(a vm.Actor, s vm.Site, host string) (string, time.Time) {
+	g.who, g.site = a, s
+	return "https://" + host + "/ticket", time.Unix(1, 0)
+}
+
+// TestPreviewTicket: a ticket is for who asks, also an identity that was granted
+// the VM, which may not sign links for others.
+//
+// 001-46, 002-17
+func TestPreviewTicket(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{"name": "box"})
+	const path, links = "/v1/vms/box/previews/3000/tickets", "/v1/vms/box/previews/3000/links"
+	b.do("POST", path, nil).wants(t, 400, "BAD_REQUEST")
+	g := &ticketGiver{}
+	b.handler.Previews = g
+	if a := b.do("POST", path, nil); a.status != 200 || a.json["url"] != "https://box.test/ticket" || a.json["expiresAt"] != "1970-01-01T00:00:01Z" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if g.who.Key == "" || g.who.Identity != "" || string(g.site.VM) != id || g.site.Port != 3000 {
+		t.Errorf("%+v %+v", g.who, g.site)
+	}
+	ci := b.identity("ci")
+	_, secret := ci.token(nil)
+	b.as(secret, "POST", path, nil).wants(t, 403, "VM_ACCESS_DENIED")
+	ci.must("POST", "/permissions/vm/"+id, map[string]any{})
+	if a := b.as(secret, "POST", path, nil); a.status != 200 || string(g.who.Identity) != ci.id || g.who.Token == "" || g.who.Key != "" {
+		t.Errorf("%d %s %+v", a.status, a.body, g.who)
+	}
+	b.as(secret, "POST", links, map[string]any{}).wants(t, 403, "FORBIDDEN")
+	b.do("POST", "/v1/vms/box/previews/0/tickets", nil).wants(t, 400, "INVALID_REQUEST")
+}
+
+// TestCreateWithDomains: a VM is made with its names, or there is no VM.
+func TestCreateWithDomains(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct {
+		domain any
+		status int
+		code   string
+	}{
+		{map[string]any{"domain": "no name"}, 400, "INVALID_DOMAIN"},
+		{map[string]any{}, 400, "INVALID_DOMAIN"},
+		{map[string]any{"domain": "3000-x.warren.localhost"}, 400, "INVALID_DOMAIN"},
+		{map[string]any{"domain": "example.com", "vmPort": 80}, 401, "DOMAIN_OWNERSHIP_NOT_VERIFIED"},
+		{map[string]any{"domain": "ok.warren.localhost", "vmPort": 70000}, 400, "CREATE_VM_BAD_REQUEST"},
+		{map[string]any{"domain": "ok.warren.localhost", "vmPort": -1}, 400, "CREATE_VM_BAD_REQUEST"},
+		{"ok.warren.localhost", 400, "CREATE_VM_BAD_REQUEST"},
+	} {
+		good := map[string]any{"domain": "first.warren.localhost"}
+		b.do("POST", "/v1/vms", map[string]any{"domains": []any{good, c.domain}}).wants(t, c.status, c.code)
+	}
+	if a := b.do("GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
+		t.Errorf("refused creates have left %s", a.body)
+	}
+	if a := b.do("GET", "/domains/v1/mappings", nil); string(a.body) != "[]\n" {
+		t.Errorf("refused creates have left %s", a.body)
+	}
+	if a := b.do("POST", "/v1/vms", map[string]any{"domains": nil, "name": "plain"}); a.status != 200 || len(a.json["domains"].([]any)) != 0 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	a := b.do("POST", "/v1/vms", map[string]any{"name": "box", "domains": []any{
+		map[string]any{"domain": "B.warren.localhost"}, map[string]any{"domain": "a.warren.localhost", "vmPort": 3000},
+	}})
+	if names, _ := a.json["domains"].([]any); a.status != 200 || len(names) != 2 || names[0] != "a.warren.localhost" || names[1] != "b.warren.localhost" {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	for name, port := range map[string]uint16{"a.warren.localhost": 3000, "b.warren.localhost": engine.DefaultMappedPort} {
+		if s, ok := b.engine.DomainSite(name); !ok || s.Port != port || string(s.VM) != a.json["id"] {
+			t.Errorf("%s: %+v %v", name, s, ok)
+		}
+	}
+	// A second VM that asks for a name of the account takes it over.
+	again := b.create(map[string]any{"name": "two", "domains": []any{map[string]any{"domain": "a.warren.localhost", "vmPort": 4000}}})
+	if s, _ := b.engine.DomainSite("a.warren.localhost"); string(s.VM) != again || s.Port != 4000 {
+		t.Errorf("%+v", s)
+	}
+	if st := b.do("POST", "/v1/vms/two/start", map[string]any{}); st.status != 200 || st.json["domains"].([]any)[0] != "a.warren.localhost" {
+		t.Errorf("%d %s", st.status, st.body)
+	}
+	for _, ref := range []string{"plain", "box", "two"} {
+		b.do("DELETE", "/v1/vms/"+ref, nil)
+	}
+}
+
+// TestDNSRoutes: the server keeps no zones, and says so with codes that the
+// SDKs know; what is not the account's is refused first.
+func TestDNSRoutes(t *testing.T) {
+	b := newBench(t)
+	b.create(map[string]any{"name": "box", "domains": []any{map[string]any{"domain": "app.warren.localhost"}}})
+	const list = "/dns/v1/records?domain="
+	record := func(domain string) map[string]any {
+		return map[string]any{"domain": domain, "record": map[string]any{"kind": "A", "name": "www", "value": "192.0.2.1", "ttl": "60"}}
+	}
+	if a := b.do("GET", list+"app.warren.localhost", nil); a.status != 200 || string(a.body) != "{\"records\":[]}\n" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	b.do("GET", list, nil).wants(t, 400, "INVALID_DOMAIN")
+	b.do("GET", list+"example.com", nil).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
+	b.do("POST", "/dns/v1/records", record("example.com")).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
+	b.do("POST", "/dns/v1/records", record("app.warren.localhost")).wants(t, 500, "ERROR_CREATING_RECORD")
+	b.do("DELETE", list+"example.com&record=%5Bobject+Object%5D", nil).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
+	a := b.do("DELETE", list+"app.warren.localhost&record=%5Bobject+Object%5D", nil)
+	a.wants(t, 500, "ERROR_DELETING_RECORD")
+	if a.json["domain"] != "app.warren.localhost" || a.json["name"] == nil {
+		t.Errorf("%s", a.body)
+	}
+	b.do("POST", "/domains/v1/certs/app.warren.localhost/wildcard", nil).wants(t, 422, "FAILED_TO_PROVISION_CERTIFICATE")
+	b.do("DELETE", "/v1/vms/box", nil)
 }

@@ -79,9 +79,10 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/mounts":   granted,
 	"GET /v1/ca":                token,
 
-	"GET /v1/vms/{vm}/previews":        granted,
-	"GET /v1/vms/{vm}/previews/{port}": granted,
-	"GET /v1/vms/{vm}/dial/{port}":     granted,
+	"GET /v1/vms/{vm}/previews":                 granted,
+	"GET /v1/vms/{vm}/previews/{port}":          granted,
+	"POST /v1/vms/{vm}/previews/{port}/tickets": granted,
+	"GET /v1/vms/{vm}/dial/{port}":              granted,
 
 	"GET /v1/vms/{vm}/exec":         granted, // the Linux user is in the command
 	"POST /v1/vms/{vm}/exec":        granted,

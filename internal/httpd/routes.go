@@ -56,6 +56,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.volumeRoutes()...)
 	rows = append(rows, s.previewRoutes()...)
 	rows = append(rows, s.domainRoutes()...)
+	rows = append(rows, s.dnsRoutes()...)
 	rows = append(rows, s.identityRoutes()...)
 	rows = append(rows, s.sshRoutes()...)
 	return rows

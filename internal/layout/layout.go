@@ -139,6 +139,10 @@ func (d Dir) PreviewCAKey() string { return d.join("preview-ca.key") }
 // PreviewKey is what signs links to previews, mode 0600.
 func (d Dir) PreviewKey() string { return d.join("preview.key") }
 
+// Certificates is the directory of what the ACME client keeps: its account, and
+// keys and certificates of mapped domains.
+func (d Dir) Certificates() string { return d.join("certificates") }
+
 // VMs is the directory of all VMs.
 func (d Dir) VMs() string { return d.join("vms") }
 

@@ -264,6 +264,7 @@ func (m *machine) reset(ctx context.Context, do resetFunc) error {
 
 const (
 	upgradeWait = 20 * time.Second
+	upgradeTry  = 2 * time.Second // one reset; it is repeated
 	upgradeLook = 100 * time.Millisecond
 )
 
@@ -283,7 +284,7 @@ func (m *machine) upgrade(ctx context.Context) error {
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent could not be replaced: %w", err)
 	}
 	// The old agent answers before it becomes the new one: a link that is made
-	// at once may still reach it.
+	// at once may still reach it, and breaks or falls silent when it goes.
 	ctx, cancel := context.WithTimeout(ctx, upgradeWait)
 	defer cancel()
 	tick := time.NewTicker(upgradeLook)
@@ -291,17 +292,20 @@ func (m *machine) upgrade(ctx context.Context) error {
 	for {
 		m.guest.Close()
 		m.link.drop()
-		if err := m.reset(ctx, m.guest.Wake); err != nil {
-			return err
-		}
+		try, stop := context.WithTimeout(ctx, upgradeTry)
+		err := m.reset(try, m.guest.Wake)
+		stop()
 		got := m.agent().Digest
-		if got == m.spec.AgentDigest {
+		if err == nil && got == m.spec.AgentDigest {
 			m.mark("upgraded")
 			return nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
 			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent is still %.12s after it was replaced", got)
 		}
 	}

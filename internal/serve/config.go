@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/mail"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -31,7 +33,11 @@ type Config struct {
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
+	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port of addresses that it gives, where another is forwarded to it; empty = the one it listens on
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
+	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // orders certificates of mapped domains there; empty with acmeEmail = Let's Encrypt
+	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // told to it; both empty = no certificates are ordered
+	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server that TXT records are asked of; empty = the system's
 }
 
 // Setting is one effective value with where it came from.
@@ -60,7 +66,8 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
-		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"),
+		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
+		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
@@ -92,6 +99,10 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
+	text("previewPort", func(c *Config) *string { return &c.PreviewPort })
+	text("acmeDirectory", func(c *Config) *string { return &c.ACMEDirectory })
+	text("acmeEmail", func(c *Config) *string { return &c.ACMEEmail })
+	text("resolver", func(c *Config) *string { return &c.Resolver })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
 	for i := range layers {
@@ -117,7 +128,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, etcdEndpoints, hostNames")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
 	}
 	return c, nil
 }
@@ -151,8 +162,28 @@ func (c Config) check() error {
 	if name, err := vm.HostName(c.PreviewDomain); err != nil || name != c.PreviewDomain {
 		return vm.Errorf(vm.Invalid, c.PreviewDomain, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")
 	}
+	if n, err := strconv.ParseUint(c.PreviewPort, 10, 16); c.PreviewPort != "" && (err != nil || n == 0) {
+		return vm.Errorf(vm.Invalid, c.PreviewPort, "not a port for previewPort").WithHint("give a number from 1 to 65535, such as 443")
+	}
+	if err := c.checkDomains(); err != nil {
+		return err
+	}
 	if c.Listen == "off" {
 		return vm.Errorf(vm.Invalid, "listen", "the API cannot be off").WithHint("give an address such as 127.0.0.1:8787")
+	}
+	return nil
+}
+
+// checkDomains checks what verification and certificates of domains need.
+func (c Config) checkDomains() error {
+	if u, err := url.Parse(c.ACMEDirectory); c.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		return vm.Errorf(vm.Invalid, c.ACMEDirectory, "not the address of an ACME server's directory").WithHint("give one that begins with https://")
+	}
+	if _, err := mail.ParseAddress(c.ACMEEmail); c.ACMEEmail != "" && err != nil {
+		return vm.Errorf(vm.Invalid, c.ACMEEmail, "not an e-mail address for acmeEmail")
+	}
+	if _, port, err := net.SplitHostPort(c.Resolver); c.Resolver != "" && (err != nil || port == "") {
+		return vm.Errorf(vm.Invalid, c.Resolver, "not the address of a name server").WithHint("give host:port, such as 9.9.9.9:53")
 	}
 	return nil
 }

@@ -17,11 +17,11 @@ func TestConfigOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := "listen: 127.0.0.1:1\nssh: \"off\"\nnetDefault: packages\npool: 0\n"
+	file := "listen: 127.0.0.1:1\nssh: \"off\"\nnetDefault: packages\npool: 0\nacmeEmail: ops@example.com\nresolver: 9.9.9.9:53\n"
 	if err := os.WriteFile(dir.ServerConfig(), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	environ := map[string]string{"WARREN_LISTEN": "127.0.0.1:2", "WARREN_NET_DEFAULT": "open"}
+	environ := map[string]string{"WARREN_LISTEN": "127.0.0.1:2", "WARREN_NET_DEFAULT": "open", "WARREN_RESOLVER": "127.0.0.1:5353", "WARREN_ACME_DIRECTORY": "https://acme.example/dir"}
 	c, settings, err := LoadConfig(dir, Config{NetDefault: "closed"}, func(k string) string { return environ[k] })
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestConfigOrder(t *testing.T) {
 	if c.NetDefault != "closed" || c.Listen != "127.0.0.1:2" || c.SSH != "off" || c.S3 != defaults.S3 || c.poolSize() != 0 {
 		t.Errorf("merged to %+v", c)
 	}
-	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "s3": "default", "pool": "file"}
+	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "s3": "default", "pool": "file", "acmeEmail": "file", "resolver": "environment", "acmeDirectory": "environment"}
 	for _, s := range settings {
 		if o, ok := want[s.Name]; ok && s.Origin != o {
 			t.Errorf("%s comes from %s, want %s", s.Name, s.Origin, o)
@@ -43,6 +43,15 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) string { return "" }
+	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: "Bad.example"}, {PreviewPort: "0"}, {PreviewPort: "https"}} {
+		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
+			t.Errorf("%+v gave %v", c, err)
+		}
+	}
+	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443"}
+	if _, _, err := LoadConfig(dir, good, none); err != nil {
+		t.Errorf("%+v gave %v", good, err)
+	}
 	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}, {Pool: "-1"}, {Pool: "many"}, {Pool: "65"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)

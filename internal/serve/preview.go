@@ -6,13 +6,16 @@ package serve
 import (
 	"context"
 	"net"
+	"strconv"
+	"sync"
 
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
 )
 
 // gateway makes the preview gateway; nil when previews are off.
-func (s *stack) gateway() (*gateway.Gateway, error) {
+func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if s.previews == nil {
 		return nil, nil
 	}
@@ -24,13 +27,39 @@ func (s *stack) gateway() (*gateway.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := 0
-	if a, ok := s.previews.Addr().(*net.TCPAddr); ok {
+	port, _ := strconv.Atoi(s.cfg.PreviewPort) // check has seen that it is one
+	if a, ok := s.previews.Addr().(*net.TCPAddr); ok && port == 0 {
 		port = a.Port
 	}
+	certs, err := s.certificates(lifetime)
+	if err != nil {
+		return nil, err
+	}
 	return gateway.New(gateway.Config{
-		Engine: s.engine, Log: s.log, Domain: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca,
+		Engine: s.engine, Log: s.log, Domain: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
 	}), nil
+}
+
+// certificates orders certificates of mapped domains; nil when the operator has
+// named no ACME server.
+func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
+	if s.cfg.ACMEDirectory == "" && s.cfg.ACMEEmail == "" {
+		return nil, nil
+	}
+	return gateway.NewCerts(lifetime, gateway.CertConfig{
+		Directory: s.cfg.ACMEDirectory, Email: s.cfg.ACMEEmail, Store: s.dir.Certificates(), Address: s.previews.Addr(),
+		May: s.engine.MayCertify, Log: s.log,
+	})
+}
+
+// resolver is what verifications ask; nil = the system's.
+func (s *stack) resolver() engine.Resolver {
+	if s.cfg.Resolver == "" {
+		return nil
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, s.cfg.Resolver)
+	}}
 }
 
 // show serves previews until ctx ends.
@@ -38,6 +67,16 @@ func (s *stack) show(ctx context.Context, g *gateway.Gateway) error {
 	if g == nil {
 		<-ctx.Done()
 		return nil
+	}
+	if g.Certs != nil {
+		defer g.Certs.Close()
+		var sweep sync.WaitGroup
+		defer sweep.Wait()
+		sweep.Go(func() { // ends with ctx
+			if err := g.Certs.Sweep(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("sweeping old certificates", "err", err)
+			}
+		})
 	}
 	s.log.Info("previews", "address", s.previews.Addr(), "form", "https://<port>-<VM>."+s.cfg.PreviewDomain)
 	return g.Serve(ctx, s.previews)

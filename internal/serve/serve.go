@@ -154,6 +154,7 @@ func (s *stack) open(ctx context.Context) error {
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
 		Settings: engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain}, Log: s.log,
+		Resolver: s.resolver(),
 	})
 	if err != nil {
 		return err
@@ -193,7 +194,7 @@ func (s *stack) checkAccel(ctx context.Context, h *host) error {
 func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	gate, err := s.gateway()
+	gate, err := s.gateway(lifetime)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Site struct {
 	Log     *slog.Logger
 
 	Repositories engine.Repositories // nil = there are none
+	Resolver     engine.Resolver     // nil = the system's
 
 	Settings engine.Settings
 	Fault    func(label string) error
@@ -54,7 +55,7 @@ func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
 		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(),
 		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes, Repositories: s.Repositories,
-		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
+		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log, Resolver: s.Resolver,
 	})
 }
 

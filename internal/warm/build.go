@@ -146,6 +146,10 @@ func (o Options) record(ctx context.Context, spec vm.MachineSpec, dir string) (v
 // prepare grows the file system and makes the guest warm and quiet.
 func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineStatus) error {
 	g := c.Guest()
+	began, err := look(ctx, g)
+	if err != nil {
+		return err
+	}
 	o.progress("grow")
 	if out, code, err := runIn(ctx, g, "resize2fs", "/dev/vda"); err != nil {
 		return err
@@ -166,11 +170,62 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 	} else if code != 0 {
 		return vm.Errorf(vm.GuestFault, string(o.Image.ID), "sync in the guest failed with status %d", code)
 	}
+	ended, err := look(ctx, g)
+	if err != nil {
+		return err
+	}
+	if err := ended.since(began); err != nil {
+		return err
+	}
 	if err := forget(ctx, g); err != nil {
 		return err
 	}
 	g.Close()
 	return settle(ctx, c)
+}
+
+// clock is how long a guest says that it is up, read between two times of the
+// host.
+type clock struct {
+	up            time.Duration
+	before, after time.Time
+}
+
+func look(ctx context.Context, g *guest.Client) (c clock, err error) {
+	c.before = time.Now()
+	out, _, err := runIn(ctx, g, "cat", "/proc/uptime")
+	c.after = time.Now()
+	if err != nil {
+		return c, err
+	}
+	up, _, _ := strings.Cut(out, " ")
+	c.up, err = time.ParseDuration(up + "s")
+	if err != nil {
+		return c, vm.Errorf(vm.GuestFault, "/proc/uptime", "%w", err)
+	}
+	return c, nil
+}
+
+// errClock is what a guest with a wrong clock is refused with.
+var errClock = errors.New("the guest's clock runs wrong")
+
+// maxClockError is by how much of itself a guest's clock may run wrong.
+const maxClockError = 0.02
+
+// since refuses a guest whose clock runs wrong: a kernel that boots while the
+// host is busy may measure its processor's clock several times too slow, and
+// every VM would inherit that. Seen once, at a load of 14 on two cores: 54 s
+// ahead after 15.
+func (c clock) since(began clock) error {
+	const step = 20 * time.Millisecond // of two readings of /proc/uptime
+	ran := c.up - began.up
+	least := c.before.Sub(began.after) - step
+	most := c.after.Sub(began.before) + step
+	if float64(ran) > float64(most)*(1+maxClockError) || float64(ran) < float64(least)*(1-maxClockError) {
+		return vm.Errorf(vm.GuestFault, "clock", "%w: it went on by %v within %v to %v of the host's", errClock, ran, least, most).
+			WithHint("try again while the host is less busy")
+	}
+	return nil
 }
 
 // forget leaves no trace of the warming commands in the list of processes,

@@ -95,12 +95,20 @@ func Find(o Options) (vm.Generation, error) {
 	return g, nil
 }
 
+// clockTries is how often a guest is booted whose clock runs wrong.
+const clockTries = 3
+
 // Get is Find, and Build where there is none. Several callers at once, also of
 // several processes, make one.
 func Get(ctx context.Context, o Options) (vm.Generation, error) {
 	g, err := Find(o)
-	if errors.Is(err, vm.NotFound) {
-		return Build(ctx, o)
+	if !errors.Is(err, vm.NotFound) {
+		return g, err
+	}
+	for range clockTries {
+		if g, err = Build(ctx, o); !errors.Is(err, errClock) {
+			break
+		}
 	}
 	return g, err
 }

@@ -61,6 +61,7 @@ type site struct {
 	url    string
 	secret string // the admin's key
 	call   *vm.Call
+	names  string // address of the name server that it asks
 }
 
 func newSite(t *testing.T) *site {
@@ -73,6 +74,11 @@ func newSite(t *testing.T) *site {
 	img.Workdir = "/workspace" // as the shipped image has it
 	s.World.RemoveImages()
 	s.World.AddImage(img)
+	names, err := vmtest.FreeUDP()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Resolver = vmtest.ResolverAt(names)
 	e, err := s.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +101,7 @@ func newSite(t *testing.T) *site {
 			t.Errorf("a script has left VMs: %v", left)
 		}
 	})
-	return &site{Site: s, engine: e, url: server.URL, secret: secret, call: call}
+	return &site{Site: s, engine: e, url: server.URL, secret: secret, call: call, names: names}
 }
 
 // TestScripts runs every script against the simulator, or, where
@@ -108,7 +114,7 @@ func TestScripts(t *testing.T) {
 	env := os.Environ()
 	if os.Getenv("FREESTYLE_API_URL") == "" {
 		s := newSite(t)
-		env = append(env, "FREESTYLE_API_URL="+s.url, "FREESTYLE_API_KEY="+s.secret, "WARREN_SIMULATED=1")
+		env = append(env, "FREESTYLE_API_URL="+s.url, "FREESTYLE_API_KEY="+s.secret, "WARREN_SIMULATED=1", "WARREN_TEST_DNS="+s.names)
 	}
 	scripts, err := filepath.Glob("*.test.mjs")
 	if err != nil || len(scripts) == 0 {

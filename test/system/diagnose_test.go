@@ -67,6 +67,7 @@ func (h *host) diagnosis(name string, args ...string) (vm.Diagnosis, map[string]
 //
 // 002-34, 002-35, 002-37, 002-38, 002-39
 func TestDiagnose(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	if d, found := h.diagnosis("box"); !d.Live || len(d.Problems) > 0 || len(d.Findings) > 0 {

@@ -26,6 +26,7 @@ var contractScripts = map[string]string{
 	"pty":    "TestTerminalContract",
 
 	"identities": "TestTerminalContract",
+	"domains":    "TestTerminalContract",
 }
 
 // TestContract drives the unmodified npm packages against a real server.
@@ -59,6 +60,9 @@ func npmInstall(t *testing.T, dir string) {
 // contract runs the scripts that are the calling test's.
 func contract(t *testing.T) {
 	t.Helper()
+	names := freePort(t)
+	t.Setenv("WARREN_RESOLVER", names) // the script of domains answers there
+	t.Setenv("WARREN_TEST_DNS", names)
 	h := newHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {

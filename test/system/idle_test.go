@@ -64,6 +64,7 @@ func (h *host) woken(id string) (n int) {
 //
 // 000-10, 000-28, 000-34, 002-12, 002-13
 func TestIdleWakesOnce(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box", "--idle", "2s")
 	defer h.run("rm", "box")
@@ -122,6 +123,7 @@ func TestIdleWakesOnce(t *testing.T) {
 //
 // 000-34, 002-15
 func TestIdleDial(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	defer h.run("rm", "box")

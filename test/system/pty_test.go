@@ -64,6 +64,7 @@ func (h *host) view(args ...string) *viewer {
 //
 // 000-39, 000-40, 001-36, 001-44, 002-07
 func TestCoreTerminal(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 
@@ -209,6 +210,7 @@ func (h *host) shells(name string) {
 //
 // 000-10, 000-41, 000-42, 002-26
 func TestCoreTerminalMoves(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("pty", "box", "--session", "repl", "--exec", "python3 -q", "-d")

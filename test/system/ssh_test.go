@@ -118,6 +118,7 @@ func get(t *testing.T, url string) string {
 //
 // 000-39, 000-42, 000-44
 func TestSSH(t *testing.T) {
+	t.Parallel()
 	s := newOpenSSH(t)
 	h := s.h
 	h.ok("up", "--name", "box")

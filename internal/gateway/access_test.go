@@ -1,0 +1,287 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bufio"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestIdentityToken: a token opens the VMs that its identity was granted.
+//
+// 001-46, 002-17
+func TestIdentityToken(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(echo))
+	s.e.site.Public = false
+	for _, granted := range []bool{false, true} {
+		s.e.granted = granted
+		want := map[bool]int{false: 401, true: 200}[granted]
+		for _, h := range [][2]string{{"X-Warren-Key", myToken}, {"Authorization", "Bearer " + myToken}, {tokenHeader, myToken}} {
+			if resp, _ := s.get(s.url(boxHost, "/"), h[0], h[1]); resp.StatusCode != want {
+				t.Errorf("granted %v, %s: %d", granted, h[0], resp.StatusCode)
+			}
+		}
+	}
+	s.e.revoked = true
+	if resp, _ := s.get(s.url(boxHost, "/"), "X-Warren-Key", myToken); resp.StatusCode != 401 {
+		t.Errorf("a revoked token: %d", resp.StatusCode)
+	}
+}
+
+// TestNoSecretReachesGuest: no header that holds a key or token of ours, of
+// whatever account, comes to a guest; what only looks like one does.
+//
+// 002-18
+func TestNoSecretReachesGuest(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(echo)) // public
+	theirs := strings.Repeat("x", 48)
+	basic := func(user, password string) string {
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
+	for _, secret := range []string{myKey, myToken, otherKey} {
+		got := s.echo("/", "Authorization", basic("x-access-token", secret), tokenHeader, secret, "X-Warren-Key", secret,
+			"X-Api-Key", secret, "X-List", "a, "+secret+";q=1", "Referer", "https://a/?key="+secret, "Cookie", "a=1; k="+secret+"; b=2")
+		for name, values := range got.Header {
+			if strings.Contains(strings.Join(values, " "), secret) {
+				t.Errorf("%s: %q reached the guest", name, values)
+			}
+		}
+		if got.Header.Get("Authorization") != "" || got.Header.Get("Cookie") != "a=1; b=2" {
+			t.Errorf("%v", got.Header)
+		}
+	}
+	got := s.echo("/", "Authorization", basic("me", theirs), "X-Api-Key", theirs, "Cookie", "k="+theirs)
+	if got.Header.Get("Authorization") != basic("me", theirs) || got.Header.Get("X-Api-Key") != theirs || got.Header.Get("Cookie") != "k="+theirs {
+		t.Errorf("the guest's own was taken: %v", got.Header)
+	}
+}
+
+// TestCut: what goes on ends with the right to it, a link's at its time.
+//
+// 002-17
+func TestCut(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ws" {
+			if c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}); err == nil {
+				_, _, _ = c.Read(r.Context())
+				_ = c.CloseNow()
+			}
+			return
+		}
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}))
+	s.e.site.Public, s.e.granted = false, true
+	// begin opens a WebSocket and a long answer; the function waits for their end.
+	begin := func(name, value string) func() {
+		c := s.client()
+		c.Transport.(*http.Transport).ForceAttemptHTTP2 = false
+		ws, resp, err := websocket.Dial(t.Context(), "wss"+strings.TrimPrefix(s.url(boxHost, "/ws"), "https"), &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{name: {value}}})
+		if err != nil {
+			t.Fatalf("%v %v", err, resp)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url(boxHost, "/long"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(name, value)
+		long, err := s.client().Do(r)
+		if err != nil || long.StatusCode != 200 {
+			t.Fatalf("%v %v", err, long)
+		}
+		return func() {
+			t.Helper()
+			ended := make(chan error, 2)
+			go func() { _, _, err := ws.Read(t.Context()); ended <- err }()
+			go func() { _, err := bufio.NewReader(long.Body).ReadByte(); ended <- err }()
+			for range 2 {
+				select {
+				case err := <-ended:
+					if err == nil {
+						t.Error("it brought something")
+					}
+				case <-time.After(10 * time.Second):
+					t.Fatal("it goes on")
+				}
+			}
+			_, _ = ws.CloseNow(), long.Body.Close()
+		}
+	}
+	wait := begin("X-Warren-Key", myToken)
+	s.e.cut()
+	wait()
+	site := s.e.site
+	site.Port = 3000
+	begin("Cookie", cookieName+"="+s.g.pass(scopeOf(site), vm.Actor{}, time.Now().Add(2*time.Second)))()
+	if n := s.e.inside.Load(); n != 0 {
+		t.Errorf("%d requests hold the VM awake", n)
+	}
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	if n := len(s.e.sessions); n != 0 {
+		t.Errorf("%d sessions are left", n)
+	}
+}
+
+// TestTicket: an address for one arrival at one site, as who asked for it.
+//
+// 001-46
+func TestTicket(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(echo))
+	s.e.site.Public, s.e.granted = false, true
+	site := s.e.site
+	site.Port = 3000
+	who, err := s.e.Authenticate(t.Context(), myToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	give := func() string {
+		link, until := s.g.Ticket(who, site, boxHost)
+		if left := time.Until(until); left > ticketLasts || left < ticketLasts-5*time.Second {
+			t.Errorf("it lasts %v", left)
+		}
+		return link
+	}
+	link := give()
+	resp, _ := s.get(link + "&a=b")
+	if resp.StatusCode != 303 || resp.Header.Get("Location") != "/?a=b" || len(resp.Cookies()) != 1 {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	cookie := cookieName + "=" + resp.Cookies()[0].Value
+	if again, _ := s.get(link); again.StatusCode != 401 {
+		t.Errorf("used twice: %d", again.StatusCode)
+	}
+	// At another port it opens nothing, and is used up.
+	other := give()
+	for _, host := range []string{"3001-box.warren.localhost", boxHost} {
+		if resp, _ := s.get(strings.Replace(other, boxHost, host, 1)); resp.StatusCode != 401 {
+			t.Errorf("%s: %d", host, resp.StatusCode)
+		}
+	}
+	late := give()
+	_, secret, _ := strings.Cut(late, "=")
+	s.g.tickets.mu.Lock()
+	old := s.g.tickets.open[secret]
+	old.until = time.Now()
+	s.g.tickets.open[secret] = old
+	s.g.tickets.mu.Unlock()
+	if resp, _ := s.get(late); resp.StatusCode != 401 {
+		t.Errorf("too late: %d", resp.StatusCode)
+	}
+	if resp, _ := s.get(strings.Replace(give(), "/?", "//evil.example/?", 1)); resp.Header.Get("Location") != "/evil.example/" {
+		t.Errorf("leads away: %q", resp.Header.Get("Location"))
+	}
+	// What it gave is judged at each request, and is no link for others.
+	if resp, _ := s.get(s.url(boxHost, "/"), "Cookie", cookie); resp.StatusCode != 200 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+	if resp, _ := s.get(s.url(boxHost, "/?"+linkParam+"="+strings.TrimPrefix(cookie, cookieName+"="))); resp.StatusCode != 401 {
+		t.Errorf("a cookie as a link: %d", resp.StatusCode)
+	}
+	s.e.mu.Lock()
+	s.e.revoked = true
+	s.e.mu.Unlock()
+	if resp, _ := s.get(s.url(boxHost, "/"), "Cookie", cookie); resp.StatusCode != 401 {
+		t.Errorf("after its token was revoked: %d", resp.StatusCode)
+	}
+	for range maxTickets + 10 {
+		give()
+	}
+	if n := len(s.g.tickets.open); n > maxTickets {
+		t.Errorf("%d tickets are kept", n)
+	}
+}
+
+// TestLogin: a key is given at the preview domain alone, and leads to a site of
+// this gateway that it opens, to nothing else.
+//
+// 001-46
+func TestLogin(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(echo))
+	s.e.site.Public = false
+	apex := s.g.URL("warren.localhost")
+	resp, body := s.get(s.url(boxHost, "/a?b=c&"+linkParam+"=old"), "Accept", "text/html")
+	want := apex + "/?path=%2Fa%3Fb%3Dc&amp;to=" + boxHost
+	if resp.StatusCode != 401 || !strings.Contains(body, want) || strings.Contains(body, "password") {
+		t.Fatalf("no way to %s: %s", want, body)
+	}
+	if resp, body := s.get(strings.ReplaceAll(want, "&amp;", "&"), "Accept", "text/html"); resp.StatusCode != 200 || !strings.Contains(body, `type="password"`) || !strings.Contains(body, `value="/a?b=c"`) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	post := func(origin, cookie string, form url.Values) *http.Response {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", apex+loginPath, strings.NewReader(form.Encode()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Origin": {origin}, "Cookie": {cookie}}
+		resp, err := s.client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp
+	}
+	form := func(key, to, path string) url.Values { return url.Values{"key": {key}, "to": {to}, "path": {path}} }
+	resp = post(apex, "", form(myKey, boxHost, "/a?b=c"))
+	to := resp.Header.Get("Location")
+	if resp.StatusCode != 303 || !strings.HasPrefix(to, s.url(boxHost, "/a?b=c&"+ticketParam+"=")) || len(resp.Cookies()) != 1 {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	c := resp.Cookies()[0]
+	if c.Name != loginCookie || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" {
+		t.Errorf("%+v", c)
+	}
+	if resp, _ := s.get(to); resp.StatusCode != 303 || resp.Header.Get("Location") != "/a?b=c" {
+		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+	}
+	in := c.Name + "=" + c.Value
+	if resp := post(apex, in, form("", boxHost, "")); resp.StatusCode != 303 {
+		t.Errorf("who is logged in: %d", resp.StatusCode)
+	}
+	if resp, body := s.get(apex+"/?to="+boxHost, "Cookie", in, "Accept", "text/html"); resp.StatusCode != 200 || strings.Contains(body, "password") {
+		t.Errorf("who is logged in: %d %s", resp.StatusCode, body)
+	}
+	if resp, _ := s.get(s.url(boxHost, "/"), "Cookie", cookieName+"="+c.Value); resp.StatusCode != 401 {
+		t.Errorf("the log-in's cookie at a preview: %d", resp.StatusCode)
+	}
+	for _, bad := range []struct {
+		origin, cookie string
+		form           url.Values
+		want           int
+	}{
+		{s.g.URL("3000-evil.warren.localhost"), in, form("", boxHost, "/"), 403},
+		{"null", in, form("", boxHost, "/"), 403},
+		{"", in, form("", boxHost, "/"), 403},
+		{apex, "", form("", boxHost, "/"), 401},
+		{apex, "", form(strings.Repeat("x", 48), boxHost, "/"), 401},
+		{apex, "", form(otherKey, boxHost, "/"), 401}, // another account's
+		{apex, in, form("", "evil.example", "/"), 401},
+		{apex, in, form("", "warren.localhost", "/"), 401},
+		{apex, in, form("", "3000-nobody.warren.localhost", "/"), 401},
+		{apex, in[:len(in)-2], form("", boxHost, "/"), 401},
+	} {
+		if resp := post(bad.origin, bad.cookie, bad.form); resp.StatusCode != bad.want || resp.Header.Get("Location") != "" {
+			t.Errorf("%+v: %d %v", bad, resp.StatusCode, resp.Header)
+		}
+	}
+	for _, path := range []string{"//evil.example/", "https://evil.example/x", "/\\evil.example", "@evil.example", ":80/", ".evil.example/"} {
+		to, err := url.Parse(post(apex, in, form("", boxHost, path)).Header.Get("Location"))
+		if err != nil || to.Scheme != "https" || to.Hostname() != boxHost || to.User != nil {
+			t.Errorf("%s leads to %v, %v", path, to, err)
+		}
+	}
+	if resp, _ := s.get(apex + "/other"); resp.StatusCode != 404 {
+		t.Errorf("%d", resp.StatusCode)
+	}
+}

@@ -1,0 +1,505 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// log is a log that tests read.
+type testLog struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *testLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *testLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// realNames is a gateway with an ACME server and a name server of its own.
+type realNames struct {
+	*stand
+	acme  *vmtest.ACME
+	dns   *vmtest.DNS
+	certs *Certs
+	log   *testLog
+	store string
+}
+
+type realOptions struct {
+	life      uint64 // seconds of a certificate; 0 = 90 days
+	httpOnly  bool   // TLS-ALPN-01 leads nowhere
+	acme      *vmtest.ACME
+	dns       *vmtest.DNS
+	store     string
+	directory string
+}
+
+// The library keeps account of names in the process: each test has its own.
+
+// newRealNames starts a gateway that may certify what its engine maps, but for
+// names below foreign.example.
+func newRealNames(t *testing.T, o realOptions) *realNames {
+	t.Helper()
+	s := &realNames{acme: o.acme, dns: o.dns, store: o.store, log: &testLog{}}
+	var err error
+	if s.dns == nil {
+		if s.dns, err = vmtest.NewDNS(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.dns.Close() })
+	}
+	if s.store == "" {
+		s.store = t.TempDir()
+	}
+	s.stand = newStand(t, http.HandlerFunc(echo), func(c *Config, l net.Listener) {
+		port := l.Addr().(*net.TCPAddr).Port
+		if s.acme == nil {
+			tlsPort := port
+			if o.httpOnly {
+				tlsPort = 1
+			}
+			if s.acme, err = vmtest.NewACME(s.dns, tlsPort, port, o.life); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(s.acme.Close)
+		}
+		directory := o.directory
+		if directory == "" {
+			directory = s.acme.Directory()
+		}
+		s.certs, err = NewCerts(t.Context(), CertConfig{
+			Directory: directory, Email: "ops@example.com", Roots: s.acme.OwnRoots(), Store: s.store, Address: l.Addr(),
+			Log: slog.New(slog.NewTextHandler(s.log, nil)),
+			May: func(name string) (vm.AccountID, error) {
+				site, ok := c.Engine.DomainSite(name)
+				if !ok || strings.HasSuffix(name, ".foreign.example") {
+					return "", vm.Errorf(vm.Denied, name, "not mapped")
+				}
+				return site.Account, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Certs = s.certs
+	})
+	t.Cleanup(s.certs.Close)
+	return s
+}
+
+// add maps a name to the guest's port 3000 and points DNS at the gateway.
+func (s *realNames) add(name string) {
+	s.e.mu.Lock()
+	to := s.e.site
+	to.Port, to.Public = 3000, true
+	s.e.names[name] = to
+	s.e.mu.Unlock()
+	s.dns.SetA(name, netip.MustParseAddr("127.0.0.1"))
+}
+
+// visit opens a page with a client that trusts the ACME server's root alone,
+// and returns the certificate that it was shown.
+func (s *realNames) visit(name string) (*x509.Certificate, error) {
+	c := s.client()
+	c.Timeout = 45 * time.Second
+	c.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: s.acme.Roots()}
+	defer c.CloseIdleConnections()
+	resp, err := c.Get(s.url(name, "/"))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return resp.TLS.PeerCertificates[0], nil
+}
+
+// TestACME: the first visitor of a mapped name brings its certificate, and it
+// is kept. A name that nobody mapped costs no order.
+//
+// 000-43
+func TestACME(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.add("app.example.com")
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if _, err := s.visit("app.example.com"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("eight first visitors at once: %s", time.Since(began).Round(time.Millisecond))
+	first, err := s.visit("app.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"app.example.com":      "until " + first.NotAfter.UTC().Format(time.RFC3339),
+		"app.warren.localhost": "the host's own CA", "later.example.com": "ordered for the first visitor",
+	} {
+		if got := s.g.Certificate(t.Context(), name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if s.acme.Orders() != 1 || len(first.DNSNames) != 1 || first.DNSNames[0] != "app.example.com" {
+		t.Errorf("%d orders, %v", s.acme.Orders(), first.DNSNames)
+	}
+	if !strings.Contains(s.log.String(), "level=INFO msg=certificate domain=app.example.com") {
+		t.Errorf("log: %s", s.log)
+	}
+	// Names that are not ours to ask for, mapped or not.
+	s.add("x.foreign.example")
+	for _, name := range []string{"x.foreign.example", "nobody.example.com", "a.b.warren.localhost", "example.com"} {
+		s.dns.SetA(name, netip.MustParseAddr("127.0.0.1"))
+		if _, err := s.visit(name); err == nil {
+			t.Errorf("%s has a certificate", name)
+		}
+	}
+	if n := s.acme.Orders(); n != 1 {
+		t.Errorf("foreign names cost %d orders", n-1)
+	}
+	// A mapping that has ended shows no certificate, though there is one.
+	s.e.mu.Lock()
+	delete(s.e.names, "app.example.com")
+	s.e.mu.Unlock()
+	if _, err := s.visit("app.example.com"); err == nil {
+		t.Error("an ended mapping still has its certificate")
+	}
+	// What is on disk is for this user only.
+	files := 0
+	if err := filepath.WalkDir(s.store, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := os.Stat(path)
+		if err == nil && !d.IsDir() {
+			files++
+			if st.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s: %v", path, st.Mode())
+			}
+		}
+		return err
+	}); err != nil || files < 4 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+// TestACMERestart: certificates outlive the gateway.
+func TestACMERestart(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.add("again.example.com")
+	first, err := s.visit("again.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.certs.Close()
+	again := newRealNames(t, realOptions{acme: s.acme, dns: s.dns, store: s.store})
+	again.add("again.example.com")
+	if err := again.certs.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := again.g.Certificate(t.Context(), "again.example.com"); got != "until "+first.NotAfter.UTC().Format(time.RFC3339) {
+		t.Errorf("after a restart: %q", got)
+	}
+	second, err := again.visit("again.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !first.Equal(second) || s.acme.Orders() != 1 {
+		t.Errorf("another certificate after a restart; %d orders", s.acme.Orders())
+	}
+}
+
+// TestACMEHTTP: where only plain HTTP leads here, that challenge is answered.
+func TestACMEHTTP(t *testing.T) {
+	s := newRealNames(t, realOptions{httpOnly: true})
+	s.add("plain.example.com")
+	if _, err := s.visit("plain.example.com"); err != nil {
+		t.Fatalf("%v\n%s", err, s.log)
+	}
+	// Without an order under way nothing is said, whoever asks.
+	resp, body := s.get("http://plain.example.com:80/.well-known/acme-challenge/token")
+	if resp.StatusCode != http.StatusPermanentRedirect || strings.Contains(body, "token.") {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+}
+
+// TestACMERenewal: near its end a certificate is replaced behind a visit that
+// gets the old one. Where that fails the old one is shown on, and the ACME server
+// is not asked at each visit.
+func TestACMERenewal(t *testing.T) {
+	const name = "renewed.example.com"
+	s := newRealNames(t, realOptions{life: 20})
+	s.add(name)
+	first, err := s.visit(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next *x509.Certificate
+	for next == nil {
+		now, err := s.visit(name)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, s.log)
+		}
+		if !now.Equal(first) {
+			next = now
+			s.acme.Fail(true)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !next.NotAfter.After(first.NotAfter) || time.Now().After(first.NotAfter) {
+		t.Errorf("the new one ends %s, the old one %s", next.NotAfter, first.NotAfter)
+	}
+	time.Sleep(time.Second) // what is under way ends
+	before := s.acme.Orders()
+	for range 10 {
+		if _, err := s.visit(name); err != nil {
+			t.Fatalf("a renewal that failed ends the old one: %v", err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if n := s.acme.Orders() - before; n > 1 || strings.Count(s.log.String(), "level=WARN") != 1 {
+		t.Errorf("%d orders in ten visits\n%s", n, s.log)
+	}
+	// Of those that live long, in the last third of their life.
+	const day = 24 * time.Hour
+	for left, want := range map[time.Duration]bool{31 * day: false, 29 * day: true} {
+		leaf := &x509.Certificate{NotBefore: time.Now().Add(left - 90*day), NotAfter: time.Now().Add(left)}
+		if got := (certmagic.Certificate{Certificate: tls.Certificate{Leaf: leaf}}).NeedsRenewal(s.certs.magic); got != want {
+			t.Errorf("%s before the end: %v", left, got)
+		}
+	}
+}
+
+// TestACMEFails: a server that refuses costs one order, one line in the log and
+// a handshake that fails at once; the next order waits.
+func TestACMEFails(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.add("refused.example.com")
+	s.acme.Fail(true)
+	for i := range 5 {
+		began := time.Now()
+		if _, err := s.visit("refused.example.com"); err == nil {
+			t.Fatal("a certificate of nothing")
+		}
+		if d := time.Since(began); d > 10*time.Second {
+			t.Errorf("visit %d took %s", i, d)
+		}
+	}
+	if n := s.acme.Orders(); n != 1 {
+		t.Errorf("%d orders", n)
+	}
+	log := s.log.String()
+	if strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=WARN msg="no certificate" domain=refused.example.com`) || !strings.Contains(log, "made to fail") {
+		t.Errorf("log: %s", log)
+	}
+	if got := s.g.Certificate(t.Context(), "refused.example.com"); !strings.Contains(got, "made to fail") || !strings.Contains(got, "the next order is made after 2") {
+		t.Errorf("its owner is told %q", got)
+	}
+	// Previews go on.
+	if resp, _ := s.get(s.url(boxHost, "/")); resp.StatusCode != http.StatusOK {
+		t.Errorf("previews: %d", resp.StatusCode)
+	}
+	// The owner has mended it, and the wait is over.
+	s.acme.Fail(false)
+	s.certs.issuer.orders.done("refused.example.com")
+	if _, err := s.visit("refused.example.com"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestACMEShare: an account with many names does not use up what the host may
+// order.
+func TestACMEShare(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.acme.Fail(true) // an order that fails is one, too
+	for i := range ordersAccount + 5 {
+		name := fmt.Sprintf("share%d.example.com", i)
+		s.add(name)
+		if _, err := s.visit(name); err == nil {
+			t.Fatal("a certificate of nothing")
+		}
+	}
+	if n := s.acme.Orders(); n != ordersAccount {
+		t.Errorf("%d orders of one account", n)
+	}
+	if n := strings.Count(s.log.String(), "the account has ordered too many certificates lately"); n != 5 {
+		t.Errorf("%d refusals in the log", n)
+	}
+}
+
+// TestACMEWrongPlace: a name that leads elsewhere gets none, and says why.
+func TestACMEWrongPlace(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.add("elsewhere.example.com")
+	s.dns.SetA("elsewhere.example.com", netip.MustParseAddr("127.0.0.2"))
+	if _, err := s.visit("elsewhere.example.com"); err == nil {
+		t.Fatal("a certificate for a name that leads elsewhere")
+	}
+	if log := s.log.String(); !strings.Contains(log, `msg="no certificate"`) || !strings.Contains(log, "port 443 or 80") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// TestACMEUnreachable: without the server there is no certificate, and no hang.
+func TestACMEUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := "https://" + l.Addr().String() + "/dir"
+	l.Close()
+	s := newRealNames(t, realOptions{directory: gone})
+	s.add("gone.example.com")
+	began := time.Now()
+	if _, err := s.visit("gone.example.com"); err == nil || time.Since(began) > 20*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+	if !strings.Contains(s.log.String(), "connection refused") {
+		t.Errorf("log: %s", s.log)
+	}
+}
+
+// TestACMEStore: where nothing can be kept, nothing is ordered.
+func TestACMEStore(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newRealNames(t, realOptions{store: file})
+	s.add("nowhere.example.com")
+	for range 2 {
+		if _, err := s.visit("nowhere.example.com"); err == nil {
+			t.Fatal("a certificate that cannot be kept")
+		}
+	}
+	if log := s.log.String(); s.acme.Orders() != 0 || strings.Count(log, "\n") != 1 || !strings.Contains(log, "not a directory") {
+		t.Errorf("%d orders\n%s", s.acme.Orders(), log)
+	}
+}
+
+// TestACMEHangs: a visitor does not wait for ever for a server that does not
+// answer, and the order ends with the gateway.
+func TestACMEHangs(t *testing.T) {
+	s := newRealNames(t, realOptions{})
+	s.add("silent.example.com")
+	s.acme.Hang()
+	s.certs.wait = 500 * time.Millisecond
+	for range 2 {
+		asked := time.Now()
+		if _, err := s.visit("silent.example.com"); err == nil || time.Since(asked) > 5*time.Second {
+			t.Errorf("%v after %s", err, time.Since(asked))
+		}
+	}
+	if n := s.acme.Orders(); n != 1 {
+		t.Errorf("%d orders", n)
+	}
+	s.certs.wait = time.Minute
+	visited := make(chan error, 1)
+	go func() {
+		_, err := s.visit("silent.example.com")
+		visited <- err
+	}()
+	time.Sleep(200 * time.Millisecond) // the visitor waits
+	began := time.Now()
+	s.certs.Close()
+	if err := <-visited; err == nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %s", err, time.Since(began))
+	}
+}
+
+// TestOrders: an account has its share, the host has its bound, and a failure
+// waits longer each time.
+func TestOrders(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := newOrders(func() time.Time { return now })
+	count := func(account vm.AccountID, tries int) (n int) {
+		for i := range tries {
+			if o.begin(fmt.Sprintf("%s-%d-%d.example", account, now.Unix(), i), account) == nil {
+				n++
+			}
+		}
+		return n
+	}
+	if n := count("a", 100); n != ordersAccount {
+		t.Errorf("%d orders of one account", n)
+	}
+	if n := count("b", 100) + count("c", 100) + count("d", 100); n != ordersAll-ordersAccount {
+		t.Errorf("%d orders of three more", n)
+	}
+	now = now.Add(2 * time.Hour)
+	if n := count("a", 100); n != ordersAccount {
+		t.Errorf("%d orders of one account, later", n)
+	}
+	now = now.Add(100 * time.Hour)
+	var waits []time.Duration
+	for range 9 {
+		if err := o.begin("x.example", "a"); err != nil {
+			t.Fatal(err)
+		}
+		until := o.fail("x.example", io.EOF)
+		waits = append(waits, until.Sub(now))
+		if err := o.begin("x.example", "a"); vm.KindOf(err) != vm.Unavailable {
+			t.Errorf("an order at once: %v", err)
+		}
+		if err := o.begin("y.example", "a"); err != nil {
+			t.Errorf("another name waits too: %v", err)
+		}
+		o.done("y.example")
+		now = until
+	}
+	if waits[0] != firstRetry || waits[1] != 2*firstRetry || waits[8] != lastRetry {
+		t.Errorf("%v", waits)
+	}
+	o.done("x.example")
+	if o.fail("x.example", io.EOF).Sub(now) != firstRetry {
+		t.Error("a success does not begin anew")
+	}
+	for i := range 3 * maxFailures {
+		o.fail(fmt.Sprintf("%d.example", i), io.EOF)
+	}
+	if len(o.failures) > maxFailures {
+		t.Errorf("%d failures are kept", len(o.failures))
+	}
+}
+
+// TestCertsNeedSockets: on anything but TCP no challenge can come.
+func TestCertsNeedSockets(t *testing.T) {
+	if _, err := NewCerts(t.Context(), CertConfig{Address: &net.UnixAddr{}}); err == nil {
+		t.Error("accepted")
+	}
+}

@@ -1,0 +1,104 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/letsencrypt/pebble/v2/ca"
+	"github.com/letsencrypt/pebble/v2/db"
+	"github.com/letsencrypt/pebble/v2/va"
+	"github.com/letsencrypt/pebble/v2/wfe"
+)
+
+// ACME is Pebble, Let's Encrypt's test server, in this process. It validates
+// names over the network, at the one port of the gateway, by the name server.
+type ACME struct {
+	server *httptest.Server
+	ca     *ca.CAImpl
+	orders atomic.Int64
+	fail   atomic.Bool
+	hang   atomic.Bool
+	awake  chan struct{}
+}
+
+// NewACME starts an ACME server whose certificates live for some seconds; 0 =
+// 90 days. It validates at that port, for TLS-ALPN-01 and HTTP-01.
+func NewACME(dns *DNS, tlsPort, httpPort int, lifeSeconds uint64) (*ACME, error) {
+	if err := os.Setenv("PEBBLE_VA_NOSLEEP", "1"); err != nil {
+		return nil, err
+	}
+	quiet := log.New(io.Discard, "", 0)
+	store := db.NewMemoryStore()
+	a := &ACME{awake: make(chan struct{})}
+	a.ca = ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {Description: "the only one", ValidityPeriod: lifeSeconds}})
+	v := va.New(quiet, httpPort, tlsPort, true, dns.Address(), store)
+	front := wfe.New(quiet, store, v, a.ca, []string{"pebble.example"}, true, false, 1, 1)
+	handler := front.Handler()
+	a.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/order-plz") {
+			a.orders.Add(1)
+			switch {
+			case a.hang.Load():
+				select {
+				case <-r.Context().Done():
+				case <-a.awake:
+				}
+				return
+			case a.fail.Load():
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusForbidden)
+				_, _ = io.WriteString(w, `{"type":"urn:ietf:params:acme:error:rejectedIdentifier","detail":"made to fail","status":403}`)
+				return
+			}
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	return a, nil
+}
+
+// Directory is the address of the server's directory.
+func (a *ACME) Directory() string { return a.server.URL + wfe.DirectoryPath }
+
+// OwnRoots are what the server's own certificate is trusted by.
+func (a *ACME) OwnRoots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.server.Certificate())
+	return pool
+}
+
+// OwnPEM is the server's own certificate.
+func (a *ACME) OwnPEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
+}
+
+// Roots are what the certificates that it issues are trusted by.
+func (a *ACME) Roots() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.ca.GetRootCert(0).PEM())
+	return pool
+}
+
+// Orders is how many orders were made, those that failed included.
+func (a *ACME) Orders() int { return int(a.orders.Load()) }
+
+// Fail has new orders refused.
+func (a *ACME) Fail(on bool) { a.fail.Store(on) }
+
+// Hang leaves new orders without an answer.
+func (a *ACME) Hang() { a.hang.Store(true) }
+
+// Close ends the server.
+func (a *ACME) Close() {
+	close(a.awake)
+	a.server.Close()
+}
