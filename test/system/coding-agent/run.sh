@@ -13,7 +13,7 @@ warren up "$image" --name coding-agent --ttl 1h
 warren volume mount coding-agent --volume coding-agent-work --guest /workspace --rw
 warren cp ./task.json coding-agent:/work/task.json
 warren cp ./run_task.py coding-agent:/work/run_task.py
-warren exec coding-agent --timeout 120 -- python3 /work/run_task.py
+warren exec coding-agent --timeout 120 -- python /work/run_task.py
 warren cp --max-bytes 16777216 coding-agent:/work/result.json "$out/result.json"
 warren volume unmount coding-agent /workspace
 warren down coding-agent
