@@ -78,7 +78,6 @@ func (s *stack) show(ctx context.Context, g *gateway.Gateway) error {
 			}
 		})
 	}
-	s.log.Info("previews", "address", s.previews.Addr(), "form", "https://<port>-<VM>."+s.cfg.PreviewDomain)
 	return g.Serve(ctx, s.previews)
 }
 

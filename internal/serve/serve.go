@@ -97,10 +97,11 @@ func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	if cfg.SSH != "off" {
 		fmt.Fprintf(out, "warren: SSH gateway on %s, host key in %s\n", cfg.SSH, dir.SSHHostKey())
 	}
-	for name, addr := range map[string]string{"object storage": cfg.S3} {
-		if addr != "off" {
-			fmt.Fprintf(out, "warren: %s (%s) is not in this version and does not listen\n", name, addr)
-		}
+	if cfg.Preview != "off" {
+		fmt.Fprintf(out, "warren: previews on %s, as https://PORT-NAME.%s; `warren preview NAME PORT` says which\n", cfg.Preview, cfg.PreviewDomain)
+	}
+	if cfg.S3 != "off" {
+		fmt.Fprintf(out, "warren: object storage (%s) is not in this version and does not listen\n", cfg.S3)
 	}
 }
 

@@ -45,7 +45,7 @@ const (
 	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
 	forks    = "^TestWorlds"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak)$"
-	entering = "^(TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain)"
+	entering = "^(TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	volumes  = "^TestVolume"
 )
 

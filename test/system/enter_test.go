@@ -1,0 +1,72 @@
+//go:build system
+
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"crypto/x509"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestEnter: one VM grows from a place where a command runs to a workspace: a
+// service, a terminal, users, a network policy, a name of its own in the
+// browser, a person by SSH. Each of it is there together, and after a sleep.
+//
+// 002-06, 002-08, 002-14, 002-19
+func TestEnter(t *testing.T) {
+	t.Parallel()
+	ssh, web := freePort(t), freePort(t)
+	h := newHost(t, "--ssh", ssh, "--preview", web)
+	h.ok("up", "--name", "box")
+	if got := h.sh("box", "echo $((6*7))"); got != "42" {
+		t.Fatalf("a command: %q", got)
+	}
+	h.ok("service", "add", "box", "web", "--workdir", "/srv", "--", "python3", "-m", "http.server", "3000")
+	h.sh("box", "useradd --create-home alice && echo grown > /srv/index.html")
+	h.ok("pty", "box", "--session", "work", "-d")
+	h.ok("pty", "send", "box", "work", "--wait", "1", "cd /srv; half=done")
+	h.ok("net", "set", "box", "packages")
+	h.ok("domain", "map", "grown.warren.localhost", "box", "3000")
+
+	s := &shown{host: h, t: t, addr: web, ca: x509.NewCertPool()}
+	_, s.port, _ = net.SplitHostPort(web)
+	s.ca.AppendCertsFromPEM([]byte(h.ok("ca", "print")))
+	key := filepath.Join(t.TempDir(), "id")
+	o := &openssh{h: h, addr: ssh, env: h.environ(), config: filepath.Join(t.TempDir(), "config")}
+	_, o.port, _ = net.SplitHostPort(ssh)
+	o.must("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
+	h.ok("identity", "create", "ann")
+	h.ok("identity", "key", "add", "ann", key+".pub")
+	h.ok("identity", "grant", "ann", "box", "--user", "alice")
+
+	together := func() {
+		t.Helper()
+		out := o.must(append(append([]string{"ssh", "-i", key}, o.direct()...), "box+alice@127.0.0.1", "id -un; curl -s localhost:3000/")...)
+		if out != "alice\ngrown\n" {
+			t.Errorf("by SSH: %q", out)
+		}
+		if resp, body := s.get(s.client(true), s.url("grown", "/")); resp.StatusCode != 200 || body != "grown\n" {
+			t.Errorf("by its name: %d %q", resp.StatusCode, body)
+		}
+		if got := h.ok("pty", "send", "box", "work", "--wait", "1", "echo $half in $PWD"); !strings.Contains(got, "done in /srv") {
+			t.Errorf("by its terminal: %q", got)
+		}
+		h.ok("state", "box", "--expect", "service:web", "--expect", "port:3000", "--expect", "file:/srv/index.html")
+		if got := h.ok("net", "show", "box"); !strings.Contains(got, "packages") {
+			t.Errorf("the network: %s", got)
+		}
+	}
+	together()
+	h.ok("suspend", "box") // SSH wakes it
+	together()
+	h.ok("stop", "box")
+	out := o.must(append(append([]string{"ssh", "-i", key}, o.direct()...), "box+alice@127.0.0.1", "cat /srv/index.html")...)
+	if out != "grown\n" {
+		t.Errorf("SSH starts a stopped VM: %q", out)
+	}
+}
