@@ -142,8 +142,8 @@ func TestTerminal(t *testing.T) {
 	}
 	l.types("tty -s && stty size && echo $TERM\n")
 	l.shows("24 80\nxterm-256color")
-	l.types("x=kept; sleep 100\n")
-	time.Sleep(50 * time.Millisecond)
+	l.types("x=kept; (echo asl''eep; exec sleep 100)\n")
+	l.shows("asleep") // so it is in front, and the one that ^C is for
 	l.types("\x03")
 	l.shows("^C")
 	if err := l.Detach(); err != nil {
