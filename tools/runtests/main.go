@@ -42,12 +42,22 @@ type step struct {
 
 // The tests of test/system that belong to the later suites, by their names.
 const (
-	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
+	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestPool|TestCoreResize|TestCorePrepared)"
 	forks    = "^TestWorlds"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak)$"
-	entering = "^(TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
+	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	volumes  = "^TestVolume"
 )
+
+// doors are the packages whose tests belong to entering.
+var doors = []string{"./internal/gateway", "./internal/sshd", "./test/contract"}
+
+// others runs the tests of all packages but those.
+func others(not []string) step {
+	return step{name: "packages", gotest: true, argv: []string{
+		"sh", "-c", `go test -json -count=1 -p=2 $(go list ./... | grep -vE "(` + strings.ReplaceAll(strings.Join(not, "|"), "./", "/") + `)$")`,
+	}}
+}
 
 func suites() []suite {
 	gotest := func(name string, args ...string) step {
@@ -61,21 +71,22 @@ func suites() []suite {
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 		}},
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
-			gotest("packages", "-p=2", "./..."),
+			others(doors),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+volumes, "./test/system/..."),
+			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
-			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
-			gotest("fork correctness", "-tags=system", "-timeout=8m", "-run="+forks, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+worlds, "./test/system/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=5m", "-run="+forks, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{
+			gotest("packages", append([]string{"-p=2"}, doors...)...),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
 		}},
-		{name: "volumes", budget: 8 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+volumes, "./test/system/..."),
+		{name: "volumes", budget: 5 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+volumes, "./test/system/..."),
 		}},
 	}
 }
