@@ -178,5 +178,6 @@ func (m *machine) attach(ctx context.Context) error {
 		}
 	}
 	close(m.started)
+	m.wg.Go(func() { m.mountFolders(m.lifetime) })
 	return nil
 }

@@ -1,0 +1,230 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A folder of the host is a FUSE file system: the kernel's messages are copied
+// to the host, which answers them. The agent looks into none but those that
+// answer nothing.
+const (
+	folderType   = "fuse"
+	folderSource = "warren"
+
+	folderMessage = 1<<20 + 4096 // the most that a message has
+	folderReaders = 2
+	folderAhead   = "1024" // KiB that the kernel reads ahead
+	outHeader     = 16     // bytes of an answer's head
+
+	sysOpenTree   = 428
+	openTreeClone = 1
+)
+
+// folder is one that is mounted. Both descriptors are closed with the stream;
+// what is left of the mount then fails, and never is an empty directory.
+type folder struct {
+	dev   int // the kernel's end; every reader has it
+	tree  int // the mount once more, where nobody sees it and where writing is possible
+	tids  [folderReaders]int
+	conn  net.Conn
+	in    io.Reader
+	news  chan struct{}
+	mu    sync.Mutex // guards queue
+	queue [][]byte   // messages that answer nothing, in order
+}
+
+// folder mounts a folder of the host, in the place of what is left of a mount
+// before, and serves it until the stream or the mount ends.
+func (a *Agent) folder(w *answer, r *request) error {
+	path := filepath.Clean(r.query.Get("path"))
+	over := leave(path)
+	if err := mountPoint(path, over || r.flag("over")); err != nil {
+		return err
+	}
+	f := &folder{dev: -1, tree: -1, conn: w.conn, in: r.in, news: make(chan struct{}, 1)}
+	if err := f.mount(path, r.flag("rw")); err != nil {
+		return err
+	}
+	w.started, w.closing = true, true
+	if _, err := io.WriteString(w.conn, upgraded); err != nil {
+		f.end(nil)
+		return err
+	}
+	if err := link.WriteFrame(w.conn, link.FrameStarted, nil); err != nil {
+		f.end(nil)
+		return err
+	}
+	return f.serve()
+}
+
+// leave takes away what is left of a folder at a path.
+func leave(path string) bool {
+	for _, l := range procLines("/proc/self/mountinfo") {
+		w := strings.Fields(l)
+		before, after, ok := strings.Cut(l, " - ")
+		if ok && before != "" && len(w) > 4 && w[4] == path && strings.HasPrefix(after, folderType+" "+folderSource+" ") {
+			return syscall.Unmount(path, syscall.MNT_DETACH) == nil
+		}
+	}
+	return false
+}
+
+func (f *folder) mount(path string, rw bool) (err error) {
+	fault := func(err error) error {
+		f.closeBoth()
+		return vm.Errorf(vm.GuestFault, path, "the folder cannot be mounted: %w", err)
+	}
+	if f.dev, err = syscall.Open("/dev/fuse", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err != nil {
+		return fault(err)
+	}
+	const flags = syscall.MS_NODEV | syscall.MS_NOSUID
+	options := "fd=" + strconv.Itoa(f.dev) + ",rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
+	if err := syscall.Mount(folderSource, path, folderType, flags, options); err != nil {
+		return fault(err)
+	}
+	name, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return fault(err)
+	}
+	cwd := -100 // AT_FDCWD
+	tree, _, no := syscall.Syscall(sysOpenTree, uintptr(cwd), uintptr(unsafe.Pointer(name)), openTreeClone|syscall.O_CLOEXEC)
+	if f.tree = int(tree); no != 0 {
+		f.tree = -1
+		_ = syscall.Unmount(path, syscall.MNT_DETACH)
+		return fault(no)
+	}
+	if !rw { // the host sees to it in any case
+		if err := syscall.Mount("", path, "", flags|syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+			_ = syscall.Unmount(path, syscall.MNT_DETACH)
+			return fault(err)
+		}
+	}
+	return nil
+}
+
+func (f *folder) closeBoth() {
+	for _, fd := range []int{f.dev, f.tree} {
+		if fd >= 0 {
+			_ = syscall.Close(fd)
+		}
+	}
+	f.dev, f.tree = -1, -1
+}
+
+// serve copies messages until one side ends.
+func (f *folder) serve() error {
+	var wg sync.WaitGroup
+	ready := make(chan struct{}, folderReaders)
+	for i := range folderReaders {
+		wg.Go(func() { f.toHost(i, ready) })
+		<-ready
+	}
+	done := make(chan struct{})
+	wg.Go(func() { f.tell(done) })
+	err := f.toKernel()
+	close(done)
+	_ = f.conn.Close() // a reader may be writing to it
+	f.end(&wg)
+	return err
+}
+
+// end lets go of the kernel's end, which no signal alone takes from a thread
+// that waits in it: the descriptor is made another's, and the call that the
+// signal starts over finds that.
+func (f *folder) end(wg *sync.WaitGroup) {
+	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
+		_ = syscall.Dup3(null, f.dev, syscall.O_CLOEXEC)
+		_ = syscall.Close(null)
+	}
+	for _, tid := range f.tids {
+		if tid != 0 {
+			_ = syscall.Tgkill(os.Getpid(), tid, syscall.SIGURG)
+		}
+	}
+	if wg != nil {
+		wg.Wait()
+	}
+	f.closeBoth()
+}
+
+// toHost copies the kernel's messages. Each reader has a thread of its own,
+// which the kernel wakes.
+func (f *folder) toHost(i int, ready chan<- struct{}) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f.tids[i] = syscall.Gettid()
+	ready <- struct{}{}
+	buf := make([]byte, folderMessage)
+	for {
+		n, err := syscall.Read(f.dev, buf)
+		switch {
+		case err == syscall.EINTR || err == syscall.EAGAIN || err == syscall.ENOENT: // whoever asked has gone
+			continue
+		case err != nil || n == 0:
+			return
+		}
+		if _, err := f.conn.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// toKernel copies the host's answers. A message that answers nothing may have
+// to wait for one that does, so it waits elsewhere.
+func (f *folder) toKernel() error {
+	buf := make([]byte, folderMessage)
+	for first := true; ; first = false {
+		if _, err := io.ReadFull(f.in, buf[:outHeader]); err != nil {
+			return nil // the host has ended it
+		}
+		n := int(binary.LittleEndian.Uint32(buf))
+		if n < outHeader || n > len(buf) {
+			return vm.Errorf(vm.Invalid, "", "a message of %d bytes", n)
+		}
+		if _, err := io.ReadFull(f.in, buf[outHeader:n]); err != nil {
+			return nil
+		}
+		if binary.LittleEndian.Uint64(buf[8:]) == 0 {
+			f.mu.Lock()
+			f.queue = append(f.queue, append([]byte(nil), buf[:n]...))
+			f.mu.Unlock()
+			select {
+			case f.news <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		if _, err := syscall.Write(f.dev, buf[:n]); err == syscall.ENODEV || err == syscall.EPERM {
+			return nil // the mount is gone
+		}
+		if first {
+			go f.readAhead() // asks the host; ends with its answer
+		}
+	}
+}
+
+// readAhead has the kernel read files that are read in order in large pieces.
+func (f *folder) readAhead() {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(f.tree, &st); err == nil {
+		_ = os.WriteFile("/sys/class/bdi/0:"+strconv.Itoa(minor(st.Dev))+"/read_ahead_kb", []byte(folderAhead), 0)
+	}
+}
+
+func minor(dev uint64) int { return int(dev&0xff | dev>>12&^0xff) }
