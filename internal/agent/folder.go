@@ -4,10 +4,12 @@
 package agent
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -57,6 +59,9 @@ func (a *Agent) folder(w *answer, r *request) error {
 	if err := mountPoint(path, over || r.flag("over")); err != nil {
 		return err
 	}
+	if err := a.loadFuse(r.ctx); err != nil {
+		return err
+	}
 	f := &folder{dev: -1, tree: -1, conn: w.conn, in: r.in, news: make(chan struct{}, 1)}
 	if err := f.mount(path, r.flag("rw")); err != nil {
 		return err
@@ -71,6 +76,19 @@ func (a *Agent) folder(w *answer, r *request) error {
 		return err
 	}
 	return f.serve()
+}
+
+const fuseDevice = "/dev/fuse"
+
+// loadFuse has the kernel load what it needs, where it has not.
+func (a *Agent) loadFuse(ctx context.Context) error {
+	if _, err := os.Stat(fuseDevice); err == nil {
+		return nil
+	}
+	if out, err := a.freezer.output(exec.CommandContext(ctx, "/sbin/modprobe", "fuse")); err != nil {
+		return vm.Errorf(vm.Unsupported, "fuse", "the guest's kernel does not load it: %w: %.200s", err, out)
+	}
+	return nil
 }
 
 // leave takes away what is left of a folder at a path.
@@ -90,7 +108,7 @@ func (f *folder) mount(path string, rw bool) (err error) {
 		f.closeBoth()
 		return vm.Errorf(vm.GuestFault, path, "the folder cannot be mounted: %w", err)
 	}
-	if f.dev, err = syscall.Open("/dev/fuse", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err != nil {
+	if f.dev, err = syscall.Open(fuseDevice, syscall.O_RDWR|syscall.O_CLOEXEC, 0); err != nil {
 		return fault(err)
 	}
 	const flags = syscall.MS_NODEV | syscall.MS_NOSUID
