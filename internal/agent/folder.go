@@ -6,12 +6,12 @@ package agent
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,9 +41,8 @@ const (
 // folder is one that is mounted. Both descriptors are closed with the stream;
 // what is left of the mount then fails, and never is an empty directory.
 type folder struct {
-	dev   int // the kernel's end; every reader has it
-	tree  int // the mount once more, where nobody sees it and where writing is possible
-	tids  [folderReaders]int
+	dev   *os.File // the kernel's end
+	tree  int      // the mount once more, where nobody sees it and where writing is possible
 	conn  net.Conn
 	in    io.Reader
 	news  chan struct{}
@@ -62,17 +61,17 @@ func (a *Agent) folder(w *answer, r *request) error {
 	if err := a.loadFuse(r.ctx); err != nil {
 		return err
 	}
-	f := &folder{dev: -1, tree: -1, conn: w.conn, in: r.in, news: make(chan struct{}, 1)}
+	f := &folder{tree: -1, conn: w.conn, in: r.in, news: make(chan struct{}, 1)}
 	if err := f.mount(path, r.flag("rw")); err != nil {
 		return err
 	}
 	w.started, w.closing = true, true
 	if _, err := io.WriteString(w.conn, upgraded); err != nil {
-		f.end(nil)
+		f.close()
 		return err
 	}
 	if err := link.WriteFrame(w.conn, link.FrameStarted, nil); err != nil {
-		f.end(nil)
+		f.close()
 		return err
 	}
 	return f.serve()
@@ -105,15 +104,18 @@ func leave(path string) bool {
 
 func (f *folder) mount(path string, rw bool) (err error) {
 	fault := func(err error) error {
-		f.closeBoth()
+		f.close()
 		return vm.Errorf(vm.GuestFault, path, "the folder cannot be mounted: %w", err)
 	}
-	if f.dev, err = syscall.Open(fuseDevice, syscall.O_RDWR|syscall.O_CLOEXEC, 0); err != nil {
+	fd, err := syscall.Open(fuseDevice, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
 		return fault(err)
 	}
 	const flags = syscall.MS_NODEV | syscall.MS_NOSUID
-	options := "fd=" + strconv.Itoa(f.dev) + ",rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
-	if err := syscall.Mount(folderSource, path, folderType, flags, options); err != nil {
+	options := "fd=" + strconv.Itoa(fd) + ",rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
+	err = syscall.Mount(folderSource, path, folderType, flags, options)
+	f.dev = os.NewFile(uintptr(fd), fuseDevice) // only now can it be waited for
+	if err != nil {
 		return fault(err)
 	}
 	name, err := syscall.BytePtrFromString(path)
@@ -136,65 +138,42 @@ func (f *folder) mount(path string, rw bool) (err error) {
 	return nil
 }
 
-func (f *folder) closeBoth() {
-	for _, fd := range []int{f.dev, f.tree} {
-		if fd >= 0 {
-			_ = syscall.Close(fd)
-		}
+func (f *folder) close() {
+	if f.dev != nil {
+		_ = f.dev.Close()
 	}
-	f.dev, f.tree = -1, -1
+	if f.tree >= 0 {
+		_ = syscall.Close(f.tree)
+	}
 }
 
 // serve copies messages until one side ends.
 func (f *folder) serve() error {
 	var wg sync.WaitGroup
-	ready := make(chan struct{}, folderReaders)
-	for i := range folderReaders {
-		wg.Go(func() { f.toHost(i, ready) })
-		<-ready
+	for range folderReaders {
+		wg.Go(f.toHost)
 	}
 	done := make(chan struct{})
 	wg.Go(func() { f.tell(done) })
 	err := f.toKernel()
 	close(done)
 	_ = f.conn.Close() // a reader may be writing to it
-	f.end(&wg)
+	_ = f.dev.Close()
+	wg.Wait()
+	f.close()
 	return err
 }
 
-// end lets go of the kernel's end, which no signal alone takes from a thread
-// that waits in it: the descriptor is made another's, and the call that the
-// signal starts over finds that.
-func (f *folder) end(wg *sync.WaitGroup) {
-	if null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0); err == nil {
-		_ = syscall.Dup3(null, f.dev, syscall.O_CLOEXEC)
-		_ = syscall.Close(null)
-	}
-	for _, tid := range f.tids {
-		if tid != 0 {
-			_ = syscall.Tgkill(os.Getpid(), tid, syscall.SIGURG)
-		}
-	}
-	if wg != nil {
-		wg.Wait()
-	}
-	f.closeBoth()
-}
-
-// toHost copies the kernel's messages. Each reader has a thread of its own,
-// which the kernel wakes.
-func (f *folder) toHost(i int, ready chan<- struct{}) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	f.tids[i] = syscall.Gettid()
-	ready <- struct{}{}
+// toHost copies the kernel's messages.
+func (f *folder) toHost() {
 	buf := make([]byte, folderMessage)
 	for {
-		n, err := syscall.Read(f.dev, buf)
+		n, err := f.dev.Read(buf)
 		switch {
-		case err == syscall.EINTR || err == syscall.EAGAIN || err == syscall.ENOENT: // whoever asked has gone
+		case errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ENOENT): // whoever asked has gone
 			continue
-		case err != nil || n == 0:
+		case err != nil:
+			_ = f.conn.Close() // the mount is gone
 			return
 		}
 		if _, err := f.conn.Write(buf[:n]); err != nil {
@@ -228,7 +207,7 @@ func (f *folder) toKernel() error {
 			}
 			continue
 		}
-		if _, err := syscall.Write(f.dev, buf[:n]); err == syscall.ENODEV || err == syscall.EPERM {
+		if _, err := f.dev.Write(buf[:n]); errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EPERM) || errors.Is(err, os.ErrClosed) {
 			return nil // the mount is gone
 		}
 		if first {

@@ -185,8 +185,8 @@ func (s *server) truncate(n *node, a *attrs, st *unix.Stat_t) error {
 		defer s.handles.put(h)
 		return unix.Ftruncate(h.fd, int64(a.size))
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return unix.EINVAL
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&refused != 0 {
+		return unix.EPERM
 	}
 	fd, err := unix.Open(n.proc(), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -113,8 +113,8 @@ func (s *server) open(m *message) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, unix.EPERM // the guest's kernel serves its own pipes, and devices are the host's
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || writes(flags) && st.Mode&refused != 0 {
+		return nil, unix.EPERM // pipes are the guest's kernel's, devices the host's, and so is what runs as its owner
 	}
 	fd, err := unix.Open(n.proc(), int(flags&openFlags)|openAlways, 0)
 	if err != nil {

@@ -84,8 +84,9 @@ const (
 	initParallelDirs  = 1 << 18
 	initMaxPages      = 1 << 22
 	initCacheSymlinks = 1 << 23
+	initKillpriv      = 1 << 28 // this side sees to it that no write leaves a set user id
 	initWanted        = initAsyncRead | initAtomicTrunc | initBigWrites | initAutoInval | initReaddirplus | initReaddirAuto |
-		initParallelDirs | initMaxPages | initCacheSymlinks
+		initParallelDirs | initMaxPages | initCacheSymlinks | initKillpriv
 )
 
 // Flags of an opened file.
