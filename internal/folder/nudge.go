@@ -33,8 +33,15 @@ func (w *watch) nudge(kind int, dir *node, name string, st *unix.Stat_t) {
 	if len(w.pending) >= maxPending {
 		clear(w.pending)
 	}
-	w.pending[change{dir, name}] = pending{kind, st.Mode & unix.S_IFMT}
+	delete(w.pending, change{dir, name})
+	if kind == nudgeCreate || kind == nudgeDelete {
+		w.pending[change{dir, name}] = pending{kind, st.Mode & unix.S_IFMT}
+	}
 	w.mu.Unlock()
+	w.sendNudge(kind, dir, name, st)
+}
+
+func (w *watch) sendNudge(kind int, dir *node, name string, st *unix.Stat_t) {
 	w.s.nodes.mu.Lock()
 	path := dir.path() + name
 	w.s.nodes.mu.Unlock()
@@ -58,6 +65,16 @@ func (w *watch) pendingFor(dir *node, name string) pending {
 	return w.pending[change{dir, name}]
 }
 
+// settled notes that the agent has done what a nudge was about.
+func (w *watch) settled(dir *node, name string) {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.pending, change{dir, name})
+}
+
 // nudged answers what a nudge has led to; ok is false when the request is one
 // as any.
 func (s *server) nudged(m *message) (out []byte, ok bool, err error) {
@@ -70,7 +87,11 @@ func (s *server) nudged(m *message) (out []byte, ok bool, err error) {
 		m.body.skip(8)
 	case opSymlink:
 	case opUnlink, opRmdir:
-		return nil, true, nil
+		out, err = s.in(m, func(dir *node, name string) ([]byte, error) {
+			s.watch.settled(dir, name)
+			return nil, nil
+		})
+		return out, true, err
 	case opSetattr:
 		out, err = s.getattr(m)
 		return out, true, err
@@ -79,7 +100,10 @@ func (s *server) nudged(m *message) (out []byte, ok bool, err error) {
 	default:
 		return nil, false, nil
 	}
-	out, err = s.in(m, s.found)
+	out, err = s.in(m, func(dir *node, name string) ([]byte, error) {
+		s.watch.settled(dir, name)
+		return s.found(dir, name)
+	})
 	return out, true, err
 }
 

@@ -255,7 +255,7 @@ func (w *watch) found(dir *node, name string, replaced bool, st *unix.Stat_t, ma
 	}
 	w.nudge(kind, dir, name, st)
 	if kind == nudgeCreate && mask&unix.IN_CLOSE_WRITE != 0 && st.Mode&unix.S_IFMT == unix.S_IFREG {
-		w.nudge(nudgeWritten, dir, name, st)
+		w.sendNudge(nudgeWritten, dir, name, st)
 	}
 	w.s.invalidateEntry(dir, name)
 	w.s.invalidateInode(dir)
