@@ -6,12 +6,14 @@ package cli
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 // addDirFlag is the flag of the commands that make VMs with directories of the
@@ -45,10 +47,19 @@ func addDirs(flags []string) ([]api.NewMount, error) {
 	return out, nil
 }
 
+// mayAdd refuses, before there is a VM, what its profile never gets.
+func mayAdd(profile string, list []api.NewMount) error {
+	p, err := vm.FindProfile(profile)
+	if err != nil || p.Folders || !slices.ContainsFunc(list, func(m api.NewMount) bool { return m.RW }) {
+		return err
+	}
+	return p.Forbids("", "writing to directories of the host").WithHint("use --profile %s, or give them to read: DIR:/path:ro", vm.ProfileDev)
+}
+
 // mountAll mounts directories in a new VM.
-func mountAll(ctx context.Context, c *client.Client, vm string, list []api.NewMount) error {
+func mountAll(ctx context.Context, c *client.Client, name string, list []api.NewMount) error {
 	for _, m := range list {
-		if _, err := c.Mount(ctx, vm, m); err != nil {
+		if _, err := c.Mount(ctx, name, m); err != nil {
 			return err
 		}
 	}

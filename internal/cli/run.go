@@ -146,6 +146,9 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 		return err
 	}
 	dirs, err := addDirs(o.dirs)
+	if err == nil {
+		err = mayAdd(r.Profile, dirs)
+	}
 	if err != nil {
 		return err
 	}

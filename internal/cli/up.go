@@ -166,6 +166,9 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 		return err
 	}
 	dirs, err := addDirs(o.dirs)
+	if err == nil {
+		err = mayAdd(r.Profile, dirs)
+	}
 	if err != nil {
 		return err
 	}

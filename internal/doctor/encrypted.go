@@ -41,7 +41,9 @@ type Backing struct {
 }
 
 // Host is the view of this host's kernel.
-func Host() Backing { return Backing{Sysfs: "/sys", Mountinfo: "/proc/self/mountinfo", ZFS: zfsEncryption} }
+func Host() Backing {
+	return Backing{Sysfs: "/sys", Mountinfo: "/proc/self/mountinfo", ZFS: zfsEncryption}
+}
 
 // zfsEncryption asks what a data set is encrypted with; "off" = it is not.
 func zfsEncryption(dataset string) (string, error) {

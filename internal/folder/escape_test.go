@@ -279,6 +279,9 @@ func TestOpen(t *testing.T) {
 			t.Errorf("%q: %v, %v", path, f, err)
 		}
 	}
+	if _, err := Open(link); !strings.Contains(vm.AsError(err).Hint, "give "+dir) {
+		t.Errorf("a link's refusal does not say what it is: %v", err)
+	}
 	f, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)

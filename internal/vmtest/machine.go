@@ -204,7 +204,7 @@ func (m *machine) status() vm.MachineStatus {
 	return vm.MachineStatus{
 		Size: size, Plugged: plugged,
 		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
-		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
+		Folders: folderPaths(m.spec.Folders), Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
 	}
 }

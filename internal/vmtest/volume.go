@@ -303,28 +303,6 @@ func (h *handle) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	return nil
 }
 
-// MountFolder gives the guest a directory of the host.
-func (h *handle) MountFolder(ctx context.Context, f vm.Folder) error {
-	if err := h.w.step(ctx, "folder"); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.spec.Folders = append(slices.Clone(h.spec.Folders), f)
-	return nil
-}
-
-// UnmountFolder takes one away.
-func (h *handle) UnmountFolder(ctx context.Context, path string, _ bool) error {
-	if err := h.w.step(ctx, "unfolder"); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.spec.Folders = slices.DeleteFunc(slices.Clone(h.spec.Folders), func(f vm.Folder) bool { return f.Path == path })
-	return nil
-}
-
 // SnapshotVolume keeps a snapshot of a disk that the machine writes.
 func (h *handle) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	return h.volumeSnapshot(ctx, id, func(v *simVolume) { v.snapshots = append(v.snapshots, snapshot) })
