@@ -233,7 +233,7 @@ func TestUp(t *testing.T) {
 		}
 	}
 	r.wants(t, 0, vm.EmulatedWarning)
-	if got.Image != "dev" || got.Name != "box" || !got.UniqueName || got.Network != "packages" || got.TTLSeconds != 3600 || got.IdleTimeoutSeconds.Value != 90 ||
+	if got.Image != "dev" || got.Name != "box" || !got.UniqueName || got.Network != "packages" || got.TTLSeconds.Value != 3600 || got.IdleTimeoutSeconds.Value != 90 ||
 		got.Persistence == nil || *got.Persistence.Priority != 3 || got.VCPUCount != 2 || got.MemSizeMib != 1024 || got.RootfsSizeGb != 32 {
 		t.Errorf("asked for %+v", got)
 	}

@@ -96,7 +96,7 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		if err != nil {
 			return r, err
 		}
-		r.TTLSeconds = seconds(d)
+		r.TTLSeconds = api.Seconds{Set: true, Value: seconds(d)}
 	}
 	switch o.idle {
 	case "":

@@ -35,7 +35,7 @@ type CreateRequest struct {
 	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
 	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
 	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
-	TTLSeconds   int64           // 0 = no limit
+	TTLSeconds   Optional[int64] // absent and null = no limit
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
 	Workdir      string          // absolute, "" = /root
 	OneShot      bool            // deleted when no exec is attached any more

@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 		status       int
 		want         string
 	}{
-		{"POST", "/v1/vms", `{"name":"box"}`, 200, `{"id":"*","domains":[],"snapshotId":"*","vm":` + record + `}`},
+		{"POST", "/v1/vms", `{"name":"box"}`, 200, `{"id":"*","domains":[],"snapshotId":"*","persistence":{"type":"sticky","priority":5},"vm":` + record + `}`},
 		{"GET", "/v1/vms/box", nil, 200, record},
 		{"GET", "/v1/vms", nil, 200, `{"vms":[` + record + `],"totalCount":1,"buildingCount":0,"runningCount":1,"startingCount":0,"suspendingCount":0,"suspendedCount":0,"stoppedCount":0,"lostCount":0}`},
 		{"POST", "/v1/vms/box/start", `{}`, 200, `{"id":"*","domains":[],"console_url":null,"vm":` + noSnapshot + `}`},
