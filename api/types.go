@@ -101,7 +101,8 @@ type VM struct {
 	BuildID             vm.BuildID     `json:"buildId,omitempty"`
 	CreatedAt           time.Time      `json:"createdAt"`
 	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
-	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of the machine; lists leave it out
+	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of all its machines, as of the last count
+	Metrics             *Metrics       `json:"metrics,omitempty"`        // lists show it
 	Persistence         vm.Persistence `json:"persistence"`
 	SnapshotID          vm.SnapshotID  `json:"snapshotId,omitempty"`
 	Sizing              Sizing         `json:"sizing"`
@@ -383,6 +384,7 @@ type Inspection struct {
 	Machine      *vm.MachineStatus `json:"machine,omitempty"`
 	MachineError string            `json:"machineError,omitempty"`
 	DiskBytes    int64             `json:"diskBytes"`
+	Usage        vm.Usage          `json:"usage"`
 	Image        *vm.Image         `json:"image,omitempty"`
 	Warnings     []string          `json:"warnings"`
 }

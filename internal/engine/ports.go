@@ -353,6 +353,7 @@ type Records struct {
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
 	Holds    Collection[vm.Hold]
+	Usage    Collection[vm.UsageRecord]
 
 	Generations Collection[vm.GenerationInfo]
 

@@ -79,6 +79,7 @@ type Inspection struct {
 	MachineErr error             // why Machine is nil though the VM is running
 	DiskBytes  int64             // allocated by its overlay
 	LogBytes   int64             // of the host's logs of it: console, monitor, QEMU
+	Usage      vm.Usage          // so far
 	Image      *vm.Image         // nil when it is gone
 	Warnings   []string          // e.g. vm.EmulatedWarning
 	Operation  vm.Op             // under way; "" = none

@@ -80,3 +80,29 @@ func TestRetentionShown(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 }
+
+// TestUsage: what VMs have used is shown while they are there and afterwards,
+// and nobody else sees it.
+func TestUsage(t *testing.T) {
+	b := newBench(t)
+	id := b.create(`{"name":"box"}`)
+	other, _ := b.do("POST", "/v1/accounts", `{"name":"other"}`).json["secret"].(string)
+	row, _ := b.do("GET", "/v1/vms", nil).json["vms"].([]any)[0].(map[string]any)
+	if m, _ := row["metrics"].(map[string]any); m["isActiveToday"] != true || len(fmt.Sprint(m["billingDay"])) != 10 {
+		t.Errorf("%v", row)
+	}
+	b.do("DELETE", "/v1/vms/box", nil)
+	var l api.UsageList
+	if err := json.Unmarshal(b.do("GET", "/v1/usage?all=true", nil).body, &l); err != nil || len(l.VMs) != 1 || len(l.Accounts) != 1 || l.VMs[0].Gone.IsZero() || l.Accounts[0].RunningSeconds <= 0 {
+		t.Errorf("%+v %v", l, err)
+	}
+	if a := b.do("GET", "/v1/vms/"+id+"/usage", nil); a.status != 200 || a.json["name"] != "box" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	b.as(other, "GET", "/v1/vms/"+id+"/usage", nil).wants(t, 404, "VM_NOT_FOUND")
+	b.as(other, "GET", "/v1/usage?all=true", nil).wants(t, 403, "FORBIDDEN")
+	if a := b.as(other, "GET", "/v1/usage", nil); string(a.body) != `{"accounts":[],"vms":[]}`+"\n" {
+		t.Errorf("%s", a.body)
+	}
+	b.do("GET", "/v1/vms/nobody/usage", nil).wants(t, 404, "VM_NOT_FOUND")
+}

@@ -49,6 +49,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.worldRoutes()...)
 	rows = append(rows, s.idleRoutes()...)
+	rows = append(rows, s.retentionRoutes()...)
 	rows = append(rows, s.execRoutes()...)
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
