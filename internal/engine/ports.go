@@ -354,6 +354,7 @@ type Records struct {
 	Builds   Collection[vm.Build]
 	Holds    Collection[vm.Hold]
 	Usage    Collection[vm.UsageRecord]
+	Jobs     Collection[vm.Job]
 
 	Generations Collection[vm.GenerationInfo]
 

@@ -6,6 +6,7 @@ package httpd
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/warren-vm/warren/api"
@@ -105,4 +106,38 @@ func TestUsage(t *testing.T) {
 		t.Errorf("%s", a.body)
 	}
 	b.do("GET", "/v1/vms/nobody/usage", nil).wants(t, 404, "VM_NOT_FOUND")
+}
+
+// TestDone: the end of a job over HTTP, what remains, and the shredding delete.
+//
+// 003-35, 003-40, 003-42
+func TestDone(t *testing.T) {
+	b := newBench(t)
+	id := b.create(`{"name":"box"}`)
+	snap := fmt.Sprint(b.do("POST", "/v1/vms/box/snapshot", `{"name":"s"}`).json["snapshotId"])
+	b.do("POST", "/v1/vms/box/done", `{"retention":"burn"}`).wants(t, 400, "INVALID_REQUEST")
+	b.do("POST", "/v1/vms/nobody/done", `{}`).wants(t, 404, "VM_NOT_FOUND")
+	a := b.do("POST", "/v1/vms/box/done", `{"retention":"stop","label":"T-1","dropSnapshots":["`+snap+`"],"rotated":true,"logsReviewed":true}`)
+	if a.status != 200 || a.json["complete"] != true || a.json["vmId"] != id {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if l := b.do("GET", "/v1/jobs", nil); !strings.Contains(string(l.body), `"label":"T-1"`) {
+		t.Errorf("%s", l.body)
+	}
+	if r := b.do("GET", "/v1/vms/box/remains", nil); r.json["state"] != "stopped" || !strings.Contains(string(r.body), `"snapshots":[]`) {
+		t.Errorf("%s", r.body)
+	}
+	other, _ := b.do("POST", "/v1/accounts", `{"name":"other"}`).json["secret"].(string)
+	b.as(other, "GET", "/v1/vms/"+id+"/remains", nil).wants(t, 404, "VM_NOT_FOUND")
+	b.as(other, "POST", "/v1/vms/"+id+"/done", `{"retention":"destroy"}`).wants(t, 404, "VM_NOT_FOUND")
+	if l := b.as(other, "GET", "/v1/jobs", nil); string(l.body) != `{"jobs":[]}`+"\n" {
+		t.Errorf("%s", l.body)
+	}
+	if d := b.do("DELETE", "/v1/vms/box?shred=true", nil); d.status != 200 || d.json["id"] != id || !strings.Contains(string(d.body), `"unreadable":[]`) {
+		t.Errorf("%s", d.body)
+	}
+	b.do("DELETE", "/v1/vms/box?shred=maybe", nil).wants(t, 400, "INVALID_REQUEST")
+	if r := b.do("GET", "/v1/vms/"+id+"/remains", nil); r.status != 200 || r.json["state"] != nil {
+		t.Errorf("%s", r.body)
+	}
 }

@@ -128,17 +128,23 @@ func (s *server) inspect(q *request) error {
 	return q.ok(out)
 }
 
-type deletedVM struct {
-	ID       vm.ID `json:"id"`
-	Recreate bool  `json:"recreate"`
-}
-
 func (s *server) delete(q *request) error {
+	shred, err := q.bool("shred")
+	if err != nil {
+		return err
+	}
+	if shred {
+		v, out, err := s.Engine.Shred(q.Context(), q.call, q.ref())
+		if err != nil {
+			return err
+		}
+		return q.ok(api.DeletedVM{ID: v.ID, Shredded: &out})
+	}
 	v, err := s.Engine.Delete(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
-	return q.ok(deletedVM{ID: v.ID})
+	return q.ok(api.DeletedVM{ID: v.ID})
 }
 
 func optional(s api.Seconds) engine.Optional[int64] {
