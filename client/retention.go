@@ -37,8 +37,8 @@ func (c *Client) Shred(ctx context.Context, ref string) (vm.Shredded, error) {
 }
 
 // Remains lists what the host holds of a VM. One that is gone is named by its id.
-func (c *Client) Remains(ctx context.Context, ref string) (vm.Remains, error) {
-	return do[vm.Remains](ctx, c, call{method: "GET", path: vmPath(ref, "remains")}, nil)
+func (c *Client) Remains(ctx context.Context, ref string) (vm.Remaining, error) {
+	return do[vm.Remaining](ctx, c, call{method: "GET", path: vmPath(ref, "remains")}, nil)
 }
 
 // Done ends the job of a VM as far as in says, and returns its record.

@@ -5,8 +5,8 @@ package vm
 
 import "time"
 
-// Remains is what a host holds of a VM, whether it is there or gone.
-type Remains struct {
+// Remaining is what a host holds of a VM, whether it is there or gone.
+type Remaining struct {
 	VM    ID     `json:"vmId"`
 	Name  string `json:"name,omitempty"`
 	State State  `json:"state,omitempty"` // "" = it is gone
@@ -97,7 +97,7 @@ type Job struct {
 	Retention string    `json:"retention"` // what became of the VM: stop, suspend, destroy; "" = nothing yet
 	Complete  bool      `json:"complete"`  // no step is open
 	Steps     []JobStep `json:"steps"`
-	Remains   Remains   `json:"remains"` // with the ids of the audit records
+	Remains   Remaining `json:"remains"` // with the ids of the audit records
 
 	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // somebody said that they have a purpose
 

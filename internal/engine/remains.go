@@ -16,7 +16,7 @@ const maxReceipts = 1000
 
 // Remains lists what this host holds of a VM. One that is gone is named by its
 // id.
-func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remains, err error) {
+func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remaining, err error) {
 	defer func() { err = fail(vm.OpGet, ref, err) }()
 	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
 		return out, err
@@ -51,7 +51,7 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 
 // remainsOf fills in what the records know. It reports whether there is
 // anything.
-func (e *Engine) remainsOf(account vm.AccountID, out *vm.Remains) (known bool) {
+func (e *Engine) remainsOf(account vm.AccountID, out *vm.Remaining) (known bool) {
 	out.Snapshots, out.Forks, out.Copies, out.Receipts = []vm.RemainingSnapshot{}, []vm.RemainingVM{}, []vm.Copy{}, []string{}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -13,7 +13,7 @@ func (s *server) retentionRoutes() []route {
 	return []route{
 		{"GET", "/v1/usage", key, s.usage, "What the account's VMs have used, those that are gone too; for admins with all=true of every account.", nil, api.UsageList{}, false, "all"},
 		{"GET", "/v1/vms/{vm}/usage", key, s.usageOf, "What one VM has used; by its id also when it is gone.", nil, vm.Usage{}, false, ""},
-		{"GET", "/v1/vms/{vm}/remains", key, s.remains, "What this host holds of a VM: files, snapshots, forks, copies taken out, audit records; by its id also when it is gone.", nil, vm.Remains{}, false, ""},
+		{"GET", "/v1/vms/{vm}/remains", key, s.remains, "What this host holds of a VM: files, snapshots, forks, copies taken out, audit records; by its id also when it is gone.", nil, vm.Remaining{}, false, ""},
 		{"POST", "/v1/vms/{vm}/done", key, s.done, "End the job of a VM: carry out what is decided, say which steps are open, and keep the record; by its id also when it is gone.", api.FinishVM{}, vm.Job{}, false, ""},
 		{"GET", "/v1/jobs", key, s.jobs, "The last two hundred jobs that were said to be done, newest first.", nil, api.JobList{}, false, ""},
 	}
