@@ -82,6 +82,7 @@ const (
 	OpSSHKeyAdd      Op = "ssh-key-add"
 	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
+	OpDone           Op = "done"    // the job of a VM ends
 	OpPreview        Op = "preview" // who may open a port of a VM
 	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
 )

@@ -120,6 +120,7 @@ type Engine struct {
 	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
 	pool      *pool         // its lock after mu
+	meters    meters
 
 	mu sync.Mutex
 	// guarded by mu
@@ -162,6 +163,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.spawn(e.reap)
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
+	e.spawn(e.runMeters)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}

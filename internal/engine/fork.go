@@ -92,7 +92,7 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 		rec.Previews = nil // a child is as private as every VM is at first
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
-		rec.OneShot, rec.ExpiresAt, rec.TTLSeconds = false, time.Time{}, 0
+		rec.OneShot = false
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}
@@ -112,11 +112,8 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 
 // fillChildLimits keeps the parent's idle timeout where none is given.
 func fillChildLimits(rec *vm.VM, r CreateRequest) error {
-	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
-		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
-	}
-	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
-		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
+	if err := fillTTL(rec, r.TTLSeconds); err != nil {
+		return err
 	}
 	if !r.IdleTimeout.Set {
 		return nil

@@ -209,43 +209,9 @@ func policy(mode vm.NetworkMode, img vm.Image) vm.NetworkPolicy {
 	return p
 }
 
-func fillPersistence(rec *vm.VM, r CreateRequest, _ vm.Image) error {
-	rec.Persistence = vm.DefaultPersistence()
-	if r.Persistence == nil {
-		return nil
-	}
-	p := *r.Persistence
-	switch p.Type {
-	case vm.Persistent:
-		p = vm.Persistence{Type: vm.Persistent}
-	case vm.Ephemeral:
-		p = vm.Persistence{Type: vm.Ephemeral, DeleteEvent: p.DeleteEvent}
-		switch strings.ToLower(p.DeleteEvent) {
-		case "", "onstop", "onsuspend", "onidletimeout":
-		default:
-			return badCreate(p.DeleteEvent, "not a delete event").WithHint("use onStop, onSuspend or onIdleTimeout")
-		}
-	case vm.Sticky:
-		if p.Priority == nil {
-			p.Priority = vm.DefaultPersistence().Priority
-		}
-		if *p.Priority < 0 || *p.Priority > 10 {
-			return badCreate("persistence", "priority %d is not within 0 to 10", *p.Priority)
-		}
-		p.DeleteEvent = ""
-	default:
-		return badCreate(string(p.Type), "not a persistence type").WithHint("use sticky, ephemeral or persistent")
-	}
-	rec.Persistence = p
-	return nil
-}
-
 func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
-	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
-		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
-	}
-	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
-		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
+	if err := fillTTL(rec, r.TTLSeconds); err != nil {
+		return err
 	}
 	if err := checkSchedule(r.CaptureEvery); err != nil {
 		return err

@@ -353,6 +353,8 @@ type Records struct {
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
 	Holds    Collection[vm.Hold]
+	Usage    Collection[vm.UsageRecord]
+	Jobs     Collection[vm.Job]
 
 	Generations Collection[vm.GenerationInfo]
 

@@ -75,6 +75,7 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		}
 		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
 	}
+	e.countLast(op.ctx, op.slot, r)
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
 		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))

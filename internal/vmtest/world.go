@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -131,6 +132,21 @@ func (w *World) End(id vm.ID, reason string) bool {
 	}
 	m.end(reason)
 	return true
+}
+
+// Spent is what the counters of a machine show.
+type Spent struct {
+	CPU                time.Duration
+	FromGuest, ToGuest int64
+}
+
+// Spend sets the counters of a VM's machine; those of a new one are 0.
+func (w *World) Spend(id vm.ID, s Spent) {
+	if m := w.find(id); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.spent = s
+	}
 }
 
 // Hang makes a VM's guest stop answering.
