@@ -12,17 +12,9 @@ type Bytes struct {
 	Shared int64 `json:"sharedBytes"` // others have them, too
 }
 
-// The kinds of what takes disk.
-const (
-	StorageVM         = "vm"
-	StorageGeneration = "generation"
-	StorageImage      = "image"
-	StorageOther      = "other" // records, logs, caches of the server itself
-)
-
 // StorageItem is one thing that takes disk.
 type StorageItem struct {
-	Kind    string    `json:"kind"`
+	Kind    string    `json:"kind"` // vm, generation, image, or other: records, logs and caches of the server itself
 	ID      string    `json:"id"`
 	Name    string    `json:"name,omitempty"`
 	Account AccountID `json:"account,omitempty"` // "" = the host's

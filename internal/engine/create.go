@@ -34,10 +34,12 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	if err != nil {
 		return vm.VM{}, err
 	}
+	defer e.settle(p.claim)
 	p.rec.Build = b.id()
 	if p.from == nil {
 		if p.member = e.pool.take(ctx, p.image, p.rec.Size); p.member != nil {
 			p.rec.ID = p.member.id
+			e.rename(p.claim, p.rec.ID)
 		}
 	}
 	defer func() {

@@ -22,6 +22,7 @@ type createPlan struct {
 	from     *vm.GenerationInfo // the snapshot that it is made of; nil = the image
 	layer    spec.Layer
 	deadline time.Duration
+	claim    *claim  // its place among the VMs that run
 	member   *member // of the pool, that is to become the VM; nil = none
 	pooled   bool    // it did
 	// impatient does not wait for services that say when they are ready.
@@ -39,8 +40,8 @@ func (p *createPlan) detail() map[string]any {
 // defaultIdle is the idle timeout when the creator says nothing.
 const defaultIdle = 300
 
-// planCreate checks a request and fills in what it leaves open. It changes
-// nothing.
+// planCreate checks a request, fills in what it leaves open, and claims a place
+// for the VM, which the caller settles.
 func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*createPlan, error) {
 	if r.Name != "" {
 		if err := vm.CheckName(r.Name); err != nil {
@@ -66,10 +67,11 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 			return nil, err
 		}
 	}
-	if err := e.admit(ctx, c, rec.Size); err != nil {
+	claim, err := e.admitOne(ctx, rec.Account, rec.ID, rec.Size)
+	if err != nil {
 		return nil, err
 	}
-	p := &createPlan{rec: rec, image: img, from: from, deadline: r.Deadline, impatient: r.Impatient}
+	p := &createPlan{rec: rec, image: img, from: from, deadline: r.Deadline, impatient: r.Impatient, claim: claim}
 	if n := len(r.Layers); n > 0 {
 		p.layer = r.Layers[n-1]
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/sshd"
+	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
@@ -151,7 +152,7 @@ func (s *stack) open(ctx context.Context) error {
 	s.engine, err = engine.Open(ctx, engine.Config{
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
-		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
+		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 		Generations: generation.Store{Dir: s.dir},
 		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain}, Log: s.log,
 		Resolver: s.resolver(),

@@ -69,23 +69,23 @@ func measure(path string, d fs.DirEntry, shares bool) (File, bool) {
 func (m Measurer) itemOf(path string, isDir bool) (item Item, memory bool) {
 	first, rest, deep := strings.Cut(path, "/")
 	id, name, _ := strings.Cut(rest, "/")
-	kind := vm.StorageOther
+	kind := Other
 	switch filepath.Join(string(m.Dir), first) {
 	case m.Dir.VMs():
-		kind = vm.StorageVM
+		kind = VM
 	case m.Dir.Generations():
-		kind = vm.StorageGeneration
+		kind = Generation
 	case m.Dir.Images():
-		kind = vm.StorageImage
+		kind = Image
 	}
 	switch {
-	case kind != vm.StorageOther && deep:
+	case kind != Other && deep:
 		held := strings.HasPrefix(name, "ram") || strings.HasPrefix(name, "device")
-		return Item{kind, id}, held && kind != vm.StorageImage
+		return Item{kind, id}, held && kind != Image
 	case deep || isDir && first != ".":
-		return Item{vm.StorageOther, first}, false
+		return Item{Other, first}, false
 	default:
-		return Item{vm.StorageOther, "files"}, false
+		return Item{Other, "files"}, false
 	}
 }
 

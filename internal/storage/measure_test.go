@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warren-vm/warren/internal/layout"
-	"github.com/warren-vm/warren/vm"
 )
 
 func write(t *testing.T, path string, size int) {
@@ -80,11 +79,11 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%v: %+v, not about %d and %d", item, got, unique, shared)
 		}
 	}
-	near(Item{vm.StorageVM, "a"}, 1<<18, 1<<20)
-	near(Item{vm.StorageGeneration, "g"}, 1<<19, 1<<20)
-	near(Item{vm.StorageImage, "i"}, 1<<20, 0)
-	near(Item{vm.StorageOther, "audit"}, 1<<16, 0)
-	near(Item{vm.StorageOther, "files"}, 1, 0)
+	near(Item{VM, "a"}, 1<<18, 1<<20)
+	near(Item{Generation, "g"}, 1<<19, 1<<20)
+	near(Item{Image, "i"}, 1<<20, 0)
+	near(Item{Other, "audit"}, 1<<16, 0)
+	near(Item{Other, "files"}, 1, 0)
 	if want := int64(1<<20 + 1<<18 + 1<<19 + 1<<20 + 1<<16); use.Total < want || use.Total > want+8*slack {
 		t.Errorf("%d bytes in all, not about %d", use.Total, want)
 	}
@@ -164,7 +163,7 @@ func TestReflink(t *testing.T) {
 	settle(t, dir.Overlay("b"))
 	use := Sum(measured(t, dir), itemsOf)
 	for _, id := range []string{"a", "b"} {
-		got := use.Of[Item{vm.StorageVM, id}]
+		got := use.Of[Item{VM, id}]
 		if got.Shared != 3<<20 || got.Unique < 1<<20 || got.Unique > 1<<20+64<<10 {
 			t.Errorf("%s: %+v, not 3 MiB shared and 1 MiB of its own", id, got)
 		}

@@ -10,7 +10,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Item is one thing that files belong to: a kind of vm.StorageItem and an id.
+// The kinds of items, as in vm.StorageItem.
+const (
+	VM         = "vm"
+	Generation = "generation"
+	Image      = "image"
+	Other      = "other" // records, logs and caches of the server itself
+)
+
+// Item is one thing that files belong to.
 type Item struct{ Kind, ID string }
 
 // Inode names a file whatever its names.
