@@ -20,16 +20,19 @@ type StorageItem struct {
 	Account AccountID `json:"account,omitempty"` // "" = the host's
 	Bytes
 
-	// Of VMs: Frees is what would be free without the VM and what only it needs.
-	// Kept is why it is not let go; "" = it may be. Next is its place in the order
-	// in which VMs go, from 1; 0 = it doesn't.
-	State       State        `json:"state,omitempty"`
-	Persistence *Persistence `json:"persistence,omitempty"`
-	LastActive  time.Time    `json:"lastActive,omitzero"`
-	Frees       int64        `json:"freesBytes,omitempty"`
-	Kept        string       `json:"kept,omitempty"`
-	Next        int          `json:"next,omitempty"`
-	Goes        bool         `json:"goes,omitempty"` // it would go now
+	State       State        `json:"state,omitempty"`       // of a VM
+	Why         Why          `json:"why,omitempty"`         // of a generation: for what it was captured
+	Snapshot    SnapshotID   `json:"snapshot,omitempty"`    // "" = not a snapshot
+	Persistence *Persistence `json:"persistence,omitempty"` // of VMs and snapshots
+
+	// Frees is what would be free without it and what only it needs. Kept is why a
+	// VM is not let go. Next is its place in the order in which things go, from 1;
+	// 0 = it doesn't.
+	LastActive time.Time `json:"lastActive,omitzero"`
+	Frees      int64     `json:"freesBytes,omitempty"`
+	Kept       string    `json:"kept,omitempty"`
+	Next       int       `json:"next,omitempty"`
+	Goes       bool      `json:"goes,omitempty"` // it would go now
 }
 
 // AccountStorage is what the VMs, snapshots and generations of an account take.

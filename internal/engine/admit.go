@@ -102,7 +102,7 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	if !short && have.DiskFree >= reserve {
 		return nil
 	}
-	done, err := e.letGoVMs(ctx, hostAccount, e.over)
+	done, err := e.freeUp(ctx, hostAccount, e.over)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, reserve>>20).
 			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
 	case done.Left > 0 && more.Disk > 0:
-		return vm.Errorf(vm.NoSpace, "", "the data directory takes %d MiB more than its budget, and no VM may be let go", done.Left>>20).
+		return vm.Errorf(vm.NoSpace, "", "the data directory takes %d MiB more than its budget, and nothing more may be let go", done.Left>>20).
 			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
 	}
 	return nil

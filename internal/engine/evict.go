@@ -23,7 +23,7 @@ type PruneRequest struct {
 	Free   int64 // bytes that are to be free besides
 }
 
-// keepBudget is the task that lets VMs go when the data directory takes more
+// keepBudget is the task that lets go what may go when the data directory takes more
 // than its budget, the disk lacks its reserve, or an account has more than its
 // quota.
 func (e *Engine) keepBudget(ctx context.Context) {
@@ -54,12 +54,12 @@ func (e *Engine) makeRoom(ctx context.Context) error {
 		return err
 	}
 	if e.over(u) > 0 {
-		if _, err := e.letGoVMs(ctx, "", e.over); err != nil {
+		if _, err := e.freeUp(ctx, "", e.over); err != nil {
 			return err
 		}
 	}
 	for _, id := range e.accountsOver(u) {
-		if _, err := e.letGoVMs(ctx, id, e.accountOver(id)); err != nil {
+		if _, err := e.freeUp(ctx, id, e.accountOver(id)); err != nil {
 			return err
 		}
 	}
@@ -102,10 +102,10 @@ func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	}
 }
 
-// letGoVMs lets VMs of an account ("" = of all) go, one after the other, until
-// over says that it is enough. Each time it looks anew: what several VMs
-// share is free only when the last of them is gone.
-func (e *Engine) letGoVMs(ctx context.Context, account vm.AccountID, over func(*usage) int64) (out vm.Pruned, err error) {
+// freeUp lets VMs, snapshots and layers of an account ("" = of all) go, one
+// after the other, until over says that it is enough. Each time it looks anew:
+// what several share is free only when the last of them is gone.
+func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (out vm.Pruned, err error) {
 	e.evicting.Lock()
 	defer e.evicting.Unlock()
 	out.Gone = []vm.StorageItem{}
@@ -115,16 +115,19 @@ func (e *Engine) letGoVMs(ctx context.Context, account vm.AccountID, over func(*
 	}
 	before := u.needs.Total
 	out.Over = over(u)
-	tried := map[vm.ID]bool{}
+	tried := map[storage.Item]bool{}
 	for out.Left = out.Over; out.Left > 0; out.Left = over(u) {
 		next := first(storage.Order(e.candidates(u, account)), tried)
 		if next == nil {
 			return out, nil
 		}
-		tried[next.ID] = true
+		tried[next.Item] = true
 		item, err := e.evict(ctx, *next, out.Left)
+		if ctx.Err() != nil || died(err) {
+			return out, err
+		}
 		if err != nil {
-			e.log.Warn("a VM could not be let go", "vm", next.ID, "err", err)
+			e.log.Warn("it could not be let go", "kind", next.Item.Kind, "id", next.Item.ID, "err", err)
 			continue
 		}
 		out.Gone = append(out.Gone, item)
@@ -137,53 +140,94 @@ func (e *Engine) letGoVMs(ctx context.Context, account vm.AccountID, over func(*
 	return out, nil
 }
 
-func first(ordered []storage.Candidate, tried map[vm.ID]bool) *storage.Candidate {
+func first(ordered []storage.Candidate, tried map[storage.Item]bool) *storage.Candidate {
 	for i := range ordered {
-		if ordered[i].Frees > 0 && !tried[ordered[i].ID] {
+		if ordered[i].Frees > 0 && !tried[ordered[i].Item] {
 			return &ordered[i]
 		}
 	}
 	return nil
 }
 
-// evict lets one VM go, unless somebody has come to it meanwhile.
-func (e *Engine) evict(ctx context.Context, cand storage.Candidate, over int64) (item vm.StorageItem, err error) {
+// evict lets one thing go, unless somebody has come to it meanwhile.
+func (e *Engine) evict(ctx context.Context, cand storage.Candidate, over int64) (vm.StorageItem, error) {
+	item := e.itemOf(cand)
+	detail := map[string]any{
+		"why":      fmt.Sprintf("the disk is short of %d MiB", (over+1<<20-1)>>20),
+		"priority": cand.Priority, "lastActive": cand.LastActive, "freesBytes": cand.Frees, "overBytes": over,
+	}
+	c := &vm.Call{Actor: vm.Actor{Account: item.Account, System: "storage"}}
+	if cand.Item.Kind == storage.VM {
+		return item, e.evictVM(c, vm.ID(cand.Item.ID), detail)
+	}
+	return item, e.evictGeneration(ctx, c, vm.GenerationID(cand.Item.ID), detail)
+}
+
+// itemOf describes a candidate.
+func (e *Engine) itemOf(cand storage.Candidate) vm.StorageItem {
+	item := vm.StorageItem{Kind: cand.Item.Kind, ID: cand.Item.ID, LastActive: cand.LastActive, Frees: cand.Frees, Goes: true}
 	e.mu.Lock()
-	s := e.vms[cand.ID]
+	defer e.mu.Unlock()
+	rec := e.itemLocked(cand.Item)
+	item.Name, item.Account = rec.name, rec.account
+	e.describeLocked(cand.Item, &item)
+	return item
+}
+
+// evictVM deletes a VM.
+func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error) {
+	e.mu.Lock()
+	s := e.vms[id]
 	e.mu.Unlock()
 	if s == nil {
-		return item, notFound(string(cand.ID))
+		return notFound(string(id))
 	}
-	op, running, err := e.tryBegin(vm.OpDelete, true, func() (*slot, error) { return s, nil })
+	op, at, err := e.tryBegin(vm.OpDelete, true, func() (*slot, error) { return s, nil })
 	if err != nil {
-		return item, err
+		return err
 	}
 	if op == nil {
-		return item, busy(s.id, running.verb)
+		return busy(id, at.verb)
 	}
 	defer func() { err = e.finish(op, err) }()
 	e.mu.Lock()
 	kept := e.keptWhyLocked(s, false)
 	e.mu.Unlock()
 	if kept != "" {
-		return item, vm.Errorf(vm.Busy, string(s.id), "it is kept now: %s", kept)
+		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
 	}
-	keep := op.before.Persistence
-	item = vm.StorageItem{
-		Kind: storage.VM, ID: string(s.id), Name: op.before.Name, Account: s.account, State: op.before.State,
-		Persistence: &keep, LastActive: cand.LastActive, Frees: cand.Frees, Goes: true,
-	}
-	op.detail = map[string]any{
-		"why":      fmt.Sprintf("the disk is short of %d MiB", (over+1<<20-1)>>20),
-		"priority": cand.Priority, "lastActive": cand.LastActive, "freesBytes": cand.Frees, "overBytes": over,
-	}
-	c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "storage"}}
-	if err := ctx.Err(); err != nil {
-		return item, err
-	}
-	e.emit(op.before, "vm.evicted", maps.Clone(op.detail))
+	op.detail = detail
+	e.emit(op.before, "vm.evicted", maps.Clone(detail))
 	_, err = e.deleteSlot(op, c, "evicted")
-	return item, err
+	return err
+}
+
+// evictGeneration gives a snapshot or layer up: collect removes what nobody
+// else needs of it.
+func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
+	e.mu.Lock()
+	g := e.gens[id]
+	may := false
+	if g != nil {
+		may, _ = mayGo(g)
+	}
+	e.mu.Unlock()
+	if !may {
+		return vm.Errorf(vm.Busy, string(id), "it is kept now")
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRemove, Subject: "evicted", Detail: map[string]any{"generation": string(id)}})
+	if err != nil {
+		return err
+	}
+	info, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted = true })
+	r.end(err, detail)
+	if err != nil {
+		return err
+	}
+	data := maps.Clone(detail)
+	data["generation"], data["snapshot"], data["name"], data["kind"] = string(id), string(info.Snapshot), info.Name, string(info.Why)
+	e.append(vm.Event{Type: "snapshot.evicted", VM: info.VM, Account: info.Account, Data: data})
+	return nil
 }
 
 // Prune makes the room that the engine would make by itself, and what is asked
@@ -209,7 +253,7 @@ func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.
 		return out, err
 	}
 	e.collect(ctx)
-	out, err = e.letGoVMs(ctx, account, besides(over, r.Free))
+	out, err = e.freeUp(ctx, account, besides(over, r.Free))
 	rcpt.end(err, map[string]any{"gone": len(out.Gone), "freesBytes": out.Frees, "leftBytes": out.Left})
 	return out, err
 }
@@ -238,18 +282,10 @@ func (e *Engine) wouldPrune(ctx context.Context, account vm.AccountID, over func
 	out := vm.Pruned{DryRun: true, Over: besides(over, free)(u), Gone: []vm.StorageItem{}}
 	chosen, frees := storage.Choose(storage.Order(e.candidates(u, account)), out.Over)
 	out.Frees, out.Left = frees, max(0, out.Over-frees)
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for i, cand := range chosen {
-		s := e.vms[cand.ID]
-		if s == nil {
-			continue
-		}
-		keep := s.rec.Persistence
-		out.Gone = append(out.Gone, vm.StorageItem{
-			Kind: storage.VM, ID: string(s.id), Name: s.rec.Name, Account: s.account, Bytes: u.items.Of[vmItem(s.id)], State: s.rec.State,
-			Persistence: &keep, LastActive: cand.LastActive, Frees: cand.Frees, Next: i + 1, Goes: true,
-		})
+		item := e.itemOf(cand)
+		item.Bytes, item.Next = u.items.Of[cand.Item], i+1
+		out.Gone = append(out.Gone, item)
 	}
 	return out, nil
 }

@@ -40,9 +40,9 @@ func (p *createPlan) detail() map[string]any {
 // defaultIdle is the idle timeout when the creator says nothing.
 const defaultIdle = 300
 
-// planCreate checks a request, fills in what it leaves open, and claims a place
-// for the VM, which the caller settles.
-func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*createPlan, error) {
+// planCreate checks a request, fills in what it leaves open, claims a place for
+// the VM and pins what it is made of; the caller lets go of both.
+func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_ *createPlan, err error) {
 	if r.Name != "" {
 		if err := vm.CheckName(r.Name); err != nil {
 			return nil, vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
@@ -66,6 +66,16 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err
 		}
+	}
+	if from != nil { // it must not make room for the VM
+		if !e.pin(from.ID) {
+			return nil, noGeneration(string(from.ID))
+		}
+		defer func() {
+			if err != nil {
+				e.unpin(from.ID)
+			}
+		}()
 	}
 	claim, err := e.admitOne(ctx, rec.Account, rec.ID, rec.Size)
 	if err != nil {

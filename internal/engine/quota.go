@@ -164,8 +164,7 @@ func countsAsSnapshot(g vm.GenerationInfo) bool {
 }
 
 // roomInQuota refuses what an account's quotas of disk and memory images, and
-// of snapshots, have no room for. Sticky VMs of the account that don't run are
-// let go first.
+// of snapshots, have no room for. What may go of the account is let go first.
 func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.Quota) error {
 	e.mu.Lock()
 	q, use := e.users.accounts[account].Quota, vm.Quota{}
@@ -180,7 +179,7 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 		}
 		over := func(u *usage) int64 { return u.accounts.Of[account].Unique + more.Disk - q.Disk }
 		if q.Disk > 0 && more.Disk > 0 && over(u) > 0 {
-			if _, err := e.letGoVMs(ctx, account, over); err != nil {
+			if _, err := e.freeUp(ctx, account, over); err != nil {
 				return err
 			}
 			if u, err = e.measure(ctx); err != nil {

@@ -20,15 +20,15 @@ const hostAccount vm.AccountID = ""
 type usage struct {
 	time     time.Time
 	have     Capacity
-	items    storage.Use[storage.Item]    // by the thing whose files they are
-	needs    storage.Use[storage.Item]    // by who needs them: what only a VM needs is free without it
-	accounts storage.Use[vm.AccountID]    // by whose they are
-	memory   map[vm.AccountID]int64       // the part of it that is memory of generations
-	info     map[storage.Item]itemsRecord // of VMs and generations
+	items    storage.Use[storage.Item]   // by the thing whose files they are
+	needs    storage.Use[storage.Item]   // by who needs them: what only a VM needs is free without it
+	accounts storage.Use[vm.AccountID]   // by whose they are
+	memory   map[vm.AccountID]int64      // the part of it that is memory of generations
+	info     map[storage.Item]itemRecord // of VMs and generations
 }
 
-// itemsRecord is what the records say of an item.
-type itemsRecord struct {
+// itemRecord is what the records say of an item.
+type itemRecord struct {
 	name    string
 	account vm.AccountID
 }
@@ -84,13 +84,23 @@ func genItem(id vm.GenerationID) storage.Item {
 }
 
 // itemsLocked names VMs and generations and says whose they are.
-func (e *Engine) itemsLocked() map[storage.Item]itemsRecord {
-	out := make(map[storage.Item]itemsRecord, len(e.vms)+len(e.gens))
-	for id, s := range e.vms {
-		out[vmItem(id)] = itemsRecord{s.rec.Name, s.account}
+func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
+	out := make(map[storage.Item]itemRecord, len(e.vms)+len(e.gens))
+	for id := range e.vms {
+		out[vmItem(id)] = e.itemLocked(vmItem(id))
 	}
-	for id, g := range e.gens {
-		out[genItem(id)] = itemsRecord{cmp.Or(g.info.Name, g.info.VMName), g.info.Account}
+	for id := range e.gens {
+		out[genItem(id)] = e.itemLocked(genItem(id))
+	}
+	return out
+}
+
+func (e *Engine) itemLocked(it storage.Item) (out itemRecord) {
+	if s := e.vms[vm.ID(it.ID)]; it.Kind == storage.VM && s != nil {
+		out = itemRecord{s.rec.Name, s.account}
+	}
+	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
+		out = itemRecord{cmp.Or(g.info.Name, g.info.VMName), g.info.Account}
 	}
 	return out
 }
@@ -156,21 +166,44 @@ func (e *Engine) holdersLocked() holders {
 	return h
 }
 
-// candidates are the VMs of an account ("" = of all) as the decision sees them.
+// candidates are what may be let go of an account ("" = of all), and what may
+// not: every VM, and of generations layers and sticky snapshots that nobody is
+// at.
 func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	list := make([]storage.Candidate, 0, len(e.vms))
 	for id, s := range e.vms {
-		if account != "" && s.account != account {
-			continue
+		if account == "" || s.account == account {
+			list = append(list, storage.Candidate{
+				Item: vmItem(id), Priority: storage.Priority(s.rec.Persistence), LastActive: s.rec.LastActive,
+				Frees: u.needs.Of[vmItem(id)].Unique, Kept: e.keptWhyLocked(s, s.op != nil),
+			})
 		}
-		list = append(list, storage.Candidate{
-			ID: id, Priority: storage.Priority(s.rec.Persistence), LastActive: s.rec.LastActive,
-			Frees: u.needs.Of[vmItem(id)].Unique, Kept: e.keptWhyLocked(s, s.op != nil),
-		})
+	}
+	for id, g := range e.gens {
+		if may, priority := mayGo(g); may && (account == "" || g.info.Account == account) {
+			list = append(list, storage.Candidate{
+				Item: genItem(id), Priority: priority, LastActive: lastUse(g.info), Frees: u.needs.Of[genItem(id)].Unique,
+			})
+		}
 	}
 	return list
+}
+
+// mayGo says whether a generation that is kept for itself may be let go: a
+// layer, which is made again when it is needed, or a sticky snapshot.
+func mayGo(g *generation) (may bool, priority int) {
+	i := g.info
+	switch {
+	case g.pins > 0 || i.Deleted || i.Gone || i.State != vm.GenReady || !i.Durable:
+		return false, 0
+	case i.Snapshot != "" && i.Persistence.Type != vm.Persistent:
+		return true, storage.Priority(i.Persistence)
+	case i.Snapshot == "" && i.Why == vm.WhyLayer:
+		return true, storage.CachePriority
+	}
+	return false, 0
 }
 
 // keptWhyLocked says why a VM may not be let go; "" = it may.
@@ -219,43 +252,57 @@ func (e *Engine) accountsUse(c *vm.Call, u *usage) []vm.AccountStorage {
 // itemsUse is what each thing takes, the largest first. VMs that have no files
 // are there, too.
 func (e *Engine) itemsUse(c *vm.Call, u *usage) []vm.StorageItem {
-	all := e.candidates(u, "")
-	order := storage.Order(all)
-	next := make(map[vm.ID]int, len(order))
-	for i, cand := range order {
-		next[cand.ID] = i + 1
-	}
-	goes := map[vm.ID]bool{}
-	chosen, _ := storage.Choose(order, e.over(u))
-	for _, cand := range chosen {
-		goes[cand.ID] = true
-	}
-	list := []vm.StorageItem{}
-	add := func(it storage.Item) {
-		list = append(list, vm.StorageItem{
-			Kind: it.Kind, ID: it.ID, Name: u.info[it].name, Account: u.info[it].account, Bytes: u.items.Of[it],
-		})
+	all := e.candidates(u, hostAccount)
+	found := make(map[storage.Item]*vm.StorageItem, len(u.items.Of))
+	add := func(it storage.Item) *vm.StorageItem {
+		if found[it] == nil {
+			found[it] = &vm.StorageItem{
+				Kind: it.Kind, ID: it.ID, Name: u.info[it].name, Account: u.info[it].account, Bytes: u.items.Of[it],
+			}
+		}
+		return found[it]
 	}
 	for it := range u.items.Of {
-		if it.Kind != storage.VM && (c.Actor.Admin || u.info[it].account == c.Actor.Account) {
-			add(it)
-		}
+		add(it)
 	}
-	e.mu.Lock()
 	for _, cand := range all {
-		s := e.vms[cand.ID]
-		if s == nil || !c.Actor.Admin && s.account != c.Actor.Account {
-			continue
+		it := add(cand.Item)
+		it.LastActive, it.Frees, it.Kept = cand.LastActive, cand.Frees, cand.Kept
+	}
+	order := storage.Order(all)
+	for i, cand := range order {
+		found[cand.Item].Next = i + 1
+	}
+	chosen, _ := storage.Choose(order, e.over(u))
+	for _, cand := range chosen {
+		found[cand.Item].Goes = true
+	}
+	list := []vm.StorageItem{}
+	e.mu.Lock()
+	for it, shown := range found {
+		if c.Actor.Admin || shown.Account == c.Actor.Account {
+			e.describeLocked(it, shown)
+			list = append(list, *shown)
 		}
-		add(vmItem(cand.ID))
-		it := &list[len(list)-1]
-		keep := s.rec.Persistence
-		it.State, it.Persistence, it.LastActive = s.rec.State, &keep, cand.LastActive
-		it.Frees, it.Kept, it.Next, it.Goes = cand.Frees, cand.Kept, next[cand.ID], goes[cand.ID]
 	}
 	e.mu.Unlock()
 	slices.SortFunc(list, func(a, b vm.StorageItem) int {
 		return cmp.Or(cmp.Compare(b.Unique+b.Shared, a.Unique+a.Shared), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
 	})
 	return list
+}
+
+// describeLocked adds what the record says.
+func (e *Engine) describeLocked(it storage.Item, shown *vm.StorageItem) {
+	if s := e.vms[vm.ID(it.ID)]; it.Kind == storage.VM && s != nil {
+		keep := s.rec.Persistence
+		shown.State, shown.Persistence = s.rec.State, &keep
+	}
+	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
+		shown.Why, shown.Snapshot = g.info.Why, g.info.Snapshot
+		if g.info.Snapshot != "" {
+			keep := g.info.Persistence
+			shown.Persistence = &keep
+		}
+	}
 }

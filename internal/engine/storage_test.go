@@ -13,6 +13,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -22,7 +23,12 @@ const mib = 1 << 20
 // fill makes a directory take so much more of the disk.
 func fill(t *testing.T, dir string, bytes int) {
 	t.Helper()
-	f, err := os.Create(filepath.Join(dir, "filling"))
+	grow(t, filepath.Join(dir, "filling"), bytes)
+}
+
+func grow(t *testing.T, path string, bytes int) {
+	t.Helper()
+	f, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +174,7 @@ func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 		}
 		fill(t, filepath.Dir(layout.GenerationDir(s.Dir.Generation(v.Generation)).RAM()), 8*mib)
 	}
-	g, err := e.Snapshot(ctx, c, "snapped", engine.SnapshotRequest{Name: "kept"})
+	g, err := e.Snapshot(ctx, c, "snapped", engine.SnapshotRequest{Name: "kept", Persistence: &vm.Persistence{Type: vm.Persistent}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,6 +198,54 @@ func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 	if _, err := e.Create(ctx, c, engine.CreateRequest{Image: "kept"}); err != nil {
 		t.Errorf("the snapshot of a VM that was let go: %v", err)
 	}
+}
+
+// TestEvictionOfSnapshots: layers, which can be made again, go before all else;
+// a sticky snapshot goes as a VM of its priority would; what something is being
+// made of stays.
+func TestEvictionOfSnapshots(t *testing.T) {
+	s, e, c, clock := budgeted(t, 1<<30)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "built", Layers: []spec.Layer{{}, {}}, Persistence: stickyOf(9)})
+	v := create(t, e, c, engine.CreateRequest{Name: "four", Persistence: stickyOf(4)})
+	g, err := e.Snapshot(ctx, c, "four", engine.SnapshotRequest{Name: "three", Persistence: stickyOf(3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grow(t, layout.GenerationDir(s.Dir.Generation(g.ID)).RAM(), mib)
+	if _, err := e.Stop(ctx, c, "four"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Delete(ctx, c, "built"); err != nil {
+		t.Fatal(err)
+	}
+	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
+	if err != nil || len(dry.Gone) != 3 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].Name != "three" || dry.Gone[2].ID != string(v.ID) {
+		t.Fatalf("%+v, %v", dry, err)
+	}
+	s.Settings.StorageBudget = 1
+	closeEngine(t, e)
+	e, c = open(t, s)
+	_, err = e.Storage(ctx, c) // seen
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Create(ctx, c, engine.CreateRequest{Image: "three"}); vm.KindOf(err) != vm.NoSpace {
+		t.Errorf("a create in a full directory: %v", err)
+	}
+	if _, err := e.FindSnapshot(ctx, c, "three"); err != nil {
+		t.Errorf("it has made room for what was made of it: %v", err)
+	}
+	clock.Advance(time.Minute)
+	eventually(t, "the snapshot is let go", func() bool {
+		clock.Advance(time.Minute)
+		g, err := e.FindSnapshot(ctx, c, "three")
+		return err != nil || g.Deleted
+	})
+	if n := eventsOf(s, "snapshot.evicted"); n != 2 {
+		t.Errorf("%d events say that a layer or snapshot was let go", n)
+	}
+	wantNames(t, e, c)
 }
 
 // TestFullOfPersistent: when persistent VMs fill an account's quota of disk, no

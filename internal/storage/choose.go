@@ -11,10 +11,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Candidate is a VM as the decision sees it.
+// Candidate is a VM, a snapshot or a layer as the decision sees it.
 type Candidate struct {
-	ID         vm.ID
-	Priority   int
+	Item       Item
+	Priority   int // CachePriority, or 0 to 10
 	LastActive time.Time
 	Frees      int64  // bytes that are free once it is gone
 	Kept       string // why it may not go; "" = it may
@@ -38,7 +38,10 @@ func Kept(rec vm.VM, held, used bool) string {
 	return ""
 }
 
-// Priority is a sticky VM's: the lower, the sooner it goes.
+// CachePriority is that of what can be made again: it goes before all else.
+const CachePriority = -1
+
+// Priority is that of a sticky VM or snapshot: the lower, the sooner it goes.
 func Priority(p vm.Persistence) int {
 	if p.Priority == nil {
 		return *vm.DefaultPersistence().Priority
@@ -56,13 +59,13 @@ func Order(list []Candidate) []Candidate {
 		}
 	}
 	slices.SortFunc(may, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.LastActive.Compare(b.LastActive), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.LastActive.Compare(b.LastActive), cmp.Compare(a.Item.Kind, b.Item.Kind), cmp.Compare(a.Item.ID, b.Item.ID))
 	})
 	return may
 }
 
 // Choose says how many of the ordered must go for need bytes, and what that
-// frees at least. A VM whose going frees nothing is not chosen.
+// frees at least. What frees nothing is not chosen.
 func Choose(ordered []Candidate, need int64) (chosen []Candidate, frees int64) {
 	for _, c := range ordered {
 		if frees >= need {

@@ -44,35 +44,36 @@ func TestKept(t *testing.T) {
 // 004-08 004-10: the lowest priority first, then the oldest last access.
 func TestOrder(t *testing.T) {
 	got := Order([]Candidate{
-		{ID: "late-5", Priority: 5, LastActive: day.Add(time.Hour)},
-		{ID: "kept", Priority: 0, LastActive: day, Kept: "running"},
-		{ID: "early-5", Priority: 5, LastActive: day},
-		{ID: "new-1", Priority: 1, LastActive: day.Add(48 * time.Hour)},
-		{ID: "old-10", Priority: 10, LastActive: day.Add(-time.Hour)},
+		{Item: Item{VM, "late-5"}, Priority: 5, LastActive: day.Add(time.Hour)},
+		{Item: Item{VM, "kept"}, Priority: 0, LastActive: day, Kept: "running"},
+		{Item: Item{VM, "early-5"}, Priority: 5, LastActive: day},
+		{Item: Item{VM, "new-1"}, Priority: 1, LastActive: day.Add(48 * time.Hour)},
+		{Item: Item{Generation, "cache"}, Priority: CachePriority, LastActive: day.Add(99 * time.Hour)},
+		{Item: Item{VM, "old-10"}, Priority: 10, LastActive: day.Add(-time.Hour)},
 	})
-	want := []vm.ID{"new-1", "early-5", "late-5", "old-10"}
+	want := []string{"cache", "new-1", "early-5", "late-5", "old-10"}
 	if len(got) != len(want) {
 		t.Fatalf("%v", got)
 	}
 	for i, id := range want {
-		if got[i].ID != id {
-			t.Errorf("place %d: %s, not %s", i, got[i].ID, id)
+		if got[i].Item.ID != id {
+			t.Errorf("place %d: %s, not %s", i, got[i].Item, id)
 		}
 	}
 }
 
 func TestChoose(t *testing.T) {
-	list := []Candidate{{ID: "a", Frees: 10}, {ID: "nothing"}, {ID: "b", Frees: 20}, {ID: "c", Frees: 30}}
+	list := []Candidate{{Item: Item{VM, "a"}, Frees: 10}, {Item: Item{VM, "nothing"}}, {Item: Item{VM, "b"}, Frees: 20}, {Item: Item{VM, "c"}, Frees: 30}}
 	for _, c := range []struct {
 		need  int64
-		last  vm.ID
+		last  string
 		n     int
 		frees int64
 	}{
 		{0, "", 0, 0}, {1, "a", 1, 10}, {10, "a", 1, 10}, {11, "b", 2, 30}, {60, "c", 3, 60}, {1000, "c", 3, 60},
 	} {
 		chosen, frees := Choose(list, c.need)
-		if len(chosen) != c.n || frees != c.frees || c.n > 0 && chosen[c.n-1].ID != c.last {
+		if len(chosen) != c.n || frees != c.frees || c.n > 0 && chosen[c.n-1].Item.ID != c.last {
 			t.Errorf("%d bytes: %v, %d free", c.need, chosen, frees)
 		}
 	}
@@ -110,7 +111,7 @@ func crowd(n int) []Candidate {
 	r := rand.New(rand.NewPCG(3, 4))
 	list := make([]Candidate, n)
 	for i := range list {
-		list[i] = Candidate{ID: vm.NewID(), Priority: r.IntN(11), LastActive: day.Add(time.Duration(r.IntN(1e6)) * time.Second), Frees: int64(r.IntN(1 << 30))}
+		list[i] = Candidate{Item: Item{VM, string(vm.NewID())}, Priority: r.IntN(11), LastActive: day.Add(time.Duration(r.IntN(1e6)) * time.Second), Frees: int64(r.IntN(1 << 30))}
 		if i%10 == 0 {
 			list[i].Kept = "running"
 		}
