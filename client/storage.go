@@ -10,7 +10,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Storage says who uses what of the disk and which VMs would go next.
+// Storage says who uses what of the disk and what would go next.
 func (c *Client) Storage(ctx context.Context) (vm.Storage, error) {
 	return do[vm.Storage](ctx, c, call{method: "GET", path: pathOf("v1", "storage")}, nil)
 }

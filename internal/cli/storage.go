@@ -26,9 +26,10 @@ func newStorage(a *app, runF func(context.Context, *storageOptions) error) *cobr
 and what several have in common is there once. OWN is free once the thing is gone, SHARED is what others have,
 too. FREES is what removing a VM makes free, with all that only it needs.
 
-When the data directory takes more than its budget, or the disk lacks its reserve, sticky VMs that don't run
-are let go: the lowest priority first, then the longest unused. NEXT is a VM's place in that order, or why it
-is kept. Others than admins see their own account.`,
+When the data directory takes more than its budget, or the disk lacks its reserve, room is made: layers of
+specs first, which are made again when they are needed, then sticky VMs that don't run and sticky snapshots,
+the lowest priority first, then the longest unused. NEXT is the place in that order, or why a VM is kept.
+Others than admins see their own account.`,
 		Example: "  warren storage\n  warren storage --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,16 +79,25 @@ func (a *app) storage(ctx context.Context, o *storageOptions) error {
 func storageTable(items []vm.StorageItem) *table {
 	t := &table{head: []string{"KIND", "NAME", "STATE", "OWN", "SHARED", "FREES", "NEXT"}}
 	for _, it := range items {
-		state, frees := "-", "-"
-		if it.State != "" {
-			state, frees = string(it.State), human(it.Frees)
+		frees := "-"
+		if it.Kind == "vm" || it.Next > 0 {
+			frees = human(it.Frees)
 		}
-		t.add(it.Kind, printable(or(it.Name, it.ID)), state, human(it.Unique), human(it.Shared), frees, nextOf(it))
+		t.add(kindOf(it), printable(or(it.Name, it.ID)), or(string(it.State), "-"), human(it.Unique), human(it.Shared), frees, nextOf(it))
 	}
 	return t
 }
 
-// nextOf is a VM's place in the order in which VMs go, or why it has none.
+// kindOf says what a thing is: of generations snapshot, or for what they were
+// captured.
+func kindOf(it vm.StorageItem) string {
+	if it.Why != "" {
+		return string(it.Why)
+	}
+	return it.Kind
+}
+
+// nextOf is a thing's place in the order in which things go, or why it has none.
 func nextOf(it vm.StorageItem) string {
 	switch {
 	case it.Goes:
@@ -111,10 +121,11 @@ func newPrune(a *app, runF func(context.Context, *pruneOptions) error) *cobra.Co
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Make room on the disk",
-		Long: `Remove what nobody needs any more, and let VMs go as far as the storage budget needs it, or as --free asks
-for besides: sticky VMs that don't run, the lowest priority first, then the longest unused. VMs that run, are
-held, or are persistent never go. --dry-run says which would go and removes nothing. The server does the same
-by itself when it must; this does it now. Others than admins prune their own account.`,
+		Long: `Remove what nobody needs any more, and make room as far as the storage budget needs it, or as --free asks for
+besides: layers of specs, then sticky VMs that don't run and sticky snapshots, the lowest priority first, then
+the longest unused. VMs that run, are held, or are persistent never go. --dry-run says what would go and
+removes nothing. The server does the same by itself when it must; this does it now. Others than admins prune
+their own account.`,
 		Example: "  warren prune --dry-run\n  warren prune --free 10G",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -152,21 +163,21 @@ func (a *app) prune(ctx context.Context, o *pruneOptions) error {
 		return a.io.json(p)
 	}
 	if len(p.Gone) > 0 {
-		t := &table{head: []string{"NAME", "ID", "PRIORITY", "UNUSED FOR", "FREES"}}
+		t := &table{head: []string{"KIND", "NAME", "ID", "PRIORITY", "UNUSED FOR", "FREES"}}
 		for _, it := range p.Gone {
 			priority := "-"
 			if it.Persistence != nil && it.Persistence.Priority != nil {
 				priority = itoa(*it.Persistence.Priority)
 			}
-			t.add(printable(or(it.Name, "-")), it.ID, priority, age(it.LastActive), human(it.Frees))
+			t.add(kindOf(it), printable(or(it.Name, "-")), it.ID, priority, age(it.LastActive), human(it.Frees))
 		}
 		a.io.print(t)
 	}
-	what := "let go"
 	if p.DryRun {
-		what = "would go"
+		a.io.printf("%d would go and free %s\n", len(p.Gone), human(p.Frees))
+	} else {
+		a.io.printf("%d let go, %s freed\n", len(p.Gone), human(p.Frees))
 	}
-	a.io.printf("%d VMs %s, %s freed\n", len(p.Gone), what, human(p.Frees))
 	if p.Left > 0 {
 		a.io.notef("%s must still go, and nothing may: stop VMs, or delete VMs, snapshots or images", human(p.Left))
 	}

@@ -23,13 +23,14 @@ func TestStoragePage(t *testing.T) {
 			{Kind: "image", ID: "im-1", Bytes: vm.Bytes{Unique: 4 << 30, Shared: 1 << 30}},
 			{Kind: "vm", ID: "a", Name: "old\x1b[2J", State: vm.Stopped, Bytes: vm.Bytes{Unique: 2 << 30}, Frees: 3 << 30, Next: 1, Goes: true},
 			{Kind: "vm", ID: "b", Name: "busy", State: vm.Running, Kept: "running"},
+			{Kind: "generation", ID: "g", Why: vm.WhyLayer, Next: 3},
 			{Kind: "vm", ID: "c", State: vm.Suspended, Next: 2},
 		},
 	})
 	r := run(t, f, Local{}, "", "storage")
 	for _, want := range []string{
 		"21 GiB of a budget of 20 GiB in /data; of the disk 30 GiB of 100 GiB are free, 1 GiB stay so", "1 GiB must go",
-		"team     5 GiB  1 GiB          6 GiB", "kept: running", `"old\x1b[2J"`, "1, now",
+		"team     5 GiB  1 GiB          6 GiB", "kept: running", "layer  g ", `"old\x1b[2J"`, "1, now",
 	} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s%s", want, r.out, r.stderr)
@@ -50,15 +51,15 @@ func TestPrune(t *testing.T) {
 			t.Error(err)
 		}
 		_ = json.NewEncoder(w).Encode(vm.Pruned{DryRun: got.DryRun, Frees: 2 << 20, Left: 1 << 20, Gone: []vm.StorageItem{
-			{ID: "abc", Name: "old", Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &three}, LastActive: time.Now().Add(-2 * time.Hour), Frees: 2 << 20},
+			{Kind: "vm", ID: "abc", Name: "old", Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &three}, LastActive: time.Now().Add(-2 * time.Hour), Frees: 2 << 20},
 		}})
 	})
 	r := run(t, f, Local{}, "", "prune", "--dry-run")
-	if !got.DryRun || got.Free != 0 || !strings.Contains(r.out, "1 VMs would go, 2 MiB freed") || !strings.Contains(r.out, "old   abc  3         2h") {
+	if !got.DryRun || got.Free != 0 || !strings.Contains(r.out, "1 would go and free 2 MiB") || !strings.Contains(r.out, "vm    old   abc  3         2h") {
 		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
 	}
 	r = run(t, f, Local{}, "", "prune", "--free", "2")
-	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 VMs let go") || !strings.Contains(r.stderr, "1 MiB must still go") {
+	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 let go") || !strings.Contains(r.stderr, "1 MiB must still go") {
 		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
 	}
 	run(t, f, Local{}, "", "prune", "--free", "much").wants(t, 2, "")

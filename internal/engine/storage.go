@@ -212,7 +212,7 @@ func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
 	return storage.Kept(s.rec, len(s.holds) > 0, used)
 }
 
-// Storage says who uses what of the disk and which VMs would go next. Admins
+// Storage says who uses what of the disk and what would go next. Admins
 // see everything, others what is their account's.
 func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err error) {
 	defer func() { err = fail(vm.OpStorage, "", err) }()
