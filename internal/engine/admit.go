@@ -127,29 +127,37 @@ func (e *Engine) admitMemory(ctx context.Context, a admission) error {
 	if err != nil {
 		return err
 	}
-	if have.MemoryStalled >= stalled {
-		return vm.Errorf(vm.Limit, "", "programs of the host wait for memory in %.0f %% of the time", have.MemoryStalled).
-			WithHint("%s", e.wouldStop(a.account, nil, 0))
-	}
 	reserve, need := e.cfg.Settings.MemoryReserve, a.each*int64(len(a.wants))
 	grow := e.expectedGrowth(a)
-	if have.MemAvailable-grow-need >= reserve {
+	if have.MemoryStalled < stalled && have.MemAvailable-grow-need >= reserve {
 		return nil
 	}
-	weights := e.weigh(ctx) // VMs that have grown already will not grow again
-	grow -= grown(weights)
+	weights := e.weigh(ctx)
+	grow -= grown(weights) // VMs that have grown already will not grow again
 	left := have.MemAvailable - grow - reserve
-	if need <= left {
+	var refusal *vm.Error
+	first := ""
+	switch {
+	case have.MemoryStalled >= stalled:
+		refusal = vm.Errorf(vm.Limit, "", "the host's programs stand still for memory in %.0f %% of the time", have.MemoryStalled)
+	case need <= left:
 		return nil
-	}
-	if a.forks {
+	case a.forks:
 		fit := max(0, left/a.each)
-		return vm.Errorf(vm.Limit, "", "there is memory for %d more such children, not for %d", fit, len(a.wants)).
-			WithCode("VM_LIMIT_EXCEEDED", "limit", fit, "current", 0, "requested", len(a.wants)).
-			WithHint("fork %d at most, or %s", fit, e.wouldStop(a.account, weights, need-left))
+		refusal = vm.Errorf(vm.Limit, "", "there is memory for %d more such children, not for %d", fit, len(a.wants)).
+			WithCode("VM_LIMIT_EXCEEDED", "limit", fit, "current", 0, "requested", len(a.wants))
+		first = fmt.Sprintf("fork %d at most, or ", fit)
+	default:
+		refusal = vm.Errorf(vm.Limit, "", "%d MiB of memory are available, %d MiB of it for running VMs to grow; %d MiB and a reserve of %d MiB are needed",
+			have.MemAvailable>>20, grow>>20, need>>20, reserve>>20)
 	}
-	return vm.Errorf(vm.Limit, "", "%d MiB of memory are available, %d MiB of it for running VMs to grow; %d MiB and a reserve of %d MiB are needed",
-		have.MemAvailable>>20, grow>>20, need>>20, reserve>>20).WithHint("%s", e.wouldStop(a.account, weights, need-left))
+	which, enough := wouldStop(a.account, weights, max(need-left, 1))
+	refusal = refusal.WithHint("%s%s", first, stopHint(which, enough))
+	if refusal.Fields == nil {
+		refusal.Fields = map[string]any{}
+	}
+	refusal.Fields["wouldStop"] = ids(which)
+	return refusal
 }
 
 // expectedGrowth sums the growth of all VMs, of those that were admitted and
@@ -218,28 +226,44 @@ func grown(list []weight) (bytes int64) {
 }
 
 // wouldStop says which of the account's own running VMs would have to stop so
-// that so much is free: the longest unused first.
-func (e *Engine) wouldStop(account vm.AccountID, list []weight, bytes int64) string {
+// that so much is free, the longest unused first, and whether that is enough.
+func wouldStop(account vm.AccountID, list []weight, bytes int64) (which []vm.VM, enough bool) {
 	own := slices.DeleteFunc(slices.Clone(list), func(w weight) bool { return w.rec.Account != account })
 	slices.SortFunc(own, func(a, b weight) int {
 		return cmp.Or(a.rec.LastActive.Compare(b.rec.LastActive), cmp.Compare(a.rec.ID, b.rec.ID))
 	})
-	var names []string
-	var freed int64
 	for _, w := range own {
-		if freed >= bytes && len(names) > 0 || len(names) == maxNamed {
+		if bytes <= 0 || len(which) == maxNamed {
 			break
 		}
-		freed += w.pss + expected(w.rec.Size)
-		names = append(names, fmt.Sprintf("%s (%d MiB)", label(w.rec), w.rec.Size.MemoryMiB))
+		bytes -= w.pss + expected(w.rec.Size)
+		which = append(which, w.rec)
 	}
-	switch {
-	case len(names) == 0:
+	return which, bytes <= 0
+}
+
+func ids(list []vm.VM) []vm.ID {
+	out := make([]vm.ID, 0, len(list))
+	for _, v := range list {
+		out = append(out, v.ID)
+	}
+	return out
+}
+
+// stopHint says it in words.
+func stopHint(which []vm.VM, enough bool) string {
+	if len(which) == 0 {
 		return "ask for less memory, or free some on the host"
-	case freed < bytes:
-		return "stop or suspend " + strings.Join(names, ", ") + " and more, or ask for less memory"
 	}
-	return "stop or suspend " + strings.Join(names, ", ") + ", the longest unused, or ask for less memory"
+	names := make([]string, 0, len(which))
+	for _, v := range which {
+		names = append(names, fmt.Sprintf("%s (%d MiB)", label(v), v.Size.MemoryMiB))
+	}
+	more := ""
+	if !enough {
+		more = " and more"
+	}
+	return "stop or suspend " + strings.Join(names, ", ") + more + ", or ask for less memory"
 }
 
 // maxNamed bounds the VMs that a refusal names.

@@ -92,13 +92,23 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
 }
 
 // roomFor refuses a capture that the disk cannot hold: the data of the memory
-// that the VM was started on, what it has in memory besides, and some room.
+// that the VM was started on, what it has in memory besides, and some room. What
+// may go is let go first.
 func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
 		return err
 	}
 	need := captureRoom + e.memoryOf(ctx, s)
+	if have.DiskFree < need {
+		short := func(u *usage) int64 { return need - u.have.DiskFree }
+		if _, err := e.freeUp(ctx, hostAccount, short); err != nil {
+			return err
+		}
+		if have, err = e.cfg.Host.Capacity(ctx); err != nil {
+			return err
+		}
+	}
 	if have.DiskFree >= need {
 		return nil
 	}

@@ -125,7 +125,8 @@ type Engine struct {
 	starts    chan struct{} // places in the queue of a fork's starts
 	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
-	evicting  sync.Mutex    // VMs are let go by one at a time; before sweeping
+	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
+	measuring sync.Mutex    // one look at the disk at a time; before mu
 	pool      *pool         // its lock after mu
 
 	accountWrite sync.Mutex // held while an account's record is changed; before mu

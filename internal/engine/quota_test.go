@@ -197,8 +197,11 @@ func TestAdmissionByRealMemory(t *testing.T) {
 	s.World.SetFree((512+512+3*512-100)<<20, 1<<40) // the reserve, what is wanted, what three grow: 100 MiB too few
 	_, err := e.Create(ctx, c, engine.CreateRequest{})
 	wantCode(t, err, vm.Limit, "")
-	if hint := vm.AsError(err).Hint; !strings.Contains(hint, "suspend old (2048 MiB), the longest unused") {
+	if hint := vm.AsError(err).Hint; !strings.Contains(hint, "suspend old (2048 MiB), or ask") {
 		t.Errorf("the refusal says %q", hint)
+	}
+	if which, ok := vm.AsError(err).Fields["wouldStop"].([]vm.ID); !ok || len(which) != 1 {
+		t.Errorf("these would stop: %v", vm.AsError(err).Fields)
 	}
 	s.World.SetPSS(2048 << 20) // they have taken all that they will
 	create(t, e, c, engine.CreateRequest{Name: "fits"})

@@ -35,6 +35,8 @@ type itemRecord struct {
 
 // measure looks at the disk, and remembers what it saw.
 func (e *Engine) measure(ctx context.Context) (*usage, error) {
+	e.measuring.Lock()
+	defer e.measuring.Unlock()
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
 		return nil, err
