@@ -278,9 +278,12 @@ func checkQuota(q, use vm.Quota) error {
 		field     string
 		want, use int64
 	}{
-		{"vms", int64(q.VMs), int64(use.VMs)}, {"running", int64(q.Running), int64(use.Running)},
-		{"vcpu", int64(q.VCPU), int64(use.VCPU)}, {"memoryMib", int64(q.MemoryMiB), int64(use.MemoryMiB)},
-		{"diskBytes", q.Disk, use.Disk}, {"memoryImagesBytes", q.MemoryImages, use.MemoryImages},
+		{"vms", int64(q.VMs), int64(use.VMs)},
+		{"running", int64(q.Running), int64(use.Running)},
+		{"vcpu", int64(q.VCPU), int64(use.VCPU)},
+		{"memoryMib", int64(q.MemoryMiB), int64(use.MemoryMiB)},
+		{"diskBytes", q.Disk, use.Disk},
+		{"memoryImagesBytes", q.MemoryImages, use.MemoryImages},
 		{"snapshots", int64(q.Snapshots), int64(use.Snapshots)},
 	} {
 		switch {

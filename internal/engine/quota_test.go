@@ -37,14 +37,32 @@ func TestQuotas(t *testing.T) {
 		want  map[string]any
 		free  func(c *vm.Call) error // after it there is room
 	}{
-		{vm.Quota{VMs: 1}, engine.CreateRequest{}, "TOTAL_VM_LIMIT_EXCEEDED", map[string]any{"limit": 1, "current": 1},
-			func(c *vm.Call) error { _, err := e.Delete(ctx, c, "a"); return err }},
-		{vm.Quota{Running: 1}, engine.CreateRequest{}, "VM_LIMIT_EXCEEDED", map[string]any{"limit": 1, "current": 1},
-			func(c *vm.Call) error { _, err := e.Suspend(ctx, c, "a", engine.SuspendRequest{}); return err }},
-		{vm.Quota{VCPU: 2}, big, "VCPU_OVER_PLAN_LIMIT", map[string]any{"got": 3, "max": 2},
-			func(c *vm.Call) error { _, err := e.Stop(ctx, c, "a"); return err }},
-		{vm.Quota{MemoryMiB: 2048}, big, "MEM_OVER_PLAN_LIMIT", map[string]any{"got": 2560, "max": 2048},
-			func(c *vm.Call) error { _, err := e.Stop(ctx, c, "a"); return err }},
+		{
+			vm.Quota{VMs: 1},
+			engine.CreateRequest{},
+			"TOTAL_VM_LIMIT_EXCEEDED",
+			map[string]any{"limit": 1, "current": 1},
+			func(c *vm.Call) error { _, err := e.Delete(ctx, c, "a"); return err },
+		},
+		{
+			vm.Quota{Running: 1},
+			engine.CreateRequest{},
+			"VM_LIMIT_EXCEEDED",
+			map[string]any{"limit": 1, "current": 1},
+			func(c *vm.Call) error { _, err := e.Suspend(ctx, c, "a", engine.SuspendRequest{}); return err },
+		},
+		{
+			vm.Quota{VCPU: 2},
+			big, "VCPU_OVER_PLAN_LIMIT",
+			map[string]any{"got": 3, "max": 2},
+			func(c *vm.Call) error { _, err := e.Stop(ctx, c, "a"); return err },
+		},
+		{
+			vm.Quota{MemoryMiB: 2048},
+			big, "MEM_OVER_PLAN_LIMIT",
+			map[string]any{"got": 2560, "max": 2048},
+			func(c *vm.Call) error { _, err := e.Stop(ctx, c, "a"); return err },
+		},
 	} {
 		c := quotaed(t, e, admin, tc.quota)
 		create(t, e, c, engine.CreateRequest{Name: "a"})

@@ -33,7 +33,8 @@ func TestSum(t *testing.T) {
 		},
 		"a reflink that was written to": {
 			[]File{file(1, "a", 100, Range{0, 100}), file(2, "b", 130, Range{20, 100})},
-			map[string]vm.Bytes{"a": {Unique: 20, Shared: 80}, "b": {Unique: 50, Shared: 80}}, 150,
+			map[string]vm.Bytes{"a": {Unique: 20, Shared: 80}, "b": {Unique: 50, Shared: 80}},
+			150,
 		},
 		"a reflink within one owner": {
 			[]File{file(1, "a", 100, Range{0, 100}), file(2, "a", 100, Range{0, 100})}, map[string]vm.Bytes{"a": {Unique: 100}}, 100,
@@ -41,11 +42,13 @@ func TestSum(t *testing.T) {
 		"whoever shared it is gone": {[]File{file(1, "a", 100, Range{500, 600})}, map[string]vm.Bytes{"a": {Unique: 100}}, 100},
 		"three, one of them apart": {
 			[]File{file(1, "a", 40, Range{0, 40}), file(2, "b", 40, Range{20, 60}), file(3, "c", 10, Range{1000, 1010})},
-			map[string]vm.Bytes{"a": {Unique: 20, Shared: 20}, "b": {Unique: 20, Shared: 20}, "c": {Unique: 10}}, 70,
+			map[string]vm.Bytes{"a": {Unique: 20, Shared: 20}, "b": {Unique: 20, Shared: 20}, "c": {Unique: 10}},
+			70,
 		},
 		"another device": {
 			[]File{file(1, "a", 40, Range{0, 40}), {Item: Item{"vm", "b"}, Inode: Inode{2, 1}, Allocated: 40, Shared: []Range{{0, 40}}}},
-			map[string]vm.Bytes{"a": {Unique: 40}, "b": {Unique: 40}}, 80,
+			map[string]vm.Bytes{"a": {Unique: 40}, "b": {Unique: 40}},
+			80,
 		},
 	} {
 		got := Sum(c.files, byItem)
