@@ -27,9 +27,9 @@ and what several have in common is there once. OWN is free once the thing is gon
 too. FREES is what removing a VM makes free, with all that only it needs.
 
 When the data directory takes more than its budget, or the disk lacks its reserve, room is made: layers of
-specs first, which are made again when they are needed, then sticky VMs that don't run and sticky snapshots,
-the lowest priority first, then the longest unused. NEXT is the place in that order, or why a VM is kept.
-Others than admins see their own account.`,
+specs first, which are made again when they are needed, then sticky VMs that don't run, the lowest priority
+first, then the longest unused. NEXT is the place in that order, or why a VM is kept. Others than admins see
+their own account.`,
 		Example: "  warren storage\n  warren storage --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -122,10 +122,10 @@ func newPrune(a *app, runF func(context.Context, *pruneOptions) error) *cobra.Co
 		Use:   "prune",
 		Short: "Make room on the disk",
 		Long: `Remove what nobody needs any more, and make room as far as the storage budget needs it, or as --free asks for
-besides: layers of specs, then sticky VMs that don't run and sticky snapshots, the lowest priority first, then
-the longest unused. VMs that run, are held, or are persistent never go. --dry-run says what would go and
-removes nothing. The server does the same by itself when it must; this does it now. Others than admins prune
-their own account.`,
+besides: layers of specs, then sticky VMs that don't run, the lowest priority first, then the longest unused.
+VMs that run, are held, or are persistent never go, nor do snapshots. --dry-run says what would go and removes
+nothing. The server does the same by itself when it must; this does it now. Others than admins prune their own
+account.`,
 		Example: "  warren prune --dry-run\n  warren prune --free 10G",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -102,7 +102,7 @@ func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	}
 }
 
-// freeUp lets VMs, snapshots and layers of an account ("" = of all) go, one
+// freeUp lets VMs and layers of an account ("" = of all) go, one
 // after the other, until over says that it is enough. Each time it looks anew:
 // what several share is free only when the last of them is gone.
 func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (out vm.Pruned, err error) {
@@ -160,7 +160,7 @@ func (e *Engine) evict(ctx context.Context, cand storage.Candidate, over int64) 
 	if cand.Item.Kind == storage.VM {
 		return item, e.evictVM(c, vm.ID(cand.Item.ID), detail)
 	}
-	return item, e.evictGeneration(ctx, c, vm.GenerationID(cand.Item.ID), detail)
+	return item, e.evictLayer(ctx, c, vm.GenerationID(cand.Item.ID), detail)
 }
 
 // itemOf describes a candidate.
@@ -202,15 +202,11 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	return err
 }
 
-// evictGeneration gives a snapshot or layer up: collect removes what nobody
-// else needs of it.
-func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
+// evictLayer gives a layer up: collect removes what nobody else needs of it.
+func (e *Engine) evictLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
 	e.mu.Lock()
 	g := e.gens[id]
-	may := false
-	if g != nil {
-		may, _ = mayGo(g)
-	}
+	may := g != nil && mayGo(g)
 	e.mu.Unlock()
 	if !may {
 		return vm.Errorf(vm.Busy, string(id), "it is kept now")
@@ -225,8 +221,8 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 		return err
 	}
 	data := maps.Clone(detail)
-	data["generation"], data["snapshot"], data["name"], data["kind"] = string(id), string(info.Snapshot), info.Name, string(info.Why)
-	e.append(vm.Event{Type: "snapshot.evicted", VM: info.VM, Account: info.Account, Data: data})
+	data["generation"] = string(id)
+	e.append(vm.Event{Type: "layer.evicted", VM: info.VM, Account: info.Account, Data: data})
 	return nil
 }
 

@@ -169,8 +169,7 @@ func (e *Engine) holdersLocked() holders {
 }
 
 // candidates are what may be let go of an account ("" = of all), and what may
-// not: every VM, and of generations layers and sticky snapshots that nobody is
-// at.
+// not: every VM, and layers of specs that nobody is at.
 func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -184,28 +183,20 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 		}
 	}
 	for id, g := range e.gens {
-		if may, priority := mayGo(g); may && (account == "" || g.info.Account == account) {
+		if mayGo(g) && (account == "" || g.info.Account == account) {
 			list = append(list, storage.Candidate{
-				Item: genItem(id), Priority: priority, LastActive: lastUse(g.info), Frees: u.needs.Of[genItem(id)].Unique,
+				Item: genItem(id), Priority: storage.CachePriority, LastActive: lastUse(g.info), Frees: u.needs.Of[genItem(id)].Unique,
 			})
 		}
 	}
 	return list
 }
 
-// mayGo says whether a generation that is kept for itself may be let go: a
-// layer, which is made again when it is needed, or a sticky snapshot.
-func mayGo(g *generation) (may bool, priority int) {
+// mayGo says whether a generation may be let go: a layer, which is made again
+// when it is needed. Snapshots go only when somebody deletes them.
+func mayGo(g *generation) bool {
 	i := g.info
-	switch {
-	case g.pins > 0 || i.Deleted || i.Gone || i.State != vm.GenReady || !i.Durable:
-		return false, 0
-	case i.Snapshot != "" && i.Persistence.Type != vm.Persistent:
-		return true, storage.Priority(i.Persistence)
-	case i.Snapshot == "" && i.Why == vm.WhyLayer:
-		return true, storage.CachePriority
-	}
-	return false, 0
+	return i.Why == vm.WhyLayer && i.Snapshot == "" && g.pins == 0 && !i.Deleted && !i.Gone && i.State == vm.GenReady && i.Durable
 }
 
 // keptWhyLocked says why a VM may not be let go; "" = it may.

@@ -200,50 +200,48 @@ func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 	}
 }
 
-// TestEvictionOfSnapshots: layers, which can be made again, go before all else;
-// a sticky snapshot goes as a VM of its priority would; what something is being
-// made of stays.
-func TestEvictionOfSnapshots(t *testing.T) {
+// TestEvictionOfLayers: layers, which can be made again, go before all VMs; what
+// a VM is being made of stays, and so do snapshots.
+func TestEvictionOfLayers(t *testing.T) {
 	s, e, c, clock := budgeted(t, 1<<30)
 	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "built", Layers: []spec.Layer{{}, {}}, Persistence: stickyOf(9)})
-	v := create(t, e, c, engine.CreateRequest{Name: "four", Persistence: stickyOf(4)})
-	g, err := e.Snapshot(ctx, c, "four", engine.SnapshotRequest{Name: "three", Persistence: stickyOf(3)})
+	layers := []spec.Layer{command("one", "echo 1 > /root/one"), command("two", "echo 2 > /root/two")}
+	create(t, e, c, engine.CreateRequest{Name: "built", Layers: layers})
+	if _, err := e.Delete(ctx, c, "built"); err != nil {
+		t.Fatal(err)
+	}
+	v := create(t, e, c, engine.CreateRequest{Name: "zero", Persistence: stickyOf(0)})
+	g, err := e.Snapshot(ctx, c, "zero", engine.SnapshotRequest{Name: "snap", Persistence: stickyOf(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	grow(t, layout.GenerationDir(s.Dir.Generation(g.ID)).RAM(), mib)
-	if _, err := e.Stop(ctx, c, "four"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Delete(ctx, c, "built"); err != nil {
+	if _, err := e.Stop(ctx, c, "zero"); err != nil {
 		t.Fatal(err)
 	}
 	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
-	if err != nil || len(dry.Gone) != 3 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].Name != "three" || dry.Gone[2].ID != string(v.ID) {
+	if err != nil || len(dry.Gone) != 2 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].ID != string(v.ID) {
 		t.Fatalf("%+v, %v", dry, err)
+	}
+	made := layersOf(t, e, c)
+	if len(made) != 1 {
+		t.Fatalf("%d layers", len(made))
 	}
 	s.Settings.StorageBudget = 1
 	closeEngine(t, e)
 	e, c = open(t, s)
-	_, err = e.Storage(ctx, c) // seen
-	if err != nil {
+	if _, err := e.Storage(ctx, c); err != nil { // seen
 		t.Fatal(err)
 	}
-	if _, err := e.Create(ctx, c, engine.CreateRequest{Image: "three"}); vm.KindOf(err) != vm.NoSpace {
+	if _, err := e.Create(ctx, c, engine.CreateRequest{Image: string(made[0].ID)}); vm.KindOf(err) != vm.NoSpace {
 		t.Errorf("a create in a full directory: %v", err)
 	}
-	if _, err := e.FindSnapshot(ctx, c, "three"); err != nil {
-		t.Errorf("it has made room for what was made of it: %v", err)
+	if n := eventsOf(s, "layer.evicted"); n != 0 {
+		t.Error("a layer has made room for what was made of it")
 	}
-	clock.Advance(time.Minute)
-	eventually(t, "the snapshot is let go", func() bool {
-		clock.Advance(time.Minute)
-		g, err := e.FindSnapshot(ctx, c, "three")
-		return err != nil || g.Deleted
-	})
-	if n := eventsOf(s, "snapshot.evicted"); n != 2 {
-		t.Errorf("%d events say that a layer or snapshot was let go", n)
+	eventually(t, "the layer is let go", func() bool { clock.Advance(time.Minute); return eventsOf(s, "layer.evicted") == 1 })
+	if g, err := e.FindSnapshot(ctx, c, "snap"); err != nil || g.Deleted {
+		t.Errorf("the snapshot: %+v, %v", g, err)
 	}
 	wantNames(t, e, c)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Candidate is a VM, a snapshot or a layer as the decision sees it.
+// Candidate is a VM or a layer as the decision sees it.
 type Candidate struct {
 	Item       Item
 	Priority   int // CachePriority, or 0 to 10
@@ -41,7 +41,7 @@ func Kept(rec vm.VM, held, used bool) string {
 // CachePriority is that of what can be made again: it goes before all else.
 const CachePriority = -1
 
-// Priority is that of a sticky VM or snapshot: the lower, the sooner it goes.
+// Priority is that of a sticky VM: the lower, the sooner it goes.
 func Priority(p vm.Persistence) int {
 	if p.Priority == nil {
 		return *vm.DefaultPersistence().Priority

@@ -20,12 +20,19 @@ import (
 type Measurer struct{ Dir layout.Dir }
 
 // Measure reads what every file of the data directory takes. Files that
-// disappear meanwhile are left out.
+// disappear meanwhile are left out, and what a link below it leads to: that is
+// counted where it lies.
 func (m Measurer) Measure(ctx context.Context) ([]File, error) {
-	root := string(m.Dir)
+	root, err := filepath.EvalSymlinks(string(m.Dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, vm.Errorf(vm.Internal, string(m.Dir), "what its files take cannot be read: %w", err)
+	}
 	shares := canShare(root)
 	var files []File
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

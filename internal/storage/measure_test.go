@@ -101,6 +101,19 @@ func TestMeasureOfNoDirectory(t *testing.T) {
 	}
 }
 
+// TestMeasureByLink: a data directory may be known by another name.
+func TestMeasureByLink(t *testing.T) {
+	dir := layout.Dir(t.TempDir())
+	write(t, dir.Overlay("a"), 1<<16)
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(string(dir), link); err != nil {
+		t.Fatal(err)
+	}
+	if use := Sum(measured(t, layout.Dir(link)), itemsOf); use.Of[Item{VM, "a"}].Unique < 1<<16 {
+		t.Errorf("%+v", use)
+	}
+}
+
 func TestParseExtents(t *testing.T) {
 	buf := make([]byte, fiemapHeader+fiemapBatch*fiemapExtent)
 	extents := []struct {
