@@ -184,6 +184,7 @@ type Account struct {
 	ID        AccountID `json:"id"`
 	Name      string    `json:"name"`
 	Admin     bool      `json:"admin"` // may manage accounts and see host-wide state
+	Quota     Quota     `json:"quota,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`
 	Revision  int64     `json:"-"`
 }

@@ -22,6 +22,7 @@ type createPlan struct {
 	from     *vm.GenerationInfo // the snapshot that it is made of; nil = the image
 	layer    spec.Layer
 	deadline time.Duration
+	claim    *claim  // its place among the VMs that run
 	member   *member // of the pool, that is to become the VM; nil = none
 	pooled   bool    // it did
 	// impatient does not wait for services that say when they are ready.
@@ -39,9 +40,9 @@ func (p *createPlan) detail() map[string]any {
 // defaultIdle is the idle timeout when the creator says nothing.
 const defaultIdle = 300
 
-// planCreate checks a request and fills in what it leaves open. It changes
-// nothing.
-func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*createPlan, error) {
+// planCreate checks a request, fills in what it leaves open, claims a place for
+// the VM and pins what it is made of; the caller lets go of both.
+func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_ *createPlan, err error) {
 	if r.Name != "" {
 		if err := vm.CheckName(r.Name); err != nil {
 			return nil, vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
@@ -66,10 +67,21 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (*
 			return nil, err
 		}
 	}
-	if err := e.admit(ctx, c, rec.Size); err != nil {
+	if from != nil { // it must not make room for the VM
+		if !e.pin(from.ID) {
+			return nil, noGeneration(string(from.ID))
+		}
+		defer func() {
+			if err != nil {
+				e.unpin(from.ID)
+			}
+		}()
+	}
+	claim, err := e.admitOne(ctx, rec.Account, rec.ID, rec.Size)
+	if err != nil {
 		return nil, err
 	}
-	p := &createPlan{rec: rec, image: img, from: from, deadline: r.Deadline, impatient: r.Impatient}
+	p := &createPlan{rec: rec, image: img, from: from, deadline: r.Deadline, impatient: r.Impatient, claim: claim}
 	if n := len(r.Layers); n > 0 {
 		p.layer = r.Layers[n-1]
 	}

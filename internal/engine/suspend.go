@@ -26,6 +26,9 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	if op.before.State == vm.Suspended {
 		return op.before, nil
 	}
+	if err := e.roomForKept(op, true); err != nil {
+		return vm.VM{}, err
+	}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}

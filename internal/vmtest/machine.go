@@ -196,7 +196,7 @@ func (m *machine) status() vm.MachineStatus {
 		Size: size,
 		ID:   m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
-		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
+		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: m.w.pss.Load(), RSS: 90 << 20,
 		CPU: spent.CPU, RxBytes: spent.FromGuest, TxBytes: spent.ToGuest,
 	}
 }
