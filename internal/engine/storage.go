@@ -169,7 +169,7 @@ func (e *Engine) holdersLocked() holders {
 }
 
 // candidates are what may be let go of an account ("" = of all), and what may
-// not: every VM, and layers of specs that nobody is at.
+// not: every VM, every snapshot, and layers of specs.
 func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,20 +183,44 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 		}
 	}
 	for id, g := range e.gens {
-		if mayGo(g) && (account == "" || g.info.Account == account) {
+		if i := g.info; keptForItself(i) && (account == "" || i.Account == account) {
 			list = append(list, storage.Candidate{
-				Item: genItem(id), Priority: storage.CachePriority, LastActive: lastUse(g.info), Frees: u.needs.Of[genItem(id)].Unique,
+				Item: genItem(id), Priority: priorityOf(i), LastActive: lastUse(i), Frees: u.needs.Of[genItem(id)].Unique, Kept: keptGeneration(g),
 			})
 		}
 	}
 	return list
 }
 
-// mayGo says whether a generation may be let go: a layer, which is made again
-// when it is needed. Snapshots go only when somebody deletes them.
-func mayGo(g *generation) bool {
+// keptForItself says whether a generation is a layer or a snapshot: the others
+// go with the VMs that need them.
+func keptForItself(i vm.GenerationInfo) bool {
+	return (i.Why == vm.WhyLayer || i.Snapshot != "") && !i.Deleted && !i.Gone
+}
+
+// priorityOf is that of a layer or a snapshot: layers can be made again, and
+// snapshots go after all VMs.
+func priorityOf(i vm.GenerationInfo) int {
+	if i.Snapshot == "" {
+		return storage.CachePriority
+	}
+	return storage.SnapshotPriority + storage.Priority(i.Persistence)
+}
+
+// keptGeneration says why a layer or a snapshot may not be let go; "" = it may.
+func keptGeneration(g *generation) string {
 	i := g.info
-	return i.Why == vm.WhyLayer && i.Snapshot == "" && g.pins == 0 && !i.Deleted && !i.Gone && i.State == vm.GenReady && i.Durable
+	switch {
+	case i.Snapshot != "" && i.Persistence.Type == vm.Persistent:
+		return string(vm.Persistent)
+	case g.pins > 0:
+		return "in use"
+	case i.State != vm.GenReady:
+		return string(i.State)
+	case !i.Durable:
+		return "being written"
+	}
+	return ""
 }
 
 // keptWhyLocked says why a VM may not be let go; "" = it may.
