@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -164,7 +165,7 @@ func (r *rig) start() {
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):
-			r.t.Error("the agent did not stop")
+			r.t.Error("the agent did not stop"); b := make([]byte, 1<<20); r.t.Logf("%s", b[:runtime.Stack(b, true)])
 		}
 		_ = port.Close()
 		_ = host.Close()
