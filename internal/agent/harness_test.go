@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -165,7 +164,7 @@ func (r *rig) start() {
 		select {
 		case <-done:
 		case <-time.After(10 * time.Second):
-			r.t.Error("the agent did not stop"); b := make([]byte, 1<<20); r.t.Logf("%s", b[:runtime.Stack(b, true)])
+			r.t.Error("the agent did not stop")
 		}
 		_ = port.Close()
 		_ = host.Close()

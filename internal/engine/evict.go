@@ -72,10 +72,10 @@ func (e *Engine) makeRoom(ctx context.Context) error {
 func (e *Engine) worthALook(have Capacity) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.used == nil || have.DiskFree < e.cfg.Settings.DiskReserve || e.over(e.used) > 0 {
+	if e.looked == nil || have.DiskFree < e.cfg.Settings.DiskReserve || e.over(e.looked) > 0 {
 		return true
 	}
-	return e.used.have.DiskFree-have.DiskFree > e.cfg.Settings.budget(have.DiskTotal)/1000 || e.now().Sub(e.used.time) > 10*storageEvery
+	return e.looked.have.DiskFree-have.DiskFree > e.cfg.Settings.budget(have.DiskTotal)/1000 || e.now().Sub(e.looked.time) > 10*storageEvery
 }
 
 // accountsOver are the accounts that have more than their quota of disk.

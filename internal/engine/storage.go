@@ -60,7 +60,7 @@ func (e *Engine) measure(ctx context.Context) (*usage, error) {
 		u.memory[a] = b.Unique
 	}
 	e.mu.Lock()
-	e.used = u
+	e.looked = u
 	e.mu.Unlock()
 	return u, nil
 }

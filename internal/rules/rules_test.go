@@ -44,6 +44,7 @@ var allowed = map[string][]string{
 	"internal/warm":       {"vm", "internal/layout", "internal/image", "internal/link", "internal/qemu", "internal/monitor", "internal/guest"},
 	"internal/generation": {"vm", "internal/layout", "internal/qemu", "internal/seal"},
 	"internal/seal":       {"vm", "internal/layout"},
+	"internal/volume":     {"vm", "internal/layout", "internal/seal"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image"},
 	"internal/spec":       {"vm"},
 	"internal/diagnose":   {"vm"},
