@@ -24,7 +24,7 @@ type usage struct {
 	needs    storage.Use[storage.Item]   // by who needs them: what only a VM needs is free without it
 	accounts storage.Use[vm.AccountID]   // by whose they are
 	memory   map[vm.AccountID]int64      // the part of it that is memory of generations
-	info     map[storage.Item]itemRecord // of VMs and generations
+	info     map[storage.Item]itemRecord // of VMs, generations and volumes
 }
 
 // itemRecord is what the records say of an item.
@@ -85,7 +85,9 @@ func genItem(id vm.GenerationID) storage.Item {
 	return storage.Item{Kind: storage.Generation, ID: string(id)}
 }
 
-// itemsLocked names VMs and generations and says whose they are.
+func volItem(id vm.VolumeID) storage.Item { return storage.Item{Kind: storage.Volume, ID: string(id)} }
+
+// itemsLocked names VMs, generations and volumes and says whose they are.
 func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	out := make(map[storage.Item]itemRecord, len(e.vms)+len(e.gens))
 	for id := range e.vms {
@@ -93,6 +95,9 @@ func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	}
 	for id := range e.gens {
 		out[genItem(id)] = e.itemLocked(genItem(id))
+	}
+	for id := range e.vols {
+		out[volItem(id)] = e.itemLocked(volItem(id))
 	}
 	return out
 }
@@ -103,6 +108,9 @@ func (e *Engine) itemLocked(it storage.Item) (out itemRecord) {
 	}
 	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
 		out = itemRecord{cmp.Or(g.info.Name, g.info.VMName), g.info.Account}
+	}
+	if v := e.vols[vm.VolumeID(it.ID)]; it.Kind == storage.Volume && v != nil {
+		out = itemRecord{v.rec.Project + "/" + v.rec.Name, v.account}
 	}
 	return out
 }
