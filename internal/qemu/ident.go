@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -54,6 +55,9 @@ func (id Ident) save(path string) error {
 	}
 	return fileError(path, os.Rename(tmp, path))
 }
+
+// Note writes down again who the process is, where somebody removed that.
+func (p *Process) Note() error { return p.Ident.save(layout.RunVM(p.Spec.RunDir).QEMUPID()) }
 
 // Find returns the QEMUs of this user that were started under that -name, for
 // the case that the file that should identify one was not written.
