@@ -117,7 +117,7 @@ func (k *keeper) checkVMs(l look) {
 		case l.vms[i].State == vm.Lost:
 			k.broken("%s (%s) is lost: %s", w.name, w.id, l.vms[i].Reason)
 		default:
-			w.gone = false // it was not deleted; it may be asked again
+			w.gone, w.state = false, l.vms[i].State // not deleted after all: it may be asked again
 			if l.vms[i].State == vm.Stopped {
 				k.stopped(w, l.vms[i])
 			}
@@ -250,19 +250,23 @@ func (k *keeper) agree() string {
 		known[string(v.ID)] = true
 		running[string(v.ID)] = v.State == vm.Running
 	}
-	for id, want := range running {
-		for _, program := range []string{"qemu", "monitor"} {
-			if n := k.count(id, program); want && n != 1 || !want && n != 0 {
-				return fmt.Sprintf("%s: running is %v, and it has %d processes of its %s", id, want, n, program)
+	has := map[string]int{} // processes by "<id> <program>"
+	for pid, cmd := range k.h.processes() {
+		id := k.ownerOf(cmd, l)
+		for program, word := range map[string]string{"qemu": "qemu-system", "monitor": "warren-monitor"} {
+			if strings.Contains(cmd, word) {
+				if id == "" {
+					return fmt.Sprintf("process %d is of no workspace: %s", pid, cmd)
+				}
+				has[id+" "+program]++
 			}
 		}
 	}
-	for pid, cmd := range k.h.processes() {
-		if strings.Contains(cmd, "warren serve") || strings.Contains(cmd, "bin/warren") {
-			continue
-		}
-		if !slices.ContainsFunc(l.vms, func(v api.VM) bool { return strings.Contains(cmd, string(v.ID)) }) {
-			return fmt.Sprintf("process %d is of no workspace: %s", pid, cmd)
+	for id, want := range running {
+		for _, program := range []string{"qemu", "monitor"} {
+			if n := has[id+" "+program]; want && n != 1 || !want && n != 0 {
+				return fmt.Sprintf("%s: running is %v, and it has %d processes of its %s", id, want, n, program)
+			}
 		}
 	}
 	if why := only(filepath.Join(k.h.data, "vms"), known); why != "" {
@@ -286,15 +290,14 @@ func only(dir string, names map[string]bool) string {
 	return ""
 }
 
-// count counts a workspace's processes of a program.
-func (k *keeper) count(id, program string) (n int) {
-	word := map[string]string{"qemu": "qemu-system", "monitor": "warren-monitor"}[program]
-	for _, cmd := range k.h.processes() {
-		if strings.Contains(cmd, id) && strings.Contains(cmd, word) {
-			n++
+// ownerOf says whose process that is, "" when it is nobody's.
+func (k *keeper) ownerOf(cmd string, l look) string {
+	for _, v := range l.vms {
+		if strings.Contains(cmd, string(v.ID)) {
+			return string(v.ID)
 		}
 	}
-	return n
+	return ""
 }
 
 // generations wants each to be complete, with the sums of its manifest, and

@@ -101,6 +101,8 @@ type workspace struct {
 	may  []inside // one of these is true
 	gone bool     // its delete was asked for and not answered: it may be gone
 	busy bool     // a command of the driver is at work on it
+
+	state vm.State // at the last look
 }
 
 // each changes all that may be true.

@@ -7,6 +7,7 @@ package system
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,21 +18,30 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// verbs are the commands of the mix, by their share in it.
-var verbs = map[string]int{
-	"write": 5, "exec": 2, "busy": 1, "terminal": 1, "stop": 1, "start": 3, "suspend": 3,
-	"fork": 2, "snapshot": 2, "rollback": 2, "from": 1, "rm": 1, "unsnapshot": 1, "tag": 2, "kill": 1,
+// verbs are the commands of the mix by the state of a workspace, each as often
+// as its share. A command that wakes a stopped one has to boot it.
+var verbs = map[vm.State][]string{
+	vm.Running: {
+		"write", "write", "write", "write", "tag", "tag", "exec", "busy", "terminal", "stop", "kill", "start", "suspend", "suspend", "suspend",
+		"fork", "fork", "snapshot", "snapshot", "rollback", "rollback", "from", "rm", "unsnapshot",
+	},
+	vm.Suspended: {"start", "start", "start", "write", "exec", "tag", "fork", "snapshot", "rollback", "stop", "rm"},
+	vm.Stopped:   {"start", "write", "rollback", "rm"},
 }
 
 // choose picks a command and a workspace that it is for, "" when there is none;
-// without workspaces it creates one.
+// with few workspaces it creates one.
 func (k *keeper) choose() (verb string, w *workspace) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var free []*workspace
 	for _, w := range k.spaces {
-		if !w.busy {
-			free = append(free, w)
+		if w.busy {
+			continue
+		}
+		free = append(free, w)
+		if w.state != vm.Stopped {
+			free = append(free, w, w)
 		}
 	}
 	room := len(k.spaces)+len(k.maybe) < keptVMs
@@ -42,14 +52,8 @@ func (k *keeper) choose() (verb string, w *workspace) {
 		return "", nil
 	}
 	w = free[k.rng.IntN(len(free))]
-	var all []string
-	for v, share := range verbs {
-		for range share {
-			all = append(all, v)
-		}
-	}
-	slices.Sort(all)
-	verb = all[k.rng.IntN(len(all))]
+	mix := verbs[cmp.Or(w.state, vm.Running)]
+	verb = mix[k.rng.IntN(len(mix))]
 	switch {
 	case k.dead >= deadVMs && (verb == "stop" || verb == "kill"):
 		verb = "suspend"
@@ -59,6 +63,8 @@ func (k *keeper) choose() (verb string, w *workspace) {
 		verb = "write"
 	case len(k.snaps) >= keptSnapshots && verb == "snapshot":
 		verb = "unsnapshot"
+	case len(k.snaps) == 0 && (verb == "from" || verb == "unsnapshot"):
+		verb = "snapshot"
 	}
 	w.busy = true
 	return verb, w
@@ -343,7 +349,7 @@ func (s *savepoint) clones() []inside { return (&workspace{may: s.may}).clones()
 func (k *keeper) rollback(ctx context.Context, w *workspace) error {
 	s := k.saved(w)
 	if s == nil {
-		return nil
+		return k.snapshot(ctx, w)
 	}
 	k.note("%s goes back to %s", w.name, s.name)
 	k.mu.Lock()
