@@ -44,7 +44,8 @@ var Kinds = []KindRow{
 // Codes holds every contract code that Warren sends, with its HTTP status. The
 // SDK finds its error class by the code and repeats some requests for ever on a
 // code that it does not know, so an error with another code is sent with that
-// of its kind. EVENTS_GONE is ours, of a route that no SDK calls.
+// of its kind. EVENTS_GONE and those of mounts and volumes are ours, of routes
+// that no SDK calls.
 var Codes = map[string]int{
 	"ACCESS_DENIED":                          403,
 	"AFTER_ARRAY_CONTAINS_EMPTY":             400,
@@ -98,6 +99,11 @@ var Codes = map[string]int{
 	"INVALID_SNAPSHOT_ID":                    400,
 	"INVALID_VM_ID":                          400,
 	"LIMIT_EXCEEDED":                         403,
+	"MEMORY_STORAGE_QUOTA_EXCEEDED":          403,
+	"MEM_OVER_PLAN_LIMIT":                    403,
+	"MOUNT_NOT_FOUND":                        404,
+	"MOUNT_PATH_INVALID":                     400,
+	"MOUNT_PATH_NOT_EMPTY":                   409,
 	"NON_LEAF_LAYER_FIELD_ERROR":             400,
 	"NOT_FOUND":                              404,
 	"NO_DEFAULT_SNAPSHOT_AVAILABLE":          404,
@@ -114,6 +120,7 @@ var Codes = map[string]int{
 	"RESIZE_VM_VCPU_NOT_POWER_OF_TWO":        400,
 	"RESIZE_VM_VCPU_OUT_OF_RANGE":            400,
 	"RESUMED_VM_NON_RESPONSIVE":              500,
+	"ROOTFS_STORAGE_QUOTA_EXCEEDED":          403,
 	"SERVICE_ALREADY_EXISTS":                 409,
 	"SERVICE_NAME_EMPTY":                     400,
 	"SERVICE_NAME_INVALID_CHARS":             400,
@@ -128,6 +135,7 @@ var Codes = map[string]int{
 	"SESSION_USER_MISMATCH":                  403,
 	"SNAPSHOT_ALREADY_DELETED":               409,
 	"SNAPSHOT_IS_ACCOUNT_DEFAULT":            409,
+	"SNAPSHOT_LIMIT_EXCEEDED":                403,
 	"SNAPSHOT_NOT_FOUND":                     404,
 	"SNAPSHOT_VM_BAD_REQUEST":                400,
 	"SOURCE_SNAPSHOT_BUILDING":               409,
@@ -137,6 +145,7 @@ var Codes = map[string]int{
 	"SUSPEND_FAILED_AND_STOPPED":             500,
 	"SUSPEND_FAILED_AND_STOP_FAILED":         500,
 	"SUSPEND_FAILED_VM_RESUMED":              500,
+	"TOTAL_VM_LIMIT_EXCEEDED":                403,
 	"UNAUTHORIZED_ERROR":                     401,
 	"UNSUPPORTED_OS":                         400,
 	"USER_EMPTY":                             400,
@@ -146,6 +155,7 @@ var Codes = map[string]int{
 	"USER_SHELL_INVALID":                     400,
 	"USER_SYSTEM_FLAG_MISMATCH":              400,
 	"USER_UID_OUT_OF_RANGE":                  400,
+	"VCPU_OVER_PLAN_LIMIT":                   403,
 	"VERIFICATION_FAILED":                    400,
 	"VERIFICATION_NOT_FOUND":                 404,
 	"VM_ACCESS_DENIED":                       403,
@@ -158,6 +168,20 @@ var Codes = map[string]int{
 	"VM_PERMISSION_NOT_FOUND":                404,
 	"VM_SETUP_FAILED":                        500,
 	"VM_START_TIMEOUT":                       504,
+	"VOLUME_BUSY":                            409,
+	"VOLUME_DAMAGED":                         500,
+	"VOLUME_EXISTS":                          409,
+	"VOLUME_IN_USE":                          409,
+	"VOLUME_LIMIT_EXCEEDED":                  403,
+	"VOLUME_LOCKED":                          409,
+	"VOLUME_NAME_INVALID":                    400,
+	"VOLUME_NOT_FOUND":                       404,
+	"VOLUME_NOT_READY":                       409,
+	"VOLUME_SECRET_NEEDED":                   403,
+	"VOLUME_SECRET_REFUSED":                  403,
+	"VOLUME_SIZE_INVALID":                    400,
+	"VOLUME_SLOT_NOT_FOUND":                  404,
+	"VOLUME_UNLOCK_RATE_LIMITED":             429,
 	"WANTED_BY_EMPTY":                        400,
 	"WORKDIR_EMPTY":                          400,
 }

@@ -16,8 +16,9 @@ type ForkVM struct {
 	IdleTimeoutSeconds Seconds         `json:"idleTimeoutSeconds,omitzero"`
 
 	// Ours.
-	Name       string `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
-	TTLSeconds int64  `json:"ttlSeconds,omitempty"`
+	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
+	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
+	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
 }
 
 // ForkedVM answers a fork.
@@ -37,7 +38,12 @@ type Fork struct {
 	ID         vm.ID    `json:"id"`
 	Domains    []string `json:"domains"`
 	ConsoleURL *string  `json:"consoleUrl"`
-	Name       string   `json:"name,omitempty"`
+
+	// Ours.
+	Name               string         `json:"name,omitempty"`
+	Persistence        vm.Persistence `json:"persistence"`
+	IdleTimeoutSeconds *int64         `json:"idleTimeoutSeconds"`
+	ExpiresAt          time.Time      `json:"expiresAt,omitzero"`
 }
 
 // SuspendVM is the body of a suspend; it may be absent.
@@ -60,6 +66,7 @@ type TakeSnapshot struct {
 	Name        string          `json:"name,omitempty"`
 	Persistence *vm.Persistence `json:"persistence,omitempty"`
 	DiskOnly    bool            `json:"diskOnly,omitempty"` // ours: no memory
+	Volumes     string          `json:"volumes,omitempty"`  // ours: "cut", "detach"; as in ForkVM
 }
 
 // TakenSnapshot answers it.
@@ -85,7 +92,8 @@ type ChangedSnapshot struct {
 
 // RollbackVM is the body of a rollback.
 type RollbackVM struct {
-	To string `json:"to,omitempty"` // a generation, or a snapshot's id or name; "" = the newest of the VM
+	Volumes string `json:"volumes,omitempty"` // of a VM that has volumes mounted, or had then: "cut", "detach"; absent = refused
+	To      string `json:"to,omitempty"`      // a generation, or a snapshot's id or name; "" = the newest of the VM
 }
 
 // RolledBackVM answers a rollback.
@@ -159,8 +167,10 @@ type Snapshot struct {
 	Why          vm.Why          `json:"why,omitempty"`
 	Memory       bool            `json:"memory,omitempty"` // it continues running programs
 	DataBytes    int64           `json:"dataBytes,omitempty"`
-	PauseMs      float64         `json:"pauseMs,omitempty"`
-	SourceVMName string          `json:"sourceVmName,omitempty"`
+	// VolumesSeen are the volumes whose contents the memory may hold.
+	VolumesSeen  []vm.VolumeID `json:"volumesSeen,omitempty"`
+	PauseMs      float64       `json:"pauseMs,omitempty"`
+	SourceVMName string        `json:"sourceVmName,omitempty"`
 	// MayContain labels what can be in it: "memory", "processes", "files",
 	// "prompts", "credentials".
 	MayContain []string `json:"mayContain,omitempty"`

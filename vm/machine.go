@@ -40,6 +40,10 @@ type MachineSpec struct {
 	WaitBooted bool          `json:"waitBooted"` // cold boot: wait for multi-user before "ready"
 	Deadline   time.Duration `json:"deadline"`   // for the whole start, in nanoseconds; 0 = 120 s
 
+	// VolumeKeys open the disks of Plugged.Volumes. They are handed from process
+	// to process and never written down.
+	VolumeKeys map[VolumeID]VolumeKey `json:"-"`
+
 	// Pooled says that the machine is no VM's yet; see Adoption.
 	Pooled bool `json:"pooled,omitempty"`
 	// Spare says that the machine will probably be captured again soon: what a
@@ -129,12 +133,12 @@ type MachineStatus struct {
 	Resets ResetReport `json:"resets,omitempty"`
 	// Timings of the start, for bench and events.
 	Timings map[string]time.Duration `json:"timings,omitempty"`
-	CPU     time.Duration            `json:"cpu"`    // CPU time used by QEMU
-	RSS     int64                    `json:"rss"`    // bytes resident in QEMU
-	PSS     int64                    `json:"pss"`    // bytes, shared pages counted by share; 0 = could not be read
-	MonRSS  int64                    `json:"monRss"` // bytes resident in the monitor
-	RxBytes int64                    `json:"rxBytes"`
-	TxBytes int64                    `json:"txBytes"`
+	CPU     time.Duration            `json:"cpu"`     // CPU time used by QEMU
+	RSS     int64                    `json:"rss"`     // bytes resident in QEMU
+	PSS     int64                    `json:"pss"`     // bytes, shared pages counted by share; 0 = could not be read
+	MonRSS  int64                    `json:"monRss"`  // bytes resident in the monitor
+	RxBytes int64                    `json:"rxBytes"` // that came from the guest
+	TxBytes int64                    `json:"txBytes"` // that went to it
 }
 
 // MachineExit says how a machine ended.

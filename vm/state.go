@@ -62,6 +62,8 @@ const (
 	OpHold     Op = "hold"    // somebody asks that it stay awake
 	OpRelease  Op = "release" // a hold is given up, or has ended
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
+	OpMount    Op = "mount"   // a volume is plugged into a running VM
+	OpUnmount  Op = "unmount" // and taken out again
 
 	OpLogin          Op = "login" // somebody enters a VM from outside the API
 	OpImageBuild     Op = "image-build"
@@ -73,6 +75,14 @@ const (
 	OpKeyCreate      Op = "key-create"
 	OpKeyRotate      Op = "key-rotate"
 	OpKeyRevoke      Op = "key-revoke"
+	OpVolumeCreate   Op = "volume-create"
+	OpVolumeUnlock   Op = "volume-unlock"
+	OpVolumeLock     Op = "volume-lock"
+	OpVolumeRemove   Op = "volume-remove"
+	OpVolumeResize   Op = "volume-resize"
+	OpVolumeSnapshot Op = "volume-snapshot" // made or removed
+	OpVolumeRollback Op = "volume-rollback"
+	OpVolumeSlot     Op = "volume-slot" // a way to unlock is added, removed or replaced
 	OpIdentityCreate Op = "identity-create"
 	OpIdentityDelete Op = "identity-delete"
 	OpTokenCreate    Op = "token-create"
@@ -82,6 +92,10 @@ const (
 	OpSSHKeyAdd      Op = "ssh-key-add"
 	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
+	OpDone           Op = "done"    // the job of a VM ends
+	OpStorage        Op = "storage" // what takes the disk is looked at
+	OpPrune          Op = "prune"   // room is made on the disk
+	OpQuota          Op = "quota"   // what an account may have is said
 	OpPreview        Op = "preview" // who may open a port of a VM
 	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
 )
@@ -138,6 +152,8 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpMount:   {Running: {During: Running, After: Running}},
+	OpUnmount: {Running: {During: Running, After: Running}},
 	OpCapture: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -168,7 +184,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpDelete}
 	return append(ops, guestOps...)
 }
 

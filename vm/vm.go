@@ -45,8 +45,19 @@ const (
 type Persistence struct {
 	Type        PersistenceType `json:"type"`
 	Priority    *int            `json:"priority,omitempty"`    // sticky only, 0 to 10
-	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only
+	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only; as it was spelled
 }
+
+// MaxPriority is the highest priority of a sticky VM: it is evicted last.
+const MaxPriority = 10
+
+// The events that delete an ephemeral VM. Each acts alone; without one the first
+// of them that comes does. Clients spell them in different cases.
+const (
+	OnStop        = "onStop"        // its machine has ended and its memory is gone
+	OnSuspend     = "onSuspend"     // it was put to sleep, by whomever
+	OnIdleTimeout = "onIdleTimeout" // nobody has used it for its idle timeout
+)
 
 // DefaultPersistence is sticky with priority 5.
 func DefaultPersistence() Persistence {
@@ -146,14 +157,21 @@ type VM struct {
 	// DiskOn is the generation whose disk the VM's overlay lies on; "" = its
 	// image's.
 	DiskOn GenerationID `json:"diskOn,omitempty"`
+	// Profile is how far it is trusted; "" = as an agent.
+	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
 	// CaptureEverySeconds asks for a generation every so often; 0 = never.
-	CaptureEverySeconds int64       `json:"captureEverySeconds,omitempty"`
-	Losses              []string    `json:"losses,omitempty"`   // what the last start did not restore
-	Restored            []string    `json:"restored,omitempty"` // what it did
-	Exit                MachineExit `json:"exit,omitzero"`      // how the last machine ended
-	Previews            []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
+	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"`
+	// VolumesSeen are the volumes that were mounted since it was booted: its memory
+	// may hold what is in them, also after they were unmounted.
+	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
+	// Cut are volumes that its memory has mounted and that it does not have.
+	Cut      []VolumeAt  `json:"cut,omitempty"`
+	Losses   []string    `json:"losses,omitempty"`   // what the last start did not restore
+	Restored []string    `json:"restored,omitempty"` // what it did
+	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended
+	Previews []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
 	// Terminals are those of the guest when the VM was last put down.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 
@@ -173,6 +191,7 @@ type Account struct {
 	ID        AccountID `json:"id"`
 	Name      string    `json:"name"`
 	Admin     bool      `json:"admin"` // may manage accounts and see host-wide state
+	Quota     Quota     `json:"quota,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`
 	Revision  int64     `json:"-"`
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
 )
 
 type inspectOptions struct {
@@ -82,6 +83,7 @@ func (a *app) inspected(i api.Inspection) {
 	row("size", "%s", sizing(v.Sizing))
 	row("disk", "%s used on the host", human(i.DiskBytes))
 	row("network", "%s", v.Network)
+	row("profile", "%s", or(v.Profile, vm.ProfileAgent))
 	row("kept", "%s", retention(v))
 	row("made", "%s (%s ago)", v.CreatedAt.Local().Format(time.DateTime), age(v.CreatedAt))
 	if !v.StartedAt.IsZero() {
@@ -96,7 +98,8 @@ func (a *app) inspected(i api.Inspection) {
 		}
 		row("machine", "qemu %d %s resident, monitor %d %s resident", m.QEMUPID, human(m.RSS), m.MonitorPID, human(m.MonRSS))
 		row("cpu time", "%s", m.CPU.Round(10*time.Millisecond))
-		row("traffic", "%s in, %s out", human(m.RxBytes), human(m.TxBytes))
+		row("used so far", "%s", used(i.Usage))
+		row("traffic", "%s in, %s out", human(m.TxBytes), human(m.RxBytes))
 		row("guest", "kernel %s, agent %s", plain(m.Agent.Kernel), plain(m.Agent.Version))
 		for _, name := range slices.Sorted(maps.Keys(m.Resets)) {
 			if r := m.Resets[name]; r != "ok" {

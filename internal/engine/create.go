@@ -34,10 +34,12 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	if err != nil {
 		return vm.VM{}, err
 	}
+	defer e.dropPlan(p)
 	p.rec.Build = b.id()
 	if p.from == nil {
 		if p.member = e.pool.take(ctx, p.image, p.rec.Size); p.member != nil {
 			p.rec.ID = p.member.id
+			e.rename(p.claim, p.rec.ID)
 		}
 	}
 	defer func() {
@@ -66,6 +68,14 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 		return vm.VM{}, cause(op.ctx, err)
 	}
 	return e.commitCreate(op.ctx, op, p, m, st)
+}
+
+// dropPlan lets go of what a plan has claimed and pinned.
+func (e *Engine) dropPlan(p *createPlan) {
+	e.settle(p.claim)
+	if p.from != nil {
+		e.unpin(p.from.ID)
+	}
 }
 
 // beginCreate makes a slot that nobody can see yet, claiming its name when it
@@ -223,6 +233,9 @@ func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Mach
 		return nil, vm.MachineStatus{}, err
 	}
 	m, st, err := e.cfg.Machines.Launch(ctx, spec)
+	for _, key := range spec.VolumeKeys {
+		clear(key)
+	}
 	if err != nil {
 		return nil, vm.MachineStatus{}, err
 	}
@@ -235,7 +248,7 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 	if err := e.step(ctx, "create:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	rec, err := e.nowRunning(ctx, op.slot, st, p.started)
+	rec, err := e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) { p.started(e, rec) })
 	if err != nil {
 		return vm.VM{}, err
 	}

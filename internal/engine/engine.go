@@ -28,8 +28,10 @@ type Config struct {
 	Machines Machines
 	Images   Images
 	Host     Host
+	Disk     Disk
 
 	Generations  Generations
+	Volumes      Volumes
 	Repositories Repositories             // nil = there are none
 	Clock        Clock                    // nil = the system's
 	Fault        func(label string) error // nil in production; see Labels
@@ -45,6 +47,8 @@ type Settings struct {
 	PreviewDomain  string        // default warren.localhost
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
+	StorageBudget  int64         // bytes that the data directory may take; 0 = StoragePercent
+	StoragePercent int           // of the disk; default 80
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
 	StartDeadline  time.Duration // for create and start; default 120 s
 	BuildDeadline  time.Duration // for one layer of a spec; default 30 min
@@ -92,6 +96,9 @@ func (s Settings) withDefaults() Settings {
 	if s.MemoryReserve == 0 {
 		s.MemoryReserve = 512 << 20
 	}
+	if s.StoragePercent == 0 {
+		s.StoragePercent = 80
+	}
 	if s.DiskReserve == 0 {
 		s.DiskReserve = 1 << 30
 	}
@@ -100,7 +107,8 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// nameWrite before slot.write; slot.write, idWrite, keyWrite or genWrite before mu.
+// nameWrite before slot.write; volume.work before slot.write; slot.write, idWrite,
+// keyWrite, genWrite, volume.write or accountWrite before mu.
 type Engine struct {
 	cfg      Config
 	log      *slog.Logger
@@ -117,9 +125,15 @@ type Engine struct {
 	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
 	genWrite  sync.Mutex    // held while a generation's record is written; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
+	opening   sync.Mutex    // one secret of a volume is tried at a time
 	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
+	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
+	measuring sync.Mutex    // one look at the disk at a time; before mu
 	pool      *pool         // its lock after mu
+	meters    meters
+
+	accountWrite sync.Mutex // held while an account's record is changed; before mu
 
 	mu sync.Mutex
 	// guarded by mu
@@ -127,10 +141,15 @@ type Engine struct {
 	creating map[*operation]bool // creates with a name whose record is not written yet
 	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
-	users    directory
-	rights   rights
-	gens     map[vm.GenerationID]*generation
-	names    domains
+	// recovered: what is on disk agrees with the records.
+	recovered bool
+	users     directory
+	rights    rights
+	gens      map[vm.GenerationID]*generation
+	vols      map[vm.VolumeID]*volume
+	names     domains
+	claims    map[*claim]bool // VMs that were admitted and are on their way
+	looked    *usage          // the last look at the disk; nil = none
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -150,7 +169,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
-		gens: map[vm.GenerationID]*generation{},
+		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
 	}
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
@@ -159,9 +178,15 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		e.tasks.Wait()
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
+	e.mu.Lock()
+	e.recovered = true
+	e.mu.Unlock()
+	e.collectLater()
 	e.spawn(e.reap)
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
+	e.spawn(e.runMeters)
+	e.spawn(e.keepBudget)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}
@@ -192,6 +217,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fail(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "some operations did not end: %w", context.Cause(ctx)))
 	}
 	e.pool.drain(ctx)
+	e.forgetKeys()
 	e.releaseMachines()
 	return nil
 }

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,7 +24,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if r.Count == 0 {
 		r.Count = 1
 	}
-	if err := checkFork(r); err != nil {
+	if err := cmp.Or(checkFork(r), checkVolumesMode(r.Volumes, VolumesCut, VolumesRO, VolumesDetach)); err != nil {
 		return Forked{}, fail(vm.OpFork, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpFork)
@@ -32,20 +33,25 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
-	children, err := e.planFork(op.ctx, c, op.before, r)
+	children, err := e.planFork(op.before, r)
 	if err != nil {
 		return Forked{}, err
 	}
+	claims, err := e.admitFork(op.ctx, children)
+	if err != nil {
+		return Forked{}, err
+	}
+	defer e.settle(claims...)
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
 		return Forked{}, err
 	}
-	g, err := e.forkSourceOf(op)
+	g, err := e.forkSourceOf(op, r.Volumes)
 	if err != nil {
 		return Forked{}, err
 	}
 	unpin := func() { e.unpin(g.ID) }
 	defer func() { unpin() }()
-	out.Children, err = e.bear(op.ctx, g, children, r.Prefix != "")
+	out.Children, err = e.bear(op.ctx, g, children, r)
 	if err != nil {
 		e.collectLater()
 		if op.before.State == vm.Suspended {
@@ -76,12 +82,8 @@ func checkFork(r ForkRequest) error {
 	return nil
 }
 
-// planFork makes the records of the children, and refuses more than the host
-// can hold.
-func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkRequest) ([]vm.VM, error) {
-	if err := e.admitMany(ctx, c, parent.Size, r.Count); err != nil {
-		return nil, err
-	}
+// planFork makes the records of the children.
+func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 	now := e.now()
 	var children []vm.VM
 	for i := range r.Count {
@@ -92,7 +94,7 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 		rec.Previews = nil // a child is as private as every VM is at first
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
-		rec.OneShot, rec.ExpiresAt, rec.TTLSeconds = false, time.Time{}, 0
+		rec.OneShot = false
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}
@@ -112,11 +114,8 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 
 // fillChildLimits keeps the parent's idle timeout where none is given.
 func fillChildLimits(rec *vm.VM, r CreateRequest) error {
-	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
-		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
-	}
-	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
-		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
+	if err := fillTTL(rec, r.TTLSeconds); err != nil {
+		return err
 	}
 	if !r.IdleTimeout.Set {
 		return nil
@@ -126,9 +125,16 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 
 // forkSourceOf returns the generation that the children start on, pinned: that
 // of a suspended VM, or a new one of a running VM.
-func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
+func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.GenerationInfo, err error) {
 	if op.before.State != vm.Suspended {
-		return e.capture(op.ctx, op, captureOptions{why: vm.WhyFork})
+		err = e.withoutVolumes(op, volumes, func() (err error) {
+			g, err = e.capture(op.ctx, op, captureOptions{why: vm.WhyFork, volumes: volumes})
+			return err
+		})
+		return g, err
+	}
+	if err := e.volumesGiven(op.before, volumes); err != nil {
+		return g, err
 	}
 	g, ok := e.generationInfo(op.before.Generation)
 	if !ok || !e.pin(g.ID) {
@@ -139,19 +145,22 @@ func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
 	if err != nil {
 		e.unpin(g.ID)
 	}
+	opened.Cut = opened.Cut || volumes == VolumesCut // for these children only
 	return opened, err
 }
 
 // birth is one child on its way.
 type birth struct {
-	op *operation
-	m  Machine
-	st vm.MachineStatus
+	op    *operation
+	share bool      // it reads the volumes that its parent reads
+	reads []*volume // those
+	m     Machine
+	st    vm.MachineStatus
 }
 
 // bear starts the children on a generation, some at a time, and commits them
 // when all run.
-func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, unique bool) (children []vm.VM, err error) {
+func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
 	births := make([]*birth, 0, len(recs))
 	defer func() {
 		for _, b := range births {
@@ -161,12 +170,12 @@ func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, un
 		}
 	}()
 	for _, rec := range recs {
-		op, err := e.beginCreate(rec, unique)
+		op, err := e.beginCreate(rec, r.Prefix != "")
 		if err != nil {
 			return nil, err
 		}
 		op.cancelWith(ctx)
-		births = append(births, &birth{op: op})
+		births = append(births, &birth{op: op, share: r.Volumes == VolumesRO})
 	}
 	if err := e.startAll(ctx, g, births); err != nil {
 		return nil, err
@@ -236,6 +245,9 @@ func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) 
 		return diskError(e.cfg.Dir.Overlay(s.id), err)
 	}
 	rec := e.snapshot(s)
+	if err := e.shareVolumes(ctx, b, g); err != nil {
+		return err
+	}
 	spec, err := e.generationSpec(ctx, rec, g)
 	if err != nil {
 		return err
@@ -255,40 +267,22 @@ func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth)
 	if err := e.step(ctx, "fork:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { fillStarted(rec, g, vm.OpFork) })
-}
-
-// admitMany refuses a fork that the host cannot hold. A child shares its
-// parent's pages; it is expected to write a part of its memory. Machines of the
-// pool are given up for it.
-func (e *Engine) admitMany(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
-	for {
-		err := e.admitManyNow(ctx, c, size, n)
-		if err == nil || !e.pool.giveUp(ctx) {
-			return err
-		}
+	if err := e.sharedVolumes(ctx, b); err != nil {
+		return vm.VM{}, err
 	}
-}
-
-func (e *Engine) admitManyNow(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
-	have, err := e.cfg.Host.Capacity(ctx)
-	if err != nil {
-		return err
-	}
-	grow, _ := e.expectedGrowth(c.Actor.Account)
-	each := int64(growth*float64(int64(size.MemoryMiB)<<20)) + childOverhead
-	fit := max(0, (have.MemAvailable-grow-e.cfg.Settings.MemoryReserve)/each)
-	if have.DiskFree < e.cfg.Settings.DiskReserve {
-		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, e.cfg.Settings.DiskReserve>>20).
-			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("free some disk: delete VMs (`warren rm NAME`) or images (`warren image rm NAME`)")
-	}
-	if int64(n) <= fit {
-		return nil
-	}
-	return vm.Errorf(vm.Limit, "", "there is memory for %d more such children, not for %d", fit, n).
-		WithCode("VM_LIMIT_EXCEEDED", "limit", fit, "current", 0, "requested", n).
-		WithHint("fork %d at most, or stop some VMs", fit)
+	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { e.fillStarted(rec, g, vm.OpFork) })
 }
 
 // childOverhead is what an idle child's QEMU and monitor take of their own.
 const childOverhead = 48 << 20
+
+// admitFork refuses a fork that the host or the account's quota has no room
+// for. A child shares its parent's pages; it is expected to write a part of its
+// memory.
+func (e *Engine) admitFork(ctx context.Context, children []vm.VM) ([]*claim, error) {
+	a := admission{account: children[0].Account, forks: true, each: expected(children[0].Size) + childOverhead}
+	for _, rec := range children {
+		a.wants = append(a.wants, &claim{id: rec.ID, size: rec.Size, grows: a.each})
+	}
+	return a.wants, e.admit(ctx, a)
+}

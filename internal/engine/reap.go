@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -127,24 +126,28 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
 	}
 	if rec.State == vm.Stopped && deleteOnStop(rec) {
-		add(vm.OpDelete, "stopped", rec.Exit.Time)
+		add(vm.OpDelete, "stopped", time.Time{}) // due whatever the clock says
 	}
 	if rec.OneShot && s.attached == 0 {
 		add(vm.OpDelete, "runner-gone", rec.LastActive.Add(e.cfg.Settings.RunnerGrace))
 	}
 	if rec.State == vm.Suspended && deleteOnSuspend(rec) {
-		add(vm.OpDelete, "suspended", rec.Exit.Time)
+		add(vm.OpDelete, "suspended", time.Time{})
 	}
 	if due, ok := s.idleDueLocked(); ok {
 		add(onIdle(rec), "idle", due)
 	}
 	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
-		add(vm.OpCapture, "cold", rec.Exit.Time.Add(e.cfg.Settings.ColdAfter))
+		after := e.cfg.Settings.ColdAfter
+		if len(g.info.VolumesSeen) > 0 {
+			after = 0 // the server died before it did
+		}
+		add(vm.OpCapture, "cold", rec.Exit.Time.Add(after))
 	}
 	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
 	}
-	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 {
+	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
 		if s.weighed.After(quiet) { // whoever forks it again and again wants no longer pauses between
 			quiet = s.weighed
@@ -155,17 +158,6 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
 	}
 	return first, first.slot != nil
-}
-
-// deleteOnStop reports whether a VM is deleted once it has stopped.
-func deleteOnStop(rec vm.VM) bool {
-	return rec.Persistence.Type == vm.Ephemeral &&
-		(rec.Persistence.DeleteEvent == "" || strings.EqualFold(rec.Persistence.DeleteEvent, "onStop"))
-}
-
-// deleteOnSuspend reports whether a VM is deleted once it is suspended.
-func deleteOnSuspend(rec vm.VM) bool {
-	return rec.Persistence.Type == vm.Ephemeral && !strings.EqualFold(rec.Persistence.DeleteEvent, "onStop")
 }
 
 // lastCaptureLocked is when the schedule's last generation of a VM was made, or
@@ -224,7 +216,7 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 		case "reseat":
 			return e.reseat(op)
 		}
-		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
+		_, err = e.take(op, captureOptions{why: vm.WhySchedule, diskOnly: len(op.before.VolumesSeen) > 0})
 		e.collectLater()
 	default:
 		_, err = e.stopMachine(op, ch.reason)

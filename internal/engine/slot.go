@@ -31,6 +31,7 @@ type slot struct {
 	trafficFrom time.Time
 	changed     chan struct{} // closed and replaced when rec or run changes
 	gone        bool          // deleted
+	scrubbed    bool          // free memory was scrubbed since a volume was mounted
 	private     int64         // bytes of memory that its machine kept for itself when it was last captured
 	weighed     time.Time     // when that was
 }
@@ -116,7 +117,8 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
-	rec := e.snapshot(s)
+	before := e.snapshot(s)
+	rec := before
 	change(&rec)
 	rev, err := e.saveRecord(ctx, rec)
 	if err != nil {
@@ -129,7 +131,11 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	}
 	s.rec = rec
 	s.touchLocked()
+	ended := e.meterLocked(before, rec)
 	e.mu.Unlock()
+	if ended {
+		e.spawn(func(ctx context.Context) { e.storeUsage(ctx, string(s.id)) })
+	}
 	e.poke()
 	return rec, nil
 }
@@ -144,6 +150,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if err := e.dropHolds(ctx, s); err != nil {
 		return err
 	}
+	e.endUsage(ctx, s)
 	if err := e.dropRecord(ctx, e.snapshot(s)); err != nil {
 		return err
 	}
@@ -152,6 +159,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.gone = true
 	s.touchLocked()
 	e.mu.Unlock()
+	e.endLeases(context.WithoutCancel(ctx), s.id)
 	if err := e.dropGrantsOf(ctx, s.id); err != nil {
 		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
 	}

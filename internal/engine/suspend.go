@@ -26,6 +26,9 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	if op.before.State == vm.Suspended {
 		return op.before, nil
 	}
+	if err := e.roomForKept(op, true); err != nil {
+		return vm.VM{}, err
+	}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}
@@ -52,7 +55,10 @@ func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	if err != nil {
 		return vm.VM{}, e.suspendFailed(op, err)
 	}
-	return rec, nil
+	if len(rec.VolumesSeen) > 0 { // what is in a volume stays encrypted
+		err = e.sealSuspended(op)
+	}
+	return rec, err
 }
 
 // putDown captures a running VM, durably, and ends its machine: the VM is
@@ -75,6 +81,7 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		}
 		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
 	}
+	e.countLast(op.ctx, op.slot, r)
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
 		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
@@ -108,6 +115,9 @@ func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, 
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was suspended"))
+	e.mu.Lock()
+	s.scrubbed = false // of the memory that was written down
+	e.mu.Unlock()
 	e.emit(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
 	e.collectLater()
 	return rec, nil
