@@ -53,6 +53,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 		}
 		_, err := e.update(ctx, s, func(rec *vm.VM) {
 			rec.State, rec.Op = vm.Running, ""
+			rec.LastActive, rec.LastKind = e.now(), vm.ActivityStart // a silence of the server is none of the VM
 			if id := e.seatOf(st); id != "" {
 				rec.Generation = id
 			}
