@@ -356,7 +356,7 @@ func (k *keeper) rollback(ctx context.Context, w *workspace) error {
 	back := s.clones()
 	w.may = append(w.may, back...)
 	k.mu.Unlock()
-	if _, err := k.c.Rollback(ctx, string(w.id), string(s.id)); err != nil {
+	if _, err := k.c.Rollback(ctx, string(w.id), api.RollbackVM{To: string(s.id)}); err != nil {
 		return err
 	}
 	k.mu.Lock()
