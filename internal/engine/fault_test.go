@@ -9,10 +9,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -620,4 +622,48 @@ func TestStartDeadline(t *testing.T) {
 	_, err := e.Create(t.Context(), c, engine.CreateRequest{Deadline: 20 * time.Millisecond})
 	wantCode(t, err, vm.Timeout, "VM_START_TIMEOUT")
 	nothingLeft(t, s)
+}
+
+// TestDeathWhileCollecting: the record of a generation that nobody needs says
+// first what goes of its files. What a death left of them goes at the next
+// start, whole memories among it.
+func TestDeathWhileCollecting(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		s, e, c := site(t)
+		create(t, e, c, engine.CreateRequest{Name: "box"})
+		g, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole { // then its disk is needed by nobody, too
+			if _, err := e.Delete(t.Context(), c, "box"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeEngine(t, e)
+		var hit atomic.Bool
+		s.Fault = func(at string) error {
+			if at != "collect:drop" {
+				return nil
+			}
+			hit.Store(true)
+			return engine.ErrDied
+		}
+		e, c = open(t, s)
+		if _, err := e.RemoveSnapshot(t.Context(), c, "first"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it dies", hit.Load)
+		closeEngine(t, e)
+		s.Fault = nil
+		e, _ = open(t, s)
+		eventually(t, "what nobody needs is gone", func() bool {
+			dir := s.Dir.Generation(g.ID)
+			_, noRAM := os.Stat(layout.GenerationDir(dir).RAM())
+			_, noDir := os.Stat(dir)
+			return noRAM != nil && (noDir != nil) == whole
+		})
+		closeEngine(t, e)
+		consistent(t, s)
+	}
 }

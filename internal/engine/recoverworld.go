@@ -152,9 +152,21 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	return nil
 }
 
+// dropAgain removes the files that a generation should no longer have: its
+// record says so first, and a death may have come before they went.
+func (e *Engine) dropAgain(g vm.GenerationInfo) error {
+	switch {
+	case g.Gone:
+		return e.cfg.Generations.Remove(g.ID)
+	case g.DiskOnly:
+		return e.cfg.Generations.DropMemory(g.ID)
+	}
+	return nil
+}
+
 func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) error {
-	if g.Gone || g.State == vm.GenLost {
-		return nil
+	if err := e.dropAgain(g); err != nil || g.Gone || g.State == vm.GenLost {
+		return err
 	}
 	if len(g.SealKey) > 0 && !g.Sealed { // it may have been sealed: opening it finds out
 		var err error
