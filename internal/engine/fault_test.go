@@ -544,6 +544,23 @@ func TestLostDisk(t *testing.T) {
 	nothingLeft(t, s)
 }
 
+// TestDamagedDisk: a disk that cannot be read is one VM's misfortune: the server
+// starts, and says what is wrong when that VM is to be started.
+func TestDamagedDisk(t *testing.T) {
+	s, e, c := site(t)
+	prepare(t, e, c, "start")
+	closeEngine(t, e)
+	s.World.Fail("disk-on", vm.Errorf(vm.Corrupt, "overlay.qcow2", "not a qcow2 file"))
+	e, c = open(t, s)
+	if st := stateOf(t, e, c, "box"); st != vm.Stopped {
+		t.Errorf("it is %s", st)
+	}
+	s.World.Fail("disk-on", nil)
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Errorf("restored: %v", err)
+	}
+}
+
 // TestEndsByItself: the engine notices how a machine ended.
 func TestEndsByItself(t *testing.T) {
 	for reason, want := range map[string]vm.State{"guest-poweroff": vm.Stopped, "qemu-crash": vm.Stopped, "guest-reboot": vm.Running} {

@@ -86,7 +86,7 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	for _, s := range slots {
 		places <- struct{}{}
 		go func() { // ends with its VM; counted below
-			errs <- e.recoverVM(ctx, s, bootID)
+			errs <- e.notDamaged(s, e.recoverVM(ctx, s, bootID))
 			<-places
 		}()
 	}
@@ -95,6 +95,16 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 		all = append(all, <-errs)
 	}
 	return errors.Join(all...)
+}
+
+// notDamaged drops the error of a VM with a damaged disk. It is the misfortune
+// of that VM, whose start says so, and none of the others'.
+func (e *Engine) notDamaged(s *slot, err error) error {
+	if vm.KindOf(err) != vm.Corrupt {
+		return err
+	}
+	e.log.Error("a VM is damaged; the others are not concerned", "vm", s.id, "err", err)
+	return nil
 }
 
 // bootID returns the host's boot id, "" when it is not needed or not known: a
