@@ -76,7 +76,10 @@ const recoverWidth = 8
 
 // recoverVMs recovers every VM, some at a time, and joins the errors.
 func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
-	bootID := e.bootID(ctx, recs)
+	found, err := e.find(ctx, recs)
+	if err != nil {
+		return err
+	}
 	places := make(chan struct{}, recoverWidth)
 	errs := make(chan error, len(recs))
 	slots := make([]*slot, 0, len(recs))
@@ -86,7 +89,7 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	for _, s := range slots {
 		places <- struct{}{}
 		go func() { // ends with its VM; counted below
-			errs <- e.notDamaged(s, e.recoverVM(ctx, s, bootID))
+			errs <- e.notDamaged(s, e.recoverVM(ctx, s, found))
 			<-places
 		}()
 	}
@@ -107,6 +110,36 @@ func (e *Engine) notDamaged(s *slot, err error) error {
 	return nil
 }
 
+// found is what was there at the start. The zero value is for VMs that are
+// recovered later.
+type found struct {
+	bootID string         // of the host; "" = not known or not needed
+	left   map[vm.ID]bool // something of a machine: a process, or a run directory
+}
+
+func (e *Engine) find(ctx context.Context, recs []vm.VM) (found, error) {
+	f := found{bootID: e.bootID(ctx, recs), left: map[vm.ID]bool{}}
+	strays, err := e.cfg.Machines.Strays()
+	if err != nil {
+		return f, err
+	}
+	for _, id := range strays {
+		f.left[id] = true
+	}
+	return f, orphans(string(e.cfg.Run), func(name string) error {
+		f.left[vm.ID(name)] = true
+		return nil
+	})
+}
+
+// sweepLeft ends what is left of the machine of a VM that should have none.
+func (e *Engine) sweepLeft(ctx context.Context, s *slot, f found) error {
+	if !f.left[s.id] {
+		return nil
+	}
+	return e.sweep(ctx, s.id)
+}
+
 // bootID returns the host's boot id, "" when it is not needed or not known: a
 // host that can start nothing, for lack of an image, still shows its VMs.
 func (e *Engine) bootID(ctx context.Context, recs []vm.VM) string {
@@ -121,7 +154,7 @@ func (e *Engine) bootID(ctx context.Context, recs []vm.VM) string {
 }
 
 // recoverVM brings one VM into a state that is true.
-func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
+func (e *Engine) recoverVM(ctx context.Context, s *slot, f found) error {
 	rec := e.snapshot(s)
 	switch {
 	case rec.Op == vm.OpCreate || rec.State == vm.Building:
@@ -135,8 +168,8 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 	case rec.State == vm.Suspending:
 		return e.recoverSuspending(ctx, s)
 	case rec.State == vm.Suspended:
-		return e.recoverSuspended(ctx, s)
-	case rec.State == vm.Running && bootID != "" && rec.Machine.BootID != bootID:
+		return e.recoverSuspended(ctx, s, f)
+	case rec.State == vm.Running && f.bootID != "" && rec.Machine.BootID != f.bootID:
 		return e.recoverHostRestart(ctx, s)
 	case rec.State == vm.Running:
 		return e.recoverRunning(ctx, s)
@@ -144,7 +177,7 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 		if _, err := os.Stat(e.cfg.Dir.Overlay(s.id)); errors.Is(err, fs.ErrNotExist) {
 			return notCorrupt(e.markLost(ctx, s, err))
 		}
-		if err := e.sweep(ctx, s.id); err != nil {
+		if err := e.sweepLeft(ctx, s, f); err != nil {
 			return err
 		}
 		return e.settleDisk(ctx, s)

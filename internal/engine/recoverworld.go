@@ -112,8 +112,8 @@ func (e *Engine) hostRestarted(ctx context.Context, g vm.GenerationInfo) bool {
 
 // recoverSuspended ends what may be left of its machine and looks whether its
 // files are there.
-func (e *Engine) recoverSuspended(ctx context.Context, s *slot) error {
-	if err := e.sweep(ctx, s.id); err != nil {
+func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
+	if err := e.sweepLeft(ctx, s, f); err != nil {
 		return err
 	}
 	id := e.snapshot(s).Generation

@@ -108,6 +108,8 @@ func (ms machines) Attach(ctx context.Context, runDir string) (engine.Machine, v
 	return m.handle(), m.status(), nil
 }
 
+func (ms machines) Strays() ([]vm.ID, error) { return ms.w.Running(), nil }
+
 func (ms machines) Sweep(ctx context.Context, runDir string) error {
 	if err := ms.w.step(ctx, "sweep"); err != nil {
 		return err
