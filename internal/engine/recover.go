@@ -259,17 +259,25 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// sweepDirs removes directories that belong to no record.
+// sweepDirs removes directories that belong to no record, and puts those aside
+// that may be somebody's.
 func (e *Engine) sweepDirs(ctx context.Context) error {
 	err := orphans(e.cfg.Dir.VMs(), func(name string) error {
 		if layout.IsTemp(name) {
 			return os.RemoveAll(filepath.Join(e.cfg.Dir.VMs(), name))
 		}
-		if vm.IsID(name) && !e.known(vm.ID(name)) {
-			e.log.Warn("removing the directory of a VM without a record", "vm", name)
-			return e.removeDir(vm.ID(name))
+		if !vm.IsID(name) || e.known(vm.ID(name)) {
+			return nil
 		}
-		return nil
+		id := vm.ID(name)
+		if err := e.sweep(ctx, id); err != nil {
+			return err
+		}
+		if e.hasRun(id) {
+			return e.setAside(e.cfg.Dir.VM(id))
+		}
+		e.log.Warn("removing the directory of a VM without a record", "vm", name)
+		return e.removeDir(id)
 	})
 	if err != nil {
 		return err

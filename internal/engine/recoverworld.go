@@ -142,14 +142,23 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if _, known := e.generationInfo(id); !known || layout.IsTemp(string(id)) {
-			e.log.Warn("removing the files of a generation without a record", "generation", id)
-			if err := e.cfg.Generations.Remove(id); err != nil {
+			if err := e.dropUnrecorded(id); err != nil {
 				return err
 			}
 		}
 	}
 	e.collectLater()
 	return nil
+}
+
+// dropUnrecorded gets files of a generation out of the way that has no record: a
+// complete one is kept aside.
+func (e *Engine) dropUnrecorded(id vm.GenerationID) error {
+	if _, err := e.cfg.Generations.Load(id); err == nil {
+		return e.setAside(e.cfg.Dir.Generation(id))
+	}
+	e.log.Warn("removing the files of a generation without a record", "generation", id)
+	return e.cfg.Generations.Remove(id)
 }
 
 // dropAgain removes the files that a generation should no longer have: its
