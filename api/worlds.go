@@ -16,10 +16,10 @@ type ForkVM struct {
 	IdleTimeoutSeconds Seconds         `json:"idleTimeoutSeconds,omitzero"`
 
 	// Ours.
-	Name       string `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
-	TTLSeconds int64  `json:"ttlSeconds,omitempty"`
-	Volumes    string `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
-	Folders    string `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
+	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
+	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
+	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
+	Folders    string  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
 }
 
 // ForkedVM answers a fork.
@@ -39,7 +39,12 @@ type Fork struct {
 	ID         vm.ID    `json:"id"`
 	Domains    []string `json:"domains"`
 	ConsoleURL *string  `json:"consoleUrl"`
-	Name       string   `json:"name,omitempty"`
+
+	// Ours.
+	Name               string         `json:"name,omitempty"`
+	Persistence        vm.Persistence `json:"persistence"`
+	IdleTimeoutSeconds *int64         `json:"idleTimeoutSeconds"`
+	ExpiresAt          time.Time      `json:"expiresAt,omitzero"`
 }
 
 // SuspendVM is the body of a suspend; it may be absent.

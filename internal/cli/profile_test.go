@@ -61,8 +61,8 @@ func TestRunProfile(t *testing.T) {
 		{runOptions{exec: execOptions{timeout: "2h"}, net: "open"}, vm.ProfileAgent, 0},
 	} {
 		r, err := tc.o.request()
-		if err != nil || r.Profile != tc.profile || r.TTLSeconds != tc.ttl {
-			t.Errorf("%+v: %s, %d s, %v", tc.o, r.Profile, r.TTLSeconds, err)
+		if err != nil || r.Profile != tc.profile || r.TTLSeconds.Value != tc.ttl {
+			t.Errorf("%+v: %s, %d s, %v", tc.o, r.Profile, r.TTLSeconds.Value, err)
 		}
 	}
 	f := newFake(t)

@@ -127,7 +127,7 @@ func (o *runOptions) outlive(r *api.CreateVM) error {
 	}
 	d, err := parseSeconds(o.exec.timeout)
 	if d += afterTimeout; err == nil && d > p.TTL {
-		r.TTLSeconds = seconds(d)
+		r.TTLSeconds = api.Seconds{Set: true, Value: seconds(d)}
 	}
 	return err
 }

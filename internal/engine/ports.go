@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -24,6 +25,9 @@ type Machines interface {
 	// Sweep ends what is left of a machine and removes its run directory. A
 	// directory that does not exist is no error.
 	Sweep(ctx context.Context, runDir string) error
+	// Strays names the VMs that a machine's process runs for, other hosts' too: to
+	// ask once is cheaper than to sweep a thousand VMs that have none.
+	Strays() ([]vm.ID, error)
 }
 
 // Machine is one running machine.
@@ -357,6 +361,12 @@ type Host interface {
 	Capacity(ctx context.Context) (Capacity, error)
 }
 
+// Disk reads what the files of the data directory take; storage.Measurer is
+// behind it. It looks at every file.
+type Disk interface {
+	Measure(ctx context.Context) ([]storage.File, error)
+}
+
 // Platform is what every machine of this host is started with.
 type Platform struct {
 	QEMU        string // absolute path of the binary
@@ -381,6 +391,8 @@ type Capacity struct {
 	// Waiting is in how much of the last seconds some program waited for a CPU,
 	// in percent; 0 where the host doesn't say.
 	Waiting float64 `json:"waitingPercent"`
+	// MemoryStalled is the same for memory, and for every program at once.
+	MemoryStalled float64 `json:"memoryStalledPercent"`
 }
 
 // Clock is the time, replaceable in tests.
@@ -430,6 +442,8 @@ type Records struct {
 	Builds   Collection[vm.Build]
 	Volumes  Collection[vm.Volume]
 	Holds    Collection[vm.Hold]
+	Usage    Collection[vm.UsageRecord]
+	Jobs     Collection[vm.Job]
 
 	Generations Collection[vm.GenerationInfo]
 

@@ -23,7 +23,7 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s: network %s, ttl %d", p.Name, v.Network.Mode, v.TTLSeconds)
 		}
 	}
-	if v := create(t, e, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, TTLSeconds: 7200}); v.TTLSeconds != 7200 {
+	if v := create(t, e, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, TTLSeconds: engine.Some(int64(7200))}); v.TTLSeconds != 7200 {
 		t.Errorf("the time that was asked for: %d", v.TTLSeconds)
 	}
 	_, err := e.Create(ctx, c, engine.CreateRequest{Profile: "admin"})

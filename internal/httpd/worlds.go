@@ -51,7 +51,7 @@ func (s *server) fork(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, Volumes: in.Volumes, Folders: in.Folders}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes, Folders: in.Folders}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // asked for none: refused, unlike absent
@@ -66,7 +66,10 @@ func (s *server) fork(q *request) error {
 		PauseMs: float64(f.Pause.Microseconds()) / 1000, Durable: f.Generation.Durable, Caveats: f.Caveats,
 	}
 	for _, c := range f.Children {
-		out.Forks = append(out.Forks, api.Fork{ID: c.ID, Domains: []string{}, Name: c.Name})
+		out.Forks = append(out.Forks, api.Fork{
+			ID: c.ID, Domains: []string{}, Name: c.Name,
+			Persistence: c.Persistence, IdleTimeoutSeconds: c.IdleTimeoutSeconds, ExpiresAt: c.ExpiresAt,
+		})
 	}
 	return q.ok(out)
 }
