@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -47,10 +46,16 @@ func Host() Backing {
 
 // zfsEncryption asks what a data set is encrypted with; "off" = it is not.
 func zfsEncryption(dataset string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), zfsWait)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "zfs", "get", "-H", "-p", "-o", "value", "encryption", "--", dataset).Output()
-	return strings.TrimSpace(string(out)), err
+	var out strings.Builder
+	cmd := exec.Command("zfs", "get", "-H", "-p", "-o", "value", "encryption", "--", dataset)
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	late := time.AfterFunc(zfsWait, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	err := cmd.Wait()
+	return strings.TrimSpace(out.String()), err
 }
 
 const zfsWait = 5 * time.Second

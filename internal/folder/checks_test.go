@@ -235,7 +235,7 @@ var checks = map[string]func(t *testing.T, d string){
 	"inotify": func(t *testing.T, d string) {
 		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 		must(t, err)
-		defer unix.Close(fd) //nolint:errcheck // of a check
+		defer unix.Close(fd)
 		_, err = unix.InotifyAddWatch(fd, d, unix.IN_CREATE|unix.IN_CLOSE_WRITE)
 		must(t, err)
 		file(t, d+"/a", "1")

@@ -4,6 +4,7 @@
 package folder
 
 import (
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -46,7 +47,7 @@ func serve(t *testing.T, dir string, rw bool) *kernel {
 	go k.read()
 	t.Cleanup(func() {
 		here.Close()
-		if err := <-done; err != nil && err != io.ErrClosedPipe {
+		if err := <-done; err != nil && !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Serve: %v", err)
 		}
 		f.Close()

@@ -4,6 +4,8 @@
 package folder
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -41,7 +43,7 @@ func (s *server) lookup(m *message) ([]byte, error) {
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
 		s.watch.add(dir)
 		out, err := s.found(dir, name)
-		if err == unix.ENOENT && s.watch.covers(dir) { // which may be remembered, too
+		if errors.Is(err, unix.ENOENT) && s.watch.covers(dir) { // which may be remembered, too
 			return append(put64(answer(entrySize), 0, 0, uint64(watchedFor.Seconds()), 0), make([]byte, entrySize-32)...), nil
 		}
 		return out, err
@@ -69,7 +71,7 @@ func (s *server) made(dir *node, name string, mode uint32) ([]byte, error) {
 		return nil, err
 	}
 	if want := st.Mode&^0o1777 | mode&0o1777; st.Mode != want && st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		if err := chmod(&node{fd: fd}, want&0o1777, &st); err == nil {
+		if err = chmod(&node{fd: fd}, want&0o1777, &st); err == nil {
 			st, err = stat(fd)
 		}
 		if err != nil {

@@ -71,6 +71,7 @@ func (h *host) crypt() string {
 // seen of changes on both sides, and what becomes of it when the VM sleeps, is
 // forked and goes back. 003-17, 003-19, 003-20, 003-21, 003-24, 003-25
 func TestVolumeFolder(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	src := h.hostDir("src")
 	h.run("run", "--add-dir", src+":/src:rw", "--", "true").wants(t, 125, "--profile dev")

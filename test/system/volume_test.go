@@ -102,6 +102,7 @@ func occurrences(path, text string) (count int, err error) {
 // has it. 003-43, 003-05, 003-08, 003-09, 003-16, 003-22, 003-23, 003-27,
 // 003-28, 003-29, 003-31, 003-33, 003-34, 003-35, 003-36, 003-37, 003-40, 000-46
 func TestVolumeCodingAgent(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	out := t.TempDir()
 	bin := t.TempDir()
@@ -259,6 +260,7 @@ while True:
 // the VM loses no acknowledged write; keys end with the server, mounts do not.
 // 003-25, 003-26, 003-32
 func TestVolumeLives(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")

@@ -154,6 +154,7 @@ func (h *host) bookIsWhole(round int, victim string, last int) {
 //
 // 003-25
 func TestVolumeHistory(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")
@@ -200,6 +201,7 @@ func TestVolumeHistory(t *testing.T) {
 //
 // 000-46, 003-10
 func TestVolumeRun(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("volume", "create", "work", "--size", "256")
 	h.run("run", "--volume", "work:/data", "--", "true").wants(t, 125, "warren volume unlock work")
