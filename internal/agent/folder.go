@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/warren-vm/warren/internal/link"
@@ -42,6 +43,8 @@ const (
 // what is left of the mount then fails, and never is an empty directory.
 type folder struct {
 	dev   *os.File // the kernel's end
+	raw   int      // its descriptor, for what must not wait for other writers
+	at    string   // of the kernel's names for it: its device number
 	tree  int      // the mount once more, where nobody sees it and where writing is possible
 	conn  net.Conn
 	in    io.Reader
@@ -92,14 +95,32 @@ func (a *Agent) loadFuse(ctx context.Context) error {
 
 // leave takes away what is left of a folder at a path.
 func leave(path string) bool {
+	return deviceAt(path) != "" && syscall.Unmount(path, syscall.MNT_DETACH) == nil
+}
+
+// deviceAt is the device number, without the zero before it, of the folder that
+// is mounted at a path; "" = there is none.
+func deviceAt(path string) (number string) {
 	for _, l := range procLines("/proc/self/mountinfo") {
 		w := strings.Fields(l)
-		before, after, ok := strings.Cut(l, " - ")
-		if ok && before != "" && len(w) > 4 && w[4] == path && strings.HasPrefix(after, folderType+" "+folderSource+" ") {
-			return syscall.Unmount(path, syscall.MNT_DETACH) == nil
+		_, after, ok := strings.Cut(l, " - ")
+		if ok && len(w) > 4 && w[4] == path && strings.HasPrefix(after, folderType+" "+folderSource+" ") {
+			number = strings.TrimPrefix(w[2], "0:")
 		}
 	}
-	return false
+	return number
+}
+
+// abort has the kernel fail whatever still waits for an answer. Closing its end
+// would not do while a write to that waits.
+func (f *folder) abort() {
+	const connections = "/sys/fs/fuse/connections"
+	file := connections + "/" + f.at + "/abort"
+	if _, err := os.Stat(file); err != nil {
+		_ = syscall.Mount("fusectl", connections, "fusectl", 0, "") // where systemd has not
+	}
+	_ = os.WriteFile(file, []byte("1"), 0)
+	_ = f.dev.SetReadDeadline(time.Unix(1, 0))
 }
 
 func (f *folder) mount(path string, rw bool) (err error) {
@@ -114,10 +135,11 @@ func (f *folder) mount(path string, rw bool) (err error) {
 	const flags = syscall.MS_NODEV | syscall.MS_NOSUID
 	options := "fd=" + strconv.Itoa(fd) + ",rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
 	err = syscall.Mount(folderSource, path, folderType, flags, options)
-	f.dev = os.NewFile(uintptr(fd), fuseDevice) // only now can it be waited for
+	f.raw, f.dev = fd, os.NewFile(uintptr(fd), fuseDevice) // only now can it be waited for
 	if err != nil {
 		return fault(err)
 	}
+	f.at = deviceAt(path)
 	name, err := syscall.BytePtrFromString(path)
 	if err != nil {
 		return fault(err)
@@ -158,7 +180,7 @@ func (f *folder) serve() error {
 	err := f.toKernel()
 	close(done)
 	_ = f.conn.Close() // a reader may be writing to it
-	_ = f.dev.Close()
+	f.abort()
 	wg.Wait()
 	f.close()
 	return err
@@ -219,8 +241,8 @@ func (f *folder) toKernel() error {
 // readAhead has the kernel read files that are read in order in large pieces.
 func (f *folder) readAhead() {
 	var st syscall.Stat_t
-	if err := syscall.Fstat(f.tree, &st); err == nil {
-		_ = os.WriteFile("/sys/class/bdi/0:"+strconv.Itoa(minor(st.Dev))+"/read_ahead_kb", []byte(folderAhead), 0)
+	if err := syscall.Fstat(f.tree, &st); err == nil { // they have agreed on how they speak
+		_ = os.WriteFile("/sys/class/bdi/0:"+f.at+"/read_ahead_kb", []byte(folderAhead), 0)
 	}
 }
 

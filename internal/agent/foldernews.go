@@ -40,7 +40,7 @@ func (f *folder) tell(done <-chan struct{}) {
 		for _, b := range queue {
 			kind := int(binary.LittleEndian.Uint32(b[4:]))
 			if kind < link.NudgeCreate {
-				_, _ = f.dev.Write(b) // what is not there needs not be forgotten
+				_, _ = syscall.Write(f.raw, b) // what is not there needs not be forgotten
 				continue
 			}
 			f.nudge(kind, b[outHeader:], &watchers)

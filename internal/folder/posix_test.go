@@ -4,6 +4,7 @@
 package folder
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"os/exec"
@@ -76,7 +77,16 @@ func mountHere(t *testing.T) string {
 	return at
 }
 
+// relayAnswers gives the kernel what the server says. What answers nothing may
+// have to wait for an answer, so it is given by another thread.
 func relayAnswers(from net.Conn, fd int) {
+	notices := make(chan []byte, 10_000)
+	defer close(notices)
+	go func() {
+		for b := range notices {
+			_, _ = unix.Write(fd, b)
+		}
+	}()
 	buf := make([]byte, maxMessage)
 	for {
 		if _, err := readFull(from, buf[:4]); err != nil {
@@ -86,7 +96,10 @@ func relayAnswers(from net.Conn, fd int) {
 		if _, err := readFull(from, buf[4:n]); err != nil {
 			return
 		}
-		if kind := le.Uint32(buf[4:]); le.Uint64(buf[8:]) == 0 && kind >= nudgeCreate && kind < 1000 {
+		if kind := le.Uint32(buf[4:]); le.Uint64(buf[8:]) == 0 {
+			if kind < nudgeCreate {
+				notices <- bytes.Clone(buf[:n])
+			}
 			continue
 		}
 		_, _ = unix.Write(fd, buf[:n])
