@@ -54,7 +54,7 @@ func Main(ctx context.Context, o Options) error {
 	}
 	trimming := keepTrim(ctx, o.Log)
 	defer trimming()
-	defer s.stayPresent()()
+	defer s.stayPresent(ctx)()
 	err = m.finish(ctx)
 	if errors.Is(err, context.Canceled) && m.exited() {
 		err = m.finish(context.WithoutCancel(ctx))
