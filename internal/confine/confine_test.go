@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -375,4 +376,30 @@ func BenchmarkStartWithoutNamespaces(b *testing.B) {
 		}
 		return cmd.Start()
 	})
+}
+
+// 002-12
+func TestProbe(t *testing.T) {
+	held, err := Probe(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{Seccomp, NoNewPrivileges, NoCapabilities}
+	if mayMount() {
+		want = append(want, OwnRoot, OwnMounts, OwnPIDs, OwnNetwork, OwnIPC)
+	}
+	for _, w := range want {
+		if !slices.Contains(held, w) {
+			t.Errorf("%s does not hold; what does: %v", w, held)
+		}
+	}
+	mine, err := Of(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range mine {
+		if strings.HasPrefix(h, "own ") {
+			t.Errorf("%s of this process is said to be its own", h)
+		}
+	}
 }

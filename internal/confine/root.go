@@ -85,19 +85,16 @@ func show(root, path string, attr uint64) error {
 	return unix.MountSetattr(unix.AT_FDCWD, at, flags, &unix.MountAttr{Attr_set: attr})
 }
 
+// emptyFile makes the file that another is shown in the place of. What a
+// directory shows already may be the place.
 func emptyFile(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o600)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENXIO) {
-		_, err = os.Lstat(path) // it is shown already
-		return err
-	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return os.WriteFile(path, nil, 0o600)
 }
 
 // mirror makes below root the symbolic links on the way to path, and returns

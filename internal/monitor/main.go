@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/vm"
@@ -44,6 +45,9 @@ func Main(ctx context.Context, o Options) error {
 	// A guest's disk is not to be found in a core file.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		o.Log.Warn("core files stay possible", "err", err)
+	}
+	if err := confine.Self(); err != nil {
+		o.Log.Warn("the monitor is not confined", "err", err)
 	}
 	debug.SetGCPercent(50)
 	m, s, err := begin(ctx, o)

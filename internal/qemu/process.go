@@ -43,7 +43,8 @@ type Process struct {
 // Spawn starts QEMU for spec and returns when it answers on QMP; a machine on
 // a generation may still be loading then. The sockets in spec.RunDir exist and
 // accept connections from before QEMU runs. The process has a process group of
-// its own and does not end with its parent. On an error nothing is left of it.
+// its own and does not end with its parent; it reaches no other files than those
+// of spec and what is lent to it. On an error nothing is left of it.
 func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if g := spec.Generation; g != nil && len(g.Modules) != len(spec.Plugged.Modules) {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "%d files for %d memory modules", len(g.Modules), len(spec.Plugged.Modules))
@@ -75,7 +76,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if err := makeColdRAM(spec); err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startConfined(cmd, spec); err != nil {
 		return nil, startError(spec, err)
 	}
 	p := &Process{Spec: spec, exited: make(chan struct{})}

@@ -1,0 +1,162 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/warren-vm/warren/internal/confine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxLayers bounds the chain below a disk; the engine flattens far shorter ones.
+const maxLayers = 1000
+
+// niceness of a QEMU: what answers for it, its monitor and serve, comes first
+// when a guest keeps every CPU busy.
+const niceness = 2
+
+// startConfined starts QEMU where it reaches only what is its own.
+func startConfined(cmd *exec.Cmd, spec vm.MachineSpec) error {
+	if err := prepareLent(spec); err != nil {
+		return err
+	}
+	return confine.Start(cmd, plan(spec))
+}
+
+// plan is all that the QEMU of a machine may reach by name. Its sockets and the
+// device state that it starts on are descriptors.
+func plan(spec vm.MachineSpec) confine.Plan {
+	p := confine.Plan{
+		Read:    []string{"/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"},
+		Write:   []string{layout.VMDir(spec.Dir).Lent(), RAMPath(spec)},
+		Devices: []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"},
+		Root:    spec.RunDir, Nice: niceness,
+	}
+	if spec.Accel == vm.KVM {
+		p.Devices = append(p.Devices, "/dev/kvm")
+	}
+	if prefix, ok := ownPrefix(spec.QEMU); ok { // its firmware and modules
+		p.Read = append(p.Read, prefix)
+	}
+	for i := range spec.Plugged.Modules {
+		p.Write = append(p.Write, ModulePath(spec, i))
+	}
+	if spec.Generation == nil && spec.Boot.Kernel != "" {
+		p.Read = append(p.Read, spec.Boot.Kernel, spec.Boot.Initramfs)
+	}
+	if spec.Disk != "" {
+		p.Write = append(p.Write, spec.Disk)
+		p.Read = append(p.Read, layersBelow(spec.Disk)...)
+	}
+	return p
+}
+
+// ownPrefix returns the directory that a QEMU was installed in, such as
+// /opt/qemu, when it is neither the system's nor too much.
+func ownPrefix(binary string) (string, bool) {
+	path, err := filepath.EvalSymlinks(binary)
+	if err != nil || strings.HasPrefix(path, "/usr/") || filepath.Base(filepath.Dir(path)) != "bin" {
+		return "", false
+	}
+	prefix := filepath.Dir(filepath.Dir(path))
+	return prefix, strings.Count(prefix, "/") >= 2
+}
+
+// layersBelow returns the files that a disk lies on, the next one first. The
+// list ends at what cannot be read, of which QEMU knows more to say.
+func layersBelow(disk string) (list []string) {
+	for len(list) < maxLayers {
+		backing, err := BackingName(disk)
+		if err != nil || backing == "" {
+			return list
+		}
+		if !filepath.IsAbs(backing) {
+			// The way up leads from where the directory really is.
+			dir, err := filepath.EvalSymlinks(filepath.Dir(disk))
+			if err != nil {
+				return list
+			}
+			backing = filepath.Join(dir, backing)
+		}
+		list, disk = append(list, backing), backing
+	}
+	return list
+}
+
+// BackingName reads the name of the backing file in a qcow2's header: an
+// offset at 8, a length at 16, both big-endian (QEMU, docs/interop/qcow2.txt);
+// "" = none, or not a qcow2.
+func BackingName(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fileError(path, err)
+	}
+	defer f.Close()
+	var h [20]byte
+	if _, err := f.ReadAt(h[:], 0); err != nil || string(h[:4]) != "QFI\xfb" {
+		return "", vm.Errorf(vm.Corrupt, path, "not a qcow2 file")
+	}
+	name := make([]byte, min(binary.BigEndian.Uint32(h[16:]), 1023))
+	if _, err := f.ReadAt(name, int64(binary.BigEndian.Uint64(h[8:]))); err != nil {
+		return "", vm.Errorf(vm.Corrupt, path, "its backing name cannot be read: %w", err)
+	}
+	return string(name), nil
+}
+
+// prepareLent makes the directory of what is lent to the machine, empty.
+func prepareLent(spec vm.MachineSpec) error {
+	dir := layout.VMDir(spec.Dir).Lent()
+	if err := os.RemoveAll(dir); err != nil {
+		return fileError(dir, err)
+	}
+	return fileError(dir, os.Mkdir(dir, 0o700))
+}
+
+// Lend gives a file that lies on the file system of the VM's directory to the
+// running machine, which cannot reach any other than those of its start, and
+// returns the name to give to QEMU. TakeBack makes an end of it.
+func (p *Process) Lend(path string) (string, error) {
+	name := p.lentName(path)
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fileError(name, err)
+	}
+	return name, fileError(path, os.Link(path, name))
+}
+
+// TakeBack removes the name that Lend made. What QEMU has open stays open.
+func (p *Process) TakeBack(path string) { os.Remove(p.lentName(path)) }
+
+func (p *Process) lentName(path string) string {
+	return filepath.Join(layout.VMDir(p.Spec.Dir).Lent(), filepath.Base(path))
+}
+
+// owned is the file of the VM's directory that QEMU knows by a lent name.
+func (p *Process) owned(name string) string {
+	if filepath.Dir(name) == layout.VMDir(p.Spec.Dir).Lent() {
+		return filepath.Join(p.Spec.Dir, filepath.Base(name))
+	}
+	return name
+}
+
+// takeBackDisks removes the lent names of the disks that the machine wrote to
+// before: they would keep the space of a layer that is deleted.
+func (p *Process) takeBackDisks(used string) {
+	names, err := filepath.Glob(p.lentName(layout.VMDir("").NextOverlay("*")))
+	if err != nil {
+		return // only a malformed pattern, which this is not
+	}
+	for _, name := range names {
+		if name != used {
+			os.Remove(name)
+		}
+	}
+}
