@@ -14,8 +14,10 @@ package confine
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 
@@ -35,8 +37,31 @@ type Plan struct {
 	// Root is an empty, or unimportant, directory. The program's root is built
 	// there, in its own mount namespace.
 	Root string `json:"root"`
+	// UID, GID and Groups are who the program is, where it is started by root and
+	// has a root of its own; 0 = root, without its powers.
+	UID    int   `json:"uid,omitempty"`
+	GID    int   `json:"gid,omitempty"`
+	Groups []int `json:"groups,omitempty"`
 	// Nice is added to the program's niceness.
-	Nice int `json:"nice,omitempty"`
+	Nice   int     `json:"nice,omitempty"`
+	Limits []Limit `json:"limits,omitempty"`
+}
+
+// Limit is one bound of what the program may take (setrlimit).
+type Limit struct {
+	What int    `json:"what"` // such as unix.RLIMIT_DATA
+	Cur  uint64 `json:"cur"`
+	Max  uint64 `json:"max"`
+}
+
+// check refuses paths that would mean more than they say.
+func (p Plan) check() error {
+	for _, path := range slices.Concat(p.Read, p.Write, p.Devices, []string{p.Root}) {
+		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
+			return fmt.Errorf("confine: %q is no absolute path of a file", path)
+		}
+	}
+	return nil
 }
 
 // shimName is the name that the shim is started by.
@@ -65,8 +90,8 @@ func Start(cmd *exec.Cmd, p Plan) error {
 
 // shim makes cmd start the shim, which becomes cmd's program.
 func shim(cmd *exec.Cmd, p Plan) error {
-	if cmd.Err != nil {
-		return cmd.Err
+	if err := errors.Join(cmd.Err, p.check()); err != nil {
+		return err
 	}
 	if _, err := os.Stat(cmd.Path); err != nil {
 		return err // what the shim could say would come too late

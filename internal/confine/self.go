@@ -4,6 +4,7 @@
 package confine
 
 import (
+	"errors"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -19,4 +20,42 @@ func Self() error {
 		return err
 	}
 	return setFilter(anyDenied, false) // for every thread, and no new privileges with it
+}
+
+// As runs f as a thread whose real user and group are these, as root may; it
+// keeps root's powers.
+func As(uid, gid int, f func() error) (err error) {
+	runtime.LockOSThread()
+	const same = ^uintptr(0)
+	become := func(uid, gid int) error {
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESGID, uintptr(gid), same, same); e != 0 {
+			return e
+		}
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), same, same); e != 0 {
+			return e
+		}
+		return nil
+	}
+	wasUID, wasGID := unix.Getuid(), unix.Getgid()
+	if err = become(uid, gid); err == nil {
+		err = f()
+	}
+	if back := become(wasUID, wasGID); back != nil {
+		return errors.Join(err, back) // the thread ends with the goroutine
+	}
+	runtime.UnlockOSThread()
+	return err
+}
+
+// MaySwitchUsers reports whether this process is a root that can give a program
+// another user's id and still look after it: in a container root may lack the
+// powers.
+func MaySwitchUsers() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var caps [2]unix.CapUserData
+	if unix.Getuid() != 0 || unix.Capget(&header, &caps[0]) != nil {
+		return false
+	}
+	const need = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_CHOWN | 1<<unix.CAP_KILL
+	return caps[0].Effective&need == need
 }

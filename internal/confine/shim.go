@@ -33,14 +33,26 @@ func become(plan string, argv []string) error {
 		return err
 	}
 	p.Read = append(p.Read, argv[0])
-	if unix.Getpid() == 1 { // in a new pid namespace, so in a mount namespace too
-		if err := p.enterRoot(); err != nil {
-			fmt.Fprintln(os.Stderr, shimName+": no root of its own:", err)
+	for _, l := range p.Limits {
+		if err := unix.Prlimit(0, l.What, &unix.Rlimit{Cur: l.Cur, Max: l.Max}, nil); err != nil {
+			return fmt.Errorf("limit %d: %w", l.What, err)
 		}
 	}
 	if p.Nice != 0 {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice) // only a matter of comfort
 	}
+	if unix.Getpid() == 1 { // in a new pid namespace, so in a mount namespace too
+		err := p.enterRoot()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, shimName+": no root of its own:", err)
+		}
+		if err == nil && p.UID != 0 {
+			if err := p.enterUser(); err != nil {
+				return fmt.Errorf("be user %d: %w", p.UID, err)
+			}
+		}
+	}
+	dropBounding()
 	if err := dropCapabilities(); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
@@ -56,26 +68,47 @@ func become(plan string, argv []string) error {
 	return fmt.Errorf("start %s: %w", argv[0], unix.Exec(argv[0], argv, os.Environ()))
 }
 
+// enterUser makes the process, this thread of it, the plan's user. Only with a
+// root of its own: the way to the files on the host is closed to that user.
+func (p Plan) enterUser() error {
+	dropBounding()                            // takes a power that goes with root's id
+	groups := make([]uint32, len(p.Groups)+1) // never empty: the call wants an address
+	for i, g := range p.Groups {
+		groups[i] = uint32(g)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(p.Groups)), uintptr(unsafe.Pointer(&groups[0])), 0); e != 0 {
+		return e
+	}
+	gid, uid := uintptr(p.GID), uintptr(p.UID)
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid); e != 0 {
+		return e
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// dropBounding gives up to gain a capability ever again, where that is ours to
+// give up; where it isn't, no new privileges does the same.
+func dropBounding() {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) != nil {
+			return // an older kernel's last, or not permitted
+		}
+	}
+}
+
 // dropCapabilities gives up what root, or the first process of a user
-// namespace, has, for ever.
+// namespace, has.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err
 	}
-	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) != nil {
-			break // not ours to drop, and so not ours to gain; or an older kernel's last
-		}
-	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	return capset(&header, &none[0])
-}
-
-func capset(h *unix.CapUserHeader, d *unix.CapUserData) error {
-	_, _, errno := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(h)), uintptr(unsafe.Pointer(d)), 0)
-	if errno != 0 {
-		return errno
+	if _, _, e := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0); e != 0 {
+		return e
 	}
 	return nil
 }

@@ -60,6 +60,7 @@ type Options struct {
 	run  func(ctx context.Context, name string, args ...string) (string, error)
 	// confined says what held a program that was started as a QEMU is.
 	confined func(ctx context.Context, dir string) ([]string, error)
+	switches bool // machines can have user ids of their own
 	look     func(name string) (string, error)
 }
 
@@ -68,6 +69,7 @@ type Options struct {
 func Run(ctx context.Context, o Options) []Check {
 	o.uid, o.user = os.Getuid(), os.Getenv("USER")
 	o.run, o.look, o.confined = output, lookPath, confine.Probe
+	o.switches = confine.MaySwitchUsers()
 	return o.checks(ctx)
 }
 

@@ -183,7 +183,8 @@ func TestAilments(t *testing.T) {
 				return slices.DeleteFunc(slices.Clone(confine.All), func(s string) bool { return s == confine.Landlock }), nil
 			}
 		}, "containment of machines", Warn, "missing: landlock", "lsm="},
-		{"as root", func(o *Options) { o.uid = 0 }, "containment of machines", OK, "the user id of root", ""},
+		{"as root", func(o *Options) { o.uid, o.switches = 0, true }, "containment of machines", OK, "a user id of its own", ""},
+		{"as root in a container", func(o *Options) { o.uid = 0 }, "containment of machines", OK, "the user id of root", ""},
 		{"no filter", func(o *Options) {
 			o.confined = func(context.Context, string) ([]string, error) { return nil, errors.New("seccomp: invalid argument") }
 		}, "containment of machines", Fail, "seccomp: invalid argument", "seccomp"},

@@ -270,11 +270,13 @@ func (o Options) containment(ctx context.Context) Check {
 		c.Status = Warn
 		c.Detail += "; missing: " + strings.Join(missing, ", ")
 	}
-	if o.uid == 0 {
+	switch {
+	case o.uid != 0:
+		c.Detail += "; all machines have the user id of `warren serve`"
+	case slices.Contains(held, confine.OwnRoot) && o.switches:
+		c.Detail += "; each machine has a user id of its own"
+	default:
 		c.Detail += "; all machines have the user id of root, without its powers"
-		if c.Status == Warn {
-			fixes = append(fixes, "run `warren serve` as a user of its own")
-		}
 	}
 	c.Fix = strings.Join(fixes, "; ")
 	return c

@@ -6,11 +6,13 @@ package qemu
 import (
 	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
@@ -29,7 +31,83 @@ func startConfined(cmd *exec.Cmd, spec vm.MachineSpec) error {
 	if err := prepareLent(spec); err != nil {
 		return err
 	}
-	return confine.Start(cmd, plan(spec))
+	p := plan(spec)
+	if confine.MaySwitchUsers() {
+		p.UID, p.GID, p.Groups = userOf(spec)
+		if err := shareAll(p); err != nil {
+			p.UID = 0 // not on every file system can files be given to a group
+		}
+	}
+	return confine.Start(cmd, p)
+}
+
+// Where serve runs as root each machine has a user id of its own, from a range
+// that nobody assigns (systemd.io/UIDS-GIDS), and all have one group, to which
+// the files belong that they open: QEMU opens also the memory that it maps
+// privately for writing. The directories of these files are closed to all of
+// them; a machine sees only its own, in its root.
+const (
+	firstUser   = 1879048192 + 1
+	users       = 1 << 24
+	sharedGroup = firstUser - 1
+)
+
+// userOf says who a machine's QEMU is.
+func userOf(spec vm.MachineSpec) (uid, gid int, groups []int) {
+	h := fnv.New32a()
+	h.Write([]byte(spec.ID))
+	if st, err := os.Stat("/dev/kvm"); err == nil && spec.Accel == vm.KVM {
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Gid != 0 {
+			groups = []int{int(sys.Gid)}
+		}
+	}
+	return firstUser + int(h.Sum32()%users), sharedGroup, groups
+}
+
+// shareAll gives the machines' group what a plan's program may open.
+func shareAll(p confine.Plan) error {
+	for _, path := range p.Write {
+		if err := give(path, 0o060); err != nil {
+			return err
+		}
+	}
+	for _, path := range p.Read {
+		if strings.HasPrefix(path, "/usr/") || strings.HasPrefix(path, "/lib") || strings.HasPrefix(path, "/etc/") {
+			continue
+		}
+		if err := give(path, 0o040); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give gives the group of the machines rights on one file or, with what that
+// takes, directory. Others keep none.
+func give(path string, rights fs.FileMode) error {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // QEMU says so
+	}
+	if err != nil {
+		return err
+	}
+	if st.IsDir() {
+		rights = 0o010
+	}
+	if st.Mode().Perm()&(rights>>3) == rights>>3 {
+		return nil // everybody has them
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || sys.Gid != sharedGroup {
+		if err := os.Chown(path, -1, sharedGroup); err != nil {
+			return err
+		}
+	}
+	if ok && sys.Gid == sharedGroup && st.Mode().Perm()&rights == rights {
+		return nil // a change, even to the same, would have the memory's sum made anew
+	}
+	return os.Chmod(path, st.Mode().Perm()&^0o070|rights)
 }
 
 // plan is all that the QEMU of a machine may reach by name. Its sockets and the
@@ -39,7 +117,7 @@ func plan(spec vm.MachineSpec) confine.Plan {
 		Read:    []string{"/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"},
 		Write:   []string{layout.VMDir(spec.Dir).Lent(), RAMPath(spec)},
 		Devices: []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"},
-		Root:    spec.RunDir, Nice: niceness,
+		Root:    spec.RunDir, Nice: niceness, Limits: limits(spec),
 	}
 	if spec.Accel == vm.KVM {
 		p.Devices = append(p.Devices, "/dev/kvm")
@@ -51,7 +129,10 @@ func plan(spec vm.MachineSpec) confine.Plan {
 		p.Write = append(p.Write, ModulePath(spec, i))
 	}
 	if spec.Generation == nil && spec.Boot.Kernel != "" {
-		p.Read = append(p.Read, spec.Boot.Kernel, spec.Boot.Initramfs)
+		p.Read = append(p.Read, spec.Boot.Kernel)
+		if spec.Boot.Initramfs != "" {
+			p.Read = append(p.Read, spec.Boot.Initramfs)
+		}
 	}
 	if spec.Disk != "" {
 		p.Write = append(p.Write, spec.Disk)
@@ -129,7 +210,18 @@ func (p *Process) Lend(path string) (string, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fileError(name, err)
 	}
-	return name, fileError(path, os.Link(path, name))
+	if err := os.Link(path, name); err != nil {
+		return "", fileError(path, err)
+	}
+	return name, p.allow(name)
+}
+
+// allow lets the machine open a file of its lent directory for writing.
+func (p *Process) allow(path string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return fileError(path, give(path, 0o060))
 }
 
 // TakeBack removes the name that Lend made. What QEMU has open stays open.

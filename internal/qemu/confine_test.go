@@ -26,9 +26,9 @@ import (
 // aims are what a probe in QEMU's place is set on: it comes to it as the
 // kernel's command line.
 type aims struct {
-	Own, Others, Sockets []string
-	API                  string
-	PIDs                 []int
+	Own, OwnDisks, Others, Sockets []string
+	API                            string
+	PIDs                           []int
 }
 
 // beProbe is the process in QEMU's place. What it could do goes to its log,
@@ -52,7 +52,7 @@ func beProbe(args []string) int {
 			f.Close()
 		}
 	}
-	for _, path := range a.Others {
+	for _, path := range append(a.OwnDisks, a.Others...) {
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		try("write "+path, err)
 		if err == nil {
@@ -167,8 +167,9 @@ func TestProbeInTheirPlace(t *testing.T) {
 		spec.Disk, RAMPath(spec), spec.Boot.Kernel, spec.Boot.Initramfs, dir.ImageDisk("img"),
 		layout.GenerationDir(dir.Generation("g1")).Disk(), "/dev/urandom",
 	}
+	disks := []string{spec.Disk, RAMPath(spec)}
 	a := aims{
-		Own: own,
+		Own: own, OwnDisks: disks,
 		Others: []string{
 			put(dir.AdminKey()), put(dir.HostKey()), put(dir.ServerConfig()), put(dir.Machine(spec.ID)), put(dir.MonitorLog(spec.ID)),
 			put(dir.Overlay(other)), put(dir.ColdRAM(other)), put(layout.GenerationDir(dir.Generation("g2")).RAM()),
@@ -202,6 +203,12 @@ func TestProbeInTheirPlace(t *testing.T) {
 		}
 		could = slices.DeleteFunc(could, func(s string) bool { return s == "open "+path })
 	}
+	for _, path := range disks {
+		if !slices.Contains(could, "write "+path) {
+			t.Errorf("it could not write its own %s", path)
+		}
+		could = slices.DeleteFunc(could, func(s string) bool { return s == "write "+path })
+	}
 	// The root of its own is there to be opened, and empty but for what is its own.
 	could = slices.DeleteFunc(could, func(s string) bool { return confine.LandlockVersion() == 0 && s == "open /" })
 	if len(could) > 0 {
@@ -218,6 +225,10 @@ func TestQEMUIsConfined(t *testing.T) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Ident.PID))
 	if err != nil {
 		t.Fatal(err)
+	}
+	uid, gid, _ := userOf(spec)
+	if who := fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%d\t%[2]d\t%[2]d\t%[2]d\n", uid, gid); os.Getuid() == 0 && !strings.Contains(string(status), who) {
+		t.Errorf("its status lacks %q: %s", who, status)
 	}
 	for _, want := range []string{"NoNewPrivs:\t1\n", "Seccomp:\t2\n", "CapPrm:\t0000000000000000\n", "CapBnd:\t0000000000000000\n"} {
 		if !strings.Contains(string(status), want) && (os.Getuid() == 0 || !strings.HasPrefix(want, "CapBnd")) {
