@@ -68,6 +68,7 @@ type CreateVM struct {
 	TTLSeconds int64  `json:"ttlSeconds,omitempty"` // deleted after so long
 	UniqueName bool   `json:"uniqueName,omitempty"` // refuse a name that is taken
 	OneShot    bool   `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
+	OnBoot     string `json:"onBoot,omitempty"`     // when the host has started again: resume, stay; absent = resume if persistent
 	StopOnIdle bool   `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
 
 	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never

@@ -16,6 +16,11 @@ func (c *Client) Fork(ctx context.Context, ref string, in api.ForkVM) (api.Forke
 	return do[api.ForkedVM](ctx, c, call{method: "POST", path: vmPath(ref, "fork")}, in)
 }
 
+// Drain suspends every VM that runs, before the host is shut down; for admins.
+func (c *Client) Drain(ctx context.Context) (api.DrainedVMs, error) {
+	return do[api.DrainedVMs](ctx, c, call{method: "POST", path: "/v1/drain"}, nil)
+}
+
 // Suspend writes memory and disk down and ends the machine. Start continues
 // the same processes.
 func (c *Client) Suspend(ctx context.Context, ref string, in api.SuspendVM) (api.SuspendedVM, error) {

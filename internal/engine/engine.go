@@ -162,6 +162,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.spawn(e.reap)
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
+	e.goOnAfterBoot()
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}

@@ -33,6 +33,7 @@ type CreateRequest struct {
 	Network      string  // a vm.NetworkMode; "" = the server's default
 	Persistence  *vm.Persistence
 	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
+	OnBoot       string          // a vm.OnBoot; "" = as its persistence type has it
 	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
 	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
 	TTLSeconds   int64           // 0 = no limit

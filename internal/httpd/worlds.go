@@ -15,6 +15,7 @@ import (
 func (s *server) worldRoutes() []route {
 	return []route{
 		{"POST", "/v1/vms/{vm}/suspend", key, s.suspend, "Write memory and disk down and end the machine; start continues the same processes.", api.SuspendVM{}, api.SuspendedVM{}, false, ""},
+		{"POST", "/v1/drain", admin, s.drain, "Suspend every VM that runs, before the host is shut down.", nil, api.DrainedVMs{}, false, ""},
 		{"POST", "/v1/vms/{vm}/fork", key, s.fork, "Make running copies, all or none; the parent goes on.", api.ForkVM{}, api.ForkedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/snapshot", key, s.takeSnapshot, "Capture a snapshot; the VM goes on.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
 		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Put the VM back to a generation of its own.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
@@ -42,6 +43,21 @@ func (s *server) suspend(q *request) error {
 	}
 	if i, err := s.Engine.Inspect(q.Context(), q.call, string(v.ID)); err == nil {
 		out.Remains = api.Remains{DiskBytes: i.DiskBytes, LogBytes: i.LogBytes}
+	}
+	return q.ok(out)
+}
+
+func (s *server) drain(q *request) error {
+	list, err := s.Engine.Drain(q.Context(), q.call)
+	if err != nil {
+		return err
+	}
+	out := api.DrainedVMs{VMs: make([]api.DrainedVM, len(list))}
+	for i, d := range list {
+		out.VMs[i] = api.DrainedVM{ID: d.VM.ID, Name: d.VM.Name, State: string(d.VM.State), ResumesOnBoot: d.VM.ResumesOnBoot()}
+		if d.Err != nil {
+			out.VMs[i].Error = vm.AsError(d.Err).Error()
+		}
 	}
 	return q.ok(out)
 }

@@ -222,7 +222,7 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 		return nil, vm.MachineStatus{}, l.bury(ctx, runDir, err)
 	}
 	var spec vm.MachineSpec
-	if err := layout.ReadJSON(id.Spec, &spec); err != nil {
+	if err := readSpec(id.Spec, &spec); err != nil {
 		return nil, vm.MachineStatus{}, err
 	}
 	st, err := l.run(ctx, spec, id.Spec, true)

@@ -93,7 +93,7 @@ func tell(ctx context.Context, o Options, m *machine, err error) {
 // begin starts or takes over the machine. On an error nothing runs any more.
 func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	var spec vm.MachineSpec
-	if err := layout.ReadJSON(o.Spec, &spec); err != nil {
+	if err := readSpec(o.Spec, &spec); err != nil {
 		return nil, nil, err
 	}
 	self, err := qemu.Identify(os.Getpid())
@@ -136,6 +136,14 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 		o.Log.Error("destroy", "err", derr)
 	}
 	return nil, nil, err
+}
+
+// readSpec reads a machine's spec, which a newer Warren may have written.
+func readSpec(path string, spec *vm.MachineSpec) error {
+	if err := layout.ReadJSON(path, spec); err != nil {
+		return err
+	}
+	return spec.CheckFormat()
 }
 
 // attach takes over a machine that was ready. An agent that does not answer
