@@ -8,6 +8,9 @@ import "time"
 // MachineFormat is the newest version of a MachineSpec's file.
 const MachineFormat = 1
 
+// GenerationFormat is the newest version of a generation's manifest.
+const GenerationFormat = 1
+
 // CheckFormat refuses a spec that a newer Warren has written. Kind Unsupported.
 func (s MachineSpec) CheckFormat() error {
 	if s.Format <= MachineFormat {

@@ -265,6 +265,10 @@ func (s Store) Load(id vm.GenerationID) (g vm.Generation, err error) {
 	if err := layout.ReadJSON(s.dir(id).Manifest(), &g); err != nil {
 		return g, err
 	}
+	if g.Format > vm.GenerationFormat {
+		return g, vm.Errorf(vm.Unsupported, string(id), "was captured by a newer warren (manifest format %d, this one knows %d)", g.Format, vm.GenerationFormat).
+			WithHint("use the warren that made it, or a newer one")
+	}
 	if g.ID != id {
 		return g, vm.Errorf(vm.Corrupt, string(id), "its manifest is of %s", g.ID)
 	}
