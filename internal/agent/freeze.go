@@ -114,16 +114,25 @@ func (a *Agent) freeze(w *answer, r *request) error {
 // stood still with the machine is set forward first, by which no program sees
 // time go back.
 func (a *Agent) thaw(w *answer, r *request) error {
+	if err := a.setForward(r); err != nil {
+		return err
+	}
+	return w.done(a.freezer.thaw())
+}
+
+// clock sets the clock forward, and nothing else.
+func (a *Agent) clock(w *answer, r *request) error { return w.done(a.setForward(r)) }
+
+// setForward sets the clock to the request's time unless it is as late already.
+func (a *Agent) setForward(r *request) error {
 	now, err := r.number("time") // 0 of a host that does not say
 	if err != nil {
 		return err
 	}
 	if t := time.Unix(0, now); time.Until(t) > clockLate {
-		if err := a.sys.SetClock(t); err != nil {
-			return err
-		}
+		return a.sys.SetClock(t)
 	}
-	return w.done(a.freezer.thaw())
+	return nil
 }
 
 // clockLate is how far the clock may be behind the host's.

@@ -116,6 +116,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"POST /upgrade":    (*Agent).upgrade,
 	"POST /freeze":     (*Agent).freeze,
 	"POST /thaw":       (*Agent).thaw,
+	"POST /clock":      (*Agent).clock,
 	"POST /poweroff":   (*Agent).powerOff,
 	"POST /pty":        (*Agent).openTerm,
 	"POST /pty/attach": (*Agent).attachTerm,

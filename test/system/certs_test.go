@@ -61,7 +61,6 @@ func (v visitor) get(name string) (*x509.Certificate, string, error) {
 //
 // 000-43
 func TestRealDomain(t *testing.T) {
-	t.Parallel()
 	dns, err := vmtest.NewDNS()
 	if err != nil {
 		t.Fatal(err)

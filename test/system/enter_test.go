@@ -61,6 +61,7 @@ func TestEnter(t *testing.T) {
 			t.Errorf("the network: %s", got)
 		}
 	}
+	h.eventually("the service listens", func() bool { return h.run("state", "box", "--expect", "port:3000").code == 0 })
 	together()
 	h.ok("suspend", "box") // SSH wakes it
 	together()
