@@ -28,15 +28,7 @@ func (b *bench) guest(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
-	dir := filepath.Join(b.dir, "ssh")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	a, err := b.server.access(id)
-	if err != nil {
-		return err
-	}
-	p, err := startPeer(ctx, a, dir)
+	p, err := b.peer(ctx, id, "ssh")
 	if err != nil {
 		b.rep.note("no SSH peer: %v", err)
 		p = nil

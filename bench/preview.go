@@ -260,20 +260,12 @@ func (b *bench) copies(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
-	dir := filepath.Join(b.dir, "ssh-scp")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	a, err := b.server.access(id)
-	if err != nil {
-		return err
-	}
-	p, err := startPeer(ctx, a, dir)
+	p, err := b.peer(ctx, id, "ssh-scp")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	src, dst := filepath.Join(dir, "big"), filepath.Join(dir, "back")
+	src, dst := filepath.Join(p.dir, "big"), filepath.Join(p.dir, "back")
 	if err := fill(src, b.size<<20); err != nil {
 		return err
 	}

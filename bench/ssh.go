@@ -49,6 +49,19 @@ func (s *server) access(id string) (access, error) {
 	}, err
 }
 
+// peer is startPeer with a directory of its own below the bench's.
+func (b *bench) peer(ctx context.Context, id, dir string) (*peer, error) {
+	dir = filepath.Join(b.dir, dir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	a, err := b.server.access(id)
+	if err != nil {
+		return nil, err
+	}
+	return startPeer(ctx, a, dir)
+}
+
 // startPeer installs an SSH server in the VM with its own package manager and
 // opens the connections. Its files are kept in dir.
 func startPeer(ctx context.Context, a access, dir string) (_ *peer, err error) {

@@ -41,15 +41,7 @@ func (b *bench) terminal(ctx context.Context) (err error) {
 // echo measures a key press until its echo: each way is a program on a
 // pseudo-terminal of this host with a login shell of the guest behind it.
 func (b *bench) echo(ctx context.Context, id string) (err error) {
-	dir := filepath.Join(b.dir, "ssh-terminal")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	a, err := b.server.access(id)
-	if err != nil {
-		return err
-	}
-	p, err := startPeer(ctx, a, dir)
+	p, err := b.peer(ctx, id, "ssh-terminal")
 	if err != nil {
 		return err
 	}

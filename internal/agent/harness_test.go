@@ -102,7 +102,7 @@ func portPair(t *testing.T) (guestEnd, hostEnd *os.File) {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	dir := t.TempDir()
+	dir := ownDir(t)
 	r := &rig{t: t, sys: &fakeSystem{}}
 	r.cfg = agent.Config{
 		Version: "test", Digest: "d1", Key: testKey, LogDir: dir + "/log", RunDir: dir + "/run", EtcDir: "/etc",
@@ -111,6 +111,28 @@ func newRig(t *testing.T) *rig {
 	r.start()
 	t.Cleanup(func() { r.stop() })
 	return r
+}
+
+// ownDir is a directory for an agent's files, removed after the test. The end
+// of a process is noted there after its client has seen it, so one removal may
+// meet a file that is just being made.
+func ownDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "warren-agent-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		var err error
+		for range 100 {
+			if err = os.RemoveAll(dir); err == nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		t.Error(err)
+	})
+	return dir
 }
 
 // start runs an agent; a second call after stop is an agent after a crash.

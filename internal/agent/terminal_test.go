@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -141,8 +142,8 @@ func TestTerminal(t *testing.T) {
 	}
 	l.types("tty -s && stty size && echo $TERM\n")
 	l.shows("24 80\nxterm-256color")
-	l.types("x=kept; sleep 100\n")
-	time.Sleep(50 * time.Millisecond)
+	l.types("x=kept; (echo asl''eep; exec sleep 100)\n")
+	l.shows("asleep") // so it is in front, and the one that ^C is for
 	l.types("\x03")
 	l.shows("^C")
 	if err := l.Detach(); err != nil {
@@ -402,6 +403,16 @@ func TestTerminalLost(t *testing.T) {
 	r.open(sh("work")).shows("$")
 	first := r.open(sh("")).Session().ID
 	r.open(vm.TerminalSpec{ID: "done", Command: "exit 3"}).ends()
+	for { // what runs is noted a moment after the end is told
+		b, err := os.ReadFile(filepath.Join(r.cfg.RunDir, "terminals"))
+		if err != nil || ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(b), "done") {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	r.stop()
 	r.start()
 	list, err := r.Terminals(ctx)

@@ -34,8 +34,12 @@ type ACME struct {
 // NewACME starts an ACME server whose certificates live for some seconds; 0 =
 // 90 days. It validates at that port, for TLS-ALPN-01 and HTTP-01.
 func NewACME(dns *DNS, tlsPort, httpPort int, lifeSeconds uint64) (*ACME, error) {
-	if err := os.Setenv("PEBBLE_VA_NOSLEEP", "1"); err != nil {
-		return nil, err
+	// It refuses some good nonces otherwise, so that an order is asked for twice.
+	for _, name := range []string{"PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0"} {
+		key, value, _ := strings.Cut(name, "=")
+		if err := os.Setenv(key, value); err != nil {
+			return nil, err
+		}
 	}
 	quiet := log.New(io.Discard, "", 0)
 	store := db.NewMemoryStore()

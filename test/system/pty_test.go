@@ -94,7 +94,7 @@ func TestCoreTerminal(t *testing.T) {
 
 	// serve dies; the viewer attaches anew by itself, and its keys arrive.
 	h.killServer()
-	time.Sleep(time.Second)
+	time.Sleep(time.Second) // the viewer is to find nobody for a while
 	h.serve()
 	if after := h.screen("box", "ed"); after != before {
 		t.Errorf("before %+v\nafter  %+v", before, after)

@@ -42,10 +42,10 @@ type step struct {
 
 // The tests of test/system that belong to the later suites, by their names.
 const (
-	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestCoreState|TestPool|TestCoreResize|TestCoreService|TestCorePrepared)"
+	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestPool|TestCoreResize|TestCorePrepared)"
 	forks    = "^TestWorlds"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak)$"
-	entering = "^(TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
+	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 )
 
 // doors are the packages whose tests belong to entering.
@@ -72,10 +72,10 @@ func suites() []suite {
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
 			others(doors),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering, "./test/system/..."),
+			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
-			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
 			gotest("fork correctness", "-tags=system", "-timeout=8m", "-run="+forks, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
