@@ -63,13 +63,13 @@ type CreateVM struct {
 	Recreate                  *bool           `json:"recreate,omitempty"`
 
 	// Ours.
-	Image      string `json:"image,omitempty"`      // name, image id or snapshot id
-	Network    string `json:"network,omitempty"`    // closed, packages, open
-	TTLSeconds int64  `json:"ttlSeconds,omitempty"` // deleted after so long
-	UniqueName bool   `json:"uniqueName,omitempty"` // refuse a name that is taken
-	OneShot    bool   `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
-	OnBoot     string `json:"onBoot,omitempty"`     // when the host has started again: resume, stay; absent = resume if persistent
-	StopOnIdle bool   `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
+	Image      string  `json:"image,omitempty"`      // name, image id or snapshot id
+	Network    string  `json:"network,omitempty"`    // closed, packages, open
+	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after so long, whatever it does; null = never
+	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name that is taken
+	OneShot    bool    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
+	OnBoot     string  `json:"onBoot,omitempty"`     // when the host has started again: resume, stay; absent = resume if persistent
+	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
 
 	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never
 }
@@ -79,7 +79,10 @@ type CreatedVM struct {
 	ID         vm.ID         `json:"id"`
 	Domains    []string      `json:"domains"` // never null
 	SnapshotID vm.SnapshotID `json:"snapshotId"`
-	VM         VM            `json:"vm"` // ours: the whole record
+
+	// Ours.
+	Persistence vm.Persistence `json:"persistence"` // what applies, also when nothing was asked for
+	VM          VM             `json:"vm"`          // the whole record
 }
 
 // Sizing is a VM's size as lists show it.
@@ -99,7 +102,8 @@ type VM struct {
 	BuildID             vm.BuildID     `json:"buildId,omitempty"`
 	CreatedAt           time.Time      `json:"createdAt"`
 	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
-	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of the machine; lists leave it out
+	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of all its machines, as of the last count
+	Metrics             *Metrics       `json:"metrics,omitempty"`        // lists show it
 	Persistence         vm.Persistence `json:"persistence"`
 	SnapshotID          vm.SnapshotID  `json:"snapshotId,omitempty"`
 	Sizing              Sizing         `json:"sizing"`
@@ -381,6 +385,7 @@ type Inspection struct {
 	Machine      *vm.MachineStatus `json:"machine,omitempty"`
 	MachineError string            `json:"machineError,omitempty"`
 	DiskBytes    int64             `json:"diskBytes"`
+	Usage        vm.Usage          `json:"usage"`
 	Image        *vm.Image         `json:"image,omitempty"`
 	Warnings     []string          `json:"warnings"`
 }

@@ -16,8 +16,8 @@ type ForkVM struct {
 	IdleTimeoutSeconds Seconds         `json:"idleTimeoutSeconds,omitzero"`
 
 	// Ours.
-	Name       string `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
-	TTLSeconds int64  `json:"ttlSeconds,omitempty"`
+	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
+	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
 }
 
 // ForkedVM answers a fork.
@@ -37,7 +37,12 @@ type Fork struct {
 	ID         vm.ID    `json:"id"`
 	Domains    []string `json:"domains"`
 	ConsoleURL *string  `json:"consoleUrl"`
-	Name       string   `json:"name,omitempty"`
+
+	// Ours.
+	Name               string         `json:"name,omitempty"`
+	Persistence        vm.Persistence `json:"persistence"`
+	IdleTimeoutSeconds *int64         `json:"idleTimeoutSeconds"`
+	ExpiresAt          time.Time      `json:"expiresAt,omitzero"`
 }
 
 // SuspendVM is the body of a suspend; it may be absent.

@@ -207,6 +207,11 @@ func TestRequests(t *testing.T) {
 		{func() error { return two(c.RotateKey(ctx, "ky-1")) }, seen{"POST", "/v1/keys/ky-1/rotate", "", ""}},
 		{func() error { return c.RevokeKey(ctx, "ky-1") }, seen{"DELETE", "/v1/keys/ky-1", "", ""}},
 		{func() error { return two(c.WhoAmI(ctx)) }, seen{"GET", "/auth/v1/whoami", "", ""}},
+		{func() error { return two(c.Storage(ctx)) }, seen{"GET", "/v1/storage", "", ""}},
+		{func() error { return two(c.Prune(ctx, api.Prune{DryRun: true, Free: 5})) }, seen{"POST", "/v1/storage/prune", `{"dryRun":true,"freeBytes":5}`, ""}},
+		{func() error { return two(c.Quota(ctx, "")) }, seen{"GET", "/v1/quota", "", ""}},
+		{func() error { return two(c.Quota(ctx, "ada")) }, seen{"GET", "/v1/accounts/ada/quota", "", ""}},
+		{func() error { return two(c.SetQuota(ctx, "ada", vm.Quota{VMs: 2, Disk: 9})) }, seen{"PUT", "/v1/accounts/ada/quota", `{"vms":2,"diskBytes":9}`, ""}},
 	}
 	for _, tc := range cases {
 		if err := tc.call(); err != nil {

@@ -146,12 +146,12 @@ type MachineStatus struct {
 	Timings map[string]time.Duration `json:"timings,omitempty"`
 	// Confined is what holds QEMU away from the rest of the host.
 	Confined []string      `json:"confined,omitempty"`
-	CPU      time.Duration `json:"cpu"`    // CPU time used by QEMU
-	RSS      int64         `json:"rss"`    // bytes resident in QEMU
-	PSS      int64         `json:"pss"`    // bytes, shared pages counted by share; 0 = could not be read
-	MonRSS   int64         `json:"monRss"` // bytes resident in the monitor
-	RxBytes  int64         `json:"rxBytes"`
-	TxBytes  int64         `json:"txBytes"`
+	CPU      time.Duration `json:"cpu"`     // CPU time used by QEMU
+	RSS      int64         `json:"rss"`     // bytes resident in QEMU
+	PSS      int64         `json:"pss"`     // bytes, shared pages counted by share; 0 = could not be read
+	MonRSS   int64         `json:"monRss"`  // bytes resident in the monitor
+	RxBytes  int64         `json:"rxBytes"` // that came from the guest
+	TxBytes  int64         `json:"txBytes"` // that went to it
 }
 
 // MachineExit says how a machine ended.

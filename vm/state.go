@@ -82,6 +82,10 @@ const (
 	OpSSHKeyAdd      Op = "ssh-key-add"
 	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
+	OpDone           Op = "done"    // the job of a VM ends
+	OpStorage        Op = "storage" // what takes the disk is looked at
+	OpPrune          Op = "prune"   // room is made on the disk
+	OpQuota          Op = "quota"   // what an account may have is said
 	OpPreview        Op = "preview" // who may open a port of a VM
 	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
 )

@@ -45,8 +45,19 @@ const (
 type Persistence struct {
 	Type        PersistenceType `json:"type"`
 	Priority    *int            `json:"priority,omitempty"`    // sticky only, 0 to 10
-	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only
+	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only; as it was spelled
 }
+
+// MaxPriority is the highest priority of a sticky VM: it is evicted last.
+const MaxPriority = 10
+
+// The events that delete an ephemeral VM. Each acts alone; without one the first
+// of them that comes does. Clients spell them in different cases.
+const (
+	OnStop        = "onStop"        // its machine has ended and its memory is gone
+	OnSuspend     = "onSuspend"     // it was put to sleep, by whomever
+	OnIdleTimeout = "onIdleTimeout" // nobody has used it for its idle timeout
+)
 
 // DefaultPersistence is sticky with priority 5.
 func DefaultPersistence() Persistence {
@@ -174,6 +185,7 @@ type Account struct {
 	ID        AccountID `json:"id"`
 	Name      string    `json:"name"`
 	Admin     bool      `json:"admin"` // may manage accounts and see host-wide state
+	Quota     Quota     `json:"quota,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`
 	Revision  int64     `json:"-"`
 }

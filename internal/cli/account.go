@@ -11,7 +11,7 @@ import (
 
 func newAccount(a *app) *cobra.Command {
 	return group("account", "Manage accounts, the owners of VMs; for admins", "  warren account create team-a\n  warren account ls",
-		newAccountCreate(a, nil), newAccountLs(a, nil), newAccountRm(a, nil))
+		newAccountCreate(a, nil), newAccountLs(a, nil), newAccountQuota(a, nil), newAccountRm(a, nil))
 }
 
 type accountOptions struct {

@@ -227,13 +227,13 @@ func TestUp(t *testing.T) {
 		reply(w, api.CreatedVM{ID: box.ID, VM: box})
 	})
 	r := run(t, f, Local{}, "", "up", "dev", "--name", "box", "--net", "packages", "--ttl", "1h", "--idle", "90", "--persist", "sticky:3", "--cpu", "2", "--mem", "1G", "--disk", "32")
-	for _, want := range []string{string(box.ID), "box", "base", "1 vCPU, 512 MiB, 16 GiB disk", "closed", "sticky:5, until removed"} {
+	for _, want := range []string{string(box.ID), "box", "base", "1 vCPU, 512 MiB, 16 GiB disk", "closed", "sticky:5: may be removed", "no time limit"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("up does not say %q:\n%s", want, r.out)
 		}
 	}
 	r.wants(t, 0, vm.EmulatedWarning)
-	if got.Image != "dev" || got.Name != "box" || !got.UniqueName || got.Network != "packages" || got.TTLSeconds != 3600 || got.IdleTimeoutSeconds.Value != 90 ||
+	if got.Image != "dev" || got.Name != "box" || !got.UniqueName || got.Network != "packages" || got.TTLSeconds.Value != 3600 || got.IdleTimeoutSeconds.Value != 90 ||
 		got.Persistence == nil || *got.Persistence.Priority != 3 || got.VCPUCount != 2 || got.MemSizeMib != 1024 || got.RootfsSizeGb != 32 {
 		t.Errorf("asked for %+v", got)
 	}

@@ -96,7 +96,8 @@ func (a *app) inspected(i api.Inspection) {
 		}
 		row("machine", "qemu %d %s resident, monitor %d %s resident", m.QEMUPID, human(m.RSS), m.MonitorPID, human(m.MonRSS))
 		row("cpu time", "%s", m.CPU.Round(10*time.Millisecond))
-		row("traffic", "%s in, %s out", human(m.RxBytes), human(m.TxBytes))
+		row("used so far", "%s", used(i.Usage))
+		row("traffic", "%s in, %s out", human(m.TxBytes), human(m.RxBytes))
 		row("guest", "kernel %s, agent %s", plain(m.Agent.Kernel), plain(m.Agent.Version))
 		for _, name := range slices.Sorted(maps.Keys(m.Resets)) {
 			if r := m.Resets[name]; r != "ok" {

@@ -58,6 +58,9 @@ func (s *streams) notef(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.err, format+"\n", args...)
 }
 
+// askf writes a question to stderr, without a line's end.
+func (s *streams) askf(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format, args...) }
+
 // json writes a value to stdout.
 func (s *streams) json(v any) error {
 	data, err := json.MarshalIndent(v, "", "  ")

@@ -45,6 +45,7 @@ type ServeOptions struct {
 	S3            string
 	NetDefault    string
 	Pool          string
+	StorageBudget string
 	RequireKVM    bool
 	EtcdEndpoints []string
 }

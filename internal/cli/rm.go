@@ -7,38 +7,75 @@ import (
 	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
-func newRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+type rmOptions struct {
+	names []string
+	shred bool
+}
+
+func newRm(a *app, runF func(context.Context, *rmOptions) error) *cobra.Command {
+	o := &rmOptions{}
+	cmd := &cobra.Command{
 		Use:     "rm NAME...",
 		Aliases: []string{"delete"},
 		Short:   "Remove VMs with their disks and logs",
-		Long:    "Remove VMs in any state, with their disks, memory and logs. There is no way back. The audit trail is kept.",
-		Example: "  warren rm box\n  warren rm box box-2 build-7",
+		Long: `Remove VMs in any state, with their disks, memory and logs. There is no way back. Snapshots, VMs made of them, the
+audit trail and what they have used stay, and are listed.
+
+--shred says what is unreadable for good afterwards, because its key is destroyed: memory that was compressed and
+encrypted (warren suspend --cold, or asleep for a day). It also says what was never encrypted: a deleted file's
+blocks stay on the drive until they are written over. Encrypt the drive where that matters.`,
+		Example: "  warren rm box\n  warren rm box box-2 build-7\n  warren rm --shred box",
 		Args:    args(1, -1, "which VM? warren rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
+			o.names = list
 			if runF != nil {
-				return runF(cmd.Context(), list)
+				return runF(cmd.Context(), o)
 			}
-			return a.rm(cmd.Context(), list)
+			return a.rm(cmd.Context(), o)
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
+	cmd.Flags().BoolVar(&o.shred, "shred", false, "say what is unreadable then, its key being destroyed, and what is not")
+	return cmd
 }
 
-func (a *app) rm(ctx context.Context, names []string) error {
+func (a *app) rm(ctx context.Context, o *rmOptions) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	return a.each(names, func(name string) error {
+	return a.each(o.names, func(name string) error {
+		before, known := a.remaining(ctx, c, name)
 		p := a.io.doing("removing %s", name)
-		err := c.Delete(ctx, name)
+		gone, err := remove(ctx, c, name, o.shred)
 		p.done()
-		if err == nil {
-			a.io.printf("%s is removed, with its disk and logs\n", printable(name))
+		if err != nil {
+			return err
 		}
-		return err
+		a.io.printf("%s is removed, with its disk and logs\n", printable(name))
+		if known && len(before.Snapshots)+len(before.Forks)+len(before.Copies) > 0 {
+			before.OtherBytes = 0 // goes, but for what the others lie on
+			a.io.printf("  remains   of %s\n", before.VM)
+			a.others(before)
+		}
+		for _, what := range gone.Unreadable {
+			a.io.printf("  unreadable: %s; its key is destroyed\n", plain(what))
+		}
+		for _, what := range gone.Readable {
+			a.io.printf("  not erased: %s\n", plain(what))
+		}
+		return nil
 	})
+}
+
+func remove(ctx context.Context, c *client.Client, name string, shred bool) (vm.Shredded, error) {
+	if shred {
+		return c.Shred(ctx, name)
+	}
+	return vm.Shredded{}, c.Delete(ctx, name)
 }

@@ -57,6 +57,9 @@ func (a *app) stop(ctx context.Context, o *stopOptions) error {
 			n := printable(name)
 			a.io.printf("%s is stopped; its memory is gone\n", n)
 			a.io.printf("  remains   disk %s, logs %s\n", human(s.Remains.DiskBytes), human(s.Remains.LogBytes))
+			if r, ok := a.remaining(ctx, c, string(s.VMID)); ok {
+				a.others(r)
+			}
 			a.io.printf("  go on     warren start %s\n", n)
 			a.io.printf("  erase     warren rm %s\n", n)
 		}

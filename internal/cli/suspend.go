@@ -58,6 +58,9 @@ func (a *app) suspend(ctx context.Context, o *suspendOptions) error {
 			n := printable(name)
 			a.io.printf("%s is suspended\n", n)
 			a.io.printf("  remains   memory %s, disk %s, logs %s\n", human(s.MemoryBytes), human(s.Remains.DiskBytes), human(s.Remains.LogBytes))
+			if r, ok := a.remaining(ctx, c, string(s.ID)); ok {
+				a.others(r)
+			}
 			a.io.printf("  go on     warren resume %s\n", n)
 			a.io.printf("  erase     warren rm %s\n", n)
 		}

@@ -99,7 +99,7 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		if err != nil {
 			return r, err
 		}
-		r.TTLSeconds = seconds(d)
+		r.TTLSeconds = api.Seconds{Set: true, Value: seconds(d)}
 	}
 	switch o.idle {
 	case "":
@@ -243,7 +243,9 @@ func (a *app) describeNew(v api.VM) {
 	row("image", printable(v.Image))
 	row("size", sizing(v.Sizing))
 	row("network", v.Network)
-	row("kept", retention(v))
+	row("kept", keptHow(v))
+	row("until", keptUntil(v))
+	row("idle", whenIdle(v))
 	if w := warningOf(v); w != "" {
 		a.io.notef("warning: %s", w)
 	}
@@ -276,6 +278,48 @@ func retention(v api.VM) string {
 		kept += ", " + how + " when idle for " + span(time.Duration(*s)*time.Second)
 	}
 	return kept
+}
+
+// keptHow says what the persistence of a VM means.
+func keptHow(v api.VM) string {
+	p := v.Persistence
+	switch {
+	case p.Type == vm.Persistent:
+		return "persistent: never removed but by hand"
+	case p.Type == vm.Sticky && p.Priority != nil:
+		return "sticky:" + itoa(*p.Priority) + ": may be removed while it does not run when the disk runs short, 0 first and 10 last"
+	case p.Type != vm.Ephemeral:
+		return string(p.Type)
+	}
+	event := map[string]string{
+		"onstop": "has stopped", "onsuspend": "is suspended", "onidletimeout": "was idle for its timeout", "": "stops, is suspended or was idle for its timeout",
+	}[strings.ToLower(p.DeleteEvent)]
+	return "ephemeral: deleted once it " + event
+}
+
+func keptUntil(v api.VM) string {
+	if v.ExpiresAt.IsZero() {
+		return "no time limit"
+	}
+	return v.ExpiresAt.Local().Format(time.DateTime) + ": deleted then, whatever it does"
+}
+
+// whenIdle says what becomes of a VM that nobody uses.
+func whenIdle(v api.VM) string {
+	s := v.IdleTimeoutSeconds
+	if s == nil || *s <= 0 {
+		return "never put to sleep"
+	}
+	after := " after " + span(time.Duration(*s)*time.Second) + " without use"
+	event := strings.ToLower(v.Persistence.DeleteEvent)
+	ephemeral := v.Persistence.Type == vm.Ephemeral && (event == "" || event == "onidletimeout" || event == "onstop" && v.IdleStops || event == "onsuspend" && !v.IdleStops)
+	switch {
+	case ephemeral:
+		return "deleted" + after
+	case v.IdleStops:
+		return "stopped" + after + "; its memory is lost, its disk is kept"
+	}
+	return "suspended" + after + "; memory and disk are kept, the next use wakes it"
 }
 
 // ref is what a person calls a VM by: its name, else its id.

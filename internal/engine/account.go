@@ -185,6 +185,12 @@ func (e *Engine) dropAccount(ctx context.Context, id vm.AccountID) error {
 	if err := e.dropIdentitiesOf(ctx, id); err != nil {
 		return err
 	}
+	if err := e.dropJobs(ctx, id, 0); err != nil {
+		return err
+	}
+	if err := e.forgetUsage(ctx, id); err != nil {
+		return err
+	}
 	if err := e.dropAccountRecord(ctx, a); err != nil {
 		return err
 	}

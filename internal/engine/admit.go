@@ -4,13 +4,16 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -20,66 +23,251 @@ import (
 // of the image are shared between them.
 const growth = 0.25
 
-// admit refuses a new machine that the host cannot hold. The rule: what is
-// available now, less the expected growth of the VMs that run or start, less
-// the new VM's whole size, must leave the reserve.
-// Machines of the pool are given up for it, one after the other.
-func (e *Engine) admit(ctx context.Context, c *vm.Call, size vm.Size) error {
+// stalled is in how much of the last seconds, in percent, every program of the
+// host may have waited for memory when a VM is admitted.
+const stalled = 10
+
+// admission asks for machines, all or none.
+type admission struct {
+	account vm.AccountID
+	wants   []*claim
+	each    int64 // bytes of memory that must be there for each
+	forks   bool  // they are children of one VM
+}
+
+// admit refuses machines that the account's quota, the disk or the host's
+// memory has no room for. The rule for memory: what is available now, less the
+// expected growth of the VMs that run or start, less what the new ones need,
+// must leave the reserve. Machines of the pool are given up for it. Without an
+// error the claims stand until settle.
+func (e *Engine) admit(ctx context.Context, a admission) error {
+	if err := e.roomOnDisk(ctx, a); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	err := e.claimLocked(a.account, a.wants)
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	for {
-		err := e.admitNow(ctx, c, size)
-		if err == nil || !e.pool.giveUp(ctx) {
+		err := e.admitMemory(ctx, a)
+		if err == nil {
+			return nil
+		}
+		if !e.pool.giveUp(ctx) {
+			e.settle(a.wants...)
 			return err
 		}
 	}
 }
 
-func (e *Engine) admitNow(ctx context.Context, c *vm.Call, size vm.Size) error {
+// admitOne is admit for one VM, with all the memory that it is given.
+func (e *Engine) admitOne(ctx context.Context, account vm.AccountID, id vm.ID, size vm.Size) (*claim, error) {
+	c := &claim{id: id, size: size, grows: expected(size)}
+	return c, e.admit(ctx, admission{account: account, wants: []*claim{c}, each: int64(size.MemoryMiB) << 20})
+}
+
+// admitMore is admit for a running VM that is to have more CPUs or memory: the
+// claim stands for the whole VM as it will be, the memory that must be there is
+// what is new.
+func (e *Engine) admitMore(ctx context.Context, rec vm.VM, to vm.Size) (*claim, error) {
+	c := &claim{id: rec.ID, size: to, grows: expected(to)}
+	more := int64(max(0, to.MemoryMiB-rec.Size.MemoryMiB)) << 20
+	return c, e.admit(ctx, admission{account: rec.Account, wants: []*claim{c}, each: more})
+}
+
+// roomOnDisk refuses what the disk, or the account's quota of it, has no room
+// for. VMs that may go are let go first.
+func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
+	more := vm.Quota{}
+	e.mu.Lock()
+	for _, c := range a.wants {
+		if e.vms[c.id] == nil {
+			more.Disk += newVMRoom
+		}
+	}
+	short := e.used != nil && e.over(e.used) > 0
+	e.mu.Unlock()
+	if more.Disk > 0 {
+		if err := e.roomInQuota(ctx, a.account, more); err != nil {
+			return err
+		}
+	}
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
 		return err
 	}
-	if have.DiskFree < e.cfg.Settings.DiskReserve {
-		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve",
-			have.DiskFree>>20, e.cfg.Settings.DiskReserve>>20).
-			WithCode("NO_LOCAL_STORAGE_CAPACITY").
-			WithHint("free some disk: delete VMs (`warren rm NAME`) or images (`warren image rm NAME`)")
-	}
-	grow, own := e.expectedGrowth(c.Actor.Account)
-	need := int64(size.MemoryMiB) << 20
-	left := have.MemAvailable - grow - need
-	if left >= e.cfg.Settings.MemoryReserve {
+	reserve := e.cfg.Settings.DiskReserve
+	if !short && have.DiskFree >= reserve {
 		return nil
 	}
-	refusal := vm.Errorf(vm.Limit, "", "%d MiB of memory are available, %d MiB of it for running VMs to grow; %d MiB and a reserve of %d MiB are needed",
-		have.MemAvailable>>20, grow>>20, size.MemoryMiB, e.cfg.Settings.MemoryReserve>>20)
-	if len(own) > 0 {
-		return refusal.WithHint("stop or delete some of %s, or ask for less memory", strings.Join(own, ", "))
+	done, err := e.freeUp(ctx, hostAccount, e.over)
+	if err != nil {
+		return err
 	}
-	return refusal.WithHint("ask for less memory, or free some on the host")
+	if have, err = e.cfg.Host.Capacity(ctx); err != nil {
+		return err
+	}
+	hint := "free some disk: delete VMs (`warren rm NAME`), snapshots or images; `warren storage` says who uses what"
+	switch {
+	case have.DiskFree < reserve:
+		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, reserve>>20).
+			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
+	case done.Left > 0 && more.Disk > 0:
+		return vm.Errorf(vm.NoSpace, "", "the data directory takes %d MiB more than its budget, and nothing more may be let go", done.Left>>20).
+			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
+	}
+	return nil
 }
 
-// expectedGrowth sums the growth of all VMs and of the pool, and names the VMs
-// of one account, largest first, at most five.
-func (e *Engine) expectedGrowth(account vm.AccountID) (grow int64, own []string) {
-	grow = e.pool.growth()
+// admitMemory is admit by the host's memory.
+func (e *Engine) admitMemory(ctx context.Context, a admission) error {
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return err
+	}
+	reserve, need := e.cfg.Settings.MemoryReserve, a.each*int64(len(a.wants))
+	grow := e.expectedGrowth(a)
+	if have.MemoryStalled < stalled && have.MemAvailable-grow-need >= reserve {
+		return nil
+	}
+	weights := e.weigh(ctx)
+	grow -= grown(weights) // VMs that have grown already will not grow again
+	left := have.MemAvailable - grow - reserve
+	var refusal *vm.Error
+	first := ""
+	switch {
+	case have.MemoryStalled >= stalled:
+		refusal = vm.Errorf(vm.Limit, "", "the host's programs stand still for memory in %.0f %% of the time", have.MemoryStalled)
+	case need <= left:
+		return nil
+	case a.forks:
+		fit := max(0, left/a.each)
+		refusal = vm.Errorf(vm.Limit, "", "there is memory for %d more such children, not for %d", fit, len(a.wants)).
+			WithCode("VM_LIMIT_EXCEEDED", "limit", fit, "current", 0, "requested", len(a.wants))
+		first = fmt.Sprintf("fork %d at most, or ", fit)
+	default:
+		refusal = vm.Errorf(vm.Limit, "", "%d MiB of memory are available, %d MiB of it for running VMs to grow; %d MiB and a reserve of %d MiB are needed",
+			have.MemAvailable>>20, grow>>20, need>>20, reserve>>20)
+	}
+	which, enough := wouldStop(a.account, weights, max(need-left, 1))
+	refusal = refusal.WithHint("%s%s", first, stopHint(which, enough))
+	if refusal.Fields == nil {
+		refusal.Fields = map[string]any{}
+	}
+	refusal.Fields["wouldStop"] = ids(which)
+	return refusal
+}
+
+// expectedGrowth sums the growth of all VMs, of those that were admitted and
+// of the pool. What a itself asks for is not counted.
+func (e *Engine) expectedGrowth(a admission) int64 {
+	grow := e.pool.growth()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var mine []vm.VM
-	for _, s := range e.vms {
-		if s.rec.State != vm.Running && s.rec.State != vm.Starting {
-			continue
-		}
-		grow += expected(s.rec.Size)
-		if s.account == account {
-			mine = append(mine, s.rec)
+	claimed := map[vm.ID]bool{}
+	for c := range e.claims {
+		if !slices.Contains(a.wants, c) {
+			claimed[c.id] = true
+			grow += c.grows
 		}
 	}
-	slices.SortFunc(mine, func(a, b vm.VM) int { return b.Size.MemoryMiB - a.Size.MemoryMiB })
-	for _, v := range mine[:min(5, len(mine))] {
-		own = append(own, fmt.Sprintf("%s (%d MiB)", label(v), v.Size.MemoryMiB))
+	for id, s := range e.vms {
+		if (s.rec.State == vm.Running || s.rec.State == vm.Starting) && !claimed[id] {
+			grow += expected(s.rec.Size)
+		}
 	}
-	return grow, own
+	return grow
 }
+
+// weight is what a running VM takes of the host's memory.
+type weight struct {
+	rec vm.VM
+	pss int64 // by share; 0 = not known
+}
+
+// weigh asks every running machine what it takes. It is asked only before a
+// refusal.
+func (e *Engine) weigh(ctx context.Context) []weight {
+	ctx, stop := context.WithTimeout(ctx, weighDeadline)
+	defer stop()
+	e.mu.Lock()
+	var list []weight
+	var machines []Machine
+	for _, s := range e.vms {
+		if s.rec.State == vm.Running && s.run != nil {
+			list, machines = append(list, weight{rec: s.rec}), append(machines, s.run.machine)
+		}
+	}
+	e.mu.Unlock()
+	var wg sync.WaitGroup
+	for i := range list {
+		wg.Go(func() {
+			if st, err := machines[i].Status(ctx); err == nil {
+				list[i].pss = st.PSS
+			}
+		})
+	}
+	wg.Wait()
+	return list
+}
+
+const weighDeadline = 2 * time.Second
+
+// grown is the part of the expected growth that cannot come any more: a VM
+// takes no more than its size and what its QEMU takes.
+func grown(list []weight) (bytes int64) {
+	for _, w := range list {
+		left := int64(w.rec.Size.MemoryMiB)<<20 + childOverhead - w.pss
+		bytes += max(0, expected(w.rec.Size)-max(0, left))
+	}
+	return bytes
+}
+
+// wouldStop says which of the account's own running VMs would have to stop so
+// that so much is free, the longest unused first, and whether that is enough.
+func wouldStop(account vm.AccountID, list []weight, bytes int64) (which []vm.VM, enough bool) {
+	own := slices.DeleteFunc(slices.Clone(list), func(w weight) bool { return w.rec.Account != account })
+	slices.SortFunc(own, func(a, b weight) int {
+		return cmp.Or(a.rec.LastActive.Compare(b.rec.LastActive), cmp.Compare(a.rec.ID, b.rec.ID))
+	})
+	for _, w := range own {
+		if bytes <= 0 || len(which) == maxNamed {
+			break
+		}
+		bytes -= w.pss + expected(w.rec.Size)
+		which = append(which, w.rec)
+	}
+	return which, bytes <= 0
+}
+
+func ids(list []vm.VM) []vm.ID {
+	out := make([]vm.ID, 0, len(list))
+	for _, v := range list {
+		out = append(out, v.ID)
+	}
+	return out
+}
+
+// stopHint says it in words.
+func stopHint(which []vm.VM, enough bool) string {
+	if len(which) == 0 {
+		return "ask for less memory, or free some on the host"
+	}
+	names := make([]string, 0, len(which))
+	for _, v := range which {
+		names = append(names, fmt.Sprintf("%s (%d MiB)", label(v), v.Size.MemoryMiB))
+	}
+	more := ""
+	if !enough {
+		more = " and more"
+	}
+	return "stop or suspend " + strings.Join(names, ", ") + more + ", or ask for less memory"
+}
+
+// maxNamed bounds the VMs that a refusal names.
+const maxNamed = 8
 
 // expected is by how much a VM is expected to grow.
 func expected(size vm.Size) int64 { return int64(growth * float64(int64(size.MemoryMiB)<<20)) }

@@ -85,7 +85,7 @@ func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateReque
 		return g, err
 	}
 	from.Size = from.Layers[len(from.Layers)-1].Size
-	o, err := e.planSnapshot(c, r)
+	o, err := e.planSnapshot(ctx, c, r)
 	if err != nil {
 		return g, err
 	}

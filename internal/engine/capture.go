@@ -92,19 +92,21 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
 }
 
 // roomFor refuses a capture that the disk cannot hold: the data of the memory
-// that the VM was started on, what it has in memory besides, and some room.
+// that the VM was started on, what it has in memory besides, and some room. What
+// may go is let go first.
 func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
 		return err
 	}
-	need := int64(captureRoom)
-	if r := e.runOf(s); r != nil {
-		bounded, stop := context.WithTimeout(ctx, machineDeadline)
-		st, err := r.machine.Status(bounded)
-		stop()
-		if err == nil {
-			need += min(st.RSS, int64(e.snapshot(s).Size.MemoryMiB)<<20)
+	need := captureRoom + e.memoryOf(ctx, s)
+	if have.DiskFree < need {
+		short := func(u *usage) int64 { return need - u.have.DiskFree }
+		if _, err := e.freeUp(ctx, hostAccount, short); err != nil {
+			return err
+		}
+		if have, err = e.cfg.Host.Capacity(ctx); err != nil {
+			return err
 		}
 	}
 	if have.DiskFree >= need {
@@ -112,6 +114,33 @@ func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 	}
 	return vm.Errorf(vm.NoSpace, string(s.id), "its memory needs about %d MiB of disk, %d MiB are free", need>>20, have.DiskFree>>20).
 		WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete snapshots (`warren snapshot rm NAME`) or VMs (`warren rm NAME`)")
+}
+
+// memoryOf is about what the memory of a running VM takes once it is written
+// down.
+func (e *Engine) memoryOf(ctx context.Context, s *slot) int64 {
+	r := e.runOf(s)
+	if r == nil {
+		return 0
+	}
+	bounded, stop := context.WithTimeout(ctx, machineDeadline)
+	defer stop()
+	st, err := r.machine.Status(bounded)
+	if err != nil {
+		return 0
+	}
+	return min(st.RSS, int64(e.snapshot(s).Size.MemoryMiB)<<20)
+}
+
+// roomForKept refuses a capture that somebody asks for and that the account's
+// quotas have no room for.
+func (e *Engine) roomForKept(op *operation, memory bool) error {
+	more := vm.Quota{Disk: captureRoom}
+	if memory && op.before.State == vm.Running {
+		more.MemoryImages = e.memoryOf(op.ctx, op.slot)
+		more.Disk += more.MemoryImages
+	}
+	return e.roomInQuota(op.ctx, op.slot.account, more)
 }
 
 // captureRoom is what a capture needs of the disk besides the memory.

@@ -34,10 +34,12 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	if err != nil {
 		return vm.VM{}, err
 	}
+	defer e.dropPlan(p)
 	p.rec.Build = b.id()
 	if p.from == nil {
 		if p.member = e.pool.take(ctx, p.image, p.rec.Size); p.member != nil {
 			p.rec.ID = p.member.id
+			e.rename(p.claim, p.rec.ID)
 		}
 	}
 	defer func() {
@@ -66,6 +68,14 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 		return vm.VM{}, cause(op.ctx, err)
 	}
 	return e.commitCreate(op.ctx, op, p, m, st)
+}
+
+// dropPlan lets go of what a plan has claimed and pinned.
+func (e *Engine) dropPlan(p *createPlan) {
+	e.settle(p.claim)
+	if p.from != nil {
+		e.unpin(p.from.ID)
+	}
 }
 
 // beginCreate makes a slot that nobody can see yet, claiming its name when it

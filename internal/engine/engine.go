@@ -28,6 +28,7 @@ type Config struct {
 	Machines Machines
 	Images   Images
 	Host     Host
+	Disk     Disk
 
 	Generations  Generations
 	Repositories Repositories             // nil = there are none
@@ -45,6 +46,8 @@ type Settings struct {
 	PreviewDomain  string        // default warren.localhost
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
+	StorageBudget  int64         // bytes that the data directory may take; 0 = StoragePercent
+	StoragePercent int           // of the disk; default 80
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
 	StartDeadline  time.Duration // for create and start; default 120 s
 	BuildDeadline  time.Duration // for one layer of a spec; default 30 min
@@ -92,6 +95,9 @@ func (s Settings) withDefaults() Settings {
 	if s.MemoryReserve == 0 {
 		s.MemoryReserve = 512 << 20
 	}
+	if s.StoragePercent == 0 {
+		s.StoragePercent = 80
+	}
 	if s.DiskReserve == 0 {
 		s.DiskReserve = 1 << 30
 	}
@@ -100,7 +106,7 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// nameWrite before slot.write; slot.write, idWrite, keyWrite or genWrite before mu.
+// nameWrite before slot.write; slot.write, idWrite, keyWrite, genWrite or accountWrite before mu.
 type Engine struct {
 	cfg      Config
 	log      *slog.Logger
@@ -119,7 +125,12 @@ type Engine struct {
 	starts    chan struct{} // places in the queue of a fork's starts
 	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
+	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
+	measuring sync.Mutex    // one look at the disk at a time; before mu
 	pool      *pool         // its lock after mu
+	meters    meters
+
+	accountWrite sync.Mutex // held while an account's record is changed; before mu
 
 	mu sync.Mutex
 	// guarded by mu
@@ -131,6 +142,8 @@ type Engine struct {
 	rights   rights
 	gens     map[vm.GenerationID]*generation
 	names    domains
+	claims   map[*claim]bool // VMs that were admitted and are on their way
+	used     *usage          // the last look at the disk; nil = none
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -150,7 +163,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
-		gens: map[vm.GenerationID]*generation{},
+		gens: map[vm.GenerationID]*generation{}, claims: map[*claim]bool{},
 	}
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
@@ -163,6 +176,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
 	e.goOnAfterBoot()
+	e.spawn(e.runMeters)
+	e.spawn(e.keepBudget)
 	if cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}

@@ -306,7 +306,7 @@ func TestCreateRefuses(t *testing.T) {
 		"persistence": {engine.CreateRequest{Persistence: &vm.Persistence{Type: "eternal"}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"priority":    {engine.CreateRequest{Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &eleven}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"event":       {engine.CreateRequest{Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onTuesday"}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
-		"ttl":         {engine.CreateRequest{TTLSeconds: n}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
+		"ttl":         {engine.CreateRequest{TTLSeconds: engine.Some(int64(n))}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"idle":        {engine.CreateRequest{IdleTimeout: engine.Some(n)}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"workdir":     {engine.CreateRequest{Workdir: "rel"}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"file":        {engine.CreateRequest{Layers: []spec.Layer{{Files: []spec.File{{Path: "rel"}}}}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},

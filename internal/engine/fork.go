@@ -32,10 +32,15 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
-	children, err := e.planFork(op.ctx, c, op.before, r)
+	children, err := e.planFork(op.before, r)
 	if err != nil {
 		return Forked{}, err
 	}
+	claims, err := e.admitFork(op.ctx, children)
+	if err != nil {
+		return Forked{}, err
+	}
+	defer e.settle(claims...)
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
 		return Forked{}, err
 	}
@@ -76,12 +81,8 @@ func checkFork(r ForkRequest) error {
 	return nil
 }
 
-// planFork makes the records of the children, and refuses more than the host
-// can hold.
-func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkRequest) ([]vm.VM, error) {
-	if err := e.admitMany(ctx, c, parent.Size, r.Count); err != nil {
-		return nil, err
-	}
+// planFork makes the records of the children.
+func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 	now := e.now()
 	var children []vm.VM
 	for i := range r.Count {
@@ -92,7 +93,7 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 		rec.Previews = nil // a child is as private as every VM is at first
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
-		rec.OneShot, rec.ExpiresAt, rec.TTLSeconds = false, time.Time{}, 0
+		rec.OneShot = false
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}
@@ -112,11 +113,8 @@ func (e *Engine) planFork(ctx context.Context, c *vm.Call, parent vm.VM, r ForkR
 
 // fillChildLimits keeps the parent's idle timeout where none is given.
 func fillChildLimits(rec *vm.VM, r CreateRequest) error {
-	if r.TTLSeconds < 0 || r.TTLSeconds > maxSeconds {
-		return badCreate("ttlSeconds", "%d is out of range", r.TTLSeconds)
-	}
-	if rec.TTLSeconds = r.TTLSeconds; r.TTLSeconds > 0 {
-		rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(r.TTLSeconds) * time.Second)
+	if err := fillTTL(rec, r.TTLSeconds); err != nil {
+		return err
 	}
 	if !r.IdleTimeout.Set {
 		return nil
@@ -258,37 +256,16 @@ func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth)
 	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { fillStarted(rec, g, vm.OpFork) })
 }
 
-// admitMany refuses a fork that the host cannot hold. A child shares its
-// parent's pages; it is expected to write a part of its memory. Machines of the
-// pool are given up for it.
-func (e *Engine) admitMany(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
-	for {
-		err := e.admitManyNow(ctx, c, size, n)
-		if err == nil || !e.pool.giveUp(ctx) {
-			return err
-		}
-	}
-}
-
-func (e *Engine) admitManyNow(ctx context.Context, c *vm.Call, size vm.Size, n int) error {
-	have, err := e.cfg.Host.Capacity(ctx)
-	if err != nil {
-		return err
-	}
-	grow, _ := e.expectedGrowth(c.Actor.Account)
-	each := int64(growth*float64(int64(size.MemoryMiB)<<20)) + childOverhead
-	fit := max(0, (have.MemAvailable-grow-e.cfg.Settings.MemoryReserve)/each)
-	if have.DiskFree < e.cfg.Settings.DiskReserve {
-		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, e.cfg.Settings.DiskReserve>>20).
-			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("free some disk: delete VMs (`warren rm NAME`) or images (`warren image rm NAME`)")
-	}
-	if int64(n) <= fit {
-		return nil
-	}
-	return vm.Errorf(vm.Limit, "", "there is memory for %d more such children, not for %d", fit, n).
-		WithCode("VM_LIMIT_EXCEEDED", "limit", fit, "current", 0, "requested", n).
-		WithHint("fork %d at most, or stop some VMs", fit)
-}
-
 // childOverhead is what an idle child's QEMU and monitor take of their own.
 const childOverhead = 48 << 20
+
+// admitFork refuses a fork that the host or the account's quota has no room
+// for. A child shares its parent's pages; it is expected to write a part of its
+// memory.
+func (e *Engine) admitFork(ctx context.Context, children []vm.VM) ([]*claim, error) {
+	a := admission{account: children[0].Account, forks: true, each: expected(children[0].Size) + childOverhead}
+	for _, rec := range children {
+		a.wants = append(a.wants, &claim{id: rec.ID, size: rec.Size, grows: a.each})
+	}
+	return a.wants, e.admit(ctx, a)
+}

@@ -25,14 +25,6 @@ func (s *slot) lastUseLocked() time.Time {
 	return last
 }
 
-// onIdle is what becomes of a VM after its idle timeout.
-func onIdle(rec vm.VM) vm.Op {
-	if rec.IdleStops {
-		return vm.OpStop
-	}
-	return vm.OpSuspend
-}
-
 // idleDueLocked is when a VM falls asleep as things stand now; false = not
 // foreseeable.
 func (s *slot) idleDueLocked() (time.Time, bool) {

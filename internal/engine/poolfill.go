@@ -164,7 +164,7 @@ func (p *pool) room(ctx context.Context, size vm.Size) bool {
 	if err != nil || have.DiskFree < p.e.cfg.Settings.DiskReserve {
 		return false
 	}
-	grow, _ := p.e.expectedGrowth("")
+	grow := p.e.expectedGrowth(admission{})
 	if have.MemAvailable-grow-2*int64(size.MemoryMiB)<<20 < p.e.cfg.Settings.MemoryReserve {
 		return false
 	}

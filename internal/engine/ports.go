@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -281,6 +282,12 @@ type Host interface {
 	Capacity(ctx context.Context) (Capacity, error)
 }
 
+// Disk reads what the files of the data directory take; storage.Measurer is
+// behind it. It looks at every file.
+type Disk interface {
+	Measure(ctx context.Context) ([]storage.File, error)
+}
+
 // Platform is what every machine of this host is started with.
 type Platform struct {
 	QEMU        string // absolute path of the binary
@@ -305,6 +312,8 @@ type Capacity struct {
 	// Waiting is in how much of the last seconds some program waited for a CPU,
 	// in percent; 0 where the host doesn't say.
 	Waiting float64 `json:"waitingPercent"`
+	// MemoryStalled is the same for memory, and for every program at once.
+	MemoryStalled float64 `json:"memoryStalledPercent"`
 }
 
 // Clock is the time, replaceable in tests.
@@ -353,6 +362,8 @@ type Records struct {
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
 	Holds    Collection[vm.Hold]
+	Usage    Collection[vm.UsageRecord]
+	Jobs     Collection[vm.Job]
 
 	Generations Collection[vm.GenerationInfo]
 

@@ -124,11 +124,13 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 		stop()
 		if err == nil {
 			out.Machine = &st
+			e.count(s, st)
 		}
 		out.MachineErr = err
 	case out.VM.State == vm.Running:
 		out.MachineErr = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer")
 	}
+	out.Usage = e.UsageNow([]vm.VM{out.VM})[s.id]
 	var st syscall.Stat_t
 	if syscall.Stat(e.cfg.Dir.Overlay(s.id), &st) == nil {
 		out.DiskBytes = st.Blocks * 512

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -127,13 +126,13 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
 	}
 	if rec.State == vm.Stopped && deleteOnStop(rec) {
-		add(vm.OpDelete, "stopped", rec.Exit.Time)
+		add(vm.OpDelete, "stopped", time.Time{}) // due whatever the clock says
 	}
 	if rec.OneShot && s.attached == 0 {
 		add(vm.OpDelete, "runner-gone", rec.LastActive.Add(e.cfg.Settings.RunnerGrace))
 	}
 	if rec.State == vm.Suspended && deleteOnSuspend(rec) {
-		add(vm.OpDelete, "suspended", rec.Exit.Time)
+		add(vm.OpDelete, "suspended", time.Time{})
 	}
 	if due, ok := s.idleDueLocked(); ok {
 		add(onIdle(rec), "idle", due)
@@ -155,17 +154,6 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
 	}
 	return first, first.slot != nil
-}
-
-// deleteOnStop reports whether a VM is deleted once it has stopped.
-func deleteOnStop(rec vm.VM) bool {
-	return rec.Persistence.Type == vm.Ephemeral &&
-		(rec.Persistence.DeleteEvent == "" || strings.EqualFold(rec.Persistence.DeleteEvent, "onStop"))
-}
-
-// deleteOnSuspend reports whether a VM is deleted once it is suspended.
-func deleteOnSuspend(rec vm.VM) bool {
-	return rec.Persistence.Type == vm.Ephemeral && !strings.EqualFold(rec.Persistence.DeleteEvent, "onStop")
 }
 
 // lastCaptureLocked is when the schedule's last generation of a VM was made, or

@@ -50,8 +50,8 @@ func pass(clock *vmtest.Clock, d time.Duration) {
 // 003-27.
 func TestTTL(t *testing.T) {
 	s, e, c, clock := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: 100})
-	create(t, e, c, engine.CreateRequest{Name: "b", TTLSeconds: 1000})
+	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(100))})
+	create(t, e, c, engine.CreateRequest{Name: "b", TTLSeconds: engine.Some(int64(1000))})
 	create(t, e, c, engine.CreateRequest{Name: "c"})
 	pass(clock, 99*time.Second)
 	if st := stateOf(t, e, c, "a"); st != vm.Running {

@@ -91,6 +91,10 @@ func (e *Engine) newAccount(ctx context.Context, a vm.Account) (int64, error) {
 	return saved(ctx, a, e.cfg.Records.Accounts.Create)
 }
 
+func (e *Engine) saveAccount(ctx context.Context, a vm.Account) (int64, error) {
+	return saved(ctx, a, e.cfg.Records.Accounts.Update)
+}
+
 func (e *Engine) dropAccountRecord(ctx context.Context, a vm.Account) error {
 	return dropped(ctx, a, e.cfg.Records.Accounts.Delete)
 }

@@ -35,6 +35,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	for _, rec := range recs {
 		e.vms[rec.ID] = newSlot(rec)
 	}
+	if err := e.loadUsage(ctx); err != nil {
+		return err
+	}
 	if err := e.loadRights(ctx); err != nil {
 		return err
 	}

@@ -39,10 +39,12 @@ func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeReq
 	if to == from {
 		return Resized{VM: op.before, How: map[string]string{}}, nil
 	}
-	if more := to.MemoryMiB - from.MemoryMiB; more > 0 && op.before.State == vm.Running {
-		if err := e.admit(op.ctx, c, vm.Size{MemoryMiB: more}); err != nil {
+	if op.before.State == vm.Running && (to.MemoryMiB > from.MemoryMiB || to.VCPU > from.VCPU) {
+		claim, err := e.admitMore(op.ctx, op.before, to)
+		if err != nil {
 			return out, err
 		}
+		defer e.settle(claim)
 	}
 	detail := map[string]any{"from": from.String(), "to": to.String()}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: detail}); err != nil {

@@ -116,7 +116,8 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
-	rec := e.snapshot(s)
+	before := e.snapshot(s)
+	rec := before
 	change(&rec)
 	rev, err := e.saveRecord(ctx, rec)
 	if err != nil {
@@ -129,7 +130,11 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	}
 	s.rec = rec
 	s.touchLocked()
+	ended := e.meterLocked(before, rec)
 	e.mu.Unlock()
+	if ended {
+		e.spawn(func(ctx context.Context) { e.storeUsage(ctx, string(s.id)) })
+	}
 	e.poke()
 	return rec, nil
 }
@@ -144,6 +149,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if err := e.dropHolds(ctx, s); err != nil {
 		return err
 	}
+	e.endUsage(ctx, s)
 	if err := e.dropRecord(ctx, e.snapshot(s)); err != nil {
 		return err
 	}

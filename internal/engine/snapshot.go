@@ -16,7 +16,7 @@ const maxSnapshotName = 200
 // of a running or suspended VM, the disk alone of a stopped one. The VM goes
 // on as it was. It is durable when it returns.
 func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (g vm.GenerationInfo, err error) {
-	o, err := e.planSnapshot(c, r)
+	o, err := e.planSnapshot(ctx, c, r)
 	if err != nil {
 		return g, fail(vm.OpSnapshot, ref, err)
 	}
@@ -26,6 +26,9 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
+	if err := e.roomForKept(op, !r.DiskOnly); err != nil {
+		return g, err
+	}
 	entry := AuditEntry{Subject: r.Name, Detail: map[string]any{"snapshot": string(o.snapshot), "diskOnly": r.DiskOnly}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return g, err
@@ -33,9 +36,12 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 	return e.take(op, o)
 }
 
-func (e *Engine) planSnapshot(c *vm.Call, r SnapshotRequest) (captureOptions, error) {
+func (e *Engine) planSnapshot(ctx context.Context, c *vm.Call, r SnapshotRequest) (captureOptions, error) {
 	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, diskOnly: r.DiskOnly}
 	if err := e.snapshotNameFree(c.Actor.Account, r.Name, ""); err != nil {
+		return o, err
+	}
+	if err := e.roomInQuota(ctx, c.Actor.Account, vm.Quota{Snapshots: 1}); err != nil {
 		return o, err
 	}
 	rec := vm.VM{}

@@ -35,9 +35,11 @@ func (e *Engine) startOp(op *operation, c *vm.Call, entry AuditEntry, r StartReq
 	if op.before.State == vm.Running {
 		return e.keepRunning(op, r)
 	}
-	if err := e.admit(op.ctx, c, op.before.Size); err != nil {
+	claim, err := e.admitOne(op.ctx, op.slot.account, op.slot.id, op.before.Size)
+	if err != nil {
 		return vm.VM{}, err
 	}
+	defer e.settle(claim)
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}

@@ -15,6 +15,8 @@ func StoredRecords(s *store.Store) Records {
 		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
 		Holds:       store.NewCollection(s, "holds", func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision }),
+		Usage:       store.NewCollection(s, "usage", func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision }),
+		Jobs:        store.NewCollection(s, "jobs", func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 		Builds:      store.NewCollection(s, "builds", func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),

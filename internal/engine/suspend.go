@@ -26,6 +26,9 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	if op.before.State == vm.Suspended {
 		return op.before, nil
 	}
+	if err := e.roomForKept(op, true); err != nil {
+		return vm.VM{}, err
+	}
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}
@@ -75,6 +78,7 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		}
 		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
 	}
+	e.countLast(op.ctx, op.slot, r)
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
 		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))

@@ -36,7 +36,7 @@ type CreateRequest struct {
 	OnBoot       string          // a vm.OnBoot; "" = as its persistence type has it
 	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
 	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
-	TTLSeconds   int64           // 0 = no limit
+	TTLSeconds   Optional[int64] // absent and null = no limit
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
 	Workdir      string          // absolute, "" = /root
 	OneShot      bool            // deleted when no exec is attached any more
@@ -80,6 +80,7 @@ type Inspection struct {
 	MachineErr error             // why Machine is nil though the VM is running
 	DiskBytes  int64             // allocated by its overlay
 	LogBytes   int64             // of the host's logs of it: console, monitor, QEMU
+	Usage      vm.Usage          // so far
 	Image      *vm.Image         // nil when it is gone
 	Warnings   []string          // e.g. vm.EmulatedWarning
 	Operation  vm.Op             // under way; "" = none

@@ -103,7 +103,7 @@ func TestForkRefusals(t *testing.T) {
 	}
 	s.World.SetFree(2<<30, 1<<40)
 	_, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 100})
-	if e := vm.AsError(err); vm.KindOf(err) != vm.Limit || !strings.Contains(e.Hint, "at most") {
+	if e := vm.AsError(err); vm.KindOf(err) != vm.Limit || !strings.Contains(e.Hint, "at most") || e.Fields["requested"] != 100 || e.Fields["limit"] == nil {
 		t.Errorf("no memory: %v", err)
 	}
 	s.World.SetFree(64<<30, 10<<20)

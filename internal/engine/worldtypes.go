@@ -15,7 +15,7 @@ type ForkRequest struct {
 	Prefix      string          // the children are PREFIX-1 to PREFIX-N; "" = no names
 	Persistence *vm.Persistence // nil = the parent's
 	IdleTimeout Optional[int64] // absent = the parent's
-	TTLSeconds  int64           // 0 = no limit
+	TTLSeconds  Optional[int64] // absent and null = no limit
 }
 
 // Forked is what a fork made.

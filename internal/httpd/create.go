@@ -54,7 +54,7 @@ func (s *server) create(q *request) error {
 }
 
 func (s *server) created(ctx context.Context, c *vm.Call, v vm.VM) api.CreatedVM {
-	out := api.CreatedVM{ID: v.ID, Domains: s.Engine.MappedTo(v.ID), VM: shown(v)}
+	out := api.CreatedVM{ID: v.ID, Domains: s.Engine.MappedTo(v.ID), Persistence: v.Persistence, VM: shown(v)}
 	if img, err := s.Engine.FindImage(ctx, c, string(v.Image)); err == nil {
 		out.SnapshotID, out.VM.SnapshotID = img.Snapshot, img.Snapshot
 	}
@@ -103,7 +103,7 @@ func backgroundAfter(q *request) (time.Duration, error) {
 func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateRequest, error) {
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
-		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds, OneShot: in.OneShot, OnBoot: in.OnBoot, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
+		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), OneShot: in.OneShot, OnBoot: in.OnBoot, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
 	}
 	if in.ActivityThresholdBytes != nil {
 		r.Threshold = *in.ActivityThresholdBytes

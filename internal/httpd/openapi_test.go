@@ -163,7 +163,7 @@ func TestOpenAPI(t *testing.T) {
 			continue
 		}
 		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job",
-			"{identity}", agent.id, "{repo}", repo, "{port}", "3000", "{domain}", "app.warren.localhost").Replace(r.pattern)
+			"{identity}", agent.id, "{repo}", repo, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"
 		}

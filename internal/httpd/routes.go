@@ -49,6 +49,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.worldRoutes()...)
 	rows = append(rows, s.idleRoutes()...)
+	rows = append(rows, s.retentionRoutes()...)
 	rows = append(rows, s.execRoutes()...)
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
@@ -58,6 +59,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.dnsRoutes()...)
 	rows = append(rows, s.identityRoutes()...)
 	rows = append(rows, s.sshRoutes()...)
+	rows = append(rows, s.storageRoutes()...)
 	return rows
 }
 
@@ -107,7 +109,7 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms", key, s.create, "Create a VM and start it; answers when it is usable.", api.CreateVM{}, api.CreatedVM{}, false, ""},
 		{"GET", "/v1/vms", token, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search limit offset all"},
 		{"GET", "/v1/vms/{vm}", granted, s.get, "One VM.", nil, api.VM{}, false, ""},
-		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs.", nil, deletedVM{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs; with shred=true its keys are gone before the answer, which says what is unreadable and what is not.", nil, api.DeletedVM{}, false, "shred"},
 		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "Everything known of a VM and its machine.", nil, api.Inspection{}, false, ""},
 		{"POST", "/v1/vms/{vm}/start", granted, s.start, "Start a stopped VM; a running one stays.", api.StartVM{}, api.StartedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false, ""},

@@ -61,9 +61,10 @@ func (s *server) list(q *request) error {
 		StartingCount: n[vm.Starting], SuspendingCount: n[vm.Suspending], SuspendedCount: n[vm.Suspended],
 		StoppedCount: n[vm.Stopped], LostCount: n[vm.Lost],
 	}
-	snapshots := s.imageSnapshots(q)
+	snapshots, used := s.imageSnapshots(q), s.Engine.UsageNow(vms)
 	for _, v := range vms {
 		row := shown(v)
+		showUsage(&row, used[v.ID])
 		row.SnapshotID = snapshots[v.Image]
 		out.VMs = append(out.VMs, row)
 	}
@@ -100,9 +101,7 @@ func (s *server) get(q *request) error {
 // inspected is a VM with what only its machine and image know.
 func inspected(i engine.Inspection) api.VM {
 	out := shown(i.VM)
-	if i.Machine != nil {
-		out.CPUTimeSeconds = i.Machine.CPU.Seconds()
-	}
+	out.CPUTimeSeconds = i.Usage.CPUSeconds
 	if i.Image != nil {
 		out.SnapshotID = i.Image.Snapshot
 	}
@@ -114,7 +113,7 @@ func (s *server) inspect(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.Inspection{VM: inspected(i), Machine: i.Machine, DiskBytes: i.DiskBytes, Image: i.Image, Warnings: i.Warnings}
+	out := api.Inspection{VM: inspected(i), Machine: i.Machine, DiskBytes: i.DiskBytes, Usage: i.Usage, Image: i.Image, Warnings: i.Warnings}
 	if i.MachineErr != nil {
 		out.MachineError = i.MachineErr.Error()
 	}
@@ -129,17 +128,23 @@ func (s *server) inspect(q *request) error {
 	return q.ok(out)
 }
 
-type deletedVM struct {
-	ID       vm.ID `json:"id"`
-	Recreate bool  `json:"recreate"`
-}
-
 func (s *server) delete(q *request) error {
+	shred, err := q.bool("shred")
+	if err != nil {
+		return err
+	}
+	if shred {
+		v, out, err := s.Engine.Shred(q.Context(), q.call, q.ref())
+		if err != nil {
+			return err
+		}
+		return q.ok(api.DeletedVM{ID: v.ID, Shredded: &out})
+	}
 	v, err := s.Engine.Delete(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
-	return q.ok(deletedVM{ID: v.ID})
+	return q.ok(api.DeletedVM{ID: v.ID})
 }
 
 func optional(s api.Seconds) engine.Optional[int64] {

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-var varying = regexp.MustCompile(`"(requestId|id|createdAt|lastNetworkActivity|startedAt|snapshotId|imageId|vmInstanceId|accountId|keyId|diskBytes)":("[^"]*"|[0-9]+)`)
+var varying = regexp.MustCompile(`"(requestId|id|createdAt|lastNetworkActivity|startedAt|snapshotId|imageId|vmInstanceId|accountId|keyId|diskBytes|wallTimeSeconds|billingDay)":("[^"]*"|[0-9.e-]+)`)
 
 var ids = regexp.MustCompile(`"vmId":"[a-z0-9]{20}"`)
 
@@ -32,6 +32,7 @@ func TestGolden(t *testing.T) {
 	const record = `{"id":"*","name":"box","state":"running","vmInstanceId":"*","recreate":false,"createdAt":"*","lastNetworkActivity":"*",` +
 		`"persistence":{"type":"sticky","priority":5},"snapshotId":"*","sizing":{"vcpuCount":1,"memSizeMib":512,"rootfsSizeMb":16384},` +
 		`"image":"base","imageId":"*","network":"closed","idleTimeoutSeconds":300,"startedAt":"*","accel":"tcg","warning":"emulated: not an isolation boundary"}`
+	listed := strings.Replace(record, `"persistence"`, `"metrics":{"wallTimeSeconds":"*","billingDay":"*","isActiveToday":true},"persistence"`, 1)
 	noSnapshot := strings.Replace(record, `"snapshotId":"*",`, "", 1)
 	for _, c := range []struct {
 		method, path string
@@ -39,9 +40,9 @@ func TestGolden(t *testing.T) {
 		status       int
 		want         string
 	}{
-		{"POST", "/v1/vms", `{"name":"box"}`, 200, `{"id":"*","domains":[],"snapshotId":"*","vm":` + record + `}`},
+		{"POST", "/v1/vms", `{"name":"box"}`, 200, `{"id":"*","domains":[],"snapshotId":"*","persistence":{"type":"sticky","priority":5},"vm":` + record + `}`},
 		{"GET", "/v1/vms/box", nil, 200, record},
-		{"GET", "/v1/vms", nil, 200, `{"vms":[` + record + `],"totalCount":1,"buildingCount":0,"runningCount":1,"startingCount":0,"suspendingCount":0,"suspendedCount":0,"stoppedCount":0,"lostCount":0}`},
+		{"GET", "/v1/vms", nil, 200, `{"vms":[` + listed + `],"totalCount":1,"buildingCount":0,"runningCount":1,"startingCount":0,"suspendingCount":0,"suspendedCount":0,"stoppedCount":0,"lostCount":0}`},
 		{"POST", "/v1/vms/box/start", `{}`, 200, `{"id":"*","domains":[],"console_url":null,"vm":` + noSnapshot + `}`},
 		{"POST", "/v1/vms/box/stop", nil, 200, `{"vmId":"*","vmInstanceId":"*","remains":{"diskBytes":"*","logBytes":21,"erase":"warren rm box"}}`},
 		{"POST", "/v1/vms/box/stop", nil, 400, `{"code":"VM_NOT_RUNNING","error":"VM_NOT_RUNNING","hint":"start it first: ` + "`warren start NAME`" + `","kind":"state",` +

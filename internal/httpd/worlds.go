@@ -67,7 +67,7 @@ func (s *server) fork(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: in.TTLSeconds}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds)}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // asked for none: refused, unlike absent
@@ -82,7 +82,10 @@ func (s *server) fork(q *request) error {
 		PauseMs: float64(f.Pause.Microseconds()) / 1000, Durable: f.Generation.Durable, Caveats: f.Caveats,
 	}
 	for _, c := range f.Children {
-		out.Forks = append(out.Forks, api.Fork{ID: c.ID, Domains: []string{}, Name: c.Name})
+		out.Forks = append(out.Forks, api.Fork{
+			ID: c.ID, Domains: []string{}, Name: c.Name,
+			Persistence: c.Persistence, IdleTimeoutSeconds: c.IdleTimeoutSeconds, ExpiresAt: c.ExpiresAt,
+		})
 	}
 	return q.ok(out)
 }

@@ -31,6 +31,7 @@ type Config struct {
 	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
 	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
+	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"` // what the data directory may take: a size such as 200G, or a share of the disk such as 80%
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
 	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port of addresses that it gives, where another is forwarded to it; empty = the one it listens on
@@ -49,7 +50,7 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	Pool: "2", PreviewDomain: "warren.localhost",
+	Pool: "2", StorageBudget: "80%", PreviewDomain: "warren.localhost",
 }
 
 // maxPool bounds the warm machines of each image and size.
@@ -67,6 +68,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
 		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
+		StorageBudget: getenv("WARREN_STORAGE_BUDGET"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
@@ -98,6 +100,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("s3", func(c *Config) *string { return &c.S3 })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
+	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
 	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
 	text("previewPort", func(c *Config) *string { return &c.PreviewPort })
 	text("acmeDirectory", func(c *Config) *string { return &c.ACMEDirectory })
@@ -128,7 +131,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, storageBudget, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
 	}
 	return c, nil
 }
@@ -141,6 +144,37 @@ func splitList(s string) []string {
 func (c Config) poolSize() int {
 	n, _ := strconv.Atoi(c.Pool)
 	return n
+}
+
+// budget is StorageBudget as the engine wants it; check has seen that it is one.
+func (c Config) budget() (bytes int64, percent int) {
+	bytes, percent, _ = parseBudget(c.StorageBudget)
+	return bytes, percent
+}
+
+// minBudget is the smallest budget: an image and a VM.
+const minBudget = 1 << 30
+
+// parseBudget reads a size in bytes, with K, M, G or T, or a share of the disk
+// in percent.
+func parseBudget(s string) (bytes int64, percent int, err error) {
+	bad := vm.Errorf(vm.Invalid, s, "not a storage budget").WithHint("give at least 1G, such as 200G, or a share of the disk such as 80%%")
+	if share, ok := strings.CutSuffix(s, "%"); ok {
+		n, err := strconv.Atoi(share)
+		if err != nil || n < 1 || n > 100 {
+			return 0, 0, bad
+		}
+		return 0, n, nil
+	}
+	shift := 0
+	if i := strings.IndexAny("KMGT", s[max(0, len(s)-1):]); i >= 0 && s != "" {
+		s, shift = s[:len(s)-1], 10*(i+1)
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > 1<<60>>shift || n<<shift < minBudget {
+		return 0, 0, bad
+	}
+	return n << shift, 0, nil
 }
 
 func (c Config) check() error {
@@ -158,6 +192,9 @@ func (c Config) check() error {
 	}
 	if n, err := strconv.Atoi(c.Pool); err != nil || n < 0 || n > maxPool {
 		return vm.Errorf(vm.Invalid, c.Pool, "not a size for the warm pool").WithHint("give a number from 0 (no pool) to %d", maxPool)
+	}
+	if _, _, err := parseBudget(c.StorageBudget); err != nil {
+		return err
 	}
 	if name, err := vm.HostName(c.PreviewDomain); err != nil || name != c.PreviewDomain {
 		return vm.Errorf(vm.Invalid, c.PreviewDomain, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")

@@ -48,14 +48,20 @@ func TestConfigRefuses(t *testing.T) {
 			t.Errorf("%+v gave %v", c, err)
 		}
 	}
-	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443"}
+	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443", StorageBudget: "200G"}
 	if _, _, err := LoadConfig(dir, good, none); err != nil {
 		t.Errorf("%+v gave %v", good, err)
 	}
-	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}, {Pool: "-1"}, {Pool: "many"}, {Pool: "65"}} {
+	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}, {Pool: "-1"}, {Pool: "many"}, {Pool: "65"}, {StorageBudget: "101%"}, {StorageBudget: "0%"}, {StorageBudget: "5M"}, {StorageBudget: "-1"}, {StorageBudget: "G"}, {StorageBudget: "%"}, {StorageBudget: "9999999T"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}
+	}
+	if bytes, share := good.budget(); bytes != 200<<30 || share != 0 {
+		t.Errorf("200G is %d bytes or %d %%", bytes, share)
+	}
+	if bytes, share := defaults.budget(); bytes != 0 || share != 80 {
+		t.Errorf("the default is %d bytes or %d %%", bytes, share)
 	}
 	if err := os.WriteFile(dir.ServerConfig(), []byte("listne: 127.0.0.1:1\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -73,18 +73,18 @@ func (h *host) Capacity(context.Context) (engine.Capacity, error) {
 	}
 	c.DiskTotal = int64(fs.Blocks) * fs.Bsize
 	c.DiskFree = int64(fs.Bavail) * fs.Bsize
-	c.Waiting = waiting()
+	c.Waiting, c.MemoryStalled = pressure("cpu", "some"), pressure("memory", "full")
 	return c, nil
 }
 
-// waiting reads in how much of the last ten seconds, in percent, some program
-// waited for a CPU; 0 where the kernel doesn't say.
-func waiting() float64 {
-	data, err := os.ReadFile("/proc/pressure/cpu")
+// pressure reads in how much of the last ten seconds, in percent, some or all
+// ("full") programs waited for a resource; 0 where the kernel doesn't say.
+func pressure(of, who string) float64 {
+	data, err := os.ReadFile("/proc/pressure/" + of)
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(data), "some avg10=")
+	_, rest, _ := strings.Cut(string(data), who+" avg10=")
 	first, _, _ := strings.Cut(rest, " ")
 	percent, err := strconv.ParseFloat(first, 64)
 	if err != nil {

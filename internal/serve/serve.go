@@ -25,6 +25,7 @@ import (
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/sshd"
+	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
@@ -147,13 +148,18 @@ func (s *stack) open(ctx context.Context) error {
 	if _, err := image.Sweep(ctx, s.dir, false); err != nil {
 		s.log.Warn("sweeping unfinished images", "err", err)
 	}
+	budget, share := s.cfg.budget()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
 	s.engine, err = engine.Open(ctx, engine.Config{
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
-		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h,
+		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 		Generations: generation.Store{Dir: s.dir},
-		Settings:    engine.Settings{DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain}, Log: s.log,
+		Settings: engine.Settings{
+			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
+			StorageBudget: budget, StoragePercent: share,
+		},
+		Log:      s.log,
 		Resolver: s.resolver(),
 	})
 	if err != nil {

@@ -134,5 +134,5 @@ func (h host) Capacity(ctx context.Context) (engine.Capacity, error) {
 	}
 	h.w.mu.Lock()
 	defer h.w.mu.Unlock()
-	return engine.Capacity{CPUs: 2, MemTotal: h.w.free, MemAvailable: h.w.free, DiskTotal: h.w.diskFree, DiskFree: h.w.diskFree, Waiting: h.w.waiting}, nil
+	return engine.Capacity{CPUs: 2, MemTotal: h.w.free, MemAvailable: h.w.free, DiskTotal: h.w.diskFree, DiskFree: h.w.diskFree, Waiting: h.w.waiting, MemoryStalled: h.w.stalled}, nil
 }

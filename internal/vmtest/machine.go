@@ -129,6 +129,7 @@ type machine struct {
 	lost   chan struct{} // closed when connections to the monitor are cut
 	active string        // the file that it writes to
 	held   bool          // it stands still after a capture
+	spent  Spent
 }
 
 func newMachine(w *World, spec vm.MachineSpec, d *disk) *machine {
@@ -189,13 +190,14 @@ func (m *machine) status() vm.MachineStatus {
 	}
 	m.mu.Unlock()
 	m.mu.Lock()
-	size := m.spec.Size
+	size, spent := m.spec.Size, m.spent
 	m.mu.Unlock()
 	return vm.MachineStatus{
 		Size: size,
 		ID:   m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
-		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: 80 << 20, RSS: 90 << 20,
+		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: m.w.pss.Load(), RSS: 90 << 20,
+		CPU: spent.CPU, RxBytes: spent.FromGuest, TxBytes: spent.ToGuest,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -53,7 +54,7 @@ func NewSite(dir string) (*Site, error) {
 func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
 	return engine.Open(ctx, engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
-		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(),
+		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Repositories: s.Repositories,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log, Resolver: s.Resolver,
 	})

@@ -20,6 +20,8 @@ func NewRecords() engine.Records {
 		Accounts:    newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
 		Holds:       newCollection(func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision }),
+		Usage:       newCollection(func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision }),
+		Jobs:        newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),

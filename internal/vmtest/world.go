@@ -7,6 +7,8 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -29,19 +31,23 @@ type World struct {
 	free     int64
 	diskFree int64
 	waiting  float64
-	private  int64 // pages
+	stalled  float64
+	pss      atomic.Int64 // not guarded
+	private  int64        // pages
 	warmed   map[string]int
 	launches int
 }
 
 // NewWorld returns a host with one image, "base", and 64 GiB of free memory.
 func NewWorld() *World {
-	return &World{
+	w := &World{
 		machines: map[string]*machine{}, disks: map[string]*disk{}, memories: map[string]*memory{},
 		faults: map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
 		bootID: vm.NewUUID(), agent: "d00d", qemu: "7.2.0", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
 		images: []vm.Image{baseImage()},
 	}
+	w.pss.Store(80 << 20)
+	return w
 }
 
 // Fail makes the step fail with err from now on; nil ends it. Steps: launch,
@@ -133,6 +139,21 @@ func (w *World) End(id vm.ID, reason string) bool {
 	return true
 }
 
+// Spent is what the counters of a machine show.
+type Spent struct {
+	CPU                time.Duration
+	FromGuest, ToGuest int64
+}
+
+// Spend sets the counters of a VM's machine; those of a new one are 0.
+func (w *World) Spend(id vm.ID, s Spent) {
+	if m := w.find(id); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.spent = s
+	}
+}
+
 // Hang makes a VM's guest stop answering.
 func (w *World) Hang(id vm.ID) {
 	if m := w.find(id); m != nil {
@@ -200,6 +221,18 @@ func (w *World) SetWaiting(percent float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = percent
+}
+
+// SetPSS sets what each machine says that it takes of the host's memory; 80 MiB
+// at first.
+func (w *World) SetPSS(bytes int64) { w.pss.Store(bytes) }
+
+// SetStalled sets in how much of the time every program waits for memory, in
+// percent.
+func (w *World) SetStalled(percent float64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stalled = percent
 }
 
 // Upgrade gives the host an agent of another digest and another QEMU.

@@ -1,0 +1,44 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import "github.com/warren-vm/warren/vm"
+
+// Metrics is what the contract's lists show of a VM's use.
+type Metrics struct {
+	WallTimeSeconds float64 `json:"wallTimeSeconds"` // with a machine, on that day
+	BillingDay      string  `json:"billingDay"`      // today, in UTC
+	IsActiveToday   bool    `json:"isActiveToday"`
+}
+
+// DeletedVM answers a delete.
+type DeletedVM struct {
+	ID       vm.ID `json:"id"`
+	Recreate bool  `json:"recreate"`
+
+	Shredded *vm.Shredded `json:"shredded,omitempty"` // ours: with shred=true
+}
+
+// FinishVM is the body of POST /v1/vms/{vm}/done. All members may be absent:
+// then only the list is gone through.
+type FinishVM struct {
+	Label         string          `json:"label,omitempty"`         // what the caller calls the job: a ticket, a run
+	Retention     string          `json:"retention,omitempty"`     // stop, suspend (compressed and encrypted), destroy; "" = leave the VM as it is
+	DropSnapshots []vm.SnapshotID `json:"dropSnapshots,omitempty"` // of the VM, to be deleted
+	KeepSnapshots bool            `json:"keepSnapshots,omitempty"` // the others have a purpose
+	RevokeTokens  bool            `json:"revokeTokens,omitempty"`  // of the identities that were granted the VM
+	Rotated       bool            `json:"rotated,omitempty"`       // what code in it could reach is no longer valid
+	LogsReviewed  bool            `json:"logsReviewed,omitempty"`
+}
+
+// JobList answers GET /v1/jobs.
+type JobList struct {
+	Jobs []vm.Job `json:"jobs"` // newest first
+}
+
+// UsageList answers GET /v1/usage.
+type UsageList struct {
+	Accounts []vm.Usage `json:"accounts"` // sums, of VMs that are gone, too
+	VMs      []vm.Usage `json:"vms"`      // newest first; of those that are gone the last two hundred
+}

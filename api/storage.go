@@ -1,0 +1,10 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+// Prune is the body of POST /v1/storage/prune.
+type Prune struct {
+	DryRun bool  `json:"dryRun,omitempty"`    // say what would go, and remove nothing
+	Free   int64 `json:"freeBytes,omitempty"` // to be made free besides what is needed
+}

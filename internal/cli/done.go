@@ -1,0 +1,194 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+type doneOptions struct {
+	name    string
+	stop    bool
+	suspend bool
+	remove  bool
+	drop    []string
+	dropAll bool
+	ask     bool
+	list    bool
+	json    bool
+	in      api.FinishVM
+}
+
+func newDone(a *app, runF func(context.Context, *doneOptions) error) *cobra.Command {
+	o := &doneOptions{}
+	cmd := &cobra.Command{
+		Use:   "done NAME",
+		Short: "End the job of a VM: go through what is to be closed",
+		Long: `Go through what is to be closed when work in a VM is over: no machine runs, volumes are locked, mounts are gone,
+snapshots without a purpose are deleted, credentials that code in it could reach are rotated, logs are read
+before they go on, and what stopping did not erase is listed. Each step is done, or asked for, or left open. The
+ids of the audit records are kept in the record of the job, also when the VM is gone.
+
+On a terminal it asks for what the flags leave open. The exit status is 6 while a step is open; another
+"warren done NAME" goes on there, by the VM's id when it is gone.`,
+		Example: "  warren done box\n  warren done box --suspend --keep-snapshots --rotated --logs-reviewed --label TICKET-7\n  warren done box --rm --drop-snapshots --revoke-tokens\n  warren done --list --json",
+		Args:    args(0, 1, ""),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if o.list == (len(list) == 1) {
+				return usage("which VM? warren done NAME").WithHint("or list what was said to be done: warren done --list")
+			}
+			if o.stop && o.suspend || o.remove && (o.stop || o.suspend) {
+				return usage("--stop, --suspend and --rm exclude each other")
+			}
+			o.name = strings.Join(list, "")
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.done(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVM,
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.stop, "stop", false, "keep its disk")
+	f.BoolVar(&o.suspend, "suspend", false, "keep its disk and its memory, compressed and encrypted")
+	f.BoolVar(&o.remove, "rm", false, "remove it")
+	f.StringArrayVar(&o.drop, "drop-snapshot", nil, "delete this snapshot of it, by its id; may be repeated")
+	f.BoolVar(&o.dropAll, "drop-snapshots", false, "delete every snapshot of it")
+	f.BoolVar(&o.in.KeepSnapshots, "keep-snapshots", false, "the snapshots that stay have a purpose")
+	f.BoolVar(&o.in.RevokeTokens, "revoke-tokens", false, "revoke the tokens of the identities that were granted the VM")
+	f.BoolVar(&o.in.Rotated, "rotated", false, "what code in it could reach is rotated")
+	f.BoolVar(&o.in.LogsReviewed, "logs-reviewed", false, "its logs were read")
+	f.StringVar(&o.in.Label, "label", "", "what you call the job: a ticket, a run")
+	f.BoolVar(&o.ask, "ask", false, "ask also when standard input is not a terminal")
+	f.BoolVar(&o.list, "list", false, "list the last jobs that were said to be done")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) done(ctx context.Context, o *doneOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if o.list {
+		return a.jobs(ctx, c, o.json)
+	}
+	left, err := c.Remains(ctx, o.name)
+	if err != nil {
+		return err
+	}
+	o.decide(left)
+	if _, tty := terminal(a.io.in); tty || o.ask {
+		a.askDone(o, left)
+	}
+	job, err := c.Done(ctx, o.name, o.in)
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = a.io.json(job)
+	} else {
+		a.showJob(job)
+	}
+	if err == nil && !job.Complete {
+		return vm.Errorf(vm.WrongState, o.name, "the job has open steps").WithHint("`warren done %s` goes on there", job.VM)
+	}
+	return err
+}
+
+// decide turns the flags into what is sent.
+func (o *doneOptions) decide(left vm.Remaining) {
+	switch {
+	case o.stop:
+		o.in.Retention = vm.RetainStop
+	case o.suspend:
+		o.in.Retention = vm.RetainSuspend
+	case o.remove:
+		o.in.Retention = vm.RetainNothing
+	}
+	for _, s := range o.drop {
+		o.in.DropSnapshots = append(o.in.DropSnapshots, vm.SnapshotID(s))
+	}
+	for _, s := range left.Snapshots {
+		if o.dropAll {
+			o.in.DropSnapshots = append(o.in.DropSnapshots, s.ID)
+		}
+	}
+}
+
+// askDone asks for what the flags have left open. An empty answer leaves it so.
+func (a *app) askDone(o *doneOptions, left vm.Remaining) {
+	in := bufio.NewScanner(a.io.in)
+	ask := func(format string, args ...any) string {
+		a.io.askf(format, args...)
+		if !in.Scan() {
+			return ""
+		}
+		return strings.ToLower(strings.TrimSpace(in.Text()))
+	}
+	yes := func(format string, args ...any) bool { return strings.HasPrefix(ask(format+" [y/N] ", args...), "y") }
+	if o.in.Retention == "" && left.State != "" {
+		o.in.Retention = ask("%s is %s: what of it is kept? [stop/suspend/destroy; nothing = leave it] ", printable(o.name), left.State)
+	}
+	if !o.in.KeepSnapshots && len(o.in.DropSnapshots) == 0 && len(left.Snapshots) > 0 {
+		for _, s := range left.Snapshots {
+			if yes("delete the snapshot %s (%s)?", printable(or(s.Name, string(s.ID))), human(s.Bytes)) {
+				o.in.DropSnapshots = append(o.in.DropSnapshots, s.ID)
+			}
+		}
+		o.in.KeepSnapshots = len(o.in.DropSnapshots) == len(left.Snapshots) || yes("do the other snapshots have a purpose?")
+	}
+	if !o.in.RevokeTokens {
+		o.in.RevokeTokens = yes("revoke the tokens of identities that reach the VM?")
+	}
+	if !o.in.Rotated {
+		o.in.Rotated = yes("is every key, token and password rotated that code in it could reach?")
+	}
+	if !o.in.LogsReviewed && left.State != "" {
+		o.in.LogsReviewed = yes("were its logs read (`warren logs %s`) before they go to tickets, traces or a model?", printable(o.name))
+	}
+}
+
+func (a *app) showJob(job vm.Job) {
+	for _, s := range job.Steps {
+		mark := map[vm.StepState]string{vm.StepDone: "done", vm.StepOpen: "OPEN", vm.StepNone: "-"}[s.State]
+		a.io.printf("  %-12s%-6s%s\n", s.Step, mark, plain(s.Why))
+	}
+	r := job.Remains
+	if r.State == "" {
+		a.io.printf("  remains   of %s, which is gone\n", printable(or(job.Name, string(job.VM))))
+	} else {
+		a.io.printf("  remains   disk %s, memory %s, logs %s\n", human(r.DiskBytes), human(r.MemoryBytes), human(r.LogBytes))
+	}
+	a.others(r)
+}
+
+func (a *app) jobs(ctx context.Context, c *client.Client, asJSON bool) error {
+	l, err := c.Jobs(ctx)
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"NAME", "ID", "ENDED", "VM", "STEPS", "RECORDS", "LABEL"}}
+	for _, j := range l {
+		state := "complete"
+		if !j.Complete {
+			state = "open"
+		}
+		t.add(printable(or(j.Name, "-")), string(j.VM), j.Ended.Local().Format(time.DateTime), or(j.Retention, "left"), state, itoa(len(j.Remains.Receipts)), printable(or(j.Label, "-")))
+	}
+	a.io.print(t)
+	return nil
+}

@@ -1,0 +1,60 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"strings"
+
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+// remaining asks what there is of a VM. Not knowing is said and is no failure:
+// what was asked for was done.
+func (a *app) remaining(ctx context.Context, c *client.Client, ref string) (vm.Remaining, bool) {
+	r, err := c.Remains(ctx, ref)
+	if err != nil && vm.KindOf(err) != vm.NotFound { // what does not know the VM says so itself
+		a.io.notef("what else remains could not be asked: %s", err)
+	}
+	return r, err == nil
+}
+
+// others prints what remains beside a VM's own files.
+func (a *app) others(r vm.Remaining) {
+	row := func(what string, list []string) {
+		if len(list) > 0 {
+			a.io.printf("            %s: %s\n", what, strings.Join(list, ", "))
+		}
+	}
+	var snapshots, forks, copies []string
+	for _, s := range r.Snapshots {
+		kind := "disk"
+		if s.Memory {
+			kind = "memory and disk"
+		}
+		snapshots = append(snapshots, printable(or(s.Name, string(s.ID)))+" ("+kind+", "+human(s.Bytes)+")")
+	}
+	for _, f := range r.Forks {
+		forks = append(forks, printable(or(f.Name, string(f.ID))))
+	}
+	for _, c := range r.Copies {
+		copies = append(copies, printable(c.Path)+" ("+c.Receipt+")")
+	}
+	row("snapshots", snapshots)
+	row("VMs made of it", forks)
+	row("copied out", short(copies, 5))
+	if r.OtherBytes > 0 {
+		row("captured generations", []string{human(r.OtherBytes)})
+	}
+	row("audit records", short(r.Receipts, 2))
+}
+
+// short cuts a list, saying how many more there are.
+func short(list []string, most int) []string {
+	if len(list) <= most {
+		return list
+	}
+	return append(append([]string{}, list[:most]...), "and "+itoa(len(list)-most)+" more")
+}

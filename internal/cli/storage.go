@@ -1,0 +1,185 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
+)
+
+type storageOptions struct {
+	json bool
+}
+
+func newStorage(a *app, runF func(context.Context, *storageOptions) error) *cobra.Command {
+	o := &storageOptions{}
+	cmd := &cobra.Command{
+		Use:   "storage",
+		Short: "Say who uses what of the disk, and what would go next",
+		Long: `Say what each VM, generation and image takes of the disk, as the file system counts it: holes take nothing,
+and what several have in common is there once. OWN is free once the thing is gone, SHARED is what others have,
+too. FREES is what removing a VM makes free, with all that only it needs.
+
+When the data directory takes more than its budget, or the disk lacks its reserve, room is made: layers of
+specs first, which are made again when they are needed, then sticky VMs that don't run, the lowest priority
+first, then the longest unused. NEXT is the place in that order, or why a VM is kept. Others than admins see
+their own account.`,
+		Example: "  warren storage\n  warren storage --json",
+		Args:    args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.storage(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print an object as JSON")
+	return cmd
+}
+
+func (a *app) storage(ctx context.Context, o *storageOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	s, err := c.Storage(ctx)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(s)
+	}
+	a.io.printf("%s of a budget of %s in %s; of the disk %s of %s are free, %s stay so\n",
+		human(s.Used), human(s.Budget), printable(s.Path), human(s.DiskFree), human(s.DiskTotal), human(s.Reserve))
+	if s.Over > 0 {
+		a.io.printf("%s must go\n", human(s.Over))
+	}
+	t := &table{head: []string{"ACCOUNT", "OWN", "MEMORY IMAGES", "LIMIT"}}
+	for _, v := range s.Accounts {
+		limit := "-"
+		if v.Limit > 0 {
+			limit = human(v.Limit)
+		}
+		t.add(printable(v.Name), human(v.Unique), human(v.MemoryImages), limit)
+	}
+	a.io.print(t)
+	a.io.printf("\n")
+	a.io.print(storageTable(s.Items))
+	return nil
+}
+
+// storageTable lists things that take disk.
+func storageTable(items []vm.StorageItem) *table {
+	t := &table{head: []string{"KIND", "NAME", "STATE", "OWN", "SHARED", "FREES", "NEXT"}}
+	for _, it := range items {
+		frees := "-"
+		if it.Kind == "vm" || it.Next > 0 {
+			frees = human(it.Frees)
+		}
+		t.add(kindOf(it), printable(or(it.Name, it.ID)), or(string(it.State), "-"), human(it.Unique), human(it.Shared), frees, nextOf(it))
+	}
+	return t
+}
+
+// kindOf says what a thing is: of generations snapshot, or for what they were
+// captured.
+func kindOf(it vm.StorageItem) string {
+	if it.Why != "" {
+		return string(it.Why)
+	}
+	return it.Kind
+}
+
+// nextOf is a thing's place in the order in which things go, or why it has none.
+func nextOf(it vm.StorageItem) string {
+	switch {
+	case it.Goes:
+		return fmt.Sprintf("%d, now", it.Next)
+	case it.Next > 0:
+		return itoa(it.Next)
+	case it.Kept != "":
+		return "kept: " + it.Kept
+	}
+	return "-"
+}
+
+type pruneOptions struct {
+	dry  bool
+	free string
+	json bool
+}
+
+func newPrune(a *app, runF func(context.Context, *pruneOptions) error) *cobra.Command {
+	o := &pruneOptions{}
+	cmd := &cobra.Command{
+		Use:   "prune",
+		Short: "Make room on the disk",
+		Long: `Remove what nobody needs any more, and make room as far as the storage budget needs it, or as --free asks for
+besides: layers of specs, then sticky VMs that don't run, the lowest priority first, then the longest unused.
+VMs that run, are held, or are persistent never go, nor do snapshots. --dry-run says what would go and removes
+nothing. The server does the same by itself when it must; this does it now. Others than admins prune their own
+account.`,
+		Example: "  warren prune --dry-run\n  warren prune --free 10G",
+		Args:    args(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.prune(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "only say what would go")
+	cmd.Flags().StringVar(&o.free, "free", "", "make so much free besides: GiB, or such as 500M")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print an object as JSON")
+	return cmd
+}
+
+func (a *app) prune(ctx context.Context, o *pruneOptions) error {
+	r := api.Prune{DryRun: o.dry}
+	if o.free != "" {
+		n, err := parseBytes(o.free, 1<<30)
+		if err != nil {
+			return err
+		}
+		r.Free = n
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	p, err := c.Prune(ctx, r)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(p)
+	}
+	if len(p.Gone) > 0 {
+		t := &table{head: []string{"KIND", "NAME", "ID", "PRIORITY", "UNUSED FOR", "FREES"}}
+		for _, it := range p.Gone {
+			priority := "-"
+			if it.Persistence != nil && it.Persistence.Priority != nil {
+				priority = itoa(*it.Persistence.Priority)
+			}
+			t.add(kindOf(it), printable(or(it.Name, "-")), it.ID, priority, age(it.LastActive), human(it.Frees))
+		}
+		a.io.print(t)
+	}
+	if p.DryRun {
+		a.io.printf("%d would go and free %s\n", len(p.Gone), human(p.Frees))
+	} else {
+		a.io.printf("%d let go, %s freed\n", len(p.Gone), human(p.Frees))
+	}
+	if p.Left > 0 {
+		a.io.notef("%s must still go, and nothing may: stop VMs, or delete VMs, snapshots or images", human(p.Left))
+	}
+	return nil
+}

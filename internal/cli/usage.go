@@ -1,0 +1,114 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+type usageOptions struct {
+	names []string
+	all   bool
+	json  bool
+}
+
+func newUsage(a *app, runF func(context.Context, *usageOptions) error) *cobra.Command {
+	o := &usageOptions{}
+	cmd := &cobra.Command{
+		Use:   "usage [NAME...]",
+		Short: "Show what VMs have used, those that are gone too",
+		Long: `Show for how long VMs have run, what they used of the host's CPUs, memory, disk and network, and the sum of the
+account. The sum counts every VM there ever was; of those that are gone the last two hundred are listed, and can
+be asked for by their id.
+
+Memory is what a VM is given times the time it runs: 1 GiB-hour is 512 MiB for two hours.`,
+		Example: "  warren usage\n  warren usage box\n  warren usage --all --json",
+		Args:    args(0, -1, ""),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if o.names = list; o.all && len(list) > 0 {
+				return usage("--all lists everything; leave %s out", printable(list[0]))
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.usage(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVMs,
+	}
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "of every account; for admins")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) usage(ctx context.Context, o *usageOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if len(o.names) == 0 {
+		l, err := c.Usage(ctx, o.all)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return a.io.json(l)
+		}
+		a.usageTable(l.VMs, l.Accounts)
+		return nil
+	}
+	var vms []vm.Usage
+	err = a.each(o.names, func(name string) error {
+		u, err := c.UsageOf(ctx, name)
+		if err == nil {
+			vms = append(vms, u)
+		}
+		return err
+	})
+	if o.json {
+		if jerr := list(a.io, vms); err == nil {
+			err = jerr
+		}
+	} else if len(vms) > 0 {
+		a.usageTable(vms, nil)
+	}
+	return err
+}
+
+func (a *app) usageTable(vms, sums []vm.Usage) {
+	t := &table{head: []string{"NAME", "ID", "RUNNING", "CPU", "MEMORY", "DISK", "PEAK", "IN", "OUT", "UNTIL"}}
+	row := func(name, id, until string, u vm.Usage) {
+		t.add(name, id, clock(u.RunningSeconds), clock(u.CPUSeconds), gibHours(u.MemorySeconds), human(u.DiskBytes), human(u.DiskPeakBytes),
+			human(u.BytesIn), human(u.BytesOut), until)
+	}
+	for _, u := range vms {
+		until := "now"
+		if !u.Gone.IsZero() {
+			until = u.Gone.Local().Format(time.DateTime)
+		}
+		row(printable(or(u.Name, "-")), string(u.VM), until, u)
+	}
+	for _, u := range sums {
+		row("all of "+printable(or(u.Name, "the account")), string(u.Account), "now", u)
+	}
+	a.io.print(t)
+}
+
+// used is a usage in a line.
+func used(u vm.Usage) string {
+	return fmt.Sprintf("%s running, %s CPU, %s memory, %s disk, %s in, %s out", clock(u.RunningSeconds), clock(u.CPUSeconds), gibHours(u.MemorySeconds),
+		human(u.DiskBytes), human(u.BytesIn), human(u.BytesOut))
+}
+
+// clock renders seconds, to the second: 1h02m03s.
+func clock(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+func gibHours(mibSeconds float64) string { return fmt.Sprintf("%.2f GiB-h", mibSeconds/1024/3600) }

@@ -1,0 +1,264 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// jobsKept is of how many jobs of an account the record is kept.
+const jobsKept = 200
+
+// DoneRequest says what is to become of a VM whose job is done, and what people
+// have seen to. What it leaves open stays open in the record, and another
+// request goes on there.
+type DoneRequest struct {
+	Label         string
+	Retention     string          // vm.RetainStop, ...; "" = leave the VM as it is
+	DropSnapshots []vm.SnapshotID // of the VM, to be deleted
+	KeepSnapshots bool            // the others have a purpose
+	RevokeTokens  bool            // of the identities that were granted the VM
+	Rotated       bool            // what generated code could reach is no longer valid
+	LogsReviewed  bool
+}
+
+// Done ends the job of a VM: it does each step of the list that it is told to
+// do, says which ones are open, and stores that with the ids of the audit
+// records. A step that fails ends it; what was done before stays done.
+func (e *Engine) Done(ctx context.Context, c *vm.Call, ref string, r DoneRequest) (job vm.Job, err error) {
+	defer func() { err = fail(vm.OpDone, ref, err) }()
+	job, running, err := e.jobFor(ctx, c, ref)
+	if err != nil {
+		return job, err
+	}
+	if err := e.checkDone(job, r); err != nil {
+		return job, err
+	}
+	rcpt, err := e.record(ctx, c, AuditEntry{Op: vm.OpDone, VM: job.VM, Subject: clip(r.Label), Detail: map[string]any{"retention": r.Retention}})
+	if err != nil {
+		return job, err
+	}
+	defer func() { rcpt.end(err, map[string]any{"complete": job.Complete}) }()
+	revoked, err := e.finishVM(ctx, c, job, running, r)
+	if err != nil {
+		return job, err
+	}
+	if job.Remains, err = e.Remains(ctx, c, string(job.VM)); err != nil {
+		return job, err
+	}
+	job.Label, job.Ended, job.Retention = cmp.Or(r.Label, job.Label), e.now(), cmp.Or(r.Retention, job.Retention)
+	e.judge(&job, r, revoked)
+	return e.saveJob(ctx, job)
+}
+
+// jobFor returns the record of a VM's job, new or as it was left; of a VM that
+// is gone, by its id.
+func (e *Engine) jobFor(ctx context.Context, c *vm.Call, ref string) (job vm.Job, running bool, err error) {
+	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+		return job, false, err
+	}
+	s, missing := e.lookup(c, ref)
+	id := vm.ID(ref)
+	if missing == nil {
+		id = s.id
+	}
+	jobs, err := e.Jobs(ctx, c)
+	if err != nil {
+		return job, false, err
+	}
+	if i := slices.IndexFunc(jobs, func(j vm.Job) bool { return j.VM == id }); i >= 0 {
+		job = jobs[i]
+	} else if missing != nil {
+		return job, false, missing
+	}
+	if missing != nil {
+		return job, false, nil
+	}
+	rec := e.snapshot(s)
+	job.VM, job.Account, job.Name, job.Started = rec.ID, rec.Account, rec.Name, rec.CreatedAt
+	if rec.StartedAt.After(job.Ended) { // it was used since: what was seen to then counts no more
+		job.Steps, job.Retention, job.KeptSnapshots = nil, "", nil
+	}
+	return job, rec.State == vm.Running, nil
+}
+
+// checkDone refuses what cannot be done, before anything is.
+func (e *Engine) checkDone(job vm.Job, r DoneRequest) error {
+	switch r.Retention {
+	case "", vm.RetainStop, vm.RetainSuspend, vm.RetainNothing:
+	default:
+		return vm.Errorf(vm.Invalid, r.Retention, "not a decision about a VM").WithCode("INVALID_REQUEST").
+			WithHint("use %s, %s or %s", vm.RetainStop, vm.RetainSuspend, vm.RetainNothing)
+	}
+	if len(r.Label) > vm.MaxReason {
+		return vm.Errorf(vm.Invalid, "label", "it is longer than %d bytes", vm.MaxReason).WithCode("INVALID_REQUEST")
+	}
+	for _, id := range r.DropSnapshots {
+		g, err := e.findGeneration(job.Account, string(id))
+		if err != nil {
+			return err
+		}
+		if g.VM != job.VM {
+			return vm.Errorf(vm.Invalid, string(id), "it is not a snapshot of this VM").WithCode("INVALID_REQUEST").
+				WithHint("`warren snapshot rm %s` deletes it all the same", id)
+		}
+	}
+	return nil
+}
+
+// finishVM carries out what was asked for, each as an action of its own with its
+// own audit record. It returns how many tokens were revoked.
+func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running bool, r DoneRequest) (revoked int, err error) {
+	sub := func() *vm.Call { return &vm.Call{Actor: c.Actor, Request: c.Request} }
+	for _, id := range r.DropSnapshots {
+		if _, err := e.RemoveSnapshot(ctx, sub(), string(id)); err != nil && vm.AsError(err).Code != "SNAPSHOT_ALREADY_DELETED" {
+			return 0, err
+		}
+	}
+	if r.RevokeTokens {
+		for _, t := range e.tokensFor(job.VM) {
+			if err := e.RevokeToken(ctx, sub(), string(t.Identity), t.ID); err != nil && vm.KindOf(err) != vm.NotFound {
+				return revoked, err
+			}
+			revoked++
+		}
+	}
+	ref := string(job.VM)
+	switch {
+	case r.Retention == vm.RetainNothing:
+		_, err = e.Delete(ctx, sub(), ref)
+		err = gone(err)
+	case r.Retention == vm.RetainStop && running:
+		_, err = e.Stop(ctx, sub(), ref)
+	case r.Retention == vm.RetainSuspend:
+		_, err = e.Suspend(ctx, sub(), ref, SuspendRequest{Cold: true})
+	}
+	return revoked, err
+}
+
+// tokensFor lists the tokens of identities that were granted a VM.
+func (e *Engine) tokensFor(id vm.ID) (list []vm.IdentityToken) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.rights.tokens {
+		if _, ok := e.rights.grants[grant{t.Identity, id}]; ok {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// judge says how far each step is. What people have seen to in an earlier
+// request stays so.
+func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
+	left := job.Remains
+	was := map[string]vm.JobStep{}
+	for _, s := range job.Steps {
+		was[s.Step] = s
+	}
+	job.Steps, job.Complete = nil, true
+	step := func(name string, state vm.StepState, why string, args ...any) {
+		job.Steps = append(job.Steps, vm.JobStep{Step: name, State: state, Why: fmt.Sprintf(why, args...)})
+		job.Complete = job.Complete && state != vm.StepOpen
+	}
+	seen := func(name string, now bool, done, open string) {
+		switch {
+		case now:
+			step(name, vm.StepDone, "%s", done)
+		case was[name].State == vm.StepDone:
+			step(name, vm.StepDone, "%s", was[name].Why)
+		default:
+			step(name, vm.StepOpen, "%s", open)
+		}
+	}
+	switch left.State {
+	case "":
+		step(vm.StepCompute, vm.StepDone, "the VM is destroyed")
+	case vm.Stopped, vm.Suspended, vm.Lost:
+		step(vm.StepCompute, vm.StepDone, "the VM is %s", left.State)
+	default:
+		step(vm.StepCompute, vm.StepOpen, "the VM is %s", left.State)
+	}
+	step(vm.StepVolumes, vm.StepNone, "no managed volume belongs to the VM")
+	step(vm.StepMounts, vm.StepNone, "nothing of the host is mounted in the VM")
+	e.judgeSnapshots(job, r, step)
+	tokens := fmt.Sprintf("%d tokens of identities that reach it", len(e.tokensFor(job.VM)))
+	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
+		"keys, tokens and passwords that code in the VM could reach may be known to it; Warren knows of "+tokens)
+	step(vm.StepReceipts, vm.StepDone, "%d audit records are in the record of the job", len(left.Receipts))
+	if left.State == "" {
+		step(vm.StepLogs, vm.StepNone, "they went with the VM")
+	} else {
+		seen(vm.StepLogs, r.LogsReviewed, "they were read", "nobody has said that they were read; they may hold secrets that the guest printed")
+	}
+	step(vm.StepRemains, vm.StepDone, "%d snapshots, %d VMs made of it, %d files copied out", len(left.Snapshots), len(left.Forks), len(left.Copies))
+}
+
+// judgeSnapshots closes the step when each that is left was said to have a
+// purpose, now or before.
+func (e *Engine) judgeSnapshots(job *vm.Job, r DoneRequest, step func(string, vm.StepState, string, ...any)) {
+	kept := []vm.SnapshotID{}
+	for _, s := range job.Remains.Snapshots {
+		if r.KeepSnapshots || slices.Contains(job.KeptSnapshots, s.ID) {
+			kept = append(kept, s.ID)
+		}
+	}
+	job.KeptSnapshots = kept
+	switch n := len(job.Remains.Snapshots); {
+	case n == 0:
+		step(vm.StepSnapshots, vm.StepDone, "there are none")
+	case len(kept) == n:
+		step(vm.StepSnapshots, vm.StepDone, "%d are kept for a purpose", n)
+	default:
+		step(vm.StepSnapshots, vm.StepOpen, "%d are there that nobody has given a purpose", n-len(kept))
+	}
+}
+
+// Jobs lists the account's jobs that were said to be done, newest first.
+func (e *Engine) Jobs(ctx context.Context, c *vm.Call) ([]vm.Job, error) {
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return nil, fail(vm.OpList, "", err)
+	}
+	all, err := e.cfg.Records.Jobs.List(ctx)
+	if err != nil {
+		return nil, fail(vm.OpList, "", err)
+	}
+	all = slices.DeleteFunc(all, func(j vm.Job) bool { return j.Account != c.Actor.Account })
+	slices.SortFunc(all, func(a, b vm.Job) int { return cmp.Or(b.Ended.Compare(a.Ended), cmp.Compare(a.VM, b.VM)) })
+	return all, nil
+}
+
+// saveJob writes the record of a job, and removes the oldest where an account
+// has too many.
+func (e *Engine) saveJob(ctx context.Context, job vm.Job) (vm.Job, error) {
+	change := e.cfg.Records.Jobs.Update
+	if job.Revision == 0 {
+		change = e.cfg.Records.Jobs.Create
+	}
+	rev, err := saved(ctx, job, change)
+	if err != nil {
+		return job, err
+	}
+	job.Revision = rev
+	return job, e.dropJobs(ctx, job.Account, jobsKept)
+}
+
+// dropJobs removes all records of an account's jobs but the newest.
+func (e *Engine) dropJobs(ctx context.Context, account vm.AccountID, keep int) error {
+	list, err := e.Jobs(ctx, &vm.Call{Actor: vm.Actor{Account: account}})
+	if err != nil {
+		return err
+	}
+	for _, old := range list[min(keep, len(list)):] {
+		if err := gone(dropped(ctx, old, e.cfg.Records.Jobs.Delete)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

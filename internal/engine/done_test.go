@@ -1,0 +1,223 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+func done(t *testing.T, e *engine.Engine, c *vm.Call, ref string, r engine.DoneRequest) vm.Job {
+	t.Helper()
+	j, err := e.Done(t.Context(), c, ref, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// steps renders a job's steps: name=state.
+func steps(j vm.Job) string {
+	var out []string
+	for _, s := range j.Steps {
+		out = append(out, s.Step+"="+string(s.State))
+	}
+	return strings.Join(out, " ")
+}
+
+func snapshotOf(t *testing.T, e *engine.Engine, c *vm.Call, ref, name string) vm.SnapshotID {
+	t.Helper()
+	g, err := e.Snapshot(t.Context(), c, ref, engine.SnapshotRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Snapshot
+}
+
+// TestDone goes through the list in two parts: what the first leaves open the
+// second closes, and what people have seen to stays so.
+//
+// 003-32, 003-35, 003-36, 003-37, 003-38, 003-39, 003-40, 003-41, 003-42
+func TestDone(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	sh(t, e, c, "box", "echo hi > /work/result")
+	_, out, err := e.OpenFile(t.Context(), c, "box", "", "/work/result")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	_ = out.Close()
+	first, second := snapshotOf(t, e, c, "box", "first"), snapshotOf(t, e, c, "box", "second")
+	i, err := e.CreateIdentity(t.Context(), c, "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.GrantVM(t.Context(), c, string(i.ID), "box", nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.CreateToken(t.Context(), c, string(i.ID), engine.TokenRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	j := done(t, e, c, "box", engine.DoneRequest{})
+	if want := "compute=open volumes=none mounts=none snapshots=open credentials=open receipts=done logs=open remains=done"; steps(j) != want || j.Complete {
+		t.Errorf("nothing decided: %s", steps(j))
+	}
+	if stateOf(t, e, c, "box") != vm.Running {
+		t.Error("it did what nobody had decided")
+	}
+	j = done(t, e, c, "box", engine.DoneRequest{Label: "TICKET-7", Retention: vm.RetainSuspend, DropSnapshots: []vm.SnapshotID{first}, RevokeTokens: true, LogsReviewed: true})
+	if want := "compute=done volumes=none mounts=none snapshots=open credentials=open receipts=done logs=done remains=done"; steps(j) != want {
+		t.Errorf("half of it: %s", steps(j))
+	}
+	if l, err := e.Tokens(t.Context(), c, "ci"); err != nil || len(l) != 0 {
+		t.Errorf("tokens: %v %v", l, err)
+	}
+	if len(j.Remains.Snapshots) != 1 || j.Remains.Snapshots[0].ID != second || j.Remains.MemoryBytes == 0 || len(j.Remains.Copies) != 1 || j.Remains.Copies[0].Path != "/work/result" {
+		t.Errorf("%+v", j.Remains)
+	}
+	j = done(t, e, c, "box", engine.DoneRequest{KeepSnapshots: true, Rotated: true})
+	if !j.Complete || j.Label != "TICKET-7" || j.Retention != vm.RetainSuspend {
+		t.Errorf("all of it: %s, %+v", steps(j), j)
+	}
+	for _, r := range records(t, s) {
+		if r.VM == v.ID && !slices.Contains(j.Remains.Receipts, r.ID) {
+			t.Errorf("the record %s of %s is not in the job's", r.ID, r.Op)
+		}
+	}
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if j = done(t, e, c, "box", engine.DoneRequest{}); j.Complete || !strings.Contains(steps(j), "logs=open") || !strings.Contains(steps(j), "credentials=open") {
+		t.Errorf("used again: %s", steps(j))
+	}
+	j = done(t, e, c, "box", engine.DoneRequest{Retention: vm.RetainNothing, DropSnapshots: []vm.SnapshotID{second}})
+	if !strings.HasPrefix(steps(j), "compute=done") || !strings.Contains(steps(j), "logs=none") || j.Remains.State != "" || len(j.Remains.Snapshots) != 0 {
+		t.Errorf("destroyed: %s %+v", steps(j), j.Remains)
+	}
+	closeEngine(t, e)
+	e, c = open(t, s)
+	if j = done(t, e, c, string(v.ID), engine.DoneRequest{Rotated: true}); !j.Complete || j.Name != "box" {
+		t.Errorf("by the id of what is gone: %s %+v", steps(j), j)
+	}
+	if l, err := e.Jobs(t.Context(), c); err != nil || len(l) != 1 || l[0].VM != v.ID || !l[0].Complete {
+		t.Errorf("%+v %v", l, err)
+	}
+}
+
+// TestDoneRefused: what cannot be done is refused before anything is.
+func TestDoneRefused(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	create(t, e, c, engine.CreateRequest{Name: "other"})
+	theirs := snapshotOf(t, e, c, "other", "theirs")
+	for name, r := range map[string]engine.DoneRequest{
+		"retention": {Retention: "burn"},
+		"label":     {Label: strings.Repeat("x", 300), Retention: vm.RetainNothing},
+		"another's": {DropSnapshots: []vm.SnapshotID{theirs}, Retention: vm.RetainNothing},
+	} {
+		if _, err := e.Done(t.Context(), c, "box", r); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := e.Done(t.Context(), c, "box", engine.DoneRequest{DropSnapshots: []vm.SnapshotID{"sc-nothing"}}); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("no such snapshot: %v", err)
+	}
+	if _, err := e.Done(t.Context(), c, "nobody", engine.DoneRequest{}); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("no such VM: %v", err)
+	}
+	identity := &vm.Call{Actor: vm.Actor{Account: c.Actor.Account, Identity: "i"}}
+	if _, err := e.Done(t.Context(), identity, "box", engine.DoneRequest{}); vm.KindOf(err) != vm.Denied {
+		t.Errorf("an identity: %v", err)
+	}
+	if stateOf(t, e, c, "box") != vm.Running {
+		t.Error("a refused request did something")
+	}
+}
+
+// TestRemains: forks, their forks and snapshots outlive the VM that they come
+// from, and are found by its id.
+//
+// 003-42
+func TestRemains(t *testing.T) {
+	_, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	snapshotOf(t, e, c, "box", "kept")
+	for from, name := range map[string]string{"box": "a"} {
+		if _, err := e.Fork(t.Context(), c, from, engine.ForkRequest{Prefix: name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Fork(t.Context(), c, "a-1", engine.ForkRequest{Prefix: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, ref := range []string{"box", string(v.ID)} {
+		r, err := e.Remains(t.Context(), c, ref)
+		if err != nil || fmt.Sprint(len(r.Snapshots), len(r.Forks)) != "1 2" || r.Forks[0].Name != "a-1" || r.Forks[1].Name != "b-1" || len(r.Receipts) < 3 {
+			t.Errorf("%s: %+v %v", ref, r, err)
+		}
+		if _, err := e.Delete(t.Context(), c, "box"); ref == "box" && err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Remains(t.Context(), c, string(vm.NewID())); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("a VM that never was: %v", err)
+	}
+	other := &vm.Call{Actor: vm.Actor{Account: "another"}}
+	if _, err := e.Remains(t.Context(), other, string(v.ID)); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("another's: %v", err)
+	}
+}
+
+// TestShred: the key of what was sealed is gone with the VM, and what is readable
+// all the same is named: what was never sealed, and what somebody needs.
+func TestShred(t *testing.T) {
+	s, e, c := site(t)
+	for _, n := range []string{"cold", "plain"} {
+		create(t, e, c, engine.CreateRequest{Name: n})
+		if _, err := e.Suspend(t.Context(), c, n, engine.SuspendRequest{Cold: n == "cold"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keys := func() (n int) {
+		l, err := s.Records.Generations.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range l {
+			if len(g.SealKey) > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if keys() != 1 {
+		t.Fatalf("%d keys before", keys())
+	}
+	v, out, err := e.Shred(t.Context(), c, "cold")
+	if err != nil || v.Name != "cold" || len(out.Unreadable) != 1 || !strings.Contains(out.Unreadable[0], string(v.Generation)) || keys() != 0 {
+		t.Errorf("%+v %v, %d keys", out, err, keys())
+	}
+	if all := strings.Join(out.Readable, "\n"); !strings.Contains(all, "its disk: it was never encrypted") || strings.Contains(all, "memory of") {
+		t.Errorf("%s", all)
+	}
+	create(t, e, c, engine.CreateRequest{Name: "kept"})
+	snap := snapshotOf(t, e, c, "kept", "mark")
+	if _, out, err = e.Shred(t.Context(), c, "kept"); err != nil || len(out.Unreadable) != 0 || !strings.Contains(strings.Join(out.Readable, "\n"), "warren snapshot rm "+string(snap)) {
+		t.Errorf("with a snapshot: %+v %v", out, err)
+	}
+	if v, out, err = e.Shred(t.Context(), c, "plain"); err != nil || len(out.Unreadable) != 0 || !strings.Contains(strings.Join(out.Readable, "\n"), "memory of "+string(v.Generation)) {
+		t.Errorf("never sealed: %+v %v", out, err)
+	}
+	nothingLeft(t, s)
+	if _, _, err := e.Shred(t.Context(), c, "nobody"); vm.KindOf(err) != vm.NotFound {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,287 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/warren-vm/warren/internal/storage"
+	"github.com/warren-vm/warren/vm"
+)
+
+// storageEvery is the time between two looks at the disk.
+const storageEvery = time.Minute
+
+// PruneRequest asks that room be made. The zero value asks for no more than
+// the engine would make by itself.
+type PruneRequest struct {
+	DryRun bool  // say what would go, and remove nothing
+	Free   int64 // bytes that are to be free besides
+}
+
+// keepBudget is the task that lets go what may go when the data directory takes more
+// than its budget, the disk lacks its reserve, or an account has more than its
+// quota.
+func (e *Engine) keepBudget(ctx context.Context) {
+	for {
+		after, stop := e.cfg.Clock.After(storageEvery)
+		select {
+		case <-after:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+		stop()
+		if err := e.makeRoom(ctx); err != nil && ctx.Err() == nil && !died(err) {
+			e.log.Error("the disk could not be looked at", "err", err)
+		}
+	}
+}
+
+// makeRoom is one look. Nothing is measured while nothing can have changed
+// much.
+func (e *Engine) makeRoom(ctx context.Context) error {
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil || !e.worthALook(have) {
+		return err
+	}
+	u, err := e.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if e.over(u) > 0 {
+		if _, err := e.freeUp(ctx, "", e.over); err != nil {
+			return err
+		}
+	}
+	for _, id := range e.accountsOver(u) {
+		if _, err := e.freeUp(ctx, id, e.accountOver(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// worthALook reports whether the disk may be short: the last look found it so,
+// or so much has been written since that it could be.
+func (e *Engine) worthALook(have Capacity) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.used == nil || have.DiskFree < e.cfg.Settings.DiskReserve || e.over(e.used) > 0 {
+		return true
+	}
+	return e.used.have.DiskFree-have.DiskFree > e.cfg.Settings.budget(have.DiskTotal)/1000 || e.now().Sub(e.used.time) > 10*storageEvery
+}
+
+// accountsOver are the accounts that have more than their quota of disk.
+func (e *Engine) accountsOver(u *usage) (list []vm.AccountID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for id, a := range e.users.accounts {
+		if a.Quota.Disk > 0 && u.accounts.Of[id].Unique > a.Quota.Disk {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// accountOver is what an account has above its quota.
+func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
+	return func(u *usage) int64 {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		q := e.users.accounts[id].Quota
+		if q.Disk == 0 {
+			return 0
+		}
+		return max(0, u.accounts.Of[id].Unique-q.Disk)
+	}
+}
+
+// freeUp lets VMs and layers of an account ("" = of all) go, one
+// after the other, until over says that it is enough. Each time it looks anew:
+// what several share is free only when the last of them is gone.
+func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (out vm.Pruned, err error) {
+	e.evicting.Lock()
+	defer e.evicting.Unlock()
+	out.Gone = []vm.StorageItem{}
+	u, err := e.measure(ctx)
+	if err != nil {
+		return out, err
+	}
+	before := u.needs.Total
+	out.Over = over(u)
+	tried := map[storage.Item]bool{}
+	for out.Left = out.Over; out.Left > 0; out.Left = over(u) {
+		next := first(storage.Order(e.candidates(u, account)), tried)
+		if next == nil {
+			return out, nil
+		}
+		tried[next.Item] = true
+		item, err := e.evict(ctx, *next, out.Left)
+		if ctx.Err() != nil || died(err) {
+			return out, err
+		}
+		if err != nil {
+			e.log.Warn("it could not be let go", "kind", next.Item.Kind, "id", next.Item.ID, "err", err)
+			continue
+		}
+		out.Gone = append(out.Gone, item)
+		e.collect(ctx)
+		if u, err = e.measure(ctx); err != nil {
+			return out, err
+		}
+		out.Frees = max(0, before-u.needs.Total)
+	}
+	return out, nil
+}
+
+func first(ordered []storage.Candidate, tried map[storage.Item]bool) *storage.Candidate {
+	for i := range ordered {
+		if ordered[i].Frees > 0 && !tried[ordered[i].Item] {
+			return &ordered[i]
+		}
+	}
+	return nil
+}
+
+// evict lets one thing go, unless somebody has come to it meanwhile.
+func (e *Engine) evict(ctx context.Context, cand storage.Candidate, over int64) (vm.StorageItem, error) {
+	item := e.itemOf(cand)
+	detail := map[string]any{
+		"why":      fmt.Sprintf("the disk is short of %d MiB", (over+1<<20-1)>>20),
+		"priority": cand.Priority, "lastActive": cand.LastActive, "freesBytes": cand.Frees, "overBytes": over,
+	}
+	c := &vm.Call{Actor: vm.Actor{Account: item.Account, System: "storage"}}
+	if cand.Item.Kind == storage.VM {
+		return item, e.evictVM(c, vm.ID(cand.Item.ID), detail)
+	}
+	return item, e.evictLayer(ctx, c, vm.GenerationID(cand.Item.ID), detail)
+}
+
+// itemOf describes a candidate.
+func (e *Engine) itemOf(cand storage.Candidate) vm.StorageItem {
+	item := vm.StorageItem{Kind: cand.Item.Kind, ID: cand.Item.ID, LastActive: cand.LastActive, Frees: cand.Frees, Goes: true}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	rec := e.itemLocked(cand.Item)
+	item.Name, item.Account = rec.name, rec.account
+	e.describeLocked(cand.Item, &item)
+	return item
+}
+
+// evictVM deletes a VM.
+func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error) {
+	e.mu.Lock()
+	s := e.vms[id]
+	e.mu.Unlock()
+	if s == nil {
+		return notFound(string(id))
+	}
+	op, at, err := e.tryBegin(vm.OpDelete, true, func() (*slot, error) { return s, nil })
+	if err != nil {
+		return err
+	}
+	if op == nil {
+		return busy(id, at.verb)
+	}
+	defer func() { err = e.finish(op, err) }()
+	e.mu.Lock()
+	kept := e.keptWhyLocked(s, false)
+	e.mu.Unlock()
+	if kept != "" {
+		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
+	}
+	op.detail = detail
+	e.emit(op.before, "vm.evicted", maps.Clone(detail))
+	_, err = e.deleteSlot(op, c, "evicted")
+	return err
+}
+
+// evictLayer gives a layer up: collect removes what nobody else needs of it.
+func (e *Engine) evictLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
+	e.mu.Lock()
+	g := e.gens[id]
+	may := g != nil && mayGo(g)
+	e.mu.Unlock()
+	if !may {
+		return vm.Errorf(vm.Busy, string(id), "it is kept now")
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRemove, Subject: "evicted", Detail: map[string]any{"generation": string(id)}})
+	if err != nil {
+		return err
+	}
+	info, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted = true })
+	r.end(err, detail)
+	if err != nil {
+		return err
+	}
+	data := maps.Clone(detail)
+	data["generation"] = string(id)
+	e.append(vm.Event{Type: "layer.evicted", VM: info.VM, Account: info.Account, Data: data})
+	return nil
+}
+
+// Prune makes the room that the engine would make by itself, and what is asked
+// for besides. Admins prune the host, others their own account.
+func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.Pruned, err error) {
+	defer func() { err = fail(vm.OpPrune, "", err) }()
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return out, err
+	}
+	if r.Free < 0 || r.Free > maxBytes {
+		return out, vm.Errorf(vm.Invalid, "freeBytes", "%d is out of range", r.Free).WithCode("INVALID_REQUEST").
+			WithHint("say how many bytes are to be free besides; 0 = none")
+	}
+	account, over := hostAccount, e.over
+	if !c.Actor.Admin {
+		account, over = c.Actor.Account, e.accountOver(c.Actor.Account)
+	}
+	if r.DryRun {
+		return e.wouldPrune(ctx, account, over, r.Free)
+	}
+	rcpt, err := e.record(ctx, c, AuditEntry{Op: vm.OpPrune, Detail: map[string]any{"freeBytes": r.Free}})
+	if err != nil {
+		return out, err
+	}
+	e.collect(ctx)
+	out, err = e.freeUp(ctx, account, besides(over, r.Free))
+	rcpt.end(err, map[string]any{"gone": len(out.Gone), "freesBytes": out.Frees, "leftBytes": out.Left})
+	return out, err
+}
+
+// maxBytes bounds sizes that a caller gives: an exbibyte.
+const maxBytes = 1 << 60
+
+// besides asks for more than over: so much less than there is at the first
+// look.
+func besides(over func(*usage) int64, free int64) func(*usage) int64 {
+	target := int64(-1)
+	return func(u *usage) int64 {
+		if target < 0 {
+			target = max(0, u.needs.Total-free)
+		}
+		return max(over(u), u.needs.Total-target)
+	}
+}
+
+// wouldPrune is a prune that removes nothing.
+func (e *Engine) wouldPrune(ctx context.Context, account vm.AccountID, over func(*usage) int64, free int64) (vm.Pruned, error) {
+	u, err := e.measure(ctx)
+	if err != nil {
+		return vm.Pruned{}, err
+	}
+	out := vm.Pruned{DryRun: true, Over: besides(over, free)(u), Gone: []vm.StorageItem{}}
+	chosen, frees := storage.Choose(storage.Order(e.candidates(u, account)), out.Over)
+	out.Frees, out.Left = frees, max(0, out.Over-frees)
+	for i, cand := range chosen {
+		item := e.itemOf(cand)
+		item.Bytes, item.Next = u.items.Of[cand.Item], i+1
+		out.Gone = append(out.Gone, item)
+	}
+	return out, nil
+}

@@ -1,0 +1,300 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// newVMRoom is what a new VM is expected to take of its account's disk before
+// it is of any use.
+const newVMRoom = 64 << 20
+
+// overQuota refuses what would be more than an account may have: use is what
+// it has, more what is asked for. Only what is asked for can be refused.
+func overQuota(q, use, more vm.Quota) error {
+	counted := func(limit, have, ask int, code, what, then string) error {
+		if limit == 0 || ask <= 0 || have+ask <= limit {
+			return nil
+		}
+		return vm.Errorf(vm.Limit, "", "the account may have %d %s and has %d", limit, what, have).
+			WithCode(code, "limit", limit, "current", have, "requested", ask).WithHint("%s, or ask an admin for more: `warren account quota`", then)
+	}
+	sized := func(limit, have, ask int, code, what string) error {
+		if limit == 0 || ask <= 0 || have+ask <= limit {
+			return nil
+		}
+		return vm.Errorf(vm.Limit, "", "the account's running VMs may have %d %s together, have %d, and %d are asked for", limit, what, have, ask).
+			WithCode(code, "got", have+ask, "max", limit, "current", have).WithHint("stop or suspend a VM, ask for less, or ask an admin for more: `warren account quota`")
+	}
+	stored := func(limit, have, ask int64, code, what, then string) error {
+		if limit == 0 || ask <= 0 || have+ask <= limit {
+			return nil
+		}
+		return vm.Errorf(vm.Limit, "", "the account may have %d MiB of %s and has %d; about %d are asked for", limit>>20, what, have>>20, ask>>20).
+			WithCode(code, "limit", limit, "current", have, "requested", ask).WithHint("%s: `warren storage` says who has what", then)
+	}
+	for _, err := range []error{
+		counted(q.VMs, use.VMs, more.VMs, "TOTAL_VM_LIMIT_EXCEEDED", "VMs", "delete one"),
+		counted(q.Running, use.Running, more.Running, "VM_LIMIT_EXCEEDED", "running VMs", "stop or suspend one"),
+		counted(q.Snapshots, use.Snapshots, more.Snapshots, "SNAPSHOT_LIMIT_EXCEEDED", "snapshots", "delete one (`warren snapshot rm NAME`)"),
+		sized(q.VCPU, use.VCPU, more.VCPU, "VCPU_OVER_PLAN_LIMIT", "CPUs"),
+		sized(q.MemoryMiB, use.MemoryMiB, more.MemoryMiB, "MEM_OVER_PLAN_LIMIT", "MiB of memory"),
+		stored(q.Disk, use.Disk, more.Disk, "ROOTFS_STORAGE_QUOTA_EXCEEDED", "disk", "delete VMs or snapshots"),
+		stored(q.MemoryImages, use.MemoryImages, more.MemoryImages, "MEMORY_STORAGE_QUOTA_EXCEEDED", "memory images", "delete snapshots or suspended VMs, or stop VMs rather than suspend them"),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// claim is a VM that was admitted and is not, or not yet again, among those
+// that run: another that is admitted meanwhile counts it.
+type claim struct {
+	id      vm.ID
+	account vm.AccountID
+	size    vm.Size
+	grows   int64 // bytes of memory that it is expected to take
+}
+
+// claimedLocked reports whether a VM was admitted and is on its way.
+func (e *Engine) claimedLocked(id vm.ID) bool {
+	for c := range e.claims {
+		if c.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// settle lets go of claims: what they stood for is there now, or never will be.
+func (e *Engine) settle(claims ...*claim) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, c := range claims {
+		delete(e.claims, c)
+	}
+}
+
+// rename gives a claim the id that its VM has after all.
+func (e *Engine) rename(c *claim, id vm.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c.id = id
+}
+
+// claimLocked admits VMs of an account by its quota, and claims their place.
+// Whether the disk has room is seen to before.
+func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
+	q := e.users.accounts[account].Quota
+	if q != (vm.Quota{}) {
+		more := vm.Quota{}
+		for _, c := range want {
+			more.Running++
+			more.VCPU += c.size.VCPU
+			more.MemoryMiB += c.size.MemoryMiB
+			switch s := e.vms[c.id]; {
+			case s == nil:
+				more.VMs++
+			case running(s.rec.State): // it is to have more
+				more.Running--
+				more.VCPU -= s.rec.Size.VCPU
+				more.MemoryMiB -= s.rec.Size.MemoryMiB
+			}
+		}
+		if err := overQuota(q, e.countLocked(account), more); err != nil {
+			return err
+		}
+	}
+	for _, c := range want {
+		c.account = account
+		e.claims[c] = true
+	}
+	return nil
+}
+
+// countLocked is what an account has of all that can be counted at once: its
+// VMs, those of them that run or are about to, and its snapshots.
+func (e *Engine) countLocked(account vm.AccountID) (use vm.Quota) {
+	runs := func(size vm.Size) {
+		use.Running++
+		use.VCPU += size.VCPU
+		use.MemoryMiB += size.MemoryMiB
+	}
+	claimed := map[vm.ID]bool{}
+	for c := range e.claims {
+		if c.account != account {
+			continue
+		}
+		claimed[c.id] = true
+		runs(c.size)
+		if e.vms[c.id] == nil {
+			use.VMs++
+		}
+	}
+	for id, s := range e.vms {
+		if s.account != account {
+			continue
+		}
+		use.VMs++
+		if !claimed[id] && running(s.rec.State) {
+			runs(s.rec.Size)
+		}
+	}
+	for _, g := range e.gens {
+		if g.info.Account == account && countsAsSnapshot(g.info) {
+			use.Snapshots++
+		}
+	}
+	return use
+}
+
+// running reports whether a VM in that state has a machine.
+func running(s vm.State) bool {
+	return s == vm.Running || s == vm.Starting || s == vm.Building || s == vm.Suspending
+}
+
+func countsAsSnapshot(g vm.GenerationInfo) bool {
+	return g.Snapshot != "" && !g.Deleted && !g.Gone && (g.State == vm.GenReady || g.State == vm.GenBuilding)
+}
+
+// roomInQuota refuses what an account's quotas of disk and memory images, and
+// of snapshots, have no room for. What may go of the account is let go first.
+func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.Quota) error {
+	e.mu.Lock()
+	q, use := e.users.accounts[account].Quota, vm.Quota{}
+	if q.Snapshots > 0 && more.Snapshots > 0 {
+		use = e.countLocked(account)
+	}
+	e.mu.Unlock()
+	if q.Disk > 0 && more.Disk > 0 || q.MemoryImages > 0 && more.MemoryImages > 0 {
+		u, err := e.measure(ctx)
+		if err != nil {
+			return err
+		}
+		over := func(u *usage) int64 { return u.accounts.Of[account].Unique + more.Disk - q.Disk }
+		if q.Disk > 0 && more.Disk > 0 && over(u) > 0 {
+			if _, err := e.freeUp(ctx, account, over); err != nil {
+				return err
+			}
+			if u, err = e.measure(ctx); err != nil {
+				return err
+			}
+		}
+		use.Disk, use.MemoryImages = u.accounts.Of[account].Unique, u.memory[account]
+	}
+	return overQuota(q, use, more)
+}
+
+// Quota says what an account may have and what it has; "" = one's own. Admins
+// may ask of any.
+func (e *Engine) Quota(ctx context.Context, c *vm.Call, ref vm.AccountID) (out vm.QuotaState, err error) {
+	defer func() { err = fail(vm.OpQuota, string(ref), err) }()
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return out, err
+	}
+	a, err := e.accountOf(c, ref)
+	if err != nil {
+		return out, err
+	}
+	return e.quotaState(ctx, a)
+}
+
+func (e *Engine) quotaState(ctx context.Context, a vm.Account) (vm.QuotaState, error) {
+	u, err := e.measure(ctx)
+	if err != nil {
+		return vm.QuotaState{}, err
+	}
+	e.mu.Lock()
+	use := e.countLocked(a.ID)
+	e.mu.Unlock()
+	use.Disk, use.MemoryImages = u.accounts.Of[a.ID].Unique, u.memory[a.ID]
+	return vm.QuotaState{Account: a.ID, Name: a.Name, Quota: a.Quota, Use: use}, nil
+}
+
+// accountOf finds an account by its id or name; others than admins find only
+// their own.
+func (e *Engine) accountOf(c *vm.Call, ref vm.AccountID) (vm.Account, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	id := c.Actor.Account
+	if ref != "" {
+		id = e.users.accountLocked(ref)
+	}
+	a, ok := e.users.accounts[id]
+	if !ok || !c.Actor.Admin && id != c.Actor.Account {
+		return a, vm.Errorf(vm.NotFound, string(ref), "no such account").WithCode("NOT_FOUND").WithHint("`warren account ls` lists accounts")
+	}
+	return a, nil
+}
+
+// SetQuota says what an account may have. A quota below what the account has
+// is refused. Admins only.
+func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q vm.Quota) (out vm.QuotaState, err error) {
+	defer func() { err = fail(vm.OpQuota, string(ref), err) }()
+	if err := needAdmin(c); err != nil {
+		return out, err
+	}
+	a, err := e.accountOf(c, ref)
+	if err != nil {
+		return out, err
+	}
+	e.accountWrite.Lock()
+	defer e.accountWrite.Unlock()
+	if a, err = e.accountOf(c, a.ID); err != nil {
+		return out, err
+	}
+	if out, err = e.quotaState(ctx, a); err != nil {
+		return out, err
+	}
+	if err := checkQuota(q, out.Use); err != nil {
+		return out, err
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpQuota, Subject: a.Name, Detail: map[string]any{"account": string(a.ID), "from": a.Quota, "to": q}})
+	if err != nil {
+		return out, err
+	}
+	defer func() { r.end(err, nil) }()
+	a.Quota = q
+	if a.Revision, err = e.saveAccount(ctx, a); err != nil {
+		return out, err
+	}
+	e.mu.Lock()
+	e.users.accounts[a.ID] = a
+	e.mu.Unlock()
+	out.Quota = q
+	e.append(vm.Event{Type: "account.quota", Account: a.ID, Data: map[string]any{"name": a.Name}})
+	return out, nil
+}
+
+// checkQuota refuses what is no quota, or less than there is.
+func checkQuota(q, use vm.Quota) error {
+	for _, f := range []struct {
+		field     string
+		want, use int64
+	}{
+		{"vms", int64(q.VMs), int64(use.VMs)},
+		{"running", int64(q.Running), int64(use.Running)},
+		{"vcpu", int64(q.VCPU), int64(use.VCPU)},
+		{"memoryMib", int64(q.MemoryMiB), int64(use.MemoryMiB)},
+		{"diskBytes", q.Disk, use.Disk},
+		{"memoryImagesBytes", q.MemoryImages, use.MemoryImages},
+		{"snapshots", int64(q.Snapshots), int64(use.Snapshots)},
+	} {
+		switch {
+		case f.want < 0 || f.want > maxBytes:
+			return vm.Errorf(vm.Invalid, f.field, "%d is out of range", f.want).
+				WithCode("INVALID_REQUEST").WithHint("give a number above 0, or 0 for no limit")
+		case f.want > 0 && f.want < f.use:
+			return vm.Errorf(vm.Invalid, f.field, "the account has %d already, more than %d", f.use, f.want).
+				WithCode("INVALID_REQUEST", "field", f.field, "current", f.use, "requested", f.want).
+				WithHint("give at least %d, or have some deleted or stopped first", f.use)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxReceipts is how many audit records of a VM are looked at, the newest.
+const maxReceipts = 1000
+
+// Remains lists what this host holds of a VM. One that is gone is named by its
+// id.
+func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remaining, err error) {
+	defer func() { err = fail(vm.OpGet, ref, err) }()
+	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+		return out, err
+	}
+	s, err := e.lookup(c, ref)
+	switch {
+	case err == nil:
+		rec := e.snapshot(s)
+		out.VM, out.Name, out.State = rec.ID, rec.Name, rec.State
+		out.DiskBytes, out.LogBytes = allocated(e.cfg.Dir.VM(s.id)), allocated(e.cfg.Dir.Logs(s.id))
+	case vm.IsID(ref):
+		out.VM = vm.ID(ref)
+	default:
+		return out, err
+	}
+	known := e.remainsOf(c.Actor.Account, &out)
+	records, aerr := e.cfg.Audit.List(ctx, AuditFilter{Account: c.Actor.Account, VM: out.VM, Limit: maxReceipts})
+	if aerr != nil {
+		return out, aerr
+	}
+	for _, r := range records {
+		out.Receipts = append(out.Receipts, r.ID)
+		if r.Op == vm.OpRead && r.Outcome == "ok" {
+			out.Copies = append(out.Copies, vm.Copy{Time: r.Time, Path: r.Subject, Receipt: r.ID})
+		}
+	}
+	if err != nil && !known && len(records) == 0 { // there never was such a VM
+		return out, err
+	}
+	return out, nil
+}
+
+// remainsOf fills in what the records know. It reports whether there is
+// anything.
+func (e *Engine) remainsOf(account vm.AccountID, out *vm.Remaining) (known bool) {
+	out.Snapshots, out.Forks, out.Copies, out.Receipts = []vm.RemainingSnapshot{}, []vm.RemainingVM{}, []vm.Copy{}, []string{}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var on vm.GenerationID
+	if s := e.vms[out.VM]; s != nil && s.rec.State == vm.Suspended {
+		on = s.rec.Generation
+	}
+	from := map[vm.ID]bool{out.VM: true}
+	for _, g := range e.gens {
+		i := g.info
+		if i.VM != out.VM || i.Account != account || i.Gone {
+			continue
+		}
+		known = true
+		switch {
+		case i.ID == on:
+			out.MemoryBytes += i.DataBytes
+		case i.Snapshot != "" && !i.Deleted:
+			out.Snapshots = append(out.Snapshots, vm.RemainingSnapshot{ID: i.Snapshot, Name: i.Name, Bytes: i.DataBytes, Memory: i.Memory && !i.DiskOnly})
+		default:
+			out.OtherBytes += i.DataBytes
+		}
+	}
+	for more := true; more; { // until no VM comes from those that do
+		more = false
+		for _, s := range e.vms {
+			if from[s.rec.Parent] && !from[s.id] && s.account == account {
+				from[s.id], more = true, true
+				out.Forks = append(out.Forks, vm.RemainingVM{ID: s.id, Name: s.rec.Name, State: s.rec.State})
+			}
+		}
+	}
+	if u := e.meters.recs[string(out.VM)]; u != nil && u.Account == account {
+		known = true
+		if out.Name == "" {
+			out.Name = u.Name
+		}
+	}
+	slices.SortFunc(out.Snapshots, func(a, b vm.RemainingSnapshot) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(out.Forks, func(a, b vm.RemainingVM) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return known || len(out.Forks) > 0
+}

@@ -1,0 +1,100 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// fillPersistence records how a VM is kept: what the request says, else sticky
+// with priority 5.
+func fillPersistence(rec *vm.VM, r CreateRequest, _ vm.Image) error {
+	rec.Persistence = vm.DefaultPersistence()
+	if r.Persistence == nil {
+		return nil
+	}
+	p := *r.Persistence
+	switch p.Type {
+	case vm.Persistent:
+		p = vm.Persistence{Type: vm.Persistent}
+	case vm.Ephemeral:
+		p = vm.Persistence{Type: vm.Ephemeral, DeleteEvent: p.DeleteEvent}
+		if p.DeleteEvent != "" && !isEvent(p.DeleteEvent, vm.OnStop, vm.OnSuspend, vm.OnIdleTimeout) {
+			return badCreate(p.DeleteEvent, "not a delete event").WithHint("use onStop, onSuspend or onIdleTimeout")
+		}
+	case vm.Sticky:
+		if p.Priority == nil {
+			p.Priority = vm.DefaultPersistence().Priority
+		}
+		if *p.Priority < 0 || *p.Priority > vm.MaxPriority {
+			return badCreate("persistence", "priority %d is not within 0 to %d", *p.Priority, vm.MaxPriority).
+				WithHint("0 is evicted first, %d last; persistent is never evicted", vm.MaxPriority)
+		}
+		p.DeleteEvent = ""
+	default:
+		return badCreate(string(p.Type), "not a persistence type").WithHint("use sticky, ephemeral or persistent")
+	}
+	rec.Persistence = p
+	return nil
+}
+
+// isEvent compares delete events, whose spellings differ between clients only
+// by case.
+func isEvent(got string, any ...string) bool {
+	for _, event := range any {
+		if strings.EqualFold(got, event) {
+			return true
+		}
+	}
+	return false
+}
+
+// fillTTL records when a VM is deleted whatever it does; absent and null are
+// never. It is not inherited: a fork has the time that was asked for it.
+func fillTTL(rec *vm.VM, ttl Optional[int64]) error {
+	rec.TTLSeconds, rec.ExpiresAt = 0, time.Time{}
+	if !ttl.Set || ttl.Null {
+		return nil
+	}
+	if ttl.Value < 1 || ttl.Value > maxSeconds {
+		return badCreate("ttlSeconds", "%d is not within 1 to %d", ttl.Value, int64(maxSeconds)).
+			WithHint("leave it out for no limit")
+	}
+	rec.TTLSeconds = ttl.Value
+	rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(ttl.Value) * time.Second)
+	return nil
+}
+
+// deleteOnStop reports whether a stopped VM is deleted for having stopped.
+func deleteOnStop(rec vm.VM) bool {
+	p := rec.Persistence
+	return p.Type == vm.Ephemeral && (p.DeleteEvent == "" || isEvent(p.DeleteEvent, vm.OnStop) || endedIdle(rec))
+}
+
+// deleteOnSuspend reports whether a suspended VM is deleted for that.
+func deleteOnSuspend(rec vm.VM) bool {
+	p := rec.Persistence
+	return p.Type == vm.Ephemeral && (p.DeleteEvent == "" || isEvent(p.DeleteEvent, vm.OnSuspend) || endedIdle(rec))
+}
+
+// endedIdle reports whether a VM that waits for its idle timeout has had it.
+func endedIdle(rec vm.VM) bool {
+	return rec.Reason == "idle" && isEvent(rec.Persistence.DeleteEvent, vm.OnIdleTimeout)
+}
+
+// onIdle is what becomes of a VM after its idle timeout. One that would be
+// deleted for falling asleep is not written down first.
+func onIdle(rec vm.VM) vm.Op {
+	after, goes := vm.OpSuspend, deleteOnSuspend
+	if rec.IdleStops {
+		after, goes = vm.OpStop, deleteOnStop
+	}
+	if rec.Reason = "idle"; goes(rec) {
+		return vm.OpDelete
+	}
+	return after
+}

@@ -1,0 +1,149 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestDeleteEvents: an ephemeral VM is deleted on its event and on no other;
+// without one, on whichever comes first.
+//
+// 004-01, 004-02, 004-03, 004-04
+func TestDeleteEvents(t *testing.T) {
+	for event, want := range map[string]map[string]vm.State{
+		"":              {"suspend": "", "stop": "", "idle": "", "idle stop": ""},
+		"onSuspend":     {"suspend": "", "stop": vm.Stopped, "idle": "", "idle stop": vm.Stopped},
+		"OnStop":        {"suspend": vm.Suspended, "stop": "", "idle": vm.Suspended, "idle stop": ""},
+		"onIdleTimeout": {"suspend": vm.Suspended, "stop": vm.Stopped, "idle": "", "idle stop": ""},
+	} {
+		for how, state := range want {
+			t.Run(event+" "+how, func(t *testing.T) {
+				s, e, c, clock := clocked(t)
+				create(t, e, c, engine.CreateRequest{
+					Name: "box", StopOnIdle: how == "idle stop",
+					Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: event},
+				})
+				ends(t, e, c, how, func() { pass(clock, 302*time.Second) })
+				eventually(t, "it is "+string(state), func() bool { return stateOf(t, e, c, "box") == state })
+				if state == "" {
+					nothingLeft(t, s)
+					if how == "idle" && eventsOf(s, "vm.suspended") != 0 {
+						t.Error("its memory was written before it was deleted")
+					}
+					return
+				}
+				pass(clock, time.Hour)
+				if st := stateOf(t, e, c, "box"); st != state {
+					t.Errorf("an hour later it is %q", st)
+				}
+			})
+		}
+	}
+}
+
+// ends suspends or stops the VM, or leaves it alone.
+func ends(t *testing.T, e *engine.Engine, c *vm.Call, how string, idle func()) {
+	t.Helper()
+	var err error
+	switch how {
+	case "suspend":
+		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
+	case "stop":
+		_, err = e.Stop(t.Context(), c, "box")
+	default:
+		if i := idleOf(t, e, c, "box"); i.OnIdle == "" {
+			t.Errorf("%+v", i)
+		}
+		idle()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPersistenceInherited: forks are kept as their parent is unless the fork
+// says otherwise; a TTL is the parent's own.
+//
+// 004-05, 004-07, 004-13
+func TestPersistenceInherited(t *testing.T) {
+	_, e, c := site(t)
+	nine := 9
+	create(t, e, c, engine.CreateRequest{
+		Name: "box", Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &nine}, IdleTimeout: engine.Some(int64(77)), TTLSeconds: engine.Some(int64(900)),
+	})
+	plain := create(t, e, c, engine.CreateRequest{})
+	if p := plain.Persistence; p.Type != vm.Sticky || p.Priority == nil || *p.Priority != 5 {
+		t.Errorf("unless said: %+v", p)
+	}
+	fork := func(r engine.ForkRequest) vm.VM {
+		t.Helper()
+		f, err := e.Fork(t.Context(), c, "box", r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Children[0]
+	}
+	same := fork(engine.ForkRequest{})
+	if p := same.Persistence; p.Type != vm.Sticky || *p.Priority != 9 || *same.IdleTimeoutSeconds != 77 || same.TTLSeconds != 0 || !same.ExpiresAt.IsZero() {
+		t.Errorf("a fork: %+v", same)
+	}
+	other := fork(engine.ForkRequest{Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onSuspend"}, TTLSeconds: engine.Some(int64(60))})
+	if p := other.Persistence; p.Type != vm.Ephemeral || p.DeleteEvent != "onSuspend" || other.TTLSeconds != 60 || !other.ExpiresAt.Equal(other.CreatedAt.Add(time.Minute)) {
+		t.Errorf("a fork that says otherwise: %+v", other)
+	}
+	for name, r := range map[string]engine.ForkRequest{
+		"priority": {Persistence: &vm.Persistence{Type: vm.Sticky, Priority: new(int)}, TTLSeconds: engine.Some(int64(0))},
+		"type":     {Persistence: &vm.Persistence{Type: "eternal"}},
+	} {
+		if _, err := e.Fork(t.Context(), c, "box", r); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if l, _, _, err := e.List(t.Context(), c, engine.Filter{}); err != nil || len(l) != 4 {
+		t.Errorf("%d VMs, %v: a refused fork left something", len(l), err)
+	}
+}
+
+// TestTTLAsleep: a TTL ends a VM that sleeps, and one whose time was up while no
+// server ran.
+//
+// 003-27
+func TestTTLAsleep(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	for _, n := range []string{"asleep", "off", "later"} {
+		ttl := engine.Some(int64(1000))
+		if n == "later" {
+			ttl.Value = 5000
+		}
+		create(t, e, c, engine.CreateRequest{Name: n, TTLSeconds: ttl, Persistence: &vm.Persistence{Type: vm.Persistent}, IdleTimeout: engine.Null[int64]()})
+	}
+	sleep := func(e *engine.Engine, c *vm.Call, n string) {
+		t.Helper()
+		if _, err := e.Suspend(context.Background(), c, n, engine.SuspendRequest{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sleep(e, c, "asleep")
+	pass(clock, 1001*time.Second)
+	for _, n := range []string{"asleep", "off"} {
+		eventually(t, n+" is gone", func() bool { return stateOf(t, e, c, n) == "" })
+	}
+	if st := stateOf(t, e, c, "later"); st != vm.Running {
+		t.Errorf("later is %q before its time", st)
+	}
+	sleep(e, c, "later")
+	closeEngine(t, e)
+	clock.Advance(2 * time.Hour)
+	e, c = open(t, s)
+	eventually(t, "later is gone", func() bool { return stateOf(t, e, c, "later") == "" })
+	if n := eventsOf(s, "vm.expired"); n != 3 {
+		t.Errorf("%d events", n)
+	}
+}

@@ -1,0 +1,301 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/warren-vm/warren/internal/storage"
+	"github.com/warren-vm/warren/vm"
+)
+
+// account of what is the host's own: images, records, logs.
+const hostAccount vm.AccountID = ""
+
+// usage is one look at what the data directory takes.
+type usage struct {
+	time     time.Time
+	have     Capacity
+	items    storage.Use[storage.Item]   // by the thing whose files they are
+	needs    storage.Use[storage.Item]   // by who needs them: what only a VM needs is free without it
+	accounts storage.Use[vm.AccountID]   // by whose they are
+	memory   map[vm.AccountID]int64      // the part of it that is memory of generations
+	info     map[storage.Item]itemRecord // of VMs and generations
+}
+
+// itemRecord is what the records say of an item.
+type itemRecord struct {
+	name    string
+	account vm.AccountID
+}
+
+// measure looks at the disk, and remembers what it saw.
+func (e *Engine) measure(ctx context.Context) (*usage, error) {
+	e.measuring.Lock()
+	defer e.measuring.Unlock()
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	files, err := e.cfg.Disk.Measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	u := &usage{time: e.now(), have: have}
+	e.mu.Lock()
+	holders := e.holdersLocked()
+	u.info = e.itemsLocked()
+	e.mu.Unlock()
+	u.items = storage.Sum(files, func(f *storage.File) []storage.Item { return []storage.Item{f.Item} })
+	u.needs = storage.Sum(files, holders.of)
+	owner := func(f *storage.File) []vm.AccountID { return []vm.AccountID{u.info[f.Item].account} }
+	u.accounts = storage.Sum(files, owner)
+	memory := slices.DeleteFunc(files, func(f storage.File) bool { return !f.Memory || f.Item.Kind != storage.Generation })
+	u.memory = map[vm.AccountID]int64{}
+	for a, b := range storage.Sum(memory, owner).Of {
+		u.memory[a] = b.Unique
+	}
+	e.mu.Lock()
+	e.used = u
+	e.mu.Unlock()
+	return u, nil
+}
+
+// over is what must go for the host.
+func (e *Engine) over(u *usage) int64 {
+	s := e.cfg.Settings
+	return storage.Over(u.needs.Total, s.budget(u.have.DiskTotal), u.have.DiskFree, s.DiskReserve)
+}
+
+// budget is what the data directory may take of a disk of that size.
+func (s Settings) budget(disk int64) int64 {
+	if s.StorageBudget > 0 {
+		return s.StorageBudget
+	}
+	return disk / 100 * int64(s.StoragePercent)
+}
+
+func vmItem(id vm.ID) storage.Item { return storage.Item{Kind: storage.VM, ID: string(id)} }
+
+func genItem(id vm.GenerationID) storage.Item {
+	return storage.Item{Kind: storage.Generation, ID: string(id)}
+}
+
+// itemsLocked names VMs and generations and says whose they are.
+func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
+	out := make(map[storage.Item]itemRecord, len(e.vms)+len(e.gens))
+	for id := range e.vms {
+		out[vmItem(id)] = e.itemLocked(vmItem(id))
+	}
+	for id := range e.gens {
+		out[genItem(id)] = e.itemLocked(genItem(id))
+	}
+	return out
+}
+
+func (e *Engine) itemLocked(it storage.Item) (out itemRecord) {
+	if s := e.vms[vm.ID(it.ID)]; it.Kind == storage.VM && s != nil {
+		out = itemRecord{s.rec.Name, s.account}
+	}
+	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
+		out = itemRecord{cmp.Or(g.info.Name, g.info.VMName), g.info.Account}
+	}
+	return out
+}
+
+// holders is who needs the files of each generation.
+type holders struct {
+	disk, memory map[vm.GenerationID][]storage.Item
+}
+
+// of is who needs a file: what it belongs to, and of generations those that
+// needsLocked would name. What nobody needs is its own, until it is collected.
+func (h holders) of(f *storage.File) []storage.Item {
+	if f.Item.Kind != storage.Generation {
+		return []storage.Item{f.Item}
+	}
+	list := h.disk[vm.GenerationID(f.Item.ID)]
+	if f.Memory {
+		list = h.memory[vm.GenerationID(f.Item.ID)]
+	}
+	if len(list) == 0 {
+		return []storage.Item{f.Item}
+	}
+	return list
+}
+
+// holdersLocked is needsLocked with the names of those who need: a VM, or a
+// generation that is kept for itself.
+func (e *Engine) holdersLocked() holders {
+	h := holders{map[vm.GenerationID][]storage.Item{}, map[vm.GenerationID][]storage.Item{}}
+	below := func(id vm.GenerationID, who storage.Item) {
+		for id != "" && !slices.Contains(h.disk[id], who) {
+			h.disk[id] = append(h.disk[id], who)
+			g := e.gens[id]
+			if g == nil {
+				return
+			}
+			id = g.info.DiskOn
+		}
+	}
+	whole := func(id vm.GenerationID, who storage.Item) {
+		if e.gens[id] == nil {
+			return
+		}
+		below(id, who)
+		h.memory[id] = append(h.memory[id], who)
+	}
+	for id, s := range e.vms {
+		whole(s.rec.Generation, vmItem(id))
+		below(s.rec.DiskOn, vmItem(id))
+	}
+	for id := range e.keptLocked() {
+		if g := e.gens[id].info; automatic(g.Why) && g.Snapshot == "" {
+			whole(id, vmItem(g.VM)) // it goes with its VM
+		} else {
+			whole(id, genItem(id))
+		}
+	}
+	for id, g := range e.gens {
+		if g.pins > 0 || g.info.State == vm.GenBuilding {
+			whole(id, genItem(id))
+		}
+	}
+	return h
+}
+
+// candidates are what may be let go of an account ("" = of all), and what may
+// not: every VM, and layers of specs that nobody is at.
+func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := make([]storage.Candidate, 0, len(e.vms))
+	for id, s := range e.vms {
+		if account == "" || s.account == account {
+			list = append(list, storage.Candidate{
+				Item: vmItem(id), Priority: storage.Priority(s.rec.Persistence), LastActive: s.rec.LastActive,
+				Frees: u.needs.Of[vmItem(id)].Unique, Kept: e.keptWhyLocked(s, s.op != nil),
+			})
+		}
+	}
+	for id, g := range e.gens {
+		if mayGo(g) && (account == "" || g.info.Account == account) {
+			list = append(list, storage.Candidate{
+				Item: genItem(id), Priority: storage.CachePriority, LastActive: lastUse(g.info), Frees: u.needs.Of[genItem(id)].Unique,
+			})
+		}
+	}
+	return list
+}
+
+// mayGo says whether a generation may be let go: a layer, which is made again
+// when it is needed. Snapshots go only when somebody deletes them.
+func mayGo(g *generation) bool {
+	i := g.info
+	return i.Why == vm.WhyLayer && i.Snapshot == "" && g.pins == 0 && !i.Deleted && !i.Gone && i.State == vm.GenReady && i.Durable
+}
+
+// keptWhyLocked says why a VM may not be let go; "" = it may.
+func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
+	used := busy || s.attached+s.loose+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
+	return storage.Kept(s.rec, len(s.holds) > 0, used)
+}
+
+// Storage says who uses what of the disk and what would go next. Admins
+// see everything, others what is their account's.
+func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err error) {
+	defer func() { err = fail(vm.OpStorage, "", err) }()
+	if err := ownerOnly(c.Actor, ""); err != nil {
+		return out, err
+	}
+	u, err := e.measure(ctx)
+	if err != nil {
+		return out, err
+	}
+	out = vm.Storage{
+		Path: string(e.cfg.Dir), Budget: e.cfg.Settings.budget(u.have.DiskTotal), Used: u.needs.Total,
+		DiskTotal: u.have.DiskTotal, DiskFree: u.have.DiskFree, Reserve: e.cfg.Settings.DiskReserve, Over: e.over(u),
+		Accounts: e.accountsUse(c, u), Items: e.itemsUse(c, u),
+	}
+	return out, nil
+}
+
+// accountsUse is what each account takes, the largest first.
+func (e *Engine) accountsUse(c *vm.Call, u *usage) []vm.AccountStorage {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	list := []vm.AccountStorage{}
+	for id, a := range e.users.accounts {
+		if c.Actor.Admin || id == c.Actor.Account {
+			list = append(list, vm.AccountStorage{
+				Account: id, Name: a.Name, Bytes: u.accounts.Of[id], MemoryImages: u.memory[id], Limit: a.Quota.Disk,
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b vm.AccountStorage) int {
+		return cmp.Or(cmp.Compare(b.Unique, a.Unique), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+// itemsUse is what each thing takes, the largest first. VMs that have no files
+// are there, too.
+func (e *Engine) itemsUse(c *vm.Call, u *usage) []vm.StorageItem {
+	all := e.candidates(u, hostAccount)
+	found := make(map[storage.Item]*vm.StorageItem, len(u.items.Of))
+	add := func(it storage.Item) *vm.StorageItem {
+		if found[it] == nil {
+			found[it] = &vm.StorageItem{
+				Kind: it.Kind, ID: it.ID, Name: u.info[it].name, Account: u.info[it].account, Bytes: u.items.Of[it],
+			}
+		}
+		return found[it]
+	}
+	for it := range u.items.Of {
+		add(it)
+	}
+	for _, cand := range all {
+		it := add(cand.Item)
+		it.LastActive, it.Frees, it.Kept = cand.LastActive, cand.Frees, cand.Kept
+	}
+	order := storage.Order(all)
+	for i, cand := range order {
+		found[cand.Item].Next = i + 1
+	}
+	chosen, _ := storage.Choose(order, e.over(u))
+	for _, cand := range chosen {
+		found[cand.Item].Goes = true
+	}
+	list := []vm.StorageItem{}
+	e.mu.Lock()
+	for it, shown := range found {
+		if c.Actor.Admin || shown.Account == c.Actor.Account {
+			e.describeLocked(it, shown)
+			list = append(list, *shown)
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(list, func(a, b vm.StorageItem) int {
+		return cmp.Or(cmp.Compare(b.Unique+b.Shared, a.Unique+a.Shared), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// describeLocked adds what the record says.
+func (e *Engine) describeLocked(it storage.Item, shown *vm.StorageItem) {
+	if s := e.vms[vm.ID(it.ID)]; it.Kind == storage.VM && s != nil {
+		keep := s.rec.Persistence
+		shown.State, shown.Persistence = s.rec.State, &keep
+	}
+	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
+		shown.Why, shown.Snapshot = g.info.Why, g.info.Snapshot
+		if g.info.Snapshot != "" {
+			keep := g.info.Persistence
+			shown.Persistence = &keep
+		}
+	}
+}

@@ -1,0 +1,313 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+const mib = 1 << 20
+
+// fill makes a directory take so much more of the disk.
+func fill(t *testing.T, dir string, bytes int) {
+	t.Helper()
+	grow(t, filepath.Join(dir, "filling"), bytes)
+}
+
+func grow(t *testing.T, path string, bytes int) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(make([]byte, bytes)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func stickyOf(priority int) *vm.Persistence {
+	return &vm.Persistence{Type: vm.Sticky, Priority: &priority}
+}
+
+// stopped makes a VM that is stopped and takes so much of the disk.
+func stopped(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, name string, keep *vm.Persistence, bytes int) vm.VM {
+	t.Helper()
+	v := create(t, e, c, engine.CreateRequest{Name: name, Persistence: keep})
+	fill(t, s.Dir.VM(v.ID), bytes)
+	if _, err := e.Stop(t.Context(), c, name); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// names lists the account's VMs.
+func names(t *testing.T, e *engine.Engine, c *vm.Call) []string {
+	t.Helper()
+	list, _, _, err := e.List(t.Context(), c, engine.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, v := range list {
+		out = append(out, v.Name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func wantNames(t *testing.T, e *engine.Engine, c *vm.Call, want ...string) {
+	t.Helper()
+	if got := names(t, e, c); !slices.Equal(got, want) {
+		t.Errorf("there are %v, not %v", got, want)
+	}
+}
+
+// budgeted opens an engine whose data directory may take so much.
+func budgeted(t *testing.T, budget int64) (*vmtest.Site, *engine.Engine, *vm.Call, *vmtest.Clock) {
+	t.Helper()
+	s, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := vmtest.NewClock()
+	s.Clock, s.Settings.StorageBudget = clock, budget
+	e, c := open(t, s)
+	return s, e, c, clock
+}
+
+// TestEvictionByPriority: of two sticky VMs under a small budget the one of
+// priority 1 goes, by itself, with an event and an audit record that say why;
+// what runs, is held or persistent stays, whatever its priority. 004-06 004-07
+// 004-08 004-11.
+func TestEvictionByPriority(t *testing.T) {
+	s, e, c, clock := budgeted(t, 20*mib)
+	ctx := t.Context()
+	stopped(t, s, e, c, "ten", stickyOf(10), 8*mib)
+	one := stopped(t, s, e, c, "one", stickyOf(1), 8*mib)
+	stopped(t, s, e, c, "persistent", &vm.Persistence{Type: vm.Persistent}, 2*mib)
+	stopped(t, s, e, c, "held", stickyOf(0), 2*mib)
+	if _, err := e.Hold(ctx, c, "held", engine.HoldRequest{For: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	runs := create(t, e, c, engine.CreateRequest{Name: "runs", Persistence: stickyOf(0), IdleTimeout: engine.Null[int64]()})
+	fill(t, s.Dir.VM(runs.ID), 4*mib)
+	clock.Advance(2 * time.Minute)
+	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c)) == 4 })
+	wantNames(t, e, c, "held", "persistent", "runs", "ten")
+	for _, ev := range s.Events.All() {
+		if ev.Type == "vm.evicted" && (ev.VM != one.ID || ev.Data["priority"] != 1 || !strings.Contains(ev.Data["why"].(string), "short")) {
+			t.Errorf("the event says %+v", ev)
+		}
+	}
+	if n := eventsOf(s, "vm.evicted"); n != 1 {
+		t.Errorf("%d events say that a VM was let go", n)
+	}
+	eventually(t, "an audit record says why", func() bool {
+		return slices.ContainsFunc(records(t, s), func(r engine.AuditRecord) bool {
+			return r.VM == one.ID && r.Op == vm.OpDelete && r.Subject == "evicted" && r.Outcome == "ok" && r.Actor.System == "storage" && r.Detail["priority"] == 1
+		})
+	})
+	for range 3 { // it is enough now
+		clock.Advance(20 * time.Minute)
+	}
+	out, err := e.Storage(ctx, c)
+	if err != nil || out.Over != 0 {
+		t.Errorf("%d bytes over, %v", out.Over, err)
+	}
+	wantNames(t, e, c, "held", "persistent", "runs", "ten")
+}
+
+// 004-08 004-10: among equals the longest unused goes.
+func TestEvictionByAge(t *testing.T) {
+	s, e, c, clock := budgeted(t, 20*mib)
+	for _, name := range []string{"first", "second", "third"} {
+		stopped(t, s, e, c, name, nil, 8*mib)
+		clock.Advance(time.Second)
+	}
+	if _, err := e.Start(t.Context(), c, "first", engine.StartRequest{}); err != nil { // it is of use again
+		t.Fatal(err)
+	}
+	clock.Advance(time.Second)
+	if _, err := e.Stop(t.Context(), c, "first"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := e.Storage(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range out.Items {
+		if want := map[string]int{"second": 1, "third": 2, "first": 3}[it.Name]; it.Kind == "vm" && (it.Next != want || it.Goes != (want == 1)) {
+			t.Errorf("%s is number %d, goes now: %v", it.Name, it.Next, it.Goes)
+		}
+	}
+	clock.Advance(time.Minute)
+	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c)) == 2 })
+	wantNames(t, e, c, "first", "third")
+}
+
+// TestEvictionOfWhatOnlyItNeeds: what is freed counts the memory that a
+// suspended VM sleeps on, and not what a snapshot keeps.
+func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
+	s, e, c, _ := budgeted(t, 1<<30)
+	ctx := t.Context()
+	for _, name := range []string{"asleep", "snapped"} {
+		create(t, e, c, engine.CreateRequest{Name: name})
+		v, err := e.Suspend(ctx, c, name, engine.SuspendRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, filepath.Dir(layout.GenerationDir(s.Dir.Generation(v.Generation)).RAM()), 8*mib)
+	}
+	g, err := e.Snapshot(ctx, c, "snapped", engine.SnapshotRequest{Name: "kept", Persistence: &vm.Persistence{Type: vm.Persistent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, s.Dir.Generation(g.ID), 8*mib)
+	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
+	if err != nil || len(dry.Gone) != 2 || dry.Left == 0 {
+		t.Fatalf("%+v, %v", dry, err)
+	}
+	for _, it := range dry.Gone {
+		if it.Frees < 8*mib || it.Frees > 9*mib {
+			t.Errorf("without %s %d KiB are free", it.Name, it.Frees>>10)
+		}
+	}
+	wantNames(t, e, c, "asleep", "snapped")
+	before := dry.Frees
+	done, err := e.Prune(ctx, c, engine.PruneRequest{Free: 10 * mib})
+	if err != nil || len(done.Gone) != 2 || done.Left != 0 || done.Frees < before-mib {
+		t.Errorf("%+v, %v; %d were foretold", done, err, before)
+	}
+	wantNames(t, e, c)
+	if _, err := e.Create(ctx, c, engine.CreateRequest{Image: "kept"}); err != nil {
+		t.Errorf("the snapshot of a VM that was let go: %v", err)
+	}
+}
+
+// TestEvictionOfLayers: layers, which can be made again, go before all VMs; what
+// a VM is being made of stays, and so do snapshots.
+func TestEvictionOfLayers(t *testing.T) {
+	s, e, c, clock := budgeted(t, 1<<30)
+	ctx := t.Context()
+	layers := []spec.Layer{command("one", "echo 1 > /root/one"), command("two", "echo 2 > /root/two")}
+	create(t, e, c, engine.CreateRequest{Name: "built", Layers: layers})
+	if _, err := e.Delete(ctx, c, "built"); err != nil {
+		t.Fatal(err)
+	}
+	v := create(t, e, c, engine.CreateRequest{Name: "zero", Persistence: stickyOf(0)})
+	g, err := e.Snapshot(ctx, c, "zero", engine.SnapshotRequest{Name: "snap", Persistence: stickyOf(0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grow(t, layout.GenerationDir(s.Dir.Generation(g.ID)).RAM(), mib)
+	if _, err := e.Stop(ctx, c, "zero"); err != nil {
+		t.Fatal(err)
+	}
+	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
+	if err != nil || len(dry.Gone) != 2 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].ID != string(v.ID) {
+		t.Fatalf("%+v, %v", dry, err)
+	}
+	made := layersOf(t, e, c)
+	if len(made) != 1 {
+		t.Fatalf("%d layers", len(made))
+	}
+	s.Settings.StorageBudget = 1
+	closeEngine(t, e)
+	e, c = open(t, s)
+	if _, err := e.Storage(ctx, c); err != nil { // seen
+		t.Fatal(err)
+	}
+	if _, err := e.Create(ctx, c, engine.CreateRequest{Image: string(made[0].ID)}); vm.KindOf(err) != vm.NoSpace {
+		t.Errorf("a create in a full directory: %v", err)
+	}
+	if n := eventsOf(s, "layer.evicted"); n != 0 {
+		t.Error("a layer has made room for what was made of it")
+	}
+	eventually(t, "the layer is let go", func() bool { clock.Advance(time.Minute); return eventsOf(s, "layer.evicted") == 1 })
+	if g, err := e.FindSnapshot(ctx, c, "snap"); err != nil || g.Deleted {
+		t.Errorf("the snapshot: %+v, %v", g, err)
+	}
+	wantNames(t, e, c)
+}
+
+// TestFullOfPersistent: when persistent VMs fill an account's quota of disk, no
+// VM is created, with the contract's code; sticky ones make room. 004-12.
+func TestFullOfPersistent(t *testing.T) {
+	s, e, admin, _ := budgeted(t, 1<<40)
+	ctx := t.Context()
+	c, _ := newAccount(t, e, admin, "team")
+	stopped(t, s, e, c, "sticky", stickyOf(10), 30*mib)
+	stopped(t, s, e, c, "kept", &vm.Persistence{Type: vm.Persistent}, 60*mib)
+	stopped(t, s, e, admin, "anothers", stickyOf(0), 60*mib)
+	if _, err := e.SetQuota(ctx, admin, "team", vm.Quota{Disk: 130 * mib}); err != nil {
+		t.Fatal(err)
+	}
+	create(t, e, c, engine.CreateRequest{Name: "new"})
+	wantNames(t, e, c, "kept", "new")
+	v := stopped(t, s, e, c, "more", &vm.Persistence{Type: vm.Persistent}, 30*mib)
+	_, err := e.Create(ctx, c, engine.CreateRequest{Name: "none"})
+	wantCode(t, err, vm.Limit, "ROOTFS_STORAGE_QUOTA_EXCEEDED")
+	if f := vm.AsError(err).Fields; f["limit"] != int64(130*mib) || f["current"].(int64) < 90*mib || f["requested"].(int64) == 0 {
+		t.Errorf("the refusal says %v", f)
+	}
+	wantNames(t, e, c, "kept", "more", "new")
+	wantNames(t, e, admin, "anothers")
+	if _, err := e.Delete(ctx, c, string(v.ID)); err != nil {
+		t.Fatal(err)
+	}
+	create(t, e, c, engine.CreateRequest{Name: "again"})
+}
+
+// TestFullBudget: a data directory that is full of what may not go has no room
+// for another VM; one that is there starts.
+func TestFullBudget(t *testing.T) {
+	s, e, c, _ := budgeted(t, 20*mib)
+	stopped(t, s, e, c, "kept", &vm.Persistence{Type: vm.Persistent}, 30*mib)
+	if _, err := e.Storage(t.Context(), c); err != nil { // it was seen
+		t.Fatal(err)
+	}
+	_, err := e.Create(t.Context(), c, engine.CreateRequest{})
+	wantCode(t, err, vm.NoSpace, "NO_LOCAL_STORAGE_CAPACITY")
+	if _, err := e.Start(t.Context(), c, "kept", engine.StartRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPruneOfOthers: whoever is no admin prunes and sees the own account only.
+func TestPruneOfOthers(t *testing.T) {
+	s, e, admin, _ := budgeted(t, 1<<40)
+	ctx := t.Context()
+	c, _ := newAccount(t, e, admin, "team")
+	stopped(t, s, e, admin, "anothers", stickyOf(0), mib)
+	stopped(t, s, e, c, "own", stickyOf(5), mib)
+	done, err := e.Prune(ctx, c, engine.PruneRequest{Free: 1 << 40})
+	if err != nil || len(done.Gone) != 1 || done.Gone[0].Name != "own" {
+		t.Errorf("%+v, %v", done, err)
+	}
+	wantNames(t, e, admin, "anothers")
+	out, err := e.Storage(ctx, c)
+	if err != nil || len(out.Accounts) != 1 || slices.ContainsFunc(out.Items, func(it vm.StorageItem) bool { return it.Account != c.Actor.Account }) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	for _, n := range []int64{-1, 1 << 62} {
+		if _, err := e.Prune(ctx, c, engine.PruneRequest{Free: n}); vm.KindOf(err) != vm.Invalid {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+func (s *server) retentionRoutes() []route {
+	return []route{
+		{"GET", "/v1/usage", key, s.usage, "What the account's VMs have used, those that are gone too; for admins with all=true of every account.", nil, api.UsageList{}, false, "all"},
+		{"GET", "/v1/vms/{vm}/usage", key, s.usageOf, "What one VM has used; by its id also when it is gone.", nil, vm.Usage{}, false, ""},
+		{"GET", "/v1/vms/{vm}/remains", key, s.remains, "What this host holds of a VM: files, snapshots, forks, copies taken out, audit records; by its id also when it is gone.", nil, vm.Remaining{}, false, ""},
+		{"POST", "/v1/vms/{vm}/done", key, s.done, "End the job of a VM: carry out what is decided, say which steps are open, and keep the record; by its id also when it is gone.", api.FinishVM{}, vm.Job{}, false, ""},
+		{"GET", "/v1/jobs", key, s.jobs, "The last two hundred jobs that were said to be done, newest first.", nil, api.JobList{}, false, ""},
+	}
+}
+
+func (s *server) remains(q *request) error {
+	r, err := s.Engine.Remains(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(r)
+}
+
+func (s *server) done(q *request) error {
+	var in api.FinishVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	job, err := s.Engine.Done(q.Context(), q.call, q.ref(), engine.DoneRequest(in))
+	if err != nil {
+		return err
+	}
+	return q.ok(job)
+}
+
+func (s *server) jobs(q *request) error {
+	l, err := s.Engine.Jobs(q.Context(), q.call)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.JobList{Jobs: append([]vm.Job{}, l...)})
+}
+
+func (s *server) usage(q *request) error {
+	all, err := q.bool("all")
+	if err != nil {
+		return err
+	}
+	sums, vms, err := s.Engine.Usage(q.Context(), q.call, all)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.UsageList{Accounts: append([]vm.Usage{}, sums...), VMs: append([]vm.Usage{}, vms...)})
+}
+
+func (s *server) usageOf(q *request) error {
+	u, err := s.Engine.UsageOf(q.Context(), q.call, q.ref())
+	if err != nil {
+		return err
+	}
+	return q.ok(u)
+}
+
+// showUsage puts what a VM has used into the contract's members.
+func showUsage(row *api.VM, u vm.Usage) {
+	row.CPUTimeSeconds = u.CPUSeconds
+	row.Metrics = &api.Metrics{WallTimeSeconds: u.DaySeconds, BillingDay: u.Day, IsActiveToday: u.DaySeconds > 0}
+}

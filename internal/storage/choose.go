@@ -1,0 +1,89 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package storage
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Candidate is a VM or a layer as the decision sees it.
+type Candidate struct {
+	Item       Item
+	Priority   int // CachePriority, or 0 to 10
+	LastActive time.Time
+	Frees      int64  // bytes that are free once it is gone
+	Kept       string // why it may not go; "" = it may
+}
+
+// Kept says why a VM may not be let go, however short the disk is; "" = it may.
+// held: somebody asked that it stay; used: somebody is at it now.
+func Kept(rec vm.VM, held, used bool) string {
+	switch {
+	case rec.Persistence.Type == vm.Persistent:
+		return "persistent"
+	case rec.Persistence.Type == vm.Ephemeral:
+		return "ephemeral" // its own event ends it
+	case rec.State != vm.Stopped && rec.State != vm.Suspended:
+		return string(rec.State)
+	case held:
+		return "held"
+	case used:
+		return "in use"
+	}
+	return ""
+}
+
+// CachePriority is that of what can be made again: it goes before all else.
+const CachePriority = -1
+
+// Priority is that of a sticky VM: the lower, the sooner it goes.
+func Priority(p vm.Persistence) int {
+	if p.Priority == nil {
+		return *vm.DefaultPersistence().Priority
+	}
+	return *p.Priority
+}
+
+// Order returns those that may go, the first to go first: the lowest priority,
+// then the oldest use.
+func Order(list []Candidate) []Candidate {
+	may := make([]Candidate, 0, len(list))
+	for _, c := range list {
+		if c.Kept == "" {
+			may = append(may, c)
+		}
+	}
+	slices.SortFunc(may, func(a, b Candidate) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.LastActive.Compare(b.LastActive), cmp.Compare(a.Item.Kind, b.Item.Kind), cmp.Compare(a.Item.ID, b.Item.ID))
+	})
+	return may
+}
+
+// Choose says how many of the ordered must go for need bytes, and what that
+// frees at least. What frees nothing is not chosen.
+func Choose(ordered []Candidate, need int64) (chosen []Candidate, frees int64) {
+	for _, c := range ordered {
+		if frees >= need {
+			break
+		}
+		if c.Frees > 0 {
+			chosen, frees = append(chosen, c), frees+c.Frees
+		}
+	}
+	return chosen, frees
+}
+
+// Over is what must go: what is used above the budget, or what the disk lacks
+// of its reserve, whichever is more. A budget of 0 is none.
+func Over(used, budget, free, reserve int64) int64 {
+	over := max(0, reserve-free)
+	if budget > 0 {
+		over = max(over, used-budget)
+	}
+	return over
+}

@@ -1,0 +1,69 @@
+//go:build system
+
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package system
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// storage is what `warren storage` says of a VM, and of all.
+func (h *host) storage(name string) (item vm.StorageItem, all vm.Storage) {
+	h.t.Helper()
+	if err := json.Unmarshal([]byte(h.ok("storage", "--json")), &all); err != nil {
+		h.t.Fatal(err)
+	}
+	for _, it := range all.Items {
+		if it.Kind == "vm" && it.Name == name {
+			return it, all
+		}
+	}
+	h.t.Fatalf("no VM %s in %+v", name, all.Items)
+	return item, all
+}
+
+// TestStorage: what a guest writes is counted as its own, what it sleeps on is
+// freed with it, its disk's size and its memory's holes are not counted, and
+// under a need for room the sticky VM of the lower priority goes. 004-03
+// 004-08 004-09 004-11.
+func TestStorage(t *testing.T) {
+	h := newHost(t)
+	h.ok("up", "--name", "box", "--persist", "sticky:1")
+	before, _ := h.storage("box")
+	h.sh("box", "head -c 50000000 /dev/urandom > /root/big; sync")
+	after, all := h.storage("box")
+	if grew := after.Unique - before.Unique; grew < 50_000_000 || grew > 60<<20 {
+		t.Errorf("50 MB written, %d more counted", grew)
+	}
+	if after.Kept != "running" || after.Next != 0 || all.Used < after.Unique || all.Over != 0 {
+		t.Errorf("%+v of %d", after, all.Used)
+	}
+	h.ok("suspend", "box")
+	asleep, _ := h.storage("box")
+	if memory := asleep.Frees - asleep.Unique; memory < 20<<20 || memory > 512<<20 || asleep.Next != 1 {
+		t.Errorf("the memory that it sleeps on: %+v", asleep)
+	}
+	out := h.ok("prune", "--dry-run", "--free", "1M")
+	if !strings.Contains(out, asleep.ID) || len(h.list()) != 1 {
+		t.Errorf("%s", out)
+	}
+	h.ok("up", "--name", "ten", "--persist", "sticky:10")
+	h.ok("stop", "ten")
+	h.ok("prune", "--free", "1M")
+	if list := h.list(); len(list) != 1 || list[0].Name != "ten" {
+		t.Errorf("there are %+v", list)
+	}
+	_, left := h.storage("ten")
+	if freed := all.Used - left.Used; freed < 40<<20 {
+		t.Errorf("%d bytes less are used", freed)
+	}
+	if audit := h.ok("audit", "ls", "--json"); !strings.Contains(audit, `"evicted"`) {
+		t.Errorf("the audit record: %s", audit)
+	}
+}
