@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,20 +184,16 @@ func TestProbeInTheirPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	proveFree(t, spec, a, string(data))
 	spec.Boot.Cmdline = string(data)
 	if _, err := Spawn(t.Context(), spec); err == nil {
 		t.Fatal("a probe passed for a QEMU")
 	}
 	log, err := os.ReadFile(layout.VMDir(spec.Dir).QEMULog())
-	if err != nil || !strings.Contains(string(log), "probed\n") {
-		t.Fatalf("%v: %s", err, log)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var could []string
-	for line := range strings.Lines(string(log)) {
-		if what, ok := strings.CutPrefix(strings.TrimSpace(line), "could "); ok {
-			could = append(could, what)
-		}
-	}
+	could := whatItCould(t, string(log))
 	for _, path := range own {
 		if !slices.Contains(could, "open "+path) {
 			t.Errorf("it could not open its own %s", path)
@@ -213,6 +210,82 @@ func TestProbeInTheirPlace(t *testing.T) {
 	could = slices.DeleteFunc(could, func(s string) bool { return confine.LandlockVersion() == 0 && s == "open /" })
 	if len(could) > 0 {
 		t.Errorf("it could %s", strings.Join(could, ", "))
+	}
+}
+
+// whatItCould reads a probe's log.
+func whatItCould(t *testing.T, log string) (could []string) {
+	t.Helper()
+	if !strings.Contains(log, "probed\n") {
+		t.Fatalf("the probe did not come to its end: %s", log)
+	}
+	for line := range strings.Lines(log) {
+		if what, ok := strings.CutPrefix(strings.TrimSpace(line), "could "); ok {
+			could = append(could, what)
+		}
+	}
+	return could
+}
+
+// proveFree starts the probe where nothing confines it: what it tries must
+// work then, or its failing would prove nothing.
+func proveFree(t *testing.T, spec vm.MachineSpec, a aims, data string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), spec.QEMU, "-name", "free", "-append", data)
+	log, _ := cmd.CombinedOutput() // its end is that of a QEMU that fails
+	could := whatItCould(t, string(log))
+	want := []string{"dial " + a.API}
+	for _, path := range a.Others {
+		want = append(want, "open "+path)
+		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && strings.HasPrefix(path, os.TempDir()) {
+			want = append(want, "write "+path)
+		}
+	}
+	for _, path := range a.Sockets {
+		want = append(want, "dial "+path)
+	}
+	for _, pid := range a.PIDs {
+		want = append(want, fmt.Sprint("signal ", pid))
+		if os.Getuid() == 0 { // a user's own processes may be closed to it by the host
+			want = append(want, fmt.Sprint("open the memory of ", pid))
+		}
+	}
+	for _, w := range want {
+		if !slices.Contains(could, w) {
+			t.Errorf("a probe that is free could not %s", w)
+		}
+	}
+}
+
+// The same, as a user without any privilege.
+//
+// 002-12
+func TestProbeAsAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("the test before is this one: it does not run as root")
+	}
+	dir, err := os.MkdirTemp("", "wr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(dir, "qemu.test")
+	if err := os.WriteFile(copied, data, 0o755); err != nil { //nolint:gosec // another user is to start it
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), copied, "-test.v", "-test.run", "^TestProbeInTheirPlace$")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestProbeInTheirPlace") {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 
