@@ -130,6 +130,7 @@ type VM struct {
 	CaptureEverySeconds int64           `json:"captureEverySeconds,omitempty"`
 	OneShot             bool            `json:"oneShot,omitempty"`
 	Workdir             string          `json:"workdir,omitempty"`
+	OnBoot              vm.OnBoot       `json:"onBoot,omitempty"` // what becomes of it when the host has started again
 }
 
 // VMList answers GET /v1/vms.

@@ -65,6 +65,16 @@ type DrainedVMs struct {
 	VMs []DrainedVM `json:"vms"` // those that ran; never null
 }
 
+// Undrained answers DELETE /v1/drain.
+type Undrained struct {
+	Resumed int `json:"resumed"` // VMs that go on
+}
+
+// SetOnBoot is the body of PUT on-boot.
+type SetOnBoot struct {
+	OnBoot string `json:"onBoot"` // resume, stay; "" = as its persistence type has it
+}
+
 // DrainedVM is what became of one VM that ran.
 type DrainedVM struct {
 	ID            vm.ID  `json:"id"`

@@ -22,11 +22,17 @@ func ParseOnBoot(s string) (OnBoot, error) {
 	return "", Errorf(Invalid, s, "not what a VM can do when the host has started").WithHint("use resume or stay")
 }
 
-// ResumesOnBoot reports whether the VM goes on when the host has started:
-// unless it was said, a persistent one does.
-func (v VM) ResumesOnBoot() bool {
-	if v.OnBoot == "" {
-		return v.Persistence.Type == Persistent
+// BootSetting is the setting that holds: unless it was said, a persistent VM
+// goes on.
+func (v VM) BootSetting() OnBoot {
+	switch {
+	case v.OnBoot != "":
+		return v.OnBoot
+	case v.Persistence.Type == Persistent:
+		return OnBootResume
 	}
-	return v.OnBoot == OnBootResume
+	return OnBootStay
 }
+
+// ResumesOnBoot reports whether the VM goes on when the host has started.
+func (v VM) ResumesOnBoot() bool { return v.BootSetting() == OnBootResume }

@@ -25,6 +25,7 @@ func TestTransitions(t *testing.T) {
 		OpFork:     ". . running . suspended . .",
 		OpSnapshot: ". . running . suspended stopped .",
 		OpNetwork:  ". . running . suspended stopped .",
+		OpOnBoot:   ". . running . suspended stopped .",
 		OpRollback: ". . running . running running .",
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",

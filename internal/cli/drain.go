@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-type drainOptions struct{ json bool }
+type drainOptions struct{ json, undo bool }
 
 func newDrain(a *app, runF func(context.Context, *drainOptions) error) *cobra.Command {
 	o := &drainOptions{}
@@ -20,18 +20,39 @@ func newDrain(a *app, runF func(context.Context, *drainOptions) error) *cobra.Co
 		Short: "Suspend every VM before the host is shut down",
 		Long: `Write memory and disk of every VM that runs down, of all accounts, and end their machines. The next start of the
 server lets those go on that were created with --on-boot resume, or are persistent; the others go on when they are
-used. It needs the admin key. Installed as deploy/warren-drain.service it runs at each shutdown of the host.`,
-		Example: "  warren drain\n  warren drain --json",
+used. No VM starts from then on: "warren drain --undo" ends that, and so does a restart of the server.
+It needs the admin key. Installed as deploy/warren-drain.service it runs at each shutdown of the host.`,
+		Example: "  warren drain\n  warren drain --json\n  warren drain --undo",
 		Args:    args(0, 0, "warren drain has no arguments: it suspends all VMs"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
+			if o.undo {
+				return a.undrain(cmd.Context(), o)
+			}
 			return a.drain(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	cmd.Flags().BoolVar(&o.undo, "undo", false, "end a drain: the host stays up after all")
 	return cmd
+}
+
+func (a *app) undrain(ctx context.Context, o *drainOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	done, err := c.Undrain(ctx)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return a.io.json(done)
+	}
+	a.io.printf("VMs may start again; %d go on\n", done.Resumed)
+	return nil
 }
 
 func (a *app) drain(ctx context.Context, o *drainOptions) error {

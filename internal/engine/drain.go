@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -22,21 +23,87 @@ type Drained struct {
 	Err error // it runs on, and what it has in memory ends with the host
 }
 
+var errDraining = &vm.Error{
+	Kind: vm.Unavailable, Code: "SERVICE_UNAVAILABLE", Msg: "the host is being shut down: no VM starts",
+	Hint: "it goes on after the host's start; `warren drain --undo` ends the drain",
+}
+
+// drainEvery is how often a drain looks whether VMs that were on their way up
+// have come up.
+const drainEvery = 50 * time.Millisecond
+
 // Drain suspends every VM of every account that runs, before the host is shut
-// down or restarted: memory and programs are on disk when it returns. VMs that
-// come up meanwhile are not waited for. For admins.
+// down or restarted: memory and programs are on disk when it returns. From its
+// beginning on no VM starts, until Undrain or the next engine; those that were
+// on their way up are waited for. For admins.
 func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
 	if err := needAdmin(c); err != nil {
-		return nil, fail(vm.OpSuspend, "", err)
+		return nil, fail(vm.OpDrain, "", err)
 	}
-	e.mu.Lock()
-	var running []*slot
-	for _, s := range e.vms {
-		if s.rec.State == vm.Running || s.rec.State == vm.Starting {
-			running = append(running, s)
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDrain})
+	if err != nil {
+		return nil, fail(vm.OpDrain, "", err)
+	}
+	e.setDraining(true)
+	out, err := e.drainUntilStill(ctx, c)
+	r.end(err, map[string]any{"vms": len(out)})
+	slices.SortFunc(out, func(a, b Drained) int {
+		return strings.Compare(a.VM.Name+"\x00"+string(a.VM.ID), b.VM.Name+"\x00"+string(b.VM.ID))
+	})
+	return out, fail(vm.OpDrain, "", err)
+}
+
+// drainUntilStill suspends what runs, until no more comes up.
+func (e *Engine) drainUntilStill(ctx context.Context, c *vm.Call) (out []Drained, err error) {
+	seen := make(map[*slot]bool)
+	for {
+		list, coming := e.toDrain(seen)
+		out = append(out, e.drainAll(ctx, c, list)...)
+		if len(list) > 0 {
+			continue
+		}
+		if !coming {
+			return out, nil
+		}
+		after, stop := e.cfg.Clock.After(drainEvery)
+		select {
+		case <-after:
+			stop()
+		case <-ctx.Done():
+			stop()
+			return out, context.Cause(ctx)
 		}
 	}
+}
+
+func (e *Engine) setDraining(on bool) {
+	e.mu.Lock()
+	e.draining = on
 	e.mu.Unlock()
+}
+
+// isDraining is for what starts a machine without being admitted.
+func (e *Engine) isDraining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.draining
+}
+
+// toDrain returns the VMs that run and were not seen, and whether others were
+// admitted and are on their way.
+func (e *Engine) toDrain(seen map[*slot]bool) (list []*slot, coming bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if (s.rec.State == vm.Running || s.rec.State == vm.Starting) && !seen[s] {
+			seen[s], list = true, append(list, s)
+		}
+	}
+	return list, len(e.claims) > 0
+}
+
+// drainAll suspends VMs, as many at a time as may start at a time.
+func (e *Engine) drainAll(ctx context.Context, c *vm.Call, running []*slot) []Drained {
 	out := make([]Drained, len(running))
 	places := make(chan struct{}, cap(e.starts))
 	var wg sync.WaitGroup
@@ -49,11 +116,45 @@ func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
 		})
 	}
 	wg.Wait()
-	out = slices.DeleteFunc(out, func(d Drained) bool { return d.Err == nil && d.VM.ID == "" })
-	slices.SortFunc(out, func(a, b Drained) int {
-		return strings.Compare(a.VM.Name+"\x00"+string(a.VM.ID), b.VM.Name+"\x00"+string(b.VM.ID))
-	})
-	return out, nil
+	return slices.DeleteFunc(out, func(d Drained) bool { return d.Err == nil && d.VM.ID == "" })
+}
+
+// Undrain ends a drain on a host that stays up after all. VMs that are to go on
+// after a start do so now; their number is returned. For admins.
+func (e *Engine) Undrain(ctx context.Context, c *vm.Call) (n int, err error) {
+	defer func() { err = fail(vm.OpUndrain, "", err) }()
+	if err := needAdmin(c); err != nil {
+		return 0, err
+	}
+	if !e.isDraining() {
+		return 0, vm.Errorf(vm.WrongState, "drain", "the host is not being drained")
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpUndrain})
+	if err != nil {
+		return 0, err
+	}
+	e.setDraining(false)
+	n = e.goOnAfterBoot()
+	r.end(nil, map[string]any{"vms": n})
+	return n, nil
+}
+
+// SetOnBoot changes what becomes of a VM when the host has started again.
+func (e *Engine) SetOnBoot(ctx context.Context, c *vm.Call, ref, setting string) (v vm.VM, err error) {
+	to, err := vm.ParseOnBoot(setting)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpOnBoot, ref, vm.AsError(err).WithCode("INVALID_REQUEST"))
+	}
+	op, err := e.begin(ctx, c, ref, vm.OpOnBoot)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpOnBoot, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	entry := AuditEntry{Detail: map[string]any{"from": string(op.before.OnBoot), "to": setting}}
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
+		return vm.VM{}, err
+	}
+	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.OnBoot = to })
 }
 
 // drain suspends one VM. One that has come to its end meanwhile is none.
@@ -79,8 +180,8 @@ func (e *Engine) drain(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, err
 }
 
 // goOnAfterBoot starts, one after the other, what Drain has suspended and is to
-// go on. It ends with the engine.
-func (e *Engine) goOnAfterBoot() {
+// go on, and returns how many those are. It ends with the engine.
+func (e *Engine) goOnAfterBoot() int {
 	e.mu.Lock()
 	var list []*slot
 	for _, s := range e.vms {
@@ -90,7 +191,7 @@ func (e *Engine) goOnAfterBoot() {
 	}
 	e.mu.Unlock()
 	if len(list) == 0 {
-		return
+		return 0
 	}
 	e.spawn(func(ctx context.Context) {
 		for _, s := range list {
@@ -100,4 +201,5 @@ func (e *Engine) goOnAfterBoot() {
 			}
 		}
 	})
+	return len(list)
 }

@@ -143,6 +143,7 @@ type Engine struct {
 	gens     map[vm.GenerationID]*generation
 	names    domains
 	claims   map[*claim]bool // VMs that were admitted and are on their way
+	draining bool            // nothing is admitted
 	used     *usage          // the last look at the disk; nil = none
 }
 

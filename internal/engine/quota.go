@@ -91,6 +91,9 @@ func (e *Engine) rename(c *claim, id vm.ID) {
 // claimLocked admits VMs of an account by its quota, and claims their place.
 // Whether the disk has room is seen to before.
 func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
+	if e.draining {
+		return errDraining
+	}
 	q := e.users.accounts[account].Quota
 	if q != (vm.Quota{}) {
 		more := vm.Quota{}

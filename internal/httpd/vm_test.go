@@ -249,6 +249,7 @@ func TestReceipts(t *testing.T) {
 		{"GET", "/tar/%2Fx", "", true},
 		{"POST", "/fs/chmod", `{"path":"/x","mode":384}`, true},
 		{"PUT", "/network", `{"mode":"open"}`, true},
+		{"PUT", "/on-boot", `{"onBoot":"resume"}`, true},
 		{"POST", "/stop", "", true},
 		{"POST", "/start", "", true},
 		{"POST", "/kill", "", true},
