@@ -44,7 +44,8 @@ var Kinds = []KindRow{
 // Codes holds every contract code that Warren sends, with its HTTP status. The
 // SDK finds its error class by the code and repeats some requests for ever on a
 // code that it does not know, so an error with another code is sent with that
-// of its kind. EVENTS_GONE is ours, of a route that no SDK calls.
+// of its kind. EVENTS_GONE and those of mounts and volumes are ours, of routes
+// that no SDK calls.
 var Codes = map[string]int{
 	"ACCESS_DENIED":                          403,
 	"AFTER_ARRAY_CONTAINS_EMPTY":             400,
@@ -100,6 +101,9 @@ var Codes = map[string]int{
 	"LIMIT_EXCEEDED":                         403,
 	"MEMORY_STORAGE_QUOTA_EXCEEDED":          403,
 	"MEM_OVER_PLAN_LIMIT":                    403,
+	"MOUNT_NOT_FOUND":                        404,
+	"MOUNT_PATH_INVALID":                     400,
+	"MOUNT_PATH_NOT_EMPTY":                   409,
 	"NON_LEAF_LAYER_FIELD_ERROR":             400,
 	"NOT_FOUND":                              404,
 	"NO_DEFAULT_SNAPSHOT_AVAILABLE":          404,
@@ -164,6 +168,20 @@ var Codes = map[string]int{
 	"VM_PERMISSION_NOT_FOUND":                404,
 	"VM_SETUP_FAILED":                        500,
 	"VM_START_TIMEOUT":                       504,
+	"VOLUME_BUSY":                            409,
+	"VOLUME_DAMAGED":                         500,
+	"VOLUME_EXISTS":                          409,
+	"VOLUME_IN_USE":                          409,
+	"VOLUME_LIMIT_EXCEEDED":                  403,
+	"VOLUME_LOCKED":                          409,
+	"VOLUME_NAME_INVALID":                    400,
+	"VOLUME_NOT_FOUND":                       404,
+	"VOLUME_NOT_READY":                       409,
+	"VOLUME_SECRET_NEEDED":                   403,
+	"VOLUME_SECRET_REFUSED":                  403,
+	"VOLUME_SIZE_INVALID":                    400,
+	"VOLUME_SLOT_NOT_FOUND":                  404,
+	"VOLUME_UNLOCK_RATE_LIMITED":             429,
 	"WANTED_BY_EMPTY":                        400,
 	"WORKDIR_EMPTY":                          400,
 }

@@ -64,6 +64,7 @@ type CreateVM struct {
 
 	// Ours.
 	Image      string  `json:"image,omitempty"`      // name, image id or snapshot id
+	Profile    string  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
 	Network    string  `json:"network,omitempty"`    // closed, packages, open
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after so long, whatever it does; null = never
 	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name that is taken
@@ -113,6 +114,7 @@ type VM struct {
 	Image               string          `json:"image"`
 	ImageID             vm.ImageID      `json:"imageId"`
 	Network             string          `json:"network"`
+	Profile             string          `json:"profile,omitempty"`  // absent = agent
 	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"` // null = never
 	ActivityThreshold   int64           `json:"activityThresholdBytes,omitempty"`
 	IdleStops           bool            `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended

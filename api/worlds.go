@@ -18,6 +18,7 @@ type ForkVM struct {
 	// Ours.
 	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
+	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
 }
 
 // ForkedVM answers a fork.
@@ -89,6 +90,7 @@ type TakeSnapshot struct {
 	Name        string          `json:"name,omitempty"`
 	Persistence *vm.Persistence `json:"persistence,omitempty"`
 	DiskOnly    bool            `json:"diskOnly,omitempty"` // ours: no memory
+	Volumes     string          `json:"volumes,omitempty"`  // ours: "cut", "detach"; as in ForkVM
 }
 
 // TakenSnapshot answers it.
@@ -114,7 +116,8 @@ type ChangedSnapshot struct {
 
 // RollbackVM is the body of a rollback.
 type RollbackVM struct {
-	To string `json:"to,omitempty"` // a generation, or a snapshot's id or name; "" = the newest of the VM
+	Volumes string `json:"volumes,omitempty"` // of a VM that has volumes mounted, or had then: "cut", "detach"; absent = refused
+	To      string `json:"to,omitempty"`      // a generation, or a snapshot's id or name; "" = the newest of the VM
 }
 
 // RolledBackVM answers a rollback.
@@ -188,8 +191,10 @@ type Snapshot struct {
 	Why          vm.Why          `json:"why,omitempty"`
 	Memory       bool            `json:"memory,omitempty"` // it continues running programs
 	DataBytes    int64           `json:"dataBytes,omitempty"`
-	PauseMs      float64         `json:"pauseMs,omitempty"`
-	SourceVMName string          `json:"sourceVmName,omitempty"`
+	// VolumesSeen are the volumes whose contents the memory may hold.
+	VolumesSeen  []vm.VolumeID `json:"volumesSeen,omitempty"`
+	PauseMs      float64       `json:"pauseMs,omitempty"`
+	SourceVMName string        `json:"sourceVmName,omitempty"`
 	// MayContain labels what can be in it: "memory", "processes", "files",
 	// "prompts", "credentials".
 	MayContain []string `json:"mayContain,omitempty"`

@@ -78,9 +78,9 @@ func (c *Client) Resize(ctx context.Context, ref string, in api.Sizes) (api.Resi
 	return do[api.ResizedVM](ctx, c, call{method: "POST", path: vmPath(ref, "resize")}, in)
 }
 
-// Rollback puts a VM back to a generation, "" = the newest of its own.
-func (c *Client) Rollback(ctx context.Context, ref, to string) (api.RolledBackVM, error) {
-	return do[api.RolledBackVM](ctx, c, call{method: "POST", path: vmPath(ref, "rollback")}, api.RollbackVM{To: to})
+// Rollback puts a VM back to a generation, by default the newest of its own.
+func (c *Client) Rollback(ctx context.Context, ref string, in api.RollbackVM) (api.RolledBackVM, error) {
+	return do[api.RolledBackVM](ctx, c, call{method: "POST", path: vmPath(ref, "rollback")}, in)
 }
 
 // Lineage returns a VM's relatives and their generations; ref "" = everything.

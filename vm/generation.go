@@ -60,6 +60,13 @@ type GenerationInfo struct {
 	Snapshot    SnapshotID  `json:"snapshot,omitempty"`
 	Name        string      `json:"name,omitempty"` // label of a snapshot
 	Persistence Persistence `json:"persistence,omitzero"`
+	// VolumesSeen are the volumes whose contents its memory may hold.
+	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
+	// Mounts are the volumes that its memory has mounted. Only the VM that it was
+	// taken of goes on with them; with Cut others may be started on it, too, whose
+	// mounts then lead nowhere.
+	Mounts []VolumeAt `json:"mounts,omitempty"`
+	Cut    bool       `json:"cut,omitempty"`
 	// Deleted says that the snapshot was deleted; VMs made of it may still need
 	// the files.
 	Deleted bool `json:"deleted,omitempty"`

@@ -16,10 +16,22 @@ type Remaining struct {
 	LogBytes    int64 `json:"logBytes"`    // of its console, monitor and QEMU
 	OtherBytes  int64 `json:"otherBytes"`  // of generations that were captured by themselves, or that forks lie on
 
+	Volumes   []RemainingVolume   `json:"volumes"` // that it has, or had, mounted and that are still there
 	Snapshots []RemainingSnapshot `json:"snapshots"`
 	Forks     []RemainingVM       `json:"forks"`  // made of its memory and disk, and what was made of those
 	Copies    []Copy              `json:"copies"` // files that were copied out, newest first
 	Receipts  []string            `json:"receipts"`
+}
+
+// RemainingVolume is a managed volume that a VM worked in.
+type RemainingVolume struct {
+	ID       VolumeID `json:"id"`
+	Name     string   `json:"name"`
+	Project  string   `json:"project"`
+	Path     string   `json:"path,omitempty"` // where the VM has it; "" = no longer
+	Unlocked bool     `json:"unlocked"`
+	Bytes    int64    `json:"bytes"`
+	UsedBy   []string `json:"usedBy,omitempty"` // other VMs that have it mounted
 }
 
 // RemainingSnapshot is a snapshot of a VM that somebody can still start.

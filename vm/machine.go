@@ -55,6 +55,10 @@ type MachineSpec struct {
 	WaitBooted bool          `json:"waitBooted"` // cold boot: wait for multi-user before "ready"
 	Deadline   time.Duration `json:"deadline"`   // for the whole start, in nanoseconds; 0 = 120 s
 
+	// VolumeKeys open the disks of Plugged.Volumes. They are handed from process
+	// to process and never written down.
+	VolumeKeys map[VolumeID]VolumeKey `json:"-"`
+
 	// Pooled says that the machine is no VM's yet; see Adoption.
 	Pooled bool `json:"pooled,omitempty"`
 	// Spare says that the machine will probably be captured again soon: what a

@@ -11,6 +11,8 @@ type Plugged struct {
 	BootMemoryMiB int            `json:"bootMemoryMib,omitempty"` // memory that it booted with; 0 = that of its size
 	CPUs          int            `json:"cpus,omitempty"`          // vCPUs plugged in beyond those; the guest may have some offline
 	Modules       []MemoryModule `json:"modules,omitempty"`       // in the order of plugging
+
+	Volumes []PluggedVolume `json:"volumes,omitempty"` // disks of managed volumes
 }
 
 // MemoryModule is a piece of memory that was plugged in. Each has a memory

@@ -63,6 +63,8 @@ const (
 	OpHold     Op = "hold"    // somebody asks that it stay awake
 	OpRelease  Op = "release" // a hold is given up, or has ended
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
+	OpMount    Op = "mount"   // a volume is plugged into a running VM
+	OpUnmount  Op = "unmount" // and taken out again
 
 	OpLogin          Op = "login" // somebody enters a VM from outside the API
 	OpImageBuild     Op = "image-build"
@@ -74,6 +76,14 @@ const (
 	OpKeyCreate      Op = "key-create"
 	OpKeyRotate      Op = "key-rotate"
 	OpKeyRevoke      Op = "key-revoke"
+	OpVolumeCreate   Op = "volume-create"
+	OpVolumeUnlock   Op = "volume-unlock"
+	OpVolumeLock     Op = "volume-lock"
+	OpVolumeRemove   Op = "volume-remove"
+	OpVolumeResize   Op = "volume-resize"
+	OpVolumeSnapshot Op = "volume-snapshot" // made or removed
+	OpVolumeRollback Op = "volume-rollback"
+	OpVolumeSlot     Op = "volume-slot" // a way to unlock is added, removed or replaced
 	OpIdentityCreate Op = "identity-create"
 	OpIdentityDelete Op = "identity-delete"
 	OpTokenCreate    Op = "token-create"
@@ -150,6 +160,8 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpMount:   {Running: {During: Running, After: Running}},
+	OpUnmount: {Running: {During: Running, After: Running}},
 	OpCapture: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
@@ -180,7 +192,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -158,14 +158,21 @@ type VM struct {
 	// DiskOn is the generation whose disk the VM's overlay lies on; "" = its
 	// image's.
 	DiskOn GenerationID `json:"diskOn,omitempty"`
+	// Profile is how far it is trusted; "" = as an agent.
+	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
 	// CaptureEverySeconds asks for a generation every so often; 0 = never.
-	CaptureEverySeconds int64       `json:"captureEverySeconds,omitempty"`
-	Losses              []string    `json:"losses,omitempty"`   // what the last start did not restore
-	Restored            []string    `json:"restored,omitempty"` // what it did
-	Exit                MachineExit `json:"exit,omitzero"`      // how the last machine ended
-	Previews            []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
+	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"`
+	// VolumesSeen are the volumes that were mounted since it was booted: its memory
+	// may hold what is in them, also after they were unmounted.
+	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
+	// Cut are volumes that its memory has mounted and that it does not have.
+	Cut      []VolumeAt  `json:"cut,omitempty"`
+	Losses   []string    `json:"losses,omitempty"`   // what the last start did not restore
+	Restored []string    `json:"restored,omitempty"` // what it did
+	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended
+	Previews []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
 	// Terminals are those of the guest when the VM was last put down.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 

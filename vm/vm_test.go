@@ -31,6 +31,8 @@ func TestTransitions(t *testing.T) {
 		OpKeep:     ". . running . suspended stopped .",
 		OpCapture:  ". . running . suspended stopped .",
 		OpRecover:  "running suspended . running . . .",
+		OpMount:    ". . running . . . .",
+		OpUnmount:  ". . running . . . .",
 		OpDelete:   "x x x x x x x",
 	}
 	for _, op := range guestOps {

@@ -28,6 +28,7 @@ func run(args []string, stderr io.Writer) int {
 	spec := flags.String("spec", "", "path of the machine's specification")
 	attach := flags.Bool("attach", false, "take over a machine whose monitor is gone")
 	status := flags.Int("status-fd", -1, "descriptor that gets one message when the start is over")
+	keys := flags.Int("keys-fd", -1, "descriptor from which the keys of volumes come")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -43,6 +44,10 @@ func run(args []string, stderr io.Writer) int {
 	if *status >= 0 {
 		syscall.CloseOnExec(*status)
 		o.Status = os.NewFile(uintptr(*status), "status")
+	}
+	if *keys >= 0 {
+		syscall.CloseOnExec(*keys)
+		o.Keys = os.NewFile(uintptr(*keys), "keys")
 	}
 	if err := monitor.Main(ctx, o); err != nil {
 		o.Log.Error("monitor", "err", err)

@@ -165,9 +165,10 @@ func control(f *os.File, write bool, fn func(fd int) bool) error {
 }
 
 // relay answers with the beginning of a stream, about which there is a word to
-// say, and copies both ways until both are done. It closes f.
+// say, and copies both ways until both are done or the session is. It closes f.
 func (w *answer) relay(r *request, f *os.File, word string) error {
 	defer f.Close()
+	defer context.AfterFunc(r.ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })()
 	w.started, w.closing = true, true
 	b := make([]byte, len(upgraded)+link.FrameHeader, len(upgraded)+link.FrameHeader+len(word))
 	copy(b, upgraded)

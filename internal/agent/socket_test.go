@@ -209,6 +209,7 @@ func TestSocketUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer conn.Close() // the agent's end lives as long as this one
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		t.Fatal(err)

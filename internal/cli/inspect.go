@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
 )
 
 type inspectOptions struct {
@@ -82,6 +83,7 @@ func (a *app) inspected(i api.Inspection) {
 	row("size", "%s", sizing(v.Sizing))
 	row("disk", "%s used on the host", human(i.DiskBytes))
 	row("network", "%s", v.Network)
+	row("profile", "%s", or(v.Profile, vm.ProfileAgent))
 	row("kept", "%s", retention(v))
 	row("made", "%s (%s ago)", v.CreatedAt.Local().Format(time.DateTime), age(v.CreatedAt))
 	if !v.StartedAt.IsZero() {

@@ -42,6 +42,7 @@ func (a *app) others(r vm.Remaining) {
 	for _, c := range r.Copies {
 		copies = append(copies, printable(c.Path)+" ("+c.Receipt+")")
 	}
+	row("volumes", volumesLeft(r))
 	row("snapshots", snapshots)
 	row("VMs made of it", forks)
 	row("copied out", short(copies, 5))
@@ -49,6 +50,22 @@ func (a *app) others(r vm.Remaining) {
 		row("captured generations", []string{human(r.OtherBytes)})
 	}
 	row("audit records", short(r.Receipts, 2))
+}
+
+// volumesLeft describes the volumes that a VM worked in.
+func volumesLeft(r vm.Remaining) (list []string) {
+	for _, v := range r.Volumes {
+		text := printable(v.Project + "/" + v.Name)
+		if v.Path != "" {
+			text += " at " + printable(v.Path)
+		}
+		state := "locked"
+		if v.Unlocked {
+			state = "UNLOCKED"
+		}
+		list = append(list, text+" ("+state+", "+human(v.Bytes)+")")
+	}
+	return list
 }
 
 // short cuts a list, saying how many more there are.

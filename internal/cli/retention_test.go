@@ -117,8 +117,10 @@ func TestDone(t *testing.T) {
 		complete          bool
 	}{
 		{"done box", "", `{}`, false},
-		{"done box --stop --drop-snapshots --rotated --logs-reviewed --revoke-tokens --label T-7", "",
-			`{"label":"T-7","retention":"stop","dropSnapshots":["sc-a","sc-b"],"revokeTokens":true,"rotated":true,"logsReviewed":true}`, true},
+		{
+			"done box --stop --drop-snapshots --rotated --logs-reviewed --revoke-tokens --label T-7", "",
+			`{"label":"T-7","retention":"stop","dropSnapshots":["sc-a","sc-b"],"revokeTokens":true,"rotated":true,"logsReviewed":true}`, true,
+		},
 		{"done box --ask", "suspend\ny\nn\ny\nn\nyes\ny\n", `{"retention":"suspend","dropSnapshots":["sc-a"],"keepSnapshots":true,"rotated":true,"logsReviewed":true}`, true},
 		{"done box --ask --rm", "", `{"retention":"destroy"}`, false},
 	} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -15,6 +16,8 @@ type rollbackOptions struct {
 	name string
 	to   string
 	json bool
+
+	volumes string
 }
 
 func newRollback(a *app, runF func(context.Context, *rollbackOptions) error) *cobra.Command {
@@ -25,7 +28,7 @@ func newRollback(a *app, runF func(context.Context, *rollbackOptions) error) *co
 		Long: `Put a VM back to a generation: memory, processes and disk of then, under the same name and id. Without GENERATION
 it is the newest of the VM: a snapshot, what it was last forked or resumed from, or one of its schedule. What is
 left is captured first, so that a rollback can be undone.`,
-		Example: "  warren rollback app\n  warren rollback app before-upgrade\n  warren rollback app sl-0123456789abcdef",
+		Example: "  warren rollback app\n  warren rollback app --volumes detach\n  warren rollback app before-upgrade\n  warren rollback app sl-0123456789abcdef",
 		Args:    args(1, 2, "which VM? warren rollback NAME [GENERATION]"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -39,6 +42,7 @@ left is captured first, so that a rollback can be undone.`,
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
+	cmd.Flags().StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted, or had then: detach (unmounted first) or cut (what it had stays behind; what it had then fails)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -49,7 +53,7 @@ func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
 		return err
 	}
 	p := a.io.doing("rolling %s back", o.name)
-	r, err := c.Rollback(ctx, o.name, o.to)
+	r, err := c.Rollback(ctx, o.name, api.RollbackVM{To: o.to, Volumes: o.volumes})
 	p.done()
 	switch {
 	case err != nil:

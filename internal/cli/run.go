@@ -27,6 +27,10 @@ type runOptions struct {
 	net   string
 	size  sizeFlags
 	exec  execOptions
+
+	volumes []string
+	project string
+	profile string
 }
 
 func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Command {
@@ -35,9 +39,16 @@ func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Comman
 		Use:   "run [IMAGE] [flags] -- CMD [ARG...]",
 		Short: "Run one command in a fresh VM and leave nothing behind",
 		Long: `Make a VM, run one command in it and remove the VM, also after ^C and when this program is killed.
-Output and exit status are the command's; 124 says that --timeout ended it, 125 that Warren failed.`,
+Output and exit status are the command's; 124 says that --timeout ended it, 125 that Warren failed.
+
+The VM has the profile untrusted, which means a closed network, no volumes and an end after an hour, or later where
+--timeout is longer; with --volume or --net, or when --profile says so, that of an agent.
+
+--volume mounts an unlocked volume: what the command writes there is all that stays. It is unmounted behind the command
+and stays unlocked.`,
 		Example: `  warren run -- python3 -c 'print(6*7)'
   warren run --add data.csv -- wc -l /work/data.csv
+  warren run --volume results:/data -- sh -c 'date >>/data/log'
   warren run dev --net packages --timeout 10m -- npm view is-number version`,
 		Annotations: map[string]string{passes: "yes"},
 		Args: func(cmd *cobra.Command, list []string) error {
@@ -65,6 +76,9 @@ Output and exit status are the command's; 124 says that --timeout ended it, 125 
 	f := cmd.Flags()
 	f.StringArrayVar(&o.add, "add", nil, "copy a file or directory to /work before; may repeat")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
+	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
+	projectFlag(cmd, &o.project)
+	a.profileFlag(cmd, &o.profile, "untrusted, or agent with --volume or a network")
 	o.size.add(f)
 	o.exec.add(f)
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
@@ -74,10 +88,41 @@ Output and exit status are the command's; 124 says that --timeout ended it, 125 
 // request turns the flags into the VM to make. Its name is known before it
 // exists, so that it can be removed whatever happens.
 func (o *runOptions) request() (api.CreateVM, error) {
-	up := upOptions{source: o.image, name: "run-" + string(vm.NewID()), net: o.net, size: o.size, persist: string(vm.Ephemeral)}
+	up := upOptions{source: o.image, name: "run-" + string(vm.NewID()), net: o.net, size: o.size, persist: string(vm.Ephemeral), profile: o.profileName()}
 	r, err := up.request()
 	r.OneShot = true
+	if err == nil {
+		err = o.outlive(&r)
+	}
 	return r, err
+}
+
+// profileName is the least trusted profile that has what is asked for.
+func (o *runOptions) profileName() string {
+	switch {
+	case o.profile != "":
+		return o.profile
+	case len(o.volumes) > 0 || o.net != "" && o.net != string(vm.NetClosed):
+		return vm.ProfileAgent
+	}
+	return vm.ProfileUntrusted
+}
+
+// afterTimeout is how long a VM is there beyond the time that its command has.
+const afterTimeout = 10 * time.Minute
+
+// outlive gives a VM the time that its command has, where its profile's is
+// shorter.
+func (o *runOptions) outlive(r *api.CreateVM) error {
+	p, err := vm.FindProfile(r.Profile)
+	if err != nil || p.TTL == 0 || o.exec.timeout == "" {
+		return err
+	}
+	d, err := parseSeconds(o.exec.timeout)
+	if d += afterTimeout; err == nil && d > p.TTL {
+		r.TTLSeconds = api.Seconds{Set: true, Value: seconds(d)}
+	}
+	return err
 }
 
 func (a *app) run(ctx context.Context, o *runOptions) (err error) {
@@ -89,8 +134,18 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	mounts, err := runVolumes(o.volumes, o.project)
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
+		return err
+	}
+	if p, err := vm.FindProfile(r.Profile); err == nil && !p.Volumes && len(mounts) > 0 {
+		return p.Forbids("", "volumes").WithHint("leave --profile out, or use --profile %s", vm.ProfileAgent)
+	}
+	if err := checkVolumes(ctx, c, mounts); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.removeAfter(ctx, c, r.Name, err)) }()
@@ -102,14 +157,16 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var late lateEnd
-	err = a.attached(ctx, c, r.Name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
-	if late.ended() {
-		return vm.Errorf(vm.Cancelled, "", "interrupted")
-	}
-	return err
+	return a.withVolumes(ctx, c, r.Name, mounts, func() error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		var late lateEnd
+		err := a.attached(ctx, c, r.Name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
+		if late.ended() {
+			return vm.Errorf(vm.Cancelled, "", "interrupted")
+		}
+		return err
+	})
 }
 
 // lateEnd notes that a second signal, or SIGTERM, ended a run.

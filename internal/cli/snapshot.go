@@ -24,6 +24,7 @@ type snapshotCreateOptions struct {
 	name     string
 	persist  string
 	diskOnly bool
+	volumes  string
 	json     bool
 }
 
@@ -48,6 +49,7 @@ is removed, also when the VM is. Go back to it with rollback, make VMs of it wit
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "call it so")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: sticky, sticky:0 to sticky:10, persistent (default sticky)")
+	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment) or cut (VMs made of it get disks that fail)")
 	f.BoolVar(&o.diskOnly, "disk-only", false, "leave the memory out; the file system is frozen for the instant")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -63,7 +65,7 @@ func (a *app) snapshotCreate(ctx context.Context, o *snapshotCreateOptions) erro
 		return err
 	}
 	p := a.io.doing("capturing %s", o.vm)
-	s, err := c.Snapshot(ctx, o.vm, api.TakeSnapshot{Name: o.name, Persistence: persist, DiskOnly: o.diskOnly})
+	s, err := c.Snapshot(ctx, o.vm, api.TakeSnapshot{Name: o.name, Persistence: persist, DiskOnly: o.diskOnly, Volumes: o.volumes})
 	p.done()
 	switch {
 	case err != nil:

@@ -123,7 +123,7 @@ func newPrune(a *app, runF func(context.Context, *pruneOptions) error) *cobra.Co
 		Short: "Make room on the disk",
 		Long: `Remove what nobody needs any more, and make room as far as the storage budget needs it, or as --free asks for
 besides: layers of specs, then sticky VMs that don't run, the lowest priority first, then the longest unused.
-VMs that run, are held, or are persistent never go, nor do snapshots. --dry-run says what would go and removes
+VMs that run, are held, or are persistent never go; sticky snapshots go last. --dry-run says what would go and removes
 nothing. The server does the same by itself when it must; this does it now. Others than admins prune their own
 account.`,
 		Example: "  warren prune --dry-run\n  warren prune --free 10G",

@@ -31,6 +31,7 @@ type upOptions struct {
 	onBoot       string
 	onIdle       string
 	captureEvery string
+	profile      string
 }
 
 func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
@@ -70,6 +71,7 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	o.size.add(f)
+	a.profileFlag(cmd, &o.profile, "agent")
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
 	a.completeFlag(cmd, "on-idle", "suspend", "stop")
 	a.completeFlag(cmd, "on-boot", "resume", "stay")
@@ -79,7 +81,7 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 
 // request turns the flags into what is sent.
 func (o *upOptions) request() (api.CreateVM, error) {
-	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: o.net}
+	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: o.net, Profile: o.profile}
 	var err error
 	if o.name != "" {
 		if err := vm.CheckName(o.name); err != nil {
@@ -90,6 +92,9 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		if _, err := vm.ParseNetworkMode(o.net); err != nil {
 			return r, err
 		}
+	}
+	if _, err := vm.FindProfile(o.profile); err != nil {
+		return r, err
 	}
 	if r.Sizes, err = o.size.sizes(); err != nil {
 		return r, err

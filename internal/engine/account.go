@@ -152,11 +152,20 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 	if err != nil {
 		return err
 	}
-	if n > 0 && !force {
-		return vm.Errorf(vm.Busy, a.Name, "the account has %d VMs", n).WithHint("delete them first, or use --force")
+	volumes, err := e.Volumes(ctx, sub, "", "")
+	if err != nil {
+		return err
+	}
+	if n+len(volumes) > 0 && !force {
+		return vm.Errorf(vm.Busy, a.Name, "the account has %d VMs and %d volumes", n, len(volumes)).WithHint("delete them first, or use --force")
 	}
 	for _, v := range list {
 		if _, err := e.Delete(ctx, sub, string(v.ID)); err != nil && vm.KindOf(err) != vm.NotFound {
+			return err
+		}
+	}
+	for _, v := range volumes {
+		if _, err := e.RemoveVolume(ctx, sub, VolumeRef{Volume: string(v.ID)}); err != nil && vm.KindOf(err) != vm.NotFound {
 			return err
 		}
 	}

@@ -91,7 +91,7 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 			more.Disk += newVMRoom
 		}
 	}
-	short := e.used != nil && e.over(e.used) > 0
+	short := e.looked != nil && e.over(e.looked) > 0
 	e.mu.Unlock()
 	if more.Disk > 0 {
 		if err := e.roomInQuota(ctx, a.account, more); err != nil {

@@ -26,6 +26,7 @@ type captureOptions struct {
 	persistence vm.Persistence
 	key         string // of a layer
 	build       vm.BuildID
+	volumes     string // what becomes of mounted ones; "" = a capture with memory is refused
 }
 
 // capture freezes the VM of op, as it is, into a new generation, which is
@@ -34,6 +35,11 @@ type captureOptions struct {
 // fails nothing is left but, perhaps, one more layer of the VM's disk.
 func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.GenerationInfo, err error) {
 	s := op.slot
+	if o.why != vm.WhySuspend && !o.diskOnly {
+		if err := e.clearMemory(ctx, s, o.volumes); err != nil {
+			return g, err
+		}
+	}
 	if err := e.settleDisk(ctx, s); err != nil {
 		return g, err
 	}
@@ -82,13 +88,17 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 
 // planGeneration is the first record of a generation of rec.
 func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
-	return vm.GenerationInfo{
+	g := vm.GenerationInfo{
 		ID: vm.NewGenerationID(), Account: rec.Account, VM: rec.ID, VMName: rec.Name,
 		Parent: rec.Head, DiskOn: rec.DiskOn, Image: rec.Image, Why: o.why, State: vm.GenBuilding,
 		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
 		BootID: rec.Machine.BootID, Note: clip(o.note),
 		Snapshot: o.snapshot, Name: o.name, Persistence: o.persistence, Key: o.key, Build: o.build,
 	}
+	if g.Memory {
+		g.VolumesSeen, g.Mounts, g.Cut = rec.VolumesSeen, e.mountedIn(rec), o.volumes == VolumesCut
+	}
+	return g
 }
 
 // roomFor refuses a capture that the disk cannot hold: the data of the memory

@@ -30,8 +30,11 @@ func (e *Engine) collect(ctx context.Context) {
 	defer e.sweeping.Unlock()
 	e.mu.Lock()
 	needs := e.needsLocked()
-	var todo []vm.GenerationInfo
+	var todo, seen []vm.GenerationInfo
 	for id, g := range e.gens {
+		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !e.comingLocked(id) {
+			seen = append(seen, g.info)
+		}
 		if g.pins == 0 && g.info.State != vm.GenBuilding && surplus(g.info, needs[id]) {
 			todo = append(todo, g.info)
 		}
@@ -45,6 +48,19 @@ func (e *Engine) collect(ctx context.Context) {
 			e.log.Warn("a generation that nobody needs could not be removed", "generation", g.ID, "err", err)
 		}
 	}
+	for _, g := range seen {
+		e.sealSeen(ctx, g)
+	}
+}
+
+// comingLocked reports whether a VM is on its way to the generation.
+func (e *Engine) comingLocked(id vm.GenerationID) bool {
+	for _, s := range e.vms {
+		if s.op != nil && (s.rec.DiskOn == id || s.rec.Generation == id) {
+			return true
+		}
+	}
+	return false
 }
 
 // surplus reports whether a generation has more than is needed.

@@ -233,6 +233,9 @@ func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Mach
 		return nil, vm.MachineStatus{}, err
 	}
 	m, st, err := e.cfg.Machines.Launch(ctx, spec)
+	for _, key := range spec.VolumeKeys {
+		clear(key)
+	}
 	if err != nil {
 		return nil, vm.MachineStatus{}, err
 	}
@@ -245,7 +248,7 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 	if err := e.step(ctx, "create:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	rec, err := e.nowRunning(ctx, op.slot, st, p.started)
+	rec, err := e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) { p.started(e, rec) })
 	if err != nil {
 		return vm.VM{}, err
 	}

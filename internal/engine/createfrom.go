@@ -58,10 +58,10 @@ func (e *Engine) specFrom(ctx context.Context, p *createPlan, g vm.GenerationInf
 }
 
 // started fills in what a VM of the plan continues from.
-func (p *createPlan) started(rec *vm.VM) {
+func (p *createPlan) started(e *Engine, rec *vm.VM) {
 	switch {
 	case p.keepsMemory():
-		fillStarted(rec, *p.from, vm.OpCreate)
+		e.fillStarted(rec, *p.from, vm.OpCreate)
 	case p.from != nil:
 		rec.Booted = true
 		rec.Restored = []string{"the disk of the snapshot"}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -23,6 +24,7 @@ type DoneRequest struct {
 	Retention     string          // vm.RetainStop, ...; "" = leave the VM as it is
 	DropSnapshots []vm.SnapshotID // of the VM, to be deleted
 	KeepSnapshots bool            // the others have a purpose
+	LockVolumes   bool            // that it worked in: unmount them in it, and lock those that no other VM has
 	RevokeTokens  bool            // of the identities that were granted the VM
 	Rotated       bool            // what generated code could reach is no longer valid
 	LogsReviewed  bool
@@ -130,6 +132,13 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 		}
 	}
 	ref := string(job.VM)
+	if r.LockVolumes && running {
+		for _, m := range e.mountsOf(job.VM) {
+			if err := e.Unmount(ctx, sub(), ref, m.Path, false); err != nil {
+				return revoked, err
+			}
+		}
+	}
 	switch {
 	case r.Retention == vm.RetainNothing:
 		_, err = e.Delete(ctx, sub(), ref)
@@ -139,7 +148,28 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 	case r.Retention == vm.RetainSuspend:
 		_, err = e.Suspend(ctx, sub(), ref, SuspendRequest{Cold: true})
 	}
+	if err == nil && r.LockVolumes {
+		err = e.lockVolumes(ctx, c, job.VM)
+	}
 	return revoked, err
+}
+
+// lockVolumes locks what a VM worked in, but for what others work in now.
+func (e *Engine) lockVolumes(ctx context.Context, c *vm.Call, id vm.ID) error {
+	left, err := e.Remains(ctx, c, string(id))
+	if err != nil {
+		return err
+	}
+	for _, v := range left.Volumes {
+		if !v.Unlocked || len(v.UsedBy) > 0 {
+			continue
+		}
+		sub := &vm.Call{Actor: c.Actor, Request: c.Request}
+		if _, err := e.LockVolume(ctx, sub, VolumeRef{Project: v.Project, Volume: string(v.ID)}, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // tokensFor lists the tokens of identities that were granted a VM.
@@ -185,8 +215,7 @@ func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
 	default:
 		step(vm.StepCompute, vm.StepOpen, "the VM is %s", left.State)
 	}
-	step(vm.StepVolumes, vm.StepNone, "no managed volume belongs to the VM")
-	step(vm.StepMounts, vm.StepNone, "nothing of the host is mounted in the VM")
+	judgeVolumes(left.Volumes, step)
 	e.judgeSnapshots(job, r, step)
 	tokens := fmt.Sprintf("%d tokens of identities that reach it", len(e.tokensFor(job.VM)))
 	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
@@ -198,6 +227,40 @@ func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
 		seen(vm.StepLogs, r.LogsReviewed, "they were read", "nobody has said that they were read; they may hold secrets that the guest printed")
 	}
 	step(vm.StepRemains, vm.StepDone, "%d snapshots, %d VMs made of it, %d files copied out", len(left.Snapshots), len(left.Forks), len(left.Copies))
+}
+
+// judgeVolumes closes the step of volumes when each that the VM worked in is
+// locked, and that of mounts when the VM has none.
+func judgeVolumes(list []vm.RemainingVolume, step func(string, vm.StepState, string, ...any)) {
+	var unlocked, mounted []string
+	for _, v := range list {
+		if v.Unlocked {
+			text := v.Project + "/" + v.Name
+			if len(v.UsedBy) > 0 {
+				text += " (in use by " + strings.Join(v.UsedBy, ", ") + ")"
+			}
+			unlocked = append(unlocked, text)
+		}
+		if v.Path != "" {
+			mounted = append(mounted, v.Project+"/"+v.Name+" at "+v.Path)
+		}
+	}
+	switch {
+	case len(list) == 0:
+		step(vm.StepVolumes, vm.StepNone, "the VM worked in no managed volume")
+	case len(unlocked) > 0:
+		step(vm.StepVolumes, vm.StepOpen, "not locked: %s", strings.Join(unlocked, ", "))
+	default:
+		step(vm.StepVolumes, vm.StepDone, "all %d that the VM worked in are locked", len(list))
+	}
+	switch {
+	case len(mounted) > 0:
+		step(vm.StepMounts, vm.StepOpen, "the VM has %s", strings.Join(mounted, ", "))
+	case len(list) == 0:
+		step(vm.StepMounts, vm.StepNone, "nothing is mounted in the VM")
+	default:
+		step(vm.StepMounts, vm.StepDone, "nothing is mounted in the VM any more")
+	}
 }
 
 // judgeSnapshots closes the step when each that is left was said to have a

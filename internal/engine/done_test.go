@@ -221,3 +221,42 @@ func TestShred(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestDoneVolumes: the volumes that a VM worked in are closed with its job, one
+// that another VM works in stays open and is named.
+//
+// 003-36, 003-37, 003-42
+func TestDoneVolumes(t *testing.T) {
+	_, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	create(t, e, c, engine.CreateRequest{Name: "other"})
+	for _, name := range []string{"work", "left", "shared"} {
+		newVolume(t, e, c, name)
+		unlock(t, e, c, name)
+		mount(t, e, c, "box", mountOf(name, "/"+name))
+	}
+	if err := e.Unmount(t.Context(), c, "box", "/left", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Unmount(t.Context(), c, "box", "/shared", false); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, e, c, "other", mountOf("shared", "/data"))
+	j := done(t, e, c, "box", engine.DoneRequest{})
+	if got := steps(j); !strings.Contains(got, "volumes=open mounts=open") || len(j.Remains.Volumes) != 3 {
+		t.Errorf("nothing decided: %s %+v", got, j.Remains.Volumes)
+	}
+	j = done(t, e, c, "box", engine.DoneRequest{LockVolumes: true, Retention: vm.RetainNothing})
+	if got := steps(j); !strings.Contains(got, "volumes=open mounts=done") || !strings.Contains(fmt.Sprint(j.Steps), "default/shared (in use by other)") {
+		t.Errorf("one is in use: %+v", j.Steps)
+	}
+	volumeIs(t, e, c, "work", false, 0)
+	volumeIs(t, e, c, "left", false, 0)
+	volumeIs(t, e, c, "shared", true, 1)
+	if _, err := e.Delete(t.Context(), c, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if j = done(t, e, c, string(v.ID), engine.DoneRequest{LockVolumes: true}); !strings.Contains(steps(j), "volumes=done mounts=done") {
+		t.Errorf("of a VM that is gone: %+v", j.Steps)
+	}
+}

@@ -31,6 +31,7 @@ type Config struct {
 	Disk     Disk
 
 	Generations  Generations
+	Volumes      Volumes
 	Repositories Repositories             // nil = there are none
 	Clock        Clock                    // nil = the system's
 	Fault        func(label string) error // nil in production; see Labels
@@ -106,7 +107,8 @@ func (s Settings) withDefaults() Settings {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// nameWrite before slot.write; slot.write, idWrite, keyWrite, genWrite or accountWrite before mu.
+// nameWrite before slot.write; volume.work before slot.write; slot.write, idWrite,
+// keyWrite, genWrite, volume.write or accountWrite before mu.
 type Engine struct {
 	cfg      Config
 	log      *slog.Logger
@@ -123,6 +125,7 @@ type Engine struct {
 	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
 	genWrite  sync.Mutex    // held while a generation's record is written; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
+	opening   sync.Mutex    // one secret of a volume is tried at a time
 	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
 	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
@@ -138,13 +141,16 @@ type Engine struct {
 	creating map[*operation]bool // creates with a name whose record is not written yet
 	flights  map[string]*flight  // layers being made, by account and key
 	closed   bool
-	users    directory
-	rights   rights
-	gens     map[vm.GenerationID]*generation
-	names    domains
-	claims   map[*claim]bool // VMs that were admitted and are on their way
-	draining bool            // nothing is admitted
-	used     *usage          // the last look at the disk; nil = none
+	// recovered: what is on disk agrees with the records.
+	recovered bool
+	users     directory
+	rights    rights
+	gens      map[vm.GenerationID]*generation
+	vols      map[vm.VolumeID]*volume
+	names     domains
+	claims    map[*claim]bool // VMs that were admitted and are on their way
+	looked    *usage          // the last look at the disk; nil = none
+	draining  bool            // nothing is admitted
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -164,7 +170,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
-		gens: map[vm.GenerationID]*generation{}, claims: map[*claim]bool{},
+		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
 	}
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
@@ -173,6 +179,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		e.tasks.Wait()
 		return nil, fail(vm.OpServe, string(cfg.Dir), err)
 	}
+	e.mu.Lock()
+	e.recovered = true
+	e.mu.Unlock()
+	e.collectLater()
 	e.spawn(e.reap)
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
@@ -209,6 +219,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fail(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "some operations did not end: %w", context.Cause(ctx)))
 	}
 	e.pool.drain(ctx)
+	e.forgetKeys()
 	e.releaseMachines()
 	return nil
 }

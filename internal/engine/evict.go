@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -71,10 +72,10 @@ func (e *Engine) makeRoom(ctx context.Context) error {
 func (e *Engine) worthALook(have Capacity) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.used == nil || have.DiskFree < e.cfg.Settings.DiskReserve || e.over(e.used) > 0 {
+	if e.looked == nil || have.DiskFree < e.cfg.Settings.DiskReserve || e.over(e.looked) > 0 {
 		return true
 	}
-	return e.used.have.DiskFree-have.DiskFree > e.cfg.Settings.budget(have.DiskTotal)/1000 || e.now().Sub(e.used.time) > 10*storageEvery
+	return e.looked.have.DiskFree-have.DiskFree > e.cfg.Settings.budget(have.DiskTotal)/1000 || e.now().Sub(e.looked.time) > 10*storageEvery
 }
 
 // accountsOver are the accounts that have more than their quota of disk.
@@ -102,7 +103,7 @@ func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	}
 }
 
-// freeUp lets VMs and layers of an account ("" = of all) go, one
+// freeUp lets VMs, snapshots and layers of an account ("" = of all) go, one
 // after the other, until over says that it is enough. Each time it looks anew:
 // what several share is free only when the last of them is gone.
 func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (out vm.Pruned, err error) {
@@ -160,7 +161,7 @@ func (e *Engine) evict(ctx context.Context, cand storage.Candidate, over int64) 
 	if cand.Item.Kind == storage.VM {
 		return item, e.evictVM(c, vm.ID(cand.Item.ID), detail)
 	}
-	return item, e.evictLayer(ctx, c, vm.GenerationID(cand.Item.ID), detail)
+	return item, e.evictGeneration(ctx, c, vm.GenerationID(cand.Item.ID), detail)
 }
 
 // itemOf describes a candidate.
@@ -202,27 +203,40 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	return err
 }
 
-// evictLayer gives a layer up: collect removes what nobody else needs of it.
-func (e *Engine) evictLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
+// evictGeneration gives a layer or a snapshot up: collect removes what nobody
+// else needs of it.
+func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
 	e.mu.Lock()
 	g := e.gens[id]
-	may := g != nil && mayGo(g)
-	e.mu.Unlock()
-	if !may {
-		return vm.Errorf(vm.Busy, string(id), "it is kept now")
+	if g == nil || !keptForItself(g.info) {
+		e.mu.Unlock()
+		return notFound(string(id))
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRemove, Subject: "evicted", Detail: map[string]any{"generation": string(id)}})
+	kept, info := keptGeneration(g), g.info
+	e.mu.Unlock()
+	if kept != "" {
+		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
+	}
+	r, err := e.record(ctx, c, AuditEntry{
+		Op: vm.OpSnapshotRemove, VM: info.VM, Subject: cmp.Or(string(info.Snapshot), "evicted"),
+		Detail: map[string]any{"generation": string(id), "name": info.Name, "cause": "evicted"},
+	})
 	if err != nil {
 		return err
 	}
-	info, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted = true })
+	info, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted = true })
 	r.end(err, detail)
 	if err != nil {
 		return err
 	}
 	data := maps.Clone(detail)
 	data["generation"] = string(id)
-	e.append(vm.Event{Type: "layer.evicted", VM: info.VM, Account: info.Account, Data: data})
+	kind := "layer.evicted"
+	if info.Snapshot != "" {
+		kind = "snapshot.evicted"
+		data["snapshot"], data["name"] = string(info.Snapshot), info.Name
+	}
+	e.append(vm.Event{Type: kind, VM: info.VM, Account: info.Account, Data: data})
 	return nil
 }
 

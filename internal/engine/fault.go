@@ -47,6 +47,12 @@ var steps = []struct {
 		"resize:audit", "resize:machine", "resize:stopped", "resize:record", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
 	}},
 	{"reseat", slices.Concat([]string{"reseat:record"}, captured, []string{"reseat:machine", "reseat:commit"})},
+	{"mount", []string{"mount:audit", "mount:lease", "mount:plug", "mount:guest", "mount:commit"}},
+	{"unmount", []string{"unmount:audit", "unmount:guest", "unmount:plug", "unmount:lease"}},
+	{"volume-snapshot", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},
+	{"volume-snapshot mounted", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},
+	{"volume-rollback", []string{"volume-rollback:disk", "volume-rollback:commit"}},
+	{"rollback volumes", []string{"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
 	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{
 		"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
 	})},

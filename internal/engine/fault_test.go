@@ -65,8 +65,22 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		_, err = e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{MemoryMiB: 256}})
 	case "reseat":
 		err = e.Reseat(t.Context(), c, "box")
+	case "mount":
+		unlock(t, e, c, "vol")
+		_, err = e.Mount(t.Context(), c, "box", mountOf("vol", "/data"))
+	case "unmount":
+		err = e.Unmount(t.Context(), c, "box", "/data", false)
 	case "rollback":
 		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"})
+	case "rollback volumes":
+		unlock(t, e, c, "vol")
+		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first", Volumes: engine.VolumesCut})
+	case "volume-snapshot", "volume-snapshot mounted":
+		unlock(t, e, c, "vol")
+		_, err = e.SnapshotVolume(t.Context(), c, ref("vol"), "snap")
+	case "volume-rollback":
+		unlock(t, e, c, "vol")
+		_, _, err = e.RollbackVolume(t.Context(), c, ref("vol"), "first")
 	default:
 		t.Fatalf("no such verb: %s", verb)
 	}
@@ -88,6 +102,18 @@ func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
 	case "resume cold":
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{Cold: true})
+	case "mount", "unmount", "volume-snapshot", "volume-snapshot mounted", "volume-rollback", "rollback volumes":
+		_, err = e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "vol"})
+		if err == nil && verb == "rollback volumes" {
+			_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
+		}
+		unlock(t, e, c, "vol")
+		if err == nil && verb == "volume-rollback" {
+			_, err = e.SnapshotVolume(t.Context(), c, ref("vol"), "first")
+		}
+		if err == nil && (verb == "unmount" || verb == "volume-snapshot mounted" || verb == "rollback volumes") {
+			_, err = e.Mount(t.Context(), c, "box", mountOf("vol", "/data"))
+		}
 	case "rollback":
 		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
 	}
@@ -145,6 +171,7 @@ func consistent(t *testing.T, s *vmtest.Site) {
 		}
 	}
 	consistentGenerations(t, s, recs)
+	consistentVolumes(t, s)
 	pending, err := s.Audit.Pending(t.Context())
 	if err != nil || len(pending) != 0 {
 		t.Errorf("audit records without outcome: %v, %v", pending, err)
@@ -221,11 +248,28 @@ func TestDeathAtEachLabel(t *testing.T) {
 			s.Fault = nil
 			usePool(s, false)
 			e, c = open(t, s)
+			asleep(t, e, c)
 			consistent(t, s)
+			nothingPending(t, s)
 			afterwards(t, e, c)
 			nothingLeft(t, s)
 		})
 	}
+}
+
+// asleep waits until memory that may hold what is in a volume is encrypted: a
+// server does that as soon as it is up.
+func asleep(t *testing.T, e *engine.Engine, c *vm.Call) {
+	t.Helper()
+	v, err := e.Get(t.Context(), c, "box")
+	if err != nil || v.State != vm.Suspended || len(v.VolumesSeen) == 0 {
+		return
+	}
+	eventually(t, "its memory is encrypted", func() bool {
+		i, err := e.Inspect(t.Context(), c, "box")
+		g, gerr := e.FindSnapshot(t.Context(), c, string(v.Generation))
+		return err == nil && gerr == nil && g.Sealed && i.Operation == ""
+	})
 }
 
 // afterwards uses and deletes the VM, whatever became of it.
@@ -237,6 +281,9 @@ func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := e.VolumeOf(t.Context(), c, ref("vol")); err == nil {
+		unlock(t, e, c, "vol") // what it sleeps with
 	}
 	if v.State == vm.Stopped || v.State == vm.Suspended {
 		if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
@@ -278,6 +325,7 @@ func TestFailureAtEachLabel(t *testing.T) {
 				t.Errorf("%s succeeded", verb)
 			}
 			settle(t, e, c)
+			asleep(t, e, c)
 			consistent(t, s)
 			if verb == "create" || verb == "pool" {
 				nothingLeft(t, s)

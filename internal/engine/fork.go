@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -23,7 +24,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if r.Count == 0 {
 		r.Count = 1
 	}
-	if err := checkFork(r); err != nil {
+	if err := cmp.Or(checkFork(r), checkVolumesMode(r.Volumes, VolumesCut, VolumesRO, VolumesDetach)); err != nil {
 		return Forked{}, fail(vm.OpFork, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpFork)
@@ -44,13 +45,13 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
 		return Forked{}, err
 	}
-	g, err := e.forkSourceOf(op)
+	g, err := e.forkSourceOf(op, r.Volumes)
 	if err != nil {
 		return Forked{}, err
 	}
 	unpin := func() { e.unpin(g.ID) }
 	defer func() { unpin() }()
-	out.Children, err = e.bear(op.ctx, g, children, r.Prefix != "")
+	out.Children, err = e.bear(op.ctx, g, children, r)
 	if err != nil {
 		e.collectLater()
 		if op.before.State == vm.Suspended {
@@ -124,9 +125,16 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 
 // forkSourceOf returns the generation that the children start on, pinned: that
 // of a suspended VM, or a new one of a running VM.
-func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
+func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.GenerationInfo, err error) {
 	if op.before.State != vm.Suspended {
-		return e.capture(op.ctx, op, captureOptions{why: vm.WhyFork})
+		err = e.withoutVolumes(op, volumes, func() (err error) {
+			g, err = e.capture(op.ctx, op, captureOptions{why: vm.WhyFork, volumes: volumes})
+			return err
+		})
+		return g, err
+	}
+	if err := e.volumesGiven(op.before, volumes); err != nil {
+		return g, err
 	}
 	g, ok := e.generationInfo(op.before.Generation)
 	if !ok || !e.pin(g.ID) {
@@ -137,19 +145,22 @@ func (e *Engine) forkSourceOf(op *operation) (vm.GenerationInfo, error) {
 	if err != nil {
 		e.unpin(g.ID)
 	}
+	opened.Cut = opened.Cut || volumes == VolumesCut // for these children only
 	return opened, err
 }
 
 // birth is one child on its way.
 type birth struct {
-	op *operation
-	m  Machine
-	st vm.MachineStatus
+	op    *operation
+	share bool      // it reads the volumes that its parent reads
+	reads []*volume // those
+	m     Machine
+	st    vm.MachineStatus
 }
 
 // bear starts the children on a generation, some at a time, and commits them
 // when all run.
-func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, unique bool) (children []vm.VM, err error) {
+func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
 	births := make([]*birth, 0, len(recs))
 	defer func() {
 		for _, b := range births {
@@ -159,12 +170,12 @@ func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, un
 		}
 	}()
 	for _, rec := range recs {
-		op, err := e.beginCreate(rec, unique)
+		op, err := e.beginCreate(rec, r.Prefix != "")
 		if err != nil {
 			return nil, err
 		}
 		op.cancelWith(ctx)
-		births = append(births, &birth{op: op})
+		births = append(births, &birth{op: op, share: r.Volumes == VolumesRO})
 	}
 	if err := e.startAll(ctx, g, births); err != nil {
 		return nil, err
@@ -234,6 +245,9 @@ func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) 
 		return diskError(e.cfg.Dir.Overlay(s.id), err)
 	}
 	rec := e.snapshot(s)
+	if err := e.shareVolumes(ctx, b, g); err != nil {
+		return err
+	}
 	spec, err := e.generationSpec(ctx, rec, g)
 	if err != nil {
 		return err
@@ -253,7 +267,10 @@ func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth)
 	if err := e.step(ctx, "fork:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { fillStarted(rec, g, vm.OpFork) })
+	if err := e.sharedVolumes(ctx, b); err != nil {
+		return vm.VM{}, err
+	}
+	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { e.fillStarted(rec, g, vm.OpFork) })
 }
 
 // childOverhead is what an idle child's QEMU and monitor take of their own.

@@ -24,6 +24,9 @@ func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (
 		return vm.VM{}, fail(vm.OpNetwork, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
+	if err := mayReach(op.before, m); err != nil {
+		return vm.VM{}, err
+	}
 	entry := AuditEntry{Detail: map[string]any{"from": string(op.before.Network.Mode), "to": mode}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/bits"
@@ -61,7 +62,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 		CreatedAt: now, LastActive: now,
 	}
 	for _, fill := range []func(*vm.VM, CreateRequest, vm.Image) error{
-		e.fillSize, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir,
+		e.fillSize, fillProfile, e.fillNetwork, fillPersistence, fillLimits, fillWorkdir,
 	} {
 		if err := fill(&rec, r, img); err != nil {
 			return nil, err
@@ -199,14 +200,40 @@ func (e *Engine) fillSize(rec *vm.VM, r CreateRequest, img vm.Image) error {
 	return nil
 }
 
+func fillProfile(rec *vm.VM, r CreateRequest, _ vm.Image) error {
+	if _, err := vm.FindProfile(r.Profile); err != nil {
+		return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Error())
+	}
+	rec.Profile = r.Profile
+	return nil
+}
+
+// profileOf is a VM's profile. One that this version does not know forbids
+// nothing that it could name.
+func profileOf(rec vm.VM) vm.Profile {
+	p, _ := vm.FindProfile(rec.Profile)
+	return p
+}
+
+// mayReach refuses a network that a VM's profile never gets.
+func mayReach(rec vm.VM, mode vm.NetworkMode) error {
+	if p := profileOf(rec); p.Closed && mode != vm.NetClosed {
+		return p.Forbids(string(rec.ID), "the network "+string(mode)).WithHint("make a VM with another profile: `warren profile ls`")
+	}
+	return nil
+}
+
 func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
-	mode := e.cfg.Settings.DefaultNetwork
+	mode := cmp.Or(profileOf(*rec).Network, e.cfg.Settings.DefaultNetwork)
 	if r.Network != "" {
 		m, err := vm.ParseNetworkMode(r.Network)
 		if err != nil {
 			return vm.AsError(err).WithCode("CREATE_VM_BAD_REQUEST", "message", vm.AsError(err).Msg)
 		}
 		mode = m
+	}
+	if err := mayReach(*rec, mode); err != nil {
+		return err
 	}
 	rec.Network = policy(mode, img)
 	return nil

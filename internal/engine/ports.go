@@ -33,6 +33,7 @@ type Machine interface {
 	Network
 	Capturer
 	Pooled
+	VolumePlug
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
@@ -74,6 +75,21 @@ type Capturer interface {
 	Disk(ctx context.Context) (string, error)
 }
 
+// VolumePlug puts the disks of volumes into a running machine and takes them
+// out.
+type VolumePlug interface {
+	// PlugVolume gives the machine a volume's disk. Kinds: Busy when something else
+	// has the disk open, Corrupt, Exists, Limit.
+	PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) error
+	// UnplugVolume takes one out; one that is not there is no error. Kind
+	// GuestFault when the guest does not give it up.
+	UnplugVolume(ctx context.Context, id vm.VolumeID) error
+	// SnapshotVolume keeps what is on a volume's disk at an instant, beside the
+	// running guest; DropVolumeSnapshot lets it go.
+	SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error
+	DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error
+}
+
 // Pooled is a machine that is started before anybody asks for it.
 type Pooled interface {
 	// Pause makes the machine stand still. Pausing it again succeeds, and says
@@ -98,6 +114,7 @@ type Guest interface {
 	GuestFiles
 	GuestTree
 	GuestTerminals
+	GuestVolumes
 	GuestSockets
 	GuestHandles
 	Hello(ctx context.Context) (vm.AgentHello, error)
@@ -145,6 +162,19 @@ type Terminal interface {
 	// that repeats or draws what was there. Kind GuestFault when the link broke
 	// before an exit status came.
 	Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error)
+}
+
+// GuestVolumes mounts the disks of volumes.
+type GuestVolumes interface {
+	// Disk waits until the guest has found a disk, and says what the guest calls
+	// it and what it holds: vm.DiskEmpty, ...
+	Disk(ctx context.Context, id vm.VolumeID) (device, holds string, err error)
+	Mount(ctx context.Context, u vm.VolumeUse) error
+	// Unmount takes a mount away; one that is not there is no error. Kind Busy,
+	// naming them, while programs use it, unless force: then they are killed.
+	Unmount(ctx context.Context, path string, force bool) error
+	// Scrub writes zeros over nearly all free memory of the guest.
+	Scrub(ctx context.Context) error
 }
 
 // GuestFiles moves content. user is a Linux user of the guest, "" = root.
@@ -274,6 +304,34 @@ type Generations interface {
 	Settle(ctx context.Context, id vm.GenerationID) (bytes int64, err error)
 }
 
+// Volumes keeps the files of managed volumes; volume.Store is behind it. Calls
+// about one volume do not overlap.
+type Volumes interface {
+	Create(ctx context.Context, id vm.VolumeID, sizeMiB int, slot vm.VolumeSlotSpec) error
+	Remove(id vm.VolumeID) error
+	List() ([]vm.VolumeID, error)
+	// Open checks a volume's disk and returns its key for whoever shows a secret.
+	// recovered says that the header was damaged and put back. Kinds: Denied,
+	// Corrupt, NotFound.
+	Open(ctx context.Context, id vm.VolumeID, secret vm.VolumeSecret, inUse bool) (key vm.VolumeKey, recovered bool, err error)
+	Slots(id vm.VolumeID) ([]vm.VolumeSlot, error)
+	AddSlot(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec) (vm.VolumeSlot, error)
+	RemoveSlot(id vm.VolumeID, slot string) error
+	// Rotate gives a volume that no machine uses another key, also returned where
+	// only the end of it failed. Kind WrongState with a passphrase.
+	Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error)
+	Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeMiB int) error
+	// Snapshot, Revert and DropSnapshot are for disks that no machine uses. One
+	// that is not there is dropped without an error.
+	Snapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
+	Revert(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
+	DropSnapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
+	// BackUp copies the header of a disk that a machine has changed.
+	BackUp(id vm.VolumeID) error
+	Disk(id vm.VolumeID) string
+	Used(id vm.VolumeID) (int64, error)
+}
+
 // Host says what this host offers.
 type Host interface {
 	// Platform may probe at its first call and is fast afterwards.
@@ -361,6 +419,7 @@ type Records struct {
 	Keys     Collection[vm.APIKey]
 	Results  Collection[Result]
 	Builds   Collection[vm.Build]
+	Volumes  Collection[vm.Volume]
 	Holds    Collection[vm.Hold]
 	Usage    Collection[vm.UsageRecord]
 	Jobs     Collection[vm.Job]

@@ -138,12 +138,16 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		add(onIdle(rec), "idle", due)
 	}
 	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
-		add(vm.OpCapture, "cold", rec.Exit.Time.Add(e.cfg.Settings.ColdAfter))
+		after := e.cfg.Settings.ColdAfter
+		if len(g.info.VolumesSeen) > 0 {
+			after = 0 // the server died before it did
+		}
+		add(vm.OpCapture, "cold", rec.Exit.Time.Add(after))
 	}
 	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
 	}
-	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 {
+	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
 		if s.weighed.After(quiet) { // whoever forks it again and again wants no longer pauses between
 			quiet = s.weighed
@@ -212,7 +216,7 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 		case "reseat":
 			return e.reseat(op)
 		}
-		_, err = e.take(op, captureOptions{why: vm.WhySchedule})
+		_, err = e.take(op, captureOptions{why: vm.WhySchedule, diskOnly: len(op.before.VolumesSeen) > 0})
 		e.collectLater()
 	default:
 		_, err = e.stopMachine(op, ch.reason)

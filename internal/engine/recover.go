@@ -32,6 +32,9 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadGenerations(ctx); err != nil {
 		return err
 	}
+	if err := e.loadVolumes(ctx); err != nil {
+		return err
+	}
 	for _, rec := range recs {
 		e.vms[rec.ID] = newSlot(rec)
 	}
@@ -54,6 +57,9 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.recoverGenerations(ctx); err != nil {
+		return err
+	}
+	if err := e.recoverVolumes(ctx); err != nil {
 		return err
 	}
 	if err := e.closePending(ctx); err != nil {

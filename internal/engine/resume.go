@@ -47,7 +47,7 @@ func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration
 	if err := e.step(ctx, "start:commit"); err != nil {
 		return vm.VM{}, err
 	}
-	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) { fillStarted(rec, g, op.verb) })
+	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) { e.fillStarted(rec, g, op.verb) })
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
@@ -60,10 +60,11 @@ func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration
 }
 
 // fillStarted notes what a start on a generation brought back.
-func fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
+func (e *Engine) fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
+	rec.Cut = e.cutFrom(*rec, g)
 	rec.Generation, rec.Head, rec.DiskOn = g.ID, g.ID, g.ID
 	rec.Booted = true
-	rec.Size = g.Size
+	rec.Size, rec.VolumesSeen = g.Size, g.VolumesSeen
 	rec.Restored = []string{
 		fmt.Sprintf("memory, processes, terminals and ports as of %s", g.CreatedAt.Format(time.RFC3339)),
 		"the disk of the same instant",
@@ -71,6 +72,9 @@ func fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
 	rec.Losses = []string{"connections to the outside that were open then"}
 	if verb == vm.OpRollback {
 		rec.Losses = append(rec.Losses, "what was done after that instant")
+	}
+	for _, v := range rec.Cut {
+		rec.Losses = append(rec.Losses, fmt.Sprintf("the volume %s: what is at %s fails", v.Name, v.Path))
 	}
 }
 
@@ -147,6 +151,9 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 	src.Fresh = fresh
 	spec.Generation, spec.GuestKey = &src, m.GuestKey
 	spec.Plugged = m.Plugged
+	if err := e.fillVolumes(&spec, rec, g); err != nil {
+		return spec, err
+	}
 	for _, module := range m.Plugged.Modules {
 		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
 	}

@@ -53,11 +53,16 @@ func isEvent(got string, any ...string) bool {
 	return false
 }
 
-// fillTTL records when a VM is deleted whatever it does; absent and null are
-// never. It is not inherited: a fork has the time that was asked for it.
+// fillTTL records when a VM is deleted whatever it does; null is never, absent
+// is the time of its profile. It is not inherited: a fork has the time that was
+// asked for it.
 func fillTTL(rec *vm.VM, ttl Optional[int64]) error {
 	rec.TTLSeconds, rec.ExpiresAt = 0, time.Time{}
-	if !ttl.Set || ttl.Null {
+	if !ttl.Set {
+		ttl.Value = int64(profileOf(*rec).TTL / time.Second)
+		ttl.Null = ttl.Value == 0
+	}
+	if ttl.Null {
 		return nil
 	}
 	if ttl.Value < 1 || ttl.Value > maxSeconds {

@@ -15,6 +15,9 @@ import (
 // is left is captured first. When the start fails the VM runs on as it was. It
 // goes on when ctx ends.
 func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r RollbackRequest) (out RolledBack, err error) {
+	if err := checkVolumesMode(r.Volumes, VolumesCut, VolumesDetach); err != nil {
+		return out, fail(vm.OpRollback, ref, err)
+	}
 	op, err := e.begin(ctx, c, ref, vm.OpRollback)
 	if err != nil {
 		return out, fail(vm.OpRollback, ref, err)
@@ -24,6 +27,9 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		return out, errDraining
 	}
 	to, err := e.rollbackTarget(op.before, r.To)
+	if err == nil && (r.Volumes == "" || op.before.State != vm.Running) {
+		err = e.volumesAttached(op.before)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -37,15 +43,22 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 	if to, err = e.opened(op.ctx, to); err != nil {
 		return out, err
 	}
+	to.Cut = to.Cut || r.Volumes != "" // for this start only
 	// Before anything is given up: can it be started at all?
 	if to.Whole() {
 		if _, err := e.generationSpec(op.ctx, op.before, to); err != nil {
 			return out, err
 		}
 	}
+	var away []Mounted
+	if r.Volumes == VolumesDetach {
+		if away, err = e.detachAll(op); err != nil {
+			return out, e.reattachAll(op, away, err)
+		}
+	}
 	before, err := e.leave(op)
 	if err != nil {
-		return out, err
+		return out, e.reattachAll(op, away, err)
 	}
 	limit := r.Deadline
 	if limit <= 0 {
@@ -56,8 +69,10 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		if died(err) {
 			return out, err
 		}
-		return out, e.stay(op, before, limit, err)
+		return out, e.reattachAll(op, away, e.stay(op, before, limit, err))
 	}
+	e.endLeases(op.ctx, op.slot.id) // what it had belongs to the memory that it left
+	e.sealSeen(op.ctx, before)
 	e.emit(rec, "vm.rolled-back", map[string]any{"to": string(to.ID), "before": string(before.ID)})
 	e.collectLater()
 	return RolledBack{VM: rec, To: to, Before: before, NotUndone: vm.NotUndone}, nil
@@ -95,7 +110,7 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.GenerationInfo, error
 // leave captures what the VM is now and ends its machine. From here on it is
 // suspended, or stopped, on that; so a crash brings it back to it.
 func (e *Engine) leave(op *operation) (vm.GenerationInfo, error) {
-	o := captureOptions{why: vm.WhyBeforeRollback}
+	o := captureOptions{why: vm.WhyBeforeRollback, volumes: volumesOwn}
 	switch op.before.State {
 	case vm.Running:
 		terminals := e.terminalsNow(op)

@@ -31,6 +31,7 @@ type slot struct {
 	trafficFrom time.Time
 	changed     chan struct{} // closed and replaced when rec or run changes
 	gone        bool          // deleted
+	scrubbed    bool          // free memory was scrubbed since a volume was mounted
 	private     int64         // bytes of memory that its machine kept for itself when it was last captured
 	weighed     time.Time     // when that was
 }
@@ -158,6 +159,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.gone = true
 	s.touchLocked()
 	e.mu.Unlock()
+	e.endLeases(context.WithoutCancel(ctx), s.id)
 	if err := e.dropGrantsOf(ctx, s.id); err != nil {
 		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
 	}

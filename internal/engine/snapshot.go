@@ -33,11 +33,18 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return g, err
 	}
-	return e.take(op, o)
+	err = e.withoutVolumes(op, r.Volumes, func() (err error) {
+		g, err = e.take(op, o)
+		return err
+	})
+	return g, err
 }
 
 func (e *Engine) planSnapshot(ctx context.Context, c *vm.Call, r SnapshotRequest) (captureOptions, error) {
-	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, diskOnly: r.DiskOnly}
+	o := captureOptions{why: vm.WhySnapshot, snapshot: vm.NewSnapshotID(), name: r.Name, diskOnly: r.DiskOnly, volumes: r.Volumes}
+	if err := checkVolumesMode(r.Volumes, VolumesCut, VolumesDetach); err != nil {
+		return o, err
+	}
 	if err := e.snapshotNameFree(c.Actor.Account, r.Name, ""); err != nil {
 		return o, err
 	}
@@ -82,7 +89,9 @@ func (e *Engine) snapshotNameFree(account vm.AccountID, name string, except vm.G
 // returns.
 func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error) {
 	if op.before.State == vm.Suspended && !o.diskOnly {
-		return e.alias(op.ctx, op.before, o)
+		g, err := e.alias(op.ctx, op.before, o)
+		e.collectLater() // both are sealed again where they have to be
+		return g, err
 	}
 	g, err := e.capture(op.ctx, op, o)
 	if err != nil {
@@ -96,6 +105,7 @@ func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error
 		}
 		return g, err
 	}
+	e.sealSeen(op.ctx, g)
 	g, _ = e.generationInfo(g.ID)
 	e.emit(op.before, "vm.captured", map[string]any{"generation": string(g.ID), "why": string(g.Why), "pauseMs": g.PauseMs})
 	return g, nil
@@ -111,6 +121,9 @@ func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 // alias keeps what a suspended VM is suspended on a second time, under a name;
 // the files are shared.
 func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (vm.GenerationInfo, error) {
+	if err := e.volumesGiven(rec, o.volumes); err != nil {
+		return vm.GenerationInfo{}, err
+	}
 	if !e.pin(rec.Generation) {
 		return vm.GenerationInfo{}, noGeneration(string(rec.Generation))
 	}

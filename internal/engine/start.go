@@ -115,7 +115,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	}
 	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) {
 		rec.Booted = true
-		rec.Generation, rec.Restored = "", []string{"the disk"}
+		rec.Generation, rec.Restored, rec.VolumesSeen, rec.Cut = "", []string{"the disk"}, nil, nil
 		rec.Losses = []string{"memory and running processes: the VM was booted afresh on its disk"}
 	})
 	if err != nil {
@@ -143,6 +143,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	if err := prepare(&probe); err != nil {
 		return vm.VM{}, vm.Image{}, err
 	}
+	e.endLeases(ctx, s.id) // of a guest that reboots
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = op.next.During, vm.OpStart, ""
 		rec.InstanceID = vm.NewInstanceID()

@@ -109,11 +109,16 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 		rec.State, rec.Op, rec.Reason = vm.Stopped, "", reason
 		rec.Exit = exit
 		rec.Machine, rec.Generation = vm.MachineRef{}, ""
+		rec.VolumesSeen, rec.Cut = nil, nil
 	})
 	if err != nil {
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was stopped"))
+	e.endLeases(ctx, s.id)
+	e.mu.Lock()
+	s.scrubbed = false
+	e.mu.Unlock()
 	e.collectLater()
 	data := map[string]any{"reason": reason}
 	if exit.Detail != "" {

@@ -24,7 +24,7 @@ type usage struct {
 	needs    storage.Use[storage.Item]   // by who needs them: what only a VM needs is free without it
 	accounts storage.Use[vm.AccountID]   // by whose they are
 	memory   map[vm.AccountID]int64      // the part of it that is memory of generations
-	info     map[storage.Item]itemRecord // of VMs and generations
+	info     map[storage.Item]itemRecord // of VMs, generations and volumes
 }
 
 // itemRecord is what the records say of an item.
@@ -60,7 +60,7 @@ func (e *Engine) measure(ctx context.Context) (*usage, error) {
 		u.memory[a] = b.Unique
 	}
 	e.mu.Lock()
-	e.used = u
+	e.looked = u
 	e.mu.Unlock()
 	return u, nil
 }
@@ -85,7 +85,9 @@ func genItem(id vm.GenerationID) storage.Item {
 	return storage.Item{Kind: storage.Generation, ID: string(id)}
 }
 
-// itemsLocked names VMs and generations and says whose they are.
+func volItem(id vm.VolumeID) storage.Item { return storage.Item{Kind: storage.Volume, ID: string(id)} }
+
+// itemsLocked names VMs, generations and volumes and says whose they are.
 func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	out := make(map[storage.Item]itemRecord, len(e.vms)+len(e.gens))
 	for id := range e.vms {
@@ -93,6 +95,9 @@ func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	}
 	for id := range e.gens {
 		out[genItem(id)] = e.itemLocked(genItem(id))
+	}
+	for id := range e.vols {
+		out[volItem(id)] = e.itemLocked(volItem(id))
 	}
 	return out
 }
@@ -103,6 +108,9 @@ func (e *Engine) itemLocked(it storage.Item) (out itemRecord) {
 	}
 	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
 		out = itemRecord{cmp.Or(g.info.Name, g.info.VMName), g.info.Account}
+	}
+	if v := e.vols[vm.VolumeID(it.ID)]; it.Kind == storage.Volume && v != nil {
+		out = itemRecord{v.rec.Project + "/" + v.rec.Name, v.account}
 	}
 	return out
 }
@@ -169,7 +177,7 @@ func (e *Engine) holdersLocked() holders {
 }
 
 // candidates are what may be let go of an account ("" = of all), and what may
-// not: every VM, and layers of specs that nobody is at.
+// not: every VM, every snapshot, and layers of specs.
 func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,20 +191,44 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 		}
 	}
 	for id, g := range e.gens {
-		if mayGo(g) && (account == "" || g.info.Account == account) {
+		if i := g.info; keptForItself(i) && (account == "" || i.Account == account) {
 			list = append(list, storage.Candidate{
-				Item: genItem(id), Priority: storage.CachePriority, LastActive: lastUse(g.info), Frees: u.needs.Of[genItem(id)].Unique,
+				Item: genItem(id), Priority: priorityOf(i), LastActive: lastUse(i), Frees: u.needs.Of[genItem(id)].Unique, Kept: keptGeneration(g),
 			})
 		}
 	}
 	return list
 }
 
-// mayGo says whether a generation may be let go: a layer, which is made again
-// when it is needed. Snapshots go only when somebody deletes them.
-func mayGo(g *generation) bool {
+// keptForItself says whether a generation is a layer or a snapshot: the others
+// go with the VMs that need them.
+func keptForItself(i vm.GenerationInfo) bool {
+	return (i.Why == vm.WhyLayer || i.Snapshot != "") && !i.Deleted && !i.Gone
+}
+
+// priorityOf is that of a layer or a snapshot: layers can be made again, and
+// snapshots go after all VMs.
+func priorityOf(i vm.GenerationInfo) int {
+	if i.Snapshot == "" {
+		return storage.CachePriority
+	}
+	return storage.SnapshotPriority + storage.Priority(i.Persistence)
+}
+
+// keptGeneration says why a layer or a snapshot may not be let go; "" = it may.
+func keptGeneration(g *generation) string {
 	i := g.info
-	return i.Why == vm.WhyLayer && i.Snapshot == "" && g.pins == 0 && !i.Deleted && !i.Gone && i.State == vm.GenReady && i.Durable
+	switch {
+	case i.Snapshot != "" && i.Persistence.Type == vm.Persistent:
+		return string(vm.Persistent)
+	case g.pins > 0:
+		return "in use"
+	case i.State != vm.GenReady:
+		return string(i.State)
+	case !i.Durable:
+		return "being written"
+	}
+	return ""
 }
 
 // keptWhyLocked says why a VM may not be let go; "" = it may.

@@ -200,8 +200,9 @@ func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 	}
 }
 
-// TestEvictionOfLayers: layers, which can be made again, go before all VMs; what
-// a VM is being made of stays, and so do snapshots.
+// TestEvictionOfLayers: layers, which can be made again, go before all VMs,
+// sticky snapshots after them; what a VM is being made of stays, and so do
+// persistent snapshots.
 func TestEvictionOfLayers(t *testing.T) {
 	s, e, c, clock := budgeted(t, 1<<30)
 	ctx := t.Context()
@@ -216,11 +217,16 @@ func TestEvictionOfLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	grow(t, layout.GenerationDir(s.Dir.Generation(g.ID)).RAM(), mib)
+	forever, err := e.Snapshot(ctx, c, "zero", engine.SnapshotRequest{Name: "forever", Persistence: &vm.Persistence{Type: vm.Persistent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grow(t, layout.GenerationDir(s.Dir.Generation(forever.ID)).RAM(), mib)
 	if _, err := e.Stop(ctx, c, "zero"); err != nil {
 		t.Fatal(err)
 	}
 	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
-	if err != nil || len(dry.Gone) != 2 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].ID != string(v.ID) {
+	if err != nil || len(dry.Gone) != 3 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].ID != string(v.ID) || dry.Gone[2].Snapshot != g.Snapshot {
 		t.Fatalf("%+v, %v", dry, err)
 	}
 	made := layersOf(t, e, c)
@@ -240,8 +246,9 @@ func TestEvictionOfLayers(t *testing.T) {
 		t.Error("a layer has made room for what was made of it")
 	}
 	eventually(t, "the layer is let go", func() bool { clock.Advance(time.Minute); return eventsOf(s, "layer.evicted") == 1 })
-	if g, err := e.FindSnapshot(ctx, c, "snap"); err != nil || g.Deleted {
-		t.Errorf("the snapshot: %+v, %v", g, err)
+	eventually(t, "the sticky snapshot is let go", func() bool { clock.Advance(time.Minute); return eventsOf(s, "snapshot.evicted") == 1 })
+	if g, err := e.FindSnapshot(ctx, c, "forever"); err != nil || g.Deleted {
+		t.Errorf("the persistent snapshot: %+v, %v", g, err)
 	}
 	wantNames(t, e, c)
 }

@@ -18,6 +18,7 @@ func StoredRecords(s *store.Store) Records {
 		Usage:       store.NewCollection(s, "usage", func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision }),
 		Jobs:        store.NewCollection(s, "jobs", func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 		Builds:      store.NewCollection(s, "builds", func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
+		Volumes:     store.NewCollection(s, "volumes", func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision }),
 		Results:     store.NewCollection(s, "results", func(r *Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
 		Mappings:    store.NewCollection(s, "mappings", func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),

@@ -55,7 +55,10 @@ func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	if err != nil {
 		return vm.VM{}, e.suspendFailed(op, err)
 	}
-	return rec, nil
+	if len(rec.VolumesSeen) > 0 { // what is in a volume stays encrypted
+		err = e.sealSuspended(op)
+	}
+	return rec, err
 }
 
 // putDown captures a running VM, durably, and ends its machine: the VM is
@@ -112,6 +115,9 @@ func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, 
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was suspended"))
+	e.mu.Lock()
+	s.scrubbed = false // of the memory that was written down
+	e.mu.Unlock()
 	e.emit(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
 	e.collectLater()
 	return rec, nil

@@ -30,7 +30,8 @@ type CreateRequest struct {
 	UniqueName   bool    // refuse a name that is taken in the account, kind Exists
 	Image        string  // name, image id or snapshot id; "" = the default image
 	Size         vm.Size // a zero field = the default
-	Network      string  // a vm.NetworkMode; "" = the server's default
+	Profile      string  // of vm.Profiles; "" = an agent's
+	Network      string  // a vm.NetworkMode; "" = the profile's, or the server's default
 	Persistence  *vm.Persistence
 	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
 	OnBoot       string          // a vm.OnBoot; "" = as its persistence type has it

@@ -16,6 +16,7 @@ type ForkRequest struct {
 	Persistence *vm.Persistence // nil = the parent's
 	IdleTimeout Optional[int64] // absent = the parent's
 	TTLSeconds  Optional[int64] // absent and null = no limit
+	Volumes     string          // of a VM that has volumes mounted: VolumesCut, VolumesRO, VolumesDetach; "" = refused
 }
 
 // Forked is what a fork made.
@@ -32,12 +33,14 @@ type SnapshotRequest struct {
 	Name        string
 	Persistence *vm.Persistence // nil = sticky, priority 5
 	DiskOnly    bool            // no memory; the file system is frozen for the instant
+	Volumes     string          // of a VM that has volumes mounted: VolumesCut, VolumesDetach; "" = refused
 }
 
 // RollbackRequest says what to go back to.
 type RollbackRequest struct {
 	To       string        // a generation's or snapshot's id or name; "" = the newest of the VM
 	Deadline time.Duration // 0 = the server's
+	Volumes  string        // of a VM that has volumes mounted, or had then: VolumesCut, VolumesDetach; "" = refused
 }
 
 // RolledBack is what a rollback did.

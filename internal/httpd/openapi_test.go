@@ -133,6 +133,7 @@ func TestOpenAPI(t *testing.T) {
 	agent.must("POST", "/permissions/vm/"+id, `{"allowedUsers":["alice"]}`)
 	agent.must("POST", "/permissions/git/"+repo, `{"permission":"read"}`)
 	b.do("POST", "/v1/vms/"+id+"/processes", `{"argv":["sleep","60"]}`)
+	b.do("POST", "/v1/volumes", `{"name":"work"}`)
 	b.openPty("/v1/vms/" + id + "/pty?sessionId=s")
 	b.do("POST", "/domains/v1/mappings/app.warren.localhost", `{"vmId":"`+id+`"}`)
 	b.do("POST", "/domains/v1/verifications", `{"domain":"example.com"}`)
@@ -162,7 +163,7 @@ func TestOpenAPI(t *testing.T) {
 		if r.method != "GET" || r.stream || r.out == nil || strings.Contains(r.pattern, "{snapshot}") || strings.Contains(r.pattern, "{path...}") {
 			continue
 		}
-		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job",
+		path := strings.NewReplacer("{vm}", id, "{process}", "p1", "{session}", "s", "{build}", made, "{service}", "job", "{volume}", "work",
 			"{identity}", agent.id, "{repo}", repo, "{port}", "3000", "{domain}", "app.warren.localhost", "{account}", "admin").Replace(r.pattern)
 		if strings.Contains(r.query, "format") {
 			path += "?format=json"

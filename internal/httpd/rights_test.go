@@ -76,6 +76,7 @@ var openToTokens = map[string]right{
 	"GET /v1/vms/{vm}/top":      granted,
 	"GET /v1/vms/{vm}/diagnose": granted,
 	"GET /v1/vms/{vm}/ports":    granted,
+	"GET /v1/vms/{vm}/mounts":   granted,
 	"GET /v1/ca":                token,
 
 	"GET /v1/vms/{vm}/previews":                 granted,
@@ -146,7 +147,7 @@ func (w *walk) knock(secret string, headers ...string) (int, string) {
 	w.t.Helper()
 	path := strings.NewReplacer("{vm}", w.vm, "{process}", "p2", "{session}", "s", "{path...}", "%2Fetc%2Fhostname", "{snapshot}", "sc-x", "{build}", "b",
 		"{request}", "ri-00000000000000000000", "{account}", "x", "{key}", "ky-x", "{identity}", w.identity, "{token}", "t", "{repo}", "r",
-		"{port}", "3000", "{domain}", "app.warren.localhost").Replace(w.row.pattern)
+		"{port}", "3000", "{domain}", "app.warren.localhost", "{volume}", "v"+w.vm, "{slot}", "ks-x", "{volumesnapshot}", "vs-x").Replace(w.row.pattern)
 	if strings.Contains(path, "/fs/") && w.row.method == "GET" {
 		path += "?path=/etc"
 	}
@@ -262,6 +263,8 @@ func (w *walk) prepare(clock *vmtest.Clock) {
 	made, err := w.engine.Create(ctx, own, engine.CreateRequest{})
 	must(err)
 	w.vm = string(made.ID)
+	_, err = w.engine.CreateVolume(ctx, own, engine.VolumeRequest{Name: "v" + w.vm})
+	must(err)
 	for _, step := range [][2]string{
 		{"/exec-await", `{"command":"useradd --create-home alice"}`}, // p1
 		{"/processes", `{"argv":["sleep","60"],"user":"alice"}`},     // p2
@@ -315,6 +318,9 @@ func (w *walk) try() {
 	case strings.Contains(w.row.pattern, "{identity}"):
 		w.refused("another account's key", 403, "IDENTITY_ACCESS_DENIED", w.other)
 		w.refused("an admin of another account", 403, "IDENTITY_ACCESS_DENIED", w.admin)
+	case strings.Contains(w.row.pattern, "{volume}"):
+		w.refused("another account's key", 404, "VOLUME_NOT_FOUND", w.other)
+		w.refused("an admin of another account", 404, "VOLUME_NOT_FOUND", w.admin)
 	case w.row.pattern == "/v1/vms/{vm}/exec" && w.row.method == "GET": // tells it in its first frame; see TestExecSocketRights
 	case strings.Contains(w.row.pattern, "{vm}"):
 		w.refused("another account's key", 404, "VM_NOT_FOUND", w.other)

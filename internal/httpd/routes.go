@@ -54,6 +54,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.terminalRoutes()...)
 	rows = append(rows, s.fileRoutes()...)
 	rows = append(rows, s.serviceRoutes()...)
+	rows = append(rows, s.volumeRoutes()...)
 	rows = append(rows, s.previewRoutes()...)
 	rows = append(rows, s.domainRoutes()...)
 	rows = append(rows, s.dnsRoutes()...)

@@ -89,7 +89,7 @@ func (s *server) fork(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds)}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // asked for none: refused, unlike absent
@@ -121,7 +121,7 @@ func (s *server) takeSnapshot(q *request) error {
 	if err != nil {
 		return err
 	}
-	g, err := s.Engine.Snapshot(q.Context(), q.call, q.ref(), engine.SnapshotRequest{Name: in.Name, Persistence: in.Persistence, DiskOnly: in.DiskOnly})
+	g, err := s.Engine.Snapshot(q.Context(), q.call, q.ref(), engine.SnapshotRequest{Name: in.Name, Persistence: in.Persistence, DiskOnly: in.DiskOnly, Volumes: in.Volumes})
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func shownSnapshot(g vm.GenerationInfo) api.Snapshot {
 		SnapshotPersistence: g.Persistence, SourceVMID: g.VM, BuildID: g.Build,
 		VCPUCount: g.Size.VCPU, MemSizeMib: g.Size.MemoryMiB, RootfsSizeMb: g.Size.DiskMiB,
 		GenerationID: g.ID, Parent: g.Parent, Why: g.Why, Memory: g.Memory, DataBytes: g.DataBytes, PauseMs: g.PauseMs, SourceVMName: g.VMName,
-		MayContain: g.MayContain(),
+		MayContain: g.MayContain(), VolumesSeen: g.VolumesSeen,
 	}
 }
 
@@ -255,7 +255,7 @@ func (s *server) rollback(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r, err := s.Engine.Rollback(q.Context(), q.call, q.ref(), engine.RollbackRequest{To: in.To})
+	r, err := s.Engine.Rollback(q.Context(), q.call, q.ref(), engine.RollbackRequest{To: in.To, Volumes: in.Volumes})
 	if err != nil {
 		return err
 	}

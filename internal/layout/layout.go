@@ -120,6 +120,12 @@ func (d Dir) Generations() string { return d.join("generations") }
 // Generation is the directory of one generation.
 func (d Dir) Generation(id vm.GenerationID) string { return d.join("generations", string(id)) }
 
+// Volumes is the directory of all managed volumes.
+func (d Dir) Volumes() string { return d.join("volumes") }
+
+// Volume is the directory of one managed volume.
+func (d Dir) Volume(id vm.VolumeID) string { return d.join("volumes", string(id)) }
+
 // HostKey is the host's key, which wraps the keys of what is encrypted, mode
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }
@@ -230,6 +236,18 @@ func (g GenerationDir) SealedModule(id string) string {
 
 // SealedDevice is the device state of a cold generation.
 func (g GenerationDir) SealedDevice() string { return filepath.Join(string(g), "device.sealed") }
+
+// VolumeDir is one managed volume's directory.
+type VolumeDir string
+
+// Disk is the volume's contents, a qcow2 encrypted with LUKS.
+func (v VolumeDir) Disk() string { return filepath.Join(string(v), "disk.qcow2") }
+
+// Slots is the volume's key, wrapped once for each way to unlock it, as JSON.
+func (v VolumeDir) Slots() string { return filepath.Join(string(v), "slots.json") }
+
+// Header is a copy of the parts of Disk without which all of it is lost.
+func (v VolumeDir) Header() string { return filepath.Join(string(v), "header.backup") }
 
 // VMDir is one VM's directory, as in vm.MachineSpec.Dir.
 type VMDir string

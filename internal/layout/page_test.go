@@ -45,6 +45,8 @@ func codeNames(t *testing.T) []string {
 			return []string{"<image>", "<key>"}
 		case n == 1 && (strings.Contains(method, "Image") || method == "Kernel" || method == "WarmRoot"):
 			return []string{"<image>"}
+		case method == "Volume":
+			return []string{"<volume>"}
 		case method == "Generation":
 			return []string{"<generation>"}
 		case n == 1:
@@ -66,6 +68,7 @@ func codeNames(t *testing.T) []string {
 		}
 		return []string{"<generation>"}[:n]
 	})
+	add("DATA/", VolumeDir(Dir("DATA").Volume("<volume>")), func(string, int) []string { return nil })
 	add("", RunDir("RUN"), func(_ string, n int) []string { return []string{"<vm>"}[:n] })
 	add("", RunVM("RUN/<vm>"), func(string, int) []string { return nil })
 	slices.Sort(out)

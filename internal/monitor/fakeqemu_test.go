@@ -43,10 +43,11 @@ func monitorMain() int {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
 	o := Options{
-		Spec: os.Args[2], Attach: slices.Contains(os.Args, "-attach"), Status: os.NewFile(statusFD, "status"),
+		Spec: os.Args[2], Attach: slices.Contains(os.Args, "-attach"), Status: os.NewFile(statusFD, "status"), Keys: os.NewFile(keysFD, "keys"),
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	syscall.CloseOnExec(statusFD)
+	syscall.CloseOnExec(keysFD)
 	if err := Main(ctx, o); err != nil {
 		o.Log.Error("monitor", "err", err)
 		return 1
@@ -70,7 +71,8 @@ type fake struct {
 	digest string
 	wakes  int
 
-	plug plugs
+	plug  plugs
+	disks disks
 }
 
 func newFake(args []string) *fake {
@@ -79,6 +81,8 @@ func newFake(args []string) *fake {
 		switch a {
 		case "-cpu":
 			f.words = strings.Split(args[i+1], "+")
+		case "-object", "-device":
+			f.disks.argument(args[i+1])
 		case "-incoming":
 			f.incoming, f.status = true, "inmigrate"
 		case "-append":
@@ -189,8 +193,16 @@ func (f *fake) qmp(c net.Conn) {
 			f.status = "running"
 			f.mu.Unlock()
 		}
-		if plug, known := f.plug.qmp(q.Execute, q.Arguments); known {
+		disk, refusal, known := f.disks.qmp(q.Execute, q.Arguments)
+		if known {
+			answer = disk
+		} else if plug, known := f.plug.qmp(q.Execute, q.Arguments); known {
 			answer = plug
+		}
+		if refusal != "" {
+			class := map[bool]string{true: refusal, false: "GenericError"}[refusal == "DeviceNotFound"]
+			fmt.Fprintf(c, "{\"error\": {\"class\": %q, \"desc\": %q}, \"id\": %q}\n", class, refusal, q.ID)
+			continue
 		}
 		if f.is("full") && q.Execute == "device_add" {
 			fmt.Fprintf(c, "{\"error\": {\"class\": \"GenericError\", \"desc\": \"no room\"}, \"id\": %q}\n", q.ID)
@@ -200,6 +212,8 @@ func (f *fake) qmp(c net.Conn) {
 		switch q.Execute {
 		case "migrate-incoming":
 			fmt.Fprintln(c, `{"event": "RESUME", "timestamp": {"seconds": 1, "microseconds": 0}}`)
+		case "device_del":
+			fmt.Fprintf(c, "{\"event\": \"DEVICE_DELETED\", \"data\": {\"device\": %q}, \"timestamp\": {\"seconds\": 1, \"microseconds\": 0}}\n", q.Arguments["id"])
 		case "quit":
 			f.end("host-qmp-quit")
 		}

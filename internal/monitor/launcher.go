@@ -33,8 +33,12 @@ type Launcher struct {
 	verifier qemu.Verifier
 }
 
-// statusFD is the descriptor of the status pipe in the monitor.
-const statusFD = 3
+// The descriptors of the pipes in the monitor: for its status, and of the keys
+// of volumes.
+const (
+	statusFD = 3
+	keysFD   = 4
+)
 
 func (l *Launcher) log() *slog.Logger {
 	if l.Log == nil {
@@ -114,8 +118,14 @@ func (l *Launcher) run(ctx context.Context, spec vm.MachineSpec, path string, at
 		return vm.MachineStatus{}, vm.Errorf(vm.Limit, string(spec.ID), "no pipe for its monitor: %w", err)
 	}
 	defer r.Close()
-	exited, err := l.exec(spec, path, attach, w)
+	keys, err := keyPipe(spec)
+	if err != nil {
+		w.Close()
+		return vm.MachineStatus{}, err
+	}
+	exited, err := l.exec(spec, path, attach, w, keys)
 	w.Close()
+	keys.Close()
 	if err != nil {
 		return vm.MachineStatus{}, err
 	}
@@ -146,21 +156,21 @@ type child struct {
 	exited  chan struct{} // closed when it was reaped
 }
 
-func (l *Launcher) exec(spec vm.MachineSpec, path string, attach bool, status *os.File) (child, error) {
+func (l *Launcher) exec(spec vm.MachineSpec, path string, attach bool, status, keys *os.File) (child, error) {
 	logPath := layout.VMDir(spec.Dir).MonitorLog()
 	logFile, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return child{}, pathError(logPath, err)
 	}
 	defer logFile.Close()
-	args := []string{"-spec", path, "-status-fd", "3"}
+	args := []string{"-spec", path, "-status-fd", "3", "-keys-fd", "4"}
 	if attach {
 		args = append(args, "-attach")
 	}
 	cmd := exec.Command(l.Binary, args...)
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.ExtraFiles = []*os.File{status} // statusFD
+	cmd.ExtraFiles = []*os.File{status, keys} // statusFD, keysFD
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		kind := vm.Internal

@@ -146,6 +146,9 @@ func (m *machine) endedEarly(ctx context.Context) error {
 
 func (m *machine) spawn(ctx context.Context) error {
 	proc, err := qemu.Spawn(ctx, m.spec)
+	for _, key := range m.spec.VolumeKeys { // QEMU has them
+		clear(key)
+	}
 	if err != nil {
 		return err
 	}

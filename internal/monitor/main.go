@@ -28,6 +28,7 @@ type Options struct {
 	// Status gets one message when the machine is ready or its start has
 	// failed, and is closed then; may be nil.
 	Status io.WriteCloser
+	Keys   io.ReadCloser // of the volumes that the machine starts with; nil = none
 	Log    *slog.Logger
 }
 
@@ -94,6 +95,9 @@ func tell(ctx context.Context, o Options, m *machine, err error) {
 func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	var spec vm.MachineSpec
 	if err := readSpec(o.Spec, &spec); err != nil {
+		return nil, nil, err
+	}
+	if err := readKeys(o.Keys, &spec); err != nil {
 		return nil, nil, err
 	}
 	self, err := qemu.Identify(os.Getpid())

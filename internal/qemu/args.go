@@ -19,7 +19,7 @@ import (
 )
 
 // The descriptors that QEMU inherits, in the order of exec.Cmd.ExtraFiles. All
-// but the last are listening sockets: QEMU is always the server, so that a new
+// but the last ones are listening sockets: QEMU is always the server, so that a new
 // monitor can connect to a machine whose monitor has died, and since they
 // listen before QEMU runs nobody has to poll for them.
 const (
@@ -27,7 +27,7 @@ const (
 	fdAgent
 	fdConsole
 	fdNet
-	fdDevice // device state of a generation, read once
+	fdDevice // device state of a generation, read once; see firstKey for what follows
 )
 
 // MAC is the address of every VM's network card: each VM has a network of its
@@ -73,6 +73,7 @@ func Args(s vm.MachineSpec) []string {
 	for i, m := range s.Plugged.Modules {
 		args = append(args, "-object", string(encode(memoryFile(backendOf(m.ID), m.MiB, ModulePath(s, i)))))
 	}
+	args = append(args, volumeBlocks(s)...)
 	if s.Generation != nil {
 		return append(args, "-incoming", "defer") // see Process.load
 	}
@@ -125,7 +126,7 @@ func Devices(s vm.MachineSpec) []string {
 	for i := range sparePorts {
 		args = append(args, "-device", fmt.Sprintf("pcie-root-port,id=port%d,bus=pcie.0,addr=0x%x,chassis=%d,slot=%d", i+1, 0x10+i, i+1, i+1))
 	}
-	return append(args, plugged(s)...)
+	return append(append(args, plugged(s)...), volumeDevices(s)...)
 }
 
 // connections are the host's ends of the machine's channels.

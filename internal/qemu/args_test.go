@@ -31,9 +31,16 @@ func specs() map[string]vm.MachineSpec {
 	grown.Size = vm.Size{VCPU: 2, MemoryMiB: 2048, DiskMiB: 20 << 10}
 	grown.Plugged = vm.Plugged{BootVCPU: 1, BootMemoryMiB: 512, CPUs: 3, Modules: []vm.MemoryModule{{ID: "dimm0", MiB: 512}, {ID: "dimm1", MiB: 1024}}}
 	grown.Generation = &vm.GenerationSource{RAM: "/g/ram", Device: "/g/device", Modules: []string{"/g/ram-dimm0", "/g/ram-dimm1"}}
+	volumes := warm
+	volumes.Plugged.Volumes = []vm.PluggedVolume{
+		{ID: "vol-aaaaaaaaaaaaaaaa", File: "/d/volumes/a, b/disk.qcow2", Port: 2},
+		{ID: "vol-cccccccccccccccc", SizeMiB: 64, Port: 3, Cut: true},
+		{ID: "vol-bbbbbbbbbbbbbbbb", File: "/d/volumes/b/disk.qcow2", Port: 1, ReadOnly: true, Share: true},
+	}
+	volumes.VolumeKeys = map[vm.VolumeID]vm.VolumeKey{"vol-aaaaaaaaaaaaaaaa": vm.VolumeKey("SECRET"), "vol-bbbbbbbbbbbbbbbb": vm.VolumeKey("SECRET")}
 	probe := cold
 	probe.Disk = ""
-	return map[string]vm.MachineSpec{"cold": cold, "warm": warm, "kvm": kvm, "diskless": probe, "grown": grown}
+	return map[string]vm.MachineSpec{"cold": cold, "warm": warm, "kvm": kvm, "diskless": probe, "grown": grown, "volumes": volumes}
 }
 
 func TestArgsGolden(t *testing.T) {
@@ -60,7 +67,7 @@ func TestArgsRules(t *testing.T) {
 	for name, s := range specs() {
 		line := strings.Join(Args(s), " ")
 		// These punch holes into the memory file under every sibling.
-		for _, bad := range []string{"balloon", "free-page", "virtio-mem", "share=on", `"share":true`, "-cpu host", "exec:"} {
+		for _, bad := range []string{"balloon", "free-page", "virtio-mem", "share=on", `"share":true`, "-cpu host", "exec:", "SECRET"} {
 			if strings.Contains(line, bad) {
 				t.Errorf("%s: has %s", name, bad)
 			}

@@ -313,7 +313,7 @@ func (p *Process) diskNode(ctx context.Context) (string, error) {
 		return "", p.failure(err)
 	}
 	for _, d := range devices {
-		if d.Inserted != nil && d.Inserted.Node != "" {
+		if d.Inserted != nil && d.Inserted.Node != "" && !vm.IsVolumeID(d.Inserted.Node) {
 			return d.Inserted.Node, nil
 		}
 	}

@@ -49,7 +49,8 @@ func inherited(spec vm.MachineSpec) (files []*os.File, err error) {
 		}
 		files = append(files, f)
 	}
-	return files, nil
+	keys, err := keyPipes(spec)
+	return append(files, keys...), err
 }
 
 // listen makes a listening unix socket (0600) at path and returns its

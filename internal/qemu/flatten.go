@@ -83,6 +83,7 @@ func (p *Process) Flatten(ctx context.Context, base string) error {
 func (p *Process) chain(ctx context.Context) (imageInfo, error) {
 	var devices []struct {
 		Inserted *struct {
+			Node  string    `json:"node-name"`
 			Image imageInfo `json:"image"`
 		} `json:"inserted"`
 	}
@@ -90,7 +91,7 @@ func (p *Process) chain(ctx context.Context) (imageInfo, error) {
 		return imageInfo{}, p.failure(err)
 	}
 	for _, d := range devices {
-		if d.Inserted != nil {
+		if d.Inserted != nil && !vm.IsVolumeID(d.Inserted.Node) {
 			return d.Inserted.Image, nil
 		}
 	}

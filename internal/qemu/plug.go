@@ -209,10 +209,14 @@ func (p *Process) ReadPlugged(ctx context.Context) error {
 			cpus++
 		}
 	}
-	if cpus == s.Plugged.CPUs && slices.Equal(modules, s.Plugged.Modules) {
+	volumes, err := p.keptVolumes(ctx, s.Plugged.Volumes)
+	if err != nil {
+		return err
+	}
+	if cpus == s.Plugged.CPUs && slices.Equal(modules, s.Plugged.Modules) && slices.Equal(volumes, s.Plugged.Volumes) {
 		return nil
 	}
-	now := vm.Plugged{BootVCPU: boot.VCPU, BootMemoryMiB: boot.MemoryMiB, CPUs: cpus, Modules: modules}
+	now := vm.Plugged{BootVCPU: boot.VCPU, BootMemoryMiB: boot.MemoryMiB, CPUs: cpus, Modules: modules, Volumes: volumes}
 	s.Size.MemoryMiB = boot.MemoryMiB + now.MemoryMiB()
 	p.SetMachine(s.Size, now)
 	return nil

@@ -209,7 +209,7 @@ func (p *Process) AwaitRunning(ctx context.Context) error {
 		}
 		switch state {
 		case "running":
-			return nil
+			return p.dropSecrets(ctx)
 		case "inmigrate", "prelaunch", "postmigrate", "restore-vm":
 		case stoppedForRoom:
 			return p.noRoom()

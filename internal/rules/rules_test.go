@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"internal/generation": {"vm", "internal/layout", "internal/qemu", "internal/seal"},
 	"internal/seal":       {"vm", "internal/layout"},
 	"internal/doctor":     {"vm", "internal/layout", "internal/image", "internal/confine"},
+	"internal/volume":     {"vm", "internal/layout", "internal/seal"},
 	"internal/spec":       {"vm"},
 	"internal/diagnose":   {"vm"},
 	"internal/storage":    {"vm", "internal/layout"},

@@ -27,6 +27,7 @@ import (
 	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/internal/volume"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -154,7 +155,7 @@ func (s *stack) open(ctx context.Context) error {
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
-		Generations: generation.Store{Dir: s.dir},
+		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
 		Settings: engine.Settings{
 			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
 			StorageBudget: budget, StoragePercent: share,

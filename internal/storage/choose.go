@@ -11,10 +11,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Candidate is a VM or a layer as the decision sees it.
+// Candidate is a VM, a snapshot or a layer as the decision sees it.
 type Candidate struct {
 	Item       Item
-	Priority   int // CachePriority, or 0 to 10
+	Priority   int // CachePriority, 0 to 10, or from SnapshotPriority on
 	LastActive time.Time
 	Frees      int64  // bytes that are free once it is gone
 	Kept       string // why it may not go; "" = it may
@@ -41,7 +41,10 @@ func Kept(rec vm.VM, held, used bool) string {
 // CachePriority is that of what can be made again: it goes before all else.
 const CachePriority = -1
 
-// Priority is that of a sticky VM: the lower, the sooner it goes.
+// SnapshotPriority is added to a snapshot's own: snapshots go after all VMs.
+const SnapshotPriority = 11
+
+// Priority is that of what is sticky: the lower, the sooner it goes.
 func Priority(p vm.Persistence) int {
 	if p.Priority == nil {
 		return *vm.DefaultPersistence().Priority

@@ -84,11 +84,13 @@ func (m Measurer) itemOf(path string, isDir bool) (item Item, memory bool) {
 		kind = Generation
 	case m.Dir.Images():
 		kind = Image
+	case m.Dir.Volumes():
+		kind = Volume
 	}
 	switch {
 	case kind != Other && deep:
 		held := strings.HasPrefix(name, "ram") || strings.HasPrefix(name, "device")
-		return Item{kind, id}, held && kind != Image
+		return Item{kind, id}, held && (kind == VM || kind == Generation)
 	case deep || isDir && first != ".":
 		return Item{Other, first}, false
 	default:

@@ -67,6 +67,7 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, dir.ImageDisk("i"), 1<<20)
+	write(t, filepath.Join(dir.Volume("v"), "disk"), 1<<17)
 	write(t, filepath.Join(dir.Audit(), "1"), 1<<16)
 	write(t, dir.AdminKey(), 10)
 	files := measured(t, dir)
@@ -82,9 +83,10 @@ func TestMeasure(t *testing.T) {
 	near(Item{VM, "a"}, 1<<18, 1<<20)
 	near(Item{Generation, "g"}, 1<<19, 1<<20)
 	near(Item{Image, "i"}, 1<<20, 0)
+	near(Item{Volume, "v"}, 1<<17, 0)
 	near(Item{Other, "audit"}, 1<<16, 0)
 	near(Item{Other, "files"}, 1, 0)
-	if want := int64(1<<20 + 1<<18 + 1<<19 + 1<<20 + 1<<16); use.Total < want || use.Total > want+8*slack {
+	if want := int64(1<<20 + 1<<18 + 1<<19 + 1<<20 + 1<<17 + 1<<16); use.Total < want || use.Total > want+9*slack {
 		t.Errorf("%d bytes in all, not about %d", use.Total, want)
 	}
 	for _, f := range files {

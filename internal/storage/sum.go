@@ -15,6 +15,7 @@ const (
 	VM         = "vm"
 	Generation = "generation"
 	Image      = "image"
+	Volume     = "volume"
 	Other      = "other" // records, logs and caches of the server itself
 )
 

@@ -22,7 +22,7 @@ func (sh *shell) command(argv []string, stdin io.Reader, stdout, stderr io.Write
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(stdout, format, args...) }
 	args := argv[1:]
 	switch name := path.Base(argv[0]); name {
-	case "true", ":":
+	case "true", ":", "mkfs.ext4", "resize2fs", "sync":
 		return 0
 	case "false":
 		return 1

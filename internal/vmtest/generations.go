@@ -18,7 +18,10 @@ import (
 )
 
 // memory is what a captured guest had running.
-type memory struct{ procs []vm.Process }
+type memory struct {
+	procs  []vm.Process
+	mounts map[string]vm.VolumeUse
+}
 
 // Generations returns the simulator of generations: real files with simulated
 // disks and memories behind them.
@@ -276,11 +279,17 @@ func (g *guest) remember() *memory {
 		}
 		p.mu.Unlock()
 	}
+	g.mounts.mu.Lock()
+	defer g.mounts.mu.Unlock()
+	m.mounts = maps.Clone(g.mounts.at)
 	return m
 }
 
 // recall runs what the memory holds again, under the same ids.
 func (g *guest) recall(m *memory) error {
+	g.mounts.mu.Lock()
+	g.mounts.at = maps.Clone(m.mounts)
+	g.mounts.mu.Unlock()
 	for _, info := range m.procs {
 		p, err := g.spawn(context.Background(), vm.ExecSpec{Argv: info.Argv, Cwd: info.Cwd}, true)
 		if err != nil {

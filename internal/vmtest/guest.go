@@ -31,6 +31,8 @@ type guest struct {
 	procs map[string]*process
 	terms map[string]*terminal
 	seq   int
+
+	mounts mounts
 }
 
 func newGuest(m *machine, d *disk) *guest {

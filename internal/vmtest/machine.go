@@ -58,6 +58,14 @@ func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Mach
 	if d == nil {
 		return nil, none, vm.Errorf(vm.Corrupt, spec.Disk, "not a disk")
 	}
+	for i, v := range spec.Plugged.Volumes {
+		if err := ms.w.Volumes.plug(v, spec.VolumeKeys[v.ID]); err != nil {
+			for _, v := range spec.Plugged.Volumes[:i] {
+				ms.w.Volumes.unplug(v)
+			}
+			return nil, none, err
+		}
+	}
 	ms.w.launches++
 	m := newMachine(ms.w, spec, d)
 	if spec.Generation != nil {
@@ -159,6 +167,7 @@ func (m *machine) end(reason string) {
 		_ = layout.WriteJSON(layout.RunVM(m.spec.RunDir).Exit(), m.exit, 0o600) // a sweep may be faster
 	}
 	close(m.gone)
+	m.dropVolumes()
 }
 
 // vanish ends the machine without a trace, as a power cut does.
@@ -168,6 +177,7 @@ func (m *machine) vanish() {
 	if m.alive() {
 		m.exit = vm.MachineExit{Reason: "host-restart"}
 		close(m.gone)
+		m.dropVolumes()
 	}
 }
 
@@ -190,11 +200,11 @@ func (m *machine) status() vm.MachineStatus {
 	}
 	m.mu.Unlock()
 	m.mu.Lock()
-	size, spent := m.spec.Size, m.spent
+	size, spent, plugged := m.spec.Size, m.spent, m.spec.Plugged
 	m.mu.Unlock()
 	return vm.MachineStatus{
-		Size: size,
-		ID:   m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
+		Size: size, Plugged: plugged,
+		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
 		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: m.w.pss.Load(), RSS: 90 << 20,
 		CPU: spent.CPU, RxBytes: spent.FromGuest, TxBytes: spent.ToGuest,

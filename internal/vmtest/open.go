@@ -55,7 +55,7 @@ func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
 	return engine.Open(ctx, engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
-		Generations: s.World.Generations(s.Dir), Repositories: s.Repositories,
+		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes, Repositories: s.Repositories,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log, Resolver: s.Resolver,
 	})
 }

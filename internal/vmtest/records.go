@@ -23,6 +23,7 @@ func NewRecords() engine.Records {
 		Usage:       newCollection(func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision }),
 		Jobs:        newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 		Builds:      newCollection(func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision }),
+		Volumes:     newCollection(func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision }),
 		Results:     newCollection(func(r *engine.Result) (string, *int64) { return string(r.Request), &r.Revision }),
 		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
 		Mappings:    newCollection(func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),

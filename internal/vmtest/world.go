@@ -36,13 +36,16 @@ type World struct {
 	private  int64        // pages
 	warmed   map[string]int
 	launches int
+
+	Volumes *Volumes // of every engine on it
 }
 
 // NewWorld returns a host with one image, "base", and 64 GiB of free memory.
 func NewWorld() *World {
 	w := &World{
 		machines: map[string]*machine{}, disks: map[string]*disk{}, memories: map[string]*memory{},
-		faults: map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
+		Volumes: NewVolumes(),
+		faults:  map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
 		bootID: vm.NewUUID(), agent: "d00d", qemu: "7.2.0", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
 		images: []vm.Image{baseImage()},
 	}

@@ -48,8 +48,8 @@ func sdkCodes(t *testing.T, name string, atLeast int) map[string]int {
 func TestCodesAreTheSDKs(t *testing.T) {
 	known := sdkCodes(t, "freestyle", 327)
 	for code, status := range api.Codes {
-		if code == "EVENTS_GONE" { // of our own event stream
-			continue
+		if code == "EVENTS_GONE" || strings.HasPrefix(code, "VOLUME_") || strings.HasPrefix(code, "MOUNT_") {
+			continue // of routes that no SDK calls
 		}
 		if known[code] == 0 {
 			t.Errorf("%s is not a code of the SDK", code)

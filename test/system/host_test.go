@@ -25,6 +25,7 @@ var contractScripts = map[string]string{
 	"specs":  "TestWorldContract",
 	"pty":    "TestTerminalContract",
 
+	"keeping":    "TestKeepContract",
 	"identities": "TestTerminalContract",
 	"domains":    "TestTerminalContract",
 }
@@ -43,6 +44,11 @@ func TestWorldContract(t *testing.T) { contract(t) }
 //
 // 004-13
 func TestTerminalContract(t *testing.T) { contract(t) }
+
+// TestKeepContract: the older package says how VMs are kept.
+//
+// 004-01 to 004-07, 004-11, 004-13, 004-14
+func TestKeepContract(t *testing.T) { contract(t) }
 
 // npmInstall installs the npm packages that the contract is tested with.
 func npmInstall(t *testing.T, dir string) {

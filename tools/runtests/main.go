@@ -46,6 +46,8 @@ const (
 	forks    = "^TestWorlds"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak)$"
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
+	keeping  = "^(TestKeep|TestStorage|TestDrain)"
+	volumes  = "^TestVolume"
 )
 
 // doors are the packages whose tests belong to entering.
@@ -71,18 +73,24 @@ func suites() []suite {
 		}},
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
 			others(doors),
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
-			gotest("fork correctness", "-tags=system", "-timeout=8m", "-run="+forks, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+worlds, "./test/system/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=5m", "-run="+forks, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{
 			gotest("packages", append([]string{"-p=2"}, doors...)...),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
+		}},
+		{name: "keeping", budget: 5 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+keeping, "./test/system/..."),
+		}},
+		{name: "volumes", budget: 5 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+volumes, "./test/system/..."),
 		}},
 	}
 }

@@ -1,0 +1,123 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// The states of a volume.
+const (
+	VolumeLocked   = "locked"
+	VolumeUnlocked = "unlocked"
+)
+
+// Volume is a managed volume: an encrypted disk that VMs mount.
+type Volume struct {
+	ID        vm.VolumeID `json:"id"`
+	Name      string      `json:"name"`
+	Project   string      `json:"project"`
+	State     string      `json:"state"`     // locked, unlocked
+	Sensitive bool        `json:"sensitive"` // plaintext can be reached: it is unlocked or mounted
+	SizeMib   int         `json:"sizeMib"`
+	UsedBytes int64       `json:"usedBytes"` // of the host's disk
+	Formatted bool        `json:"formatted"` // a guest has made a file system on it
+	CreatedAt time.Time   `json:"createdAt"`
+
+	UnlockedAt time.Time       `json:"unlockedAt,omitzero"`
+	LocksAt    time.Time       `json:"locksAt,omitzero"`
+	Mounts     []Mount         `json:"mounts"`
+	Keys       []vm.VolumeSlot `json:"keys,omitempty"` // the ways to unlock it; only of one volume
+
+	Snapshots []vm.VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
+}
+
+// VolumeList answers GET /v1/volumes.
+type VolumeList struct {
+	Volumes []Volume `json:"volumes"`
+}
+
+// NewVolume is the body of POST /v1/volumes. Without passphrase and recipient
+// the volume opens with the key of its host.
+type NewVolume struct {
+	Name       string `json:"name"`
+	Project    string `json:"project,omitempty"` // "default"
+	SizeMib    int    `json:"sizeMib,omitempty"` // 8 GiB
+	Passphrase string `json:"passphrase,omitempty"`
+	Recipient  string `json:"recipient,omitempty"` // an age public key
+}
+
+// UnlockVolume is the body of an unlock; it may be absent.
+type UnlockVolume struct {
+	Passphrase   string `json:"passphrase,omitempty"`
+	Identity     string `json:"identity,omitempty"`     // an age identity
+	TTLSeconds   int64  `json:"ttlSeconds,omitempty"`   // it is locked again after so long
+	KeepUnlocked bool   `json:"keepUnlocked,omitempty"` // also when the last VM that had it has ended
+}
+
+// UnlockedVolume answers an unlock.
+type UnlockedVolume struct {
+	Volume
+
+	Recovered bool `json:"recovered,omitempty"` // its header was damaged and was put back from its copy
+}
+
+// LockVolume is the body of a lock; it may be absent.
+type LockVolume struct {
+	Force bool `json:"force,omitempty"` // unmount it first, and kill the programs that use it
+}
+
+// NewVolumeSnapshot is the body of POST /v1/volumes/{volume}/snapshots; it may be
+// absent.
+type NewVolumeSnapshot struct {
+	Name string `json:"name,omitempty"`
+}
+
+// RollbackVolume is the body of a volume's rollback; it may be absent.
+type RollbackVolume struct {
+	To string `json:"to,omitempty"` // a snapshot's id or name; "" = the newest that was asked for
+}
+
+// RolledBackVolume answers a volume's rollback.
+type RolledBackVolume struct {
+	Volume
+
+	Before vm.VolumeSnapshot `json:"before"` // what it left: go back to it to undo the rollback
+}
+
+// ResizeVolume is the body of a volume's resize.
+type ResizeVolume struct {
+	SizeMib int `json:"sizeMib"`
+}
+
+// Mount is a volume in a VM.
+type Mount struct {
+	Volume  vm.VolumeID `json:"volumeId"`
+	Name    string      `json:"volume"`
+	Project string      `json:"project"`
+	VM      vm.ID       `json:"vmId"`
+	VMName  string      `json:"vm,omitempty"`
+	Path    string      `json:"path"` // in the guest
+	RW      bool        `json:"rw"`
+	Share   bool        `json:"share,omitempty"`
+	Cut     bool        `json:"cut,omitempty"` // only the VM's memory knows it: whatever is read or written there fails
+	Since   time.Time   `json:"since,omitzero"`
+}
+
+// MountList answers GET /v1/vms/{vm}/mounts.
+type MountList struct {
+	Mounts []Mount `json:"mounts"`
+}
+
+// NewMount is the body of POST /v1/vms/{vm}/mounts.
+type NewMount struct {
+	Volume  string `json:"volume"`            // name or id
+	Project string `json:"project,omitempty"` // "default"
+	Path    string `json:"path"`              // in the guest, absolute
+	RW      bool   `json:"rw,omitempty"`      // else the host lets nobody write
+	Over    bool   `json:"over,omitempty"`    // also over a directory with something in it
+	Share   bool   `json:"share,omitempty"`   // read beside a writer, or write beside such readers
+}

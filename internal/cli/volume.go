@@ -1,0 +1,324 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+)
+
+func newVolume(a *app) *cobra.Command {
+	return group("volume", "Keep files in encrypted volumes that VMs mount",
+		`  warren volume create cache
+  warren volume unlock cache
+  warren volume mount box --volume cache --guest /cache --rw
+  warren volume unmount box /cache
+  warren volume lock cache`,
+		newVolumeCreate(a, nil), newVolumeUnlock(a, nil), newVolumeLock(a, nil), newVolumeLs(a, nil), newVolumeInspect(a, nil),
+		newVolumeMount(a, nil), newVolumeUnmount(a, nil), newVolumeResize(a, nil), newVolumeRm(a, nil),
+		newVolumeSnapshot(a), newVolumeRollback(a, nil), newVolumeKey(a))
+}
+
+// projectFlag names the project of a volume.
+func projectFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "project", "", "the project that its name belongs to (default \"default\")")
+}
+
+type volumeCreateOptions struct {
+	name, project, size string
+	secret              secretFlags
+	recipient           string
+	json                bool
+}
+
+func newVolumeCreate(a *app, runF func(context.Context, *volumeCreateOptions) error) *cobra.Command {
+	o := &volumeCreateOptions{}
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make an encrypted volume, which is locked",
+		Long: `Make an encrypted volume. It is locked, takes space as it fills, and gets a file system at the first mount with --rw.
+Its random key is kept only wrapped: by this host's key, or, where given, by a passphrase or an age recipient instead.
+More ways to unlock it are added with ` + "`warren volume key add`" + `.`,
+		Example: "  warren volume create cache\n  warren volume create work --size 32G --project shop\n  warren volume create secrets --passphrase",
+		Args:    args(1, 1, "which name? warren volume create NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.volumeCreate(cmd.Context(), o)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.size, "size", "", "size: MiB, or such as 32G (default 8G)")
+	o.secret.add(f, "a passphrase opens it, not this host's key")
+	f.StringVar(&o.recipient, "recipient", "", "an age public key (age1...) opens it, not this host's key")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
+	projectFlag(cmd, &o.project)
+	return cmd
+}
+
+func (a *app) volumeCreate(ctx context.Context, o *volumeCreateOptions) error {
+	in := api.NewVolume{Name: o.name, Project: o.project, Recipient: o.recipient}
+	var err error
+	if in.SizeMib, err = parseMiB("--size", o.size); err != nil {
+		return err
+	}
+	if in.Passphrase, err = a.passphrase(&o.secret, true); err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	p := a.io.doing("making %s", o.name)
+	v, err := c.CreateVolume(ctx, in)
+	p.done()
+	return a.volumeDone(v, err, o.json, "is made, and locked")
+}
+
+// parseMiB reads a size; "" = 0.
+func parseMiB(flag, s string) (int, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := parseBytes(s, 1<<20)
+	if err != nil {
+		return 0, err
+	}
+	if n < 1<<20 || n%(1<<20) != 0 {
+		return 0, usage("%s: %s is not a number of MiB", flag, printable(s)).WithHint("give one such as 512 or 32G")
+	}
+	return int(n >> 20), nil
+}
+
+// volumeDone prints what became of a volume.
+func (a *app) volumeDone(v api.Volume, err error, asJSON bool, what string) error {
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return a.io.json(v)
+	}
+	a.io.printf("%s  %s %s\n", v.ID, volumeName(v.Project, v.Name), what)
+	return nil
+}
+
+// volumeName is the name, with its project where that is not the default one.
+func volumeName(project, name string) string {
+	if project == "" || project == "default" {
+		return printable(name)
+	}
+	return printable(project) + "/" + printable(name)
+}
+
+type volumeUnlockOptions struct {
+	name, project string
+	secret        secretFlags
+	identity      string
+	ttl           string
+	keep          bool
+	json          bool
+}
+
+func newVolumeUnlock(a *app, runF func(context.Context, *volumeUnlockOptions) error) *cobra.Command {
+	o := &volumeUnlockOptions{}
+	cmd := &cobra.Command{
+		Use:   "unlock NAME",
+		Short: "Make a volume ready to be mounted",
+		Long: `Check a volume and take its key into the server's memory, so that it can be mounted. It is locked again by
+` + "`warren volume lock`" + `, when --ttl has passed, when the last VM that had it mounted ends (unless --keep), and when
+the server ends. VMs that have it mounted then go on.`,
+		Example: "  warren volume unlock cache\n  warren volume unlock cache --ttl 1h\n  warren volume unlock secrets --passphrase\n  warren volume unlock secrets --identity ~/.age/key.txt",
+		Args:    args(1, 1, "which volume? warren volume unlock NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.volumeUnlock(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVolumes,
+	}
+	f := cmd.Flags()
+	o.secret.add(f, "open it with a passphrase")
+	f.StringVar(&o.identity, "identity", "", "open it with the age identity in this file")
+	f.StringVar(&o.ttl, "ttl", "", "lock it again after so long: seconds, or such as 30m, 8h")
+	f.BoolVar(&o.keep, "keep", false, "leave it unlocked when the last VM that had it mounted ends")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
+	projectFlag(cmd, &o.project)
+	return cmd
+}
+
+func (a *app) volumeUnlock(ctx context.Context, o *volumeUnlockOptions) error {
+	in := api.UnlockVolume{KeepUnlocked: o.keep}
+	if o.ttl != "" {
+		ttl, err := parseSeconds(o.ttl)
+		if err != nil {
+			return err
+		}
+		in.TTLSeconds = int64(ttl / time.Second)
+	}
+	var err error
+	if in.Passphrase, err = a.passphrase(&o.secret, false); err != nil {
+		return err
+	}
+	if in.Identity, err = a.fileText(o.identity); err != nil {
+		return err
+	}
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	v, err := c.UnlockVolume(ctx, o.project, o.name, in)
+	if err == nil && v.Recovered {
+		a.io.notef("warren: the header of %s was damaged and was put back from its copy", volumeName(v.Project, v.Name))
+	}
+	return a.volumeDone(v.Volume, err, o.json, "is unlocked: what is in it can be read here until it is locked")
+}
+
+type volumeLockOptions struct {
+	name, project string
+	force         bool
+	json          bool
+}
+
+func newVolumeLock(a *app, runF func(context.Context, *volumeLockOptions) error) *cobra.Command {
+	o := &volumeLockOptions{}
+	cmd := &cobra.Command{
+		Use:   "lock NAME",
+		Short: "Take a volume's key out of memory",
+		Long: `Take a volume's key out of the server's memory: only noise is left on the disk. It is refused while a VM has the
+volume mounted; --force unmounts it first and kills the programs that use it.`,
+		Example: "  warren volume lock cache\n  warren volume lock cache --force",
+		Args:    args(1, 1, "which volume? warren volume lock NAME"),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			o.name = list[0]
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			v, err := c.LockVolume(cmd.Context(), o.project, o.name, api.LockVolume{Force: o.force})
+			return a.volumeDone(v, err, o.json, "is locked")
+		},
+		ValidArgsFunction: a.completeVolumes,
+	}
+	cmd.Flags().BoolVar(&o.force, "force", false, "unmount it first, and kill the programs that use it")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	projectFlag(cmd, &o.project)
+	return cmd
+}
+
+type volumeLsOptions struct {
+	vm, project string
+	json        bool
+}
+
+func newVolumeLs(a *app, runF func(context.Context, *volumeLsOptions) error) *cobra.Command {
+	o := &volumeLsOptions{}
+	cmd := &cobra.Command{
+		Use: "ls [VM]", Short: "List volumes, or those that a VM has mounted",
+		Example: "  warren volume ls\n  warren volume ls box\n  warren volume ls --project shop --json",
+		Args:    args(0, 1, ""),
+		RunE: func(cmd *cobra.Command, list []string) error {
+			if len(list) > 0 {
+				o.vm = list[0]
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return a.volumeLs(cmd.Context(), o)
+		},
+		ValidArgsFunction: a.completeVM,
+	}
+	cmd.Flags().StringVar(&o.project, "project", "", "only those of this project")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	return cmd
+}
+
+func (a *app) volumeLs(ctx context.Context, o *volumeLsOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if o.vm != "" {
+		return a.mountLs(ctx, o)
+	}
+	l, err := c.Volumes(ctx, o.project, "")
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"VOLUME", "STATE", "SIZE", "ON DISK", "AGE", "MOUNTED IN"}}
+	for _, v := range l {
+		t.add(volumeName(v.Project, v.Name), volumeState(v), mib(v.SizeMib), human(v.UsedBytes), age(v.CreatedAt), mountedIn(v))
+	}
+	a.io.print(t)
+	return nil
+}
+
+// volumeState says when there is more than the word tells.
+func volumeState(v api.Volume) string {
+	switch {
+	case v.State == api.VolumeLocked && len(v.Mounts) > 0:
+		return "locked (in use)"
+	case !v.LocksAt.IsZero():
+		return v.State + " for " + span(time.Until(v.LocksAt))
+	}
+	return v.State
+}
+
+func mountedIn(v api.Volume) string {
+	var in []string
+	for _, m := range v.Mounts {
+		in = append(in, printable(or(m.VMName, string(m.VM)))+":"+printable(m.Path)+access(m.RW))
+	}
+	return or(strings.Join(in, ", "), "-")
+}
+
+func access(rw bool) string {
+	if rw {
+		return " (rw)"
+	}
+	return " (ro)"
+}
+
+func (a *app) mountLs(ctx context.Context, o *volumeLsOptions) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	l, err := c.Mounts(ctx, o.vm)
+	switch {
+	case err != nil:
+		return err
+	case o.json:
+		return list(a.io, l)
+	}
+	t := &table{head: []string{"PATH", "VOLUME", "MODE", "SINCE"}}
+	for _, m := range l {
+		mode := "ro"
+		if m.RW {
+			mode = "rw"
+		}
+		since := age(m.Since)
+		if m.Cut {
+			mode, since = "cut off", "-"
+		}
+		t.add(printable(m.Path), volumeName(m.Project, m.Name), mode, since)
+	}
+	a.io.print(t)
+	return nil
+}

@@ -1,0 +1,545 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// MountRequest asks for a volume at a path of a VM.
+type MountRequest struct {
+	VolumeRef
+	Path  string
+	RW    bool // else the host lets nobody write
+	Over  bool // also over a directory with something in it
+	Share bool // also beside a VM that writes
+}
+
+// mountDeadline bounds one mount, with the making of a file system.
+const mountDeadline = 2 * time.Minute
+
+// Mount plugs a volume into a VM and mounts it there. A VM that sleeps is
+// woken. It goes on when ctx ends; nothing is left of it when it fails.
+func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (out Mounted, err error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return out, fail(vm.OpMount, ref, err)
+	}
+	if p := profileOf(e.snapshot(s)); !p.Volumes {
+		return out, fail(vm.OpMount, ref, p.Forbids(ref, "volumes").WithHint("copy files in and out instead: `warren cp`; or make the VM with --profile agent"))
+	}
+	if err := checkMountPath(r.Path, r.Over); err != nil {
+		return out, fail(vm.OpMount, ref, err)
+	}
+	v, err := e.findVolume(c, r.VolumeRef)
+	if err != nil {
+		return out, fail(vm.OpMount, ref, err)
+	}
+	op, err := e.beginAwake(ctx, c, ref, vm.OpMount)
+	if err != nil {
+		return out, fail(vm.OpMount, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	e.used(op.slot)
+	rec := e.volumeRecord(v)
+	detail := map[string]any{"volume": string(v.id), "name": rec.Name, "rw": r.RW, "share": r.Share, "sensitive": true}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Path, Detail: detail}); err != nil {
+		return out, err
+	}
+	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
+	defer stop()
+	v.work.Lock()
+	defer v.work.Unlock()
+	m, err := e.attachVolume(bounded, op, v, r)
+	if err != nil {
+		return out, err
+	}
+	e.emitVolume(v, "volume.mounted", map[string]any{"vm": op.slot.id, "path": r.Path, "rw": r.RW})
+	return Mounted{VolumeMount: m, Volume: v.id, Name: rec.Name, Project: rec.Project}, nil
+}
+
+// used notes activity of a VM.
+func (e *Engine) used(s *slot) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.activeLocked(s, vm.ActivityFiles)
+}
+
+// beginAwake is begin for what needs a running guest: it wakes a VM that
+// sleeps.
+func (e *Engine) beginAwake(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := ownerOnly(c.Actor, s.id); err != nil {
+		return nil, err
+	}
+	if asleep(e.snapshot(s).State) {
+		if err := e.wakeUp(ctx, c, s, vm.ActivityFiles); err != nil {
+			return nil, err
+		}
+	}
+	return e.begin(ctx, c, ref, verb)
+}
+
+// Places of a guest that a volume never covers, and those that it covers only
+// when that is said.
+var (
+	neverOver  = []string{"/", "/proc", "/sys", "/dev", "/run"}
+	seldomOver = []string{"/bin", "/boot", "/etc", "/lib", "/lib64", "/root", "/sbin", "/usr", "/var", "/home", "/tmp", "/opt"}
+)
+
+func checkMountPath(p string, over bool) error {
+	bad := func(format string, args ...any) *vm.Error {
+		return vm.Errorf(vm.Invalid, p, format, args...).WithCode("MOUNT_PATH_INVALID", "path", p).
+			WithHint("give an absolute path of the guest, such as /workspace")
+	}
+	switch {
+	case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsAny(p, "\x00\n") || len(p) > 4000:
+		return bad("not an absolute path in its shortest form")
+	case slices.ContainsFunc(neverOver, func(n string) bool { return p == n || n != "/" && strings.HasPrefix(p, n+"/") }):
+		return bad("the guest needs what is there")
+	case !over && slices.Contains(seldomOver, p):
+		return bad("the guest needs what is there").WithHint("mount elsewhere, or hide what is there with --over")
+	}
+	return nil
+}
+
+// attachVolume brings a volume into a VM: the lease, the disk, the file system.
+// The caller holds work.
+func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r MountRequest) (m vm.VolumeMount, err error) {
+	s := op.slot
+	run := e.runOf(s)
+	if run == nil {
+		return m, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").WithHint("try again")
+	}
+	rec, err := e.mayMount(s.id, v, r)
+	if err != nil {
+		return m, err
+	}
+	key, err := e.volumeKey(v)
+	if err != nil {
+		return m, err
+	}
+	defer clear(key)
+	m = vm.VolumeMount{VM: s.id, Path: r.Path, RW: r.RW, Share: r.Share, Since: e.now(), Pending: true}
+	if err := e.step(ctx, "mount:lease"); err != nil {
+		return m, err
+	}
+	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { rec.Mounts = append(rec.Mounts, m) }); err != nil {
+		return m, err
+	}
+	err = op.undo.add(ctx, "lease", func(ctx context.Context) error { return e.endLease(ctx, v, s.id) })
+	if err == nil {
+		err = e.step(ctx, "mount:plug")
+	}
+	if err != nil {
+		return m, err
+	}
+	beside := r.Share && !r.RW && slices.ContainsFunc(rec.Mounts, func(o vm.VolumeMount) bool { return o.RW })
+	disk := vm.PluggedVolume{ID: v.id, File: e.cfg.Volumes.Disk(v.id), SizeMiB: rec.SizeMiB, ReadOnly: !r.RW, Share: beside}
+	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, v.id) })
+	if err == nil {
+		err = e.seen(ctx, s, v.id)
+	}
+	if err == nil {
+		err = run.machine.PlugVolume(ctx, disk, key)
+	}
+	if err == nil {
+		err = e.step(ctx, "mount:guest")
+	}
+	if err == nil {
+		err = e.mountInGuest(ctx, run.machine.Guest(), rec, r)
+	}
+	if err == nil {
+		err = op.undo.add(ctx, "mount", func(ctx context.Context) error { return run.machine.Guest().Unmount(ctx, r.Path, true) })
+	}
+	if err == nil {
+		err = e.step(ctx, "mount:commit")
+	}
+	if err != nil {
+		return m, cause(ctx, err)
+	}
+	m.Pending = false
+	_, err = e.updateVolume(ctx, v, func(rec *vm.Volume) {
+		rec.Formatted, rec.Grown = true, rec.Grown && !r.RW
+		for i := range rec.Mounts {
+			if rec.Mounts[i].VM == s.id {
+				rec.Mounts[i] = m
+			}
+		}
+	})
+	return m, err
+}
+
+// mayMount checks who else has the volume: one writer, or many readers. A
+// reader may be beside a writer when both sides are told that it is meant; two
+// writers would destroy a file system that is not made for it.
+func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error) {
+	info := e.volumeInfo(v)
+	if v.isGone(e) {
+		return info.Volume, noVolume(info.Project, info.Name)
+	}
+	if info.Reverting != "" {
+		return info.Volume, vm.Errorf(vm.WrongState, info.Name, "its rollback was not completed").WithCode("VOLUME_NOT_READY", "volume", string(v.id)).
+			WithHint("lock and unlock it, which does that: `warren volume lock %s`", info.Name)
+	}
+	if at, ok := e.cutAt(id, r.Path, string(v.id)); ok {
+		return info.Volume, vm.Errorf(vm.Exists, r.Path, "what is left of a mount of %s is at %s: the VM does not have that volume", at.Name, at.Path).
+			WithCode("MOUNT_PATH_NOT_EMPTY", "path", at.Path).WithHint("unmount it first: `warren volume unmount %s %s`", id, at.Path)
+	}
+	if e.pathTaken(id, r.Path) {
+		return info.Volume, vm.Errorf(vm.Exists, r.Path, "a volume is mounted there").WithCode("MOUNT_PATH_NOT_EMPTY", "path", r.Path).
+			WithHint("unmount it first")
+	}
+	if m, ok := info.MountOf(id); ok {
+		return info.Volume, vm.Errorf(vm.Exists, info.Name, "it is mounted in this VM already, at %s", m.Path).
+			WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
+	}
+	for _, m := range info.Mounts {
+		who := cmp.Or(info.VMNames[m.VM], string(m.VM))
+		inUse := func(format string, args ...any) *vm.Error {
+			return vm.Errorf(vm.Busy, info.Name, format, args...).
+				WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
+		}
+		switch {
+		case m.RW && r.RW:
+			return info.Volume, inUse("%s has it mounted to write, at %s, and two writers would destroy it", who, m.Path).
+				WithHint("unmount it there: `warren volume unmount %s %s`", who, m.Path)
+		case m.RW && !r.Share:
+			return info.Volume, inUse("%s has it mounted to write, at %s", who, m.Path).
+				WithHint("unmount it there, or use --share to read beside a writer: what is read may be old or half written")
+		case r.RW && !m.Share:
+			return info.Volume, inUse("%s has it mounted to read, at %s", who, m.Path).
+				WithHint("unmount it there: `warren volume unmount %s %s`", who, m.Path)
+		}
+	}
+	return info.Volume, nil
+}
+
+func (e *Engine) pathTaken(id vm.ID, p string) bool {
+	return slices.ContainsFunc(e.mountsOf(id), func(m Mounted) bool { return m.Path == p })
+}
+
+// Mounted is one mount of a VM, with its volume.
+type Mounted struct {
+	vm.VolumeMount
+	Cut     bool // there is only a disk on which everything fails; see VolumesCut
+	Volume  vm.VolumeID
+	Name    string
+	Project string
+}
+
+// mountsOf lists what a VM has, in the order of mounting.
+func (e *Engine) mountsOf(id vm.ID) []Mounted {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Mounted
+	for _, v := range e.vols {
+		if m, ok := v.rec.MountOf(id); ok {
+			out = append(out, Mounted{VolumeMount: m, Volume: v.id, Name: v.rec.Name, Project: v.rec.Project})
+		}
+	}
+	slices.SortFunc(out, func(a, b Mounted) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Path, b.Path)) })
+	return out
+}
+
+// Mounts lists the volumes that a VM has, in the order of mounting, after those
+// that only its memory knows.
+func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, error) {
+	s, err := e.lookup(c, ref)
+	if err != nil {
+		return nil, fail(vm.OpList, ref, err)
+	}
+	var list []Mounted
+	for _, at := range e.snapshot(s).Cut {
+		list = append(list, Mounted{VolumeMount: vm.VolumeMount{VM: s.id, Path: at.Path, RW: at.RW}, Cut: true, Volume: at.ID, Name: at.Name, Project: at.Project})
+	}
+	return append(list, e.mountsOf(s.id)...), nil
+}
+
+// mountInGuest has the guest mount a disk, after a file system was made where
+// there is none.
+func (e *Engine) mountInGuest(ctx context.Context, g Guest, rec vm.Volume, r MountRequest) error {
+	dev, holds, err := g.Disk(ctx, rec.ID)
+	if err != nil {
+		return err
+	}
+	unready := func(format string, args ...any) *vm.Error {
+		return vm.Errorf(vm.WrongState, rec.Name, format, args...).WithCode("VOLUME_NOT_READY", "volume", string(rec.ID))
+	}
+	switch {
+	case holds == vm.DiskForeign || holds == vm.DiskEmpty && rec.Formatted:
+		return vm.Errorf(vm.Corrupt, rec.Name, "it has no file system any more").WithCode("VOLUME_DAMAGED").
+			WithHint("put back the volume's directory from a backup")
+	case holds == vm.DiskEmpty && !r.RW:
+		return unready("it has no file system yet").WithHint("mount it with --rw once")
+	case holds == vm.DiskDirty && !r.RW && !r.Share:
+		return unready("its last VM did not unmount it, and its journal has to be read first").WithHint("mount it with --rw once")
+	case holds == vm.DiskEmpty:
+		if err := makeFileSystem(ctx, g, dev); err != nil {
+			return err
+		}
+	}
+	use := vm.VolumeUse{ID: rec.ID, Path: r.Path, RW: r.RW, Over: r.Over}
+	if err := g.Mount(ctx, use); err != nil {
+		return err
+	}
+	if r.RW && rec.Grown {
+		return inGuest(ctx, g, "resize2fs", dev)
+	}
+	return nil
+}
+
+// makeFileSystem leaves out what can wait: tables are written when they are
+// used.
+func makeFileSystem(ctx context.Context, g Guest, dev string) error {
+	return inGuest(ctx, g, "mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", dev)
+}
+
+func inGuest(ctx context.Context, g Guest, argv ...string) error {
+	r, err := runGuest(ctx, g, vm.ExecSpec{Argv: argv, Cwd: "/"})
+	if err != nil {
+		return err
+	}
+	if r.status.Code != 0 {
+		return vm.Errorf(vm.GuestFault, "", "%s exited with %d: %s", argv[0], r.status.Code, r.why())
+	}
+	return nil
+}
+
+// Unmount takes a volume out of a VM. Kind Busy, naming them, while programs
+// use it, unless force: then they are killed.
+func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force bool) (err error) {
+	op, err := e.begin(ctx, c, ref, vm.OpUnmount)
+	if err != nil {
+		return fail(vm.OpUnmount, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	if cut, ok := e.cutAt(op.slot.id, at, at); ok {
+		return e.unmountCut(op, c, cut, force)
+	}
+	v, m, err := e.mountAt(op.slot.id, at)
+	if err != nil {
+		return err
+	}
+	detail := map[string]any{"volume": string(v.id), "name": e.volumeRecord(v).Name, "force": force}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: m.Path, Detail: detail}); err != nil {
+		return err
+	}
+	v.work.Lock()
+	defer v.work.Unlock()
+	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
+	defer stop()
+	if err := e.detachVolume(bounded, op.slot, v, m, force); err != nil {
+		return err
+	}
+	e.emitVolume(v, "volume.unmounted", map[string]any{"vm": op.slot.id, "path": m.Path})
+	return nil
+}
+
+// cutAt finds what is left of a mount in a VM that does not have the volume, by
+// its path, or by the volume's name or id.
+func (e *Engine) cutAt(id vm.ID, at, volume string) (vm.VolumeAt, bool) {
+	s := e.slotOf(id)
+	if s == nil {
+		return vm.VolumeAt{}, false
+	}
+	for _, c := range e.snapshot(s).Cut {
+		if c.Path == path.Clean(at) || string(c.ID) == volume || c.Name == volume {
+			return c, true
+		}
+	}
+	return vm.VolumeAt{}, false
+}
+
+// unmountCut takes it out of the VM.
+func (e *Engine) unmountCut(op *operation, c *vm.Call, at vm.VolumeAt, force bool) error {
+	detail := map[string]any{"volume": string(at.ID), "name": at.Name, "force": force, "cut": true}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: at.Path, Detail: detail}); err != nil {
+		return err
+	}
+	r := e.runOf(op.slot)
+	if r == nil {
+		return vm.Errorf(vm.Unavailable, string(op.slot.id), "its monitor does not answer").WithHint("try again")
+	}
+	ctx, stop := context.WithTimeout(op.ctx, mountDeadline)
+	defer stop()
+	if err := r.machine.Guest().Unmount(ctx, at.Path, force); err != nil {
+		return cause(ctx, err)
+	}
+	if err := r.machine.UnplugVolume(ctx, at.ID); err != nil {
+		return cause(ctx, err)
+	}
+	_, err := e.update(ctx, op.slot, func(rec *vm.VM) {
+		rec.Cut = slices.DeleteFunc(slices.Clone(rec.Cut), func(o vm.VolumeAt) bool { return o == at })
+	})
+	return err
+}
+
+// mountAt finds a VM's mount by its path, or by the volume's name or id.
+func (e *Engine) mountAt(id vm.ID, at string) (*volume, vm.VolumeMount, error) {
+	clean := path.Clean(at)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, v := range e.vols {
+		if m, ok := v.rec.MountOf(id); ok && (m.Path == clean || v.rec.Name == at || string(v.id) == at) {
+			return v, m, nil
+		}
+	}
+	return nil, vm.VolumeMount{}, vm.Errorf(vm.NotFound, at, "no volume is mounted there").WithCode("MOUNT_NOT_FOUND", "path", at).
+		WithHint("`warren volume ls VM` lists them")
+}
+
+// detachVolume is attachVolume backwards. The caller holds work.
+func (e *Engine) detachVolume(ctx context.Context, s *slot, v *volume, m vm.VolumeMount, force bool) error {
+	r := e.runOf(s)
+	if r == nil {
+		return vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").WithHint("try again")
+	}
+	if err := e.step(ctx, "unmount:guest"); err != nil {
+		return err
+	}
+	if err := r.machine.Guest().Unmount(ctx, m.Path, force); err != nil {
+		return cause(ctx, err)
+	}
+	// From here on it is no mount any more: a later engine finishes this.
+	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { pend(rec, s.id) }); err != nil {
+		return err
+	}
+	if err := e.step(ctx, "unmount:plug"); err != nil {
+		return err
+	}
+	if err := r.machine.UnplugVolume(ctx, v.id); err != nil {
+		return cause(ctx, err)
+	}
+	if err := e.step(ctx, "unmount:lease"); err != nil {
+		return err
+	}
+	return e.endLease(ctx, v, s.id)
+}
+
+func pend(rec *vm.Volume, id vm.ID) {
+	for i := range rec.Mounts {
+		rec.Mounts[i].Pending = rec.Mounts[i].Pending || rec.Mounts[i].VM == id
+	}
+}
+
+// endLease takes a VM out of a volume's record.
+func (e *Engine) endLease(ctx context.Context, v *volume, id vm.ID) error {
+	if _, ok := e.volumeRecord(v).MountOf(id); !ok {
+		return nil
+	}
+	_, err := e.updateVolume(ctx, v, func(rec *vm.Volume) {
+		rec.Mounts = slices.DeleteFunc(rec.Mounts, func(m vm.VolumeMount) bool { return m.VM == id })
+	})
+	return err
+}
+
+// endLeases ends what a VM without a machine had. A volume that nobody has any
+// more is locked, unless it was unlocked to stay so.
+func (e *Engine) endLeases(ctx context.Context, id vm.ID) {
+	for _, v := range e.allVolumes() {
+		if _, had := e.volumeRecord(v).MountOf(id); !had {
+			continue
+		}
+		if err := e.endLease(ctx, v, id); err != nil {
+			if !died(err) {
+				e.log.Error("a VM that has ended still has a volume", "vm", id, "volume", v.id, "err", err)
+			}
+			continue
+		}
+		e.mu.Lock()
+		idle := len(v.rec.Mounts) == 0 && v.key != nil && !v.keep
+		if idle {
+			e.sealLocked(v)
+		}
+		e.mu.Unlock()
+		e.emitVolume(v, "volume.unmounted", map[string]any{"vm": id, "reason": "the VM has ended"})
+		if idle {
+			e.lockedBy(v, "its last VM has ended")
+		}
+	}
+}
+
+// loadVolumes reads the records into memory: every volume is locked.
+func (e *Engine) loadVolumes(ctx context.Context) error {
+	recs, err := e.cfg.Records.Volumes.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, rec := range recs {
+		e.vols[rec.ID] = &volume{id: rec.ID, account: rec.Account, rec: rec}
+	}
+	return nil
+}
+
+// recoverVolumes ends leases of VMs that have no machine, takes back mounts
+// that were under way, and removes files without a record.
+func (e *Engine) recoverVolumes(ctx context.Context) error {
+	for _, v := range e.allVolumes() {
+		for _, m := range e.volumeRecord(v).Mounts {
+			if err := e.recoverLease(ctx, v, m); err != nil {
+				return err
+			}
+		}
+	}
+	ids, err := e.cfg.Volumes.List()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if e.vols[id] == nil {
+			e.log.Warn("removing a volume without a record", "volume", id)
+			if err := e.cfg.Volumes.Remove(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (e *Engine) recoverLease(ctx context.Context, v *volume, m vm.VolumeMount) error {
+	s := e.slotOf(m.VM)
+	state := vm.Stopped
+	if s != nil {
+		state = e.snapshot(s).State
+	}
+	switch {
+	case state == vm.Running && e.left(ctx, s, v.id):
+		return e.endLease(ctx, v, m.VM) // a rollback has left the memory that had it
+	case state == vm.Suspended || state == vm.Running && !m.Pending:
+		return nil
+	case state == vm.Running && e.runOf(s) != nil:
+		ctx, stop := context.WithTimeout(ctx, machineDeadline)
+		defer stop()
+		if err := e.detachVolume(ctx, s, v, m, true); err != nil {
+			e.log.Warn("a mount that was under way stays", "vm", m.VM, "volume", v.id, "err", err)
+		}
+		return nil
+	case state == vm.Running:
+		return nil
+	}
+	return e.endLease(ctx, v, m.VM)
+}
+
+// left reports whether a machine is known not to have a volume.
+func (e *Engine) left(ctx context.Context, s *slot, id vm.VolumeID) bool {
+	r := e.runOf(s)
+	if r == nil {
+		return false
+	}
+	ctx, stop := context.WithTimeout(ctx, machineDeadline)
+	defer stop()
+	st, err := r.machine.Status(ctx)
+	return err == nil && !slices.ContainsFunc(st.Plugged.Volumes, func(p vm.PluggedVolume) bool { return p.ID == id && !p.Cut })
+}

@@ -1,0 +1,49 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestProfiles: a VM gets what its profile has where nothing else is asked for,
+// and never what it forbids, nor do its forks.
+//
+// 003-01, 003-04, 003-22
+func TestProfiles(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	for _, p := range vm.Profiles {
+		v := create(t, e, c, engine.CreateRequest{Name: p.Name, Profile: p.Name})
+		if v.Profile != p.Name || p.Network != "" && v.Network.Mode != p.Network || v.TTLSeconds != int64(p.TTL.Seconds()) || v.ExpiresAt.IsZero() != (p.TTL == 0) {
+			t.Errorf("%s: network %s, ttl %d", p.Name, v.Network.Mode, v.TTLSeconds)
+		}
+	}
+	if v := create(t, e, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, TTLSeconds: engine.Some(int64(7200))}); v.TTLSeconds != 7200 {
+		t.Errorf("the time that was asked for: %d", v.TTLSeconds)
+	}
+	_, err := e.Create(ctx, c, engine.CreateRequest{Profile: "admin"})
+	refused(t, err, vm.Invalid, "CREATE_VM_BAD_REQUEST")
+	_, err = e.Create(ctx, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, Network: "open"})
+	refused(t, err, vm.Denied, "FORBIDDEN")
+	_, err = e.SetNetwork(ctx, c, vm.ProfileUntrusted, "packages")
+	refused(t, err, vm.Denied, "FORBIDDEN")
+	if _, err := e.SetNetwork(ctx, c, vm.ProfileAgent, "packages"); err != nil {
+		t.Error(err)
+	}
+	f, err := e.Fork(ctx, c, vm.ProfileUntrusted, engine.ForkRequest{Prefix: "kid"})
+	if err != nil || f.Children[0].Profile != vm.ProfileUntrusted || f.Children[0].TTLSeconds == 0 {
+		t.Fatalf("a fork: %+v, %v", f.Children, err)
+	}
+	newVolume(t, e, c, "work")
+	unlock(t, e, c, "work")
+	for _, name := range []string{vm.ProfileUntrusted, "kid-1"} {
+		_, err = e.Mount(ctx, c, name, mountOf("work", "/data"))
+		refused(t, err, vm.Denied, "FORBIDDEN")
+	}
+	mount(t, e, c, vm.ProfileDev, mountOf("work", "/data"))
+}

@@ -1,0 +1,58 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"context"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+var diskName = regexp.MustCompile(`^/dev/vd[a-z]{1,2}$`)
+
+// Disk waits until the guest has found a volume's disk and returns what the
+// guest calls it and what it holds: vm.DiskEmpty, ...
+func (c *Client) Disk(ctx context.Context, id vm.VolumeID) (device, holds string, err error) {
+	b, err := c.ask(ctx, "GET", "/disk", url.Values{"serial": {string(id)}}, nil)
+	if err != nil {
+		return "", "", err
+	}
+	device, holds, _ = strings.Cut(string(b), " ")
+	if !diskName.MatchString(device) {
+		return "", "", fault("its name for a disk is no name")
+	}
+	return device, holds, nil
+}
+
+// Mount mounts a volume's disk, which has a file system.
+func (c *Client) Mount(ctx context.Context, u vm.VolumeUse) error {
+	q := url.Values{"serial": {string(u.ID)}, "path": {u.Path}}
+	for name, set := range map[string]bool{"rw": u.RW, "over": u.Over} {
+		if set {
+			q.Set(name, "1")
+		}
+	}
+	_, err := c.ask(ctx, "POST", "/mount", q, nil)
+	return err
+}
+
+// Unmount takes a mount away; one that is not there is no error. Kind Busy,
+// with their names, while programs use it, unless force: then they are killed.
+func (c *Client) Unmount(ctx context.Context, path string, force bool) error {
+	q := url.Values{"path": {path}}
+	if force {
+		q.Set("force", "1")
+	}
+	_, err := c.ask(ctx, "POST", "/unmount", q, nil)
+	return err
+}
+
+// Scrub has the guest write zeros over nearly all of its free memory.
+func (c *Client) Scrub(ctx context.Context) error {
+	_, err := c.ask(ctx, "POST", "/scrub", nil, nil)
+	return err
+}

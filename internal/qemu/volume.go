@@ -1,0 +1,313 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/warren-vm/warren/internal/qmp"
+	"github.com/warren-vm/warren/vm"
+)
+
+// The names of a volume's parts in QEMU.
+func volumeNode(id vm.VolumeID) string   { return string(id) }
+func volumeDevice(id vm.VolumeID) string { return "dev-" + string(id) }
+func volumeSecret(id vm.VolumeID) string { return "key-" + string(id) }
+
+// volumeBlock is the encrypted disk of a volume. Without the right to write
+// QEMU itself has the file open for reading only.
+func volumeBlock(v vm.PluggedVolume) map[string]any {
+	if v.Cut {
+		return cutBlock(v)
+	}
+	file := map[string]any{"driver": "file", "filename": v.File}
+	if v.Share {
+		file["locking"] = "off"
+	}
+	return map[string]any{
+		"driver": "qcow2", "node-name": volumeNode(v.ID), "read-only": v.ReadOnly, "discard": "unmap",
+		"encrypt": map[string]any{"format": "luks", "key-secret": volumeSecret(v.ID)},
+		"file":    file,
+	}
+}
+
+// cutBlock is a disk on which everything fails, of the size that the guest knows.
+func cutBlock(v vm.PluggedVolume) map[string]any {
+	return map[string]any{
+		"driver": "blkdebug", "node-name": volumeNode(v.ID), "read-only": v.ReadOnly,
+		"image":        map[string]any{"driver": "null-co", "size": int64(v.SizeMiB) << 20, "read-only": v.ReadOnly},
+		"inject-error": []any{map[string]any{"event": "none", "errno": int(syscall.EIO)}},
+	}
+}
+
+// volumeFront is the disk as the guest sees it. A guest finds it by its serial
+// number: the order of names is not that of plugging.
+func volumeFront(v vm.PluggedVolume) map[string]any {
+	return map[string]any{
+		"driver": "virtio-blk-pci", "id": volumeDevice(v.ID), "drive": volumeNode(v.ID),
+		"serial": string(v.ID), "bus": fmt.Sprintf("port%d", v.Port),
+	}
+}
+
+// volumeDevices are the disks of volumes in the part of the arguments that the
+// guest sees.
+func volumeDevices(s vm.MachineSpec) (args []string) {
+	for _, v := range s.Plugged.Volumes {
+		args = append(args, "-device", string(encode(volumeFront(v))))
+	}
+	return args
+}
+
+// volumeBlocks are their host's side. Each key comes by a descriptor of its own.
+func volumeBlocks(s vm.MachineSpec) (args []string) {
+	fd := firstKey(s)
+	for _, v := range s.Plugged.Volumes {
+		if !v.Cut {
+			args = append(args, "-object", fmt.Sprintf("secret,id=%s,file=/dev/fd/%d", volumeSecret(v.ID), fd))
+			fd++
+		}
+		args = append(args, "-blockdev", string(encode(volumeBlock(v))))
+	}
+	return args
+}
+
+// firstKey is the descriptor of the first volume's key.
+func firstKey(s vm.MachineSpec) int {
+	if s.Generation != nil {
+		return fdDevice + 1
+	}
+	return fdDevice
+}
+
+// keyPipes opens what volumeBlocks names: pipes, which are empty when they were
+// read.
+func keyPipes(s vm.MachineSpec) (files []*os.File, err error) {
+	for _, v := range s.Plugged.Volumes {
+		if v.Cut {
+			continue
+		}
+		key := s.VolumeKeys[v.ID]
+		if len(key) == 0 {
+			return files, vm.Errorf(vm.WrongState, string(v.ID), "the volume is locked")
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return files, vm.Errorf(vm.Limit, string(s.ID), "no pipe: %w", err)
+		}
+		files = append(files, r)
+		_, err = w.Write(key) // far shorter than a pipe holds
+		if err = errors.Join(err, w.Close()); err != nil {
+			return files, vm.Errorf(vm.Internal, string(s.ID), "pipe: %w", err)
+		}
+	}
+	return files, nil
+}
+
+// dropSecrets takes the keys of the volumes that the machine started with out
+// of QEMU, which needs them to open the disks only.
+func (p *Process) dropSecrets(ctx context.Context) error {
+	for _, v := range p.Spec.Plugged.Volumes {
+		if v.Cut {
+			continue
+		}
+		if err := p.QMP.Execute(ctx, "object-del", map[string]any{"id": volumeSecret(v.ID)}, nil); err != nil {
+			return p.refused(err)
+		}
+	}
+	return nil
+}
+
+// FreePort finds a spare port for one more volume; 0 = there is none.
+func FreePort(plugged vm.Plugged) int {
+	for port := 1; port <= sparePorts; port++ {
+		if !slices.ContainsFunc(plugged.Volumes, func(v vm.PluggedVolume) bool { return v.Port == port }) {
+			return port
+		}
+	}
+	return 0
+}
+
+// PlugVolume gives the machine a volume's disk. Nothing is left of it after an
+// error.
+func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) (err error) {
+	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	secret := map[string]any{"id": volumeSecret(v.ID)}
+	_ = p.QMP.Execute(ctx, "object-del", secret, nil) // of a try that was broken off; mostly there is none
+	err = p.QMP.Execute(ctx, "object-add", map[string]any{"qom-type": "secret", "id": volumeSecret(v.ID), "data": string(key)}, nil)
+	if err != nil {
+		return p.refused(err)
+	}
+	err = p.QMP.Execute(ctx, "blockdev-add", volumeBlock(v), nil)
+	err = errors.Join(err, p.QMP.Execute(settle, "object-del", secret, nil)) // the disk is open, or will not be
+	if err != nil {
+		return p.volumeRefused(v, err)
+	}
+	if err = p.QMP.Execute(ctx, "device_add", volumeFront(v), nil); err != nil {
+		return errors.Join(p.refused(err), p.closeVolume(settle, v.ID))
+	}
+	return nil
+}
+
+// volumeRefused explains why QEMU did not open a volume's disk.
+func (p *Process) volumeRefused(v vm.PluggedVolume, err error) error {
+	var no *qmp.Error
+	switch {
+	case !errors.As(err, &no):
+		return p.failure(err)
+	case strings.Contains(no.Desc, "Failed to get"):
+		return vm.Errorf(vm.Busy, string(v.ID), "something else has its disk open: %s", no.Desc)
+	case strings.Contains(no.Desc, "Invalid password"):
+		return vm.Errorf(vm.Corrupt, string(v.ID), "its disk does not open with its key").WithCode("VOLUME_DAMAGED")
+	}
+	return p.refused(err)
+}
+
+const (
+	unplugWait  = 10 * time.Second // for a guest to give a disk up
+	unplugAgain = 2 * time.Second  // a guest that was busy may have missed the request
+	closeAgain  = 10 * time.Millisecond
+)
+
+// UnplugVolume takes a volume's disk out of the machine; one that is not there
+// is no error. The guest has to give it up: GuestFault when it does not.
+func (p *Process) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
+	ctx, cancel := context.WithTimeout(ctx, unplugWait)
+	defer cancel()
+	events := p.QMP.Subscribe()
+	defer events.Close()
+	for {
+		err := p.QMP.Execute(ctx, "device_del", map[string]any{"id": volumeDevice(id)}, nil)
+		var no *qmp.Error
+		switch {
+		case errors.As(err, &no) && no.Class == "DeviceNotFound":
+			return p.closeVolume(ctx, id)
+		case errors.As(err, &no) && !strings.Contains(no.Desc, "already in the process"):
+			return p.refused(err)
+		case err != nil && no == nil:
+			return p.failure(err)
+		}
+		gone, err := deviceGone(ctx, events, volumeDevice(id))
+		if gone {
+			return p.closeVolume(ctx, id)
+		}
+		if ctx.Err() != nil {
+			return vm.Errorf(vm.GuestFault, string(p.Spec.ID), "the guest does not give the disk of %s up", id).
+				WithHint("try again, or stop the VM")
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return p.failure(err)
+		}
+	}
+}
+
+// deviceGone waits a while for the event of a device's end.
+func deviceGone(ctx context.Context, events *qmp.Events, device string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, unplugAgain)
+	defer cancel()
+	for {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return false, err
+		}
+		if e.Name == "DEVICE_DELETED" && strings.Contains(string(e.Data), `"`+device+`"`) {
+			return true, nil
+		}
+	}
+}
+
+// closeVolume closes a disk that no device has. Just after the end of a device
+// QEMU may still hold it.
+func (p *Process) closeVolume(ctx context.Context, id vm.VolumeID) error {
+	for {
+		err := p.QMP.Execute(ctx, "blockdev-del", map[string]any{"node-name": volumeNode(id)}, nil)
+		var no *qmp.Error
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &no) && strings.Contains(no.Desc, "Failed to find node"):
+			return nil
+		case !errors.As(err, &no) || !strings.Contains(no.Desc, "in use"):
+			return p.refused(err)
+		}
+		select {
+		case <-time.After(closeAgain):
+		case <-ctx.Done():
+			return p.refused(err)
+		}
+	}
+}
+
+// SnapshotVolume keeps what is on a volume's disk, in the disk itself.
+func (p *Process) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	return p.volumeSnapshot(ctx, "blockdev-snapshot-internal-sync", id, snapshot)
+}
+
+// DropVolumeSnapshot lets a snapshot go; one that is not there is no error.
+func (p *Process) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
+	err := p.volumeSnapshot(ctx, "blockdev-snapshot-delete-internal-sync", id, snapshot)
+	if err != nil && strings.Contains(err.Error(), "does not exist") {
+		return nil
+	}
+	return err
+}
+
+func (p *Process) volumeSnapshot(ctx context.Context, command string, id vm.VolumeID, snapshot string) error {
+	err := p.QMP.Execute(ctx, command, map[string]any{"device": volumeNode(id), "name": snapshot}, nil)
+	var no *qmp.Error
+	if err != nil && !errors.As(err, &no) {
+		return p.failure(err)
+	}
+	if err != nil {
+		return p.refused(err)
+	}
+	return nil
+}
+
+// volumes lists the volumes whose devices the machine has.
+func (p *Process) volumes(ctx context.Context) ([]vm.VolumeID, error) {
+	var list []struct {
+		Name string `json:"name"`
+	}
+	if err := p.QMP.Execute(ctx, "qom-list", map[string]any{"path": "/machine/peripheral"}, &list); err != nil {
+		return nil, p.refused(err)
+	}
+	var out []vm.VolumeID
+	for _, d := range list {
+		if id, ok := strings.CutPrefix(d.Name, "dev-"); ok && vm.IsVolumeID(id) {
+			out = append(out, vm.VolumeID(id))
+		}
+	}
+	return out, nil
+}
+
+// keptVolumes are those of a machine's volumes that QEMU has. One that QEMU has
+// and nobody wrote down was being plugged in when a monitor died: it is taken
+// out again.
+func (p *Process) keptVolumes(ctx context.Context, known []vm.PluggedVolume) ([]vm.PluggedVolume, error) {
+	have, err := p.volumes(ctx)
+	if err != nil {
+		return known, err
+	}
+	var kept []vm.PluggedVolume
+	for _, v := range known {
+		if slices.Contains(have, v.ID) {
+			kept = append(kept, v)
+		}
+	}
+	var errs []error
+	for _, id := range have {
+		if !slices.ContainsFunc(kept, func(v vm.PluggedVolume) bool { return v.ID == id }) {
+			errs = append(errs, p.UnplugVolume(ctx, id))
+		}
+	}
+	return kept, errors.Join(errs...)
+}

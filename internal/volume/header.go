@@ -1,0 +1,178 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package volume
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A disk has two parts without which all of it is lost: the first cluster of
+// the qcow2 file, and the LUKS header with the key material, which the first
+// cluster points to. Header keeps both:
+//
+//	magic [8] · offset of the LUKS header [8] · its length [8] · SHA-256 of the rest [32] · first cluster · LUKS header
+const (
+	backupMagic = "WRNVHB1\n"
+	clusterSize = 64 << 10
+	maxLUKS     = 16 << 20
+	fixedSize   = 8 + 8 + 8 + sha256.Size
+)
+
+const (
+	qcowMagic    = "QFI\xfb"
+	qcowCrypto   = 0x0537be77 // the header extension that points to the LUKS header
+	qcowLUKS     = 2          // crypt_method
+	luksMagic    = "LUKS\xba\xbe"
+	extensionEnd = 0
+)
+
+var errHeader = errors.New("not the header of an encrypted disk")
+
+// header is the two parts.
+type header struct {
+	cluster []byte
+	offset  int64
+	luks    []byte
+}
+
+// luksAt finds the LUKS header in a first cluster.
+func luksAt(cluster []byte) (offset, length int64, err error) {
+	be := binary.BigEndian
+	if len(cluster) < clusterSize || string(cluster[:4]) != qcowMagic || be.Uint32(cluster[4:]) != 3 || be.Uint32(cluster[32:]) != qcowLUKS {
+		return 0, 0, errHeader
+	}
+	for at := uint64(be.Uint32(cluster[100:])); at+8 <= clusterSize; {
+		kind, n := be.Uint32(cluster[at:]), uint64(be.Uint32(cluster[at+4:]))
+		at += 8
+		if kind == extensionEnd || at+n > clusterSize {
+			break
+		}
+		if kind == qcowCrypto && n >= 16 {
+			o, l := be.Uint64(cluster[at:]), be.Uint64(cluster[at+8:])
+			if o%clusterSize != 0 || o == 0 || o > 1<<40 || l < 592 || l > maxLUKS {
+				return 0, 0, errHeader
+			}
+			return int64(o), int64(l), nil
+		}
+		at += (n + 7) &^ 7
+	}
+	return 0, 0, errHeader
+}
+
+// readHeader reads both parts of a disk. errHeader when they are not whole.
+func readHeader(f io.ReaderAt) (h header, err error) {
+	h.cluster = make([]byte, clusterSize)
+	if _, err := f.ReadAt(h.cluster, 0); err != nil {
+		return h, errHeader
+	}
+	offset, length, err := luksAt(h.cluster)
+	if err != nil {
+		return h, err
+	}
+	h.offset, h.luks = offset, make([]byte, length)
+	if _, err := f.ReadAt(h.luks, offset); err != nil {
+		return h, errHeader
+	}
+	if !bytes.HasPrefix(h.luks, []byte(luksMagic)) {
+		return h, errHeader
+	}
+	return h, nil
+}
+
+// uuid is what a LUKS header calls itself.
+func uuid(h header) []byte { return h.luks[168:208] }
+
+func (h header) encode() []byte {
+	body := append(append([]byte{}, h.cluster...), h.luks...)
+	sum := sha256.Sum256(body)
+	out := append([]byte(backupMagic), binary.BigEndian.AppendUint64(nil, uint64(h.offset))...)
+	out = binary.BigEndian.AppendUint64(out, uint64(len(h.luks)))
+	return append(append(out, sum[:]...), body...)
+}
+
+// loadBackup reads the copy. errHeader when it is damaged or missing.
+func loadBackup(d layout.VolumeDir) (h header, err error) {
+	b, err := os.ReadFile(d.Header())
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, errHeader
+	}
+	if err != nil {
+		return h, layout.Error(d.Header(), err)
+	}
+	if len(b) < fixedSize+clusterSize || string(b[:8]) != backupMagic {
+		return h, errHeader
+	}
+	body := b[fixedSize:]
+	if sum := sha256.Sum256(body); !bytes.Equal(sum[:], b[24:fixedSize]) {
+		return h, errHeader
+	}
+	h = header{cluster: body[:clusterSize], offset: int64(binary.BigEndian.Uint64(b[8:])), luks: body[clusterSize:]}
+	offset, length, err := luksAt(h.cluster)
+	if err != nil || offset != h.offset || length != int64(len(h.luks)) {
+		return h, errHeader
+	}
+	return h, nil
+}
+
+// backUp copies the header of a disk that was found good, where it has changed.
+func backUp(d layout.VolumeDir) error {
+	f, err := os.Open(d.Disk())
+	if err != nil {
+		return layout.Error(d.Disk(), err)
+	}
+	defer f.Close()
+	now, err := readHeader(f)
+	if err != nil {
+		return vm.Errorf(vm.Corrupt, d.Disk(), "%w", err)
+	}
+	if old, err := loadBackup(d); err == nil && bytes.Equal(old.cluster, now.cluster) && bytes.Equal(old.luks, now.luks) {
+		return nil
+	}
+	return layout.WriteFile(d.Header(), now.encode(), 0o600)
+}
+
+// recoverHeader puts back a damaged header from its copy. A disk whose header
+// is whole is not touched, and one without a good copy neither: the check that
+// follows says what is wrong with it.
+func recoverHeader(d layout.VolumeDir) (recovered bool, err error) {
+	good, err := loadBackup(d)
+	if errors.Is(err, errHeader) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	f, err := os.OpenFile(d.Disk(), os.O_RDWR, 0)
+	if err != nil {
+		return false, layout.Error(d.Disk(), err)
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || st.Size() < good.offset+int64(len(good.luks)) {
+		return false, layout.Error(d.Disk(), err) // cut short: there is nothing left to put a header on
+	}
+	now, err := readHeader(f)
+	switch {
+	case err == nil && (bytes.Equal(now.luks, good.luks) || !bytes.Equal(uuid(now), uuid(good))):
+		return false, nil // whole, or the disk of another volume
+	case err == nil || len(now.luks) > 0: // the first cluster is whole
+		_, err = f.WriteAt(good.luks, good.offset)
+	default:
+		if _, err = f.WriteAt(good.cluster, 0); err == nil {
+			_, err = f.WriteAt(good.luks, good.offset)
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return err == nil, layout.Error(d.Disk(), err)
+}
