@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -27,10 +26,6 @@ var errDraining = &vm.Error{
 	Kind: vm.Unavailable, Code: "SERVICE_UNAVAILABLE", Msg: "the host is being shut down: no VM starts",
 	Hint: "it goes on after the host's start; `warren drain --undo` ends the drain",
 }
-
-// drainEvery is how often a drain looks whether VMs that were on their way up
-// have come up.
-const drainEvery = 50 * time.Millisecond
 
 // Drain suspends every VM of every account that runs, before the host is shut
 // down or restarted: memory and programs are on disk when it returns. From its
@@ -57,21 +52,18 @@ func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
 func (e *Engine) drainUntilStill(ctx context.Context, c *vm.Call) (out []Drained, err error) {
 	seen := make(map[*slot]bool)
 	for {
-		list, coming := e.toDrain(seen)
+		list, calm := e.toDrain(seen)
 		out = append(out, e.drainAll(ctx, c, list)...)
-		if len(list) > 0 {
-			continue
-		}
-		if !coming {
+		switch {
+		case len(list) > 0:
+		case calm == nil:
 			return out, nil
-		}
-		after, stop := e.cfg.Clock.After(drainEvery)
-		select {
-		case <-after:
-			stop()
-		case <-ctx.Done():
-			stop()
-			return out, context.Cause(ctx)
+		default:
+			select {
+			case <-calm:
+			case <-ctx.Done():
+				return out, context.Cause(ctx)
+			}
 		}
 	}
 }
@@ -89,17 +81,23 @@ func (e *Engine) isDraining() bool {
 	return e.draining
 }
 
-// toDrain returns the VMs that run and were not seen, and whether others were
-// admitted and are on their way.
-func (e *Engine) toDrain(seen map[*slot]bool) (list []*slot, coming bool) {
+// toDrain returns the VMs that run and were not seen, and what tells when no
+// other that was admitted is on its way any more; nil = none is.
+func (e *Engine) toDrain(seen map[*slot]bool) (list []*slot, calm <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range e.vms {
-		if (s.rec.State == vm.Running || s.rec.State == vm.Starting) && !seen[s] {
+		if running(s.rec.State) && !seen[s] {
 			seen[s], list = true, append(list, s)
 		}
 	}
-	return list, len(e.claims) > 0
+	if len(e.claims) == 0 {
+		return list, nil
+	}
+	if e.calm == nil {
+		e.calm = make(chan struct{})
+	}
+	return list, e.calm
 }
 
 // drainAll suspends VMs, as many at a time as may start at a time.

@@ -151,6 +151,7 @@ type Engine struct {
 	claims    map[*claim]bool // VMs that were admitted and are on their way
 	looked    *usage          // the last look at the disk; nil = none
 	draining  bool            // nothing is admitted
+	calm      chan struct{}   // closed when no VM is on its way any more; nil = nobody waits for that
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,

@@ -79,6 +79,10 @@ func (e *Engine) settle(claims ...*claim) {
 	for _, c := range claims {
 		delete(e.claims, c)
 	}
+	if e.calm != nil && len(e.claims) == 0 {
+		close(e.calm)
+		e.calm = nil
+	}
 }
 
 // rename gives a claim the id that its VM has after all.

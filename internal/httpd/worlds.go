@@ -50,6 +50,9 @@ func (s *server) suspend(q *request) error {
 }
 
 func (s *server) drain(q *request) error {
+	if err := q.decode(&struct{}{}, maxBody); err != nil { // only then a caller that goes away is noticed
+		return err
+	}
 	list, err := s.Engine.Drain(q.Context(), q.call)
 	if err != nil {
 		return err
