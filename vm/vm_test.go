@@ -130,3 +130,13 @@ func TestParseNetworkMode(t *testing.T) {
 		t.Errorf("all gave %v", err)
 	}
 }
+
+// The machine that a newer Warren has written down is refused. 000-05
+func TestMachineFormat(t *testing.T) {
+	for format, want := range map[int]Kind{0: "", MachineFormat: "", MachineFormat + 1: Unsupported} {
+		err := MachineSpec{Format: format, ID: "x"}.CheckFormat()
+		if want == "" && err != nil || want != "" && (KindOf(err) != want || AsError(err).Hint == "") {
+			t.Errorf("format %d: %v", format, err)
+		}
+	}
+}

@@ -207,7 +207,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	}
 	door := httpd.New(httpd.Config{
 		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
-		Settings: map[string]any{"data": string(s.dir), "settings": settings},
+		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
 	})
 	server := &http.Server{
 		Handler:           door,
