@@ -217,7 +217,7 @@ func TestNewerImage(t *testing.T) {
 	if err := layout.WriteJSON(dir.ImageManifest(imgs[0].ID), imgs[0], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir, imgs[0].ID); vm.KindOf(err) != vm.Unsupported || vm.AsError(err).Hint == "" {
+	if _, err := Get(dir, imgs[0].ID); vm.KindOf(err) != vm.Unsupported || vm.AsError(err).Hint == "" {
 		t.Error(err)
 	}
 }
