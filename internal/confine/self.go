@@ -47,6 +47,22 @@ func As(uid, gid int, f func() error) (err error) {
 	return err
 }
 
+// DeviceGroups returns the groups that a user other than root needs to open a
+// device; not ok = it is open to root alone.
+func DeviceGroups(path string) (groups []int, ok bool) {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return nil, false
+	}
+	switch {
+	case st.Mode&0o006 == 0o006:
+		return nil, true
+	case st.Mode&0o060 == 0o060:
+		return []int{int(st.Gid)}, true
+	}
+	return nil, false
+}
+
 // MaySwitchUsers reports whether this process is a root that can give a program
 // another user's id and still look after it: in a container root may lack the
 // powers.

@@ -184,6 +184,12 @@ func TestAilments(t *testing.T) {
 			}
 		}, "containment of machines", Warn, "missing: landlock", "lsm="},
 		{"as root", func(o *Options) { o.uid, o.switches = 0, true }, "containment of machines", OK, "a user id of its own", ""},
+		{"as root, with a KVM of its own", func(o *Options) {
+			o.uid, o.switches = 0, true
+			if err := os.Chmod(filepath.Join(o.root, "dev/kvm"), 0o600); err != nil {
+				panic(err)
+			}
+		}, "containment of machines", OK, "/dev/kvm is open to root alone", "chmod 660"},
 		{"as root in a container", func(o *Options) { o.uid = 0 }, "containment of machines", OK, "the user id of root", ""},
 		{"no filter", func(o *Options) {
 			o.confined = func(context.Context, string) ([]string, error) { return nil, errors.New("seccomp: invalid argument") }

@@ -275,6 +275,11 @@ func (o Options) containment(ctx context.Context) Check {
 		c.Detail += "; all machines have the user id of `warren serve`"
 	case slices.Contains(held, confine.OwnRoot) && o.switches:
 		c.Detail += "; each machine has a user id of its own"
+		kvm := filepath.Join(o.root, "/dev/kvm")
+		if _, open := confine.DeviceGroups(kvm); !open && unix.Access(kvm, unix.F_OK) == nil {
+			c.Detail += ", but under KVM that of root, without its powers: /dev/kvm is open to root alone"
+			fixes = append(fixes, "let a group open it: chgrp kvm /dev/kvm && chmod 660 /dev/kvm")
+		}
 	default:
 		c.Detail += "; all machines have the user id of root, without its powers"
 	}

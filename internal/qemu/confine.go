@@ -32,8 +32,10 @@ func startConfined(cmd *exec.Cmd, spec vm.MachineSpec) error {
 		return err
 	}
 	p := plan(spec)
-	if confine.MaySwitchUsers() {
-		p.UID, p.GID, p.Groups = userOf(spec)
+	groups, ok := deviceGroups(spec)
+	if ok && confine.MaySwitchUsers() {
+		p.UID, p.GID = userOf(spec)
+		p.Groups = groups
 		if err := shareAll(p); err != nil {
 			p.UID = 0 // not on every file system can files be given to a group
 		}
@@ -53,15 +55,19 @@ const (
 )
 
 // userOf says who a machine's QEMU is.
-func userOf(spec vm.MachineSpec) (uid, gid int, groups []int) {
+func userOf(spec vm.MachineSpec) (uid, gid int) {
 	h := fnv.New32a()
 	h.Write([]byte(spec.ID))
-	if st, err := os.Stat("/dev/kvm"); err == nil && spec.Accel == vm.KVM {
-		if sys, ok := st.Sys().(*syscall.Stat_t); ok && sys.Gid != 0 {
-			groups = []int{int(sys.Gid)}
-		}
+	return firstUser + int(h.Sum32()%users), sharedGroup
+}
+
+// deviceGroups returns the groups that a user needs for the machine's devices.
+// Where a device is root's alone the machine cannot have a user of its own.
+func deviceGroups(spec vm.MachineSpec) (groups []int, ok bool) {
+	if spec.Accel != vm.KVM {
+		return nil, true
 	}
-	return firstUser + int(h.Sum32()%users), sharedGroup, groups
+	return confine.DeviceGroups("/dev/kvm")
 }
 
 // shareAll gives the machines' group what a plan's program may open.

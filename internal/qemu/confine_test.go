@@ -299,7 +299,7 @@ func TestQEMUIsConfined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid, gid, _ := userOf(spec)
+	uid, gid := userOf(spec)
 	if who := fmt.Sprintf("Uid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%d\t%[2]d\t%[2]d\t%[2]d\n", uid, gid); os.Getuid() == 0 && !strings.Contains(string(status), who) {
 		t.Errorf("its status lacks %q: %s", who, status)
 	}

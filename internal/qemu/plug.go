@@ -258,7 +258,7 @@ func (p *Process) raiseDataLimit(memoryMiB int) error {
 	}
 	err := raise()
 	if errors.Is(err, unix.EPERM) && os.Getuid() == 0 { // a root that may not do so with another's process
-		uid, gid, _ := userOf(p.Spec)
+		uid, gid := userOf(p.Spec)
 		err = confine.As(uid, gid, raise)
 	}
 	if err != nil {
