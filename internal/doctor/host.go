@@ -240,7 +240,7 @@ func (o Options) cgroup() Check {
 	case unix.Access(dir, unix.W_OK) != nil:
 		c.Detail = path + " is not ours to divide; machines are limited by rlimits and niceness only"
 	default:
-		return Check{Name: c.Name, Status: OK, Detail: path + "; this version limits machines by rlimits and niceness all the same"}
+		return Check{Name: c.Name, Status: OK, Detail: path + "; machines are bounded by control groups (CPU, memory, threads, shares of the disk), rlimits and niceness"}
 	}
 	return c
 }

@@ -43,6 +43,18 @@ func startConfined(cmd *exec.Cmd, spec vm.MachineSpec) error {
 	return confine.Start(cmd, p)
 }
 
+// maxThreads bounds the threads of a QEMU: its CPUs', and those that wait for
+// the disk.
+const maxThreads = 512
+
+// Bound puts a machine's QEMU into a control group of its own, where serve was
+// given one to divide, and bounds that; again when its size has changed or
+// another serve has come. Its rlimits bound it also without.
+func Bound(id vm.ID, pid int, size vm.Size) {
+	b := confine.Bounds{CPUs: size.VCPU + 1, Memory: dataLimit(size.MemoryMiB), Threads: maxThreads}
+	_ = confine.Hierarchy{}.Enter(string(id), pid, b) // that a bound could not be set is no reason not to run
+}
+
 // Where serve runs as root each machine has a user id of its own, from a range
 // that nobody assigns (systemd.io/UIDS-GIDS), and all have one group, to which
 // the files belong that they open: QEMU opens also the memory that it maps

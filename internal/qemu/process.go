@@ -81,10 +81,12 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		return nil, startError(spec, err)
 	}
 	p := &Process{Spec: spec, exited: make(chan struct{})}
+	Bound(spec.ID, cmd.Process.Pid, spec.Size)
 	go func() {
 		if err := cmd.Wait(); err != nil {
 			p.status = err.Error()
 		}
+		confine.Hierarchy{}.Leave(string(spec.ID))
 		close(p.exited)
 	}()
 	if err := p.greet(ctx, cmd.Process.Pid); err != nil {

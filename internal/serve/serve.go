@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/generation"
 	"github.com/warren-vm/warren/internal/httpd"
@@ -148,6 +149,11 @@ func (s *stack) open(ctx context.Context) error {
 	}
 	if _, err := image.Sweep(ctx, s.dir, false); err != nil {
 		s.log.Warn("sweeping unfinished images", "err", err)
+	}
+	if have, err := (confine.Hierarchy{}).Divide(); err != nil {
+		s.log.Debug("machines are bounded by rlimits alone", "why", err)
+	} else {
+		s.log.Info("machines are bounded by control groups", "controllers", have)
 	}
 	budget, share := s.cfg.budget()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
