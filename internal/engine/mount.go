@@ -499,8 +499,7 @@ func (e *Engine) recoverVolumes(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if e.vols[id] == nil {
-			e.log.Warn("removing a volume without a record", "volume", id)
-			if err := e.cfg.Volumes.Remove(id); err != nil {
+			if err := e.setAside(e.cfg.Dir.Volume(id)); err != nil {
 				return err
 			}
 		}

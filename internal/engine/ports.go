@@ -25,6 +25,9 @@ type Machines interface {
 	// Sweep ends what is left of a machine and removes its run directory. A
 	// directory that does not exist is no error.
 	Sweep(ctx context.Context, runDir string) error
+	// Strays names the VMs that a machine's process runs for, other hosts' too: to
+	// ask once is cheaper than to sweep a thousand VMs that have none.
+	Strays() ([]vm.ID, error)
 }
 
 // Machine is one running machine.

@@ -126,6 +126,11 @@ func (d Dir) Volumes() string { return d.join("volumes") }
 // Volume is the directory of one managed volume.
 func (d Dir) Volume(id vm.VolumeID) string { return d.join("volumes", string(id)) }
 
+// Unrecorded is where VMs, generations and volumes are put of which there is no
+// record: in it are directories named like those here, so that names of files
+// between them stay right.
+func (d Dir) Unrecorded() string { return d.join("unrecorded") }
+
 // HostKey is the host's key, which wraps the keys of what is encrypted, mode
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }

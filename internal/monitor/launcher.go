@@ -310,6 +310,15 @@ func (l *Launcher) Sweep(ctx context.Context, runDir string) error {
 	return pathError(runDir, os.RemoveAll(runDir))
 }
 
+// Strays names the VMs that a QEMU runs for, of any data directory of this user.
+func (l *Launcher) Strays() ([]vm.ID, error) {
+	names, err := qemu.FindAll()
+	if err != nil {
+		return nil, vm.Errorf(vm.Internal, "/proc", "processes cannot be listed: %w", err)
+	}
+	return names, nil
+}
+
 // endProcesses kills monitor and QEMU. The monitor goes first: it would
 // otherwise see QEMU's end as the machine's.
 func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {

@@ -58,6 +58,7 @@ func Main(ctx context.Context, o Options) error {
 	}
 	trimming := keepTrim(ctx, o.Log)
 	defer trimming()
+	defer s.stayPresent()()
 	err = m.finish(ctx)
 	if errors.Is(err, context.Canceled) && m.exited() {
 		err = m.finish(context.WithoutCancel(ctx))
@@ -126,6 +127,7 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 		err = id.save(spec.RunDir)
 	}
 	if err == nil {
+		s.self = id
 		return m, s, nil
 	}
 	err = vm.AsError(err)

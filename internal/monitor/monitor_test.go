@@ -348,6 +348,49 @@ func TestAttachAfterMonitorDied(t *testing.T) {
 	}
 }
 
+// The files by which a machine is found come back when somebody removes them,
+// and the machine is the same. 000-37
+func TestRemovedFilesComeBack(t *testing.T) {
+	ctx := deadline(t)
+	spec := fakeSpec(t, "well")
+	l, c := launch(ctx, t, spec)
+	before, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := layout.RunVM(spec.RunDir)
+	for _, path := range []string{dir.Monitor(), dir.MonitorPID(), dir.QEMUPID()} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for missing(dir.Monitor()) || missing(dir.MonitorPID()) || missing(dir.QEMUPID()) {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("they do not come back")
+		}
+	}
+	c2, after, err := l.Attach(ctx, spec.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c2.Close()
+	if after.QEMUPID != before.QEMUPID || after.MonitorPID != before.MonitorPID || !after.Ready {
+		t.Errorf("%+v after %+v", after, before)
+	}
+	if _, err := c2.Guest().Hello(ctx); err != nil {
+		t.Errorf("the guest: %v", err)
+	}
+	if err := c2.Stop(ctx, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sweep(ctx, spec.RunDir); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, spec)
+}
+
 // An orderly end of the monitor leaves the machine, too.
 func TestMonitorSteppedDown(t *testing.T) {
 	ctx := deadline(t)
