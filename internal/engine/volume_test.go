@@ -5,12 +5,16 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -357,7 +361,20 @@ func TestVolumeSuspend(t *testing.T) {
 	volumeIs(t, e, c, "work", false, 1)
 	_, err = e.Start(ctx, c, "box", engine.StartRequest{})
 	refused(t, err, vm.WrongState, "VOLUME_LOCKED")
+	sealed := func() bool {
+		_, err := os.Stat(layout.GenerationDir(s.Dir.Generation(v.Generation)).RAM())
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	if !sealed() {
+		t.Error("its memory was opened for a start that was refused")
+	}
 	unlock(t, e, c, "work")
+	s.World.Fail("launch", vm.Errorf(vm.Internal, "qemu", "no"))
+	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err == nil {
+		t.Fatal("it starts")
+	}
+	s.World.Fail("launch", nil)
+	eventually(t, "its memory is sealed again after a start that failed", sealed)
 	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
 	}

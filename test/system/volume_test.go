@@ -105,8 +105,10 @@ func TestVolumeCodingAgent(t *testing.T) {
 	h := newHost(t)
 	out := t.TempDir()
 	bin := t.TempDir()
-	if err := os.Symlink(h.binary, filepath.Join(bin, "warren")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"warren", "mvmctl"} {
+		if err := os.Symlink(h.binary, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cmd := exec.Command("coding-agent/run.sh")
 	cmd.Env = append(h.environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AGENT_IMAGE=base", "OUT="+out)
@@ -135,6 +137,7 @@ func TestVolumeCodingAgent(t *testing.T) {
 			t.Errorf("no receipt of %s (%v)", op, err)
 		}
 	}
+	h.binary = filepath.Join(bin, "mvmctl") // whoever comes from there calls it so
 	h.stillThere("coding-agent")
 }
 
@@ -143,7 +146,7 @@ func TestVolumeCodingAgent(t *testing.T) {
 func (h *host) stillThere(name string) {
 	h.t.Helper()
 	h.run("volume", "mount", name, "--volume", "coding-agent-work", "--guest", "/workspace").
-		wants(h.t, 6, "warren volume unlock coding-agent-work") // 003-10, 003-14
+		wants(h.t, 6, "mvmctl volume unlock coding-agent-work") // 003-10, 003-14
 	h.ok("volume", "unlock", "coding-agent-work")
 	h.volumeIs("coding-agent-work", "unlocked", 0) // 003-15
 	h.ok("volume", "mount", name, "--volume", "coding-agent-work", "--guest", "/workspace")
@@ -202,6 +205,7 @@ func TestVolumeShare(t *testing.T) {
 		t.Error("the fork has the volume, or its parent has lost it")
 	}
 	h.findsNothing(planted) // nor in the memory that the fork runs on
+	h.nowhere("the key of three", h.keyOf("three"))
 	h.ok("rm", "a", "kid-1")
 	h.volumeIs("one", "unlocked", 1)
 	h.volumeIs("three", "locked", 0)
@@ -275,16 +279,20 @@ func TestVolumeLives(t *testing.T) {
 		return n
 	}
 	h.sh("box", "for i in $(seq 100); do test -s /acked && exit; sleep 0.1; done; cat /errors; exit 1")
+	h.sh("box", plant+"/data/kept; sync; grep -c PLANTED /data/kept")
+	key := h.keyOf("work")
 	h.ok("suspend", "box")
 	if sealed, err := filepath.Glob(h.data + "/generations/*/ram.sealed"); err != nil || len(sealed) != 1 {
 		t.Errorf("the memory is not sealed: %v (%v)", sealed, err)
 	}
+	h.traceless("suspended", key)
 	h.volumeIs("work", "unlocked", 1)
 	h.ok("volume", "lock", "work") // nobody runs with it
 	h.run("start", "box").wants(t, 6, "warren volume unlock work")
 	h.ok("volume", "unlock", "work")
 	h.ok("start", "box")
 	h.run("volume", "lock", "work").wants(t, 7, "mounted in box")
+	h.mapped("running again", key)
 	before := acked()
 	h.sh("box", "sleep 1")
 	if after := acked(); after <= before {
@@ -297,6 +305,9 @@ func TestVolumeLives(t *testing.T) {
 	h.sh("box", "tail -n 1 /data/ledger")
 	h.ok("suspend", "box")
 	h.run("start", "box").wants(t, 6, "warren volume unlock work")
+	h.stopServer()
+	h.traceless("the server ended", key)
+	h.serve()
 	h.ok("volume", "unlock", "work")
 	h.ok("start", "box")
 
@@ -312,6 +323,28 @@ func TestVolumeLives(t *testing.T) {
 	h.ok("volume", "mount", "box", "--volume", "work", "--guest", "/data", "--rw")
 	h.wholeLedger("box", last)
 	h.findsNothing("00000001\n00000002\n")
+	h.ok("volume", "lock", "work", "--force")
+	h.traceless("locked", key)
+}
+
+// traceless checks that no file of the host holds the planted text or a volume's
+// key, when no machine runs on memory that may.
+func (h *host) traceless(when, key string) {
+	h.t.Helper()
+	h.nowhere("the volume's plaintext, "+when, planted)
+	h.nowhere("the volume's key, "+when, key)
+}
+
+// mapped checks the same while a machine runs on memory that may hold text of the
+// volume: that is a plain file until the machine ends, and the only one.
+func (h *host) mapped(when, key string) {
+	h.t.Helper()
+	h.nowhere("the volume's key, "+when, key)
+	open, err := filepath.Glob(h.data + "/generations/*/ram")
+	if err != nil || len(open) != 1 {
+		h.t.Errorf("%s: memory files %v (%v)", when, open, err)
+	}
+	h.elsewhere("the volume's plaintext, "+when, planted, open...)
 }
 
 // wholeLedger checks that the ledger holds every line up to at least last.
