@@ -251,7 +251,11 @@ func TestVolumeShares(t *testing.T) {
 	}
 	refused(t, try("a", true, false), vm.Exists, "MOUNT_PATH_NOT_EMPTY")
 	refused(t, try("b", true, false), vm.Busy, "VOLUME_IN_USE")
-	refused(t, try("b", true, true), vm.Busy, "VOLUME_IN_USE") // it would destroy the file system
+	both := try("b", true, true)
+	refused(t, both, vm.Busy, "VOLUME_IN_USE")
+	if e := vm.AsError(both); !strings.Contains(e.Error(), "ext4") || !strings.Contains(e.Hint, "a volume of its own") || !strings.Contains(e.Error(), "a has it") {
+		t.Errorf("two writers: %v (%s)", e, e.Hint)
+	}
 	refused(t, try("b", false, false), vm.Busy, "VOLUME_IN_USE")
 	if err := try("b", false, true); err != nil {
 		t.Errorf("a reader that is meant to be beside a writer: %v", err)
