@@ -87,6 +87,9 @@ type GenerationSource struct {
 	// Fresh says that this host wrote the files moments ago and their sums are
 	// still being made: they are not checked.
 	Fresh bool `json:"fresh,omitempty"`
+	// Secret says that RAM may hold what is in a volume: no more copies of it
+	// lie about than there must be.
+	Secret bool `json:"secret,omitempty"`
 	// Modules are the memory files of the first of the machine's modules, in
 	// their order, mapped private like RAM. Modules beyond were plugged in since.
 	Modules []string `json:"modules,omitempty"`
