@@ -62,6 +62,30 @@ type SuspendedVM struct {
 	MemoryBytes int64   `json:"memoryBytes"` // of the disk that the memory takes
 }
 
+// DrainedVMs answers POST /v1/drain.
+type DrainedVMs struct {
+	VMs []DrainedVM `json:"vms"` // those that ran; never null
+}
+
+// Undrained answers DELETE /v1/drain.
+type Undrained struct {
+	Resumed int `json:"resumed"` // VMs that go on
+}
+
+// SetOnBoot is the body of PUT on-boot.
+type SetOnBoot struct {
+	OnBoot string `json:"onBoot"` // resume, stay; "" = as its persistence type has it
+}
+
+// DrainedVM is what became of one VM that ran.
+type DrainedVM struct {
+	ID            vm.ID  `json:"id"`
+	Name          string `json:"name,omitempty"`
+	State         string `json:"state"`           // suspended, or what it is when that failed
+	ResumesOnBoot bool   `json:"resumesOnBoot"`   // the next start of the server lets it go on
+	Error         string `json:"error,omitempty"` // why it runs on
+}
+
 // TakeSnapshot is the body of POST /v1/vms/{vm}/snapshot.
 type TakeSnapshot struct {
 	Name        string          `json:"name,omitempty"`

@@ -5,11 +5,26 @@ package vm
 
 import "time"
 
+// MachineFormat is the newest version of a MachineSpec's file.
+const MachineFormat = 1
+
+// GenerationFormat is the newest version of a generation's manifest.
+const GenerationFormat = 1
+
+// CheckFormat refuses a spec that a newer Warren has written. Kind Unsupported.
+func (s MachineSpec) CheckFormat() error {
+	if s.Format <= MachineFormat {
+		return nil
+	}
+	return Errorf(Unsupported, string(s.ID), "its machine was written down by a newer warren (format %d, this one knows %d)", s.Format, MachineFormat).
+		WithHint("use the warren that wrote it, or a newer one")
+}
+
 // MachineSpec is everything a monitor needs to run one VM. It is written to
 // the VM's directory (0600: it holds the link key) before the monitor starts,
 // and read again by a monitor that re-attaches.
 type MachineSpec struct {
-	Format int    `json:"format"` // version of this file; 1
+	Format int    `json:"format"` // version of this file; MachineFormat
 	ID     ID     `json:"id"`
 	Dir    string `json:"dir"`    // absolute: the VM's data directory (overlay, logs)
 	RunDir string `json:"runDir"` // absolute: the VM's socket directory, 0700
@@ -77,6 +92,9 @@ type GenerationSource struct {
 	// Fresh says that this host wrote the files moments ago and their sums are
 	// still being made: they are not checked.
 	Fresh bool `json:"fresh,omitempty"`
+	// Secret says that RAM may hold what is in a volume: no more copies of it
+	// lie about than there must be.
+	Secret bool `json:"secret,omitempty"`
 	// Modules are the memory files of the first of the machine's modules, in
 	// their order, mapped private like RAM. Modules beyond were plugged in since.
 	Modules []string `json:"modules,omitempty"`
@@ -139,12 +157,14 @@ type MachineStatus struct {
 	Resets ResetReport `json:"resets,omitempty"`
 	// Timings of the start, for bench and events.
 	Timings map[string]time.Duration `json:"timings,omitempty"`
-	CPU     time.Duration            `json:"cpu"`     // CPU time used by QEMU
-	RSS     int64                    `json:"rss"`     // bytes resident in QEMU
-	PSS     int64                    `json:"pss"`     // bytes, shared pages counted by share; 0 = could not be read
-	MonRSS  int64                    `json:"monRss"`  // bytes resident in the monitor
-	RxBytes int64                    `json:"rxBytes"` // that came from the guest
-	TxBytes int64                    `json:"txBytes"` // that went to it
+	// Confined is what holds QEMU away from the rest of the host.
+	Confined []string      `json:"confined,omitempty"`
+	CPU      time.Duration `json:"cpu"`     // CPU time used by QEMU
+	RSS      int64         `json:"rss"`     // bytes resident in QEMU
+	PSS      int64         `json:"pss"`     // bytes, shared pages counted by share; 0 = could not be read
+	MonRSS   int64         `json:"monRss"`  // bytes resident in the monitor
+	RxBytes  int64         `json:"rxBytes"` // that came from the guest
+	TxBytes  int64         `json:"txBytes"` // that went to it
 }
 
 // MachineExit says how a machine ended.

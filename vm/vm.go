@@ -130,6 +130,7 @@ type VM struct {
 	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
 	IdleStops          bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
 	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // bytes within ActivityInterval below which traffic is no activity
+	OnBoot             OnBoot    `json:"onBoot,omitempty"`                 // "" = as its persistence type has it
 	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
 	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
 	Workdir            string    `json:"workdir,omitempty"`                // "" = /root

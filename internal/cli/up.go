@@ -28,6 +28,7 @@ type upOptions struct {
 	size         sizeFlags
 	detach       bool
 	json         bool
+	onBoot       string
 	onIdle       string
 	captureEvery string
 	profile      string
@@ -66,6 +67,7 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	f.StringVar(&o.ttl, "ttl", "", "delete it after this time, such as 1h")
 	f.StringVar(&o.idle, "idle", "", "put it to sleep when nobody has used it for this time; or never (default 5m)")
 	f.StringVar(&o.onIdle, "on-idle", "", "what that is: suspend (default) or stop")
+	f.StringVar(&o.onBoot, "on-boot", "", "when the host was restarted: resume it, or stay asleep (default resume if persistent, else stay)")
 	f.StringVar(&o.captureEvery, "capture-every", "", "capture a generation so often to go back to, such as 10m")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
@@ -75,6 +77,7 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	a.profileFlag(cmd, &o.profile, "agent")
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
 	a.completeFlag(cmd, "on-idle", "suspend", "stop")
+	a.completeFlag(cmd, "on-boot", "resume", "stay")
 	a.completeFlag(cmd, "persist", "ephemeral", "sticky", "persistent")
 	return cmd
 }
@@ -124,6 +127,11 @@ func (o *upOptions) request() (api.CreateVM, error) {
 	default:
 		return r, usage("--on-idle: %s is neither suspend nor stop", printable(o.onIdle))
 	}
+	onBoot, err := vm.ParseOnBoot(o.onBoot)
+	if err != nil {
+		return r, usage("--on-boot: %s is neither resume nor stay", printable(o.onBoot))
+	}
+	r.OnBoot = string(onBoot)
 	if o.captureEvery != "" {
 		d, err := parseSeconds(o.captureEvery)
 		if err != nil {

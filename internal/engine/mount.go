@@ -212,6 +212,9 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 				WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
 		}
 		switch {
+		case m.RW && r.RW && r.Share:
+			return info.Volume, inUse("%s has it mounted to write, at %s, and --share lets no second VM write: the file system in it is ext4, which two kernels that write would destroy", who, m.Path).
+				WithHint("give each VM a volume of its own and bring the results over with `warren cp`, or unmount it there: `warren volume unmount %s %s`", who, m.Path)
 		case m.RW && r.RW:
 			return info.Volume, inUse("%s has it mounted to write, at %s, and two writers would destroy it", who, m.Path).
 				WithHint("unmount it there: `warren volume unmount %s %s`", who, m.Path)

@@ -276,8 +276,12 @@ func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }
 // capture.
 func (v VMDir) SpareRAM() string { return filepath.Join(string(v), "ram.spare") }
 
-// ColdModule is the memory file of a module that was plugged in.
-func (v VMDir) ColdModule(id string) string { return filepath.Join(string(v), "ram-"+id) }
+// Lent is the directory of second names of files that the VM's QEMU may open
+// besides those of its start.
+func (v VMDir) Lent() string { return filepath.Join(string(v), "lent") }
+
+// ColdModule is the memory file of a module that was plugged in, lent.
+func (v VMDir) ColdModule(id string) string { return filepath.Join(v.Lent(), "ram-"+id) }
 
 // Logs is the directory of the logs on the host.
 func (v VMDir) Logs() string { return filepath.Join(string(v), "logs") }

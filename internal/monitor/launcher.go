@@ -216,6 +216,7 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 	if id.Alive() {
 		st, err := l.adopt(ctx, runDir)
 		if err == nil && st.Protocol == Protocol && st.Ready {
+			qemu.Bound(st.ID, st.QEMUPID, st.Size) // this serve may have groups that the one before had not
 			return newClient(runDir), st, nil
 		}
 		if ctx.Err() != nil {
@@ -232,7 +233,7 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 		return nil, vm.MachineStatus{}, l.bury(ctx, runDir, err)
 	}
 	var spec vm.MachineSpec
-	if err := layout.ReadJSON(id.Spec, &spec); err != nil {
+	if err := readSpec(id.Spec, &spec); err != nil {
 		return nil, vm.MachineStatus{}, err
 	}
 	st, err := l.run(ctx, spec, id.Spec, true)

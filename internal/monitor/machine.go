@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
@@ -386,6 +387,7 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	st.Size, st.Plugged = now.Size, now.Plugged
 	st.RxBytes, st.TxBytes = m.net.Counters()
 	st.CPU = cpuTime(st.QEMUPID)
+	st.Confined, _ = confine.Of(st.QEMUPID)
 	st.RSS, st.PSS = memory(st.QEMUPID)
 	ctx, cancel := context.WithTimeout(ctx, callDeadline/3) // less than the client's own
 	defer cancel()

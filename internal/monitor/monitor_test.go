@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/internal/qemu"
@@ -132,6 +134,14 @@ func TestLaunchAndStop(t *testing.T) {
 	st, err := c.Status(ctx)
 	if err != nil || st.QEMUPID == 0 || st.RSS == 0 || st.Protocol != Protocol {
 		t.Errorf("status %+v, %v", st, err)
+	}
+	for _, want := range []string{confine.Seccomp, confine.NoNewPrivileges, confine.NoCapabilities} { // 002-12
+		if !slices.Contains(st.Confined, want) {
+			t.Errorf("%s does not hold QEMU: %v", want, st.Confined)
+		}
+	}
+	if held, err := confine.Of(st.MonitorPID); err != nil || !slices.Contains(held, confine.NoNewPrivileges) || !slices.Contains(held, confine.Seccomp) {
+		t.Errorf("the monitor is held by %v, %v", held, err)
 	}
 	if err := c.SetNetwork(ctx, vm.NetworkPolicy{Mode: vm.NetOpen}); err != nil {
 		t.Error(err)

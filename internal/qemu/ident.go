@@ -59,7 +59,7 @@ func (id Ident) save(path string) error {
 // Note writes down again who the process is, where somebody removed that.
 func (p *Process) Note() error { return p.Ident.save(layout.RunVM(p.Spec.RunDir).QEMUPID()) }
 
-// Find returns the QEMUs of this user that were started under that -name, for
+// Find returns the QEMUs of this user (of all, for root) that were started under that -name, for
 // the case that the file that should identify one was not written.
 func Find(name vm.ID) ([]Ident, error) {
 	var found []Ident
@@ -74,14 +74,14 @@ func Find(name vm.ID) ([]Ident, error) {
 	return found, err
 }
 
-// FindAll returns the -names of all QEMUs of this user that are VMs' of any data
-// directory.
+// FindAll returns the -names of all QEMUs of this user (of all, for root) that
+// are VMs' of any data directory.
 func FindAll() (names []vm.ID, err error) {
 	err = each(func(_ int, of vm.ID) { names = append(names, of) })
 	return names, err
 }
 
-// each calls f with each QEMU of this user and its -name.
+// each calls f with each QEMU of this user (of all, for root) and its -name.
 func each(f func(pid int, of vm.ID)) error {
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
@@ -105,7 +105,7 @@ func each(f func(pid int, of vm.ID)) error {
 		if err != nil {
 			continue
 		}
-		if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) == os.Getuid() {
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok && (os.Getuid() == 0 || int(sys.Uid) == os.Getuid()) {
 			f(pid, vm.ID(name))
 		}
 	}

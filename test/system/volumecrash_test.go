@@ -54,6 +54,7 @@ while True:
 //
 // 003-25, 003-32
 func TestVolumeCrash(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")
