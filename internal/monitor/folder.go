@@ -137,8 +137,9 @@ func (m *machine) wantFolders(change func([]vm.Folder) []vm.Folder) error {
 
 // mountFolders gives a guest the folders that it does not have yet, when its
 // machine starts or is found again. One that cannot be mounted is missing: its
-// path fails, or is what it was without, and the log says why.
-func (m *machine) mountFolders(ctx context.Context) {
+// path fails, or is what it was without, and the log says why. It reports
+// whether another try may do better.
+func (m *machine) mountFolders(ctx context.Context) (again bool) {
 	m.mu.Lock()
 	list, lost := slices.Clone(m.spec.Folders), m.spec.LostFolders
 	m.spec.LostFolders = nil
@@ -155,6 +156,19 @@ func (m *machine) mountFolders(ctx context.Context) {
 		f.Over = true
 		if err := m.addFolder(ctx, f); err != nil {
 			m.log.Warn("a folder of the host is missing", "path", f.Path, "host", f.Host, "err", err)
+			k := vm.KindOf(err)
+			again = again || k == vm.GuestFault || k == vm.Timeout || k == vm.Unavailable || k == vm.Cancelled
+		}
+	}
+	return again
+}
+
+// keepMounting mounts folders until the guest has all that can be mounted: an
+// agent on a busy host may answer late.
+func (m *machine) keepMounting(ctx context.Context) {
+	for m.mountFolders(ctx) {
+		if pause(ctx, time.Second); ctx.Err() != nil {
+			return
 		}
 	}
 }

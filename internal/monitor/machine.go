@@ -203,6 +203,7 @@ func (m *machine) wake(ctx context.Context) error {
 	m.mark("ready")
 	m.wg.Go(func() { m.setClock(m.lifetime) })
 	close(m.started)
+	m.wg.Go(func() { m.keepMounting(m.lifetime) })
 	return nil
 }
 
