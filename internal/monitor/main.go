@@ -192,5 +192,6 @@ func (m *machine) attach(ctx context.Context) error {
 		}
 	}
 	close(m.started)
+	m.wg.Go(func() { m.mountFolders(m.lifetime) })
 	return nil
 }

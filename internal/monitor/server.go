@@ -47,6 +47,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("DELETE /volume/{id}", s.unplugVolume)
 	mux.HandleFunc("POST /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
 	mux.HandleFunc("DELETE /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
+	mux.HandleFunc("POST /folder", s.addFolder)
+	mux.HandleFunc("DELETE /folder", s.dropFolder)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("POST /reseat", s.reseat)
 	mux.HandleFunc("GET /disk", s.disk)
