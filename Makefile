@@ -7,10 +7,11 @@ FILES := internal/embedded/files
 
 .PHONY: build run test test-worlds test-kvm soak lint bench image clean requirements docs deps
 
-build: ## bin/warren, with agent and monitor embedded
+build: ## bin/warren, with agent and monitor embedded, and bin/mvmctl, its other name
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
 	go build $(FLAGS) -o $(FILES)/warren-monitor ./cmd/warren-monitor
 	go build $(FLAGS) -o bin/warren ./cmd/warren
+	ln -sf warren bin/mvmctl
 
 deps: ## the Debian packages that Warren needs on the host
 	deploy/install-deps.sh

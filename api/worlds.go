@@ -19,6 +19,7 @@ type ForkVM struct {
 	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
 	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
+	Folders    string  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
 }
 
 // ForkedVM answers a fork.

@@ -59,6 +59,11 @@ type MachineSpec struct {
 	// to process and never written down.
 	VolumeKeys map[VolumeID]VolumeKey `json:"-"`
 
+	// Folders are the directories of the host that the guest has. LostFolders are
+	// paths at which its memory has one mounted that it does not get any more.
+	Folders     []Folder `json:"folders,omitempty"`
+	LostFolders []string `json:"lostFolders,omitempty"`
+
 	// Pooled says that the machine is no VM's yet; see Adoption.
 	Pooled bool `json:"pooled,omitempty"`
 	// Spare says that the machine will probably be captured again soon: what a
@@ -87,6 +92,9 @@ type GenerationSource struct {
 	// Fresh says that this host wrote the files moments ago and their sums are
 	// still being made: they are not checked.
 	Fresh bool `json:"fresh,omitempty"`
+	// Secret says that RAM may hold what is in a volume: no more copies of it
+	// lie about than there must be.
+	Secret bool `json:"secret,omitempty"`
 	// Modules are the memory files of the first of the machine's modules, in
 	// their order, mapped private like RAM. Modules beyond were plugged in since.
 	Modules []string `json:"modules,omitempty"`
@@ -139,9 +147,10 @@ type MachineStatus struct {
 	QEMUPID    int        `json:"qemuPid"`
 	Ready      bool       `json:"ready"` // agent answered, every reset acknowledged, network connected
 	RunState   string     `json:"runState"`
-	RAM        string     `json:"ram,omitempty"`    // the file that it maps as its memory
-	Size       Size       `json:"size"`             // as it is now
-	Plugged    Plugged    `json:"plugged,omitzero"` // what of it was plugged in
+	RAM        string     `json:"ram,omitempty"`     // the file that it maps as its memory
+	Size       Size       `json:"size"`              // as it is now
+	Plugged    Plugged    `json:"plugged,omitzero"`  // what of it was plugged in
+	Folders    []string   `json:"folders,omitempty"` // paths at which it is to have directories of the host
 	Agent      AgentHello `json:"agent"`
 	StartedAt  time.Time  `json:"startedAt"`
 	// Resets holds the acknowledgement of each reset: "ok" or why not.

@@ -168,7 +168,9 @@ type VM struct {
 	// may hold what is in them, also after they were unmounted.
 	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
 	// Cut are volumes that its memory has mounted and that it does not have.
-	Cut      []VolumeAt  `json:"cut,omitempty"`
+	Cut []VolumeAt `json:"cut,omitempty"`
+	// Folders are the directories of the host that it has, until its machine ends.
+	Folders  []Folder    `json:"folders,omitempty"`
 	Losses   []string    `json:"losses,omitempty"`   // what the last start did not restore
 	Restored []string    `json:"restored,omitempty"` // what it did
 	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended

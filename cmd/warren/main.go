@@ -14,5 +14,7 @@ import (
 )
 
 func main() {
-	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, serve.Local(os.Getenv, os.Getuid())))
+	local := serve.Local(os.Getenv, os.Getuid())
+	local.Program = os.Args[0]
+	os.Exit(cli.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv, local))
 }

@@ -24,10 +24,12 @@ type streams struct {
 	outTTY, errTTY bool
 	colour         bool // stdout shows colours
 	width          int  // of stdout's terminal; 0 = unlimited
+
+	named func(string) string // a text of ours with the name that the program was called by
 }
 
 func newStreams(in io.Reader, out, err io.Writer, getenv func(string) string) *streams {
-	s := &streams{in: in, out: out, err: err}
+	s := &streams{in: in, out: out, err: err, named: func(text string) string { return text }}
 	outFD, outTTY := terminal(out)
 	_, s.errTTY = terminal(err)
 	s.outTTY = outTTY
@@ -51,15 +53,19 @@ func terminal(v any) (int, bool) {
 
 // printf writes to stdout. A stdout that is gone ends the process by SIGPIPE;
 // other failures have nowhere to be told.
-func (s *streams) printf(format string, args ...any) { _, _ = fmt.Fprintf(s.out, format, args...) }
+func (s *streams) printf(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.out, s.named(format), args...)
+}
 
 // notef writes a line for people to stderr.
 func (s *streams) notef(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.err, format+"\n", args...)
+	_, _ = fmt.Fprint(s.err, s.named(fmt.Sprintf(format, args...))+"\n")
 }
 
 // askf writes a question to stderr, without a line's end.
-func (s *streams) askf(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format, args...) }
+func (s *streams) askf(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.err, s.named(format), args...)
+}
 
 // json writes a value to stdout.
 func (s *streams) json(v any) error {

@@ -14,6 +14,9 @@ import (
 // it. A nil function makes its commands say that this build lacks them. data is
 // the --data flag; "" = as the environment says.
 type Local struct {
+	// Program is what this program was called by, with or without a path; "" =
+	// warren.
+	Program string
 	// Serve runs the server until ctx ends; then it returns nil.
 	Serve func(ctx context.Context, o ServeOptions, stdout, stderr io.Writer) error
 	// Doctor makes every check; ok is false when something needed is missing.

@@ -52,6 +52,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	ctx, stop := a.signals.watch(ctx)
 	defer stop()
 	root := newRoot(a)
+	a.io.calledBy(local.Program, root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -98,7 +99,7 @@ func newRoot(a *app) *cobra.Command {
 			return nil
 		},
 		RunE: func(*cobra.Command, []string) error {
-			a.io.printf("%s", firstMinutes)
+			a.io.printf("%s", a.io.named(firstMinutes))
 			return nil
 		},
 	}
@@ -140,7 +141,7 @@ func commands(a *app) []*cobra.Command {
 		newSuspend(a, nil), newDrain(a, nil), newFork(a, nil), newSnapshot(a), newRollback(a, nil), newTree(a, nil), newKeep(a, nil), newResize(a, nil), newOnBoot(a, nil),
 		newKill(a, nil), newRm(a, nil), newDone(a, nil), newUsage(a, nil))
 	out = append(out, in(groupUse, newExec(a, nil), newShell(a, nil), newPty(a), newPs(a, nil), newState(a, nil), newTop(a, nil), newDiagnose(a, nil), newIdle(a, nil), newHold(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil), newSSH(a, nil), newSSHConfig(a, nil), newSSHProxy(a, nil),
-		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newPreview(a, nil), newForward(a, nil), newDomain(a))...)
+		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newLint(a, nil), newPreview(a, nil), newForward(a, nil), newDomain(a))...)
 	out = append(out, in(groupHost, newServe(a, nil), newDoctor(a, nil), newImage(a), newStorage(a, nil), newPrune(a, nil), newConfig(a), newCA(a), newVersion(a, nil), newCompletion(a))...)
 	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAudit(a), newEvents(a, nil))...)
 	return append(out, newDocs(a))

@@ -32,6 +32,7 @@ type upOptions struct {
 	onIdle       string
 	captureEvery string
 	profile      string
+	dirs         []string
 }
 
 func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
@@ -46,7 +47,8 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 		Example: `  warren up --name box
   warren up dev --name net --net packages --mem 1G
   warren up --ttl 1h --idle 10m --persist ephemeral
-  warren up ./agent-image --name agent`,
+  warren up ./agent-image --name agent
+  warren up --profile dev --add-dir .:/src:rw`,
 		Args: args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) == 1 {
@@ -70,6 +72,7 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
+	addDirFlag(cmd, &o.dirs)
 	o.size.add(f)
 	a.profileFlag(cmd, &o.profile, "agent")
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
@@ -170,11 +173,23 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	if err != nil {
 		return err
 	}
+	dirs, err := addDirs(o.dirs)
+	if err == nil {
+		err = mayAdd(r.Profile, dirs)
+	}
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
 	made, err := a.create(ctx, c, r)
+	if err == nil {
+		if err = mountAll(ctx, c, string(made.ID), dirs); err != nil { // not what was asked for
+			err = errors.Join(err, a.removeAfter(ctx, c, string(made.ID), err))
+		}
+	}
 	switch {
 	case err != nil:
 		return err

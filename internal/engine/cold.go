@@ -98,6 +98,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 		return
 	}
 	ok := e.spawn(func(ctx context.Context) {
+		defer e.collectLater() // seals it again when it holds what is in a volume and nothing runs on it
 		defer e.unpin(id)
 		e.sealing.Lock()
 		defer e.sealing.Unlock()

@@ -32,6 +32,7 @@ type Config struct {
 
 	Generations  Generations
 	Volumes      Volumes
+	Folders      Folders                  // nil = none are given
 	Repositories Repositories             // nil = there are none
 	Clock        Clock                    // nil = the system's
 	Fault        func(label string) error // nil in production; see Labels

@@ -71,6 +71,10 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 	case "mount":
 		unlock(t, e, c, "vol")
 		_, err = e.Mount(t.Context(), c, "box", mountOf("vol", "/data"))
+	case "folder":
+		if _, err = e.MountFolder(t.Context(), c, "box", fixture(plainDir, "/data", false)); err == nil {
+			err = e.Unmount(t.Context(), c, "box", "/data", false)
+		}
 	case "unmount":
 		err = e.Unmount(t.Context(), c, "box", "/data", false)
 	case "rollback":
@@ -235,6 +239,7 @@ func TestDeathAtEachLabel(t *testing.T) {
 		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
 			verb := label.Verb
 			s, e, c := site(t)
+			s.Folders.Put(plainDir, false)
 			prepare(t, e, c, verb)
 			closeEngine(t, e)
 
@@ -315,6 +320,7 @@ func TestFailureAtEachLabel(t *testing.T) {
 		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
 			verb := label.Verb
 			s, e, c := site(t)
+			s.Folders.Put(plainDir, false)
 			prepare(t, e, c, verb)
 			closeEngine(t, e)
 
@@ -410,6 +416,7 @@ func TestStopOfAStubbornMachine(t *testing.T) {
 	for _, verb := range []string{"stop", "kill", "delete"} {
 		t.Run(verb, func(t *testing.T) {
 			s, e, c := site(t)
+			s.Folders.Put(plainDir, false)
 			prepare(t, e, c, verb)
 			s.World.Fail("stop", vm.Errorf(vm.Unavailable, "", "no answer"))
 			s.World.Fail("kill", vm.Errorf(vm.Unavailable, "", "no answer"))

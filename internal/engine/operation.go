@@ -180,8 +180,12 @@ func (e *Engine) finish(op *operation, err error) error {
 	op.slot.op = nil
 	delete(e.creating, op)
 	op.slot.touchLocked()
+	seal := err != nil && e.openSeenLocked() // it may have been opened for what failed
 	e.mu.Unlock()
 	close(op.done)
+	if seal {
+		e.collectLater()
+	}
 	e.poke()
 	return fail(op.verb, string(op.slot.id), err)
 }

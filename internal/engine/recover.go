@@ -241,6 +241,9 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 		if err := e.takeSize(ctx, s, st.Size); err != nil {
 			return err
 		}
+		if err := e.settleFolders(ctx, s, m, st.Folders); err != nil {
+			return err
+		}
 		return e.settleDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
 		exit := e.exitNote(s.id)

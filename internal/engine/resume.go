@@ -148,12 +148,13 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 		return spec, err
 	}
 	src := e.cfg.Generations.Source(g.ID)
-	src.Fresh = fresh
+	src.Fresh, src.Secret = fresh, len(g.VolumesSeen) > 0
 	spec.Generation, spec.GuestKey = &src, m.GuestKey
 	spec.Plugged = m.Plugged
 	if err := e.fillVolumes(&spec, rec, g); err != nil {
 		return spec, err
 	}
+	e.fillFolders(&spec, rec, g)
 	for _, module := range m.Plugged.Modules {
 		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
 	}
@@ -222,6 +223,9 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 			WithHint("start from its disk alone: `warren start %s --disk-only`", label(before))
 	}
 	defer e.unpin(g.ID)
+	if err := e.unlockedFor(before, g); err != nil { // before the memory lies open
+		return vm.VM{}, err
+	}
 	g, err := e.opened(op.ctx, g)
 	if err != nil {
 		return vm.VM{}, notContinued(before, g, err)

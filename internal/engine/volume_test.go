@@ -5,12 +5,16 @@ package engine_test
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -247,7 +251,11 @@ func TestVolumeShares(t *testing.T) {
 	}
 	refused(t, try("a", true, false), vm.Exists, "MOUNT_PATH_NOT_EMPTY")
 	refused(t, try("b", true, false), vm.Busy, "VOLUME_IN_USE")
-	refused(t, try("b", true, true), vm.Busy, "VOLUME_IN_USE") // it would destroy the file system
+	both := try("b", true, true)
+	refused(t, both, vm.Busy, "VOLUME_IN_USE")
+	if e := vm.AsError(both); !strings.Contains(e.Error(), "ext4") || !strings.Contains(e.Hint, "a volume of its own") || !strings.Contains(e.Error(), "a has it") {
+		t.Errorf("two writers: %v (%s)", e, e.Hint)
+	}
 	refused(t, try("b", false, false), vm.Busy, "VOLUME_IN_USE")
 	if err := try("b", false, true); err != nil {
 		t.Errorf("a reader that is meant to be beside a writer: %v", err)
@@ -357,7 +365,20 @@ func TestVolumeSuspend(t *testing.T) {
 	volumeIs(t, e, c, "work", false, 1)
 	_, err = e.Start(ctx, c, "box", engine.StartRequest{})
 	refused(t, err, vm.WrongState, "VOLUME_LOCKED")
+	sealed := func() bool {
+		_, err := os.Stat(layout.GenerationDir(s.Dir.Generation(v.Generation)).RAM())
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	if !sealed() {
+		t.Error("its memory was opened for a start that was refused")
+	}
 	unlock(t, e, c, "work")
+	s.World.Fail("launch", vm.Errorf(vm.Internal, "qemu", "no"))
+	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err == nil {
+		t.Fatal("it starts")
+	}
+	s.World.Fail("launch", nil)
+	eventually(t, "its memory is sealed again after a start that failed", sealed)
 	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
 	}

@@ -232,10 +232,9 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.GenerationInf
 		switch {
 		case p.Cut:
 		case e.owns(rec, g, p.ID):
-			v := e.volumeByID(p.ID)
-			key, err := e.volumeKey(v)
+			key, err := e.keyToStart(p.ID)
 			if err != nil {
-				return vm.AsError(err).WithCode("CONFLICT", "reason", "VOLUME_LOCKED", "volume", string(p.ID), "name", e.volumeRecord(v).Name)
+				return err
 			}
 			p.File, spec.VolumeKeys[p.ID] = e.cfg.Volumes.Disk(p.ID), key
 		case g.Cut:
@@ -247,6 +246,43 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.GenerationInf
 		}
 	}
 	return nil
+}
+
+// keyToStart is the key of a volume that a machine goes on with.
+func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
+	v := e.volumeByID(id)
+	key, err := e.volumeKey(v)
+	if err != nil {
+		return nil, vm.AsError(err).WithCode("CONFLICT", "reason", "VOLUME_LOCKED", "volume", string(id), "name", e.volumeRecord(v).Name)
+	}
+	return key, nil
+}
+
+// unlockedFor checks that the volumes are unlocked that rec goes on with when it
+// continues a generation.
+func (e *Engine) unlockedFor(rec vm.VM, g vm.GenerationInfo) error {
+	for _, at := range g.Mounts {
+		if !e.owns(rec, g, at.ID) {
+			continue
+		}
+		key, err := e.keyToStart(at.ID)
+		clear(key)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSeenLocked reports whether memory that may hold what is in a volume lies
+// open.
+func (e *Engine) openSeenLocked() bool {
+	for _, g := range e.gens {
+		if len(g.info.VolumesSeen) > 0 && g.info.Whole() && !g.info.Sealed {
+			return true
+		}
+	}
+	return false
 }
 
 // shareVolumes makes a child a reader of what its parent reads.

@@ -44,6 +44,7 @@ type machine struct {
 	gone    chan struct{}                // closed when QEMU is gone; exit is set before
 	exit    vm.MachineExit
 
+	folders   folders
 	spare     spare
 	capturing sync.Mutex // one capture at a time; guards held
 	held      bool       // the guest's programs stand still after a capture with Hold
@@ -184,6 +185,7 @@ func (m *machine) wake(ctx context.Context) error {
 			return err
 		}
 	}
+	m.mountFolders(ctx) // before programs go on
 	if err := m.reset(ctx, m.guest.Wake); err != nil {
 		return err
 	}
@@ -191,6 +193,7 @@ func (m *machine) wake(ctx context.Context) error {
 		if err := m.upgrade(ctx); err != nil {
 			return err
 		}
+		m.mountFolders(ctx) // where the agent of before could not
 	}
 	m.mark("reset")
 	m.fillDisk(ctx)
@@ -397,7 +400,7 @@ func (m *machine) brief() vm.MachineStatus {
 	m.mu.Lock()
 	st := vm.MachineStatus{
 		ID: m.spec.ID, Protocol: Protocol, RAM: qemu.RAMPath(m.spec), MonitorPID: os.Getpid(), StartedAt: m.begun,
-		Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
+		Folders: folderPaths(m.spec.Folders), Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
 	}
 	m.mu.Unlock()
 	switch {

@@ -58,7 +58,7 @@ func Main(ctx context.Context, o Options) error {
 	}
 	trimming := keepTrim(ctx, o.Log)
 	defer trimming()
-	defer s.stayPresent()()
+	defer s.stayPresent(ctx)()
 	err = m.finish(ctx)
 	if errors.Is(err, context.Canceled) && m.exited() {
 		err = m.finish(context.WithoutCancel(ctx))
@@ -192,5 +192,6 @@ func (m *machine) attach(ctx context.Context) error {
 		}
 	}
 	close(m.started)
+	m.wg.Go(func() { m.mountFolders(m.lifetime) })
 	return nil
 }

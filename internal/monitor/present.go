@@ -19,9 +19,10 @@ const presentEvery = 2 * time.Second
 // stayPresent puts back the files by which a machine is found, when somebody has
 // removed them: its monitor's socket, and the notes of who monitor and QEMU are.
 // Without them serve could not ask for the machine, and its next start would
-// take it for dead. The guest does not notice. It goes on until stop is called.
-func (s *server) stayPresent() (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+// take it for dead. The guest does not notice. It goes on until stop is
+// called or ctx ends: then another monitor takes over.
+func (s *server) stayPresent(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

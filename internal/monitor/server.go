@@ -47,6 +47,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("DELETE /volume/{id}", s.unplugVolume)
 	mux.HandleFunc("POST /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
 	mux.HandleFunc("DELETE /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
+	mux.HandleFunc("POST /folder", s.addFolder)
+	mux.HandleFunc("DELETE /folder", s.dropFolder)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("POST /reseat", s.reseat)
 	mux.HandleFunc("GET /disk", s.disk)
@@ -71,12 +73,11 @@ func (s *server) bind() error {
 		return pathError(path, err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return pathError(path, err)
+		return errors.Join(pathError(path, err), l.Close())
 	}
 	if s.l != nil {
 		s.l.SetUnlinkOnClose(false) // the name is the new one's
-		s.l.Close()
+		_ = s.l.Close()             // nobody can find it any more
 	}
 	s.l = l
 	s.serving.Go(func() {

@@ -55,7 +55,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	}
 	cmd := exec.Command(spec.QEMU, Args(spec)...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"LC_ALL=C"}
+	cmd.Env = environ()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	files, err := inherited(spec)
 	defer func() {
@@ -370,4 +370,12 @@ func startError(spec vm.MachineSpec, err error) error {
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// environ is QEMU's environment. What an encrypted disk reads or writes goes
+// through a buffer as large as the request, made and given back each time. By
+// its defaults glibc gives such memory back to the kernel and gets it anew page
+// by page, which took a third of the time of an encrypted read.
+func environ() []string {
+	return []string{"LC_ALL=C", "MALLOC_MMAP_THRESHOLD_=4194304", "MALLOC_TRIM_THRESHOLD_=8388608"}
 }

@@ -22,15 +22,16 @@ import (
 const spareRoom = 4 << 30
 
 // MakeSpare makes the copy of the machine's base that the next capture takes,
-// where there is a base and plenty of room, and there is none yet, and then writes
-// it back, so that less is left to be written after the capture.
+// where there is a base that holds nothing of a volume, and plenty of room, and
+// there is none yet, and then writes it back, so that less is left to be written
+// after the capture.
 // Its owner removes it with DropSpare.
 func (p *Process) MakeSpare(ctx context.Context) error {
 	s := p.Machine()
 	path := layout.VMDir(s.Dir).SpareRAM()
 	size := int64(s.Plugged.Boot(s.Size).MemoryMiB) << 20
 	var st unix.Statfs_t
-	if s.Generation == nil || fileExists(path) || unix.Statfs(s.Dir, &st) != nil || int64(st.Bavail)*st.Bsize < spareRoom+4*size {
+	if s.Generation == nil || s.Generation.Secret || fileExists(path) || unix.Statfs(s.Dir, &st) != nil || int64(st.Bavail)*st.Bsize < spareRoom+4*size {
 		return nil
 	}
 	tmp := path + ".tmp"

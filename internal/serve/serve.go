@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/confine"
+	"github.com/warren-vm/warren/internal/doctor"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/generation"
@@ -162,6 +163,7 @@ func (s *stack) open(ctx context.Context) error {
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
+		Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
 		Settings: engine.Settings{
 			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
 			StorageBudget: budget, StoragePercent: share,

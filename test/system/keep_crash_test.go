@@ -69,12 +69,10 @@ type savepoint struct {
 // WARREN_SEED repeats the choices of an earlier run; the moments of the kills
 // are never quite the same.
 //
-// It can fail. Each of these changes made it do so, in its first minutes:
-//
-//	recover.go     recoverVM leaves out `case rec.State == vm.Starting`
-//	recover.go     sweepDirs does nothing
-//	recoverworld.go recoverSuspending leaves out m.Resume
-//	guest          `sync` left out of the command that writes a ledger
+// It can fail. It found that a death between the record and the files of what is
+// collected left a memory for ever (engine, dropAgain), and it fails in its first
+// seconds when recoverVM leaves out `case rec.State == vm.Starting`: a workspace
+// stays between two states.
 //
 // 000-28, 000-32, 000-33, 000-37, 000-47, 002-12, 002-18
 func TestKeepCrashes(t *testing.T) {
@@ -109,7 +107,7 @@ func newKeeper(t testing.TB) *keeper {
 
 // length is how long it runs.
 func (k *keeper) length() time.Duration {
-	minutes := 2.5 // and the end, where all are looked at
+	minutes := 2.2 // and the end, where all are looked at
 	if text := os.Getenv("WARREN_SOAK"); text != "" {
 		var err error
 		if minutes, err = strconv.ParseFloat(text, 64); err != nil {
@@ -166,6 +164,9 @@ func (k *keeper) round() {
 	var of []*workspace
 	for range 1 + k.pick(keptBusy) {
 		if verb, w := k.choose(); verb != "" {
+			if killed == "qemu" && w != nil && w.state == vm.Running && k.pick(2) == 0 {
+				verb = "write" // what an acknowledgement is worth is seen when the power fails right after it
+			}
 			of = append(of, w)
 			done = append(done, k.begin(verb, w, killed == "nothing"))
 		}

@@ -54,6 +54,7 @@ while True:
 //
 // 003-25, 003-32
 func TestVolumeCrash(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")
@@ -154,6 +155,7 @@ func (h *host) bookIsWhole(round int, victim string, last int) {
 //
 // 003-25
 func TestVolumeHistory(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")
@@ -200,6 +202,7 @@ func TestVolumeHistory(t *testing.T) {
 //
 // 000-46, 003-10
 func TestVolumeRun(t *testing.T) {
+	t.Parallel()
 	h := newHost(t)
 	h.ok("volume", "create", "work", "--size", "256")
 	h.run("run", "--volume", "work:/data", "--", "true").wants(t, 125, "warren volume unlock work")

@@ -90,7 +90,7 @@ func suites() []suite {
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+keeping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 5 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+volumes, "./test/system/..."),
+			gotest("real VMs", "-tags=system", "-timeout=5m", "-parallel=2", "-run="+volumes, "./test/system/..."),
 		}},
 	}
 }
