@@ -88,6 +88,8 @@ var Codes = map[string]int{
 	"GROUP_NAME_INVALID_CHARS":               400,
 	"GROUP_NAME_RESERVED":                    400,
 	"GROUP_NAME_TOO_LONG":                    400,
+	"HOST_PATH_INVALID":                      400,
+	"HOST_PATH_NOT_ENCRYPTED":                403,
 	"IDENTITY_ACCESS_DENIED":                 403,
 	"IDENTITY_NOT_FOUND":                     404,
 	"INTERNAL_ERROR":                         500,

@@ -69,6 +69,7 @@ type CreateVM struct {
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after so long, whatever it does; null = never
 	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name that is taken
 	OneShot    bool    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
+	OnBoot     string  `json:"onBoot,omitempty"`     // when the host has started again: resume, stay; absent = resume if persistent
 	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
 
 	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never
@@ -131,6 +132,7 @@ type VM struct {
 	CaptureEverySeconds int64           `json:"captureEverySeconds,omitempty"`
 	OneShot             bool            `json:"oneShot,omitempty"`
 	Workdir             string          `json:"workdir,omitempty"`
+	OnBoot              vm.OnBoot       `json:"onBoot,omitempty"` // what becomes of it when the host has started again
 }
 
 // VMList answers GET /v1/vms.

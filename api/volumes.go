@@ -103,7 +103,8 @@ type Mount struct {
 	Path    string      `json:"path"` // in the guest
 	RW      bool        `json:"rw"`
 	Share   bool        `json:"share,omitempty"`
-	Cut     bool        `json:"cut,omitempty"` // only the VM's memory knows it: whatever is read or written there fails
+	Cut     bool        `json:"cut,omitempty"`  // only the VM's memory knows it: whatever is read or written there fails
+	Host    string      `json:"host,omitempty"` // of a directory of the host: its path there
 	Since   time.Time   `json:"since,omitzero"`
 }
 
@@ -114,10 +115,12 @@ type MountList struct {
 
 // NewMount is the body of POST /v1/vms/{vm}/mounts.
 type NewMount struct {
-	Volume  string `json:"volume"`            // name or id
+	Volume  string `json:"volume"`            // name or id; with Host what it is called, which may be nothing
 	Project string `json:"project,omitempty"` // "default"
 	Path    string `json:"path"`              // in the guest, absolute
 	RW      bool   `json:"rw,omitempty"`      // else the host lets nobody write
 	Over    bool   `json:"over,omitempty"`    // also over a directory with something in it
 	Share   bool   `json:"share,omitempty"`   // read beside a writer, or write beside such readers
+	Host    string `json:"host,omitempty"`    // the server's directory to mount, absolute, encrypted at rest; only for administrators
+	Fixture bool   `json:"fixture,omitempty"` // of Host: data that needs no encryption; with RW only in VMs of the profile dev
 }

@@ -19,6 +19,7 @@ type ForkVM struct {
 	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
 	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
+	Folders    string  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
 }
 
 // ForkedVM answers a fork.
@@ -59,6 +60,30 @@ type SuspendedVM struct {
 
 	Remains     Remains `json:"remains"`
 	MemoryBytes int64   `json:"memoryBytes"` // of the disk that the memory takes
+}
+
+// DrainedVMs answers POST /v1/drain.
+type DrainedVMs struct {
+	VMs []DrainedVM `json:"vms"` // those that ran; never null
+}
+
+// Undrained answers DELETE /v1/drain.
+type Undrained struct {
+	Resumed int `json:"resumed"` // VMs that go on
+}
+
+// SetOnBoot is the body of PUT on-boot.
+type SetOnBoot struct {
+	OnBoot string `json:"onBoot"` // resume, stay; "" = as its persistence type has it
+}
+
+// DrainedVM is what became of one VM that ran.
+type DrainedVM struct {
+	ID            vm.ID  `json:"id"`
+	Name          string `json:"name,omitempty"`
+	State         string `json:"state"`           // suspended, or what it is when that failed
+	ResumesOnBoot bool   `json:"resumesOnBoot"`   // the next start of the server lets it go on
+	Error         string `json:"error,omitempty"` // why it runs on
 }
 
 // TakeSnapshot is the body of POST /v1/vms/{vm}/snapshot.

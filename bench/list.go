@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
@@ -72,6 +73,14 @@ func insert(ctx context.Context, dir layout.Dir, account vm.AccountID) (err erro
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	vms := store.NewCollection(st, "vms", func(r *vm.VM) (string, *int64) { return string(r.ID), &r.Revision })
+	disks, err := filepath.Glob(filepath.Join(dir.Images(), "*", "disk.qcow2"))
+	if err != nil || len(disks) == 0 {
+		return fmt.Errorf("no image in %s: %w", dir.Images(), err)
+	}
+	below, err := filepath.Rel(dir.VM(vm.NewID()), disks[0])
+	if err != nil {
+		return err
+	}
 	for i := range listed {
 		rec := vm.VM{
 			ID: vm.NewID(), Account: account, Name: fmt.Sprintf("vm-%d", i), State: vm.Stopped,
@@ -81,7 +90,7 @@ func insert(ctx context.Context, dir layout.Dir, account vm.AccountID) (err erro
 		if err := os.MkdirAll(dir.VM(rec.ID), 0o700); err != nil {
 			return err
 		}
-		if err := os.WriteFile(dir.Overlay(rec.ID), nil, 0o600); err != nil {
+		if err := qemu.CreateOverlay(dir.Overlay(rec.ID), below, rec.Size.DiskMiB); err != nil {
 			return err
 		}
 		if _, err := vms.Create(ctx, rec); err != nil {

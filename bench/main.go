@@ -43,6 +43,13 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) == 4 && os.Args[1] == asMonitor {
+		if err := beMonitor(os.Args[2], os.Args[3], os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -59,7 +66,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, list, memory, pool, preview, run, scp, terminal.echo, terminal.flood, volumes, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, folder, keeping, list, memory, pool, preview, run, scp, terminal.echo, terminal.flood, volumes, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
@@ -103,6 +110,8 @@ var sections = []section{
 	{"preview", (*bench).preview, nil},
 	{"scp", (*bench).copies, nil},
 	{"list", (*bench).list, nil},
+	{"folder", (*bench).folder, nil},
+	{"keeping", (*bench).keeping, nil},
 	{"volumes", (*bench).volumes, nil},
 	{"worlds.pause", (*bench).worldPause, nil},
 	{"worlds.private", (*bench).worldPrivate, nil},

@@ -16,6 +16,23 @@ func (c *Client) Fork(ctx context.Context, ref string, in api.ForkVM) (api.Forke
 	return do[api.ForkedVM](ctx, c, call{method: "POST", path: vmPath(ref, "fork")}, in)
 }
 
+// Drain suspends every VM that runs, before the host is shut down; for admins.
+func (c *Client) Drain(ctx context.Context) (api.DrainedVMs, error) {
+	return do[api.DrainedVMs](ctx, c, call{method: "POST", path: "/v1/drain"}, nil)
+}
+
+// Undrain ends a drain: VMs may start again, and those that are to go on when
+// the host has started do.
+func (c *Client) Undrain(ctx context.Context) (api.Undrained, error) {
+	return do[api.Undrained](ctx, c, call{method: "DELETE", path: "/v1/drain"}, nil)
+}
+
+// SetOnBoot changes what becomes of a VM when the host has started again:
+// resume, stay, or "" for what its persistence type has.
+func (c *Client) SetOnBoot(ctx context.Context, ref, onBoot string) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "on-boot")}, api.SetOnBoot{OnBoot: onBoot})
+}
+
 // Suspend writes memory and disk down and ends the machine. Start continues
 // the same processes.
 func (c *Client) Suspend(ctx context.Context, ref string, in api.SuspendVM) (api.SuspendedVM, error) {

@@ -25,6 +25,8 @@ if [ "${1:-}" = --tests ]; then
     need rsync rsync
     need chromium chromium
     need socat socat
+    need gocryptfs gocryptfs
+    need fusermount fuse
 fi
 
 missing=${missing# }

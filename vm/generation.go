@@ -67,6 +67,8 @@ type GenerationInfo struct {
 	// mounts then lead nowhere.
 	Mounts []VolumeAt `json:"mounts,omitempty"`
 	Cut    bool       `json:"cut,omitempty"`
+	// Folders are the paths at which its memory has directories of the host.
+	Folders []string `json:"folders,omitempty"`
 	// Deleted says that the snapshot was deleted; VMs made of it may still need
 	// the files.
 	Deleted bool `json:"deleted,omitempty"`

@@ -5,11 +5,26 @@ package vm
 
 import "time"
 
+// MachineFormat is the newest version of a MachineSpec's file.
+const MachineFormat = 1
+
+// GenerationFormat is the newest version of a generation's manifest.
+const GenerationFormat = 1
+
+// CheckFormat refuses a spec that a newer Warren has written. Kind Unsupported.
+func (s MachineSpec) CheckFormat() error {
+	if s.Format <= MachineFormat {
+		return nil
+	}
+	return Errorf(Unsupported, string(s.ID), "its machine was written down by a newer warren (format %d, this one knows %d)", s.Format, MachineFormat).
+		WithHint("use the warren that wrote it, or a newer one")
+}
+
 // MachineSpec is everything a monitor needs to run one VM. It is written to
 // the VM's directory (0600: it holds the link key) before the monitor starts,
 // and read again by a monitor that re-attaches.
 type MachineSpec struct {
-	Format int    `json:"format"` // version of this file; 1
+	Format int    `json:"format"` // version of this file; MachineFormat
 	ID     ID     `json:"id"`
 	Dir    string `json:"dir"`    // absolute: the VM's data directory (overlay, logs)
 	RunDir string `json:"runDir"` // absolute: the VM's socket directory, 0700
@@ -43,6 +58,11 @@ type MachineSpec struct {
 	// VolumeKeys open the disks of Plugged.Volumes. They are handed from process
 	// to process and never written down.
 	VolumeKeys map[VolumeID]VolumeKey `json:"-"`
+
+	// Folders are the directories of the host that the guest has. LostFolders are
+	// paths at which its memory has one mounted that it does not get any more.
+	Folders     []Folder `json:"folders,omitempty"`
+	LostFolders []string `json:"lostFolders,omitempty"`
 
 	// Pooled says that the machine is no VM's yet; see Adoption.
 	Pooled bool `json:"pooled,omitempty"`
@@ -127,21 +147,24 @@ type MachineStatus struct {
 	QEMUPID    int        `json:"qemuPid"`
 	Ready      bool       `json:"ready"` // agent answered, every reset acknowledged, network connected
 	RunState   string     `json:"runState"`
-	RAM        string     `json:"ram,omitempty"`    // the file that it maps as its memory
-	Size       Size       `json:"size"`             // as it is now
-	Plugged    Plugged    `json:"plugged,omitzero"` // what of it was plugged in
+	RAM        string     `json:"ram,omitempty"`     // the file that it maps as its memory
+	Size       Size       `json:"size"`              // as it is now
+	Plugged    Plugged    `json:"plugged,omitzero"`  // what of it was plugged in
+	Folders    []string   `json:"folders,omitempty"` // paths at which it is to have directories of the host
 	Agent      AgentHello `json:"agent"`
 	StartedAt  time.Time  `json:"startedAt"`
 	// Resets holds the acknowledgement of each reset: "ok" or why not.
 	Resets ResetReport `json:"resets,omitempty"`
 	// Timings of the start, for bench and events.
 	Timings map[string]time.Duration `json:"timings,omitempty"`
-	CPU     time.Duration            `json:"cpu"`     // CPU time used by QEMU
-	RSS     int64                    `json:"rss"`     // bytes resident in QEMU
-	PSS     int64                    `json:"pss"`     // bytes, shared pages counted by share; 0 = could not be read
-	MonRSS  int64                    `json:"monRss"`  // bytes resident in the monitor
-	RxBytes int64                    `json:"rxBytes"` // that came from the guest
-	TxBytes int64                    `json:"txBytes"` // that went to it
+	// Confined is what holds QEMU away from the rest of the host.
+	Confined []string      `json:"confined,omitempty"`
+	CPU      time.Duration `json:"cpu"`     // CPU time used by QEMU
+	RSS      int64         `json:"rss"`     // bytes resident in QEMU
+	PSS      int64         `json:"pss"`     // bytes, shared pages counted by share; 0 = could not be read
+	MonRSS   int64         `json:"monRss"`  // bytes resident in the monitor
+	RxBytes  int64         `json:"rxBytes"` // that came from the guest
+	TxBytes  int64         `json:"txBytes"` // that went to it
 }
 
 // MachineExit says how a machine ended.

@@ -18,6 +18,7 @@ type Profile struct {
 	Closed  bool          `json:"closed,omitempty"`  // nothing but a closed network can be asked for
 	TTL     time.Duration `json:"-"`                 // when none is asked for; 0 = no limit
 	Volumes bool          `json:"volumes"`           // volumes can be mounted
+	Folders bool          `json:"writableFolders"`   // directories of the host can be given to be written to; to be read they always can
 }
 
 // The names of the profiles.
@@ -32,7 +33,7 @@ const (
 var Profiles = []Profile{
 	{Name: ProfileUntrusted, For: "generated and third-party code: copy in, run, copy out", Network: NetClosed, Closed: true, TTL: time.Hour},
 	{Name: ProfileAgent, For: "an agent's own work, kept in volumes", Volumes: true},
-	{Name: ProfileDev, For: "a trusted workflow that fetches packages", Network: NetPackages, Volumes: true},
+	{Name: ProfileDev, For: "a trusted workflow that fetches packages", Network: NetPackages, Volumes: true, Folders: true},
 }
 
 // FindProfile finds a profile by its name, "" = that of an agent; kind Invalid.

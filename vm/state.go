@@ -52,6 +52,7 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
+	OpOnBoot   Op = "on-boot" // change of what becomes of it when the host starts
 	OpRollback Op = "rollback"
 	OpResize   Op = "resize"
 	OpKeep     Op = "keep"    // a child takes the place of another VM
@@ -95,6 +96,8 @@ const (
 	OpDone           Op = "done"    // the job of a VM ends
 	OpStorage        Op = "storage" // what takes the disk is looked at
 	OpPrune          Op = "prune"   // room is made on the disk
+	OpDrain          Op = "drain"   // all is suspended for a shutdown, and nothing starts
+	OpUndrain        Op = "undrain" // things start again
 	OpQuota          Op = "quota"   // what an account may have is said
 	OpPreview        Op = "preview" // who may open a port of a VM
 	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
@@ -134,6 +137,11 @@ var transitions = map[Op]map[State]Next{
 		Stopped:   {During: Stopped, After: Stopped},
 	},
 	OpNetwork: { // a VM without a machine gets the policy at its next start
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+	},
+	OpOnBoot: {
 		Running:   {During: Running, After: Running},
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
@@ -184,7 +192,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpDelete}
 	return append(ops, guestOps...)
 }
 

@@ -130,6 +130,7 @@ type VM struct {
 	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
 	IdleStops          bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
 	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // bytes within ActivityInterval below which traffic is no activity
+	OnBoot             OnBoot    `json:"onBoot,omitempty"`                 // "" = as its persistence type has it
 	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
 	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
 	Workdir            string    `json:"workdir,omitempty"`                // "" = /root
@@ -167,7 +168,9 @@ type VM struct {
 	// may hold what is in them, also after they were unmounted.
 	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
 	// Cut are volumes that its memory has mounted and that it does not have.
-	Cut      []VolumeAt  `json:"cut,omitempty"`
+	Cut []VolumeAt `json:"cut,omitempty"`
+	// Folders are the directories of the host that it has, until its machine ends.
+	Folders  []Folder    `json:"folders,omitempty"`
 	Losses   []string    `json:"losses,omitempty"`   // what the last start did not restore
 	Restored []string    `json:"restored,omitempty"` // what it did
 	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended

@@ -25,6 +25,7 @@ func TestTransitions(t *testing.T) {
 		OpFork:     ". . running . suspended . .",
 		OpSnapshot: ". . running . suspended stopped .",
 		OpNetwork:  ". . running . suspended stopped .",
+		OpOnBoot:   ". . running . suspended stopped .",
 		OpRollback: ". . running . running running .",
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",
@@ -127,5 +128,15 @@ func TestParseNetworkMode(t *testing.T) {
 	}
 	if _, err := ParseNetworkMode("all"); !errors.Is(err, Invalid) {
 		t.Errorf("all gave %v", err)
+	}
+}
+
+// The machine that a newer Warren has written down is refused. 000-05
+func TestMachineFormat(t *testing.T) {
+	for format, want := range map[int]Kind{0: "", MachineFormat: "", MachineFormat + 1: Unsupported} {
+		err := MachineSpec{Format: format, ID: "x"}.CheckFormat()
+		if want == "" && err != nil || want != "" && (KindOf(err) != want || AsError(err).Hint == "") {
+			t.Errorf("format %d: %v", format, err)
+		}
 	}
 }

@@ -128,6 +128,7 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /disk":        (*Agent).disk,
 	"POST /mount":      (*Agent).mount,
 	"POST /unmount":    (*Agent).unmount,
+	"POST /folder":     (*Agent).folder,
 	"POST /scrub":      (*Agent).scrub,
 	"GET /user":        (*Agent).linuxUser,
 	"POST /dial":       (*Agent).dialSocket,

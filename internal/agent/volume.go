@@ -145,6 +145,10 @@ const (
 // use it, it stays and they are named; with force they are killed.
 func (a *Agent) unmount(w *answer, r *request) error {
 	path := filepath.Clean(r.query.Get("path"))
+	if r.flag("left") {
+		leave(path)
+		return w.done(nil)
+	}
 	var err error
 	for round := range killRounds {
 		err = syscall.Unmount(path, 0)

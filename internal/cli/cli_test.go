@@ -160,6 +160,8 @@ func TestUsage(t *testing.T) {
 		{"fs mv a:/x b:/y", 2, "different VMs"},
 		{"fs mkdir box:/a --mode 999", 2, "octal"},
 		{"net set box all", 2, "closed, packages or open"},
+		{"on-boot box perhaps", 2, "perhaps"},
+		{"on-boot box", 2, "resume|stay|default"},
 		{"completion tcsh", 2, "tcsh"},
 		{"exec", 125, "missing"},
 		{"exec box", 125, "missing"},

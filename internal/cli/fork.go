@@ -22,6 +22,7 @@ type forkOptions struct {
 	json   bool
 
 	volumes string
+	folders string
 }
 
 func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Command {
@@ -46,6 +47,7 @@ run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after 
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "how many copies")
 	f.StringVar(&o.prefix, "name", "", "the copies are called NAME-1, NAME-2, ...")
+	f.StringVar(&o.folders, "folders", "", "what they get of directories of the host that it has: ro (default), rw, none")
 	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment), cut (the copies get disks that fail), ro (the copies read, too)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print names only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
@@ -63,7 +65,7 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 		}
 	}
 	p := a.io.doing("forking %s", o.parent)
-	f, err := c.Fork(ctx, o.parent, api.ForkVM{Count: &o.count, Name: o.prefix, Volumes: o.volumes})
+	f, err := c.Fork(ctx, o.parent, api.ForkVM{Count: &o.count, Name: o.prefix, Volumes: o.volumes, Folders: o.folders})
 	p.done()
 	switch {
 	case err != nil:

@@ -37,7 +37,7 @@ func (a *app) profileLs(asJSON bool) error {
 	if asJSON {
 		return list(a.io, vm.Profiles)
 	}
-	t := &table{head: []string{"PROFILE", "NETWORK", "VOLUMES", "TTL", "FOR"}}
+	t := &table{head: []string{"PROFILE", "NETWORK", "VOLUMES", "FOLDERS", "TTL", "FOR"}}
 	for _, row := range profileRows() {
 		t.add(row...)
 	}
@@ -48,17 +48,20 @@ func (a *app) profileLs(asJSON bool) error {
 // profileRows are the profiles in words.
 func profileRows() (rows [][]string) {
 	for _, p := range vm.Profiles {
-		network, volumes, ttl := or(string(p.Network), "the server's"), "no", "none"
+		network, volumes, folders, ttl := or(string(p.Network), "the server's"), "no", "to read", "none"
 		if p.Closed {
 			network += " only"
 		}
 		if p.Volumes {
 			volumes = "yes"
 		}
+		if p.Folders {
+			folders = "to write"
+		}
 		if p.TTL > 0 {
 			ttl = span(p.TTL)
 		}
-		rows = append(rows, []string{p.Name, network, volumes, ttl, p.For})
+		rows = append(rows, []string{p.Name, network, volumes, folders, ttl, p.For})
 	}
 	return rows
 }

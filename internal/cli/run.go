@@ -29,6 +29,7 @@ type runOptions struct {
 	exec  execOptions
 
 	volumes []string
+	dirs    []string
 	project string
 	profile string
 }
@@ -45,10 +46,15 @@ The VM has the profile untrusted, which means a closed network, no volumes and a
 --timeout is longer; with --volume or --net, or when --profile says so, that of an agent.
 
 --volume mounts an unlocked volume: what the command writes there is all that stays. It is unmounted behind the command
-and stays unlocked.`,
+and stays unlocked.
+
+--add-dir gives a directory of this host, which must be the server's. It is read-only; with --profile dev it may be
+given to be written to. What is in it is not checked for encryption: see ` + "`warren volume mount --host`" + ` for that.`,
 		Example: `  warren run -- python3 -c 'print(6*7)'
   warren run --add data.csv -- wc -l /work/data.csv
   warren run --volume results:/data -- sh -c 'date >>/data/log'
+  warren run --add-dir testdata:/data:ro -- ls /data
+  warren run --profile dev --add-dir .:/src:rw -- make -C /src
   warren run dev --net packages --timeout 10m -- npm view is-number version`,
 		Annotations: map[string]string{passes: "yes"},
 		Args: func(cmd *cobra.Command, list []string) error {
@@ -77,6 +83,7 @@ and stays unlocked.`,
 	f.StringArrayVar(&o.add, "add", nil, "copy a file or directory to /work before; may repeat")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
 	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
+	addDirFlag(cmd, &o.dirs)
 	projectFlag(cmd, &o.project)
 	a.profileFlag(cmd, &o.profile, "untrusted, or agent with --volume or a network")
 	o.size.add(f)
@@ -138,6 +145,13 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	dirs, err := addDirs(o.dirs)
+	if err == nil {
+		err = mayAdd(r.Profile, dirs)
+	}
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -150,6 +164,9 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, a.removeAfter(ctx, c, r.Name, err)) }()
 	if _, err := a.create(ctx, c, r); err != nil {
+		return err
+	}
+	if err := mountAll(ctx, c, r.Name, dirs); err != nil {
 		return err
 	}
 	for _, f := range o.add {

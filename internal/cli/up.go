@@ -28,9 +28,11 @@ type upOptions struct {
 	size         sizeFlags
 	detach       bool
 	json         bool
+	onBoot       string
 	onIdle       string
 	captureEvery string
 	profile      string
+	dirs         []string
 }
 
 func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
@@ -45,7 +47,8 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 		Example: `  warren up --name box
   warren up dev --name net --net packages --mem 1G
   warren up --ttl 1h --idle 10m --persist ephemeral
-  warren up ./agent-image --name agent`,
+  warren up ./agent-image --name agent
+  warren up --profile dev --add-dir .:/src:rw`,
 		Args: args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) == 1 {
@@ -64,14 +67,17 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	f.StringVar(&o.ttl, "ttl", "", "delete it after this time, such as 1h")
 	f.StringVar(&o.idle, "idle", "", "put it to sleep when nobody has used it for this time; or never (default 5m)")
 	f.StringVar(&o.onIdle, "on-idle", "", "what that is: suspend (default) or stop")
+	f.StringVar(&o.onBoot, "on-boot", "", "when the host was restarted: resume it, or stay asleep (default resume if persistent, else stay)")
 	f.StringVar(&o.captureEvery, "capture-every", "", "capture a generation so often to go back to, such as 10m")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
+	addDirFlag(cmd, &o.dirs)
 	o.size.add(f)
 	a.profileFlag(cmd, &o.profile, "agent")
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
 	a.completeFlag(cmd, "on-idle", "suspend", "stop")
+	a.completeFlag(cmd, "on-boot", "resume", "stay")
 	a.completeFlag(cmd, "persist", "ephemeral", "sticky", "persistent")
 	return cmd
 }
@@ -121,6 +127,11 @@ func (o *upOptions) request() (api.CreateVM, error) {
 	default:
 		return r, usage("--on-idle: %s is neither suspend nor stop", printable(o.onIdle))
 	}
+	onBoot, err := vm.ParseOnBoot(o.onBoot)
+	if err != nil {
+		return r, usage("--on-boot: %s is neither resume nor stay", printable(o.onBoot))
+	}
+	r.OnBoot = string(onBoot)
 	if o.captureEvery != "" {
 		d, err := parseSeconds(o.captureEvery)
 		if err != nil {
@@ -162,11 +173,23 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	if err != nil {
 		return err
 	}
+	dirs, err := addDirs(o.dirs)
+	if err == nil {
+		err = mayAdd(r.Profile, dirs)
+	}
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
 	made, err := a.create(ctx, c, r)
+	if err == nil {
+		if err = mountAll(ctx, c, string(made.ID), dirs); err != nil { // not what was asked for
+			err = errors.Join(err, a.removeAfter(ctx, c, string(made.ID), err))
+		}
+	}
 	switch {
 	case err != nil:
 		return err

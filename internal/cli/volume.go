@@ -295,6 +295,17 @@ func access(rw bool) string {
 	return " (ro)"
 }
 
+// mountName is what is mounted: a volume, or a directory of the host.
+func mountName(m api.Mount) string {
+	switch {
+	case m.Host == "":
+		return volumeName(m.Project, m.Name)
+	case m.Name == "":
+		return printable(m.Host)
+	}
+	return printable(m.Name) + " (" + printable(m.Host) + ")"
+}
+
 func (a *app) mountLs(ctx context.Context, o *volumeLsOptions) error {
 	c, err := a.client()
 	if err != nil {
@@ -317,7 +328,7 @@ func (a *app) mountLs(ctx context.Context, o *volumeLsOptions) error {
 		if m.Cut {
 			mode, since = "cut off", "-"
 		}
-		t.add(printable(m.Path), volumeName(m.Project, m.Name), mode, since)
+		t.add(printable(m.Path), mountName(m), mode, since)
 	}
 	a.io.print(t)
 	return nil

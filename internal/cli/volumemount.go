@@ -20,6 +20,7 @@ import (
 
 type volumeMountOptions struct {
 	vm, volume, project, guest string
+	host                       string
 	rw, over, share            bool
 	json                       bool
 }
@@ -28,14 +29,24 @@ func newVolumeMount(a *app, runF func(context.Context, *volumeMountOptions) erro
 	o := &volumeMountOptions{}
 	cmd := &cobra.Command{
 		Use:   "mount VM --volume NAME --guest PATH",
-		Short: "Mount an unlocked volume in a VM",
+		Short: "Mount an unlocked volume, or a directory of the host, in a VM",
 		Long: `Mount an unlocked volume at a path of a VM, which is woken when it sleeps. Without --rw the host lets nobody write.
 A volume has one writer or many readers. With --share a reader may be beside a writer: what it reads may be old or
-half written. The mount ends with the VM's machine: a stop ends it, a suspend keeps it.`,
-		Example: "  warren volume mount box --volume cache --guest /cache\n  warren volume mount box --volume cache --guest /cache --rw",
-		Args:    args(1, 1, "which VM? warren volume mount VM --volume NAME --guest PATH"),
+half written. The mount ends with the VM's machine: a stop ends it, a suspend keeps it.
+
+With --host it is a directory of the server's host, and NAME is what it is called from then on. It must be encrypted
+at rest (dm-crypt, fscrypt, gocryptfs, eCryptfs, ZFS); where that cannot be told it is refused. Nothing in it is
+reached through a symbolic link, and what others change there is seen in the VM within a second. Its files belong to
+root in the VM. Forks get it read-only.`,
+		Example: `  warren volume mount box --volume cache --guest /cache
+  warren volume mount box --volume cache --guest /cache --rw
+  warren volume mount box --volume project-data --host /srv/crypt/data --guest /data`,
+		Args: args(1, 1, "which VM? warren volume mount VM --volume NAME --guest PATH"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.vm = list[0]
+			if o.host != "" && (o.share || o.project != "") {
+				return usage("--share and --project are for volumes, --host is none")
+			}
 			if o.volume == "" || o.guest == "" {
 				return usage("--volume and --guest are needed").WithHint("see `%s --help`", cmd.CommandPath())
 			}
@@ -48,6 +59,7 @@ half written. The mount ends with the VM's machine: a stop ends it, a suspend ke
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.volume, "volume", "", "the volume")
+	f.StringVar(&o.host, "host", "", "absolute path of a directory of the server's host, encrypted at rest")
 	f.StringVar(&o.guest, "guest", "", "absolute path in the VM; made if it is missing")
 	f.BoolVar(&o.rw, "rw", false, "let the VM write")
 	f.BoolVar(&o.over, "over", false, "also over a directory with something in it, which is hidden then")
@@ -62,14 +74,20 @@ func (a *app) volumeMount(ctx context.Context, o *volumeMountOptions) error {
 	if err != nil {
 		return err
 	}
-	m, err := c.Mount(ctx, o.vm, api.NewMount{Volume: o.volume, Project: o.project, Path: o.guest, RW: o.rw, Over: o.over, Share: o.share})
+	m, err := c.Mount(ctx, o.vm, api.NewMount{
+		Volume: o.volume, Project: o.project, Path: o.guest, RW: o.rw, Over: o.over, Share: o.share, Host: o.host,
+	})
 	switch {
 	case err != nil:
 		return err
 	case o.json:
 		return a.io.json(m)
 	}
-	a.io.printf("%s is mounted in %s at %s%s\n", volumeName(m.Project, m.Name), printable(o.vm), printable(m.Path), access(m.RW))
+	name := volumeName(m.Project, m.Name)
+	if m.Host != "" {
+		name = printable(m.Host)
+	}
+	a.io.printf("%s is mounted in %s at %s%s\n", name, printable(o.vm), printable(m.Path), access(m.RW))
 	return nil
 }
 
@@ -81,7 +99,7 @@ type volumeUnmountOptions struct {
 func newVolumeUnmount(a *app, runF func(context.Context, *volumeUnmountOptions) error) *cobra.Command {
 	o := &volumeUnmountOptions{}
 	cmd := &cobra.Command{
-		Use: "unmount VM PATH", Short: "Take a volume out of a VM",
+		Use: "unmount VM PATH", Short: "Take a volume or a directory of the host out of a VM",
 		Long: `Take a volume out of a VM: by its path there, or by its name. Programs that use it are named; --force kills them.
 The volume stays unlocked.`,
 		Example: "  warren volume unmount box /cache\n  warren volume unmount box cache --force",

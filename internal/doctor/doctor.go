@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -57,14 +58,18 @@ type Options struct {
 	uid  int
 	user string
 	run  func(ctx context.Context, name string, args ...string) (string, error)
-	look func(name string) (string, error)
+	// confined says what held a program that was started as a QEMU is.
+	confined func(ctx context.Context, dir string) ([]string, error)
+	switches bool // machines can have user ids of their own
+	look     func(name string) (string, error)
 }
 
 // Run makes every check, in a fixed order. It takes as long as the probe and a
 // second besides.
 func Run(ctx context.Context, o Options) []Check {
 	o.uid, o.user = os.Getuid(), os.Getenv("USER")
-	o.run, o.look = output, lookPath
+	o.run, o.look, o.confined = output, lookPath, confine.Probe
+	o.switches = confine.MaySwitchUsers()
 	return o.checks(ctx)
 }
 
@@ -96,7 +101,7 @@ func (o Options) checks(ctx context.Context) []Check {
 			add(o.port(ctx, a))
 		}
 	}
-	add(o.memory(), o.cgroup(), o.yama())
+	add(o.containment(ctx), o.memory(), o.cgroup(), o.yama())
 	if o.Pool != "" {
 		add(Check{Name: "warm pool", Status: OK, Detail: o.Pool})
 	}

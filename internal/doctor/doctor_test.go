@@ -10,10 +10,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -54,6 +56,7 @@ func host(t *testing.T) Options {
 			}
 			return "", nil
 		},
+		confined: func(context.Context, string) ([]string, error) { return confine.All, nil },
 		Probe: func(context.Context) (vm.Accel, []string, time.Duration, error) {
 			return vm.KVM, []string{"kvm: hello"}, time.Second, nil
 		},
@@ -170,6 +173,27 @@ func TestAilments(t *testing.T) {
 		{"no memory file", remove("proc/meminfo"), "memory", Warn, "not known", ""},
 		{"cgroup v1", write("proc/self/cgroup", "3:cpu:/\n0::/\n"), "cgroup delegation", Warn, "no cgroup v2", "Delegate"},
 		{"cgroup without memory", write("sys/fs/cgroup/user.slice/warren/cgroup.controllers", "cpu pids"), "cgroup delegation", Warn, "memory", "Delegate"},
+		{"no namespaces", func(o *Options) {
+			o.confined = func(context.Context, string) ([]string, error) {
+				return []string{confine.Landlock, confine.Seccomp, confine.NoNewPrivileges, confine.NoCapabilities}, nil
+			}
+		}, "containment of machines", Warn, "missing: own root, own mounts, own process ids, own network, own ipc", "unprivileged_userns_clone=1"},
+		{"no landlock", func(o *Options) {
+			o.confined = func(context.Context, string) ([]string, error) {
+				return slices.DeleteFunc(slices.Clone(confine.All), func(s string) bool { return s == confine.Landlock }), nil
+			}
+		}, "containment of machines", Warn, "missing: landlock", "lsm="},
+		{"as root", func(o *Options) { o.uid, o.switches = 0, true }, "containment of machines", OK, "a user id of its own", ""},
+		{"as root, with a KVM of its own", func(o *Options) {
+			o.uid, o.switches = 0, true
+			if err := os.Chmod(filepath.Join(o.root, "dev/kvm"), 0o600); err != nil {
+				panic(err)
+			}
+		}, "containment of machines", OK, "/dev/kvm is open to root alone", "chmod 660"},
+		{"as root in a container", func(o *Options) { o.uid = 0 }, "containment of machines", OK, "the user id of root", ""},
+		{"no filter", func(o *Options) {
+			o.confined = func(context.Context, string) ([]string, error) { return nil, errors.New("seccomp: invalid argument") }
+		}, "containment of machines", Fail, "seccomp: invalid argument", "seccomp"},
 		{"yama", write("proc/sys/kernel/yama/ptrace_scope", "1\n"), "memory of machines", Warn, "is 1", "ptrace_scope=0"},
 		{"no image", func(o *Options) { o.Data = filepath.Join(filepath.Dir(o.Data), "none") }, "default image", Warn, "not built", "warren image build base"},
 		{"no warm generation", func(o *Options) {

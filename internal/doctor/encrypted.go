@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +34,31 @@ const (
 type Backing struct {
 	Sysfs     string // "/sys" outside tests
 	Mountinfo string // "/proc/self/mountinfo" outside tests
+	// ZFS asks what a data set is encrypted with, "off" = nothing; nil = nobody
+	// can be asked.
+	ZFS func(dataset string) (string, error)
 }
+
+// Host is the view of this host's kernel.
+func Host() Backing {
+	return Backing{Sysfs: "/sys", Mountinfo: "/proc/self/mountinfo", ZFS: zfsEncryption}
+}
+
+// zfsEncryption asks what a data set is encrypted with; "off" = it is not.
+func zfsEncryption(dataset string) (string, error) {
+	var out strings.Builder
+	cmd := exec.Command("zfs", "get", "-H", "-p", "-o", "value", "encryption", "--", dataset)
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	late := time.AfterFunc(zfsWait, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	err := cmd.Wait()
+	return strings.TrimSpace(out.String()), err
+}
+
+const zfsWait = 5 * time.Second
 
 // Encrypted says whether the files of the directory are encrypted on the disk,
 // and why it thinks so. It needs no privilege.
@@ -65,7 +91,7 @@ func (b Backing) encrypted(dir string, depth int) (Verdict, string) {
 	case fs == "btrfs":
 		return b.btrfs(m, depth)
 	case fs == "zfs":
-		return Unknown, "zfs: see `zfs get encryption " + m.source + "`"
+		return b.zfs(m)
 	case strings.HasPrefix(fs, "nfs"), fs == "cifs", fs == "9p", fs == "virtiofs", strings.HasPrefix(fs, "fuse"):
 		return Unknown, fs + " on " + m.point + ": kept elsewhere"
 	}
@@ -74,6 +100,21 @@ func (b Backing) encrypted(dir string, depth int) (Verdict, string) {
 		return Unknown, fmt.Sprintf("no block device below %s (%s)", m.point, m.fsType)
 	}
 	return b.blockDevice(dev, depth+1)
+}
+
+// zfs asks the file system's own tool.
+func (b Backing) zfs(m mount) (Verdict, string) {
+	if b.ZFS == nil {
+		return Unknown, "zfs: see `zfs get encryption " + m.source + "`"
+	}
+	switch how, err := b.ZFS(m.source); {
+	case err != nil || how == "" || how == "-":
+		return Unknown, "zfs: `zfs get encryption " + m.source + "` does not say"
+	case how == "off":
+		return Plain, "zfs without encryption: " + m.source
+	default:
+		return Encrypted, "zfs (" + how + "): " + m.source
+	}
 }
 
 // overlay judges the place where an overlay keeps what is written.

@@ -45,6 +45,7 @@ func mountLine(dev, point, fsType, source, options string) string {
 // 003: the answer is right for what is stored on a fake of the kernel's view.
 func TestEncrypted(t *testing.T) {
 	data := t.TempDir() // what is asked for; every fake mount table has it
+	crypt := t.TempDir()
 	// One sysfs for all: sda (plain), sdb1 with LUKS on it, LVM over that, md
 	// over one of each, a loop over a file on the encrypted volume.
 	sysfs := tree(t, map[string]string{
@@ -61,6 +62,9 @@ func TestEncrypted(t *testing.T) {
 		"devices/md1/slaves/dm-1":         "->/devices/dm-1",
 		"devices/md2/slaves/gone":         "->/devices/nothing",
 		"devices/loop0/loop/backing_file": "/crypt/file.img\n",
+		"devices/loop2/loop/backing_file": crypt + "/file.img\n",
+		"dev/block/7:0":                   "->/devices/loop0",
+		"dev/block/7:2":                   "->/devices/loop2",
 		"devices/loop1/loop/backing_file": "/loop1/file.img\n",
 		"devices/dmcrypt-p/dm/uuid":       "CRYPT-LUKS1-p",
 		"devices/dmcrypt-p/p1/partition":  "1",
@@ -104,6 +108,12 @@ func TestEncrypted(t *testing.T) {
 		{"btrfs, every device encrypted", root + mountLine("0:53", data, "btrfs", "/dev/dm-0", "rw"), Encrypted},
 		{"btrfs, one device plain", root + mountLine("0:54", data, "btrfs", "/dev/dm-9", "rw"), Plain},
 		{"btrfs, devices not to be seen", root + mountLine("0:54", data, "btrfs", "/dev/dm-77", "rw"), Unknown},
+		{"zfs, encrypted", root + mountLine("0:55", data, "zfs", "tank/crypt", "rw"), Encrypted},
+		{"zfs, plain", root + mountLine("0:55", data, "zfs", "tank/plain", "rw"), Plain},
+		{"eCryptfs", root + mountLine("0:57", data, "ecryptfs", "/secret", "rw"), Encrypted},
+		{"loop over a file that is not to be seen", root + mountLine("7:0", data, "ext4", "/dev/loop0", "rw"), Unknown},
+		{"loop over an encrypted file", root + mountLine("254:1", crypt, "ext4", "/dev/mapper/l", "rw") + mountLine("7:2", data, "ext4", "/dev/loop2", "rw"), Encrypted},
+		{"loop over a plain file", root + mountLine("7:2", data, "ext4", "/dev/loop2", "rw"), Plain},
 		{"zfs", root + mountLine("0:55", data, "zfs", "tank/x", "rw"), Unknown},
 		{"overlay", root + mountLine("0:56", data, "overlay", "overlay", "rw,lowerdir=/l,upperdir="+os.TempDir()+",workdir=/w"), Plain},
 		{"overlay, upper not to be seen", root + mountLine("0:56", data, "overlay", "overlay", "rw,upperdir=/no/such"), Unknown},
@@ -114,7 +124,14 @@ func TestEncrypted(t *testing.T) {
 		if err := os.WriteFile(info, []byte(c.mounts), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, why := Backing{Sysfs: sysfs, Mountinfo: info}.Encrypted(data)
+		zfs := func(dataset string) (string, error) {
+			how, ok := map[string]string{"tank/crypt": "aes-256-gcm", "tank/plain": "off"}[dataset]
+			if !ok {
+				return "", os.ErrNotExist
+			}
+			return how, nil
+		}
+		got, why := Backing{Sysfs: sysfs, Mountinfo: info, ZFS: zfs}.Encrypted(data)
 		if got != c.want || why == "" {
 			t.Errorf("%s: %q (%s), want %q", c.name, got, why, c.want)
 		}

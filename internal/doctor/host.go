@@ -4,17 +4,20 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -216,13 +219,13 @@ func (o Options) cgroup() Check {
 	data, err := os.ReadFile(filepath.Join(o.root, "/proc/self/cgroup"))
 	path, ok := strings.CutPrefix(strings.TrimSpace(string(data)), "0::")
 	if err != nil || !ok || strings.Contains(path, "\n") {
-		c.Detail = "no cgroup v2 hierarchy; machines are limited by rlimits only"
+		c.Detail = "no cgroup v2 hierarchy; machines are limited by rlimits and niceness only"
 		return c
 	}
 	dir := filepath.Join(o.root, "/sys/fs/cgroup", path)
 	ctrl, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
-		c.Detail = "not readable; machines are limited by rlimits only"
+		c.Detail = "not readable; machines are limited by rlimits and niceness only"
 		return c
 	}
 	var missing []string
@@ -233,12 +236,54 @@ func (o Options) cgroup() Check {
 	}
 	switch {
 	case len(missing) > 0:
-		c.Detail = fmt.Sprintf("%s lacks the controllers %s; machines are limited by rlimits only", path, strings.Join(missing, ", "))
+		c.Detail = fmt.Sprintf("%s lacks the controllers %s; machines are limited by rlimits and niceness only", path, strings.Join(missing, ", "))
 	case unix.Access(dir, unix.W_OK) != nil:
-		c.Detail = path + " is not ours to divide; machines are limited by rlimits only"
+		c.Detail = path + " is not ours to divide; machines are limited by rlimits and niceness only"
 	default:
-		return Check{Name: c.Name, Status: OK, Detail: path}
+		return Check{Name: c.Name, Status: OK, Detail: path + "; machines are bounded by control groups (CPU, memory, threads, shares of the disk), rlimits and niceness"}
 	}
+	return c
+}
+
+// containment says what keeps a QEMU that its guest has taken over away from
+// the rest of the host.
+func (o Options) containment(ctx context.Context) Check {
+	c := Check{Name: "containment of machines", Status: OK}
+	held, err := o.confined(ctx, "")
+	if err != nil {
+		return Check{Name: c.Name, Status: Fail, Detail: "no program could be started confined: " + err.Error(), Fix: "mount /proc, and allow seccomp filters"}
+	}
+	c.Detail = strings.Join(held, ", ")
+	var missing, fixes []string
+	for _, want := range confine.All {
+		if !slices.Contains(held, want) {
+			missing = append(missing, want)
+		}
+	}
+	if slices.Contains(missing, confine.OwnPIDs) {
+		fixes = append(fixes, "let users make namespaces: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000 (Ubuntu: kernel.apparmor_restrict_unprivileged_userns=0)")
+	}
+	if slices.Contains(missing, confine.Landlock) {
+		fixes = append(fixes, "boot a kernel from 5.13 on with landlock in lsm=")
+	}
+	if len(missing) > 0 {
+		c.Status = Warn
+		c.Detail += "; missing: " + strings.Join(missing, ", ")
+	}
+	switch {
+	case o.uid != 0:
+		c.Detail += "; all machines have the user id of `warren serve`"
+	case slices.Contains(held, confine.OwnRoot) && o.switches:
+		c.Detail += "; each machine has a user id of its own"
+		kvm := filepath.Join(o.root, "/dev/kvm")
+		if _, open := confine.DeviceGroups(kvm); !open && unix.Access(kvm, unix.F_OK) == nil {
+			c.Detail += ", but under KVM that of root, without its powers: /dev/kvm is open to root alone"
+			fixes = append(fixes, "let a group open it: chgrp kvm /dev/kvm && chmod 660 /dev/kvm")
+		}
+	default:
+		c.Detail += "; all machines have the user id of root, without its powers"
+	}
+	c.Fix = strings.Join(fixes, "; ")
 	return c
 }
 

@@ -82,6 +82,10 @@ func (e *Engine) admitMore(ctx context.Context, rec vm.VM, to vm.Size) (*claim, 
 func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	more := vm.Quota{}
 	e.mu.Lock()
+	if e.draining {
+		e.mu.Unlock()
+		return errDraining
+	}
 	for _, c := range a.wants {
 		if e.vms[c.id] == nil {
 			more.Disk += newVMRoom

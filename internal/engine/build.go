@@ -66,8 +66,12 @@ func (e *Engine) createBuilt(ctx context.Context, c *vm.Call, r CreateRequest) (
 // couldCreate refuses at once what would be refused after the layers.
 func (e *Engine) couldCreate(ctx context.Context, c *vm.Call, r CreateRequest) error {
 	p, err := e.planCreate(ctx, c, r)
-	if err != nil || !r.UniqueName {
+	if err != nil {
 		return err
+	}
+	defer e.dropPlan(p)
+	if !r.UniqueName {
+		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -97,6 +97,7 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
 	}
 	if g.Memory {
 		g.VolumesSeen, g.Mounts, g.Cut = rec.VolumesSeen, e.mountedIn(rec), o.volumes == VolumesCut
+		g.Folders = foldersIn(rec)
 	}
 	return g
 }

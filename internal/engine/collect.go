@@ -193,12 +193,18 @@ func (e *Engine) release(ctx context.Context, g vm.GenerationInfo, n need) error
 		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.DiskOnly, g.Sealed, g.SealKey = true, false, nil }); err != nil {
 			return err
 		}
+		if err := e.step(ctx, "collect:drop"); err != nil {
+			return err
+		}
 		return e.cfg.Generations.DropMemory(g.ID)
 	}
 	if !g.Gone {
 		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Gone, g.DataBytes, g.Sealed, g.SealKey = true, 0, false, nil }); err != nil {
 			return err
 		}
+	}
+	if err := e.step(ctx, "collect:drop"); err != nil {
+		return err
 	}
 	if err := e.cfg.Generations.Remove(g.ID); err != nil {
 		return err

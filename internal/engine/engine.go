@@ -32,6 +32,7 @@ type Config struct {
 
 	Generations  Generations
 	Volumes      Volumes
+	Folders      Folders                  // nil = none are given
 	Repositories Repositories             // nil = there are none
 	Clock        Clock                    // nil = the system's
 	Fault        func(label string) error // nil in production; see Labels
@@ -150,6 +151,8 @@ type Engine struct {
 	names     domains
 	claims    map[*claim]bool // VMs that were admitted and are on their way
 	looked    *usage          // the last look at the disk; nil = none
+	draining  bool            // nothing is admitted
+	calm      chan struct{}   // closed when no VM is on its way any more; nil = nobody waits for that
 }
 
 // Open loads the records, reconciles them with what is on disk and what runs,
@@ -185,6 +188,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.spawn(e.reap)
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
+	e.goOnAfterBoot()
 	e.spawn(e.runMeters)
 	e.spawn(e.keepBudget)
 	if cfg.Settings.Pool > 0 {

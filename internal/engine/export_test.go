@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"reflect"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -44,4 +45,23 @@ func (e *Engine) Waiting(name string) (all, start int) {
 		return s.waiting, start
 	}
 	return 0, 0
+}
+
+// Remembered counts what an engine holds in its maps and lists.
+func (e *Engine) Remembered() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return held(reflect.ValueOf(e).Elem())
+}
+
+func held(v reflect.Value) (n int) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Map, reflect.Slice:
+			n += f.Len()
+		case reflect.Struct:
+			n += held(f)
+		}
+	}
+	return n
 }

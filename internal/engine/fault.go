@@ -48,6 +48,7 @@ var steps = []struct {
 	}},
 	{"reseat", slices.Concat([]string{"reseat:record"}, captured, []string{"reseat:machine", "reseat:commit"})},
 	{"mount", []string{"mount:audit", "mount:lease", "mount:plug", "mount:guest", "mount:commit"}},
+	{"folder", []string{"folder:mount", "folder:unmount"}},
 	{"unmount", []string{"unmount:audit", "unmount:guest", "unmount:plug", "unmount:lease"}},
 	{"volume-snapshot", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},
 	{"volume-snapshot mounted", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},

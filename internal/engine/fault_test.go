@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -68,6 +71,10 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 	case "mount":
 		unlock(t, e, c, "vol")
 		_, err = e.Mount(t.Context(), c, "box", mountOf("vol", "/data"))
+	case "folder":
+		if _, err = e.MountFolder(t.Context(), c, "box", fixture(plainDir, "/data", false)); err == nil {
+			err = e.Unmount(t.Context(), c, "box", "/data", false)
+		}
 	case "unmount":
 		err = e.Unmount(t.Context(), c, "box", "/data", false)
 	case "rollback":
@@ -170,6 +177,11 @@ func consistent(t *testing.T, s *vmtest.Site) {
 			}
 		}
 	}
+	for _, kind := range []string{"vms", "generations"} {
+		if left, err := os.ReadDir(filepath.Join(s.Dir.Unrecorded(), kind)); err == nil && len(left) > 0 {
+			t.Errorf("%d %s were put aside as without a record", len(left), kind)
+		}
+	}
 	consistentGenerations(t, s, recs)
 	consistentVolumes(t, s)
 	pending, err := s.Audit.Pending(t.Context())
@@ -227,6 +239,7 @@ func TestDeathAtEachLabel(t *testing.T) {
 		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
 			verb := label.Verb
 			s, e, c := site(t)
+			s.Folders.Put(plainDir, false)
 			prepare(t, e, c, verb)
 			closeEngine(t, e)
 
@@ -307,6 +320,7 @@ func TestFailureAtEachLabel(t *testing.T) {
 		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
 			verb := label.Verb
 			s, e, c := site(t)
+			s.Folders.Put(plainDir, false)
 			prepare(t, e, c, verb)
 			closeEngine(t, e)
 
@@ -402,6 +416,7 @@ func TestStopOfAStubbornMachine(t *testing.T) {
 	for _, verb := range []string{"stop", "kill", "delete"} {
 		t.Run(verb, func(t *testing.T) {
 			s, e, c := site(t)
+			s.Folders.Put(plainDir, false)
 			prepare(t, e, c, verb)
 			s.World.Fail("stop", vm.Errorf(vm.Unavailable, "", "no answer"))
 			s.World.Fail("kill", vm.Errorf(vm.Unavailable, "", "no answer"))
@@ -491,32 +506,65 @@ func TestSilentMonitor(t *testing.T) {
 	})
 }
 
-// TestOrphans: directories and machines without a record are removed at the
-// start; files of others are not.
+// TestOrphans: a start that finds VMs and generations without their records, for
+// those were lost, ends their machines and keeps their files, and files of
+// others; once the records are back, so are the VMs.
+//
+// 000-32, 000-37
 func TestOrphans(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
-	closeEngine(t, e)
-	recs, err := s.Records.VMs.List(t.Context())
+	sh(t, e, c, "box", "echo kept > /root/f")
+	g, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Records.VMs.Delete(t.Context(), recs[0]); err != nil {
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "it is durable", func() bool {
+		_, err := os.Stat(layout.GenerationDir(s.Dir.Generation(g.ID)).Manifest())
+		return err == nil
+	})
+	closeEngine(t, e)
+	whole := s.Records
+	s.Records.VMs, s.Records.Generations = vmtest.NewRecords().VMs, vmtest.NewRecords().Generations
+	pooled := s.Dir.VM(vm.NewID()) // a machine of the pool, whose server died: nobody's
 	other := s.Dir.VMs() + "/README"
-	if err := os.WriteFile(other, nil, 0o600); err != nil {
+	err = errors.Join(os.Mkdir(pooled, 0o700), layout.WriteJSON(layout.VMDir(pooled).Machine(), vm.MachineSpec{Pooled: true}, 0o600), os.WriteFile(other, nil, 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
-	open(t, s)
-	if _, err := os.Stat(other); err != nil {
-		t.Errorf("a foreign file is gone: %v", err)
+	e, _ = open(t, s)
+	closeEngine(t, e)
+	if _, err := os.Stat(pooled); err == nil {
+		t.Error("the pool's machine is still there")
 	}
 	if err := os.Remove(other); err != nil {
+		t.Errorf("a foreign file is gone: %v", err)
+	}
+	nothingLeft(t, s)
+
+	for _, dir := range []string{s.Dir.VM(v.ID), s.Dir.Generation(g.ID)} {
+		rel, err := filepath.Rel(string(s.Dir), dir)
+		if err == nil {
+			err = os.Rename(filepath.Join(s.Dir.Unrecorded(), rel), dir)
+		}
+		if err != nil {
+			t.Fatalf("put back: %v", err)
+		}
+	}
+	s.Records = whole
+	e, c = open(t, s)
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	_ = v
-	nothingLeft(t, s)
+	if out, _ := sh(t, e, c, "box", "cat /root/f"); out != "kept\n" {
+		t.Errorf("its file says %q", out)
+	}
+	if _, err := e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"}); err != nil {
+		t.Errorf("its snapshot: %v", err)
+	}
 }
 
 // TestLostDisk: a VM whose disk is gone is described as lost and can be
@@ -540,6 +588,23 @@ func TestLostDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	nothingLeft(t, s)
+}
+
+// TestDamagedDisk: a disk that cannot be read is one VM's misfortune: the server
+// starts, and says what is wrong when that VM is to be started.
+func TestDamagedDisk(t *testing.T) {
+	s, e, c := site(t)
+	prepare(t, e, c, "start")
+	closeEngine(t, e)
+	s.World.Fail("disk-on", vm.Errorf(vm.Corrupt, "overlay.qcow2", "not a qcow2 file"))
+	e, c = open(t, s)
+	if st := stateOf(t, e, c, "box"); st != vm.Stopped {
+		t.Errorf("it is %s", st)
+	}
+	s.World.Fail("disk-on", nil)
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Errorf("restored: %v", err)
+	}
 }
 
 // TestEndsByItself: the engine notices how a machine ended.
@@ -620,4 +685,48 @@ func TestStartDeadline(t *testing.T) {
 	_, err := e.Create(t.Context(), c, engine.CreateRequest{Deadline: 20 * time.Millisecond})
 	wantCode(t, err, vm.Timeout, "VM_START_TIMEOUT")
 	nothingLeft(t, s)
+}
+
+// TestDeathWhileCollecting: the record of a generation that nobody needs says
+// first what goes of its files. What a death left of them goes at the next
+// start, whole memories among it.
+func TestDeathWhileCollecting(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		s, e, c := site(t)
+		create(t, e, c, engine.CreateRequest{Name: "box"})
+		g, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if whole { // then its disk is needed by nobody, too
+			if _, err := e.Delete(t.Context(), c, "box"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		closeEngine(t, e)
+		var hit atomic.Bool
+		s.Fault = func(at string) error {
+			if at != "collect:drop" {
+				return nil
+			}
+			hit.Store(true)
+			return engine.ErrDied
+		}
+		e, c = open(t, s)
+		if _, err := e.RemoveSnapshot(t.Context(), c, "first"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it dies", hit.Load)
+		closeEngine(t, e)
+		s.Fault = nil
+		e, _ = open(t, s)
+		eventually(t, "what nobody needs is gone", func() bool {
+			dir := s.Dir.Generation(g.ID)
+			_, noRAM := os.Stat(layout.GenerationDir(dir).RAM())
+			_, noDir := os.Stat(dir)
+			return noRAM != nil && (noDir != nil) == whole
+		})
+		closeEngine(t, e)
+		consistent(t, s)
+	}
 }

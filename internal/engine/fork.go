@@ -24,7 +24,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if r.Count == 0 {
 		r.Count = 1
 	}
-	if err := cmp.Or(checkFork(r), checkVolumesMode(r.Volumes, VolumesCut, VolumesRO, VolumesDetach)); err != nil {
+	if err := cmp.Or(checkFork(r), checkFoldersMode(r.Folders), checkVolumesMode(r.Volumes, VolumesCut, VolumesRO, VolumesDetach)); err != nil {
 		return Forked{}, fail(vm.OpFork, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpFork)
@@ -94,6 +94,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 		rec.Previews = nil // a child is as private as every VM is at first
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
+		rec.Folders = childFolders(parent.Folders, r.Folders)
 		rec.OneShot = false
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)

@@ -230,7 +230,8 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 }
 
 func (e *Engine) pathTaken(id vm.ID, p string) bool {
-	return slices.ContainsFunc(e.mountsOf(id), func(m Mounted) bool { return m.Path == p })
+	f, ok := e.folderAt(id, p)
+	return ok && f.Path == p || slices.ContainsFunc(e.mountsOf(id), func(m Mounted) bool { return m.Path == p })
 }
 
 // Mounted is one mount of a VM, with its volume.
@@ -240,6 +241,7 @@ type Mounted struct {
 	Volume  vm.VolumeID
 	Name    string
 	Project string
+	Host    string // of a directory of the host: its path there; "" = a volume
 }
 
 // mountsOf lists what a VM has, in the order of mounting.
@@ -257,7 +259,7 @@ func (e *Engine) mountsOf(id vm.ID) []Mounted {
 }
 
 // Mounts lists the volumes that a VM has, in the order of mounting, after those
-// that only its memory knows.
+// that only its memory knows and before directories of the host.
 func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -267,7 +269,11 @@ func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, e
 	for _, at := range e.snapshot(s).Cut {
 		list = append(list, Mounted{VolumeMount: vm.VolumeMount{VM: s.id, Path: at.Path, RW: at.RW}, Cut: true, Volume: at.ID, Name: at.Name, Project: at.Project})
 	}
-	return append(list, e.mountsOf(s.id)...), nil
+	list = append(list, e.mountsOf(s.id)...)
+	for _, f := range e.snapshot(s).Folders {
+		list = append(list, mountedFolder(s.id, f))
+	}
+	return list, nil
 }
 
 // mountInGuest has the guest mount a disk, after a file system was made where
@@ -330,6 +336,9 @@ func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force 
 	defer func() { err = e.finish(op, err) }()
 	if cut, ok := e.cutAt(op.slot.id, at, at); ok {
 		return e.unmountCut(op, c, cut, force)
+	}
+	if f, ok := e.folderAt(op.slot.id, at); ok {
+		return e.unmountFolder(op, c, f, force)
 	}
 	v, m, err := e.mountAt(op.slot.id, at)
 	if err != nil {
@@ -502,8 +511,7 @@ func (e *Engine) recoverVolumes(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if e.vols[id] == nil {
-			e.log.Warn("removing a volume without a record", "volume", id)
-			if err := e.cfg.Volumes.Remove(id); err != nil {
+			if err := e.setAside(e.cfg.Dir.Volume(id)); err != nil {
 				return err
 			}
 		}

@@ -258,6 +258,11 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	if r.Threshold < 0 {
 		return badCreate("activityThresholdBytes", "%d is negative", r.Threshold)
 	}
+	onBoot, err := vm.ParseOnBoot(r.OnBoot)
+	if err != nil {
+		return badCreate("onBoot", "neither resume nor stay")
+	}
+	rec.OnBoot = onBoot
 	rec.CaptureEverySeconds, rec.IdleStops, rec.ActivityThreshold = r.CaptureEvery, r.StopOnIdle, r.Threshold
 	if !r.IdleTimeout.Set {
 		r.IdleTimeout = Optional[int64]{Value: defaultIdle}

@@ -25,6 +25,9 @@ type Machines interface {
 	// Sweep ends what is left of a machine and removes its run directory. A
 	// directory that does not exist is no error.
 	Sweep(ctx context.Context, runDir string) error
+	// Strays names the VMs that a machine's process runs for, other hosts' too: to
+	// ask once is cheaper than to sweep a thousand VMs that have none.
+	Strays() ([]vm.ID, error)
 }
 
 // Machine is one running machine.
@@ -34,6 +37,7 @@ type Machine interface {
 	Capturer
 	Pooled
 	VolumePlug
+	FolderMount
 	Status(ctx context.Context) (vm.MachineStatus, error)
 	// Guest returns the guest's verbs; the same value each time.
 	Guest() Guest
@@ -88,6 +92,23 @@ type VolumePlug interface {
 	// running guest; DropVolumeSnapshot lets it go.
 	SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error
 	DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error
+}
+
+// FolderMount gives a running machine's guest directories of the host.
+type FolderMount interface {
+	// MountFolder serves a directory, from now on and also to a guest whose agent
+	// was away meanwhile. Kind WrongState when it is not the one that was checked.
+	MountFolder(ctx context.Context, f vm.Folder) error
+	// UnmountFolder takes one away; one that is not there is no error. Kind Busy,
+	// naming them, while programs use it, unless force: then they are killed.
+	UnmountFolder(ctx context.Context, path string, force bool) error
+}
+
+// Folders judges directories of the host.
+type Folders interface {
+	// Check says which directory is at a path, and whether what is in it is
+	// encrypted at rest, and why so. Kinds: Denied, Invalid, NotFound.
+	Check(path string) (id vm.FolderID, sealed bool, why string, err error)
 }
 
 // Pooled is a machine that is started before anybody asks for it.

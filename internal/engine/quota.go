@@ -79,6 +79,10 @@ func (e *Engine) settle(claims ...*claim) {
 	for _, c := range claims {
 		delete(e.claims, c)
 	}
+	if e.calm != nil && len(e.claims) == 0 {
+		close(e.calm)
+		e.calm = nil
+	}
 }
 
 // rename gives a claim the id that its VM has after all.
@@ -91,6 +95,9 @@ func (e *Engine) rename(c *claim, id vm.ID) {
 // claimLocked admits VMs of an account by its quota, and claims their place.
 // Whether the disk has room is seen to before.
 func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
+	if e.draining {
+		return errDraining
+	}
 	q := e.users.accounts[account].Quota
 	if q != (vm.Quota{}) {
 		more := vm.Quota{}

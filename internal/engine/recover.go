@@ -35,8 +35,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadVolumes(ctx); err != nil {
 		return err
 	}
-	for _, rec := range recs {
-		e.vms[rec.ID] = newSlot(rec)
+	now := e.now()
+	for i := range recs {
+		fitClock(&recs[i], now)
+		e.vms[recs[i].ID] = newSlot(recs[i])
 	}
 	if err := e.loadUsage(ctx); err != nil {
 		return err
@@ -74,7 +76,10 @@ const recoverWidth = 8
 
 // recoverVMs recovers every VM, some at a time, and joins the errors.
 func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
-	bootID := e.bootID(ctx, recs)
+	found, err := e.find(ctx, recs)
+	if err != nil {
+		return err
+	}
 	places := make(chan struct{}, recoverWidth)
 	errs := make(chan error, len(recs))
 	slots := make([]*slot, 0, len(recs))
@@ -84,7 +89,7 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	for _, s := range slots {
 		places <- struct{}{}
 		go func() { // ends with its VM; counted below
-			errs <- e.recoverVM(ctx, s, bootID)
+			errs <- e.notDamaged(s, e.recoverVM(ctx, s, found))
 			<-places
 		}()
 	}
@@ -93,6 +98,46 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 		all = append(all, <-errs)
 	}
 	return errors.Join(all...)
+}
+
+// notDamaged drops the error of a VM with a damaged disk. It is the misfortune
+// of that VM, whose start says so, and none of the others'.
+func (e *Engine) notDamaged(s *slot, err error) error {
+	if vm.KindOf(err) != vm.Corrupt {
+		return err
+	}
+	e.log.Error("a VM is damaged; the others are not concerned", "vm", s.id, "err", err)
+	return nil
+}
+
+// found is what was there at the start. The zero value is for VMs that are
+// recovered later.
+type found struct {
+	bootID string         // of the host; "" = not known or not needed
+	left   map[vm.ID]bool // something of a machine: a process, or a run directory
+}
+
+func (e *Engine) find(ctx context.Context, recs []vm.VM) (found, error) {
+	f := found{bootID: e.bootID(ctx, recs), left: map[vm.ID]bool{}}
+	strays, err := e.cfg.Machines.Strays()
+	if err != nil {
+		return f, err
+	}
+	for _, id := range strays {
+		f.left[id] = true
+	}
+	return f, orphans(string(e.cfg.Run), func(name string) error {
+		f.left[vm.ID(name)] = true
+		return nil
+	})
+}
+
+// sweepLeft ends what is left of the machine of a VM that should have none.
+func (e *Engine) sweepLeft(ctx context.Context, s *slot, f found) error {
+	if !f.left[s.id] {
+		return nil
+	}
+	return e.sweep(ctx, s.id)
 }
 
 // bootID returns the host's boot id, "" when it is not needed or not known: a
@@ -109,7 +154,7 @@ func (e *Engine) bootID(ctx context.Context, recs []vm.VM) string {
 }
 
 // recoverVM brings one VM into a state that is true.
-func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
+func (e *Engine) recoverVM(ctx context.Context, s *slot, f found) error {
 	rec := e.snapshot(s)
 	switch {
 	case rec.Op == vm.OpCreate || rec.State == vm.Building:
@@ -123,8 +168,8 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 	case rec.State == vm.Suspending:
 		return e.recoverSuspending(ctx, s)
 	case rec.State == vm.Suspended:
-		return e.recoverSuspended(ctx, s)
-	case rec.State == vm.Running && bootID != "" && rec.Machine.BootID != bootID:
+		return e.recoverSuspended(ctx, s, f)
+	case rec.State == vm.Running && f.bootID != "" && rec.Machine.BootID != f.bootID:
 		return e.recoverHostRestart(ctx, s)
 	case rec.State == vm.Running:
 		return e.recoverRunning(ctx, s)
@@ -132,7 +177,7 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, bootID string) error {
 		if _, err := os.Stat(e.cfg.Dir.Overlay(s.id)); errors.Is(err, fs.ErrNotExist) {
 			return notCorrupt(e.markLost(ctx, s, err))
 		}
-		if err := e.sweep(ctx, s.id); err != nil {
+		if err := e.sweepLeft(ctx, s, f); err != nil {
 			return err
 		}
 		return e.settleDisk(ctx, s)
@@ -196,6 +241,9 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 		if err := e.takeSize(ctx, s, st.Size); err != nil {
 			return err
 		}
+		if err := e.settleFolders(ctx, s, m, st.Folders); err != nil {
+			return err
+		}
 		return e.settleDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
 		exit := e.exitNote(s.id)
@@ -214,17 +262,25 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// sweepDirs removes directories that belong to no record.
+// sweepDirs removes directories that belong to no record, and puts those aside
+// that may be somebody's.
 func (e *Engine) sweepDirs(ctx context.Context) error {
 	err := orphans(e.cfg.Dir.VMs(), func(name string) error {
 		if layout.IsTemp(name) {
 			return os.RemoveAll(filepath.Join(e.cfg.Dir.VMs(), name))
 		}
-		if vm.IsID(name) && !e.known(vm.ID(name)) {
-			e.log.Warn("removing the directory of a VM without a record", "vm", name)
-			return e.removeDir(vm.ID(name))
+		if !vm.IsID(name) || e.known(vm.ID(name)) {
+			return nil
 		}
-		return nil
+		id := vm.ID(name)
+		if err := e.sweep(ctx, id); err != nil {
+			return err
+		}
+		if e.hasRun(id) {
+			return e.setAside(e.cfg.Dir.VM(id))
+		}
+		e.log.Warn("removing the directory of a VM without a record", "vm", name)
+		return e.removeDir(id)
 	})
 	if err != nil {
 		return err

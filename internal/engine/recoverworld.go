@@ -53,6 +53,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 		}
 		_, err := e.update(ctx, s, func(rec *vm.VM) {
 			rec.State, rec.Op = vm.Running, ""
+			rec.LastActive, rec.LastKind = e.now(), vm.ActivityStart // a silence of the server is none of the VM
 			if id := e.seatOf(st); id != "" {
 				rec.Generation = id
 			}
@@ -111,8 +112,8 @@ func (e *Engine) hostRestarted(ctx context.Context, g vm.GenerationInfo) bool {
 
 // recoverSuspended ends what may be left of its machine and looks whether its
 // files are there.
-func (e *Engine) recoverSuspended(ctx context.Context, s *slot) error {
-	if err := e.sweep(ctx, s.id); err != nil {
+func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
+	if err := e.sweepLeft(ctx, s, f); err != nil {
 		return err
 	}
 	id := e.snapshot(s).Generation
@@ -141,8 +142,7 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	}
 	for _, id := range ids {
 		if _, known := e.generationInfo(id); !known || layout.IsTemp(string(id)) {
-			e.log.Warn("removing the files of a generation without a record", "generation", id)
-			if err := e.cfg.Generations.Remove(id); err != nil {
+			if err := e.dropUnrecorded(id); err != nil {
 				return err
 			}
 		}
@@ -151,9 +151,31 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	return nil
 }
 
+// dropUnrecorded gets files of a generation out of the way that has no record: a
+// complete one is kept aside.
+func (e *Engine) dropUnrecorded(id vm.GenerationID) error {
+	if _, err := e.cfg.Generations.Load(id); err == nil {
+		return e.setAside(e.cfg.Dir.Generation(id))
+	}
+	e.log.Warn("removing the files of a generation without a record", "generation", id)
+	return e.cfg.Generations.Remove(id)
+}
+
+// dropAgain removes the files that a generation should no longer have: its
+// record says so first, and a death may have come before they went.
+func (e *Engine) dropAgain(g vm.GenerationInfo) error {
+	switch {
+	case g.Gone:
+		return e.cfg.Generations.Remove(g.ID)
+	case g.DiskOnly:
+		return e.cfg.Generations.DropMemory(g.ID)
+	}
+	return nil
+}
+
 func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) error {
-	if g.Gone || g.State == vm.GenLost {
-		return nil
+	if err := e.dropAgain(g); err != nil || g.Gone || g.State == vm.GenLost {
+		return err
 	}
 	if len(g.SealKey) > 0 && !g.Sealed { // it may have been sealed: opening it finds out
 		var err error

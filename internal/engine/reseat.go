@@ -34,7 +34,7 @@ func (e *Engine) notePrivate(s *slot, out vm.Captured) {
 // and it is started again.
 func (e *Engine) reseat(op *operation) error {
 	s := op.slot
-	if len(op.before.VolumesSeen) > 0 || !e.alone(op) { // what is in a volume is not written down in the clear
+	if len(op.before.VolumesSeen)+len(op.before.Folders) > 0 || !e.alone(op) { // what is in a volume is not written down in the clear; files of folders are open
 		return nil
 	}
 	if err := e.step(op.ctx, "reseat:record"); err != nil {

@@ -154,6 +154,7 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 	if err := e.fillVolumes(&spec, rec, g); err != nil {
 		return spec, err
 	}
+	e.fillFolders(&spec, rec, g)
 	for _, module := range m.Plugged.Modules {
 		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
 	}

@@ -23,6 +23,9 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		return out, fail(vm.OpRollback, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
+	if e.isDraining() {
+		return out, errDraining
+	}
 	to, err := e.rollbackTarget(op.before, r.To)
 	if err == nil && (r.Volumes == "" || op.before.State != vm.Running) {
 		err = e.volumesAttached(op.before)

@@ -147,7 +147,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = op.next.During, vm.OpStart, ""
 		rec.InstanceID = vm.NewInstanceID()
-		rec.Machine = vm.MachineRef{}
+		rec.Machine, rec.Folders = vm.MachineRef{}, nil
 		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
 	})
 	if err != nil {

@@ -109,7 +109,7 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 		rec.State, rec.Op, rec.Reason = vm.Stopped, "", reason
 		rec.Exit = exit
 		rec.Machine, rec.Generation = vm.MachineRef{}, ""
-		rec.VolumesSeen, rec.Cut = nil, nil
+		rec.VolumesSeen, rec.Cut, rec.Folders = nil, nil, nil
 	})
 	if err != nil {
 		return vm.VM{}, err

@@ -34,6 +34,7 @@ type CreateRequest struct {
 	Network      string  // a vm.NetworkMode; "" = the profile's, or the server's default
 	Persistence  *vm.Persistence
 	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
+	OnBoot       string          // a vm.OnBoot; "" = as its persistence type has it
 	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
 	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
 	TTLSeconds   Optional[int64] // absent and null = no limit

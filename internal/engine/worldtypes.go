@@ -17,6 +17,7 @@ type ForkRequest struct {
 	IdleTimeout Optional[int64] // absent = the parent's
 	TTLSeconds  Optional[int64] // absent and null = no limit
 	Volumes     string          // of a VM that has volumes mounted: VolumesCut, VolumesRO, VolumesDetach; "" = refused
+	Folders     string          // what children get of its directories of the host: FoldersRW, FoldersNone; "" = to read
 }
 
 // Forked is what a fork made.

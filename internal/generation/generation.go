@@ -11,7 +11,6 @@ package generation
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io/fs"
 	"os"
@@ -172,7 +171,7 @@ func (s Store) GrowDisk(of vm.ID, sizeMiB int) error {
 // DiskOn returns the generation that a VM's disk lies on, read from the disk
 // itself; "" = an image.
 func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) {
-	backing, err := backingName(s.Dir.Overlay(of))
+	backing, err := qemu.BackingName(s.Dir.Overlay(of))
 	if err != nil {
 		return "", err
 	}
@@ -181,25 +180,6 @@ func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) {
 		return "", nil
 	}
 	return id, nil
-}
-
-// backingName reads the name of the backing file in a qcow2's header: an
-// offset at 8, a length at 16, both big-endian (QEMU, docs/interop/qcow2.txt).
-func backingName(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", fileError(path, err)
-	}
-	defer f.Close()
-	var h [20]byte
-	if _, err := f.ReadAt(h[:], 0); err != nil || string(h[:4]) != "QFI\xfb" {
-		return "", vm.Errorf(vm.Corrupt, path, "not a qcow2 file")
-	}
-	name := make([]byte, min(binary.BigEndian.Uint32(h[16:]), 1023))
-	if _, err := f.ReadAt(name, int64(binary.BigEndian.Uint64(h[8:]))); err != nil {
-		return "", vm.Errorf(vm.Corrupt, path, "its backing name cannot be read: %w", err)
-	}
-	return string(name), nil
 }
 
 // Captured returns what the capture into a generation left word of. Kind
@@ -284,6 +264,10 @@ func (s Store) modules(id vm.GenerationID) ([]string, error) {
 func (s Store) Load(id vm.GenerationID) (g vm.Generation, err error) {
 	if err := layout.ReadJSON(s.dir(id).Manifest(), &g); err != nil {
 		return g, err
+	}
+	if g.Format > vm.GenerationFormat {
+		return g, vm.Errorf(vm.Unsupported, string(id), "was captured by a newer warren (manifest format %d, this one knows %d)", g.Format, vm.GenerationFormat).
+			WithHint("use the warren that made it, or a newer one")
 	}
 	if g.ID != id {
 		return g, vm.Errorf(vm.Corrupt, string(id), "its manifest is of %s", g.ID)

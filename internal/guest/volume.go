@@ -5,6 +5,7 @@ package guest
 
 import (
 	"context"
+	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -37,6 +38,25 @@ func (c *Client) Mount(ctx context.Context, u vm.VolumeUse) error {
 		}
 	}
 	_, err := c.ask(ctx, "POST", "/mount", q, nil)
+	return err
+}
+
+// MountFolder mounts a folder of the host, in the place of what is left of an
+// earlier mount there, and returns the stream of its file system's messages.
+func (c *Client) MountFolder(ctx context.Context, path string, rw, over bool) (net.Conn, error) {
+	q := url.Values{"path": {path}}
+	for name, set := range map[string]bool{"rw": rw, "over": over} {
+		if set {
+			q.Set(name, "1")
+		}
+	}
+	conn, _, err := c.stream(ctx, "/folder", q)
+	return conn, err
+}
+
+// LeaveFolder takes away what is left of a folder whose stream has ended.
+func (c *Client) LeaveFolder(ctx context.Context, path string) error {
+	_, err := c.ask(ctx, "POST", "/unmount", url.Values{"path": {path}, "left": {"1"}}, nil)
 	return err
 }
 

@@ -183,6 +183,7 @@ func TestOpenAPI(t *testing.T) {
 	check("POST", "/v1/vms", b.do("POST", "/v1/vms", nil))
 	check("POST", "/v1/vms/{vm}/exec-await", b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command":"true"}`))
 	check("POST", "/v1/accounts", b.do("POST", "/v1/accounts", `{"name":"other"}`))
+	check("PUT", "/v1/vms/{vm}/on-boot", b.do("PUT", "/v1/vms/"+id+"/on-boot", `{"onBoot":"resume"}`))
 	check("PUT", "/v1/vms/{vm}/network", b.do("PUT", "/v1/vms/"+id+"/network", `{"mode":"open"}`))
 	check("POST", "/identity/v1/identities", b.do("POST", "/identity/v1/identities", `{"name":"x"}`))
 	check("POST", "/identity/v1/identities/{identity}/tokens", agent.must("POST", "/tokens", nil))

@@ -41,6 +41,9 @@ type Config struct {
 	// "" = nowhere: then it is reached by the API only.
 	SSH        SSH
 	SSHAddress string
+	// Rate is how many requests a second one caller, an account's keys or an
+	// identity, may make in the long run, and four times as many at once; 0 = any.
+	Rate int
 }
 
 type tableRow struct {
@@ -52,6 +55,7 @@ type server struct {
 	Config
 	table []tableRow
 	slow  chan struct{} // one token per failed authentication that is being delayed
+	pace  *pace
 	// authDelay is what a failed authentication waits.
 	authDelay  time.Duration
 	background sync.WaitGroup // requests that go on without their connection
@@ -71,7 +75,7 @@ const (
 
 // New returns the handler of the API.
 func New(c Config) Handler {
-	s := &server{Config: c, slow: make(chan struct{}, 32), authDelay: 250 * time.Millisecond}
+	s := &server{Config: c, slow: make(chan struct{}, 32), authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -121,7 +125,10 @@ func (s *server) serve(q *request) error {
 	if q.call.Actor, err = s.authenticate(q); err != nil {
 		return err
 	}
-	if err = s.authorize(q, row.right); err == nil {
+	if err = s.pace.take(q.call.Actor); err == nil {
+		err = s.authorize(q, row.right)
+	}
+	if err == nil {
 		err = row.handle(q)
 	}
 	if strings.HasPrefix(row.pattern, "/v1/vms/{vm}/pty") && vm.AsError(err).Code == "VM_ACCESS_DENIED" {

@@ -23,7 +23,7 @@ func shown(v vm.VM) api.VM {
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
 		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, ActivityThreshold: v.ActivityThreshold, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir, Profile: v.Profile,
-		GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds, BuildID: v.Build,
+		OnBoot: v.BootSetting(), GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds, BuildID: v.Build,
 	}
 	if v.Accel == vm.TCG {
 		out.Warning = vm.EmulatedWarning

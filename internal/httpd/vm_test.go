@@ -31,7 +31,7 @@ func TestGolden(t *testing.T) {
 	b := newBench(t)
 	const record = `{"id":"*","name":"box","state":"running","vmInstanceId":"*","recreate":false,"createdAt":"*","lastNetworkActivity":"*",` +
 		`"persistence":{"type":"sticky","priority":5},"snapshotId":"*","sizing":{"vcpuCount":1,"memSizeMib":512,"rootfsSizeMb":16384},` +
-		`"image":"base","imageId":"*","network":"closed","idleTimeoutSeconds":300,"startedAt":"*","accel":"tcg","warning":"emulated: not an isolation boundary"}`
+		`"image":"base","imageId":"*","network":"closed","idleTimeoutSeconds":300,"startedAt":"*","accel":"tcg","warning":"emulated: not an isolation boundary","onBoot":"stay"}`
 	listed := strings.Replace(record, `"persistence"`, `"metrics":{"wallTimeSeconds":"*","billingDay":"*","isActiveToday":true},"persistence"`, 1)
 	noSnapshot := strings.Replace(record, `"snapshotId":"*",`, "", 1)
 	for _, c := range []struct {
@@ -249,6 +249,7 @@ func TestReceipts(t *testing.T) {
 		{"GET", "/tar/%2Fx", "", true},
 		{"POST", "/fs/chmod", `{"path":"/x","mode":384}`, true},
 		{"PUT", "/network", `{"mode":"open"}`, true},
+		{"PUT", "/on-boot", `{"onBoot":"resume"}`, true},
 		{"POST", "/stop", "", true},
 		{"POST", "/start", "", true},
 		{"POST", "/kill", "", true},

@@ -24,9 +24,9 @@ func (s *server) volumeRoutes() []route {
 		{"POST", "/v1/volumes/{volume}/snapshots", key, s.snapshotVolume, "Keep what is in an unlocked volume.", api.NewVolumeSnapshot{}, vm.VolumeSnapshot{}, false, "project"},
 		{"DELETE", "/v1/volumes/{volume}/snapshots/{volumesnapshot}", key, s.removeVolumeSnapshot, "Let a snapshot of a volume go.", nil, okBody{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/rollback", key, s.rollbackVolume, "Put an unlocked volume that no VM has mounted back to a snapshot.", api.RollbackVolume{}, api.RolledBackVolume{}, false, "project"},
-		{"GET", "/v1/vms/{vm}/mounts", granted, s.mounts, "Volumes that a VM has mounted.", nil, api.MountList{}, false, ""},
-		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume in a VM; a VM that sleeps is woken.", api.NewMount{}, api.Mount{}, false, ""},
-		{"DELETE", "/v1/vms/{vm}/mounts", key, s.unmount, "Unmount a volume: by its path in the guest, its name or its id.", nil, okBody{}, false, "path force"},
+		{"GET", "/v1/vms/{vm}/mounts", granted, s.mounts, "Volumes and directories of the host that a VM has mounted.", nil, api.MountList{}, false, ""},
+		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume, or a directory of the host, in a VM; a VM that sleeps is woken.", api.NewMount{}, api.Mount{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/mounts", key, s.unmount, "Unmount a volume or a directory of the host: by its path in the guest, its name or its id.", nil, okBody{}, false, "path force"},
 	}
 }
 
@@ -53,7 +53,7 @@ func shownVolume(i engine.VolumeInfo) api.Volume {
 func shownMount(m engine.Mounted, name string) api.Mount {
 	return api.Mount{
 		Volume: m.Volume, Name: m.Name, Project: m.Project, VM: m.VM, VMName: name,
-		Path: m.Path, RW: m.RW, Share: m.Share, Cut: m.Cut, Since: m.Since,
+		Path: m.Path, RW: m.RW, Share: m.Share, Cut: m.Cut, Since: m.Since, Host: m.Host,
 	}
 }
 
@@ -205,6 +205,15 @@ func (s *server) mount(q *request) error {
 	var in api.NewMount
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
+	}
+	if in.Host != "" {
+		m, err := s.Engine.MountFolder(q.Context(), q.call, q.ref(), engine.FolderRequest{
+			Name: in.Volume, Host: in.Host, Path: in.Path, RW: in.RW, Over: in.Over, Fixture: in.Fixture,
+		})
+		if err != nil {
+			return err
+		}
+		return q.ok(shownMount(m, ""))
 	}
 	m, err := s.Engine.Mount(q.Context(), q.call, q.ref(), engine.MountRequest{
 		VolumeRef: engine.VolumeRef{Project: in.Project, Volume: in.Volume},

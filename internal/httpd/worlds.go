@@ -15,6 +15,9 @@ import (
 func (s *server) worldRoutes() []route {
 	return []route{
 		{"POST", "/v1/vms/{vm}/suspend", key, s.suspend, "Write memory and disk down and end the machine; start continues the same processes.", api.SuspendVM{}, api.SuspendedVM{}, false, ""},
+		{"POST", "/v1/drain", admin, s.drain, "Suspend every VM that runs, before the host is shut down; none starts from then on.", nil, api.DrainedVMs{}, false, ""},
+		{"DELETE", "/v1/drain", admin, s.undrain, "End a drain: VMs may start again.", nil, api.Undrained{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/on-boot", key, s.setOnBoot, "What becomes of the VM when the host has started again.", api.SetOnBoot{}, api.VM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/fork", key, s.fork, "Make running copies, all or none; the parent goes on.", api.ForkVM{}, api.ForkedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/snapshot", key, s.takeSnapshot, "Capture a snapshot; the VM goes on.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
 		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Put the VM back to a generation of its own.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
@@ -46,12 +49,50 @@ func (s *server) suspend(q *request) error {
 	return q.ok(out)
 }
 
+func (s *server) drain(q *request) error {
+	if err := q.decode(&struct{}{}, maxBody); err != nil { // only then a caller that goes away is noticed
+		return err
+	}
+	list, err := s.Engine.Drain(q.Context(), q.call)
+	if err != nil {
+		return err
+	}
+	out := api.DrainedVMs{VMs: make([]api.DrainedVM, len(list))}
+	for i, d := range list {
+		out.VMs[i] = api.DrainedVM{ID: d.VM.ID, Name: d.VM.Name, State: string(d.VM.State), ResumesOnBoot: d.VM.ResumesOnBoot()}
+		if d.Err != nil {
+			out.VMs[i].Error = vm.AsError(d.Err).Error()
+		}
+	}
+	return q.ok(out)
+}
+
+func (s *server) undrain(q *request) error {
+	n, err := s.Engine.Undrain(q.Context(), q.call)
+	if err != nil {
+		return err
+	}
+	return q.ok(api.Undrained{Resumed: n})
+}
+
+func (s *server) setOnBoot(q *request) error {
+	var in api.SetOnBoot
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.SetOnBoot(q.Context(), q.call, q.ref(), in.OnBoot)
+	if err != nil {
+		return err
+	}
+	return q.ok(shown(v))
+}
+
 func (s *server) fork(q *request) error {
 	var in api.ForkVM
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes, Folders: in.Folders}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // asked for none: refused, unlike absent

@@ -209,3 +209,15 @@ func TestSweep(t *testing.T) {
 		t.Errorf("removed a foreign directory: %v", err)
 	}
 }
+
+// The manifest of a newer Warren's image is refused as such. 000-05
+func TestNewerImage(t *testing.T) {
+	dir, imgs := store(t, "base")
+	imgs[0].Format = manifestFormat + 1
+	if err := layout.WriteJSON(dir.ImageManifest(imgs[0].ID), imgs[0], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Get(dir, imgs[0].ID); vm.KindOf(err) != vm.Unsupported || vm.AsError(err).Hint == "" {
+		t.Error(err)
+	}
+}

@@ -126,6 +126,11 @@ func (d Dir) Volumes() string { return d.join("volumes") }
 // Volume is the directory of one managed volume.
 func (d Dir) Volume(id vm.VolumeID) string { return d.join("volumes", string(id)) }
 
+// Unrecorded is where VMs, generations and volumes are put of which there is no
+// record: in it are directories named like those here, so that names of files
+// between them stay right.
+func (d Dir) Unrecorded() string { return d.join("unrecorded") }
+
 // HostKey is the host's key, which wraps the keys of what is encrypted, mode
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }
@@ -271,8 +276,12 @@ func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }
 // capture.
 func (v VMDir) SpareRAM() string { return filepath.Join(string(v), "ram.spare") }
 
-// ColdModule is the memory file of a module that was plugged in.
-func (v VMDir) ColdModule(id string) string { return filepath.Join(string(v), "ram-"+id) }
+// Lent is the directory of second names of files that the VM's QEMU may open
+// besides those of its start.
+func (v VMDir) Lent() string { return filepath.Join(string(v), "lent") }
+
+// ColdModule is the memory file of a module that was plugged in, lent.
+func (v VMDir) ColdModule(id string) string { return filepath.Join(v.Lent(), "ram-"+id) }
 
 // Logs is the directory of the logs on the host.
 func (v VMDir) Logs() string { return filepath.Join(string(v), "logs") }

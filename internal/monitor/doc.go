@@ -25,7 +25,7 @@ import (
 
 // Protocol is the version of what is spoken on a monitor's socket. A Launcher
 // replaces a monitor of another version by re-attaching.
-const Protocol = 3
+const Protocol = 4
 
 // Bounds of what a monitor waits for.
 const (

@@ -293,7 +293,7 @@ func (f *fake) serveAgent(l net.Listener) error {
 			<-f.quit
 		}
 		if f.is("dies") {
-			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			os.Exit(1)
 		}
 		if f.is("reboots") {
 			f.end("guest-reset")

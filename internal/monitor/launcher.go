@@ -216,6 +216,7 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 	if id.Alive() {
 		st, err := l.adopt(ctx, runDir)
 		if err == nil && st.Protocol == Protocol && st.Ready {
+			qemu.Bound(st.ID, st.QEMUPID, st.Size) // this serve may have groups that the one before had not
 			return newClient(runDir), st, nil
 		}
 		if ctx.Err() != nil {
@@ -232,7 +233,7 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 		return nil, vm.MachineStatus{}, l.bury(ctx, runDir, err)
 	}
 	var spec vm.MachineSpec
-	if err := layout.ReadJSON(id.Spec, &spec); err != nil {
+	if err := readSpec(id.Spec, &spec); err != nil {
 		return nil, vm.MachineStatus{}, err
 	}
 	st, err := l.run(ctx, spec, id.Spec, true)
@@ -307,6 +308,15 @@ func (l *Launcher) Sweep(ctx context.Context, runDir string) error {
 		return err
 	}
 	return pathError(runDir, os.RemoveAll(runDir))
+}
+
+// Strays names the VMs that a QEMU runs for, of any data directory of this user.
+func (l *Launcher) Strays() ([]vm.ID, error) {
+	names, err := qemu.FindAll()
+	if err != nil {
+		return nil, vm.Errorf(vm.Internal, "/proc", "processes cannot be listed: %w", err)
+	}
+	return names, nil
 }
 
 // endProcesses kills monitor and QEMU. The monitor goes first: it would

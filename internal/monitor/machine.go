@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
@@ -43,6 +44,7 @@ type machine struct {
 	gone    chan struct{}                // closed when QEMU is gone; exit is set before
 	exit    vm.MachineExit
 
+	folders   folders
 	spare     spare
 	capturing sync.Mutex // one capture at a time; guards held
 	held      bool       // the guest's programs stand still after a capture with Hold
@@ -183,6 +185,7 @@ func (m *machine) wake(ctx context.Context) error {
 			return err
 		}
 	}
+	m.mountFolders(ctx) // before programs go on
 	if err := m.reset(ctx, m.guest.Wake); err != nil {
 		return err
 	}
@@ -190,6 +193,7 @@ func (m *machine) wake(ctx context.Context) error {
 		if err := m.upgrade(ctx); err != nil {
 			return err
 		}
+		m.mountFolders(ctx) // where the agent of before could not
 	}
 	m.mark("reset")
 	m.fillDisk(ctx)
@@ -383,6 +387,7 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	st.Size, st.Plugged = now.Size, now.Plugged
 	st.RxBytes, st.TxBytes = m.net.Counters()
 	st.CPU = cpuTime(st.QEMUPID)
+	st.Confined, _ = confine.Of(st.QEMUPID)
 	st.RSS, st.PSS = memory(st.QEMUPID)
 	ctx, cancel := context.WithTimeout(ctx, callDeadline/3) // less than the client's own
 	defer cancel()
@@ -395,7 +400,7 @@ func (m *machine) brief() vm.MachineStatus {
 	m.mu.Lock()
 	st := vm.MachineStatus{
 		ID: m.spec.ID, Protocol: Protocol, RAM: qemu.RAMPath(m.spec), MonitorPID: os.Getpid(), StartedAt: m.begun,
-		Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
+		Folders: folderPaths(m.spec.Folders), Agent: m.hello, Resets: maps.Clone(m.resets), Timings: maps.Clone(m.timings),
 	}
 	m.mu.Unlock()
 	switch {

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/vm"
@@ -46,6 +47,9 @@ func Main(ctx context.Context, o Options) error {
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		o.Log.Warn("core files stay possible", "err", err)
 	}
+	if err := confine.Self(); err != nil {
+		o.Log.Warn("the monitor is not confined", "err", err)
+	}
 	debug.SetGCPercent(50)
 	m, s, err := begin(ctx, o)
 	tell(ctx, o, m, err)
@@ -54,6 +58,7 @@ func Main(ctx context.Context, o Options) error {
 	}
 	trimming := keepTrim(ctx, o.Log)
 	defer trimming()
+	defer s.stayPresent(ctx)()
 	err = m.finish(ctx)
 	if errors.Is(err, context.Canceled) && m.exited() {
 		err = m.finish(context.WithoutCancel(ctx))
@@ -90,7 +95,7 @@ func tell(ctx context.Context, o Options, m *machine, err error) {
 // begin starts or takes over the machine. On an error nothing runs any more.
 func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	var spec vm.MachineSpec
-	if err := layout.ReadJSON(o.Spec, &spec); err != nil {
+	if err := readSpec(o.Spec, &spec); err != nil {
 		return nil, nil, err
 	}
 	if err := readKeys(o.Keys, &spec); err != nil {
@@ -122,6 +127,7 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 		err = id.save(spec.RunDir)
 	}
 	if err == nil {
+		s.self = id
 		return m, s, nil
 	}
 	err = vm.AsError(err)
@@ -136,6 +142,14 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 		o.Log.Error("destroy", "err", derr)
 	}
 	return nil, nil, err
+}
+
+// readSpec reads a machine's spec, which a newer Warren may have written.
+func readSpec(path string, spec *vm.MachineSpec) error {
+	if err := layout.ReadJSON(path, spec); err != nil {
+		return err
+	}
+	return spec.CheckFormat()
 }
 
 // attach takes over a machine that was ready. An agent that does not answer
@@ -178,5 +192,6 @@ func (m *machine) attach(ctx context.Context) error {
 		}
 	}
 	close(m.started)
+	m.wg.Go(func() { m.mountFolders(m.lifetime) })
 	return nil
 }

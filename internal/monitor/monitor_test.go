@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/internal/qemu"
@@ -132,6 +134,14 @@ func TestLaunchAndStop(t *testing.T) {
 	st, err := c.Status(ctx)
 	if err != nil || st.QEMUPID == 0 || st.RSS == 0 || st.Protocol != Protocol {
 		t.Errorf("status %+v, %v", st, err)
+	}
+	for _, want := range []string{confine.Seccomp, confine.NoNewPrivileges, confine.NoCapabilities} { // 002-12
+		if !slices.Contains(st.Confined, want) {
+			t.Errorf("%s does not hold QEMU: %v", want, st.Confined)
+		}
+	}
+	if held, err := confine.Of(st.MonitorPID); err != nil || !slices.Contains(held, confine.NoNewPrivileges) || !slices.Contains(held, confine.Seccomp) {
+		t.Errorf("the monitor is held by %v, %v", held, err)
 	}
 	if err := c.SetNetwork(ctx, vm.NetworkPolicy{Mode: vm.NetOpen}); err != nil {
 		t.Error(err)
@@ -336,6 +346,49 @@ func TestAttachAfterMonitorDied(t *testing.T) {
 	if exit := ReadExit(spec.RunDir); exit.Reason != "stop" {
 		t.Errorf("%+v", exit)
 	}
+}
+
+// The files by which a machine is found come back when somebody removes them,
+// and the machine is the same. 000-37
+func TestRemovedFilesComeBack(t *testing.T) {
+	ctx := deadline(t)
+	spec := fakeSpec(t, "well")
+	l, c := launch(ctx, t, spec)
+	before, err := c.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := layout.RunVM(spec.RunDir)
+	for _, path := range []string{dir.Monitor(), dir.MonitorPID(), dir.QEMUPID()} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for missing(dir.Monitor()) || missing(dir.MonitorPID()) || missing(dir.QEMUPID()) {
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("they do not come back")
+		}
+	}
+	c2, after, err := l.Attach(ctx, spec.RunDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c2.Close()
+	if after.QEMUPID != before.QEMUPID || after.MonitorPID != before.MonitorPID || !after.Ready {
+		t.Errorf("%+v after %+v", after, before)
+	}
+	if _, err := c2.Guest().Hello(ctx); err != nil {
+		t.Errorf("the guest: %v", err)
+	}
+	if err := c2.Stop(ctx, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Sweep(ctx, spec.RunDir); err != nil {
+		t.Fatal(err)
+	}
+	nothingLeft(t, spec)
 }
 
 // An orderly end of the monitor leaves the machine, too.

@@ -27,6 +27,9 @@ func (m *machine) resize(ctx context.Context, want vm.Size) (map[string]string, 
 	defer m.capturing.Unlock()
 	now := m.qemu().Machine()
 	goal, how := planResize(now, want)
+	pid := m.qemu().Ident.PID
+	qemu.Bound(now.ID, pid, vm.Size{VCPU: max(now.Size.VCPU, want.VCPU), MemoryMiB: max(now.Size.MemoryMiB, want.MemoryMiB)})
+	defer func() { qemu.Bound(now.ID, pid, m.qemu().Machine().Size) }()
 	for _, part := range []struct {
 		name string
 		do   func(context.Context, vm.Size, vm.Plugged) error

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -24,26 +25,15 @@ import (
 type server struct {
 	m       *machine
 	http    *http.Server
-	l       net.Listener
+	l       *net.UnixListener // the latest; only stayPresent replaces it
 	streams streams
-	done    chan struct{} // closed when Serve has ended
+	serving sync.WaitGroup
+	self    identity // set once the machine is ready
 }
 
 // listen takes the socket and answers on it until close.
 func listen(m *machine) (*server, error) {
-	path := layout.RunVM(m.spec.RunDir).Monitor()
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, pathError(path, err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, pathError(path, err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
-		return nil, pathError(path, err)
-	}
-	s := &server{m: m, l: l, done: make(chan struct{})}
+	s := &server{m: m}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", s.status)
 	mux.HandleFunc("GET /wait", s.wait)
@@ -57,6 +47,8 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("DELETE /volume/{id}", s.unplugVolume)
 	mux.HandleFunc("POST /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
 	mux.HandleFunc("DELETE /volume/{id}/snapshots/{snapshot}", s.snapshotVolume)
+	mux.HandleFunc("POST /folder", s.addFolder)
+	mux.HandleFunc("DELETE /folder", s.dropFolder)
 	mux.HandleFunc("POST /resume", s.resume)
 	mux.HandleFunc("POST /reseat", s.reseat)
 	mux.HandleFunc("GET /disk", s.disk)
@@ -66,13 +58,34 @@ func listen(m *machine) (*server, error) {
 	mux.HandleFunc("GET /agent", func(w http.ResponseWriter, r *http.Request) { s.serveStream(w, r, m.link.open) })
 	mux.HandleFunc("GET /port/{port}", s.port)
 	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: callDeadline, ErrorLog: slog.NewLogLogger(m.log.Handler(), slog.LevelWarn)}
-	go func() {
-		defer close(s.done)
-		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			m.log.Error("monitor socket", "err", err)
+	return s, s.bind()
+}
+
+// bind takes the socket and serves it, in place of the one before it, whose
+// name is gone.
+func (s *server) bind() error {
+	path := layout.RunVM(s.m.spec.RunDir).Monitor()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return pathError(path, err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return pathError(path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return errors.Join(pathError(path, err), l.Close())
+	}
+	if s.l != nil {
+		s.l.SetUnlinkOnClose(false) // the name is the new one's
+		_ = s.l.Close()             // nobody can find it any more
+	}
+	s.l = l
+	s.serving.Go(func() {
+		if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			s.m.log.Error("monitor socket", "err", err)
 		}
-	}()
-	return s, nil
+	})
+	return nil
 }
 
 // close answers what is under way and ends the server.
@@ -83,7 +96,7 @@ func (s *server) close(ctx context.Context) {
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // whoever is still there waits too long
 	}
-	<-s.done
+	s.serving.Wait()
 }
 
 func writeJSONBody(w http.ResponseWriter, v any) {

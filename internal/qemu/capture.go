@@ -66,17 +66,22 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 		return out, err
 	}
 	defer func() {
+		p.TakeBack(s.Device)
 		if err != nil {
 			os.Remove(s.Device)
 		}
 	}()
+	device, err := p.Lend(s.Device)
+	if err != nil {
+		return out, err
+	}
 	if err := p.writeBack(ctx, s); err != nil {
 		return out, err
 	}
 	if err := call(ctx, before); err != nil {
 		return out, err
 	}
-	err = p.paused(ctx, s, &out, func() error {
+	err = p.paused(ctx, s, &out, device, func() error {
 		var err error
 		if out.PrivatePages, err = mem.copyPrivate(ctx); err != nil {
 			return err
@@ -136,7 +141,7 @@ func (p *Process) captureDisk(ctx context.Context, s vm.CaptureSpec, out *vm.Cap
 	if err := call(ctx, before); err != nil {
 		return err
 	}
-	return p.paused(ctx, s, out, func() error { return note(s, *out, begin) })
+	return p.paused(ctx, s, out, "", func() error { return note(s, *out, begin) })
 }
 
 // createDevice makes the file that QEMU will write, so that its mode is ours.
@@ -150,7 +155,8 @@ func createDevice(path string) error {
 
 // paused stops the machine, writes disk layer, device state and memory, and
 // lets the machine go on in every case but where it was asked to quit or hold.
-func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, copyRAM func() error) (err error) {
+// device is QEMU's name of the file of the device state.
+func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, copyRAM func() error) (err error) {
 	begin := time.Now()
 	// settle outlives ctx: a caller that goes away must not leave a VM stopped.
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -188,7 +194,7 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 		return copyRAM()
 	}
 	// live:false: with true QEMU inactivates the disks of a stopped machine.
-	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": s.Device, "live": false}, nil)
+	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": device, "live": false}, nil)
 	if err != nil && full(s.Device) {
 		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err) // QEMU says only that it could not write
 	}
@@ -240,7 +246,8 @@ func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return plainName(top.Filename)
+	name, err := plainName(top.Filename)
+	return p.owned(name), err
 }
 
 // plainName returns the file of a layer. QEMU describes one as "json:{...}"
@@ -276,13 +283,22 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) error {
 	if err != nil {
 		return err
 	}
+	name, err := p.Lend(overlay)
+	if err != nil {
+		return err
+	}
 	// Not blockdev-add and blockdev-snapshot: a node that was added with
 	// "backing": null can't be made read-only again when it is frozen in its
 	// turn, and its lock on the file then keeps every other machine off it.
 	err = p.QMP.Execute(ctx, "blockdev-snapshot-sync", map[string]any{
-		"node-name": node, "snapshot-node-name": nextNode(node), "snapshot-file": overlay, "format": "qcow2", "mode": "existing",
+		"node-name": node, "snapshot-node-name": nextNode(node), "snapshot-file": name, "format": "qcow2", "mode": "existing",
 	}, nil)
-	return fileError(overlay, err)
+	if err != nil {
+		p.TakeBack(overlay)
+		return fileError(overlay, err)
+	}
+	p.takeBackDisks(name)
+	return nil
 }
 
 // diskNode names the node that the guest's disk writes to now.

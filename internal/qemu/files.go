@@ -23,8 +23,10 @@ func sockets(spec vm.MachineSpec) []string {
 }
 
 // RemoveSockets removes the names of a machine's sockets, which QEMU leaves
-// behind. Call it when the process is gone.
+// behind, and those of the files that were lent to it. Call it when the process
+// is gone.
 func RemoveSockets(spec vm.MachineSpec) {
+	os.RemoveAll(layout.VMDir(spec.Dir).Lent())
 	for _, path := range sockets(spec) {
 		os.Remove(path)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -55,35 +56,60 @@ func (id Ident) save(path string) error {
 	return fileError(path, os.Rename(tmp, path))
 }
 
-// Find returns the QEMUs of this user that were started under that -name, for
+// Note writes down again who the process is, where somebody removed that.
+func (p *Process) Note() error { return p.Ident.save(layout.RunVM(p.Spec.RunDir).QEMUPID()) }
+
+// Find returns the QEMUs of this user (of all, for root) that were started under that -name, for
 // the case that the file that should identify one was not written.
 func Find(name vm.ID) ([]Ident, error) {
+	var found []Ident
+	err := each(func(pid int, of vm.ID) {
+		if of != name {
+			return
+		}
+		if id, err := Identify(pid); err == nil {
+			found = append(found, id)
+		}
+	})
+	return found, err
+}
+
+// FindAll returns the -names of all QEMUs of this user (of all, for root) that
+// are VMs' of any data directory.
+func FindAll() (names []vm.ID, err error) {
+	err = each(func(_ int, of vm.ID) { names = append(names, of) })
+	return names, err
+}
+
+// each calls f with each QEMU of this user (of all, for root) and its -name.
+func each(f func(pid int, of vm.ID)) error {
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var found []Ident
 	for _, e := range procs {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err != nil || !bytes.Contains(line, []byte("\x00-name\x00"+string(name)+"\x00-nodefaults\x00")) {
-			continue // gone in the meantime, or another's
+		if err != nil {
+			continue // gone in the meantime
+		}
+		_, rest, named := bytes.Cut(line, []byte("\x00-name\x00"))
+		name, rest, _ := bytes.Cut(rest, []byte{0})
+		if !named || !bytes.HasPrefix(rest, []byte("-nodefaults\x00")) {
+			continue // another's
 		}
 		st, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
 		if err != nil {
 			continue
 		}
-		if sys, ok := st.Sys().(*syscall.Stat_t); !ok || int(sys.Uid) != os.Getuid() {
-			continue
-		}
-		if id, err := Identify(pid); err == nil {
-			found = append(found, id)
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok && (os.Getuid() == 0 || int(sys.Uid) == os.Getuid()) {
+			f(pid, vm.ID(name))
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // HostBootID returns the host's boot id.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
 )
@@ -146,8 +147,11 @@ func (p *Process) PlugModule(ctx context.Context, plugged vm.Plugged, i int) (er
 	if err := makeEmpty(path, m.MiB); err != nil {
 		return err
 	}
+	if err := p.allow(path); err != nil {
+		return err
+	}
 	defer os.Remove(path) // QEMU has it open; its space goes with QEMU
-	if err := setDataLimit(p.Ident.PID, plugged.Boot(s.Size).MemoryMiB+plugged.MemoryMiB()); err != nil {
+	if err := p.raiseDataLimit(plugged.Boot(s.Size).MemoryMiB + plugged.MemoryMiB()); err != nil {
 		return err
 	}
 	backend := map[string]any{"id": backendOf(m.ID)}
@@ -243,12 +247,19 @@ func (p *Process) refused(err error) error {
 	return vm.Errorf(vm.Unsupported, string(p.Spec.ID), "%w", err)
 }
 
-// setDataLimit lets the process have a guest's memory of this size.
-func setDataLimit(pid, memoryMiB int) error {
-	var old unix.Rlimit
-	err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &old)
-	if err == nil {
-		err = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: dataLimit(memoryMiB), Max: old.Max}, nil)
+// raiseDataLimit lets the process have a guest's memory of this size.
+func (p *Process) raiseDataLimit(memoryMiB int) error {
+	raise := func() error {
+		var old unix.Rlimit
+		if err := unix.Prlimit(p.Ident.PID, unix.RLIMIT_DATA, nil, &old); err != nil {
+			return err
+		}
+		return unix.Prlimit(p.Ident.PID, unix.RLIMIT_DATA, &unix.Rlimit{Cur: dataLimit(memoryMiB), Max: old.Max}, nil)
+	}
+	err := raise()
+	if errors.Is(err, unix.EPERM) && os.Getuid() == 0 { // a root that may not do so with another's process
+		uid, gid := userOf(p.Spec)
+		err = confine.As(uid, gid, raise)
 	}
 	if err != nil {
 		return fmt.Errorf("limit qemu: %w", err)

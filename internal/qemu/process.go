@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
@@ -43,7 +44,8 @@ type Process struct {
 // Spawn starts QEMU for spec and returns when it answers on QMP; a machine on
 // a generation may still be loading then. The sockets in spec.RunDir exist and
 // accept connections from before QEMU runs. The process has a process group of
-// its own and does not end with its parent. On an error nothing is left of it.
+// its own and does not end with its parent; it reaches no other files than those
+// of spec and what is lent to it. On an error nothing is left of it.
 func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if g := spec.Generation; g != nil && len(g.Modules) != len(spec.Plugged.Modules) {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "%d files for %d memory modules", len(g.Modules), len(spec.Plugged.Modules))
@@ -75,21 +77,19 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if err := makeColdRAM(spec); err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startConfined(cmd, spec); err != nil {
 		return nil, startError(spec, err)
 	}
 	p := &Process{Spec: spec, exited: make(chan struct{})}
+	Bound(spec.ID, cmd.Process.Pid, spec.Size)
 	go func() {
 		if err := cmd.Wait(); err != nil {
 			p.status = err.Error()
 		}
+		confine.Hierarchy{}.Leave(string(spec.ID))
 		close(p.exited)
 	}()
-	err = limit(cmd.Process.Pid, spec)
-	if err == nil {
-		err = p.greet(ctx, cmd.Process.Pid)
-	}
-	if err != nil {
+	if err := p.greet(ctx, cmd.Process.Pid); err != nil {
 		_ = cmd.Process.Kill() // fails only when it is gone already
 		<-p.exited
 		return nil, p.failure(err)
@@ -104,20 +104,15 @@ const overhead = 2 << 30
 
 func dataLimit(memoryMiB int) uint64 { return uint64(memoryMiB)<<20 + overhead }
 
-// limit bounds what the process may take of the host, whatever its guest does.
+// limits bound what the process may take of the host, whatever its guest does.
 // Its disk is bounded by its virtual size.
-func limit(pid int, spec vm.MachineSpec) error {
+func limits(spec vm.MachineSpec) []confine.Limit {
 	data := dataLimit(spec.Size.MemoryMiB)
-	for what, l := range map[int]unix.Rlimit{
-		unix.RLIMIT_DATA:   {Cur: data, Max: max(data, dataLimit(maxMemoryMiB))}, // to be raised when memory is plugged in
-		unix.RLIMIT_NOFILE: {Cur: 1024, Max: 1024},
-		unix.RLIMIT_CORE:   {}, // a guest's memory is not to be found in a core file
-	} {
-		if err := unix.Prlimit(pid, what, &l, nil); err != nil {
-			return fmt.Errorf("limit qemu: %w", err)
-		}
+	return []confine.Limit{
+		{What: unix.RLIMIT_DATA, Cur: data, Max: max(data, dataLimit(maxMemoryMiB))}, // to be raised when memory is plugged in
+		{What: unix.RLIMIT_NOFILE, Cur: 1024, Max: 1024},
+		{What: unix.RLIMIT_CORE}, // a guest's memory is not to be found in a core file
 	}
-	return nil
 }
 
 // load makes QEMU read the generation's device state; AwaitRunning waits for

@@ -43,6 +43,9 @@ func (m machines) Sweep(ctx context.Context, runDir string) error {
 	return m.launcher.Sweep(ctx, runDir)
 }
 
+// Strays names the VMs that a QEMU runs for; see monitor.Launcher.
+func (m machines) Strays() ([]vm.ID, error) { return m.launcher.Strays() }
+
 type machine struct{ *monitor.Client }
 
 // Guest returns the guest's verbs.

@@ -18,6 +18,8 @@ import (
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
+	"github.com/warren-vm/warren/internal/confine"
+	"github.com/warren-vm/warren/internal/doctor"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/generation"
@@ -149,6 +151,11 @@ func (s *stack) open(ctx context.Context) error {
 	if _, err := image.Sweep(ctx, s.dir, false); err != nil {
 		s.log.Warn("sweeping unfinished images", "err", err)
 	}
+	if have, err := (confine.Hierarchy{}).Divide(); err != nil {
+		s.log.Debug("machines are bounded by rlimits alone", "why", err)
+	} else {
+		s.log.Info("machines are bounded by control groups", "controllers", have)
+	}
 	budget, share := s.cfg.budget()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
 	s.engine, err = engine.Open(ctx, engine.Config{
@@ -156,6 +163,7 @@ func (s *stack) open(ctx context.Context) error {
 		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
+		Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
 		Settings: engine.Settings{
 			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
 			StorageBudget: budget, StoragePercent: share,
@@ -207,7 +215,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	}
 	door := httpd.New(httpd.Config{
 		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
-		Settings: map[string]any{"data": string(s.dir), "settings": settings},
+		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
 	})
 	server := &http.Server{
 		Handler:           door,

@@ -120,6 +120,9 @@ func (g generations) Alias(from vm.GenerationID, m vm.Generation) error {
 }
 
 func (g generations) DiskOn(of vm.ID) (vm.GenerationID, error) {
+	if err := g.w.fault("disk-on"); err != nil {
+		return "", err
+	}
 	text, err := os.ReadFile(g.Dir.Overlay(of))
 	if err != nil {
 		return "", err

@@ -54,6 +54,9 @@ func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Mach
 	if err := os.WriteFile(layout.VMDir(spec.Dir).ConsoleLog(), []byte("Linux version\nlogin:\n"), 0o600); err != nil {
 		return nil, none, vm.Errorf(vm.Internal, spec.Dir, "no console log: %w", err)
 	}
+	if err := layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600); err != nil {
+		return nil, none, err
+	}
 	d := ms.w.disks[spec.Disk]
 	if d == nil {
 		return nil, none, vm.Errorf(vm.Corrupt, spec.Disk, "not a disk")
@@ -107,6 +110,8 @@ func (ms machines) Attach(ctx context.Context, runDir string) (engine.Machine, v
 	}
 	return m.handle(), m.status(), nil
 }
+
+func (ms machines) Strays() ([]vm.ID, error) { return ms.w.Running(), nil }
 
 func (ms machines) Sweep(ctx context.Context, runDir string) error {
 	if err := ms.w.step(ctx, "sweep"); err != nil {
@@ -205,7 +210,7 @@ func (m *machine) status() vm.MachineStatus {
 	return vm.MachineStatus{
 		Size: size, Plugged: plugged,
 		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
-		Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
+		Folders: folderPaths(m.spec.Folders), Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: m.w.pss.Load(), RSS: 90 << 20,
 		CPU: spent.CPU, RxBytes: spent.FromGuest, TxBytes: spent.ToGuest,
 	}
@@ -308,6 +313,7 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 		h.policy, h.held = a.Network, false
 		h.guest.become(a.Reset)
 		h.spec.Reset, h.spec.Pooled = a.Reset, false
+		err = layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600)
 	}
 	h.mu.Unlock()
 	if err != nil {

@@ -27,6 +27,7 @@ type Site struct {
 	Clock   engine.Clock // nil = the system's
 	Log     *slog.Logger
 
+	Folders      *Folders            // of the host
 	Repositories engine.Repositories // nil = there are none
 	Resolver     engine.Resolver     // nil = the system's
 
@@ -46,7 +47,7 @@ func NewSite(dir string) (*Site, error) {
 	}
 	return &Site{
 		World: NewWorld(), Dir: d, Run: layout.RunDir(run), Records: NewRecords(), Audit: &Audit{}, Events: &Events{},
-		Log: slog.New(slog.DiscardHandler),
+		Folders: &Folders{}, Log: slog.New(slog.DiscardHandler),
 	}, nil
 }
 
@@ -55,7 +56,7 @@ func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
 	return engine.Open(ctx, engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
-		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes, Repositories: s.Repositories,
+		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes, Folders: s.Folders, Repositories: s.Repositories,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log, Resolver: s.Resolver,
 	})
 }

@@ -5,9 +5,9 @@
 // it is named.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { apiKey, Older, raw, rejects, url } from "./common.mjs";
+import { freestyle } from "freestyle-sandboxes"; // it finds server and key in the environment
+import { raw, rejects } from "./common.mjs";
 
-const freestyle = new Older({ baseUrl: url, apiKey });
 const row = async (vmId) => (await freestyle.vms.list()).vms.find((v) => v.id === vmId);
 
 // made creates a VM, hands it to f, and deletes it unless it has gone.

@@ -136,7 +136,15 @@ func (b *bench) start(disk string, gen *vm.GenerationSource) (machine, error) {
 // count asks QEMU for the guest's counter; 0 before the guest has begun.
 func (m machine) count() (uint32, error) {
 	path := filepath.Join(m.Spec.Dir, "count")
-	args := map[string]any{"val": countAt, "size": 8, "filename": path}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		return 0, err
+	}
+	name, err := m.Lend(path)
+	if err != nil {
+		return 0, err
+	}
+	defer m.TakeBack(path)
+	args := map[string]any{"val": countAt, "size": 8, "filename": name}
 	if err := m.QMP.Execute(m.b.ctx, "pmemsave", args, nil); err != nil {
 		return 0, err
 	}

@@ -116,7 +116,7 @@ func TestFullDisk(t *testing.T) {
 	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")
 	h.count("app")
-	h.ok("snapshot", "create", "app", "--name", "good")
+	h.ok("snapshot", "create", "app", "--name", "good", "--persist", "persistent") // a sticky one may go for room
 	kept := h.generations()
 	h.leave(40)
 	for _, verb := range captures {

@@ -1,0 +1,249 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A folder of the host is a FUSE file system: the kernel's messages are copied
+// to the host, which answers them. The agent looks into none but those that
+// answer nothing.
+const (
+	folderType   = "fuse"
+	folderSource = "warren"
+
+	folderMessage = 1<<20 + 4096 // the most that a message has
+	folderReaders = 2
+	folderAhead   = "1024" // KiB that the kernel reads ahead
+	outHeader     = 16     // bytes of an answer's head
+
+	sysOpenTree   = 428
+	openTreeClone = 1
+)
+
+// folder is one that is mounted. Both descriptors are closed with the stream;
+// what is left of the mount then fails, and never is an empty directory.
+type folder struct {
+	dev   *os.File // the kernel's end
+	raw   int      // its descriptor, for what must not wait for other writers
+	at    string   // of the kernel's names for it: its device number
+	tree  int      // the mount once more, where nobody sees it and where writing is possible
+	conn  net.Conn
+	in    io.Reader
+	news  chan struct{}
+	mu    sync.Mutex // guards queue
+	queue [][]byte   // messages that answer nothing, in order
+}
+
+// folder mounts a folder of the host, in the place of what is left of a mount
+// before, and serves it until the stream or the mount ends.
+func (a *Agent) folder(w *answer, r *request) error {
+	path := filepath.Clean(r.query.Get("path"))
+	over := leave(path)
+	if err := mountPoint(path, over || r.flag("over")); err != nil {
+		return err
+	}
+	if err := a.loadFuse(r.ctx); err != nil {
+		return err
+	}
+	f := &folder{tree: -1, conn: w.conn, in: r.in, news: make(chan struct{}, 1)}
+	if err := f.mount(path, r.flag("rw")); err != nil {
+		return err
+	}
+	w.started, w.closing = true, true
+	if _, err := io.WriteString(w.conn, upgraded); err != nil {
+		f.close()
+		return err
+	}
+	if err := link.WriteFrame(w.conn, link.FrameStarted, nil); err != nil {
+		f.close()
+		return err
+	}
+	return f.serve()
+}
+
+const fuseDevice = "/dev/fuse"
+
+// loadFuse has the kernel load what it needs, where it has not.
+func (a *Agent) loadFuse(ctx context.Context) error {
+	if _, err := os.Stat(fuseDevice); err == nil {
+		return nil
+	}
+	if out, err := a.freezer.output(exec.CommandContext(ctx, "/sbin/modprobe", "fuse")); err != nil {
+		return vm.Errorf(vm.Unsupported, "fuse", "the guest's kernel does not load it: %w: %.200s", err, out)
+	}
+	return nil
+}
+
+// leave takes away what is left of a folder at a path.
+func leave(path string) bool {
+	return deviceAt(path) != "" && syscall.Unmount(path, syscall.MNT_DETACH) == nil
+}
+
+// deviceAt is the device number, without the zero before it, of the folder that
+// is mounted at a path; "" = there is none.
+func deviceAt(path string) (number string) {
+	for _, l := range procLines("/proc/self/mountinfo") {
+		w := strings.Fields(l)
+		_, after, ok := strings.Cut(l, " - ")
+		if ok && len(w) > 4 && w[4] == path && strings.HasPrefix(after, folderType+" "+folderSource+" ") {
+			number = strings.TrimPrefix(w[2], "0:")
+		}
+	}
+	return number
+}
+
+// abort has the kernel fail whatever still waits for an answer. Closing its end
+// would not do while a write to that waits.
+func (f *folder) abort() {
+	const connections = "/sys/fs/fuse/connections"
+	file := connections + "/" + f.at + "/abort"
+	if _, err := os.Stat(file); err != nil {
+		_ = syscall.Mount("fusectl", connections, "fusectl", 0, "") // where systemd has not
+	}
+	_ = os.WriteFile(file, []byte("1"), 0)
+	_ = f.dev.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (f *folder) mount(path string, rw bool) (err error) {
+	fault := func(err error) error {
+		f.close()
+		return vm.Errorf(vm.GuestFault, path, "the folder cannot be mounted: %w", err)
+	}
+	fd, err := syscall.Open(fuseDevice, syscall.O_RDWR|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fault(err)
+	}
+	const flags = syscall.MS_NODEV | syscall.MS_NOSUID
+	options := "fd=" + strconv.Itoa(fd) + ",rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
+	err = syscall.Mount(folderSource, path, folderType, flags, options)
+	f.raw, f.dev = fd, os.NewFile(uintptr(fd), fuseDevice) // only now can it be waited for
+	if err != nil {
+		return fault(err)
+	}
+	f.at = deviceAt(path)
+	name, err := syscall.BytePtrFromString(path)
+	if err != nil {
+		return fault(err)
+	}
+	cwd := -100 // AT_FDCWD
+	tree, _, no := syscall.Syscall(sysOpenTree, uintptr(cwd), uintptr(unsafe.Pointer(name)), openTreeClone|syscall.O_CLOEXEC)
+	if f.tree = int(tree); no != 0 {
+		f.tree = -1
+		_ = syscall.Unmount(path, syscall.MNT_DETACH)
+		return fault(no)
+	}
+	if !rw { // the host sees to it in any case
+		if err := syscall.Mount("", path, "", flags|syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
+			_ = syscall.Unmount(path, syscall.MNT_DETACH)
+			return fault(err)
+		}
+	}
+	return nil
+}
+
+func (f *folder) close() {
+	if f.dev != nil {
+		_ = f.dev.Close()
+	}
+	if f.tree >= 0 {
+		_ = syscall.Close(f.tree)
+	}
+}
+
+// serve copies messages until one side ends.
+func (f *folder) serve() error {
+	var wg sync.WaitGroup
+	for range folderReaders {
+		wg.Go(f.toHost)
+	}
+	done := make(chan struct{})
+	wg.Go(func() { f.tell(done) })
+	err := f.toKernel()
+	close(done)
+	_ = f.conn.Close() // a reader may be writing to it
+	f.abort()
+	wg.Wait()
+	f.close()
+	return err
+}
+
+// toHost copies the kernel's messages.
+func (f *folder) toHost() {
+	buf := make([]byte, folderMessage)
+	for {
+		n, err := f.dev.Read(buf)
+		switch {
+		case errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ENOENT): // whoever asked has gone
+			continue
+		case err != nil:
+			_ = f.conn.Close() // the mount is gone
+			return
+		}
+		if _, err := f.conn.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// toKernel copies the host's answers. A message that answers nothing may have
+// to wait for one that does, so it waits elsewhere.
+func (f *folder) toKernel() error {
+	buf := make([]byte, folderMessage)
+	for first := true; ; first = false {
+		if _, err := io.ReadFull(f.in, buf[:outHeader]); err != nil {
+			return nil // the host has ended it
+		}
+		n := int(binary.LittleEndian.Uint32(buf))
+		if n < outHeader || n > len(buf) {
+			return vm.Errorf(vm.Invalid, "", "a message of %d bytes", n)
+		}
+		if _, err := io.ReadFull(f.in, buf[outHeader:n]); err != nil {
+			return nil
+		}
+		if binary.LittleEndian.Uint64(buf[8:]) == 0 {
+			f.mu.Lock()
+			f.queue = append(f.queue, append([]byte(nil), buf[:n]...))
+			f.mu.Unlock()
+			select {
+			case f.news <- struct{}{}:
+			default:
+			}
+			continue
+		}
+		if _, err := f.dev.Write(buf[:n]); errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EPERM) || errors.Is(err, os.ErrClosed) {
+			return nil // the mount is gone
+		}
+		if first {
+			go f.readAhead() // asks the host; ends with its answer
+		}
+	}
+}
+
+// readAhead has the kernel read files that are read in order in large pieces.
+func (f *folder) readAhead() {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(f.tree, &st); err == nil { // they have agreed on how they speak
+		_ = os.WriteFile("/sys/class/bdi/0:"+f.at+"/read_ahead_kb", []byte(folderAhead), 0)
+	}
+}
+
+func minor(dev uint64) int { return int(dev&0xff | dev>>12&^0xff) }

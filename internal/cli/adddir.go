@@ -1,0 +1,67 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
+)
+
+// addDirFlag is the flag of the commands that make VMs with directories of the
+// host.
+func addDirFlag(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "add-dir", nil, "give it a directory of this host: DIR:/path:ro, or :rw with --profile dev; may repeat")
+}
+
+// addDirs are the directories that --add-dir names. What is written is looked
+// up here, where it was written: the server takes no links on the way.
+func addDirs(flags []string) ([]api.NewMount, error) {
+	var out []api.NewMount
+	for _, f := range flags {
+		rest, rw := strings.CutSuffix(f, ":rw")
+		if !rw {
+			rest = strings.TrimSuffix(f, ":ro")
+		}
+		i := strings.LastIndex(rest, ":")
+		if i <= 0 || !strings.HasPrefix(rest[i+1:], "/") {
+			return nil, usage("--add-dir %s is not a directory and a path", printable(f)).WithHint("write DIR:/path:ro, or DIR:/path:rw with --profile dev")
+		}
+		host, err := filepath.Abs(rest[:i])
+		if err == nil {
+			host, err = filepath.EvalSymlinks(host)
+		}
+		if err != nil {
+			return nil, usage("--add-dir %s: %v", printable(f), err)
+		}
+		out = append(out, api.NewMount{Host: host, Path: rest[i+1:], RW: rw, Fixture: true})
+	}
+	return out, nil
+}
+
+// mayAdd refuses, before there is a VM, what its profile never gets.
+func mayAdd(profile string, list []api.NewMount) error {
+	p, err := vm.FindProfile(profile)
+	if err != nil || p.Folders || !slices.ContainsFunc(list, func(m api.NewMount) bool { return m.RW }) {
+		return err
+	}
+	return p.Forbids("", "writing to directories of the host").WithHint("use --profile %s, or give them to read: DIR:/path:ro", vm.ProfileDev)
+}
+
+// mountAll mounts directories in a new VM.
+func mountAll(ctx context.Context, c *client.Client, name string, list []api.NewMount) error {
+	for _, m := range list {
+		if _, err := c.Mount(ctx, name, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}

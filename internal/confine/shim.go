@@ -1,0 +1,114 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package confine
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// init makes of a process that was started as the shim the confined program.
+// It is here, and not called by a main, so that no other package's
+// initialisation is waited for, and so that it works in every program.
+func init() {
+	if len(os.Args) < 3 || os.Args[0] != shimName {
+		return
+	}
+	runtime.LockOSThread() // what is set for a thread is set for the one that calls exec
+	fmt.Fprintln(os.Stderr, shimName+":", become(os.Args[1], os.Args[2:]))
+	unix.Exit(126)
+}
+
+// become confines this process and replaces it by the program. It returns only
+// an error.
+func become(plan string, argv []string) error {
+	var p Plan
+	if err := json.Unmarshal([]byte(plan), &p); err != nil {
+		return err
+	}
+	p.Read = append(p.Read, argv[0])
+	for _, l := range p.Limits {
+		if err := unix.Prlimit(0, l.What, &unix.Rlimit{Cur: l.Cur, Max: l.Max}, nil); err != nil {
+			return fmt.Errorf("limit %d: %w", l.What, err)
+		}
+	}
+	if p.Nice != 0 {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice) // only a matter of comfort
+	}
+	if unix.Getpid() == 1 { // in a new pid namespace, so in a mount namespace too
+		err := p.enterRoot()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, shimName+": no root of its own:", err)
+		}
+		if err == nil && p.UID != 0 {
+			if err := p.enterUser(); err != nil {
+				return fmt.Errorf("be user %d: %w", p.UID, err)
+			}
+		}
+	}
+	dropBounding()
+	if err := dropCapabilities(); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	if err := p.landlock(); err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	if err := setFilter(programDenied, true); err != nil {
+		return fmt.Errorf("seccomp: %w", err)
+	}
+	return fmt.Errorf("start %s: %w", argv[0], unix.Exec(argv[0], argv, os.Environ()))
+}
+
+// enterUser makes the process, this thread of it, the plan's user. Only with a
+// root of its own: the way to the files on the host is closed to that user.
+func (p Plan) enterUser() error {
+	dropBounding()                            // takes a power that goes with root's id
+	groups := make([]uint32, len(p.Groups)+1) // never empty: the call wants an address
+	for i, g := range p.Groups {
+		groups[i] = uint32(g)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(p.Groups)), uintptr(unsafe.Pointer(&groups[0])), 0); e != 0 {
+		return e
+	}
+	gid, uid := uintptr(p.GID), uintptr(p.UID)
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid); e != 0 {
+		return e
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); e != 0 {
+		return e
+	}
+	return nil
+}
+
+// dropBounding gives up to gain a capability ever again, where that is ours to
+// give up; where it isn't, no new privileges does the same.
+func dropBounding() {
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) != nil {
+			return // an older kernel's last, or not permitted
+		}
+	}
+}
+
+// dropCapabilities gives up what root, or the first process of a user
+// namespace, has.
+func dropCapabilities() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if _, _, e := unix.RawSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0); e != 0 {
+		return e
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestClockSetBack: a clock that was a year ahead, and is right again at the
+// next start, keeps no VM awake and none alive for that year. 003-27
+func TestClockSetBack(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	clock.Advance(365 * 24 * time.Hour)
+	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: engine.Some[int64](100)})
+	create(t, e, c, engine.CreateRequest{Name: "short", TTLSeconds: engine.Some[int64](1000)})
+	closeEngine(t, e)
+	clock.Advance(-365 * 24 * time.Hour)
+	e, c = open(t, s)
+	pass(clock, 99*time.Second)
+	if st := stateOf(t, e, c, "idle"); st != vm.Running {
+		t.Fatalf("idle is %q before its time", st)
+	}
+	eventually(t, "it falls asleep", func() bool {
+		clock.Advance(time.Second)
+		return stateOf(t, e, c, "idle") == vm.Suspended
+	})
+	if st := stateOf(t, e, c, "short"); st != vm.Running {
+		t.Fatalf("short is %q before its time", st)
+	}
+	pass(clock, 1000*time.Second)
+	eventually(t, "its time is up", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "short") == "" })
+}
+
+// TestClockSetForward: a clock that is set a year ahead while no server runs
+// suspends nobody at the next start: a silence of the server is none of the VM.
+// What was to live for a time has outlived it. 003-27
+func TestClockSetForward(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: engine.Some[int64](100)})
+	create(t, e, c, engine.CreateRequest{Name: "short", TTLSeconds: engine.Some[int64](1000)})
+	if _, err := e.Hold(t.Context(), c, "idle", engine.HoldRequest{For: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	closeEngine(t, e)
+	clock.Advance(365 * 24 * time.Hour)
+	e, c = open(t, s)
+	eventually(t, "its time is up", func() bool { return stateOf(t, e, c, "short") == "" })
+	pass(clock, 99*time.Second)
+	if st := stateOf(t, e, c, "idle"); st != vm.Running {
+		t.Fatalf("idle is %q before its time", st)
+	}
+	eventually(t, "the hold is over, it falls asleep", func() bool {
+		clock.Advance(time.Second)
+		return stateOf(t, e, c, "idle") == vm.Suspended
+	})
+}

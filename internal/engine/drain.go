@@ -1,0 +1,203 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// drained is the reason of a VM that Drain has suspended. The next engine
+// starts those of them whose setting says so.
+const drained = "host-shutdown"
+
+// Drained is what became of one VM.
+type Drained struct {
+	VM  vm.VM
+	Err error // it runs on, and what it has in memory ends with the host
+}
+
+var errDraining = &vm.Error{
+	Kind: vm.Unavailable, Code: "SERVICE_UNAVAILABLE", Msg: "the host is being shut down: no VM starts",
+	Hint: "it goes on after the host's start; `warren drain --undo` ends the drain",
+}
+
+// Drain suspends every VM of every account that runs, before the host is shut
+// down or restarted: memory and programs are on disk when it returns. From its
+// beginning on no VM starts, until Undrain or the next engine; those that were
+// on their way up are waited for. For admins.
+func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
+	if err := needAdmin(c); err != nil {
+		return nil, fail(vm.OpDrain, "", err)
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDrain})
+	if err != nil {
+		return nil, fail(vm.OpDrain, "", err)
+	}
+	e.setDraining(true)
+	out, err := e.drainUntilStill(ctx, c)
+	r.end(err, map[string]any{"vms": len(out)})
+	slices.SortFunc(out, func(a, b Drained) int {
+		return strings.Compare(a.VM.Name+"\x00"+string(a.VM.ID), b.VM.Name+"\x00"+string(b.VM.ID))
+	})
+	return out, fail(vm.OpDrain, "", err)
+}
+
+// drainUntilStill suspends what runs, until no more comes up.
+func (e *Engine) drainUntilStill(ctx context.Context, c *vm.Call) (out []Drained, err error) {
+	seen := make(map[*slot]bool)
+	for {
+		list, calm := e.toDrain(seen)
+		out = append(out, e.drainAll(ctx, c, list)...)
+		switch {
+		case len(list) > 0:
+		case calm == nil:
+			return out, nil
+		default:
+			select {
+			case <-calm:
+			case <-ctx.Done():
+				return out, context.Cause(ctx)
+			}
+		}
+	}
+}
+
+func (e *Engine) setDraining(on bool) {
+	e.mu.Lock()
+	e.draining = on
+	e.mu.Unlock()
+}
+
+// isDraining is for what starts a machine without being admitted.
+func (e *Engine) isDraining() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.draining
+}
+
+// toDrain returns the VMs that run and were not seen, and what tells when no
+// other that was admitted is on its way any more; nil = none is.
+func (e *Engine) toDrain(seen map[*slot]bool) (list []*slot, calm <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if running(s.rec.State) && !seen[s] {
+			seen[s], list = true, append(list, s)
+		}
+	}
+	if len(e.claims) == 0 {
+		return list, nil
+	}
+	if e.calm == nil {
+		e.calm = make(chan struct{})
+	}
+	return list, e.calm
+}
+
+// drainAll suspends VMs, as many at a time as may start at a time.
+func (e *Engine) drainAll(ctx context.Context, c *vm.Call, running []*slot) []Drained {
+	out := make([]Drained, len(running))
+	places := make(chan struct{}, cap(e.starts))
+	var wg sync.WaitGroup
+	for i, s := range running {
+		wg.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			rec, err := e.drain(ctx, c, s)
+			out[i] = Drained{VM: rec, Err: fail(vm.OpSuspend, string(s.id), err)}
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(out, func(d Drained) bool { return d.Err == nil && d.VM.ID == "" })
+}
+
+// Undrain ends a drain on a host that stays up after all. VMs that are to go on
+// after a start do so now; their number is returned. For admins.
+func (e *Engine) Undrain(ctx context.Context, c *vm.Call) (n int, err error) {
+	defer func() { err = fail(vm.OpUndrain, "", err) }()
+	if err := needAdmin(c); err != nil {
+		return 0, err
+	}
+	if !e.isDraining() {
+		return 0, vm.Errorf(vm.WrongState, "drain", "the host is not being drained")
+	}
+	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpUndrain})
+	if err != nil {
+		return 0, err
+	}
+	e.setDraining(false)
+	n = e.goOnAfterBoot()
+	r.end(nil, map[string]any{"vms": n})
+	return n, nil
+}
+
+// SetOnBoot changes what becomes of a VM when the host has started again.
+func (e *Engine) SetOnBoot(ctx context.Context, c *vm.Call, ref, setting string) (v vm.VM, err error) {
+	to, err := vm.ParseOnBoot(setting)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpOnBoot, ref, vm.AsError(err).WithCode("INVALID_REQUEST"))
+	}
+	op, err := e.begin(ctx, c, ref, vm.OpOnBoot)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpOnBoot, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	entry := AuditEntry{Detail: map[string]any{"from": string(op.before.OnBoot), "to": setting}}
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
+		return vm.VM{}, err
+	}
+	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.OnBoot = to })
+}
+
+// drain suspends one VM. One that has come to its end meanwhile is none.
+func (e *Engine) drain(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, err error) {
+	op, err := e.beginSlot(ctx, s, vm.OpSuspend)
+	if err != nil {
+		if k := vm.KindOf(err); k == vm.NotFound || k == vm.WrongState {
+			return vm.VM{}, nil
+		}
+		return e.snapshot(s), err
+	}
+	defer func() { err = e.finish(op, err) }()
+	if op.before.State != vm.Running {
+		return vm.VM{}, nil
+	}
+	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: drained}); err != nil {
+		return op.before, err
+	}
+	if rec, err = e.suspendMachine(op, drained); err != nil {
+		return op.before, err
+	}
+	return rec, nil
+}
+
+// goOnAfterBoot starts, one after the other, what Drain has suspended and is to
+// go on, and returns how many those are. It ends with the engine.
+func (e *Engine) goOnAfterBoot() int {
+	e.mu.Lock()
+	var list []*slot
+	for _, s := range e.vms {
+		if s.rec.State == vm.Suspended && s.rec.Reason == drained && s.rec.ResumesOnBoot() {
+			list = append(list, s)
+		}
+	}
+	e.mu.Unlock()
+	if len(list) == 0 {
+		return 0
+	}
+	e.spawn(func(ctx context.Context) {
+		for _, s := range list {
+			c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "boot"}}
+			if err := e.wakeUp(ctx, c, s, vm.ActivityBoot); err != nil && ctx.Err() == nil {
+				e.log.Warn("not resumed after the host's start", "vm", s.id, "err", err)
+			}
+		}
+	})
+	return len(list)
+}

@@ -1,0 +1,310 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// handle is a file or directory that the guest has open.
+type handle struct {
+	fd    int
+	node  *node
+	users int // guarded by handles.mu
+	gone  bool
+
+	dir    sync.Mutex // of a directory: its place and what was read of it
+	at     uint64
+	unread []byte
+}
+
+// handles are what the guest has open.
+type handles struct {
+	mu   sync.Mutex
+	next uint64
+	m    map[uint64]*handle
+}
+
+func (l *handles) add(fd int, n *node) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.m) >= maxHandles {
+		_ = unix.Close(fd)
+		return 0, unix.ENFILE
+	}
+	if l.m == nil {
+		l.m = map[uint64]*handle{}
+	}
+	l.next++
+	l.m[l.next] = &handle{fd: fd, node: n}
+	return l.next, nil
+}
+
+// get finds a handle for a request, which lets go of it by put.
+func (l *handles) get(id uint64) (*handle, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.m[id]
+	if h == nil {
+		return nil, unix.EBADF
+	}
+	h.users++
+	return h, nil
+}
+
+func (l *handles) put(h *handle) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.users--
+	h.closeIfUnused()
+}
+
+// closeIfUnused closes what the guest has closed. The caller holds mu.
+func (h *handle) closeIfUnused() {
+	if h.gone && h.users == 0 && h.fd >= 0 {
+		_ = unix.Close(h.fd)
+		h.fd = -1
+	}
+}
+
+func (l *handles) remove(id uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.m[id]; h != nil {
+		delete(l.m, id)
+		h.gone = true
+		h.closeIfUnused()
+	}
+}
+
+func (l *handles) closeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, h := range l.m {
+		delete(l.m, id)
+		h.gone = true
+		h.closeIfUnused()
+	}
+}
+
+// openFlags are those that a guest may open a file with on the host.
+const openFlags = unix.O_ACCMODE | unix.O_APPEND | unix.O_TRUNC | unix.O_DSYNC | unix.O_SYNC
+
+const openAlways = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+
+func writes(flags uint32) bool {
+	return flags&unix.O_ACCMODE != unix.O_RDONLY || flags&unix.O_TRUNC != 0
+}
+
+func (s *server) open(m *message) ([]byte, error) {
+	flags := m.body.u32()
+	n, err := s.nodes.get(m.node)
+	if err != nil {
+		return nil, err
+	}
+	defer s.nodes.put(n)
+	if writes(flags) && !s.rw {
+		return nil, unix.EROFS
+	}
+	st, err := stat(n.fd)
+	if err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || writes(flags) && st.Mode&refused != 0 {
+		return nil, unix.EPERM // pipes are the guest's kernel's, devices the host's, and so is what runs as its owner
+	}
+	fd, err := unix.Open(n.proc(), int(flags&openFlags)|openAlways, 0)
+	if err != nil {
+		return nil, err
+	}
+	if flags&unix.O_TRUNC != 0 {
+		s.wrote(n, fd)
+	}
+	return s.opened(answer(16), fd, n, keepCache)
+}
+
+func (s *server) opened(out []byte, fd int, n *node, flags uint32) ([]byte, error) {
+	id, err := s.handles.add(fd, n)
+	if err != nil {
+		return nil, err
+	}
+	return put32(put64(out, id), flags, 0), nil
+}
+
+// wrote notes the change of a file that the guest itself has made.
+func (s *server) wrote(n *node, fd int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil {
+		s.nodes.saw(n, &st)
+	}
+}
+
+// create makes a file and opens it; a tmpfile has no name.
+func (s *server) create(m *message) ([]byte, error) {
+	flags, mode := m.body.u32(), m.body.u32()
+	m.body.skip(8)
+	if m.op == opTmpfile {
+		m.body.b = append(append(m.body.b[:0:0], "tmp"...), 0) // what the kernel says means nothing
+	}
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		how := unix.OpenHow{Flags: uint64(flags&(openFlags|unix.O_EXCL)) | openAlways | unix.O_CREAT | unix.O_NOFOLLOW, Mode: uint64(mode & 0o777), Resolve: resolve}
+		if m.op == opTmpfile {
+			name, how.Flags = ".", how.Flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC)|unix.O_TMPFILE
+		}
+		fd, err := unix.Openat2(dir.fd, name, &how)
+		if err != nil {
+			return nil, err
+		}
+		var st unix.Stat_t
+		if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+			err = unix.EEXIST
+		}
+		if err == nil && st.Size == 0 && st.Mode&0o777 != mode&0o777 && how.Flags&(unix.O_EXCL|unix.O_TMPFILE) != 0 {
+			if err = unix.Fchmod(fd, mode&0o777); err == nil {
+				err = unix.Fstat(fd, &st)
+			}
+		}
+		path := -1
+		if err == nil {
+			path, err = unix.Open((&node{fd: fd}).proc(), unix.O_PATH|unix.O_CLOEXEC, 0)
+		}
+		if err != nil {
+			_ = unix.Close(fd)
+			return nil, err
+		}
+		if m.op == opTmpfile {
+			name = ""
+		}
+		n, err := s.nodes.add(dir, name, path, &st)
+		if err != nil {
+			_ = unix.Close(fd)
+			return nil, err
+		}
+		return s.opened(s.entry(answer(entrySize+16), n, &st, s.believed(dir, &st)), fd, n, keepCache)
+	})
+}
+
+func (s *server) release(m *message) ([]byte, error) {
+	s.handles.remove(m.body.u64())
+	return nil, nil
+}
+
+// withHandle calls f with the handle that a message names.
+func (s *server) withHandle(id uint64, f func(*handle) ([]byte, error)) ([]byte, error) {
+	h, err := s.handles.get(id)
+	if err != nil {
+		return nil, err
+	}
+	defer s.handles.put(h)
+	return f(h)
+}
+
+func (s *server) read(m *message) ([]byte, error) {
+	id, off, size := m.body.u64(), m.body.u64(), m.body.u32()
+	if size > maxData || off > 1<<62 || m.body.short {
+		return nil, unix.EINVAL
+	}
+	return s.withHandle(id, func(h *handle) ([]byte, error) {
+		out := buffer(outHeader + int(size))
+		n, done := 0, false
+		for n < int(size) && !done {
+			got, err := unix.Pread(h.fd, out[outHeader+n:], int64(off)+int64(n))
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				recycle(out)
+				return nil, err
+			}
+			n, done = n+got, got == 0
+		}
+		return out[:outHeader+n], nil
+	})
+}
+
+func (s *server) writeFile(m *message) ([]byte, error) {
+	id, off, size := m.body.u64(), m.body.u64(), m.body.u32()
+	m.body.skip(20)
+	data := m.body.take(int(min(size, maxData)))
+	if size > maxData || off > 1<<62 || m.body.short {
+		return nil, unix.EINVAL
+	}
+	return s.withHandle(id, func(h *handle) ([]byte, error) {
+		n := 0
+		for n < len(data) {
+			put, err := unix.Pwrite(h.fd, data[n:], int64(off)+int64(n))
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil && n == 0 {
+				return nil, err
+			}
+			if err != nil || put == 0 {
+				break // the rest is asked for again, and fails then
+			}
+			n += put
+		}
+		s.wrote(h.node, h.fd)
+		return put32(answer(8), uint32(n), 0), nil
+	})
+}
+
+func (s *server) fsync(m *message) ([]byte, error) {
+	id, flags := m.body.u64(), m.body.u32()
+	return s.withHandle(id, func(h *handle) ([]byte, error) {
+		if flags&1 != 0 {
+			return nil, unix.Fdatasync(h.fd)
+		}
+		return nil, unix.Fsync(h.fd)
+	})
+}
+
+func (s *server) fallocate(m *message) ([]byte, error) {
+	id, off, length, mode := m.body.u64(), m.body.u64(), m.body.u64(), m.body.u32()
+	if off > 1<<62 || length > 1<<62 {
+		return nil, unix.EFBIG
+	}
+	return s.withHandle(id, func(h *handle) ([]byte, error) {
+		if err := unix.Fallocate(h.fd, mode, int64(off), int64(length)); err != nil {
+			return nil, err
+		}
+		s.wrote(h.node, h.fd)
+		return nil, nil
+	})
+}
+
+func (s *server) lseek(m *message) ([]byte, error) {
+	id, off, whence := m.body.u64(), m.body.u64(), m.body.u32()
+	if whence != unix.SEEK_DATA && whence != unix.SEEK_HOLE {
+		return nil, unix.EINVAL
+	}
+	return s.withHandle(id, func(h *handle) ([]byte, error) {
+		at, err := unix.Seek(h.fd, int64(off), int(whence))
+		if err != nil {
+			return nil, err
+		}
+		return put64(answer(8), uint64(at)), nil
+	})
+}
+
+func (s *server) copyRange(m *message) ([]byte, error) {
+	from, offIn := m.body.u64(), int64(m.body.u64())
+	m.body.skip(8)
+	to, offOut, length, flags := m.body.u64(), int64(m.body.u64()), m.body.u64(), m.body.u64()
+	if flags != 0 || offIn < 0 || offOut < 0 || m.body.short {
+		return nil, unix.EINVAL
+	}
+	return s.withHandle(from, func(in *handle) ([]byte, error) {
+		return s.withHandle(to, func(out *handle) ([]byte, error) {
+			n, err := unix.CopyFileRange(in.fd, &offIn, out.fd, &offOut, int(min(length, 64<<20)), 0)
+			if err != nil {
+				return nil, err
+			}
+			s.wrote(out.node, out.fd)
+			return put32(answer(8), uint32(n), 0), nil
+		})
+	})
+}

@@ -1,0 +1,203 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// at opens a name in a directory: with O_PATH, the symbolic link itself where
+// it is one.
+func at(dir *node, name string) (int, unix.Stat_t, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolve}
+	fd, err := unix.Openat2(dir.fd, name, &how)
+	if err != nil {
+		return -1, unix.Stat_t{}, err
+	}
+	st, err := stat(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// in calls f for a name in the directory that a message is about.
+func (s *server) in(m *message, f func(dir *node, name string) ([]byte, error)) ([]byte, error) {
+	name, err := m.body.name()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := s.nodes.get(m.node)
+	if err != nil {
+		return nil, err
+	}
+	defer s.nodes.put(dir)
+	return f(dir, name)
+}
+
+func (s *server) lookup(m *message) ([]byte, error) {
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		s.watch.add(dir)
+		out, err := s.found(dir, name)
+		if errors.Is(err, unix.ENOENT) && s.watch.covers(dir) { // which may be remembered, too
+			return append(put64(answer(entrySize), 0, 0, uint64(watchedFor.Seconds()), 0), make([]byte, entrySize-32)...), nil
+		}
+		return out, err
+	})
+}
+
+// found answers with the entry of a name.
+func (s *server) found(dir *node, name string) ([]byte, error) {
+	fd, st, err := at(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	n, err := s.nodes.add(dir, name, fd, &st)
+	if err != nil {
+		return nil, err
+	}
+	return s.entry(answer(entrySize), n, &st, s.believed(dir, &st)), nil
+}
+
+// made answers with the entry of what was just made, whose mode is as asked for
+// whatever the mask of this process is.
+func (s *server) made(dir *node, name string, mode uint32) ([]byte, error) {
+	fd, st, err := at(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	if want := st.Mode&^0o1777 | mode&0o1777; st.Mode != want && st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		if err = chmod(&node{fd: fd}, want&0o1777, &st); err == nil {
+			st, err = stat(fd)
+		}
+		if err != nil {
+			_ = unix.Close(fd)
+			return nil, err
+		}
+	}
+	n, err := s.nodes.add(dir, name, fd, &st)
+	if err != nil {
+		return nil, err
+	}
+	return s.entry(answer(entrySize), n, &st, s.believed(dir, &st)), nil
+}
+
+func (s *server) mknod(m *message) ([]byte, error) {
+	mode := m.body.u32()
+	m.body.skip(12)
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		switch mode & unix.S_IFMT {
+		case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+		default:
+			return nil, unix.EPERM // a device is the host's business
+		}
+		if err := unix.Mknodat(dir.fd, name, mode&unix.S_IFMT|mode&0o777, 0); err != nil {
+			return nil, err
+		}
+		return s.made(dir, name, mode&0o777)
+	})
+}
+
+func (s *server) mkdir(m *message) ([]byte, error) {
+	mode := m.body.u32()
+	m.body.skip(4)
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		if err := unix.Mkdirat(dir.fd, name, mode&0o777); err != nil {
+			return nil, err
+		}
+		return s.made(dir, name, mode&0o1777)
+	})
+}
+
+// symlink makes a link whose target is the guest's business: nothing on the
+// host follows it for the guest.
+func (s *server) symlink(m *message) ([]byte, error) {
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		target := m.body.text()
+		if m.body.short || target == "" {
+			return nil, unix.EINVAL
+		}
+		if err := unix.Symlinkat(target, dir.fd, name); err != nil {
+			return nil, err
+		}
+		return s.made(dir, name, 0)
+	})
+}
+
+func (s *server) unlink(m *message) ([]byte, error) {
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		flags := 0
+		if m.op == opRmdir {
+			flags = unix.AT_REMOVEDIR
+		}
+		err := unix.Unlinkat(dir.fd, name, flags)
+		if err == nil {
+			s.nodes.removed(dir, name)
+		}
+		return nil, err
+	})
+}
+
+func (s *server) rename(m *message) ([]byte, error) {
+	into, flags := m.body.u64(), uint32(0)
+	if m.op == opRename2 {
+		flags = m.body.u32()
+		m.body.skip(4)
+	}
+	if flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+		return nil, unix.EINVAL
+	}
+	return s.in(m, func(from *node, old string) ([]byte, error) {
+		name, err := m.body.name()
+		if err != nil {
+			return nil, err
+		}
+		to, err := s.nodes.get(into)
+		if err != nil {
+			return nil, err
+		}
+		defer s.nodes.put(to)
+		s.watch.add(to)
+		if err := unix.Renameat2(from.fd, old, to.fd, name, uint(flags)); err != nil {
+			return nil, err
+		}
+		s.nodes.moved(from, old, to, name, flags&unix.RENAME_EXCHANGE != 0)
+		s.sawNow(to, name)
+		s.sawNow(from, old)
+		return nil, nil
+	})
+}
+
+// sawNow notes the change of a file that the guest itself has made.
+func (s *server) sawNow(dir *node, name string) {
+	s.nodes.mu.Lock()
+	n := dir.children[name]
+	s.nodes.mu.Unlock()
+	if n == nil {
+		return
+	}
+	if st, err := stat(n.fd); err == nil {
+		s.nodes.saw(n, &st)
+	}
+}
+
+// link makes another name for a file that the guest has a name of already, so
+// neither lies outside.
+func (s *server) link(m *message) ([]byte, error) {
+	id := m.body.u64()
+	return s.in(m, func(dir *node, name string) ([]byte, error) {
+		n, err := s.nodes.get(id)
+		if err != nil {
+			return nil, err
+		}
+		defer s.nodes.put(n)
+		if err := unix.Linkat(unix.AT_FDCWD, n.proc(), dir.fd, name, unix.AT_SYMLINK_FOLLOW); err != nil {
+			return nil, err
+		}
+		return s.found(dir, name)
+	})
+}

@@ -1,0 +1,218 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// node is a file that the guest's kernel knows. Its descriptor is opened with
+// O_PATH and stays on the file, whatever becomes of its names.
+type node struct {
+	id  uint64
+	fd  int // -1 = a name that the guest is told to forget; nothing is behind it
+	key fileKey
+
+	// guarded by table.mu
+	lookups  uint64 // that the kernel has not forgotten
+	users    int    // requests that use the descriptor now
+	parent   *node  // where it was seen last
+	name     string
+	gone     bool             // somebody on the host has moved it away or removed it
+	children map[string]*node // of a directory: what the guest knows by which name
+	wd       int              // of a directory: the watch on it; 0 = none
+	told     unix.Timespec    // its change time after the last change that the guest knows of
+}
+
+type fileKey struct{ dev, ino uint64 }
+
+// proc is a path that leads to the node's file, for calls that take no
+// descriptor of this kind.
+func (n *node) proc() string { return "/proc/self/fd/" + strconv.Itoa(n.fd) }
+
+// table is what the guest's kernel knows.
+type table struct {
+	mu    sync.Mutex
+	next  uint64
+	byID  map[uint64]*node
+	byKey map[fileKey]*node
+}
+
+func newTable(root *node) *table {
+	return &table{next: rootID, byID: map[uint64]*node{rootID: root}, byKey: map[fileKey]*node{root.key: root}}
+}
+
+// get finds a node for a request, which lets go of it by put.
+func (t *table) get(id uint64) (*node, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byID[id]
+	if n == nil || n.fd < 0 {
+		return nil, unix.ESTALE
+	}
+	for at := n; at != nil; at = at.parent {
+		if at.gone {
+			return nil, unix.ESTALE
+		}
+	}
+	n.users++
+	return n, nil
+}
+
+func (t *table) put(n *node) {
+	t.mu.Lock()
+	n.users--
+	t.closeIfUnused(n)
+	t.mu.Unlock()
+}
+
+// add counts one more lookup of a file. fd is the node's from now on, or is
+// closed when the file has a node.
+func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := fileKey{st.Dev, st.Ino}
+	n := t.byKey[key]
+	if n != nil {
+		_ = unix.Close(fd)
+	} else {
+		if len(t.byID) >= maxNodes {
+			_ = unix.Close(fd)
+			return nil, unix.ENFILE
+		}
+		t.next++
+		n = &node{id: t.next, fd: fd, key: key, told: st.Ctim}
+		t.byID[n.id], t.byKey[key] = n, n
+	}
+	n.lookups++
+	if n.id != rootID {
+		t.name(n, parent, name)
+	}
+	return n, nil
+}
+
+// name notes where a node is seen. The caller holds mu.
+func (t *table) name(n, parent *node, name string) {
+	n.gone = false
+	if n.parent != parent || n.name != name {
+		t.unname(n)
+		n.parent, n.name = parent, name
+	}
+	if name == "" {
+		return
+	}
+	if parent.children == nil {
+		parent.children = map[string]*node{}
+	}
+	parent.children[name] = n
+}
+
+func (t *table) unname(n *node) {
+	if p := n.parent; p != nil && p.children[n.name] == n {
+		delete(p.children, n.name)
+	}
+}
+
+// forget takes lookups back; the last lets go of the node. It returns the watch
+// that has no use any more.
+func (t *table) forget(id, count uint64) (wd int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.byID[id]
+	if n == nil || id == rootID {
+		return 0
+	}
+	if n.lookups -= min(n.lookups, count); n.lookups > 0 {
+		return 0
+	}
+	delete(t.byID, id)
+	if t.byKey[n.key] == n {
+		delete(t.byKey, n.key)
+	}
+	t.unname(n)
+	wd, n.wd = n.wd, 0
+	t.closeIfUnused(n)
+	return wd
+}
+
+// closeIfUnused closes the descriptor of a node that nobody knows any more. The
+// caller holds mu.
+func (t *table) closeIfUnused(n *node) {
+	if n.users == 0 && n.lookups == 0 && n.id != rootID && n.fd >= 0 {
+		_ = unix.Close(n.fd)
+		n.fd = -1
+	}
+}
+
+// moved notes that the guest has renamed something.
+func (t *table) moved(from *node, old string, to *node, name string, swap bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a, b := from.children[old], to.children[name]
+	delete(from.children, old)
+	delete(to.children, name)
+	if a != nil {
+		t.name(a, to, name)
+	}
+	if b != nil && swap {
+		t.name(b, from, old)
+	}
+}
+
+// removed notes that the guest has removed a name.
+func (t *table) removed(parent *node, name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(parent.children, name)
+}
+
+// saw notes a change that the guest knows of.
+func (t *table) saw(n *node, st *unix.Stat_t) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n.told = st.Ctim
+}
+
+// some returns names that the guest may forget, when it knows very many.
+func (t *table) some(count int) (names []*node) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.byID) < manyNodes {
+		return nil
+	}
+	for _, n := range t.byID {
+		if n.parent != nil && n.wd == 0 {
+			names = append(names, n)
+		}
+		if len(names) == count {
+			break
+		}
+	}
+	return names
+}
+
+// path is a directory's path beneath the root; "" = the root's. The caller
+// holds mu.
+func (n *node) path() string {
+	p := ""
+	for at := n; at.parent != nil; at = at.parent {
+		p = at.name + "/" + p
+	}
+	return p
+}
+
+// closeAll lets go of all nodes.
+func (t *table) closeAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.byID {
+		if n.fd >= 0 {
+			_ = unix.Close(n.fd)
+			n.fd = -1
+		}
+	}
+}

@@ -1,0 +1,313 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// server answers one guest's messages about one folder.
+type server struct {
+	rw      bool
+	log     *slog.Logger
+	root    *node
+	owner   owner
+	nodes   *table
+	handles handles
+	watch   *watch // nil = changes on the host are not seen
+
+	conn  net.Conn
+	write sync.Mutex // one message at a time
+}
+
+// owner is the host's user that owns the folder. The guest sees its files as
+// root's, and everybody else's as nobody's.
+type owner struct{ uid, gid uint32 }
+
+// Serve answers the messages that come on conn until it or ctx ends. dir is
+// what Open returned; it stays the caller's.
+func Serve(ctx context.Context, conn net.Conn, dir *os.File, o Options) error {
+	s, err := newServer(conn, dir, o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	var wg sync.WaitGroup
+	work := make(chan []byte)
+	for range workers {
+		wg.Go(func() { s.worker(work) })
+	}
+	if s.watch != nil {
+		wg.Go(func() { s.watch.run(ctx) })
+	}
+	err = s.receive(work)
+	close(work)
+	cancel()
+	conn.Close()
+	wg.Wait()
+	if errors.Is(err, io.EOF) || ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func newServer(conn net.Conn, dir *os.File, o Options) (*server, error) {
+	fd, err := unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	root := &node{id: rootID, fd: fd, key: fileKey{st.Dev, st.Ino}, lookups: 1, told: st.Ctim}
+	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), conn: conn}
+	if s.watch, err = newWatch(s); err != nil {
+		s.log.Warn("changes of a folder are not told to the guest, which looks for itself", "err", err)
+	}
+	return s, nil
+}
+
+func (s *server) close() {
+	s.handles.closeAll()
+	s.nodes.closeAll()
+	if s.watch != nil {
+		s.watch.close()
+	}
+}
+
+// receive takes messages off the connection, each for a worker.
+func (s *server) receive(work chan<- []byte) error {
+	in := bufio.NewReaderSize(s.conn, 64<<10)
+	for {
+		head, err := in.Peek(4)
+		if err != nil {
+			return err
+		}
+		n := le.Uint32(head)
+		if n < inHeader || n > maxMessage {
+			return errShort
+		}
+		b := buffer(int(n))
+		if _, err := io.ReadFull(in, b); err != nil {
+			return err
+		}
+		m, err := parse(b)
+		if err != nil {
+			return err
+		}
+		switch m.op {
+		case opForget, opBatchForget: // in order, and nothing waits for it
+			s.forget(m)
+			recycle(b)
+		case opInterrupt, opDestroy: // whoever is interrupted gets its answer soon
+			recycle(b)
+		default:
+			work <- b
+		}
+	}
+}
+
+func (s *server) forget(m message) {
+	drop := func(id, count uint64) {
+		if wd := s.nodes.forget(id, count); wd != 0 && s.watch != nil {
+			s.watch.remove(wd)
+		}
+	}
+	if m.op == opForget {
+		drop(m.node, m.body.u64())
+		return
+	}
+	m.body.skip(8) // how many: the message's length says it
+	for len(m.body.b) >= 16 {
+		id, count := m.body.u64(), m.body.u64()
+		drop(id, count)
+	}
+}
+
+// worker answers messages, as the owner of the folder where the server could be
+// anybody. Its thread ends with it.
+func (s *server) worker(work <-chan []byte) {
+	runtime.LockOSThread()
+	if err := s.owner.become(); err != nil {
+		s.log.Error("folder", "err", err)
+		s.conn.Close()
+	}
+	for b := range work {
+		m, err := parse(b)
+		if err != nil {
+			continue
+		}
+		out := s.answer(&m)
+		recycle(b)
+		s.send(out)
+		recycle(out)
+		if m.op == opLookup || m.op == opReaddirplus {
+			s.relieve()
+		}
+	}
+}
+
+// become makes the thread's calls about files the owner's; only root can.
+func (o owner) become() error {
+	if os.Geteuid() != 0 || o.uid == 0 {
+		return nil
+	}
+	if err := unix.Setfsgid(int(o.gid)); err != nil {
+		return err
+	}
+	return unix.Setfsuid(int(o.uid))
+}
+
+// send writes a message whole. One that cannot be written ends the connection.
+func (s *server) send(b []byte) {
+	s.write.Lock()
+	defer s.write.Unlock()
+	if _, err := s.conn.Write(b); err != nil {
+		s.conn.Close()
+	}
+}
+
+// answer does what a message asks for.
+func (s *server) answer(m *message) []byte {
+	out, err := s.do(m)
+	if err == nil && m.body.short {
+		err = errShort
+	}
+	if out == nil || err != nil {
+		out = answer(0)
+	}
+	return finish(out, m.unique, errno(err))
+}
+
+// reads are the operations that change nothing, whatever their arguments; an
+// open is looked at more closely.
+var reads = map[uint32]func(*server, *message) ([]byte, error){
+	opInit:        (*server).init,
+	opLookup:      (*server).lookup,
+	opGetattr:     (*server).getattr,
+	opReadlink:    (*server).readlink,
+	opOpen:        (*server).open,
+	opRead:        (*server).read,
+	opStatfs:      (*server).statfs,
+	opRelease:     (*server).release,
+	opReleasedir:  (*server).release,
+	opFsync:       (*server).fsync,
+	opFsyncdir:    (*server).fsync,
+	opGetxattr:    (*server).getxattr,
+	opListxattr:   (*server).listxattr,
+	opOpendir:     (*server).opendir,
+	opReaddir:     (*server).readdir,
+	opReaddirplus: (*server).readdir,
+	opLseek:       (*server).lseek,
+}
+
+// changes are the others.
+var changes = map[uint32]func(*server, *message) ([]byte, error){
+	opSetattr:       (*server).setattr,
+	opSymlink:       (*server).symlink,
+	opMknod:         (*server).mknod,
+	opMkdir:         (*server).mkdir,
+	opUnlink:        (*server).unlink,
+	opRmdir:         (*server).unlink,
+	opRename:        (*server).rename,
+	opRename2:       (*server).rename,
+	opLink:          (*server).link,
+	opWrite:         (*server).writeFile,
+	opSetxattr:      (*server).setxattr,
+	opRemovexattr:   (*server).removexattr,
+	opCreate:        (*server).create,
+	opTmpfile:       (*server).create,
+	opFallocate:     (*server).fallocate,
+	opCopyFileRange: (*server).copyRange,
+}
+
+func (s *server) do(m *message) ([]byte, error) {
+	if m.gid == nudgeGID {
+		if out, ok, err := s.nudged(m); ok {
+			return out, err
+		}
+	}
+	if f := reads[m.op]; f != nil {
+		return f(s, m)
+	}
+	f := changes[m.op]
+	switch {
+	case f == nil:
+		return nil, unix.ENOSYS
+	case !s.rw:
+		return nil, unix.EROFS
+	}
+	return f(s, m)
+}
+
+// init agrees with the guest's kernel on how they speak.
+func (s *server) init(m *message) ([]byte, error) {
+	major, minor, ahead, flags := m.body.u32(), m.body.u32(), m.body.u32(), m.body.u32()
+	if major != protoMajor || minor < minMinor || m.body.short {
+		return nil, unix.EPROTO
+	}
+	out := put32(answer(64), protoMajor, min(minor, protoMinor), min(ahead, maxData), flags&initWanted)
+	out = le.AppendUint16(out, 16) // in the background
+	out = le.AppendUint16(out, 12) // of them, before it is called congested
+	out = put32(out, maxData, 1)   // a write; times to the nanosecond
+	out = le.AppendUint16(out, maxData/4096)
+	out = le.AppendUint16(out, 0)
+	return put32(out, make([]uint32, 8)...), nil
+}
+
+// relieve has a guest that knows very many files forget some.
+func (s *server) relieve() {
+	for _, n := range s.nodes.some(256) {
+		s.invalidateEntry(n.parent, n.name)
+	}
+}
+
+func (s *server) invalidateEntry(dir *node, name string) {
+	b := put64(nil, dir.id)
+	b = put32(b, uint32(len(name)), 0)
+	s.send(notice(invalEntry, append(append(b, name...), 0)))
+}
+
+func (s *server) invalidateInode(n *node) {
+	s.send(notice(invalInode, put64(nil, n.id, 0, 0)))
+}
+
+// buffers are kept by size: most messages are small.
+var (
+	small = sync.Pool{New: func() any { b := make([]byte, 8<<10); return &b }}
+	large = sync.Pool{New: func() any { b := make([]byte, outHeader+maxMessage); return &b }}
+)
+
+func buffer(n int) []byte {
+	pool := &small
+	if n > 8<<10 {
+		pool = &large
+	}
+	return (*pool.Get().(*[]byte))[:n]
+}
+
+func recycle(b []byte) {
+	switch b = b[:cap(b)]; len(b) {
+	case 8 << 10:
+		small.Put(&b)
+	case outHeader + maxMessage:
+		large.Put(&b)
+	}
+}

@@ -1,0 +1,103 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHostChanges: what is done on the host is told to the guest, once it is to
+// be believed no longer what it was; what the guest does itself is not.
+func TestHostChanges(t *testing.T) {
+	dir, _ := world(t)
+	k := serve(t, dir, true)
+	sub := k.find(rootID, "sub")
+	file := k.find(sub, "file")
+	no, b := k.ask(opCreate, sub, createBody(unix.O_RDWR|unix.O_EXCL, 0o644, "own"))
+	if no != 0 {
+		t.Fatal(no)
+	}
+	if no, _ := k.ask(opWrite, le.Uint64(b), writeBody(le.Uint64(b[entrySize:]), "mine")); no != 0 {
+		t.Fatal(no)
+	}
+	_, _ = k.ask(opMkdir, sub, append(put32(nil, 0o755, 0), text("dir")...))
+	_, _ = k.ask(opRename, sub, append(put64(nil, sub), text("own", "renamed")...))
+	_, _ = k.ask(opUnlink, sub, text("renamed"))
+	<-time.After(6 * gather)
+	k.mu.Lock()
+	if len(k.heard) > 0 {
+		t.Errorf("the guest is told what it did: %v", k.heard)
+	}
+	k.mu.Unlock()
+
+	put(t, filepath.Join(dir, "sub/file"), "changed")
+	k.await("the file was written to", nudgeAbout(nudgeWritten, "sub/file"))
+	k.await("its content is no longer what it was", func(n note) bool { return n.kind == invalInode && le.Uint64(n.body) == file })
+	put(t, filepath.Join(dir, "sub/new"), "new")
+	k.await("a new file", nudgeAbout(nudgeCreate, "sub/new"))
+	k.await("a new name", func(n note) bool { return n.kind == invalEntry && string(n.body[16:len(n.body)-1]) == "new" })
+	if err := os.Remove(filepath.Join(dir, "sub/file")); err != nil {
+		t.Fatal(err)
+	}
+	k.await("the file is gone", nudgeAbout(nudgeDelete, "sub/file"))
+}
+
+// TestNudged: what the agent does for a nudge changes nothing.
+func TestNudged(t *testing.T) {
+	dir, _ := world(t)
+	k := serve(t, dir, false)
+	sub := k.find(rootID, "sub")
+	_ = k.find(sub, "file")
+	put(t, filepath.Join(dir, "sub/new"), "new")
+	k.await("a new file", nudgeAbout(nudgeCreate, "sub/new"))
+	if no, _ := k.askAs(nudgeGID, opLookup, sub, text("new")); no != unix.ENOENT {
+		t.Errorf("the agent sees what it is to make: %v", no)
+	}
+	if no, b := k.askAs(nudgeGID, opMknod, sub, append(put32(nil, unix.S_IFREG, 0, 0, 0), text("new")...)); no != 0 || le.Uint64(b) != k.find(sub, "new") {
+		t.Errorf("the agent makes it: %v", no)
+	}
+	if err := os.Remove(filepath.Join(dir, "sub/file")); err != nil {
+		t.Fatal(err)
+	}
+	k.await("the file is gone", nudgeAbout(nudgeDelete, "sub/file"))
+	if no, _ := k.askAs(nudgeGID, opLookup, sub, text("file")); no != 0 {
+		t.Errorf("the agent does not see what it is to remove: %v", no)
+	}
+	if no, _ := k.askAs(nudgeGID, opUnlink, sub, text("new")); no != 0 {
+		t.Errorf("the agent removes: %v", no)
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, "sub/new")); err != nil || string(data) != "new" {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// TestMovedAway: a directory that is moved out of the folder is out of reach,
+// also for who has it open.
+func TestMovedAway(t *testing.T) {
+	dir, secret := world(t)
+	k := serve(t, dir, true)
+	sub := k.find(rootID, "sub")
+	file := k.find(sub, "file")
+	if err := os.Rename(filepath.Join(dir, "sub"), filepath.Join(secret, "sub")); err != nil {
+		t.Fatal(err)
+	}
+	k.await("the directory is gone", nudgeAbout(nudgeDelete, "sub"))
+	if k.find(sub, "file") != 0 {
+		t.Error("what was moved out is looked up")
+	}
+	if _, no := k.content(file); no != unix.ESTALE {
+		t.Errorf("what was moved out is read: %v", no)
+	}
+	if err := os.Rename(filepath.Join(secret, "sub"), filepath.Join(dir, "back")); err != nil {
+		t.Fatal(err)
+	}
+	if got, no := k.content(k.find(k.find(rootID, "back"), "file")); got != "inside" || no != 0 {
+		t.Errorf("back again: %q, %v", got, no)
+	}
+}

@@ -1,0 +1,59 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package httpd
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A caller that asks too often is told to wait, by a code that every client
+// knows; others are answered meanwhile.
+//
+// 002-12
+func TestPace(t *testing.T) {
+	b := newBench(t)
+	b.handler.pace = newPace(1)
+	_, _, other, err := b.engine.CreateAccount(t.Context(), b.call, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for range 40 {
+		a := b.do("GET", "/v1/vms", "")
+		switch {
+		case a.status == 200:
+		case a.status == http.StatusServiceUnavailable && a.json["code"] == "SERVICE_UNAVAILABLE" && a.header.Get("Retry-After") == "1":
+			refused++
+		default:
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	if refused < 20 {
+		t.Errorf("%d of 40 requests were refused", refused)
+	}
+	if a := b.as(other, "GET", "/v1/vms", ""); a.status != 200 {
+		t.Errorf("another account is answered %d %s", a.status, a.body)
+	}
+	b.handler.pace = newPace(0)
+	for range 40 {
+		if a := b.do("GET", "/v1/vms", ""); a.status != 200 {
+			t.Fatalf("without a limit: %d %s", a.status, a.body)
+		}
+	}
+}
+
+// TestBodies: a body beyond what a route takes is refused before it is read to
+// its end.
+func TestBodies(t *testing.T) {
+	b := newBench(t)
+	b.create(map[string]any{"name": "box"})
+	long := `{"name":"` + strings.Repeat("x", maxBody) + `"}`
+	for _, path := range []string{"/v1/vms/box/fork", "/v1/vms/box/exec-await", "/v1/accounts", "/v1/drain"} {
+		if a := b.do("POST", path, long); a.status != 400 || a.json["code"] != "INVALID_REQUEST" || !strings.Contains(string(a.body), "larger than") {
+			t.Errorf("%s: %d %.200s", path, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,15 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+// What the host has the agent do in a folder of the host, so that programs of
+// the guest hear of what others did there: the kind is in the place of a FUSE
+// message's error. The agent does it as a group of its own.
+const (
+	NudgeGID     = 0x5741524e
+	NudgeCreate  = 101
+	NudgeDelete  = 102
+	NudgeWritten = 103
+	NudgeAttrib  = 104
+)

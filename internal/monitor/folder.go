@@ -1,0 +1,216 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/folder"
+	"github.com/warren-vm/warren/vm"
+)
+
+// folders are the directories of the host that the machine's guest has.
+type folders struct {
+	mu   sync.Mutex // guards list
+	list []*served
+}
+
+// served is one folder. It is mounted again whenever its stream has ended,
+// until it is taken away.
+type served struct {
+	vm.Folder
+	dir  *os.File
+	ctx  context.Context
+	end  context.CancelFunc
+	over chan struct{} // closed when nothing serves it any more
+}
+
+func (l *folders) at(path string) *served {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.IndexFunc(l.list, func(f *served) bool { return f.Path == path }); i >= 0 {
+		return l.list[i]
+	}
+	return nil
+}
+
+func folderPaths(list []vm.Folder) (out []string) {
+	for _, f := range list {
+		out = append(out, f.Path)
+	}
+	return out
+}
+
+func (l *folders) remove(f *served) {
+	l.mu.Lock()
+	l.list = slices.DeleteFunc(l.list, func(o *served) bool { return o == f })
+	l.mu.Unlock()
+	f.end()
+	<-f.over
+	f.dir.Close()
+}
+
+// addFolder mounts a folder and serves it from now on. The directory is the one
+// that was checked, or none.
+func (m *machine) addFolder(ctx context.Context, spec vm.Folder) error {
+	if m.folders.at(spec.Path) != nil {
+		return vm.Errorf(vm.Exists, spec.Path, "a folder is mounted there")
+	}
+	dir, err := folder.Reopen(spec.Host, spec.Is)
+	if err != nil {
+		return err
+	}
+	conn, err := m.guest.MountFolder(ctx, spec.Path, spec.RW, spec.Over)
+	if err != nil {
+		dir.Close()
+		return err
+	}
+	f := &served{Folder: spec, dir: dir, over: make(chan struct{})}
+	f.ctx, f.end = context.WithCancel(m.lifetime)
+	m.folders.mu.Lock()
+	m.folders.list = append(m.folders.list, f)
+	m.folders.mu.Unlock()
+	m.wg.Go(func() { m.serveFolder(f, conn) })
+	return nil
+}
+
+const (
+	folderWait = 20 * time.Second // for one mount
+	folderRest = 200 * time.Millisecond
+)
+
+// serveFolder serves a folder, and mounts it again when the link was lost.
+func (m *machine) serveFolder(f *served, conn net.Conn) {
+	defer close(f.over)
+	for {
+		if conn != nil {
+			if err := folder.Serve(f.ctx, conn, f.dir, folder.Options{RW: f.RW, Log: m.log}); err != nil {
+				m.log.Warn("folder", "path", f.Path, "err", err)
+			}
+		}
+		pause(f.ctx, folderRest)
+		if f.ctx.Err() != nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(f.ctx, folderWait)
+		var err error
+		conn, err = m.guest.MountFolder(ctx, f.Path, f.RW, true)
+		cancel()
+		if err != nil {
+			conn = nil
+			m.log.Warn("folder", "path", f.Path, "err", err)
+			pause(f.ctx, time.Second)
+		}
+	}
+}
+
+// dropFolder unmounts a folder; one that is not there is no error. While
+// programs use it, it stays and they are named, unless force.
+func (m *machine) dropFolder(ctx context.Context, path string, force bool) error {
+	f := m.folders.at(path)
+	if err := m.guest.Unmount(ctx, path, force); err != nil {
+		return err
+	}
+	if f == nil {
+		return nil
+	}
+	m.folders.remove(f)
+	return nil
+}
+
+// wantFolders changes what the machine's folders are to be, also for a monitor
+// that re-attaches.
+func (m *machine) wantFolders(change func([]vm.Folder) []vm.Folder) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.spec.Folders = change(slices.Clone(m.spec.Folders))
+	return m.save(m.spec.Network)
+}
+
+// mountFolders gives a guest the folders that it does not have yet, when its
+// machine starts or is found again. One that cannot be mounted is missing: its
+// path fails, or is what it was without, and the log says why.
+func (m *machine) mountFolders(ctx context.Context) {
+	m.mu.Lock()
+	list, lost := slices.Clone(m.spec.Folders), m.spec.LostFolders
+	m.spec.LostFolders = nil
+	m.mu.Unlock()
+	for _, path := range lost {
+		if err := m.guest.LeaveFolder(ctx, path); err != nil {
+			m.log.Warn("folder", "path", path, "err", err)
+		}
+	}
+	for _, f := range list {
+		if m.folders.at(f.Path) != nil {
+			continue
+		}
+		f.Over = true
+		if err := m.addFolder(ctx, f); err != nil {
+			m.log.Warn("a folder of the host is missing", "path", f.Path, "host", f.Host, "err", err)
+		}
+	}
+}
+
+func (s *server) addFolder(w http.ResponseWriter, r *http.Request) {
+	var f vm.Folder
+	err := readJSONBody(r, &f)
+	if err == nil && !closed(s.m.started) {
+		err = vm.Errorf(vm.Unavailable, string(s.m.spec.ID), "the machine is still being started")
+	}
+	if err == nil {
+		err = s.m.addFolder(r.Context(), f)
+	}
+	if err == nil {
+		err = s.m.wantFolders(func(l []vm.Folder) []vm.Folder { return append(l, f) })
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
+
+// The unmounting goes on when its caller goes away: half of it has happened.
+func (s *server) dropFolder(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	path := q.Get("path")
+	err := s.m.dropFolder(context.WithoutCancel(r.Context()), path, q.Get("force") != "")
+	if err == nil {
+		err = s.m.wantFolders(func(l []vm.Folder) []vm.Folder {
+			return slices.DeleteFunc(l, func(f vm.Folder) bool { return f.Path == path })
+		})
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSONBody(w, struct{}{})
+}
+
+// MountFolder gives the guest a directory of the host. Kinds: Exists, Invalid,
+// WrongState when the directory is not the one that was checked.
+func (c *Client) MountFolder(ctx context.Context, f vm.Folder) error {
+	ctx, cancel := within(ctx, startDeadline)
+	defer cancel()
+	return c.call(ctx, "POST", "/folder", f, nil)
+}
+
+// UnmountFolder takes one away; one that is not there is no error. Kind Busy,
+// naming them, while programs use it, unless force: then they are killed.
+func (c *Client) UnmountFolder(ctx context.Context, path string, force bool) error {
+	ctx, cancel := within(ctx, startDeadline)
+	defer cancel()
+	q := url.Values{"path": {path}}
+	if force {
+		q.Set("force", "1")
+	}
+	return c.call(ctx, "DELETE", "/folder?"+q.Encode(), nil, nil)
+}

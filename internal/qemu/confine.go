@@ -1,0 +1,272 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qemu
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/warren-vm/warren/internal/confine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxLayers bounds the chain below a disk; the engine flattens far shorter ones.
+const maxLayers = 1000
+
+// niceness of a QEMU: what answers for it, its monitor and serve, comes first
+// when a guest keeps every CPU busy.
+const niceness = 2
+
+// startConfined starts QEMU where it reaches only what is its own.
+func startConfined(cmd *exec.Cmd, spec vm.MachineSpec) error {
+	if err := prepareLent(spec); err != nil {
+		return err
+	}
+	p := plan(spec)
+	groups, ok := deviceGroups(spec)
+	if ok && confine.MaySwitchUsers() {
+		p.UID, p.GID = userOf(spec)
+		p.Groups = groups
+		if err := shareAll(p); err != nil {
+			p.UID = 0 // not on every file system can files be given to a group
+		}
+	}
+	return confine.Start(cmd, p)
+}
+
+// maxThreads bounds the threads of a QEMU: its CPUs', and those that wait for
+// the disk.
+const maxThreads = 512
+
+// Bound puts a machine's QEMU into a control group of its own, where serve was
+// given one to divide, and bounds that; again when its size has changed or
+// another serve has come. Its rlimits bound it also without.
+func Bound(id vm.ID, pid int, size vm.Size) {
+	b := confine.Bounds{CPUs: size.VCPU + 1, Memory: dataLimit(size.MemoryMiB), Threads: maxThreads}
+	_ = confine.Hierarchy{}.Enter(string(id), pid, b) // that a bound could not be set is no reason not to run
+}
+
+// Where serve runs as root each machine has a user id of its own, from a range
+// that nobody assigns (systemd.io/UIDS-GIDS), and all have one group, to which
+// the files belong that they open: QEMU opens also the memory that it maps
+// privately for writing. The directories of these files are closed to all of
+// them; a machine sees only its own, in its root.
+const (
+	firstUser   = 1879048192 + 1
+	users       = 1 << 24
+	sharedGroup = firstUser - 1
+)
+
+// userOf says who a machine's QEMU is.
+func userOf(spec vm.MachineSpec) (uid, gid int) {
+	h := fnv.New32a()
+	h.Write([]byte(spec.ID))
+	return firstUser + int(h.Sum32()%users), sharedGroup
+}
+
+// deviceGroups returns the groups that a user needs for the machine's devices.
+// Where a device is root's alone the machine cannot have a user of its own.
+func deviceGroups(spec vm.MachineSpec) (groups []int, ok bool) {
+	if spec.Accel != vm.KVM {
+		return nil, true
+	}
+	return confine.DeviceGroups("/dev/kvm")
+}
+
+// shareAll gives the machines' group what a plan's program may open.
+func shareAll(p confine.Plan) error {
+	for _, path := range p.Write {
+		if err := give(path, 0o060); err != nil {
+			return err
+		}
+	}
+	for _, path := range p.Read {
+		if strings.HasPrefix(path, "/usr/") || strings.HasPrefix(path, "/lib") || strings.HasPrefix(path, "/etc/") {
+			continue
+		}
+		if err := give(path, 0o040); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give gives the group of the machines rights on one file or, with what that
+// takes, directory. Others keep none.
+func give(path string, rights fs.FileMode) error {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // QEMU says so
+	}
+	if err != nil {
+		return err
+	}
+	if st.IsDir() {
+		rights = 0o010
+	}
+	if st.Mode().Perm()&(rights>>3) == rights>>3 {
+		return nil // everybody has them
+	}
+	sys, ok := st.Sys().(*syscall.Stat_t)
+	if !ok || sys.Gid != sharedGroup {
+		if err := os.Chown(path, -1, sharedGroup); err != nil {
+			return err
+		}
+	}
+	if ok && sys.Gid == sharedGroup && st.Mode().Perm()&rights == rights {
+		return nil // a change, even to the same, would have the memory's sum made anew
+	}
+	return os.Chmod(path, st.Mode().Perm()&^0o070|rights)
+}
+
+// plan is all that the QEMU of a machine may reach by name. Its sockets and the
+// device state that it starts on are descriptors.
+func plan(spec vm.MachineSpec) confine.Plan {
+	p := confine.Plan{
+		Read:    []string{"/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"},
+		Write:   []string{layout.VMDir(spec.Dir).Lent(), RAMPath(spec)},
+		Devices: []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"},
+		Root:    spec.RunDir, Nice: niceness, Limits: limits(spec),
+	}
+	if spec.Accel == vm.KVM {
+		p.Devices = append(p.Devices, "/dev/kvm")
+	}
+	if prefix, ok := ownPrefix(spec.QEMU); ok { // its firmware and modules
+		p.Read = append(p.Read, prefix)
+	}
+	for i := range spec.Plugged.Modules {
+		p.Write = append(p.Write, ModulePath(spec, i))
+	}
+	if spec.Generation == nil && spec.Boot.Kernel != "" {
+		p.Read = append(p.Read, spec.Boot.Kernel)
+		if spec.Boot.Initramfs != "" {
+			p.Read = append(p.Read, spec.Boot.Initramfs)
+		}
+	}
+	if spec.Disk != "" {
+		p.Write = append(p.Write, spec.Disk)
+		p.Read = append(p.Read, layersBelow(spec.Disk)...)
+	}
+	return p
+}
+
+// ownPrefix returns the directory that a QEMU was installed in, such as
+// /opt/qemu, when it is neither the system's nor too much.
+func ownPrefix(binary string) (string, bool) {
+	path, err := filepath.EvalSymlinks(binary)
+	if err != nil || strings.HasPrefix(path, "/usr/") || filepath.Base(filepath.Dir(path)) != "bin" {
+		return "", false
+	}
+	prefix := filepath.Dir(filepath.Dir(path))
+	return prefix, strings.Count(prefix, "/") >= 2
+}
+
+// layersBelow returns the files that a disk lies on, the next one first. The
+// list ends at what cannot be read, of which QEMU knows more to say.
+func layersBelow(disk string) (list []string) {
+	for len(list) < maxLayers {
+		backing, err := BackingName(disk)
+		if err != nil || backing == "" {
+			return list
+		}
+		if !filepath.IsAbs(backing) {
+			// The way up leads from where the directory really is.
+			dir, err := filepath.EvalSymlinks(filepath.Dir(disk))
+			if err != nil {
+				return list
+			}
+			backing = filepath.Join(dir, backing)
+		}
+		list, disk = append(list, backing), backing
+	}
+	return list
+}
+
+// BackingName reads the name of the backing file in a qcow2's header: an
+// offset at 8, a length at 16, both big-endian (QEMU, docs/interop/qcow2.txt);
+// "" = none, or not a qcow2.
+func BackingName(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fileError(path, err)
+	}
+	defer f.Close()
+	var h [20]byte
+	if _, err := f.ReadAt(h[:], 0); err != nil || string(h[:4]) != "QFI\xfb" {
+		return "", vm.Errorf(vm.Corrupt, path, "not a qcow2 file")
+	}
+	name := make([]byte, min(binary.BigEndian.Uint32(h[16:]), 1023))
+	if _, err := f.ReadAt(name, int64(binary.BigEndian.Uint64(h[8:]))); err != nil {
+		return "", vm.Errorf(vm.Corrupt, path, "its backing name cannot be read: %w", err)
+	}
+	return string(name), nil
+}
+
+// prepareLent makes the directory of what is lent to the machine, empty.
+func prepareLent(spec vm.MachineSpec) error {
+	dir := layout.VMDir(spec.Dir).Lent()
+	if err := os.RemoveAll(dir); err != nil {
+		return fileError(dir, err)
+	}
+	return fileError(dir, os.Mkdir(dir, 0o700))
+}
+
+// Lend gives a file that lies on the file system of the VM's directory to the
+// running machine, which cannot reach any other than those of its start, and
+// returns the name to give to QEMU. TakeBack makes an end of it.
+func (p *Process) Lend(path string) (string, error) {
+	name := p.lentName(path)
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fileError(name, err)
+	}
+	if err := os.Link(path, name); err != nil {
+		return "", fileError(path, err)
+	}
+	return name, p.allow(name)
+}
+
+// allow lets the machine open a file of its lent directory for writing.
+func (p *Process) allow(path string) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	return fileError(path, give(path, 0o060))
+}
+
+// TakeBack removes the name that Lend made. What QEMU has open stays open.
+func (p *Process) TakeBack(path string) { os.Remove(p.lentName(path)) }
+
+func (p *Process) lentName(path string) string {
+	return filepath.Join(layout.VMDir(p.Spec.Dir).Lent(), filepath.Base(path))
+}
+
+// owned is the file of the VM's directory that QEMU knows by a lent name.
+func (p *Process) owned(name string) string {
+	if filepath.Dir(name) == layout.VMDir(p.Spec.Dir).Lent() {
+		return filepath.Join(p.Spec.Dir, filepath.Base(name))
+	}
+	return name
+}
+
+// takeBackDisks removes the lent names of the disks that the machine wrote to
+// before: they would keep the space of a layer that is deleted.
+func (p *Process) takeBackDisks(used string) {
+	names, err := filepath.Glob(p.lentName(layout.VMDir("").NextOverlay("*")))
+	if err != nil {
+		return // only a malformed pattern, which this is not
+	}
+	for _, name := range names {
+		if name != used {
+			os.Remove(name)
+		}
+	}
+}

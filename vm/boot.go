@@ -1,0 +1,38 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+// OnBoot is what becomes, when the host has started again, of a VM that ran
+// when the host was shut down.
+type OnBoot string
+
+// The settings of OnBoot.
+const (
+	OnBootResume OnBoot = "resume" // it goes on
+	OnBootStay   OnBoot = "stay"   // it sleeps until somebody uses it
+)
+
+// ParseOnBoot checks s; "" is allowed. The error has kind Invalid.
+func ParseOnBoot(s string) (OnBoot, error) {
+	switch b := OnBoot(s); b {
+	case "", OnBootResume, OnBootStay:
+		return b, nil
+	}
+	return "", Errorf(Invalid, s, "not what a VM can do when the host has started").WithHint("use resume or stay")
+}
+
+// BootSetting is the setting that holds: unless it was said, a persistent VM
+// goes on.
+func (v VM) BootSetting() OnBoot {
+	switch {
+	case v.OnBoot != "":
+		return v.OnBoot
+	case v.Persistence.Type == Persistent:
+		return OnBootResume
+	}
+	return OnBootStay
+}
+
+// ResumesOnBoot reports whether the VM goes on when the host has started.
+func (v VM) ResumesOnBoot() bool { return v.BootSetting() == OnBootResume }
