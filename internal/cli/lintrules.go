@@ -163,6 +163,16 @@ func lintScript(name, text string) (out []finding) {
 	return out
 }
 
+// lintFolders looks at what a VM that is not for development has of the host.
+func lintFolders(v api.VM, mounts []api.Mount) (out []finding) {
+	for _, m := range mounts {
+		if m.Host != "" && m.RW {
+			out = append(out, lintFolder(or(v.Name, string(v.ID))+":"+m.Path, m.Host))
+		}
+	}
+	return out
+}
+
 func lintFolder(subject, folder string) finding {
 	return finding{
 		ruleHost, subject, "the guest writes to a folder of the host: " + folder,
