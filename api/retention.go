@@ -27,7 +27,7 @@ type FinishVM struct {
 	Retention     string          `json:"retention,omitempty"`     // stop, suspend (compressed and encrypted), destroy; "" = leave the VM as it is
 	DropSnapshots []vm.SnapshotID `json:"dropSnapshots,omitempty"` // of the VM, to be deleted
 	KeepSnapshots bool            `json:"keepSnapshots,omitempty"` // the others have a purpose
-	LockVolumes   bool            `json:"lockVolumes,omitempty"`   // that it worked in: unmount them in it, and lock those that no other VM has
+	LockVolumes   bool            `json:"lockVolumes,omitempty"`   // that it worked in: unmount them and the host's folders in it, and lock those that no other VM has
 	RevokeTokens  bool            `json:"revokeTokens,omitempty"`  // of the identities that were granted the VM
 	Rotated       bool            `json:"rotated,omitempty"`       // what code in it could reach is no longer valid
 	LogsReviewed  bool            `json:"logsReviewed,omitempty"`

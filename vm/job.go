@@ -16,6 +16,7 @@ type Remaining struct {
 	LogBytes    int64 `json:"logBytes"`    // of its console, monitor and QEMU
 	OtherBytes  int64 `json:"otherBytes"`  // of generations that were captured by themselves, or that forks lie on
 
+	Folders   []Folder            `json:"folders"` // of the host, that it has
 	Volumes   []RemainingVolume   `json:"volumes"` // that it has, or had, mounted and that are still there
 	Snapshots []RemainingSnapshot `json:"snapshots"`
 	Forks     []RemainingVM       `json:"forks"`  // made of its memory and disk, and what was made of those

@@ -66,7 +66,7 @@ On a terminal it asks for what the flags leave open. The exit status is 6 while 
 	f.StringArrayVar(&o.drop, "drop-snapshot", nil, "delete this snapshot of it, by its id; may be repeated")
 	f.BoolVar(&o.dropAll, "drop-snapshots", false, "delete every snapshot of it")
 	f.BoolVar(&o.in.KeepSnapshots, "keep-snapshots", false, "the snapshots that stay have a purpose")
-	f.BoolVar(&o.in.LockVolumes, "lock-volumes", false, "unmount the volumes that it works in, and lock those that no other VM has")
+	f.BoolVar(&o.in.LockVolumes, "lock-volumes", false, "unmount the volumes and folders that it has, and lock the volumes that no other VM has")
 	f.BoolVar(&o.in.RevokeTokens, "revoke-tokens", false, "revoke the tokens of the identities that were granted the VM")
 	f.BoolVar(&o.in.Rotated, "rotated", false, "what code in it could reach is rotated")
 	f.BoolVar(&o.in.LogsReviewed, "logs-reviewed", false, "its logs were read")
@@ -150,8 +150,8 @@ func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 		}
 		o.in.KeepSnapshots = len(o.in.DropSnapshots) == len(left.Snapshots) || yes("do the other snapshots have a purpose?")
 	}
-	if !o.in.LockVolumes && slices.ContainsFunc(left.Volumes, func(v vm.RemainingVolume) bool { return v.Unlocked || v.Path != "" }) {
-		o.in.LockVolumes = yes("unmount and lock %s?", strings.Join(volumesLeft(left), ", "))
+	if !o.in.LockVolumes && (len(left.Folders) > 0 || slices.ContainsFunc(left.Volumes, func(v vm.RemainingVolume) bool { return v.Unlocked || v.Path != "" })) {
+		o.in.LockVolumes = yes("unmount and lock %s?", strings.Join(append(foldersLeft(left), volumesLeft(left)...), ", "))
 	}
 	if !o.in.RevokeTokens {
 		o.in.RevokeTokens = yes("revoke the tokens of identities that reach the VM?")

@@ -25,11 +25,19 @@ type streams struct {
 	colour         bool // stdout shows colours
 	width          int  // of stdout's terminal; 0 = unlimited
 
-	named func(string) string // a text of ours with the name that the program was called by
+	rename func(string) string // gives a text the name that the program was called by; nil = it has it
+}
+
+// named is a text of ours with the name that the program was called by.
+func (s *streams) named(text string) string {
+	if s.rename == nil {
+		return text
+	}
+	return s.rename(text)
 }
 
 func newStreams(in io.Reader, out, err io.Writer, getenv func(string) string) *streams {
-	s := &streams{in: in, out: out, err: err, named: func(text string) string { return text }}
+	s := &streams{in: in, out: out, err: err}
 	outFD, outTTY := terminal(out)
 	_, s.errTTY = terminal(err)
 	s.outTTY = outTTY

@@ -119,5 +119,16 @@ func (a *app) lintServer(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lintState(snapshots.Snapshots, vms.VMs, volumes), nil
+	found := lintState(snapshots.Snapshots, vms.VMs, volumes)
+	for _, v := range vms.VMs {
+		if v.Profile == "dev" {
+			continue
+		}
+		mounts, err := c.Mounts(ctx, string(v.ID))
+		if err != nil && vm.KindOf(err) != vm.NotFound { // it ended meanwhile
+			return nil, err
+		}
+		found = append(found, lintFolders(v, mounts)...)
+	}
+	return found, nil
 }

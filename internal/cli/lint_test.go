@@ -55,12 +55,21 @@ func TestLintServer(t *testing.T) {
 	f.on("GET /v1/vms/snapshots", api.SnapshotList{Snapshots: snapshots[:2]})
 	f.on("GET /v1/vms", api.VMList{VMs: vms})
 	f.on("GET /v1/volumes", api.VolumeList{})
+	f.on("GET /v1/vms/{vm}/mounts", api.MountList{})
 	r := run(t, f, Local{}, "", "lint")
 	if r.code != 6 || !strings.Contains(r.out, "left: ") || !strings.Contains(r.out, "warren cp x:PATH .") || strings.Contains(r.out, "recovery") {
 		t.Errorf("%+v", r)
 	}
 	var list []finding
 	if r := run(t, f, Local{}, "", "lint", "--json"); r.code != 6 || json.Unmarshal([]byte(r.out), &list) != nil || len(list) != 1 || list[0].Instead == "" {
+		t.Errorf("%+v", r)
+	}
+	f = newFake(t)
+	f.on("GET /v1/vms/snapshots", api.SnapshotList{})
+	f.on("GET /v1/vms", api.VMList{VMs: []api.VM{{ID: "x", Name: "trusted", Profile: "dev"}, {ID: "y", Name: "agent"}}})
+	f.on("GET /v1/volumes", api.VolumeList{})
+	f.on("GET /v1/vms/{vm}/mounts", api.MountList{Mounts: []api.Mount{{Path: "/src", Host: "/srv/src", RW: true}, {Path: "/ro", Host: "/srv/ro"}}})
+	if r := run(t, f, Local{}, "", "lint"); r.code != 6 || !strings.Contains(r.out, "writable-folder  agent:/src") || strings.Contains(r.out, "trusted") || strings.Contains(r.out, "/ro") {
 		t.Errorf("%+v", r)
 	}
 	f = newFake(t)

@@ -34,9 +34,11 @@ func lintState(snapshots []api.Snapshot, vms []api.VM, volumes []api.Volume) (ou
 	for _, v := range volumes {
 		for _, m := range v.Mounts {
 			if m.RW && m.Share {
-				out = append(out, finding{ruleShare, or(m.VMName, string(m.VM)) + ":" + m.Path,
+				out = append(out, finding{
+					ruleShare, or(m.VMName, string(m.VM)) + ":" + m.Path,
 					"it writes to the volume " + v.Name + " while others read it, which they may see half written",
-					"a volume of its own: `warren volume create NAME`; or copy the result over: `warren cp`"})
+					"a volume of its own: `warren volume create NAME`; or copy the result over: `warren cp`",
+				})
 			}
 		}
 	}
@@ -49,19 +51,25 @@ func lintSnapshot(s api.Snapshot, source api.VM, has, started bool, volumes map[
 	remove := "; then `warren snapshot rm " + subject + "`"
 	switch {
 	case has && source.Profile == "untrusted":
-		out = append(out, finding{ruleJob, subject, "it keeps all that untrusted code in " + or(source.Name, string(source.ID)) + " left, where its result is a file",
-			"copy the result out: `warren cp --max-bytes N " + or(source.Name, string(source.ID)) + ":PATH .`" + remove})
+		out = append(out, finding{
+			ruleJob, subject, "it keeps all that untrusted code in " + or(source.Name, string(source.ID)) + " left, where its result is a file",
+			"copy the result out: `warren cp --max-bytes N " + or(source.Name, string(source.ID)) + ":PATH .`" + remove,
+		})
 	case !has && !started:
-		out = append(out, finding{ruleUnused, subject, "the VM that it is of is gone, and nothing was started from it",
-			"keep what is wanted of it as a file (`warren up " + subject + " --name x`, `warren cp x:PATH .`) or in a volume" + remove})
+		out = append(out, finding{
+			ruleUnused, subject, "the VM that it is of is gone, and nothing was started from it",
+			"keep what is wanted of it as a file (`warren up " + subject + " --name x`, `warren cp x:PATH .`) or in a volume" + remove,
+		})
 	}
 	if len(s.VolumesSeen) > 0 {
 		var of []string
 		for _, id := range s.VolumesSeen {
 			of = append(of, or(volumes[id], string(id)))
 		}
-		out = append(out, finding{ruleSecrets, subject, "its memory may hold what is in " + strings.Join(of, ", "),
-			"a snapshot of the volume (`warren volume snapshot create " + of[0] + "`) or of the disk alone (`warren snapshot create NAME --disk-only`)"})
+		out = append(out, finding{
+			ruleSecrets, subject, "its memory may hold what is in " + strings.Join(of, ", "),
+			"a snapshot of the volume (`warren volume snapshot create " + of[0] + "`) or of the disk alone (`warren snapshot create NAME --disk-only`)",
+		})
 	}
 	return out
 }
@@ -89,8 +97,10 @@ func lintSpec(name string, s api.BuildSnapshot) (out []finding) {
 	for l, depth := outer.Snapshot, 1; l != nil; l, depth = l.Snapshot, depth+1 { // the outermost is done to each VM anew
 		runs := l.Systemd != nil || l.Git != nil || l.BaseImage != nil || len(l.AptDeps)+len(l.GitRepos)+len(l.LayerUsers)+len(l.LayerGroups) > 0
 		if !runs && len(l.LayerFiles) > 0 {
-			out = append(out, finding{ruleSpecFile, name + ": layer " + itoa(depth), "a snapshot of memory and disk is kept of it, and it holds files only",
-				"put the files into the layer above it, copy them in (`warren cp`), or keep them in a volume"})
+			out = append(out, finding{
+				ruleSpecFile, name + ": layer " + itoa(depth), "a snapshot of memory and disk is kept of it, and it holds files only",
+				"put the files into the layer above it, copy them in (`warren cp`), or keep them in a volume",
+			})
 		}
 	}
 	return out
@@ -127,8 +137,10 @@ func lintScript(name, text string) (out []finding) {
 		switch {
 		case c.is("snapshot", "create"):
 			if !slices.Contains(c.args, "--disk-only") && !lintStarts(calls, c) {
-				out = append(out, finding{ruleUnused, subject, "a snapshot with memory is made, and nothing here starts from it",
-					"copy the result out: `warren cp --max-bytes N VM:PATH .`; for files that last, a volume"})
+				out = append(out, finding{
+					ruleUnused, subject, "a snapshot with memory is made, and nothing here starts from it",
+					"copy the result out: `warren cp --max-bytes N VM:PATH .`; for files that last, a volume",
+				})
 			}
 		case c.is("volume", "mount"):
 			rw := slices.Contains(c.args, "--rw")
@@ -136,8 +148,10 @@ func lintScript(name, text string) (out []finding) {
 				out = append(out, lintFolder(subject, c.values("--host")[0]))
 			}
 			if rw && slices.Contains(c.args, "--share") {
-				out = append(out, finding{ruleShare, subject, "a volume is written while others read it, which they may see half written",
-					"a volume of its own: `warren volume create NAME`"})
+				out = append(out, finding{
+					ruleShare, subject, "a volume is written while others read it, which they may see half written",
+					"a volume of its own: `warren volume create NAME`",
+				})
 			}
 		}
 		for _, dir := range c.values("--add-dir") {
@@ -149,9 +163,21 @@ func lintScript(name, text string) (out []finding) {
 	return out
 }
 
+// lintFolders looks at what a VM that is not for development has of the host.
+func lintFolders(v api.VM, mounts []api.Mount) (out []finding) {
+	for _, m := range mounts {
+		if m.Host != "" && m.RW {
+			out = append(out, lintFolder(or(v.Name, string(v.ID))+":"+m.Path, m.Host))
+		}
+	}
+	return out
+}
+
 func lintFolder(subject, folder string) finding {
-	return finding{ruleHost, subject, "the guest writes to a folder of the host: " + folder,
-		"a managed volume (`warren volume create NAME`, `warren volume mount VM --volume NAME --guest PATH --rw`); results by `warren cp`"}
+	return finding{
+		ruleHost, subject, "the guest writes to a folder of the host: " + folder,
+		"a managed volume (`warren volume create NAME`, `warren volume mount VM --volume NAME --guest PATH --rw`); results by `warren cp`",
+	}
 }
 
 // lintStarts reports whether a script starts something from the snapshot that c

@@ -28,7 +28,7 @@ func (s *streams) calledBy(program string, root *cobra.Command) {
 		words = append(append(words, c.Name()), c.Aliases...)
 	}
 	old := regexp.MustCompile(`(^|[^\w/.-])warren(: | (?:` + strings.Join(words, "|") + `)\b)`)
-	s.named = func(text string) string { return old.ReplaceAllString(text, "${1}"+otherName+"${2}") }
+	s.rename = func(text string) string { return old.ReplaceAllString(text, "${1}"+otherName+"${2}") }
 	root.Use = otherName
 	rename(root, s.named)
 }

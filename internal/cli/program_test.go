@@ -29,7 +29,13 @@ func TestOtherName(t *testing.T) {
 		}
 		calls := regexp.MustCompile(`(^|[\s"` + "`" + `])` + not + `( [a-z]|:)`)
 		for _, line := range [][]string{
-			{}, {"help"}, {"volume", "mount", "--help"}, {"run", "--help"}, {"nosuch"}, {"volume", "mount"}, {"volume", "create"},
+			{},
+			{"help"},
+			{"volume", "mount", "--help"},
+			{"run", "--help"},
+			{"nosuch"},
+			{"volume", "mount"},
+			{"volume", "create"},
 			{"volume", "mount", "agent-sandbox", "--volume", "agent-cache", "--guest", "/cache", "--rw"},
 		} {
 			r := run(t, f, local, "", line...)

@@ -42,6 +42,7 @@ func (a *app) others(r vm.Remaining) {
 	for _, c := range r.Copies {
 		copies = append(copies, printable(c.Path)+" ("+c.Receipt+")")
 	}
+	row("folders of the host", foldersLeft(r))
 	row("volumes", volumesLeft(r))
 	row("snapshots", snapshots)
 	row("VMs made of it", forks)
@@ -50,6 +51,14 @@ func (a *app) others(r vm.Remaining) {
 		row("captured generations", []string{human(r.OtherBytes)})
 	}
 	row("audit records", short(r.Receipts, 2))
+}
+
+// foldersLeft describes the folders of the host that a VM has.
+func foldersLeft(r vm.Remaining) (list []string) {
+	for _, f := range r.Folders {
+		list = append(list, printable(f.Host)+" at "+printable(f.Path))
+	}
+	return list
 }
 
 // volumesLeft describes the volumes that a VM worked in.

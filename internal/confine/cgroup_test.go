@@ -96,11 +96,11 @@ func TestCgroups(t *testing.T) {
 
 // What is not there, or not ours, is left alone, and nobody is bounded by it.
 func TestCgroupsNotOurs(t *testing.T) {
-	h, own := groups(t, "cpuset hugetlb\n")
+	h, _ := groups(t, "cpuset hugetlb\n")
 	if have, err := h.Divide(); err == nil {
 		t.Errorf("divided without a controller: %v", have)
 	}
-	h, own = groups(t, "cpu memory\n")
+	h, own := groups(t, "cpu memory\n")
 	h.may = func(string) bool { return false }
 	if have, err := h.Divide(); err == nil {
 		t.Errorf("divided what was not delegated: %v", have)

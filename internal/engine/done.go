@@ -24,7 +24,7 @@ type DoneRequest struct {
 	Retention     string          // vm.RetainStop, ...; "" = leave the VM as it is
 	DropSnapshots []vm.SnapshotID // of the VM, to be deleted
 	KeepSnapshots bool            // the others have a purpose
-	LockVolumes   bool            // that it worked in: unmount them in it, and lock those that no other VM has
+	LockVolumes   bool            // that it worked in: unmount them and the host's folders in it, and lock those that no other VM has
 	RevokeTokens  bool            // of the identities that were granted the VM
 	Rotated       bool            // what generated code could reach is no longer valid
 	LogsReviewed  bool
@@ -133,10 +133,12 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 	}
 	ref := string(job.VM)
 	if r.LockVolumes && running {
-		for _, m := range e.mountsOf(job.VM) {
-			if err := e.Unmount(ctx, sub(), ref, m.Path, false); err != nil {
-				return revoked, err
-			}
+		mounts, err := e.Mounts(ctx, c, ref)
+		for i := 0; err == nil && i < len(mounts); i++ {
+			err = e.Unmount(ctx, sub(), ref, mounts[i].Path, false)
+		}
+		if err != nil {
+			return revoked, err
 		}
 	}
 	switch {
@@ -215,7 +217,7 @@ func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
 	default:
 		step(vm.StepCompute, vm.StepOpen, "the VM is %s", left.State)
 	}
-	judgeVolumes(left.Volumes, step)
+	judgeVolumes(left, step)
 	e.judgeSnapshots(job, r, step)
 	tokens := fmt.Sprintf("%d tokens of identities that reach it", len(e.tokensFor(job.VM)))
 	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
@@ -231,8 +233,12 @@ func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
 
 // judgeVolumes closes the step of volumes when each that the VM worked in is
 // locked, and that of mounts when the VM has none.
-func judgeVolumes(list []vm.RemainingVolume, step func(string, vm.StepState, string, ...any)) {
+func judgeVolumes(left vm.Remaining, step func(string, vm.StepState, string, ...any)) {
+	list := left.Volumes
 	var unlocked, mounted []string
+	for _, f := range left.Folders {
+		mounted = append(mounted, f.Host+" of the host at "+f.Path)
+	}
 	for _, v := range list {
 		if v.Unlocked {
 			text := v.Project + "/" + v.Name

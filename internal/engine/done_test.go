@@ -222,12 +222,13 @@ func TestShred(t *testing.T) {
 	}
 }
 
-// TestDoneVolumes: the volumes that a VM worked in are closed with its job, one
-// that another VM works in stays open and is named.
+// TestDoneVolumes: the volumes and folders that a VM worked in are closed with
+// its job, one that another VM works in stays open and is named.
 //
 // 003-36, 003-37, 003-42
 func TestDoneVolumes(t *testing.T) {
-	_, e, c := site(t)
+	s, e, c := site(t)
+	s.Folders.Put(plainDir, false)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	create(t, e, c, engine.CreateRequest{Name: "other"})
 	for _, name := range []string{"work", "left", "shared"} {
@@ -242,9 +243,14 @@ func TestDoneVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	mount(t, e, c, "other", mountOf("shared", "/data"))
+	foldered(t, e, c, "box", fixture(plainDir, "/fixture", false))
 	j := done(t, e, c, "box", engine.DoneRequest{})
-	if got := steps(j); !strings.Contains(got, "volumes=open mounts=open") || len(j.Remains.Volumes) != 3 {
+	if got := steps(j); !strings.Contains(got, "volumes=open mounts=open") || len(j.Remains.Volumes) != 3 || len(j.Remains.Folders) != 1 {
 		t.Errorf("nothing decided: %s %+v", got, j.Remains.Volumes)
+	}
+	j = done(t, e, c, "box", engine.DoneRequest{LockVolumes: true})
+	if got := steps(j); !strings.Contains(got, "volumes=open mounts=done") || len(j.Remains.Folders) != 0 {
+		t.Errorf("unmounted: %s %+v", got, j.Remains.Folders)
 	}
 	j = done(t, e, c, "box", engine.DoneRequest{LockVolumes: true, Retention: vm.RetainNothing})
 	if got := steps(j); !strings.Contains(got, "volumes=open mounts=done") || !strings.Contains(fmt.Sprint(j.Steps), "default/shared (in use by other)") {

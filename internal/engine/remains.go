@@ -25,7 +25,7 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 	switch {
 	case err == nil:
 		rec := e.snapshot(s)
-		out.VM, out.Name, out.State = rec.ID, rec.Name, rec.State
+		out.VM, out.Name, out.State, out.Folders = rec.ID, rec.Name, rec.State, slices.Clone(rec.Folders)
 		out.DiskBytes, out.LogBytes = allocated(e.cfg.Dir.VM(s.id)), allocated(e.cfg.Dir.Logs(s.id))
 	case vm.IsID(ref):
 		out.VM = vm.ID(ref)
@@ -47,6 +47,7 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 			worked = append(worked, vm.VolumeID(id))
 		}
 	}
+	out.Folders = append([]vm.Folder{}, out.Folders...)
 	out.Volumes = e.volumesOf(c, out.VM, worked)
 	if err != nil && !known && len(records) == 0 { // there never was such a VM
 		return out, err

@@ -31,18 +31,23 @@ type disks struct {
 
 // argument is one of the command line: a secret is read from where it says.
 func (d *disks) argument(arg string) {
-	id, file, ok := strings.Cut(strings.TrimPrefix(arg, "secret,id="), ",file=")
-	var device struct{ Driver, ID string }
+	var a struct {
+		Driver, ID, File string
+		Type             string `json:"qom-type"`
+	}
+	if json.Unmarshal([]byte(arg), &a) != nil {
+		return // not of those
+	}
 	switch {
-	case ok:
-		key, err := os.ReadFile(file)
+	case a.Type == "secret":
+		key, err := os.ReadFile(a.File)
 		if err != nil || string(key) != "right" {
-			fmt.Fprintf(os.Stderr, "qemu-system-x86_64: the secret %s is %q, %v\n", id, key, err)
+			fmt.Fprintf(os.Stderr, "qemu-system-x86_64: the secret %s is %q, %v\n", a.ID, key, err)
 			os.Exit(1)
 		}
-		d.secrets, d.nodes = map[string]string{id: string(key)}, map[string]any{}
-	case json.Unmarshal([]byte(arg), &device) == nil && device.Driver == "virtio-blk-pci":
-		d.devices = append(d.devices, device.ID)
+		d.secrets, d.nodes = map[string]string{a.ID: string(key)}, map[string]any{}
+	case a.Driver == "virtio-blk-pci":
+		d.devices = append(d.devices, a.ID)
 	}
 }
 
@@ -111,9 +116,14 @@ func TestVolumes(t *testing.T) {
 	ctx := deadline(t)
 	spec := resizable(t, "well")
 	l, c := launch(ctx, t, spec)
+	dir := t.TempDir()
 	volume := func(n int) vm.PluggedVolume {
 		id := vm.VolumeID(fmt.Sprintf("vol-%016d", n))
-		return vm.PluggedVolume{ID: id, File: "/volumes/" + string(id), ReadOnly: n%2 == 0}
+		file := filepath.Join(dir, string(id))
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return vm.PluggedVolume{ID: id, File: file, ReadOnly: n%2 == 0}
 	}
 	if err := c.PlugVolume(ctx, volume(1), vm.VolumeKey("wrong")); vm.KindOf(err) != vm.Corrupt {
 		t.Errorf("with a wrong key: %v", err)

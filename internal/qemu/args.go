@@ -27,7 +27,7 @@ const (
 	fdAgent
 	fdConsole
 	fdNet
-	fdDevice // device state of a generation, read once; see firstKey for what follows
+	fdDevice // device state of a generation, read once
 )
 
 // MAC is the address of every VM's network card: each VM has a network of its

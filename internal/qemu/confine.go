@@ -4,6 +4,7 @@
 package qemu
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
@@ -27,8 +28,11 @@ const maxLayers = 1000
 const niceness = 2
 
 // startConfined starts QEMU where it reaches only what is its own.
-func startConfined(cmd *exec.Cmd, spec vm.MachineSpec) error {
+func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) error {
 	if err := prepareLent(spec); err != nil {
+		return err
+	}
+	if err := offerKeys(ctx, spec); err != nil {
 		return err
 	}
 	p := plan(spec)
@@ -150,6 +154,15 @@ func plan(spec vm.MachineSpec) confine.Plan {
 		p.Read = append(p.Read, spec.Boot.Kernel)
 		if spec.Boot.Initramfs != "" {
 			p.Read = append(p.Read, spec.Boot.Initramfs)
+		}
+	}
+	for _, v := range spec.Plugged.Volumes {
+		switch {
+		case v.Cut:
+		case v.ReadOnly:
+			p.Read = append(p.Read, v.File)
+		default:
+			p.Write = append(p.Write, v.File)
 		}
 	}
 	if spec.Disk != "" {

@@ -50,6 +50,9 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if g := spec.Generation; g != nil && len(g.Modules) != len(spec.Plugged.Modules) {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "%d files for %d memory modules", len(g.Modules), len(spec.Plugged.Modules))
 	}
+	if err := unlocked(spec); err != nil {
+		return nil, err
+	}
 	cmd := exec.Command(spec.QEMU, Args(spec)...)
 	cmd.Dir = "/"
 	cmd.Env = environ()
@@ -77,7 +80,9 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if err := makeColdRAM(spec); err != nil {
 		return nil, err
 	}
-	if err := startConfined(cmd, spec); err != nil {
+	offer, end := context.WithCancel(ctx)
+	defer end()
+	if err := startConfined(offer, cmd, spec); err != nil {
 		return nil, startError(spec, err)
 	}
 	p := &Process{Spec: spec, exited: make(chan struct{})}

@@ -7,12 +7,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/confine"
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
 )
@@ -66,49 +72,74 @@ func volumeDevices(s vm.MachineSpec) (args []string) {
 	return args
 }
 
-// volumeBlocks are their host's side. Each key comes by a descriptor of its own.
+// volumeBlocks are their host's side. Each key comes by a pipe of its own.
 func volumeBlocks(s vm.MachineSpec) (args []string) {
-	fd := firstKey(s)
 	for _, v := range s.Plugged.Volumes {
 		if !v.Cut {
-			args = append(args, "-object", fmt.Sprintf("secret,id=%s,file=/dev/fd/%d", volumeSecret(v.ID), fd))
-			fd++
+			secret := map[string]any{"qom-type": "secret", "id": volumeSecret(v.ID), "file": keyPipe(s, v.ID)}
+			args = append(args, "-object", string(encode(secret)))
 		}
 		args = append(args, "-blockdev", string(encode(volumeBlock(v))))
 	}
 	return args
 }
 
-// firstKey is the descriptor of the first volume's key.
-func firstKey(s vm.MachineSpec) int {
-	if s.Generation != nil {
-		return fdDevice + 1
-	}
-	return fdDevice
+// keyPipe is where QEMU finds the key of a volume that it starts with.
+func keyPipe(s vm.MachineSpec, id vm.VolumeID) string {
+	return filepath.Join(layout.VMDir(s.Dir).Lent(), volumeSecret(id))
 }
 
-// keyPipes opens what volumeBlocks names: pipes, which are empty when they were
-// read.
-func keyPipes(s vm.MachineSpec) (files []*os.File, err error) {
+// unlocked wants a key for each volume that the machine starts with.
+func unlocked(s vm.MachineSpec) error {
+	for _, v := range s.Plugged.Volumes {
+		if !v.Cut && len(s.VolumeKeys[v.ID]) == 0 {
+			return vm.Errorf(vm.WrongState, string(v.ID), "the volume is locked")
+		}
+	}
+	return nil
+}
+
+// offerKeys makes the pipes that volumeBlocks names and gives each key to the
+// one who reads it first, which is QEMU; the pipe is gone then. ctx ends the
+// offer.
+func offerKeys(ctx context.Context, s vm.MachineSpec) error {
 	for _, v := range s.Plugged.Volumes {
 		if v.Cut {
 			continue
 		}
-		key := s.VolumeKeys[v.ID]
-		if len(key) == 0 {
-			return files, vm.Errorf(vm.WrongState, string(v.ID), "the volume is locked")
+		path := keyPipe(s, v.ID)
+		if err := unix.Mkfifo(path, 0o600); err != nil {
+			return fileError(path, err)
 		}
-		r, w, err := os.Pipe()
-		if err != nil {
-			return files, vm.Errorf(vm.Limit, string(s.ID), "no pipe: %w", err)
+		if confine.MaySwitchUsers() {
+			if err := give(path, 0o040); err != nil {
+				return fileError(path, err)
+			}
 		}
-		files = append(files, r)
-		_, err = w.Write(key) // far shorter than a pipe holds
-		if err = errors.Join(err, w.Close()); err != nil {
-			return files, vm.Errorf(vm.Internal, string(s.ID), "pipe: %w", err)
+		go offerKey(ctx, path, s.VolumeKeys[v.ID])
+	}
+	return nil
+}
+
+// offerKey waits for the reader of a pipe.
+func offerKey(ctx context.Context, path string, key vm.VolumeKey) {
+	defer os.Remove(path)
+	for {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err == nil {
+			_, _ = unix.Write(fd, key) // far shorter than a pipe holds; a reader that is gone has no use for it
+			unix.Close(fd)             //nolint:errcheck // it was for the reader alone
+			return
+		}
+		if !errors.Is(err, unix.ENXIO) { // nobody reads yet
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Millisecond):
 		}
 	}
-	return files, nil
 }
 
 // dropSecrets takes the keys of the volumes that the machine started with out
@@ -146,7 +177,14 @@ func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.Vol
 	if err != nil {
 		return p.refused(err)
 	}
-	err = p.QMP.Execute(ctx, "blockdev-add", volumeBlock(v), nil)
+	lent := v
+	if !v.Cut {
+		lent.File, err = p.lendVolume(v)
+		defer os.Remove(lent.File) // QEMU has it open then
+	}
+	if err == nil {
+		err = p.QMP.Execute(ctx, "blockdev-add", volumeBlock(lent), nil)
+	}
 	err = errors.Join(err, p.QMP.Execute(settle, "object-del", secret, nil)) // the disk is open, or will not be
 	if err != nil {
 		return p.volumeRefused(v, err)
@@ -155,6 +193,18 @@ func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.Vol
 		return errors.Join(p.refused(err), p.closeVolume(settle, v.ID))
 	}
 	return nil
+}
+
+// lendVolume is Lend for a volume's file: their names are all the same.
+func (p *Process) lendVolume(v vm.PluggedVolume) (string, error) {
+	name := filepath.Join(layout.VMDir(p.Spec.Dir).Lent(), string(v.ID))
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fileError(name, err)
+	}
+	if err := os.Link(v.File, name); err != nil {
+		return "", fileError(v.File, err)
+	}
+	return name, p.allow(name)
 }
 
 // volumeRefused explains why QEMU did not open a volume's disk.

@@ -71,8 +71,9 @@ type savepoint struct {
 //
 // It can fail. It found that a death between the record and the files of what is
 // collected left a memory for ever (engine, dropAgain), and it fails in its first
-// seconds when recoverVM leaves out `case rec.State == vm.Starting`: a workspace
-// stays between two states.
+// seconds when recoverVM leaves out `case rec.State == vm.Starting` (a workspace
+// stays between two states), and, once a QEMU was killed, when the command that
+// writes a ledger leaves out its `sync` (an acknowledged line is not there).
 //
 // 000-28, 000-32, 000-33, 000-37, 000-47, 002-12, 002-18
 func TestKeepCrashes(t *testing.T) {

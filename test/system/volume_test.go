@@ -138,6 +138,7 @@ func TestVolumeCodingAgent(t *testing.T) {
 			t.Errorf("no receipt of %s (%v)", op, err)
 		}
 	}
+	defer func(real string) { h.binary = real }(h.binary)
 	h.binary = filepath.Join(bin, "mvmctl") // whoever comes from there calls it so
 	h.stillThere("coding-agent")
 }
