@@ -252,7 +252,8 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 	if err != nil {
 		return vm.VM{}, err
 	}
-	if err := e.step(ctx, "create:done"); err != nil {
+	// The record says that it runs: no end of the request, or of serve, undoes that.
+	if err := e.step(context.WithoutCancel(ctx), "create:done"); err != nil {
 		return vm.VM{}, err
 	}
 	e.watch(op.slot, m)

@@ -51,7 +51,8 @@ func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
-	if err := e.step(ctx, "start:done"); err != nil {
+	// The record says that it runs: no end of the request, or of serve, undoes that.
+	if err := e.step(context.WithoutCancel(ctx), "start:done"); err != nil {
 		return vm.VM{}, err
 	}
 	e.watch(op.slot, m)

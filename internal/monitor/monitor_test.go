@@ -568,6 +568,22 @@ func TestDeafGuest(t *testing.T) {
 	}
 }
 
+// standsStill waits until a signal has stopped a process.
+func standsStill(t *testing.T, pid int) {
+	t.Helper()
+	for range 500 {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), ") T ") {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the process has not stopped")
+}
+
 // The same for a QEMU that stands still: it can be asked about and ended.
 func TestFrozenQEMU(t *testing.T) {
 	ctx := deadline(t)
@@ -579,6 +595,7 @@ func TestFrozenQEMU(t *testing.T) {
 	if err := unix.Kill(st.QEMUPID, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	standsStill(t, st.QEMUPID)
 	if st, err = c.Status(ctx); err != nil || st.RunState != "" {
 		t.Errorf("%+v, %v", st, err)
 	}
