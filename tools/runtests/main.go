@@ -80,13 +80,13 @@ func suites() []suite {
 		{name: "worlds", budget: 9 * time.Minute, steps: []step{
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+worlds, "./test/system/..."),
 			gotest("fork correctness", "-tags=system", "-timeout=5m", "-run="+forks, "./test/system/..."),
-			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{
 			gotest("packages", append([]string{"-p=2"}, doors...)...),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
 		}},
 		{name: "keeping", budget: 5 * time.Minute, steps: []step{
+			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+keeping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 5 * time.Minute, steps: []step{
