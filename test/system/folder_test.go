@@ -182,7 +182,7 @@ func (h *host) folderSleeps(src string) {
 		t.Errorf("with another server the guest says %q", got)
 	}
 	id := h.find("box").ID
-	if err := unix.Kill(h.livePid(id, "warren-monitor"), unix.SIGKILL); err != nil {
+	if err := unix.Kill(h.pidOf(id, "monitor"), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	h.eventually("another monitor serves it", func() bool { return h.run("exec", "box", "--", "cat", "/src/back").stdout == "back\n" })

@@ -306,6 +306,9 @@ func (h *host) find(name string) listed {
 func (h *host) livePid(id, program string) int {
 	h.t.Helper()
 	word := map[string]string{"qemu": "qemu-system", "monitor": "warren-monitor"}[program]
+	if word == "" {
+		h.t.Fatalf("no program %q", program)
+	}
 	for pid, cmd := range h.processes() {
 		if strings.Contains(cmd, id) && strings.Contains(cmd, word) {
 			return pid
