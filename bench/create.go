@@ -221,7 +221,7 @@ func firstTrue(ctx context.Context, socket string, key []byte) error {
 	defer hangUp()
 	entropy := make([]byte, 64)
 	_, _ = rand.Read(entropy) // never fails
-	got, err := g.Reset(ctx, vm.Reset{Time: time.Now(), Entropy: entropy})
+	got, _, err := g.Wake(ctx, vm.Reset{Time: time.Now(), Entropy: entropy})
 	if err != nil {
 		return err
 	}
