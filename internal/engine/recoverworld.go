@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -41,16 +42,10 @@ func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 // down whole; else the machine goes on, and where there is none, the VM is
 // stopped.
 func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
-	attach, stop := context.WithTimeout(ctx, attachDeadline)
-	m, st, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
-	stop()
+	m, st, err := e.continued(ctx, s.id)
 	switch {
 	case err == nil:
 		// What was written may lack its last bytes: the machine knows better.
-		if err := m.Resume(ctx); err != nil {
-			m.Close()
-			return err
-		}
 		_, err := e.update(ctx, s, func(rec *vm.VM) {
 			rec.State, rec.Op = vm.Running, ""
 			rec.LastActive, rec.LastKind = e.now(), vm.ActivityStart // a silence of the server is none of the VM
@@ -85,6 +80,38 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	_, err = e.nowStopped(ctx, s, "suspend-interrupted", exit)
 	return err
 }
+
+// continueTries is how often a machine is asked to go on that a capture held.
+const continueTries = 50
+
+// continued finds a machine that a capture has held and lets it go on. One that
+// is about to end, as its monitor completes the capture or has lost its QEMU,
+// does not go on, and is then not found.
+func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineStatus, error) {
+	var last error
+	for range continueTries {
+		attach, stop := context.WithTimeout(ctx, attachDeadline)
+		m, st, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(id))
+		stop()
+		if err != nil {
+			return nil, st, err
+		}
+		if last = m.Resume(ctx); last == nil {
+			return m, st, nil
+		}
+		m.Close()
+		select {
+		case <-time.After(continuePause):
+		case <-ctx.Done():
+			return nil, st, context.Cause(ctx)
+		}
+	}
+	e.log.Error("a machine that a capture held does not go on; it is ended", "vm", id, "err", last)
+	return nil, vm.MachineStatus{}, vm.Errorf(vm.NotFound, string(id), "its machine does not go on: %w", last)
+}
+
+// continuePause is between two tries.
+const continuePause = 100 * time.Millisecond
 
 // completed reports whether a generation is whole, making it durable where
 // that was interrupted.

@@ -386,3 +386,29 @@ func TestFlatten(t *testing.T) {
 	}
 	consistent(t, s)
 }
+
+// TestSuspendingMachineThatEnds: a machine that a suspend of the server before
+// held, and that does not go on as its monitor ends it, does not keep the next
+// server from starting: what was captured is what it continues from.
+func TestSuspendingMachineThatEnds(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	hit := false
+	s.Fault = faultAt("suspend:commit", engine.ErrDied, &hit)
+	closeEngine(t, e)
+	e, c = open(t, s)
+	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); err == nil || !hit {
+		t.Fatalf("it was to die on the way: %v", err)
+	}
+	closeEngine(t, e)
+	s.Fault = nil
+	s.World.Fail("resume", vm.Errorf(vm.Internal, "box", "qmp: connection closed"))
+	e, c = open(t, s)
+	s.World.Fail("resume", nil)
+	if got := stateOf(t, e, c, "box"); got != vm.Suspended {
+		t.Fatalf("it is %s", got)
+	}
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Error(err)
+	}
+}
