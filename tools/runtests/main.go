@@ -42,23 +42,13 @@ type step struct {
 
 // The tests of test/system that belong to the later suites, by their names.
 const (
-	worlds   = "^(TestWorld[A-Z]|TestCoreSuspend|TestPool|TestCoreResize|TestCorePrepared)"
+	worlds   = "^(TestWorld[A-Z]|TestPool)"
 	forks    = "^TestWorlds"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak)$"
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	keeping  = "^(TestKeep|TestStorage|TestDrain)"
 	volumes  = "^TestVolume"
 )
-
-// doors are the packages whose tests belong to entering.
-var doors = []string{"./internal/gateway", "./internal/sshd", "./test/contract"}
-
-// others runs the tests of all packages but those.
-func others(not []string) step {
-	return step{name: "packages", gotest: true, argv: []string{
-		"sh", "-c", `go test -json -count=1 -p=2 $(go list ./... | grep -vE "(` + strings.ReplaceAll(strings.Join(not, "|"), "./", "/") + `)$")`,
-	}}
-}
 
 func suites() []suite {
 	gotest := func(name string, args ...string) step {
@@ -70,10 +60,11 @@ func suites() []suite {
 			{name: "build", argv: []string{"make", "-s", "build"}},
 			{name: "lint", argv: []string{"make", "-s", "lint"}},
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
+			gotest("packages", "-p=2", "./..."),
 		}},
 		{name: "foundation", budget: 6 * time.Minute, steps: []step{
-			others(doors),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
+			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
@@ -82,11 +73,9 @@ func suites() []suite {
 			gotest("fork correctness", "-tags=system", "-timeout=5m", "-run="+forks, "./test/system/..."),
 		}},
 		{name: "entering", budget: 5 * time.Minute, steps: []step{
-			gotest("packages", append([]string{"-p=2"}, doors...)...),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
 		}},
 		{name: "keeping", budget: 5 * time.Minute, steps: []step{
-			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
 			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+keeping, "./test/system/..."),
 		}},
 		{name: "volumes", budget: 5 * time.Minute, steps: []step{
