@@ -142,10 +142,11 @@ func (k *keeper) checkVMs(l look) {
 }
 
 // stopped wants a workspace without a machine to have had a reason for that:
-// nobody stopped it and its QEMU was not killed while its memory is known.
+// nobody stopped it, or asked its guest to, and its QEMU was not killed while
+// its memory is known.
 func (k *keeper) stopped(w *workspace, v api.VM) {
 	k.t.Helper()
-	if !slices.ContainsFunc(w.may, func(in inside) bool { return in.tag == "" }) {
+	if !slices.ContainsFunc(w.may, func(in inside) bool { return in.tag == "" || in.ending }) {
 		k.broken("%s is stopped (%s), nobody ended its machine", w.name, v.Reason)
 	}
 	w.loseMemory()

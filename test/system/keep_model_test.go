@@ -26,6 +26,7 @@ type inside struct {
 	ledger []entry
 	tag    string // in its memory; "" = not known to be there
 	term   string // a terminal that is open while its memory lives; "" = none
+	ending bool   // a stop had no answer: the guest may be on its way to power off, also in copies
 }
 
 func (w inside) clone() inside {
@@ -35,7 +36,7 @@ func (w inside) clone() inside {
 
 // forgotten is what is left when its memory is gone.
 func (w inside) forgotten() inside {
-	w.tag, w.term = "", ""
+	w.tag, w.term, w.ending = "", "", false
 	return w
 }
 

@@ -259,6 +259,11 @@ func (k *keeper) halt(ctx context.Context, w *workspace, verb string) error {
 		return k.c.Kill(ctx, string(w.id))
 	}
 	_, err := k.c.Stop(ctx, string(w.id))
+	if err != nil {
+		k.mu.Lock()
+		w.each(func(in *inside) { in.ending = true })
+		k.mu.Unlock()
+	}
 	return err
 }
 
