@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -40,19 +39,8 @@ func (b *bench) keeping(ctx context.Context) error {
 // them running. Their monitors are simulated: processes of this program that
 // answer as monitors do. They cost the server what real ones cost it.
 func (b *bench) comeBack(ctx context.Context) (err error) {
-	data := filepath.Join(b.dir, "keeping")
-	s, err := startServer(ctx, b.binary, data, b.images, 0)
+	dir, err := b.onRecord(ctx, "keeping")
 	if err != nil {
-		return err
-	}
-	var who struct {
-		AccountID string `json:"accountId"`
-	}
-	if err := errors.Join(s.call(ctx, "GET", "/auth/v1/whoami", nil, &who), s.stop()); err != nil {
-		return err
-	}
-	dir := layout.Dir(data)
-	if err := insert(ctx, dir, vm.AccountID(who.AccountID)); err != nil {
 		return err
 	}
 	stop, err := keepRunning(ctx, dir, keptRunning)
@@ -63,7 +51,8 @@ func (b *bench) comeBack(ctx context.Context) (err error) {
 	took := b.rep.series("serve's start with 1,000 VMs, 50 of them running", "ms", bound{Max: 2000})
 	for range keptStarts {
 		began := time.Now()
-		if s, err = startServer(ctx, b.binary, data, "", 0); err != nil {
+		s, err := startServer(ctx, b.binary, string(dir), "", 0)
+		if err != nil {
 			return err
 		}
 		took.took(time.Since(began))

@@ -23,21 +23,12 @@ const listed = 1000
 // list measures the API's list of 1,000 VM records, on a server of its own
 // whose records were written before it started.
 func (b *bench) list(ctx context.Context) (err error) {
-	data := filepath.Join(b.dir, "list")
-	s, err := startServer(ctx, b.binary, data, b.images, 0)
+	dir, err := b.onRecord(ctx, "list")
 	if err != nil {
 		return err
 	}
-	var who struct {
-		AccountID string `json:"accountId"`
-	}
-	if err := errors.Join(s.call(ctx, "GET", "/auth/v1/whoami", nil, &who), s.stop()); err != nil {
-		return err
-	}
-	if err := insert(ctx, layout.Dir(data), vm.AccountID(who.AccountID)); err != nil {
-		return err
-	}
-	if s, err = startServer(ctx, b.binary, data, "", 0); err != nil {
+	s, err := startServer(ctx, b.binary, string(dir), "", 0)
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
@@ -58,6 +49,22 @@ func (b *bench) list(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// onRecord makes a data directory with the records of 1,000 stopped VMs.
+func (b *bench) onRecord(ctx context.Context, name string) (layout.Dir, error) {
+	data := filepath.Join(b.dir, name)
+	s, err := startServer(ctx, b.binary, data, b.images, 0)
+	if err != nil {
+		return "", err
+	}
+	var who struct {
+		AccountID string `json:"accountId"`
+	}
+	if err := errors.Join(s.call(ctx, "GET", "/auth/v1/whoami", nil, &who), s.stop()); err != nil {
+		return "", err
+	}
+	return layout.Dir(data), insert(ctx, layout.Dir(data), vm.AccountID(who.AccountID))
 }
 
 // insert writes the records of stopped VMs into a data directory at rest.

@@ -28,8 +28,8 @@ too. FREES is what removing a VM makes free, with all that only it needs.
 
 When the data directory takes more than its budget, or the disk lacks its reserve, room is made: layers of
 specs first, which are made again when they are needed, then sticky VMs that don't run, the lowest priority
-first, then the longest unused. NEXT is the place in that order, or why a VM is kept. Others than admins see
-their own account.`,
+first, then the longest unused, then sticky snapshots. NEXT is the place in that order, or why a VM is kept.
+Others than admins see their own account.`,
 		Example: "  warren storage\n  warren storage --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -87,10 +87,16 @@ const (
 	folderRest = 200 * time.Millisecond
 )
 
+// folderRetry is the pause after so many failures before in a row: a guest that
+// cannot have a folder is asked, and the log told, ever more seldom.
+func folderRetry(before int) time.Duration {
+	return min(time.Second<<min(before, 5), 30*time.Second)
+}
+
 // serveFolder serves a folder, and mounts it again when the link was lost.
 func (m *machine) serveFolder(f *served, conn net.Conn) {
 	defer close(f.over)
-	for {
+	for failed := 0; ; {
 		if conn != nil {
 			if err := folder.Serve(f.ctx, conn, f.dir, folder.Options{RW: f.RW, Log: m.log}); err != nil {
 				m.log.Warn("folder", "path", f.Path, "err", err)
@@ -107,8 +113,11 @@ func (m *machine) serveFolder(f *served, conn net.Conn) {
 		if err != nil {
 			conn = nil
 			m.log.Warn("folder", "path", f.Path, "err", err)
-			pause(f.ctx, time.Second)
+			pause(f.ctx, folderRetry(failed))
+			failed++
+			continue
 		}
+		failed = 0
 	}
 }
 
@@ -166,8 +175,8 @@ func (m *machine) mountFolders(ctx context.Context) (again bool) {
 // keepMounting mounts folders until the guest has all that can be mounted: an
 // agent on a busy host may answer late.
 func (m *machine) keepMounting(ctx context.Context) {
-	for m.mountFolders(ctx) {
-		if pause(ctx, time.Second); ctx.Err() != nil {
+	for failed := 0; m.mountFolders(ctx); failed++ {
+		if pause(ctx, folderRetry(failed)); ctx.Err() != nil {
 			return
 		}
 	}

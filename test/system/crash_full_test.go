@@ -21,7 +21,7 @@ import (
 const smallMiB = 2600
 
 // counting goes on in memory alone.
-const counting = `n=0; while :; do n=$((n+1)); echo $n > /run/count; sleep 0.02; done`
+const counting = `n=0; while :; do n=$((n+1)); echo $n >> /run/count; sleep 0.02; done`
 
 // captures are the commands that write the VM down.
 var captures = [][]string{{"fork", "app", "--name", "try"}, {"snapshot", "create", "app"}, {"suspend", "app"}}
@@ -38,11 +38,11 @@ func (h *host) goesOn(what, name string) {
 	h.t.Helper()
 	var from string
 	h.eventually(what+": it answers", func() bool {
-		r := h.run("exec", name, "--", "cat", "/run/count")
+		r := h.run("exec", name, "--", "tail", "-n", "1", "/run/count")
 		from = strings.TrimSpace(r.stdout)
 		return r.code == 0 && from != ""
 	})
-	h.eventually(what+": its program goes on", func() bool { return h.sh(name, "cat /run/count") != from })
+	h.eventually(what+": its program goes on", func() bool { return h.sh(name, "tail -n 1 /run/count") != from })
 }
 
 // whole wants nothing that a failed capture began: every generation has a

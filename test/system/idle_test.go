@@ -69,8 +69,8 @@ func TestIdleWakesOnce(t *testing.T) {
 	h.ok("up", "--name", "box", "--idle", "2s")
 	defer h.run("rm", "box")
 	id := h.find("box").ID
-	h.ok("exec", "box", "--background", "--", "sh", "-c", "i=0; while :; do i=$((i+1)); echo $i > /run/count; sleep 0.1; done")
-	before, err := strconv.Atoi(h.sh("box", "sleep 1; cat /run/count"))
+	h.ok("exec", "box", "--background", "--", "sh", "-c", "i=0; while :; do i=$((i+1)); echo $i >> /run/count; sleep 0.1; done")
+	before, err := strconv.Atoi(h.sh("box", "sleep 1; tail -n 1 /run/count"))
 	if err != nil || before == 0 {
 		t.Fatalf("%d, %v", before, err)
 	}
@@ -85,7 +85,7 @@ func TestIdleWakesOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			r := h.run("exec", "box", "--", "cat", "/run/count")
+			r := h.run("exec", "box", "--", "tail", "-n", "1", "/run/count")
 			n, err := strconv.Atoi(strings.TrimSpace(r.stdout))
 			if r.code != 0 || err != nil || n < before {
 				t.Errorf("%s: %v, after %d", r, err, before)
