@@ -53,8 +53,8 @@ for name, value in out: print("%s\t%.1f" % (name, value))
 // folderBounds are what a folder is to reach; the other figures have none.
 var folderBounds = map[string]bound{"write": {Min: 50}, "read": {Min: 60}, "create": {Min: 400}, "stat again": {Min: 3000}}
 
-// folder measures a directory of the host in a guest, beside the guest's own
-// disk.
+// folder measures a directory of the host in a guest, beside the same by sshfs
+// and the guest's own disk.
 func (b *bench) folder(ctx context.Context) (err error) {
 	host := filepath.Join(b.dir, "folder")
 	if err := os.Mkdir(host, 0o755); err != nil {
@@ -65,16 +65,27 @@ func (b *bench) folder(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), name)) }()
+	peer := filepath.Join(b.dir, "folder-sshfs")
+	if err := os.Mkdir(peer, 0o755); err != nil {
+		return err
+	}
+	end, err := b.sshfs(ctx, name, peer)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	for i := range max(4, b.n/3) {
-		for what, dir := range map[string]string{"folder": "/folder", "the VM's own disk": "/root"} {
+		for what, dir := range map[string]string{"folder": "/folder", "sshfs": sshfsPath, "the VM's own disk": "/root"} {
 			if err := b.folderRound(ctx, name, what, dir, i > 0); err != nil {
 				return err
 			}
 		}
 	}
-	for _, op := range []string{"write", "read", "create", "stat"} {
-		if x, y := b.rep.find(op+": folder"), b.rep.find(op+": the VM's own disk"); x != nil && y != nil {
-			b.rep.ratio(op+": folder / the VM's own disk", x, y, bound{})
+	for _, op := range []string{"write", "read", "create", "stat", "stat, cold", "read, cold", "remove"} {
+		for _, other := range []string{"sshfs", "the VM's own disk"} {
+			if x, y := b.rep.find(op+": folder"), b.rep.find(op+": "+other); x != nil && y != nil {
+				b.rep.ratio(op+": folder / "+other, x, y, bound{})
+			}
 		}
 	}
 	return nil

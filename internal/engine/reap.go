@@ -206,7 +206,7 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 		_, err = e.suspendMachine(op, ch.reason)
 	case vm.OpRecover:
 		e.letGo(op.slot, errors.New("the VM is being recovered"))
-		return e.recoverVM(op.ctx, op.slot, found{})
+		return e.recoverAgain(op.ctx, op.slot)
 	case vm.OpCapture:
 		switch ch.reason {
 		case "cold":

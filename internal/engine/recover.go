@@ -89,7 +89,7 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	for _, s := range slots {
 		places <- struct{}{}
 		go func() { // ends with its VM; counted below
-			errs <- e.notDamaged(s, e.recoverVM(ctx, s, found))
+			errs <- e.notSilent(ctx, s, e.notDamaged(s, e.recoverVM(ctx, s, found)))
 			<-places
 		}()
 	}
@@ -107,6 +107,17 @@ func (e *Engine) notDamaged(s *slot, err error) error {
 		return err
 	}
 	e.log.Error("a VM is damaged; the others are not concerned", "vm", s.id, "err", err)
+	return nil
+}
+
+// notSilent drops the error of a VM that a suspend was at work on and that is
+// not recovered, for its monitor does not answer: the reaper tries it again, and
+// the others are not held up.
+func (e *Engine) notSilent(ctx context.Context, s *slot, err error) error {
+	if err == nil || ctx.Err() != nil || e.snapshot(s).State != vm.Suspending {
+		return err
+	}
+	e.log.Warn("a VM that was being suspended is not recovered yet; trying again", "vm", s.id, "err", err)
 	return nil
 }
 

@@ -159,6 +159,9 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 // removes directories that belong to none.
 func (e *Engine) recoverGenerations(ctx context.Context) error {
 	for _, g := range e.generations(func(*vm.GenerationInfo) bool { return true }) {
+		if g.State == vm.GenBuilding && e.stillSuspending(g.VM) {
+			continue // known when its VM is
+		}
 		if err := e.recoverGeneration(ctx, g); err != nil {
 			return err
 		}
@@ -175,6 +178,28 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 		}
 	}
 	e.collectLater()
+	return nil
+}
+
+// stillSuspending reports whether a VM waits to be recovered from a suspend.
+func (e *Engine) stillSuspending(id vm.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.vms[id]
+	return s != nil && s.rec.State == vm.Suspending
+}
+
+// recoverAgain recovers a VM that was not at the start of the engine, with the
+// generations that waited for it.
+func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
+	if err := e.recoverVM(ctx, s, found{}); err != nil {
+		return err
+	}
+	for _, g := range e.generations(func(g *vm.GenerationInfo) bool { return g.VM == s.id && g.State == vm.GenBuilding }) {
+		if err := e.recoverGeneration(ctx, g); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -410,5 +411,39 @@ func TestSuspendingMachineThatEnds(t *testing.T) {
 	}
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSuspendingMachineThatIsSilent: a machine in the middle of a suspend whose
+// monitor does not answer does not keep the server from starting; it is
+// recovered when it answers.
+func TestSuspendingMachineThatIsSilent(t *testing.T) {
+	for step, want := range map[string]vm.State{"capture:files": vm.Running, "suspend:commit": vm.Running} {
+		t.Run(step, func(t *testing.T) {
+			s, e, c := site(t)
+			clock := vmtest.NewClock()
+			create(t, e, c, engine.CreateRequest{Name: "box"})
+			hit := false
+			s.Fault = faultAt(step, engine.ErrDied, &hit)
+			closeEngine(t, e)
+			e, c = open(t, s)
+			if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); err == nil || !hit {
+				t.Fatalf("it was to die on the way: %v", err)
+			}
+			closeEngine(t, e)
+			s.Fault, s.Clock = nil, clock
+			s.World.Fail("attach", vm.Errorf(vm.Timeout, "", "no answer"))
+			e, c = open(t, s)
+			if got := stateOf(t, e, c, "box"); got != vm.Suspending {
+				t.Errorf("it is %s while its monitor is silent", got)
+			}
+			s.World.Fail("attach", nil)
+			eventually(t, "it is recovered", func() bool {
+				clock.Advance(time.Second)
+				return stateOf(t, e, c, "box") == want
+			})
+			consistent(t, s)
+			afterwards(t, e, c)
+		})
 	}
 }
