@@ -178,7 +178,29 @@ func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInf
 	}
 	ctx, stop := context.WithTimeout(ctx, captureDeadline)
 	defer stop()
-	return r.machine.Capture(ctx, spec)
+	out, err := r.machine.Capture(ctx, spec)
+	if err != nil {
+		err = e.orGone(ctx, s, r, err)
+	}
+	return out, err
+}
+
+// orGone is the error of a request to a machine; where the machine has ended
+// meanwhile, that is the error.
+func (e *Engine) orGone(ctx context.Context, s *slot, r *run, err error) error {
+	if k := vm.KindOf(err); k != vm.Internal && k != vm.Unavailable {
+		return err // it is about something else
+	}
+	after, stop := e.cfg.Clock.After(exitPatience)
+	defer stop()
+	select {
+	case <-r.gone:
+		e.log.Warn("a machine has ended in the middle of a request", "vm", s.id, "err", err)
+		return errGuestGone(s.id, r.exit)
+	case <-after:
+	case <-ctx.Done():
+	}
+	return err
 }
 
 // captureDone commits a capture: the VM's record first, which keeps the layer

@@ -506,6 +506,31 @@ func TestSilentMonitor(t *testing.T) {
 	})
 }
 
+// TestMachineEndsInCapture: whoever asked for what the machine was writing down
+// is told that it has ended, and the VM is stopped with all of its disk.
+func TestMachineEndsInCapture(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	s.World.Fail("capture", vm.Errorf(vm.Internal, "box", "qmp: connection closed"))
+	reached, release := s.World.Hold("capture")
+	go func() {
+		<-reached
+		s.World.End(v.ID, "qemu-crash")
+		release()
+	}()
+	_, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
+	if vm.KindOf(err) != vm.GuestFault || !strings.Contains(err.Error(), "its machine has ended (qemu-crash)") {
+		t.Errorf("%v", err)
+	}
+	s.World.Fail("capture", nil)
+	eventually(t, "it is stopped", func() bool { return stateOf(t, e, c, "box") == vm.Stopped })
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Error(err)
+	}
+	consistent(t, s)
+	afterwards(t, e, c)
+}
+
 // TestOrphans: a start that finds VMs and generations without their records, for
 // those were lost, ends their machines and keeps their files, and files of
 // others; once the records are back, so are the VMs.
