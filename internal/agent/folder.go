@@ -24,8 +24,8 @@ import (
 )
 
 // A folder of the host is a FUSE file system: the kernel's messages are copied
-// to the host, which answers them. The agent looks into none but those that
-// answer nothing.
+// to the host, which answers them. The agent looks into those that answer
+// nothing, and answers some by itself: see local.
 const (
 	folderType   = "fuse"
 	folderSource = "warren"
@@ -33,7 +33,8 @@ const (
 	folderMessage = 1<<20 + 4096 // the most that a message has
 	folderReaders = 2
 	folderAhead   = "1024" // KiB that the kernel reads ahead
-	outHeader     = 16     // bytes of an answer's head
+	inHeader      = 40     // bytes of a request's head: length [4] · operation [4] · its number [8] · the file's [8] · …
+	outHeader     = 16     // bytes of an answer's head: length [4] · -errno [4] · the request's number [8]
 
 	sysOpenTree   = 428
 	openTreeClone = 1
@@ -51,6 +52,7 @@ type folder struct {
 	news  chan struct{}
 	mu    sync.Mutex // guards queue
 	queue [][]byte   // messages that answer nothing, in order
+	ahead ahead
 }
 
 // folder mounts a folder of the host, in the place of what is left of a mount
@@ -198,6 +200,13 @@ func (f *folder) toHost() {
 			_ = f.conn.Close() // the mount is gone
 			return
 		}
+		out, tell := f.local(buf[:n])
+		if out != nil {
+			_, _ = f.dev.Write(out) // whoever asked may have gone
+		}
+		if !tell {
+			continue
+		}
 		if _, err := f.conn.Write(buf[:n]); err != nil {
 			return
 		}
@@ -219,7 +228,11 @@ func (f *folder) toKernel() error {
 		if _, err := io.ReadFull(f.in, buf[outHeader:n]); err != nil {
 			return nil
 		}
-		if binary.LittleEndian.Uint64(buf[8:]) == 0 {
+		number := binary.LittleEndian.Uint64(buf[8:])
+		if number == 0 {
+			if f.ahead.told(buf[:n]) {
+				continue
+			}
 			f.mu.Lock()
 			f.queue = append(f.queue, append([]byte(nil), buf[:n]...))
 			f.mu.Unlock()
@@ -229,6 +242,7 @@ func (f *folder) toKernel() error {
 			}
 			continue
 		}
+		f.ahead.answered(number)
 		if _, err := f.dev.Write(buf[:n]); errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EPERM) || errors.Is(err, os.ErrClosed) {
 			return nil // the mount is gone
 		}

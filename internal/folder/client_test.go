@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/link"
 )
 
 // kernel is a guest's kernel that says whatever a test wants.
@@ -24,6 +26,7 @@ type kernel struct {
 	mu      sync.Mutex
 	unique  uint64
 	waiting map[uint64]chan []byte
+	ahead   []byte // the last that was sent ahead
 	heard   []note
 }
 
@@ -70,7 +73,9 @@ func (k *kernel) read() {
 		}
 		unique := le.Uint64(b[8:])
 		k.mu.Lock()
-		if unique == 0 {
+		if unique == 0 && le.Uint32(b[4:]) == link.FolderAhead {
+			k.ahead = b[outHeader:]
+		} else if unique == 0 {
 			k.heard = append(k.heard, note{int(le.Uint32(b[4:])), b[outHeader:]})
 		}
 		c := k.waiting[unique]

@@ -6,7 +6,6 @@ package folder
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -15,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/link"
 )
 
 // server answers one guest's messages about one folder.
@@ -28,6 +29,8 @@ type server struct {
 	watch   *watch // nil = changes on the host are not seen
 
 	conn  net.Conn
+	turn  sync.Mutex // guards from
+	from  *bufio.Reader
 	write sync.Mutex // one message at a time
 }
 
@@ -35,8 +38,9 @@ type server struct {
 // root's, and everybody else's as nobody's.
 type owner struct{ uid, gid uint32 }
 
-// Serve answers the messages that come on conn until it or ctx ends. dir is
-// what Open returned; it stays the caller's.
+// Serve answers the messages that come on conn until it or ctx ends, and closes
+// it. Its error says that the guest sent what is no message, or that the owner's
+// rights could not be taken. dir is what Open returned; it stays the caller's.
 func Serve(ctx context.Context, conn net.Conn, dir *os.File, o Options) error {
 	s, err := newServer(conn, dir, o)
 	if err != nil {
@@ -48,21 +52,17 @@ func Serve(ctx context.Context, conn net.Conn, dir *os.File, o Options) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	var wg sync.WaitGroup
-	work := make(chan []byte)
+	ended := make(chan error, workers)
 	for range workers {
-		wg.Go(func() { s.worker(work) })
+		wg.Go(func() { ended <- s.worker() })
 	}
 	if s.watch != nil {
 		wg.Go(func() { s.watch.run(ctx) })
 	}
-	err = s.receive(work)
-	close(work)
+	err = <-ended
 	cancel()
 	conn.Close()
 	wg.Wait()
-	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return nil
-	}
 	return err
 }
 
@@ -77,7 +77,7 @@ func newServer(conn net.Conn, dir *os.File, o Options) (*server, error) {
 		return nil, err
 	}
 	root := &node{id: rootID, fd: fd, key: fileKey{st.Dev, st.Ino}, lookups: 1, told: st.Ctim}
-	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), conn: conn}
+	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), conn: conn, from: bufio.NewReaderSize(conn, 64<<10)}
 	if s.watch, err = newWatch(s); err != nil {
 		s.log.Warn("changes of a folder are not told to the guest, which looks for itself", "err", err)
 	}
@@ -92,25 +92,28 @@ func (s *server) close() {
 	}
 }
 
-// receive takes messages off the connection, each for a worker.
-func (s *server) receive(work chan<- []byte) error {
-	in := bufio.NewReaderSize(s.conn, 64<<10)
+// receive takes the next message that wants an answer off the connection. The
+// workers take turns at it: who has read a message answers it, and another one
+// reads meanwhile. It returns nil when the connection has ended.
+func (s *server) receive() ([]byte, error) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	for {
-		head, err := in.Peek(4)
+		head, err := s.from.Peek(4)
 		if err != nil {
-			return err
+			return nil, nil //nolint:nilerr // how it ended means nothing
 		}
 		n := le.Uint32(head)
 		if n < inHeader || n > maxMessage {
-			return errShort
+			return nil, errShort
 		}
 		b := buffer(int(n))
-		if _, err := io.ReadFull(in, b); err != nil {
-			return err
+		if _, err := io.ReadFull(s.from, b); err != nil {
+			return nil, nil //nolint:nilerr // as above
 		}
 		m, err := parse(b)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		switch m.op {
 		case opForget, opBatchForget: // in order, and nothing waits for it
@@ -119,7 +122,7 @@ func (s *server) receive(work chan<- []byte) error {
 		case opInterrupt, opDestroy: // whoever is interrupted gets its answer soon
 			recycle(b)
 		default:
-			work <- b
+			return b, nil
 		}
 	}
 }
@@ -141,47 +144,85 @@ func (s *server) forget(m message) {
 	}
 }
 
-// worker answers messages, as the owner of the folder where the server could be
-// anybody. Its thread ends with it.
-func (s *server) worker(work <-chan []byte) {
-	runtime.LockOSThread()
-	if err := s.owner.become(); err != nil {
-		s.log.Error("folder", "err", err)
-		s.conn.Close()
+// worker answers messages until the connection ends, as the owner of the folder
+// where the server could be anybody. The thread that became the owner ends with
+// it.
+func (s *server) worker() error {
+	if s.owner.foreign() {
+		runtime.LockOSThread()
+		if err := s.owner.become(); err != nil {
+			return err
+		}
 	}
-	for b := range work {
+	for {
+		b, err := s.receive()
+		if b == nil || err != nil {
+			return err
+		}
 		m, err := parse(b)
 		if err != nil {
-			continue
+			return err
 		}
 		out := s.answer(&m)
+		op := m.op
+		ahead := s.ahead(&m, out)
 		recycle(b)
-		s.send(out)
+		if ahead != nil {
+			out = append(ahead, out...)
+		}
+		if m.unique != 0 { // a release has been answered by the agent
+			s.send(out)
+		}
 		recycle(out)
-		if m.op == opLookup || m.op == opReaddirplus {
+		if op == opLookup || op == opReaddirplus {
 			s.relieve()
 		}
 	}
 }
 
-// become makes the thread's calls about files the owner's; only root can.
+// foreign reports whether this process must take the owner's rights; only root
+// can.
+func (o owner) foreign() bool { return os.Geteuid() == 0 && o.uid != 0 }
+
+// become makes the thread's calls about files the owner's.
 func (o owner) become() error {
-	if os.Geteuid() != 0 || o.uid == 0 {
-		return nil
-	}
 	if err := unix.Setfsgid(int(o.gid)); err != nil {
 		return err
 	}
 	return unix.Setfsuid(int(o.uid))
 }
 
-// send writes a message whole. One that cannot be written ends the connection.
+// send writes messages whole. What cannot be written ends the connection.
 func (s *server) send(b []byte) {
 	s.write.Lock()
 	defer s.write.Unlock()
 	if _, err := s.conn.Write(b); err != nil {
 		s.conn.Close()
 	}
+}
+
+// ahead is a message with the attributes of a directory in which a request has
+// changed a name: the guest's kernel, which has forgotten them by that, will
+// ask for them next. nil = the request is none of these, or has failed.
+func (s *server) ahead(m *message, out []byte) []byte {
+	switch m.op {
+	case opCreate, opMknod, opMkdir, opSymlink, opLink, opUnlink, opRmdir, opRename, opRename2:
+	default:
+		return nil
+	}
+	if le.Uint32(out[4:]) != 0 || m.gid == nudgeGID {
+		return nil
+	}
+	dir, err := s.nodes.get(m.node)
+	if err != nil {
+		return nil
+	}
+	defer s.nodes.put(dir)
+	st, err := stat(dir.fd)
+	if err != nil {
+		return nil
+	}
+	return notice(link.FolderAhead, append(put64(nil, m.node, m.unique), s.attrAnswer(dir, &st)[outHeader:]...))
 }
 
 // answer does what a message asks for.

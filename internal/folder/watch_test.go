@@ -4,6 +4,7 @@
 package folder
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -46,6 +47,48 @@ func TestHostChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.await("the file is gone", nudgeAbout(nudgeDelete, "sub/file"))
+}
+
+// TestAhead: before the answer to a change of a name the guest has the
+// attributes that its directory has after it, and after nothing else.
+func TestAhead(t *testing.T) {
+	dir, _ := world(t)
+	k := serve(t, dir, true)
+	sub := k.find(rootID, "sub")
+	last := func() (b []byte) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		b, k.ahead = k.ahead, nil
+		return b
+	}
+	changes := []struct {
+		op   uint32
+		body []byte
+	}{
+		{opCreate, createBody(unix.O_RDWR|unix.O_EXCL, 0o644, "own")},
+		{opMkdir, append(put32(nil, 0o755, 0), text("dir")...)},
+		{opSymlink, text("link", "target")},
+		{opMknod, append(put32(nil, unix.S_IFIFO|0o600, 0, 0, 0), text("pipe")...)},
+		{opRename, append(put64(nil, sub), text("own", "renamed")...)},
+		{opRmdir, text("dir")},
+		{opUnlink, text("renamed")},
+	}
+	for _, c := range changes {
+		if no, _ := k.ask(c.op, sub, c.body); no != 0 {
+			t.Fatalf("%d: %v", c.op, no)
+		}
+		got, number := last(), k.unique
+		no, want := k.ask(opGetattr, sub, put64(put32(nil, 0, 0), 0))
+		if len(got) < 16 || no != 0 || le.Uint64(got) != sub || le.Uint64(got[8:]) != number || !bytes.Equal(got[16:], want) {
+			t.Errorf("%d: ahead came %v, a getattr says %v", c.op, got, want)
+		}
+	}
+	if no, _ := k.ask(opUnlink, sub, text("renamed")); no != unix.ENOENT || last() != nil {
+		t.Errorf("a change that failed: %v", no)
+	}
+	if k.find(sub, "file") == 0 || last() != nil {
+		t.Error("a lookup is no change")
+	}
 }
 
 // TestNudged: what the agent does for a nudge changes nothing.

@@ -13,3 +13,8 @@ const (
 	NudgeWritten = 103
 	NudgeAttrib  = 104
 )
+
+// FolderAhead is the kind of a message with the attributes of a directory that
+// the guest has just changed. It comes before the answer to that change: the
+// directory's number [8] · the request's number [8] · what answers a getattr.
+const FolderAhead = 105
