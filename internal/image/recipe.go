@@ -171,8 +171,28 @@ func yamlFault(err error) fault {
 	msg := strings.ReplaceAll(m[2], "image.Recipe", "recipe ")
 	if key, _, ok := strings.Cut(strings.TrimPrefix(msg, "field "), " not found in type "); ok {
 		msg = fmt.Sprintf("unknown key %q", key)
+	} else if m := yamlType.FindStringSubmatch(msg); m != nil {
+		msg = fmt.Sprintf("%s: %s is wanted here", m[1], wantedYAML(m[2]))
 	}
 	return fault{line, msg}
+}
+
+// yamlType is what the package says of a value of the wrong type.
+var yamlType = regexp.MustCompile("^cannot unmarshal !!\\w+ (`.*`) into (.*)$")
+
+// wantedYAML names a type in the words of YAML.
+func wantedYAML(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list (`- ...` on lines of its own, or [...])"
+	case strings.HasPrefix(goType, "map"), strings.HasPrefix(goType, "recipe "):
+		return "keys with values"
+	case goType == "string":
+		return "text"
+	case goType == "bool":
+		return "true or false"
+	}
+	return "a number"
 }
 
 // badValue is a fault and where in the document it is.

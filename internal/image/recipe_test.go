@@ -59,7 +59,7 @@ func TestParseErrors(t *testing.T) {
 		{"empty", "", "r.yaml: empty"},
 		{"unknown key", "name: a\n\npakages: [x]\n", `r.yaml:3: unknown key "pakages"`},
 		{"unknown key below", "name: a\nfiles:\n  - path: /x\n    contents: y\n", `r.yaml:4: unknown key "contents"`},
-		{"wrong type", "name: a\npackages: vim\n", "r.yaml:2: cannot unmarshal"},
+		{"wrong type", "name: a\npackages: vim\n", "r.yaml:2: `vim`: a list (`- ...` on lines of its own, or [...]) is wanted here"},
 		{"not yaml", "name: [a\n", "r.yaml:1: "},
 		{"key twice", "name: a\nname: b\n", "r.yaml:2: mapping key"},
 		{"two documents", "name: a\n---\nname: b\n", "more than one"},
