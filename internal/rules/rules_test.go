@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 const module = "github.com/warren-vm/warren/"
@@ -315,6 +317,23 @@ func TestStateModel(t *testing.T) {
 	for _, part := range []string{"files", "processes", "terminals", "ports", "installed packages", "browser", "local databases", "caches", "services", "memory", "One shot or workspace?"} {
 		if !bytes.Contains(data, []byte(part)) {
 			t.Errorf("README.md does not say what becomes of %s", part)
+		}
+	}
+}
+
+// TestPersistenceUses wants docs/retention.md to say of each way to keep a VM
+// what it is for.
+//
+// 004-15
+func TestPersistenceUses(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(root(t), "docs/retention.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []vm.PersistenceType{vm.Ephemeral, vm.Sticky, vm.Persistent} {
+		row := regexp.MustCompile("(?m)^\\| `" + string(kind) + "`[^|]*\\|[^|]{20,}\\| ?([^|]{20,})\\|$")
+		if !row.Match(data) {
+			t.Errorf("docs/retention.md does not say what %s is for", kind)
 		}
 	}
 }

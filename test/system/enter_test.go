@@ -7,7 +7,9 @@ package system
 
 import (
 	"crypto/x509"
+	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,7 +19,7 @@ import (
 // service, a terminal, users, a network policy, a name of its own in the
 // browser, a person by SSH. Each of it is there together, and after a sleep.
 //
-// 002-06, 002-08, 002-14, 002-19
+// 002-06, 002-08, 002-14, 002-19, 002-40
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	ssh, web := freePort(t), freePort(t)
@@ -63,11 +65,29 @@ func TestEnter(t *testing.T) {
 	}
 	h.eventually("the service listens", func() bool { return h.run("state", "box", "--expect", "port:3000").code == 0 })
 	together()
+	h.noKeys("box", key+".pub")
 	h.ok("suspend", "box") // SSH wakes it
 	together()
 	h.ok("stop", "box")
 	out := o.must(append(append([]string{"ssh", "-i", key}, o.direct()...), "box+alice@127.0.0.1", "cat /srv/index.html")...)
 	if out != "grown\n" {
 		t.Errorf("SSH starts a stopped VM: %q", out)
+	}
+}
+
+// noKeys wants that of what let people and the API in nothing is in the guest:
+// neither the server's key nor the person's, which nobody gave it.
+func (h *host) noKeys(name, public string) {
+	h.t.Helper()
+	admin, err1 := os.ReadFile(filepath.Join(h.data, "admin.key"))
+	person, err2 := os.ReadFile(public)
+	if err := errors.Join(err1, err2); err != nil {
+		h.t.Fatal(err)
+	}
+	h.sh(name, "echo planted-to-be-found > /var/tmp/planted")
+	patterns := strings.TrimSpace(string(admin)) + "\n" + strings.Fields(string(person))[1] + "\nplanted-to-be-found\n"
+	got := h.runIn("", []byte(patterns), "exec", name, "-i", "--", "grep", "-rlFsf", "-", "/etc", "/home", "/root", "/run", "/srv", "/tmp", "/usr/local", "/var")
+	if got.stdout != "/var/tmp/planted\n" {
+		h.t.Errorf("keys are in the guest: %s", got)
 	}
 }
