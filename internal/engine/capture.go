@@ -240,7 +240,10 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo
 	if err := e.settleDisk(ctx, s); err != nil {
 		return err
 	}
-	defer e.unpin(g.ID)
+	defer func() {
+		e.unpin(g.ID)
+		e.collectLater()
+	}()
 	if e.snapshot(s).DiskOn == g.ID {
 		return nil // it is a layer of the disk now; collect drops the rest
 	}

@@ -531,6 +531,30 @@ func TestMachineEndsInCapture(t *testing.T) {
 	afterwards(t, e, c)
 }
 
+// TestSuspendThatFailsLate: of a suspend whose monitor dies once the memory is
+// written, only the layer of the disk stays that the VM writes above: the memory
+// that nobody can use goes without anything else happening.
+func TestSuspendThatFailsLate(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	s.World.Fail("captured", vm.Errorf(vm.Unavailable, "box", "the VM's monitor does not answer"))
+	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); vm.KindOf(err) != vm.Unavailable {
+		t.Fatalf("%v", err)
+	}
+	s.World.Fail("captured", nil)
+	if got := stateOf(t, e, c, "box"); got != vm.Running {
+		t.Fatalf("it is %s", got)
+	}
+	eventually(t, "its memory goes", func() bool {
+		left, err := filepath.Glob(filepath.Join(s.Dir.Generations(), "*", "ram"))
+		return err == nil && len(left) == 0
+	})
+	disks, err := filepath.Glob(filepath.Join(s.Dir.Generations(), "*", "disk.qcow2"))
+	if err != nil || len(disks) != 1 {
+		t.Errorf("the layer below its disk: %v, %v", disks, err)
+	}
+}
+
 // TestOrphans: a start that finds VMs and generations without their records, for
 // those were lost, ends their machines and keeps their files, and files of
 // others; once the records are back, so are the VMs.
