@@ -555,6 +555,29 @@ func TestSuspendThatFailsLate(t *testing.T) {
 	}
 }
 
+// TestSuspendWhoseMonitorDies: a suspend that its monitor does not survive leaves
+// the VM running, with all that it has in memory, under another monitor.
+func TestSuspendWhoseMonitorDies(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	p, err := e.StartProcess(t.Context(), c, "box", vm.ExecSpec{Command: "sleep 60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := vm.Errorf(vm.Unavailable, "box", "the VM's monitor does not answer")
+	s.World.Fail("captured", dead)
+	s.World.Fail("status", dead)
+	_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
+	wantCode(t, err, vm.Unavailable, "SUSPEND_FAILED_VM_RESUMED")
+	s.World.Fail("captured", nil)
+	s.World.Fail("status", nil)
+	if !running(t, e, c, "box", p.ID) {
+		t.Error("its processes are gone")
+	}
+	consistent(t, s)
+	afterwards(t, e, c)
+}
+
 // TestOrphans: a start that finds VMs and generations without their records, for
 // those were lost, ends their machines and keeps their files, and files of
 // others; once the records are back, so are the VMs.

@@ -129,14 +129,9 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	if r := e.runOf(s); r != nil {
-		bounded, stop := context.WithTimeout(ctx, machineDeadline)
-		_, err := r.machine.Status(bounded)
-		stop()
-		if err == nil {
-			_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
-			return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), err)
-		}
+	if e.goesOn(ctx, s) {
+		_, err := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
+		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), err)
 	}
 	exit := e.exitNote(s.id)
 	e.sweepEnded(op)
@@ -144,4 +139,26 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_AND_STOP_FAILED"), err)
 	}
 	return vm.AsError(why).WithCode("SUSPEND_FAILED_AND_STOPPED")
+}
+
+// goesOn reports whether the machine of a VM goes on after a suspend that
+// failed. Where only its monitor has died, it gets another.
+func (e *Engine) goesOn(ctx context.Context, s *slot) bool {
+	r := e.runOf(s)
+	if r == nil {
+		return false
+	}
+	bounded, stop := context.WithTimeout(ctx, machineDeadline)
+	defer stop()
+	if _, err := r.machine.Status(bounded); err == nil {
+		return true
+	}
+	m, _, err := e.continued(ctx, s.id)
+	if err != nil {
+		e.log.Warn("a machine that could not be suspended does not go on", "vm", s.id, "err", err)
+		return false
+	}
+	e.letGo(s, errors.New("its monitor has died"))
+	e.watch(s, m)
+	return true
 }
