@@ -41,25 +41,26 @@ type admission struct {
 // must leave the reserve. Machines of the pool are given up for it. Without an
 // error the claims stand until settle.
 func (e *Engine) admit(ctx context.Context, a admission) error {
-	if err := e.roomOnDisk(ctx, a); err != nil {
-		return err
-	}
 	e.mu.Lock()
-	err := e.claimLocked(a.account, a.wants)
+	err := error(errDraining)
+	if !e.draining {
+		err = e.claimLocked(a.account, a.wants)
+	}
 	e.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	for {
-		err := e.admitMemory(ctx, a)
-		if err == nil {
-			return nil
-		}
-		if !e.pool.giveUp(ctx) {
-			e.settle(a.wants...)
-			return err
-		}
+	err = e.admitMemory(ctx, a)
+	for err != nil && e.pool.giveUp(ctx) {
+		err = e.admitMemory(ctx, a)
 	}
+	if err == nil { // last: it may let go what others would miss
+		err = e.roomOnDisk(ctx, a)
+	}
+	if err != nil {
+		e.settle(a.wants...)
+	}
+	return err
 }
 
 // admitOne is admit for one VM, with all the memory that it is given.
@@ -82,10 +83,6 @@ func (e *Engine) admitMore(ctx context.Context, rec vm.VM, to vm.Size) (*claim, 
 func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	more := vm.Quota{}
 	e.mu.Lock()
-	if e.draining {
-		e.mu.Unlock()
-		return errDraining
-	}
 	for _, c := range a.wants {
 		if e.vms[c.id] == nil {
 			more.Disk += newVMRoom
@@ -106,7 +103,7 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	if !short && have.DiskFree >= reserve {
 		return nil
 	}
-	done, err := e.freeUp(ctx, hostAccount, e.over)
+	done, err := e.freeFor(ctx, hostAccount, e.over)
 	if err != nil {
 		return err
 	}
@@ -115,7 +112,7 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	}
 	hint := "free some disk: delete VMs (`warren rm NAME`), snapshots or images; `warren storage` says who uses what"
 	switch {
-	case have.DiskFree < reserve:
+	case have.DiskFree < reserve && (more.Disk > 0 || have.DiskFree < captureRoom): // what is there runs, so that it can be tidied up
 		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, reserve>>20).
 			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
 	case done.Left > 0 && more.Disk > 0:

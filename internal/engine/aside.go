@@ -5,6 +5,7 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,6 +23,12 @@ func (e *Engine) setAside(path string) error {
 		return ErrDied
 	}
 	to := filepath.Join(e.cfg.Dir.Unrecorded(), filepath.Base(filepath.Dir(path)), filepath.Base(path))
+	for n, base := 2, to; ; n++ { // it may have been put aside before, and copied back
+		if _, err := os.Lstat(to); err != nil {
+			break
+		}
+		to = fmt.Sprintf("%s.%d", base, n)
+	}
 	e.log.Error("there is no record of it: it is put aside", "path", path, "to", to)
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return diskError(to, err)

@@ -113,7 +113,7 @@ func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 	need := captureRoom + e.memoryOf(ctx, s)
 	if have.DiskFree < need {
 		short := func(u *usage) int64 { return need - u.have.DiskFree }
-		if _, err := e.freeUp(ctx, hostAccount, short); err != nil {
+		if _, err := e.freeFor(ctx, hostAccount, short); err != nil {
 			return err
 		}
 		if have, err = e.cfg.Host.Capacity(ctx); err != nil {

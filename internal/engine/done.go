@@ -147,6 +147,8 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 		err = gone(err)
 	case r.Retention == vm.RetainStop && running:
 		_, err = e.Stop(ctx, sub(), ref)
+	case r.Retention == vm.RetainStop && e.asleep(c, ref): // its memory goes
+		_, err = e.Kill(ctx, sub(), ref)
 	case r.Retention == vm.RetainSuspend:
 		_, err = e.Suspend(ctx, sub(), ref, SuspendRequest{Cold: true})
 	}
@@ -154,6 +156,12 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 		err = e.lockVolumes(ctx, c, job.VM)
 	}
 	return revoked, err
+}
+
+// asleep reports whether a VM is suspended.
+func (e *Engine) asleep(c *vm.Call, ref string) bool {
+	s, err := e.lookup(c, ref)
+	return err == nil && e.snapshot(s).State == vm.Suspended
 }
 
 // lockVolumes locks what a VM worked in, but for what others work in now.

@@ -103,10 +103,20 @@ func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	}
 }
 
+// freeFor is freeUp for somebody who asks for room: where all that may go is not
+// enough, nothing goes, for the request is refused in any case.
+func (e *Engine) freeFor(ctx context.Context, account vm.AccountID, over func(*usage) int64) (vm.Pruned, error) {
+	return e.free(ctx, account, over, true)
+}
+
 // freeUp lets VMs, snapshots and layers of an account ("" = of all) go, one
 // after the other, until over says that it is enough. Each time it looks anew:
 // what several share is free only when the last of them is gone.
-func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (out vm.Pruned, err error) {
+func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (vm.Pruned, error) {
+	return e.free(ctx, account, over, false)
+}
+
+func (e *Engine) free(ctx context.Context, account vm.AccountID, over func(*usage) int64, enough bool) (out vm.Pruned, err error) {
 	e.evicting.Lock()
 	defer e.evicting.Unlock()
 	out.Gone = []vm.StorageItem{}
@@ -116,6 +126,10 @@ func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*us
 	}
 	before := u.needs.Total
 	out.Over = over(u)
+	if enough && u.together(e.candidates(u, account)) < out.Over {
+		out.Left = out.Over
+		return out, nil
+	}
 	tried := map[storage.Item]bool{}
 	for out.Left = out.Over; out.Left > 0; out.Left = over(u) {
 		next := first(storage.Order(e.candidates(u, account)), tried)
@@ -198,8 +212,9 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
 	}
 	op.detail = detail
-	e.emit(op.before, "vm.evicted", maps.Clone(detail))
-	_, err = e.deleteSlot(op, c, "evicted")
+	if _, err = e.deleteSlot(op, c, "evicted"); err == nil {
+		e.emit(op.before, "vm.evicted", maps.Clone(detail))
+	}
 	return err
 }
 

@@ -48,9 +48,7 @@ func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, chang
 		return g, noGeneration(string(id))
 	}
 	change(&g)
-	ctx, stop := durable(ctx)
-	defer stop()
-	rev, err := e.cfg.Records.Generations.Update(ctx, g)
+	rev, err := resaved(ctx, e.cfg.Records.Generations, g, func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision })
 	if err != nil {
 		return vm.GenerationInfo{}, err
 	}

@@ -120,11 +120,10 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 	switch {
 	case r != nil:
 		bounded, stop := context.WithTimeout(ctx, machineDeadline)
-		st, err := r.machine.Status(bounded)
+		st, err := e.metered(bounded, s, r)
 		stop()
 		if err == nil {
 			out.Machine = &st
-			e.count(s, st)
 		}
 		out.MachineErr = err
 	case out.VM.State == vm.Running:

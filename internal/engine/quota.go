@@ -184,9 +184,13 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 		if err != nil {
 			return err
 		}
+		use.MemoryImages = u.memory[account]
+		if err := overQuota(q, use, vm.Quota{Snapshots: more.Snapshots, MemoryImages: more.MemoryImages}); err != nil {
+			return err // before anything is let go for it
+		}
 		over := func(u *usage) int64 { return u.accounts.Of[account].Unique + more.Disk - q.Disk }
 		if q.Disk > 0 && more.Disk > 0 && over(u) > 0 {
-			if _, err := e.freeUp(ctx, account, over); err != nil {
+			if _, err := e.freeFor(ctx, account, over); err != nil {
 				return err
 			}
 			if u, err = e.measure(ctx); err != nil {

@@ -109,13 +109,26 @@ func (e *Engine) chores() []chore {
 	return list
 }
 
+// before reports whether ch comes before other: of what is due, that which ends
+// the VM comes first, whatever waits longer. A chore that fails again and again
+// must not keep a VM from its end.
+func (ch chore) before(other chore, now time.Time) bool {
+	if due, otherDue := !ch.due.After(now), !other.due.After(now); due && otherDue {
+		rank := map[vm.Op]int{vm.OpDelete: 1, vm.OpStop: 2, vm.OpSuspend: 2, vm.OpCapture: 3}
+		if a, b := rank[ch.verb], rank[other.verb]; a != b {
+			return a < b
+		}
+	}
+	return ch.due.Before(other.due)
+}
+
 // choreLocked returns the first thing to do to one VM.
 func (e *Engine) choreLocked(s *slot) (chore, bool) {
-	rec := s.rec
+	rec, now := s.rec, e.now()
 	var first chore
 	add := func(verb vm.Op, reason string, due time.Time) {
-		if first.slot == nil || due.Before(first.due) {
-			first = chore{s, verb, reason, due}
+		if ch := (chore{s, verb, reason, due}); first.slot == nil || ch.before(first, now) {
+			first = ch
 		}
 	}
 	switch rec.State {
@@ -185,11 +198,10 @@ func (e *Engine) do(ctx context.Context, ch chore) bool {
 		_ = e.finish(op, nil)
 		return ch.reason == "idle" // it was used meanwhile
 	}
-	if ch.verb == vm.OpDelete && ch.reason == "expired" {
-		e.emit(op.before, "vm.expired", nil)
-	}
 	if ch.verb == vm.OpDelete {
-		_, err = e.deleteSlot(op, c, ch.reason)
+		if _, err = e.deleteSlot(op, c, ch.reason); err == nil && ch.reason == "expired" {
+			e.emit(op.before, "vm.expired", nil)
+		}
 	} else if err = e.receiptFor(op.ctx, op, c, AuditEntry{Subject: ch.reason}); err == nil {
 		err = e.carryOut(op, ch)
 	}

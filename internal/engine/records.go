@@ -51,11 +51,40 @@ func (e *Engine) newRecord(ctx context.Context, rec vm.VM) (int64, error) {
 }
 
 func (e *Engine) saveRecord(ctx context.Context, rec vm.VM) (int64, error) {
-	return saved(ctx, rec, e.cfg.Records.VMs.Update)
+	return resaved(ctx, e.cfg.Records.VMs, rec, func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision })
 }
 
 func (e *Engine) dropRecord(ctx context.Context, rec vm.VM) error {
+	err := gone(dropped(ctx, rec, e.cfg.Records.VMs.Delete))
+	if vm.KindOf(err) != vm.Busy {
+		return err
+	}
+	rec.Revision = 0 // of any: see resaved
 	return gone(dropped(ctx, rec, e.cfg.Records.VMs.Delete))
+}
+
+// resaved replaces a record durably. Where the store has another revision of it,
+// the answer to an earlier write was lost, as by a disk that stood still: this
+// server is the only one that writes, and what it has in memory is what is true.
+func resaved[T any](ctx context.Context, c Collection[T], rec T, key func(*T) (id string, revision *int64)) (int64, error) {
+	rev, err := saved(ctx, rec, c.Update)
+	if vm.KindOf(err) != vm.Busy {
+		return rev, err
+	}
+	bounded, stop := durable(ctx)
+	defer stop()
+	list, lerr := c.List(bounded)
+	if lerr != nil {
+		return 0, lerr
+	}
+	id, revision := key(&rec)
+	for i := range list {
+		if other, now := key(&list[i]); other == id {
+			*revision = *now
+			return saved(ctx, rec, c.Update)
+		}
+	}
+	return 0, err
 }
 
 func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {

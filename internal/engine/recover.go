@@ -100,14 +100,20 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	return errors.Join(all...)
 }
 
-// notDamaged drops the error of a VM with a damaged disk. It is the misfortune
-// of that VM, whose start says so, and none of the others'.
+// notDamaged drops the error of a VM with a damaged disk, or with files or
+// processes that cannot be got rid of now. It is the misfortune of that VM, whose
+// next start says so, and none of the others'. What the record store says is
+// everybody's.
 func (e *Engine) notDamaged(s *slot, err error) error {
-	if vm.KindOf(err) != vm.Corrupt {
+	if died(err) {
 		return err
 	}
-	e.log.Error("a VM is damaged; the others are not concerned", "vm", s.id, "err", err)
-	return nil
+	switch vm.KindOf(err) {
+	case vm.Corrupt, vm.Internal, vm.Denied:
+		e.log.Error("a VM is not recovered; the others are not concerned", "vm", s.id, "err", err)
+		return nil
+	}
+	return err
 }
 
 // notSilent drops the error of a VM that a suspend was at work on and that is

@@ -11,8 +11,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxReceipts is how many audit records of a VM are looked at, the newest.
+// maxReceipts is how many receipts of a VM are listed, the newest.
 const maxReceipts = 1000
+
+// auditOf reads all audit records of a VM, the newest first.
+func (e *Engine) auditOf(ctx context.Context, account vm.AccountID, id vm.ID) (all []AuditRecord, err error) {
+	for f := (AuditFilter{Account: account, VM: id, Limit: maxReceipts}); ; {
+		page, err := e.cfg.Audit.List(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < f.Limit {
+			return all, nil
+		}
+		f.After = page[len(page)-1].Seq
+	}
+}
 
 // Remains lists what this host holds of a VM. One that is gone is named by its
 // id.
@@ -33,13 +48,15 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 		return out, err
 	}
 	known := e.remainsOf(c.Actor.Account, &out)
-	records, aerr := e.cfg.Audit.List(ctx, AuditFilter{Account: c.Actor.Account, VM: out.VM, Limit: maxReceipts})
+	records, aerr := e.auditOf(ctx, c.Actor.Account, out.VM)
 	if aerr != nil {
 		return out, aerr
 	}
 	var worked []vm.VolumeID // volumes that were mounted in it
-	for _, r := range records {
-		out.Receipts = append(out.Receipts, r.ID)
+	for i, r := range records {
+		if i < maxReceipts {
+			out.Receipts = append(out.Receipts, r.ID)
+		}
 		if r.Op == vm.OpRead && r.Outcome == "ok" {
 			out.Copies = append(out.Copies, vm.Copy{Time: r.Time, Path: r.Subject, Receipt: r.ID})
 		}

@@ -17,6 +17,8 @@ type slot struct {
 	account vm.AccountID
 	write   sync.Mutex // held while its record is written; before Engine.mu
 
+	metering sync.Mutex // held while its machine is asked for what it has used; before Engine.mu
+
 	// guarded by Engine.mu
 	rec         vm.VM                   // as the store has it; LastActive may be newer
 	op          *operation              // under way; nil = none

@@ -25,6 +25,17 @@ type usage struct {
 	accounts storage.Use[vm.AccountID]   // by whose they are
 	memory   map[vm.AccountID]int64      // the part of it that is memory of generations
 	info     map[storage.Item]itemRecord // of VMs, generations and volumes
+	freed    func(gone map[storage.Item]bool) int64
+}
+
+// together is what is free once all of the list are gone, with what only they
+// share.
+func (u *usage) together(list []storage.Candidate) int64 {
+	gone := make(map[storage.Item]bool, len(list))
+	for _, c := range list {
+		gone[c.Item] = true
+	}
+	return u.freed(gone)
 }
 
 // itemRecord is what the records say of an item.
@@ -54,13 +65,24 @@ func (e *Engine) measure(ctx context.Context) (*usage, error) {
 	u.needs = storage.Sum(files, holders.of)
 	owner := func(f *storage.File) []vm.AccountID { return []vm.AccountID{u.info[f.Item].account} }
 	u.accounts = storage.Sum(files, owner)
-	memory := slices.DeleteFunc(files, func(f storage.File) bool { return !f.Memory || f.Item.Kind != storage.Generation })
+	u.freed = func(gone map[storage.Item]bool) int64 {
+		return storage.Sum(files, func(f *storage.File) []bool {
+			goes := []bool{}
+			for _, who := range holders.of(f) {
+				goes = append(goes, gone[who])
+			}
+			return goes
+		}).Of[true].Unique
+	}
+	memory := slices.DeleteFunc(slices.Clone(files), func(f storage.File) bool { return !f.Memory || f.Item.Kind != storage.Generation })
 	u.memory = map[vm.AccountID]int64{}
 	for a, b := range storage.Sum(memory, owner).Of {
 		u.memory[a] = b.Unique
 	}
 	e.mu.Lock()
-	e.looked = u
+	e.looked = new(usage)
+	*e.looked = *u
+	e.looked.freed = nil // it holds all that was seen
 	e.mu.Unlock()
 	return u, nil
 }

@@ -175,7 +175,23 @@ func endCount(u *vm.UsageRecord, exit vm.MachineExit, now time.Time, memoryMiB i
 // unseen is the detail of a machine's end that nobody saw.
 const unseen = "its processes were gone"
 
-// count adds to a VM's usage what its machine's counters show.
+// metered asks a machine how it is, and counts what it has used since. One at a
+// time: an answer that is older than the last one counted would be taken for
+// counters that begin anew. Where another is at it, it is left to that one.
+func (e *Engine) metered(ctx context.Context, s *slot, r *run) (vm.MachineStatus, error) {
+	mine := s.metering.TryLock()
+	if mine {
+		defer s.metering.Unlock()
+	}
+	st, err := r.machine.Status(ctx)
+	if err == nil && mine {
+		e.count(s, st)
+	}
+	return st, err
+}
+
+// count adds to a VM's usage what its machine's counters show. The caller holds
+// the slot's metering.
 func (e *Engine) count(s *slot, st vm.MachineStatus) {
 	disk := e.diskUsed(s)
 	now := e.now()
@@ -199,6 +215,14 @@ func (e *Engine) countLast(ctx context.Context, s *slot, r *run) {
 	}
 	ctx, stop := context.WithTimeout(ctx, usageDeadline)
 	defer stop()
+	for !s.metering.TryLock() {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return
+		}
+	}
+	defer s.metering.Unlock()
 	if st, err := r.machine.Status(ctx); err == nil {
 		e.count(s, st)
 	}

@@ -72,11 +72,13 @@ func (e *Engine) writeUsage(ctx context.Context, key string) error {
 	}
 	rec := *u
 	e.mu.Unlock()
-	change := e.cfg.Records.Usage.Update
+	var rev int64
+	var err error
 	if rec.Revision == 0 {
-		change = e.cfg.Records.Usage.Create
+		rev, err = saved(ctx, rec, e.cfg.Records.Usage.Create)
+	} else {
+		rev, err = resaved(ctx, e.cfg.Records.Usage, rec, func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision })
 	}
-	rev, err := saved(ctx, rec, change)
 	if err != nil {
 		return err
 	}
