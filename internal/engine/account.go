@@ -156,8 +156,9 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 	if err != nil {
 		return err
 	}
-	if n+len(volumes) > 0 && !force {
-		return vm.Errorf(vm.Busy, a.Name, "the account has %d VMs and %d volumes", n, len(volumes)).WithHint("delete them first, or use --force")
+	snapshots := e.generations(func(g *vm.GenerationInfo) bool { return g.Account == a.ID && g.Snapshot != "" && keptForItself(*g) })
+	if n+len(volumes)+len(snapshots) > 0 && !force {
+		return vm.Errorf(vm.Busy, a.Name, "the account has %d VMs, %d volumes and %d snapshots", n, len(volumes), len(snapshots)).WithHint("delete them first, or use --force")
 	}
 	for _, v := range list {
 		if _, err := e.Delete(ctx, sub, string(v.ID)); err != nil && vm.KindOf(err) != vm.NotFound {
@@ -169,6 +170,17 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 			return err
 		}
 	}
+	for _, g := range snapshots {
+		if _, err := e.RemoveSnapshot(ctx, sub, string(g.Snapshot)); err != nil && vm.AsError(err).Code != "SNAPSHOT_ALREADY_DELETED" && vm.KindOf(err) != vm.NotFound {
+			return err
+		}
+	}
+	for _, g := range e.generations(func(g *vm.GenerationInfo) bool { return g.Account == a.ID && keptForItself(*g) }) { // layers
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Deleted = true }); err != nil {
+			return err
+		}
+	}
+	e.collectLater()
 	return nil
 }
 

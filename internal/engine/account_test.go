@@ -131,12 +131,23 @@ func TestRemoveAccount(t *testing.T) {
 	if err := e.RemoveAccount(ctx, admin, own.Actor.Account, false); vm.KindOf(err) != vm.Busy {
 		t.Errorf("with a VM: %v", err)
 	}
+	snapshotOf(t, e, own, "box", "kept")
+	if _, err := e.Delete(ctx, own, "box"); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.RemoveAccount(ctx, admin, own.Actor.Account, false); vm.KindOf(err) != vm.Busy {
+		t.Errorf("with a snapshot: %v", err)
+	}
 	if err := e.RemoveAccount(ctx, admin, "a", true); err != nil { // by its name
 		t.Fatal(err)
 	}
 	if _, err := e.Authenticate(ctx, secret); vm.KindOf(err) != vm.Unauthenticated {
 		t.Errorf("its key: %v", err)
 	}
+	eventually(t, "its snapshot goes", func() bool {
+		left, err := os.ReadDir(s.Dir.Generations())
+		return err == nil && len(left) == 0
+	})
 	nothingLeft(t, s)
 }
 

@@ -112,6 +112,19 @@ func TestDone(t *testing.T) {
 	}
 }
 
+// TestDoneStopsWhatSleeps: a VM whose job ends in a stop has no memory left,
+// also where it was suspended.
+func TestDoneStopsWhatSleeps(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if j := done(t, e, c, "box", engine.DoneRequest{Retention: vm.RetainStop}); j.Remains.State != vm.Stopped {
+		t.Errorf("it is %s", j.Remains.State)
+	}
+}
+
 // TestDoneRefused: what cannot be done is refused before anything is.
 func TestDoneRefused(t *testing.T) {
 	_, e, c := site(t)

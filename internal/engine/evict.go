@@ -126,7 +126,7 @@ func (e *Engine) free(ctx context.Context, account vm.AccountID, over func(*usag
 	}
 	before := u.needs.Total
 	out.Over = over(u)
-	if enough && u.together(e.candidates(u, account)) < out.Over {
+	if enough && u.together(storage.Order(e.candidates(u, account))) < out.Over {
 		out.Left = out.Over
 		return out, nil
 	}

@@ -802,3 +802,68 @@ func TestDeathWhileCollecting(t *testing.T) {
 		consistent(t, s)
 	}
 }
+
+// TestForeignDisk: a disk whose header says that it lies on another account's is
+// not started: a guest that has taken its QEMU over has written it. 002-12
+func TestForeignDisk(t *testing.T) {
+	s, e, admin := site(t)
+	ctx := t.Context()
+	other, _ := newAccount(t, e, admin, "other")
+	create(t, e, other, engine.CreateRequest{Name: "secret"})
+	snapshotOf(t, e, other, "secret", "kept")
+	disks, err := filepath.Glob(filepath.Join(s.Dir.Generations(), "*", "disk.qcow2"))
+	if err != nil || len(disks) != 1 {
+		t.Fatal(disks, err)
+	}
+	v := create(t, e, admin, engine.CreateRequest{Name: "box"})
+	if _, err := e.Stop(ctx, admin, "box"); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.ReadFile(s.Dir.Overlay(v.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := filepath.Rel(filepath.Dir(s.Dir.Overlay(v.ID)), disks[0])
+	if err == nil {
+		err = os.WriteFile(s.Dir.Overlay(v.ID), []byte(foreign), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Start(ctx, admin, "box", engine.StartRequest{}); vm.KindOf(err) != vm.Corrupt {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile(s.Dir.Overlay(v.ID), own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Start(ctx, admin, "box", engine.StartRequest{}); err != nil {
+		t.Errorf("its own again: %v", err)
+	}
+}
+
+// TestLostAnswer: a record that the store has changed, though it did not say so
+// in time, does not keep its VM from being managed. 000-37
+func TestLostAnswer(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	written := func() {
+		t.Helper()
+		recs, err := s.Records.VMs.List(ctx)
+		if err == nil {
+			_, err = s.Records.VMs.Update(ctx, recs[0])
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	written()
+	if _, err := e.Stop(ctx, c, "box"); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	written()
+	if _, err := e.Delete(ctx, c, "box"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	nothingLeft(t, s)
+}

@@ -55,6 +55,37 @@ func (e *Engine) noteLayer(ctx context.Context, s *slot) error {
 	if err != nil || id == e.snapshot(s).DiskOn {
 		return err
 	}
+	if err := e.ownLayer(s.account, id); err != nil {
+		return err
+	}
 	_, err = e.update(ctx, s, func(rec *vm.VM) { rec.DiskOn = id })
 	return err
 }
+
+// ownLayer wants a generation that a disk says it lies on to be the account's.
+// The header that says so is written by the VM's QEMU, which a guest may have
+// taken over.
+func (e *Engine) ownLayer(account vm.AccountID, id vm.GenerationID) error {
+	if id == "" {
+		return nil
+	}
+	if g, ok := e.generationInfo(id); !ok || g.Account != account {
+		return vm.Errorf(vm.Corrupt, string(id), "a disk says that it lies on this generation, which is not its own").
+			WithHint("the disk was tampered with; go back to a generation from before: `warren tree`, `warren rollback`")
+	}
+	return nil
+}
+
+// ownLayers is ownLayer for a generation and all below it.
+func (e *Engine) ownLayers(account vm.AccountID, id vm.GenerationID) (err error) {
+	for n := 0; err == nil && id != "" && n < maxChain; n++ {
+		if err = e.ownLayer(account, id); err == nil {
+			id, err = e.cfg.Generations.Below(id)
+		}
+	}
+	return err
+}
+
+// maxChain bounds how far a chain of disks is followed; flatten keeps them far
+// shorter.
+const maxChain = 1000

@@ -303,6 +303,8 @@ type Generations interface {
 	GrowDisk(of vm.ID, sizeMiB int) error
 	// DiskOn returns what a VM's disk lies on; "" = an image.
 	DiskOn(of vm.ID) (vm.GenerationID, error)
+	// Below is DiskOn for the disk of a generation.
+	Below(id vm.GenerationID) (vm.GenerationID, error)
 	// Captured returns what a completed capture left word of; else NotFound.
 	Captured(id vm.GenerationID) (vm.Captured, error)
 	// Publish makes a generation complete and durable; it reads all its data.

@@ -77,6 +77,20 @@ func TestTTL(t *testing.T) {
 	}
 }
 
+// TestTTLOfWhatCannotSleep: a suspend that fails again and again, for it is due
+// long since, does not keep a VM from its end. 003-27.
+func TestTTLOfWhatCannotSleep(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(3600)), IdleTimeout: engine.Some(int64(60))})
+	s.World.Fail("capture", vm.Errorf(vm.Timeout, "a", "the guest does not answer"))
+	pass(clock, 30*time.Minute)
+	if st := stateOf(t, e, c, "a"); st != vm.Running {
+		t.Fatalf("it is %q before its time", st)
+	}
+	pass(clock, 31*time.Minute)
+	eventually(t, "it is deleted", func() bool { clock.Advance(time.Minute); return stateOf(t, e, c, "a") == "" })
+}
+
 // TestIdle: a VM is suspended, or where asked stopped, after its idle timeout;
 // guest verbs and attached streams are activity; an exec wakes it. 000-28.
 func TestIdle(t *testing.T) {

@@ -128,6 +128,9 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 		return vm.MachineSpec{}, vm.Errorf(vm.WrongState, string(g.ID), "the generation has no memory to continue from").
 			WithHint("start from its disk: `warren start %s --disk-only`", label(rec))
 	}
+	if err := e.ownLayers(rec.Account, g.ID); err != nil {
+		return vm.MachineSpec{}, err
+	}
 	m, fresh, err := e.loadManifest(g)
 	if err != nil {
 		return vm.MachineSpec{}, err

@@ -64,6 +64,9 @@ func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Generation)
 
 // coldSpec boots a VM on the disk it has.
 func (e *Engine) coldSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.MachineSpec, error) {
+	if err := e.ownLayers(rec.Account, rec.DiskOn); err != nil {
+		return vm.MachineSpec{}, err
+	}
 	spec, err := e.machineSpec(ctx, rec, img)
 	if err != nil {
 		return spec, err

@@ -133,6 +133,19 @@ func TestEvictionByPriority(t *testing.T) {
 	wantNames(t, e, c, "held", "persistent", "runs", "ten")
 }
 
+// TestNothingGoesInVain: a request for more room than all sticky VMs together
+// take is refused, and none of them goes for it. 004-05.
+func TestNothingGoesInVain(t *testing.T) {
+	s, e, admin := site(t)
+	ctx := t.Context()
+	c := quotaed(t, e, admin, vm.Quota{Disk: 100 * mib})
+	stopped(t, s, e, c, "sticky", stickyOf(0), mib)
+	stopped(t, s, e, c, "kept", &vm.Persistence{Type: vm.Persistent}, 60*mib)
+	_, err := e.Create(ctx, c, engine.CreateRequest{Name: "more"})
+	wantCode(t, err, vm.Limit, "ROOTFS_STORAGE_QUOTA_EXCEEDED")
+	wantNames(t, e, c, "kept", "sticky")
+}
+
 // 004-08 004-10: among equals the longest unused goes.
 func TestEvictionByAge(t *testing.T) {
 	s, e, c, clock := budgeted(t, 20*mib)

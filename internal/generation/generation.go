@@ -170,8 +170,13 @@ func (s Store) GrowDisk(of vm.ID, sizeMiB int) error {
 
 // DiskOn returns the generation that a VM's disk lies on, read from the disk
 // itself; "" = an image.
-func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) {
-	backing, err := qemu.BackingName(s.Dir.Overlay(of))
+func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) { return s.diskOn(s.Dir.Overlay(of)) }
+
+// Below is DiskOn for the disk of a generation.
+func (s Store) Below(id vm.GenerationID) (vm.GenerationID, error) { return s.diskOn(s.dir(id).Disk()) }
+
+func (s Store) diskOn(path string) (vm.GenerationID, error) {
+	backing, err := qemu.BackingName(path)
 	if err != nil {
 		return "", err
 	}

@@ -35,7 +35,10 @@ func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) erro
 	if err := offerKeys(ctx, spec); err != nil {
 		return err
 	}
-	p := plan(spec)
+	p, err := plan(spec)
+	if err != nil {
+		return err
+	}
 	groups, ok := deviceGroups(spec)
 	if ok && confine.MaySwitchUsers() {
 		p.UID, p.GID = userOf(spec)
@@ -134,7 +137,7 @@ func give(path string, rights fs.FileMode) error {
 
 // plan is all that the QEMU of a machine may reach by name. Its sockets and the
 // device state that it starts on are descriptors.
-func plan(spec vm.MachineSpec) confine.Plan {
+func plan(spec vm.MachineSpec) (confine.Plan, error) {
 	p := confine.Plan{
 		Read:    []string{"/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"},
 		Write:   []string{layout.VMDir(spec.Dir).Lent(), RAMPath(spec)},
@@ -166,10 +169,14 @@ func plan(spec vm.MachineSpec) confine.Plan {
 		}
 	}
 	if spec.Disk != "" {
+		layers, err := layersBelow(spec)
+		if err != nil {
+			return p, err
+		}
 		p.Write = append(p.Write, spec.Disk)
-		p.Read = append(p.Read, layersBelow(spec.Disk)...)
+		p.Read = append(p.Read, layers...)
 	}
-	return p
+	return p, nil
 }
 
 // ownPrefix returns the directory that a QEMU was installed in, such as
@@ -183,25 +190,57 @@ func ownPrefix(binary string) (string, bool) {
 	return prefix, strings.Count(prefix, "/") >= 2
 }
 
-// layersBelow returns the files that a disk lies on, the next one first. The
-// list ends at what cannot be read, of which QEMU knows more to say.
-func layersBelow(disk string) (list []string) {
-	for len(list) < maxLayers {
+// layersBelow returns the files that a machine's disk lies on, the next one
+// first. The list ends at what is not there, of which QEMU knows more to say. A
+// disk that names anything but a disk of a generation or an image is refused: the
+// name is in a file that a QEMU has written, and whoever took that over would
+// have any file of the host given to the guest.
+func layersBelow(spec vm.MachineSpec) (list []string, err error) {
+	for disk := spec.Disk; len(list) < maxLayers; {
 		backing, err := BackingName(disk)
 		if err != nil || backing == "" {
-			return list
+			return list, nil
 		}
 		if !filepath.IsAbs(backing) {
 			// The way up leads from where the directory really is.
 			dir, err := filepath.EvalSymlinks(filepath.Dir(disk))
 			if err != nil {
-				return list
+				return list, nil
 			}
 			backing = filepath.Join(dir, backing)
 		}
+		if err := mayLieOn(spec, backing); err != nil {
+			return nil, err
+		}
 		list, disk = append(list, backing), backing
 	}
-	return list
+	return list, nil
+}
+
+// mayLieOn wants a disk, and of a VM's disk that it lies with the generations or
+// the images of the same data directory.
+func mayLieOn(spec vm.MachineSpec, path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fileError(path, err)
+	}
+	st, err := os.Lstat(real)
+	ok := err == nil && st.Mode().IsRegular()
+	if vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir)); err == nil && filepath.Base(vms) == "vms" {
+		dir, disk := layout.Dir(filepath.Dir(vms)), filepath.Base(layout.GenerationDir("").Disk())
+		ok = ok && filepath.Base(real) == disk && (strings.HasPrefix(real, dir.Generations()+"/") || strings.HasPrefix(real, dir.Images()+"/"))
+	} else { // an image in the making
+		_, err := BackingName(real)
+		ok = ok && err == nil
+	}
+	if !ok {
+		return vm.Errorf(vm.Corrupt, string(spec.ID), "its disk says that it lies on %s", path).
+			WithHint("the disk was tampered with; go back to a generation from before: `warren tree %s`, `warren rollback %s`", spec.ID, spec.ID)
+	}
+	return nil
 }
 
 // BackingName reads the name of the backing file in a qcow2's header: an

@@ -4,6 +4,7 @@
 package qemu
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -335,3 +336,39 @@ func TestQEMUIsConfined(t *testing.T) {
 }
 
 func isPermission(err error) bool { return strings.Contains(err.Error(), fs.ErrPermission.Error()) }
+
+// TestLayersBelow: a disk whose header names something else than a disk of a
+// generation or an image is not started: a guest that has taken its QEMU over
+// has written it.
+//
+// 002-12
+func TestLayersBelow(t *testing.T) {
+	spec, dir, put := probeSpec(t)
+	if list, err := layersBelow(spec); err != nil || len(list) != 2 {
+		t.Fatalf("its own: %v, %v", list, err)
+	}
+	ram := put(layout.GenerationDir(dir.Generation("g2")).RAM())
+	link := filepath.Join(dir.Generation("g2"), "disk.qcow2")
+	if err := os.Symlink(put(dir.AdminKey()), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{dir.AdminKey(), "../../admin.key", "/etc/passwd", ram, link, dir.Overlay("otherotherotherother"), dir.Generations(), "/dev/urandom"} {
+		if err := os.RemoveAll(spec.Disk); err != nil {
+			t.Fatal(err)
+		}
+		put(dir.Overlay("otherotherotherother"))
+		if err := CreateOverlay(spec.Disk, strings.Repeat("x", len(name)), 1); err != nil {
+			t.Fatal(err)
+		}
+		header, err := os.ReadFile(spec.Disk)
+		if err == nil { // Warren itself writes no such name
+			err = os.WriteFile(spec.Disk, bytes.Replace(header, []byte(strings.Repeat("x", len(name))), []byte(name), 1), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list, err := layersBelow(spec); vm.KindOf(err) != vm.Corrupt {
+			t.Errorf("%s: %v, %v", name, list, err)
+		}
+	}
+}
