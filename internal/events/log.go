@@ -114,7 +114,8 @@ func segmentName(first int64) string { return fmt.Sprintf("%016d.jsonl", first) 
 
 func (l *Log) name(first int64) string { return filepath.Join(l.dir, segmentName(first)) }
 
-// resume finds the last whole event and opens the last segment behind it.
+// resume finds the last event that can be read and opens the last segment behind
+// it: what a power cut left after that is cut off.
 func (l *Log) resume() error {
 	first := l.segments[len(l.segments)-1]
 	data, err := os.ReadFile(l.name(first))
@@ -123,17 +124,21 @@ func (l *Log) resume() error {
 	}
 	whole := data[:bytes.LastIndexByte(data, '\n')+1]
 	l.last = first - 1
-	if len(whole) > 0 {
+	lost := 0
+	for len(whole) > 0 {
 		tail := whole[:len(whole)-1]
 		tail = tail[bytes.LastIndexByte(tail, '\n')+1:]
 		var e vm.Event
-		if err := json.Unmarshal(tail, &e); err != nil || e.ID < first {
-			return vm.Errorf(vm.Corrupt, l.name(first), "its last event cannot be read").
-				WithHint("move the file aside: events are history, no VM needs them")
+		if err := json.Unmarshal(tail, &e); err == nil && e.ID >= first {
+			l.last = e.ID
+			break
 		}
-		l.last = e.ID
+		whole = whole[:len(whole)-1-len(tail)]
+		lost++
 	}
-	l.next = l.last + 1
+	if l.next = l.last + 1; lost > 0 {
+		l.next += max(maxUnsynced, int64(lost))
+	}
 	if l.file, err = os.OpenFile(l.name(first), os.O_WRONLY, 0o600); err != nil {
 		return fileError(l.dir, err)
 	}

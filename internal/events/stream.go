@@ -97,10 +97,7 @@ func (s *Stream) stored(segments []int64) (vm.Event, error) {
 			continue
 		}
 		var e vm.Event
-		if err := json.Unmarshal(raw, &e); err != nil {
-			return e, vm.Errorf(vm.Corrupt, s.log.name(s.first), "an event cannot be read: %w", err)
-		}
-		if e.ID > s.after {
+		if err := json.Unmarshal(raw, &e); err == nil && e.ID > s.after { // what cannot be read is history that is lost
 			s.after = e.ID
 			return e, nil
 		}

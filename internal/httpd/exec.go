@@ -333,6 +333,8 @@ func (s *server) execChunked(q *request) error {
 		fed.Go(func() {
 			_, _ = x.Write(in.Input) // a command that reads no more is no failure
 			_ = x.CloseStdin()
+			in.Input = nil
+			q.letGo()
 		})
 	}
 	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})

@@ -50,6 +50,11 @@ func (s *server) getFile(q *request) error {
 	if st.Size > maxFile {
 		return tooLarge
 	}
+	if st.Size > maxBody {
+		if err := q.reserve(4 * st.Size); err != nil {
+			return err
+		}
+	}
 	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
 		return vm.Errorf(vm.GuestFault, q.path(), "the guest sent less than the file: %w", err)

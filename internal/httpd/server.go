@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
@@ -59,6 +61,7 @@ type server struct {
 	// authDelay is what a failed authentication waits.
 	authDelay  time.Duration
 	background sync.WaitGroup // requests that go on without their connection
+	large      *semaphore.Weighted
 }
 
 // Handler is the API over HTTP.
@@ -71,11 +74,16 @@ func (h Handler) Wait() { h.background.Wait() }
 const (
 	maxBody     = 1 << 20   // of JSON bodies
 	maxFileBody = 384 << 20 // of files in JSON: base64 of 256 MiB and more
+
+	// maxLarge is the memory that all files in JSON take together, and
+	// largePatience how long one waits for its part of it.
+	maxLarge      = 2 << 30
+	largePatience = 30 * time.Second
 )
 
 // New returns the handler of the API.
 func New(c Config) Handler {
-	s := &server{Config: c, slow: make(chan struct{}, 32), authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
+	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -89,11 +97,36 @@ type request struct {
 	call   *vm.Call
 	values map[string]string // of the pattern
 	sent   bool              // the status is out
+	room   *semaphore.Weighted
+	large  int64 // of room, that it has until it is answered
+}
+
+// reserve waits for memory for a file that is a part of JSON: its text, its bytes
+// and what they are made of are there at once. It is let go with the answer.
+func (q *request) reserve(bytes int64) error {
+	bytes = min(bytes, maxLarge)
+	ctx, stop := context.WithTimeout(q.Context(), largePatience)
+	defer stop()
+	if err := q.room.Acquire(ctx, bytes); err != nil {
+		return vm.Errorf(vm.Unavailable, q.URL.Path, "too many large files are on their way as JSON").
+			WithHint("use /v1/vms/{id}/raw/{path}, which holds nothing in memory, or try again")
+	}
+	q.large += bytes
+	return nil
+}
+
+// letGo gives back what reserve took.
+func (q *request) letGo() {
+	if q.large > 0 {
+		q.room.Release(q.large)
+		q.large = 0
+	}
 }
 
 // ServeHTTP finds the route, checks the caller's right and answers.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := &request{Request: r, w: w, call: &vm.Call{Request: vm.NewRequestID()}}
+	q := &request{Request: r, w: w, call: &vm.Call{Request: vm.NewRequestID()}, room: s.large}
+	defer q.letGo()
 	h := w.Header()
 	h.Set(api.HeaderRequest, string(q.call.Request))
 	h.Set(api.HeaderTrace, string(q.call.Request))
@@ -235,6 +268,15 @@ func (q *request) path() string {
 // decode reads a JSON body of at most limit bytes into v; no body is no error.
 // Unknown members are ignored, as the contract wants.
 func (q *request) decode(v any, limit int64) error {
+	if limit > maxBody && (q.ContentLength < 0 || q.ContentLength > maxBody) {
+		size := limit
+		if q.ContentLength > 0 {
+			size = min(size, q.ContentLength)
+		}
+		if err := q.reserve(3 * size); err != nil {
+			return err
+		}
+	}
 	body := http.MaxBytesReader(q.w, q.Body, limit)
 	data, err := io.ReadAll(body)
 	var tooLarge *http.MaxBytesError

@@ -231,7 +231,8 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 	ok := err == nil && st.Mode().IsRegular()
 	if vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir)); err == nil && filepath.Base(vms) == "vms" {
 		dir, disk := layout.Dir(filepath.Dir(vms)), filepath.Base(layout.GenerationDir("").Disk())
-		ok = ok && filepath.Base(real) == disk && (strings.HasPrefix(real, dir.Generations()+"/") || strings.HasPrefix(real, dir.Images()+"/"))
+		name := filepath.Clean(path) // what lies there may be a link of the operator's
+		ok = ok && filepath.Base(real) == disk && (strings.HasPrefix(name, dir.Generations()+"/") || strings.HasPrefix(name, dir.Images()+"/"))
 	} else { // an image in the making
 		_, err := BackingName(real)
 		ok = ok && err == nil

@@ -444,9 +444,13 @@ func TestCaptureRealGuest(t *testing.T) {
 	if err := layout.WriteJSON(dir.Manifest(), g, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	frozen := layout.GenerationDir(r.o.Dir.Generation(vm.NewGenerationID())).Disk()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(frozen), 0o700), os.Link(s.Disk, frozen)); err != nil {
+		t.Fatal(err)
+	}
 	child := r.spec(t)
 	os.Remove(child.Disk)
-	rel, _ := filepath.Rel(child.Dir, s.Disk)
+	rel, _ := filepath.Rel(child.Dir, frozen)
 	if err := qemu.CreateOverlay(child.Disk, rel, s.Size.DiskMiB); err != nil {
 		t.Fatal(err)
 	}
