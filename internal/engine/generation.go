@@ -6,6 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/warren-vm/warren/vm"
@@ -22,6 +23,13 @@ type generation struct {
 func (e *Engine) newGeneration(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
 	if e.dead.Load() {
 		return g, ErrDied
+	}
+	e.genWrite.Lock()
+	defer e.genWrite.Unlock()
+	if g.Snapshot != "" { // again, now that no other can come between
+		if err := errors.Join(e.snapshotNameFree(g.Account, g.Name, g.ID), e.snapshotFits(g.Account)); err != nil {
+			return g, err
+		}
 	}
 	ctx, stop := durable(ctx)
 	defer stop()

@@ -202,6 +202,17 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 	return overQuota(q, use, more)
 }
 
+// snapshotFits refuses one snapshot more than the account may have.
+func (e *Engine) snapshotFits(account vm.AccountID) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	q := vm.Quota{Snapshots: e.users.accounts[account].Quota.Snapshots}
+	if q.Snapshots == 0 {
+		return nil
+	}
+	return overQuota(q, e.countLocked(account), vm.Quota{Snapshots: 1})
+}
+
 // Quota says what an account may have and what it has; "" = one's own. Admins
 // may ask of any.
 func (e *Engine) Quota(ctx context.Context, c *vm.Call, ref vm.AccountID) (out vm.QuotaState, err error) {

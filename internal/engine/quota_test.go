@@ -172,6 +172,42 @@ func TestQuotaOfSnapshots(t *testing.T) {
 	}
 }
 
+// TestSnapshotsAtOnce: of snapshots that are asked for at once, one more than the
+// quota is refused, and a name is given once.
+func TestSnapshotsAtOnce(t *testing.T) {
+	_, e, admin := site(t)
+	c := quotaed(t, e, admin, vm.Quota{Snapshots: 2})
+	for _, name := range []string{"a", "b", "c"} {
+		create(t, e, c, engine.CreateRequest{Name: name})
+	}
+	at := func(names [3]string) (made int) {
+		var wg sync.WaitGroup
+		errs := make(chan error, 3)
+		for i, ref := range []string{"a", "b", "c"} {
+			wg.Go(func() {
+				call := *c
+				_, err := e.Snapshot(t.Context(), &call, ref, engine.SnapshotRequest{Name: names[i]})
+				errs <- err
+			})
+		}
+		wg.Wait()
+		for range 3 {
+			if err := <-errs; err == nil {
+				made++
+			} else if k := vm.KindOf(err); k != vm.Limit && k != vm.Exists {
+				t.Errorf("%v", err)
+			}
+		}
+		return made
+	}
+	if n := at([3]string{"same", "same", "same"}); n != 1 {
+		t.Errorf("%d snapshots have the same name", n)
+	}
+	if n := at([3]string{"", "", ""}); n != 1 {
+		t.Errorf("%d snapshots more, with room for one", n)
+	}
+}
+
 // TestSetQuota: only an admin sets one, none below what there is, and it
 // outlives the engine.
 func TestSetQuota(t *testing.T) {
