@@ -227,5 +227,5 @@ func (g *Gateway) show(w http.ResponseWriter, r *http.Request, name string, site
 		ctx, stop = context.WithDeadline(ctx, by.until)
 		defer stop()
 	}
-	g.proxy.serve(w, r.WithContext(ctx), name, site)
+	g.proxy.serve(w, r.WithContext(ctx), name, site, by.insider)
 }
