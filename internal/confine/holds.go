@@ -67,6 +67,11 @@ func Of(pid int) ([]string, error) {
 // Probe starts a harmless program confined and says what held it on this host.
 // dir is a directory in which one can be made.
 func Probe(ctx context.Context, dir string) (held []string, err error) {
+	return probeHost(ctx, dir, Start)
+}
+
+// probeHost is Probe with what starts the program.
+func probeHost(ctx context.Context, dir string, start func(*exec.Cmd, Plan) error) (held []string, err error) {
 	root, err := os.MkdirTemp(dir, "confine")
 	if err != nil {
 		return nil, err
@@ -78,20 +83,26 @@ func Probe(ctx context.Context, dir string) (held []string, err error) {
 	}
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Dir = "/"
-	in, err := cmd.StdinPipe()
+	theirIn, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
+	defer in.Close()
+	out, theirOut, err := os.Pipe()
 	if err != nil {
+		_ = theirIn.Close()
 		return nil, err
 	}
+	defer out.Close()
+	cmd.Stdin, cmd.Stdout = theirIn, theirOut
 	plan := Plan{Read: []string{"/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache"}, Root: root}
-	if err := Start(cmd, plan); err != nil {
+	err = start(cmd, plan)
+	_, _ = theirIn.Close(), theirOut.Close() // the program has its own, and ours would hide its end
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		in.Close()
+		_ = in.Close()
 		err = errors.Join(err, cmd.Wait())
 	}()
 	// It is the program, and no longer the shim, when it answers.

@@ -127,8 +127,10 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 	// The guest read its clock at some moment between the two.
 	r.ClockSlack = r.Now.Sub(asked)
 	r.ClockOff = r.After.World.Time.Sub(asked.Add(r.ClockSlack / 2))
-	r.Connections, err = v.run.machine.Connections(ctx)
-	k.failed("connections", err)
+	if v.mayBeRoot() { // they are of every user
+		r.Connections, err = v.run.machine.Connections(ctx)
+		k.failed("connections", err)
+	}
 	var ports sync.WaitGroup
 	ports.Go(func() { v.askPorts(ctx, r.After.World.Ports) })
 	k.units(ctx, r)
@@ -137,10 +139,12 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 	k.disks(ctx, r)
 	ports.Wait()
 	judge(r.After.World.Roles, r.After.World.Ports)
+	v.evidence(&r.Before)
+	v.evidence(&r.After)
 	return r, append(r.After.World.Problems, k.problems...), nil
 }
 
-// units reads the journals of the units in trouble.
+// units reads the journals of the units in trouble, which are root's to read.
 func (k *collector) units(ctx context.Context, r *diagnose.Report) {
 	for _, s := range r.Services {
 		if s.Active != "failed" && s.Sub != "auto-restart" {
@@ -152,10 +156,12 @@ func (k *collector) units(ctx context.Context, r *diagnose.Report) {
 		}
 		u := diagnose.Unit{WorldService: s}
 		if spec.CheckUnitName(s.Name) == nil {
-			text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--unit="+spec.UnitName(s.Name), "--lines="+strconv.Itoa(tailLines))
-			k.failed("journal of "+s.Name, err)
-			for _, l := range spec.ParseJournal([]byte(text)) {
-				u.Lines = append(u.Lines, l.Message)
+			if k.mayBeRoot() {
+				text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--unit="+spec.UnitName(s.Name), "--lines="+strconv.Itoa(tailLines))
+				k.failed("journal of "+s.Name, err)
+				for _, l := range spec.ParseJournal([]byte(text)) {
+					u.Lines = append(u.Lines, l.Message)
+				}
 			}
 			shown, err := k.quietly(ctx, "systemctl", "show", "--property=ExecStart", "--value", "--", spec.UnitName(s.Name))
 			k.failed("unit "+s.Name, err)
@@ -204,7 +210,7 @@ func (k *collector) commands(ctx context.Context, r *diagnose.Report) {
 	list, err := k.guest.Processes(ctx)
 	k.failed("commands", err)
 	for _, p := range slices.Backward(list) {
-		if len(r.Commands) == tellLogs || p.LogBytes == 0 || p.EndedAt != nil && r.After.World.Time.Sub(*p.EndedAt) > logsOfAge {
+		if len(r.Commands) == tellLogs || p.LogBytes == 0 || k.hides(p.User) || p.EndedAt != nil && r.After.World.Time.Sub(*p.EndedAt) > logsOfAge {
 			continue
 		}
 		lines, err := tail(ctx, k.guest, p, tailLines)
@@ -230,10 +236,10 @@ func (k *collector) screens(ctx context.Context, r *diagnose.Report) {
 	list, err := k.guest.Terminals(ctx)
 	k.failed("terminals", err)
 	for _, t := range list {
-		if !t.Running() || len(r.Screens) == tellScreens {
+		if !t.Running() || len(r.Screens) == tellScreens || k.hides(t.User) {
 			continue
 		}
-		got, err := k.guest.ReadTerminal(ctx, "", t.ID, max(t.End-tailBytes, t.Start))
+		got, err := k.guest.ReadTerminal(ctx, t.User, t.ID, max(t.End-tailBytes, t.Start))
 		if err != nil {
 			k.failed("terminal "+t.ID, err)
 			continue
@@ -244,8 +250,11 @@ func (k *collector) screens(ctx context.Context, r *diagnose.Report) {
 	}
 }
 
-// disks asks what fills the disks that are full.
+// disks asks what fills the disks that are full: as root, who sees all of it.
 func (k *collector) disks(ctx context.Context, r *diagnose.Report) {
+	if !k.mayBeRoot() {
+		return
+	}
 	for _, m := range r.After.World.Mounts {
 		if !diagnose.Full(m) || len(r.Usage) == tellDisks {
 			continue

@@ -147,7 +147,9 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 // Stats returns the use of the machine as the guest sees it.
 func (e *Engine) Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error) {
 	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) (vm.Stats, error) {
-		return v.guest.Stats(ctx)
+		st, err := v.guest.Stats(ctx)
+		v.stats(&st)
+		return st, err
 	})
 }
 

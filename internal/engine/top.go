@@ -54,6 +54,7 @@ func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.To
 	if err != nil {
 		return vm.Top{}, err
 	}
+	v.evidence(&ev)
 	out := topOf(v.rec, ev)
 	out.Live = true
 	k := &collector{visit: v}
@@ -75,6 +76,7 @@ func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.To
 		if ev, err = v.guest.Evidence(ctx, false); err != nil {
 			return vm.Top{}, err
 		}
+		v.evidence(&ev)
 		before := out
 		out = topOf(v.rec, ev)
 		out.Live = true
@@ -103,13 +105,13 @@ func topOf(rec vm.VM, ev vm.Evidence) vm.Top {
 }
 
 // lastLines are the ends of the logs of the newest running commands and of the
-// guest's journal.
+// guest's journal, which is root's to read.
 func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
 	list, err := k.guest.Processes(ctx)
 	k.failed("commands", err)
 	n := 0
 	for _, p := range slices.Backward(list) {
-		if p.ExitCode != nil || p.LogBytes == 0 || n == topCommands {
+		if p.ExitCode != nil || p.LogBytes == 0 || n == topCommands || k.hides(p.User) {
 			continue
 		}
 		n++
@@ -118,6 +120,9 @@ func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
 		for _, l := range lines {
 			out = append(out, vm.TopLog{Source: p.ID, Text: l})
 		}
+	}
+	if !k.mayBeRoot() {
+		return out
 	}
 	text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--lines="+strconv.Itoa(topJournal))
 	k.failed("journal", err)

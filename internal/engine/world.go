@@ -87,7 +87,7 @@ func (v *visit) lostTerminals(ctx context.Context, out *vm.WorldState) {
 		return
 	}
 	for _, t := range list {
-		if t.Lost {
+		if t.Lost && !v.hides(t.User) {
 			out.Losses = append(out.Losses, "terminal session "+t.ID+" ("+clip(cmp.Or(t.Command, "login shell"))+"): the guest's agent died, and it was hung up")
 		}
 	}
@@ -125,6 +125,7 @@ func (e *Engine) look(ctx context.Context, v *visit) (vm.WorldState, error) {
 		out.Problems = append(out.Problems, failed)
 	}
 	judge(out.Roles, out.Ports)
+	v.world(&out)
 	return out, nil
 }
 

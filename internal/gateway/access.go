@@ -32,6 +32,7 @@ const (
 type entry struct {
 	open     bool
 	actor    vm.Actor  // who it is; zero for who came by a link, or to a public port
+	insider  bool      // an account's key or log-in is behind it: it may be told what is wrong inside
 	until    time.Time // when what let it in ends; zero = not by itself
 	redirect string    // the link without its signature
 	cookie   *http.Cookie
@@ -47,15 +48,22 @@ func (g *Gateway) enter(r *http.Request, name string, site vm.Site, known bool) 
 	if e, ok := g.arrive(r, site); ok {
 		return e
 	}
-	switch {
-	case site.Public:
-		return entry{open: true}
-	case keyed && g.Engine.MayPreview(actor, site):
-		return entry{open: true, actor: actor}
+	by := g.entitled(r, name, site, actor, keyed)
+	if site.Public { // whatever ends the caller's own right, this stays open
+		return entry{open: true, insider: by.insider}
+	}
+	return by
+}
+
+// entitled judges a request by the key or the cookie that it brings.
+func (g *Gateway) entitled(r *http.Request, name string, site vm.Site, actor vm.Actor, keyed bool) entry {
+	if keyed && g.Engine.MayPreview(actor, site) {
+		return entry{open: true, actor: actor, insider: true}
 	}
 	if c, err := r.Cookie(cookieName); err == nil && ownPage(r, g.URL(name), name) {
 		who, until, ok := g.checkPass(c.Value, scopeOf(site))
-		return entry{open: ok && (who.Account == "" || g.Engine.MayPreview(who, site)), actor: who, until: until}
+		ok = ok && (who.Account == "" || g.Engine.MayPreview(who, site))
+		return entry{open: ok, actor: who, insider: ok && who.Account != "", until: until}
 	}
 	return entry{}
 }

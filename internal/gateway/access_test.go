@@ -285,3 +285,28 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%d", resp.StatusCode)
 	}
 }
+
+// TestFaultsForStrangers: what the engine says of a VM that does not answer is
+// told to an account that may see it, not to everybody whom a public port is
+// open to.
+func TestFaultsForStrangers(t *testing.T) {
+	s := newStand(t, http.HandlerFunc(echo))
+	const secret = "/var/lib/warren/vms/165izw2f"
+	s.e.enterErr = vm.Errorf(vm.NoSpace, boxID, "no room in %s", secret).WithHint("ls " + secret)
+	s.e.statsErr = s.e.enterErr
+	cookie := cookieName + "=" + s.g.pass(scopeOf(vm.Site{VM: boxID, Account: mineID, Port: 3000}), vm.Actor{Account: mineID, Key: "key"}, time.Now().Add(time.Hour))
+	for name, c := range map[string]struct {
+		header, value string
+		told          bool
+	}{
+		"a stranger": {"Accept", "*/*", false}, "another account": {keyHeader, otherKey, false}, "a false cookie": {"Cookie", cookie + "x", false},
+		"the owner": {keyHeader, myKey, true}, "the owner's browser": {"Cookie", cookie, true},
+	} {
+		for _, accept := range []string{"text/html", "application/json"} {
+			resp, body := s.get(s.url(boxHost, "/"), c.header, c.value, "Accept", accept, "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate")
+			if resp.StatusCode != 503 || !strings.Contains(body, "The VM does not answer") && c.told == false || strings.Contains(body, secret) != c.told || strings.Contains(body, boxID) && !c.told {
+				t.Errorf("%s, %s: %d %s", name, accept, resp.StatusCode, body)
+			}
+		}
+	}
+}

@@ -80,6 +80,7 @@ func New(c Config) *Gateway {
 
 const (
 	maxConns      = 8192
+	maxNear       = 512 // of them, from one address, or one IPv6 network of 64 bits
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
@@ -88,7 +89,7 @@ const (
 // Serve answers connections until ctx ends: HTTPS, and plain HTTP with a
 // redirect to it. It closes the listener.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
-	s := splitListener(l, maxConns, g.tlsConfig())
+	s := splitListener(l, maxConns, maxNear, g.tlsConfig())
 	log := slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug)
 	server := func(h http.Handler) *http.Server {
 		return &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader, ErrorLog: log, DisableGeneralOptionsHandler: true}
@@ -227,5 +228,5 @@ func (g *Gateway) show(w http.ResponseWriter, r *http.Request, name string, site
 		ctx, stop = context.WithDeadline(ctx, by.until)
 		defer stop()
 	}
-	g.proxy.serve(w, r.WithContext(ctx), name, site)
+	g.proxy.serve(w, r.WithContext(ctx), name, site, by.insider)
 }

@@ -52,6 +52,7 @@ type fakeEngine struct {
 	inside   atomic.Int64
 	dials    atomic.Int64
 	enterErr error
+	statsErr error
 	ports    []vm.ListeningPort
 	granted  bool // the identity may see the VM
 	revoked  bool // its token was
@@ -148,7 +149,7 @@ func (f *fakeEngine) DialPort(ctx context.Context, c *vm.Call, ref string, port 
 }
 
 func (f *fakeEngine) Stats(context.Context, *vm.Call, string) (vm.Stats, error) {
-	return vm.Stats{Ports: f.ports}, nil
+	return vm.Stats{Ports: f.ports}, f.statsErr
 }
 
 type stand struct {

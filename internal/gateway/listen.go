@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -21,12 +22,15 @@ type split struct {
 	l             net.Listener
 	config        *tls.Config
 	secure, plain *queue
+	near          neighbours
 	done          chan struct{}
 	once          sync.Once
 }
 
-func splitListener(l net.Listener, most int, config *tls.Config) *split {
-	s := &split{l: netutil.LimitListener(l, most), config: config, done: make(chan struct{})}
+// splitListener takes so many connections at once, and so many of them from one
+// neighbourhood.
+func splitListener(l net.Listener, most, mostNear int, config *tls.Config) *split {
+	s := &split{l: netutil.LimitListener(l, most), config: config, done: make(chan struct{}), near: neighbours{most: mostNear, n: map[netip.Prefix]int{}}}
 	s.secure = &queue{addr: l.Addr(), conns: make(chan net.Conn), done: s.done}
 	s.plain = &queue{addr: l.Addr(), conns: make(chan net.Conn), done: s.done}
 	return s
@@ -42,7 +46,12 @@ func (s *split) run() error {
 			s.close()
 			return err
 		}
-		wg.Go(func() { s.sort(c) }) // ends by its deadline
+		known, ok := s.near.enter(c)
+		if !ok {
+			_ = c.Close()
+			continue
+		}
+		wg.Go(func() { s.sort(known) }) // ends by its deadline
 	}
 }
 
@@ -118,4 +127,61 @@ func (p *peeked) Read(b []byte) (int, error) {
 		return p.r.Read(b)
 	}
 	return p.Conn.Read(b)
+}
+
+// neighbours counts connections by where they come from, so that no one address
+// takes the places of all others.
+type neighbours struct {
+	most int
+
+	mu sync.Mutex
+	n  map[netip.Prefix]int
+}
+
+// enter counts a connection until it is closed; false = there are enough from
+// there.
+func (n *neighbours) enter(c net.Conn) (net.Conn, bool) {
+	from := neighbourhood(c.RemoteAddr())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.n[from] >= n.most {
+		return nil, false
+	}
+	n.n[from]++
+	return &neighbour{Conn: c, leave: sync.OnceFunc(func() { n.leave(from) })}, true
+}
+
+func (n *neighbours) leave(from netip.Prefix) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.n[from]--; n.n[from] == 0 {
+		delete(n.n, from)
+	}
+}
+
+// neighbourhood is what one machine can choose its address from.
+func neighbourhood(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	p, _ := ip.Prefix(bits) // that of no address is none
+	return p
+}
+
+// neighbour is a connection that is counted.
+type neighbour struct {
+	net.Conn
+	leave func()
+}
+
+// Close makes room for another.
+func (n *neighbour) Close() error {
+	n.leave()
+	return n.Conn.Close()
 }

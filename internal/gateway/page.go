@@ -97,8 +97,10 @@ func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
 	}.answer(w, r)
 }
 
-// fault answers when the VM or its server does not.
-func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, err error) {
+// fault answers when the VM or its server does not. What the engine says of it,
+// with paths of the host and names of other things, is for insiders; the log has
+// it for the host's own people.
+func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, insider bool, err error) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler) // nobody waits for an answer
 	}
@@ -108,18 +110,28 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, er
 	st, statsErr := g.Engine.Stats(ctx, callOf(site), string(site.VM))
 	switch {
 	case statsErr != nil:
-		e := vm.AsError(err)
-		page{
+		p := page{
 			Status: http.StatusServiceUnavailable, Title: "The VM does not answer", Code: "SERVICE_UNAVAILABLE", Kind: vm.Unavailable,
-			Message: e.Error(), Hint: e.Hint, Retry: true,
-		}.answer(w, r)
+			Message: "The VM does not answer.", Retry: true,
+		}
+		if insider {
+			e := vm.AsError(err)
+			p.Message, p.Hint = e.Error(), e.Hint
+		} else {
+			g.Log.Warn("a preview does not answer, and its visitor is not told why", "vm", site.VM, "port", site.Port, "err", err)
+		}
+		p.answer(w, r)
 		return
 	case listens(st, site.Port):
-		page{
+		p := page{
 			Status: http.StatusBadGateway, Title: "The server in the VM broke off", Code: "SERVICE_UNAVAILABLE", Kind: vm.GuestFault,
 			Message: "Something listens on port " + itoa(int(site.Port)) + ", but not for HTTP from outside, or it ended the connection without an answer.",
-			Hint:    "warren state " + string(site.VM), Retry: true,
-		}.answer(w, r)
+			Retry:   true,
+		}
+		if insider {
+			p.Hint = "warren state " + string(site.VM)
+		}
+		p.answer(w, r)
 		return
 	}
 	p := page{

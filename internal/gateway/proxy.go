@@ -116,11 +116,12 @@ func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, e
 	}
 }
 
-// serve wakes the VM, holds the request meanwhile, and passes it on.
-func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site vm.Site) {
+// serve wakes the VM, holds the request meanwhile, and passes it on. An insider
+// is told why that fails.
+func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site vm.Site, insider bool) {
 	now, leave, err := p.g.Engine.EnterPreview(r.Context(), callOf(site), string(site.VM))
 	if err != nil {
-		p.g.fault(w, r, site, err)
+		p.g.fault(w, r, site, insider, err)
 		return
 	}
 	defer leave()
@@ -138,7 +139,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site 
 			}
 			return nil
 		},
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { p.g.fault(w, r, site, err) },
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { p.g.fault(w, r, site, insider, err) },
 	}
 	rp.ServeHTTP(w, r.WithContext(ctx))
 }

@@ -5,6 +5,7 @@ package httpd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -167,6 +168,15 @@ func closeStatus(err error) websocket.StatusCode {
 		return websocket.StatusPolicyViolation
 	}
 	return websocket.StatusNormalClosure
+}
+
+// maxReason bounds the text of a close frame, which has room for 123 bytes.
+const maxReason = 120
+
+// closeReason says in a close frame why it closes.
+func closeReason(err error) string {
+	text := cmp.Or(vm.AsError(err).Msg, err.Error())
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
 func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {

@@ -543,6 +543,10 @@ func (a *attachments) wantCut(t *testing.T) {
 		if websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
 			t.Errorf("%s: %v, want to be cut with status 1008", name, err)
 		}
+		var closed websocket.CloseError
+		if errors.As(err, &closed) && name == "terminal" && closed.Reason == "" {
+			t.Error("the terminal is not told why")
+		}
 	}
 	if a.watch() == nil {
 		t.Error("the watch goes on")

@@ -161,7 +161,7 @@ func (k *ptySocket) serve(leave func()) {
 			_ = k.conn.Close(websocket.StatusNormalClosure, "")
 		}
 	case closeStatus(err) == websocket.StatusPolicyViolation: // the caller's right has ended
-		_ = k.conn.Close(websocket.StatusPolicyViolation, "")
+		_ = k.conn.Close(websocket.StatusPolicyViolation, closeReason(err))
 	case k.ctx.Err() == nil: // the machine went away under it; the client may attach again
 		_ = k.conn.Close(websocket.StatusGoingAway, "")
 	}

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/internal/audit"
@@ -205,6 +207,10 @@ func (s *stack) checkAccel(ctx context.Context, h *host) error {
 	return nil
 }
 
+// maxConns bounds the connections to the API at once: each takes a descriptor
+// and memory, whoever has opened it.
+const maxConns = 16384
+
 // serve answers requests until ctx ends, then lets them finish.
 func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) error {
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -226,7 +232,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	shown := make(chan error, 1)
 	go func() { shown <- s.show(lifetime, gate) }() // ends with lifetime
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }() // ends with Shutdown below
+	go func() { failed <- server.Serve(netutil.LimitListener(l, maxConns)) }() // ends with Shutdown below
 	sshFailed := s.serveSSH(lifetime)
 	var cause error
 	select {

@@ -118,7 +118,14 @@ func (c *client) resolve(name string) ([]netip.Addr, error) {
 		return nil, err
 	}
 	var out limited
-	if _, err := x.Run(&out, &limited{}); err != nil {
+	_, err = x.Run(&out, &limited{})
+	if err == nil || ctx.Err() != nil { // else the machine has ended, and is not woken for this
+		call := c.call()
+		call.User = c.name
+		// It is no command of the user's.
+		_ = c.s.cfg.Engine.ForgetProcess(context.WithoutCancel(ctx), call, c.ref, x.Process().ID)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r = resolved{at: time.Now()}
@@ -149,50 +156,81 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// forward listens in the guest for the client: ssh -R.
-func (c *client) forward(r *ssh.Request) {
-	spec, key, ok := forwardSpec(r)
-	if !ok {
-		_ = r.Reply(false, nil)
-		return
-	}
+// reserve takes a place among the forwards before any work begins, so that no
+// client makes more of them at once than it may have. A forward that leaves the
+// port to the guest gets a name of its own until the port is known.
+func (c *client) reserve(spec vm.SocketSpec, key string) (string, bool) {
 	c.mu.Lock()
-	_, taken := c.forwards[key]
-	full := len(c.forwards) >= maxForwards
-	c.mu.Unlock()
-	if taken || full {
-		_ = r.Reply(false, nil)
-		return
+	defer c.mu.Unlock()
+	if anyPort(spec) {
+		c.unnamed++
+		key += "#" + strconv.Itoa(c.unnamed)
 	}
+	_, taken := c.forwards[key]
+	if taken || len(c.forwards) >= maxForwards {
+		return "", false
+	}
+	c.forwards[key] = nil
+	return key, true
+}
+
+// place puts a listener where the forward has its place, under the name by
+// which the client will cancel it. It is refused when that name is taken.
+func (c *client) place(l engine.SocketListener, reserved, key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.forwards, reserved)
+	if _, taken := c.forwards[key]; taken {
+		return false
+	}
+	c.forwards[key] = l
+	return true
+}
+
+// release gives the place of a forward back, unless another has it by now.
+func (c *client) release(l engine.SocketListener, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.forwards[key] == l {
+		delete(c.forwards, key)
+	}
+}
+
+// anyPort reports whether the guest is to choose the port.
+func anyPort(spec vm.SocketSpec) bool {
+	return spec.Network == "tcp" && strings.HasSuffix(spec.Address, ":0")
+}
+
+// forward listens in the guest for the client: ssh -R. key is its reservation.
+func (c *client) forward(r *ssh.Request, spec vm.SocketSpec, key string) {
 	spec.User = c.name
 	l, err := c.s.cfg.Engine.ListenSocket(c.ctx, c.call(), c.ref, spec)
 	if err != nil {
 		c.s.cfg.Log.Debug("ssh: a forwarding was refused", "vm", c.ref, "address", spec.Address, "err", err)
+		c.release(nil, key)
 		_ = r.Reply(false, nil)
 		return
 	}
+	defer shut(l)
+	reserved := key
 	port := uint32(0)
 	var reply []byte
 	if ap, err := netip.ParseAddrPort(l.Address()); err == nil {
 		port = uint32(ap.Port())
-		if strings.HasSuffix(spec.Address, ":0") {
+		if anyPort(spec) {
 			reply = ssh.Marshal(struct{ Port uint32 }{port})
-			key = strings.TrimSuffix(key, ":0") + ":" + strconv.Itoa(int(port))
+			key = key[:strings.LastIndexByte(key, ':')] + ":" + strconv.Itoa(int(port))
 		}
 	}
-	c.mu.Lock()
-	c.forwards[key] = l
-	c.mu.Unlock()
-	defer shut(l)
+	if !c.place(l, reserved, key) {
+		_ = r.Reply(false, nil)
+		return
+	}
+	defer c.release(l, key)
 	if c.ctx.Err() != nil || r.Reply(true, reply) != nil {
 		return
 	}
 	c.serveForward(l, key, spec.Network, port)
-	c.mu.Lock()
-	if c.forwards[key] == l {
-		delete(c.forwards, key)
-	}
-	c.mu.Unlock()
 }
 
 // forwardSpec reads what a client wants to have listened on. TCP listens on the
@@ -218,16 +256,19 @@ func forwardSpec(r *ssh.Request) (s vm.SocketSpec, key string, ok bool) {
 	return vm.SocketSpec{Network: "tcp", Address: address}, p.Host + ":" + strconv.Itoa(int(p.Port)), true
 }
 
-// unforward ends a listening.
+// unforward ends a listening; one that is still being made is none.
 func (c *client) unforward(r *ssh.Request) bool {
 	_, key, ok := forwardSpec(r)
-	c.mu.Lock()
-	l := c.forwards[key]
-	delete(c.forwards, key)
-	c.mu.Unlock()
-	if !ok || l == nil {
+	if !ok {
 		return false
 	}
+	c.mu.Lock()
+	l := c.forwards[key]
+	c.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	c.release(l, key)
 	_ = l.Close()
 	return true
 }

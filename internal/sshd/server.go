@@ -27,6 +27,7 @@ type Engine interface {
 
 	Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error)
 	SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error
+	ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) error
 	OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error)
 	AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (engine.Terminal, error)
 	Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error)
@@ -232,7 +233,8 @@ type client struct {
 	mu sync.Mutex
 	// guarded by mu
 	sessions, streams int
-	forwards          map[string]engine.SocketListener
+	forwards          map[string]engine.SocketListener // nil = it is being made
+	unnamed           int                              // forwards that were asked for without a port, so far
 	names             map[string]resolved
 	cut               error // why the gateway ended it
 }
@@ -283,7 +285,15 @@ func (c *client) requests(in <-chan *ssh.Request) {
 	for r := range in {
 		switch r.Type {
 		case "tcpip-forward", "streamlocal-forward@openssh.com":
-			c.work.Go(func() { c.forward(r) })
+			spec, key, ok := forwardSpec(r)
+			if ok {
+				key, ok = c.reserve(spec, key)
+			}
+			if !ok {
+				_ = r.Reply(false, nil)
+				continue
+			}
+			c.work.Go(func() { c.forward(r, spec, key) })
 		case "cancel-tcpip-forward", "cancel-streamlocal-forward@openssh.com":
 			_ = r.Reply(c.unforward(r), nil)
 		default:
@@ -326,7 +336,9 @@ func (c *client) end(why error) {
 		c.cut = why
 	}
 	for _, l := range c.forwards {
-		_ = l.Close()
+		if l != nil {
+			_ = l.Close()
+		}
 	}
 	c.mu.Unlock()
 	_ = c.conn.Close()

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -145,6 +146,11 @@ func (g *guest) State(ctx context.Context) (vm.WorldState, error) {
 			out.Processes = append(out.Processes, vm.WorldProcess{
 				SystemProcess: vm.SystemProcess{PID: v.PID, PPID: 1, User: v.User, State: "S", Command: strings.Join(v.Argv, " ")}, Exec: v.ID,
 			})
+		}
+	}
+	for _, t := range g.terms {
+		if v := t.view(); v.Running() {
+			out.Terminals = append(out.Terminals, vm.WorldTerminal{Name: "pts/" + strconv.Itoa(v.PID), Leader: v.PID, User: v.User})
 		}
 	}
 	return out, nil

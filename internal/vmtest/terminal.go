@@ -211,6 +211,22 @@ func (g *guest) Terminals(ctx context.Context) ([]vm.TerminalSession, error) {
 	return list, nil
 }
 
+// LoseTerminals hangs up a VM's terminals, as the death of its agent does.
+func (w *World) LoseTerminals(id vm.ID) {
+	m := w.find(id)
+	if m == nil {
+		return
+	}
+	m.guest.mu.Lock()
+	defer m.guest.mu.Unlock()
+	for _, t := range m.guest.terms {
+		t.exit(129)
+		t.mu.Lock()
+		t.info.Lost = true
+		t.mu.Unlock()
+	}
+}
+
 func (g *guest) CloseTerminal(ctx context.Context, user, id string) (vm.TerminalSession, error) {
 	if err := g.enter(ctx, "pty"); err != nil {
 		return vm.TerminalSession{}, err

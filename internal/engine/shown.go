@@ -1,0 +1,85 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// The looks at a guest list what is of all its Linux users. What a caller is
+// shown of them is cut here to those that it may act as: a permission for one
+// user is none to read what the others run.
+
+// mayBeRoot reports whether a caller may read what only root reads: the journal,
+// the kernel's log, every directory.
+func (v *visit) mayBeRoot() bool { return v.mayBe("root") == nil }
+
+// hides reports whether the caller may not see what is of a Linux user; nobody's
+// is root's.
+func (v *visit) hides(user string) bool { return v.mayBe(user) != nil }
+
+// world leaves of a guest's lists what the caller may see. A port stays: it
+// can be reached by everybody inside. Who listens on it goes.
+func (v *visit) world(w *vm.WorldState) {
+	if v.hold.actor.Identity == "" {
+		return
+	}
+	w.Processes = slices.DeleteFunc(w.Processes, func(p vm.WorldProcess) bool { return v.hides(p.User) })
+	w.Terminals = slices.DeleteFunc(w.Terminals, func(t vm.WorldTerminal) bool { return v.hides(t.User) })
+	shown := make(map[int]bool, len(w.Processes))
+	for _, p := range w.Processes {
+		shown[p.PID] = true
+	}
+	w.Roles = slices.DeleteFunc(w.Roles, func(r vm.WorldRole) bool { return !shown[r.PID] })
+	for i := range w.Ports {
+		anonymous(&w.Ports[i].ListeningPort, shown)
+	}
+}
+
+// evidence is world for a look that says more. A lock stays for who waits for
+// it, without the path that only its holder has.
+func (v *visit) evidence(ev *vm.Evidence) {
+	if v.hold.actor.Identity == "" {
+		return
+	}
+	v.world(&ev.World)
+	shown := make(map[int]bool, len(ev.World.Processes))
+	for _, p := range ev.World.Processes {
+		shown[p.PID] = true
+	}
+	ev.Counters = slices.DeleteFunc(ev.Counters, func(c vm.Counter) bool { return !shown[c.PID] })
+	ev.Deleted = slices.DeleteFunc(ev.Deleted, func(d vm.DeletedFile) bool { return !shown[d.PID] })
+	for i := range ev.Locks {
+		if !shown[ev.Locks[i].PID] {
+			ev.Locks[i].Path = ""
+		}
+	}
+	if !v.mayBeRoot() {
+		ev.Kernel = nil
+	}
+}
+
+// stats is world for the numbers of a guest.
+func (v *visit) stats(st *vm.Stats) {
+	if v.hold.actor.Identity == "" {
+		return
+	}
+	st.Processes = slices.DeleteFunc(st.Processes, func(p vm.SystemProcess) bool { return v.hides(p.User) })
+	shown := make(map[int]bool, len(st.Processes))
+	for _, p := range st.Processes {
+		shown[p.PID] = true
+	}
+	for i := range st.Ports {
+		anonymous(&st.Ports[i], shown)
+	}
+}
+
+// anonymous takes from a port who listens on it, unless that is shown.
+func anonymous(p *vm.ListeningPort, shown map[int]bool) {
+	if !shown[p.PID] {
+		p.PID, p.Command = 0, ""
+	}
+}
