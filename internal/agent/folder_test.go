@@ -28,7 +28,7 @@ func TestMountAt(t *testing.T) {
 	if err := syscall.Mount("of-a-test", linked, "tmpfs", 0, ""); err != nil {
 		t.Skipf("no mounts: %v", err)
 	}
-	defer syscall.Unmount(place, syscall.MNT_DETACH) //nolint:errcheck // where it is not there any more, that is well
+	t.Cleanup(func() { _ = syscall.Unmount(place, syscall.MNT_DETACH) })
 	number, kind := mountAt(place)
 	if number == "" || kind != "tmpfs of-a-test" {
 		t.Errorf("%q, %q", number, kind)
