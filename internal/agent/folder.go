@@ -103,14 +103,41 @@ func leave(path string) bool {
 // deviceAt is the device number, without the zero before it, of the folder that
 // is mounted at a path; "" = there is none.
 func deviceAt(path string) (number string) {
+	number, kind := mountAt(path)
+	if kind != folderType+" "+folderSource {
+		return ""
+	}
+	return strings.TrimPrefix(number, "0:")
+}
+
+// mountAt is the device number, and the type and source, of what is mounted at a
+// path. The kernel says which mount that is, of which nothing is asked: it may
+// have nobody that answers. So it is found by its number, whatever links lead
+// there and however its name is written in the list.
+func mountAt(path string) (number, kind string) {
+	const onlyPath = 0x200000 // O_PATH
+	fd, err := syscall.Open(path, onlyPath|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return "", ""
+	}
+	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	id, real := "", ""
+	for _, l := range procLines("/proc/self/fdinfo/" + strconv.Itoa(fd)) {
+		if after, ok := strings.CutPrefix(l, "mnt_id:"); ok {
+			id = strings.TrimSpace(after)
+		}
+	}
+	if real, err = os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil {
+		return "", ""
+	}
 	for _, l := range procLines("/proc/self/mountinfo") {
 		w := strings.Fields(l)
 		_, after, ok := strings.Cut(l, " - ")
-		if ok && len(w) > 4 && w[4] == path && strings.HasPrefix(after, folderType+" "+folderSource+" ") {
-			number = strings.TrimPrefix(w[2], "0:")
+		if about := strings.Fields(after); ok && len(w) > 4 && len(about) > 1 && w[0] == id && unescape(w[4]) == real {
+			return w[2], about[0] + " " + about[1]
 		}
 	}
-	return number
+	return "", ""
 }
 
 // abort has the kernel fail whatever still waits for an answer. Closing its end

@@ -142,6 +142,13 @@ func (e *Engine) attachFolder(ctx context.Context, op *operation, f vm.Folder) e
 	if err == nil {
 		err = e.step(ctx, "folder:mount")
 	}
+	if err == nil { // also what fails may have come as far as the guest
+		err = op.undo.add(ctx, "folder mount", func(ctx context.Context) error {
+			ctx, stop := context.WithTimeout(ctx, machineDeadline)
+			defer stop()
+			return r.machine.UnmountFolder(ctx, f.Path, true)
+		})
+	}
 	if err == nil {
 		err = r.machine.MountFolder(ctx, f)
 	}

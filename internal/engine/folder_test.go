@@ -79,6 +79,26 @@ func TestFolderRules(t *testing.T) {
 	refused(t, err, vm.Denied, "FORBIDDEN")
 }
 
+// TestFolderHalfMounted: of a mount that fails after the guest has it nothing is
+// left.
+func TestFolderHalfMounted(t *testing.T) {
+	s, e, c := site(t)
+	s.Folders.Put(plainDir, false)
+	box := create(t, e, c, engine.CreateRequest{Name: "box", Profile: vm.ProfileDev})
+	s.World.Fail("foldered", vm.Errorf(vm.Unavailable, "", "no answer"))
+	if _, err := e.MountFolder(t.Context(), c, "box", fixture(plainDir, "/src", true)); vm.KindOf(err) != vm.Unavailable {
+		t.Errorf("mounted: %v", err)
+	}
+	if spec, _ := s.World.Spec(box.ID); len(spec.Folders) != 0 {
+		t.Errorf("the guest still has %v", spec.Folders)
+	}
+	if l, err := e.Mounts(t.Context(), c, "box"); err != nil || len(l) != 0 {
+		t.Errorf("the record still has %v, %v", l, err)
+	}
+	s.World.Fail("foldered", nil)
+	foldered(t, e, c, "box", fixture(plainDir, "/src", true))
+}
+
 // TestFolderLives: a folder stays with its VM until it is unmounted or the
 // machine ends; children read; what is not what it was is not given again.
 //

@@ -145,7 +145,7 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r M
 	if err != nil {
 		return m, err
 	}
-	beside := r.Share && !r.RW && slices.ContainsFunc(rec.Mounts, func(o vm.VolumeMount) bool { return o.RW })
+	beside := r.Share && !r.RW // the writer may come later
 	disk := vm.PluggedVolume{ID: v.id, File: e.cfg.Volumes.Disk(v.id), SizeMiB: rec.SizeMiB, ReadOnly: !r.RW, Share: beside}
 	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, v.id) })
 	if err == nil {

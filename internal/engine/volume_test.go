@@ -266,6 +266,20 @@ func TestVolumeShares(t *testing.T) {
 	}
 	refused(t, try("a", true, true), vm.Busy, "VOLUME_IN_USE") // c did not agree
 	away("b", "c")
+	if err := try("b", false, true); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := e.Get(t.Context(), c, "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spec, _ := s.World.Spec(reader.ID); len(spec.Plugged.Volumes) != 1 || !spec.Plugged.Volumes[0].Share {
+		t.Errorf("a reader that came first keeps writers away: %+v", spec.Plugged.Volumes)
+	}
+	if err := try("a", true, true); err != nil {
+		t.Errorf("a writer after a reader that is meant to be beside one: %v", err)
+	}
+	away("a", "b")
 	consistent(t, s)
 }
 

@@ -188,6 +188,11 @@ func (s *server) truncate(n *node, a *attrs, st *unix.Stat_t) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&refused != 0 {
 		return unix.EPERM
 	}
+	named, err := s.nodes.getNamed(n.id)
+	if err != nil {
+		return err
+	}
+	defer s.nodes.put(named)
 	fd, err := unix.Open(n.proc(), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

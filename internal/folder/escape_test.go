@@ -172,6 +172,12 @@ func TestMadeFiles(t *testing.T) {
 	if no, _ := k.ask(opOpen, suid, put32(nil, unix.O_RDWR, 0)); no != unix.EPERM {
 		t.Errorf("a program that changes its user is written to: %v", no)
 	}
+	for _, flags := range []uint32{unix.O_RDWR, unix.O_WRONLY | unix.O_TRUNC, unix.O_RDONLY | unix.O_TRUNC} {
+		if no, _ := k.ask(opCreate, rootID, createBody(flags, 0o755, "suid")); no != unix.EPERM {
+			t.Errorf("a program that changes its user is created over: %v", no)
+		}
+	}
+	holds(t, filepath.Join(dir, "suid"), "#!")
 	for _, name := range []string{"security.capability", "trusted.x", "system.posix_acl_access"} {
 		body := append(append(put32(nil, 1, 0), text(name)...), 'x')
 		if no, _ := k.ask(opSetxattr, n, body); no != unix.EOPNOTSUPP {

@@ -101,7 +101,7 @@ func writes(flags uint32) bool {
 
 func (s *server) open(m *message) ([]byte, error) {
 	flags := m.body.u32()
-	n, err := s.nodes.get(m.node)
+	n, err := s.nodes.getNamed(m.node)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,8 @@ func (s *server) wrote(n *node, fd int) {
 	}
 }
 
-// create makes a file and opens it; a tmpfile has no name.
+// create makes a file and opens it; a tmpfile has no name. What is there already
+// is opened as open would, and emptied only after it was looked at.
 func (s *server) create(m *message) ([]byte, error) {
 	flags, mode := m.body.u32(), m.body.u32()
 	m.body.skip(8)
@@ -150,17 +151,28 @@ func (s *server) create(m *message) ([]byte, error) {
 		m.body.b = append(append(m.body.b[:0:0], "tmp"...), 0) // what the kernel says means nothing
 	}
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
-		how := unix.OpenHow{Flags: uint64(flags&(openFlags|unix.O_EXCL)) | openAlways | unix.O_CREAT | unix.O_NOFOLLOW, Mode: uint64(mode & 0o777), Resolve: resolve}
+		how := unix.OpenHow{Flags: uint64(flags&(openFlags&^unix.O_TRUNC|unix.O_EXCL)) | openAlways | unix.O_CREAT | unix.O_NOFOLLOW, Mode: uint64(mode & 0o777), Resolve: resolve}
 		if m.op == opTmpfile {
-			name, how.Flags = ".", how.Flags&^(unix.O_CREAT|unix.O_EXCL|unix.O_TRUNC)|unix.O_TMPFILE
+			name, how.Flags = ".", how.Flags&^(unix.O_CREAT|unix.O_EXCL)|unix.O_TMPFILE
 		}
 		fd, err := unix.Openat2(dir.fd, name, &how)
 		if err != nil {
 			return nil, err
 		}
 		var st unix.Stat_t
-		if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = unix.Fstat(fd, &st)
+		switch {
+		case err != nil:
+		case st.Mode&unix.S_IFMT != unix.S_IFREG:
 			err = unix.EEXIST
+		case writes(flags) && st.Mode&refused != 0:
+			err = unix.EPERM
+		}
+		empty := flags&unix.O_TRUNC != 0 && flags&unix.O_ACCMODE != unix.O_RDONLY
+		if err == nil && empty {
+			if err = unix.Ftruncate(fd, 0); err == nil {
+				err = unix.Fstat(fd, &st)
+			}
 		}
 		if err == nil && st.Size == 0 && st.Mode&0o777 != mode&0o777 && how.Flags&(unix.O_EXCL|unix.O_TMPFILE) != 0 {
 			if err = unix.Fchmod(fd, mode&0o777); err == nil {
@@ -182,6 +194,9 @@ func (s *server) create(m *message) ([]byte, error) {
 		if err != nil {
 			_ = unix.Close(fd)
 			return nil, err
+		}
+		if empty {
+			s.wrote(n, fd)
 		}
 		return s.opened(s.entry(answer(entrySize+16), n, &st, s.believed(dir, &st)), fd, n, keepCache)
 	})
@@ -226,16 +241,26 @@ func (s *server) read(m *message) ([]byte, error) {
 }
 
 func (s *server) writeFile(m *message) ([]byte, error) {
-	id, off, size := m.body.u64(), m.body.u64(), m.body.u32()
-	m.body.skip(20)
+	id, off, size, how := m.body.u64(), m.body.u64(), m.body.u32(), m.body.u32()
+	m.body.skip(16)
 	data := m.body.take(int(min(size, maxData)))
 	if size > maxData || off > 1<<62 || m.body.short {
 		return nil, unix.EINVAL
 	}
 	return s.withHandle(id, func(h *handle) ([]byte, error) {
+		fd := h.fd
+		if how&writeCache != 0 {
+			var err error
+			if fd, err = h.placed(); err != nil {
+				return nil, err
+			}
+			if fd != h.fd {
+				defer unix.Close(fd) //nolint:errcheck // what was written is in the file
+			}
+		}
 		n := 0
 		for n < len(data) {
-			put, err := unix.Pwrite(h.fd, data[n:], int64(off)+int64(n))
+			put, err := unix.Pwrite(fd, data[n:], int64(off)+int64(n))
 			if err == unix.EINTR {
 				continue
 			}
@@ -250,6 +275,17 @@ func (s *server) writeFile(m *message) ([]byte, error) {
 		s.wrote(h.node, h.fd)
 		return put32(answer(8), uint32(n), 0), nil
 	})
+}
+
+// placed is a descriptor for pages that the guest's kernel writes back, by
+// whatever handle it has: they belong where they were read, also when the
+// handle appends. It is the handle's own, or the caller's to close.
+func (h *handle) placed() (int, error) {
+	flags, err := unix.FcntlInt(uintptr(h.fd), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_APPEND == 0 || flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return h.fd, err
+	}
+	return unix.Open((&node{fd: h.fd}).proc(), unix.O_WRONLY|openAlways, 0)
 }
 
 func (s *server) fsync(m *message) ([]byte, error) {

@@ -162,10 +162,14 @@ func (s *server) rename(m *message) ([]byte, error) {
 		}
 		defer s.nodes.put(to)
 		s.watch.add(to)
-		if err := unix.Renameat2(from.fd, old, to.fd, name, uint(flags)); err != nil {
+		s.nodes.renames.Lock()
+		if err = unix.Renameat2(from.fd, old, to.fd, name, uint(flags)); err == nil {
+			s.nodes.moved(from, old, to, name, flags&unix.RENAME_EXCHANGE != 0)
+		}
+		s.nodes.renames.Unlock()
+		if err != nil {
 			return nil, err
 		}
-		s.nodes.moved(from, old, to, name, flags&unix.RENAME_EXCHANGE != 0)
 		s.sawNow(to, name)
 		s.sawNow(from, old)
 		return nil, nil
@@ -190,7 +194,7 @@ func (s *server) sawNow(dir *node, name string) {
 func (s *server) link(m *message) ([]byte, error) {
 	id := m.body.u64()
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
-		n, err := s.nodes.get(id)
+		n, err := s.nodes.getNamed(id)
 		if err != nil {
 			return nil, err
 		}

@@ -16,13 +16,15 @@ type node struct {
 	id  uint64
 	fd  int // -1 = a name that the guest is told to forget; nothing is behind it
 	key fileKey
+	dir bool
 
 	// guarded by table.mu
 	lookups  uint64 // that the kernel has not forgotten
 	users    int    // requests that use the descriptor now
 	parent   *node  // where it was seen last
 	name     string
-	gone     bool             // somebody on the host has moved it away or removed it
+	gone     bool             // a directory that somebody on the host has moved away or removed
+	astray   bool             // a file that somebody on the host has taken a name from: it may lie outside
 	children map[string]*node // of a directory: what the guest knows by which name
 	wd       int              // of a directory: the watch on it; 0 = none
 	told     unix.Timespec    // its change time after the last change that the guest knows of
@@ -36,6 +38,8 @@ func (n *node) proc() string { return "/proc/self/fd/" + strconv.Itoa(n.fd) }
 
 // table is what the guest's kernel knows.
 type table struct {
+	renames sync.Mutex // held from a rename until it is noted: both in one order
+
 	mu    sync.Mutex
 	next  uint64
 	byID  map[uint64]*node
@@ -63,6 +67,23 @@ func (t *table) get(id uint64) (*node, error) {
 	return n, nil
 }
 
+// getNamed is get for requests that give access to what is in a file. Of one
+// that may lie outside the guest looks up a name first.
+func (t *table) getNamed(id uint64) (*node, error) {
+	n, err := t.get(id)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	astray := n.astray
+	t.mu.Unlock()
+	if astray {
+		t.put(n)
+		return nil, unix.ESTALE
+	}
+	return n, nil
+}
+
 func (t *table) put(n *node) {
 	t.mu.Lock()
 	n.users--
@@ -85,7 +106,7 @@ func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, 
 			return nil, unix.ENFILE
 		}
 		t.next++
-		n = &node{id: t.next, fd: fd, key: key, told: st.Ctim}
+		n = &node{id: t.next, fd: fd, key: key, dir: isDir(st), told: st.Ctim}
 		t.byID[n.id], t.byKey[key] = n, n
 	}
 	n.lookups++
@@ -97,7 +118,16 @@ func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, 
 
 // name notes where a node is seen. The caller holds mu.
 func (t *table) name(n, parent *node, name string) {
-	n.gone = false
+	if n == parent {
+		return // what is in itself was never seen
+	}
+	for at := parent; at != nil; at = at.parent {
+		if at.parent == n { // that is old news, and would go round for ever: it is to be looked up again
+			t.unname(at)
+			at.parent, at.gone = nil, true
+		}
+	}
+	n.gone, n.astray = false, false
 	if n.parent != parent || n.name != name {
 		t.unname(n)
 		n.parent, n.name = parent, name
@@ -108,7 +138,21 @@ func (t *table) name(n, parent *node, name string) {
 	if parent.children == nil {
 		parent.children = map[string]*node{}
 	}
+	if old := parent.children[name]; old != nil && old != n {
+		old.strayed()
+	}
 	parent.children[name] = n
+}
+
+// strayed notes that a node's name is no longer its own by somebody's doing on
+// the host: a directory is out of reach from now on, a file for who has not
+// opened it yet. Either comes back when it is looked up. The caller holds mu.
+func (n *node) strayed() {
+	if n.dir {
+		n.gone = true
+	} else {
+		n.astray = true
+	}
 }
 
 func (t *table) unname(n *node) {
@@ -163,6 +207,22 @@ func (t *table) moved(from *node, old string, to *node, name string, swap bool) 
 	}
 }
 
+// lost notes that somebody on the host has taken a name away from a file, which
+// may have others.
+func (t *table) lost(parent *node, name string, n *node, others bool) {
+	t.renames.Lock() // the guest's own are no loss
+	defer t.renames.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if parent.children[name] != n {
+		return
+	}
+	delete(parent.children, name)
+	if n.dir && n.parent == parent && n.name == name || !n.dir && others {
+		n.strayed()
+	}
+}
+
 // removed notes that the guest has removed a name.
 func (t *table) removed(parent *node, name string) {
 	t.mu.Lock()
@@ -177,8 +237,14 @@ func (t *table) saw(n *node, st *unix.Stat_t) {
 	n.told = st.Ctim
 }
 
+// place is a name in a directory.
+type place struct {
+	dir  uint64
+	name string
+}
+
 // some returns names that the guest may forget, when it knows very many.
-func (t *table) some(count int) (names []*node) {
+func (t *table) some(count int) (names []place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byID) < manyNodes {
@@ -186,7 +252,7 @@ func (t *table) some(count int) (names []*node) {
 	}
 	for _, n := range t.byID {
 		if n.parent != nil && n.wd == 0 {
-			names = append(names, n)
+			names = append(names, place{n.parent.id, n.name})
 		}
 		if len(names) == count {
 			break

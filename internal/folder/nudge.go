@@ -121,7 +121,10 @@ func (s *server) nudgedLookup(m *message) (out []byte, ok bool, err error) {
 			if out, err := s.found(dir, name); err == nil {
 				return out, nil
 			}
-			n := s.nodes.ghost()
+			n, err := s.nodes.ghost()
+			if err != nil {
+				return nil, err
+			}
 			return s.entry(answer(entrySize), n, &unix.Stat_t{Ino: n.id, Mode: about.mode | 0o600, Nlink: 1}, 0), nil
 		}
 		return nil, nil
@@ -133,11 +136,14 @@ func (s *server) nudgedLookup(m *message) (out []byte, ok bool, err error) {
 }
 
 // ghost is a file that is there no more.
-func (t *table) ghost() *node {
+func (t *table) ghost() (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.byID) >= maxNodes {
+		return nil, unix.ENFILE
+	}
 	t.next++
 	n := &node{id: t.next, fd: -1, lookups: 1}
 	t.byID[n.id] = n
-	return n
+	return n, nil
 }

@@ -315,13 +315,13 @@ func (s *server) init(m *message) ([]byte, error) {
 
 // relieve has a guest that knows very many files forget some.
 func (s *server) relieve() {
-	for _, n := range s.nodes.some(256) {
-		s.invalidateEntry(n.parent, n.name)
+	for _, at := range s.nodes.some(256) {
+		s.invalidateEntry(at.dir, at.name)
 	}
 }
 
-func (s *server) invalidateEntry(dir *node, name string) {
-	b := put64(nil, dir.id)
+func (s *server) invalidateEntry(dir uint64, name string) {
+	b := put64(nil, dir)
 	b = put32(b, uint32(len(name)), 0)
 	s.send(notice(invalEntry, append(append(b, name...), 0)))
 }

@@ -225,20 +225,14 @@ func (w *watch) changed(dir *node, name string, n *node, st *unix.Stat_t, mask u
 
 // lost tells of a name that is no longer there, or no longer that file's.
 func (w *watch) lost(dir *node, name string, n *node) {
-	w.s.nodes.mu.Lock()
-	if dir.children[name] == n {
-		delete(dir.children, name)
-	}
-	if n.parent == dir && n.name == name {
-		n.gone = n.wd != 0 // a directory that was moved away is out of reach
-	}
-	w.s.nodes.mu.Unlock()
 	st := unix.Stat_t{Ino: n.key.ino, Mode: unix.S_IFREG}
-	if now, err := stat(n.fd); err == nil {
+	now, err := stat(n.fd)
+	if err == nil {
 		st.Mode = now.Mode
 	}
+	w.s.nodes.lost(dir, name, n, err == nil && now.Nlink > 0)
 	w.nudge(nudgeDelete, dir, name, &st)
-	w.s.invalidateEntry(dir, name)
+	w.s.invalidateEntry(dir.id, name)
 	w.s.invalidateInode(dir)
 }
 
@@ -257,6 +251,6 @@ func (w *watch) found(dir *node, name string, replaced bool, st *unix.Stat_t, ma
 	if kind == nudgeCreate && mask&unix.IN_CLOSE_WRITE != 0 && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		w.sendNudge(nudgeWritten, dir, name, st)
 	}
-	w.s.invalidateEntry(dir, name)
+	w.s.invalidateEntry(dir.id, name)
 	w.s.invalidateInode(dir)
 }

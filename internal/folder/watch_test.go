@@ -120,6 +120,72 @@ func TestNudged(t *testing.T) {
 	}
 }
 
+// TestMovedUnseen: what is moved out of the folder is out of reach also when the
+// guest has not looked into it: a directory, and a file by its number. Its other
+// names, and its own when it is back, lead to it again.
+func TestMovedUnseen(t *testing.T) {
+	dir, secret := world(t)
+	k := serve(t, dir, true)
+	sub := k.find(rootID, "sub")
+	if no, _ := k.ask(opMkdir, sub, append(put32(nil, 0o755, 0), text("inner")...)); no != 0 {
+		t.Fatal(no)
+	}
+	inner, file := k.find(sub, "inner"), k.find(sub, "file")
+	put(t, filepath.Join(dir, "sub/inner/deep"), "deep")
+	if no, _ := k.ask(opLink, rootID, append(put64(nil, file), text("other")...)); no != 0 {
+		t.Fatal(no)
+	}
+	_ = k.find(sub, "file") // the name that it is known by
+	for _, name := range []string{"inner", "file"} {
+		if err := os.Rename(filepath.Join(dir, "sub", name), filepath.Join(secret, "away-"+name)); err != nil {
+			t.Fatal(err)
+		}
+		k.await("it is gone", nudgeAbout(nudgeDelete, "sub/"+name))
+	}
+	if k.find(inner, "deep") != 0 {
+		t.Error("a directory that was moved out is looked into")
+	}
+	if _, no := k.content(file); no != unix.ESTALE {
+		t.Errorf("a file that was moved out is read: %v", no)
+	}
+	if no, _ := k.ask(opLink, rootID, append(put64(nil, file), text("third")...)); no != unix.ESTALE {
+		t.Errorf("a file that was moved out is given a name: %v", no)
+	}
+	if no, _ := k.ask(opSetattr, file, setattrBody(setSize, 0, 0)); no != unix.ESTALE {
+		t.Errorf("a file that was moved out is cut: %v", no)
+	}
+	if got, no := k.content(k.find(rootID, "other")); got != "inside" || no != 0 {
+		t.Errorf("by its other name: %q, %v", got, no)
+	}
+	if err := os.Rename(filepath.Join(secret, "away-inner"), filepath.Join(dir, "sub/inner")); err != nil {
+		t.Fatal(err)
+	}
+	if got, no := k.content(k.find(k.find(sub, "inner"), "deep")); got != "deep" || no != 0 {
+		t.Errorf("back again: %q, %v", got, no)
+	}
+}
+
+// TestMovedReplaced: a directory whose place another has taken is out of reach
+// also when the guest saw that one first.
+func TestMovedReplaced(t *testing.T) {
+	dir, secret := world(t)
+	k := serve(t, dir, true)
+	sub := k.find(rootID, "sub")
+	put(t, filepath.Join(dir, "next/file"), "next")
+	if err := os.Rename(filepath.Join(dir, "sub"), filepath.Join(secret, "sub")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(dir, "next"), filepath.Join(dir, "sub")); err != nil {
+		t.Fatal(err)
+	}
+	if got, no := k.content(k.find(k.find(rootID, "sub"), "file")); got != "next" || no != 0 {
+		t.Errorf("what is there now: %q, %v", got, no)
+	}
+	if k.find(sub, "file") != 0 {
+		t.Error("what was moved out is looked up")
+	}
+}
+
 // TestMovedAway: a directory that is moved out of the folder is out of reach,
 // also for who has it open.
 func TestMovedAway(t *testing.T) {

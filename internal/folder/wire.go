@@ -95,6 +95,9 @@ const (
 	cacheDir  = 1 << 3
 )
 
+// writeCache says of a write that it is pages of the guest's kernel.
+const writeCache = 1 << 0
+
 // What a setattr sets.
 const (
 	setMode     = 1 << 0

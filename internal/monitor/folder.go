@@ -19,9 +19,23 @@ import (
 
 // folders are the directories of the host that the machine's guest has.
 type folders struct {
-	mu   sync.Mutex // guards list
-	list []*served
+	change chan struct{} // has what holds it while one is mounted or taken away, with the note of it
+	mu     sync.Mutex    // guards list
+	list   []*served
 }
+
+// begin waits until no other folder is mounted or taken away, as mountings of
+// one path must not meet.
+func (l *folders) begin(ctx context.Context) error {
+	select {
+	case l.change <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *folders) done() { <-l.change }
 
 // served is one folder. It is mounted again whenever its stream has ended,
 // until it is taken away.
@@ -59,7 +73,7 @@ func (l *folders) remove(f *served) {
 }
 
 // addFolder mounts a folder and serves it from now on. The directory is the one
-// that was checked, or none.
+// that was checked, or none. The caller has begun.
 func (m *machine) addFolder(ctx context.Context, spec vm.Folder) error {
 	if m.folders.at(spec.Path) != nil {
 		return vm.Errorf(vm.Exists, spec.Path, "a folder is mounted there")
@@ -106,11 +120,8 @@ func (m *machine) serveFolder(f *served, conn net.Conn) {
 		if f.ctx.Err() != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(f.ctx, folderWait)
 		var err error
-		conn, err = m.guest.MountFolder(ctx, f.Path, f.RW, true)
-		cancel()
-		if err != nil {
+		if conn, err = m.mountAgain(f); err != nil {
 			conn = nil
 			m.log.Warn("folder", "path", f.Path, "err", err)
 			pause(f.ctx, folderRetry(failed))
@@ -121,10 +132,28 @@ func (m *machine) serveFolder(f *served, conn net.Conn) {
 	}
 }
 
-// dropFolder unmounts a folder; one that is not there is no error. While
-// programs use it, it stays and they are named, unless force.
+// mountAgain mounts a folder whose stream has ended, unless it was taken away.
+func (m *machine) mountAgain(f *served) (net.Conn, error) {
+	if err := m.folders.begin(f.ctx); err != nil {
+		return nil, err
+	}
+	defer m.folders.done()
+	ctx, cancel := context.WithTimeout(f.ctx, folderWait)
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return m.guest.MountFolder(ctx, f.Path, f.RW, true)
+}
+
+// dropFolder unmounts a folder; one that is not there is no error, and what the
+// guest itself has mounted there stays. While programs use it, it stays and they
+// are named, unless force. The caller has begun.
 func (m *machine) dropFolder(ctx context.Context, path string, force bool) error {
 	f := m.folders.at(path)
+	if f == nil && !m.wants(path) {
+		return m.guest.LeaveFolder(ctx, path)
+	}
 	if err := m.guest.Unmount(ctx, path, force); err != nil {
 		return err
 	}
@@ -144,6 +173,59 @@ func (m *machine) wantFolders(change func([]vm.Folder) []vm.Folder) error {
 	return m.save(m.spec.Network)
 }
 
+// wants reports whether the machine is to have a folder at a path.
+func (m *machine) wants(path string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.spec.Folders, func(f vm.Folder) bool { return f.Path == path })
+}
+
+// giveFolder mounts a folder and notes that the machine is to have it. Nothing is
+// left of it when that cannot be noted.
+func (m *machine) giveFolder(ctx context.Context, f vm.Folder) error {
+	if err := m.folders.begin(ctx); err != nil {
+		return err
+	}
+	defer m.folders.done()
+	if err := m.addFolder(ctx, f); err != nil {
+		return err
+	}
+	err := m.wantFolders(func(l []vm.Folder) []vm.Folder { return append(l, f) })
+	if err == nil {
+		return nil
+	}
+	if dropErr := m.dropFolder(context.WithoutCancel(ctx), f.Path, true); dropErr != nil {
+		m.log.Warn("a folder of the host stays mounted", "path", f.Path, "err", dropErr)
+	}
+	m.forgetFolder(f.Path)
+	return err
+}
+
+// takeFolder unmounts a folder and notes that the machine is not to have it.
+func (m *machine) takeFolder(ctx context.Context, path string, force bool) error {
+	if err := m.folders.begin(ctx); err != nil {
+		return err
+	}
+	defer m.folders.done()
+	if err := m.dropFolder(ctx, path, force); err != nil {
+		return err
+	}
+	m.forgetFolder(path)
+	return nil
+}
+
+// forgetFolder notes that a folder is gone, which is so whether or not it can be
+// written down. Where it was not, the engine takes from a later monitor what the
+// VM's record does not have.
+func (m *machine) forgetFolder(path string) {
+	err := m.wantFolders(func(l []vm.Folder) []vm.Folder {
+		return slices.DeleteFunc(l, func(f vm.Folder) bool { return f.Path == path })
+	})
+	if err != nil {
+		m.log.Warn("that a folder of the host is gone is not written down", "path", path, "err", err)
+	}
+}
+
 // mountFolders gives a guest the folders that it does not have yet, when its
 // machine starts or is found again. One that cannot be mounted is missing: its
 // path fails, or is what it was without, and the log says why. It reports
@@ -159,17 +241,29 @@ func (m *machine) mountFolders(ctx context.Context) (again bool) {
 		}
 	}
 	for _, f := range list {
-		if m.folders.at(f.Path) != nil {
-			continue
-		}
-		f.Over = true
-		if err := m.addFolder(ctx, f); err != nil {
+		if err := m.mountWanted(ctx, f); err != nil {
 			m.log.Warn("a folder of the host is missing", "path", f.Path, "host", f.Host, "err", err)
 			k := vm.KindOf(err)
 			again = again || k == vm.GuestFault || k == vm.Timeout || k == vm.Unavailable || k == vm.Cancelled
 		}
 	}
 	return again
+}
+
+// mountWanted mounts a folder that the machine is to have, unless it has it or is
+// not to have it any more.
+func (m *machine) mountWanted(ctx context.Context, f vm.Folder) error {
+	if err := m.folders.begin(ctx); err != nil {
+		return err
+	}
+	defer m.folders.done()
+	if m.folders.at(f.Path) != nil || !m.wants(f.Path) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, folderWait)
+	defer cancel()
+	f.Over = true
+	return m.addFolder(ctx, f)
 }
 
 // keepMounting mounts folders until the guest has all that can be mounted: an
@@ -189,10 +283,7 @@ func (s *server) addFolder(w http.ResponseWriter, r *http.Request) {
 		err = vm.Errorf(vm.Unavailable, string(s.m.spec.ID), "the machine is still being started")
 	}
 	if err == nil {
-		err = s.m.addFolder(r.Context(), f)
-	}
-	if err == nil {
-		err = s.m.wantFolders(func(l []vm.Folder) []vm.Folder { return append(l, f) })
+		err = s.m.giveFolder(r.Context(), f)
 	}
 	if err != nil {
 		writeError(w, err)
@@ -204,13 +295,7 @@ func (s *server) addFolder(w http.ResponseWriter, r *http.Request) {
 // The unmounting goes on when its caller goes away: half of it has happened.
 func (s *server) dropFolder(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	path := q.Get("path")
-	err := s.m.dropFolder(context.WithoutCancel(r.Context()), path, q.Get("force") != "")
-	if err == nil {
-		err = s.m.wantFolders(func(l []vm.Folder) []vm.Folder {
-			return slices.DeleteFunc(l, func(f vm.Folder) bool { return f.Path == path })
-		})
-	}
+	err := s.m.takeFolder(context.WithoutCancel(r.Context()), q.Get("path"), q.Get("force") != "")
 	if err != nil {
 		writeError(w, err)
 		return

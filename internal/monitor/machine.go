@@ -60,7 +60,7 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 	m := &machine{
 		spec: spec, log: log, begun: time.Now(),
 		started: make(chan struct{}), gone: make(chan struct{}),
-		timings: make(map[string]time.Duration),
+		timings: make(map[string]time.Duration), folders: folders{change: make(chan struct{}, 1)},
 	}
 	n, err := usernet.New(usernet.Config{Policy: spec.Network, OnConnection: m.conns.add, Log: log})
 	if err != nil {

@@ -59,7 +59,7 @@ func (h *handle) MountFolder(ctx context.Context, f vm.Folder) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.spec.Folders = append(slices.Clone(h.spec.Folders), f)
-	return nil
+	return h.w.step(ctx, "foldered")
 }
 
 // UnmountFolder takes one away.

@@ -230,7 +230,8 @@ func (s *Volumes) plug(v vm.PluggedVolume, key vm.VolumeKey) error {
 	switch {
 	case !bytes.Equal(key, f.key):
 		return vm.Errorf(vm.Corrupt, string(v.ID), "its disk does not open with its key")
-	case v.Share:
+	case v.Share: // without locks
+		return nil
 	case f.writers > 0 || !v.ReadOnly && f.readers > 0:
 		return vm.Errorf(vm.Busy, string(v.ID), "something else has its disk open")
 	}
@@ -243,7 +244,7 @@ func (s *Volumes) plug(v vm.PluggedVolume, key vm.VolumeKey) error {
 }
 
 func (s *Volumes) unplug(v vm.PluggedVolume) {
-	if v.Cut {
+	if v.Cut || v.Share {
 		return
 	}
 	s.mu.Lock()
