@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -111,10 +112,11 @@ func TestSwap(t *testing.T) {
 			_ = os.Rename(link, d)
 			_ = os.Remove(d)
 			_ = os.Rename(spare, d)
+			<-time.After(20 * time.Microsecond) // else nobody ever sees it
 		}
 	})
 	seen := 0
-	for range 1500 {
+	for i, until := 0, time.Now().Add(30*time.Second); i < 1500 || seen == 0 && time.Now().Before(until); i++ {
 		n := k.find(rootID, "sub")
 		if n == 0 {
 			continue

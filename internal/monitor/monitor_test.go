@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -364,7 +365,14 @@ func TestRemovedFilesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for missing(dir.Monitor()) || missing(dir.MonitorPID()) || missing(dir.QEMUPID()) {
+	answers := func() bool { // a socket is there before anybody listens at it
+		conn, err := net.Dial("unix", dir.Monitor())
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}
+	for !answers() || missing(dir.MonitorPID()) || missing(dir.QEMUPID()) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-ctx.Done():
