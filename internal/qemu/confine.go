@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -231,8 +232,7 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 	ok := err == nil && st.Mode().IsRegular()
 	if vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir)); err == nil && filepath.Base(vms) == "vms" {
 		dir, disk := layout.Dir(filepath.Dir(vms)), filepath.Base(layout.GenerationDir("").Disk())
-		name := filepath.Clean(path) // what lies there may be a link of the operator's
-		ok = ok && filepath.Base(real) == disk && (strings.HasPrefix(name, dir.Generations()+"/") || strings.HasPrefix(name, dir.Images()+"/"))
+		ok = ok && filepath.Base(real) == disk && slices.ContainsFunc(places(dir), func(at string) bool { return strings.HasPrefix(real, at+"/") })
 	} else { // an image in the making
 		_, err := BackingName(real)
 		ok = ok && err == nil
@@ -242,6 +242,21 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 			WithHint("the disk was tampered with; go back to a generation from before: `warren tree %s`, `warren rollback %s`", spec.ID, spec.ID)
 	}
 	return nil
+}
+
+// places are the directories, without links, in which disks lie that another may
+// lie on. The operator may have put images, or all of them, elsewhere.
+func places(dir layout.Dir) (list []string) {
+	images, err := filepath.Glob(filepath.Join(dir.Images(), "*"))
+	if err != nil {
+		images = nil // of a name that is a pattern: then without links
+	}
+	for _, path := range append(images, dir.Images(), dir.Generations()) {
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			list = append(list, real)
+		}
+	}
+	return list
 }
 
 // BackingName reads the name of the backing file in a qcow2's header: an
