@@ -232,7 +232,10 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 	ok := err == nil && st.Mode().IsRegular()
 	if vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir)); err == nil && filepath.Base(vms) == "vms" {
 		dir, disk := layout.Dir(filepath.Dir(vms)), filepath.Base(layout.GenerationDir("").Disk())
-		ok = ok && filepath.Base(real) == disk && slices.ContainsFunc(places(dir), func(at string) bool { return strings.HasPrefix(real, at+"/") })
+		name := filepath.Clean(path)
+		ok = ok && filepath.Base(real) == disk && slices.ContainsFunc(places(dir), func(at string) bool {
+			return strings.HasPrefix(real, at+"/") || strings.HasPrefix(name, at+"/")
+		})
 	} else { // an image in the making
 		_, err := BackingName(real)
 		ok = ok && err == nil
@@ -244,14 +247,16 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 	return nil
 }
 
-// places are the directories, without links, in which disks lie that another may
-// lie on. The operator may have put images, or all of them, elsewhere.
+// places are the directories, as they are named and without links, in which disks
+// lie that another may lie on. The operator may have put images, or all of them,
+// elsewhere.
 func places(dir layout.Dir) (list []string) {
 	images, err := filepath.Glob(filepath.Join(dir.Images(), "*"))
 	if err != nil {
 		images = nil // of a name that is a pattern: then without links
 	}
-	for _, path := range append(images, dir.Images(), dir.Generations()) {
+	list = []string{dir.Images(), dir.Generations()}
+	for _, path := range append(images, list...) {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			list = append(list, real)
 		}
