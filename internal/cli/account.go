@@ -106,7 +106,7 @@ func newAccountRm(a *app, runF func(context.Context, *accountOptions) error) *co
 	o := &accountOptions{}
 	cmd := &cobra.Command{
 		Use: "rm ACCOUNT", Short: "Remove an account with its keys", Example: "  warren account rm team-a\n  warren account rm --force team-a",
-		Long: "Remove an account, by id or name, with its keys. One that has VMs is refused, unless --force removes them too.",
+		Long: "Remove an account, by id or name, with its keys. One that has VMs, volumes or snapshots is refused,\nunless --force removes them too.",
 		Args: args(1, 1, "which account? warren account rm ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -125,6 +125,6 @@ func newAccountRm(a *app, runF func(context.Context, *accountOptions) error) *co
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&o.force, "force", false, "remove its VMs too")
+	cmd.Flags().BoolVar(&o.force, "force", false, "remove its VMs, volumes and snapshots too")
 	return cmd
 }

@@ -22,14 +22,15 @@ func (v *visit) mayBeRoot() bool { return v.mayBe("root") == nil }
 func (v *visit) hides(user string) bool { return v.mayBe(user) != nil }
 
 // world leaves of a guest's lists what the caller may see. A port stays: it
-// can be reached by everybody inside. Who listens on it goes.
-func (v *visit) world(w *vm.WorldState) {
+// can be reached by everybody inside. Who listens on it goes. It says which
+// processes are shown; nil = all are.
+func (v *visit) world(w *vm.WorldState) (shown map[int]bool) {
 	if v.hold.actor.Identity == "" {
-		return
+		return nil
 	}
 	w.Processes = slices.DeleteFunc(w.Processes, func(p vm.WorldProcess) bool { return v.hides(p.User) })
 	w.Terminals = slices.DeleteFunc(w.Terminals, func(t vm.WorldTerminal) bool { return v.hides(t.User) })
-	shown := make(map[int]bool, len(w.Processes))
+	shown = make(map[int]bool, len(w.Processes))
 	for _, p := range w.Processes {
 		shown[p.PID] = true
 	}
@@ -37,18 +38,15 @@ func (v *visit) world(w *vm.WorldState) {
 	for i := range w.Ports {
 		anonymous(&w.Ports[i].ListeningPort, shown)
 	}
+	return shown
 }
 
 // evidence is world for a look that says more. A lock stays for who waits for
 // it, without the path that only its holder has.
 func (v *visit) evidence(ev *vm.Evidence) {
-	if v.hold.actor.Identity == "" {
+	shown := v.world(&ev.World)
+	if shown == nil {
 		return
-	}
-	v.world(&ev.World)
-	shown := make(map[int]bool, len(ev.World.Processes))
-	for _, p := range ev.World.Processes {
-		shown[p.PID] = true
 	}
 	ev.Counters = slices.DeleteFunc(ev.Counters, func(c vm.Counter) bool { return !shown[c.PID] })
 	ev.Deleted = slices.DeleteFunc(ev.Deleted, func(d vm.DeletedFile) bool { return !shown[d.PID] })

@@ -164,7 +164,6 @@ func (s *server) worker() error {
 			return err
 		}
 		out := s.answer(&m)
-		op := m.op
 		ahead := s.ahead(&m, out)
 		recycle(b)
 		if ahead != nil {
@@ -174,7 +173,7 @@ func (s *server) worker() error {
 			s.send(out)
 		}
 		recycle(out)
-		if op == opLookup || op == opReaddirplus {
+		if m.op == opLookup || m.op == opReaddirplus {
 			s.relieve()
 		}
 	}

@@ -197,6 +197,7 @@ func ownPrefix(binary string) (string, bool) {
 // name is in a file that a QEMU has written, and whoever took that over would
 // have any file of the host given to the guest.
 func layersBelow(spec vm.MachineSpec) (list []string, err error) {
+	at := places(spec)
 	for disk := spec.Disk; len(list) < maxLayers; {
 		backing, err := BackingName(disk)
 		if err != nil || backing == "" {
@@ -210,7 +211,7 @@ func layersBelow(spec vm.MachineSpec) (list []string, err error) {
 			}
 			backing = filepath.Join(dir, backing)
 		}
-		if err := mayLieOn(spec, backing); err != nil {
+		if err := mayLieOn(spec, at, backing); err != nil {
 			return nil, err
 		}
 		list, disk = append(list, backing), backing
@@ -218,9 +219,9 @@ func layersBelow(spec vm.MachineSpec) (list []string, err error) {
 	return list, nil
 }
 
-// mayLieOn wants a disk, and of a VM's disk that it lies with the generations or
-// the images of the same data directory.
-func mayLieOn(spec vm.MachineSpec, path string) error {
+// mayLieOn wants a disk, and for a VM's disk that it lies at one of the places;
+// none are known for an image in the making.
+func mayLieOn(spec vm.MachineSpec, at []string, path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -230,13 +231,12 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 	}
 	st, err := os.Lstat(real)
 	ok := err == nil && st.Mode().IsRegular()
-	if vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir)); err == nil && filepath.Base(vms) == "vms" {
-		dir, disk := layout.Dir(filepath.Dir(vms)), filepath.Base(layout.GenerationDir("").Disk())
-		name := filepath.Clean(path)
-		ok = ok && filepath.Base(real) == disk && slices.ContainsFunc(places(dir), func(at string) bool {
-			return strings.HasPrefix(real, at+"/") || strings.HasPrefix(name, at+"/")
+	if len(at) > 0 {
+		name, disk := filepath.Clean(path), filepath.Base(layout.GenerationDir("").Disk())
+		ok = ok && filepath.Base(real) == disk && slices.ContainsFunc(at, func(dir string) bool {
+			return strings.HasPrefix(real, dir+"/") || strings.HasPrefix(name, dir+"/")
 		})
-	} else { // an image in the making
+	} else {
 		_, err := BackingName(real)
 		ok = ok && err == nil
 	}
@@ -248,9 +248,14 @@ func mayLieOn(spec vm.MachineSpec, path string) error {
 }
 
 // places are the directories, as they are named and without links, in which disks
-// lie that another may lie on. The operator may have put images, or all of them,
-// elsewhere.
-func places(dir layout.Dir) (list []string) {
+// lie that a VM's may lie on: its data directory's generations and images. The
+// operator may have put images, or all of them, elsewhere.
+func places(spec vm.MachineSpec) (list []string) {
+	vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir))
+	if err != nil || filepath.Base(vms) != filepath.Base(layout.Dir("").VMs()) {
+		return nil
+	}
+	dir := layout.Dir(filepath.Dir(vms))
 	images, err := filepath.Glob(filepath.Join(dir.Images(), "*"))
 	if err != nil {
 		images = nil // of a name that is a pattern: then without links
