@@ -33,6 +33,12 @@ var specials = list(
 	"10.0.0.0/8", "a private address",
 	"100.64.0.0/10", "a shared carrier address",
 	"127.0.0.0/8", "a loopback address",
+	// Clouds answer their own machines here, as if these were public. Azure:
+	// learn.microsoft.com, "What is IP address 168.63.129.16?". IBM Cloud:
+	// cloud.ibm.com/docs/vpc, "Service endpoints for IBM Cloud services".
+	"168.63.129.16/32", "a cloud metadata address",
+	"161.26.0.0/16", "a private cloud service's address",
+	"166.8.0.0/14", "a private cloud service's address",
 	"169.254.0.0/16", "a link-local address",
 	"172.16.0.0/12", "a private address",
 	"192.0.0.0/24", "a special-purpose address",

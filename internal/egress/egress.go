@@ -43,8 +43,29 @@ type Request struct {
 
 // Verdict is the answer, with the reason in plain words.
 type Verdict struct {
-	Allow  bool
+	Allow bool
+	// Reason is fit for the guest: it names no address that the guest did not
+	// name itself.
 	Reason string
+	// Detail is for the record on the host alone: the address behind a name, and
+	// what kind of address it is; "" = there is nothing more to say.
+	Detail string
+}
+
+// Record is the whole reason, for the host's own people.
+func (v Verdict) Record() string {
+	if v.Detail == "" {
+		return v.Reason
+	}
+	return v.Reason + ": " + v.Detail
+}
+
+// NotPublic refuses a name that leads to an address that is not public. why
+// says what the address is, as Private does.
+func NotPublic(name string, ip netip.Addr, why string) Verdict {
+	v := deny("%s leads to an address that is not public", Normal(name))
+	v.Detail = ip.String() + ", " + why
+	return v
 }
 
 func allow(format string, args ...any) Verdict {
@@ -106,7 +127,7 @@ func packages(p vm.NetworkPolicy, r Request) Verdict {
 	}
 	if r.IP.IsValid() {
 		if why := Private(r.IP, r.Host); why != "" {
-			return deny("%s leads to %s, %s", name, r.IP, why)
+			return NotPublic(name, r.IP, why)
 		}
 	}
 	return allow("package registry (%s)", manager)
@@ -130,9 +151,11 @@ func open(r Request) Verdict {
 	}
 	if why := Private(r.IP, r.Host); why != "" {
 		if r.Name != "" {
-			return deny("%s leads to %s, %s", Normal(r.Name), r.IP, why)
+			return NotPublic(r.Name, r.IP, why)
 		}
-		return deny("%s is %s", r.IP, why)
+		v := deny("%s is not a public address", r.IP)
+		v.Detail = why
+		return v
 	}
 	return allow("the network policy is open")
 }

@@ -61,7 +61,7 @@ func TestEvaluate(t *testing.T) {
 		{"quic", packages, egress.Request{Proto: "udp", IP: ip("8.8.8.8"), Port: 443, Name: "npm.example"}, false, "QUIC"},
 		{"udp", packages, egress.Request{Proto: "udp", IP: ip("8.8.8.8"), Port: 53}, false, "UDP"},
 		{"sctp", packages, egress.Request{Proto: "sctp", Port: 80, Name: "apt.example"}, false, "sctp"},
-		{"registry name on a private address", packages, egress.Request{Proto: "tcp", IP: ip("192.168.1.1"), Port: 80, Name: "apt.example"}, false, "leads to 192.168.1.1, a private"},
+		{"registry name on a private address", packages, egress.Request{Proto: "tcp", IP: ip("192.168.1.1"), Port: 80, Name: "apt.example"}, false, "leads to an address that is not public: 192.168.1.1, a private"},
 		{"registry name on the host", packages, egress.Request{Proto: "tcp", IP: ip("8.8.4.4"), Port: 80, Name: "apt.example", Host: host}, false, "address of the host"},
 
 		{"open tcp", open, egress.Request{Proto: "tcp", IP: ip("8.8.8.8"), Port: 22}, true, "open"},
@@ -77,10 +77,33 @@ func TestEvaluate(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			v := egress.Evaluate(tt.policy, tt.req)
-			if v.Allow != tt.allow || !strings.Contains(v.Reason, tt.reason) {
+			if v.Allow != tt.allow || !strings.Contains(v.Record(), tt.reason) {
 				t.Errorf("Evaluate = %+v, want allow %v with a reason about %q", v, tt.allow, tt.reason)
 			}
 		})
+	}
+}
+
+// What a guest is told of a name never holds the address that the host's
+// resolver has for it, nor what that address is to the host.
+func TestReasonNamesNoAddress(t *testing.T) {
+	for _, policy := range []vm.NetworkPolicy{open, packages} {
+		for _, address := range []string{"192.168.7.9", "8.8.4.4", "169.254.169.254", "168.63.129.16"} {
+			v := egress.Evaluate(policy, egress.Request{Proto: "tcp", IP: ip(address), Port: 80, Name: "apt.example", Host: host})
+			if v.Allow {
+				t.Errorf("%s: %s is allowed", policy.Mode, address)
+			}
+			if strings.Contains(v.Reason, address) {
+				t.Errorf("%s: the guest is told %q", policy.Mode, v.Reason)
+			}
+			if !strings.Contains(v.Record(), address) {
+				t.Errorf("%s: the record does not name %s: %q", policy.Mode, address, v.Record())
+			}
+		}
+	}
+	v := egress.Evaluate(open, egress.Request{Proto: "tcp", IP: ip("8.8.4.4"), Port: 80, Host: host})
+	if strings.Contains(v.Reason, "host") || !strings.Contains(v.Record(), "an address of the host") {
+		t.Errorf("the guest is told %q, the record says %q", v.Reason, v.Record())
 	}
 }
 
@@ -90,6 +113,7 @@ func TestPrivate(t *testing.T) {
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "10.0.2.2", "10.255.255.255", "100.64.0.1", "100.127.255.254",
 		"127.0.0.1", "127.9.9.9", "169.254.1.1", "169.254.169.254", "172.16.0.1", "172.31.255.255",
 		"192.0.0.8", "192.168.0.1", "198.18.0.1", "198.19.255.255", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255",
+		"168.63.129.16", "161.26.0.7", "161.26.255.255", "166.8.0.1", "166.11.255.255", "::ffff:168.63.129.16", "64:ff9b::a83f:8110",
 		"8.8.4.4", "2001:4860::1", "::ffff:8.8.4.4", "64:ff9b::808:404", "2002:808:404::1",
 		"::", "::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::8.8.8.8",
 		"64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::1", "2002:a00:1::1", "2002:7f00:1::", "2001:0:1::1",
@@ -106,6 +130,7 @@ func TestPrivate(t *testing.T) {
 	public := []string{
 		"1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "172.15.255.255", "172.32.0.0",
 		"192.0.1.1", "192.0.2.9", "198.51.100.7", "203.0.113.42", "198.17.255.255", "198.20.0.0", "223.255.255.255",
+		"168.63.129.15", "168.63.129.17", "161.25.255.255", "161.27.0.0", "166.7.255.255", "166.12.0.0",
 		"::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1", "2606:4700::1111", "2001:db8::1",
 	}
 	for _, s := range public {

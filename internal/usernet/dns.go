@@ -237,7 +237,9 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 	case q.q.Type == dnsmessage.TypeA:
 		v = n.lookupA(ctx, q, name)
 	case n.Policy().Mode == vm.NetOpen:
-		quiet = !n.lookupOther(ctx, q, name)
+		var asked bool
+		v, asked = n.lookupOther(ctx, q, name)
+		quiet = !asked
 	default:
 		quiet = true // NOERROR without answers: AAAA, HTTPS and SVCB lead nowhere
 	}
@@ -248,8 +250,8 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 	if !quiet {
 		n.rec.add(vm.Connection{
 			Time: began, Proto: egress.DNS, Dest: name, Name: name,
-			Allowed: v.Allow, Reason: v.Reason, Duration: time.Since(began),
-		})
+			Allowed: v.Allow, Reason: v.Record(), Duration: time.Since(began),
+		}, v.Reason)
 	}
 }
 
@@ -282,79 +284,22 @@ func (n *Net) lookupA(ctx context.Context, q *question, name string) egress.Verd
 		return egress.Verdict{Allow: true, Reason: "allowed, but the host could not look it up: " + dialError(err)}
 	}
 	host := n.host.get()
-	why, public := "", []netip.Addr(nil)
+	var no egress.Verdict
+	var public []netip.Addr
 	for _, a := range addrs {
-		if p := egress.Private(a, host); p != "" {
-			why = name + " leads to " + a.String() + ", " + p
+		if why := egress.Private(a, host); why != "" {
+			no = egress.NotPublic(name, a, why)
 			continue
 		}
 		public = append(public, a)
 	}
-	if len(public) == 0 && why != "" {
-		return egress.Verdict{Reason: why}
+	if len(public) == 0 && no.Reason != "" {
+		return no
 	}
 	for _, a := range public[:min(len(public), maxDNSAnswers)] {
 		q.answers = append(q.answers, &dnsmessage.AResource{A: a.As4()})
 	}
 	return egress.Verdict{Allow: true, Reason: "looked up"}
-}
-
-// moreRecords are the look-ups that the host's resolver has beside addresses.
-type moreRecords interface {
-	LookupTXT(ctx context.Context, name string) ([]string, error)
-	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
-	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
-	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
-}
-
-// lookupOther answers TXT, MX, NS and SRV. It reports whether it asked the host.
-func (n *Net) lookupOther(ctx context.Context, q *question, name string) bool {
-	r, ok := n.cfg.Resolver.(moreRecords)
-	if !ok {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
-	defer cancel()
-	var err error
-	switch name += "."; q.q.Type {
-	case dnsmessage.TypeTXT:
-		var texts []string
-		texts, err = r.LookupTXT(ctx, name)
-		for _, t := range texts {
-			q.answers = append(q.answers, &dnsmessage.TXTResource{TXT: chunks(t)})
-		}
-	case dnsmessage.TypeMX:
-		var mx []*net.MX
-		mx, err = r.LookupMX(ctx, name)
-		for _, m := range mx {
-			if h, herr := dnsmessage.NewName(m.Host); herr == nil {
-				q.answers = append(q.answers, &dnsmessage.MXResource{Pref: m.Pref, MX: h})
-			}
-		}
-	case dnsmessage.TypeNS:
-		var ns []*net.NS
-		ns, err = r.LookupNS(ctx, name)
-		for _, s := range ns {
-			if h, herr := dnsmessage.NewName(s.Host); herr == nil {
-				q.answers = append(q.answers, &dnsmessage.NSResource{NS: h})
-			}
-		}
-	case dnsmessage.TypeSRV:
-		var srv []*net.SRV
-		_, srv, err = r.LookupSRV(ctx, "", "", name)
-		for _, s := range srv {
-			if h, herr := dnsmessage.NewName(s.Target); herr == nil {
-				q.answers = append(q.answers, &dnsmessage.SRVResource{Priority: s.Priority, Weight: s.Weight, Port: s.Port, Target: h})
-			}
-		}
-	default:
-		return false
-	}
-	var de *net.DNSError
-	if err != nil && (!errors.As(err, &de) || !de.IsNotFound) {
-		q.fail(dnsmessage.RCodeServerFailure, edeOther, "warren: the host could not look the name up")
-	}
-	return true
 }
 
 // chunks cuts a text into strings of at most 255 bytes, as TXT records hold them.

@@ -52,7 +52,8 @@ func (n *Net) admit(frame []byte) (reply []byte, ok bool) {
 	}
 	if proto == uint8(header.ICMPv4ProtocolNumber) && dst != Gateway && dst != NameServer {
 		if first && p[hlen] == uint8(header.ICMPv4Echo) {
-			n.rec.add(vm.Connection{Time: time.Now(), Proto: "icmp", Dest: dst.String(), Reason: "ping to the outside is refused"})
+			const why = "ping to the outside is refused"
+			n.rec.add(vm.Connection{Time: time.Now(), Proto: "icmp", Dest: dst.String(), Reason: why}, why)
 			return prohibited(frame, p[:hlen+8]), false
 		}
 		return nil, false

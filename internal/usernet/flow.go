@@ -27,7 +27,8 @@ type flow struct {
 	served    bool       // an HTTP request of it was let through
 	silent    bool       // what it did is on record already
 	allowed   bool
-	reason    string
+	reason    string // for the record
+	told      string // the same for the guest
 	ended     bool
 	stopped   bool
 	closers   []func() // run when the flow is stopped
@@ -38,7 +39,7 @@ func (f *flow) judge(v egress.Verdict) egress.Verdict {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.stopped {
-		f.allowed, f.reason = v.Allow, v.Reason
+		f.decided(v)
 	}
 	return v
 }
@@ -75,8 +76,13 @@ func (f *flow) requested(v egress.Verdict) {
 	f.served = f.served || v.Allow
 	f.silent = !f.served
 	if v.Allow && !f.stopped {
-		f.allowed, f.reason = v.Allow, v.Reason
+		f.decided(v)
 	}
+}
+
+// decided keeps a verdict. f.mu is held.
+func (f *flow) decided(v egress.Verdict) {
+	f.allowed, f.reason, f.told = v.Allow, v.Record(), v.Reason
 }
 
 // own has close called when the flow is stopped, at once if it was already.
@@ -100,7 +106,7 @@ func (f *flow) stop(reason string) {
 		return
 	}
 	f.stopped = true
-	f.reason = reason
+	f.reason, f.told = reason, reason
 	closers := f.closers
 	f.closers = nil
 	f.mu.Unlock()
@@ -166,7 +172,10 @@ func (n *Net) end(f *flow) {
 	silent := f.service || f.silent
 	f.mu.Unlock()
 	if c := f.connection(); !silent {
-		n.rec.add(c)
+		f.mu.Lock()
+		told := f.told
+		f.mu.Unlock()
+		n.rec.add(c, told)
 	}
 	n.mu.Lock()
 	delete(n.flows, f)
@@ -178,6 +187,6 @@ func (n *Net) end(f *flow) {
 }
 
 // refuse leaves the record of a connection that never became a flow.
-func (n *Net) refuse(proto string, dst netip.AddrPort, name, why string) {
-	n.rec.add(vm.Connection{Time: time.Now(), Proto: proto, Dest: dst.String(), Name: name, Reason: why})
+func (n *Net) refuse(proto string, dst netip.AddrPort, name string, v egress.Verdict) {
+	n.rec.add(vm.Connection{Time: time.Now(), Proto: proto, Dest: dst.String(), Name: name, Reason: v.Record()}, v.Reason)
 }

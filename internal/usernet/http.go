@@ -141,7 +141,7 @@ func (w *web) handle(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 	}
 	f.requested(v)
 	if !v.Allow {
-		w.refuse(rw, r, f, name, v.Reason)
+		w.refuse(rw, r, f, name, v)
 		return
 	}
 	r.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(name, strconv.Itoa(int(port))), Path: r.URL.Path, RawPath: r.URL.RawPath, RawQuery: r.URL.RawQuery, ForceQuery: r.URL.ForceQuery}
@@ -150,17 +150,17 @@ func (w *web) handle(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 
 // refuse answers a request that the policy does not allow, leaves a record of
 // it, and ends the connection.
-func (w *web) refuse(rw http.ResponseWriter, r *http.Request, f *flow, name, why string) {
-	w.net.refuse(egress.TCP, f.dst, name, fmt.Sprintf("HTTP request for %q: %s", r.Host, why))
+func (w *web) refuse(rw http.ResponseWriter, r *http.Request, f *flow, name string, v egress.Verdict) {
+	w.net.refuse(egress.TCP, f.dst, name, egress.Verdict{Reason: fmt.Sprintf("HTTP request for %q: %s", r.Host, v.Reason), Detail: v.Detail})
 	rw.Header().Set("Connection", "close")
-	w.explain(rw, http.StatusForbidden, fmt.Sprintf("refused: http://%s%s\nbecause: %s", printable(r.Host), printable(r.URL.EscapedPath()), why))
+	w.explain(rw, http.StatusForbidden, fmt.Sprintf("refused: http://%s%s\nbecause: %s", printable(r.Host), printable(r.URL.EscapedPath()), v.Reason))
 }
 
 func (w *web) failed(rw http.ResponseWriter, r *http.Request, err error) {
 	f := r.Context().Value(flowKey{}).(*flow)
 	var no refusal
 	if errors.As(err, &no) {
-		w.refuse(rw, r, f, r.URL.Hostname(), no.Reason)
+		w.refuse(rw, r, f, r.URL.Hostname(), no.Verdict)
 		return
 	}
 	f.judge(egress.Verdict{Allow: true, Reason: "allowed, but not reached: " + dialError(err)})

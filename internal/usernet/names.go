@@ -44,10 +44,11 @@ type directory struct {
 	mu      sync.Mutex // guards the fields below
 	answers map[string]answer
 	byIP    map[netip.Addr][]string // newest name first
+	zones   map[string]zoneAnswer
 }
 
 func newDirectory(r Resolver) *directory {
-	return &directory{resolver: r, answers: make(map[string]answer), byIP: make(map[netip.Addr][]string)}
+	return &directory{resolver: r, answers: make(map[string]answer), byIP: make(map[netip.Addr][]string), zones: make(map[string]zoneAnswer)}
 }
 
 // resolve returns the IPv4 addresses of a name in normal form. It is for the

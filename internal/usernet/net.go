@@ -182,7 +182,7 @@ func (n *Net) SetPolicy(p vm.NetworkPolicy) {
 	host := n.host.get()
 	for _, f := range flows {
 		if v := f.rejudge(p, host); !v.Allow {
-			f.stop("cut when the policy changed: " + v.Reason)
+			f.stop("cut when the policy changed: " + v.Record())
 		}
 	}
 	n.web.forget()

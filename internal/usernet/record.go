@@ -24,14 +24,15 @@ type recorder struct {
 	mu       sync.Mutex // guards the fields below and serialises out
 	limit    *rate.Limiter
 	skipped  int
-	refusals []vm.Connection // the newest last
+	refusals []vm.Connection // as the guest may read them, the newest last
 }
 
 func newRecorder(out func(vm.Connection)) *recorder {
 	return &recorder{out: out, limit: rate.NewLimiter(50, 200)}
 }
 
-func (r *recorder) add(c vm.Connection) {
+// add passes a record on. told is its reason as the guest may read it.
+func (r *recorder) add(c vm.Connection, told string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !c.Allowed {
@@ -46,7 +47,9 @@ func (r *recorder) add(c vm.Connection) {
 		if len(r.refusals) >= keptRefusals {
 			r.refusals = append(r.refusals[:0], r.refusals[1:]...)
 		}
-		r.refusals = append(r.refusals, c)
+		shown := c
+		shown.Reason = told
+		r.refusals = append(r.refusals, shown)
 	}
 	if r.out != nil {
 		r.out(c)

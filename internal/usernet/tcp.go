@@ -40,7 +40,7 @@ func (n *Net) handleTCP(r *tcp.ForwarderRequest) {
 	f, why := n.begin(egress.TCP, dst)
 	if f == nil {
 		r.Complete(true)
-		n.refuse(egress.TCP, dst, "", why)
+		n.refuse(egress.TCP, dst, "", egress.Verdict{Reason: why})
 		return
 	}
 	handed := false
@@ -257,7 +257,8 @@ func (n *Net) noteDial(f *flow, err error) {
 	f.judge(egress.Verdict{Allow: true, Reason: "allowed, but not reached: " + dialError(err)})
 }
 
-// dialError says in a few words why a connection failed, without our own addresses.
+// dialError says in a few words why a connection failed. The guest may read
+// them: an error of the system can hold addresses of the host and its resolver.
 func dialError(err error) string {
 	var timeout net.Error
 	var dns *net.DNSError
@@ -265,12 +266,12 @@ func dialError(err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.As(err, &dns):
-		return "the name could not be looked up: " + dns.Err
+		return "the name could not be looked up"
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return "no route to it"
 	default:
-		return err.Error()
+		return "the connection failed"
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
 
+	"github.com/warren-vm/warren/internal/egress"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -145,7 +146,7 @@ func TestManyConnections(t *testing.T) {
 func TestRefusalsAreBounded(t *testing.T) {
 	w := newWorld(t, closed)
 	for range 400 {
-		w.net.refuse("tcp", echoAddr, "", "no")
+		w.net.refuse("tcp", echoAddr, "", egress.Verdict{Reason: "no"})
 	}
 	w.mu.Lock()
 	k := len(w.records)
@@ -154,7 +155,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		t.Errorf("%d records of 400 refusals", k)
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; runtime.Gosched() {
-		w.net.refuse("tcp", echoAddr, "", "no")
+		w.net.refuse("tcp", echoAddr, "", egress.Verdict{Reason: "no"})
 		w.mu.Lock()
 		last := w.records[len(w.records)-1].Reason
 		w.mu.Unlock()

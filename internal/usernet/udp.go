@@ -32,7 +32,7 @@ func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 	}
 	f, why := n.begin(egress.UDP, dst)
 	if f == nil {
-		n.refuse(egress.UDP, dst, "", why)
+		n.refuse(egress.UDP, dst, "", egress.Verdict{Reason: why})
 		return false
 	}
 	f.lookedUp(n.names.of(dst.Addr()))

@@ -1,0 +1,183 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package usernet
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/warren-vm/warren/internal/egress"
+)
+
+const (
+	maxLabels  = 10 // of a name whose zone is looked for
+	maxServers = 8  // of a zone that are looked at
+	maxTargets = 16 // of an answer
+)
+
+// moreRecords are the look-ups that the host's resolver has beside addresses.
+type moreRecords interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupNS(ctx context.Context, name string) ([]*net.NS, error)
+	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
+}
+
+// lookupOther answers TXT, MX, NS and SRV of names in public zones. The host's
+// resolver also knows the zones of the network that the host is in; the guest
+// is told nothing of those. asked is false when nothing had to be looked up.
+func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egress.Verdict, asked bool) {
+	v = egress.Verdict{Allow: true, Reason: "looked up"}
+	r, ok := n.cfg.Resolver.(moreRecords)
+	switch q.q.Type {
+	case dnsmessage.TypeTXT, dnsmessage.TypeMX, dnsmessage.TypeNS, dnsmessage.TypeSRV:
+	default:
+		ok = false // NOERROR without answers
+	}
+	if !ok {
+		return v, false
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	defer cancel()
+	public, err := n.publicZone(ctx, r, name)
+	if err == nil && !public {
+		return egress.Verdict{Reason: name + " is not in a public zone"}, true
+	}
+	if err == nil {
+		err = n.answerOther(ctx, q, r, name+".")
+	}
+	if err != nil && !notFound(err) {
+		q.fail(dnsmessage.RCodeServerFailure, edeOther, "warren: the host could not look the name up")
+		v.Reason = "allowed, but the host could not look it up: " + dialError(err)
+	}
+	return v, true
+}
+
+// answerOther fills in the records of a name that may be answered. Hosts that
+// they name are left out unless every address of theirs is public.
+func (n *Net) answerOther(ctx context.Context, q *question, r moreRecords, name string) error {
+	add := func(host string, body func(dnsmessage.Name) dnsmessage.ResourceBody) {
+		h, err := dnsmessage.NewName(host)
+		if err == nil && len(q.answers) < maxTargets && n.publicHost(ctx, host) {
+			q.answers = append(q.answers, body(h))
+		}
+	}
+	switch q.q.Type {
+	case dnsmessage.TypeTXT:
+		texts, err := r.LookupTXT(ctx, name)
+		for _, t := range texts {
+			q.answers = append(q.answers, &dnsmessage.TXTResource{TXT: chunks(t)})
+		}
+		return err
+	case dnsmessage.TypeMX:
+		mx, err := r.LookupMX(ctx, name)
+		for _, m := range mx {
+			add(m.Host, func(h dnsmessage.Name) dnsmessage.ResourceBody { return &dnsmessage.MXResource{Pref: m.Pref, MX: h} })
+		}
+		return err
+	case dnsmessage.TypeNS:
+		ns, err := r.LookupNS(ctx, name)
+		for _, s := range ns {
+			add(s.Host, func(h dnsmessage.Name) dnsmessage.ResourceBody { return &dnsmessage.NSResource{NS: h} })
+		}
+		return err
+	default:
+		_, srv, err := r.LookupSRV(ctx, "", "", name)
+		for _, s := range srv {
+			add(s.Target, func(h dnsmessage.Name) dnsmessage.ResourceBody {
+				return &dnsmessage.SRVResource{Priority: s.Priority, Weight: s.Weight, Port: s.Port, Target: h}
+			})
+		}
+		return err
+	}
+}
+
+// publicZone reports whether the zone that a name lies in is served to the
+// public: each of its name servers that has an address has public ones only.
+// A zone without such a server is the host's own network's.
+func (n *Net) publicZone(ctx context.Context, r moreRecords, name string) (bool, error) {
+	if strings.Count(name, ".") >= maxLabels {
+		return false, nil
+	}
+	if public, known := n.names.zone(name); known {
+		return public, nil
+	}
+	public := false
+	for zone := name; zone != "" && !public; _, zone, _ = strings.Cut(zone, ".") {
+		servers, err := r.LookupNS(ctx, zone+".")
+		if err != nil && !notFound(err) {
+			return false, err
+		}
+		if err != nil || len(servers) == 0 {
+			continue
+		}
+		reached := false
+		for _, s := range servers[:min(len(servers), maxServers)] {
+			addrs, aerr := n.names.resolve(ctx, egress.Normal(s.Host))
+			if aerr != nil && !notFound(aerr) {
+				return false, aerr
+			}
+			reached = reached || len(addrs) > 0
+			if len(addrs) > 0 && !n.publicHost(ctx, s.Host) {
+				n.names.noteZone(name, false)
+				return false, nil
+			}
+		}
+		if !reached {
+			break
+		}
+		public = true
+	}
+	n.names.noteZone(name, public)
+	return public, nil
+}
+
+// publicHost reports whether a host has addresses, and public ones only.
+func (n *Net) publicHost(ctx context.Context, host string) bool {
+	addrs, err := n.names.resolve(ctx, egress.Normal(host))
+	if err != nil || len(addrs) == 0 {
+		return false
+	}
+	own := n.host.get()
+	for _, a := range addrs {
+		if egress.Private(a, own) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func notFound(err error) bool {
+	var de *net.DNSError
+	return errors.As(err, &de) && de.IsNotFound
+}
+
+// zoneAnswer is what was found of the zone of a name.
+type zoneAnswer struct {
+	public  bool
+	expires time.Time
+}
+
+// zone returns what is remembered of a name's zone.
+func (d *directory) zone(name string) (public, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	z, ok := d.zones[name]
+	return z.public, ok && time.Now().Before(z.expires)
+}
+
+// noteZone remembers whether the zone of a name is public.
+func (d *directory) noteZone(name string, public bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.zones) >= maxAnswers {
+		clear(d.zones)
+	}
+	d.zones[name] = zoneAnswer{public: public, expires: time.Now().Add(answerTTL)}
+}
