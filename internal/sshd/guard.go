@@ -7,6 +7,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,17 +24,29 @@ const (
 // guard slows down those who guess. A wrong secret is answered late, and each
 // further one from the same address later still; so many connections from one
 // address may wait like this at once. A right secret is never held up.
+//
+// Connections that have not logged in have a pool of their own. When it is full
+// the guard ends the oldest connection of the address that has the most, so a
+// newcomer always has a minute's chance to log in, whoever else is there.
 type guard struct {
 	now func() time.Time
 
-	mu sync.Mutex
-	m  map[netip.Prefix]*suspect
+	mu        sync.Mutex
+	m         map[netip.Prefix]*suspect
+	strangers []*stranger // the oldest first
 }
 
+// suspect is what is remembered of an address.
 type suspect struct {
 	failures int
 	last     time.Time
 	inside   int // connections that have not logged in
+}
+
+// stranger is one connection that has not logged in.
+type stranger struct {
+	from netip.Prefix
+	cut  func() // ends the connection; does not block
 }
 
 func newGuard(now func() time.Time) *guard {
@@ -89,8 +102,9 @@ func (g *guard) forget() {
 	}
 }
 
-// enter counts a connection that has not logged in, until leave is called.
-func (g *guard) enter(conn net.Conn) (leave func(), err error) {
+// enter counts a connection that has not logged in, until leave is called. cut
+// ends the connection when its place goes to another one; it must not block.
+func (g *guard) enter(conn net.Conn, cut func()) (leave func(), err error) {
 	p := neighbourhood(conn)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,14 +112,45 @@ func (g *guard) enter(conn net.Conn) (leave func(), err error) {
 	if s.inside >= maxStrange {
 		return nil, vm.Errorf(vm.Limit, p.String(), "too many connections that have not logged in")
 	}
+	if len(g.strangers) >= maxStrangers {
+		old := g.crowd()
+		g.leave(old)
+		old.cut()
+	}
 	s.inside++
+	g.m[p] = s // its last connection may have just lost its place
+	one := &stranger{from: p, cut: cut}
+	g.strangers = append(g.strangers, one)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if s.inside--; s.inside == 0 && s.failures == 0 {
-			delete(g.m, p)
-		}
+		g.leave(one)
 	}, nil
+}
+
+// crowd returns the oldest connection of the address that has the most. g.mu is
+// held, and there is one.
+func (g *guard) crowd() *stranger {
+	old := g.strangers[0]
+	for _, s := range g.strangers {
+		if g.m[s.from].inside > g.m[old.from].inside {
+			old = s
+		}
+	}
+	return old
+}
+
+// leave takes a connection off the count, once. g.mu is held.
+func (g *guard) leave(one *stranger) {
+	i := slices.Index(g.strangers, one)
+	if i < 0 {
+		return
+	}
+	g.strangers = slices.Delete(g.strangers, i, i+1)
+	s := g.m[one.from]
+	if s.inside--; s.inside == 0 && s.failures == 0 {
+		delete(g.m, one.from)
+	}
 }
 
 // failed notes a wrong secret and returns how long its answer is to wait.

@@ -120,6 +120,11 @@ func (l *login) config() *ssh.ServerConfig {
 		if err, refused := p.ExtraData[refusalKey{}].(error); refused {
 			return nil, &ssh.BannerError{Err: err, Message: explain(err)}
 		}
+		if v, ok := p.ExtraData[visitorKey{}].(*visitor); ok {
+			if err := l.s.room(v.actor.Account); err != nil {
+				return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+			}
+		}
 		return p, nil
 	}
 	return c
@@ -150,7 +155,11 @@ func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error)
 // registered for that.
 func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, error) {
 	v := &visitor{actor: a, ref: n.ref, name: n.linuxUser(), how: how, agent: a.Identity == ""}
-	if _, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name); err != nil {
+	_, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name)
+	if err == nil {
+		err = l.s.room(a.Account)
+	}
+	if err != nil {
 		return nil, &ssh.BannerError{Err: err, Message: explain(err)}
 	}
 	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil

@@ -62,15 +62,17 @@ type Config struct {
 
 // Limits. A person needs few of anything; VS Code uses about ten channels.
 const (
-	maxConns    = 1024 // connections at once
-	maxStrange  = 64   // of those, not logged in yet, from one address
-	maxSessions = 64   // sessions of a connection
-	maxStreams  = 512  // forwarded connections of a connection
-	maxForwards = 64   // sockets listened on for a connection
-	maxTries    = 6    // of logging in, for a connection
-	loginWithin = time.Minute
-	keepAlive   = 30 * time.Second // between questions whether the client is there
-	keepTries   = 3                // unanswered ones before it is taken for gone
+	maxConns     = 1024 // connections at once that have logged in
+	maxOfAccount = 512  // of those, of one account
+	maxStrangers = 256  // connections at once that have not logged in
+	maxStrange   = 64   // of those, from one address
+	maxSessions  = 64   // sessions of a connection
+	maxStreams   = 512  // forwarded connections of a connection
+	maxForwards  = 64   // sockets listened on for a connection
+	maxTries     = 6    // of logging in, for a connection
+	loginWithin  = time.Minute
+	keepAlive    = 30 * time.Second // between questions whether the client is there
+	keepTries    = 3                // unanswered ones before it is taken for gone
 )
 
 // Server is a gateway.
@@ -80,12 +82,13 @@ type Server struct {
 	conns sync.WaitGroup
 
 	mu   sync.Mutex
-	open int
+	open map[vm.AccountID]int // connections that have logged in
+	all  int                  // their sum
 }
 
 // New returns a gateway.
 func New(cfg Config) *Server {
-	return &Server{cfg: cfg, guard: newGuard(time.Now)}
+	return &Server{cfg: cfg, guard: newGuard(time.Now), open: map[vm.AccountID]int{}}
 }
 
 // Serve lets clients in until ctx ends. It returns when all have gone.
@@ -122,30 +125,49 @@ func (s *Server) HostKey() string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.cfg.HostKey.PublicKey())))
 }
 
-// begin counts a connection.
-func (s *Server) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open >= maxConns {
-		return false
+// roomLocked refuses a further connection of an account that is logged in: kind
+// Limit. s.mu is held.
+func (s *Server) roomLocked(a vm.AccountID) error {
+	switch {
+	case s.open[a] >= maxOfAccount:
+		return vm.Errorf(vm.Limit, string(a), "the account has %d SSH connections open", maxOfAccount).WithHint("close some of them first")
+	case s.all >= maxConns:
+		return vm.Errorf(vm.Limit, "", "the SSH gateway has %d connections open", maxConns).WithHint("try again later")
 	}
-	s.open++
-	return true
+	return nil
 }
 
-func (s *Server) end() {
+// room is roomLocked for who has not the lock.
+func (s *Server) room(a vm.AccountID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
+	return s.roomLocked(a)
+}
+
+// begin counts a connection that has logged in; see roomLocked for its error.
+func (s *Server) begin(a vm.AccountID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.roomLocked(a); err != nil {
+		return err
+	}
+	s.open[a]++
+	s.all++
+	return nil
+}
+
+func (s *Server) end(a vm.AccountID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.open[a]--; s.open[a] == 0 {
+		delete(s.open, a)
+	}
 }
 
 // serveConn serves a connection until its end.
 func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 	defer raw.Close()
-	if !s.begin() {
-		return
-	}
-	defer s.end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
@@ -156,6 +178,11 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 		return
 	}
 	defer shut(conn)
+	if err := s.begin(who.actor.Account); err != nil {
+		s.cfg.Log.Warn("ssh: a login was refused", "vm", who.ref, "err", err)
+		return
+	}
+	defer s.end(who.actor.Account)
 	rec, left, err := s.cfg.Engine.Enter(ctx, who.call(), who.ref, map[string]any{
 		"how": who.how, "user": who.linuxUser(), "from": who.from, "client": string(conn.ClientVersion()),
 	})
@@ -189,14 +216,18 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 
 // handshake makes an SSH connection of a raw one. Everybody has a minute.
 func (s *Server) handshake(ctx context.Context, raw net.Conn, known *visitor) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, *visitor, error) {
-	leave := func() {}
+	ctx, cut := context.WithCancel(ctx) // a wrong secret's wait ends with the connection
+	defer cut()
 	if known == nil {
-		var err error
-		if leave, err = s.guard.enter(raw); err != nil {
+		leave, err := s.guard.enter(raw, func() {
+			cut()
+			_ = raw.Close()
+		})
+		if err != nil {
 			return nil, nil, nil, nil, err
 		}
+		defer leave()
 	}
-	defer leave()
 	timer := time.AfterFunc(loginWithin, func() { _ = raw.Close() })
 	defer timer.Stop()
 	l := &login{s: s, ctx: ctx, raw: raw, known: known}
