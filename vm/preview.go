@@ -27,9 +27,27 @@ type Site struct {
 	Public   bool
 	Epoch    int
 	Domain   string // the mapped name that led to it; "" = a preview's own
+	// Label is the name that led to it when another account could have it next:
+	// the VM's, or a mapped one below the preview domain; "" = there is none.
+	Label string
 	Instance string // changes with each start of the machine
 	Started  time.Time
 }
+
+// ShownName says which account last showed pages under a name that is first come,
+// first served: a VM's, or one below the preview domain. Browsers keep what those
+// pages stored, so for ShownNameLasts no other account shows any there.
+type ShownName struct {
+	Name    string    `json:"name"`
+	Account AccountID `json:"account"`
+	SeenAt  time.Time `json:"seenAt"` // to the day
+
+	Revision int64 `json:"-"`
+}
+
+// ShownNameLasts is how long a name stays with the account that showed pages
+// under it last.
+const ShownNameLasts = 90 * 24 * time.Hour
 
 // Domain is what an account has said to be its own, and with Verified has shown
 // to be by a TXT record. Names below a verified one are its too.

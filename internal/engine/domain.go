@@ -18,6 +18,7 @@ import (
 type domains struct {
 	owned    map[string]vm.Domain  // by id
 	mappings map[string]vm.Mapping // by name
+	shown    map[string]vm.ShownName
 }
 
 // Resolver looks TXT records up; net.Resolver is one.
@@ -38,9 +39,16 @@ func (e *Engine) loadDomains(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shown, err := e.cfg.Records.ShownNames.List(ctx)
+	if err != nil {
+		return err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.names = domains{owned: map[string]vm.Domain{}, mappings: map[string]vm.Mapping{}}
+	e.names = domains{owned: map[string]vm.Domain{}, mappings: map[string]vm.Mapping{}, shown: map[string]vm.ShownName{}}
+	for _, n := range shown {
+		e.names.shown[n.Name] = n
+	}
 	for _, d := range owned {
 		e.names.owned[d.ID] = d
 	}
@@ -66,6 +74,9 @@ func (e *Engine) domainSiteLocked(name string) (vm.Site, bool) {
 	}
 	site := siteOf(s.rec, m.Port)
 	site.Public, site.Domain = true, name
+	if e.implicit(name) {
+		site.Label = name
+	}
 	return site, true
 }
 

@@ -53,6 +53,7 @@ func (e *Engine) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	}
 	e.mu.Lock()
 	old, there := e.names.mappings[name]
+	shown := e.shownByOtherLocked(name, c.Actor.Account)
 	e.mu.Unlock()
 	m := vm.Mapping{ID: vm.NewUUID(), Domain: name, Account: c.Actor.Account}
 	switch {
@@ -61,8 +62,8 @@ func (e *Engine) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 			WithHint("choose one label that does not begin with a port, such as app.%s", e.cfg.Settings.PreviewDomain)
 	case e.implicit(name):
 		m.Implicit, m.Ownership = true, m.ID
-		if there && old.Account != c.Actor.Account {
-			return m, notVerified(name, "another account has this name").WithHint("choose another one below %s", e.cfg.Settings.PreviewDomain)
+		if shown || there && old.Account != c.Actor.Account {
+			return m, notVerified(name, "another account has this name, or had it lately").WithHint("choose another one below %s", e.cfg.Settings.PreviewDomain)
 		}
 	default:
 		d, ok := e.ownerOf(c.Actor.Account, name)

@@ -451,6 +451,7 @@ type Records struct {
 
 	Domains        Collection[vm.Domain]
 	Mappings       Collection[vm.Mapping] // by domain: a name has one
+	ShownNames     Collection[vm.ShownName]
 	Identities     Collection[vm.Identity]
 	Tokens         Collection[vm.IdentityToken]
 	SSHKeys        Collection[vm.IdentityKey]

@@ -11,12 +11,14 @@ import (
 )
 
 // PreviewSite finds the port of a VM that a preview's host name means: by the
-// VM's id, or by a name that only one VM of this host has.
+// VM's id, or by a name that only one VM of this host has and under which no
+// other account showed pages lately.
 func (e *Engine) PreviewSite(label string, port uint16) (vm.Site, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	found := e.vms[vm.ID(label)]
+	found, byName := e.vms[vm.ID(label)], ""
 	if found == nil {
+		byName = label
 		for _, s := range e.vms {
 			if s.rec.Name != label {
 				continue
@@ -27,10 +29,12 @@ func (e *Engine) PreviewSite(label string, port uint16) (vm.Site, bool) {
 			found = s
 		}
 	}
-	if found == nil {
+	if found == nil || byName != "" && e.shownByOtherLocked(byName, found.account) {
 		return vm.Site{}, false
 	}
-	return siteOf(found.rec, port), true
+	site := siteOf(found.rec, port)
+	site.Label = byName
+	return site, true
 }
 
 // siteOf is a port of a VM as its record has it.
@@ -135,10 +139,14 @@ func changed(rec vm.VM, port uint16, change func(*vm.Preview)) vm.Preview {
 	return out
 }
 
-// EnterPreview wakes a VM for a preview and holds it awake until leave is
-// called, which may be done more than once.
-func (e *Engine) EnterPreview(ctx context.Context, c *vm.Call, ref string) (site vm.Site, leave func(), err error) {
-	v, err := e.visit(ctx, c, ref, vm.OpDial)
+// EnterPreview wakes the VM of a site that PreviewSite or DomainSite found, and
+// holds it awake until leave is called, which may be done more than once. The
+// name that led to it stays with its account; see vm.ShownName.
+func (e *Engine) EnterPreview(ctx context.Context, c *vm.Call, at vm.Site) (site vm.Site, leave func(), err error) {
+	if err := e.showName(ctx, at); err != nil {
+		return vm.Site{}, nil, fail(vm.OpPreview, string(at.VM), err)
+	}
+	v, err := e.visit(ctx, c, string(at.VM), vm.OpDial)
 	if err != nil {
 		return vm.Site{}, nil, err
 	}

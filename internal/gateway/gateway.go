@@ -30,8 +30,8 @@ type Engine interface {
 	PreviewSite(label string, port uint16) (vm.Site, bool)
 	// DomainSite finds the port that a domain is mapped to.
 	DomainSite(name string) (vm.Site, bool)
-	// EnterPreview wakes a VM and holds it awake until leave is called.
-	EnterPreview(ctx context.Context, c *vm.Call, ref string) (in vm.Site, leave func(), err error)
+	// EnterPreview wakes the VM of a site and holds it awake until leave is called.
+	EnterPreview(ctx context.Context, c *vm.Call, at vm.Site) (in vm.Site, leave func(), err error)
 	// DialPort connects to a port; only bytes count as activity.
 	DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error)
 	Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error)

@@ -124,7 +124,7 @@ func (f *fakeEngine) DomainSite(name string) (vm.Site, bool) {
 	return s, ok
 }
 
-func (f *fakeEngine) EnterPreview(context.Context, *vm.Call, string) (vm.Site, func(), error) {
+func (f *fakeEngine) EnterPreview(context.Context, *vm.Call, vm.Site) (vm.Site, func(), error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.entered++
@@ -436,23 +436,25 @@ func TestGuestCookies(t *testing.T) {
 	}
 }
 
-// TestNothingListens names the ports that do, and says what listens only inside.
+// TestNothingListens names the ports that do, to the owner, and says what listens
+// only inside.
 func TestNothingListens(t *testing.T) {
 	s := newStand(t, nil)
+	s.e.site.Public = false
 	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp6", Address: "::", Port: 8080}, {Proto: "tcp", Address: "127.0.0.1", Port: 5432}, {Proto: "udp", Address: "0.0.0.0", Port: 53}}
-	resp, body := s.get(s.url(boxHost, "/"))
+	resp, body := s.get(s.url(boxHost, "/"), keyHeader, myKey)
 	var p struct{ Ports []int }
 	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || len(p.Ports) != 1 || p.Ports[0] != 8080 {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
-	if _, body := s.get(s.url(boxHost, "/"), "Accept", "text/html"); !strings.Contains(body, "https://8080-"+boxID+".warren.localhost:") || !strings.Contains(body, "Nothing listens on port 3000") {
+	if _, body := s.get(s.url(boxHost, "/"), keyHeader, myKey, "Accept", "text/html"); !strings.Contains(body, "https://8080-"+boxID+".warren.localhost:") || !strings.Contains(body, "Nothing listens on port 3000") {
 		t.Errorf("page: %s", body)
 	}
-	if _, body := s.get(s.url("5432-box.warren.localhost", "/")); !strings.Contains(body, "listens on 127.0.0.1") {
+	if _, body := s.get(s.url("5432-box.warren.localhost", "/"), keyHeader, myKey); !strings.Contains(body, "listens on 127.0.0.1") {
 		t.Errorf("inside: %s", body)
 	}
 	s.e.enterErr = vm.Errorf(vm.NoSpace, boxID, "no memory")
-	if resp, _ := s.get(s.url(boxHost, "/")); resp.StatusCode < 500 {
+	if resp, _ := s.get(s.url(boxHost, "/"), keyHeader, myKey); resp.StatusCode < 500 {
 		t.Errorf("a VM that can't wake: %d", resp.StatusCode)
 	}
 }

@@ -136,8 +136,13 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 	}
 	p := page{
 		Status: http.StatusBadGateway, Title: "Nothing listens on port " + itoa(int(site.Port)), Code: "SERVICE_UNAVAILABLE", Kind: vm.Unavailable,
-		Message: "The VM runs, and no program in it listens on this port.", Ports: []int{}, Retry: true,
+		Message: "The VM runs, and no program in it listens on this port.", Retry: true,
 	}
+	if !insider { // what else runs in the VM, and which VM it is, is its owner's affair
+		p.answer(w, r)
+		return
+	}
+	p.Ports = []int{}
 	for _, l := range st.Ports {
 		switch {
 		case !strings.HasPrefix(l.Proto, "tcp"):

@@ -119,7 +119,7 @@ func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, e
 // serve wakes the VM, holds the request meanwhile, and passes it on. An insider
 // is told why that fails.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site vm.Site, insider bool) {
-	now, leave, err := p.g.Engine.EnterPreview(r.Context(), callOf(site), string(site.VM))
+	now, leave, err := p.g.Engine.EnterPreview(r.Context(), callOf(site), site)
 	if err != nil {
 		p.g.fault(w, r, site, insider, err)
 		return
@@ -141,8 +141,22 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site 
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) { p.g.fault(w, r, site, insider, err) },
 	}
-	rp.ServeHTTP(w, r.WithContext(ctx))
+	rp.ServeHTTP(ownCookies{w}, r.WithContext(ctx))
 }
+
+// ownCookies is a response whose every header passes the filter for cookies: the
+// final one, and the informational ones (1xx) before it, which ModifyResponse
+// does not see.
+type ownCookies struct{ http.ResponseWriter }
+
+// WriteHeader sends what the filter leaves.
+func (w ownCookies) WriteHeader(code int) {
+	guestCookies(w.Header())
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap gives http.ResponseController what is below.
+func (w ownCookies) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // rewrite makes the guest's request. ReverseProxy has removed hop-by-hop
 // headers, Forwarded and the usual X-Forwarded ones already.
