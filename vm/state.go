@@ -116,7 +116,10 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Starting, After: Running},
 		Running:   {During: Running, After: Running}, // a second start succeeds and does nothing
 	},
-	OpStop: {Running: {During: Running, After: Stopped}},
+	OpStop: {
+		Running:   {During: Running, After: Stopped},
+		Suspended: {During: Suspended, After: Stopped}, // its memory goes
+	},
 	OpKill: {
 		Running:   {During: Running, After: Stopped},
 		Starting:  {During: Starting, After: Stopped},

@@ -19,7 +19,7 @@ import (
 func TestTransitions(t *testing.T) {
 	want := map[Op]string{ // per state, in the order of States: after, "." = refused, "x" = gone
 		OpStart:    ". . running . running running .",
-		OpStop:     ". . stopped . . . .",
+		OpStop:     ". . stopped . stopped . .",
 		OpKill:     ". stopped stopped . stopped stopped .",
 		OpSuspend:  ". . suspended . suspended . .",
 		OpFork:     ". . running . suspended . .",

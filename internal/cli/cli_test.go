@@ -338,12 +338,65 @@ func TestDown(t *testing.T) {
 func TestRmGoesOn(t *testing.T) {
 	f := newFake(t)
 	f.on("DELETE /v1/vms/a", map[string]string{"id": "a"})
-	f.on("DELETE /v1/vms/b", vm.Errorf(vm.NotFound, "b", "no such VM"))
+	f.on("DELETE /v1/vms/b", vm.Errorf(vm.Busy, "b", "in use"))
 	f.on("DELETE /v1/vms/c", map[string]string{"id": "c"})
 	r := run(t, f, Local{}, "", "rm", "a", "b", "c")
-	r.wants(t, 3, "b: no such VM")
-	if strings.Count(r.stderr, "no such VM") != 1 || !strings.Contains(r.out, "a is removed") || !strings.Contains(r.out, "c is removed") {
+	r.wants(t, api.ExitCode(vm.Errorf(vm.Busy, "b", "")), "b: in use")
+	if strings.Count(r.stderr, "in use") != 1 || !strings.Contains(r.out, "a is removed") || !strings.Contains(r.out, "c is removed") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// A verb that finds its work done says so and succeeds.
+func TestAlready(t *testing.T) {
+	f := newFake(t)
+	stopped := box
+	stopped.State = vm.Stopped
+	f.on("POST /v1/vms/off/stop", vm.Errorf(vm.WrongState, "off", "the VM is stopped"))
+	f.on("GET /v1/vms/off", stopped)
+	f.on("POST /v1/vms/dead/stop", vm.Errorf(vm.WrongState, "dead", "the VM is lost"))
+	f.on("GET /v1/vms/dead", api.VM{ID: "d", State: vm.Lost})
+	f.on("POST /v1/vms/box/start", api.StartedVM{VM: box})
+	f.on("GET /v1/vms/box", box)
+	f.on("DELETE /v1/vms/gone", vm.Errorf(vm.NotFound, "gone", "no such VM"))
+	for _, c := range []struct{ verb, name, said string }{
+		{"stop", "off", "off is stopped already"}, {"start", "box", "box is running already"}, {"rm", "gone", "gone is not there: nothing to remove"},
+	} {
+		r := run(t, f, Local{}, "", c.verb, c.name)
+		if r.code != 0 || !strings.Contains(r.out+r.stderr, c.said) {
+			t.Errorf("%s %s: want %q: %+v", c.verb, c.name, c.said, r)
+		}
+	}
+	run(t, f, Local{}, "", "stop", "dead").wants(t, api.ExitCode(vm.Errorf(vm.WrongState, "", "")), "the VM is lost")
+}
+
+// A typo is never answered with a verb that destroys something.
+func TestNoDestructiveSuggestion(t *testing.T) {
+	for _, typo := range []string{"rn", "mr", "kil", "kll", "dwon", "stpo", "prun", "rollbak", "dran"} {
+		r := run(t, nil, Local{}, "", typo)
+		r.wants(t, 2, "no such command")
+		for _, verb := range destructive {
+			if strings.Contains(r.stderr, "warren "+verb+"`") {
+				t.Errorf("%s: %s is suggested", typo, verb)
+			}
+		}
+	}
+	if r := run(t, nil, Local{}, "", "inspct"); !strings.Contains(r.stderr, "did you mean `warren inspect`") {
+		t.Errorf("a harmless verb is not suggested: %+v", r)
+	}
+}
+
+// TestEvents: without --after only new events come.
+func TestEvents(t *testing.T) {
+	f := newFake(t)
+	var from []string
+	f.mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) {
+		from = append(from, r.Header.Get("Last-Event-ID"))
+	})
+	run(t, f, Local{}, "", "events")
+	run(t, f, Local{}, "", "events", "--after", "0")
+	if len(from) != 2 || from[0] != "" || from[1] != "0" {
+		t.Errorf("asked from %q, want now and the beginning", from)
 	}
 }
 

@@ -17,11 +17,12 @@ type domainOptions struct {
 	name   string
 	port   uint16
 	check  bool
+	public bool
 	json   bool
 }
 
 func newDomain(a *app) *cobra.Command {
-	return group("domain", "Show a VM under a name of your own", "  warren domain map app.warren.localhost box 3000\n  warren domain verify example.com",
+	return group("domain", "Show a VM under a name of your own", "  warren domain map app.warren.localhost box 3000 --public\n  warren domain verify example.com",
 		newDomainVerify(a, nil), newDomainLs(a, nil), newDomainMap(a, nil), newDomainUnmap(a, nil))
 }
 
@@ -124,13 +125,17 @@ func (a *app) domainLs(ctx context.Context, o *domainOptions) error {
 func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
-		Use: "map DOMAIN NAME PORT", Short: "Show a port of a VM under a name, to everybody", Example: "  warren domain map app.warren.localhost box 3000",
-		Args: args(3, 3, "warren domain map DOMAIN NAME PORT"),
+		Use: "map DOMAIN NAME PORT --public", Short: "Show a port of a VM under a name, to everybody", Example: "  warren domain map app.warren.localhost box 3000 --public",
+		Args: args(3, 3, "warren domain map DOMAIN NAME PORT --public"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			var err error
 			o.domain, o.name = list[0], list[1]
 			if o.port, err = portArg(list[2]); err != nil {
 				return err
+			}
+			if !o.public {
+				return usage("a mapped name shows port %d of %s to everybody", o.port, printable(o.name)).
+					WithHint("say that you want that: `%s %s %s %d --public`", cmd.CommandPath(), printable(o.domain), printable(o.name), o.port)
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -139,6 +144,7 @@ func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cob
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	cmd.Flags().BoolVar(&o.public, "public", false, "everybody may open the name; there is no other kind of mapping")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

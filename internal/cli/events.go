@@ -15,6 +15,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// fromNow asks for events that have not happened yet.
+const fromNow = -1
+
 type eventsOptions struct {
 	types []string
 	vm    string
@@ -33,6 +36,9 @@ func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.
   warren events --after 120 --json`,
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.Flags().Changed("after") {
+				o.after = fromNow
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -43,7 +49,7 @@ func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.
 	f := cmd.Flags()
 	f.StringSliceVar(&o.types, "type", nil, "only these types")
 	f.StringVar(&o.vm, "vm", "", "only those of one VM")
-	f.Int64Var(&o.after, "after", 0, "begin with those after this number (default from now on)")
+	f.Int64Var(&o.after, "after", 0, "begin with those after this number; 0 = the oldest that is kept (default from now on)")
 	f.BoolVar(&o.json, "json", false, "print a JSON object a line")
 	return cmd
 }
@@ -65,7 +71,11 @@ func (a *app) events(ctx context.Context, o *eventsOptions) error {
 		case ctx.Err() != nil:
 			return nil // ^C is how one stops looking
 		case errors.Is(err, io.EOF):
-			return vm.Errorf(vm.Unavailable, "events", "the server ended the stream").WithHint("go on with `warren events --after %d`", last)
+			e := vm.Errorf(vm.Unavailable, "events", "the server ended the stream")
+			if last < 0 {
+				return e
+			}
+			return e.WithHint("go on with `warren events --after %d`", last)
 		case err != nil:
 			return err
 		}

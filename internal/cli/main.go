@@ -6,6 +6,7 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -152,10 +153,15 @@ const passes = "passes"
 
 func hasCommandLine(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, "-- CMD") }
 
+// destructive are the verbs that lose or stop something. They are never suggested
+// for a typo: a person who is asked may just say yes.
+var destructive = []string{"rm", "kill", "stop", "down", "drain", "prune", "done", "rollback", "keep", "revoke", "lock", "remove", "delete", "unmount", "unmap", "rotate", "close"}
+
 func unknownCommand(cmd *cobra.Command, name string) error {
 	e := usage("%s: no such command", printable(name))
 	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+	near := slices.DeleteFunc(cmd.SuggestionsFor(name), func(verb string) bool { return slices.Contains(destructive, verb) })
+	if len(near) > 0 {
 		return e.WithHint("did you mean `%s %s`?", cmd.CommandPath(), near[0])
 	}
 	return e.WithHint("`%s help` lists the commands", cmd.Root().CommandPath())

@@ -54,6 +54,10 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 		p := a.io.doing("removing %s", name)
 		gone, err := remove(ctx, c, name, o.shred)
 		p.done()
+		if vm.KindOf(err) == vm.NotFound {
+			a.io.notef("%s is not there: nothing to remove", printable(name))
+			return nil
+		}
 		if err != nil {
 			return err
 		}

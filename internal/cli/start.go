@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
 )
 
 type startOptions struct {
@@ -45,11 +46,19 @@ func (a *app) start(ctx context.Context, o *startOptions) error {
 		return err
 	}
 	return a.each(o.names, func(name string) error {
+		before, err := c.Get(ctx, name)
+		if err != nil {
+			return err
+		}
 		p := a.io.doing("starting %s", name)
 		s, err := c.Start(ctx, name, api.StartVM{DiskOnly: o.diskOnly})
 		p.done()
 		if err != nil {
 			return err
+		}
+		if before.State == vm.Running {
+			a.io.printf("%s is running already\n", printable(name))
+			return nil
 		}
 		a.io.printf("%s is running\n", printable(name))
 		for _, l := range s.VM.Restored {

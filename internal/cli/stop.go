@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 type stopOptions struct {
@@ -39,6 +41,16 @@ It prints what remains on the host and how to erase it.`,
 	return cmd
 }
 
+// alreadyIs reports whether a verb failed because the VM is in the state that the
+// verb leads to, and returns the VM.
+func alreadyIs(ctx context.Context, c *client.Client, name string, state vm.State, err error) (api.VM, bool) {
+	if vm.KindOf(err) != vm.WrongState {
+		return api.VM{}, false
+	}
+	v, gerr := c.Get(ctx, name)
+	return v, gerr == nil && v.State == state
+}
+
 func (a *app) stop(ctx context.Context, o *stopOptions) error {
 	c, err := a.client()
 	if err != nil {
@@ -49,6 +61,13 @@ func (a *app) stop(ctx context.Context, o *stopOptions) error {
 		p := a.io.doing("stopping %s", name)
 		s, err := c.Stop(ctx, name)
 		p.done()
+		if v, is := alreadyIs(ctx, c, name, vm.Stopped, err); is {
+			stopped = append(stopped, api.StoppedVM{VMID: v.ID})
+			if !o.json {
+				a.io.printf("%s is stopped already\n", printable(name))
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}

@@ -70,6 +70,7 @@ func TestEvents(t *testing.T) {
 		t.Errorf("resumed after %d: %v of %v", all[1], resumed, all)
 	}
 	b.do("GET", "/v1/events", nil, "Last-Event-ID", "x").wants(t, 400, "INVALID_REQUEST")
+	b.do("GET", "/v1/events?vm=nobox", nil).wants(t, 404, "VM_NOT_FOUND")
 
 	// The other account is told of its own VM first: nothing came before.
 	r := b.open(t.Context(), "/v1/events?after=0", "Authorization", "Bearer "+other)

@@ -228,8 +228,12 @@ func (s *server) events(q *request) error {
 	var only vm.ID
 	if ref := q.query().Get("vm"); ref != "" {
 		only = vm.ID(ref)
-		if v, err := s.Engine.Get(q.Context(), q.call, ref); err == nil {
+		v, err := s.Engine.Get(q.Context(), q.call, ref)
+		switch {
+		case err == nil:
 			only = v.ID
+		case !vm.IsID(ref): // a VM that is gone has events still
+			return err
 		}
 	}
 	ctx, cancel := s.streaming(q)

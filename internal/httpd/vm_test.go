@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 		{"POST", "/v1/vms/box/start", `{}`, 200, `{"id":"*","domains":[],"console_url":null,"vm":` + noSnapshot + `}`},
 		{"POST", "/v1/vms/box/stop", nil, 200, `{"vmId":"*","vmInstanceId":"*","remains":{"diskBytes":"*","logBytes":21,"erase":"warren rm box"}}`},
 		{"POST", "/v1/vms/box/stop", nil, 400, `{"code":"VM_NOT_RUNNING","error":"VM_NOT_RUNNING","hint":"start it first: ` + "`warren start NAME`" + `","kind":"state",` +
-			`"message":"stop: box: the VM is stopped; stop needs it to be running","op":"stop","requestId":"*","state":"stopped","subject":"box","vmId":"*"}`},
+			`"message":"stop: box: the VM is stopped; stop needs it to be running, suspended","op":"stop","requestId":"*","state":"stopped","subject":"box","vmId":"*"}`},
 		{"POST", "/v1/vms/box/await", nil, 200, `{"id":"*","exitStatus":"stop"}`},
 		{"POST", "/v1/vms/box/kill", nil, 200, `{"id":"*"}`},
 		{"DELETE", "/v1/vms/box", nil, 200, `{"id":"*","recreate":false}`},

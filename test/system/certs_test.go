@@ -92,7 +92,7 @@ func TestRealDomain(t *testing.T) {
 	h.sh("box", "mkdir /srv/site && echo from the guest >/srv/site/index.html")
 	h.ok("exec", "box", "--background", "--", "python3", "-m", "http.server", "3000", "--directory", "/srv/site")
 
-	h.run("domain", "map", "www.example.com", "box", "3000").wants(t, 4, "has not verified the domain")
+	h.run("domain", "map", "www.example.com", "box", "3000", "--public").wants(t, 4, "has not verified the domain")
 	var v api.Verification
 	if err := json.Unmarshal([]byte(h.ok("domain", "verify", "example.com", "--json")), &v); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestRealDomain(t *testing.T) {
 	h.run("domain", "verify", "example.com", "--check").wants(t, 2, "no TXT record of _freestyle_custom_hostname.example.com")
 	dns.SetTXT(vm.VerificationName("example.com"), v.VerificationCode)
 	h.ok("domain", "verify", "example.com", "--check")
-	h.ok("domain", "map", "www.example.com", "box", "3000")
+	h.ok("domain", "map", "www.example.com", "box", "3000", "--public")
 
 	visit := visitor{gate, acme.Roots()}
 	began := time.Now()

@@ -137,7 +137,7 @@ func TestCoreStopStart(t *testing.T) {
 	if n := len(h.list()); n != 0 {
 		t.Errorf("%d VMs after rm", n)
 	}
-	h.run("rm", "box").wants(t, 3, "box")
+	h.run("rm", "box").wants(t, 0, "nothing to remove")
 }
 
 // TestCoreOneShot: start, run, collect, destroy; nothing left, also after ^C.

@@ -33,7 +33,7 @@ func TestEnter(t *testing.T) {
 	h.ok("pty", "box", "--session", "work", "-d")
 	h.ok("pty", "send", "box", "work", "--wait", "1", "cd /srv; half=done")
 	h.ok("net", "set", "box", "packages")
-	h.ok("domain", "map", "grown.warren.localhost", "box", "3000")
+	h.ok("domain", "map", "grown.warren.localhost", "box", "3000", "--public")
 
 	s := &shown{host: h, t: t, addr: web, ca: x509.NewCertPool()}
 	_, s.port, _ = net.SplitHostPort(web)
