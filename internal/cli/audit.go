@@ -21,6 +21,7 @@ type auditOptions struct {
 	limit int
 	after int64
 	json  bool
+	form  string
 }
 
 func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.Command {
@@ -29,6 +30,9 @@ func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.
 		Use: "ls", Short: "List audit records, newest first", Example: "  warren audit ls --vm box\n  warren audit ls --limit 20 --json",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := wideOrPlain(o.form); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -41,6 +45,7 @@ func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.
 	f.IntVar(&o.limit, "limit", 0, "at most so many (default the server's)")
 	f.Int64Var(&o.after, "after", 0, "go on after the record of this number")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
+	formFlag(cmd, &o.form)
 	return cmd
 }
 
@@ -56,12 +61,12 @@ func (a *app) auditLs(ctx context.Context, o *auditOptions) error {
 	case o.json:
 		return list(a.io, l)
 	}
-	t := &table{head: []string{"NUMBER", "TIME", "RECORD", "VERB", "VM", "BY", "OUTCOME", "SUBJECT"}}
+	t := &table{head: []string{"NUMBER", "TIME", "RECORD", "VERB", "VM", "BY", "OUTCOME", "SUBJECT"}, spare: []string{"RECORD", "BY", "NUMBER", "SUBJECT", "VM"}}
 	for _, r := range l {
 		by := or(r.Actor.System, or(string(r.Actor.Key), string(r.Actor.Identity)))
 		t.add(itoa(int(r.Seq)), r.Time.Local().Format(time.DateTime), r.ID, string(r.Op), or(string(r.VM), "-"), or(by, "-"), r.Outcome, printable(or(r.Subject, "-")))
 	}
-	a.io.print(t)
+	a.io.print(t.form(o.form))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -109,6 +110,9 @@ func (s *streams) state(v vm.State) string {
 type table struct {
 	head []string
 	rows [][]string
+	// spare names the columns that a narrow terminal does without, the first to
+	// go first.
+	spare []string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -122,15 +126,53 @@ func cellWidth(s string) int {
 	return n
 }
 
-// print writes the table; on a terminal the last column is cut at its width.
-func (s *streams) print(t *table) {
-	rows := append([][]string{t.head}, t.rows...)
+// widths returns the widest cell of each column.
+func (t *table) widths() []int {
 	widths := make([]int, len(t.head))
-	for _, r := range rows {
+	for _, r := range append([][]string{t.head}, t.rows...) {
 		for i, c := range r {
 			widths[i] = max(widths[i], cellWidth(c))
 		}
 	}
+	return widths
+}
+
+// without returns the table without a column.
+func (t *table) without(name string) *table {
+	i := slices.Index(t.head, name)
+	if i < 0 {
+		return t
+	}
+	out := &table{head: slices.Delete(slices.Clone(t.head), i, i+1)}
+	for _, r := range t.rows {
+		out.rows = append(out.rows, slices.Delete(slices.Clone(r), i, i+1))
+	}
+	return out
+}
+
+// fit leaves spare columns out until the table is no wider than a terminal.
+func (t *table) fit(width int) *table {
+	out := t
+	for _, name := range t.spare {
+		total := 2 * (len(out.head) - 1)
+		for _, w := range out.widths() {
+			total += w
+		}
+		if total <= width {
+			break
+		}
+		out = out.without(name)
+	}
+	return out
+}
+
+// print writes the table. A terminal gets no more columns than it has room for,
+// and the last of them is cut at its width; a pipe or a file gets all.
+func (s *streams) print(t *table) {
+	if s.width > 0 {
+		t = t.fit(s.width)
+	}
+	rows, widths := append([][]string{t.head}, t.rows...), t.widths()
 	var b strings.Builder
 	for _, r := range rows {
 		at := 0

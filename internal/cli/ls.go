@@ -15,6 +15,7 @@ type lsOptions struct {
 	all   bool
 	quiet bool
 	json  bool
+	form  string
 }
 
 func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command {
@@ -24,9 +25,12 @@ func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command 
 		Aliases: []string{"list"},
 		Short:   "List VMs",
 		Long:    "List the VMs of your account in every state.",
-		Example: "  warren ls\n  warren ls --json\n  warren ls -q",
+		Example: "  warren ls\n  warren ls -o wide\n  warren ls --json\n  warren ls -q",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := wideOrPlain(o.form); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -37,7 +41,29 @@ func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command 
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "those of every account; for admins")
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	formFlag(cmd, &o.form)
 	return cmd
+}
+
+// formFlag adds -o, which says how much of a table is printed.
+func formFlag(cmd *cobra.Command, form *string) {
+	cmd.Flags().StringVarP(form, "output", "o", "", "wide: print every column, however narrow the terminal is")
+}
+
+// wideOrPlain refuses a form that there is not.
+func wideOrPlain(form string) error {
+	if form != "" && form != "wide" {
+		return usage("-o %s: no such form", printable(form)).WithHint("-o wide prints every column, --json all that is known")
+	}
+	return nil
+}
+
+// form is the table as -o asks for it.
+func (t *table) form(form string) *table {
+	if form == "wide" {
+		t.spare = nil
+	}
+	return t
 }
 
 func (a *app) ls(ctx context.Context, o *lsOptions) error {
@@ -57,7 +83,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 		}
 		return nil
 	}
-	t := &table{head: []string{"NAME", "ID", "STATE", "IMAGE", "SIZE", "NETWORK", "AGE", "KEPT"}}
+	t := &table{head: []string{"NAME", "ID", "STATE", "IMAGE", "SIZE", "NETWORK", "AGE", "KEPT"}, spare: []string{"KEPT", "SIZE", "ID", "NETWORK", "IMAGE"}}
 	emulated := false
 	for _, v := range l.VMs {
 		emulated = emulated || v.Accel == vm.TCG
@@ -67,7 +93,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 		a.io.notef("no VMs; `warren up --name box` makes one")
 		return nil
 	}
-	a.io.print(t)
+	a.io.print(t.form(o.form))
 	if emulated && a.io.outTTY {
 		a.io.notef("%s", vm.EmulatedWarning)
 	}

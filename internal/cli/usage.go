@@ -17,6 +17,7 @@ type usageOptions struct {
 	names []string
 	all   bool
 	json  bool
+	form  string
 }
 
 func newUsage(a *app, runF func(context.Context, *usageOptions) error) *cobra.Command {
@@ -35,6 +36,9 @@ Memory is what a VM is given times the time it runs: 1 GiB-hour is 512 MiB for t
 			if o.names = list; o.all && len(list) > 0 {
 				return usage("--all lists everything; leave %s out", printable(list[0]))
 			}
+			if err := wideOrPlain(o.form); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -44,6 +48,7 @@ Memory is what a VM is given times the time it runs: 1 GiB-hour is 512 MiB for t
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "of every account; for admins")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
+	formFlag(cmd, &o.form)
 	return cmd
 }
 
@@ -60,7 +65,7 @@ func (a *app) usage(ctx context.Context, o *usageOptions) error {
 		if o.json {
 			return a.io.json(l)
 		}
-		a.usageTable(l.VMs, l.Accounts)
+		a.usageTable(o.form, l.VMs, l.Accounts)
 		return nil
 	}
 	var vms []vm.Usage
@@ -76,13 +81,13 @@ func (a *app) usage(ctx context.Context, o *usageOptions) error {
 			err = jerr
 		}
 	} else if len(vms) > 0 {
-		a.usageTable(vms, nil)
+		a.usageTable(o.form, vms, nil)
 	}
 	return err
 }
 
-func (a *app) usageTable(vms, sums []vm.Usage) {
-	t := &table{head: []string{"NAME", "ID", "RUNNING", "CPU", "MEMORY", "DISK", "PEAK", "IN", "OUT", "UNTIL"}}
+func (a *app) usageTable(form string, vms, sums []vm.Usage) {
+	t := &table{head: []string{"NAME", "ID", "RUNNING", "CPU", "MEMORY", "DISK", "PEAK", "IN", "OUT", "UNTIL"}, spare: []string{"PEAK", "ID", "OUT", "IN", "UNTIL", "DISK"}}
 	row := func(name, id, until string, u vm.Usage) {
 		t.add(name, id, clock(u.RunningSeconds), clock(u.CPUSeconds), gibHours(u.MemorySeconds), human(u.DiskBytes), human(u.DiskPeakBytes),
 			human(u.BytesIn), human(u.BytesOut), until)
@@ -97,7 +102,7 @@ func (a *app) usageTable(vms, sums []vm.Usage) {
 	for _, u := range sums {
 		row("all of "+printable(or(u.Name, "the account")), string(u.Account), "now", u)
 	}
-	a.io.print(t)
+	a.io.print(t.form(form))
 }
 
 // used is a usage in a line.
