@@ -47,7 +47,9 @@ type MachineSpec struct {
 	// GuestKey authenticates the host on the link: the key the guest's agent
 	// holds when it wakes. Reset.LinkKey replaces it once acknowledged.
 	GuestKey []byte `json:"guestKey"`
-	Reset    Reset  `json:"reset"` // Time and Entropy are filled in by the monitor, at the last moment
+	// OtherKeys are tried beside GuestKey; see Generation.OtherKeys.
+	OtherKeys [][]byte `json:"otherKeys,omitempty"`
+	Reset     Reset    `json:"reset"` // Time and Entropy are filled in by the monitor, at the last moment
 
 	Agent       string `json:"agent"`       // absolute path of this version's agent binary
 	AgentDigest string `json:"agentDigest"` // hex SHA-256; a guest with another one is replaced in place
@@ -122,6 +124,9 @@ type CaptureSpec struct {
 	// Hold leaves the machine as it is captured, standing still, when all is
 	// written: the caller lets it go on or ends it.
 	Hold bool `json:"hold,omitempty"`
+	// GuestKey is the link key that the agent holds, for the manifest. The monitor
+	// fills it in: nobody else has it at that instant.
+	GuestKey []byte `json:"-"`
 }
 
 // Captured is what a capture did. DiskMoved is right even when the capture

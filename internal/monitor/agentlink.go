@@ -33,6 +33,7 @@ type agentLink struct {
 
 	mu      sync.Mutex // guards the fields below
 	key     []byte
+	others  [][]byte       // tried beside key until setKey
 	paused  bool           // the guest stands still: silence is no fault
 	session *yamux.Session // nil while there is none
 	heard   time.Time      // last sign of life
@@ -42,8 +43,8 @@ type agentLink struct {
 	wg sync.WaitGroup // pings
 }
 
-func newAgentLink(subject, path string, key []byte, log *slog.Logger) *agentLink {
-	return &agentLink{subject: subject, path: path, key: key, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
+func newAgentLink(subject, path string, key []byte, others [][]byte, log *slog.Logger) *agentLink {
+	return &agentLink{subject: subject, path: path, key: key, others: others, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
 }
 
 // run keeps the link up until ctx ends, and then takes it down.
@@ -110,9 +111,9 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 		return nil, err
 	}
 	l.mu.Lock()
-	key := l.key
+	key, others := l.key, l.others
 	l.mu.Unlock()
-	session, err := link.Host(ctx, conn, key)
+	session, err := link.Host(ctx, conn, key, others...)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -129,7 +130,15 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 func (l *agentLink) setKey(key []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.key = key
+	l.key, l.others = key, nil
+}
+
+// holds returns the key of the next handshake: the one copy that counts of what
+// the agent holds.
+func (l *agentLink) holds() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.key
 }
 
 // setPaused says whether the guest stands still.

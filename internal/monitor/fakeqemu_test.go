@@ -80,7 +80,8 @@ func newFake(args []string) *fake {
 	for i, a := range args {
 		switch a {
 		case "-cpu":
-			f.words = strings.Split(args[i+1], "+")
+			words, disk, _ := strings.Cut(args[i+1], "+disk:")
+			f.words, f.plug.file = strings.Split(words, "+"), disk
 		case "-object", "-device":
 			f.disks.argument(args[i+1])
 		case "-incoming":

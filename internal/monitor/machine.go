@@ -67,7 +67,7 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
 	m.net = n
-	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, log)
+	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, spec.OtherKeys, log)
 	m.guest = guest.New(m.link.open)
 	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	return m, nil

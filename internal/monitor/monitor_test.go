@@ -43,10 +43,14 @@ func fakeSpec(t *testing.T, behaviour string) vm.MachineSpec {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
-	id := vm.NewID()
+	id, dir := vm.NewID(), t.TempDir()
+	disk := filepath.Join(dir, "disk") // that it says it writes to
+	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return vm.MachineSpec{
-		Format: 1, ID: id, Dir: t.TempDir(), RunDir: filepath.Join(run, string(id)), QEMU: self,
-		Accel: vm.TCG, CPU: behaviour, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
+		Format: 1, ID: id, Dir: dir, RunDir: filepath.Join(run, string(id)), QEMU: self,
+		Accel: vm.TCG, CPU: behaviour + "+disk:" + disk, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
 		Boot:     vm.BootSource{Kernel: "/k", Initramfs: "/i", Cmdline: "quiet"},
 		GuestKey: []byte(strings.Repeat("g", link.KeySize)),
 		Reset:    vm.Reset{Hostname: "box", LinkKey: []byte(strings.Repeat("n", link.KeySize))},
