@@ -37,6 +37,9 @@ func TestPooledWorld(t *testing.T) {
 	h.ok("suspend", "one")
 	h.ok("start", "one")
 	same("one")
+	h.ok("start", "one", "--idle", "1s")
+	h.asleep("one")
+	same("one") // which wakes it
 	if log := h.log.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("the server logged an error:\n%s", log)
 	}
