@@ -14,7 +14,7 @@ import (
 // is forked, suspended, resumed, rolled back, put to sleep and woken like any
 // other, also by a new monitor.
 func TestPooledWorld(t *testing.T) {
-	h := newHost(t, "--pool", "1")
+	h := newHost(t)
 	h.poolReady()
 	h.ok("up", "--name", "one")
 	if p := h.pool(); p.Hits != 1 {
@@ -37,9 +37,14 @@ func TestPooledWorld(t *testing.T) {
 	h.ok("suspend", "one")
 	h.ok("start", "one")
 	same("one")
-	h.ok("start", "one", "--idle", "1s")
-	h.asleep("one")
-	same("one") // which wakes it
+	h.poolReady()
+	h.ok("up", "--name", "two", "--idle", "1s")
+	if p := h.pool(); p.Hits != 2 {
+		t.Errorf("the VM does not come from the pool: %+v", p)
+	}
+	h.sh("two", "echo kept >/run/mark")
+	h.falls("two")
+	same("two") // which wakes it
 	if log := h.log.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("the server logged an error:\n%s", log)
 	}
