@@ -56,6 +56,8 @@ type MachineSpec struct {
 
 	WaitBooted bool          `json:"waitBooted"` // cold boot: wait for multi-user before "ready"
 	Deadline   time.Duration `json:"deadline"`   // for the whole start, in nanoseconds; 0 = 120 s
+	// Patient adds to Deadline what QEMU waits for a CPU, up to twice as much again.
+	Patient bool `json:"patient,omitempty"`
 
 	// VolumeKeys open the disks of Plugged.Volumes. They are handed from process
 	// to process and never written down.

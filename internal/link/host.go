@@ -6,6 +6,7 @@ package link
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -22,11 +23,14 @@ const (
 	restart = 2 * time.Second
 )
 
+// ErrRefused says that the guest's agent is there and holds another key.
+var ErrRefused = errors.New("link: the guest's agent refuses the key")
+
 // Host synchronises with the guest over c, which is a fresh connection to the
 // chardev of the VM's agent port, and returns a multiplexer on which streams
 // are opened. It skips whatever an earlier session left in the guest. It
-// blocks until the guest answers or ctx ends; to a wrong key it never
-// answers. others are keys that are tried beside the first. Closing the session
+// blocks until the guest answers or ctx ends. A guest that holds none of the keys
+// says so, and the error is ErrRefused; one of an older Warren is silent. others are keys that are tried beside the first. Closing the session
 // closes c; on an error c is the caller's.
 func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux.Session, error) {
 	keys := append([][]byte{key}, others...)
@@ -36,7 +40,11 @@ func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux
 	for {
 		var done bool
 		var err error
-		if rest, done, err = hostOnce(ctx, c, keys); err != nil {
+		rest, done, err = hostOnce(ctx, c, keys)
+		if errors.Is(err, ErrRefused) {
+			return nil, err
+		}
+		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
@@ -61,8 +69,10 @@ func hostOnce(ctx context.Context, c net.Conn, keys [][]byte) (rest []byte, done
 	var host nonce
 	_, _ = rand.Read(host[:]) // never fails
 	var syn []byte
+	asked := map[string]bool{} // HMACs of SYNs that were not refused
 	for _, key := range keys {
 		syn = append(syn, encode(magicSyn, host, nonce{}, key)...)
+		asked[string(syn[len(syn)-sha256.Size:])] = true
 	}
 	var scan scanner
 	buf := make([]byte, 64<<10)
@@ -88,6 +98,15 @@ func hostOnce(ctx context.Context, c net.Conn, keys [][]byte) (rest []byte, done
 				break
 			}
 			if m.host != host {
+				continue
+			}
+			if m.key == nil {
+				if m.magic == magicNak && acked.IsZero() {
+					delete(asked, string(m.sum))
+				}
+				if len(asked) == 0 {
+					return nil, false, ErrRefused
+				}
 				continue
 			}
 			if m.magic == magicReady {

@@ -204,10 +204,12 @@ func TestLaunchFailures(t *testing.T) {
 		says      string
 	}{
 		{"refuse", false, vm.Internal, "this machine is refused"},
-		{"mute-qmp", false, vm.Timeout, "in time"},
+		{"mute-qmp", false, vm.Timeout, "not ready within"},
 		{"bad-state", true, vm.Internal, "load of migration failed"},
 		{"no-agent", false, vm.GuestFault, "did not answer"},
 		{"no-agent", true, vm.GuestFault, "did not answer"},
+		{"panics", true, vm.GuestFault, "kernel panicked while it was started: Kernel panic - not syncing: no init"},
+		{"other-key", true, vm.GuestFault, "refuses this server's key"},
 		{"silent", true, vm.GuestFault, "did not answer"},
 		{"bad-hostname", true, vm.GuestFault, "hostname could not be reset: read-only file system"},
 		{"no-rng", true, vm.GuestFault, "rng could not be reset: not acknowledged"},

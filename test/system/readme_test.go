@@ -214,9 +214,9 @@ func TestReadme(t *testing.T) {
 		switch line {
 		case `warren fork app -n 3 --name try`:
 			for _, name := range []string{"try-1", "try-2", "try-3"} {
-				if got := h.sh(name, "curl -s localhost:3000/ | head -c 9"); got != "<!DOCTYPE" {
-					t.Errorf("%s answers %q on 3000", name, got)
-				}
+				h.eventually(name+" answers on 3000", func() bool { // it was copied while its server began
+					return h.sh(name, "curl -s localhost:3000/ | head -c 9") == "<!DOCTYPE"
+				})
 			}
 		case `warren exec app -- rm -rf /usr/lib/python3 && warren rollback app`:
 			h.sh("app", "ls -d /usr/lib/python3")
