@@ -37,11 +37,31 @@ step "a first workspace"
 warren inspect hello >/dev/null 2>&1 || warren up --name hello
 warren exec hello -- sh -c 'echo "hello from $(hostname), $(uname -sr), up $(cut -d" " -f1 /proc/uptime) s"; systemctl is-system-running'
 echo 'two workspaces, two machines:'
-warren inspect hello-2 >/dev/null 2>&1 || warren up --name hello-2 >/dev/null
+warren inspect hello-2 >/dev/null 2>&1 && warren rm hello-2 >/dev/null
+# The second comes from the warm pool, as most do: it is made again until it does.
+pooled=
+for _ in $(seq 60); do
+  warren up --name hello-2 >/dev/null
+  if warren audit ls --vm hello-2 --json | grep -q '"pooled": *true'; then
+    pooled=yes
+    break
+  fi
+  warren rm hello-2 >/dev/null
+  sleep 1
+done
+if [ -z "$pooled" ]; then
+  echo "the warm pool stays empty; the server's log says why" >&2
+  exit 1
+fi
 for name in hello hello-2; do
   printf '  %-8s machine-id %s\n' "$name" "$(warren exec "$name" -- cat /etc/machine-id)"
 done
-warren rm hello-2 >/dev/null
+
+step "a copy of the second, as it runs"
+warren exec hello-2 -- sh -c 'echo as it was >/run/mark'
+warren fork hello-2 --name copy
+warren exec copy-1 -- sh -c 'echo "$(hostname): $(cat /run/mark)"'
+warren rm copy-1 hello-2 >/dev/null
 
 cat <<EOF
 

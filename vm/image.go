@@ -54,10 +54,15 @@ type Generation struct {
 	Devices   []string     `json:"devices"` // device lines of the command line, in order
 	Agent     AgentHello   `json:"agent"`
 	GuestKey  []byte       `json:"guestKey"` // the link key its agent holds
-	Disk      File         `json:"disk"`     // frozen qcow2 layer
-	RAM       File         `json:"ram"`      // sparse memory file
-	Device    File         `json:"device"`   // device state
-	DataBytes int64        `json:"dataBytes"`
+	// TrueKey says that GuestKey was taken from the link itself. Without it an older
+	// Warren wrote the manifest, whose copy may be stale; OtherKeys are then the
+	// other keys that its agent may hold.
+	TrueKey   bool     `json:"trueKey,omitempty"`
+	OtherKeys [][]byte `json:"otherKeys,omitempty"`
+	Disk      File     `json:"disk"`   // frozen qcow2 layer
+	RAM       File     `json:"ram"`    // sparse memory file
+	Device    File     `json:"device"` // device state
+	DataBytes int64    `json:"dataBytes"`
 	// Plugged is what the machine had beyond what it booted with; a machine that
 	// starts here gets the same. Modules are the memory files of its modules.
 	Plugged Plugged `json:"plugged,omitzero"`

@@ -47,13 +47,17 @@ type MachineSpec struct {
 	// GuestKey authenticates the host on the link: the key the guest's agent
 	// holds when it wakes. Reset.LinkKey replaces it once acknowledged.
 	GuestKey []byte `json:"guestKey"`
-	Reset    Reset  `json:"reset"` // Time and Entropy are filled in by the monitor, at the last moment
+	// OtherKeys are tried beside GuestKey; see Generation.OtherKeys.
+	OtherKeys [][]byte `json:"otherKeys,omitempty"`
+	Reset     Reset    `json:"reset"` // Time and Entropy are filled in by the monitor, at the last moment
 
 	Agent       string `json:"agent"`       // absolute path of this version's agent binary
 	AgentDigest string `json:"agentDigest"` // hex SHA-256; a guest with another one is replaced in place
 
 	WaitBooted bool          `json:"waitBooted"` // cold boot: wait for multi-user before "ready"
 	Deadline   time.Duration `json:"deadline"`   // for the whole start, in nanoseconds; 0 = 120 s
+	// Patient adds to Deadline what QEMU waits for a CPU, up to twice as much again.
+	Patient bool `json:"patient,omitempty"`
 
 	// VolumeKeys open the disks of Plugged.Volumes. They are handed from process
 	// to process and never written down.
@@ -122,6 +126,9 @@ type CaptureSpec struct {
 	// Hold leaves the machine as it is captured, standing still, when all is
 	// written: the caller lets it go on or ends it.
 	Hold bool `json:"hold,omitempty"`
+	// GuestKey is the link key that the agent holds, for the manifest. The monitor
+	// fills it in: nobody else has it at that instant.
+	GuestKey []byte `json:"-"`
 }
 
 // Captured is what a capture did. DiskMoved is right even when the capture

@@ -365,12 +365,16 @@ func (e *Engine) publishLater(id vm.GenerationID) {
 // manifest is what a start on the generation needs to know.
 func (e *Engine) manifest(g vm.GenerationInfo) (vm.Generation, error) {
 	var m vm.Generation
-	if g.Memory {
+	if g.Memory && !g.DiskOnly {
 		out, err := e.cfg.Generations.Captured(g.ID)
 		if err != nil {
 			return m, err
 		}
 		m = out.Machine
+	}
+	m.Image, m.VM = g.Image, g.VM
+	if len(m.GuestKey) > 0 && !m.TrueKey {
+		m.OtherKeys = e.otherKeys(m)
 	}
 	m.Format, m.ID, m.Parent, m.Image, m.VM, m.DiskOn = 1, g.ID, g.Parent, g.Image, g.VM, g.DiskOn
 	m.CreatedAt, m.Size = g.CreatedAt, g.Size

@@ -310,6 +310,8 @@ type Generations interface {
 	// Publish makes a generation complete and durable; it reads all its data.
 	Publish(ctx context.Context, g vm.Generation) (vm.Generation, error)
 	Load(id vm.GenerationID) (vm.Generation, error)
+	// Rewrite replaces a manifest, durably.
+	Rewrite(g vm.Generation) error
 	Source(id vm.GenerationID) vm.GenerationSource
 	// Alias makes a second generation of the same files.
 	Alias(from vm.GenerationID, g vm.Generation) error

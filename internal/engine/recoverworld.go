@@ -235,6 +235,7 @@ func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) err
 			return err
 		}
 	}
+	e.mendKeys(g)
 	if g.State == vm.GenReady && !g.Durable && !e.hostRestarted(ctx, g) && e.pin(g.ID) {
 		e.publishLater(g.ID)
 		return nil

@@ -153,7 +153,7 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 	}
 	src := e.cfg.Generations.Source(g.ID)
 	src.Fresh, src.Secret = fresh, len(g.VolumesSeen) > 0
-	spec.Generation, spec.GuestKey = &src, m.GuestKey
+	spec.Generation, spec.GuestKey, spec.OtherKeys = &src, m.GuestKey, m.OtherKeys
 	spec.Plugged = m.Plugged
 	if err := e.fillVolumes(&spec, rec, g); err != nil {
 		return spec, err

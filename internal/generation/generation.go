@@ -280,6 +280,11 @@ func (s Store) Load(id vm.GenerationID) (g vm.Generation, err error) {
 	return g, nil
 }
 
+// Rewrite replaces the manifest of a complete generation, durably.
+func (s Store) Rewrite(g vm.Generation) error {
+	return layout.WriteJSON(s.dir(g.ID).Manifest(), g, 0o600)
+}
+
 // Source names the files of a generation that a machine is started on.
 func (s Store) Source(id vm.GenerationID) vm.GenerationSource {
 	return vm.GenerationSource{RAM: s.dir(id).RAM(), Device: s.dir(id).Device()}

@@ -67,6 +67,12 @@ func (p *port) sync(ctx context.Context, left []byte, keys func() [][]byte) (syn
 			if !ok {
 				break
 			}
+			if m.key == nil { // of whoever holds another key
+				if m.magic == magicSyn {
+					p.send(nak(m))
+				}
+				continue
+			}
 			if m.magic == magicSyn {
 				if m.host != syn.host {
 					_, _ = rand.Read(guest[:])

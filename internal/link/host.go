@@ -6,6 +6,7 @@ package link
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
@@ -22,19 +23,28 @@ const (
 	restart = 2 * time.Second
 )
 
+// ErrRefused says that the guest's agent is there and holds another key.
+var ErrRefused = errors.New("link: the guest's agent refuses the key")
+
 // Host synchronises with the guest over c, which is a fresh connection to the
 // chardev of the VM's agent port, and returns a multiplexer on which streams
 // are opened. It skips whatever an earlier session left in the guest. It
-// blocks until the guest answers or ctx ends; with a wrong key it never
-// answers. Closing the session closes c; on an error c is the caller's.
-func Host(ctx context.Context, c net.Conn, key []byte) (*yamux.Session, error) {
+// blocks until the guest answers or ctx ends. A guest that holds none of the keys
+// says so, and the error is ErrRefused; one of an older Warren is silent. others are keys that are tried beside the first. Closing the session
+// closes c; on an error c is the caller's.
+func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux.Session, error) {
+	keys := append([][]byte{key}, others...)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var rest []byte
 	for {
 		var done bool
 		var err error
-		if rest, done, err = hostOnce(ctx, c, key); err != nil {
+		rest, done, err = hostOnce(ctx, c, keys)
+		if errors.Is(err, ErrRefused) {
+			return nil, err
+		}
+		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
@@ -50,16 +60,20 @@ func Host(ctx context.Context, c net.Conn, key []byte) (*yamux.Session, error) {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magic: magicBye}, keys: [][]byte{key}}, config())
+	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magic: magicBye}, keys: keys}, config())
 }
 
 // hostOnce runs the handshake with one nonce. done is false when the guest
 // acknowledged but never became ready. rest are bytes after READY.
-func hostOnce(ctx context.Context, c net.Conn, key []byte) (rest []byte, done bool, err error) {
+func hostOnce(ctx context.Context, c net.Conn, keys [][]byte) (rest []byte, done bool, err error) {
 	var host nonce
 	_, _ = rand.Read(host[:]) // never fails
-	syn := encode(magicSyn, host, nonce{}, key)
-	keys := [][]byte{key}
+	var syn []byte
+	asked := map[string]bool{} // HMACs of SYNs that were not refused
+	for _, key := range keys {
+		syn = append(syn, encode(magicSyn, host, nonce{}, key)...)
+		asked[string(syn[len(syn)-sha256.Size:])] = true
+	}
 	var scan scanner
 	buf := make([]byte, 64<<10)
 	var acked time.Time
@@ -86,11 +100,20 @@ func hostOnce(ctx context.Context, c net.Conn, key []byte) (rest []byte, done bo
 			if m.host != host {
 				continue
 			}
+			if m.key == nil {
+				if m.magic == magicNak && acked.IsZero() {
+					delete(asked, string(m.sum))
+				}
+				if len(asked) == 0 {
+					return nil, false, ErrRefused
+				}
+				continue
+			}
 			if m.magic == magicReady {
 				return scan.rest(), true, nil
 			}
 			if m.magic == magicAck && acked.IsZero() {
-				if err := hostSend(c, encode(magicGo, host, m.guest, key)); err != nil {
+				if err := hostSend(c, encode(magicGo, host, m.guest, m.key)); err != nil {
 					return nil, false, err
 				}
 				acked = time.Now()

@@ -15,7 +15,9 @@ import (
 //
 // The guest nonce of a SYN is zero, and so are both of a BYE. READY is the
 // last message before the first byte of the multiplexer from the guest, GO the
-// last from the host. SYN and BYE are also looked for inside a session, which
+// last from the host. NAK is a guest's answer to a SYN whose key it does not hold:
+// it carries the HMAC of that SYN instead of its own, and so says which it was.
+// SYN and BYE are also looked for inside a session, which
 // they end: neither end sees the other's program die by the port alone.
 const (
 	magicSyn   = "\xa5WRNSYN\n"
@@ -23,6 +25,7 @@ const (
 	magicGo    = "\xa5WRNGO_\n"
 	magicReady = "\xa5WRNRDY\n"
 	magicBye   = "\xa5WRNBYE\n"
+	magicNak   = "\xa5WRNNAK\n"
 
 	magicSize   = 8
 	nonceSize   = 16
@@ -39,7 +42,8 @@ type message struct {
 	magic string
 	host  nonce
 	guest nonce
-	key   []byte // the key whose HMAC it carries
+	key   []byte // the key whose HMAC it carries; nil = of none that is held
+	sum   []byte // the HMAC, where key is nil
 }
 
 // encode renders a message under key.
@@ -53,15 +57,25 @@ func encode(magic string, host, guest nonce, key []byte) []byte {
 	return m.Sum(b)
 }
 
+// nak renders the answer to a SYN whose key is not held.
+func nak(m message) []byte {
+	b := make([]byte, 0, messageSize)
+	b = append(b, magicNak...)
+	b = append(b, m.host[:]...)
+	b = append(b, m.guest[:]...)
+	return append(b, m.sum...)
+}
+
 // decode reads the message that b begins with. It reports false when b is too
-// short, carries no magic, or was made with none of the keys.
+// short, carries no magic, or was made with none of the keys and is neither a SYN
+// nor a NAK.
 func decode(b []byte, keys [][]byte) (message, bool) {
 	var m message
 	if len(b) < messageSize || b[0] != lead {
 		return m, false
 	}
 	switch magic := string(b[:magicSize]); magic {
-	case magicSyn, magicAck, magicGo, magicReady, magicBye:
+	case magicSyn, magicAck, magicGo, magicReady, magicBye, magicNak:
 		m.magic = magic
 	default:
 		return m, false
@@ -77,7 +91,8 @@ func decode(b []byte, keys [][]byte) (message, bool) {
 			return m, true
 		}
 	}
-	return m, false
+	m.sum = bytes.Clone(sum)
+	return m, m.magic == magicSyn || m.magic == magicNak
 }
 
 // scanner finds messages in a byte stream full of other things. The zero
@@ -100,7 +115,11 @@ func (s *scanner) next(keys [][]byte) (message, bool) {
 		}
 		s.buf = s.buf[i:]
 		if m, ok := decode(s.buf, keys); ok {
-			s.buf = s.buf[messageSize:]
+			if m.key == nil {
+				s.buf = s.buf[1:] // it may be no message, and a true one may lie in it
+			} else {
+				s.buf = s.buf[messageSize:]
+			}
 			return m, true
 		}
 		if len(s.buf) < messageSize && maybeMagic(s.buf) {
@@ -122,7 +141,7 @@ func (s *scanner) rest() []byte {
 // beginning of a message.
 func maybeMagic(b []byte) bool {
 	n := min(len(b), magicSize)
-	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady, magicBye} {
+	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady, magicBye, magicNak} {
 		if m[:n] == string(b[:n]) {
 			return true
 		}
@@ -149,7 +168,7 @@ func (l *lookout) saw(b []byte, keys func() [][]byte) (rest []byte, ok bool) {
 		if !ok {
 			break
 		}
-		if m.magic == l.magic {
+		if m.magic == l.magic && m.key != nil {
 			return append([]byte(nil), whole[len(whole)-len(s.buf)-messageSize:]...), true
 		}
 	}

@@ -33,17 +33,19 @@ type agentLink struct {
 
 	mu      sync.Mutex // guards the fields below
 	key     []byte
+	others  [][]byte       // tried beside key until setKey
 	paused  bool           // the guest stands still: silence is no fault
 	session *yamux.Session // nil while there is none
 	heard   time.Time      // last sign of life
 	changed chan struct{}  // closed and replaced when session is set
+	refused int            // handshakes in a row that the agent refused
 	retry   chan struct{}  // holds one word: somebody listens again
 
 	wg sync.WaitGroup // pings
 }
 
-func newAgentLink(subject, path string, key []byte, log *slog.Logger) *agentLink {
-	return &agentLink{subject: subject, path: path, key: key, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
+func newAgentLink(subject, path string, key []byte, others [][]byte, log *slog.Logger) *agentLink {
+	return &agentLink{subject: subject, path: path, key: key, others: others, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
 }
 
 // run keeps the link up until ctx ends, and then takes it down.
@@ -56,6 +58,7 @@ func (l *agentLink) run(ctx context.Context) {
 			if ctx.Err() == nil {
 				l.log.Warn("agent link", "err", err)
 			}
+			l.note(err)
 			l.rest(ctx)
 			continue
 		}
@@ -63,6 +66,24 @@ func (l *agentLink) run(ctx context.Context) {
 		case <-session.CloseChan():
 		case <-ctx.Done():
 		}
+	}
+}
+
+// refusals is how often an agent must refuse before it is believed: a guest that
+// starts its agent anew may have answered for the one before.
+const refusals = 3
+
+// note keeps count of refusals, for whoever waits.
+func (l *agentLink) note(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !errors.Is(err, link.ErrRefused) {
+		l.refused = 0
+		return
+	}
+	if l.refused++; l.refused >= refusals {
+		close(l.changed)
+		l.changed = make(chan struct{})
 	}
 }
 
@@ -110,16 +131,16 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 		return nil, err
 	}
 	l.mu.Lock()
-	key := l.key
+	key, others := l.key, l.others
 	l.mu.Unlock()
-	session, err := link.Host(ctx, conn, key)
+	session, err := link.Host(ctx, conn, key, others...)
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.session, l.heard = session, time.Now()
+	l.session, l.heard, l.refused = session, time.Now(), 0
 	close(l.changed)
 	l.changed = make(chan struct{})
 	return session, nil
@@ -129,7 +150,15 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 func (l *agentLink) setKey(key []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.key = key
+	l.key, l.others, l.refused = key, nil, 0
+}
+
+// holds returns the key of the next handshake: the one copy that counts of what
+// the agent holds.
+func (l *agentLink) holds() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.key
 }
 
 // setPaused says whether the guest stands still.
@@ -174,19 +203,22 @@ func (l *agentLink) open(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// wait returns a live session.
+// wait returns a live session; link.ErrRefused when the agent holds another key.
 func (l *agentLink) wait(ctx context.Context) (*yamux.Session, error) {
 	for {
 		l.mu.Lock()
-		session, changed := l.session, l.changed
+		session, changed, refused := l.session, l.changed, l.refused
 		l.mu.Unlock()
 		if session != nil && !session.IsClosed() {
 			return session, nil
 		}
+		if refused >= refusals {
+			return nil, link.ErrRefused
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		}
 	}
 }

@@ -34,6 +34,7 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	if s.Quit {
 		m.intend("stop")
 	}
+	s.GuestKey = m.link.holds()
 	var froze time.Time
 	var unfrozen []string
 	before := func(ctx context.Context) error {

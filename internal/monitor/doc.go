@@ -24,8 +24,9 @@ import (
 )
 
 // Protocol is the version of what is spoken on a monitor's socket. A Launcher
-// replaces a monitor of another version by re-attaching.
-const Protocol = 4
+// replaces a monitor of another version by re-attaching. Monitors before 5 wrote
+// down a wrong link key when they captured a machine that came from the pool.
+const Protocol = 5
 
 // Bounds of what a monitor waits for.
 const (

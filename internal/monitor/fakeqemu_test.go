@@ -61,6 +61,7 @@ type fake struct {
 	words    []string
 	incoming bool
 	quit     chan struct{}
+	consoles chan net.Conn // who reads what the guest says
 	once     sync.Once
 
 	mu     sync.Mutex
@@ -76,11 +77,12 @@ type fake struct {
 }
 
 func newFake(args []string) *fake {
-	f := &fake{quit: make(chan struct{}), status: "running", digest: "old"}
+	f := &fake{quit: make(chan struct{}), consoles: make(chan net.Conn, 16), status: "running", digest: "old"}
 	for i, a := range args {
 		switch a {
 		case "-cpu":
-			f.words = strings.Split(args[i+1], "+")
+			words, disk, _ := strings.Cut(args[i+1], "+disk:")
+			f.words, f.plug.file = strings.Split(words, "+"), disk
 		case "-object", "-device":
 			f.disks.argument(args[i+1])
 		case "-incoming":
@@ -92,9 +94,15 @@ func newFake(args []string) *fake {
 	}
 	if f.incoming {
 		f.key = []byte(strings.Repeat("g", link.KeySize))
+		if f.is("other-key") {
+			f.key = []byte(strings.Repeat("o", link.KeySize))
+		}
 	}
 	return f
 }
+
+// console waits for whoever keeps what the guest says.
+func (f *fake) console() net.Conn { return <-f.consoles }
 
 func (f *fake) is(word string) bool { return slices.Contains(f.words, word) }
 
@@ -120,6 +128,7 @@ func (f *fake) run() int {
 	go f.agent(listeners[1])
 	go serveAll(listeners[2], func(c net.Conn) {
 		io.WriteString(c, "hello from the console\n")
+		f.consoles <- c
 		<-f.quit
 	})
 	go serveAll(listeners[3], func(c net.Conn) { io.Copy(io.Discard, c) })
@@ -294,6 +303,11 @@ func (f *fake) serveAgent(l net.Listener) error {
 		}
 		if f.is("dies") {
 			os.Exit(1)
+		}
+		if f.is("panics") {
+			fmt.Fprint(f.console(), "[    1.0] Kernel panic - not syncing: no \x1b\x07init\n[    1.1] Rebooting\n")
+			f.end("guest-reset")
+			select {}
 		}
 		if f.is("reboots") {
 			f.end("guest-reset")

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/link"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/internal/usernet"
 	"github.com/warren-vm/warren/vm"
@@ -44,6 +45,8 @@ type machine struct {
 	gone    chan struct{}                // closed when QEMU is gone; exit is set before
 	exit    vm.MachineExit
 
+	consoled <-chan struct{} // closed when the console's log has all of its QEMU
+
 	folders   folders
 	spare     spare
 	capturing sync.Mutex // one capture at a time; guards held
@@ -67,7 +70,7 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "network: %w", err)
 	}
 	m.net = n
-	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, log)
+	m.link = newAgentLink(string(spec.ID), layout.RunVM(spec.RunDir).Agent(), spec.GuestKey, spec.OtherKeys, log)
 	m.guest = guest.New(m.link.open)
 	m.lifetime, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	return m, nil
@@ -90,10 +93,10 @@ func (m *machine) start(ctx context.Context) error {
 	if d <= 0 {
 		d = startDeadline
 	}
-	ctx, cancel := context.WithTimeout(ctx, d)
+	ctx, cancel := m.patient(ctx, d)
 	defer cancel()
 	if err := m.spawn(ctx); err != nil {
-		return err
+		return explained(ctx, err)
 	}
 	// From here on the end of QEMU ends the start.
 	ctx, abort := context.WithCancelCause(ctx)
@@ -114,7 +117,7 @@ func (m *machine) start(ctx context.Context) error {
 	if err != nil && m.endsNow() {
 		return m.endedEarly(ctx)
 	}
-	return err
+	return explained(ctx, err)
 }
 
 // endsNow reports whether QEMU has ended or is about to: what it takes down
@@ -138,6 +141,10 @@ func (m *machine) endedEarly(ctx context.Context) error {
 	exit := m.qemu().Reason(context.WithoutCancel(ctx))
 	switch exit.Reason {
 	case "guest-poweroff", "guest-reboot", "guest-panic":
+		if line := m.panicked(); line != "" {
+			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest's kernel panicked while it was started: %s", line).
+				WithHint("look at its console (`warren logs`)")
+		}
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest ended while it was started (%s)", exit.Reason).
 			WithHint("look at its console (`warren logs`)")
 	}
@@ -163,7 +170,10 @@ func (m *machine) spawn(ctx context.Context) error {
 
 // console keeps the serial console's log as long as the machine runs.
 func (m *machine) console() {
+	done := make(chan struct{})
+	m.consoled = done
 	m.wg.Go(func() {
+		defer close(done)
 		err := copyConsole(m.lifetime, layout.RunVM(m.spec.RunDir).Console(), layout.VMDir(m.spec.Dir).ConsoleLog())
 		if err != nil && m.lifetime.Err() == nil {
 			m.log.Warn("console", "err", err)
@@ -227,6 +237,10 @@ func (m *machine) setClock(ctx context.Context) {
 }
 
 func (m *machine) silent(err error) error {
+	if errors.Is(err, link.ErrRefused) {
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the agent in the guest refuses this server's key: it holds another one").
+			WithHint("its disk can be booted without its memory: `warren start %s --disk-only`", m.spec.ID)
+	}
 	return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the agent in the guest did not answer: %w", err).
 		WithHint("look at its console (`warren logs`)")
 }

@@ -43,10 +43,14 @@ func fakeSpec(t *testing.T, behaviour string) vm.MachineSpec {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(run) })
-	id := vm.NewID()
+	id, dir := vm.NewID(), t.TempDir()
+	disk := filepath.Join(dir, "disk") // that it says it writes to
+	if err := os.WriteFile(disk, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return vm.MachineSpec{
-		Format: 1, ID: id, Dir: t.TempDir(), RunDir: filepath.Join(run, string(id)), QEMU: self,
-		Accel: vm.TCG, CPU: behaviour, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
+		Format: 1, ID: id, Dir: dir, RunDir: filepath.Join(run, string(id)), QEMU: self,
+		Accel: vm.TCG, CPU: behaviour + "+disk:" + disk, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
 		Boot:     vm.BootSource{Kernel: "/k", Initramfs: "/i", Cmdline: "quiet"},
 		GuestKey: []byte(strings.Repeat("g", link.KeySize)),
 		Reset:    vm.Reset{Hostname: "box", LinkKey: []byte(strings.Repeat("n", link.KeySize))},
@@ -200,10 +204,12 @@ func TestLaunchFailures(t *testing.T) {
 		says      string
 	}{
 		{"refuse", false, vm.Internal, "this machine is refused"},
-		{"mute-qmp", false, vm.Timeout, "in time"},
+		{"mute-qmp", false, vm.Timeout, "not ready within"},
 		{"bad-state", true, vm.Internal, "load of migration failed"},
 		{"no-agent", false, vm.GuestFault, "did not answer"},
 		{"no-agent", true, vm.GuestFault, "did not answer"},
+		{"panics", true, vm.GuestFault, "kernel panicked while it was started: Kernel panic - not syncing: no init"},
+		{"other-key", true, vm.GuestFault, "refuses this server's key"},
 		{"silent", true, vm.GuestFault, "did not answer"},
 		{"bad-hostname", true, vm.GuestFault, "hostname could not be reset: read-only file system"},
 		{"no-rng", true, vm.GuestFault, "rng could not be reset: not acknowledged"},

@@ -66,7 +66,7 @@ func (m *machine) seated(g vm.GenerationSource) vm.MachineSpec {
 	spec.Generation = &g
 	spec.Size, spec.Plugged = now.Size, now.Plugged
 	if len(spec.Reset.LinkKey) > 0 {
-		spec.GuestKey = spec.Reset.LinkKey
+		spec.GuestKey, spec.OtherKeys = spec.Reset.LinkKey, nil
 	}
 	return spec
 }
@@ -77,7 +77,7 @@ func (m *machine) sit(ctx context.Context, proc *qemu.Process, spec vm.MachineSp
 		return err
 	}
 	m.mu.Lock()
-	m.spec.Generation, m.spec.GuestKey = spec.Generation, spec.GuestKey
+	m.spec.Generation, m.spec.GuestKey, m.spec.OtherKeys = spec.Generation, spec.GuestKey, nil
 	m.mu.Unlock()
 	m.proc.Store(proc)
 	m.held = false

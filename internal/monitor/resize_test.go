@@ -26,6 +26,7 @@ type plugs struct {
 	modules []map[string]any
 	sizes   map[string]any // of backends
 	disk    any
+	file    string // that the disk is written to
 }
 
 // qmp answers what belongs to plugging.
@@ -46,7 +47,7 @@ func (p *plugs) qmp(command string, args map[string]any) (string, bool) {
 	case "query-memory-devices":
 		return encoded(append([]map[string]any{}, p.modules...)), true
 	case "query-block":
-		return `[{"inserted": {"node-name": "disk0"}}]`, true
+		return fmt.Sprintf(`[{"inserted": {"node-name": "disk0", "image": {"filename": %q}}}]`, p.file), true
 	case "object-add":
 		if p.sizes == nil {
 			p.sizes = map[string]any{}

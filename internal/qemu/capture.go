@@ -32,7 +32,7 @@ const settleTime = 20 * time.Second
 func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(context.Context) error) (out vm.Captured, err error) {
 	begin := time.Now()
 	defer func() { out.Total = time.Since(begin) }()
-	if out.Machine, err = p.describe(ctx); err != nil {
+	if out.Machine, err = p.describe(ctx, s.GuestKey); err != nil {
 		return out, err
 	}
 	state, err := p.RunState(ctx)
@@ -221,8 +221,9 @@ func full(path string) bool {
 	return unix.Statfs(path, &st) == nil && st.Bavail*uint64(st.Bsize) < 1<<20
 }
 
-// describe says what a start on a capture of this machine needs to be equal.
-func (p *Process) describe(ctx context.Context) (vm.Generation, error) {
+// describe says what a start on a capture of this machine needs to be equal. key
+// is what its agent holds.
+func (p *Process) describe(ctx context.Context, key []byte) (vm.Generation, error) {
 	var version struct {
 		QEMU struct{ Major, Minor, Micro int } `json:"qemu"`
 	}
@@ -230,13 +231,9 @@ func (p *Process) describe(ctx context.Context) (vm.Generation, error) {
 		return vm.Generation{}, p.failure(err)
 	}
 	s := p.Machine()
-	key := s.Reset.LinkKey
-	if len(key) == 0 {
-		key = s.GuestKey
-	}
 	return vm.Generation{
 		Format: 1, Size: s.Size, Accel: s.Accel, CPU: s.CPU, Machine: s.Machine, Cmdline: s.Boot.Cmdline, Devices: Devices(s), Plugged: s.Plugged,
-		QEMU: fmt.Sprintf("%d.%d.%d", version.QEMU.Major, version.QEMU.Minor, version.QEMU.Micro), GuestKey: key,
+		QEMU: fmt.Sprintf("%d.%d.%d", version.QEMU.Major, version.QEMU.Minor, version.QEMU.Micro), GuestKey: key, TrueKey: len(key) > 0,
 	}, nil
 }
 

@@ -27,7 +27,7 @@ import (
 // Exited, or calls Abandon.
 type Process struct {
 	Ident Ident
-	Spec  vm.MachineSpec
+	Spec  vm.MachineSpec // without the link keys and the reset
 	QMP   *qmp.Client
 
 	events *qmp.Events   // from the first moment, for Reason
@@ -85,7 +85,7 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if err := startConfined(offer, cmd, spec); err != nil {
 		return nil, startError(spec, err)
 	}
-	p := &Process{Spec: spec, exited: make(chan struct{})}
+	p := &Process{Spec: withoutKeys(spec), exited: make(chan struct{})}
 	Bound(spec.ID, cmd.Process.Pid, spec.Size)
 	go func() {
 		if err := cmd.Wait(); err != nil {
@@ -101,6 +101,14 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	}
 	removeColdRAM(spec) // QEMU has it open; its space goes with QEMU
 	return p, nil
+}
+
+// withoutKeys is what a Process keeps of its spec. Who the guest is changes while
+// QEMU runs (a machine of the pool becomes a VM): that is its owner's to know, and
+// a copy would grow stale.
+func withoutKeys(spec vm.MachineSpec) vm.MachineSpec {
+	spec.GuestKey, spec.OtherKeys, spec.Reset = nil, nil, vm.Reset{}
+	return spec
 }
 
 // overhead is what QEMU may have in memory of its own besides the guest's RAM:
@@ -179,7 +187,7 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{Ident: id, Spec: spec, handle: h, exited: make(chan struct{})}
+	p := &Process{Ident: id, Spec: withoutKeys(spec), handle: h, exited: make(chan struct{})}
 	if p.QMP, err = qmp.Dial(ctx, layout.RunVM(spec.RunDir).QMP()); err != nil {
 		h.Close()
 		return nil, vm.Errorf(vm.Unavailable, string(spec.ID), "qemu does not answer: %w", err)

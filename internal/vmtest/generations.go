@@ -4,11 +4,13 @@
 package vmtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
@@ -20,8 +22,23 @@ import (
 // memory is what a captured guest had running.
 type memory struct {
 	procs  []vm.Process
+	keys   [][]byte // that its agent accepts
 	mounts map[string]vm.VolumeUse
 }
+
+// accepts returns the first of the keys that the agent accepts; nil = none.
+func (m *memory) accepts(keys [][]byte) []byte {
+	for _, key := range keys {
+		if slices.ContainsFunc(m.keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
+			return key
+		}
+	}
+	return nil
+}
+
+// OlderMonitors has machines be served by monitors of before, or no longer. They
+// keep a stale copy of the link key of a machine of the pool, and write it down.
+func (w *World) OlderMonitors(on bool) { w.older.Store(on) }
 
 // Generations returns the simulator of generations: real files with simulated
 // disks and memories behind them.
@@ -192,10 +209,13 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	}
 	out := vm.Captured{Pause: time.Millisecond, DiskMoved: s.Overlay != ""}
 	h.mu.Lock()
-	size, plugged := h.spec.Size, h.spec.Plugged
+	size, plugged, key := h.spec.Size, h.spec.Plugged, h.keys[0]
+	if h.w.older.Load() {
+		key = h.spec.Reset.LinkKey
+	}
 	h.mu.Unlock()
 	out.Machine = vm.Generation{
-		Format: 1, Size: size, Plugged: plugged, Accel: h.spec.Accel, CPU: h.spec.CPU, Machine: h.spec.Machine, QEMU: "7.2.0", GuestKey: h.spec.Reset.LinkKey,
+		Format: 1, Size: size, Plugged: plugged, Accel: h.spec.Accel, CPU: h.spec.CPU, Machine: h.spec.Machine, QEMU: "7.2.0", GuestKey: key, TrueKey: !h.w.older.Load(),
 	}
 	if s.RAM != "" {
 		if err := errors.Join(os.WriteFile(s.RAM, []byte("memory"), 0o600), os.WriteFile(s.Device, []byte("device"), 0o600)); err != nil {
@@ -282,7 +302,9 @@ func (w *World) Held(id vm.ID) bool {
 func (g *guest) remember() *memory {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	m := &memory{}
+	g.m.mu.Lock()
+	m := &memory{keys: slices.Clone(g.m.keys)}
+	g.m.mu.Unlock()
 	for _, p := range g.procs {
 		p.mu.Lock()
 		if p.info.EndedAt == nil {

@@ -71,8 +71,14 @@ func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Mach
 	}
 	ms.w.launches++
 	m := newMachine(ms.w, spec, d)
+	m.keys = [][]byte{spec.Reset.LinkKey, spec.GuestKey}
 	if spec.Generation != nil {
 		if mem := ms.w.memories[spec.Generation.RAM]; mem != nil {
+			used := mem.accepts(append([][]byte{spec.GuestKey}, spec.OtherKeys...))
+			if used == nil {
+				return nil, none, errors.Join(vm.Errorf(vm.GuestFault, string(spec.ID), "the agent in the guest refuses the key"), os.RemoveAll(spec.RunDir))
+			}
+			m.keys[1] = used
 			if err := m.guest.recall(mem); err != nil {
 				return nil, none, err
 			}
@@ -142,6 +148,7 @@ type machine struct {
 	lost   chan struct{} // closed when connections to the monitor are cut
 	active string        // the file that it writes to
 	held   bool          // it stands still after a capture
+	keys   [][]byte      // that its agent accepts: the last it was given, and the one before until that is used
 	spent  Spent
 }
 
@@ -312,7 +319,11 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 	if err == nil {
 		h.policy, h.held = a.Network, false
 		h.guest.become(a.Reset)
-		h.spec.Reset, h.spec.Pooled = a.Reset, false
+		h.keys[0] = a.Reset.LinkKey // the session was opened with the one before it all
+		if !h.w.older.Load() {
+			h.spec.Reset = a.Reset
+		}
+		h.spec.Pooled = false
 		err = layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600)
 	}
 	h.mu.Unlock()

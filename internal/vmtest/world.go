@@ -33,6 +33,7 @@ type World struct {
 	waiting  float64
 	stalled  float64
 	pss      atomic.Int64 // not guarded
+	older    atomic.Bool  // not guarded
 	private  int64        // pages
 	warmed   map[string]int
 	launches int

@@ -26,8 +26,8 @@ func needRoot(t testing.TB) {
 	}
 }
 
-// crashHost is newHost for what crashes: it keeps the warm machines that serve
-// keeps by default. With diskMiB its data is on a small file system of its own.
+// crashHost is newHost for what crashes. With diskMiB its data is on a small file
+// system of its own.
 func crashHost(t testing.TB, diskMiB int64) *host {
 	t.Helper()
 	needRoot(t)
@@ -40,7 +40,6 @@ func crashHost(t testing.TB, diskMiB int64) *host {
 		within = dir
 	}
 	h := unstartedIn(t, within)
-	h.always = nil
 	h.serve()
 	t.Cleanup(h.close)
 	return h

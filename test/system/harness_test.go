@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,7 +29,7 @@ type host struct {
 	binary string
 	data   string
 	listen string
-	always []string // what every serve of it is started with
+	gates  []string // free addresses of the SSH gateway and of previews; with them the rest is as by default
 	server *exec.Cmd
 	ended  chan error
 	log    *bytes.Buffer
@@ -50,7 +51,8 @@ func env(name, fallback string) string {
 }
 
 // newHost makes a fresh data directory that shares the tests' images and
-// starts a server on it. At the end of the test nothing of it may be left.
+// starts a server on it with its defaults, the warm pool included, but for the
+// addresses that it listens on. At the end of the test nothing of it may be left.
 func newHost(t testing.TB, serveArgs ...string) *host {
 	t.Helper()
 	h := unstarted(t)
@@ -84,7 +86,7 @@ func unstartedIn(t testing.TB, within string) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, binary: binary, data: data, listen: freePort(t), always: []string{"--pool", "0"}}
+	h := &host{t: t, binary: binary, data: data, listen: freePort(t), gates: []string{"--ssh", freePort(t), "--preview", freePort(t)}}
 	t.Cleanup(func() { os.RemoveAll(h.data) })
 	h.shareImages(images)
 	return h
@@ -117,11 +119,15 @@ func (h *host) environ() []string {
 	return append(os.Environ(), "WARREN_DATA="+h.data, "WARREN_API_URL=http://"+h.listen, "WARREN_API_KEY=")
 }
 
+// serveArgs is the command line of a server with its defaults, on free addresses.
+func (h *host) serveArgs(args ...string) []string {
+	return slices.Concat([]string{"serve", "--listen", h.listen}, h.gates, args)
+}
+
 // serve starts the server and waits until it is ready.
 func (h *host) serve(args ...string) {
 	h.t.Helper()
-	argv := append([]string{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off"}, h.always...)
-	cmd := exec.Command(h.binary, append(argv, args...)...)
+	cmd := exec.Command(h.binary, h.serveArgs(args...)...)
 	cmd.Env = h.environ()
 	h.log = &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = h.log, h.log

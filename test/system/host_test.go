@@ -202,7 +202,7 @@ func TestSilentGuest(t *testing.T) {
 // TestRequireKVM: where the accelerator is emulation, serve refuses if told so.
 func TestRequireKVM(t *testing.T) {
 	h := unstarted(t)
-	cmd := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off", "--require-kvm")
+	cmd := exec.Command(h.binary, h.serveArgs("--require-kvm")...)
 	cmd.Env = h.environ()
 	done := make(chan []byte, 1)
 	go func() { out, _ := cmd.CombinedOutput(); done <- out }()
@@ -226,14 +226,14 @@ func TestRequireKVM(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	second := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off")
+	second := exec.Command(h.binary, h.serveArgs()...)
 	second.Env = h.environ()
 	out, err := second.CombinedOutput()
 	if err == nil {
 		t.Errorf("two servers on one data directory:\n%s", out)
 	}
 	other := unstarted(t)
-	taken := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off")
+	taken := exec.Command(h.binary, append([]string{"serve", "--listen", h.listen}, other.gates...)...)
 	taken.Env = other.environ()
 	if out, err := taken.CombinedOutput(); err == nil || !strings.Contains(string(out), h.listen) {
 		t.Errorf("a taken port: %v\n%s", err, out)

@@ -256,6 +256,9 @@ func (k *keeper) agree() string {
 		id := k.ownerOf(cmd, l)
 		for program, word := range map[string]string{"qemu": "qemu-system", "monitor": "warren-monitor"} {
 			if strings.Contains(cmd, word) {
+				if id == "" && k.ofPool(cmd) {
+					continue
+				}
 				if id == "" {
 					return fmt.Sprintf("process %d is of no workspace: %s", pid, cmd)
 				}
@@ -269,6 +272,10 @@ func (k *keeper) agree() string {
 				return fmt.Sprintf("%s: running is %v, and it has %d processes of its %s", id, want, n, program)
 			}
 		}
+	}
+	members := k.h.members()
+	for id := range members {
+		known[id], running[id] = true, true
 	}
 	if why := only(filepath.Join(k.h.data, "vms"), known); why != "" {
 		return why
@@ -289,6 +296,16 @@ func only(dir string, names map[string]bool) string {
 		}
 	}
 	return ""
+}
+
+// ofPool says whether a process is of a machine of the pool.
+func (k *keeper) ofPool(cmd string) bool {
+	for id := range k.h.members() {
+		if strings.Contains(cmd, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // ownerOf says whose process that is, "" when it is nobody's.

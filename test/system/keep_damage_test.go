@@ -83,7 +83,7 @@ func TestKeepTornLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	change(t, log, end/2, []byte("garbage garbage garbage"))
-	cmd := exec.Command(h.binary, "serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off")
+	cmd := exec.Command(h.binary, h.serveArgs()...)
 	cmd.Env = h.environ()
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() != 13 || !strings.Contains(string(out), "backup") {

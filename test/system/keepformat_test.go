@@ -100,7 +100,7 @@ func TestKeepNewerFormat(t *testing.T) {
 	}
 	before := tree(t, h.data)
 	for _, args := range [][]string{
-		{"serve", "--listen", h.listen, "--ssh", "off", "--preview", "off", "--s3", "off"},
+		h.serveArgs(),
 		{"image", "ls"},
 		{"config", "show"},
 	} {
@@ -119,7 +119,7 @@ func TestKeepNewerFormat(t *testing.T) {
 func TestKeepOneServer(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	r := h.run("serve", "--listen", freePort(t), "--ssh", "off", "--preview", "off", "--s3", "off")
+	r := h.run(h.serveArgs("--listen", freePort(t), "--ssh", freePort(t), "--preview", freePort(t))...)
 	if r.code != 5 && r.code != 6 && r.code != 7 || !strings.Contains(r.stderr, h.data) || !strings.Contains(r.stderr, "hint: ") {
 		t.Errorf("a second server: %d %s", r.code, r.stderr)
 	}

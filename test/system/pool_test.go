@@ -15,6 +15,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
 )
 
 // poolState is what GET /v1/host says of the pool.
@@ -41,6 +44,25 @@ func (h *host) pool() (out poolState) {
 		h.t.Fatal(err)
 	}
 	return body.Pool
+}
+
+// members are the directories of VMs that are the pool's: a machine that no VM has
+// taken, or none yet.
+func (h *host) members() map[string]bool {
+	h.t.Helper()
+	out := map[string]bool{}
+	dirs, err := os.ReadDir(filepath.Join(h.data, "vms"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, d := range dirs {
+		var spec vm.MachineSpec
+		err := layout.ReadJSON(layout.VMDir(filepath.Join(h.data, "vms", d.Name())).Machine(), &spec)
+		if vm.KindOf(err) == vm.NotFound || err == nil && spec.Pooled {
+			out[d.Name()] = true
+		}
+	}
+	return out
 }
 
 // poolReady waits until the pool has its member: on a busy host this takes as
@@ -111,7 +133,7 @@ func TestPool(t *testing.T) {
 	h.poolReady()
 	h.killServer()
 	before := len(h.processes())
-	h.serve() // without a pool
+	h.serve("--pool", "0") // no new members: the old one's end is counted
 	if after := len(h.processes()); before != 6 || after != 4 {
 		t.Errorf("%d processes before, %d after the sweep; want QEMU and monitor of three, then two", before, after)
 	}

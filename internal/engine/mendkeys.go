@@ -1,0 +1,69 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"bytes"
+	"path/filepath"
+	"slices"
+
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// maxOtherKeys bounds the keys that a start tries beside the manifest's.
+const maxOtherKeys = 16
+
+// mendKeys gives a generation that an older Warren captured the other keys that
+// its agent may hold. Where the machine came from the pool, that Warren wrote a
+// key into the manifest that the agent had already given up, and the generation
+// could not be started. The manifest is looked at once: then it has its keys, or
+// it was right.
+func (e *Engine) mendKeys(g vm.GenerationInfo) {
+	if !g.Whole() {
+		return
+	}
+	m, err := e.cfg.Generations.Load(g.ID)
+	if err != nil || m.TrueKey || len(m.OtherKeys) > 0 || len(m.GuestKey) == 0 {
+		return // a manifest that is missing or damaged is told of by whoever starts on it
+	}
+	if m.OtherKeys = e.otherKeys(m); len(m.OtherKeys) == 0 {
+		return
+	}
+	if err := e.cfg.Generations.Rewrite(m); err != nil {
+		e.log.Error("the keys of an older generation are not mended; it may not be startable", "generation", g.ID, "err", err)
+		return
+	}
+	e.log.Info("a generation of an older warren has its keys now", "generation", g.ID, "keys", len(m.OtherKeys))
+}
+
+// otherKeys are the keys that the agent of a captured machine may hold instead of
+// the one in the manifest: those of its VM's machine, and those of the warm
+// generations of its image. An agent accepts the key that it had before until
+// somebody has used the next.
+func (e *Engine) otherKeys(m vm.Generation) [][]byte {
+	var keys [][]byte
+	add := func(key []byte) {
+		same := func(other []byte) bool { return bytes.Equal(key, other) }
+		if len(key) > 0 && !same(m.GuestKey) && !slices.ContainsFunc(keys, same) && len(keys) < maxOtherKeys {
+			keys = append(keys, key)
+		}
+	}
+	var spec vm.MachineSpec
+	if layout.ReadJSON(layout.VMDir(e.cfg.Dir.VM(m.VM)).Machine(), &spec) == nil {
+		add(spec.Reset.LinkKey)
+		add(spec.GuestKey)
+	}
+	warm, err := filepath.Glob(layout.GenerationDir(e.cfg.Dir.Warm(m.Image, "*")).Manifest())
+	if err != nil {
+		return keys // the pattern is malformed: it never is
+	}
+	for _, path := range warm {
+		var w vm.Generation
+		if layout.ReadJSON(path, &w) == nil {
+			add(w.GuestKey)
+		}
+	}
+	return keys
+}
