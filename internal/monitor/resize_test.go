@@ -45,8 +45,8 @@ func (p *plugs) qmp(command string, args map[string]any) (string, bool) {
 		return encoded(list), true
 	case "query-memory-devices":
 		return encoded(append([]map[string]any{}, p.modules...)), true
-	case "query-block":
-		return `[{"inserted": {"node-name": "disk0"}}]`, true
+	case "qom-get":
+		return `"disk0"`, true
 	case "object-add":
 		if p.sizes == nil {
 			p.sizes = map[string]any{}
