@@ -43,6 +43,9 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err := e.settleDisk(ctx, s); err != nil {
 		return g, err
 	}
+	if err := e.shorten(ctx, s); err != nil {
+		return g, err
+	}
 	if err := e.roomFor(ctx, s); err != nil {
 		return g, err
 	}

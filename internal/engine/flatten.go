@@ -11,10 +11,21 @@ import (
 )
 
 const (
-	// maxLayers is how deep a disk may lie before its layers are merged.
-	maxLayers = 8
-	// flattenAfter is how long a VM must have been left alone before.
+	// maxLayers is how deep a disk may lie before its layers are merged, once the VM
+	// has been left alone for flattenAfter.
+	maxLayers    = 8
 	flattenAfter = 5 * time.Second
+	// busyLayers is how deep a disk may lie before its upper layers are merged also
+	// while the VM is in use, unless something else is asked of it.
+	busyLayers = 16
+	// deepLayers is how deep a disk may lie before a capture merges them first, for
+	// shortenWait at most.
+	deepLayers  = 24
+	shortenWait = 2 * time.Minute
+	// mostLayers is how deep a disk may lie at all: QEMU opens a file for each, may
+	// open 1,024, and takes 40 ms longer to move a disk that lies on 200 layers and
+	// half a second longer on 400.
+	mostLayers = 200
 )
 
 // depthLocked counts the generations below a VM's disk.
@@ -29,9 +40,10 @@ func (e *Engine) depthLocked(rec vm.VM) (n int) {
 	return n
 }
 
-// flatten copies the layers below a running VM's disk into it, so that depth
-// costs nothing later. It gives way to anything else that is asked of the VM.
-func (e *Engine) flatten(op *operation) error {
+// flatten copies the layers below a running VM's disk into it, in part the upper
+// ones alone, so that depth costs nothing later. It gives way to anything else that
+// is asked of the VM.
+func (e *Engine) flatten(op *operation, part bool) error {
 	op.yields.Store(true)
 	r := e.runOf(op.slot)
 	if r == nil {
@@ -40,12 +52,48 @@ func (e *Engine) flatten(op *operation) error {
 	if err := e.settleDisk(op.ctx, op.slot); err != nil {
 		return err
 	}
-	if err := r.machine.Flatten(op.ctx, e.cfg.Dir.Images()); err != nil {
+	return e.merge(op.ctx, op.slot, r, part)
+}
+
+func (e *Engine) merge(ctx context.Context, s *slot, r *run, part bool) error {
+	if err := r.machine.Flatten(ctx, e.cfg.Dir.Images(), part); err != nil {
 		return err
 	}
-	err := e.noteLayer(context.WithoutCancel(op.ctx), op.slot)
+	err := e.noteLayer(context.WithoutCancel(ctx), s)
 	e.collectLater()
 	return err
+}
+
+// shorten merges the upper layers of a deep disk before a capture adds one more,
+// however busy the VM is. That it fails is no reason not to capture before the
+// chain has grown far beyond that. Kind Limit then.
+func (e *Engine) shorten(ctx context.Context, s *slot) error {
+	depth := func() int {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.depthLocked(s.rec)
+	}
+	if depth() < deepLayers {
+		return nil
+	}
+	var err error
+	if r := e.runOf(s); r != nil {
+		bounded, stop := context.WithTimeout(ctx, shortenWait)
+		err = e.merge(bounded, s, r, true)
+		stop()
+		if ctx.Err() != nil || died(err) {
+			return cause(ctx, err)
+		}
+	}
+	n := depth()
+	if n >= mostLayers {
+		return vm.Errorf(vm.Limit, string(s.id), "its disk lies on %d layers, and they could not be merged", n).
+			WithHint("start the VM if it is stopped, and leave it alone for a while: they are merged while it runs, if the disk has room")
+	}
+	if err != nil {
+		e.log.Warn("the layers below a disk are not merged", "vm", s.id, "layers", n, "err", err)
+	}
+	return nil
 }
 
 // noteLayer makes the record say what the VM's disk lies on, as the disk itself

@@ -71,9 +71,10 @@ type Capturer interface {
 	// what was captured, and lets it go on. After an error it stands still as
 	// before, or is gone.
 	Reseat(ctx context.Context, g vm.GenerationSource) error
-	// Flatten shortens the chain of layers below the machine's disk to those whose
-	// path begins with base, beside the running guest; it ends with ctx.
-	Flatten(ctx context.Context, base string) error
+	// Flatten shortens the chain of layers below the machine's disk to those that
+	// are beneath base, beside the running guest; it ends with ctx. In part, it
+	// merges the upper layers alone and copies little.
+	Flatten(ctx context.Context, base string, part bool) error
 	// Disk returns the file that the machine writes to now, when no capture is
 	// under way.
 	Disk(ctx context.Context) (string, error)

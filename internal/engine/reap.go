@@ -157,8 +157,11 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		}
 		add(vm.OpCapture, "cold", rec.Exit.Time.Add(after))
 	}
-	if rec.State == vm.Running && e.depthLocked(rec) > maxLayers {
+	if n := e.depthLocked(rec); rec.State == vm.Running && n > maxLayers {
 		add(vm.OpCapture, "flatten", rec.LastActive.Add(flattenAfter))
+		if n > busyLayers {
+			add(vm.OpCapture, "shorten", time.Time{})
+		}
 	}
 	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
@@ -223,8 +226,8 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 		switch ch.reason {
 		case "cold":
 			return e.sealSuspended(op)
-		case "flatten":
-			return e.flatten(op)
+		case "flatten", "shorten":
+			return e.flatten(op, ch.reason == "shorten")
 		case "reseat":
 			return e.reseat(op)
 		}

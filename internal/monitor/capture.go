@@ -126,10 +126,10 @@ func (m *machine) thaw(ctx context.Context) error {
 
 // flatten shortens the chain of layers below the disk; see qemu.Process.Flatten.
 // No capture can be made meanwhile.
-func (m *machine) flatten(ctx context.Context, base string) error {
+func (m *machine) flatten(ctx context.Context, base string, part bool) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
-	return m.qemu().Flatten(ctx, base)
+	return m.qemu().Flatten(ctx, base, part)
 }
 
 // disk names the file that the machine writes to. It waits for a capture that

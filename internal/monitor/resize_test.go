@@ -48,6 +48,8 @@ func (p *plugs) qmp(command string, args map[string]any) (string, bool) {
 		return encoded(append([]map[string]any{}, p.modules...)), true
 	case "query-block":
 		return fmt.Sprintf(`[{"inserted": {"node-name": "disk0", "image": {"filename": %q}}}]`, p.file), true
+	case "qom-get":
+		return `"disk0"`, true
 	case "object-add":
 		if p.sizes == nil {
 			p.sizes = map[string]any{}

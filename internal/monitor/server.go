@@ -208,7 +208,7 @@ func (s *server) flatten(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	if err := s.m.flatten(r.Context(), base); err != nil {
+	if err := s.m.flatten(r.Context(), base, r.URL.Query().Has("part")); err != nil {
 		writeError(w, err)
 		return
 	}

@@ -9,13 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -90,19 +88,6 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 		return note(s, out, begin)
 	})
 	return out, err
-}
-
-// writeBack makes what the disk holds durable: QEMU does so when it stops the
-// machine, and then the guest would stand still for it.
-func (p *Process) writeBack(ctx context.Context, s vm.CaptureSpec) error {
-	if s.Overlay == "" {
-		return nil
-	}
-	path, err := p.ActiveDisk(ctx)
-	if err != nil {
-		return err
-	}
-	return layout.SyncFile(path)
 }
 
 func call(ctx context.Context, f func(context.Context) error) error {
@@ -182,10 +167,9 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 		return err
 	}
 	if s.Overlay != "" {
-		if err := p.moveDisk(ctx, s.Overlay); err != nil {
+		if out.DiskMoved, err = p.moveDisk(ctx, s.Overlay); err != nil {
 			return err
 		}
-		out.DiskMoved = true
 	}
 	if err := p.at("disk moved"); err != nil {
 		return err
@@ -237,91 +221,10 @@ func (p *Process) describe(ctx context.Context, key []byte) (vm.Generation, erro
 	}, nil
 }
 
-// ActiveDisk returns the file that the guest's disk writes to now.
-func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
-	top, err := p.chain(ctx)
-	if err != nil {
-		return "", err
-	}
-	name, err := plainName(top.Filename)
-	return p.owned(name), err
-}
-
-// plainName returns the file of a layer. QEMU describes one as "json:{...}"
-// when what lies below it is not what its header names, which is so for every
-// layer that was frozen while its machine ran.
-func plainName(name string) (string, error) {
-	text, ok := strings.CutPrefix(name, "json:")
-	if !ok {
-		return name, nil
-	}
-	var layer struct {
-		File struct {
-			Filename string `json:"filename"`
-		} `json:"file"`
-	}
-	if err := json.Unmarshal([]byte(text), &layer); err != nil || layer.File.Filename == "" {
-		return "", vm.Errorf(vm.Internal, name, "qemu names no file of the disk")
-	}
-	return layer.File.Filename, nil
-}
-
 // at is where a test can make a capture fail.
 func (p *Process) at(step string) error {
 	if p.fault == nil {
 		return nil
 	}
 	return p.fault(step)
-}
-
-// moveDisk puts the overlay on top of the disk.
-func (p *Process) moveDisk(ctx context.Context, overlay string) error {
-	node, err := p.diskNode(ctx)
-	if err != nil {
-		return err
-	}
-	name, err := p.Lend(overlay)
-	if err != nil {
-		return err
-	}
-	// Not blockdev-add and blockdev-snapshot: a node that was added with
-	// "backing": null can't be made read-only again when it is frozen in its
-	// turn, and its lock on the file then keeps every other machine off it.
-	err = p.QMP.Execute(ctx, "blockdev-snapshot-sync", map[string]any{
-		"node-name": node, "snapshot-node-name": nextNode(node), "snapshot-file": name, "format": "qcow2", "mode": "existing",
-	}, nil)
-	if err != nil {
-		p.TakeBack(overlay)
-		return fileError(overlay, err)
-	}
-	p.takeBackDisks(name)
-	return nil
-}
-
-// diskNode names the node that the guest's disk writes to now.
-func (p *Process) diskNode(ctx context.Context) (string, error) {
-	var devices []struct {
-		QDev     string `json:"qdev"`
-		Inserted *struct {
-			Node string `json:"node-name"`
-		} `json:"inserted"`
-	}
-	if err := p.QMP.Execute(ctx, "query-block", nil, &devices); err != nil {
-		return "", p.failure(err)
-	}
-	for _, d := range devices {
-		if d.Inserted != nil && d.Inserted.Node != "" && !vm.IsVolumeID(d.Inserted.Node) {
-			return d.Inserted.Node, nil
-		}
-	}
-	return "", vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine has no disk")
-}
-
-// nextNode names the layer above node: disk0, disk1, ...
-func nextNode(node string) string {
-	var n int
-	if _, err := fmt.Sscanf(node, "disk%d", &n); err != nil {
-		return node + "-top"
-	}
-	return fmt.Sprintf("disk%d", n+1)
 }

@@ -6,59 +6,90 @@ package qemu
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
 )
 
-// flattenJob names the block job.
-const flattenJob = "flatten"
-
-// imageInfo is the part of a query-block answer that names a chain of layers.
-type imageInfo struct {
-	Filename string     `json:"filename"`
-	Backing  *imageInfo `json:"backing-image"`
-}
+const (
+	// flattenJob names the block job.
+	flattenJob = "flatten"
+	// keptLayers is how many layers a merge in part leaves at most.
+	keptLayers = 4
+)
 
 // Flatten copies what the layers above base hold into the disk that the machine
-// writes to, beside the running guest, so that it lies on the first layer whose
-// path begins with base. A machine whose disk does so already is left alone.
-// When ctx ends the disk is what it was. (QEMU, docs/interop/live-block-operations.rst)
-func (p *Process) Flatten(ctx context.Context, base string) error {
+// writes to, beside the running guest, so that it lies on the first layer that
+// is beneath the directory base. In part, it merges only the upper layers and
+// copies little: see mergeTo. A machine whose disk lies there already is left
+// alone. When ctx ends the disk is what it was.
+// (QEMU, docs/interop/live-block-operations.rst)
+func (p *Process) Flatten(ctx context.Context, base string, part bool) error {
+	if err := p.endFlatten(ctx); err != nil {
+		return err
+	}
+	active, err := p.ActiveDisk(ctx)
+	if err != nil {
+		return err
+	}
+	spec := p.Spec
+	spec.Disk = active
+	layers, err := layersBelow(spec)
+	if err != nil {
+		return err
+	}
+	to := lowest(layers, base)
+	if to < 0 {
+		return vm.Errorf(vm.Internal, string(p.Spec.ID), "its disk lies on nothing that may stay")
+	}
+	if part {
+		to = mergeTo(layers[:to])
+	}
+	if to == 0 {
+		return nil
+	}
 	node, err := p.diskNode(ctx)
 	if err != nil {
 		return err
 	}
-	chain, err := p.chain(ctx)
+	nodes, err := p.backing(ctx, node)
 	if err != nil {
 		return err
 	}
-	var below *imageInfo
-	depth := 0
-	for below = chain.Backing; below != nil; below = below.Backing {
-		if strings.HasPrefix(filepath.Clean(below.Filename), filepath.Clean(base)+"/") {
-			break
-		}
-		depth++
+	if len(nodes) != len(layers) {
+		return vm.Errorf(vm.Internal, string(p.Spec.ID), "its disk has %d layers, and qemu has %d", len(layers), len(nodes))
 	}
-	if below == nil {
-		return vm.Errorf(vm.Internal, string(p.Spec.ID), "its disk lies on nothing below %s", base)
-	}
-	if depth == 0 {
-		return nil
-	}
-	name, err := filepath.Rel(filepath.Dir(p.Spec.Disk), filepath.Clean(below.Filename))
+	dir, err := filepath.EvalSymlinks(filepath.Dir(active))
 	if err != nil {
-		return vm.Errorf(vm.Internal, below.Filename, "%w", err)
+		return fileError(active, err)
 	}
+	name, err := filepath.Rel(dir, layers[to])
+	if err != nil {
+		return vm.Errorf(vm.Internal, layers[to], "%w", err)
+	}
+	return p.stream(ctx, node, nodes[to], name)
+}
+
+// stream has QEMU copy what lies above the node base into the node top, which
+// then lies on base; name is what top's header calls it.
+func (p *Process) stream(ctx context.Context, top, base, name string) error {
 	events := p.QMP.Subscribe()
 	defer events.Close()
-	err = p.QMP.Execute(ctx, "block-stream", map[string]any{
-		"job-id": flattenJob, "device": node, "base": below.Filename, "backing-file": name,
+	err := p.QMP.Execute(ctx, "block-stream", map[string]any{
+		"job-id": flattenJob, "device": top, "base-node": base, "backing-file": name,
 	}, nil)
+	var no *qmp.Error
+	if err != nil && !errors.As(err, &no) {
+		return p.cancelFlatten(ctx, err) // it may have begun
+	}
 	if err != nil {
-		return fileError(p.Spec.Disk, err)
+		return p.refused(err)
 	}
 	for {
 		e, err := events.Next(ctx)
@@ -79,38 +110,85 @@ func (p *Process) Flatten(ctx context.Context, base string) error {
 	}
 }
 
-// chain asks for the layers of the disk.
-func (p *Process) chain(ctx context.Context) (imageInfo, error) {
-	var devices []struct {
-		Inserted *struct {
-			Node  string    `json:"node-name"`
-			Image imageInfo `json:"image"`
-		} `json:"inserted"`
+// lowest finds the first layer beneath a directory, as it is named or as it is
+// without links; -1 = none is.
+func lowest(layers []string, dir string) int {
+	dirs := []string{filepath.Clean(dir) + "/"}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dirs = append(dirs, real+"/")
 	}
-	if err := p.QMP.Execute(ctx, "query-block", nil, &devices); err != nil {
-		return imageInfo{}, p.failure(err)
-	}
-	for _, d := range devices {
-		if d.Inserted != nil && !vm.IsVolumeID(d.Inserted.Node) {
-			return d.Inserted.Image, nil
+	for i, layer := range layers {
+		names := []string{filepath.Clean(layer)}
+		if real, err := filepath.EvalSymlinks(layer); err == nil {
+			names = append(names, real)
+		}
+		for _, n := range names {
+			if strings.HasPrefix(n, dirs[0]) || strings.HasPrefix(n, dirs[len(dirs)-1]) {
+				return i
+			}
 		}
 	}
-	return imageInfo{}, vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine has no disk")
+	return -1
+}
+
+// mergeTo says which of the layers (the next one first) a merge in part leaves
+// the disk on: few stay, and none is copied that holds more than all above it.
+// So what is written once is copied again only when as much has come to lie
+// above it, and a disk that is captured for ever costs no more each time.
+func mergeTo(layers []string) (to int) {
+	var sum int64
+	for to < len(layers) {
+		n := onDisk(layers[to])
+		if len(layers)-to <= keptLayers && n > sum {
+			break
+		}
+		sum += n
+		to++
+	}
+	return to
+}
+
+// onDisk is how much of a file the disk holds, in bytes; 0 when it is not known.
+func onDisk(path string) int64 {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil {
+		return 0
+	}
+	return st.Blocks * 512
 }
 
 // cancelFlatten ends the job and waits until it is gone.
 func (p *Process) cancelFlatten(ctx context.Context, why error) error {
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	if err := p.QMP.Execute(settle, "block-job-cancel", map[string]any{"device": flattenJob}, nil); err != nil {
-		return why // it has ended by itself
+	if err := p.endFlatten(settle); err != nil {
+		return errors.Join(why, err)
 	}
+	return why
+}
+
+// endFlatten ends a job, also one that a monitor before has begun, and waits
+// until it is gone.
+func (p *Process) endFlatten(ctx context.Context) error {
 	for {
 		var jobs []struct {
 			Device string `json:"device"`
 		}
-		if err := p.QMP.Execute(settle, "query-block-jobs", nil, &jobs); err != nil || len(jobs) == 0 {
-			return why
+		if err := p.QMP.Execute(ctx, "query-block-jobs", nil, &jobs); err != nil {
+			return p.failure(err)
+		}
+		if len(jobs) == 0 {
+			return nil
+		}
+		err := p.QMP.Execute(ctx, "block-job-cancel", map[string]any{"device": jobs[0].Device}, nil)
+		var no *qmp.Error
+		if err != nil && !errors.As(err, &no) { // refused: it has ended by itself, or is about to
+			return p.failure(err)
+		}
+		select {
+		case <-time.After(closeAgain):
+		case <-ctx.Done():
+			return p.failure(ctx.Err())
 		}
 	}
 }

@@ -48,7 +48,7 @@ func Inspect(ctx context.Context, binary string) (Info, error) {
 		if err := c.Execute(ctx, "query-commands", nil, &commands); err != nil {
 			return err
 		}
-		for _, need := range []string{"xen-save-devices-state", "blockdev-snapshot"} {
+		for _, need := range []string{"xen-save-devices-state", "blockdev-snapshot-sync", "x-debug-query-block-graph"} {
 			if !slices.ContainsFunc(commands, func(c struct {
 				Name string `json:"name"`
 			},

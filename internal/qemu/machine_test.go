@@ -220,28 +220,31 @@ func TestCaptureMovesDisk(t *testing.T) {
 	ctx := deadline(t)
 	spec := newSpec(t)
 	p := spawn(ctx, t, spec)
-	for i := range 2 {
-		over := filepath.Join(spec.Dir, fmt.Sprint("over", i))
-		backing := "disk.qcow2"
-		if i > 0 {
-			backing = fmt.Sprint("over", i-1)
-		}
+	over, disk0 := "", spec.Disk
+	for range 2 {
+		id := vm.NewGenerationID()
+		backing := filepath.Base(disk0)
+		over = layout.VMDir(spec.Dir).NextOverlay(id)
 		if err := CreateOverlay(over, backing, 1); err != nil {
 			t.Fatal(err)
 		}
+		disk0 = over
 		_, c, err := capture(ctx, t, p, vm.CaptureSpec{Overlay: over})
 		if err != nil || !c.DiskMoved || c.Pause == 0 {
 			t.Fatalf("%+v, %v", c, err)
 		}
 		node, err := p.diskNode(ctx)
-		if want := fmt.Sprint("disk", i+1); err != nil || node != want {
+		if want := "disk-" + string(id); err != nil || node != want {
 			t.Errorf("the disk is %q, %v", node, err)
+		}
+		if path, err := p.ActiveDisk(ctx); err != nil || path != over {
+			t.Errorf("the disk is %q, %v", path, err)
 		}
 	}
 	if err := p.Quit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	qemuImg(t, "check", "-q", filepath.Join(spec.Dir, "over1"))
+	qemuImg(t, "check", "-q", over)
 }
 
 func TestCaptureQuits(t *testing.T) {
@@ -292,7 +295,7 @@ func TestCaptureContinuesInEveryCase(t *testing.T) {
 		}
 	}
 	t.Run("missing overlay", func(t *testing.T) {
-		gen, c, err := capture(ctx, t, p, vm.CaptureSpec{Overlay: filepath.Join(spec.Dir, "none")})
+		gen, c, err := capture(ctx, t, p, vm.CaptureSpec{Overlay: layout.VMDir(spec.Dir).NextOverlay(vm.NewGenerationID())})
 		if err == nil || c.DiskMoved {
 			t.Errorf("%+v, %v", c, err)
 		}

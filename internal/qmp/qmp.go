@@ -169,8 +169,17 @@ func (c *Client) send(ctx context.Context, r request, fd *int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetWriteDeadline(time.Unix(1, 0)) })
-	defer stop()
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
+	})
+	defer func() {
+		if !stop() { // ctx may have ended just after the write: the next one is not to fail of it
+			<-ended
+			_ = c.conn.SetWriteDeadline(time.Time{})
+		}
+	}()
 	if fd == nil {
 		_, err = c.conn.Write(data)
 	} else {

@@ -136,6 +136,45 @@ func TestExecuteDeadline(t *testing.T) {
 	}
 }
 
+// lateConn ends a context just after a write, and returns from it when that has
+// been noticed.
+type lateConn struct {
+	net.Conn
+	end   func() // nil: no more
+	ended chan struct{}
+}
+
+func (c *lateConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if c.end != nil {
+		c.end()
+		<-c.ended
+		c.end = nil
+	}
+	return n, err
+}
+
+func (c *lateConn) SetWriteDeadline(t time.Time) error {
+	err := c.Conn.SetWriteDeadline(t)
+	if !t.IsZero() {
+		close(c.ended)
+	}
+	return err
+}
+
+// TestEndJustAfterWrite: a caller that goes away just after its command was written
+// does not cost the others the connection.
+func TestEndJustAfterWrite(t *testing.T) {
+	c := fake(t, func(_, id string) []string { return []string{fmt.Sprintf(`{"return": {}, "id": %q}`, id)} })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c.conn = &lateConn{Conn: c.conn, end: cancel, ended: make(chan struct{})}
+	_ = c.Execute(ctx, "stop", nil, nil) // it may have its answer
+	if err := c.Execute(t.Context(), "cont", nil, nil); err != nil {
+		t.Errorf("the next command: %v", err)
+	}
+}
+
 func TestNewDeadline(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()

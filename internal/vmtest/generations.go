@@ -268,13 +268,36 @@ func (h *handle) Reseat(ctx context.Context, g vm.GenerationSource) error {
 	return nil
 }
 
-// Flatten has the disk lie on its image.
-func (h *handle) Flatten(ctx context.Context, base string) error {
+// Flatten has the disk lie on its image; in part, on the fourth layer above it.
+func (h *handle) Flatten(ctx context.Context, base string, part bool) error {
 	if err := h.w.step(ctx, "flatten"); err != nil {
 		return err
 	}
 	overlay := layout.VMDir(h.spec.Dir).Overlay()
-	return os.WriteFile(overlay, []byte(backingOf(overlay, filepath.Join(base, "image", "warm", "key", "disk.qcow2"))), 0o600)
+	on := filepath.Join(base, "image", "warm", "key", "disk.qcow2")
+	if part {
+		chain, err := layersOf(overlay)
+		if err != nil || len(chain) <= 4 {
+			return err
+		}
+		on = chain[len(chain)-4]
+	}
+	return os.WriteFile(overlay, []byte(backingOf(overlay, on)), 0o600)
+}
+
+// layersOf lists the generations' disks that a simulated disk lies on.
+func layersOf(disk string) (list []string, err error) {
+	for {
+		text, err := os.ReadFile(disk)
+		if err != nil {
+			return list, err
+		}
+		disk = filepath.Join(filepath.Dir(disk), string(text))
+		if filepath.Base(filepath.Dir(filepath.Dir(disk))) != filepath.Base(layout.Dir("").Generations()) {
+			return list, nil
+		}
+		list = append(list, disk)
+	}
 }
 
 // Disk names the file that the machine writes to.

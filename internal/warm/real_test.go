@@ -420,7 +420,7 @@ func TestCaptureRealGuest(t *testing.T) {
 	}
 	wait(ctx, t, time.Second)
 	dir := layout.GenerationDir(t.TempDir())
-	over := filepath.Join(s.Dir, "second.qcow2")
+	over := layout.VMDir(s.Dir).NextOverlay(vm.NewGenerationID())
 	if err := qemu.CreateOverlay(over, filepath.Base(s.Disk), s.Size.DiskMiB); err != nil {
 		t.Fatal(err)
 	}

@@ -192,16 +192,13 @@ func (m machine) capture(what string) (gen vm.GenerationSource, n uint32, disk s
 	if err != nil {
 		t.Fatal(err)
 	}
-	var disks []struct {
-		Inserted struct{ File string } `json:"inserted"`
+	if disk, err = m.ActiveDisk(ctx); err != nil {
+		t.Fatal(err)
 	}
-	if err := m.QMP.Execute(ctx, "query-block", nil, &disks); err != nil || len(disks) != 1 {
-		t.Fatal(disks, err)
-	}
-	disk = disks[0].Inserted.File
 	gen = vm.GenerationSource{RAM: layout.GenerationDir(dir).RAM(), Device: layout.GenerationDir(dir).Device()}
 	spec := vm.CaptureSpec{RAM: gen.RAM, Device: gen.Device}
-	if spec.Overlay, err = m.b.overlay(disk); err != nil {
+	spec.Overlay = layout.VMDir(m.Spec.Dir).NextOverlay(vm.NewGenerationID())
+	if err := over(spec.Overlay, disk); err != nil {
 		t.Fatal(err)
 	}
 	before, err := m.count()
@@ -235,11 +232,11 @@ func (m machine) capture(what string) (gen vm.GenerationSource, n uint32, disk s
 
 // fork starts a machine on the generation, with a disk layer of its own.
 func (b *bench) fork(gen vm.GenerationSource, disk string) (machine, error) {
-	over, err := b.overlay(disk)
+	layer, err := b.overlay(disk)
 	if err != nil {
 		return machine{}, err
 	}
-	return b.start(over, &gen)
+	return b.start(layer, &gen)
 }
 
 // overlay makes an empty layer over a disk.
@@ -248,12 +245,17 @@ func (b *bench) overlay(disk string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	backing, err := filepath.Rel(dir, disk)
-	if err != nil {
-		return "", err
-	}
 	path := filepath.Join(dir, "disk.qcow2")
-	return path, qemu.CreateOverlay(path, backing, 1)
+	return path, over(path, disk)
+}
+
+// over makes an empty layer over a disk at path.
+func over(path, disk string) error {
+	backing, err := filepath.Rel(filepath.Dir(path), disk)
+	if err != nil {
+		return err
+	}
+	return qemu.CreateOverlay(path, backing, 1)
 }
 
 // TestForkUnderKVM: a running guest under -accel kvm is captured, 16 machines go
