@@ -81,8 +81,7 @@ func newFake(args []string) *fake {
 	for i, a := range args {
 		switch a {
 		case "-cpu":
-			words, disk, _ := strings.Cut(args[i+1], "+disk:")
-			f.words, f.plug.file = strings.Split(words, "+"), disk
+			f.words = strings.Split(args[i+1], "+")
 		case "-object", "-device":
 			f.disks.argument(args[i+1])
 		case "-incoming":

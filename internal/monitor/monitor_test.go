@@ -50,7 +50,7 @@ func fakeSpec(t *testing.T, behaviour string) vm.MachineSpec {
 	}
 	return vm.MachineSpec{
 		Format: 1, ID: id, Dir: dir, RunDir: filepath.Join(run, string(id)), QEMU: self,
-		Accel: vm.TCG, CPU: behaviour + "+disk:" + disk, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
+		Accel: vm.TCG, CPU: behaviour, Disk: disk, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
 		Boot:     vm.BootSource{Kernel: "/k", Initramfs: "/i", Cmdline: "quiet"},
 		GuestKey: []byte(strings.Repeat("g", link.KeySize)),
 		Reset:    vm.Reset{Hostname: "box", LinkKey: []byte(strings.Repeat("n", link.KeySize))},

@@ -93,7 +93,7 @@ func TestAdopt(t *testing.T) {
 func capturedKey(ctx context.Context, t *testing.T, c *Client, spec vm.MachineSpec, want []byte) {
 	t.Helper()
 	dir := t.TempDir()
-	over := filepath.Join(spec.Dir, "overlay-"+filepath.Base(dir)+".qcow2")
+	over := layout.VMDir(spec.Dir).NextOverlay(vm.NewGenerationID())
 	if err := os.WriteFile(over, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
