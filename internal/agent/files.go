@@ -137,7 +137,7 @@ func (a *Agent) readDir(w *answer, r *request) error {
 	}
 	list := []vm.FileInfo{}
 	err = u.do(func() error {
-		entries, err := os.ReadDir(path) // sorted by name
+		entries, err := u.readDir(path)
 		for _, e := range entries {
 			if st, err := e.Info(); err == nil { // else it was removed meanwhile
 				list = append(list, info(filepath.Join(path, e.Name()), st))
@@ -158,7 +158,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	var st fs.FileInfo
 	err = u.do(func() error {
 		// Not blocking: a pipe without a writer must not hold the agent.
-		if f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
+		if f, err = u.open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 			return err
 		}
 		st, err = f.Stat()
@@ -184,7 +184,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 			return err
 		}
 		out := &chunkWriter{w: w.conn}
-		if _, err := out.ReadFrom(f); err != nil {
+		if _, err := out.ReadFrom(userFile{f, u}); err != nil {
 			return err
 		}
 		return out.end()
@@ -192,7 +192,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	if err := w.head(size, head); err != nil {
 		return err
 	}
-	return send(w.conn, f, size)
+	return send(w.conn, userFile{f, u}, size)
 }
 
 // send copies exactly size bytes.

@@ -42,7 +42,7 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	var f *os.File
 	// A pipe that nobody writes to must not hold the opening up.
 	err = u.do(func() (err error) {
-		f, err = os.OpenFile(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode)))
+		f, err = u.open(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode)))
 		return err
 	})
 	if err != nil {
@@ -63,11 +63,11 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	if err := link.WriteFrame(w.conn, link.FrameStarted, nil); err != nil {
 		return err
 	}
-	return pieces(w.conn, link.NewFrameReader(r.in), f, path, r.flag("append"))
+	return pieces(w.conn, link.NewFrameReader(r.in), userFile{f, u}, path, r.flag("append"))
 }
 
 // pieces answers until the client leaves. A failure is an answer, not the end.
-func pieces(conn io.Writer, frames *link.FrameReader, f *os.File, path string, atEnd bool) error {
+func pieces(conn io.Writer, frames *link.FrameReader, f userFile, path string, atEnd bool) error {
 	buf := make([]byte, link.FrameHeader+link.MaxFrame)
 	for {
 		kind, b, err := frames.Next()
@@ -91,7 +91,7 @@ func pieces(conn io.Writer, frames *link.FrameReader, f *os.File, path string, a
 		case kind == link.FrameWrite && len(b) >= 8:
 			at := int64(binary.BigEndian.Uint64(b))
 			if atEnd {
-				at, err = f.Seek(0, io.SeekEnd)
+				at, err = f.file.Seek(0, io.SeekEnd)
 			}
 			if err == nil {
 				_, err = f.WriteAt(b[8:], at)

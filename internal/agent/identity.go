@@ -13,10 +13,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// act runs fn as the user, in the calling goroutine: not with their file rights
-// alone as do does, but with their effective ids, which is what the other end of
-// a socket is told, and without the rights of root.
-func (a *linuxUser) act(fn func() error) error {
+// do runs fn as the user, in the calling goroutine: with their groups and effective
+// ids, and without the rights of root. The ids for files alone would not do: files
+// of the kernel (/proc/sys) look at the effective ones, and so does the other end
+// of a socket.
+func (a *linuxUser) do(fn func() error) error {
 	if a.uid == uint32(os.Geteuid()) {
 		return fn()
 	}

@@ -116,7 +116,7 @@ func (a *Agent) dialSocket(w *answer, r *request) error {
 
 func connect(u linuxUser, sa syscall.Sockaddr) (*os.File, error) {
 	fd := -1
-	err := u.act(func() (err error) {
+	err := u.do(func() (err error) {
 		if fd, err = streamSocket(sa); err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func (a *Agent) listenSocket(w *answer, r *request) error {
 // listen returns the socket and the address that it has got.
 func listen(u linuxUser, sa syscall.Sockaddr) (f *os.File, address string, err error) {
 	fd := -1
-	err = u.act(func() (err error) {
+	err = u.do(func() (err error) {
 		if fd, err = streamSocket(sa); err != nil {
 			return err
 		}

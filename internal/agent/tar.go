@@ -43,7 +43,7 @@ func (a *Agent) tarDown(w *answer, r *request) error {
 		out := &chunkWriter{w: w.conn}
 		buffered := &gather{w: out}
 		tw := tar.NewWriter(buffered)
-		p := packer{tw: tw, buf: make([]byte, copySize)}
+		p := packer{user: u, tw: tw, buf: make([]byte, copySize)}
 		if st.IsDir() {
 			err = p.tree(root)
 		} else {
@@ -89,8 +89,9 @@ func (g *gather) flush() error {
 
 // packer writes entries of an archive.
 type packer struct {
-	tw  *tar.Writer
-	buf []byte
+	user linuxUser
+	tw   *tar.Writer
+	buf  []byte
 }
 
 // tree adds a directory and all below it. What vanishes or may not be read
@@ -145,9 +146,9 @@ func (p *packer) add(name string, st fs.FileInfo, as string) error {
 }
 
 func (p *packer) file(name string, h *tar.Header) error {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := p.user.open(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, syscall.ELOOP) { // the archive's own root may be a link; nothing else
-		f, err = os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		f, err = p.user.open(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	}
 	if err != nil {
 		return err

@@ -6,13 +6,10 @@ package agent
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -158,45 +155,4 @@ func (a *linuxUser) directory() string {
 		return "/"
 	}
 	return a.home
-}
-
-// do runs fn with the file rights of the user, in the calling goroutine.
-// What fn opens may be used afterwards: rights are checked at the opening.
-func (a *linuxUser) do(fn func() error) error {
-	if a.uid == uint32(os.Geteuid()) {
-		return fn()
-	}
-	if os.Geteuid() != 0 {
-		return vm.Errorf(vm.Denied, a.name, "the agent is not root and cannot act for another user")
-	}
-	runtime.LockOSThread()
-	become := func(uid, gid uint32, groups []uint32) bool {
-		var p unsafe.Pointer
-		if len(groups) > 0 {
-			p = unsafe.Pointer(&groups[0])
-		}
-		if _, _, e := syscall.RawSyscall(syscall.SYS_SETGROUPS, uintptr(len(groups)), uintptr(p), 0); e != 0 {
-			return false
-		}
-		return setfs(syscall.SYS_SETFSGID, gid) && setfs(syscall.SYS_SETFSUID, uid)
-	}
-	// A thread that could not take its rights back stays locked and ends with
-	// its goroutine, never to run anything else.
-	defer func() {
-		if setfs(syscall.SYS_SETFSUID, 0) && become(0, 0, nil) {
-			runtime.UnlockOSThread()
-		}
-	}()
-	if !become(a.uid, a.gid, a.groups) {
-		return vm.Errorf(vm.Internal, a.name, "cannot take on the user's file rights")
-	}
-	return fn()
-}
-
-// setfs sets this thread's file system uid or gid. The call does not report
-// failure; a second one tells what is set.
-func setfs(call uintptr, id uint32) bool {
-	_, _, _ = syscall.RawSyscall(call, uintptr(id), 0, 0)
-	now, _, _ := syscall.RawSyscall(call, ^uintptr(0), 0, 0)
-	return uint32(now) == id
 }

@@ -71,7 +71,7 @@ func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) 
 		defer f.Close()
 	}
 	if err == nil {
-		err = copyBody(f, r)
+		err = copyBody(userFile{f, u}, r)
 	}
 	var i vm.FileInfo
 	if err == nil {
@@ -125,7 +125,7 @@ func enoughSpace(dir string, size int64) error {
 }
 
 // copyBody writes a request's body to a file.
-func copyBody(f *os.File, r *request) error {
+func copyBody(f userFile, r *request) error {
 	size := int64(copySize)
 	if r.size >= 0 {
 		size = min(size, max(r.size, 1))

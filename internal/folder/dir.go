@@ -97,6 +97,7 @@ func (s *server) plus(out []byte, dir *node, name string) []byte {
 	if name != "." && name != ".." {
 		if fd, st, err := at(dir, name); err == nil {
 			if n, err := s.nodes.add(dir, name, fd, &st); err == nil {
+				defer s.nodes.put(n)
 				return s.entry(out, n, &st, s.believed(dir, &st))
 			}
 		}

@@ -12,8 +12,8 @@ import (
 // handle is a file or directory that the guest has open.
 type handle struct {
 	fd    int
-	node  *node
-	users int // guarded by handles.mu
+	node  *node // held until the descriptor is closed
+	users int   // guarded by handles.mu
 	gone  bool
 
 	dir    sync.Mutex // of a directory: its place and what was read of it
@@ -23,11 +23,15 @@ type handle struct {
 
 // handles are what the guest has open.
 type handles struct {
+	nodes *table
+
 	mu   sync.Mutex
 	next uint64
 	m    map[uint64]*handle
 }
 
+// add makes a handle of an open file and of its node, which the caller holds
+// still. The descriptor is the handle's, or closed when there are too many.
 func (l *handles) add(fd int, n *node) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,6 +43,7 @@ func (l *handles) add(fd int, n *node) (uint64, error) {
 		l.m = map[uint64]*handle{}
 	}
 	l.next++
+	l.nodes.hold(n)
 	l.m[l.next] = &handle{fd: fd, node: n}
 	return l.next, nil
 }
@@ -59,14 +64,15 @@ func (l *handles) put(h *handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h.users--
-	h.closeIfUnused()
+	l.closeIfUnused(h)
 }
 
 // closeIfUnused closes what the guest has closed. The caller holds mu.
-func (h *handle) closeIfUnused() {
+func (l *handles) closeIfUnused(h *handle) {
 	if h.gone && h.users == 0 && h.fd >= 0 {
 		_ = unix.Close(h.fd)
 		h.fd = -1
+		l.nodes.put(h.node)
 	}
 }
 
@@ -76,7 +82,7 @@ func (l *handles) remove(id uint64) {
 	if h := l.m[id]; h != nil {
 		delete(l.m, id)
 		h.gone = true
-		h.closeIfUnused()
+		l.closeIfUnused(h)
 	}
 }
 
@@ -86,7 +92,7 @@ func (l *handles) closeAll() {
 	for id, h := range l.m {
 		delete(l.m, id)
 		h.gone = true
-		h.closeIfUnused()
+		l.closeIfUnused(h)
 	}
 }
 
@@ -195,6 +201,7 @@ func (s *server) create(m *message) ([]byte, error) {
 			_ = unix.Close(fd)
 			return nil, err
 		}
+		defer s.nodes.put(n)
 		if empty {
 			s.wrote(n, fd)
 		}

@@ -60,6 +60,7 @@ func (s *server) found(dir *node, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.nodes.put(n)
 	return s.entry(answer(entrySize), n, &st, s.believed(dir, &st)), nil
 }
 
@@ -83,6 +84,7 @@ func (s *server) made(dir *node, name string, mode uint32) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.nodes.put(n)
 	return s.entry(answer(entrySize), n, &st, s.believed(dir, &st)), nil
 }
 
@@ -178,12 +180,11 @@ func (s *server) rename(m *message) ([]byte, error) {
 
 // sawNow notes the change of a file that the guest itself has made.
 func (s *server) sawNow(dir *node, name string) {
-	s.nodes.mu.Lock()
-	n := dir.children[name]
-	s.nodes.mu.Unlock()
+	n := s.nodes.child(dir, name)
 	if n == nil {
 		return
 	}
+	defer s.nodes.put(n)
 	if st, err := stat(n.fd); err == nil {
 		s.nodes.saw(n, &st)
 	}

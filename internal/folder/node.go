@@ -20,7 +20,7 @@ type node struct {
 
 	// guarded by table.mu
 	lookups  uint64 // that the kernel has not forgotten
-	users    int    // requests that use the descriptor now
+	users    int    // requests that use the descriptor now, and open files of it
 	parent   *node  // where it was seen last
 	name     string
 	gone     bool             // a directory that somebody on the host has moved away or removed
@@ -36,7 +36,9 @@ type fileKey struct{ dev, ino uint64 }
 // descriptor of this kind.
 func (n *node) proc() string { return "/proc/self/fd/" + strconv.Itoa(n.fd) }
 
-// table is what the guest's kernel knows.
+// table is what the guest's kernel knows. A node's descriptor is used by nobody
+// who does not hold the node: the guest forgets nodes whenever it likes, and the
+// number of a closed descriptor may at once be that of a file of another folder.
 type table struct {
 	renames sync.Mutex // held from a rename until it is noted: both in one order
 
@@ -84,15 +86,39 @@ func (t *table) getNamed(id uint64) (*node, error) {
 	return n, nil
 }
 
+// hold keeps a node that the caller holds for one user more, who lets go of it
+// by put.
+func (t *table) hold(n *node) {
+	t.mu.Lock()
+	n.users++
+	t.mu.Unlock()
+}
+
+// child holds the node that the guest knows by a name in a directory; nil = none.
+func (t *table) child(dir *node, name string) *node {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := dir.children[name]
+	if n != nil {
+		n.users++
+	}
+	return n
+}
+
+// put lets go of a node. Of nil it does nothing.
 func (t *table) put(n *node) {
+	if n == nil {
+		return
+	}
 	t.mu.Lock()
 	n.users--
 	t.closeIfUnused(n)
 	t.mu.Unlock()
 }
 
-// add counts one more lookup of a file. fd is the node's from now on, or is
-// closed when the file has a node.
+// add counts one more lookup of a file, and holds its node: the caller lets go
+// of it by put. fd is the node's from now on, or is closed when the file has a
+// node already or there is no room for another.
 func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,6 +136,7 @@ func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, 
 		t.byID[n.id], t.byKey[key] = n, n
 	}
 	n.lookups++
+	n.users++
 	if n.id != rootID {
 		t.name(n, parent, name)
 	}
@@ -162,16 +189,16 @@ func (t *table) unname(n *node) {
 }
 
 // forget takes lookups back; the last lets go of the node. It returns the watch
-// that has no use any more.
-func (t *table) forget(id, count uint64) (wd int) {
+// that has no use any more, and whose it was.
+func (t *table) forget(id, count uint64) (wd int, dir *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := t.byID[id]
 	if n == nil || id == rootID {
-		return 0
+		return 0, nil
 	}
 	if n.lookups -= min(n.lookups, count); n.lookups > 0 {
-		return 0
+		return 0, nil
 	}
 	delete(t.byID, id)
 	if t.byKey[n.key] == n {
@@ -180,7 +207,7 @@ func (t *table) forget(id, count uint64) (wd int) {
 	t.unname(n)
 	wd, n.wd = n.wd, 0
 	t.closeIfUnused(n)
-	return wd
+	return wd, n
 }
 
 // closeIfUnused closes the descriptor of a node that nobody knows any more. The

@@ -78,6 +78,7 @@ func newServer(conn net.Conn, dir *os.File, o Options) (*server, error) {
 	}
 	root := &node{id: rootID, fd: fd, key: fileKey{st.Dev, st.Ino}, lookups: 1, told: st.Ctim}
 	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), conn: conn, from: bufio.NewReaderSize(conn, 64<<10)}
+	s.handles.nodes = s.nodes
 	if s.watch, err = newWatch(s); err != nil {
 		s.log.Warn("changes of a folder are not told to the guest, which looks for itself", "err", err)
 	}
@@ -129,8 +130,8 @@ func (s *server) receive() ([]byte, error) {
 
 func (s *server) forget(m message) {
 	drop := func(id, count uint64) {
-		if wd := s.nodes.forget(id, count); wd != 0 && s.watch != nil {
-			s.watch.remove(wd)
+		if wd, dir := s.nodes.forget(id, count); wd != 0 && s.watch != nil {
+			s.watch.remove(wd, dir)
 		}
 	}
 	if m.op == opForget {

@@ -51,7 +51,7 @@ func (w *watch) close() { w.f.Close() }
 // unseen is the watch of a directory that the host has none left for.
 const unseen = -1
 
-// add watches a directory, unless it is watched.
+// add watches a directory that the caller holds, unless it is watched.
 func (w *watch) add(dir *node) {
 	if w == nil {
 		return
@@ -67,15 +67,21 @@ func (w *watch) add(dir *node) {
 	if err != nil {
 		return
 	}
+	w.mu.Lock() // as the host gives a directory that is watched already the same watch
+	defer w.mu.Unlock()
 	_ = raw.Control(func(fd uintptr) {
 		if wd, err = unix.InotifyAddWatch(int(fd), dir.proc(), watched|unix.IN_ONLYDIR); err != nil {
 			wd = unseen
 		}
 	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if dir.lookups == 0 { // forgotten meanwhile: nobody would take the watch away
+		if wd != unseen && w.dirs[wd] == nil {
+			w.unwatch(wd)
+		}
+		return
+	}
 	dir.wd = wd
 	if wd != unseen {
 		w.dirs[wd] = dir
@@ -92,13 +98,18 @@ func (w *watch) covers(dir *node) bool {
 	return dir.wd > 0
 }
 
-func (w *watch) remove(wd int) {
-	if wd == unseen {
-		return
-	}
+// remove ends the watch of a directory that the guest has forgotten, unless it is
+// already that of the same directory looked up anew.
+func (w *watch) remove(wd int, dir *node) {
 	w.mu.Lock()
-	delete(w.dirs, wd)
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	if wd != unseen && w.dirs[wd] == dir {
+		delete(w.dirs, wd)
+		w.unwatch(wd)
+	}
+}
+
+func (w *watch) unwatch(wd int) {
 	if raw, err := w.f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(wd)) }) // it may have gone with its directory
 	}
@@ -186,8 +197,9 @@ func (w *watch) look(c change, mask uint32, again bool) bool {
 		_ = unix.Close(fd)
 	}
 	there := err == nil
+	known := s.nodes.child(dir, c.name)
+	defer s.nodes.put(known)
 	s.nodes.mu.Lock()
-	known := dir.children[c.name]
 	same := known != nil && there && known.key == fileKey{st.Dev, st.Ino}
 	news := same && later(st.Ctim, known.told)
 	s.nodes.mu.Unlock()
@@ -223,7 +235,8 @@ func (w *watch) changed(dir *node, name string, n *node, st *unix.Stat_t, mask u
 	w.nudge(kind, dir, name, st)
 }
 
-// lost tells of a name that is no longer there, or no longer that file's.
+// lost tells of a name that is no longer there, or no longer that file's. The
+// caller holds the node.
 func (w *watch) lost(dir *node, name string, n *node) {
 	st := unix.Stat_t{Ino: n.key.ino, Mode: unix.S_IFREG}
 	now, err := stat(n.fd)

@@ -8,8 +8,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/warren-vm/warren/internal/link"
@@ -21,7 +21,7 @@ import (
 // When the stream ends without an exit, by Detach, the context or a broken
 // link, the process goes on in the guest as a background process.
 type Exec struct {
-	conn net.Conn
+	conn *headReader
 	in   *bufio.Reader
 	proc vm.Process
 	stop func() bool
@@ -38,7 +38,7 @@ func (c *Client) Exec(ctx context.Context, spec vm.ExecSpec) (*Exec, error) {
 	if err != nil {
 		return nil, broken(ctx, err)
 	}
-	e := &Exec{conn: conn, window: newWindow()}
+	e := &Exec{conn: newHeadReader(conn), window: newWindow()}
 	e.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	if err := e.start(spec); err != nil {
 		e.stop()
@@ -61,7 +61,8 @@ func (e *Exec) start(spec vm.ExecSpec) error {
 
 // upgrade sends a request whose answer is a stream of frames, and returns the
 // first of them, which says what was started.
-func upgrade(conn net.Conn, in *bufio.Reader, target string, body []byte) ([]byte, error) {
+func upgrade(conn *headReader, in *bufio.Reader, target string, body []byte) ([]byte, error) {
+	path, _, _ := strings.Cut(target, "?")
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: agent\r\nConnection: Upgrade\r\nUpgrade: warren-exec\r\nContent-Length: %d\r\n\r\n", target, len(body))
 	if _, err := conn.Write(append([]byte(head), body...)); err != nil {
 		return nil, err
@@ -76,14 +77,15 @@ func upgrade(conn net.Conn, in *bufio.Reader, target string, body []byte) ([]byt
 		if err != nil {
 			return nil, err
 		}
-		return nil, link.DecodeError(b)
+		return nil, refusal(path, b)
 	}
+	conn.lift()
 	t, b, err := link.NewFrameReader(in).Next()
 	switch {
 	case err != nil:
 		return nil, err
 	case t == link.FrameError:
-		return nil, link.DecodeError(b)
+		return nil, refusal(path, b)
 	case t != link.FrameStarted:
 		return nil, fault("frame %d before anything had started", t)
 	}
@@ -147,7 +149,7 @@ func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 				return vm.ExitStatus{}, err
 			}
 		case link.FrameError:
-			return vm.ExitStatus{}, link.DecodeError(b)
+			return vm.ExitStatus{}, refusal("/exec", b)
 		case link.FrameExit:
 			s, err := link.DecodeExit(b)
 			return s, odd(err)

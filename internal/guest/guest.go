@@ -16,7 +16,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -28,24 +27,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxAnswer bounds the answers that are read into memory.
-const maxAnswer = 16 << 20
-
 // Client speaks to one guest's agent. It is safe for concurrent use.
 type Client struct {
-	dial func(context.Context) (net.Conn, error)
-	tr   *http.Transport
+	dial  func(context.Context) (net.Conn, error)
+	tr    *http.Transport
+	large chan struct{} // holds one word while a large answer is in memory
 }
 
 // New returns a client whose streams are opened by dial: a stream of the
 // multiplexer, or one through the monitor's socket. It opens none yet.
 func New(dial func(context.Context) (net.Conn, error)) *Client {
-	return &Client{dial: dial, tr: &http.Transport{
-		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-		DisableCompression:  true,
-		MaxIdleConnsPerHost: 4,
-		IdleConnTimeout:     30 * time.Second,
-		ReadBufferSize:      64 << 10,
+	return &Client{dial: dial, large: make(chan struct{}, 1), tr: &http.Transport{
+		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		DisableCompression:     true,
+		MaxIdleConnsPerHost:    4,
+		IdleConnTimeout:        30 * time.Second,
+		ReadBufferSize:         64 << 10,
+		MaxResponseHeaderBytes: maxHead,
 	}}
 }
 
@@ -157,32 +155,29 @@ func (c *Client) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
 }
 
 // ask sends a request and reads its whole answer.
-func (c *Client) ask(ctx context.Context, method, path string, q url.Values, body []byte) ([]byte, error) {
+func (c *Client) ask(ctx context.Context, method, path string, q url.Values, body []byte) (b []byte, err error) {
+	err = c.answered(ctx, method, path, q, body, io.Discard, func(all []byte) error { b = all; return nil })
+	return b, err
+}
+
+// askJSON decodes the answer, whose lists are counted as it comes.
+func (c *Client) askJSON(ctx context.Context, method, path string, q url.Values, to any) error {
+	return c.answered(ctx, method, path, q, nil, &census{}, func(all []byte) error { return odd(json.Unmarshal(all, to)) })
+}
+
+// answered sends a request and gives its whole answer to take; look sees it as it
+// comes.
+func (c *Client) answered(ctx context.Context, method, path string, q url.Values, body []byte, look io.Writer, take func([]byte) error) error {
 	var r io.Reader
 	if body != nil {
 		r = bytes.NewReader(body)
 	}
 	resp, err := c.do(ctx, method, path, q, r, int64(len(body)))
 	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
-	if err != nil {
-		return nil, broken(ctx, err)
-	}
-	if len(b) > maxAnswer {
-		return nil, fault("its answer to %s is longer than %d bytes", path, maxAnswer)
-	}
-	return b, nil
-}
-
-func (c *Client) askJSON(ctx context.Context, method, path string, q url.Values, to any) error {
-	b, err := c.ask(ctx, method, path, q, nil)
-	if err != nil {
 		return err
 	}
-	return odd(json.Unmarshal(b, to))
+	defer resp.Body.Close()
+	return c.readAnswer(ctx, path, resp.Body, look, take)
 }
 
 // do sends a request and returns the answer's head when it is a success. size
@@ -208,7 +203,7 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 		if err != nil {
 			return nil, broken(ctx, err)
 		}
-		return nil, link.DecodeError(b)
+		return nil, refusal(path, b)
 	}
 	return resp, nil
 }
@@ -242,7 +237,7 @@ func odd(err error) error {
 }
 
 func fault(format string, args ...any) error {
-	return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent: " + fmt.Sprintf(format, args...)}
+	return vm.Errorf(vm.GuestFault, "", "the guest's agent: "+format, args...)
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -116,7 +116,7 @@ func (f *File) answers() error {
 			p.data = append([]byte(nil), b...)
 		case link.FrameStdinAck:
 		case link.FrameError:
-			p.err = link.DecodeError(b)
+			p.err = refusal("/handle", b)
 		default:
 			return fault("unexpected frame %d", kind)
 		}

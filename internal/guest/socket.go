@@ -42,10 +42,11 @@ func socketQuery(s vm.SocketSpec) url.Values {
 // stream asks for something that becomes a stream of bytes, and returns the
 // word that it begins with. The context bounds the asking only.
 func (c *Client) stream(ctx context.Context, path string, q url.Values) (*Stream, string, error) {
-	conn, err := c.dial(ctx)
+	stream, err := c.dial(ctx)
 	if err != nil {
 		return nil, "", broken(ctx, err)
 	}
+	conn := newHeadReader(stream)
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	in := bufio.NewReaderSize(conn, 32<<10)
 	word, err := upgrade(conn, in, path+"?"+q.Encode(), nil)
@@ -56,7 +57,7 @@ func (c *Client) stream(ctx context.Context, path string, q url.Values) (*Stream
 		_ = conn.Close()
 		return nil, "", broken(ctx, err)
 	}
-	return &Stream{Conn: conn, in: in}, string(word), nil
+	return &Stream{Conn: stream, in: in}, string(word), nil
 }
 
 // Stream is a connection in the guest.

@@ -7,7 +7,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/url"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ import (
 // a broken link, the terminal goes on in the guest. Output that the caller
 // does not take waits in the guest: it costs nothing here.
 type Terminal struct {
-	conn net.Conn
+	conn *headReader
 	in   *bufio.Reader
 	info vm.TerminalSession
 	stop func() bool
@@ -45,10 +44,11 @@ func (c *Client) AttachTerminal(ctx context.Context, id string, view vm.Terminal
 }
 
 func (c *Client) terminal(ctx context.Context, target string, body []byte) (*Terminal, error) {
-	conn, err := c.dial(ctx)
+	stream, err := c.dial(ctx)
 	if err != nil {
 		return nil, broken(ctx, err)
 	}
+	conn := newHeadReader(stream)
 	t := &Terminal{conn: conn, in: bufio.NewReaderSize(conn, 16<<10), window: newWindow()}
 	t.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
 	b, err := upgrade(conn, t.in, target, body)
@@ -126,7 +126,7 @@ func (t *Terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.
 		case link.FrameStdinAck:
 			err = t.acknowledged(b)
 		case link.FrameError:
-			return vm.ExitStatus{}, link.DecodeError(b)
+			return vm.ExitStatus{}, refusal("/pty", b)
 		case link.FrameExit:
 			s, err := link.DecodeExit(b)
 			return s, odd(err)

@@ -12,8 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-
-	"github.com/warren-vm/warren/internal/link"
 )
 
 // uploadSize is the buffer of an upload.
@@ -46,7 +44,7 @@ func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.
 			_ = conn.Close() // the guest sees a cut body
 		}
 	}()
-	b, err := readAnswer(conn)
+	b, err := readShort(conn, path)
 	if err == nil {
 		return b, nil
 	}
@@ -58,19 +56,21 @@ func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.
 	}
 }
 
-// readAnswer reads an answer that is short.
-func readAnswer(conn net.Conn) ([]byte, error) {
+// readShort reads an answer to a request for path that is short.
+func readShort(stream net.Conn, path string) ([]byte, error) {
+	conn := newHeadReader(stream)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		return nil, err
 	}
+	conn.lift()
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, link.DecodeError(b)
+		return nil, refusal(path, b)
 	}
 	return b, nil
 }

@@ -33,22 +33,39 @@ const (
 	writeWithin = 60 * time.Second
 )
 
-// capture keeps the head of a stream and swallows the rest.
+// capture keeps the head of a stream and swallows the rest: what is longer than
+// captured, or than there is memory for.
 type capture struct {
-	mu   sync.Mutex // the streams of one command may come from two goroutines
-	buf  bytes.Buffer
-	more bool
+	mu      sync.Mutex // the streams of one command may come from two goroutines
+	buf     bytes.Buffer
+	reserve func(bytes int64) error
+	steps   int // that were reserved; the first is free
+	room    int // bytes that may come until more is reserved
+	more    bool
 }
+
+// captureStep is how much a capture reserves at once.
+const captureStep = 256 << 10
 
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if room := captured - c.buf.Len(); room < len(p) {
-		c.more = true
-		c.buf.Write(p[:max(room, 0)])
-	} else {
-		c.buf.Write(p)
+	if c.more {
+		return len(p), nil
 	}
+	keep := p[:min(len(p), captured-c.buf.Len())]
+	for c.room < len(keep) {
+		// The buffer, the text and the JSON of it are there at once.
+		if c.steps > 0 && c.reserve(4*captureStep) != nil {
+			keep = keep[:c.room]
+			break
+		}
+		c.steps++
+		c.room += captureStep
+	}
+	c.more = len(keep) < len(p)
+	c.room -= len(keep)
+	c.buf.Write(keep)
 	return len(p), nil
 }
 
@@ -78,7 +95,7 @@ func (s *server) execAwait(q *request) error {
 	if err != nil {
 		return err
 	}
-	var out, errs capture
+	out, errs := capture{reserve: q.reserve}, capture{reserve: q.reserve}
 	status, err := x.Run(&out, &errs)
 	if err != nil {
 		return err

@@ -4,8 +4,12 @@
 package httpd
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"golang.org/x/sync/semaphore"
@@ -22,7 +26,7 @@ func TestLargeFilesShareMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &request{Request: r, room: room}
+		return &request{Request: r, room: room, wait: largePatience}
 	}
 	first := asks(t.Context())
 	if err := first.reserve(8); err != nil {
@@ -39,5 +43,52 @@ func TestLargeFilesShareMemory(t *testing.T) {
 	first.letGo()
 	if err := <-got; err != nil {
 		t.Errorf("once there is room: %v", err)
+	}
+}
+
+// TestAnnouncedLengthReservesNothing: memory is reserved for what has come of a
+// body. A length costs whoever announces it nothing.
+func TestAnnouncedLengthReservesNothing(t *testing.T) {
+	b := newBench(t)
+	id := b.create(nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(b.server.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST /v1/vms/%s/exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", id, b.admin, 300<<20)
+	line, err := bufio.NewReader(conn).ReadString('\n') // comes when the body is about to be read
+	if err != nil || !strings.Contains(line, " 100 ") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if !b.handler.large.TryAcquire(maxLarge) {
+		t.Error("memory is reserved for a body of which nothing has come")
+	}
+}
+
+// TestOutputSharesMemory: captured output takes memory that others have only when
+// they let go of it, and gives it back; without, it is cut and says so.
+func TestOutputSharesMemory(t *testing.T) {
+	b := newBench(t)
+	b.handler.patience = 0
+	id := b.create(nil)
+	if a := b.do("PUT", "/v1/vms/"+id+"/raw/%2Flong", strings.Repeat("x", 2_000_000)); a.status != 200 {
+		t.Fatalf("%s", a.body)
+	}
+	path, long := "/v1/vms/"+id+"/exec-await", `{"command":"cat /long"}`
+	if !b.handler.large.TryAcquire(maxLarge) {
+		t.Fatal("memory is taken")
+	}
+	if a := b.do("POST", path, long); a.status != 200 || a.json["truncated"] != true || len(a.body) > 2*captureStep {
+		t.Errorf("without memory: %d, truncated %v, %d bytes", a.status, a.json["truncated"], len(a.body))
+	}
+	b.handler.large.Release(maxLarge)
+	b.handler.patience = largePatience
+	if a := b.do("POST", path, long); a.status != 200 || a.json["truncated"] == true || len(a.body) < 2_000_000 {
+		t.Errorf("with memory: %d, truncated %v, %d bytes", a.status, a.json["truncated"], len(a.body))
+	}
+	b.server.Close() // when all handlers have returned
+	if !b.handler.large.TryAcquire(maxLarge) {
+		t.Error("memory was not given back")
 	}
 }

@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -62,6 +63,7 @@ type server struct {
 	authDelay  time.Duration
 	background sync.WaitGroup // requests that go on without their connection
 	large      *semaphore.Weighted
+	patience   time.Duration // for a part of large
 }
 
 // Handler is the API over HTTP.
@@ -75,15 +77,16 @@ const (
 	maxBody     = 1 << 20   // of JSON bodies
 	maxFileBody = 384 << 20 // of files in JSON: base64 of 256 MiB and more
 
-	// maxLarge is the memory that all files in JSON take together, and
-	// largePatience how long one waits for its part of it.
+	// maxLarge is the memory that all files in JSON and all captured output take
+	// together, and largePatience how long one waits for its part of it.
 	maxLarge      = 2 << 30
 	largePatience = 30 * time.Second
+	bodyStep      = 16 << 20 // bytes of a body that memory is reserved for at once
 )
 
 // New returns the handler of the API.
 func New(c Config) Handler {
-	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
+	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), patience: largePatience, authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
 	for _, r := range s.routes() {
 		s.table = append(s.table, tableRow{r, strings.Split(strings.TrimPrefix(r.pattern, "/"), "/")})
 	}
@@ -98,25 +101,31 @@ type request struct {
 	values map[string]string // of the pattern
 	sent   bool              // the status is out
 	room   *semaphore.Weighted
-	large  int64 // of room, that it has until it is answered
+	wait   time.Duration // for room
+
+	mu    sync.Mutex
+	large int64 // of room, that it has until it is answered; guarded by mu
 }
 
-// reserve waits for memory for a file that is a part of JSON: its text, its bytes
-// and what they are made of are there at once. It is let go with the answer.
+// reserve waits for memory for so many bytes more that are a part of JSON. It is
+// let go with the answer.
 func (q *request) reserve(bytes int64) error {
-	bytes = min(bytes, maxLarge)
-	ctx, stop := context.WithTimeout(q.Context(), largePatience)
+	ctx, stop := context.WithTimeout(q.Context(), q.wait)
 	defer stop()
 	if err := q.room.Acquire(ctx, bytes); err != nil {
-		return vm.Errorf(vm.Unavailable, q.URL.Path, "too many large files are on their way as JSON").
+		return vm.Errorf(vm.Unavailable, q.URL.Path, "too many large files or outputs are on their way as JSON").
 			WithHint("use /v1/vms/{id}/raw/{path}, which holds nothing in memory, or try again")
 	}
+	q.mu.Lock()
 	q.large += bytes
+	q.mu.Unlock()
 	return nil
 }
 
 // letGo gives back what reserve took.
 func (q *request) letGo() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if q.large > 0 {
 		q.room.Release(q.large)
 		q.large = 0
@@ -125,7 +134,7 @@ func (q *request) letGo() {
 
 // ServeHTTP finds the route, checks the caller's right and answers.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	q := &request{Request: r, w: w, call: &vm.Call{Request: vm.NewRequestID()}, room: s.large}
+	q := &request{Request: r, w: w, call: &vm.Call{Request: vm.NewRequestID()}, room: s.large, wait: s.patience}
 	defer q.letGo()
 	h := w.Header()
 	h.Set(api.HeaderRequest, string(q.call.Request))
@@ -268,19 +277,12 @@ func (q *request) path() string {
 // decode reads a JSON body of at most limit bytes into v; no body is no error.
 // Unknown members are ignored, as the contract wants.
 func (q *request) decode(v any, limit int64) error {
-	if limit > maxBody && (q.ContentLength < 0 || q.ContentLength > maxBody) {
-		size := limit
-		if q.ContentLength > 0 {
-			size = min(size, q.ContentLength)
-		}
-		if err := q.reserve(3 * size); err != nil {
-			return err
-		}
-	}
-	body := http.MaxBytesReader(q.w, q.Body, limit)
-	data, err := io.ReadAll(body)
+	data, err := q.readBody(limit)
 	var tooLarge *http.MaxBytesError
+	var refused *vm.Error
 	switch {
+	case errors.As(err, &refused):
+		return err
 	case errors.As(err, &tooLarge):
 		return vm.Errorf(vm.Limit, q.URL.Path, "the body is larger than %d bytes", limit).WithCode("INVALID_REQUEST").WithHint("send files with PUT /v1/vms/{id}/raw/{path}")
 	case err != nil:
@@ -292,6 +294,27 @@ func (q *request) decode(v any, limit int64) error {
 		return vm.Errorf(vm.Invalid, q.URL.Path, "the body is not what this route takes: %s", jsonFault(err)).WithHint("see /openapi.json")
 	}
 	return nil
+}
+
+// readBody reads a body of at most limit bytes. Memory for what is longer than
+// maxBody is reserved as it comes, and not for the length that was announced, which
+// costs a caller nothing.
+func (q *request) readBody(limit int64) ([]byte, error) {
+	var b bytes.Buffer
+	body := http.MaxBytesReader(q.w, q.Body, limit)
+	for step := int64(maxBody); ; step = min(int64(b.Len()), bodyStep) {
+		_, err := io.CopyN(&b, body, step)
+		if errors.Is(err, io.EOF) {
+			return b.Bytes(), nil
+		}
+		if err == nil && limit > maxBody {
+			// Its text, its bytes and what they are made of are there at once.
+			err = q.reserve(3 * min(int64(b.Len()), bodyStep))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // jsonFault says what is wrong with a body without Go's type names.

@@ -45,7 +45,14 @@ func (f *fields) flag(name string, on bool) {
 	}
 }
 
-var errFields = errors.New("link: malformed field list")
+// maxFields bounds a list: the arguments of a command that a kernel takes are
+// fewer.
+const maxFields = 256 << 10
+
+var (
+	errFields = errors.New("link: malformed field list")
+	errMany   = errors.New("link: a field list has too many elements")
+)
 
 // each calls take for each name and value.
 func each(b []byte, take func(name, value string) error) error {
@@ -58,7 +65,10 @@ func each(b []byte, take func(name, value string) error) error {
 		b = b[w+int(n):]
 		return s, true
 	}
-	for len(b) > 0 {
+	for n := 0; len(b) > 0; n++ {
+		if n == maxFields {
+			return errMany
+		}
 		name, ok := next()
 		if !ok {
 			return errFields

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -61,6 +62,43 @@ func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux
 		return nil, fmt.Errorf("link: %w", err)
 	}
 	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magic: magicBye}, keys: keys}, config())
+}
+
+// guard follows the frames that a guest sends to the multiplexer, and refuses
+// those that no agent sends and that would have the host keep something for each:
+// streams that the guest opens, which nobody accepts, and pings, whose answers wait
+// for a guest that does not read. The zero value is ready.
+type guard struct {
+	head [muxHeader]byte
+	have int    // bytes of head that have come
+	body uint32 // bytes of the frame's body that are to come
+}
+
+// errPushy ends the session of a guest that asks the host for something.
+var errPushy = errors.New("link: the guest opens streams or pings")
+
+// saw looks at bytes in the order in which they come.
+func (g *guard) saw(b []byte) error {
+	for len(b) > 0 {
+		if g.body > 0 {
+			n := min(uint64(len(b)), uint64(g.body))
+			b, g.body = b[n:], g.body-uint32(n)
+			continue
+		}
+		n := copy(g.head[g.have:], b)
+		b, g.have = b[n:], g.have+n
+		if g.have < muxHeader {
+			return nil
+		}
+		g.have = 0
+		if g.head[3]&muxSyn != 0 { // of the flags' second byte
+			return errPushy
+		}
+		if g.head[1] == muxData {
+			g.body = binary.BigEndian.Uint32(g.head[8:])
+		}
+	}
+	return nil
 }
 
 // hostOnce runs the handshake with one nonce. done is false when the guest
@@ -148,6 +186,7 @@ type hostConn struct {
 	keys [][]byte
 	look lookout
 	gone bool // the guest has said good-bye
+	seen guard
 	join joiner
 }
 
@@ -170,6 +209,9 @@ func (h *hostConn) Read(b []byte) (int, error) {
 		if n -= len(rest); n <= 0 {
 			return 0, errGone
 		}
+	}
+	if err := h.seen.saw(b[:n]); err != nil {
+		return 0, err
 	}
 	return n, nil // an answer may stand before the good-bye
 }

@@ -11,6 +11,7 @@ const joinSize = 32 << 10
 const (
 	muxHeader = 12
 	muxData   = 0 // type of a data frame
+	muxSyn    = 1 // flag of a frame that opens a stream, or of a ping that wants an answer
 )
 
 // joiner gathers the header of a multiplexer frame and its body, which yamux

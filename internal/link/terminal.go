@@ -131,12 +131,19 @@ func EncodeTerminals(list []vm.TerminalSession) []byte {
 	return f
 }
 
+// maxTerminals bounds a list of terminals: those that run, that ended lately, and
+// that were lost.
+const maxTerminals = 8 * vm.MaxTerminals
+
 // DecodeTerminals reads what EncodeTerminals wrote.
 func DecodeTerminals(b []byte) ([]vm.TerminalSession, error) {
 	var list []vm.TerminalSession
 	err := each(b, func(name, value string) error {
 		if name != "terminal" {
 			return nil
+		}
+		if len(list) == maxTerminals {
+			return errMany
 		}
 		t, err := DecodeTerminal([]byte(value))
 		list = append(list, t)

@@ -62,8 +62,12 @@ func (l *agentLink) run(ctx context.Context) {
 			l.rest(ctx)
 			continue
 		}
+		began := time.Now()
 		select {
 		case <-session.CloseChan():
+			if time.Since(began) < shortLife {
+				l.rest(ctx)
+			}
 		case <-ctx.Done():
 		}
 	}
@@ -86,6 +90,10 @@ func (l *agentLink) note(err error) {
 		l.changed = make(chan struct{})
 	}
 }
+
+// shortLife is the life of a session after which the next one waits: no agent ends
+// one so soon again and again.
+const shortLife = 100 * time.Millisecond
 
 // rest waits before the next try.
 func (l *agentLink) rest(ctx context.Context) {

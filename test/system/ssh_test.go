@@ -8,6 +8,7 @@ package system
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -246,12 +247,28 @@ func (s *openssh) files(t *testing.T) {
 	if got, err := os.ReadFile(filepath.Join(dir, "down")); err != nil || !bytes.Equal(got, big) {
 		t.Errorf("sftp: %d bytes, %v", len(got), err)
 	}
+	s.kernelFile(t, dir)
 	s.must("git", "init", "-q", filepath.Join(dir, "repo"))
 	s.must("git", "-C", filepath.Join(dir, "repo"), "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first")
 	s.must("ssh", "-F", s.config, "box.warren", "git init -q --bare /srv/repo.git")
 	s.must("git", "-C", filepath.Join(dir, "repo"), "-c", "core.sshCommand=ssh -F "+s.config, "push", "-q", "box.warren:/srv/repo.git", "HEAD:main")
 	s.must("git", "-c", "core.sshCommand=ssh -F "+s.config, "clone", "-q", "-b", "main", "box.warren:/srv/repo.git", filepath.Join(dir, "clone"))
 	s.rsync(t, from, filepath.Join(dir, "rsync"), same)
+}
+
+// kernelFile has a user who is not root write, in place, what would have the
+// guest's kernel run a program as root.
+func (s *openssh) kernelFile(t *testing.T, dir string) {
+	pattern := []string{"ssh", "-F", s.config, "box.warren", "cat /proc/sys/kernel/core_pattern"}
+	before := s.must(pattern...)
+	file, batch := filepath.Join(dir, "pattern"), filepath.Join(dir, "pattern.batch")
+	if err := errors.Join(os.WriteFile(file, []byte("|/tmp/run-me\n"), 0o600), os.WriteFile(batch, []byte("put "+file+" /proc/sys/kernel/core_pattern\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r := s.run("sftp", "-q", "-F", s.config, "-b", batch, "nobody@box.warren")
+	if now := s.must(pattern...); r.code == 0 || now != before {
+		t.Errorf("%+v; the pattern was %q and is %q", r, before, now)
+	}
 }
 
 // rsync takes this host's rsync into the guest, whose image has none.

@@ -1,0 +1,116 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package guest
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// What a guest says of its refusals reaches users and programs in our name, so it
+// says only what an agent has to say: never that a key is wrong, a quota is used up
+// or a record is damaged.
+
+// said are the codes of an agent, each with its kind and the fields that go with it.
+var said = map[string]struct {
+	kind   vm.Kind
+	fields []string
+}{
+	"FILES_BAD_REQUEST":      {vm.Invalid, nil},
+	"FILE_NOT_FOUND":         {vm.NotFound, []string{"path"}},
+	"USER_NOT_FOUND":         {vm.NotFound, []string{"username"}},
+	"PROCESS_NOT_FOUND":      {vm.NotFound, []string{"processId"}},
+	"MOUNT_PATH_INVALID":     {vm.Invalid, nil},
+	"MOUNT_PATH_NOT_EMPTY":   {vm.Exists, nil},
+	"VOLUME_BUSY":            {vm.Busy, []string{"processes"}},
+	"INVALID_SESSION_ID":     {vm.Invalid, []string{"sessionId"}},
+	"SESSION_CAP_REACHED":    {vm.Limit, []string{"limit"}},
+	"SESSION_ALREADY_EXISTS": {vm.Exists, []string{"sessionId"}},
+	"SESSION_EXPIRED":        {vm.NotFound, []string{"sessionId"}},
+	"SESSION_NOT_FOUND":      {vm.NotFound, []string{"sessionId"}},
+	"SESSION_USER_MISMATCH":  {vm.Denied, []string{"sessionId"}},
+}
+
+// plain are the kinds that an agent may give without a code, whatever it was asked.
+var plain = []vm.Kind{vm.Invalid, vm.NotFound, vm.Exists, vm.WrongState, vm.NoSpace, vm.Unsupported, vm.GuestFault}
+
+// special are those that it may give to some requests only. They could be taken for
+// the host's, so the message says whose they are.
+var special = map[string][]vm.Kind{
+	"/exec": {vm.Limit}, "/start": {vm.Limit}, "/pty": {vm.Limit}, "/watch": {vm.Limit},
+	"/dial": {vm.Unavailable}, "/listen": {vm.Unavailable, vm.Limit}, "/accept": {vm.Unavailable},
+	"/freeze": {vm.Busy}, "/unmount": {vm.Busy}, "/pty/close": {vm.Busy}, "/pty/send": {vm.Timeout},
+}
+
+// Bounds of what is kept of a refusal, in bytes.
+const (
+	maxWords   = 1 << 10 // of a message or a hint
+	maxSubject = 4 << 10 // as long as a path may be
+	maxListed  = 64      // elements of a field that is a list
+)
+
+// honest returns of a guest's error what the guest may say in answer to a request
+// for path.
+func honest(path string, e *vm.Error) *vm.Error {
+	out := &vm.Error{Kind: e.Kind, Subject: clean(e.Subject, maxSubject), Msg: clean(e.Msg, maxWords), Hint: clean(e.Hint, maxWords)}
+	by, known := said[e.Code]
+	switch {
+	case known && by.kind == e.Kind:
+		out.Code = e.Code
+		for _, name := range by.fields {
+			if v, ok := cleanField(e.Fields[name]); ok {
+				out = out.WithCode(out.Code, name, v) // none has two
+			}
+		}
+	case e.Code == "" && slices.Contains(plain, e.Kind):
+	case e.Code == "" && slices.Contains(special[path], e.Kind):
+		out.Msg = "the guest says: " + cmp.Or(out.Msg, "no")
+	default:
+		out.Kind, out.Hint = vm.GuestFault, ""
+		out.Msg = "the guest's agent failed: " + cmp.Or(out.Msg, "it does not say why")
+	}
+	return out
+}
+
+// clean is text of a guest that steers no terminal, and no more than so many bytes
+// of it.
+func clean(s string, most int) string {
+	if len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s = s[:most] + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, s)
+}
+
+func cleanField(v any) (any, bool) {
+	switch v := v.(type) {
+	case string:
+		return clean(v, maxSubject), true
+	case float64, bool:
+		return v, true
+	case []any:
+		list := []string{}
+		for _, one := range v[:min(len(v), maxListed)] {
+			s, ok := one.(string)
+			if !ok {
+				return nil, false
+			}
+			list = append(list, clean(s, maxWords))
+		}
+		return list, true
+	}
+	return nil, false
+}
