@@ -100,11 +100,17 @@ func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineSt
 			return m, st, nil
 		}
 		m.Close()
+		if vm.KindOf(last) == vm.Timeout {
+			return nil, st, last
+		}
 		select {
 		case <-time.After(continuePause):
 		case <-ctx.Done():
 			return nil, st, context.Cause(ctx)
 		}
+	}
+	if vm.KindOf(last) == vm.Unavailable { // nothing is ended for being silent
+		return nil, vm.MachineStatus{}, last
 	}
 	e.log.Error("a machine that a capture held does not go on; it is ended", "vm", id, "err", last)
 	return nil, vm.MachineStatus{}, vm.Errorf(vm.NotFound, string(id), "its machine does not go on: %w", last)
@@ -159,21 +165,28 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 // removes directories that belong to none.
 func (e *Engine) recoverGenerations(ctx context.Context) error {
 	for _, g := range e.generations(func(*vm.GenerationInfo) bool { return true }) {
-		if g.State == vm.GenBuilding && e.stillSuspending(g.VM) {
+		if e.doubtful(g.VM) {
 			continue // known when its VM is
 		}
 		if err := e.recoverGeneration(ctx, g); err != nil {
-			return err
+			if died(err) || ctx.Err() != nil {
+				return err
+			}
+			e.log.Error("a generation is not recovered; the others are not concerned", "generation", g.ID, "err", err)
 		}
 	}
 	ids, err := e.cfg.Generations.List()
 	if err != nil {
 		return err
 	}
+	written := e.maybeWritten()
 	for _, id := range ids {
-		if _, known := e.generationInfo(id); !known || layout.IsTemp(string(id)) {
+		if _, known := e.generationInfo(id); !known && !written[id] || layout.IsTemp(string(id)) {
 			if err := e.dropUnrecorded(id); err != nil {
-				return err
+				if died(err) {
+					return err
+				}
+				e.log.Error("files without a record stay where they are", "generation", id, "err", err)
 			}
 		}
 	}
@@ -181,26 +194,30 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	return nil
 }
 
-// stillSuspending reports whether a VM waits to be recovered from a suspend.
-func (e *Engine) stillSuspending(id vm.ID) bool {
+// maybeWritten are the generations above whose disk a VM in doubt may write.
+func (e *Engine) maybeWritten() map[vm.GenerationID]bool {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := e.vms[id]
-	return s != nil && s.rec.State == vm.Suspending
-}
-
-// recoverAgain recovers a VM that was not at the start of the engine, with the
-// generations that waited for it.
-func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
-	if err := e.recoverVM(ctx, s, found{}); err != nil {
-		return err
-	}
-	for _, g := range e.generations(func(g *vm.GenerationInfo) bool { return g.VM == s.id && g.State == vm.GenBuilding }) {
-		if err := e.recoverGeneration(ctx, g); err != nil {
-			return err
+	var doubtful []*slot
+	for _, s := range e.vms {
+		if s.doubt != nil {
+			doubtful = append(doubtful, s)
 		}
 	}
-	return nil
+	e.mu.Unlock()
+	ids := map[vm.GenerationID]bool{}
+	for _, s := range doubtful {
+		pending, err := e.cfg.Generations.Pending(s.id)
+		if err != nil {
+			e.log.Warn("the disks of a VM cannot be listed", "vm", s.id, "err", err)
+		}
+		if id, err := e.cfg.Generations.DiskOn(s.id); err == nil {
+			pending = append(pending, id)
+		}
+		for _, id := range pending {
+			ids[id] = true
+		}
+	}
+	return ids
 }
 
 // dropUnrecorded gets files of a generation out of the way that has no record: a

@@ -36,6 +36,10 @@ type slot struct {
 	scrubbed    bool          // free memory was scrubbed since a volume was mounted
 	private     int64         // bytes of memory that its machine kept for itself when it was last captured
 	weighed     time.Time     // when that was
+	doubt       error         // why it is not known what its machine is at; nil = it is known; see doubt.go
+	doubted     int           // how often that was
+	mending     bool          // a task recovers it
+	stands      bool          // a capture may have left its machine standing still
 }
 
 // run is one machine of a VM, from its start or adoption to its end.
@@ -45,6 +49,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	gone    chan struct{}  // closed after the machine's end
 	exit    vm.MachineExit // set before gone is closed
+	lost    bool           // its connection was lost; guarded by Engine.mu
 }
 
 func newSlot(rec vm.VM) *slot {
