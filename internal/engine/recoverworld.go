@@ -59,7 +59,10 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 		}
 		e.watch(s, m)
 		return e.settleDisk(ctx, s)
-	case vm.KindOf(err) != vm.NotFound:
+	case vm.KindOf(err) == vm.NotFound:
+	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not go on, and all of it is written down
+		e.log.Error("a machine that a capture held does not go on; it is ended", "vm", s.id, "err", err)
+	default:
 		return err
 	}
 	exit := e.exitNote(s.id)
@@ -69,7 +72,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	if err := e.settleDisk(ctx, s); err != nil {
 		return err
 	}
-	if g, ok := e.generationInfo(e.snapshot(s).Head); ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat) {
+	if g, ok := e.putDownAs(s); ok {
 		if ok, err := e.completed(ctx, g); err != nil {
 			return err
 		} else if ok {
@@ -81,12 +84,29 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	return err
 }
 
+// putDownAs is the generation that a suspend has begun to write a VM down as.
+func (e *Engine) putDownAs(s *slot) (vm.GenerationInfo, bool) {
+	g, ok := e.generationInfo(e.snapshot(s).Head)
+	return g, ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat)
+}
+
+// written reports whether all of a VM's machine is in the generation that a
+// suspend has begun.
+func (e *Engine) written(s *slot) bool {
+	g, ok := e.putDownAs(s)
+	if !ok {
+		return false
+	}
+	_, err := e.cfg.Generations.Captured(g.ID)
+	return err == nil
+}
+
 // continueTries is how often a machine is asked to go on that a capture held.
 const continueTries = 50
 
 // continued finds a machine that a capture has held and lets it go on. One that
 // is about to end, as its monitor completes the capture or has lost its QEMU,
-// does not go on, and is then not found.
+// does not go on, and is then not found. None is ended for not going on.
 func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineStatus, error) {
 	var last error
 	for range continueTries {
@@ -100,8 +120,8 @@ func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineSt
 			return m, st, nil
 		}
 		m.Close()
-		if vm.KindOf(last) == vm.Timeout {
-			return nil, st, last
+		if k := vm.KindOf(last); k == vm.Timeout || k == vm.GuestFault {
+			return nil, st, last // it was patient enough itself
 		}
 		select {
 		case <-time.After(continuePause):
@@ -109,11 +129,7 @@ func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineSt
 			return nil, st, context.Cause(ctx)
 		}
 	}
-	if vm.KindOf(last) == vm.Unavailable { // nothing is ended for being silent
-		return nil, vm.MachineStatus{}, last
-	}
-	e.log.Error("a machine that a capture held does not go on; it is ended", "vm", id, "err", last)
-	return nil, vm.MachineStatus{}, vm.Errorf(vm.NotFound, string(id), "its machine does not go on: %w", last)
+	return nil, vm.MachineStatus{}, last
 }
 
 // continuePause is between two tries.

@@ -295,6 +295,15 @@ func (w *World) Held(id vm.ID) bool {
 	return m.held
 }
 
+// Stand makes a VM's machine stand still, unknown to the engine.
+func (w *World) Stand(id vm.ID) {
+	if m := w.find(id); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.held = true
+	}
+}
+
 // remember lists the commands that run.
 func (g *guest) remember() *memory {
 	g.mu.Lock()
