@@ -37,11 +37,6 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadVolumes(ctx); err != nil {
 		return err
 	}
-	now := e.now()
-	for i := range recs {
-		fitClock(&recs[i], now)
-		e.vms[recs[i].ID] = newSlot(recs[i])
-	}
 	if err := e.loadUsage(ctx); err != nil {
 		return err
 	}
