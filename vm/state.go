@@ -57,7 +57,7 @@ const (
 	OpResize   Op = "resize"
 	OpKeep     Op = "keep"    // a child takes the place of another VM
 	OpCapture  Op = "capture" // the engine's own: a schedule, a merge, a reseat
-	OpRecover  Op = "recover" // the engine's own: a VM that a failure left between two states
+	OpRecover  Op = "recover" // the engine's own: a VM of which it is not known what it is at
 	OpService  Op = "service" // systemd units of the guest
 	OpState    Op = "state"   // what lives in the guest
 	OpHold     Op = "hold"    // somebody asks that it stay awake
@@ -174,6 +174,9 @@ var transitions = map[Op]map[State]Next{
 		Building:   {During: Building, After: Running},
 		Starting:   {During: Starting, After: Suspended},
 		Suspending: {During: Suspending, After: Running},
+		Running:    {During: Running, After: Running},
+		Suspended:  {During: Suspended, After: Suspended},
+		Stopped:    {During: Stopped, After: Stopped},
 	},
 	OpDelete: {
 		Building: {During: Building}, Starting: {During: Starting}, Running: {During: Running},

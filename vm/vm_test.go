@@ -30,7 +30,7 @@ func TestTransitions(t *testing.T) {
 		OpResize:   ". . running . . stopped .",
 		OpKeep:     ". . running . suspended stopped .",
 		OpCapture:  ". . running . suspended stopped .",
-		OpRecover:  "running suspended . running . . .",
+		OpRecover:  "running suspended running running suspended stopped .",
 		OpMount:    ". . running . . . .",
 		OpUnmount:  ". . running . . . .",
 		OpDelete:   "x x x x x x x",

@@ -56,15 +56,15 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err != nil {
 		return g, err
 	}
-	held := false
+	asked := false
 	defer func() {
 		if err != nil && !died(err) {
+			if asked && o.hold { // also where the answer was lost
+				err = joinUndo(err, e.letRun(ctx, s, e.runOf(s)))
+			}
 			if undoErr := e.captureFailed(context.WithoutCancel(ctx), s, g, err); undoErr != nil {
 				err = joinUndo(err, undoErr)
 				e.failLater(s, g, err)
-			}
-			if held {
-				err = joinUndo(err, letRun(ctx, e.runOf(s)))
 			}
 		}
 	}()
@@ -77,11 +77,11 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err := e.step(ctx, "capture:machine"); err != nil {
 		return g, err
 	}
+	asked = true
 	out, err := e.captureMachine(ctx, s, g, o)
 	if err != nil {
 		return g, err
 	}
-	held = o.hold
 	e.notePrivate(s, out)
 	if err := e.step(ctx, "capture:commit"); err != nil {
 		return g, err
@@ -168,8 +168,7 @@ func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInf
 		if e.snapshot(s).State == vm.Stopped {
 			return vm.Captured{}, nil
 		}
-		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
-			WithHint("try again, or end it: `warren kill %s`", s.id)
+		return vm.Captured{}, silent(s.id)
 	}
 	dir := layout.GenerationDir(e.cfg.Dir.Generation(g.ID))
 	spec := vm.CaptureSpec{
@@ -300,32 +299,58 @@ func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
 	return e.noteLayer(ctx, s)
 }
 
+// diskMoved reports whether a VM's disk is the next one that a capture into the
+// generation has made. It never guesses: where the machine of a VM that runs
+// cannot be asked, that is the error.
 func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bool, error) {
-	if _, known := e.generationInfo(id); !known {
-		return false, nil
-	}
+	_, known := e.generationInfo(id)
 	r := e.runOf(s)
 	if r == nil {
-		return e.snapshot(s).State != vm.Running, nil
+		if e.snapshot(s).State == vm.Running {
+			return false, silent(s.id)
+		}
+		return known, nil
 	}
-	next := filepath.Base(layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(id))
+	path, err := e.diskOf(ctx, s, r)
+	if vm.KindOf(err) == vm.NotFound {
+		return known, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	moved := filepath.Base(path) == filepath.Base(layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(id))
+	if moved && !known {
+		return false, vm.Errorf(vm.Corrupt, string(s.id), "its machine writes to a disk whose layer %s has no record", id).
+			WithHint("copy what you need out of it while it runs")
+	}
+	return moved, nil
+}
+
+// diskOf returns the file that a machine writes to. Its monitor may have died of
+// a capture: then a new one is asked. Kind NotFound when there is no machine.
+func (e *Engine) diskOf(ctx context.Context, s *slot, r *run) (string, error) {
 	path, err := r.machine.Disk(ctx)
 	if err == nil {
-		return filepath.Base(path) == next, nil
+		return path, nil
 	}
-	// Its monitor may have died of the capture: ask through a new one.
 	attach, stop := context.WithTimeout(ctx, attachDeadline)
 	defer stop()
 	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
-	switch {
-	case vm.KindOf(err) == vm.NotFound:
-		return true, nil
-	case err != nil:
-		return false, err
+	if err != nil {
+		return "", err
 	}
 	defer m.Close()
 	path, err = m.Disk(attach)
-	return filepath.Base(path) == next, err
+	if vm.KindOf(err) == vm.NotFound {
+		err = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not name its disk: %w", err)
+	}
+	return path, err
+}
+
+// silent says that a VM's machine cannot be asked.
+func silent(id vm.ID) *vm.Error {
+	return vm.Errorf(vm.Unavailable, string(id), "its monitor does not answer").
+		WithHint("try again, or end it: `warren kill %s`", id)
 }
 
 // publish makes a generation durable and complete, in time proportional to its

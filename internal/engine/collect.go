@@ -24,6 +24,10 @@ func (e *Engine) collectLater() {
 	e.spawn(e.collect)
 }
 
+func (e *Engine) collectLaterLocked() {
+	e.spawnLocked(e.collect)
+}
+
 // collect removes what no VM, snapshot or later generation needs any more.
 func (e *Engine) collect(ctx context.Context) {
 	e.sweeping.Lock()
@@ -32,7 +36,7 @@ func (e *Engine) collect(ctx context.Context) {
 	needs := e.needsLocked()
 	var todo, seen []vm.GenerationInfo
 	for id, g := range e.gens {
-		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !e.comingLocked(id) {
+		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !e.comingLocked(id) && !e.doubtfulLocked(g.info.VM) {
 			seen = append(seen, g.info)
 		}
 		if g.pins == 0 && g.info.State != vm.GenBuilding && surplus(g.info, needs[id]) {
@@ -108,7 +112,7 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 		whole(id)
 	}
 	for _, g := range e.gens {
-		if g.pins > 0 || g.info.State == vm.GenBuilding {
+		if g.pins > 0 || g.info.State == vm.GenBuilding || e.doubtfulLocked(g.info.VM) && !g.info.Gone {
 			whole(g.info.ID)
 		}
 	}

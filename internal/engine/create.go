@@ -270,13 +270,18 @@ func (e *Engine) nowRunning(ctx context.Context, s *slot, st vm.MachineStatus, c
 	}
 	now := e.now()
 	return e.update(ctx, s, func(rec *vm.VM) {
-		rec.State, rec.Op, rec.Reason = vm.Running, "", ""
-		rec.StartedAt, rec.LastActive, rec.LastKind = now, now, vm.ActivityStart
-		rec.Exit = vm.MachineExit{}
-		rec.Accel = p.Accel
-		rec.Machine = vm.MachineRef{MonitorPID: st.MonitorPID, BootID: p.BootID, Protocol: st.Protocol}
+		setRunning(rec, st, p, now)
 		change(rec)
 	})
+}
+
+// setRunning makes a record say that the machine described by st runs.
+func setRunning(rec *vm.VM, st vm.MachineStatus, p Platform, now time.Time) {
+	rec.State, rec.Op, rec.Reason = vm.Running, "", ""
+	rec.StartedAt, rec.LastActive, rec.LastKind = now, now, vm.ActivityStart
+	rec.Exit = vm.MachineExit{}
+	rec.Accel = p.Accel
+	rec.Machine = vm.MachineRef{MonitorPID: st.MonitorPID, BootID: p.BootID, Protocol: st.Protocol}
 }
 
 func startTimeout(id vm.ID, d time.Duration) error {

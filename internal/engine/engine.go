@@ -62,6 +62,7 @@ type Settings struct {
 	ResultsKept    time.Duration // for answers of background requests; default 1 h
 	Pool           int           // warm machines kept of each image and size; 0 = none
 	PoolAge        time.Duration // none of them gets older; default 1 h
+	RecoverWait    time.Duration // for VMs to be recovered before the server answers without them; default 10 s
 }
 
 func (s Settings) withDefaults() Settings {
@@ -82,6 +83,7 @@ func (s Settings) withDefaults() Settings {
 	def(&s.RunnerGrace, 30*time.Second)
 	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)
+	def(&s.RecoverWait, 10*time.Second)
 	if s.PreviewDomain == "" {
 		s.PreviewDomain = "warren.localhost"
 	}
@@ -131,6 +133,7 @@ type Engine struct {
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
 	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
 	measuring sync.Mutex    // one look at the disk at a time; before mu
+	found     found         // what was there at the start; not changed after
 	pool      *pool         // its lock after mu
 	meters    meters
 

@@ -65,3 +65,6 @@ func held(v reflect.Value) (n int) {
 	}
 	return n
 }
+
+// Thin chooses which automatic generations of a VM stay.
+var Thin = thin

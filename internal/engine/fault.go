@@ -39,7 +39,7 @@ var steps = []struct {
 	{"resume", []string{"start:audit", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
 	{"cold", []string{"cold:seal"}},
 	{"resume cold", []string{"cold:open", "start:disk", "start:launch"}},
-	{"fork", slices.Concat([]string{"fork:audit"}, captured, []string{"fork:record", "fork:dir", "fork:launch", "fork:commit"})},
+	{"fork", slices.Concat([]string{"fork:audit"}, captured, []string{"fork:record", "fork:dir", "fork:launch", "fork:commit", "fork:done"})},
 	{"snapshot", slices.Concat([]string{"snapshot:audit"}, captured, []string{"capture:publish"})},
 	{"resize", []string{"resize:audit", "resize:machine", "resize:record"}},
 	{"resize stopped", []string{"resize:audit", "resize:record", "resize:disk"}},

@@ -285,9 +285,14 @@ func asleep(t *testing.T, e *engine.Engine, c *vm.Call) {
 	})
 }
 
-// afterwards uses and deletes the VM, whatever became of it.
+// afterwards uses and deletes the VM, whatever became of it, and its children.
 func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
 	t.Helper()
+	for _, kid := range []string{"kid-1", "kid-2"} {
+		if _, err := e.Delete(t.Context(), c, kid); err != nil && vm.KindOf(err) != vm.NotFound {
+			t.Errorf("delete: %v", err)
+		}
+	}
 	v, err := e.Get(t.Context(), c, "box")
 	if vm.KindOf(err) == vm.NotFound {
 		return

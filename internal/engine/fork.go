@@ -181,12 +181,8 @@ func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r 
 	if err := e.startAll(ctx, g, births); err != nil {
 		return nil, err
 	}
-	for _, b := range births {
-		rec, err := e.commitChild(ctx, g, b)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, rec)
+	if children, err = e.commitChildren(ctx, g, births); err != nil {
+		return nil, err
 	}
 	for i, b := range births {
 		e.watch(b.op.slot, b.m)
@@ -263,15 +259,33 @@ func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) 
 	return cause(ctx, err)
 }
 
-// commitChild makes one child running, durably.
-func (e *Engine) commitChild(ctx context.Context, g vm.GenerationInfo, b *birth) (vm.VM, error) {
+// commitChildren makes all children running, durably, in one change of the
+// records: a death leaves all or none.
+func (e *Engine) commitChildren(ctx context.Context, g vm.GenerationInfo, births []*birth) ([]vm.VM, error) {
 	if err := e.step(ctx, "fork:commit"); err != nil {
-		return vm.VM{}, err
+		return nil, err
 	}
-	if err := e.sharedVolumes(ctx, b); err != nil {
-		return vm.VM{}, err
+	slots := make([]*slot, 0, len(births))
+	for _, b := range births {
+		if err := e.sharedVolumes(ctx, b); err != nil {
+			return nil, err
+		}
+		slots = append(slots, b.op.slot)
 	}
-	return e.nowRunning(ctx, b.op.slot, b.st, func(rec *vm.VM) { e.fillStarted(rec, g, vm.OpFork) })
+	p, err := e.cfg.Host.Platform(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := e.now()
+	children, err := e.updateAll(ctx, slots, func(i int, rec *vm.VM) {
+		setRunning(rec, births[i].st, p, now)
+		e.fillStarted(rec, g, vm.OpFork)
+	})
+	if err != nil {
+		return nil, err
+	}
+	// The records say that they run: no end of the request, or of serve, undoes that.
+	return children, e.step(context.WithoutCancel(ctx), "fork:done")
 }
 
 // childOverhead is what an idle child's QEMU and monitor take of their own.

@@ -164,15 +164,3 @@ func (e *Engine) generations(pass func(*vm.GenerationInfo) bool) []vm.Generation
 	})
 	return list
 }
-
-// loadGenerations reads the records at the start of an engine.
-func (e *Engine) loadGenerations(ctx context.Context) error {
-	list, err := e.cfg.Records.Generations.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, g := range list {
-		e.gens[g.ID] = &generation{info: g}
-	}
-	return nil
-}

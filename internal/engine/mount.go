@@ -500,6 +500,9 @@ func (e *Engine) loadVolumes(ctx context.Context) error {
 func (e *Engine) recoverVolumes(ctx context.Context) error {
 	for _, v := range e.allVolumes() {
 		for _, m := range e.volumeRecord(v).Mounts {
+			if e.doubtful(m.VM) {
+				continue // known when its VM is
+			}
 			if err := e.recoverLease(ctx, v, m); err != nil {
 				return err
 			}

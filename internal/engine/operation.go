@@ -43,7 +43,7 @@ const (
 // meet is the table of meetings. Guest verbs are not operations: see visit.
 func meet(running, verb vm.Op, own bool) meeting {
 	switch {
-	case (verb == vm.OpDelete || verb == vm.OpKill) && (running == vm.OpStart || running == vm.OpStop):
+	case (verb == vm.OpDelete || verb == vm.OpKill) && (running == vm.OpStart || running == vm.OpStop || running == vm.OpRecover):
 		return preempt
 	case verb == vm.OpDelete && running == vm.OpCreate:
 		return preempt

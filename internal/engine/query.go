@@ -22,7 +22,7 @@ func (e *Engine) Get(_ context.Context, c *vm.Call, ref string) (vm.VM, error) {
 	if err != nil {
 		return vm.VM{}, fail(vm.OpGet, ref, err)
 	}
-	return s.rec, nil
+	return s.shownLocked(), nil
 }
 
 // List returns those of the account's VMs that the caller reaches and that pass
@@ -46,7 +46,7 @@ func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, tot
 		}
 		counts[s.rec.State]++
 		if f.matches(&s.rec) {
-			rec := s.rec
+			rec := s.shownLocked()
 			all = append(all, &rec)
 		}
 	}
@@ -111,7 +111,10 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 		e.mu.Unlock()
 		return Inspection{}, fail(vm.OpGet, ref, err)
 	}
-	out := Inspection{VM: s.rec}
+	out := Inspection{VM: s.shownLocked()}
+	if s.doubt != nil {
+		out.Warnings = append(out.Warnings, "not recovered yet, it is tried again: "+clip(s.doubt.Error()))
+	}
 	r := s.run
 	if s.op != nil {
 		out.Operation = s.op.verb

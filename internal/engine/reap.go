@@ -131,6 +131,12 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 			first = ch
 		}
 	}
+	if s.doubt != nil { // all but its end waits until it is recovered
+		if !rec.ExpiresAt.IsZero() && rec.State != vm.Lost {
+			add(vm.OpDelete, "expired", rec.ExpiresAt)
+		}
+		return first, first.slot != nil
+	}
 	switch rec.State {
 	case vm.Building, vm.Starting, vm.Suspending: // and nobody is at work on it
 		return chore{s, vm.OpRecover, "recover", time.Time{}}, true

@@ -87,10 +87,6 @@ func resaved[T any](ctx context.Context, c Collection[T], rec T, key func(*T) (i
 	return 0, err
 }
 
-func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
-	return e.cfg.Records.VMs.List(ctx)
-}
-
 // loadDirectory reads accounts and keys into memory.
 func (e *Engine) loadDirectory(ctx context.Context) error {
 	accounts, err := e.cfg.Records.Accounts.List(ctx)

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
@@ -34,11 +36,6 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	if err := e.loadVolumes(ctx); err != nil {
 		return err
-	}
-	now := e.now()
-	for i := range recs {
-		fitClock(&recs[i], now)
-		e.vms[recs[i].ID] = newSlot(recs[i])
 	}
 	if err := e.loadUsage(ctx); err != nil {
 		return err
@@ -70,60 +67,63 @@ func (e *Engine) recover(ctx context.Context) error {
 	return e.endBuilds(ctx)
 }
 
-// recoverWidth is how many VMs are recovered at a time: a monitor that does not
-// answer must not hold up the others.
+// recoverWidth is how many VMs are recovered at a time. One that takes longer
+// than RecoverWait gives its place to another.
 const recoverWidth = 8
 
-// recoverVMs recovers every VM, some at a time, and joins the errors.
-func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
-	found, err := e.find(ctx, recs)
-	if err != nil {
+// errRecovering is the doubt about every VM before it was looked at.
+var errRecovering = vm.Errorf(vm.Unavailable, "", "it is being recovered")
+
+// recoverVMs recovers every VM, some at a time, and returns when it has tried
+// each, or after RecoverWait: those that are not recovered then are in doubt,
+// and their recovery goes on.
+func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) (err error) {
+	if e.found, err = e.find(ctx, recs); err != nil {
 		return err
 	}
 	places := make(chan struct{}, recoverWidth)
 	errs := make(chan error, len(recs))
-	slots := make([]*slot, 0, len(recs))
-	for _, rec := range recs {
-		slots = append(slots, e.vms[rec.ID])
+	left := 0
+	e.mu.Lock()
+	for _, s := range e.vms {
+		if s.doubt != nil { // its record cannot be read
+			continue
+		}
+		op, err := e.attachLocked(vm.OpRecover, s)
+		if err != nil {
+			e.mu.Unlock()
+			return err
+		}
+		op.own, s.doubt = true, errRecovering
+		left++
+		e.spawnLocked(func(ctx context.Context) {
+			select {
+			case places <- struct{}{}:
+				give := sync.OnceFunc(func() { <-places })
+				late := time.AfterFunc(e.cfg.Settings.RecoverWait, give)
+				defer late.Stop()
+				defer give()
+			case <-ctx.Done(): // the recovery ends at once
+			}
+			errs <- e.recoverFirst(op)
+		})
 	}
-	for _, s := range slots {
-		places <- struct{}{}
-		go func() { // ends with its VM; counted below
-			errs <- e.notSilent(ctx, s, e.notDamaged(s, e.recoverVM(ctx, s, found)))
-			<-places
-		}()
+	e.mu.Unlock()
+	wait := time.NewTimer(e.cfg.Settings.RecoverWait)
+	defer wait.Stop()
+	for ; left > 0; left-- {
+		select {
+		case err := <-errs:
+			if err != nil {
+				return err
+			}
+		case <-wait.C:
+			e.log.Error("some VMs are not recovered yet; the others are not concerned", "vms", left)
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	var all []error
-	for range slots {
-		all = append(all, <-errs)
-	}
-	return errors.Join(all...)
-}
-
-// notDamaged drops the error of a VM with a damaged disk, or with files or
-// processes that cannot be got rid of now. It is the misfortune of that VM, whose
-// next start says so, and none of the others'. What the record store says is
-// everybody's.
-func (e *Engine) notDamaged(s *slot, err error) error {
-	if died(err) {
-		return err
-	}
-	switch vm.KindOf(err) {
-	case vm.Corrupt, vm.Internal, vm.Denied:
-		e.log.Error("a VM is not recovered; the others are not concerned", "vm", s.id, "err", err)
-		return nil
-	}
-	return err
-}
-
-// notSilent drops the error of a VM that a suspend was at work on and that is
-// not recovered, for its monitor does not answer: the reaper tries it again, and
-// the others are not held up.
-func (e *Engine) notSilent(ctx context.Context, s *slot, err error) error {
-	if err == nil || ctx.Err() != nil || e.snapshot(s).State != vm.Suspending {
-		return err
-	}
-	e.log.Warn("a VM that was being suspended is not recovered yet; trying again", "vm", s.id, "err", err)
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 		return err
 	}
 	e.emit(rec, "vm.deleted", map[string]any{"reason": reason})
-	return nil
+	return e.dropMappingsOf(ctx, s.id)
 }
 
 // recoverHostRestart stops a VM whose machine ended with the host.
@@ -240,78 +240,74 @@ func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 
 // recoverRunning adopts a machine, or buries it.
 func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
-	attach, stop := context.WithTimeout(ctx, attachDeadline)
-	m, st, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
-	stop()
-	if err == nil && st.RunState == "paused" { // it was held by a capture
-		if err := m.Resume(ctx); err != nil {
-			e.log.Warn("a machine stands still", "vm", s.id, "err", err)
-		}
-	}
+	m, st, found, err := e.machineOf(ctx, s)
 	switch {
-	case err == nil:
+	case err == nil && found:
 		// A silence of the server is none of the VM.
 		e.mu.Lock()
 		e.activeLocked(s, vm.ActivityStart)
 		e.mu.Unlock()
+		e.letGo(s, errors.New("the connection to its monitor was lost"))
 		e.watch(s, m)
-		if err := e.takeSize(ctx, s, st.Size); err != nil {
-			return err
-		}
-		if err := e.settleFolders(ctx, s, m, st.Folders); err != nil {
-			return err
-		}
-		return e.settleDisk(ctx, s)
-	case vm.KindOf(err) == vm.NotFound:
-		exit := e.exitNote(s.id)
-		if err := e.sweep(ctx, s.id); err != nil {
-			return err
-		}
-		if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
-			return err
-		}
-		return e.settleDisk(ctx, s)
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		fallthrough
+	case err == nil:
+		return e.takeUp(ctx, s, m, st)
+	case vm.KindOf(err) != vm.NotFound:
+		return err
 	}
-	e.log.Warn("a machine does not answer; trying again", "vm", s.id, "err", err)
-	e.spawn(func(ctx context.Context) { e.regain(ctx, s, nil) })
-	return nil
+	exit := e.exitNote(s.id)
+	if err := e.sweep(ctx, s.id); err != nil {
+		return err
+	}
+	if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
+		return err
+	}
+	return e.settleDisk(ctx, s)
 }
 
 // sweepDirs removes directories that belong to no record, and puts those aside
-// that may be somebody's.
+// that may be somebody's. What cannot be removed now stays until the next start.
 func (e *Engine) sweepDirs(ctx context.Context) error {
-	err := orphans(e.cfg.Dir.VMs(), func(name string) error {
-		if layout.IsTemp(name) {
-			return os.RemoveAll(filepath.Join(e.cfg.Dir.VMs(), name))
-		}
-		if !vm.IsID(name) || e.known(vm.ID(name)) {
-			return nil
-		}
-		id := vm.ID(name)
-		if err := e.sweep(ctx, id); err != nil {
+	stays := func(name string, err error) error {
+		if err == nil || died(err) || ctx.Err() != nil {
 			return err
 		}
-		if e.hasRun(id) {
-			return e.setAside(e.cfg.Dir.VM(id))
+		e.log.Error("what is left of a VM without a record could not be removed", "vm", name, "err", err)
+		return nil
+	}
+	err := orphans(e.cfg.Dir.VMs(), func(name string) error {
+		if layout.IsTemp(name) {
+			return stays(name, os.RemoveAll(filepath.Join(e.cfg.Dir.VMs(), name)))
 		}
-		e.log.Warn("removing the directory of a VM without a record", "vm", name)
-		return e.removeDir(id)
+		if !vm.IsID(name) || e.hasRecord(vm.ID(name)) {
+			return nil
+		}
+		return stays(name, e.sweepUnrecorded(ctx, vm.ID(name)))
 	})
 	if err != nil {
 		return err
 	}
 	return orphans(string(e.cfg.Run), func(name string) error {
-		if vm.IsID(name) && !e.known(vm.ID(name)) {
+		if vm.IsID(name) && !e.hasRecord(vm.ID(name)) {
 			e.log.Warn("ending the machine of a VM without a record", "vm", name)
-			return e.sweep(ctx, vm.ID(name))
+			return stays(name, e.sweep(ctx, vm.ID(name)))
 		}
 		return nil
 	})
 }
 
-func (e *Engine) known(id vm.ID) bool {
+func (e *Engine) sweepUnrecorded(ctx context.Context, id vm.ID) error {
+	if err := e.sweep(ctx, id); err != nil {
+		return err
+	}
+	if e.hasRun(id) {
+		return e.setAside(e.cfg.Dir.VM(id))
+	}
+	e.log.Warn("removing the directory of a VM without a record", "vm", id)
+	return e.removeDir(id)
+}
+
+func (e *Engine) hasRecord(id vm.ID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.vms[id] != nil

@@ -59,7 +59,10 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 		}
 		e.watch(s, m)
 		return e.settleDisk(ctx, s)
-	case vm.KindOf(err) != vm.NotFound:
+	case vm.KindOf(err) == vm.NotFound:
+	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not go on, and all of it is written down
+		e.log.Error("a machine that a capture held does not go on; it is ended", "vm", s.id, "err", err)
+	default:
 		return err
 	}
 	exit := e.exitNote(s.id)
@@ -69,7 +72,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	if err := e.settleDisk(ctx, s); err != nil {
 		return err
 	}
-	if g, ok := e.generationInfo(e.snapshot(s).Head); ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat) {
+	if g, ok := e.putDownAs(s); ok {
 		if ok, err := e.completed(ctx, g); err != nil {
 			return err
 		} else if ok {
@@ -81,12 +84,29 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	return err
 }
 
+// putDownAs is the generation that a suspend has begun to write a VM down as.
+func (e *Engine) putDownAs(s *slot) (vm.GenerationInfo, bool) {
+	g, ok := e.generationInfo(e.snapshot(s).Head)
+	return g, ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat)
+}
+
+// written reports whether all of a VM's machine is in the generation that a
+// suspend has begun.
+func (e *Engine) written(s *slot) bool {
+	g, ok := e.putDownAs(s)
+	if !ok {
+		return false
+	}
+	_, err := e.cfg.Generations.Captured(g.ID)
+	return err == nil
+}
+
 // continueTries is how often a machine is asked to go on that a capture held.
 const continueTries = 50
 
 // continued finds a machine that a capture has held and lets it go on. One that
 // is about to end, as its monitor completes the capture or has lost its QEMU,
-// does not go on, and is then not found.
+// does not go on, and is then not found. None is ended for not going on.
 func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineStatus, error) {
 	var last error
 	for range continueTries {
@@ -100,14 +120,16 @@ func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineSt
 			return m, st, nil
 		}
 		m.Close()
+		if k := vm.KindOf(last); k == vm.Timeout || k == vm.GuestFault {
+			return nil, st, last // it was patient enough itself
+		}
 		select {
 		case <-time.After(continuePause):
 		case <-ctx.Done():
 			return nil, st, context.Cause(ctx)
 		}
 	}
-	e.log.Error("a machine that a capture held does not go on; it is ended", "vm", id, "err", last)
-	return nil, vm.MachineStatus{}, vm.Errorf(vm.NotFound, string(id), "its machine does not go on: %w", last)
+	return nil, vm.MachineStatus{}, last
 }
 
 // continuePause is between two tries.
@@ -159,21 +181,28 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 // removes directories that belong to none.
 func (e *Engine) recoverGenerations(ctx context.Context) error {
 	for _, g := range e.generations(func(*vm.GenerationInfo) bool { return true }) {
-		if g.State == vm.GenBuilding && e.stillSuspending(g.VM) {
+		if e.doubtful(g.VM) {
 			continue // known when its VM is
 		}
 		if err := e.recoverGeneration(ctx, g); err != nil {
-			return err
+			if died(err) || ctx.Err() != nil {
+				return err
+			}
+			e.log.Error("a generation is not recovered; the others are not concerned", "generation", g.ID, "err", err)
 		}
 	}
 	ids, err := e.cfg.Generations.List()
 	if err != nil {
 		return err
 	}
+	written := e.maybeWritten()
 	for _, id := range ids {
-		if _, known := e.generationInfo(id); !known || layout.IsTemp(string(id)) {
+		if _, known := e.generationInfo(id); !known && !written[id] || layout.IsTemp(string(id)) {
 			if err := e.dropUnrecorded(id); err != nil {
-				return err
+				if died(err) {
+					return err
+				}
+				e.log.Error("files without a record stay where they are", "generation", id, "err", err)
 			}
 		}
 	}
@@ -181,26 +210,30 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	return nil
 }
 
-// stillSuspending reports whether a VM waits to be recovered from a suspend.
-func (e *Engine) stillSuspending(id vm.ID) bool {
+// maybeWritten are the generations above whose disk a VM in doubt may write.
+func (e *Engine) maybeWritten() map[vm.GenerationID]bool {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := e.vms[id]
-	return s != nil && s.rec.State == vm.Suspending
-}
-
-// recoverAgain recovers a VM that was not at the start of the engine, with the
-// generations that waited for it.
-func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
-	if err := e.recoverVM(ctx, s, found{}); err != nil {
-		return err
-	}
-	for _, g := range e.generations(func(g *vm.GenerationInfo) bool { return g.VM == s.id && g.State == vm.GenBuilding }) {
-		if err := e.recoverGeneration(ctx, g); err != nil {
-			return err
+	var doubtful []*slot
+	for _, s := range e.vms {
+		if s.doubt != nil {
+			doubtful = append(doubtful, s)
 		}
 	}
-	return nil
+	e.mu.Unlock()
+	ids := map[vm.GenerationID]bool{}
+	for _, s := range doubtful {
+		pending, err := e.cfg.Generations.Pending(s.id)
+		if err != nil {
+			e.log.Warn("the disks of a VM cannot be listed", "vm", s.id, "err", err)
+		}
+		if id, err := e.cfg.Generations.DiskOn(s.id); err == nil {
+			pending = append(pending, id)
+		}
+		for _, id := range pending {
+			ids[id] = true
+		}
+	}
+	return ids
 }
 
 // dropUnrecorded gets files of a generation out of the way that has no record: a

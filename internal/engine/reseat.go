@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -103,9 +104,14 @@ func (e *Engine) seatLost(op *operation, g vm.GenerationInfo, why error) error {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	if err := letRun(ctx, e.runOf(s)); err == nil {
-		_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
+	err := e.letRun(ctx, s, e.runOf(s))
+	switch k := vm.KindOf(err); {
+	case err == nil:
+		seat := e.seatNow(ctx, s) // only the answer may have been lost
+		_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op, rec.Generation = vm.Running, "", cmp.Or(seat, rec.Generation) })
 		return joinUndo(why, err)
+	case k == vm.Timeout || k == vm.Unavailable:
+		return why // whether it has moved, and goes on, is found out: see doubts
 	}
 	e.sweepEnded(op)
 	if err := e.publish(ctx, g.ID); err != nil {
@@ -121,6 +127,21 @@ func (e *Engine) seatLost(op *operation, g vm.GenerationInfo, why error) error {
 		}
 	})
 	return why
+}
+
+// seatNow is seatOf for the machine that a VM has; "" where it does not answer.
+func (e *Engine) seatNow(ctx context.Context, s *slot) vm.GenerationID {
+	r := e.runOf(s)
+	if r == nil {
+		return ""
+	}
+	ctx, stop := context.WithTimeout(ctx, machineDeadline)
+	defer stop()
+	st, err := r.machine.Status(ctx)
+	if err != nil {
+		return ""
+	}
+	return e.seatOf(st)
 }
 
 // seatOf names the generation that a machine maps as its memory; "" = an

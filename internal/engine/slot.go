@@ -36,6 +36,10 @@ type slot struct {
 	scrubbed    bool          // free memory was scrubbed since a volume was mounted
 	private     int64         // bytes of memory that its machine kept for itself when it was last captured
 	weighed     time.Time     // when that was
+	doubt       error         // why it is not known what its machine is at; nil = it is known; see doubt.go
+	doubted     int           // how often that was
+	mending     bool          // a task recovers it
+	stands      bool          // a capture may have left its machine standing still
 }
 
 // run is one machine of a VM, from its start or adoption to its end.
@@ -45,6 +49,7 @@ type run struct {
 	cancel  context.CancelCauseFunc
 	gone    chan struct{}  // closed after the machine's end
 	exit    vm.MachineExit // set before gone is closed
+	lost    bool           // its connection was lost; guarded by Engine.mu
 }
 
 func newSlot(rec vm.VM) *slot {
@@ -111,8 +116,8 @@ func (e *Engine) lookup(c *vm.Call, ref string) (*slot, error) {
 	return e.lookupLocked(c.Actor, ref)
 }
 
-// update changes the record of s durably, and then in memory. It is the only
-// way in which the record of an existing VM changes.
+// update changes the record of s durably, and then in memory. With updateAll it
+// is the only way in which the record of an existing VM changes.
 func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.VM, error) {
 	if e.dead.Load() {
 		return vm.VM{}, ErrDied
@@ -127,6 +132,37 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 		return vm.VM{}, err
 	}
 	rec.Revision = rev
+	return e.updated(s, before, rec), nil
+}
+
+// updateAll is update of several VMs, all or none. Nobody else may be at work on
+// any of them.
+func (e *Engine) updateAll(ctx context.Context, slots []*slot, change func(i int, rec *vm.VM)) ([]vm.VM, error) {
+	if e.dead.Load() {
+		return nil, ErrDied
+	}
+	before := make([]vm.VM, len(slots))
+	recs := make([]vm.VM, len(slots))
+	for i, s := range slots {
+		s.write.Lock()
+		defer s.write.Unlock()
+		before[i] = e.snapshot(s)
+		recs[i] = before[i]
+		change(i, &recs[i])
+	}
+	rev, err := saved(ctx, recs, e.cfg.Records.VMs.UpdateAll)
+	if err != nil {
+		return nil, err
+	}
+	for i, s := range slots {
+		recs[i].Revision = rev
+		recs[i] = e.updated(s, before[i], recs[i])
+	}
+	return recs, nil
+}
+
+// updated takes a record that was stored into memory. The caller holds s.write.
+func (e *Engine) updated(s *slot, before, rec vm.VM) vm.VM {
 	e.mu.Lock()
 	if s.rec.LastActive.After(rec.LastActive) {
 		rec.LastActive, rec.LastKind = s.rec.LastActive, s.rec.LastKind
@@ -139,7 +175,7 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 		e.spawn(func(ctx context.Context) { e.storeUsage(ctx, string(s.id)) })
 	}
 	e.poke()
-	return rec, nil
+	return rec
 }
 
 // forget removes the record of s durably, and then the slot.

@@ -79,12 +79,12 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		if died(err) {
 			return vm.VM{}, err
 		}
-		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
+		return vm.VM{}, joinUndo(err, e.letRun(op.ctx, op.slot, r))
 	}
 	e.countLast(op.ctx, op.slot, r)
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
-		return vm.VM{}, joinUndo(err, letRun(op.ctx, r))
+		return vm.VM{}, joinUndo(err, e.letRun(op.ctx, op.slot, r))
 	}
 	if err := e.step(op.ctx, "suspend:machine"); died(err) {
 		return vm.VM{}, err
@@ -93,14 +93,19 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 	return rec, nil
 }
 
-// letRun lets a machine go on that a capture has held.
-func letRun(ctx context.Context, r *run) error {
+// letRun lets a machine go on that a capture has held, or may have. One that
+// does not answer is tried again until it does.
+func (e *Engine) letRun(ctx context.Context, s *slot, r *run) error {
 	if r == nil {
 		return nil
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*machineDeadline)
 	defer stop()
-	return r.machine.Resume(ctx)
+	err := r.machine.Resume(ctx)
+	if err != nil {
+		e.stoodStill(s, vm.Errorf(vm.KindOf(err), string(s.id), "its machine may stand still: %w", err))
+	}
+	return err
 }
 
 // nowSuspended records that a VM is suspended on a generation, and lets go of
@@ -129,9 +134,14 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	if e.goesOn(ctx, s) {
-		_, err := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
-		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), err)
+	goes, err := e.goesOn(ctx, s)
+	if goes || err != nil { // what its machine is at is found out: see doubts
+		_, uerr := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
+		if err != nil {
+			e.stoodStill(s, err)
+			return joinUndo(why, uerr)
+		}
+		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), uerr)
 	}
 	exit := e.exitNote(s.id)
 	e.sweepEnded(op)
@@ -142,23 +152,27 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 }
 
 // goesOn reports whether the machine of a VM goes on after a suspend that
-// failed. Where only its monitor has died, it gets another.
-func (e *Engine) goesOn(ctx context.Context, s *slot) bool {
+// failed. Where only its monitor has died, it gets another. An error says that
+// it is not known.
+func (e *Engine) goesOn(ctx context.Context, s *slot) (bool, error) {
 	r := e.runOf(s)
 	if r == nil {
-		return false
+		return false, nil
 	}
 	bounded, stop := context.WithTimeout(ctx, machineDeadline)
 	defer stop()
-	if _, err := r.machine.Status(bounded); err == nil {
-		return true
+	if st, err := r.machine.Status(bounded); err == nil && (st.RunState != "paused" || r.machine.Resume(bounded) == nil) {
+		return true, nil
 	}
 	m, _, err := e.continued(ctx, s.id)
-	if err != nil {
+	if vm.KindOf(err) == vm.NotFound {
 		e.log.Warn("a machine that could not be suspended does not go on", "vm", s.id, "err", err)
-		return false
+		return false, nil
+	}
+	if err != nil {
+		return false, err
 	}
 	e.letGo(s, errors.New("its monitor has died"))
 	e.watch(s, m)
-	return true
+	return true, nil
 }

@@ -115,7 +115,7 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, *slot, <-
 			return nil, s, s.op.done, nil
 		case s.op.verb == vm.OpCreate || s.op.verb == vm.OpStart || s.op.verb == vm.OpSuspend || s.op.verb == vm.OpRollback:
 			return nil, s, s.op.done, nil
-		case s.op.own && (s.op.verb == vm.OpKill || s.op.verb == vm.OpStop):
+		case s.op.own && (s.op.verb == vm.OpKill || s.op.verb == vm.OpStop || s.op.verb == vm.OpRecover):
 			return nil, s, s.op.done, nil // being attached again, recorded as ended, or stopped for idleness
 		case s.op.verb == vm.OpStop || s.op.verb == vm.OpKill || s.op.verb == vm.OpDelete:
 			return nil, nil, nil, busy(s.id, s.op.verb)
@@ -169,6 +169,9 @@ func (v *visit) fail(ctx context.Context, err error) error {
 			err = context.Cause(v.run.ctx)
 		} else if ctx.Err() != nil {
 			err = context.Cause(ctx)
+		}
+		if v.run.ctx.Err() == nil && vm.KindOf(err) != vm.Cancelled {
+			v.e.maybeStands(v.slot, v.run)
 		}
 	}
 	return fail(v.verb, string(v.slot.id), err)

@@ -50,8 +50,10 @@ func (e *Engine) await(ctx context.Context, s *slot, r *run) {
 		if e.runOf(s) != r {
 			return // let go of
 		}
-		e.log.Warn("lost sight of a machine", "vm", s.id, "err", err)
-		e.spawn(func(ctx context.Context) { e.regain(ctx, s, r) })
+		e.mu.Lock()
+		r.lost = true
+		e.mu.Unlock()
+		e.doubts(s, err)
 		return
 	}
 	e.ended(ctx, s, r, exit)
@@ -135,57 +137,6 @@ func (e *Engine) letGo(s *slot, why error) {
 func errGuestGone(id vm.ID, exit vm.MachineExit) error {
 	return vm.Errorf(vm.GuestFault, string(id), "its machine has ended (%s)", exit.Reason).
 		WithHint("start it again: `warren start %s`", id)
-}
-
-// regain tries to attach to a machine whose monitor cannot be reached, until
-// it answers or is known to be gone. Nothing is killed for being silent.
-func (e *Engine) regain(ctx context.Context, s *slot, lost *run) {
-	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
-		if e.tryRegain(ctx, s, lost) {
-			return
-		}
-		after, stop := e.cfg.Clock.After(wait)
-		select {
-		case <-after:
-		case <-ctx.Done():
-			stop()
-			return
-		}
-	}
-}
-
-// tryRegain reports whether there is nothing more to try.
-func (e *Engine) tryRegain(ctx context.Context, s *slot, lost *run) (done bool) {
-	op, err := e.beginSlot(ctx, s, vm.OpKill)
-	if err != nil {
-		return true
-	}
-	defer func() { _ = e.finish(op, nil) }()
-	if op.before.State != vm.Running || e.runOf(s) != lost {
-		return true
-	}
-	attach, stop := context.WithTimeout(op.ctx, attachDeadline)
-	m, _, err := e.cfg.Machines.Attach(attach, e.cfg.Run.VM(s.id))
-	stop()
-	switch {
-	case err == nil:
-		e.letGo(s, errors.New("the connection to its monitor was lost"))
-		e.watch(s, m)
-		return true
-	case vm.KindOf(err) == vm.NotFound:
-		e.bury(op, s)
-		return true
-	}
-	return false
-}
-
-// bury records the end of a machine that nobody saw.
-func (e *Engine) bury(op *operation, s *slot) {
-	exit := e.exitNote(s.id)
-	e.sweepEnded(op)
-	if _, err := e.nowStopped(op.ctx, s, exit.Reason, exit); err != nil && !died(err) {
-		e.log.Error("a dead machine could not be buried", "vm", s.id, "err", err)
-	}
 }
 
 // exitNote reads how a machine said that it ended.

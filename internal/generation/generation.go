@@ -123,16 +123,18 @@ func (s Store) Abandon(id vm.GenerationID, of vm.ID) error {
 }
 
 // Pending lists the generations for which a VM has a next disk that was not
-// made its disk.
+// made its disk. A VM without a directory has none.
 func (s Store) Pending(of vm.ID) ([]vm.GenerationID, error) {
-	pattern := layout.VMDir(s.Dir.VM(of)).NextOverlay("*")
-	found, err := filepath.Glob(pattern)
-	if err != nil {
-		return nil, vm.Errorf(vm.Internal, pattern, "%w", err)
+	dir := s.Dir.VM(of)
+	entries, err := os.ReadDir(dir) // not by a pattern: that finds nothing in what cannot be read
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fileError(dir, err)
 	}
+	pattern := filepath.Base(layout.VMDir(dir).NextOverlay("*"))
 	var ids []vm.GenerationID
-	for _, path := range found {
-		if !same(path, s.Dir.Overlay(of)) {
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if ok, _ := filepath.Match(pattern, entry.Name()); ok && !same(path, s.Dir.Overlay(of)) {
 			ids = append(ids, idOf(path))
 		}
 	}

@@ -84,8 +84,10 @@ func (m *machine) resume(ctx context.Context) error {
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be continued: %w", err)
 	}
 	if m.held {
+		if err := m.thaw(ctx); err != nil {
+			return err // the next request tries again
+		}
 		m.held = false
-		return m.thaw(ctx)
 	}
 	return nil
 }

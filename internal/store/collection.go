@@ -6,6 +6,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -34,14 +35,43 @@ func (c *Collection[T]) path(id string) string { return prefix + c.name + "/" + 
 func (c *Collection[T]) decode(data []byte, rev int64) (T, error) {
 	var rec T
 	if err := json.Unmarshal(data, &rec); err != nil {
-		return rec, vm.Errorf(vm.Corrupt, c.name, "a record cannot be read: %w", err)
+		return rec, vm.Errorf(vm.Corrupt, c.name, "a record cannot be read: %w", err).
+			WithHint("it was damaged, or written by a newer warren")
 	}
 	_, r := c.key(&rec)
 	*r = rev
 	return rec, nil
 }
 
-// List returns every record, ordered by id.
+// Unreadable is the error of List where some records cannot be decoded; the
+// others are listed all the same.
+type Unreadable struct {
+	Records []UnreadableRecord
+	Err     error // why the first cannot be, of kind Corrupt
+}
+
+// UnreadableRecord is one that cannot be decoded.
+type UnreadableRecord struct {
+	ID       string
+	Data     []byte
+	Revision int64
+}
+
+func (u *Unreadable) Error() string { return u.Err.Error() }
+
+// Unwrap returns the reason.
+func (u *Unreadable) Unwrap() error { return u.Err }
+
+// Add notes one more.
+func (u *Unreadable) Add(id string, data []byte, revision int64, err error) {
+	if u.Err == nil {
+		u.Err = err
+	}
+	u.Records = append(u.Records, UnreadableRecord{id, data, revision})
+}
+
+// List returns every record, ordered by id; where some cannot be decoded, those
+// that can, with an *Unreadable.
 func (c *Collection[T]) List(ctx context.Context) ([]T, error) {
 	out, _, err := c.Snapshot(ctx)
 	return out, err
@@ -57,12 +87,17 @@ func (c *Collection[T]) Snapshot(ctx context.Context) (recs []T, revision int64,
 		return nil, 0, requestError(c.name, err)
 	}
 	recs = make([]T, 0, len(resp.Kvs))
+	var bad Unreadable
 	for _, kv := range resp.Kvs {
 		rec, err := c.decode(kv.Value, kv.ModRevision)
 		if err != nil {
-			return nil, 0, err
+			bad.Add(strings.TrimPrefix(string(kv.Key), c.path("")), kv.Value, kv.ModRevision, err)
+			continue
 		}
 		recs = append(recs, rec)
+	}
+	if bad.Err != nil {
+		return recs, resp.Header.Revision, &bad
 	}
 	return recs, resp.Header.Revision, nil
 }
@@ -93,6 +128,17 @@ func (c *Collection[T]) Create(ctx context.Context, rec T) (int64, error) {
 // NotFound.
 func (c *Collection[T]) Update(ctx context.Context, rec T) (int64, error) {
 	return c.store.Txn(ctx, c.Updating(rec))
+}
+
+// UpdateAll is Update of several records, all or none; they have one revision
+// then. Kind Limit, too, when those are too many or too large for one change: an
+// embedded store takes 2,048 of 8 MiB, a cluster what it was set to.
+func (c *Collection[T]) UpdateAll(ctx context.Context, recs []T) (int64, error) {
+	ops := make([]Op, 0, len(recs))
+	for _, rec := range recs {
+		ops = append(ops, c.Updating(rec))
+	}
+	return c.store.Txn(ctx, ops...)
 }
 
 // Delete removes a record of the revision that rec carries; 0 = of any. Kinds

@@ -26,6 +26,11 @@ const (
 	// segment is the size of a file of etcd's log. Two are set aside at once.
 	segment = 8 << 20
 	newRoom = 2*segment + createRoom
+	// One change is of so many records at most, with so many bytes: the children of
+	// one fork, 1,000 at most, are committed at once.
+	maxChanges     = 2048
+	maxChangeBytes = 8 << 20
+	maxRecord      = 3 << 19 // bytes of one
 )
 
 // etcd's own 64 MB are for larger records than ours; it has no option for it.
@@ -105,6 +110,7 @@ func (s *Store) config(o Options) *embed.Config {
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.TickMs, cfg.ElectionMs = 20, 200 // one member: an election is over at once
 	cfg.QuotaBackendBytes = quota
+	cfg.MaxTxnOps, cfg.MaxRequestBytes = maxChanges, maxChangeBytes
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 100 // entries that are held in memory; nobody has to catch up
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "1000"
 	cfg.EnableGRPCGateway = false

@@ -56,6 +56,9 @@ func requestError(subject string, err error) error {
 		return err
 	case errors.Is(err, rpctypes.ErrNoSpace) || noSpace(err):
 		return vm.Errorf(vm.NoSpace, subject, "the record store is full: %w", err).WithHint("free disk space; nothing was lost")
+	case errors.Is(err, rpctypes.ErrTooManyOps) || strings.Contains(err.Error(), "too many operations"): // the latter by an embedded server
+		return vm.Errorf(vm.Limit, subject, "too many records for one change: %w", err).
+			WithHint("ask for fewer at a time, or start the etcd cluster with a larger --max-txn-ops")
 	case errors.Is(err, rpctypes.ErrRequestTooLarge) || strings.Contains(err.Error(), "larger than max"): // the latter by the client itself
 		return vm.Errorf(vm.Limit, subject, "the record is too large: %w", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -201,3 +201,49 @@ func writeForEver(t *testing.T, dir string) {
 		fmt.Println("written", i)
 	}
 }
+
+// TestUpdateAll changes as many records at once as one fork has children, and
+// none of them where one is not of the revision that it was read in.
+func TestUpdateAll(t *testing.T) {
+	const n = 1000
+	ctx, s := t.Context(), open(t, shortDir(t))
+	defer s.Close()
+	c := vms(s)
+	recs := make([]vm.VM, n)
+	for i := range recs {
+		recs[i] = vm.VM{ID: vm.ID(fmt.Sprintf("vm%04d", i)), State: vm.Starting, Workdir: strings.Repeat("w", 4096)}
+		rev, err := c.Create(ctx, recs[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		recs[i].Revision = rev
+		recs[i].State = vm.Running
+	}
+	recs[n-1].Revision--
+	if _, err := c.UpdateAll(ctx, recs); !errors.Is(err, vm.Busy) {
+		t.Fatalf("with a stale one: %v", err)
+	}
+	if got, err := c.Get(ctx, "vm0000"); err != nil || got.State != vm.Starting {
+		t.Errorf("half of a change was made: %+v, %v", got, err)
+	}
+	recs[n-1].Revision++
+	rev, err := c.UpdateAll(ctx, recs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.List(ctx)
+	if err != nil || len(list) != n {
+		t.Fatal(len(list), err)
+	}
+	for _, rec := range list {
+		if rec.State != vm.Running || rec.Revision != rev {
+			t.Fatalf("%+v, want revision %d", rec, rev)
+		}
+	}
+	for i := range maxChanges + 1 - n {
+		recs = append(recs, vm.VM{ID: vm.ID(fmt.Sprintf("more%04d", i)), Revision: rev})
+	}
+	if _, err := c.UpdateAll(ctx, recs); !errors.Is(err, vm.Limit) {
+		t.Errorf("too many: %v", err)
+	}
+}

@@ -50,6 +50,8 @@ func (c *Collection[T]) put(o Op, rec T) Op {
 	o.collection, o.path = c.name, c.path(o.id)
 	if o.value, o.err = json.Marshal(rec); o.err != nil {
 		o.err = vm.Errorf(vm.Internal, o.id, "record of %s: %w", c.name, o.err)
+	} else if len(o.value) > maxRecord {
+		o.err = vm.Errorf(vm.Limit, o.id, "the record is too large: %d KiB, at most %d", len(o.value)>>10, maxRecord>>10)
 	}
 	return o
 }

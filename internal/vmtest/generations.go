@@ -230,7 +230,13 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	frozen := filepath.Join(filepath.Dir(s.Note), "disk.qcow2")
 	h.w.mu.Lock()
 	h.w.memories[s.RAM] = h.guest.remember()
-	h.w.disks[frozen] = h.guest.disk.clone()
+	still := h.guest.disk.clone()
+	for name, d := range h.w.disks { // every name that the file had goes on being its name
+		if d == h.guest.disk {
+			h.w.disks[name] = still
+		}
+	}
+	h.w.disks[frozen] = still
 	h.w.disks[s.Overlay] = h.guest.disk
 	out.PrivatePages = h.w.private
 	h.w.mu.Unlock()
@@ -310,6 +316,17 @@ func (h *handle) Disk(ctx context.Context) (string, error) {
 	return h.active, nil
 }
 
+// Writes names the file that a VM's machine writes to; "" = it has no machine.
+func (w *World) Writes(id vm.ID) string {
+	m := w.find(id)
+	if m == nil {
+		return ""
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.active
+}
+
 // Held reports whether a VM's machine stands still after a capture.
 func (w *World) Held(id vm.ID) bool {
 	m := w.find(id)
@@ -319,6 +336,15 @@ func (w *World) Held(id vm.ID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held
+}
+
+// Stand makes a VM's machine stand still, unknown to the engine.
+func (w *World) Stand(id vm.ID) {
+	if m := w.find(id); m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.held = true
+	}
 }
 
 // remember lists the commands that run.

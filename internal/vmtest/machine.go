@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -105,8 +106,10 @@ func checkSpec(s vm.MachineSpec) error {
 }
 
 func (ms machines) Attach(ctx context.Context, runDir string) (engine.Machine, vm.MachineStatus, error) {
-	if err := ms.w.step(ctx, "attach"); err != nil {
-		return nil, vm.MachineStatus{}, err
+	for _, step := range []string{"attach", "attach:" + filepath.Base(runDir)} {
+		if err := ms.w.step(ctx, step); err != nil {
+			return nil, vm.MachineStatus{}, err
+		}
 	}
 	ms.w.mu.Lock()
 	m := ms.w.machines[runDir]

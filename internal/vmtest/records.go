@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -61,16 +62,32 @@ func (c *collection[T]) List(context.Context) ([]T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]T, 0, len(c.recs))
-	for _, s := range c.recs {
+	var bad store.Unreadable
+	for id, s := range c.recs {
 		var rec T
 		if err := json.Unmarshal(s.data, &rec); err != nil {
-			return nil, err
+			bad.Add(id, s.data, s.rev, vm.Errorf(vm.Corrupt, id, "a record cannot be read: %w", err))
+			continue
 		}
 		_, rev := c.key(&rec)
 		*rev = s.rev
 		list = append(list, rec)
 	}
+	if bad.Err != nil {
+		return list, &bad
+	}
 	return list, nil
+}
+
+// Damage replaces what is stored of a record, which NewRecords made the
+// collection of, by what f makes of it.
+func Damage[T any](records engine.Collection[T], id string, f func(data []byte) []byte) {
+	c := records.(*collection[T])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.recs[id]
+	s.data = f(s.data)
+	c.recs[id] = s
 }
 
 func (c *collection[T]) Create(ctx context.Context, rec T) (int64, error) {
@@ -84,6 +101,30 @@ func (c *collection[T]) Create(ctx context.Context, rec T) (int64, error) {
 
 func (c *collection[T]) Update(ctx context.Context, rec T) (int64, error) {
 	return c.put(ctx, rec, sameRevision)
+}
+
+func (c *collection[T]) UpdateAll(ctx context.Context, recs []T) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range recs {
+		id, rev := c.key(&recs[i])
+		if err := sameRevision(id, *rev, c.recs[id]); err != nil {
+			return 0, err
+		}
+	}
+	c.seq++
+	for i := range recs {
+		data, err := json.Marshal(recs[i])
+		if err != nil {
+			return 0, err
+		}
+		id, _ := c.key(&recs[i])
+		c.recs[id] = stored{data, c.seq}
+	}
+	return c.seq, nil
 }
 
 func sameRevision(id string, have int64, old stored) error {
@@ -119,7 +160,11 @@ func (c *collection[T]) Delete(_ context.Context, rec T) error {
 	id, rev := c.key(&rec)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := sameRevision(id, *rev, c.recs[id]); err != nil {
+	old := c.recs[id]
+	if *rev == 0 { // of any
+		*rev = old.rev
+	}
+	if err := sameRevision(id, *rev, old); err != nil {
 		return err
 	}
 	delete(c.recs, id)

@@ -1,0 +1,225 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// A VM is in doubt from the moment at which the engine no longer knows what its
+// machine is at until it knows again: which file it writes to, whether it stands
+// still, whether there is one. A monitor that does not answer is the usual
+// reason. Nothing of such a VM is collected, sealed or renamed; see needsLocked
+// and diskMoved. Every doubt has a task that ends it: mend.
+
+const (
+	// mendEvery is the first pause between two tries to recover a VM that is in
+	// doubt; it doubles up to mendMost.
+	mendEvery = time.Second
+	mendMost  = 30 * time.Second
+)
+
+// NotRecovered is the reason that a VM in doubt is shown with.
+const NotRecovered = "not-recovered"
+
+// doubtfulLocked reports whether there is a VM of that id that is in doubt.
+func (e *Engine) doubtfulLocked(id vm.ID) bool {
+	s := e.vms[id]
+	return s != nil && s.doubt != nil
+}
+
+func (e *Engine) doubtful(id vm.ID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.doubtfulLocked(id)
+}
+
+// shownLocked is the record of a VM for those who ask.
+func (s *slot) shownLocked() vm.VM {
+	rec := s.rec
+	if s.doubt != nil && rec.State != vm.Lost {
+		rec.Reason = NotRecovered
+	}
+	return rec
+}
+
+// doubts puts a VM in doubt and has it recovered until it is not. The caller may
+// be an operation on it: the recovery waits for its end.
+func (e *Engine) doubts(s *slot, why error) {
+	if died(why) {
+		return
+	}
+	e.log.Warn("it is not known what a VM's machine is at; trying again", "vm", s.id, "err", why)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.doubt, s.doubted = why, s.doubted+1
+	if !s.mending {
+		s.mending = e.spawnLocked(func(ctx context.Context) { e.mend(ctx, s) })
+	}
+}
+
+// mend recovers a VM that is in doubt, again and again, until that has succeeded
+// or the VM is gone. Nothing is killed for being silent.
+func (e *Engine) mend(ctx context.Context, s *slot) {
+	for wait := mendEvery; !e.tryMend(ctx, s); wait = min(2*wait, mendMost) {
+		after, stop := e.cfg.Clock.After(wait)
+		select {
+		case <-after:
+		case <-ctx.Done():
+			stop()
+			return
+		}
+	}
+}
+
+// tryMend reports whether there is nothing more to try.
+func (e *Engine) tryMend(ctx context.Context, s *slot) (done bool) {
+	op, err := e.beginSlot(ctx, s, vm.OpRecover)
+	if err != nil { // it is gone or lost, or the engine closes
+		return true
+	}
+	defer func() { _ = e.finish(op, nil) }()
+	e.mu.Lock()
+	doubted := s.doubted
+	e.mu.Unlock()
+	if err = e.recoverAgain(op.ctx, s); died(err) {
+		return true
+	}
+	if err == nil {
+		return e.known(s, doubted)
+	}
+	e.mu.Lock()
+	news := s.doubt == nil || s.doubt.Error() != err.Error()
+	s.doubt = err
+	e.mu.Unlock()
+	if news {
+		e.log.Warn("a VM is not recovered yet; trying again", "vm", s.id, "err", err)
+	}
+	return false
+}
+
+// known ends the doubt about a VM, unless there is a new one since that count of
+// them. It reports whether it did.
+func (e *Engine) known(s *slot, doubted int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s.doubted != doubted {
+		return false
+	}
+	s.doubt, s.mending, s.stands = nil, false, false
+	s.touchLocked()
+	e.collectLaterLocked()
+	return true
+}
+
+// recoverAgain recovers a VM that is in doubt, or that a failure has left
+// between two states, with what waited for it.
+func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
+	if err := e.recoverVM(ctx, s, e.found); err != nil {
+		return err
+	}
+	idle := func(g *vm.GenerationInfo) bool { return g.VM == s.id && e.gens[g.ID].pins == 0 } // the others are in somebody's hand
+	for _, g := range e.generations(idle) {
+		if err := e.recoverGeneration(ctx, g); err != nil {
+			return err
+		}
+	}
+	return e.recoverLeases(ctx, s.id)
+}
+
+// recoverLeases settles what a VM in doubt has of volumes.
+func (e *Engine) recoverLeases(ctx context.Context, id vm.ID) error {
+	for _, v := range e.allVolumes() {
+		if m, ok := e.volumeRecord(v).MountOf(id); ok {
+			if err := e.recoverLease(ctx, v, m); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// recoverFirst recovers a VM at the start of an engine. One that fails is in
+// doubt from then on, and no other one's misfortune.
+func (e *Engine) recoverFirst(op *operation) error {
+	s := op.slot
+	err := e.recoverVM(op.ctx, s, e.found)
+	if err == nil {
+		e.known(s, 0)
+	} else if e.life.Err() == nil {
+		e.doubts(s, err)
+	}
+	_ = e.finish(op, nil)
+	if died(err) {
+		return err
+	}
+	return nil
+}
+
+// stoodStill says that a capture may have left a VM's machine standing still.
+func (e *Engine) stoodStill(s *slot, why error) {
+	e.mu.Lock()
+	s.stands = true
+	e.mu.Unlock()
+	e.doubts(s, why)
+}
+
+// maybeStands looks, as a task of its own, whether the machine of a VM whose
+// guest does not answer stands still though nobody holds it.
+func (e *Engine) maybeStands(s *slot, r *run) {
+	e.spawn(func(ctx context.Context) {
+		ctx, stop := context.WithTimeout(ctx, machineDeadline)
+		defer stop()
+		st, err := r.machine.Status(ctx)
+		e.mu.Lock()
+		idle := s.op == nil && s.run == r
+		e.mu.Unlock()
+		if err == nil && idle && st.RunState == "paused" {
+			e.stoodStill(s, vm.Errorf(vm.Unavailable, string(s.id), "its machine stands still and nobody holds it"))
+		}
+	})
+}
+
+// takeUp brings a machine that runs and the record of its VM into agreement.
+func (e *Engine) takeUp(ctx context.Context, s *slot, m Machine, st vm.MachineStatus) error {
+	e.mu.Lock()
+	stands := s.stands
+	e.mu.Unlock()
+	if st.RunState == "paused" || stands { // it was held by a capture
+		if err := m.Resume(ctx); err != nil {
+			return vm.Errorf(vm.KindOf(err), string(s.id), "its machine stands still: %w", err)
+		}
+	}
+	if err := e.takeSize(ctx, s, st.Size); err != nil {
+		return err
+	}
+	if err := e.settleFolders(ctx, s, m, st.Folders); err != nil {
+		return err
+	}
+	return e.settleDisk(ctx, s)
+}
+
+// machineOf returns the machine of a VM that the record says runs: the one that
+// it has, where that answers, or the one that is found. found says that it is
+// new to the engine.
+func (e *Engine) machineOf(ctx context.Context, s *slot) (m Machine, st vm.MachineStatus, found bool, err error) {
+	e.mu.Lock()
+	r := s.run
+	if r != nil && r.lost {
+		r = nil
+	}
+	e.mu.Unlock()
+	ctx, stop := context.WithTimeout(ctx, attachDeadline)
+	defer stop()
+	if r != nil {
+		if st, err = r.machine.Status(ctx); err == nil {
+			return r.machine, st, false, nil
+		}
+	}
+	m, st, err = e.cfg.Machines.Attach(ctx, e.cfg.Run.VM(s.id))
+	return m, st, true, err
+}

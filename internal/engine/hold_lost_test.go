@@ -1,0 +1,105 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestLostAnswerToAHold: a capture has made the machine stand still, and the
+// answer that says so is lost. The VM goes on, at once or, where its monitor
+// does not take that request either, as soon as it does; until then it is shown
+// as not recovered.
+func TestLostAnswerToAHold(t *testing.T) {
+	for _, verb := range []string{"suspend", "rollback", "reseat"} {
+		for _, deaf := range []error{nil, vm.Errorf(vm.Timeout, "box", "no answer"), vm.Errorf(vm.Unavailable, "box", "no answer"), vm.Errorf(vm.GuestFault, "box", "its programs may stand still")} {
+			t.Run(verb+" "+string(vm.KindOf(deaf)), func(t *testing.T) {
+				s, e, c := site(t)
+				clock := vmtest.NewClock()
+				prepare(t, e, c, verb)
+				closeEngine(t, e)
+				s.Clock = clock
+				e, c = open(t, s)
+				v, err := e.Get(t.Context(), c, "box")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.World.Fail("captured", vm.Errorf(vm.Timeout, "box", "the VM's monitor did not answer"))
+				s.World.Fail("resume", deaf)
+				if err := doVerb(t, e, c, verb); err == nil {
+					t.Fatal("succeeded")
+				}
+				s.World.Fail("captured", nil)
+				if deaf != nil {
+					if got, err := e.Get(t.Context(), c, "box"); err != nil || got.Reason != engine.NotRecovered {
+						t.Errorf("it is shown as %s (%s), %v", got.State, got.Reason, err)
+					}
+				}
+				s.World.Fail("resume", nil)
+				recovered(t, e, c, clock, "box")
+				if s.World.Held(v.ID) {
+					t.Error("its machine stands still")
+				}
+				keepsWrites(t, s, e, c)
+			})
+		}
+	}
+}
+
+// TestHeldAtTheStart: an engine that finds a machine standing still has it go on,
+// also where the first request to do so fails; so does one that finds a machine
+// again whose connection was cut.
+func TestHeldAtTheStart(t *testing.T) {
+	for _, how := range []string{"start", "cut"} {
+		t.Run(how, func(t *testing.T) {
+			s, e, c := site(t)
+			v := create(t, e, c, engine.CreateRequest{Name: "box"})
+			closeEngine(t, e)
+			clock := vmtest.NewClock()
+			s.Clock = clock
+			if how == "cut" {
+				e, c = open(t, s)
+			}
+			s.World.Fail("resume", vm.Errorf(vm.Internal, "box", "the machine could not be continued"))
+			s.World.Stand(v.ID)
+			if how == "cut" {
+				s.World.Lose(v.ID)
+			} else {
+				e, c = open(t, s)
+			}
+			eventually(t, "it is in doubt", func() bool {
+				got, err := e.Get(t.Context(), c, "box")
+				return err == nil && got.Reason == engine.NotRecovered
+			})
+			s.World.Fail("resume", nil)
+			recovered(t, e, c, clock, "box")
+			consistent(t, s)
+			keepsWrites(t, s, e, c)
+		})
+	}
+}
+
+// TestVisitOfAHeldVM: whoever calls into a guest that does not answer has the
+// engine look whether its machine stands still, and go on.
+func TestVisitOfAHeldVM(t *testing.T) {
+	s, e, c := site(t)
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	closeEngine(t, e)
+	s.Settings.GuestDeadline = 50 * time.Millisecond
+	e, c = open(t, s)
+	s.World.Stand(v.ID)
+	_, release := s.World.Hold("guest")
+	if _, err := e.Stats(t.Context(), c, "box"); vm.KindOf(err) != vm.Timeout {
+		t.Errorf("%v", err)
+	}
+	release()
+	eventually(t, "it goes on", func() bool { return !s.World.Held(v.ID) })
+	settle(t, e, c)
+	consistent(t, s)
+}

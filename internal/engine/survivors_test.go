@@ -1,0 +1,155 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// TestDeadRollbackOfAStoppedVM: a rollback that dies after it has changed the
+// disk leaves the disk as it was; one that was answered leaves it as it was then.
+func TestDeadRollbackOfAStoppedVM(t *testing.T) {
+	for _, at := range []string{"start:record", "start:disk", "start:launch", "start:commit", "start:done"} {
+		t.Run(at, func(t *testing.T) {
+			s, e, c := site(t)
+			ctx := t.Context()
+			create(t, e, c, engine.CreateRequest{Name: "box"})
+			sh(t, e, c, "box", "echo old > /work/f")
+			if _, err := e.Snapshot(ctx, c, "box", engine.SnapshotRequest{Name: "first"}); err != nil {
+				t.Fatal(err)
+			}
+			sh(t, e, c, "box", "echo new > /work/f")
+			if _, err := e.Stop(ctx, c, "box"); err != nil {
+				t.Fatal(err)
+			}
+			closeEngine(t, e)
+			hit := false
+			s.Fault = faultAt(at, engine.ErrDied, &hit)
+			e, c = open(t, s)
+			if _, err := e.Rollback(ctx, c, "box", engine.RollbackRequest{To: "first"}); err == nil || !hit {
+				t.Fatalf("it was to die on the way: %v", err)
+			}
+			closeEngine(t, e)
+			s.Fault = nil
+			e, c = open(t, s)
+			want, state := "new\n", vm.Stopped
+			if at == "start:done" {
+				want, state = "old\n", vm.Running
+			}
+			if got := stateOf(t, e, c, "box"); got != state {
+				t.Errorf("it is %s, want %s", got, state)
+			}
+			if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err != nil {
+				t.Fatal(err)
+			}
+			if out, _ := sh(t, e, c, "box", "cat /work/f"); out != want {
+				t.Errorf("its disk says %q, want %q", out, want)
+			}
+			consistent(t, s)
+		})
+	}
+}
+
+// TestHostRestartBeforeFsync: what was captured and not yet made durable when the
+// host went down may be torn. A suspend is not continued from it, and a snapshot
+// is not kept as one; where only the server has ended, both are completed.
+func TestHostRestartBeforeFsync(t *testing.T) {
+	for _, verb := range []string{"suspend", "snapshot"} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s %v", verb, restart), func(t *testing.T) {
+				s, v := diedAt(t, engine.Label{Verb: verb, At: "capture:publish"})
+				if restart {
+					s.World.Reboot()
+				} else {
+					s.World.End(v.ID, "qemu-crash")
+				}
+				e, c := open(t, s)
+				if verb == "suspend" {
+					want := vm.Suspended
+					if restart {
+						want = vm.Stopped
+					}
+					if got := stateOf(t, e, c, "box"); got != want {
+						t.Errorf("it is %s, want %s", got, want)
+					}
+				} else {
+					eventually(t, "its fate is known", func() bool {
+						g, err := e.FindSnapshot(t.Context(), c, "snap")
+						if err != nil {
+							t.Fatal(err)
+						}
+						return g.Durable || g.State == vm.GenFailed
+					})
+					if g, err := e.FindSnapshot(t.Context(), c, "snap"); err != nil || g.Durable == restart {
+						t.Errorf("it is %s, durable %v, %v", g.State, g.Durable, err)
+					}
+				}
+				settle(t, e, c)
+				consistent(t, s)
+				afterwards(t, e, c)
+			})
+		}
+	}
+}
+
+// TestThin keeps of automatic generations the latest five, the last of each hour
+// for a day and the last of each day for thirty days.
+func TestThin(t *testing.T) {
+	now := time.Date(2026, 3, 20, 12, 30, 0, 0, time.UTC)
+	var list []vm.GenerationInfo
+	for at := now.Add(-40 * 24 * time.Hour); at.Before(now); at = at.Add(10 * time.Minute) {
+		list = append(list, vm.GenerationInfo{ID: vm.GenerationID(at.Format(time.RFC3339)), CreatedAt: at})
+	}
+	want := []string{"2026-03-20T12:20:00Z", "2026-03-20T12:10:00Z", "2026-03-20T12:00:00Z", "2026-03-20T11:50:00Z", "2026-03-20T11:40:00Z"}
+	for h := range 22 { // 10:50 of today to 13:50 of yesterday, younger than a day
+		want = append(want, time.Date(2026, 3, 20, 10, 50, 0, 0, time.UTC).Add(-time.Duration(h)*time.Hour).Format(time.RFC3339))
+	}
+	want = append(want, "2026-03-19T12:50:00Z", "2026-03-19T12:30:00Z") // the last of its hour, and the last that counts by the day
+	for d := range 29 {
+		want = append(want, time.Date(2026, 3, 18, 23, 50, 0, 0, time.UTC).AddDate(0, 0, -d).Format(time.RFC3339))
+	}
+	var got []string
+	for _, id := range engine.Thin(list, now) {
+		got = append(got, string(id))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	want = slices.Compact(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("kept\n%v, want\n%v", got, want)
+	}
+	few := []vm.GenerationInfo{{ID: "a", CreatedAt: now.AddDate(0, -3, 0)}, {ID: "b", CreatedAt: now.AddDate(0, -2, 0)}}
+	if got := engine.Thin(few, now); len(got) != 2 {
+		t.Errorf("of two old ones stay %v", got)
+	}
+}
+
+// TestLayerStaysBelow: a machine that has moved in a capture which died keeps the
+// layer that its disk lies on, and its writes; see also TestWritesOutliveASilence.
+func TestLayerStaysBelow(t *testing.T) {
+	s, v := diedAt(t, engine.Label{Verb: "snapshot", At: "capture:commit"})
+	writes := s.World.Writes(v.ID)
+	e, c := open(t, s)
+	got, err := e.Get(t.Context(), c, "box")
+	if err != nil || got.DiskOn == "" || got.Head != got.DiskOn {
+		t.Fatalf("its disk lies on %q, %v", got.DiskOn, err)
+	}
+	if _, err := os.Stat(layout.GenerationDir(s.Dir.Generation(got.DiskOn)).Disk()); err != nil {
+		t.Error(err)
+	}
+	a, aerr := os.Stat(writes)
+	b, berr := os.Stat(s.Dir.Overlay(v.ID))
+	if aerr != nil || berr != nil || !os.SameFile(a, b) {
+		t.Errorf("the file that it writes is not its disk: %v, %v", aerr, berr)
+	}
+	keepsWrites(t, s, e, c)
+}
