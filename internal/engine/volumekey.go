@@ -78,8 +78,6 @@ func secretKind(s vm.VolumeSecret) string {
 // to wait longer; a try that comes too early is not looked at. One secret is
 // tried at a time: what a passphrase costs is paid in memory, too.
 func (e *Engine) trySecret(ctx context.Context, v *volume, secret vm.VolumeSecret) (vm.VolumeKey, bool, error) {
-	e.opening.Lock()
-	defer e.opening.Unlock()
 	e.mu.Lock()
 	wait, inUse := v.again.Sub(e.now()), len(v.rec.Mounts) > 0
 	e.mu.Unlock()
