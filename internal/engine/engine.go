@@ -126,7 +126,6 @@ type Engine struct {
 	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
 	genWrite  sync.Mutex    // held while a generation's record is written; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
-	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
 	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
 	measuring sync.Mutex    // one look at the disk at a time; before mu
