@@ -27,8 +27,6 @@ type volume struct {
 	until    time.Time    // when it is locked again; zero = not by time
 	keep     bool         // stays unlocked when its last VM ends
 	relocked chan struct{}
-	failures int       // secrets refused in a row
-	again    time.Time // before that no secret is tried
 	gone     bool
 }
 
