@@ -46,7 +46,11 @@ type Volume struct {
 	Snapshots []VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
 	Reverting string           `json:"reverting,omitempty"` // the snapshot that it is being put back to; "" = none
 	CreatedAt time.Time        `json:"createdAt"`
-	Revision  int64            `json:"-"`
+	// Refused counts the secrets that were refused in a row, up to a bound, and
+	// before NotBefore none is tried.
+	Refused   int       `json:"refused,omitempty"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	Revision  int64     `json:"-"`
 }
 
 // VolumeMount is the lease that a VM has on a volume, from before the disk is

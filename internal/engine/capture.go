@@ -274,6 +274,11 @@ func (e *Engine) failLater(s *slot, g vm.GenerationInfo, why error) {
 // there: it is empty when its machine had not moved, and then it shows what is
 // below it.
 func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
+	if e.snapshot(s).State == vm.Stopped {
+		if err := e.takeBackRollback(ctx, s); err != nil {
+			return err
+		}
+	}
 	pending, err := e.cfg.Generations.Pending(s.id)
 	if err != nil {
 		return err

@@ -13,8 +13,11 @@ import (
 // own that only its record holds, wrapped by the host's: with the record goes
 // the memory. A sealed generation is opened again on use.
 func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
-	e.sealing.Lock()
-	defer e.sealing.Unlock()
+	unlock, ok := e.lockMemory(id)
+	if !ok {
+		return nil
+	}
+	defer unlock()
 	g, ok := e.generationInfo(id)
 	if !ok || g.Sealed || !g.Whole() || !g.Durable || e.mapped(id) {
 		return nil
@@ -45,6 +48,20 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 	return err
 }
 
+// lockMemory keeps others from sealing or opening a generation's memory until
+// unlock is called; other generations are not waited for. Not ok = there is no
+// such generation.
+func (e *Engine) lockMemory(id vm.GenerationID) (unlock func(), ok bool) {
+	e.mu.Lock()
+	g := e.gens[id]
+	e.mu.Unlock()
+	if g == nil {
+		return nil, false
+	}
+	g.sealing.Lock()
+	return g.sealing.Unlock, true
+}
+
 // pinAlone pins a generation that nobody else has pinned.
 func (e *Engine) pinAlone(id vm.GenerationID) bool {
 	e.mu.Lock()
@@ -73,11 +90,14 @@ func (e *Engine) mapped(id vm.GenerationID) bool {
 // opened returns a generation whose memory is there in the clear, opening it
 // where it is sealed. The caller has pinned it.
 func (e *Engine) opened(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
-	e.sealing.Lock()
-	defer e.sealing.Unlock()
-	g, ok := e.generationInfo(g.ID)
+	id := g.ID
+	unlock, ok := e.lockMemory(id)
 	if !ok {
-		return g, noGeneration(string(g.ID))
+		return g, noGeneration(string(id))
+	}
+	defer unlock()
+	if g, ok = e.generationInfo(id); !ok {
+		return g, noGeneration(string(id))
 	}
 	if !g.Sealed {
 		return g, nil
@@ -100,8 +120,11 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 	ok := e.spawn(func(ctx context.Context) {
 		defer e.collectLater() // seals it again when it holds what is in a volume and nothing runs on it
 		defer e.unpin(id)
-		e.sealing.Lock()
-		defer e.sealing.Unlock()
+		unlock, ok := e.lockMemory(id)
+		if !ok {
+			return
+		}
+		defer unlock()
 		n, err := e.cfg.Generations.Settle(ctx, id)
 		if err == nil {
 			_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.SealKey, g.DataBytes = false, nil, n })

@@ -128,8 +128,6 @@ type Engine struct {
 	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
 	genWrite  sync.Mutex    // held while a generation's record is written; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
-	opening   sync.Mutex    // one secret of a volume is tried at a time
-	sealing   sync.Mutex    // one generation is sealed or opened at a time; before genWrite
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
 	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
 	measuring sync.Mutex    // one look at the disk at a time; before mu
@@ -170,6 +168,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = systemClock{}
 	}
+	cfg.Records = certain(cfg.Records)
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,

@@ -54,6 +54,9 @@ var steps = []struct {
 	{"volume-snapshot mounted", []string{"volume-snapshot:disk", "volume-snapshot:commit"}},
 	{"volume-rollback", []string{"volume-rollback:disk", "volume-rollback:commit"}},
 	{"rollback volumes", []string{"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done"}},
+	{"rollback disk", slices.Concat([]string{"rollback:audit"}, captured, []string{
+		"capture:publish", "rollback:record", "rollback:disk", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
+	})},
 	{"rollback", slices.Concat([]string{"rollback:audit"}, captured, []string{
 		"capture:publish", "suspend:commit", "suspend:machine", "start:record", "start:disk", "start:launch", "start:commit", "start:done",
 	})},

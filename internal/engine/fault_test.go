@@ -77,7 +77,7 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 		}
 	case "unmount":
 		err = e.Unmount(t.Context(), c, "box", "/data", false)
-	case "rollback":
+	case "rollback", "rollback disk":
 		_, err = e.Rollback(t.Context(), c, "box", engine.RollbackRequest{To: "first"})
 	case "rollback volumes":
 		unlock(t, e, c, "vol")
@@ -123,6 +123,8 @@ func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
 		}
 	case "rollback":
 		_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
+	case "rollback disk":
+		prepareDiskRollback(t, e, c)
 	}
 	if err != nil {
 		t.Fatal(err)

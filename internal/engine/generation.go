@@ -8,12 +8,16 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// generation is the engine's view of one generation; guarded by Engine.mu.
+// generation is the engine's view of one generation.
 type generation struct {
+	sealing sync.Mutex // held while its memory is sealed, opened or settled; before genWrite
+
+	// guarded by Engine.mu
 	info vm.GenerationInfo // as the store has it
 	pins int               // operations that need its files
 }

@@ -22,15 +22,8 @@ func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 		_, err := e.nowSuspended(ctx, s, g.ID, "start-interrupted")
 		return err
 	}
-	if rec.Op == vm.OpRollback {
-		list := e.generations(func(g *vm.GenerationInfo) bool {
-			return g.VM == s.id && g.Why == vm.WhyBeforeRollback && g.State == vm.GenReady && !g.Gone
-		})
-		if n := len(list); n > 0 {
-			if err := e.freshDisk(ctx, s, list[n-1]); err != nil {
-				return err
-			}
-		}
+	if err := e.takeBackRollback(ctx, s); err != nil {
+		return err
 	}
 	if _, err := e.nowStopped(ctx, s, "start-interrupted", rec.Exit); err != nil {
 		return err

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -135,10 +136,44 @@ func (e *Engine) goBack(op *operation, to vm.GenerationInfo, limit time.Duration
 	if to.Whole() {
 		return e.startOn(op, to, limit, prepare, none)
 	}
+	if err := e.step(op.ctx, "rollback:record"); err != nil {
+		return vm.VM{}, err
+	}
+	if e.snapshot(op.slot).State == vm.Stopped { // a suspended one is started on its own disk anyway
+		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Op = vm.OpRollback }); err != nil {
+			return vm.VM{}, err
+		}
+	}
+	if err := e.step(op.ctx, "rollback:disk"); err != nil {
+		return vm.VM{}, err
+	}
 	if err := e.freshDisk(op.ctx, op.slot, to); err != nil {
 		return vm.VM{}, err
 	}
 	return e.boot(op, limit, prepare)
+}
+
+// takeBackRollback puts the disk of a VM back to what it was before a rollback of
+// it that was not completed. The record says so from before the disk is changed
+// until the VM runs.
+func (e *Engine) takeBackRollback(ctx context.Context, s *slot) error {
+	rec := e.snapshot(s)
+	if rec.Op != vm.OpRollback {
+		return nil
+	}
+	list := e.generations(func(g *vm.GenerationInfo) bool {
+		return g.VM == s.id && g.Why == vm.WhyBeforeRollback && g.State == vm.GenReady && !g.Gone
+	})
+	if n := len(list); n > 0 {
+		if err := e.freshDisk(ctx, s, list[n-1]); err != nil {
+			return err
+		}
+	}
+	if rec.State != vm.Stopped {
+		return nil // the caller says what it is now
+	}
+	_, err := e.update(ctx, s, func(rec *vm.VM) { rec.Op = "" })
+	return err
 }
 
 // stay brings a VM back to what it was before a rollback that failed.
@@ -149,18 +184,22 @@ func (e *Engine) stay(op *operation, before vm.GenerationInfo, limit time.Durati
 	}
 	op.undo.reset()
 	why = vm.AsError(why).WithHint("nothing was rolled back; the VM is as it was before")
-	if err := e.freshDisk(ctx, op.slot, before); err != nil {
-		return joinUndo(why, err)
-	}
+	disk := e.freshDisk(ctx, op.slot, before)
 	if !before.Whole() {
+		if disk != nil { // the next start, or the next server, tries again
+			_, err := e.update(ctx, op.slot, func(rec *vm.VM) {
+				rec.State, rec.Op, rec.Machine = vm.Stopped, vm.OpRollback, vm.MachineRef{}
+			})
+			return errors.Join(why, disk, err)
+		}
 		_, err := e.nowStopped(ctx, op.slot, op.before.Reason, op.before.Exit)
 		return joinUndo(why, err)
 	}
-	suspended := func(ctx context.Context) error {
+	suspended := func(ctx context.Context) error { // a start on it makes the disk anew
 		_, err := e.nowSuspended(ctx, op.slot, before.ID, "rollback-failed")
 		return err
 	}
-	if err := suspended(ctx); err != nil || op.before.State != vm.Running {
+	if err := errors.Join(suspended(ctx), disk); err != nil || op.before.State != vm.Running {
 		return joinUndo(why, err)
 	}
 	if _, err := e.startOn(op, before, limit, func(*vm.VM) error { return nil }, suspended); err != nil {

@@ -132,7 +132,12 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 
 // recordStart marks the VM as starting, to be stopped again when that fails.
 func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*vm.VM) error) (vm.VM, vm.Image, error) {
-	s := op.slot
+	s, verb := op.slot, vm.OpStart
+	if op.verb == vm.OpRollback {
+		verb = op.verb
+	} else if err := e.takeBackRollback(ctx, s); err != nil {
+		return vm.VM{}, vm.Image{}, err
+	}
 	if _, err := os.Stat(e.cfg.Dir.Overlay(s.id)); err != nil {
 		return vm.VM{}, vm.Image{}, e.markLost(ctx, s, err)
 	}
@@ -146,7 +151,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	}
 	e.endLeases(ctx, s.id) // of a guest that reboots
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
-		rec.State, rec.Op, rec.Reason = op.next.During, vm.OpStart, ""
+		rec.State, rec.Op, rec.Reason = op.next.During, verb, ""
 		rec.InstanceID = vm.NewInstanceID()
 		rec.Machine, rec.Folders = vm.MachineRef{}, nil
 		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
@@ -154,10 +159,12 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	if err != nil {
 		return vm.VM{}, vm.Image{}, err
 	}
-	err = op.undo.add(ctx, "record", func(ctx context.Context) error {
-		_, err := e.nowStopped(ctx, s, op.before.Reason, op.before.Exit)
-		return err
-	})
+	if verb == vm.OpStart { // what a rollback left is brought back by it, the disk first
+		err = op.undo.add(ctx, "record", func(ctx context.Context) error {
+			_, err := e.nowStopped(ctx, s, op.before.Reason, op.before.Exit)
+			return err
+		})
+	}
 	if err == nil {
 		e.emit(rec, "vm.starting", nil)
 	}

@@ -27,8 +27,6 @@ type volume struct {
 	until    time.Time    // when it is locked again; zero = not by time
 	keep     bool         // stays unlocked when its last VM ends
 	relocked chan struct{}
-	failures int       // secrets refused in a row
-	again    time.Time // before that no secret is tried
 	gone     bool
 }
 
@@ -157,6 +155,11 @@ func (e *Engine) makeVolume(ctx context.Context, v *volume, slot vm.VolumeSlotSp
 	defer stop()
 	rev, err := e.cfg.Records.Volumes.Create(wctx, v.rec)
 	if err != nil {
+		if !decided(err) { // it may be there all the same
+			undo, stop := durable(ctx)
+			defer stop()
+			err = joinUndo(err, gone(e.cfg.Records.Volumes.Delete(undo, v.rec)))
+		}
 		return joinUndo(err, e.cfg.Volumes.Remove(v.id))
 	}
 	e.mu.Lock()

@@ -24,8 +24,9 @@ type UnlockRequest struct {
 
 // Of secrets that are refused.
 const (
-	freeTries = 3               // before the first wait
-	maxWait   = 5 * time.Minute // between two tries
+	freeTries  = 3               // before the first wait
+	maxWait    = 5 * time.Minute // between two tries
+	maxRefused = freeTries + 10  // are counted: it waits the longest by then
 )
 
 // UnlockVolume makes a volume ready to be mounted, until it is locked again.
@@ -78,30 +79,42 @@ func secretKind(s vm.VolumeSecret) string {
 // to wait longer; a try that comes too early is not looked at. One secret is
 // tried at a time: what a passphrase costs is paid in memory, too.
 func (e *Engine) trySecret(ctx context.Context, v *volume, secret vm.VolumeSecret) (vm.VolumeKey, bool, error) {
-	e.opening.Lock()
-	defer e.opening.Unlock()
-	e.mu.Lock()
-	wait, inUse := v.again.Sub(e.now()), len(v.rec.Mounts) > 0
-	e.mu.Unlock()
+	rec := e.volumeRecord(v)
 	guess := secretKind(secret) != vm.SlotHost
-	if guess && wait > 0 {
+	if guess && rec.NotBefore.Sub(e.now()) > maxWait { // the host's clock was put back
+		var err error
+		if rec, err = e.updateVolume(ctx, v, func(rec *vm.Volume) { rec.NotBefore = e.now().Add(maxWait) }); err != nil {
+			return nil, false, err
+		}
+	}
+	if wait := rec.NotBefore.Sub(e.now()); guess && wait > 0 {
 		seconds := int64(wait/time.Second) + 1
 		return nil, false, vm.Errorf(vm.Limit, string(v.id), "too many refused secrets").
 			WithCode("VOLUME_UNLOCK_RATE_LIMITED", "retryAfterSeconds", seconds).WithHint("try again in %d s", seconds)
 	}
-	key, recovered, err := e.cfg.Volumes.Open(ctx, v.id, secret, inUse)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	key, recovered, err := e.cfg.Volumes.Open(ctx, v.id, secret, len(rec.Mounts) > 0)
 	switch {
-	case err == nil:
-		v.failures, v.again = 0, time.Time{}
-	case guess && vm.KindOf(err) == vm.Denied:
-		v.failures++
-		if n := v.failures - freeTries; n >= 0 {
-			v.again = e.now().Add(min(maxWait, time.Second<<min(n, 20)))
+	case err == nil && rec.Refused > 0:
+		if _, uerr := e.updateVolume(ctx, v, func(rec *vm.Volume) { rec.Refused, rec.NotBefore = 0, time.Time{} }); uerr != nil {
+			clear(key)
+			return nil, recovered, uerr
 		}
+	case guess && vm.KindOf(err) == vm.Denied:
+		err = joinUndo(err, e.noteRefused(ctx, v))
 	}
 	return key, recovered, err
+}
+
+// noteRefused makes the next try of a volume wait. It is in the record: a restart
+// of the server gives nobody more tries.
+func (e *Engine) noteRefused(ctx context.Context, v *volume) error {
+	_, err := e.updateVolume(ctx, v, func(rec *vm.Volume) {
+		rec.Refused = min(rec.Refused+1, maxRefused)
+		if n := rec.Refused - freeTries; n >= 0 {
+			rec.NotBefore = e.now().Add(min(maxWait, time.Second<<n))
+		}
+	})
+	return err
 }
 
 // holdKey keeps the key of an unlocked volume until it is locked.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qcow"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -140,16 +141,13 @@ func give(path string, rights fs.FileMode) error {
 // device state that it starts on are descriptors.
 func plan(spec vm.MachineSpec) (confine.Plan, error) {
 	p := confine.Plan{
-		Read:    []string{"/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"},
+		Read:    confine.Runtime(spec.QEMU), // with its firmware and modules
 		Write:   []string{layout.VMDir(spec.Dir).Lent(), RAMPath(spec)},
 		Devices: []string{"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"},
 		Root:    spec.RunDir, Nice: niceness, Limits: limits(spec),
 	}
 	if spec.Accel == vm.KVM {
 		p.Devices = append(p.Devices, "/dev/kvm")
-	}
-	if prefix, ok := ownPrefix(spec.QEMU); ok { // its firmware and modules
-		p.Read = append(p.Read, prefix)
 	}
 	for i := range spec.Plugged.Modules {
 		p.Write = append(p.Write, ModulePath(spec, i))
@@ -161,6 +159,9 @@ func plan(spec vm.MachineSpec) (confine.Plan, error) {
 		}
 	}
 	for _, v := range spec.Plugged.Volumes {
+		if err := checkVolume(v); err != nil {
+			return p, err
+		}
 		switch {
 		case v.Cut:
 		case v.ReadOnly:
@@ -180,17 +181,6 @@ func plan(spec vm.MachineSpec) (confine.Plan, error) {
 	return p, nil
 }
 
-// ownPrefix returns the directory that a QEMU was installed in, such as
-// /opt/qemu, when it is neither the system's nor too much.
-func ownPrefix(binary string) (string, bool) {
-	path, err := filepath.EvalSymlinks(binary)
-	if err != nil || strings.HasPrefix(path, "/usr/") || filepath.Base(filepath.Dir(path)) != "bin" {
-		return "", false
-	}
-	prefix := filepath.Dir(filepath.Dir(path))
-	return prefix, strings.Count(prefix, "/") >= 2
-}
-
 // layersBelow returns the files that a machine's disk lies on, the next one
 // first. The list ends at what is not there, of which QEMU knows more to say. A
 // disk that names anything but a disk of a generation or an image is refused: the
@@ -199,10 +189,14 @@ func ownPrefix(binary string) (string, bool) {
 func layersBelow(spec vm.MachineSpec) (list []string, err error) {
 	at := places(spec)
 	for disk := spec.Disk; len(list) < maxLayers; {
-		backing, err := BackingName(disk)
-		if err != nil || backing == "" {
+		h, err := qcow.Check(disk, qcow.Layer)
+		if vm.KindOf(err) == vm.Corrupt {
+			return nil, tampered(spec, vm.AsError(err).Msg)
+		}
+		if err != nil || h.Backing == "" {
 			return list, nil
 		}
+		backing := h.Backing
 		if !filepath.IsAbs(backing) {
 			// The way up leads from where the directory really is.
 			dir, err := filepath.EvalSymlinks(filepath.Dir(disk))
@@ -241,10 +235,14 @@ func mayLieOn(spec vm.MachineSpec, at []string, path string) error {
 		ok = ok && err == nil
 	}
 	if !ok {
-		return vm.Errorf(vm.Corrupt, string(spec.ID), "its disk says that it lies on %s", path).
-			WithHint("the disk was tampered with; go back to a generation from before: `warren tree %s`, `warren rollback %s`", spec.ID, spec.ID)
+		return tampered(spec, "it says that it lies on "+path)
 	}
 	return nil
+}
+
+func tampered(spec vm.MachineSpec, why string) error {
+	return vm.Errorf(vm.Corrupt, string(spec.ID), "its disk: %s", why).
+		WithHint("the disk was tampered with; go back to a generation from before: `warren tree %s`, `warren rollback %s`", spec.ID, spec.ID)
 }
 
 // places are the directories, as they are named and without links, in which disks

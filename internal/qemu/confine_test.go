@@ -119,7 +119,7 @@ func probeSpec(t *testing.T) (vm.MachineSpec, layout.Dir, func(string) string) {
 			t.Fatal(err)
 		}
 	}
-	base := put(dir.ImageDisk("img"))
+	base := rootLayer(t, put(dir.ImageDisk("img")))
 	layer := layout.GenerationDir(dir.Generation("g1")).Disk()
 	if err := os.MkdirAll(filepath.Dir(layer), 0o700); err != nil {
 		t.Fatal(err)
@@ -134,6 +134,33 @@ func probeSpec(t *testing.T) (vm.MachineSpec, layout.Dir, func(string) string) {
 		}
 	}
 	return spec, dir, put
+}
+
+// rootLayer makes of a file a layer that lies on nothing.
+func rootLayer(t *testing.T, path string) string {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := CreateOverlay(path, "nothing", 1); err != nil {
+		t.Fatal(err)
+	}
+	rewrite(t, path, 8, make([]byte, 12)) // the backing name's offset and length
+	return path
+}
+
+func rewrite(t *testing.T, path string, at int64, data []byte) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(data, at); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func answer(t *testing.T, network, addr string) string {
@@ -336,6 +363,41 @@ func TestQEMUIsConfined(t *testing.T) {
 }
 
 func isPermission(err error) bool { return strings.Contains(err.Error(), fs.ErrPermission.Error()) }
+
+// TestHostileHeaders: no machine is started on a disk, a layer or a volume whose
+// header asks for more than Warren's do, and none of them is plugged in.
+func TestHostileHeaders(t *testing.T) {
+	spec, dir, put := probeSpec(t)
+	layer := layout.GenerationDir(dir.Generation("g1")).Disk()
+	for _, path := range []string{spec.Disk, layer, dir.ImageDisk("img")} {
+		for name, field := range map[string]int64{"external data file": 72 + 7, "version": 7, "encryption": 35, "extension": 104} {
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rewrite(t, path, field, []byte{4})
+			if _, err := plan(spec); vm.KindOf(err) != vm.Corrupt || vm.AsError(err).Hint == "" {
+				t.Errorf("%s of %s: %v", name, path, err)
+			}
+			rewrite(t, path, 0, whole)
+		}
+	}
+	if _, err := plan(spec); err != nil {
+		t.Fatalf("as it was: %v", err)
+	}
+	v := vm.PluggedVolume{ID: vm.NewVolumeID(), File: put(filepath.Join(string(dir), "volume"))}
+	if err := (&Process{Spec: spec}).PlugVolume(t.Context(), v, nil); vm.KindOf(err) != vm.Corrupt {
+		t.Errorf("plugged: %v", err)
+	}
+	spec.Plugged.Volumes = []vm.PluggedVolume{v}
+	if _, err := plan(spec); vm.KindOf(err) != vm.Corrupt {
+		t.Errorf("a volume at the start: %v", err)
+	}
+	spec.Plugged.Volumes[0].Cut = true
+	if _, err := plan(spec); err != nil {
+		t.Errorf("a volume that is cut off: %v", err)
+	}
+}
 
 // TestLayersBelow: a disk whose header names something else than a disk of a
 // generation or an image is not started: a guest that has taken its QEMU over

@@ -8,20 +8,18 @@ import (
 	"errors"
 	"os"
 
+	"github.com/warren-vm/warren/internal/qcow"
 	"github.com/warren-vm/warren/vm"
 )
 
 // The fields of a qcow2's header that a growth looks at or changes, by their
 // offsets (QEMU, docs/interop/qcow2.txt).
 const (
-	headVersion   = 4
-	headBits      = 20
-	headSize      = 24 // 8 bytes; then 4 of encryption, 4 of entries of the first-level table
-	headEntries   = 36
-	headTable     = 40
-	headSnapshots = 60
-	headIncompat  = 72
-	headLength    = 80
+	headSize     = 24 // 8 bytes; then 4 of encryption, 4 of entries of the first-level table
+	headEntries  = 36
+	headTable    = 40
+	headIncompat = 72
+	headLength   = 80
 )
 
 // GrowOverlay makes the virtual size of an overlay that no machine uses at
@@ -37,18 +35,19 @@ func GrowOverlay(path string, sizeMiB int) (err error) {
 		return fileError(path, err)
 	}
 	defer func() { err = errors.Join(err, fileError(path, f.Close())) }()
+	if _, err := qcow.Read(f, qcow.Layer); err != nil {
+		return err
+	}
 	h := make([]byte, headLength)
-	if _, err := f.ReadAt(h, 0); err != nil || string(h[:4]) != "QFI\xfb" {
-		return vm.Errorf(vm.Corrupt, path, "not a qcow2 file")
+	if _, err := f.ReadAt(h, 0); err != nil {
+		return fileError(path, err)
 	}
 	be := binary.BigEndian
 	size := uint64(sizeMiB) << 20
 	switch {
 	case be.Uint64(h[headSize:]) >= size:
 		return nil
-	case be.Uint32(h[headVersion:]) != 3 || be.Uint32(h[headBits:]) != clusterBits:
-		return vm.Errorf(vm.Unsupported, path, "not an overlay of Warren's")
-	case be.Uint64(h[headIncompat:]) != 0 || be.Uint32(h[headSnapshots:]) != 0:
+	case be.Uint64(h[headIncompat:]) != 0:
 		return vm.Errorf(vm.Corrupt, path, "the overlay was not closed in order").
 			WithHint("start and stop the VM, then try again")
 	}

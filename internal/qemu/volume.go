@@ -19,6 +19,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/confine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qcow"
 	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
 )
@@ -166,9 +167,26 @@ func FreePort(plugged vm.Plugged) int {
 	return 0
 }
 
+// checkVolume reads the header of a volume's disk, which another machine may have
+// written, before QEMU does.
+func checkVolume(v vm.PluggedVolume) error {
+	if v.Cut {
+		return nil
+	}
+	_, err := qcow.Check(v.File, qcow.Volume)
+	if vm.KindOf(err) == vm.Corrupt {
+		return vm.Errorf(vm.Corrupt, string(v.ID), "its disk does not open: %s", vm.AsError(err).Msg).WithCode("VOLUME_DAMAGED").
+			WithHint("lock and unlock it, which puts its header back from a copy")
+	}
+	return err
+}
+
 // PlugVolume gives the machine a volume's disk. Nothing is left of it after an
 // error.
 func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) (err error) {
+	if err := checkVolume(v); err != nil {
+		return err
+	}
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	secret := map[string]any{"id": volumeSecret(v.ID)}

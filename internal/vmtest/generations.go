@@ -161,7 +161,10 @@ func (g generations) diskOn(path string) (vm.GenerationID, error) {
 
 func (g generations) SealKey() ([]byte, error) { return []byte("key"), nil }
 
-func (g generations) Seal(_ context.Context, id vm.GenerationID, _ []byte) (int64, error) {
+func (g generations) Seal(ctx context.Context, id vm.GenerationID, _ []byte) (int64, error) {
+	if err := g.w.step(ctx, "seal"); err != nil {
+		return 0, err
+	}
 	dir := layout.GenerationDir(g.Dir.Generation(id))
 	return 1, errors.Join(os.Rename(dir.RAM(), dir.SealedRAM()), os.Rename(dir.Device(), dir.SealedDevice()))
 }

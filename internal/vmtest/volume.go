@@ -18,6 +18,10 @@ import (
 // Volumes is a simulator of the files of volumes. Its disks remember whether
 // somebody has made a file system.
 type Volumes struct {
+	// OnOpen, where it is set before the first use, is called at the begin of each
+	// Open.
+	OnOpen func(id vm.VolumeID)
+
 	mu sync.Mutex
 	// guarded by mu
 	files map[vm.VolumeID]*simVolume
@@ -74,6 +78,9 @@ func (s *Volumes) List() (out []vm.VolumeID, err error) {
 
 // Open returns the key for whoever shows the secret of a slot.
 func (s *Volumes) Open(_ context.Context, id vm.VolumeID, secret vm.VolumeSecret, _ bool) (vm.VolumeKey, bool, error) {
+	if s.OnOpen != nil {
+		s.OnOpen(id)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, err := s.find(id)

@@ -11,8 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/qcow"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -23,18 +27,11 @@ import (
 //	magic [8] · offset of the LUKS header [8] · its length [8] · SHA-256 of the rest [32] · first cluster · LUKS header
 const (
 	backupMagic = "WRNVHB1\n"
-	clusterSize = 64 << 10
-	maxLUKS     = 16 << 20
+	clusterSize = qcow.ClusterSize
 	fixedSize   = 8 + 8 + 8 + sha256.Size
 )
 
-const (
-	qcowMagic    = "QFI\xfb"
-	qcowCrypto   = 0x0537be77 // the header extension that points to the LUKS header
-	qcowLUKS     = 2          // crypt_method
-	luksMagic    = "LUKS\xba\xbe"
-	extensionEnd = 0
-)
+const luksMagic = "LUKS\xba\xbe"
 
 var errHeader = errors.New("not the header of an encrypted disk")
 
@@ -47,26 +44,11 @@ type header struct {
 
 // luksAt finds the LUKS header in a first cluster.
 func luksAt(cluster []byte) (offset, length int64, err error) {
-	be := binary.BigEndian
-	if len(cluster) < clusterSize || string(cluster[:4]) != qcowMagic || be.Uint32(cluster[4:]) != 3 || be.Uint32(cluster[32:]) != qcowLUKS {
+	h, err := qcow.Parse(cluster, qcow.Volume)
+	if err != nil {
 		return 0, 0, errHeader
 	}
-	for at := uint64(be.Uint32(cluster[100:])); at+8 <= clusterSize; {
-		kind, n := be.Uint32(cluster[at:]), uint64(be.Uint32(cluster[at+4:]))
-		at += 8
-		if kind == extensionEnd || at+n > clusterSize {
-			break
-		}
-		if kind == qcowCrypto && n >= 16 {
-			o, l := be.Uint64(cluster[at:]), be.Uint64(cluster[at+8:])
-			if o%clusterSize != 0 || o == 0 || o > 1<<40 || l < 592 || l > maxLUKS {
-				return 0, 0, errHeader
-			}
-			return int64(o), int64(l), nil
-		}
-		at += (n + 7) &^ 7
-	}
-	return 0, 0, errHeader
+	return h.LUKSOffset, h.LUKSLength, nil
 }
 
 // readHeader reads both parts of a disk. errHeader when they are not whole.
@@ -133,7 +115,7 @@ func backUp(d layout.VolumeDir) error {
 	defer f.Close()
 	now, err := readHeader(f)
 	if err != nil {
-		return vm.Errorf(vm.Corrupt, d.Disk(), "%w", err)
+		return damaged(vm.VolumeID(filepath.Base(string(d))), err.Error())
 	}
 	if old, err := loadBackup(d); err == nil && bytes.Equal(old.cluster, now.cluster) && bytes.Equal(old.luks, now.luks) {
 		return nil
@@ -152,7 +134,7 @@ func recoverHeader(d layout.VolumeDir) (recovered bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f, err := os.OpenFile(d.Disk(), os.O_RDWR, 0)
+	f, err := os.OpenFile(d.Disk(), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false, layout.Error(d.Disk(), err)
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"filippo.io/age"
@@ -197,13 +198,23 @@ func (w wrapped) cipher(passphrase string) (interface {
 	Open(dst, nonce, ciphertext, additionalData []byte) ([]byte, error)
 }, error,
 ) {
-	k := argon2.IDKey([]byte(passphrase), w.Salt, w.Time, w.Memory, w.Lanes, chacha20poly1305.KeySize)
+	k := derive(passphrase, w.Salt, w.Time, w.Memory, w.Lanes)
 	defer clear(k)
 	aead, err := chacha20poly1305.NewX(k)
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, "", "no cipher: %w", err)
 	}
 	return aead, nil
+}
+
+// deriving is held while a passphrase is tried, of whatever volume: it is paid in
+// memory, too. Nothing else waits for it, and nothing is waited for under it.
+var deriving sync.Mutex
+
+func derive(passphrase string, salt []byte, time, memory uint32, lanes uint8) []byte {
+	deriving.Lock()
+	defer deriving.Unlock()
+	return argon2.IDKey([]byte(passphrase), salt, time, memory, lanes, chacha20poly1305.KeySize)
 }
 
 func wrapFor(recipient string, key []byte) ([]byte, error) {
@@ -287,7 +298,7 @@ func (all slots) byPassphrase(id vm.VolumeID, passphrase string) (vm.VolumeKey, 
 		}
 	}
 	if !tried {
-		argon2.IDKey([]byte(passphrase), make([]byte, saltBytes), argonTime, argonMemory, argonLanes, chacha20poly1305.KeySize)
+		derive(passphrase, make([]byte, saltBytes), argonTime, argonMemory, argonLanes)
 	}
 	return nil, refused(id)
 }

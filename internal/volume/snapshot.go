@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/qcow"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -36,7 +37,7 @@ func (s Store) DropSnapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKe
 
 func (s Store) snapshots(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, flag, snapshot string) error {
 	d := s.dir(id)
-	if err := must(ctx, d.Disk(), []vm.VolumeKey{key}, "snapshot", "--image-opts", flag, snapshot, image(d.Disk())); err != nil {
+	if err := must(ctx, d.Disk(), []vm.VolumeKey{key}, "snapshot", "--image-opts", flag, snapshot, qcow.Options(d.Disk())); err != nil {
 		return err
 	}
 	return backUp(d)

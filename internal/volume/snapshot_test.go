@@ -8,13 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warren-vm/warren/internal/qcow"
 	"github.com/warren-vm/warren/vm"
 )
 
 // disk runs a command of qemu-io on a volume's disk.
 func disk(t *testing.T, s Store, id vm.VolumeID, key vm.VolumeKey, command string) {
 	t.Helper()
-	out, err := exec.Command("qemu-io", "--object", "secret,id=k0,data="+string(key), "--image-opts", image(s.Disk(id)), "-c", command).CombinedOutput()
+	out, err := exec.Command("qemu-io", "--object", "secret,id=k0,data="+string(key), "--image-opts", qcow.Options(s.Disk(id)), "-c", command).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "failed") {
 		t.Fatalf("%s: %v\n%s", command, err, out)
 	}

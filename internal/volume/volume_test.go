@@ -20,7 +20,7 @@ import (
 
 func newStore(t *testing.T) Store {
 	t.Helper()
-	if _, err := exec.LookPath(imager); err != nil {
+	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("qemu-img is not installed")
 	}
 	return Store{Dir: layout.Dir(t.TempDir())}

@@ -1,0 +1,120 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// prepareDiskRollback makes of the VM box a stopped one with a snapshot of its
+// disk, first, which is not what its disk holds now.
+func prepareDiskRollback(t *testing.T, e *engine.Engine, c *vm.Call) {
+	t.Helper()
+	sh(t, e, c, "box", "echo first > /work/f")
+	if _, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first", DiskOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, e, c, "box", "echo now > /work/f")
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holds starts the VM box where it does not run, and wants the contents of its
+// file.
+func holds(t *testing.T, e *engine.Engine, c *vm.Call, want string) {
+	t.Helper()
+	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := sh(t, e, c, "box", "cat /work/f"); out != want {
+		t.Errorf("its disk holds %q, want %q", out, want)
+	}
+}
+
+// A rollback of a stopped VM to the disk of a snapshot that the end of the server
+// interrupts is done or not done: it is taken back at the next start, unless the
+// VM runs already. One that fails is taken back at once.
+func TestDiskRollbackIsWhole(t *testing.T) {
+	for _, label := range engine.Labels() {
+		if label.Verb != "rollback disk" {
+			continue
+		}
+		for _, with := range []error{engine.ErrDied, vm.Errorf(vm.NoSpace, "", "no space")} {
+			t.Run(label.At+" "+string(vm.KindOf(with)), func(t *testing.T) {
+				s, e, c := site(t)
+				create(t, e, c, engine.CreateRequest{Name: "box"})
+				prepareDiskRollback(t, e, c)
+				closeEngine(t, e)
+				hit := false
+				s.Fault = func(at string) error {
+					if at != label.At || hit {
+						return nil
+					}
+					hit = true
+					return with
+				}
+				e, c = open(t, s)
+				if err := doVerb(t, e, c, label.Verb); vm.KindOf(err) != vm.KindOf(with) || !hit {
+					t.Fatalf("%v, reached %v", err, hit)
+				}
+				s.Fault = nil
+				want := "now\n"
+				if label.At == "start:done" && errors.Is(with, engine.ErrDied) {
+					want = "first\n" // its record says that it runs
+				}
+				if errors.Is(with, engine.ErrDied) {
+					closeEngine(t, e)
+					e, c = open(t, s)
+				} else {
+					settle(t, e, c)
+				}
+				consistent(t, s)
+				holds(t, e, c, want)
+			})
+		}
+	}
+}
+
+// A rollback that can neither be done nor taken back, for the disk is full, is
+// taken back by the next start of the VM, or of the server.
+func TestDiskRollbackIsTakenBackLater(t *testing.T) {
+	full := vm.Errorf(vm.NoSpace, "", "no space")
+	for _, restart := range []bool{false, true} {
+		s, e, c := site(t)
+		create(t, e, c, engine.CreateRequest{Name: "box"})
+		prepareDiskRollback(t, e, c)
+		closeEngine(t, e)
+		room := false
+		s.Fault = func(at string) error {
+			if at != "start:disk" || room {
+				return nil
+			}
+			s.World.Fail("disk", full)
+			return full
+		}
+		e, c = open(t, s)
+		if err := doVerb(t, e, c, "rollback disk"); vm.KindOf(err) != vm.NoSpace {
+			t.Fatal(err)
+		}
+		if v, err := e.Get(t.Context(), c, "box"); err != nil || v.State != vm.Stopped {
+			t.Errorf("it is %s, %v", v.State, err)
+		}
+		if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); vm.KindOf(err) != vm.NoSpace {
+			t.Errorf("it is started on half a rollback: %v", err)
+		}
+		s.World.Fail("disk", nil)
+		room = true
+		if restart {
+			closeEngine(t, e)
+			e, c = open(t, s)
+			consistent(t, s)
+		}
+		holds(t, e, c, "now\n")
+	}
+}

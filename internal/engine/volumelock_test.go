@@ -1,0 +1,109 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// A volume whose disk is not opened in time, as by a hostile header or a slow
+// disk, holds up nobody's other volume.
+func TestSlowUnlockIsAlone(t *testing.T) {
+	s, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stuck, release := make(chan struct{}), make(chan struct{})
+	var slow vm.VolumeID
+	s.World.Volumes.OnOpen = func(id vm.VolumeID) {
+		if id == slow {
+			close(stuck)
+			<-release
+		}
+	}
+	e, c := open(t, s)
+	slow = newVolume(t, e, c, "slow").ID
+	newVolume(t, e, c, "other")
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := e.UnlockVolume(t.Context(), c, ref("slow"), engine.UnlockRequest{})
+		ended <- err
+	}()
+	<-stuck
+	other := make(chan error, 1)
+	go func() {
+		_, _, err := e.UnlockVolume(t.Context(), c, ref("other"), engine.UnlockRequest{})
+		other <- err
+	}()
+	select {
+	case err := <-other:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("another volume waits for the slow one")
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// The wait after refused secrets does not end with a restart of the server, and a
+// clock that was put back does not make it longer.
+func TestRefusedSecretsOutliveRestart(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *vmtest.Site) {
+		clock := vmtest.NewClock()
+		s.Clock = clock
+		e, c := open(t, s)
+		if _, err := e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "safe", Slot: vm.VolumeSlotSpec{Passphrase: "right"}}); err != nil {
+			t.Fatal(err)
+		}
+		try := func(p string) error {
+			_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), engine.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}})
+			return err
+		}
+		restart := func() {
+			closeEngine(t, e)
+			e, c = open(t, s)
+		}
+		for range 3 { // a restart after each is no new first try
+			refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
+			restart()
+		}
+		refused(t, try("right"), vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
+		for range 20 {
+			clock.Advance(5*time.Minute + time.Second)
+			refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
+		}
+		restart()
+		err := try("right")
+		refused(t, err, vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
+		if after, _ := vm.AsError(err).Fields["retryAfterSeconds"].(int64); after < 290 || after > 301 {
+			t.Errorf("the next try is in %d s", after)
+		}
+		clock.Advance(-24 * time.Hour)
+		err = try("right")
+		refused(t, err, vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
+		if after, _ := vm.AsError(err).Fields["retryAfterSeconds"].(int64); after > 301 {
+			t.Errorf("with the clock put back the next try is in %d s", after)
+		}
+		clock.Advance(6 * time.Minute)
+		if err := try("right"); err != nil {
+			t.Fatal(err)
+		}
+		restart()
+		for range 2 { // it counts from the start again
+			refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
+		}
+		if err := try("right"); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package qcow
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/warren-vm/warren/internal/confine"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/vm"
+)
+
+// imager is QEMU's program for disks.
+const imager = "qemu-img"
+
+// deadline bounds one run. A check of the largest volume takes far less.
+const deadline = 10 * time.Minute
+
+// What a run may take of the host, and what is kept of its words.
+const (
+	maxMemory = 1 << 30
+	maxFiles  = 64
+	maxSaid   = 16 << 10
+)
+
+// Image is one run of qemu-img on one disk, which exists.
+type Image struct {
+	Path string
+	// Scratch is a directory in which the run has one of its own. It is on a file
+	// system with pipes, and a layout.Temp there is swept by somebody.
+	Scratch string
+	// Keys are the contents of the secrets k0, k1, ... They reach the program
+	// through pipes: neither its arguments nor any file hold one.
+	Keys []vm.VolumeKey
+	Verb string
+	Args []string // the disk is in them, by its path or by Options
+}
+
+// Options is an encrypted disk as qemu-img's --image-opts name it: opened with
+// the secret k0, by the drivers that it must have and no other.
+func Options(path string) string {
+	return "driver=qcow2,encrypt.key-secret=k0,file.driver=file,file.filename=" + strings.ReplaceAll(path, ",", ",,")
+}
+
+// Run starts the program where it reaches the disk and nothing else of the host,
+// without a network, and waits for it. It returns the exit status and the last of
+// what the program said, in which the disk's path is "the disk". The caller has
+// checked the disk's header. ctx kills the program, and so does a deadline: kind
+// Unavailable. Kind Unsupported = it is not installed.
+func Run(ctx context.Context, r Image) (status int, said string, err error) {
+	binary, err := exec.LookPath(imager)
+	if err != nil {
+		return 0, "", vm.Errorf(vm.Unsupported, imager, "is not installed").WithHint("install it: `apt-get install qemu-utils`")
+	}
+	bounded, stop := context.WithTimeoutCause(ctx, deadline, errSlow)
+	defer stop()
+	dir, err := layout.Temp(r.Scratch)
+	if err != nil {
+		return 0, "", err
+	}
+	defer os.RemoveAll(dir)
+	cmd := exec.CommandContext(bounded, binary, r.Verb)
+	cmd.Dir = "/"
+	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
+	plan := confine.Plan{
+		Read:    confine.Runtime(binary),
+		Write:   []string{r.Path},
+		Devices: []string{"/dev/null", "/dev/random", "/dev/urandom"},
+		Root:    filepath.Join(dir, "root"),
+		Limits: []confine.Limit{
+			{What: unix.RLIMIT_DATA, Cur: maxMemory, Max: maxMemory},
+			{What: unix.RLIMIT_NOFILE, Cur: maxFiles, Max: maxFiles},
+			{What: unix.RLIMIT_CORE}, // keys are not to be found in a core file
+		},
+	}
+	if err := os.Mkdir(plan.Root, 0o700); err != nil {
+		return 0, "", layout.Error(plan.Root, err)
+	}
+	for i := range r.Keys {
+		name := "k" + strconv.Itoa(i)
+		pipe := filepath.Join(dir, name)
+		if err := unix.Mkfifo(pipe, 0o600); err != nil {
+			return 0, "", layout.Error(pipe, err)
+		}
+		plan.Read = append(plan.Read, pipe)
+		cmd.Args = append(cmd.Args, "--object", "secret,id="+name+",file="+strings.ReplaceAll(pipe, ",", ",,"))
+	}
+	cmd.Args = append(cmd.Args, r.Args...)
+	said, err = output(bounded, cmd, plan, r.Keys, dir)
+	said = strings.ReplaceAll(said, r.Path, "the disk")
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, said, nil
+	case bounded.Err() != nil:
+		return 0, said, context.Cause(bounded)
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode(), said, nil
+	}
+	return 0, said, vm.Errorf(vm.Internal, imager, "%s: %w", said, err)
+}
+
+var errSlow = vm.Errorf(vm.Unavailable, imager, "did not end within %s", deadline).WithHint("try again when the host is less busy")
+
+// output runs the program and returns the last of what it said.
+func output(ctx context.Context, cmd *exec.Cmd, plan confine.Plan, keys []vm.VolumeKey, dir string) (string, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return "", vm.Errorf(vm.Limit, imager, "no pipe: %w", err)
+	}
+	defer read.Close()
+	cmd.Stdout, cmd.Stderr = write, write
+	err = confine.Start(cmd, plan)
+	_ = write.Close() // the program has its own, and ours would hide its end
+	if err != nil {
+		return "", vm.Errorf(vm.Internal, imager, "it cannot be started confined: %w", err)
+	}
+	offers, stop := context.WithCancel(ctx)
+	offered := make(chan struct{})
+	go func() { // ends with the program at the latest
+		defer close(offered)
+		for i, key := range keys {
+			offer(offers, filepath.Join(dir, "k"+strconv.Itoa(i)), key)
+		}
+	}()
+	said := tail(read)
+	err = cmd.Wait()
+	stop()
+	<-offered
+	return said, err
+}
+
+// tail reads all and returns the last of it.
+func tail(r io.Reader) string {
+	var last []byte
+	buf := make([]byte, maxSaid)
+	for {
+		n, err := r.Read(buf)
+		last = append(last, buf[:n]...)
+		last = last[max(0, len(last)-maxSaid):]
+		if err != nil {
+			return strings.TrimSpace(string(last))
+		}
+	}
+}
+
+// offerPause is between two looks whether somebody reads a pipe.
+const offerPause = time.Millisecond
+
+// offer gives a key to the one who reads the pipe first.
+func offer(ctx context.Context, path string, key vm.VolumeKey) {
+	for {
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err == nil {
+			_, _ = unix.Write(fd, key) // far shorter than a pipe holds; a reader that is gone has no use for it
+			unix.Close(fd)             //nolint:errcheck // it was for the reader alone
+			return
+		}
+		if !errors.Is(err, unix.ENXIO) { // nobody reads yet
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(offerPause):
+		}
+	}
+}
