@@ -55,7 +55,8 @@ func requestError(subject string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, rpctypes.ErrNoSpace) || noSpace(err):
-		return vm.Errorf(vm.NoSpace, subject, "the record store is full: %w", err).WithHint("free disk space; nothing was lost")
+		return vm.Errorf(vm.NoSpace, subject, "the record store is full: %w", err).
+			WithHint("free disk space; an etcd cluster of your own has to be compacted and defragmented, and its alarm disarmed; nothing was lost")
 	case errors.Is(err, rpctypes.ErrRequestTooLarge) || strings.Contains(err.Error(), "larger than max"): // the latter by the client itself
 		return vm.Errorf(vm.Limit, subject, "the record is too large: %w", err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
