@@ -39,7 +39,7 @@ func hardQuota(quota int64) int64 { return quota + quota/4 }
 // grows. Old revisions are removed first.
 func (s *Store) fits(ctx context.Context, ops []Op) error {
 	large := slices.ContainsFunc(ops, func(o Op) bool { return len(o.value) > MaxRecord })
-	full := s.server != nil && s.server.Server.Backend().Size() >= s.quota && s.crowded(ctx, reclaimAfter)
+	full := s.large(ops) && s.crowded(ctx, reclaimAfter)
 	if !large && !full {
 		return nil
 	}
@@ -68,6 +68,28 @@ func (s *Store) fits(ctx context.Context, ops []Op) error {
 			WithHint("delete VMs, snapshots, volumes, tokens or keys that nobody needs; deleting still works, and nothing was lost")
 	}
 	return nil
+}
+
+// large reports whether the file of the embedded etcd is as large as the quota.
+// etcd counts it when it commits, ten times a second or later: what has been
+// written since its last commit is added, and much of it is committed first.
+func (s *Store) large(ops []Op) bool {
+	if s.server == nil {
+		return false // the operator of a cluster looks after its quota
+	}
+	more := int64(0)
+	for _, o := range ops {
+		more += int64(len(o.path) + len(o.value))
+	}
+	b := s.server.Server.Backend()
+	if more = s.written.Add(more); b.Size()+more < s.quota {
+		return false
+	}
+	if more > s.quota/64 {
+		s.written.Store(0)
+		b.ForceCommit()
+	}
+	return b.Size() >= s.quota
 }
 
 // current reads the records that ops are about; nil where there is none.

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,9 +41,10 @@ type Store struct {
 
 	createRoom, changeRoom uint64 // free bytes below which nothing is written
 
-	quota      int64      // bytes that the records may take
-	reclaiming sync.Mutex // held while old revisions are removed; guards compacted
-	compacted  int64      // the revision below which there are none
+	quota      int64        // bytes that the records may take
+	written    atomic.Int64 // bytes since etcd's last commit that was asked for
+	reclaiming sync.Mutex   // held while old revisions are removed; guards compacted
+	compacted  int64        // the revision below which there are none
 
 	stop context.CancelFunc // ends the defragmenter
 	done chan struct{}      // closed when it has ended
