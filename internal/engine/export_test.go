@@ -65,3 +65,6 @@ func held(v reflect.Value) (n int) {
 	}
 	return n
 }
+
+// Bounded returns records with the limits that an engine gives them.
+func (r Records) Bounded() Records { return r.bounded() }

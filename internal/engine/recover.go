@@ -38,6 +38,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	now := e.now()
 	for i := range recs {
 		fitClock(&recs[i], now)
+		fitTerminals(&recs[i])
 		e.vms[recs[i].ID] = newSlot(recs[i])
 	}
 	if err := e.loadUsage(ctx); err != nil {
