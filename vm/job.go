@@ -22,6 +22,9 @@ type Remaining struct {
 	Forks     []RemainingVM       `json:"forks"`  // made of its memory and disk, and what was made of those
 	Copies    []Copy              `json:"copies"` // files that were copied out, newest first
 	Receipts  []string            `json:"receipts"`
+	// Omitted says how many of which list are left out: what is kept of a job has
+	// bounds.
+	Omitted map[string]int `json:"omitted,omitempty"`
 }
 
 // RemainingVolume is a managed volume that a VM worked in.

@@ -177,6 +177,8 @@ type VM struct {
 	Previews []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
 	// Terminals are those of the guest when the VM was last put down.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
+	// TerminalsOmitted is how many more the guest named than are kept.
+	TerminalsOmitted int `json:"terminalsOmitted,omitempty"`
 
 	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
 }

@@ -24,6 +24,7 @@ func certain(r Records) Records {
 	r.Holds = withCertainty(r.Holds, func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision })
 	r.Jobs = withCertainty(r.Jobs, func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision })
 	r.Domains = withCertainty(r.Domains, func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision })
+	r.ShownNames = withCertainty(r.ShownNames, func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision })
 	r.Mappings = withCertainty(r.Mappings, func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision })
 	r.Identities = withCertainty(r.Identities, func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision })
 	r.Tokens = withCertainty(r.Tokens, func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision })

@@ -33,13 +33,13 @@ func (e *Engine) collect(ctx context.Context) {
 	e.sweeping.Lock()
 	defer e.sweeping.Unlock()
 	e.mu.Lock()
-	needs := e.needsLocked()
+	needs, coming := e.needsLocked(), e.comingLocked()
 	var todo, seen []vm.GenerationInfo
 	for id, g := range e.gens {
-		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !e.comingLocked(id) && !e.doubtfulLocked(g.info.VM) {
+		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !coming[id] && !e.doubtfulLocked(g.info.VM) {
 			seen = append(seen, g.info)
 		}
-		if g.pins == 0 && g.info.State != vm.GenBuilding && surplus(g.info, needs[id]) {
+		if g.pins == 0 && g.info.State != vm.GenBuilding && (g.left || surplus(g.info, needs[id])) {
 			todo = append(todo, g.info)
 		}
 	}
@@ -48,23 +48,33 @@ func (e *Engine) collect(ctx context.Context) {
 		if ctx.Err() != nil || e.dead.Load() {
 			return
 		}
-		if err := e.release(ctx, g, needs[g.ID]); err != nil && !died(err) {
+		err := e.release(ctx, g, needs[g.ID])
+		e.mu.Lock()
+		if known := e.gens[g.ID]; known != nil {
+			known.left = err != nil
+		}
+		e.mu.Unlock()
+		if err != nil && !died(err) {
 			e.log.Warn("a generation that nobody needs could not be removed", "generation", g.ID, "err", err)
 		}
+	}
+	if err := e.forgetGone(ctx); err != nil && ctx.Err() == nil && !died(err) {
+		e.log.Warn("records of generations that are gone could not be removed", "err", err)
 	}
 	for _, g := range seen {
 		e.sealSeen(ctx, g)
 	}
 }
 
-// comingLocked reports whether a VM is on its way to the generation.
-func (e *Engine) comingLocked(id vm.GenerationID) bool {
+// comingLocked are the generations that a VM is on its way to.
+func (e *Engine) comingLocked() map[vm.GenerationID]bool {
+	coming := map[vm.GenerationID]bool{}
 	for _, s := range e.vms {
-		if s.op != nil && (s.rec.DiskOn == id || s.rec.Generation == id) {
-			return true
+		if s.op != nil {
+			coming[s.rec.DiskOn], coming[s.rec.Generation] = true, true
 		}
 	}
-	return false
+	return coming
 }
 
 // surplus reports whether a generation has more than is needed.
@@ -75,7 +85,7 @@ func surplus(g vm.GenerationInfo, n need) bool {
 	case needDisk:
 		return !g.DiskOnly && g.Memory
 	default:
-		return !g.Gone || g.Snapshot == ""
+		return !g.Gone
 	}
 }
 
@@ -210,28 +220,5 @@ func (e *Engine) release(ctx context.Context, g vm.GenerationInfo, n need) error
 	if err := e.step(ctx, "collect:drop"); err != nil {
 		return err
 	}
-	if err := e.cfg.Generations.Remove(g.ID); err != nil {
-		return err
-	}
-	if e.hasDescendants(g.ID) || g.Snapshot != "" {
-		return nil
-	}
-	return e.forgetGeneration(ctx, g.ID)
-}
-
-// hasDescendants reports whether the lineage of anything goes through it.
-func (e *Engine) hasDescendants(id vm.GenerationID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, g := range e.gens {
-		if g.info.Parent == id {
-			return true
-		}
-	}
-	for _, s := range e.vms {
-		if s.rec.Head == id || s.rec.Generation == id {
-			return true
-		}
-	}
-	return false
+	return e.cfg.Generations.Remove(g.ID)
 }

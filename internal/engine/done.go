@@ -311,9 +311,10 @@ func (e *Engine) Jobs(ctx context.Context, c *vm.Call) ([]vm.Job, error) {
 	return all, nil
 }
 
-// saveJob writes the record of a job, and removes the oldest where an account
+// saveJob writes the record of a job, in bounds, and removes the oldest where an account
 // has too many.
 func (e *Engine) saveJob(ctx context.Context, job vm.Job) (vm.Job, error) {
+	job = boundJob(job)
 	change := e.cfg.Records.Jobs.Update
 	if job.Revision == 0 {
 		change = e.cfg.Records.Jobs.Create

@@ -168,7 +168,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = systemClock{}
 	}
-	cfg.Records = certain(cfg.Records)
+	cfg.Records = certain(cfg.Records).bounded()
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,

@@ -96,11 +96,13 @@ func command(s vm.ExecSpec) string {
 	return clip(text)
 }
 
-func clip(s string) string {
-	if len(s) <= maxAuditSubject {
+func clip(s string) string { return cutText(s, maxAuditSubject) }
+
+func cutText(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxAuditSubject], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // execDetail names the environment's variables, never their values: they may

@@ -20,6 +20,7 @@ type generation struct {
 	// guarded by Engine.mu
 	info vm.GenerationInfo // as the store has it
 	pins int               // operations that need its files
+	left bool              // files that nobody needs could not be removed: tried again
 }
 
 // newGeneration writes the first record of a generation and pins it. The

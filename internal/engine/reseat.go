@@ -43,7 +43,8 @@ func (e *Engine) reseat(op *operation) error {
 	}
 	terminals := e.terminalsNow(op)
 	_, err := e.update(op.ctx, s, func(rec *vm.VM) {
-		rec.State, rec.Op, rec.Terminals = vm.Suspending, vm.OpCapture, terminals
+		rec.State, rec.Op = vm.Suspending, vm.OpCapture
+		keepTerminals(rec, terminals)
 	})
 	if err != nil {
 		return err

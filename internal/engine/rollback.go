@@ -115,7 +115,7 @@ func (e *Engine) leave(op *operation) (vm.GenerationInfo, error) {
 	switch op.before.State {
 	case vm.Running:
 		terminals := e.terminalsNow(op)
-		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Terminals = terminals }); err != nil {
+		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { keepTerminals(rec, terminals) }); err != nil {
 			return vm.GenerationInfo{}, err
 		}
 		rec, err := e.putDown(op, o, "rollback")

@@ -46,7 +46,8 @@ func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	}
 	terminals := e.terminalsNow(op)
 	_, err := e.update(op.ctx, op.slot, func(rec *vm.VM) {
-		rec.State, rec.Op, rec.Terminals = vm.Suspending, vm.OpSuspend, terminals
+		rec.State, rec.Op = vm.Suspending, vm.OpSuspend
+		keepTerminals(rec, terminals)
 	})
 	if err != nil {
 		return vm.VM{}, err

@@ -38,6 +38,7 @@ func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
 	now := e.now()
 	for i := range recs {
 		fitClock(&recs[i], now)
+		fitTerminals(&recs[i])
 		e.vms[recs[i].ID] = newSlot(recs[i])
 	}
 	for _, b := range bad {

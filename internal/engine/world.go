@@ -55,13 +55,17 @@ func (e *Engine) State(ctx context.Context, c *vm.Call, ref string) (vm.WorldSta
 
 // recorded is what a VM's record alone says. Lists are never nil.
 func (e *Engine) recorded(rec vm.VM) vm.WorldState {
-	return vm.WorldState{
+	out := vm.WorldState{
 		ID: rec.ID, Name: rec.Name, State: rec.State, Time: e.now(), StartedAt: rec.StartedAt,
 		From: origin(rec), Generation: rec.Generation, Parent: rec.Parent,
 		Restored: append([]string{}, rec.Restored...), Losses: append([]string{}, rec.Losses...),
 		Processes: []vm.WorldProcess{}, Terminals: []vm.WorldTerminal{}, Ports: []vm.WorldPort{}, Services: []vm.WorldService{},
 		Mounts: []vm.WorldMount{}, Roles: []vm.WorldRole{}, Problems: []string{},
 	}
+	if rec.State == vm.Suspended && rec.TerminalsOmitted > 0 {
+		out.Problems = append(out.Problems, fmt.Sprintf("terminal sessions: %d more that the guest named were not written down", rec.TerminalsOmitted))
+	}
+	return out
 }
 
 // origin says what a VM's machine was started from.

@@ -84,7 +84,13 @@ func (s *server) carryOut(ctx context.Context, c *vm.Call, do work) outcome {
 func (s *server) keep(ctx context.Context, c *vm.Call, rec engine.Result, out outcome) {
 	rec.Done, rec.Status, rec.Body = true, out.status, out.body
 	rec.Logs = append(rec.Logs, engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request has ended"})
-	if err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec); err != nil {
+	err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
+	if vm.KindOf(err) == vm.Limit { // what was asked for is done: its caller is told that much
+		rec.Status = api.Status(err)
+		rec.Body, _ = json.Marshal(api.EncodeError(err, c.Request)) // strings and numbers only: cannot fail
+		err = s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
+	}
+	if err != nil {
 		s.Log.Error("a background answer is lost", "request", c.Request, "err", err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	quota     = 2 << 30 // bytes; records are small, this is etcd's own advice
+	quota     = 2 << 30 // bytes that records may take; they are small, this is etcd's own advice
 	maxSocket = 100     // bytes of a socket's path
 	// segment is the size of a file of etcd's log. Two are set aside at once.
 	segment = 8 << 20
@@ -109,7 +109,7 @@ func (s *Store) config(o Options) *embed.Config {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.TickMs, cfg.ElectionMs = 20, 200 // one member: an election is over at once
-	cfg.QuotaBackendBytes = quota
+	cfg.QuotaBackendBytes = hardQuota(s.quota)
 	cfg.MaxTxnOps, cfg.MaxRequestBytes = maxChanges, maxChangeBytes
 	cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 1000, 100 // entries that are held in memory; nobody has to catch up
 	cfg.AutoCompactionMode, cfg.AutoCompactionRetention = embed.CompactorModeRevision, "1000"

@@ -55,7 +55,8 @@ func requestError(subject string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, rpctypes.ErrNoSpace) || noSpace(err):
-		return vm.Errorf(vm.NoSpace, subject, "the record store is full: %w", err).WithHint("free disk space; nothing was lost")
+		return vm.Errorf(vm.NoSpace, subject, "the record store is full: %w", err).
+			WithHint("free disk space; an etcd cluster of your own has to be compacted and defragmented, and its alarm disarmed; nothing was lost")
 	case errors.Is(err, rpctypes.ErrTooManyOps) || strings.Contains(err.Error(), "too many operations"): // the latter by an embedded server
 		return vm.Errorf(vm.Limit, subject, "too many records for one change: %w", err).
 			WithHint("ask for fewer at a time, or start the etcd cluster with a larger --max-txn-ops")

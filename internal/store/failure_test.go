@@ -331,7 +331,7 @@ func fill(t *testing.T, dir string) {
 	}
 	// A careless one brings etcd to its end.
 	s.createRoom = 0
-	err = write(2000, strings.Repeat("x", 200<<10))
+	err = write(6000, strings.Repeat("x", 60<<10))
 	if !errors.Is(err, vm.NoSpace) {
 		t.Errorf("careless: %v", err)
 	}

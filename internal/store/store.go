@@ -4,10 +4,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"os"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -22,7 +25,9 @@ type Options struct {
 	Dir       string   // data directory of the embedded etcd
 	SocketDir string   // directory of its sockets, made 0700; at most 88 bytes long
 	Endpoints []string // an existing cluster; then Dir and SocketDir are not used
-	Log       *slog.Logger
+	// Quota is how many bytes the embedded etcd's records may take; 0 = 2 GiB.
+	Quota int64
+	Log   *slog.Logger
 }
 
 // Store is an open set of records. Close it once, after its last user.
@@ -35,6 +40,11 @@ type Store struct {
 	fail   *failure
 
 	createRoom, changeRoom uint64 // free bytes below which nothing is written
+
+	quota      int64        // bytes that the records may take
+	written    atomic.Int64 // bytes since etcd's last commit that was asked for
+	reclaiming sync.Mutex   // held while old revisions are removed; guards compacted
+	compacted  int64        // the revision below which there are none
 
 	stop context.CancelFunc // ends the defragmenter
 	done chan struct{}      // closed when it has ended
@@ -56,7 +66,10 @@ const (
 // the directory), Corrupt, NoSpace, Invalid (the sockets' path is too long),
 // Unavailable (no answer from the cluster).
 func Open(ctx context.Context, o Options) (*Store, error) {
-	s := &Store{dir: o.Dir, log: o.Log, done: make(chan struct{}), fail: newFailure(o.Dir), createRoom: createRoom, changeRoom: changeRoom}
+	s := &Store{
+		dir: o.Dir, log: o.Log, done: make(chan struct{}), fail: newFailure(o.Dir), createRoom: createRoom, changeRoom: changeRoom,
+		quota: cmp.Or(o.Quota, quota),
+	}
 	var err error
 	if len(o.Endpoints) > 0 {
 		s.client, err = clientv3.New(clientv3.Config{
@@ -71,6 +84,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := s.Healthy(ctx); err != nil {
 		_ = s.shut() // the first error says more
 		return nil, err
+	}
+	if s.server != nil && (s.server.Server.Backend().Size() >= s.quota || s.alarmed()) {
+		if err := s.reclaim(ctx, 0); err != nil { // what makes room may go through all the same
+			o.Log.Warn("the record store is full, and old revisions could not be removed", "err", err)
+		}
 	}
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
@@ -146,10 +164,9 @@ func (s *Store) defragmentOnce() error {
 	if b.SizeInUse() > b.Size()/2 {
 		return nil
 	}
-	if err := s.room(createRoom + uint64(b.SizeInUse())); err != nil { // it makes a copy
-		return err
-	}
-	return b.Defrag()
+	s.reclaiming.Lock()
+	defer s.reclaiming.Unlock()
+	return s.shrink(b)
 }
 
 // call runs one request. A request to an embedded server that fails meanwhile

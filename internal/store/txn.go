@@ -95,8 +95,8 @@ func (o Op) conflict(rev int64) error {
 
 // Txn makes all changes durably or none, and returns the revision that written
 // records have then. No two may be of one record. Kinds: those of the first
-// change that cannot be made (Exists, Busy, NotFound), NoSpace, Limit,
-// Unavailable; after Unavailable, Cancelled and Timeout it may have been made.
+// change that cannot be made (Exists, Busy, NotFound), NoSpace (the disk or the
+// store is full), Limit (a record above MaxRecord), Unavailable; after Unavailable, Cancelled and Timeout it may have been made.
 func (s *Store) Txn(ctx context.Context, ops ...Op) (int64, error) {
 	if len(ops) == 0 {
 		return 0, vm.Errorf(vm.Internal, "records", "a transaction without a change")
@@ -116,7 +116,10 @@ func (s *Store) Txn(ctx context.Context, ops ...Op) (int64, error) {
 	if err := s.room(need); err != nil {
 		return 0, err
 	}
-	resp, err := call(ctx, s, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+	if err := s.fits(ctx, ops); err != nil {
+		return 0, err
+	}
+	resp, err := s.committed(ctx, ops, func(ctx context.Context) (*clientv3.TxnResponse, error) {
 		return s.client.Txn(ctx).If(cmps...).Then(then...).Else(look...).Commit()
 	})
 	if err != nil {

@@ -146,6 +146,9 @@ func (c *collection[T]) put(ctx context.Context, rec T, check func(id string, ha
 		return 0, err
 	}
 	id, rev := c.key(&rec)
+	if len(data) > store.MaxRecord {
+		return 0, vm.Errorf(vm.Limit, id, "the record would have %d bytes", len(data))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := check(id, *rev, c.recs[id]); err != nil {

@@ -1,0 +1,222 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// writes counts the changes of a collection's records.
+type writes[T any] struct {
+	engine.Collection[T]
+	n atomic.Int64
+}
+
+func (w *writes[T]) Create(ctx context.Context, rec T) (int64, error) {
+	w.n.Add(1)
+	return w.Collection.Create(ctx, rec)
+}
+
+func (w *writes[T]) Update(ctx context.Context, rec T) (int64, error) {
+	w.n.Add(1)
+	return w.Collection.Update(ctx, rec)
+}
+
+func (w *writes[T]) Delete(ctx context.Context, rec T) error {
+	w.n.Add(1)
+	return w.Collection.Delete(ctx, rec)
+}
+
+// generationsOf lists the records of generations.
+func generationsOf(t *testing.T, s *vmtest.Site) map[vm.GenerationID]vm.GenerationInfo {
+	t.Helper()
+	list, err := s.Records.Generations.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[vm.GenerationID]vm.GenerationInfo{}
+	for _, g := range list {
+		out[g.ID] = g
+	}
+	return out
+}
+
+// rounds forks a VM and deletes the child, so many times, until its disk lies on
+// its image again and what is not needed is gone.
+func rounds(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, clock *vmtest.Clock, n int) {
+	t.Helper()
+	for range n {
+		f, err := e.Fork(t.Context(), c, "app", engine.ForkRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Delete(t.Context(), c, string(f.Children[0].ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "no layer is left", func() bool {
+		clock.Advance(time.Second)
+		got, err := e.Get(t.Context(), c, "app")
+		ids, lerr := s.World.Generations(s.Dir).List()
+		return err == nil && lerr == nil && got.DiskOn == "" && len(ids) == 0
+	})
+	eventually(t, "records go, but for where the VM stands", func() bool { clock.Advance(time.Second); return len(generationsOf(t, s)) <= 1 })
+}
+
+// TestForkAndDelete: forks that are gone leave no records: their number, and the
+// number of records that a round changes, is the same after the last round as
+// after the first.
+func TestForkAndDelete(t *testing.T) {
+	s, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := vmtest.NewClock()
+	s.Clock = clock
+	changes := &writes[vm.GenerationInfo]{Collection: s.Records.Generations}
+	s.Records.Generations = changes
+	e, c := open(t, s)
+	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	const each = 12
+	rounds(t, s, e, c, clock, each)
+	before := changes.n.Load()
+	for range 10 {
+		rounds(t, s, e, c, clock, each)
+	}
+	last := changes.n.Load()
+	if more := (last - before) / 10; more > before+each {
+		t.Errorf("%d changes in %d rounds, in the first %d", more, each, before)
+	}
+	consistent(t, s)
+}
+
+// TestLineageStays: what is dropped takes no branch of a lineage with it: who
+// comes from whom is still told, as is where two histories part.
+func TestLineageStays(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	app := create(t, e, c, engine.CreateRequest{Name: "app"})
+	var kept []vm.GenerationInfo
+	for i := range 6 { // every second one is kept
+		g, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: fmt.Sprint("s", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, g)
+	}
+	f, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 2, Prefix: "kid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := f.Generation.ID // the histories of app and its children part here
+	for _, name := range []string{"kid-1", "app"} {
+		if _, err := e.Snapshot(ctx, c, name, engine.SnapshotRequest{Name: "of-" + name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range []int{0, 2, 4} {
+		if _, err := e.RemoveSnapshot(ctx, c, string(kept[i].Snapshot)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.Delete(ctx, c, "kid-2"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := e.Lineage(ctx, c, "app")
+	if err != nil || len(l.VMs) != 2 {
+		t.Fatalf("%v, %v", l.VMs, err)
+	}
+	gens := generationsOf(t, s)
+	reaches := func(from, to vm.GenerationID) bool {
+		for n := 0; from != "" && n < 100; n++ {
+			if from == to {
+				return true
+			}
+			from = gens[from].Parent
+		}
+		return false
+	}
+	for _, g := range gens {
+		if g.Parent != "" && gens[g.Parent].ID == "" {
+			t.Errorf("the parent of %s has no record", g.ID)
+		}
+		if g.Name == "of-kid-1" && !reaches(g.ID, part) || g.Name == "of-app" && !reaches(g.ID, part) || g.ID == part && !reaches(part, kept[1].ID) {
+			t.Errorf("%s %s has lost its ancestors", g.ID, g.Name)
+		}
+	}
+	closeEngine(t, e)
+	e, c = open(t, s)
+	if l, err = e.Lineage(ctx, c, "kid-1"); err != nil || len(l.VMs) != 2 || l.VMs[0].ID != app.ID {
+		t.Errorf("after a restart: %v, %v", l.VMs, err)
+	}
+}
+
+// TestDeletedSnapshots: a deleted snapshot is known as deleted for a while, but
+// not for ever.
+func TestDeletedSnapshots(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "app"})
+	var last vm.GenerationInfo
+	for i := range 130 {
+		g, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: fmt.Sprint("s", i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.RemoveSnapshot(ctx, c, string(g.Snapshot)); err != nil {
+			t.Fatal(err)
+		}
+		last = g
+	}
+	if _, err := e.Delete(ctx, c, "app"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the oldest are forgotten", func() bool { return len(generationsOf(t, s)) <= 100 })
+	_, err := e.RemoveSnapshot(ctx, c, string(last.Snapshot))
+	wantCode(t, err, vm.Exists, "SNAPSHOT_ALREADY_DELETED")
+}
+
+// TestForgetDies: a death while records are forgotten leaves none that the next
+// engine does not forget.
+func TestForgetDies(t *testing.T) {
+	s, e, c, clock := clocked(t)
+	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	rounds(t, s, e, c, clock, 12)
+	closeEngine(t, e)
+	var hit atomic.Bool
+	s.Fault = func(at string) error {
+		if at != "collect:parent" {
+			return nil
+		}
+		hit.Store(true)
+		return engine.ErrDied
+	}
+	e, c = open(t, s)
+	for range 12 {
+		f, err := e.Fork(t.Context(), c, "app", engine.ForkRequest{})
+		if err == nil {
+			_, err = e.Delete(t.Context(), c, string(f.Children[0].ID))
+		}
+		if hit.Load() {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "it dies", func() bool { clock.Advance(time.Second); return hit.Load() })
+	closeEngine(t, e)
+	s.Fault = nil
+	e, c = open(t, s)
+	rounds(t, s, e, c, clock, 12)
+	consistent(t, s)
+}

@@ -1,0 +1,212 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/internal/vmtest"
+	"github.com/warren-vm/warren/vm"
+)
+
+// fillUp creates records of one account until they are refused, and checks that
+// another account may still have some, and that a deleted one makes room.
+func fillUp[T any](t *testing.T, what string, most int, c engine.Collection[T], rec func(account, id string) T) {
+	t.Helper()
+	var err error
+	n := 0
+	for ; err == nil && n <= most; n++ {
+		_, err = c.Create(t.Context(), rec("a", fmt.Sprint(n)))
+	}
+	if e := vm.AsError(err); n != most+1 || e.Kind != vm.Limit || e.Hint == "" || e.Fields["limit"] != most {
+		t.Errorf("%s: after %d: %v, %v", what, n, err, e)
+	}
+	if what == "accounts" {
+		return // they are nobody's
+	}
+	if _, err := c.Create(t.Context(), rec("b", "other")); err != nil {
+		t.Errorf("%s: another account: %v", what, err)
+	}
+	if err := c.Delete(t.Context(), rec("a", "0")); vm.KindOf(err) == vm.Busy { // by a revision
+		list, lerr := c.List(t.Context())
+		if lerr != nil {
+			t.Fatal(lerr)
+		}
+		for i := range list {
+			if data, _ := json.Marshal(list[i]); strings.Contains(string(data), `"a"`) {
+				err = c.Delete(t.Context(), list[i])
+				break
+			}
+		}
+		if err != nil {
+			t.Errorf("%s: delete: %v", what, err)
+		}
+	}
+	if _, err := c.Create(t.Context(), rec("a", "again")); err != nil {
+		t.Errorf("%s: with room again: %v", what, err)
+	}
+	if _, err := c.Create(t.Context(), rec("a", "one more")); vm.KindOf(err) != vm.Limit {
+		t.Errorf("%s: one more: %v", what, err)
+	}
+}
+
+// TestRecordLimits: of each kind of record that somebody can make, an account
+// may have so many, and is told what makes room.
+func TestRecordLimits(t *testing.T) {
+	r := vmtest.NewRecords().Bounded()
+	fillUp(t, "accounts", 1000, r.Accounts, func(a, id string) vm.Account { return vm.Account{ID: vm.AccountID(a + id)} })
+	fillUp(t, "VMs", 10_000, r.VMs, func(a, id string) vm.VM { return vm.VM{ID: vm.ID(id), Account: vm.AccountID(a)} })
+	fillUp(t, "generations", 20_000, r.Generations, func(a, id string) vm.GenerationInfo {
+		return vm.GenerationInfo{ID: vm.GenerationID(id), Account: vm.AccountID(a)}
+	})
+	fillUp(t, "keys", 1000, r.Keys, func(a, id string) vm.APIKey { return vm.APIKey{ID: vm.KeyID(id), Account: vm.AccountID(a)} })
+	fillUp(t, "identities", 1000, r.Identities, func(a, id string) vm.Identity {
+		return vm.Identity{ID: vm.IdentityID(id), Account: vm.AccountID(a)}
+	})
+	fillUp(t, "tokens", 1000, r.Tokens, func(a, id string) vm.IdentityToken {
+		return vm.IdentityToken{ID: vm.TokenID(id), Account: vm.AccountID(a)}
+	})
+	fillUp(t, "SSH keys", 1000, r.SSHKeys, func(a, id string) vm.IdentityKey {
+		return vm.IdentityKey{ID: vm.SSHKeyID(id), Account: vm.AccountID(a)}
+	})
+	fillUp(t, "permissions", 10_000, r.VMPermissions, func(a, id string) vm.VMPermission {
+		return vm.VMPermission{ID: id, Account: vm.AccountID(a)}
+	})
+	fillUp(t, "git permissions", 10_000, r.GitPermissions, func(a, id string) vm.GitPermission {
+		return vm.GitPermission{ID: id, Account: vm.AccountID(a)}
+	})
+	fillUp(t, "volumes", 1000, r.Volumes, func(a, id string) vm.Volume { return vm.Volume{ID: vm.VolumeID(id), Account: vm.AccountID(a)} })
+	fillUp(t, "builds", 2000, r.Builds, func(a, id string) vm.Build { return vm.Build{ID: vm.BuildID(id), Account: vm.AccountID(a)} })
+	fillUp(t, "results", 500, r.Results, func(a, id string) engine.Result {
+		return engine.Result{Request: vm.RequestID(id), Account: vm.AccountID(a)}
+	})
+}
+
+// TestTokensHaveAnEnd: the limits hold of what callers make, also after a
+// restart, and others still may.
+func TestTokensHaveAnEnd(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	i, err := e.CreateIdentity(ctx, c, "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last vm.IdentityToken
+	n := 0
+	for ; err == nil && n < 1001; n++ {
+		var made vm.IdentityToken
+		if made, _, err = e.CreateToken(ctx, c, "ci", engine.TokenRequest{}); err == nil {
+			last = made
+		}
+	}
+	wantCode(t, err, vm.Limit, "LIMIT_EXCEEDED")
+	if n != 1001 || !strings.Contains(vm.AsError(err).Hint, "warren token revoke") {
+		t.Errorf("%d, %v", n, vm.AsError(err).Hint)
+	}
+	closeEngine(t, e)
+	e, c = open(t, s)
+	_, _, err = e.CreateToken(ctx, c, "ci", engine.TokenRequest{})
+	wantCode(t, err, vm.Limit, "LIMIT_EXCEEDED")
+	other, _ := newAccount(t, e, c, "other")
+	if _, err := e.CreateIdentity(ctx, other, "ci"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := e.CreateToken(ctx, other, "ci", engine.TokenRequest{}); err != nil {
+		t.Error(err)
+	}
+	if err := e.RevokeToken(ctx, c, string(i.ID), last.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := e.CreateToken(ctx, c, "ci", engine.TokenRequest{}); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}
+
+// size is how large the largest record is.
+func size[T any](t *testing.T, c engine.Collection[T]) (most int) {
+	t.Helper()
+	list, err := c.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range list {
+		data, err := json.Marshal(rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, len(data))
+	}
+	return most
+}
+
+// TestManyTerminals: however many terminals a guest names, and however long it
+// calls them, its VM falls asleep with a record of ordinary size that says how
+// many are not in it.
+func TestManyTerminals(t *testing.T) {
+	s, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	const all = 300
+	for i := range all {
+		term, err := e.OpenTerminal(t.Context(), c, "box", vm.TerminalSpec{ID: fmt.Sprint("s", i), Command: "true " + strings.Repeat("x", 3<<10), Cols: 80, Rows: 24})
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it has ended", func() bool { return !term.Session().Running() })
+		_ = term.Detach()
+	}
+	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := size(t, s.Records.VMs); n > store.MaxRecord {
+		t.Errorf("the record has %d bytes", n)
+	}
+	v, err := e.Get(t.Context(), c, "box")
+	if err != nil || len(v.Terminals) == 0 || len(v.Terminals) > vm.MaxTerminals || v.TerminalsOmitted != all-len(v.Terminals) {
+		t.Errorf("%d kept, %d not, %v", len(v.Terminals), v.TerminalsOmitted, err)
+	}
+	st, err := e.State(t.Context(), c, "box")
+	if err != nil || !strings.Contains(strings.Join(st.Problems, "\n"), "more that the guest named") {
+		t.Errorf("%v, %v", st.Problems, err)
+	}
+}
+
+// TestLargeJob: a job's record has an ordinary size, whatever was copied out of
+// its VM and made of it, and says what is not in it.
+func TestLargeJob(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	v := create(t, e, c, engine.CreateRequest{Name: "box"})
+	for i := range 400 {
+		id, err := s.Audit.Begin(ctx, engine.AuditEntry{Op: vm.OpRead, VM: v.ID, Actor: c.Actor, Subject: fmt.Sprintf("/%d/%s", i, strings.Repeat("\x01", 900))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Audit.End(id, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j, err := e.Done(ctx, c, "box", engine.DoneRequest{Label: "LARGE"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := size(t, s.Records.Jobs); n > store.MaxRecord {
+		t.Errorf("the record has %d bytes", n)
+	}
+	left := j.Remains
+	if len(left.Copies) == 0 || left.Omitted["copies"] != 400-len(left.Copies) || !strings.HasPrefix(left.Copies[0].Path, "/399/") {
+		t.Errorf("%d copies, omitted %v, the first %.20q", len(left.Copies), left.Omitted, left.Copies[0].Path)
+	}
+	if now, err := e.Remains(ctx, c, "box"); err != nil || len(now.Copies) != 400 {
+		t.Errorf("what remains itself: %d, %v", len(now.Copies), err)
+	}
+	if j.Ended.After(time.Now()) {
+		t.Error(j.Ended)
+	}
+}
