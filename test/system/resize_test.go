@@ -78,7 +78,7 @@ func (h *host) dataMiB(pattern string) int64 {
 // its programs go on; what was added is in a suspended and in a forked VM; the
 // rest by a stop and a start.
 //
-// 000-31, 002-16, 000-05, 000-08
+// 000-31, 002-16
 func TestCoreResize(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -135,5 +135,9 @@ func TestCoreResize(t *testing.T) {
 	h.run("resize", "box", "--disk", "16").wants(t, 2, "cannot shrink")
 	if h.find("box").ID != id {
 		t.Error("the id has changed")
+	}
+	h.ok("rm", id)
+	if l := h.list(); len(l) != 0 {
+		t.Errorf("left after rm by the id: %+v", l)
 	}
 }

@@ -47,7 +47,7 @@ time.sleep(3600)
 // TestCoreState: the world check names what lives in a guest, asks each port
 // by a request, and says after a stop and start what is lost.
 //
-// 000-12, 000-13, 000-14, 000-20, 000-45, 002-02, 002-34, 002-35, 002-37, 002-38
+// 000-13, 000-45, 003-25
 func TestCoreState(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -60,6 +60,7 @@ func TestCoreState(t *testing.T) {
 		}
 		h.ok("cp", file, "box:/work/"+name)
 	}
+	h.sh("box", "cp $(command -v sleep) /work/chromium")
 	for _, argv := range [][]string{
 		{"python3", "-m", "http.server", "3000"},
 		{"python3", "-m", "http.server", "5000", "--bind", "127.0.0.1"},
@@ -69,12 +70,13 @@ func TestCoreState(t *testing.T) {
 		{"python3", "/work/watch.py", "/work", "/etc"},
 		{"python3", "/work/data.py"},
 		{"python3", "/work/queue_worker.py"},
+		{"/work/chromium", "1000"}, // by its name: the image has no browser
 	} {
 		h.ok(append([]string{"exec", "-d", "box", "--"}, argv...)...)
 	}
 	wanted := []string{
 		"state", "box", "--expect", "port:3000", "--expect", "port:5000", "--expect", "process:watch.py", "--expect", "role:repl",
-		"--expect", "role:watcher", "--expect", "role:database", "--expect", "role:worker",
+		"--expect", "role:watcher", "--expect", "role:browser", "--expect", "role:database", "--expect", "role:worker",
 	}
 	h.eventually("the world is there", func() bool { return h.run(wanted...).code == 0 })
 	w := h.world("box")
@@ -97,7 +99,7 @@ func TestCoreState(t *testing.T) {
 		t.Errorf("port 4000 takes connections and answers nothing: %+v", p)
 	}
 	if got := h.sh("box", "grep -c GET /var/log/warren/p*.log | grep -v ':0'"); got == "" {
-		t.Error("no server's log shows the request") // 002-38: the claim can be held against the log
+		t.Error("no server's log shows the request") // the claim can be held against the log
 	}
 	terminals := ""
 	for _, l := range w.Terminals {
@@ -138,6 +140,9 @@ func TestCoreState(t *testing.T) {
 	// That the files are there does not say that the program works.
 	h.ok("state", "box", "--expect", "file:/work/app.db")
 	h.run("state", "box", "--expect", "file:/work/app.db", "--expect", "role:database").wants(t, 1, "missing: role:database: ")
+	for _, role := range []string{"repl", "watcher", "worker", "browser"} {
+		h.run("state", "box", "--expect", "role:"+role).wants(t, 1, "missing: role:"+role)
+	}
 	h.run("state", "box", "--expect", "file:/work/other").wants(t, 1, "missing: file:/work/other: there is no such file")
 }
 
