@@ -68,7 +68,7 @@ const plant = "a=PLANTED; b=VOLUME; c=PLAINTEXT; yes $a-$b-$c | head -n 20000 >"
 // 003-18, 003-26, 003-30
 func TestVolumeWorlds(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := pooledHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")
 	h.ok("volume", "unlock", "work")
