@@ -35,7 +35,7 @@ func TestDiskOnlyKeepsMemory(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	closeEngine(t, e)
-	e, c = open(t, s)
+	e, _ = open(t, s)
 	closeEngine(t, e) // which waits for what it collects
 	e, c = open(t, s)
 	g, ok := onlyGeneration(t, s, v.ID)

@@ -38,7 +38,7 @@ func TestWorldRefusedKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	h.run("start", "app").wants(t, 11, "refuses this server's key")
+	h.run("start", "app").wants(t, 12, "refuses this server's key")
 	if took := time.Since(begin); took > time.Minute { // it was two
 		t.Errorf("said after %v", took)
 	}
