@@ -153,7 +153,7 @@ type StartVM struct {
 	IdleTimeoutSeconds        Seconds `json:"idleTimeoutSeconds,omitzero"`
 	ReadySignalTimeoutSeconds *int64  `json:"readySignalTimeoutSeconds,omitempty"`
 	WaitForReadySignal        *bool   `json:"waitForReadySignal,omitempty"`
-	DiskOnly                  bool    `json:"diskOnly,omitempty"` // ours: give a suspended VM's memory up and boot it
+	DiskOnly                  bool    `json:"diskOnly,omitempty"` // ours: boot a suspended VM on its disk; its memory is kept as a generation
 }
 
 // StartedVM answers start; ConsoleURL is always null.

@@ -41,7 +41,7 @@ warren inspect hello-2 >/dev/null 2>&1 && warren rm hello-2 >/dev/null
 # The second comes from the warm pool, as most do: it is made again until it does.
 pooled=
 for _ in $(seq 60); do
-  warren up --name hello-2 >/dev/null
+  said=$(warren up --name hello-2 2>&1) || { echo "$said" >&2; exit 1; }
   if warren audit ls --vm hello-2 --json | grep -q '"pooled": *true'; then
     pooled=yes
     break

@@ -21,6 +21,6 @@ set +e
 setpriv --reuid=65534 --regid=65534 --clear-groups \
   env -i PATH="$PATH" HOME="$base/home" XDG_RUNTIME_DIR="$base/run" TMPDIR="$base/home" \
   WARREN_TEST_BINARY="$base/warren" WARREN_TEST_IMAGES="$base/data/images" \
-  "$base/system.test" -test.v=test2json -test.timeout=5m -test.run='^TestCore' -test.skip='^TestCore(Terminal|State|Service|Prepared|Resize)' |
+  "$base/system.test" -test.v=test2json -test.timeout=8m -test.run='^TestCore' -test.skip='^TestCore(Terminal|State|Service|Prepared|Resize)' |
   go tool test2json -t -p github.com/warren-vm/warren/test/system/unprivileged
 exit "${PIPESTATUS[0]}"

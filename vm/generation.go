@@ -14,6 +14,7 @@ const (
 	WhySuspend        Why = "suspend"
 	WhySnapshot       Why = "snapshot"        // somebody asked for it
 	WhyBeforeRollback Why = "before-rollback" // what a rollback left
+	WhyBeforeBoot     Why = "before-boot"     // the memory that a start of the disk alone left
 	WhySchedule       Why = "schedule"        // every so often, see VM.CaptureEverySeconds
 	WhyBeforeExec     Why = "before-exec"     // exec --capture-first
 	WhyLayer          Why = "layer"           // a layer of a spec, kept to be built on

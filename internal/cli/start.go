@@ -36,7 +36,7 @@ the disk it had. A running VM stays as it is.`,
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().BoolVar(&o.diskOnly, "disk-only", false, "give the memory of a suspended VM up and boot it on its disk")
+	cmd.Flags().BoolVar(&o.diskOnly, "disk-only", false, "boot a suspended VM on its disk; its memory is kept, and rollback goes back to it")
 	return cmd
 }
 

@@ -18,7 +18,8 @@ var reasons = map[string]string{
 	"suspend":        "it was suspended",
 	"host-restart":   "the host restarted while it ran",
 	"memory-lost":    "the files of its memory are gone",
-	"memory-dropped": "its memory was let go",
+	"memory-dropped": "its memory was let go", // by a Warren of before
+	"memory-left":    "its memory was left, and is kept, for a start of its disk alone",
 	"guest-shutdown": "its guest powered off",
 	"guest-reboot":   "its guest rebooted",
 	"qemu-crash":     "its machine ended unexpectedly",

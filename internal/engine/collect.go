@@ -174,7 +174,7 @@ func lastUse(g vm.GenerationInfo) time.Time {
 // automatic reports whether generations of that kind are kept as long as their
 // VM, thinned by age.
 func automatic(w vm.Why) bool {
-	return w == vm.WhyBeforeRollback || w == vm.WhySchedule || w == vm.WhyBeforeExec
+	return w == vm.WhyBeforeRollback || w == vm.WhyBeforeBoot || w == vm.WhySchedule || w == vm.WhyBeforeExec
 }
 
 // thin chooses which automatic generations stay: the latest five, the last of

@@ -122,7 +122,8 @@ func (e *Engine) nameFreeLocked(rec vm.VM) error {
 // build carries out a plan up to a machine that is ready, within the plan's
 // deadline.
 func (e *Engine) build(op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
-	ctx, stop := context.WithTimeoutCause(op.ctx, p.deadline, startTimeout(p.rec.ID, p.deadline))
+	outer, _ := e.patience(p.deadline)
+	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(p.rec.ID, outer))
 	defer stop()
 	m, st, err := e.buildWithin(ctx, op, p)
 	return m, st, cause(ctx, err)

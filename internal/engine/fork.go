@@ -195,7 +195,8 @@ func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r 
 // startAll starts every child through the queue; the first failure ends the
 // others.
 func (e *Engine) startAll(ctx context.Context, g vm.GenerationInfo, births []*birth) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, e.cfg.Settings.StartDeadline, startTimeout("", e.cfg.Settings.StartDeadline))
+	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
+	ctx, cancel := context.WithTimeoutCause(ctx, outer, startTimeout("", outer))
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -252,6 +253,7 @@ func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) 
 	if spec.Reset.HostKeys, err = hostKeys(); err != nil {
 		return err
 	}
+	spec.Patient = true
 	if err := e.step(ctx, "fork:launch"); err != nil {
 		return err
 	}

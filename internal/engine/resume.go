@@ -19,7 +19,8 @@ import (
 // over a fresh disk above the generation's. When it fails the VM is in the
 // state that back writes.
 func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration, prepare func(*vm.VM) error, back func(context.Context) error) (vm.VM, error) {
-	ctx, stop := context.WithTimeoutCause(op.ctx, limit, startTimeout(op.slot.id, limit))
+	outer, _ := e.patience(limit)
+	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(op.slot.id, outer))
 	defer stop()
 	if err := e.step(ctx, "start:record"); err != nil {
 		return vm.VM{}, err
@@ -92,6 +93,7 @@ func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Ge
 	if err != nil {
 		return nil, none, err
 	}
+	_, spec.Patient = e.patience(limit)
 	spec.Deadline, spec.Spare = limit, op.verb == vm.OpStart
 	if err := e.step(ctx, "start:launch"); err != nil {
 		return nil, none, err
@@ -246,17 +248,23 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 	})
 }
 
-// dropMemory makes a suspended VM a stopped one: its disk is that of the same
-// instant.
-func (e *Engine) dropMemory(op *operation) error {
+// leaveMemory makes a suspended VM a stopped one: its disk is that of the same
+// instant. The memory, which may be what cannot be started, is kept as what a
+// rollback goes back to.
+func (e *Engine) leaveMemory(op *operation) error {
 	s := op.slot
 	g, ok := e.generationInfo(op.before.Generation)
 	if !ok {
 		return noGeneration(string(op.before.Generation))
 	}
+	if g.Why == vm.WhySuspend || g.Why == vm.WhyReseat { // others are kept for what they are
+		if _, err := e.changeGeneration(op.ctx, g.ID, func(g *vm.GenerationInfo) { g.Why = vm.WhyBeforeBoot }); err != nil {
+			return err
+		}
+	}
 	if err := e.freshDisk(op.ctx, s, g); err != nil {
 		return err
 	}
-	_, err := e.nowStopped(op.ctx, s, "memory-dropped", vm.MachineExit{Reason: "memory-dropped", Time: e.now()})
+	_, err := e.nowStopped(op.ctx, s, "memory-left", vm.MachineExit{Reason: "memory-left", Time: e.now()})
 	return err
 }

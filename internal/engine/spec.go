@@ -54,6 +54,7 @@ func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Generation)
 	spec.GuestKey = gen.GuestKey
 	spec.Reset.HostKeys = keys
 	spec.Deadline = p.deadline
+	_, spec.Patient = e.patience(p.deadline)
 	// The generation continues only on the machine it was taken of.
 	spec.Accel, spec.CPU, spec.Machine = gen.Accel, gen.CPU, gen.Machine
 	if gen.Cmdline != "" {

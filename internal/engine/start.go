@@ -52,7 +52,7 @@ func (e *Engine) startOp(op *operation, c *vm.Call, entry AuditEntry, r StartReq
 		return e.resume(op, limit, prepare)
 	}
 	if op.before.State == vm.Suspended {
-		if err := e.dropMemory(op); err != nil {
+		if err := e.leaveMemory(op); err != nil {
 			return vm.VM{}, err
 		}
 	}
@@ -83,7 +83,8 @@ func applyIdle(rec *vm.VM, r StartRequest) error {
 // boot starts the VM cold, from its record to running. It serves start and the
 // reboot of a guest.
 func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) error) (vm.VM, error) {
-	ctx, stop := context.WithTimeoutCause(op.ctx, limit, startTimeout(op.slot.id, limit))
+	outer, patient := e.patience(limit)
+	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(op.slot.id, outer))
 	defer stop()
 	if err := e.step(ctx, "start:record"); err != nil {
 		return vm.VM{}, err
@@ -102,7 +103,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
-	spec.Deadline = limit
+	spec.Deadline, spec.Patient = limit, patient
 	if err := e.step(ctx, "start:launch"); err != nil {
 		return vm.VM{}, err
 	}

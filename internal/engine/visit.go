@@ -40,7 +40,8 @@ func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) 
 
 // visitFor is visit for what outlives the context that its caller waits with.
 func (e *Engine) visitFor(ctx, life context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
-	limit, stop := context.WithTimeoutCause(ctx, e.cfg.Settings.StartDeadline+machineDeadline,
+	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
+	limit, stop := context.WithTimeoutCause(ctx, outer+machineDeadline,
 		vm.Errorf(vm.Unavailable, ref, "the VM is still starting").WithHint("try again"))
 	defer stop()
 	var queue *slot // where the caller is counted as waiting

@@ -239,7 +239,7 @@ func (m *machine) setClock(ctx context.Context) {
 func (m *machine) silent(err error) error {
 	if errors.Is(err, link.ErrRefused) {
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the agent in the guest refuses this server's key: it holds another one").
-			WithHint("its disk can be booted without its memory: `warren start %s --disk-only`", m.spec.ID)
+			WithHint("a suspended VM can be booted on its disk, and keeps its memory: `warren start NAME --disk-only`")
 	}
 	return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the agent in the guest did not answer: %w", err).
 		WithHint("look at its console (`warren logs`)")

@@ -212,6 +212,10 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	}
 	out := vm.Captured{Pause: time.Millisecond, DiskMoved: s.Overlay != ""}
 	h.mu.Lock()
+	if _, err := os.Stat(h.active); err != nil && s.Overlay != "" {
+		h.mu.Unlock()
+		return vm.Captured{}, vm.Errorf(vm.Internal, h.active, "qemu opens its disk by the name that it knows, and cannot: %w", err)
+	}
 	size, plugged, key := h.spec.Size, h.spec.Plugged, h.keys[0]
 	if h.w.older.Load() {
 		key = h.spec.Reset.LinkKey

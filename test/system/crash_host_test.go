@@ -42,6 +42,9 @@ func crashHost(t testing.TB, diskMiB int64) *host {
 	h := unstartedIn(t, within)
 	h.serve()
 	t.Cleanup(h.close)
+	if diskMiB == 0 { // a small disk has no room for the pool
+		h.poolReady()
+	}
 	return h
 }
 

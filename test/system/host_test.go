@@ -61,7 +61,7 @@ func contract(t *testing.T) {
 	names := freePort(t)
 	t.Setenv("WARREN_RESOLVER", names) // the script of domains answers there
 	t.Setenv("WARREN_TEST_DNS", names)
-	h := newHost(t)
+	h := pooledHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {
 		t.Fatal(err)

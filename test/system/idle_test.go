@@ -65,7 +65,7 @@ func (h *host) woken(id string) (n int) {
 // 002-12, 002-13
 func TestIdleWakesOnce(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := pooledHost(t)
 	h.ok("up", "--name", "box", "--idle", "2s")
 	defer h.run("rm", "box")
 	id := h.find("box").ID

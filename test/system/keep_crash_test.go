@@ -86,7 +86,7 @@ func TestKeepCrashes(t *testing.T) {
 }
 
 func newKeeper(t testing.TB) *keeper {
-	h := newHost(t)
+	h := pooledHost(t)
 	key, err := os.ReadFile(filepath.Join(h.data, "admin.key"))
 	if err != nil {
 		t.Fatal(err)

@@ -65,6 +65,15 @@ func (h *host) members() map[string]bool {
 	return out
 }
 
+// pooledHost is newHost whose first VM comes from the pool, as most VMs of users do:
+// it waits until there is a machine.
+func pooledHost(t testing.TB, serveArgs ...string) *host {
+	t.Helper()
+	h := newHost(t, serveArgs...)
+	h.poolReady()
+	return h
+}
+
 // poolReady waits until the pool has its member: on a busy host this takes as
 // long as the pool's patience and a start.
 func (h *host) poolReady() {

@@ -53,7 +53,7 @@ type shown struct {
 func newShown(t *testing.T) *shown {
 	t.Helper()
 	addr := freePort(t)
-	s := &shown{host: newHost(t, "--preview", addr), t: t, addr: addr, ca: x509.NewCertPool()}
+	s := &shown{host: pooledHost(t, "--preview", addr), t: t, addr: addr, ca: x509.NewCertPool()}
 	_, s.port, _ = net.SplitHostPort(addr)
 	if !s.ca.AppendCertsFromPEM([]byte(s.ok("ca", "print"))) {
 		t.Fatal("no certificate of the CA")

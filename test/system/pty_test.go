@@ -211,7 +211,7 @@ func (h *host) shells(name string) {
 // 000-41, 000-42, 002-26
 func TestCoreTerminalMoves(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := pooledHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("pty", "box", "--session", "repl", "--exec", "python3 -q", "-d")
 	h.eventually("the prompt", func() bool { return strings.Contains(h.screen("box", "repl").Text, ">>>") })

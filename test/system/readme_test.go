@@ -153,8 +153,9 @@ var arranged = map[string]func(r *reader, line string) string{
 	`warren shell box`: (*reader).leave,
 	// It stays until it is ended.
 	`warren forward app 8080:3000`: (*reader).forwards,
-	// The image dev takes minutes and a registry of packages: TestShippedImages of
-	// internal/image builds it. Here a VM of the base image has its place.
+	// The image dev takes minutes and a registry of packages: `WARREN_TEST_BUILD=dev
+	// go test -run TestRealBuild ./internal/image` builds it. Here a VM of the base
+	// image has its place.
 	`warren image build dev`: func(r *reader, _ string) string { return r.do("warren image build base --if-missing") },
 	`warren up dev --name net --net packages`: func(r *reader, line string) string {
 		return r.do(strings.Replace(line, "up dev", "up base", 1))

@@ -66,7 +66,7 @@ const plant = "a=PLANTED; b=VOLUME; c=PLAINTEXT; yes $a-$b-$c | head -n 20000 >"
 // there is: what they have of it, what their memory holds and how it is kept.
 func TestVolumeWorlds(t *testing.T) {
 	t.Parallel()
-	h := newHost(t)
+	h := pooledHost(t)
 	h.ok("up", "--name", "box")
 	h.ok("volume", "create", "work", "--size", "256")
 	h.ok("volume", "unlock", "work")

@@ -51,6 +51,8 @@ const (
 	volumes  = "^TestVolume"
 )
 
+// The budgets of suites with real VMs hold what the warm pool takes: servers run
+// with their defaults, and each fills its pool beside the test.
 func suites() []suite {
 	gotest := func(name string, args ...string) step {
 		return step{name: name, argv: append([]string{"go", "test", "-json", "-count=1"}, args...), gotest: true}
@@ -63,24 +65,24 @@ func suites() []suite {
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 			gotest("packages", "-p=2", "./..."),
 		}},
-		{name: "foundation", budget: 6 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
-			gotest("crashes and full disks", "-tags=system", "-timeout=5m", "-run="+crashes, "./test/system/..."),
+		{name: "foundation", budget: 9 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
+			gotest("crashes and full disks", "-tags=system", "-timeout=8m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
 		}},
-		{name: "worlds", budget: 9 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+worlds, "./test/system/..."),
-			gotest("fork correctness", "-tags=system", "-timeout=5m", "-run="+forks, "./test/system/..."),
+		{name: "worlds", budget: 12 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+worlds, "./test/system/..."),
+			gotest("fork correctness", "-tags=system", "-timeout=8m", "-run="+forks, "./test/system/..."),
 		}},
-		{name: "entering", budget: 5 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+entering, "./test/system/..."),
+		{name: "entering", budget: 8 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+entering, "./test/system/..."),
 		}},
-		{name: "keeping", budget: 5 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-run="+keeping, "./test/system/..."),
+		{name: "keeping", budget: 8 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-run="+keeping, "./test/system/..."),
 		}},
-		{name: "volumes", budget: 5 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=5m", "-parallel=2", "-run="+volumes, "./test/system/..."),
+		{name: "volumes", budget: 8 * time.Minute, steps: []step{
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-parallel=2", "-run="+volumes, "./test/system/..."),
 		}},
 	}
 }
