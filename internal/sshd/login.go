@@ -118,7 +118,7 @@ func (l *login) config() *ssh.ServerConfig {
 	c.VerifiedPublicKeyCallback = func(_ ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
 		// Only who has the key is told what there is not.
 		if err, refused := p.ExtraData[refusalKey{}].(error); refused {
-			return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+			return nil, &ssh.BannerError{Err: err, Message: explain(l.s.cfg.Engine.Conceal(err))}
 		}
 		return p, nil
 	}
@@ -151,7 +151,7 @@ func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error)
 func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, error) {
 	v := &visitor{actor: a, ref: n.ref, name: n.linuxUser(), how: how, agent: a.Identity == ""}
 	if _, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name); err != nil {
-		return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+		return nil, &ssh.BannerError{Err: err, Message: explain(l.s.cfg.Engine.Conceal(err))}
 	}
 	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil
 }
