@@ -56,7 +56,7 @@ func (r *receipt) end(outcome error, detail map[string]any) {
 		return
 	}
 	r.once.Do(func() {
-		if err := r.e.cfg.Audit.End(r.id, outcome, detail); err != nil {
+		if err := r.e.cfg.Audit.End(r.id, r.e.Conceal(outcome), detail); err != nil {
 			r.e.log.Error("the outcome of an action was not recorded", "receipt", r.id, "err", err)
 		}
 	})

@@ -377,7 +377,7 @@ func (b *building) end(made vm.ID, snapshot vm.SnapshotID, err error) {
 	b.change(func(rec *vm.Build) {
 		rec.State, rec.VM, rec.Snapshot, rec.EndedAt = vm.BuildSucceeded, made, snapshot, b.e.now()
 		if err != nil {
-			rec.State, rec.Failure = vm.BuildFailed, clip(err.Error())
+			rec.State, rec.Failure = vm.BuildFailed, clip(b.e.conceal(err.Error()))
 		}
 	})
 }

@@ -235,7 +235,7 @@ func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) er
 // pinned: the next capture, or the next start, finds out.
 func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo, why error) error {
 	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
-		g.State, g.Failure = vm.GenFailed, clip(why.Error())
+		g.State, g.Failure = vm.GenFailed, clip(e.conceal(why.Error()))
 	}); err != nil {
 		return err
 	}

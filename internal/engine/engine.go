@@ -118,6 +118,7 @@ type Engine struct {
 	life     context.Context // ends with Close, or with the death that a Fault plays
 	cancel   context.CancelCauseFunc
 	tasks    sync.WaitGroup
+	hidden   []string      // see conceal
 	wake     chan struct{} // tells the reaper that a deadline may have changed
 	holdWake chan struct{} // tells that holds may have changed
 	expiry   chan struct{} // tells expire that there is a new token
@@ -172,7 +173,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
+		hidden: hiddenDirs(string(cfg.Dir), string(cfg.Run)),
+		wake:   make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
 	}

@@ -45,6 +45,9 @@ func TestDeepDiskInUse(t *testing.T) {
 	if out, _ := sh(t, e, c, "app", "cat /work/f"); out != "one\n" {
 		t.Errorf("the disk holds %q", out)
 	}
+	if _, err := e.Snapshot(t.Context(), c, "app", diskOnly); err != nil { // the merge has ended then, and its record
+		t.Fatal(err)
+	}
 	consistent(t, s)
 }
 

@@ -176,7 +176,7 @@ func (e *Engine) resizeRunning(op *operation, to vm.Size, limit time.Duration) (
 	why := make(map[string]string)
 	for part, h := range how {
 		if h != vm.Live {
-			why[part] = h
+			why[part] = e.conceal(h)
 		}
 	}
 	if len(why) > 0 {

@@ -106,6 +106,7 @@ func (e *Engine) exitOf(ctx context.Context, r *run, reason string) vm.MachineEx
 // nowStopped records that a VM has no machine. It lets go of the machine.
 func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm.MachineExit) (vm.VM, error) {
 	ctx = context.WithoutCancel(ctx)
+	exit.Detail = e.conceal(exit.Detail)
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = vm.Stopped, "", reason
 		rec.Exit = exit

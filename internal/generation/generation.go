@@ -15,6 +15,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
@@ -177,16 +179,55 @@ func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) { return s.diskOn(s.Dir
 // Below is DiskOn for the disk of a generation.
 func (s Store) Below(id vm.GenerationID) (vm.GenerationID, error) { return s.diskOn(s.dir(id).Disk()) }
 
+// diskOn reads what a disk says it lies on. A QEMU has written that, which its guest
+// may have taken over: what counts is the file that the name leads to. Kind Corrupt
+// where that is neither a generation's nor an image's.
 func (s Store) diskOn(path string) (vm.GenerationID, error) {
 	backing, err := qemu.BackingName(path)
-	if err != nil {
+	if err != nil || backing == "" {
 		return "", err
 	}
-	id := vm.GenerationID(filepath.Base(filepath.Dir(backing)))
-	if filepath.Base(filepath.Dir(filepath.Dir(backing))) != filepath.Base(s.Dir.Generations()) {
+	if !filepath.IsAbs(backing) {
+		backing = resolved(filepath.Dir(path)) + "/" + backing // not joined: the way up leads from where a link leads
+	}
+	file := resolved(backing)
+	if name, ok := strings.CutPrefix(file, resolved(s.Dir.Generations())+"/"); ok {
+		id, disk, _ := strings.Cut(name, "/")
+		if g := vm.GenerationID(id); disk == filepath.Base(s.dir(g).Disk()) {
+			return g, nil
+		}
+	} else if s.ofImage(file) {
 		return "", nil
 	}
-	return id, nil
+	return "", vm.Errorf(vm.Corrupt, filepath.Base(path), "it says that it lies on what is no disk of a generation or an image").
+		WithHint("the disk was tampered with; go back to a generation from before: `warren tree`, `warren rollback`")
+}
+
+// ofImage reports whether a file, named without links, is beneath the images, which
+// the operator may have put elsewhere, all or some.
+func (s Store) ofImage(file string) bool {
+	entries, err := os.ReadDir(s.Dir.Images())
+	if err != nil {
+		entries = nil
+	}
+	places := []string{resolved(s.Dir.Images())}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink != 0 {
+			places = append(places, resolved(filepath.Join(s.Dir.Images(), e.Name())))
+		}
+	}
+	return slices.ContainsFunc(places, func(dir string) bool { return strings.HasPrefix(file, dir+"/") })
+}
+
+// resolved is a path without links, as far as it is there.
+func resolved(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(resolved(dir), filepath.Base(path))
+	}
+	return path
 }
 
 // Captured returns what the capture into a generation left word of. Kind

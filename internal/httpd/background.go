@@ -68,14 +68,14 @@ func (s *server) carryOut(ctx context.Context, c *vm.Call, do work) outcome {
 	status := http.StatusOK
 	v, err := do(ctx, c)
 	if err != nil {
-		status, v = api.Status(err), api.EncodeError(err, c.Request)
+		status, v = api.Status(err), s.errorBody(err, c.Request)
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
 		err = vm.Errorf(vm.Internal, "", "answer: %w", err)
 		s.Log.Error("background answer", "request", c.Request, "err", err)
 		status = api.Status(err)
-		body, _ = json.Marshal(api.EncodeError(err, c.Request)) // strings only: cannot fail
+		body, _ = json.Marshal(s.errorBody(err, c.Request)) // strings only: cannot fail
 	}
 	return outcome{status, body}
 }

@@ -110,6 +110,7 @@ func (s *server) execAwait(q *request) error {
 
 // socket is the server's end of one exec WebSocket.
 type socket struct {
+	s    *server
 	ctx  context.Context
 	conn *websocket.Conn
 	mu   sync.Mutex // one frame at a time
@@ -161,13 +162,13 @@ func (s *server) execSocket(q *request) error {
 		return nil // Accept has answered
 	}
 	ctx, cancel := s.connected(q)
-	k := &socket{ctx: ctx, conn: conn}
+	k := &socket{s: s, ctx: ctx, conn: conn}
 	defer k.readers.Wait()
 	defer conn.CloseNow()
 	defer cancel()
 	conn.SetReadLimit(specLimit)
 	if err := s.runSocket(ctx, q, k); err != nil {
-		body := api.EncodeError(err, q.call.Request)
+		body := s.errorBody(err, q.call.Request)
 		if k.message(api.ExecMessage{Type: "error", Error: &body}) == nil {
 			_ = conn.Close(closeStatus(err), "")
 		}
@@ -278,7 +279,7 @@ func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte)
 			give(nil)
 		case "signal":
 			if err := x.Signal(m.Signal); err != nil {
-				body := api.EncodeError(err, "")
+				body := k.s.errorBody(err, "")
 				_ = k.message(api.ExecMessage{Type: "warning", Error: &body})
 			}
 		case "detach":
@@ -366,7 +367,7 @@ func (s *server) execChunked(q *request) error {
 	}
 	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})
 	if err != nil {
-		body := api.EncodeError(err, q.call.Request)
+		body := s.errorBody(err, q.call.Request)
 		_ = l.message(api.ExecMessage{Type: "error", Error: &body})
 		return nil
 	}

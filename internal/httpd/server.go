@@ -143,7 +143,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	if err := s.serve(q); err != nil {
-		q.fail(s.Log, err)
+		q.fail(s, err)
 	}
 }
 
@@ -380,15 +380,15 @@ func (q *request) header(contentType string) {
 
 // fail answers with an error, or, when the status is out already, cuts the
 // connection so that nobody takes a part for the whole.
-func (q *request) fail(log *slog.Logger, err error) {
+func (q *request) fail(s *server, err error) {
 	status := api.Status(err)
 	if vm.KindOf(err) == vm.Internal {
-		log.Error("request failed", "method", q.Method, "path", q.URL.Path, "request", q.call.Request, "err", err)
+		s.Log.Error("request failed", "method", q.Method, "path", q.URL.Path, "request", q.call.Request, "err", err)
 	}
 	if q.sent {
 		panic(http.ErrAbortHandler)
 	}
-	body := api.EncodeError(err, q.call.Request)
+	body := s.errorBody(err, q.call.Request)
 	if api.RowOf(body.Kind).Retry {
 		q.w.Header().Set("Retry-After", "1")
 	}
@@ -396,8 +396,18 @@ func (q *request) fail(log *slog.Logger, err error) {
 		q.w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if err := q.send(status, body); err != nil {
-		log.Error("error answer", "err", err)
+		s.Log.Error("error answer", "err", err)
 	}
+}
+
+// errorBody is the body that answers an error, without the host's paths: those are
+// for the operator, in the log.
+func (s *server) errorBody(err error, id vm.RequestID) api.ErrorBody {
+	shown := s.Engine.Conceal(err)
+	if shown.Error() != err.Error() {
+		s.Log.Warn("an error names files of this host; its answer does not", "request", id, "err", err)
+	}
+	return api.EncodeError(shown, id)
 }
 
 // streaming is a context that ends with the request, the server, or the

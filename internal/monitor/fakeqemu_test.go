@@ -345,6 +345,11 @@ func (f *fake) serveAgent(l net.Listener) error {
 	})
 	mux.HandleFunc("/upgrade", func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
+		if f.is("no-room") {
+			w.WriteHeader(http.StatusInsufficientStorage)
+			w.Write(link.EncodeError(vm.Errorf(vm.NoSpace, "/run/warren/agent.new", "no space left on device")))
+			return
+		}
 		f.mu.Lock()
 		f.digest = "new"
 		f.mu.Unlock()

@@ -308,7 +308,8 @@ const (
 )
 
 // upgrade replaces an agent of another version by ours, in place, and has the
-// new one do the resets again: it may know more of them.
+// new one do the resets again: it may know more of them. A guest that has no room
+// for it goes on with the agent that it has, which has done every reset.
 func (m *machine) upgrade(ctx context.Context) error {
 	f, err := os.Open(m.spec.Agent)
 	if err != nil {
@@ -320,7 +321,7 @@ func (m *machine) upgrade(ctx context.Context) error {
 		return pathError(m.spec.Agent, err)
 	}
 	if err := m.guest.Upgrade(ctx, f, st.Size()); err != nil {
-		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent could not be replaced: %w", err)
+		return m.keepAgent(ctx, err)
 	}
 	// The old agent answers before it becomes the new one: a link that is made
 	// at once may still reach it, and breaks or falls silent when it goes.
@@ -348,6 +349,18 @@ func (m *machine) upgrade(ctx context.Context) error {
 			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent is still %.12s after it was replaced", got)
 		}
 	}
+}
+
+// keepAgent goes on with an agent that could not be replaced, if it still answers.
+func (m *machine) keepAgent(ctx context.Context, why error) error {
+	try, stop := context.WithTimeout(ctx, upgradeTry)
+	defer stop()
+	hello, err := m.guest.Hello(try)
+	if err != nil || hello.Digest != m.agent().Digest {
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its agent could not be replaced: %w", why)
+	}
+	m.log.Warn("the guest's agent could not be replaced and stays", "digest", hello.Digest, "err", why)
+	return nil
 }
 
 // connectNetwork plugs the guest's network card in and keeps it so.

@@ -318,6 +318,24 @@ func TestLaunchUpgradesAgent(t *testing.T) {
 	nothingLeft(t, bad)
 }
 
+// TestLaunchKeepsAgent: a guest that has no room for a newer agent starts with the
+// one that it has; one whose agent has fallen silent over it does not.
+func TestLaunchKeepsAgent(t *testing.T) {
+	ctx := deadline(t)
+	spec := fakeSpec(t, "no-room")
+	spec.Agent, spec.AgentDigest = spec.QEMU, "new"
+	_, c := launch(ctx, t, spec)
+	if st, err := c.Status(ctx); err != nil || st.Agent.Digest != "old" || !st.Ready {
+		t.Errorf("%+v, %v", st, err)
+	}
+	deaf := fakeSpec(t, "no-room+deaf")
+	deaf.Agent, deaf.AgentDigest = deaf.QEMU, "new"
+	if _, _, err := launcher(t).Launch(ctx, deaf); !errors.Is(err, vm.GuestFault) || !strings.Contains(err.Error(), "no space") {
+		t.Errorf("an agent that does not answer any more was kept: %v", err)
+	}
+	nothingLeft(t, deaf)
+}
+
 // The machine outlives its monitor, and a new monitor takes it over.
 func TestAttachAfterMonitorDied(t *testing.T) {
 	ctx := deadline(t)

@@ -154,9 +154,8 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) (moved bool, err
 	err = p.QMP.Execute(ctx, "blockdev-snapshot-sync", map[string]any{
 		"node-name": node, "snapshot-node-name": next, "snapshot-file": name, "format": "qcow2", "mode": "existing",
 	}, nil)
-	var no *qmp.Error
 	moved = err == nil
-	if err != nil && !errors.As(err, &no) {
+	if unheard(err) {
 		// QEMU carries out one command after the other: its next answer is of the
 		// time after this one.
 		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -173,6 +172,13 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) (moved bool, err
 		p.TakeBack(overlay)
 	}
 	return moved, fileError(overlay, err)
+}
+
+// unheard reports whether an error leaves open what became of a command: QEMU has
+// not refused it, and its answer was not heard.
+func unheard(err error) bool {
+	var no *qmp.Error
+	return err != nil && !errors.As(err, &no)
 }
 
 // backing is the chain of nodes below one, the next one first.

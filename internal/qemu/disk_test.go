@@ -350,22 +350,28 @@ func TestMoveUnheard(t *testing.T) {
 	}
 }
 
-// liar is a QMP server that answers as it is told.
+// liar is a QMP server that answers as it is told; an answer that is a function is
+// called, and then not given.
 func liar(ctx context.Context, t *testing.T, answers map[string]any) *qmp.Client {
 	t.Helper()
 	near, conn := net.Pipe()
 	t.Cleanup(func() { near.Close() })
 	go func() {
 		fmt.Fprintln(near, `{"QMP": {"version": {"qemu": {"major": 7, "minor": 2, "micro": 0}}}}`)
-		dec := json.NewDecoder(near)
+		in := bufio.NewReader(near)
 		for {
+			line, err := in.ReadBytes('\n') // all of it is read, and written, then
 			var q struct{ Execute, ID string }
-			if dec.Decode(&q) != nil {
+			if err != nil || json.Unmarshal(line, &q) != nil {
 				return
 			}
 			answer, ok := answers[q.Execute]
 			if !ok {
 				answer = struct{}{}
+			}
+			if f, ok := answer.(func()); ok {
+				f()
+				continue
 			}
 			data, _ := json.Marshal(map[string]any{"return": answer, "id": q.ID})
 			fmt.Fprintf(near, "%s\n", data)
@@ -406,5 +412,33 @@ func TestNamesOfATakenQEMU(t *testing.T) {
 		if err := p.writeBack(ctx, vm.CaptureSpec{Overlay: "x"}); err == nil {
 			t.Errorf("%q: another's file was opened", node)
 		}
+	}
+}
+
+// TestPlugUnheard: whoever goes away while a volume is plugged in leaves none of it:
+// what QEMU may have done of a command that it has not answered is undone.
+func TestPlugUnheard(t *testing.T) {
+	for command, undone := range map[string]string{"blockdev-add": "blockdev-del", "device_add": "device_del"} {
+		t.Run(command, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(deadline(t))
+			defer cancel()
+			settled := make(chan struct{}, 1)
+			spec := vm.MachineSpec{ID: vm.NewID(), Dir: t.TempDir()}
+			p := &Process{Spec: spec, exited: make(chan struct{}), QMP: liar(t.Context(), t, map[string]any{
+				command: func() { cancel() },
+				undone:  func() { settled <- struct{}{} },
+			})}
+			done := make(chan error, 1)
+			go func() {
+				done <- p.PlugVolume(ctx, vm.PluggedVolume{ID: vm.NewVolumeID(), SizeMiB: 1, Port: 1, Cut: true}, nil)
+			}()
+			select {
+			case <-settled:
+				p.QMP.Close()
+				<-done
+			case err := <-done:
+				t.Errorf("nothing was undone: %v", err)
+			}
+		})
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/warren-vm/warren/internal/qmp"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -84,8 +83,7 @@ func (p *Process) stream(ctx context.Context, top, base, name string) error {
 	err := p.QMP.Execute(ctx, "block-stream", map[string]any{
 		"job-id": flattenJob, "device": top, "base-node": base, "backing-file": name,
 	}, nil)
-	var no *qmp.Error
-	if err != nil && !errors.As(err, &no) {
+	if unheard(err) {
 		return p.cancelFlatten(ctx, err) // it may have begun
 	}
 	if err != nil {
@@ -181,8 +179,7 @@ func (p *Process) endFlatten(ctx context.Context) error {
 			return nil
 		}
 		err := p.QMP.Execute(ctx, "block-job-cancel", map[string]any{"device": jobs[0].Device}, nil)
-		var no *qmp.Error
-		if err != nil && !errors.As(err, &no) { // refused: it has ended by itself, or is about to
+		if unheard(err) { // refused: it has ended by itself, or is about to
 			return p.failure(err)
 		}
 		select {

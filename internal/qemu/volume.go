@@ -200,14 +200,23 @@ func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.Vol
 		lent.File, err = p.lendVolume(v)
 		defer os.Remove(lent.File) // QEMU has it open then
 	}
+	opened := false
 	if err == nil {
 		err = p.QMP.Execute(ctx, "blockdev-add", volumeBlock(lent), nil)
+		opened = err == nil || unheard(err)
 	}
 	err = errors.Join(err, p.QMP.Execute(settle, "object-del", secret, nil)) // the disk is open, or will not be
+	if err != nil && opened {
+		return errors.Join(p.volumeRefused(v, err), p.closeVolume(settle, v.ID))
+	}
 	if err != nil {
 		return p.volumeRefused(v, err)
 	}
-	if err = p.QMP.Execute(ctx, "device_add", volumeFront(v), nil); err != nil {
+	err = p.QMP.Execute(ctx, "device_add", volumeFront(v), nil)
+	if unheard(err) {
+		return errors.Join(p.refused(err), p.UnplugVolume(settle, v.ID))
+	}
+	if err != nil {
 		return errors.Join(p.refused(err), p.closeVolume(settle, v.ID))
 	}
 	return nil

@@ -80,7 +80,7 @@ func (c *client) dial(network, address string) (net.Conn, error) {
 // connected joins a channel and a connection, or says why there is none.
 func (c *client) connected(nc ssh.NewChannel, conn net.Conn, err error) {
 	if err != nil {
-		_ = nc.Reject(ssh.ConnectionFailed, strings.TrimSpace(explain(err)))
+		_ = nc.Reject(ssh.ConnectionFailed, strings.TrimSpace(explain(c.s.cfg.Engine.Conceal(err))))
 		return
 	}
 	ch, requests, err := nc.Accept()

@@ -118,7 +118,7 @@ func (l *login) config() *ssh.ServerConfig {
 	c.VerifiedPublicKeyCallback = func(_ ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
 		// Only who has the key is told what there is not.
 		if err, refused := p.ExtraData[refusalKey{}].(error); refused {
-			return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+			return nil, &ssh.BannerError{Err: err, Message: explain(l.s.cfg.Engine.Conceal(err))}
 		}
 		if v, ok := p.ExtraData[visitorKey{}].(*visitor); ok {
 			if err := l.s.room(v.actor.Account); err != nil {
@@ -160,7 +160,7 @@ func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, err
 		err = l.s.room(a.Account)
 	}
 	if err != nil {
-		return nil, &ssh.BannerError{Err: err, Message: explain(err)}
+		return nil, &ssh.BannerError{Err: err, Message: explain(l.s.cfg.Engine.Conceal(err))}
 	}
 	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil
 }

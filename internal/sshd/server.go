@@ -36,6 +36,9 @@ type Engine interface {
 	DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (net.Conn, error)
 	ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (engine.SocketListener, error)
 
+	// Conceal returns an error as it may be shown, without the host's paths.
+	Conceal(err error) error
+
 	Files
 	Rights
 }

@@ -198,7 +198,7 @@ func (s *session) runs(r runner) {
 
 // refuse tells the client why there is nothing.
 func (s *session) refuse(err error) {
-	_, _ = io.WriteString(s.ch.Stderr(), explain(err)) // the client is gone, then
+	_, _ = io.WriteString(s.ch.Stderr(), explain(s.c.s.cfg.Engine.Conceal(err))) // the client is gone, then
 	s.exit(vm.ExitStatus{Code: failed})
 }
 
