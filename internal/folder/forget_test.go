@@ -99,7 +99,7 @@ func TestDescriptorsEnd(t *testing.T) {
 	if files.put(h); n.fd != -1 || h.fd != -1 {
 		t.Errorf("nobody holds it, and the descriptors are %d and %d", n.fd, h.fd)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF { //nolint:errorlint // it is that number
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
 		t.Errorf("the descriptor is open still: %v", err)
 	}
 }

@@ -184,8 +184,11 @@ func (s *server) worker() error {
 // can.
 func (o owner) foreign() bool { return os.Geteuid() == 0 && o.uid != 0 }
 
-// become makes the thread's calls about files the owner's.
+// become makes the thread's calls about files the owner's, who has no other groups.
 func (o owner) become() error {
+	if err := unix.Setgroups(nil); err != nil { // of this thread, as the others
+		return err
+	}
 	if err := unix.Setfsgid(int(o.gid)); err != nil {
 		return err
 	}

@@ -55,8 +55,8 @@ func (e *Exec) start(spec vm.ExecSpec) error {
 	if err != nil {
 		return err
 	}
-	e.proc, err = link.DecodeProcess(b)
-	return odd(err)
+	e.proc, err = started(b)
+	return err
 }
 
 // upgrade sends a request whose answer is a stream of frames, and returns the

@@ -26,6 +26,7 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 		return vm.FreezeReport{}, err
 	}
 	r, err := link.DecodeFreeze(b)
+	r.Unfrozen = cleanAll(r.Unfrozen, maxWords)
 	return r, odd(err)
 }
 

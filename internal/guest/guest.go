@@ -57,15 +57,32 @@ func (c *Client) Hello(ctx context.Context) (vm.AgentHello, error) {
 		return vm.AgentHello{}, err
 	}
 	h, _, err := link.DecodeWake(b)
-	return h, introduced(h, err)
+	return introduced(h, err)
 }
 
-// introduced checks that an answer really was a hello.
-func introduced(h vm.AgentHello, err error) error {
+// introduced checks that an answer really was a hello, and keeps of it what an
+// agent has to say: it goes into records.
+func introduced(h vm.AgentHello, err error) (vm.AgentHello, error) {
 	if err == nil && h.Protocol <= 0 {
 		err = errors.New("a hello without a protocol version")
 	}
-	return odd(err)
+	for _, s := range []*string{&h.Version, &h.Digest, &h.BootID, &h.Kernel} {
+		*s = clean(*s, maxName)
+	}
+	h.Features = cleanAll(h.Features, maxName)
+	return h, odd(err)
+}
+
+// acknowledged bounds a report of resets.
+func acknowledged(r vm.ResetReport, err error) (vm.ResetReport, error) {
+	if len(r) > maxListed {
+		return nil, fault("it reports %d resets", len(r))
+	}
+	out := vm.ResetReport{}
+	for name, outcome := range r {
+		out[clean(name, maxName)] = clean(outcome, maxWords)
+	}
+	return out, odd(err)
 }
 
 // Reset makes the guest a machine of its own. The report names each reset;
@@ -76,7 +93,7 @@ func (c *Client) Reset(ctx context.Context, r vm.Reset) (vm.ResetReport, error) 
 		return nil, err
 	}
 	_, report, err := link.DecodeWake(b)
-	return report, odd(err)
+	return acknowledged(report, err)
 }
 
 // Wake is Reset and Hello, in this order, in one round trip.
@@ -86,7 +103,10 @@ func (c *Client) Wake(ctx context.Context, r vm.Reset) (vm.AgentHello, vm.ResetR
 		return vm.AgentHello{}, nil, err
 	}
 	h, report, err := link.DecodeWake(b)
-	return h, report, introduced(h, err)
+	if h, err = introduced(h, err); err == nil {
+		report, err = acknowledged(report, nil)
+	}
+	return h, report, err
 }
 
 // Upgrade replaces the agent's program by binary, which has size bytes. The

@@ -5,6 +5,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/url"
 	"strconv"
@@ -20,9 +21,20 @@ func (c *Client) Start(ctx context.Context, spec vm.ExecSpec) (vm.Process, error
 	if err != nil {
 		return vm.Process{}, err
 	}
+	return started(b)
+}
+
+// started reads a process that has been started. Its id goes into the audit record.
+func started(b []byte) (vm.Process, error) {
 	p, err := link.DecodeProcess(b)
+	if err == nil && len(p.ID) > maxProcessID {
+		err = errors.New("an id that is too long")
+	}
 	return p, odd(err)
 }
+
+// maxProcessID bounds an id, which is "p" and a number.
+const maxProcessID = 32
 
 // Processes lists the commands started by exec, oldest first.
 func (c *Client) Processes(ctx context.Context) ([]vm.Process, error) {

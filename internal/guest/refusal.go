@@ -52,7 +52,8 @@ var special = map[string][]vm.Kind{
 const (
 	maxWords   = 1 << 10 // of a message or a hint
 	maxSubject = 4 << 10 // as long as a path may be
-	maxListed  = 64      // elements of a field that is a list
+	maxListed  = 64      // elements of a list of them
+	maxName    = 256     // of what names something of the agent's own
 )
 
 // honest returns of a guest's error what the guest may say in answer to a request
@@ -93,6 +94,14 @@ func clean(s string, most int) string {
 		}
 		return r
 	}, s)
+}
+
+// cleanAll is clean for the first of a list.
+func cleanAll(list []string, most int) (out []string) {
+	for _, s := range list[:min(len(list), maxListed)] {
+		out = append(out, clean(s, most))
+	}
+	return out
 }
 
 func cleanField(v any) (any, bool) {

@@ -26,7 +26,7 @@ func (c *Client) Disk(ctx context.Context, id vm.VolumeID) (device, holds string
 	if !diskName.MatchString(device) {
 		return "", "", fault("its name for a disk is no name")
 	}
-	return device, holds, nil
+	return device, clean(holds, maxName), nil
 }
 
 // Mount mounts a volume's disk, which has a file system.

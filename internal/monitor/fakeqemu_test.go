@@ -86,8 +86,12 @@ func newFake(args []string) *fake {
 			f.disks.argument(args[i+1])
 		case "-incoming":
 			f.incoming, f.status = true, "inmigrate"
-		case "-append":
-			_, hex, _ := strings.Cut(args[i+1], "warren.key=")
+		case "-readconfig":
+			config, err := os.ReadFile(args[i+1])
+			if err != nil {
+				panic(err)
+			}
+			_, hex, _ := strings.Cut(string(config), "warren.key=")
 			fmt.Sscanf(hex, "%x", &f.key)
 		}
 	}

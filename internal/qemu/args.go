@@ -12,6 +12,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/link"
@@ -80,7 +82,26 @@ func Args(s vm.MachineSpec) []string {
 	if s.Boot.Kernel == "" { // the disk has a boot loader of its own
 		return args
 	}
-	return append(args, "-kernel", s.Boot.Kernel, "-initrd", s.Boot.Initramfs, "-append", cmdline(s))
+	return append(args, "-kernel", s.Boot.Kernel, "-initrd", s.Boot.Initramfs, "-readconfig", bootPipe(s))
+}
+
+// bootPipe is where QEMU finds the kernel's command line, which holds a key:
+// QEMU's own arguments are for every user of the host to read.
+func bootPipe(s vm.MachineSpec) string {
+	return filepath.Join(layout.VMDir(s.Dir).Lent(), "boot")
+}
+
+// maxConfigLine is the longest line of a file for -readconfig, without its end.
+const maxConfigLine = 1000
+
+// bootConfig is what comes through bootPipe.
+func bootConfig(s vm.MachineSpec) ([]byte, error) {
+	line := cmdline(s)
+	if len(line) > maxConfigLine || strings.ContainsAny(line, "\"\n") {
+		return nil, vm.Errorf(vm.Unsupported, string(s.ID), "the kernel's command line has %d bytes, at most %d and no quotes can be passed on", len(line), maxConfigLine).
+			WithHint("shorten the image's command line")
+	}
+	return []byte("[machine]\nappend = \"" + line + "\"\n"), nil
 }
 
 // cmdline is the kernel's command line with what the agent in the initramfs

@@ -67,7 +67,7 @@ func TestArgsRules(t *testing.T) {
 	for name, s := range specs() {
 		line := strings.Join(Args(s), " ")
 		// These punch holes into the memory file under every sibling.
-		for _, bad := range []string{"balloon", "free-page", "virtio-mem", "share=on", `"share":true`, "-cpu host", "exec:", "SECRET"} {
+		for _, bad := range []string{"balloon", "free-page", "virtio-mem", "share=on", `"share":true`, "-cpu host", "exec:", "SECRET", "0102ab"} {
 			if strings.Contains(line, bad) {
 				t.Errorf("%s: has %s", name, bad)
 			}

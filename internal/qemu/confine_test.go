@@ -26,7 +26,7 @@ import (
 )
 
 // aims are what a probe in QEMU's place is set on: it comes to it as the
-// kernel's command line.
+// name of the processor.
 type aims struct {
 	Own, OwnDisks, Others, Sockets []string
 	API                            string
@@ -36,7 +36,7 @@ type aims struct {
 // beProbe is the process in QEMU's place. What it could do goes to its log,
 // one a line.
 func beProbe(args []string) int {
-	i := slices.Index(args, "-append")
+	i := slices.Index(args, "-cpu")
 	var a aims
 	if err := json.NewDecoder(strings.NewReader(args[i+1])).Decode(&a); err != nil {
 		fmt.Fprintln(os.Stderr, "probe:", err)
@@ -211,7 +211,7 @@ func TestProbeInTheirPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	proveFree(t, spec, a, string(data))
-	spec.Boot.Cmdline = string(data)
+	spec.CPU = string(data)
 	if _, err := Spawn(t.Context(), spec); err == nil {
 		t.Fatal("a probe passed for a QEMU")
 	}
@@ -257,7 +257,7 @@ func whatItCould(t *testing.T, log string) (could []string) {
 // work then, or its failing would prove nothing.
 func proveFree(t *testing.T, spec vm.MachineSpec, a aims, data string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), spec.QEMU, "-name", "free", "-append", data)
+	cmd := exec.CommandContext(t.Context(), spec.QEMU, "-name", "free", "-cpu", data)
 	log, _ := cmd.CombinedOutput() // its end is that of a QEMU that fails
 	could := whatItCould(t, string(log))
 	want := []string{"dial " + a.API}

@@ -100,15 +100,23 @@ func unlocked(s vm.MachineSpec) error {
 	return nil
 }
 
-// offerKeys makes the pipes that volumeBlocks names and gives each key to the
-// one who reads it first, which is QEMU; the pipe is gone then. ctx ends the
-// offer.
+// offerKeys makes the pipes that the arguments name and gives each key to the one
+// who reads it first, which is QEMU; the pipe is gone then. ctx ends the offer.
 func offerKeys(ctx context.Context, s vm.MachineSpec) error {
+	keys := map[string][]byte{} // by pipe
 	for _, v := range s.Plugged.Volumes {
-		if v.Cut {
-			continue
+		if !v.Cut {
+			keys[keyPipe(s, v.ID)] = s.VolumeKeys[v.ID]
 		}
-		path := keyPipe(s, v.ID)
+	}
+	if s.Generation == nil && s.Boot.Kernel != "" {
+		config, err := bootConfig(s)
+		if err != nil {
+			return err
+		}
+		keys[bootPipe(s)] = config
+	}
+	for path, key := range keys {
 		if err := unix.Mkfifo(path, 0o600); err != nil {
 			return fileError(path, err)
 		}
@@ -117,13 +125,13 @@ func offerKeys(ctx context.Context, s vm.MachineSpec) error {
 				return fileError(path, err)
 			}
 		}
-		go offerKey(ctx, path, s.VolumeKeys[v.ID])
+		go offerKey(ctx, path, key)
 	}
 	return nil
 }
 
 // offerKey waits for the reader of a pipe.
-func offerKey(ctx context.Context, path string, key vm.VolumeKey) {
+func offerKey(ctx context.Context, path string, key []byte) {
 	defer os.Remove(path)
 	for {
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

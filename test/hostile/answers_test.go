@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,4 +252,30 @@ func refusing(t *testing.T, e *vm.Error) *guest.Client {
 	b := link.EncodeError(e)
 	c, _ := answering(t, fmt.Sprintf("HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%s", len(b), b), "", "", 1)
 	return c
+}
+
+// TestLongWords: of what a guest says of itself, which goes into records and
+// messages, only as much is kept as an agent has to say.
+func TestLongWords(t *testing.T) {
+	long := strings.Repeat("x\x1b", 1<<20)
+	hello := link.EncodeWake(vm.AgentHello{Protocol: 1, Version: long, Digest: long, BootID: long, Kernel: long, Features: slices.Repeat([]string{"f"}, 5000)},
+		vm.ResetReport{vm.ResetClock: long})
+	c, _ := answering(t, ok+string(hello), "", "", 1)
+	h, report, err := c.Wake(t.Context(), vm.Reset{})
+	if err != nil || len(h.Features) > 100 || len(report) != 1 {
+		t.Errorf("%d features, %d resets, %v", len(h.Features), len(report), err)
+	}
+	for _, s := range []string{h.Version, h.Digest, h.BootID, h.Kernel, report[vm.ResetClock]} {
+		if len(s) > 4<<10 || strings.Contains(s, "\x1b") {
+			t.Errorf("%d bytes are kept: %.20q", len(s), s)
+		}
+	}
+	c, _ = answering(t, ok+string(link.EncodeFreeze(vm.FreezeReport{Unfrozen: slices.Repeat([]string{long}, 5)})), "", "", 1)
+	if r, err := c.Freeze(t.Context(), false); err != nil || len(strings.Join(r.Unfrozen, "")) > 32<<10 {
+		t.Errorf("%d bytes of groups are kept, %v", len(strings.Join(r.Unfrozen, "")), err)
+	}
+	c, _ = answering(t, ok+string(link.EncodeProcess(vm.Process{ID: long})), "", "", 1)
+	if _, err := c.Start(t.Context(), vm.ExecSpec{Command: "x"}); vm.KindOf(err) != vm.GuestFault {
+		t.Errorf("a process with a long id: %v", err)
+	}
 }
