@@ -37,7 +37,7 @@ soak: deps build ## random kills for WARREN_SOAK minutes (20) each: in captures 
 	WARREN_SOAK=$${WARREN_SOAK:-20} go test -tags=system -count=1 -v -timeout=24h -run='^(TestSoak|TestDiskFillsUp|TestKeepCrashes|TestKeepSlope)$$' ./test/system/...
 	scripts/bench.sh -only '^worlds.fork$$' -soak
 
-mutants: bin/gremlins ## which changes of a package no test of it notices: PKG="egress audit", SINCE=COMMIT for changed lines only; docs/operations.md
+mutants: bin/gremlins ## which changes of a package no test of it notices: PKG="egress audit", SINCE=COMMIT for changed lines only; docs/correctness.md
 	scripts/mutants.sh "$(or $(PKG),$(MUTATED))" "$(SINCE)"
 
 bin/gremlins:
