@@ -3,9 +3,11 @@ export CGO_ENABLED := 0
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 FLAGS := -trimpath -ldflags "-s -w -X github.com/warren-vm/warren/api.Version=$(VERSION)"
 LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+MUTATOR := github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
+MUTATED := egress generation audit folder engine
 FILES := internal/embedded/files
 
-.PHONY: build run test test-worlds test-kvm soak lint bench image clean requirements docs deps
+.PHONY: build run test test-worlds test-kvm soak mutants lint bench image clean requirements docs deps
 
 build: ## bin/warren, with agent and monitor embedded, and bin/mvmctl, its other name
 	go build $(FLAGS) -o $(FILES)/warren-agent ./cmd/warren-agent
@@ -34,6 +36,12 @@ test-kvm: ## capture and fork under real KVM; skipped, with the reason, where th
 soak: deps build ## random kills for WARREN_SOAK minutes (20) each: in captures of one VM, in all commands on six; 1,000 creates; forks of 64; 200 captures of one VM; five idle minutes
 	WARREN_SOAK=$${WARREN_SOAK:-20} go test -tags=system -count=1 -v -timeout=24h -run='^(TestSoak|TestChain|TestDiskFillsUp|TestKeepCrashes|TestKeepSlope|TestIdleSoak)$$' ./test/system/...
 	scripts/bench.sh -only '^worlds.fork$$' -soak
+
+mutants: bin/gremlins ## which changes of a package no test of it notices: PKG="egress audit", SINCE=COMMIT for changed lines only; docs/correctness.md
+	scripts/mutants.sh "$(or $(PKG),$(MUTATED))" "$(SINCE)"
+
+bin/gremlins:
+	GOBIN=$(CURDIR)/bin go install $(MUTATOR)
 
 lint: bin/golangci-lint
 	bin/golangci-lint run --allow-parallel-runners ./...

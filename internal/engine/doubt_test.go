@@ -121,7 +121,7 @@ func writesTo(t *testing.T, s *vmtest.Site, id vm.ID) {
 func recovered(t *testing.T, e *engine.Engine, c *vm.Call, clock *vmtest.Clock, name string) {
 	t.Helper()
 	eventually(t, "it is recovered", func() bool {
-		clock.Advance(time.Minute)
+		clock.Advance(time.Second) // not by much: it would fall asleep
 		i, err := e.Inspect(t.Context(), c, name)
 		return err == nil && i.VM.Reason != engine.NotRecovered && i.Operation == "" && i.Machine != nil
 	})

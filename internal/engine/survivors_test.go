@@ -153,3 +153,33 @@ func TestLayerStaysBelow(t *testing.T) {
 	}
 	keepsWrites(t, s, e, c)
 }
+
+// TestLayerWithoutARecord: of the generation that a live disk lies on the record
+// is gone. Neither the layer nor the disk above it is taken for litter; the VM is
+// shown as not recovered, and all is well once the record is back.
+func TestLayerWithoutARecord(t *testing.T) {
+	s, v := diedAt(t, engine.Label{Verb: "snapshot", At: "capture:commit"})
+	gens, err := s.Records.Generations.List(t.Context())
+	if err != nil || len(gens) != 1 {
+		t.Fatal(gens, err)
+	}
+	if err := s.Records.Generations.Delete(t.Context(), gens[0]); err != nil {
+		t.Fatal(err)
+	}
+	e, c := open(t, s)
+	if got, err := e.Get(t.Context(), c, "box"); err != nil || got.Reason != engine.NotRecovered {
+		t.Errorf("it is shown as %s (%s), %v", got.State, got.Reason, err)
+	}
+	if _, err := e.Fork(t.Context(), c, "box", engine.ForkRequest{}); vm.KindOf(err) != vm.Corrupt {
+		t.Errorf("fork: %v", err)
+	}
+	collected(t, s, e, c)
+	writesTo(t, s, v.ID)
+	closeEngine(t, e)
+	if _, err := s.Records.Generations.Create(t.Context(), gens[0]); err != nil {
+		t.Fatal(err)
+	}
+	e, c = open(t, s)
+	writesTo(t, s, v.ID)
+	keepsWrites(t, s, e, c)
+}
