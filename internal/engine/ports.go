@@ -311,7 +311,8 @@ type Generations interface {
 	Publish(ctx context.Context, g vm.Generation) (vm.Generation, error)
 	Load(id vm.GenerationID) (vm.Generation, error)
 	Source(id vm.GenerationID) vm.GenerationSource
-	// Alias makes a second generation of the same files.
+	// Alias makes a second generation of the same files, with the memory where the
+	// manifest names its file.
 	Alias(from vm.GenerationID, g vm.Generation) error
 	Present(id vm.GenerationID) (disk, memory bool)
 	DropMemory(id vm.GenerationID) error
