@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -113,6 +114,12 @@ func (e *Engine) nameFreeLocked(rec vm.VM) error {
 	for op := range e.creating {
 		if taken(op.slot) {
 			return vm.Errorf(vm.Exists, rec.Name, "a VM with this name is being created").
+				WithHint("choose another name")
+		}
+	}
+	for op, names := range e.promised {
+		if op.slot.account == rec.Account && slices.Contains(names, rec.Name) {
+			return vm.Errorf(vm.Exists, rec.Name, "a VM is about to get this name: %s", op.slot.id).
 				WithHint("choose another name")
 		}
 	}

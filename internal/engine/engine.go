@@ -141,8 +141,9 @@ type Engine struct {
 	mu sync.Mutex
 	// guarded by mu
 	vms      map[vm.ID]*slot
-	creating map[*operation]bool // creates with a name whose record is not written yet
-	flights  map[string]*flight  // layers being made, by account and key
+	creating map[*operation]bool     // creates with a name whose record is not written yet
+	promised map[*operation][]string // names that VMs of the operation's account are about to get
+	flights  map[string]*flight      // layers being made, by account and key
 	closed   bool
 	// recovered: what is on disk agrees with the records.
 	recovered bool
@@ -175,7 +176,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		hidden: hiddenDirs(string(cfg.Dir), string(cfg.Run)),
 		wake:   make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
-		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, flights: map[string]*flight{},
+		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
 	}
 	e.pool = newPool(e)

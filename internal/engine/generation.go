@@ -51,11 +51,20 @@ func (e *Engine) newGeneration(ctx context.Context, g vm.GenerationInfo) (vm.Gen
 
 // changeGeneration changes a generation's record durably, and then in memory.
 func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, change func(*vm.GenerationInfo)) (vm.GenerationInfo, error) {
+	return e.changeGenerationIf(ctx, id, func() error { return nil }, change)
+}
+
+// changeGenerationIf is changeGeneration, unless may refuses it; no other record of
+// a generation changes in between.
+func (e *Engine) changeGenerationIf(ctx context.Context, id vm.GenerationID, may func() error, change func(*vm.GenerationInfo)) (vm.GenerationInfo, error) {
 	if e.dead.Load() {
 		return vm.GenerationInfo{}, ErrDied
 	}
 	e.genWrite.Lock()
 	defer e.genWrite.Unlock()
+	if err := may(); err != nil {
+		return vm.GenerationInfo{}, err
+	}
 	g, ok := e.generationInfo(id)
 	if !ok {
 		return g, noGeneration(string(id))

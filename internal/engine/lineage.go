@@ -6,6 +6,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -126,7 +127,7 @@ func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove 
 			err = joinUndo(err, e.finish(lost, err))
 		}
 	}()
-	out.Over, err = e.renamed(op.ctx, lost, replacedName(lost.before, e.now()))
+	out.Over, err = e.renamed(op.ctx, lost, e.promise(op, lost.before))
 	if err != nil {
 		return out, err
 	}
@@ -162,11 +163,31 @@ func (e *Engine) renamed(ctx context.Context, op *operation, name string) (vm.VM
 	})
 }
 
-// replacedName is what a VM is called whose name another has taken.
-func replacedName(rec vm.VM, now time.Time) string {
+// promise keeps names from others until op ends: that of a VM whose name the one
+// of op takes, the one that it gets instead, which is returned, and the one to go
+// back to.
+func (e *Engine) promise(op *operation, rec vm.VM) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	name := replacedName(rec, e.now(), 1)
+	for n := 2; name != "" && e.nameFreeLocked(vm.VM{Account: rec.Account, Name: name}) != nil; n++ {
+		name = replacedName(rec, e.now(), n)
+	}
+	if name != "" {
+		e.promised[op] = []string{rec.Name, name, op.before.Name}
+	}
+	return name
+}
+
+// replacedName is what a VM is called whose name another has taken, the n-th of
+// its time.
+func replacedName(rec vm.VM, now time.Time, n int) string {
 	if rec.Name == "" {
 		return ""
 	}
 	suffix := "-old-" + now.Format("0102-150405")
+	if n > 1 {
+		suffix += fmt.Sprintf("-%d", n)
+	}
 	return rec.Name[:min(len(rec.Name), vm.MaxName-len(suffix))] + suffix
 }

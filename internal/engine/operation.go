@@ -179,6 +179,7 @@ func (e *Engine) finish(op *operation, err error) error {
 	e.mu.Lock()
 	op.slot.op = nil
 	delete(e.creating, op)
+	delete(e.promised, op)
 	op.slot.touchLocked()
 	seal := err != nil && e.openSeenLocked() // it may have been opened for what failed
 	e.mu.Unlock()

@@ -314,7 +314,8 @@ type Generations interface {
 	// Rewrite replaces a manifest, durably.
 	Rewrite(g vm.Generation) error
 	Source(id vm.GenerationID) vm.GenerationSource
-	// Alias makes a second generation of the same files.
+	// Alias makes a second generation of the same files, with the memory where the
+	// manifest names its file.
 	Alias(from vm.GenerationID, g vm.Generation) error
 	Present(id vm.GenerationID) (disk, memory bool)
 	DropMemory(id vm.GenerationID) error

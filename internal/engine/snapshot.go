@@ -88,7 +88,7 @@ func (e *Engine) snapshotNameFree(account vm.AccountID, name string, except vm.G
 // take makes a generation of the VM of op that is kept, durable when it
 // returns.
 func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error) {
-	if op.before.State == vm.Suspended && !o.diskOnly {
+	if op.before.State == vm.Suspended {
 		g, err := e.alias(op.ctx, op.before, o)
 		e.collectLater() // both are sealed again where they have to be
 		return g, err
@@ -119,33 +119,48 @@ func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 }
 
 // alias keeps what a suspended VM is suspended on a second time, under a name;
-// the files are shared.
-func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (vm.GenerationInfo, error) {
-	if err := e.volumesGiven(rec, o.volumes); err != nil {
-		return vm.GenerationInfo{}, err
+// the files are shared. With diskOnly that is its disk, which nobody writes, and
+// its memory stays as it is.
+func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.GenerationInfo, err error) {
+	if !o.diskOnly {
+		if err := e.volumesGiven(rec, o.volumes); err != nil {
+			return g, err
+		}
 	}
 	if !e.pin(rec.Generation) {
-		return vm.GenerationInfo{}, noGeneration(string(rec.Generation))
+		return g, noGeneration(string(rec.Generation))
 	}
 	defer e.unpin(rec.Generation)
 	from, _ := e.generationInfo(rec.Generation)
-	from, err := e.opened(ctx, from)
-	if err != nil {
-		return from, err
+	var m vm.Generation
+	if !o.diskOnly {
+		if from, err = e.opened(ctx, from); err != nil {
+			return from, err
+		}
+		if m, err = e.cfg.Generations.Load(from.ID); err != nil {
+			return from, err
+		}
 	}
-	m, err := e.cfg.Generations.Load(from.ID)
-	if err != nil {
-		return from, err
-	}
-	g := e.planGeneration(rec, o)
+	g = e.planGeneration(rec, o)
 	g.Parent, g.DiskOn, g.CreatedAt, g.DataBytes = from.ID, from.DiskOn, from.CreatedAt, from.DataBytes
 	if g, err = e.newGeneration(ctx, g); err != nil {
 		return g, err
 	}
 	defer e.unpin(g.ID)
+	if o.diskOnly {
+		m, err = e.manifest(g)
+	}
 	m.ID, m.Parent = g.ID, from.ID
-	if err := e.cfg.Generations.Alias(from.ID, m); err != nil {
+	if err == nil {
+		err = e.cfg.Generations.Alias(from.ID, m)
+	}
+	if err != nil {
 		return g, joinUndo(err, e.forgetGeneration(context.WithoutCancel(ctx), g.ID))
+	}
+	if o.diskOnly { // the files are not those of the manifest that was made
+		if err := e.publish(ctx, g.ID); err != nil {
+			return g, joinUndo(err, e.unkeep(context.WithoutCancel(ctx), g.ID))
+		}
 	}
 	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Durable = vm.GenReady, true })
 }
@@ -178,7 +193,9 @@ func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name strin
 	if err != nil {
 		return g, err
 	}
-	g, err = e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Name = name })
+	g, err = e.changeGenerationIf(ctx, g.ID, func() error { // again, now that no other can come between
+		return e.snapshotNameFree(c.Actor.Account, name, g.ID)
+	}, func(g *vm.GenerationInfo) { g.Name = name })
 	r.end(err, nil)
 	return g, err
 }

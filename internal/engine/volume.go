@@ -340,8 +340,13 @@ func (e *Engine) notMounted(v *volume, hint string) error {
 		return nil
 	}
 	m := info.Mounts[0]
-	return vm.Errorf(vm.Busy, info.Name, "it is mounted in %s at %s", cmp.Or(info.VMNames[m.VM], string(m.VM)), m.Path).
-		WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path).WithHint("%s", hint)
+	return mounted(info.Volume, m, cmp.Or(info.VMNames[m.VM], string(m.VM))).WithHint("%s", hint)
+}
+
+// mounted refuses what cannot be while a VM has a volume.
+func mounted(rec vm.Volume, m vm.VolumeMount, name string) *vm.Error {
+	return vm.Errorf(vm.Busy, rec.Name, "it is mounted in %s at %s", name, m.Path).
+		WithCode("VOLUME_IN_USE", "volume", string(rec.ID), "vmId", string(m.VM), "path", m.Path)
 }
 
 func (v *volume) isGone(e *Engine) bool {

@@ -238,22 +238,29 @@ func (e *Engine) LockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, forc
 	}
 	v.work.Lock()
 	defer v.work.Unlock()
-	if err := e.notRunning(v); err != nil {
+	if err := e.lockUnused(v); err != nil {
 		return info, err
 	}
-	e.sealVolume(v)
 	e.emitVolume(v, "volume.locked", map[string]any{"reason": "asked"})
 	return e.volumeInfo(v), nil
 }
 
-// notRunning refuses to lock a volume that a VM uses. Of one that is suspended
-// nothing can be read without unlocking.
-func (e *Engine) notRunning(v *volume) error {
-	for _, m := range e.volumeRecord(v).Mounts {
-		if s := e.slotOf(m.VM); s != nil && e.snapshot(s).State != vm.Suspended {
-			return e.notMounted(v, "unmount it first, or use --force, which does and kills what uses it")
+// lockUnused locks a volume that no VM uses or is about to. Of one that is
+// suspended nothing can be read without unlocking.
+func (e *Engine) lockUnused(v *volume) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range v.rec.Mounts {
+		s := e.vms[m.VM]
+		switch {
+		case s == nil:
+		case s.op != nil && (s.op.verb == vm.OpStart || s.op.verb == vm.OpRollback):
+			return mounted(v.rec, m, label(s.rec)).WithHint("it is being started: try again when it runs")
+		case s.rec.State != vm.Suspended:
+			return mounted(v.rec, m, label(s.rec)).WithHint("unmount it first, or use --force, which does and kills what uses it")
 		}
 	}
+	e.sealLocked(v) // before a start that comes now can take the key
 	return nil
 }
 

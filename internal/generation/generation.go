@@ -333,13 +333,17 @@ func (s Store) Source(id vm.GenerationID) vm.GenerationSource {
 	return vm.GenerationSource{RAM: s.dir(id).RAM(), Device: s.dir(id).Device()}
 }
 
-// Alias makes a second generation of the same files: they cost no space again.
+// Alias makes a second generation of the same files: they cost no space again. It
+// has the memory only where g names its file.
 func (s Store) Alias(from vm.GenerationID, g vm.Generation) error {
 	src, dst := s.dir(from), s.dir(g.ID)
 	if err := os.Mkdir(string(dst), 0o700); err != nil {
 		return fileError(string(dst), err)
 	}
-	files := [][2]string{{src.Disk(), dst.Disk()}, {src.RAM(), dst.RAM()}, {src.Device(), dst.Device()}}
+	files := [][2]string{{src.Disk(), dst.Disk()}}
+	if g.RAM.Name != "" {
+		files = append(files, [2]string{src.RAM(), dst.RAM()}, [2]string{src.Device(), dst.Device()})
+	}
 	for _, m := range g.Plugged.Modules {
 		files = append(files, [2]string{src.Module(m.ID), dst.Module(m.ID)})
 	}

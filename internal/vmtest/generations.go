@@ -132,7 +132,10 @@ func (g generations) Alias(from vm.GenerationID, m vm.Generation) error {
 	src, dst := layout.GenerationDir(g.Dir.Generation(from)), layout.GenerationDir(g.Dir.Generation(m.ID))
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
-	g.w.disks[dst.Disk()], g.w.memories[dst.RAM()] = g.w.disks[src.Disk()], g.w.memories[src.RAM()]
+	g.w.disks[dst.Disk()] = g.w.disks[src.Disk()]
+	if m.RAM.Name != "" {
+		g.w.memories[dst.RAM()] = g.w.memories[src.RAM()]
+	}
 	return nil
 }
 
