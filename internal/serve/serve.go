@@ -159,6 +159,7 @@ func (s *stack) open(ctx context.Context) error {
 		s.log.Info("machines are bounded by control groups", "controllers", have)
 	}
 	budget, share := s.cfg.budget()
+	each, eachShare := s.cfg.accountDisk()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
 	s.engine, err = engine.Open(ctx, engine.Config{
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
@@ -168,7 +169,7 @@ func (s *stack) open(ctx context.Context) error {
 		Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
 		Settings: engine.Settings{
 			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
-			StorageBudget: budget, StoragePercent: share,
+			StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
 		},
 		Log:      s.log,
 		Resolver: s.resolver(),
