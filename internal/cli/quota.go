@@ -28,8 +28,8 @@ func newAccountQuota(a *app, runF func(context.Context, *quotaOptions) error) *c
 		Use:   "quota [ACCOUNT]",
 		Short: "Show or set what an account may have",
 		Long: `Show what an account may have and what it has; without a name, one's own. With flags, set it: what no flag
-names stays, 0 is no limit, and of disk what "warren serve --account-disk" says. A quota below what the account has is refused. Setting, and other accounts, are
-for admins.`,
+names stays, 0 is no limit, and of disk what "warren serve --account-disk" says. A quota below what the account
+has is refused. Setting, and other accounts, are for admins.`,
 		Example: "  warren account quota\n  warren account quota team-a --vms 20 --running 5 --disk 50G",
 		Args:    args(0, 1, "which account? warren account quota ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {

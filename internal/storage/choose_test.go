@@ -4,8 +4,8 @@
 package storage
 
 import (
-	"strings"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
