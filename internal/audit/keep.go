@@ -62,7 +62,7 @@ func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
 		}
 	}
 	l.kept = make(chan struct{})
-	go l.keepEnd(k, kept, log) // ends with the writer
+	go l.keepEnd(context.WithoutCancel(ctx), k, kept, log) // ends with the writer
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (l *Log) hashOf(seq int64) (hash string, err error) {
 
 // keepEnd is the one goroutine that keeps the chain's end, until the writer has
 // ended. A failure is said once, and tried again.
-func (l *Log) keepEnd(k Keeper, saved Head, log *slog.Logger) {
+func (l *Log) keepEnd(lifetime context.Context, k Keeper, saved Head, log *slog.Logger) {
 	defer close(l.kept)
 	tick := time.NewTicker(keepEvery)
 	defer tick.Stop()
@@ -134,7 +134,7 @@ func (l *Log) keepEnd(k Keeper, saved Head, log *slog.Logger) {
 		if end.Seq == saved.Seq && end.Hash == saved.Hash {
 			continue
 		}
-		ctx, stop := context.WithTimeout(context.Background(), keepDeadline)
+		ctx, stop := context.WithTimeout(lifetime, keepDeadline)
 		err := k.Save(ctx, end)
 		stop()
 		if err == nil {
