@@ -44,15 +44,18 @@ type AccountStorage struct {
 	Limit        int64 `json:"limitBytes"`       // 0 = none
 }
 
-// Storage is who uses what of the disk, and what would go next.
+// Storage is who uses what of the disk, and what would go next. To others than
+// admins Budget, Used and Over are those of their account, and the host's own
+// figures are left out.
 type Storage struct {
-	Path      string           `json:"path"`
-	Budget    int64            `json:"budgetBytes"` // for the data directory
-	Used      int64            `json:"usedBytes"`   // by it
-	DiskTotal int64            `json:"diskTotalBytes"`
-	DiskFree  int64            `json:"diskFreeBytes"`
-	Reserve   int64            `json:"reserveBytes"` // kept free of the disk, whoever fills it
-	Over      int64            `json:"overBytes"`    // what must go; 0 = nothing
+	Path      string           `json:"path,omitempty"`
+	Budget    int64            `json:"budgetBytes"`              // for the data directory; of an account its quota, 0 = none
+	Used      int64            `json:"usedBytes"`                // by it
+	Available int64            `json:"availableBytes"`           // that the caller may still take
+	DiskTotal int64            `json:"diskTotalBytes,omitempty"` // of the host
+	DiskFree  int64            `json:"diskFreeBytes,omitempty"`  // of the host
+	Reserve   int64            `json:"reserveBytes,omitempty"`   // kept free of the disk, whoever fills it
+	Over      int64            `json:"overBytes"`                // what must go; 0 = nothing
 	Accounts  []AccountStorage `json:"accounts"`
 	Items     []StorageItem    `json:"items"` // largest first
 }
@@ -83,4 +86,7 @@ type QuotaState struct {
 	Name    string    `json:"name"`
 	Quota   Quota     `json:"quota"` // 0 = no limit
 	Use     Quota     `json:"use"`
+	// DiskDefault is what the account's disk may be while its quota names none;
+	// 0 = any.
+	DiskDefault int64 `json:"diskDefaultBytes,omitempty"`
 }

@@ -5,9 +5,10 @@
 // action is about to be taken, one when its outcome is known. Each line names
 // the hash of the line before it, and every so often the chain's end is signed,
 // so that a changed, removed, inserted or reordered line is found, and a cut
-// tail too, as far as the last signature reaches. It holds no policy about what
-// is recorded, and whoever records must not hand it a secret. The engine uses
-// it through an interface that it declares.
+// tail too, as far as the last signature reaches. A Keeper holds the chain's end
+// elsewhere, for a tail that is cut together with its signatures. The package
+// holds no policy about what is recorded, and whoever records must not hand it a
+// secret. The engine uses it through an interface that it declares.
 //
 // A line is {"hash":H,"record":R}: R is the record, whose "prev" is the hash of
 // the line before, and H the hex SHA-256 of R's bytes as they stand. Lines lie

@@ -36,6 +36,7 @@ type Log struct {
 	lazy   chan struct{} // an outcome is to be written soon
 	quit   chan struct{} // closed by Close
 	done   chan struct{} // closed when the writer has ended
+	kept   chan struct{} // closed when the chain's end was kept after that; nil without a Keeper
 
 	mu      sync.Mutex         // guards the fields below
 	queue   []*item            // lines that are not on disk yet, oldest first
@@ -43,6 +44,7 @@ type Log struct {
 	segment int                // number of the last segment
 	size    int64              // its bytes that are on disk
 	closed  bool
+	end     Head // the last line that is on disk
 
 	// The fields below belong to the writer.
 
@@ -181,6 +183,9 @@ func (l *Log) Close() error {
 	close(l.quit)
 	l.mu.Unlock()
 	<-l.done
+	if l.kept != nil {
+		<-l.kept
+	}
 	return errors.Join(<-it.written, l.file.Close())
 }
 

@@ -41,6 +41,7 @@ func open(dir string, segmentBytes int64) (*Log, error) {
 			return nil, err
 		}
 	}
+	l.end = Head{Seq: l.seq, Hash: l.hash}
 	go l.write()
 	return l, nil
 }

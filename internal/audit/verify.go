@@ -33,13 +33,18 @@ var errFound = errors.New("found")
 // or not. public is the hex public key to check against; "" = the one in dir,
 // which proves nothing against somebody who can replace it. A broken chain is
 // reported, not returned as an error. What it cannot see: lines cut off after
-// the last signature, at most a minute's worth.
-func Verify(dir, public string) (Report, error) {
+// the last signature, at most a minute's worth, and lines that were cut off
+// together with their signatures. VerifyKept sees them.
+func Verify(dir, public string) (Report, error) { return VerifyKept(dir, public, Head{}) }
+
+// VerifyKept is Verify, also against what a Keeper had before the call. What it
+// cannot see: lines cut off after that, at most a second's worth.
+func VerifyKept(dir, public string, kept Head) (Report, error) {
 	pub, err := publicKey(dir, public)
 	if err != nil {
 		return Report{}, err
 	}
-	v := verifier{hash: genesis, signed: map[int64]string{}}
+	v := verifier{hash: genesis, signed: map[int64]string{}, kept: kept}
 	// Signatures first: while the log is open, lines may be added meanwhile.
 	name := filepath.Join(dir, anchorsFile)
 	_, _, err = forward(name, func(raw []byte) error {
@@ -69,6 +74,7 @@ type verifier struct {
 	hash   string           // of the last line
 	signed map[int64]string // hashes by number
 	last   int64            // the highest number that was signed
+	kept   Head
 }
 
 func (v *verifier) found(format string, args ...any) error {
@@ -96,6 +102,8 @@ func (v *verifier) walk(dir string) error {
 	switch {
 	case v.last > v.Records:
 		return v.found("the tail is cut: record %d was signed, but the last one is %d", v.last, v.Records)
+	case v.kept.Seq > v.Records:
+		return v.found("the tail is cut: the record store knows record %d, but the last one is %d", v.kept.Seq, v.Records)
 	case v.Records-v.Anchored > maxGap:
 		return v.found("records %d to %d are not signed: signatures were removed", v.Anchored+1, v.Records)
 	}
@@ -108,6 +116,9 @@ func (v *verifier) line(segment int, raw []byte) error {
 		return v.found("%s: record %d %s", segmentName(segment), v.Records+1, err)
 	}
 	v.Records, v.hash = ln.Seq, hash
+	if ln.Seq == v.kept.Seq && hash != v.kept.Hash {
+		return v.found("%s: record %d is not the one that the record store knows", segmentName(segment), ln.Seq)
+	}
 	want, ok := v.signed[ln.Seq]
 	switch {
 	case !ok:

@@ -130,6 +130,7 @@ func (l *Log) put(lines []*line) (int64, error) {
 func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
 	l.mu.Lock()
 	l.size = size
+	l.end = Head{Seq: l.seq, Hash: l.hash}
 	if err == nil {
 		l.queue = slices.Clone(l.queue[len(batch):])
 	} else {

@@ -49,6 +49,7 @@ type ServeOptions struct {
 	NetDefault    string
 	Pool          string
 	StorageBudget string
+	AccountDisk   string
 	RequireKVM    bool
 	EtcdEndpoints []string
 }

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -27,8 +28,8 @@ func newAccountQuota(a *app, runF func(context.Context, *quotaOptions) error) *c
 		Use:   "quota [ACCOUNT]",
 		Short: "Show or set what an account may have",
 		Long: `Show what an account may have and what it has; without a name, one's own. With flags, set it: what no flag
-names stays, 0 is no limit. A quota below what the account has is refused. Setting, and other accounts, are
-for admins.`,
+names stays, 0 is no limit, and of disk what "warren serve --account-disk" says. A quota below what the account
+has is refused. Setting, and other accounts, are for admins.`,
 		Example: "  warren account quota\n  warren account quota team-a --vms 20 --running 5 --disk 50G",
 		Args:    args(0, 1, "which account? warren account quota ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -95,7 +96,7 @@ func (a *app) accountQuota(ctx context.Context, o *quotaOptions) error {
 	row("running", int64(s.Use.Running), int64(s.Quota.Running), number)
 	row("CPUs", int64(s.Use.VCPU), int64(s.Quota.VCPU), number)
 	row("memory", int64(s.Use.MemoryMiB)<<20, int64(s.Quota.MemoryMiB)<<20, human)
-	row("disk", s.Use.Disk, s.Quota.Disk, human)
+	row("disk", s.Use.Disk, cmp.Or(s.Quota.Disk, s.DiskDefault), human)
 	row("memory images", s.Use.MemoryImages, s.Quota.MemoryImages, human)
 	row("snapshots", int64(s.Use.Snapshots), int64(s.Quota.Snapshots), number)
 	a.io.print(t)

@@ -46,6 +46,7 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.NetDefault, "net-default", "", "network of VMs that name none: closed, packages, open (default closed)")
 	f.StringVar(&o.Pool, "pool", "", "warm machines kept ready of each image and size in use; 0 = none (default 2)")
 	f.StringVar(&o.StorageBudget, "storage-budget", "", "what the data directory may take, such as 200G or 80% of the disk (default 80%)")
+	f.StringVar(&o.AccountDisk, "account-disk", "", "what an account without a quota of disk may have, admins' excepted: 50G, 50% of the budget, or off (default 50%)")
 	a.completeFlag(cmd, "net-default", "closed", "packages", "open")
 	return cmd
 }

@@ -29,7 +29,8 @@ too. FREES is what removing a VM makes free, with all that only it needs.
 When the data directory takes more than its budget, or the disk lacks its reserve, room is made: layers of
 specs first, which are made again when they are needed, then sticky VMs that don't run, the lowest priority
 first, then the longest unused, then sticky snapshots. NEXT is the place in that order, or why a VM is kept.
-Others than admins see their own account.`,
+What accounts have above a fair share of the budget goes before the rest. Others than admins see their own
+account: what it has, its quota, and what is free for it.`,
 		Example: "  warren storage\n  warren storage --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,8 +57,15 @@ func (a *app) storage(ctx context.Context, o *storageOptions) error {
 	case o.json:
 		return a.io.json(s)
 	}
-	a.io.printf("%s of a budget of %s in %s; of the disk %s of %s are free, %s stay so\n",
-		human(s.Used), human(s.Budget), printable(s.Path), human(s.DiskFree), human(s.DiskTotal), human(s.Reserve))
+	switch {
+	case s.DiskTotal > 0:
+		a.io.printf("%s of a budget of %s in %s; of the disk %s of %s are free, %s stay so\n",
+			human(s.Used), human(s.Budget), printable(s.Path), human(s.DiskFree), human(s.DiskTotal), human(s.Reserve))
+	case s.Budget > 0:
+		a.io.printf("%s of a quota of %s; %s are free for this account\n", human(s.Used), human(s.Budget), human(s.Available))
+	default:
+		a.io.printf("%s, without a quota; %s are free for this account\n", human(s.Used), human(s.Available))
+	}
 	if s.Over > 0 {
 		a.io.printf("%s must go\n", human(s.Over))
 	}

@@ -103,7 +103,13 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	if !short && have.DiskFree >= reserve {
 		return nil
 	}
-	done, err := e.freeFor(ctx, hostAccount, e.over)
+	who := hostAccount
+	e.mu.Lock()
+	if e.looked != nil && e.above(e.looked)[a.account] > 0 {
+		who = a.account // who has more than a fair share makes room from it
+	}
+	e.mu.Unlock()
+	done, err := e.freeFor(ctx, who, e.over)
 	if err != nil {
 		return err
 	}

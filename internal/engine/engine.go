@@ -50,6 +50,8 @@ type Settings struct {
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StorageBudget  int64         // bytes that the data directory may take; 0 = StoragePercent
 	StoragePercent int           // of the disk; default 80
+	AccountDisk    int64         // bytes that an account without a quota of disk may have, admins' excepted; 0 = AccountPercent
+	AccountPercent int           // of the budget; 0 = as many as there are
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
 	StartDeadline  time.Duration // for create and start; default 120 s
 	BuildDeadline  time.Duration // for one layer of a spec; default 30 min

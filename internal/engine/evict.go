@@ -83,7 +83,7 @@ func (e *Engine) accountsOver(u *usage) (list []vm.AccountID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for id, a := range e.users.accounts {
-		if a.Quota.Disk > 0 && u.accounts.Of[id].Unique > a.Quota.Disk {
+		if limit := e.diskLimit(a, u.have.DiskTotal); limit > 0 && u.accounts.Of[id].Unique > limit {
 			list = append(list, id)
 		}
 	}
@@ -95,11 +95,11 @@ func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	return func(u *usage) int64 {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		q := e.users.accounts[id].Quota
-		if q.Disk == 0 {
+		limit := e.diskLimit(e.users.accounts[id], u.have.DiskTotal)
+		if limit == 0 {
 			return 0
 		}
-		return max(0, u.accounts.Of[id].Unique-q.Disk)
+		return max(0, u.accounts.Of[id].Unique-limit)
 	}
 }
 
@@ -126,13 +126,13 @@ func (e *Engine) free(ctx context.Context, account vm.AccountID, over func(*usag
 	}
 	before := u.needs.Total
 	out.Over = over(u)
-	if enough && u.together(storage.Order(e.candidates(u, account))) < out.Over {
+	if enough && u.together(e.order(u, account)) < out.Over {
 		out.Left = out.Over
 		return out, nil
 	}
 	tried := map[storage.Item]bool{}
 	for out.Left = out.Over; out.Left > 0; out.Left = over(u) {
-		next := first(storage.Order(e.candidates(u, account)), tried)
+		next := first(e.order(u, account), tried)
 		if next == nil {
 			return out, nil
 		}
@@ -305,7 +305,7 @@ func (e *Engine) wouldPrune(ctx context.Context, account vm.AccountID, over func
 		return vm.Pruned{}, err
 	}
 	out := vm.Pruned{DryRun: true, Over: besides(over, free)(u), Gone: []vm.StorageItem{}}
-	chosen, frees := storage.Choose(storage.Order(e.candidates(u, account)), out.Over)
+	chosen, frees := storage.Choose(e.order(u, account), out.Over)
 	out.Frees, out.Left = frees, max(0, out.Over-frees)
 	for i, cand := range chosen {
 		item := e.itemOf(cand)

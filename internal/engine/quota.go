@@ -170,15 +170,46 @@ func countsAsSnapshot(g vm.GenerationInfo) bool {
 	return g.Snapshot != "" && !g.Deleted && !g.Gone && (g.State == vm.GenReady || g.State == vm.GenBuilding)
 }
 
+// diskLimit is how much disk an account may have on a host with a disk of that
+// size: its quota, or, where that names none, the default of accounts that are
+// not admins'. 0 = as much as there is.
+func (e *Engine) diskLimit(a vm.Account, disk int64) int64 {
+	s := e.cfg.Settings
+	switch {
+	case a.Quota.Disk > 0 || a.Admin:
+		return a.Quota.Disk
+	case s.AccountDisk > 0:
+		return s.AccountDisk
+	}
+	return s.budget(disk) / 100 * int64(s.AccountPercent)
+}
+
+// farBelow reports whether an account that has only the default quota of disk is
+// so far below it that nothing need be measured for a request.
+func (e *Engine) farBelow(a vm.Account, more, limit int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return a.Quota.Disk == 0 && e.looked != nil && e.now().Sub(e.looked.time) < 10*storageEvery && e.looked.accounts.Of[a.ID].Unique+more < limit-limit/10
+}
+
 // roomInQuota refuses what an account's quotas of disk and memory images, and
 // of snapshots, have no room for. What may go of the account is let go first.
 func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.Quota) error {
+	have, err := e.cfg.Host.Capacity(ctx)
+	if err != nil {
+		return err
+	}
 	e.mu.Lock()
-	q, use := e.users.accounts[account].Quota, vm.Quota{}
+	a, use := e.users.accounts[account], vm.Quota{}
+	q := a.Quota
+	q.Disk = e.diskLimit(a, have.DiskTotal)
 	if q.Snapshots > 0 && more.Snapshots > 0 {
 		use = e.countLocked(account)
 	}
 	e.mu.Unlock()
+	if e.farBelow(a, more.Disk, q.Disk) {
+		q.Disk = 0
+	}
 	if q.Disk > 0 && more.Disk > 0 || q.MemoryImages > 0 && more.MemoryImages > 0 {
 		u, err := e.measure(ctx)
 		if err != nil {
@@ -236,7 +267,10 @@ func (e *Engine) quotaState(ctx context.Context, a vm.Account) (vm.QuotaState, e
 	use := e.countLocked(a.ID)
 	e.mu.Unlock()
 	use.Disk, use.MemoryImages = u.accounts.Of[a.ID].Unique, u.memory[a.ID]
-	return vm.QuotaState{Account: a.ID, Name: a.Name, Quota: a.Quota, Use: use}, nil
+	out := vm.QuotaState{Account: a.ID, Name: a.Name, Quota: a.Quota, Use: use}
+	a.Quota.Disk = 0
+	out.DiskDefault = e.diskLimit(a, u.have.DiskTotal)
+	return out, nil
 }
 
 // accountOf finds an account by its id or name; others than admins find only

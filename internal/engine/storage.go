@@ -207,7 +207,7 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 	for id, s := range e.vms {
 		if account == "" || s.account == account {
 			list = append(list, storage.Candidate{
-				Item: vmItem(id), Priority: storage.Priority(s.rec.Persistence), LastActive: s.rec.LastActive,
+				Item: vmItem(id), Account: s.account, Priority: storage.Priority(s.rec.Persistence), LastActive: s.rec.LastActive,
 				Frees: u.needs.Of[vmItem(id)].Unique, Kept: e.keptWhyLocked(s, s.op != nil),
 			})
 		}
@@ -215,11 +215,26 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 	for id, g := range e.gens {
 		if i := g.info; keptForItself(i) && (account == "" || i.Account == account) {
 			list = append(list, storage.Candidate{
-				Item: genItem(id), Priority: priorityOf(i), LastActive: lastUse(i), Frees: u.needs.Of[genItem(id)].Unique, Kept: keptGeneration(g),
+				Item: genItem(id), Account: i.Account, Priority: priorityOf(i), LastActive: lastUse(i), Frees: u.needs.Of[genItem(id)].Unique, Kept: keptGeneration(g),
 			})
 		}
 	}
 	return list
+}
+
+// order is what may be let go of an account ("" = of all), the first to go
+// first. Of all, what accounts have above their fair share goes before the rest.
+func (e *Engine) order(u *usage, account vm.AccountID) []storage.Candidate {
+	var above map[vm.AccountID]int64
+	if account == hostAccount {
+		above = e.above(u)
+	}
+	return storage.Order(e.candidates(u, account), above)
+}
+
+// above is what each account has above its fair share of the budget.
+func (e *Engine) above(u *usage) map[vm.AccountID]int64 {
+	return storage.Above(u.accounts.Of, e.cfg.Settings.budget(u.have.DiskTotal))
 }
 
 // keptForItself says whether a generation is a layer or a snapshot: the others
@@ -259,8 +274,9 @@ func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
 	return storage.Kept(s.rec, len(s.holds) > 0, used)
 }
 
-// Storage says who uses what of the disk and what would go next. Admins
-// see everything, others what is their account's.
+// Storage says who uses what of the disk and what would go next. Admins see
+// everything; others what is their account's, with its quota in place of the
+// budget, and what is free for them.
 func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err error) {
 	defer func() { err = fail(vm.OpStorage, "", err) }()
 	if err := ownerOnly(c.Actor, ""); err != nil {
@@ -270,10 +286,22 @@ func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err e
 	if err != nil {
 		return out, err
 	}
-	out = vm.Storage{
-		Path: string(e.cfg.Dir), Budget: e.cfg.Settings.budget(u.have.DiskTotal), Used: u.needs.Total,
-		DiskTotal: u.have.DiskTotal, DiskFree: u.have.DiskFree, Reserve: e.cfg.Settings.DiskReserve, Over: e.over(u),
-		Accounts: e.accountsUse(c, u), Items: e.itemsUse(c, u),
+	out = vm.Storage{Accounts: e.accountsUse(c, u), Items: e.itemsUse(c, u)}
+	s := e.cfg.Settings
+	budget := s.budget(u.have.DiskTotal)
+	out.Available = max(0, min(budget-u.needs.Total, u.have.DiskFree-s.DiskReserve))
+	if c.Actor.Admin {
+		out.Path, out.Budget, out.Used, out.Over = string(e.cfg.Dir), budget, u.needs.Total, e.over(u)
+		out.DiskTotal, out.DiskFree, out.Reserve = u.have.DiskTotal, u.have.DiskFree, s.DiskReserve
+		return out, nil
+	}
+	e.mu.Lock()
+	out.Budget = e.diskLimit(e.users.accounts[c.Actor.Account], u.have.DiskTotal)
+	e.mu.Unlock()
+	out.Used = u.accounts.Of[c.Actor.Account].Unique
+	if out.Budget > 0 {
+		out.Over = max(0, out.Used-out.Budget)
+		out.Available = max(0, min(out.Available, out.Budget-out.Used))
 	}
 	return out, nil
 }
@@ -286,7 +314,7 @@ func (e *Engine) accountsUse(c *vm.Call, u *usage) []vm.AccountStorage {
 	for id, a := range e.users.accounts {
 		if c.Actor.Admin || id == c.Actor.Account {
 			list = append(list, vm.AccountStorage{
-				Account: id, Name: a.Name, Bytes: u.accounts.Of[id], MemoryImages: u.memory[id], Limit: a.Quota.Disk,
+				Account: id, Name: a.Name, Bytes: u.accounts.Of[id], MemoryImages: u.memory[id], Limit: e.diskLimit(a, u.have.DiskTotal),
 			})
 		}
 	}
@@ -316,9 +344,13 @@ func (e *Engine) itemsUse(c *vm.Call, u *usage) []vm.StorageItem {
 		it := add(cand.Item)
 		it.LastActive, it.Frees, it.Kept = cand.LastActive, cand.Frees, cand.Kept
 	}
-	order := storage.Order(all)
-	for i, cand := range order {
-		found[cand.Item].Next = i + 1
+	order := storage.Order(all, e.above(u))
+	next := 0
+	for _, cand := range order {
+		if c.Actor.Admin || cand.Account == c.Actor.Account { // how many others have is not said
+			next++
+			found[cand.Item].Next = next
+		}
 	}
 	chosen, _ := storage.Choose(order, e.over(u))
 	for _, cand := range chosen {

@@ -32,6 +32,7 @@ type Config struct {
 	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
 	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"` // what the data directory may take: a size such as 200G, or a share of the disk such as 80%
+	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // what an account without a quota of disk may have, admins' excepted: a size, a share of the budget such as 50%, or off
 	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests a second of one account or identity; "0" = any number
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
@@ -51,7 +52,7 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	Pool: "2", StorageBudget: "80%", APIRate: "1000", PreviewDomain: "warren.localhost",
+	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: "warren.localhost",
 }
 
 // maxRate bounds the rate of the API, which bounds nothing then.
@@ -72,7 +73,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
 		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
-		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), APIRate: getenv("WARREN_API_RATE"),
+		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
@@ -105,6 +106,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
+	text("accountDisk", func(c *Config) *string { return &c.AccountDisk })
 	text("apiRate", func(c *Config) *string { return &c.APIRate })
 	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
 	text("previewPort", func(c *Config) *string { return &c.PreviewPort })
@@ -136,7 +138,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, storageBudget, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
 	}
 	return c, nil
 }
@@ -154,6 +156,14 @@ func (c Config) poolSize() int {
 // budget is StorageBudget as the engine wants it; check has seen that it is one.
 func (c Config) budget() (bytes int64, percent int) {
 	bytes, percent, _ = parseBudget(c.StorageBudget)
+	return bytes, percent
+}
+
+// accountDisk is AccountDisk as the engine wants it; zero = off.
+func (c Config) accountDisk() (bytes int64, percent int) {
+	if c.AccountDisk != "off" {
+		bytes, percent, _ = parseBudget(c.AccountDisk)
+	}
 	return bytes, percent
 }
 
@@ -206,6 +216,9 @@ func (c Config) check() error {
 	}
 	if _, _, err := parseBudget(c.StorageBudget); err != nil {
 		return err
+	}
+	if _, _, err := parseBudget(c.AccountDisk); err != nil && c.AccountDisk != "off" {
+		return vm.Errorf(vm.Invalid, c.AccountDisk, "not a size for accountDisk").WithHint("give at least 1G, a share of the storage budget such as 50%%, or off")
 	}
 	if n, err := strconv.Atoi(c.APIRate); err != nil || n < 0 || n > maxRate {
 		return vm.Errorf(vm.Invalid, c.APIRate, "not a rate for apiRate").WithHint("give requests a second, or 0 for any number")

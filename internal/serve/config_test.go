@@ -48,11 +48,11 @@ func TestConfigRefuses(t *testing.T) {
 			t.Errorf("%+v gave %v", c, err)
 		}
 	}
-	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443", StorageBudget: "200G", APIRate: "0"}
+	good := Config{ACMEDirectory: "https://acme.example/dir", ACMEEmail: "ops@example.com", Resolver: "[::1]:53", PreviewPort: "443", StorageBudget: "200G", AccountDisk: "off", APIRate: "0"}
 	if _, _, err := LoadConfig(dir, good, none); err != nil {
 		t.Errorf("%+v gave %v", good, err)
 	}
-	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}, {Pool: "-1"}, {Pool: "many"}, {Pool: "65"}, {APIRate: "-1"}, {APIRate: "fast"}, {APIRate: "1000001"}, {StorageBudget: "101%"}, {StorageBudget: "0%"}, {StorageBudget: "5M"}, {StorageBudget: "-1"}, {StorageBudget: "G"}, {StorageBudget: "%"}, {StorageBudget: "9999999T"}} {
+	for _, c := range []Config{{Listen: "nonsense"}, {Listen: "off"}, {NetDefault: "wide"}, {SSH: "22"}, {Pool: "-1"}, {Pool: "many"}, {Pool: "65"}, {APIRate: "-1"}, {APIRate: "fast"}, {APIRate: "1000001"}, {AccountDisk: "0"}, {AccountDisk: "none"}, {AccountDisk: "101%"}, {StorageBudget: "101%"}, {StorageBudget: "0%"}, {StorageBudget: "5M"}, {StorageBudget: "-1"}, {StorageBudget: "G"}, {StorageBudget: "%"}, {StorageBudget: "9999999T"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}

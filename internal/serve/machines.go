@@ -11,6 +11,7 @@ import (
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/monitor"
+	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -117,8 +118,49 @@ func (w watch) Close() error {
 
 // auditor is engine.Auditor by the chain in dir.
 type auditor struct {
-	log *audit.Log
-	dir string
+	log  *audit.Log
+	dir  string
+	head *auditHead
+}
+
+// auditHead keeps the end of the audit log in the record store.
+type auditHead struct {
+	records *store.Collection[auditEnd]
+}
+
+type auditEnd struct {
+	ID string `json:"id"`
+	audit.Head
+}
+
+func newAuditHead(s *store.Store) *auditHead {
+	return &auditHead{store.NewCollection(s, "audit", func(e *auditEnd) (string, *int64) { return e.ID, &e.Revision })}
+}
+
+var _ audit.Keeper = &auditHead{}
+
+// Load returns the end that was kept last.
+func (h *auditHead) Load(ctx context.Context) (audit.Head, error) {
+	e, err := h.records.Get(ctx, "end")
+	if vm.KindOf(err) == vm.NotFound {
+		return audit.Head{}, nil
+	}
+	return e.Head, err
+}
+
+// Save replaces it. This server is the only one that writes it.
+func (h *auditHead) Save(ctx context.Context, end audit.Head) error {
+	old, err := h.Load(ctx)
+	if err != nil {
+		return err
+	}
+	e := auditEnd{ID: "end", Head: end}
+	if e.Revision = old.Revision; e.Revision == 0 {
+		_, err = h.records.Create(ctx, e)
+	} else {
+		_, err = h.records.Update(ctx, e)
+	}
+	return err
 }
 
 var _ engine.Auditor = auditor{}
@@ -144,12 +186,17 @@ func (a auditor) List(_ context.Context, f engine.AuditFilter) ([]engine.AuditRe
 	return auditRecords(l), err
 }
 
-// Verify checks the chain as it is on disk.
-func (a auditor) Verify(context.Context) (engine.AuditReport, error) {
+// Verify checks the chain as it is on disk, also against its end as the record
+// store has it.
+func (a auditor) Verify(ctx context.Context) (engine.AuditReport, error) {
 	if err := a.log.Sync(); err != nil {
 		return engine.AuditReport{}, err
 	}
-	r, err := audit.Verify(a.dir, "")
+	kept, err := a.head.Load(ctx)
+	if err != nil {
+		return engine.AuditReport{}, err
+	}
+	r, err := audit.VerifyKept(a.dir, "", kept)
 	return engine.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
 }
 

@@ -147,6 +147,10 @@ func (s *stack) open(ctx context.Context) error {
 	if s.audit, err = audit.Open(s.dir.Audit()); err != nil {
 		return err
 	}
+	head := newAuditHead(s.store)
+	if err := s.audit.Keep(ctx, head, s.log); err != nil {
+		return err
+	}
 	if s.events, err = events.Open(s.dir.Events()); err != nil {
 		return err
 	}
@@ -159,16 +163,17 @@ func (s *stack) open(ctx context.Context) error {
 		s.log.Info("machines are bounded by control groups", "controllers", have)
 	}
 	budget, share := s.cfg.budget()
+	each, eachShare := s.cfg.accountDisk()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
 	s.engine, err = engine.Open(ctx, engine.Config{
 		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
-		Audit: auditor{s.audit, s.dir.Audit()}, Events: eventLog{s.events},
+		Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
 		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
 		Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
 		Settings: engine.Settings{
 			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
-			StorageBudget: budget, StoragePercent: share,
+			StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
 		},
 		Log:      s.log,
 		Resolver: s.resolver(),

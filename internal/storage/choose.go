@@ -5,6 +5,7 @@ package storage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ type Candidate struct {
 	LastActive time.Time
 	Frees      int64  // bytes that are free once it is gone
 	Kept       string // why it may not go; "" = it may
+	Account    vm.AccountID
 }
 
 // Kept says why a VM may not be let go, however short the disk is; "" = it may.
@@ -52,9 +54,10 @@ func Priority(p vm.Persistence) int {
 	return *p.Priority
 }
 
-// Order returns those that may go, the first to go first: the lowest priority,
-// then the oldest use.
-func Order(list []Candidate) []Candidate {
+// Order returns those that may go, the first to go first: what accounts have
+// above their fair share (above; nil = nobody does), then the rest; of each the
+// lowest priority, then the oldest use.
+func Order(list []Candidate, above map[vm.AccountID]int64) []Candidate {
 	may := make([]Candidate, 0, len(list))
 	for _, c := range list {
 		if c.Kept == "" {
@@ -64,7 +67,39 @@ func Order(list []Candidate) []Candidate {
 	slices.SortFunc(may, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.LastActive.Compare(b.LastActive), cmp.Compare(a.Item.Kind, b.Item.Kind), cmp.Compare(a.Item.ID, b.Item.ID))
 	})
-	return may
+	left := maps.Clone(above)
+	first, then := make([]Candidate, 0, len(may)), make([]Candidate, 0, len(may))
+	for _, c := range may {
+		if left[c.Account] <= 0 {
+			then = append(then, c)
+			continue
+		}
+		left[c.Account] -= c.Frees
+		first = append(first, c)
+	}
+	return append(first, then...)
+}
+
+// Above is what each account has above its fair share: an equal part of the
+// budget, less what is nobody's, for every account that has anything.
+func Above(has map[vm.AccountID]vm.Bytes, budget int64) map[vm.AccountID]int64 {
+	n := int64(0)
+	for id, b := range has {
+		if id != "" && b.Unique > 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	share := max(0, budget-has[""].Unique) / n
+	above := map[vm.AccountID]int64{}
+	for id, b := range has {
+		if id != "" && b.Unique > share {
+			above[id] = b.Unique - share
+		}
+	}
+	return above
 }
 
 // Choose says how many of the ordered must go for need bytes, and what that

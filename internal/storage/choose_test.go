@@ -5,6 +5,7 @@ package storage
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestOrder(t *testing.T) {
 		{Item: Item{VM, "new-1"}, Priority: 1, LastActive: day.Add(48 * time.Hour)},
 		{Item: Item{Generation, "cache"}, Priority: CachePriority, LastActive: day.Add(99 * time.Hour)},
 		{Item: Item{VM, "old-10"}, Priority: 10, LastActive: day.Add(-time.Hour)},
-	})
+	}, nil)
 	want := []string{"cache", "new-1", "early-5", "late-5", "old-10"}
 	if len(got) != len(want) {
 		t.Fatalf("%v", got)
@@ -61,6 +62,46 @@ func TestOrder(t *testing.T) {
 		if got[i].Item.ID != id {
 			t.Errorf("place %d: %s, not %s", i, got[i].Item, id)
 		}
+	}
+}
+
+// TestFairOrder: what an account has above its fair share goes before what others
+// have, by the same order, and no more of it than that.
+func TestFairOrder(t *testing.T) {
+	list := []Candidate{
+		{Item: Item{VM, "mine-0"}, Account: "small", Priority: 0, Frees: 10},
+		{Item: Item{VM, "theirs-9"}, Account: "large", Priority: 9, Frees: 10},
+		{Item: Item{VM, "theirs-2"}, Account: "large", Priority: 2, Frees: 10},
+		{Item: Item{VM, "theirs-3"}, Account: "large", Priority: 3, Frees: 10},
+		{Item: Item{Generation, "layer"}, Account: "small", Priority: CachePriority, Frees: 10},
+	}
+	for _, c := range []struct {
+		above map[vm.AccountID]int64
+		want  string
+	}{
+		{nil, "layer mine-0 theirs-2 theirs-3 theirs-9"},
+		{map[vm.AccountID]int64{"large": 1}, "theirs-2 layer mine-0 theirs-3 theirs-9"},
+		{map[vm.AccountID]int64{"large": 11}, "theirs-2 theirs-3 layer mine-0 theirs-9"},
+		{map[vm.AccountID]int64{"large": 1000}, "theirs-2 theirs-3 theirs-9 layer mine-0"},
+		{map[vm.AccountID]int64{"large": 1, "small": 1}, "layer theirs-2 mine-0 theirs-3 theirs-9"},
+	} {
+		var got []string
+		for _, cand := range Order(list, c.above) {
+			got = append(got, cand.Item.ID)
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%v: %v, not %s", c.above, got, c.want)
+		}
+	}
+	has := map[vm.AccountID]vm.Bytes{"": {Unique: 20}, "a": {Unique: 50}, "b": {Unique: 30}, "none": {}}
+	if got := Above(has, 100); len(got) != 1 || got["a"] != 10 {
+		t.Errorf("above a share of 40: %v", got)
+	}
+	if got := Above(map[vm.AccountID]vm.Bytes{"": {Unique: 20}, "a": {Unique: 70}}, 100); len(got) != 0 {
+		t.Errorf("one account may have all: %v", got)
+	}
+	if got := Above(map[vm.AccountID]vm.Bytes{"": {Unique: 20}}, 100); len(got) != 0 {
+		t.Errorf("nobody: %v", got)
 	}
 }
 
@@ -98,7 +139,7 @@ func TestDecisionOver10000(t *testing.T) {
 	best := time.Hour
 	for range 5 { // the machine may be busy with something else
 		began := time.Now()
-		if chosen, _ := Choose(Order(list), 1<<40); len(chosen) == 0 {
+		if chosen, _ := Choose(Order(list, nil), 1<<40); len(chosen) == 0 {
 			t.Fatal("nobody was chosen")
 		}
 		best = min(best, time.Since(began))
@@ -124,6 +165,6 @@ func crowd(n int) []Candidate {
 func BenchmarkDecision10000(b *testing.B) {
 	list := crowd(10_000)
 	for b.Loop() {
-		Choose(Order(list), 1<<40)
+		Choose(Order(list, nil), 1<<40)
 	}
 }

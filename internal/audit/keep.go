@@ -1,0 +1,147 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Head is the end of a chain: its last line.
+type Head struct {
+	Seq      int64  `json:"seq"`
+	Hash     string `json:"hash"`
+	Revision int64  `json:"-"` // the keeper's own
+}
+
+// Keeper keeps the end of the chain outside of the log's directory, so that a
+// tail that was cut off together with its signatures is seen.
+type Keeper interface {
+	// Load returns what was kept last; the zero Head when there is nothing.
+	Load(ctx context.Context) (Head, error)
+	// Save keeps the chain's end durably.
+	Save(ctx context.Context, h Head) error
+}
+
+const (
+	keepEvery    = time.Second // between two times that the chain's end is kept
+	keepDeadline = 5 * time.Second
+)
+
+// Keep compares the log with the end that k has kept, and keeps its end there
+// from now on: a second after a line was written, and when the log is closed.
+// Call it once, before anything is recorded. A log that is new although an end
+// was kept says so in its first line. Kinds: Corrupt (the tail was cut off, or
+// replaced), and those of k.
+func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
+	kept, err := k.Load(ctx)
+	if err != nil {
+		return err
+	}
+	end := l.head()
+	switch {
+	case kept.Seq == 0:
+	case end.Seq == 0:
+		log.Error("the audit log is gone: a new one begins", "lastRecord", kept.Seq, "hash", kept.Hash)
+		if err := l.note(fmt.Sprintf("a new log: the one before it ended with record %d, hash %s", kept.Seq, kept.Hash)); err != nil {
+			return err
+		}
+	case kept.Seq > end.Seq:
+		return corrupt(l.dir, "the tail is cut: the record store knows record %d, but the last one is %d", kept.Seq, end.Seq)
+	default:
+		hash, err := l.hashOf(kept.Seq)
+		if err != nil {
+			return err
+		}
+		if hash != kept.Hash {
+			return corrupt(l.dir, "record %d is not the one that the record store knows", kept.Seq)
+		}
+	}
+	l.kept = make(chan struct{})
+	go l.keepEnd(context.WithoutCancel(ctx), k, kept, log) // ends with the writer
+	return nil
+}
+
+// note writes a line of Warren's own and waits for the disk.
+func (l *Log) note(subject string) error {
+	ln, err := newLine(Note, Entry{Subject: subject})
+	if err != nil {
+		return err
+	}
+	it := &item{line: ln, written: make(chan error, 1)}
+	if err := l.enqueue(it); err != nil {
+		return err
+	}
+	return <-it.written
+}
+
+// head is the last line that is on disk.
+func (l *Log) head() Head {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// hashOf finds a line from the chain's end backwards; "" when it is not there.
+func (l *Log) hashOf(seq int64) (hash string, err error) {
+	l.mu.Lock()
+	segment, size := l.segment, l.size
+	l.mu.Unlock()
+	found := errors.New("found")
+	for n := segment; n >= 0; n-- {
+		_, err := backward(l.segmentPath(n), size, func(raw []byte) error {
+			ln, own, err := parse(raw)
+			switch {
+			case err != nil:
+				return corrupt(l.segmentPath(n), "a record %w", err)
+			case ln.Seq == seq:
+				hash = own
+				return found
+			case ln.Seq < seq:
+				return found
+			}
+			return nil
+		})
+		if errors.Is(err, found) {
+			return hash, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		size = -1
+	}
+	return "", nil
+}
+
+// keepEnd is the one goroutine that keeps the chain's end, until the writer has
+// ended. A failure is said once, and tried again.
+func (l *Log) keepEnd(lifetime context.Context, k Keeper, saved Head, log *slog.Logger) {
+	defer close(l.kept)
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	failing := false
+	for over := false; !over; {
+		select {
+		case <-tick.C:
+		case <-l.done:
+			over = true
+		}
+		end := l.head()
+		if end.Seq == saved.Seq && end.Hash == saved.Hash {
+			continue
+		}
+		ctx, stop := context.WithTimeout(lifetime, keepDeadline)
+		err := k.Save(ctx, end)
+		stop()
+		if err == nil {
+			saved = end
+		} else if !failing {
+			log.Error("the end of the audit log could not be kept in the record store", "record", end.Seq, "err", err)
+		}
+		failing = err != nil
+	}
+}
