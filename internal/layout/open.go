@@ -45,7 +45,7 @@ func Open(path string) (Dir, error) {
 			return "", ioError(p, err)
 		}
 	}
-	return d, nil
+	return d, SyncDir(abs)
 }
 
 // checkFormat returns an error that is fs.ErrNotExist when there is no format
@@ -84,6 +84,9 @@ func (d Dir) create() error {
 	}
 	if err := os.Chmod(string(d), 0o700); err != nil {
 		return ioError(string(d), err)
+	}
+	if err := SyncDir(filepath.Dir(string(d))); err != nil {
+		return err
 	}
 	return WriteFile(d.Format(), []byte(strconv.Itoa(FormatVersion)+"\n"), 0o644)
 }
