@@ -171,6 +171,9 @@ func (r RunVM) Console() string { return filepath.Join(string(r), "console.sock"
 // MonitorPID identifies the monitor: pid, start time and boot id, as JSON.
 func (r RunVM) MonitorPID() string { return filepath.Join(string(r), "monitor.pid") }
 
+// QEMUOutput is the pipe through which QEMU's standard output and error come.
+func (r RunVM) QEMUOutput() string { return filepath.Join(string(r), "qemu.out") }
+
 // QEMUPID identifies QEMU: pid, start time and boot id, as JSON.
 func (r RunVM) QEMUPID() string { return filepath.Join(string(r), "qemu.pid") }
 
