@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,30 +153,9 @@ func (o operation) wantMissed(t *testing.T, what string, without func(int, power
 // cut. without says of each sync of do whether it is left out.
 func (o operation) run(t *testing.T, without func(n int, s powercut.Sync) bool) (syncs []powercut.Sync, problem error) {
 	d := powercut.Mount(t)
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "POWERCUT_DO="+o.name, "POWERCUT_DIR="+d.Dir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
-	must(t, err)
-	pipe, err := cmd.StdoutPipe()
-	must(t, err)
-	out := bufio.NewReader(pipe)
-	must(t, cmd.Start())
-	defer func() {
-		_ = cmd.Process.Kill() // the cut
-		_ = cmd.Wait()
-	}()
-	part := func() {
-		t.Helper()
-		_, err := in.Write([]byte("\n"))
-		must(t, err)
-		if _, err := out.ReadString('\n'); err != nil {
-			_ = cmd.Wait()
-			t.Fatalf("%v: %s", err, stderr.Bytes())
-		}
-	}
-	part()
+	c := startChild(t, o.name, d.Dir)
+	defer c.end() // the cut
+	c.part(t)
 	d.Settle()
 	begin := len(d.Syncs())
 	if without != nil {
@@ -186,9 +166,49 @@ func (o operation) run(t *testing.T, without func(n int, s powercut.Sync) bool) 
 			problem = errors.Join(problem, o.look(t, d, "before the sync of "+path, o.whole))
 		})
 	}
-	part()
+	c.part(t)
 	d.BeforeSync(nil)
 	return d.Syncs()[begin:], errors.Join(problem, o.look(t, d, "at the end", o.check))
+}
+
+// process is the child of one operation.
+type process struct {
+	cmd    *exec.Cmd
+	in     io.Writer
+	out    *bufio.Reader
+	stderr bytes.Buffer
+}
+
+// startChild starts the process of an operation, which ends with the test.
+func startChild(t *testing.T, name, dir string) *process {
+	t.Helper()
+	p := &process{cmd: exec.Command(os.Args[0])}
+	p.cmd.Env = append(os.Environ(), "POWERCUT_DO="+name, "POWERCUT_DIR="+dir)
+	p.cmd.Stderr = &p.stderr
+	in, err := p.cmd.StdinPipe()
+	must(t, err)
+	out, err := p.cmd.StdoutPipe()
+	must(t, err)
+	p.in, p.out = in, bufio.NewReader(out)
+	must(t, p.cmd.Start())
+	t.Cleanup(p.end)
+	return p
+}
+
+// part has the process do the next part of the operation.
+func (p *process) part(t *testing.T) {
+	t.Helper()
+	_, err := p.in.Write([]byte("\n"))
+	must(t, err)
+	if _, err := p.out.ReadString('\n'); err != nil {
+		p.end()
+		t.Fatalf("%v: %s", err, p.stderr.Bytes())
+	}
+}
+
+func (p *process) end() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait() // it was killed, or says why in stderr
 }
 
 // look applies a check to what each cut leaves.
