@@ -43,6 +43,9 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err := e.settleDisk(ctx, s); err != nil {
 		return g, err
 	}
+	if err := e.answers(ctx, s); err != nil {
+		return g, err
+	}
 	if err := e.roomFor(ctx, s); err != nil {
 		return g, err
 	}
@@ -165,8 +168,7 @@ func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInf
 		if e.snapshot(s).State == vm.Stopped {
 			return vm.Captured{}, nil
 		}
-		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
-			WithHint("try again, or end it: `warren kill %s`", s.id)
+		return vm.Captured{}, silent(s.id, "monitor")
 	}
 	dir := layout.GenerationDir(e.cfg.Dir.Generation(g.ID))
 	spec := vm.CaptureSpec{
@@ -306,7 +308,9 @@ func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bo
 		return e.snapshot(s).State != vm.Running, nil
 	}
 	next := filepath.Base(layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(id))
-	path, err := r.machine.Disk(ctx)
+	bounded, stop := context.WithTimeout(ctx, machineDeadline)
+	path, err := r.machine.Disk(bounded)
+	stop()
 	if err == nil {
 		return filepath.Base(path) == next, nil
 	}
