@@ -8,9 +8,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -53,5 +55,40 @@ func TestSilentMachine(t *testing.T) {
 			}
 			consistent(t, s)
 		})
+	}
+}
+
+// TestAuditDiskHangs: while the audit log's disk does not take a record, what
+// needs one is refused after a while, and what needs none is answered.
+func TestAuditDiskHangs(t *testing.T) {
+	s, e, c := site(t)
+	closeEngine(t, e)
+	clock := vmtest.NewClock()
+	s.Clock = clock
+	e, c = open(t, s)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	create(t, e, c, engine.CreateRequest{Name: "other"})
+	release := s.Audit.Hold()
+	done := make(chan error, 1)
+	go func() { _, err := e.Stop(t.Context(), c, "box"); done <- err }()
+	var err error
+	eventually(t, "the stop is refused", func() bool {
+		if _, err := e.Stats(t.Context(), c, "other"); err != nil {
+			t.Fatalf("what needs no record: %v", err)
+		}
+		clock.Advance(time.Minute)
+		select {
+		case err = <-done:
+			return true
+		default:
+			return false
+		}
+	})
+	if vm.KindOf(err) != vm.Timeout || !strings.Contains(err.Error(), "audit record") {
+		t.Errorf("%v", err)
+	}
+	release()
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Errorf("when the disk answers again: %v", err)
 	}
 }
