@@ -40,7 +40,7 @@ func run(args []string, stderr io.Writer) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	o := monitor.Options{Spec: *spec, Attach: *attach, Log: slog.New(slog.NewTextHandler(stderr, nil))}
+	o := monitor.Options{Spec: *spec, Attach: *attach, Log: slog.New(slog.NewTextHandler(monitor.LogOutput(*spec), nil))}
 	if *status >= 0 {
 		syscall.CloseOnExec(*status)
 		o.Status = os.NewFile(uintptr(*status), "status")

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -28,15 +29,38 @@ func (e *Engine) record(ctx context.Context, c *vm.Call, entry AuditEntry) (*rec
 		}
 	}
 	entry.Actor, entry.Request = c.Actor, c.Request
-	id, err := e.cfg.Audit.Begin(ctx, entry)
+	bounded, stop := e.withAuditDeadline(ctx)
+	id, err := e.cfg.Audit.Begin(bounded, entry)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = context.Cause(bounded)
+	}
+	stop()
 	if err != nil {
 		return nil, vm.Errorf(vm.KindOf(err), "", "no audit record could be written: %w", err).
-			WithHint("nothing was done; see that the data directory has space and is writable")
+			WithHint("nothing was done; see that the data directory has space and is writable, and that its disk answers")
 	}
 	if c.Receipt == "" {
 		c.Receipt = id
 	}
 	return &receipt{e: e, id: id}, nil
+}
+
+// auditDeadline is how long an action waits for its record: a disk that hangs
+// may never take it.
+const auditDeadline = 30 * time.Second
+
+func (e *Engine) withAuditDeadline(ctx context.Context) (bounded context.Context, stop func()) {
+	bounded, cancel := context.WithCancelCause(ctx)
+	after, release := e.cfg.Clock.After(auditDeadline)
+	go func() { // ends with bounded
+		defer release()
+		select {
+		case <-after:
+			cancel(vm.Errorf(vm.Timeout, "audit", "the disk did not take it within %s", auditDeadline))
+		case <-bounded.Done():
+		}
+	}()
+	return bounded, func() { cancel(nil) }
 }
 
 // receiptFor is record for an operation, behind its fault label.

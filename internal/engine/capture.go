@@ -43,6 +43,9 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err := e.settleDisk(ctx, s); err != nil {
 		return g, err
 	}
+	if err := e.answers(ctx, s); err != nil {
+		return g, err
+	}
 	if err := e.shorten(ctx, s); err != nil {
 		return g, err
 	}
@@ -168,7 +171,7 @@ func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInf
 		if e.snapshot(s).State == vm.Stopped {
 			return vm.Captured{}, nil
 		}
-		return vm.Captured{}, silent(s.id)
+		return vm.Captured{}, silent(s.id, "monitor")
 	}
 	dir := layout.GenerationDir(e.cfg.Dir.Generation(g.ID))
 	spec := vm.CaptureSpec{
@@ -312,7 +315,7 @@ func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bo
 	r := e.runOf(s)
 	if r == nil {
 		if e.snapshot(s).State == vm.Running {
-			return false, silent(s.id)
+			return false, silent(s.id, "monitor")
 		}
 		return known, nil
 	}
@@ -334,7 +337,9 @@ func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bo
 // diskOf returns the file that a machine writes to. Its monitor may have died of
 // a capture: then a new one is asked. Kind NotFound when there is no machine.
 func (e *Engine) diskOf(ctx context.Context, s *slot, r *run) (string, error) {
-	path, err := r.machine.Disk(ctx)
+	bounded, stop := context.WithTimeout(ctx, machineDeadline)
+	path, err := r.machine.Disk(bounded)
+	stop()
 	if err == nil {
 		return path, nil
 	}
@@ -350,12 +355,6 @@ func (e *Engine) diskOf(ctx context.Context, s *slot, r *run) (string, error) {
 		err = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not name its disk: %w", err)
 	}
 	return path, err
-}
-
-// silent says that a VM's machine cannot be asked.
-func silent(id vm.ID) *vm.Error {
-	return vm.Errorf(vm.Unavailable, string(id), "its monitor does not answer").
-		WithHint("try again, or end it: `warren kill %s`", id)
 }
 
 // publish makes a generation durable and complete, in time proportional to its

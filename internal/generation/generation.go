@@ -34,7 +34,9 @@ func (s Store) dir(id vm.GenerationID) layout.GenerationDir {
 // Begin makes the directory of a generation whose disk is the VM's as it is:
 // the same file under a second name. And it makes the VM's next disk, empty,
 // above it. Until the VM's machine has moved to that, or has none, the first
-// goes on changing. sizeMiB is the disk's virtual size.
+// goes on changing. sizeMiB is the disk's virtual size. Both disks survive a
+// power cut: from the moment the machine moves, the guest's synced writes are in
+// the one, above what is in the other.
 func (s Store) Begin(id vm.GenerationID, of vm.ID, sizeMiB int) (err error) {
 	dir := s.dir(id)
 	if err := os.Mkdir(string(dir), 0o700); err != nil {
@@ -48,7 +50,11 @@ func (s Store) Begin(id vm.GenerationID, of vm.ID, sizeMiB int) (err error) {
 	if err := os.Link(s.Dir.Overlay(of), dir.Disk()); err != nil {
 		return fileError(dir.Disk(), err)
 	}
-	return s.overlay(id, layout.VMDir(s.Dir.VM(of)).NextOverlay(id), sizeMiB)
+	next := layout.VMDir(s.Dir.VM(of)).NextOverlay(id)
+	if err := s.overlay(id, next, sizeMiB); err != nil {
+		return err
+	}
+	return errors.Join(layout.SyncNew(dir.Disk()), layout.SyncDir(filepath.Dir(next)))
 }
 
 // overlay makes an empty disk above a generation's.
@@ -151,7 +157,8 @@ func idOf(path string) vm.GenerationID {
 }
 
 // Disk gives a VM a fresh, empty disk above a generation's, in the place of
-// the one it may have.
+// the one it may have. It is durable when Disk returns, as is the name of the
+// VM's directory.
 func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
 	path := s.Dir.Overlay(of)
 	tmp := path + ".tmp"
@@ -164,7 +171,10 @@ func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return fileError(path, err)
 	}
-	return s.forgetNames(of, "")
+	if err := s.forgetNames(of, ""); err != nil {
+		return err
+	}
+	return layout.SyncNew(path)
 }
 
 // GrowDisk makes the disk of a VM without a machine at least so large.

@@ -158,6 +158,10 @@ func (b *builder) stage(ctx context.Context, s stage) error {
 		if err := s.do(ctx); err != nil {
 			return err
 		}
+		// The marker survives a power cut, so what it stands for has to.
+		if err := layout.SyncTree(string(b.dir)); err != nil {
+			return err
+		}
 		took := fmt.Sprintf("%.1f\n", time.Since(start).Seconds())
 		if err := layout.WriteFile(marker, []byte(took), 0o600); err != nil {
 			return err

@@ -289,8 +289,8 @@ func (v VMDir) Logs() string { return filepath.Join(string(v), "logs") }
 // ConsoleLog is the serial console's log.
 func (v VMDir) ConsoleLog() string { return filepath.Join(string(v), "logs", "console.log") }
 
-// QEMULog is QEMU's standard error.
+// QEMULog is QEMU's standard output and error, bounded.
 func (v VMDir) QEMULog() string { return filepath.Join(string(v), "logs", "qemu.log") }
 
-// MonitorLog is the monitor's log.
+// MonitorLog is the monitor's log, bounded.
 func (v VMDir) MonitorLog() string { return filepath.Join(string(v), "logs", "monitor.log") }

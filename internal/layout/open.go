@@ -45,7 +45,7 @@ func Open(path string) (Dir, error) {
 			return "", ioError(p, err)
 		}
 	}
-	return d, nil
+	return d, SyncDir(abs)
 }
 
 // checkFormat returns an error that is fs.ErrNotExist when there is no format
@@ -84,6 +84,9 @@ func (d Dir) create() error {
 	}
 	if err := os.Chmod(string(d), 0o700); err != nil {
 		return ioError(string(d), err)
+	}
+	if err := SyncDir(filepath.Dir(string(d))); err != nil {
+		return err
 	}
 	return WriteFile(d.Format(), []byte(strconv.Itoa(FormatVersion)+"\n"), 0o644)
 }
@@ -167,6 +170,9 @@ func (r RunVM) Console() string { return filepath.Join(string(r), "console.sock"
 
 // MonitorPID identifies the monitor: pid, start time and boot id, as JSON.
 func (r RunVM) MonitorPID() string { return filepath.Join(string(r), "monitor.pid") }
+
+// QEMUOutput is the pipe through which QEMU's standard output and error come.
+func (r RunVM) QEMUOutput() string { return filepath.Join(string(r), "qemu.out") }
 
 // QEMUPID identifies QEMU: pid, start time and boot id, as JSON.
 func (r RunVM) QEMUPID() string { return filepath.Join(string(r), "qemu.pid") }

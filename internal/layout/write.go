@@ -136,6 +136,29 @@ func SyncFile(path string) error {
 // SyncDir makes the names in a directory durable.
 func SyncDir(path string) error { return SyncFile(path) }
 
+// SyncNew makes the name of a new file durable, and that of the directory that
+// holds it. What is in the file is the caller's to sync.
+func SyncNew(path string) error {
+	dir := filepath.Dir(path)
+	if err := SyncDir(dir); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(dir))
+}
+
+// MakeDir makes a directory (0700) with a durable name. One that is there
+// already is no error.
+func MakeDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return ioError(path, err)
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
 // A Lock is a file that this process holds locked. The file itself stays.
 type Lock struct{ f *os.File }
 

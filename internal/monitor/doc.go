@@ -14,8 +14,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -106,6 +108,19 @@ func toWire(err error) *wireError {
 
 func (w *wireError) error() error {
 	return &vm.Error{Op: w.Op, Kind: w.Kind, Code: w.Code, Subject: w.Subject, Msg: w.Msg, Hint: w.Hint, Fields: w.Fields}
+}
+
+// logLimit bounds a monitor's log; as much is kept of what came before. A guest,
+// or its QEMU, can give a monitor much to complain about.
+const logLimit = 4 << 20
+
+// LogOutput is where a monitor logs to whose machine's spec is that file: its
+// standard error, bounded where that is the machine's log.
+func LogOutput(spec string) io.Writer {
+	if b, ok := layout.BoundStream(os.Stderr, layout.VMDir(filepath.Dir(spec)).MonitorLog(), logLimit); ok {
+		return b
+	}
+	return os.Stderr
 }
 
 // within bounds a call whose caller gave it no deadline.

@@ -44,7 +44,7 @@ func monitorMain() int {
 	defer cancel()
 	o := Options{
 		Spec: os.Args[2], Attach: slices.Contains(os.Args, "-attach"), Status: os.NewFile(statusFD, "status"), Keys: os.NewFile(keysFD, "keys"),
-		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Log: slog.New(slog.NewTextHandler(LogOutput(os.Args[2]), nil)),
 	}
 	syscall.CloseOnExec(statusFD)
 	syscall.CloseOnExec(keysFD)
@@ -127,6 +127,15 @@ func (f *fake) run() int {
 	if f.is("full") {
 		go f.fillOnSignal()
 	}
+	if f.is("prints") {
+		flood("first", true)
+		go func() {
+			asked := make(chan os.Signal, 1)
+			signal.Notify(asked, syscall.SIGUSR1)
+			<-asked
+			flood("second", false)
+		}()
+	}
 	go serveAll(listeners[0], f.qmp)
 	go f.agent(listeners[1])
 	go serveAll(listeners[2], func(c net.Conn) {
@@ -137,6 +146,19 @@ func (f *fake) run() int {
 	go serveAll(listeners[3], func(c net.Conn) { io.Copy(io.Discard, c) })
 	<-f.quit
 	return 0
+}
+
+// flood prints 4 MiB. What nobody reads in time is lost, or, with patience,
+// tried again.
+func flood(word string, patience bool) {
+	line := []byte(strings.Repeat(word+" ", 500) + "\n")
+	for n := 0; n < 4<<20; {
+		if k, err := syscall.Write(2, line); err == nil {
+			n += k
+		} else if !patience {
+			n += len(line)
+		}
+	}
 }
 
 func serveAll(l net.Listener, serve func(net.Conn)) {

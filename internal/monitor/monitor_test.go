@@ -654,31 +654,6 @@ func TestDialPortRefuses(t *testing.T) {
 	}
 }
 
-func TestBoundedLog(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log")
-	b, err := openBounded(path, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 50 {
-		if _, err := fmt.Fprintf(b, "line %02d\n", i); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.Close()
-	var all string
-	for _, p := range []string{path + ".1", path} {
-		data, err := os.ReadFile(p)
-		if err != nil || len(data) > 100 {
-			t.Fatalf("%s has %d bytes, %v", p, len(data), err)
-		}
-		all += string(data)
-	}
-	if !strings.HasSuffix(all, "line 48\nline 49\n") {
-		t.Errorf("the end is lost: %q", all)
-	}
-}
-
 func TestErrorCrossesTheWire(t *testing.T) {
 	in := vm.Errorf(vm.GuestFault, "x", "why: %w", os.ErrNotExist).WithHint("do this").WithCode("CODE", "a", "b")
 	var out *vm.Error

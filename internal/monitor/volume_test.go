@@ -193,6 +193,9 @@ func noKeyIn(t *testing.T, dir string) {
 	names, _ := filepath.Glob(dir + "/*")
 	logs, _ := filepath.Glob(dir + "/*/*")
 	for _, name := range append(names, logs...) {
+		if st, err := os.Lstat(name); err != nil || !st.Mode().IsRegular() {
+			continue // to read a pipe is to wait for its writer
+		}
 		if data, err := os.ReadFile(name); err == nil && (strings.Contains(string(data), "right") || strings.Contains(string(data), "cmlnaHQ")) {
 			t.Errorf("%s holds a key", name)
 		}

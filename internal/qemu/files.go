@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -87,19 +86,6 @@ func removeColdRAM(spec vm.MachineSpec) {
 	if spec.Generation == nil {
 		os.Remove(RAMPath(spec))
 	}
-}
-
-// openLog opens QEMU's log anew.
-func openLog(spec vm.MachineSpec) (*os.File, error) {
-	path := layout.VMDir(spec.Dir).QEMULog()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fileError(path, err)
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fileError(path, err)
-	}
-	return f, nil
 }
 
 // lastLines returns up to n of the last lines of QEMU's log, joined by "; ",

@@ -21,7 +21,9 @@ const (
 // CreateOverlay writes an empty qcow2 of a virtual size of sizeMiB over the
 // qcow2 backingRel, a path relative to path's directory. It writes the format
 // itself: a run of qemu-img costs more than all the rest of a start's files.
-// An existing path is refused (Exists). The file has mode 0600.
+// An existing path is refused (Exists). The file has mode 0600. Its bytes are
+// durable when it returns, its name is not: whoever gives the file its place
+// syncs the directory.
 func CreateOverlay(path, backingRel string, sizeMiB int) (err error) {
 	if filepath.IsAbs(backingRel) || backingRel == "" || len(backingRel) > 1023 {
 		return vm.Errorf(vm.Internal, path, "backing name %q is not a relative path of at most 1023 bytes", backingRel)
@@ -46,7 +48,7 @@ func CreateOverlay(path, backingRel string, sizeMiB int) (err error) {
 			return fileError(path, err)
 		}
 	}
-	return nil
+	return fileError(path, f.Sync())
 }
 
 type part struct {

@@ -34,6 +34,7 @@ type Process struct {
 	status string        // e.g. "signal: killed"; set before exited is closed, "" of an adopted process
 	exited chan struct{} // closed when the process is gone
 	handle *Handle       // of an adopted process; nil otherwise
+	output *output       // nil of an adopted process that prints to a file
 
 	fault func(step string) error // nil outside tests
 
@@ -71,26 +72,31 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		return nil, err
 	}
 	cmd.ExtraFiles = files
-	logFile, err := openLog(spec)
+	out, w, err := newOutput(spec)
 	if err != nil {
 		return nil, err
 	}
-	defer logFile.Close()
-	cmd.Stdout, cmd.Stderr = logFile, logFile
+	cmd.Stdout, cmd.Stderr = w, w
 	if err := makeColdRAM(spec); err != nil {
+		w.Close()
+		out.close()
 		return nil, err
 	}
 	offer, end := context.WithCancel(ctx)
 	defer end()
-	if err := startConfined(offer, cmd, spec); err != nil {
+	err = startConfined(offer, cmd, spec)
+	w.Close()
+	if err != nil {
+		out.finish()
 		return nil, startError(spec, err)
 	}
-	p := &Process{Spec: withoutKeys(spec), exited: make(chan struct{})}
+	p := &Process{Spec: withoutKeys(spec), exited: make(chan struct{}), output: out}
 	Bound(spec.ID, cmd.Process.Pid, spec.Size)
 	go func() {
 		if err := cmd.Wait(); err != nil {
 			p.status = err.Error()
 		}
+		out.finish()
 		confine.Hierarchy{}.Leave(string(spec.ID))
 		close(p.exited)
 	}()
@@ -188,7 +194,12 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{Ident: id, Spec: withoutKeys(spec), handle: h, exited: make(chan struct{})}
+	if p.output, err = readOutput(spec); err != nil && vm.KindOf(err) != vm.NotFound { // a Warren before this gave it a file
+		h.Close()
+		return nil, err
+	}
 	if p.QMP, err = qmp.Dial(ctx, layout.RunVM(spec.RunDir).QMP()); err != nil {
+		p.output.close()
 		h.Close()
 		return nil, vm.Errorf(vm.Unavailable, string(spec.ID), "qemu does not answer: %w", err)
 	}
@@ -196,6 +207,7 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 	go func() {
 		defer close(p.exited)
 		_ = h.Wait(context.WithoutCancel(ctx)) // ends with the process, or with Abandon
+		p.output.finish()
 	}()
 	return p, nil
 }
@@ -203,6 +215,7 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 // Abandon lets go of the process, which goes on. Only for a monitor that ends.
 func (p *Process) Abandon() {
 	_ = p.QMP.Close()
+	p.output.close()
 	if p.handle != nil {
 		p.handle.Close()
 	}

@@ -61,6 +61,7 @@ var allowed = map[string][]string{
 	"internal/gateway":    {"vm", "internal/layout"},
 	"internal/embedded":   {"vm", "internal/layout"},
 	"internal/vmtest":     nil, // test harness: anything
+	"internal/powercut":   {},
 	"internal/serve":      nil, // the wiring: knows every package
 	"internal/rules":      {},
 	"bench":               nil,

@@ -93,7 +93,11 @@ func (i *images) Boot(ctx context.Context, img vm.Image) (vm.BootSource, error) 
 	return i.warm.boot(ctx, img)
 }
 
-// Overlay writes an empty qcow2 above backing.
+// Overlay writes an empty qcow2 above backing. It is durable when Overlay
+// returns, as is the name of the directory that it is in.
 func (i *images) Overlay(path, backing string, sizeMiB int) error {
-	return qemu.CreateOverlay(path, backing, sizeMiB)
+	if err := qemu.CreateOverlay(path, backing, sizeMiB); err != nil {
+		return err
+	}
+	return layout.SyncNew(path)
 }

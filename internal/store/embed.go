@@ -5,6 +5,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -69,9 +70,29 @@ func (s *Store) embed(ctx context.Context, o Options) error {
 		}
 		return err
 	}
-	if _, err := lock.WriteAt([]byte(opened), 0); err != nil {
+	_, err = lock.WriteAt([]byte(opened), 0)
+	if err == nil {
+		err = s.keepNames()
+	}
+	if err != nil {
 		_ = s.shut() // the first error says more
 		return openError(o.Dir, err)
+	}
+	return nil
+}
+
+// keepNames makes the names of the store's directories durable. etcd syncs what
+// it writes to its files, and not where it has put them.
+func (s *Store) keepNames() error {
+	member := filepath.Join(s.dir, "member")
+	for _, dir := range []string{filepath.Join(member, "snap"), filepath.Join(member, "wal"), member, s.dir, filepath.Dir(s.dir)} {
+		f, err := os.Open(dir)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Sync(), f.Close()); err != nil {
+			return err
+		}
 	}
 	return nil
 }

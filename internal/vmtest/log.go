@@ -20,6 +20,21 @@ type Audit struct {
 	// guarded by mu
 	recs []engine.AuditRecord
 	fail error
+	hold chan struct{} // a Begin waits until it is closed; nil = none does
+}
+
+// Hold makes every Begin wait, as on a disk that hangs, until release is called.
+func (a *Audit) Hold() (release func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	hold := make(chan struct{})
+	a.hold = hold
+	return func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.hold = nil
+		close(hold)
+	}
 }
 
 // Fail makes every Begin fail; nil ends it.
@@ -31,6 +46,15 @@ func (a *Audit) Fail(err error) {
 
 // Begin implements engine.Auditor.
 func (a *Audit) Begin(ctx context.Context, e engine.AuditEntry) (string, error) {
+	a.mu.Lock()
+	hold := a.hold
+	a.mu.Unlock()
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fail != nil {

@@ -280,7 +280,11 @@ func (h *handle) Status(ctx context.Context) (vm.MachineStatus, error) {
 	if err := h.w.step(ctx, "status"); err != nil {
 		return vm.MachineStatus{}, err
 	}
-	return h.status(), nil
+	st := h.status()
+	if h.w.fault("run-state") != nil {
+		st.RunState = "" // QEMU does not answer
+	}
+	return st, nil
 }
 
 func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {

@@ -55,7 +55,7 @@ func NewWorld() *World {
 }
 
 // Fail makes the step fail with err from now on; nil ends it. Steps: seal, launch,
-// attach, attach:ID (of one VM), sweep, stop, kill, wait, network, capacity, pause, adopt, overlay, warm, boot, find, capture,
+// attach, attach:ID (of one VM), sweep, stop, kill, wait, network, status, run-state (that QEMU does not answer), capacity, pause, adopt, overlay, warm, boot, find, capture,
 // captured (all but its note is written), folder, foldered (all but the answer), unfolder, resume, disk-name, disk-on, begin, advance, disk, publish, guest
 // (every verb of a guest), guest.exec.
 func (w *World) Fail(step string, err error) {

@@ -44,8 +44,8 @@ func newKey() vm.VolumeKey {
 
 // Create makes a volume's files, with one slot. Nothing is left when it fails.
 func (s Store) Create(ctx context.Context, id vm.VolumeID, sizeMiB int, slot vm.VolumeSlotSpec) (err error) {
-	if err := os.MkdirAll(s.Dir.Volumes(), 0o700); err != nil {
-		return layout.Error(s.Dir.Volumes(), err)
+	if err := layout.MakeDir(s.Dir.Volumes()); err != nil {
+		return err
 	}
 	tmp, err := layout.Temp(s.Dir.Volumes())
 	if err != nil {

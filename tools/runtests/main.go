@@ -45,7 +45,7 @@ type step struct {
 const (
 	worlds   = "^(TestWorld[A-Z]|TestPool)"
 	forks    = "^TestWorlds"
-	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestArguments|TestSoak|TestChain)$"
+	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestPowerCut|TestHungMachine|TestArguments|TestSoak|TestChain)$"
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	keeping  = "^(TestKeep|TestStorage|TestDrain)"
 	volumes  = "^TestVolume"
