@@ -41,7 +41,7 @@ func TestPowerCut(t *testing.T) {
 	if out, err := exec.Command("cp", "--sparse=always", image, cut).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	after := &host{t: t, binary: nextBoot(t, h.binary), listen: freePort(t), always: h.always, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
+	after := &host{t: t, binary: nextBoot(t, h.binary), listen: freePort(t), gates: []string{"--ssh", freePort(t), "--preview", freePort(t)}, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
 	after.serve()
 	t.Cleanup(after.close)
 	for _, name := range []string{"app", "child"} {
