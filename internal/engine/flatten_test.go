@@ -78,8 +78,8 @@ func TestDeepDiskMergedFirst(t *testing.T) {
 	if _, err := e.Stop(ctx, c, "app"); err != nil {
 		t.Fatal(err)
 	}
-	err := snapshots(300)
-	if n := depth(t, s, v.ID); n != 200 || !errors.Is(err, vm.Limit) || !strings.Contains(vm.AsError(err).Hint, "start") {
+	err := snapshots(100)
+	if n := depth(t, s, v.ID); n != 64 || !errors.Is(err, vm.Limit) || !strings.Contains(vm.AsError(err).Hint, "start") {
 		t.Fatalf("%d layers, %v", n, err)
 	}
 	if _, err := e.Start(ctx, c, "app", engine.StartRequest{}); err != nil {

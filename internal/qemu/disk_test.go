@@ -176,6 +176,35 @@ func TestManyCaptures(t *testing.T) {
 	}
 }
 
+// TestStartOnDeepDisk: a machine starts on a disk that lies as deep as the engine
+// lets one lie (mostLayers), also in a directory with a long name.
+func TestStartOnDeepDisk(t *testing.T) {
+	ctx := deadline(t)
+	spec := newSpec(t)
+	data := layout.Dir(filepath.Join(spec.Dir, strings.Repeat("long/", 100)))
+	l := &layered{t: t, ctx: ctx}
+	disk := filepath.Join(data.Images(), "im", "disk.qcow2")
+	place := func(path string) string {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	if err := os.Rename(spec.Disk, place(disk)); err != nil {
+		t.Fatal(err)
+	}
+	spec.Dir, spec.Disk = data.VM(spec.ID), place(data.Overlay(spec.ID))
+	for range 65 { // each was a VM's disk, and has the name of what it lies on from there
+		l.overlay(spec.Disk, disk)
+		disk = layout.GenerationDir(data.Generation(vm.NewGenerationID())).Disk()
+		if err := os.Rename(spec.Disk, place(disk)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.overlay(spec.Disk, disk)
+	spawn(ctx, t, spec)
+}
+
 // TestMergeInPart: few layers stay, and none is copied that holds more than all
 // above it.
 func TestMergeInPart(t *testing.T) {

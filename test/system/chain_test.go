@@ -96,6 +96,9 @@ func (c *chain) add(pauseMs float64, took time.Duration) {
 	c.h.t.Helper()
 	c.pauses, c.starts = append(c.pauses, pauseMs), append(c.starts, float64(took.Milliseconds()))
 	c.disks = append(c.disks, c.h.used())
+	if n := len(c.pauses); n%20 == 0 {
+		c.h.t.Logf("%d: pause %.1f ms, start %.0f ms, disk %.0f MiB", n, pauseMs, c.starts[n-1], c.disks[n-1])
+	}
 }
 
 // compare wants the last n to be like the first n, with room for a busy host.
