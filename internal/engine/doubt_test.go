@@ -285,10 +285,10 @@ func openSoon(t *testing.T, s *vmtest.Site) (*engine.Engine, *vm.Call) {
 func TestManySickVMs(t *testing.T) {
 	s, e, c := site(t)
 	var sick []vm.ID
-	for range 10 {
+	for range 24 {
 		sick = append(sick, create(t, e, c, engine.CreateRequest{}).ID)
 	}
-	for range 4 {
+	for range 8 {
 		create(t, e, c, engine.CreateRequest{})
 	}
 	closeEngine(t, e)
@@ -309,7 +309,7 @@ func TestManySickVMs(t *testing.T) {
 				well++
 			}
 		}
-		return well == 4
+		return well == 8
 	})
 }
 
