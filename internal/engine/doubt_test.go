@@ -285,10 +285,10 @@ func openSoon(t *testing.T, s *vmtest.Site) (*engine.Engine, *vm.Call) {
 func TestManySickVMs(t *testing.T) {
 	s, e, c := site(t)
 	var sick []vm.ID
-	for range 10 {
+	for range 24 {
 		sick = append(sick, create(t, e, c, engine.CreateRequest{}).ID)
 	}
-	for range 4 {
+	for range 8 {
 		create(t, e, c, engine.CreateRequest{})
 	}
 	closeEngine(t, e)
@@ -309,6 +309,36 @@ func TestManySickVMs(t *testing.T) {
 				well++
 			}
 		}
-		return well == 4
+		return well == 8
 	})
+}
+
+// TestDoubtIsNotPruned: a VM that is not recovered is not let go for want of
+// room; once it is recovered it may be.
+func TestDoubtIsNotPruned(t *testing.T) {
+	s, e, c := site(t)
+	clock := vmtest.NewClock()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	if _, err := e.Stop(t.Context(), c, "box"); err != nil {
+		t.Fatal(err)
+	}
+	closeEngine(t, e)
+	s.Clock = clock
+	s.World.Fail("disk-on", vm.Errorf(vm.Denied, "overlay.qcow2", "permission denied"))
+	e, c = open(t, s)
+	if out, err := e.Prune(t.Context(), c, engine.PruneRequest{Free: 1 << 40}); err != nil || len(out.Gone) != 0 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if got := stateOf(t, e, c, "box"); got != vm.Stopped {
+		t.Errorf("it is %s", got)
+	}
+	s.World.Fail("disk-on", nil)
+	eventually(t, "it is recovered", func() bool {
+		clock.Advance(time.Second)
+		got, err := e.Get(t.Context(), c, "box")
+		return err == nil && got.Reason != engine.NotRecovered
+	})
+	if out, err := e.Prune(t.Context(), c, engine.PruneRequest{Free: 1 << 40}); err != nil || len(out.Gone) != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
 }

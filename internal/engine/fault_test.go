@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,11 +24,12 @@ import (
 
 // faultAt returns a Fault that strikes at one label.
 func faultAt(label string, with error, hit *bool) func(string) error {
+	var once sync.Once // children of a fork come by at the same time
 	return func(at string) error {
 		if at != label {
 			return nil
 		}
-		*hit = true
+		once.Do(func() { *hit = true })
 		return with
 	}
 }

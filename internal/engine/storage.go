@@ -191,8 +191,11 @@ func (e *Engine) holdersLocked() holders {
 		}
 	}
 	for id, g := range e.gens {
-		if g.pins > 0 || g.info.State == vm.GenBuilding {
+		switch {
+		case g.pins > 0 || g.info.State == vm.GenBuilding:
 			whole(id, genItem(id))
+		case e.doubtfulLocked(g.info.VM) && !g.info.Gone:
+			whole(id, vmItem(g.info.VM))
 		}
 	}
 	return h
@@ -270,7 +273,7 @@ func keptGeneration(g *generation) string {
 
 // keptWhyLocked says why a VM may not be let go; "" = it may.
 func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
-	used := busy || s.attached+s.loose+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
+	used := busy || s.doubt != nil || s.attached+s.loose+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
 	return storage.Kept(s.rec, len(s.holds) > 0, used)
 }
 
