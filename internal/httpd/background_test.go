@@ -4,10 +4,12 @@
 package httpd
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -119,4 +121,16 @@ func TestStopUndoes(t *testing.T) {
 		t.Errorf("left: %s", a.body)
 	}
 	b.as("", "GET", "/readyz", nil).wants(t, 503, "SERVICE_UNAVAILABLE")
+}
+
+// TestBackgroundTooLarge: an answer that is larger than a record may be is told
+// as one, instead of never.
+func TestBackgroundTooLarge(t *testing.T) {
+	b := newBench(t)
+	rec := engine.Result{Request: "rq-large", Account: b.call.Actor.Account, Created: time.Now()}
+	if err := b.engine.SaveResult(t.Context(), b.call, rec); err != nil {
+		t.Fatal(err)
+	}
+	b.handler.keep(t.Context(), b.call, rec, outcome{200, []byte(`"` + strings.Repeat("x", 100<<10) + `"`)})
+	b.do("GET", "/auth/v1/background-requests/rq-large", nil).wants(t, 403, "VM_LIMIT_EXCEEDED")
 }
