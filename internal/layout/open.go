@@ -85,7 +85,7 @@ func (d Dir) create() error {
 	if err := os.Chmod(string(d), 0o700); err != nil {
 		return ioError(string(d), err)
 	}
-	if err := SyncDir(filepath.Dir(string(d))); err != nil {
+	if err := SyncDir(filepath.Dir(string(d))); err != nil && vm.KindOf(err) != vm.Denied { // of others: what may not be read cannot be synced
 		return err
 	}
 	return WriteFile(d.Format(), []byte(strconv.Itoa(FormatVersion)+"\n"), 0o644)

@@ -328,6 +328,7 @@ var operations = []operation{
 			}
 			return sameHeader(dir)
 		},
+		coarse: true, // as above
 	},
 	{
 		name: "a volume's header is put back",

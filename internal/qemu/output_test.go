@@ -37,7 +37,6 @@ func TestOutputIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(qemu)
 	w.Close()
 	line := bytes.Repeat([]byte("x"), 4095)
 	line = append(line, '\n')
@@ -70,7 +69,6 @@ func TestOutputIsBounded(t *testing.T) {
 		}
 	}
 	unix.Close(qemu)
-	qemu = -1
 	o.finish()
 	if said := lastLines(spec, 1); !strings.HasSuffix(said, "last words") {
 		t.Errorf("the last line is %.100q", said)

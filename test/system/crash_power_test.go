@@ -44,7 +44,7 @@ func TestPowerCut(t *testing.T) {
 	after := &host{t: t, binary: nextBoot(t, h.binary), listen: freePort(t), gates: []string{"--ssh", freePort(t), "--preview", freePort(t)}, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
 	after.serve()
 	t.Cleanup(after.close)
-	for _, name := range []string{"app", "child"} {
+	for _, name := range []string{"app", "child-1"} {
 		if v := after.find(name); v.State != string(vm.Stopped) {
 			t.Errorf("%s is %s", name, v.State)
 		}
