@@ -66,8 +66,9 @@ var allowed = map[string][]string{
 	"cmd/warren":          {"api", "vm", "client", "internal/cli", "internal/serve"},
 	"cmd/warren-agent":    {"api", "vm", "internal/agent"},
 	"cmd/warren-monitor":  {"api", "vm", "internal/monitor"},
-	"tools/runtests":      {},
-	"tools/requirements":  {},
+	"tools/results":       {},
+	"tools/runtests":      {"tools/results"},
+	"tools/requirements":  {"tools/results"},
 }
 
 type goPackage struct {

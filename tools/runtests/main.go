@@ -3,8 +3,9 @@
 
 // Command runtests runs the suites of `make test`, each within its budget of
 // minutes, and ends with one line that counts what passed, failed and was
-// skipped. It keeps every test's last result in .work/test-results.json, where
-// tools/requirements reads it. It decides nothing about what a test does.
+// skipped. It keeps every test's last result, with the commit it was tested at,
+// where tools/requirements reads it, and ends a full run with what that prints.
+// It decides nothing about what a test does.
 package main
 
 import (
@@ -13,15 +14,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/warren-vm/warren/tools/results"
 )
 
 // suite is one part of `make test`.
@@ -90,16 +91,9 @@ type event struct {
 	Elapsed                       float64
 }
 
-// Result is one test's last outcome, as kept in .work/test-results.json.
-type Result struct {
-	Outcome string  `json:"outcome"` // pass, fail, skip
-	Seconds float64 `json:"seconds"`
-	Suite   string  `json:"suite"`
-}
-
 type runner struct {
 	out                     io.Writer
-	results                 map[string]Result
+	results                 results.Run
 	passed, failed, skipped int
 	failures                []string
 }
@@ -113,7 +107,12 @@ func main() {
 
 // run runs the named suites, or all, and returns the exit status.
 func run(ctx context.Context, names []string, out io.Writer) int {
-	r := &runner{out: out, results: map[string]Result{}}
+	r := &runner{out: out}
+	source, err := results.Of(".")
+	if err != nil {
+		fmt.Fprintln(out, "the results will count for no commit:", err)
+	}
+	r.results.Source = source
 	var lines []string
 	for _, s := range suites() {
 		if len(names) > 0 && !slices.Contains(names, s.name) {
@@ -138,6 +137,9 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 	}
 	if err := r.save(); err != nil {
 		r.fail("results: " + err.Error())
+	}
+	if len(names) == 0 && ctx.Err() == nil {
+		r.step(ctx, suite{name: "requirements"}, step{name: "what no passing test shows", argv: []string{"go", "run", "./tools/requirements", "-gaps"}})
 	}
 	fmt.Fprintln(out)
 	for _, f := range r.failures {
@@ -228,7 +230,7 @@ func (r *runner) ended(s suite, e event, key string, output []string) {
 		}
 		return
 	}
-	r.results[key] = Result{Outcome: e.Action, Seconds: e.Elapsed, Suite: s.name}
+	r.results.Add(key, results.Test{Outcome: e.Action, Seconds: e.Elapsed, Suite: s.name})
 	switch e.Action {
 	case "pass":
 		r.passed++
@@ -241,22 +243,12 @@ func (r *runner) ended(s suite, e event, key string, output []string) {
 	}
 }
 
-// save merges the results into the kept ones.
+// save keeps the results. A tree that was changed while its tests ran is no
+// commit's.
 func (r *runner) save() error {
-	const path = ".work/test-results.json"
-	all := map[string]Result{}
-	if old, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(old, &all); err != nil {
-			all = map[string]Result{}
-		}
+	now, err := results.Of(".")
+	if err != nil || now != r.results.Source {
+		r.results.Dirty = true
 	}
-	maps.Copy(all, r.results)
-	data, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o644)
+	return results.Save(".", r.results)
 }
