@@ -111,8 +111,6 @@ func TestErrorRoundTrip(t *testing.T) {
 }
 
 // TestSeconds: absent, null and a number are three things.
-//
-// 000-28, 002-18
 func TestSeconds(t *testing.T) {
 	for text, want := range map[string]Seconds{
 		`{}`: {}, `{"idleTimeoutSeconds":null}`: {Set: true, Null: true}, `{"idleTimeoutSeconds":0}`: {Set: true}, `{"idleTimeoutSeconds":77}`: {Set: true, Value: 77},

@@ -36,8 +36,6 @@ func sendRaw(w http.ResponseWriter, announced int, data []byte, digest string) {
 }
 
 // What a guest's file is said to be is checked against what came.
-//
-// 003-24, 003-31
 func TestGetRaw(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
 	flipped := bytes.Clone(data)
@@ -89,7 +87,6 @@ func TestGetRaw(t *testing.T) {
 	}
 }
 
-// 003-23
 func TestGetRawLimit(t *testing.T) {
 	query := ""
 	c := fake(t, func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +187,6 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// 003-24
 func TestGetTar(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

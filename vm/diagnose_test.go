@@ -10,8 +10,6 @@ import (
 
 // TestTopRate: shares of the CPU between two looks; a pid that was used again
 // is another process, and a guest that was started anew has no share.
-//
-// 002-34
 func TestTopRate(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := func(pid int, cpu float64, since time.Time) TopProcess {

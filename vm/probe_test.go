@@ -9,8 +9,6 @@ import (
 )
 
 // TestReadProbe: what an answer is taken for.
-//
-// 000-12
 func TestReadProbe(t *testing.T) {
 	get := ProbeRequest("node server.js", 3000)
 	for _, c := range []struct {

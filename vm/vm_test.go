@@ -14,8 +14,6 @@ import (
 
 // TestTransitions walks all pairs of state and verb against a table written
 // down a second time, by hand.
-//
-// 002-16, 000-32, 000-33
 func TestTransitions(t *testing.T) {
 	want := map[Op]string{ // per state, in the order of States: after, "." = refused, "x" = gone
 		OpStart:    ". . running . running running .",
@@ -131,7 +129,7 @@ func TestParseNetworkMode(t *testing.T) {
 	}
 }
 
-// The machine that a newer Warren has written down is refused. 000-05
+// The machine that a newer Warren has written down is refused.
 func TestMachineFormat(t *testing.T) {
 	for format, want := range map[int]Kind{0: "", MachineFormat: "", MachineFormat + 1: Unsupported} {
 		err := MachineSpec{Format: format, ID: "x"}.CheckFormat()

@@ -20,7 +20,7 @@ func (c *clockOnly) SetClock(t time.Time) error {
 	return nil
 }
 
-// A clock that is late is set; one that is not is left alone. 000-36
+// A clock that is late is set; one that is not is left alone.
 func TestSetForward(t *testing.T) {
 	sys := &clockOnly{}
 	a := &Agent{sys: sys}

@@ -28,8 +28,6 @@ func (r *tree) scan() *scan {
 
 // TestEvidenceCounters: bytes that were moved, watchers and their watches, also
 // those beyond the descriptors that a look lists.
-//
-// 002-34, 002-37
 func TestEvidenceCounters(t *testing.T) {
 	r := newTree(t)
 	fds := map[int]string{0: "/dev/null", 7: "anon_inode:inotify", 8: "anon_inode:[eventpoll]"}
@@ -51,8 +49,6 @@ func TestEvidenceCounters(t *testing.T) {
 }
 
 // TestEvidenceLocks: who holds a lock and who waits, and where the file is.
-//
-// 002-34
 func TestEvidenceLocks(t *testing.T) {
 	r := newTree(t)
 	file := filepath.Join(t.TempDir(), "lock")

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// 000-29: commands run, and their result comes back as it was.
+// Commands run, and their result comes back as it was.
 func TestExec(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func TestExecUser(t *testing.T) {
 	}
 }
 
-// 003-33: the timeout is enforced on the whole process group.
+// The timeout is enforced on the whole process group.
 func TestExecTimeout(t *testing.T) {
 	r := newRig(t)
 	begin := time.Now()
@@ -289,7 +289,7 @@ func TestExecSlowClient(t *testing.T) {
 }
 
 // A client that goes away turns the command into a background process with a
-// log that begins with what was written last. 000-03.
+// log that begins with what was written last.
 func TestExecVanishedClient(t *testing.T) {
 	for name, vanish := range map[string]func(*rig, interface{ Detach() error }){
 		"detach":  func(_ *rig, e interface{ Detach() error }) { _ = e.Detach() },

@@ -44,7 +44,7 @@ func readAll(t *testing.T, r *rig, user, path string) (vm.FileInfo, []byte) {
 	return i, b
 }
 
-// 000-04, 000-30: files go in and come out as they were.
+// Files go in and come out as they were.
 func TestFiles(t *testing.T) {
 	r := newRig(t)
 	ctx := within(t, 30*time.Second)
@@ -434,7 +434,7 @@ func TestTarUpStaysInside(t *testing.T) {
 	}
 }
 
-// 001-31: changes below a directory are seen, in new directories too.
+// Changes below a directory are seen, in new directories too.
 func TestWatch(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()

@@ -30,7 +30,6 @@ func sysTree(t *testing.T, files map[string]string) devices {
 
 func (d devices) read(name string) string { return sysLine(filepath.Join(string(d), name)) }
 
-// 000-31
 func TestOnlineCPUs(t *testing.T) {
 	files := map[string]string{"cpu/cpufreq/x": "", "cpu/cpu0/topology/core_id": "0", "cpu/online": "0-1"}
 	for i := 1; i < 12; i++ {
@@ -60,7 +59,6 @@ func TestOnlineCPUs(t *testing.T) {
 	}
 }
 
-// 000-31
 func TestOnlineMemory(t *testing.T) {
 	d := sysTree(t, map[string]string{
 		"memory/block_size_bytes": "8000000", "memory/memory0/state": "online", "memory/memory1/state": "online",

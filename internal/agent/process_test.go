@@ -17,7 +17,9 @@ import (
 )
 
 // Background processes have an id, are listed, waited for and signalled, and
-// their logs outlive them and the agent. 000-03.
+// their logs outlive them and the agent.
+//
+// 000-03
 func TestBackground(t *testing.T) {
 	r := newRig(t)
 	ctx := within(t, 20*time.Second)

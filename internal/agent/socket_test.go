@@ -36,8 +36,6 @@ func TestLinuxUser(t *testing.T) {
 }
 
 // TestDialSocket: both directions end by themselves, TCP and unix.
-//
-// 000-39
 func TestDialSocket(t *testing.T) {
 	r := newRig(t)
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": t.TempDir() + "/s"} {
@@ -86,8 +84,6 @@ func TestDialSocket(t *testing.T) {
 
 // TestListenSocket: several connections at once; the socket goes with its
 // listener, connections stay.
-//
-// 000-39
 func TestListenSocket(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "s")
@@ -165,8 +161,6 @@ func TestListenSocket(t *testing.T) {
 
 // TestSocketUser: the other end of a socket sees the user, not root, and root's
 // rights are not used.
-//
-// 000-42
 func TestSocketUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be somebody else")
@@ -240,8 +234,6 @@ func TestSocketUser(t *testing.T) {
 
 // TestHandle: pieces of a file in any order, at once, and errors that end
 // nothing.
-//
-// 000-39
 func TestHandle(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "f")

@@ -132,8 +132,6 @@ func sh(id string) vm.TerminalSpec {
 
 // A terminal is a real one: size, type, echo, ^C, and an exit status. It
 // outlives its viewers, and shows the next one what was there.
-//
-// 000-39, 000-40
 func TestTerminal(t *testing.T) {
 	r := newRig(t)
 	l := r.open(sh(""))
@@ -169,8 +167,6 @@ func TestTerminal(t *testing.T) {
 
 // A full-screen program is drawn anew as it is, alternate screen, cursor and
 // modes, and what lies below it comes back at its end.
-//
-// 000-40
 func TestTerminalFullScreen(t *testing.T) {
 	r := newRig(t)
 	l := r.open(sh("s"))
@@ -400,8 +396,6 @@ func TestTerminalStalledViewer(t *testing.T) {
 
 // An agent that comes after one that died names the terminals that went with
 // it, until their ids are used anew; those that had ended are no loss.
-//
-// 000-40
 func TestTerminalLost(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -445,8 +439,6 @@ func TestTerminalLost(t *testing.T) {
 // An ended terminal that is no longer kept is remembered as expired; and an
 // attachment that is drawn begins with whole sequences, wherever the output was
 // cut.
-//
-// 000-39
 func TestTerminalExpired(t *testing.T) {
 	r := newRig(t)
 	for i := range 34 { // 32 are kept
@@ -468,8 +460,6 @@ func TestTerminalExpired(t *testing.T) {
 }
 
 // An upgrade of the agent keeps terminals: program, screen, output, offsets.
-//
-// 000-40
 func TestTerminalUpgrade(t *testing.T) {
 	r, _ := startAgent(t, t.TempDir())
 	ctx := within(t, 30*time.Second)

@@ -35,7 +35,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// 003-13: where a volume is mounted, and where not.
+// Where a volume is mounted, and where not.
 func TestMountPoint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {

@@ -109,8 +109,6 @@ func processOf(t *testing.T, w vm.WorldState, pid int) vm.WorldProcess {
 const pts0 = 136 << 8 // device number of /dev/pts/0
 
 // TestWorldProcesses: what each process is and what it waits for.
-//
-// 000-13, 002-02, 002-34
 func TestWorldProcesses(t *testing.T) {
 	r := newTree(t)
 	r.add(proc{pid: 1, name: "systemd", cmdline: "/sbin/init", exe: "/usr/lib/systemd/systemd", cwd: "/", syscall: "232 0x4 0x0 0x10 0xffffffff 0x0 0x0 0x0 0x0"})
@@ -161,8 +159,6 @@ func TestWorldProcesses(t *testing.T) {
 
 // TestWorldTerminals: who is in front, where, and what all wait for; a REPL is
 // one only by evidence.
-//
-// 000-10, 000-13, 000-14, 000-20
 func TestWorldTerminals(t *testing.T) {
 	r := newTree(t)
 	tty := map[int]string{0: "/dev/pts/0", 1: "/dev/pts/0"}
@@ -209,8 +205,6 @@ func TestWorldTerminals(t *testing.T) {
 
 // TestWorldRoles: watchers, workers, databases and browsers, each with its
 // evidence; what has none has no role.
-//
-// 000-13, 002-06, 002-36, 002-37
 func TestWorldRoles(t *testing.T) {
 	r := newTree(t)
 	file := filepath.Join(t.TempDir(), "app.db")
@@ -296,8 +290,6 @@ func TestWorldHostile(t *testing.T) {
 
 // TestProbeInside asks real sockets: one of HTTP, one that greets, one that
 // says nothing, one that closes, and none.
-//
-// 000-12, 002-35
 func TestProbeInside(t *testing.T) {
 	serve := func(answer func(net.Conn)) vm.WorldPort {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -70,8 +70,6 @@ func whole(t testing.TB, dir string, lines int64) Report {
 
 // TestRecords: an action is begun, ends, is listed and survives reopening; its
 // receipt is the id it is found by.
-//
-// 001-09, 003-40
 func TestRecords(t *testing.T) {
 	dir := t.TempDir()
 	l := mustOpen(t, dir)
@@ -395,8 +393,6 @@ func swap(t *testing.T, l *Log, f *os.File) *os.File {
 
 // TestCrash kills a process that writes, and wants every acknowledged record;
 // again and again on one log.
-//
-// 001-09
 func TestCrash(t *testing.T) {
 	if dir := os.Getenv("WARREN_AUDIT_CHILD"); dir != "" {
 		crashing(t, dir)

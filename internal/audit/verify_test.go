@@ -53,8 +53,6 @@ func forge(raw []byte, f func(*line)) []byte {
 }
 
 // TestTampering: what somebody does to the files is found, and where.
-//
-// 001-09
 func TestTampering(t *testing.T) {
 	remove := func(dir, name string) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
@@ -122,8 +120,6 @@ func TestTampering(t *testing.T) {
 
 // TestTamperingOfHistory: what is done to segments and signatures that a start
 // does not read is found by Verify.
-//
-// 001-09
 func TestTamperingOfHistory(t *testing.T) {
 	cases := []struct {
 		name   string

@@ -110,8 +110,6 @@ var box = api.VM{
 }
 
 // TestExitStatuses: each kind of failure has its status, its message and its hint.
-//
-// 003-33
 func TestExitStatuses(t *testing.T) {
 	for _, k := range api.Kinds {
 		f := newFake(t)
@@ -129,8 +127,6 @@ func TestExitStatuses(t *testing.T) {
 
 // TestUsage: a command line that is not understood is refused before anything
 // is asked of a server.
-//
-// 003-33
 func TestUsage(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -216,8 +212,6 @@ func TestAdminKeyStaysHere(t *testing.T) {
 }
 
 // TestUp: what is asked for, and what is said of what was made.
-//
-// 003-30
 func TestUp(t *testing.T) {
 	f := newFake(t)
 	var got api.CreateVM
@@ -321,8 +315,6 @@ func TestListings(t *testing.T) {
 }
 
 // TestDown says what remains and how to erase it.
-//
-// 003-42
 func TestDown(t *testing.T) {
 	f := newFake(t)
 	f.on("POST /v1/vms/box/stop", api.StoppedVM{VMID: box.ID, Remains: api.Remains{DiskBytes: 3 << 20, LogBytes: 4096}})
@@ -368,8 +360,6 @@ func TestGuestNames(t *testing.T) {
 }
 
 // TestHost: commands that need no server.
-//
-// 000-27
 func TestHost(t *testing.T) {
 	local := Local{
 		Doctor: func(context.Context, string) ([]Check, bool, error) {

@@ -48,8 +48,6 @@ NOT LOOKED AT
 
 // TestDiagnosePage: the page word for word; nothing of the guest's steers the
 // terminal; the status says whether there is trouble.
-//
-// 002-34, 002-35
 func TestDiagnosePage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/diagnose", aDiagnosis())
@@ -121,8 +119,6 @@ not looked at: journal: no answer
 `
 
 // TestTopPage: printed once where stdout is no terminal, word for word.
-//
-// 002-34, 001-42
 func TestTopPage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/top", aTop())
@@ -149,8 +145,6 @@ func TestTopPage(t *testing.T) {
 
 // TestLogsOfService: a journal at once and as it grows; flags of the other
 // kind of log are refused.
-//
-// 002-38
 func TestLogsOfService(t *testing.T) {
 	f := newFake(t)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -60,8 +60,6 @@ func ends(status vm.ExitStatus) guest {
 
 // TestExecStatus: the guest's status and streams are passed on; what is ours
 // has statuses of its own.
-//
-// 003-33
 func TestExecStatus(t *testing.T) {
 	for _, c := range []struct {
 		status vm.ExitStatus
@@ -115,8 +113,6 @@ func TestExecSpec(t *testing.T) {
 
 // TestInterrupt: the first ^C goes to the command; the second leaves it in the
 // background and says how to find it again.
-//
-// 000-03
 func TestInterrupt(t *testing.T) {
 	interrupt := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
@@ -160,8 +156,6 @@ func TestInterrupt(t *testing.T) {
 }
 
 // TestRun: one VM is made, used and removed, whatever happens in between.
-//
-// 002-03, 002-04
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -205,8 +199,6 @@ func TestRunNotMade(t *testing.T) {
 }
 
 // TestCopyOut: what cannot be a whole file leaves no file.
-//
-// 003-24
 func TestCopyOut(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Name: "f", Path: "/f", Kind: vm.FileRegular, Mode: 0o644})

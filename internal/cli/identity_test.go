@@ -19,8 +19,6 @@ import (
 
 // TestIdentityCommands: flags become requests, secrets are printed once, and
 // listings are readable and, as JSON, arrays.
-//
-// 002-17
 func TestIdentityCommands(t *testing.T) {
 	f := newFake(t)
 	const base = "/identity/v1/identities"

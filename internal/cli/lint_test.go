@@ -24,7 +24,9 @@ func said(list []finding) (out []string) {
 }
 
 // TestLintServer: snapshots and shares that something smaller would do for are
-// named, those with a purpose are not. 003-07, 003-02
+// named, those with a purpose are not.
+//
+// 003-07
 func TestLintServer(t *testing.T) {
 	ask := func(name string, source vm.ID, change func(*api.Snapshot)) api.Snapshot {
 		s := api.Snapshot{SnapshotID: vm.SnapshotID("sn-" + name), Name: name, SourceVMID: source, Why: vm.WhySnapshot}
@@ -81,8 +83,9 @@ func TestLintServer(t *testing.T) {
 	}
 }
 
-// TestLintFiles: scripts and specs are looked at without a server. 003-07,
-// 003-04
+// TestLintFiles: scripts and specs are looked at without a server.
+//
+// 003-07
 func TestLintFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

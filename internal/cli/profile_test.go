@@ -15,7 +15,6 @@ import (
 var updateProfiles = flag.Bool("update-profiles", false, "rewrite the table of docs/profiles.md")
 
 // TestProfiles: the page, the command and the table of the program say the same.
-// 003-01, 003-22
 func TestProfiles(t *testing.T) {
 	const file = "../../docs/profiles.md"
 	page, err := os.ReadFile(file)
@@ -44,6 +43,7 @@ func TestProfiles(t *testing.T) {
 }
 
 // TestRunProfile: a run has the least trusted profile that has what it asks for.
+//
 // 003-22
 func TestRunProfile(t *testing.T) {
 	for _, tc := range []struct {

@@ -15,8 +15,6 @@ import (
 // TestOtherName: called by its other name the program takes the same command
 // lines, and help, messages and hints say that name. What a guest or a user
 // wrote is left alone.
-//
-// 003-08, 003-09, 003-11, 003-14
 func TestOtherName(t *testing.T) {
 	f := newFake(t)
 	f.on("POST /v1/vms/{vm}/mounts", vm.Errorf(vm.WrongState, "agent-cache", "the volume is locked").WithHint("unlock it: `warren volume unlock agent-cache`"))

@@ -44,8 +44,6 @@ func tell(ctx context.Context, conn *websocket.Conn, m api.PtyMessage) {
 
 // A lost connection is taken up again where the output was, and the exit
 // status is the program's.
-//
-// 000-40
 func TestPtyReattach(t *testing.T) {
 	f := newFake(t)
 	var times atomic.Int32
@@ -73,8 +71,6 @@ func TestPtyReattach(t *testing.T) {
 }
 
 // A VM that falls asleep is not woken by its viewer's coming back.
-//
-// 000-41
 func TestPtyAsleep(t *testing.T) {
 	f := newFake(t)
 	var times atomic.Int32
@@ -94,8 +90,6 @@ func TestPtyAsleep(t *testing.T) {
 
 // shell attaches to its terminal when there is one, asleep or not, and opens it
 // otherwise. The status is that of its program.
-//
-// 000-40, 000-41
 func TestShell(t *testing.T) {
 	for _, c := range []struct {
 		list, path string
@@ -128,8 +122,6 @@ func TestShell(t *testing.T) {
 
 // A list that is older than the terminal, and a VM that is stopped, do not keep
 // a shell from its user.
-//
-// 000-41
 func TestShellFinds(t *testing.T) {
 	zero := 0
 	for _, c := range []struct {

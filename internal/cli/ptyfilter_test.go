@@ -15,8 +15,6 @@ import (
 // What a guest writes reaches the screen of whoever looks, and nothing beyond
 // it: not the clipboard, a file, the printer, the keys; and no question is asked
 // whose answer would type the guest's own text.
-//
-// 000-39, 003-24
 func TestPtyFilter(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain äöü€😀\r\n\t\x08":              "plain äöü€😀\r\n\t\x08",

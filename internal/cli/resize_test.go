@@ -14,8 +14,6 @@ import (
 
 // TestResize: the flags become a request, and the answer says which part was
 // changed how.
-//
-// 000-31
 func TestResize(t *testing.T) {
 	f := newFake(t)
 	var got api.Sizes

@@ -41,8 +41,6 @@ func TestUsageShown(t *testing.T) {
 }
 
 // TestUpSaysRetention: what makes a VM says which rules it is kept by.
-//
-// 003-01
 func TestUpSaysRetention(t *testing.T) {
 	five, at := int64(300), time.Now().Add(time.Hour)
 	for _, c := range []struct {
@@ -80,8 +78,6 @@ var left = vm.Remaining{
 }
 
 // TestSaysWhatRemains: stop, suspend and rm name what they did not erase.
-//
-// 003-42
 func TestSaysWhatRemains(t *testing.T) {
 	f := newFake(t)
 	f.on("POST /v1/vms/box/stop", api.StoppedVM{VMID: box.ID})
@@ -108,8 +104,6 @@ func TestSaysWhatRemains(t *testing.T) {
 
 // TestDone: flags and answers become one request; open steps show in the exit
 // status.
-//
-// 003-32, 003-35, 003-38, 003-39, 003-41
 func TestDone(t *testing.T) {
 	job := vm.Job{VM: box.ID, Name: "box", Steps: []vm.JobStep{{Step: "compute", State: vm.StepDone, Why: "the VM is stopped"}, {Step: "logs", State: vm.StepOpen, Why: "nobody has read them"}}, Remains: left}
 	for _, c := range []struct {

@@ -39,8 +39,6 @@ func (f *fake) gateway(key *string) {
 
 // TestSSHConfig: the block names no secret, the host key is the server's, and
 // --write includes it once, before what was there.
-//
-// 000-39
 func TestSSHConfig(t *testing.T) {
 	f := newFake(t)
 	key := "ssh-ed25519 AAAA"

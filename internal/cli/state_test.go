@@ -43,8 +43,6 @@ func aWorld(name string) vm.WorldState {
 
 // TestStatePage: everything is on the page, with the evidence, and nothing of
 // the guest's moves the cursor.
-//
-// 000-12, 000-13, 002-02, 002-35
 func TestStatePage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/state", aWorld("box"))
@@ -72,8 +70,6 @@ func TestStatePage(t *testing.T) {
 }
 
 // TestStateExpect: a script can hold a world against what it needs.
-//
-// 000-12, 000-13, 000-45
 func TestStateExpect(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/state", aWorld("box"))

@@ -57,7 +57,6 @@ func TestVolumePassphrase(t *testing.T) {
 }
 
 // TestVolumeLs: the state says when a locked volume is in use all the same.
-// 003-12, 003-15
 func TestVolumeLs(t *testing.T) {
 	f := newFake(t)
 	mounted := []api.Mount{{VMName: "box", VM: "x", Path: "/data", RW: true}}
@@ -87,7 +86,7 @@ func TestVolumeLs(t *testing.T) {
 }
 
 // TestRunVolumes: --volume names a volume and a path; a locked volume is told
-// before there is a VM. 000-46, 003-10
+// before there is a VM.
 func TestRunVolumes(t *testing.T) {
 	got, err := runVolumes([]string{"a:/data", "b:/ref:ro", "c:/out/x:rw"}, "shop")
 	want := []api.NewMount{

@@ -56,7 +56,6 @@ func wantFile(t *testing.T, path, want string) {
 	}
 }
 
-// 002-12
 func TestCgroups(t *testing.T) {
 	h, own := groups(t, "cpuset cpu io memory hugetlb pids\n")
 	have, err := h.Divide()
@@ -119,8 +118,6 @@ func TestCgroupsNotOurs(t *testing.T) {
 
 // On a host that delegates, under `systemd-run -p Delegate=yes`, the kernel
 // bounds what is in the group.
-//
-// 002-12
 func TestCgroupsReal(t *testing.T) {
 	var h Hierarchy
 	have, err := h.Divide()

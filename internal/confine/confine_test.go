@@ -267,7 +267,6 @@ func check(t *testing.T, said map[string]string) {
 	}
 }
 
-// 002-12
 func TestConfinedReachesOnlyItsOwn(t *testing.T) {
 	to, plan := lay(t)
 	free := to
@@ -300,8 +299,6 @@ func mayMount() bool {
 }
 
 // Where the kernel gives no namespaces, Landlock and the filter hold alone.
-//
-// 002-12
 func TestConfinedWithoutNamespaces(t *testing.T) {
 	if LandlockVersion() < 6 {
 		t.Skip("this kernel's Landlock does not bind all of it: Linux 6.12 does")
@@ -316,8 +313,6 @@ func TestConfinedWithoutNamespaces(t *testing.T) {
 }
 
 // Both again, as a user without any privilege.
-//
-// 002-12
 func TestConfinedAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the other tests are this one: they don't run as root")
@@ -378,7 +373,6 @@ func BenchmarkStartWithoutNamespaces(b *testing.B) {
 	})
 }
 
-// 002-12
 func TestProbe(t *testing.T) {
 	held, err := Probe(t.Context(), t.TempDir())
 	if err != nil {

@@ -14,8 +14,6 @@ import (
 
 // A host that gives no namespaces is asked by a second start, which must find
 // the pipes to the program open.
-//
-// 002-12
 func TestProbeWithoutNamespaces(t *testing.T) {
 	asked := false
 	refuse := func(*syscall.SysProcAttr) *syscall.SysProcAttr {

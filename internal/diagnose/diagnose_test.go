@@ -48,8 +48,6 @@ func (r *Report) port(n int, address string, pid int, p vm.Probe) {
 
 // TestFind: each trouble is named once, with who makes it; what is no trouble
 // is not named.
-//
-// 002-34, 002-35, 002-36, 002-37, 001-42
 func TestFind(t *testing.T) {
 	lock := func(pid int, path string) vm.FileLock { return vm.FileLock{PID: pid, File: "fe:00:7", Path: path} }
 	const frontend = "/var/lib/dpkg/lock-frontend"

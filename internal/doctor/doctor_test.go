@@ -74,7 +74,7 @@ func find(t *testing.T, checks []Check, name string) Check {
 	return Check{}
 }
 
-// 004-14: on a host that has everything nothing is found wrong.
+// On a host that has everything nothing is found wrong.
 func TestHealthy(t *testing.T) {
 	checks := host(t).checks(t.Context())
 	for _, c := range checks {

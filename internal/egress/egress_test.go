@@ -31,7 +31,7 @@ func ip(s string) netip.Addr {
 	return netip.MustParseAddr(s)
 }
 
-// 003-30, 002-05: nothing is reachable until a need is approved, and package
+// Nothing is reachable until a need is approved, and package
 // registries are reachable by name and port alone.
 func TestEvaluate(t *testing.T) {
 	tests := []struct {
@@ -84,7 +84,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// 003-30: no address of the host's side is public in any spelling.
+// No address of the host's side is public in any spelling.
 func TestPrivate(t *testing.T) {
 	refused := []string{
 		"0.0.0.0", "0.1.2.3", "10.0.0.1", "10.0.2.2", "10.255.255.255", "100.64.0.1", "100.127.255.254",

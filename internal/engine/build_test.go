@@ -58,7 +58,7 @@ func layersOf(t *testing.T, e *engine.Engine, c *vm.Call) []vm.GenerationInfo {
 }
 
 // TestLayersAreMadeOnce: inner layers become generations that the next VM of
-// the same spec starts on; the outermost is done to each VM. 000-36, 001-47
+// the same spec starts on; the outermost is done to each VM.
 func TestLayersAreMadeOnce(t *testing.T) {
 	s, e, c := site(t)
 	layers := []spec.Layer{command("one", "echo 1 >> /root/log"), command("two", "echo 2 >> /root/log"), command("three", "echo 3 >> /root/log")}
@@ -116,7 +116,7 @@ func TestLayersAreMadeOnce(t *testing.T) {
 }
 
 // TestLayerIsMadeOnceForAll: creates of one spec at the same time share the
-// making, and one that goes away does not end it for the others. 000-36
+// making, and one that goes away does not end it for the others.
 func TestLayerIsMadeOnceForAll(t *testing.T) {
 	s, e, c := site(t)
 	layers := []spec.Layer{command("slow", "sleep 0.3\necho 1 > /root/f"), {}}

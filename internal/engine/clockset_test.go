@@ -12,7 +12,7 @@ import (
 )
 
 // TestClockSetBack: a clock that was a year ahead, and is right again at the
-// next start, keeps no VM awake and none alive for that year. 003-27
+// next start, keeps no VM awake and none alive for that year.
 func TestClockSetBack(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	clock.Advance(365 * 24 * time.Hour)
@@ -38,7 +38,7 @@ func TestClockSetBack(t *testing.T) {
 
 // TestClockSetForward: a clock that is set a year ahead while no server runs
 // suspends nobody at the next start: a silence of the server is none of the VM.
-// What was to live for a time has outlived it. 003-27
+// What was to live for a time has outlived it.
 func TestClockSetForward(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: engine.Some[int64](100)})

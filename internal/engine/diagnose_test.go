@@ -17,8 +17,6 @@ import (
 
 // TestDiagnose: what the two looks show is named; the look leaves nothing in
 // the guest and no audit record; bad times are refused.
-//
-// 002-34, 002-35
 func TestDiagnose(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -77,8 +75,6 @@ func TestDiagnose(t *testing.T) {
 }
 
 // TestTop: one look has no shares, two have; brief costs the guest no program.
-//
-// 002-34, 001-42
 func TestTop(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -134,8 +130,6 @@ func TestDiagnoseAsleep(t *testing.T) {
 
 // TestFollowService: the lines that are there come, each once; a reader that
 // fails ends it, and a unit that is not there is refused at once.
-//
-// 002-38
 func TestFollowService(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

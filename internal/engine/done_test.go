@@ -44,7 +44,7 @@ func snapshotOf(t *testing.T, e *engine.Engine, c *vm.Call, ref, name string) vm
 // TestDone goes through the list in two parts: what the first leaves open the
 // second closes, and what people have seen to stays so.
 //
-// 003-32, 003-35, 003-36, 003-37, 003-38, 003-39, 003-40, 003-41, 003-42
+// 003-32, 003-35, 003-38, 003-39, 003-40, 003-41
 func TestDone(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -114,6 +114,8 @@ func TestDone(t *testing.T) {
 
 // TestDoneStopsWhatSleeps: a VM whose job ends in a stop has no memory left,
 // also where it was suspended.
+//
+// 003-32
 func TestDoneStopsWhatSleeps(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -157,8 +159,6 @@ func TestDoneRefused(t *testing.T) {
 
 // TestRemains: forks, their forks and snapshots outlive the VM that they come
 // from, and are found by its id.
-//
-// 003-42
 func TestRemains(t *testing.T) {
 	_, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -238,7 +238,7 @@ func TestShred(t *testing.T) {
 // TestDoneVolumes: the volumes and folders that a VM worked in are closed with
 // its job, one that another VM works in stays open and is named.
 //
-// 003-36, 003-37, 003-42
+// 003-36, 003-37
 func TestDoneVolumes(t *testing.T) {
 	s, e, c := site(t)
 	s.Folders.Put(plainDir, false)

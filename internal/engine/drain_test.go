@@ -37,8 +37,6 @@ func refusedWhileDraining(t *testing.T, e *engine.Engine, c *vm.Call) {
 
 // A drain waits for what is on its way up, and its end lets all go on that
 // would have gone on after a start.
-//
-// 004-31
 func TestUndrain(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "kept", Persistence: &vm.Persistence{Type: vm.Persistent}})
@@ -95,8 +93,6 @@ func TestDrainMeetsCreates(t *testing.T) {
 }
 
 // The setting of a VM that exists is changed in every state it can rest in.
-//
-// 004-31
 func TestSetOnBoot(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "a"})
@@ -133,8 +129,6 @@ func TestSetOnBoot(t *testing.T) {
 
 // What a shutdown of the host has suspended goes on after its start, where the
 // setting or the persistence type says so, and sleeps where not.
-//
-// 004-31
 func TestDrain(t *testing.T) {
 	s, e, c := site(t)
 	want := map[string]vm.State{"kept": vm.Running, "told": vm.Running, "sticky": vm.Suspended, "stays": vm.Suspended, "asleep": vm.Suspended}

@@ -143,8 +143,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // TestLife follows one VM through its life: files survive stop
-// and start, memory does not and the answer says so, the id stays. 000-01,
-// 000-29, 000-32, 000-33, 002-16, 004-14.
+// and start, memory does not and the answer says so, the id stays.
 func TestLife(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -432,7 +431,7 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// TestFiles moves content both ways and changes the tree. 000-04, 000-30.
+// TestFiles moves content both ways and changes the tree.
 func TestFiles(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -484,7 +483,7 @@ func TestFiles(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "FILE_NOT_FOUND")
 }
 
-// TestProcesses: background processes have an id, a log, an end. 000-03.
+// TestProcesses: background processes have an id, a log, an end.
 func TestProcesses(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -521,7 +520,7 @@ func TestProcesses(t *testing.T) {
 }
 
 // TestExecTimeout: a command is ended when its time is up, and the status says
-// so. 003-33.
+// so.
 func TestExecTimeout(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -566,7 +565,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestWatchAndDial: changes are seen, ports are reached. 001-03.
+// TestWatchAndDial: changes are seen, ports are reached.
 func TestWatchAndDial(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

@@ -15,8 +15,6 @@ import (
 
 // TestSocketIdle: bytes through a connection into the guest are activity, that
 // it is open is not; a VM that falls asleep cuts it.
-//
-// 000-28, 000-44
 func TestSocketIdle(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -50,8 +48,6 @@ func TestSocketIdle(t *testing.T) {
 
 // TestSocketRights: an identity reaches the sockets and files of the Linux users
 // that it was granted, and its login is recorded as its own.
-//
-// 000-42, 000-43
 func TestSocketRights(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

@@ -429,7 +429,7 @@ func TestStopOfAStubbornMachine(t *testing.T) {
 }
 
 // TestRestart: a new engine adopts what runs, with its processes; and buries
-// what is dead. 001-34.
+// what is dead.
 func TestRestart(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -581,8 +581,6 @@ func TestSuspendWhoseMonitorDies(t *testing.T) {
 // TestOrphans: a start that finds VMs and generations without their records, for
 // those were lost, ends their machines and keeps their files, and files of
 // others; once the records are back, so are the VMs.
-//
-// 000-32, 000-37
 func TestOrphans(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -804,7 +802,7 @@ func TestDeathWhileCollecting(t *testing.T) {
 }
 
 // TestForeignDisk: a disk whose header says that it lies on another account's is
-// not started: a guest that has taken its QEMU over has written it. 002-12
+// not started: a guest that has taken its QEMU over has written it.
 func TestForeignDisk(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -842,7 +840,7 @@ func TestForeignDisk(t *testing.T) {
 }
 
 // TestLostAnswer: a record that the store has changed, though it did not say so
-// in time, does not keep its VM from being managed. 000-37
+// in time, does not keep its VM from being managed.
 func TestLostAnswer(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -35,7 +35,7 @@ func foldered(t *testing.T, e *engine.Engine, c *vm.Call, ref string, r engine.F
 
 // TestFolderRules: who may have a directory of the host, and how.
 //
-// 003-01, 003-04, 003-17, 003-19, 003-21, 003-22
+// 003-04, 003-20
 func TestFolderRules(t *testing.T) {
 	s, e, c := site(t)
 	s.Folders.Put(plainDir, false)
@@ -101,8 +101,6 @@ func TestFolderHalfMounted(t *testing.T) {
 
 // TestFolderLives: a folder stays with its VM until it is unmounted or the
 // machine ends; children read; what is not what it was is not given again.
-//
-// 003-12, 003-16, 003-20
 func TestFolderLives(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

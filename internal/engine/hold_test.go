@@ -16,8 +16,6 @@ import (
 // TestHold: a hold keeps a VM awake for its time, over a restart of the server,
 // and no longer; it wakes nothing, forks do not inherit it, and it goes with
 // the VM.
-//
-// 000-28
 func TestHold(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()

@@ -51,8 +51,6 @@ func grantVM(t *testing.T, e *engine.Engine, c *vm.Call, i vm.Identity, v vm.VM,
 
 // TestTokens: the secret is kept nowhere, works after a restart, and ends at
 // once when it is revoked.
-//
-// 002-17
 func TestTokens(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -107,8 +105,6 @@ func auditOf(t *testing.T, e *engine.Engine, c *vm.Call) []engine.AuditRecord {
 
 // TestTokenExpiry: a token ends at its time, though nobody asks, and its record
 // goes.
-//
-// 002-17
 func TestTokenExpiry(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	v := create(t, e, c, engine.CreateRequest{})
@@ -156,8 +152,6 @@ func TestTokenExpiry(t *testing.T) {
 
 // TestExpiryWithoutRecords: a token ends at its time even when no record of its
 // end can be written; the record goes when it can.
-//
-// 002-17
 func TestExpiryWithoutRecords(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	v := create(t, e, c, engine.CreateRequest{})
@@ -198,8 +192,6 @@ func TestExpiryWithoutRecords(t *testing.T) {
 
 // TestIdentityReach: an identity reaches granted VMs only, by id and by name,
 // and may not do to them what their owner may.
-//
-// 001-27, 002-17
 func TestIdentityReach(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -268,8 +260,6 @@ func TestIdentityReach(t *testing.T) {
 }
 
 // TestAllowedUsers: a permission for some Linux users is for what is theirs.
-//
-// 001-27, 002-17
 func TestAllowedUsers(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -340,8 +330,6 @@ func TestAllowedUsers(t *testing.T) {
 
 // TestCutStreams: streams into and out of a guest, and connections to its ports,
 // end when the right to them does; those of others go on.
-//
-// 001-27, 002-17
 func TestCutStreams(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -428,8 +416,6 @@ func TestCutStreams(t *testing.T) {
 
 // TestIdentityGone: an identity's end is the end of all that is its own, also
 // when the engine dies half way; a VM's end is that of the permissions for it.
-//
-// 002-17
 func TestIdentityGone(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -503,8 +489,6 @@ func sshLine(t *testing.T, pub any) string {
 
 // TestSSHKeys: a key opens the VMs of its identity, for its Linux users, until it
 // is removed; nobody is led to a stranger's VM by its name.
-//
-// 002-17
 func TestSSHKeys(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -42,8 +42,6 @@ func eventsOf(s *vmtest.Site, kind string) int {
 }
 
 // TestActivity: each kind of use is told as what it was; looking is none.
-//
-// 000-28, 000-34
 func TestActivity(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -140,8 +138,6 @@ func TestIdleExplains(t *testing.T) {
 
 // TestSilentStreams: a connection, a watch and a followed log count by what
 // goes through them, not by being open.
-//
-// 000-28, 000-34
 func TestSilentStreams(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -219,8 +215,6 @@ func TestThreshold(t *testing.T) {
 }
 
 // TestWakeOnce: twenty who come to a sleeping VM at once cause one start.
-//
-// 002-13, 002-15, 000-34
 func TestWakeOnce(t *testing.T) {
 	for _, st := range []vm.State{vm.Suspended, vm.Stopped} {
 		s, e, c := site(t)
@@ -254,8 +248,6 @@ func TestWakeOnce(t *testing.T) {
 
 // TestWakeByIdentity: who was granted a VM wakes it, in its own name, and is not
 // told whose keys hold it awake; who was not granted it wakes nothing.
-//
-// 002-13, 002-14, 002-17
 func TestWakeByIdentity(t *testing.T) {
 	s, e, c := site(t)
 	bring(t, s, e, c, vm.Suspended)
@@ -404,8 +396,6 @@ func TestWakeAmidOthers(t *testing.T) {
 
 // TestNeverAsleepAtWork: whatever comes at whatever moment to VMs that fall
 // asleep after a second is answered.
-//
-// 000-28, 000-34, 002-12
 func TestNeverAsleepAtWork(t *testing.T) {
 	s, e, c := site(t)
 	const boxes = 4

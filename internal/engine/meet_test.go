@@ -401,7 +401,7 @@ func bring(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, st vm.Sta
 }
 
 // wakes reports whether a verb wakes a sleeping VM: those of the guest, but for
-// those that only look. 000-28, 000-34.
+// those that only look.
 func wakes(op vm.Op) bool {
 	ops := vm.StateOps()
 	return slices.Index(ops, op) > slices.Index(ops, vm.OpDelete) && op != vm.OpStats

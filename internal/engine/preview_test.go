@@ -15,8 +15,6 @@ import (
 // TestPreviewSession: who came with a token sees a port for as long as the
 // token and the permission are there; who came because it is public or by a
 // link, until it is closed.
-//
-// 001-46, 002-17
 func TestPreviewSession(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

@@ -13,7 +13,7 @@ import (
 // TestProfiles: a VM gets what its profile has where nothing else is asked for,
 // and never what it forbids, nor do its forks.
 //
-// 003-01, 003-04, 003-22
+// 003-22
 func TestProfiles(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

@@ -47,7 +47,8 @@ func pass(clock *vmtest.Clock, d time.Duration) {
 }
 
 // TestTTL: a VM is deleted when its time is up, also by a later engine.
-// 003-27.
+//
+// 003-27
 func TestTTL(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(100))})
@@ -78,7 +79,7 @@ func TestTTL(t *testing.T) {
 }
 
 // TestTTLOfWhatCannotSleep: a suspend that fails again and again, for it is due
-// long since, does not keep a VM from its end. 003-27.
+// long since, does not keep a VM from its end.
 func TestTTLOfWhatCannotSleep(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(3600)), IdleTimeout: engine.Some(int64(60))})
@@ -92,7 +93,9 @@ func TestTTLOfWhatCannotSleep(t *testing.T) {
 }
 
 // TestIdle: a VM is suspended, or where asked stopped, after its idle timeout;
-// guest verbs and attached streams are activity; an exec wakes it. 000-28.
+// guest verbs and attached streams are activity; an exec wakes it.
+//
+// 000-28, 002-18
 func TestIdle(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -140,7 +143,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOneShot: a VM of `run` goes when its runner is gone. 002-04.
+// TestOneShot: a VM of `run` goes when its runner is gone.
 func TestOneShot(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "run", OneShot: true})

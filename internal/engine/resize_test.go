@@ -24,7 +24,7 @@ func resize(t *testing.T, e *engine.Engine, c *vm.Call, ref string, to vm.Size) 
 }
 
 // What the guest can take is changed while it runs: processes go on. The same
-// size again changes nothing. 000-31
+// size again changes nothing.
 func TestResizeLive(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -63,7 +63,7 @@ func boxNow(t *testing.T, e *engine.Engine, c *vm.Call) vm.VM {
 }
 
 // What was plugged in is there after a suspend, in a fork, and after a
-// rollback; a stop ends it. 000-31, 000-05, 000-08
+// rollback; a stop ends it.
 func TestResizeStaysInGenerations(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -114,7 +114,7 @@ func TestResizeStaysInGenerations(t *testing.T) {
 }
 
 // What is not possible while it runs is done by a stop and a start: the disk is
-// kept, the answer says so. 000-31
+// kept, the answer says so.
 func TestResizeByStart(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -143,7 +143,7 @@ func TestResizeByStart(t *testing.T) {
 	}
 }
 
-// A stopped VM has its new size from its next start on. 000-31
+// A stopped VM has its new size from its next start on.
 func TestResizeStopped(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

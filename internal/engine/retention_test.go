@@ -15,7 +15,7 @@ import (
 // TestDeleteEvents: an ephemeral VM is deleted on its event and on no other;
 // without one, on whichever comes first.
 //
-// 004-01, 004-02, 004-03, 004-04
+// 004-02, 004-03, 004-04
 func TestDeleteEvents(t *testing.T) {
 	for event, want := range map[string]map[string]vm.State{
 		"":              {"suspend": "", "stop": "", "idle": "", "idle stop": ""},
@@ -70,8 +70,6 @@ func ends(t *testing.T, e *engine.Engine, c *vm.Call, how string, idle func()) {
 
 // TestPersistenceInherited: forks are kept as their parent is unless the fork
 // says otherwise; a TTL is the parent's own.
-//
-// 004-05, 004-07, 004-13
 func TestPersistenceInherited(t *testing.T) {
 	_, e, c := site(t)
 	nine := 9
@@ -113,8 +111,6 @@ func TestPersistenceInherited(t *testing.T) {
 
 // TestTTLAsleep: a TTL ends a VM that sleeps, and one whose time was up while no
 // server ran.
-//
-// 003-27
 func TestTTLAsleep(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	for _, n := range []string{"asleep", "off", "later"} {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestServices: a unit is installed, seen, started, stopped and removed, and
-// its journal read. 000-37
+// its journal read.
 func TestServices(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

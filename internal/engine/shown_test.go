@@ -16,8 +16,6 @@ import (
 
 // TestLooksOfAllowedUsers: a look from above shows an identity what is of the
 // Linux users that it may act as, and nothing that the others run or write.
-//
-// 001-27, 002-17
 func TestLooksOfAllowedUsers(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

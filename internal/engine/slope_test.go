@@ -107,8 +107,6 @@ func cycle(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call) {
 // TestSlope: VMs that came and went leave nothing: no file, record, descriptor
 // or goroutine, nothing in the engine's maps, and no memory but what the
 // simulators remember of them.
-//
-// 000-32, 003-35
 func TestSlope(t *testing.T) {
 	s, e, c := site(t)
 	for range 10 { // pools, caches and the like fill

@@ -93,8 +93,9 @@ func budgeted(t *testing.T, budget int64) (*vmtest.Site, *engine.Engine, *vm.Cal
 
 // TestEvictionByPriority: of two sticky VMs under a small budget the one of
 // priority 1 goes, by itself, with an event and an audit record that say why;
-// what runs, is held or persistent stays, whatever its priority. 004-06 004-07
-// 004-08 004-11.
+// what runs, is held or persistent stays, whatever its priority.
+//
+// 004-05, 004-08, 004-11
 func TestEvictionByPriority(t *testing.T) {
 	s, e, c, clock := budgeted(t, 20*mib)
 	ctx := t.Context()
@@ -134,7 +135,7 @@ func TestEvictionByPriority(t *testing.T) {
 }
 
 // TestNothingGoesInVain: a request for more room than all sticky VMs together
-// take is refused, and none of them goes for it. 004-05.
+// take is refused, and none of them goes for it.
 func TestNothingGoesInVain(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -146,7 +147,9 @@ func TestNothingGoesInVain(t *testing.T) {
 	wantNames(t, e, c, "kept", "sticky")
 }
 
-// 004-08 004-10: among equals the longest unused goes.
+// Among equals the longest unused goes.
+//
+// 004-08, 004-10
 func TestEvictionByAge(t *testing.T) {
 	s, e, c, clock := budgeted(t, 20*mib)
 	for _, name := range []string{"first", "second", "third"} {
@@ -267,7 +270,9 @@ func TestEvictionOfLayers(t *testing.T) {
 }
 
 // TestFullOfPersistent: when persistent VMs fill an account's quota of disk, no
-// VM is created, with the contract's code; sticky ones make room. 004-12.
+// VM is created, with the contract's code; sticky ones make room.
+//
+// 004-11, 004-12
 func TestFullOfPersistent(t *testing.T) {
 	s, e, admin, _ := budgeted(t, 1<<40)
 	ctx := t.Context()

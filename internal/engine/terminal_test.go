@@ -18,8 +18,6 @@ import (
 // TestTerminalIdle: what goes through a terminal is activity, that somebody is
 // attached to it is not. A VM that falls asleep lets go of its viewers without
 // an exit, and its terminals are listed as sleeping, without waking it.
-//
-// 000-28, 000-41
 func TestTerminalIdle(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()

@@ -112,8 +112,10 @@ func nothingPending(t *testing.T, s *vmtest.Site) {
 	}
 }
 
-// TestVolumeLife: 003-08 to -17: from create to remove, with what is refused on
+// TestVolumeLife: from create to remove, with what is refused on
 // the way.
+//
+// 003-09, 003-15, 003-17
 func TestVolumeLife(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -226,7 +228,7 @@ func TestVolumePaths(t *testing.T) {
 	refused(t, err, vm.Exists, "MOUNT_PATH_NOT_EMPTY")
 }
 
-// TestVolumeShares: 003-18: one writer, or many readers.
+// TestVolumeShares: one writer, or many readers.
 func TestVolumeShares(t *testing.T) {
 	s, e, c := site(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -362,7 +364,7 @@ func TestVolumeSuspend(t *testing.T) {
 		t.Errorf("suspended on %+v, %v", g, err)
 	}
 	volumeIs(t, e, c, "work", true, 1)
-	if _, err := e.LockVolume(ctx, c, ref("work"), false); err != nil { // 003-32, 003-36
+	if _, err := e.LockVolume(ctx, c, ref("work"), false); err != nil {
 		t.Errorf("lock beside a suspended VM: %v", err)
 	}
 	_, err = e.Exec(ctx, c, "box", vm.ExecSpec{Command: "true"})
@@ -403,7 +405,7 @@ func TestVolumeSuspend(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := e.Snapshot(ctx, c, "box", engine.SnapshotRequest{Name: "after"})
-	if err != nil || len(g.VolumesSeen) != 1 { // 003-06: labelled until it is gone
+	if err != nil || len(g.VolumesSeen) != 1 { // labelled until it is gone
 		t.Errorf("a snapshot after the unmount: %v, %v", g.VolumesSeen, err)
 	}
 	if _, err := e.Stop(ctx, c, "box"); err != nil {

@@ -35,8 +35,6 @@ func pluggedIn(t *testing.T, s *vmtest.Site, id vm.ID, volume vm.VolumeID, want 
 // TestVolumeCut: copies of a VM that writes to a volume have none of it: not a
 // fork, not what is made of a snapshot, not what is forked from a suspended VM.
 // What is left of it is shown and can be unmounted, and then the volume mounted.
-//
-// 003-26, 003-30
 func TestVolumeCut(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -127,8 +125,6 @@ func TestVolumeCut(t *testing.T) {
 
 // TestVolumeSnapshots: a volume is kept and put back, also while a VM writes to
 // it; what a rollback leaves is kept, too.
-//
-// 003-25, 003-32
 func TestVolumeSnapshots(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -204,8 +200,6 @@ func TestVolumeSnapshots(t *testing.T) {
 
 // TestVolumeRollbackDies: a rollback that an engine which died has begun is
 // completed by the next unlock.
-//
-// 003-25
 func TestVolumeRollbackDies(t *testing.T) {
 	for _, label := range []string{"volume-rollback:disk", "volume-rollback:commit"} {
 		s, e, c := site(t)
@@ -240,8 +234,6 @@ func TestVolumeRollbackDies(t *testing.T) {
 
 // TestVolumeReadOn: children read on what their parent reads, each with a lease
 // of its own, and never what it writes.
-//
-// 003-18, 003-26
 func TestVolumeReadOn(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -314,8 +306,6 @@ func TestVolumeReadOn(t *testing.T) {
 
 // TestVolumeRollback: a VM that goes back leaves its volumes; with the memory
 // that it left, and with one that had them, it has none of them.
-//
-// 003-26
 func TestVolumeRollback(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

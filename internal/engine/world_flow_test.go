@@ -23,7 +23,7 @@ func running(t *testing.T, e *engine.Engine, c *vm.Call, ref, id string) bool {
 }
 
 // TestFork: children run with the parent's processes and files, each its own
-// VM; what one writes the others don't see; the parent goes on. 000-08, 000-22.
+// VM; what one writes the others don't see; the parent goes on.
 func TestFork(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -88,7 +88,7 @@ func TestForkOfASuspended(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestForkRefusals: nothing is half-made, the parent runs. 000-31.
+// TestForkRefusals: nothing is half-made, the parent runs.
 func TestForkRefusals(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -129,7 +129,7 @@ func TestForkRefusals(t *testing.T) {
 }
 
 // TestSuspendAndRollback: the same processes after a suspend; a rollback brings
-// memory and disk back and can be undone. 000-09, 000-28.
+// memory and disk back and can be undone.
 func TestSuspendAndRollback(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -169,7 +169,7 @@ func TestSuspendAndRollback(t *testing.T) {
 }
 
 // TestSnapshots: kept after their VM, the source of others, deleted while a VM
-// of them lives. 000-17, 000-18.
+// of them lives.
 func TestSnapshots(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -267,7 +267,7 @@ func TestKeep(t *testing.T) {
 }
 
 // TestReseat: a VM of which a capture found much private memory gets a new base
-// once it is left alone, and not before; whoever calls meanwhile waits. 000-25.
+// once it is left alone, and not before; whoever calls meanwhile waits.
 func TestReseat(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -324,7 +324,7 @@ func TestReseat(t *testing.T) {
 
 // TestDiskSettledAtStart: a capture fails after the machine has moved to its next
 // disk, nobody can say so, and the machine dies: the start finds what was written
-// there. 000-37
+// there.
 func TestDiskSettledAtStart(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -358,7 +358,7 @@ func TestDiskSettledAtStart(t *testing.T) {
 }
 
 // TestFlatten: a chain that has grown long is merged, and the layers that nobody
-// needs then go. 000-24.
+// needs then go.
 func TestFlatten(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()

@@ -14,8 +14,6 @@ import (
 
 // TestState: what the guest lists, each port asked by a request from where it
 // can be reached, the services; nothing of the look is left in the guest.
-//
-// 000-12, 000-13, 002-02, 002-35
 func TestState(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -59,8 +57,6 @@ func TestState(t *testing.T) {
 
 // TestStateOfStopped: a VM that does not run is described by its record, also
 // when it ends while it is looked at.
-//
-// 000-14, 002-16
 func TestStateOfStopped(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -31,8 +31,6 @@ func world(t *testing.T) (dir, secret string) {
 }
 
 // TestNames: no name leads out of the folder, in no operation that has one.
-//
-// 003-19, 003-20
 func TestNames(t *testing.T) {
 	dir, secret := world(t)
 	k := serve(t, dir, true)
@@ -58,8 +56,6 @@ func TestNames(t *testing.T) {
 }
 
 // TestLinks: symbolic links are the guest's to follow, and lead nowhere here.
-//
-// 003-19
 func TestLinks(t *testing.T) {
 	dir, secret := world(t)
 	for name, to := range map[string]string{"abs": secret, "rel": "../outside", "file": filepath.Join(secret, "file"), "magic": "/proc/self/root", "fd": "/proc/self/fd/0"} {
@@ -97,8 +93,6 @@ func TestLinks(t *testing.T) {
 
 // TestSwap: a directory that somebody replaces by a link again and again leads
 // nowhere else at any time.
-//
-// 003-19
 func TestSwap(t *testing.T) {
 	dir, secret := world(t)
 	k := serve(t, dir, true)
@@ -140,8 +134,6 @@ func TestSwap(t *testing.T) {
 
 // TestMadeFiles: a guest makes no devices and nothing that changes its user,
 // takes nobody's files and gives none away.
-//
-// 003-19, 003-20
 func TestMadeFiles(t *testing.T) {
 	dir, _ := world(t)
 	put(t, filepath.Join(dir, "suid"), "#!")
@@ -189,7 +181,7 @@ func TestMadeFiles(t *testing.T) {
 }
 
 // TestReadOnly: of a folder that is read-only nothing changes, whatever the
-// guest's kernel asks for. 003-17, 003-20
+// guest's kernel asks for.
 func TestReadOnly(t *testing.T) {
 	dir, _ := world(t)
 	k := serve(t, dir, false)
@@ -272,7 +264,6 @@ func TestNonsense(t *testing.T) {
 }
 
 // TestOpen: what is no directory, or may not be what it was, is not served.
-// 003-19, 003-21
 func TestOpen(t *testing.T) {
 	dir, secret := world(t)
 	link := filepath.Join(filepath.Dir(dir), "link")

@@ -17,8 +17,6 @@ import (
 
 // TestPOSIX has this host's kernel use a folder, as a guest's does, and a
 // program of its own check how it behaves. It takes root and /dev/fuse.
-//
-// 003-20
 func TestPOSIX(t *testing.T) {
 	at := mountHere(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChecks$", "-test.v")

@@ -18,8 +18,6 @@ import (
 )
 
 // TestIdentityToken: a token opens the VMs that its identity was granted.
-//
-// 001-46, 002-17
 func TestIdentityToken(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -40,8 +38,6 @@ func TestIdentityToken(t *testing.T) {
 
 // TestNoSecretReachesGuest: no header that holds a key or token of ours, of
 // whatever account, comes to a guest; what only looks like one does.
-//
-// 002-18
 func TestNoSecretReachesGuest(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo)) // public
 	theirs := strings.Repeat("x", 48)
@@ -67,8 +63,6 @@ func TestNoSecretReachesGuest(t *testing.T) {
 }
 
 // TestCut: what goes on ends with the right to it, a link's at its time.
-//
-// 002-17
 func TestCut(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ws" {
@@ -134,8 +128,6 @@ func TestCut(t *testing.T) {
 }
 
 // TestTicket: an address for one arrival at one site, as who asked for it.
-//
-// 001-46
 func TestTicket(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public, s.e.granted = false, true
@@ -204,8 +196,6 @@ func TestTicket(t *testing.T) {
 
 // TestLogin: a key is given at the preview domain alone, and leads to a site of
 // this gateway that it opens, to nothing else.
-//
-// 001-46
 func TestLogin(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false

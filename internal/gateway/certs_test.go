@@ -147,8 +147,6 @@ func (s *realNames) visit(name string) (*x509.Certificate, error) {
 
 // TestACME: the first visitor of a mapped name brings its certificate, and it
 // is kept. A name that nobody mapped costs no order.
-//
-// 000-43
 func TestACME(t *testing.T) {
 	s := newRealNames(t, realOptions{})
 	s.add("app.example.com")

@@ -269,8 +269,6 @@ func (s *stand) echo(path string, headers ...string) echoed {
 
 // TestProxy: HTTP/2 in front, the path as it is, and no header that only the
 // gateway may set.
-//
-// 000-41
 func TestProxy(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	resp, _ := s.get(s.url(boxHost, "/"))
@@ -339,8 +337,6 @@ func TestPool(t *testing.T) {
 
 // TestPrivate: who may enter, and that a stranger can't tell a private VM from
 // none.
-//
-// 001-46
 func TestPrivate(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -376,8 +372,6 @@ func TestPrivate(t *testing.T) {
 }
 
 // TestLink follows a signed link as a browser does, and misuses it.
-//
-// 001-46
 func TestLink(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -458,8 +452,6 @@ func TestNothingListens(t *testing.T) {
 }
 
 // TestWake: after a start the dial is repeated until the guest's server listens.
-//
-// 000-44
 func TestWake(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Started, s.e.refuse = time.Now(), 4
@@ -577,8 +569,6 @@ func (s *stand) raw(sni, text string) int {
 }
 
 // TestHostTricks: a request that could be for two hosts is for none.
-//
-// 001-44
 func TestHostTricks(t *testing.T) {
 	var reached atomic.Int64
 	s := newStand(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

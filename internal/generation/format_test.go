@@ -14,8 +14,6 @@ import (
 )
 
 // The manifest of a newer Warren is refused as such, and stays what it is.
-//
-// 000-05
 func TestNewerManifest(t *testing.T) {
 	s := Store{Dir: layout.Dir(t.TempDir())}
 	id := vm.NewGenerationID()

@@ -15,8 +15,6 @@ import (
 
 // TestDiagnose: the two pages of a look over HTTP: lists are never null, bad
 // times are refused, and a VM that sleeps is described and not woken.
-//
-// 002-34, 002-35
 func TestDiagnose(t *testing.T) {
 	b := newBench(t)
 	if a := b.do("POST", "/v1/vms", `{"name":"box"}`); a.status != 200 {
@@ -53,8 +51,6 @@ func TestDiagnose(t *testing.T) {
 
 // TestFollowService: a journal as lines of JSON; what is refused is refused
 // before the stream begins.
-//
-// 002-38
 func TestFollowService(t *testing.T) {
 	b := newBench(t)
 	if a := b.do("POST", "/v1/vms", `{"name":"box"}`); a.status != 200 {

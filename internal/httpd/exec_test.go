@@ -67,8 +67,6 @@ func (b *bench) hear(conn *websocket.Conn, what string) api.ExecMessage {
 
 // TestExecSocket: streams apart, input, exit status, and a command that goes on
 // in the background when its client goes away.
-//
-// 000-29
 func TestExecSocket(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -182,8 +180,6 @@ func TestSocketRefusals(t *testing.T) {
 
 // TestDetach: a detached command goes on, and its log can be read from an
 // offset while it runs and after it has ended.
-//
-// 000-03
 func TestDetach(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -237,8 +233,6 @@ func (b *bench) until(what string, is func() bool) {
 
 // TestExecChunked: output comes as lines while the command runs, each stream
 // apart, the exit status last.
-//
-// 000-29
 func TestExecChunked(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -267,8 +261,6 @@ func TestExecChunked(t *testing.T) {
 
 // TestExecAwait: the contract's call, with its time-out, its limits and its
 // replacement of what is no text.
-//
-// 000-06, 000-29, 003-33
 func TestExecAwait(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -297,7 +289,7 @@ func TestExecAwait(t *testing.T) {
 	}
 	b.do("POST", "/v1/vms/"+id+"/stop", nil)
 	if a := b.do("POST", path, `{"command":"true"}`); a.status != 200 || b.do("GET", "/v1/vms/"+id, nil).json["state"] != "running" {
-		t.Errorf("an exec did not wake the VM: %s", a.body) // 000-34
+		t.Errorf("an exec did not wake the VM: %s", a.body)
 	}
 }
 

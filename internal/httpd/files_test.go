@@ -42,8 +42,6 @@ func (b *bench) open(ctx context.Context, path string, headers ...string) *http.
 
 // TestCutDownloads: when the guest fails in the middle, a client does not take
 // the part for the whole: the answer breaks off, without digest or end mark.
-//
-// 003-24, 003-31
 func TestCutDownloads(t *testing.T) {
 	for _, route := range []string{"raw", "tar"} {
 		b := newBench(t)
@@ -125,8 +123,6 @@ func TestTar(t *testing.T) {
 }
 
 // TestFiles: the contract's two routes.
-//
-// 000-04, 000-30
 func TestFiles(t *testing.T) {
 	b := newBench(t)
 	base := "/v1/vms/" + b.create(map[string]any{"workdir": "/work"})
@@ -202,8 +198,6 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 // TestWatch: a line for each change at once, and a last line that says why a
 // watch ended.
-//
-// 001-31
 func TestWatch(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)

@@ -201,8 +201,6 @@ func TestSizes(t *testing.T) {
 }
 
 // TestRaw: bytes with length and digest both ways; a cut stream is no success.
-//
-// 000-04, 003-23, 003-31
 func TestRaw(t *testing.T) {
 	b := newBench(t)
 	id := b.create(map[string]any{})

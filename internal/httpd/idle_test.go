@@ -16,7 +16,7 @@ import (
 // TestIdleTimeouts: absent, null and a number differ, in answers too; a start
 // keeps the last one unless it names another.
 //
-// 000-28, 002-18
+// 002-18
 func TestIdleTimeouts(t *testing.T) {
 	b := newBench(t)
 	shows := func(id, want string) {
@@ -47,8 +47,6 @@ func TestIdleTimeouts(t *testing.T) {
 }
 
 // TestHolds: holds and the explanation over HTTP.
-//
-// 000-28
 func TestHolds(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"name":"box"}`)
@@ -95,8 +93,6 @@ func TestHolds(t *testing.T) {
 
 // TestLookingWakesNothing: every answer about a sleeping VM that is given
 // without it leaves it asleep.
-//
-// 002-13
 func TestLookingWakesNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"name":"box"}`)

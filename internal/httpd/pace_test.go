@@ -11,8 +11,6 @@ import (
 
 // A caller that asks too often is told to wait, by a code that every client
 // knows; others are answered meanwhile.
-//
-// 002-12
 func TestPace(t *testing.T) {
 	b := newBench(t)
 	b.handler.pace = newPace(1)

@@ -83,8 +83,6 @@ func (g *ticketGiver) Ticket(a vm.Actor, s vm.Site, host string) (string, time.T
 
 // TestPreviewTicket: a ticket is for who asks, also an identity that was granted
 // the VM, which may not sign links for others.
-//
-// 001-46, 002-17
 func TestPreviewTicket(t *testing.T) {
 	b := newBench(t)
 	id := b.create(map[string]any{"name": "box"})

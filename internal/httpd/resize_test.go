@@ -10,8 +10,6 @@ import (
 
 // TestResize: the contract's body in GiB and ours in MiB, its codes with their
 // fields, and how each part was changed.
-//
-// 000-31, 001-35
 func TestResize(t *testing.T) {
 	b := newBench(t)
 	v := b.create(`{"name":"box"}`)

@@ -15,7 +15,7 @@ import (
 // TestRetentionRefused: what is not a way of keeping a VM is refused with a code
 // that the SDKs know, and nothing is made.
 //
-// 004-06, 003-01
+// 004-06
 func TestRetentionRefused(t *testing.T) {
 	b := newBench(t)
 	id := b.create(`{"name":"box"}`)
@@ -43,7 +43,7 @@ func TestRetentionRefused(t *testing.T) {
 // TestRetentionShown: how a VM is kept is in the answers that make one, in the
 // list, and in those about snapshots.
 //
-// 004-01, 004-05, 004-11, 004-13, 004-14
+// 004-07, 004-14
 func TestRetentionShown(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct{ body, want string }{
@@ -109,8 +109,6 @@ func TestUsage(t *testing.T) {
 }
 
 // TestDone: the end of a job over HTTP, what remains, and the shredding delete.
-//
-// 003-35, 003-40, 003-42
 func TestDone(t *testing.T) {
 	b := newBench(t)
 	id := b.create(`{"name":"box"}`)

@@ -221,8 +221,6 @@ func (w *walk) letIn(who, secret string, headers ...string) {
 }
 
 // TestRights walks every route as every kind of caller.
-//
-// 001-27, 002-17
 func TestRights(t *testing.T) {
 	clock := vmtest.NewClock()
 	b := newBenchAt(t, clock)
@@ -367,8 +365,6 @@ func (w *walk) tryTokens() {
 
 // TestExecSocketRights: the exec WebSocket tells a refusal in its first frame,
 // and the Linux user of the command counts.
-//
-// 001-27, 002-17
 func TestExecSocketRights(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -411,8 +407,6 @@ func TestExecSocketRights(t *testing.T) {
 
 // TestCut: what goes on by a token ends with it: at its revocation, its expiry,
 // the end of the permission, of the Linux user, of the identity, and of an API key.
-//
-// 001-27, 002-17
 func TestCut(t *testing.T) {
 	clock := vmtest.NewClock()
 	for name, cut := range map[string]func(b *bench, a agent, vm, token string){

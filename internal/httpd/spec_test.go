@@ -42,7 +42,7 @@ func TestSpecRefusals(t *testing.T) {
 }
 
 // TestSpecLayers: a chain of layers ends in a VM with all that they do; a
-// Dockerfile's commands are done first. 000-36
+// Dockerfile's commands are done first.
 func TestSpecLayers(t *testing.T) {
 	b := newBench(t)
 	body := `{"name":"box","memSizeGb":1,"additionalFiles":{"/top":{"content":"t"}},"spec":{"workdir":"/work","additionalFiles":{"/outer":{"content":"o"}},` +

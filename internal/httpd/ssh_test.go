@@ -31,8 +31,6 @@ func (fakeSSH) ServeActor(_ context.Context, conn net.Conn, from string, a vm.Ac
 
 // TestSSHSocket: the bytes of an SSH connection go through, with who it is; a
 // refusal comes before the upgrade.
-//
-// 000-39
 func TestSSHSocket(t *testing.T) {
 	b := newBench(t)
 	id := b.create(`{"name":"box"}`)

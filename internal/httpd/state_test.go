@@ -13,8 +13,6 @@ import (
 
 // TestState: the world check over HTTP: lists are never null, a stopped VM
 // answers too, an unknown one does not.
-//
-// 000-12, 000-13, 002-02
 func TestState(t *testing.T) {
 	b := newBench(t)
 	if a := b.do("POST", "/v1/vms", `{"name":"box"}`); a.status != 200 {

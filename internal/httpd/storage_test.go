@@ -48,8 +48,6 @@ func TestStorage(t *testing.T) {
 }
 
 // TestQuota: what an account may have, over HTTP, and the contract's codes.
-//
-// 004-12
 func TestQuota(t *testing.T) {
 	b := newBench(t)
 	if a := b.do("PUT", "/v1/accounts/admin/quota", `{"vms":1,"snapshots":1}`); a.status != 200 {

@@ -114,8 +114,6 @@ func (p *pty) closed() websocket.StatusCode {
 
 // TestPty: a terminal is opened, left, found again with its screen, resized by
 // the smallest viewer, interrupted in order, and ends with exited and 1000.
-//
-// 000-39, 000-40
 func TestPty(t *testing.T) {
 	b := newBench(t)
 	base := "/v1/vms/" + b.create(nil) + "/pty"
@@ -182,8 +180,6 @@ func TestPty(t *testing.T) {
 
 // TestPtyRefusals: each refusal is an HTTP status with the contract's code,
 // before the upgrade.
-//
-// 000-39
 func TestPtyRefusals(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -238,8 +234,6 @@ func TestPtyRefusals(t *testing.T) {
 
 // TestPtyGone: a terminal that ended long ago, and a guest that does not
 // answer, are refused before the upgrade, too, and name VM and session.
-//
-// 000-39
 func TestPtyGone(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -269,8 +263,6 @@ func TestPtyGone(t *testing.T) {
 // TestPtySleep: a suspension closes sockets without saying that a program has
 // exited; the list tells of the sleeping without waking the VM; an attachment
 // wakes it.
-//
-// 000-41
 func TestPtySleep(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)

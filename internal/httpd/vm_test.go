@@ -25,8 +25,6 @@ func (a answer) golden() string {
 }
 
 // TestGolden holds the exact form of the answers that other programs read.
-//
-// 000-32, 000-33, 002-16, 004-14
 func TestGolden(t *testing.T) {
 	b := newBench(t)
 	const record = `{"id":"*","name":"box","state":"running","vmInstanceId":"*","recreate":false,"createdAt":"*","lastNetworkActivity":"*",` +
@@ -116,8 +114,6 @@ func TestHosts(t *testing.T) {
 }
 
 // TestKeys: secrets are shown once, and nobody rules over another's keys.
-//
-// 001-27
 func TestKeys(t *testing.T) {
 	b := newBench(t)
 	made := b.do("POST", "/v1/accounts", `{"name":"other"}`)
@@ -149,8 +145,6 @@ func TestKeys(t *testing.T) {
 
 // TestIdleAndPersistence: absent, null and a number are three things, and the
 // effective persistence is shown.
-//
-// 000-28, 002-18, 004-06, 004-14
 func TestIdleAndPersistence(t *testing.T) {
 	b := newBench(t)
 	for body, want := range map[string]string{
@@ -226,8 +220,6 @@ func TestList(t *testing.T) {
 }
 
 // TestReceipts: a change carries the id of its audit record, a look does not.
-//
-// 001-09, 003-34, 003-40
 func TestReceipts(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)

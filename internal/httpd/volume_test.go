@@ -11,8 +11,6 @@ import (
 
 // TestVolumes: a volume's life over HTTP, with the code and status of each
 // refusal; no answer holds a key.
-//
-// 003-08, 003-10, 003-11, 003-12, 003-13, 003-14, 003-15, 003-16
 func TestVolumes(t *testing.T) {
 	b := newBench(t)
 	box := b.create(`{"name":"box"}`)

@@ -212,7 +212,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// 003-33: a build that fails or is cut short at any program leaves no image,
+// A build that fails or is cut short at any program leaves no image,
 // and the next one goes on where it stopped.
 func TestBuildResumes(t *testing.T) {
 	for _, program := range []string{"mmdebstrap", "qemu-img"} {
@@ -358,7 +358,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// 003-33: a cancelled program ends with all that it started.
+// A cancelled program ends with all that it started.
 func TestRunProgramCancel(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -386,7 +386,7 @@ func poll(t *testing.T, ok func() bool) {
 	}
 }
 
-// 003-33: programs do not outlive the builder, even when it is killed.
+// Programs do not outlive the builder, even when it is killed.
 func TestRunProgramDiesWithUs(t *testing.T) {
 	if path := os.Getenv("WARREN_TEST_GUARD"); path != "" { // the one to be killed
 		err := runProgram(t.Context(), program{args: []string{"sh", "-c", "echo $$ > " + path + ".tmp; mv " + path + ".tmp " + path + "; sleep 600"}})

@@ -149,7 +149,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// 003-33: what kill -9 leaves is swept; a build that goes on is not.
+// What kill -9 leaves is swept; a build that goes on is not.
 func TestSweep(t *testing.T) {
 	dir, imgs := store(t, "base")
 	t.Setenv("TMPDIR", t.TempDir())
@@ -210,7 +210,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// The manifest of a newer Warren's image is refused as such. 000-05
+// The manifest of a newer Warren's image is refused as such.
 func TestNewerImage(t *testing.T) {
 	dir, imgs := store(t, "base")
 	imgs[0].Format = manifestFormat + 1

@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Bad recipes are refused with the line that is wrong. 004-14
+// Bad recipes are refused with the line that is wrong.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"empty", "", "r.yaml: empty"},

@@ -28,7 +28,7 @@ func hostTree(t *testing.T, files map[string]string) string {
 
 const bookworm = "PRETTY_NAME=\"Debian\"\nVERSION_CODENAME=bookworm\nID=debian\n"
 
-// 001-03: only what is Debian's own is passed on.
+// Only what is Debian's own is passed on.
 func TestHostSources(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -275,7 +275,6 @@ func TestHandshakeSecondKey(t *testing.T) {
 
 // A host that dies in the middle of transfers both ways, and whose successor
 // connects before the guest notices anything, is served at once.
-// Cites 000-41.
 func TestReconnectInTransfer(t *testing.T) {
 	p := newFakePort(t)
 	startGuest(t, p, fixed(keyA))

@@ -136,7 +136,7 @@ func TestLaunchAndStop(t *testing.T) {
 	if err != nil || st.QEMUPID == 0 || st.RSS == 0 || st.Protocol != Protocol {
 		t.Errorf("status %+v, %v", st, err)
 	}
-	for _, want := range []string{confine.Seccomp, confine.NoNewPrivileges, confine.NoCapabilities} { // 002-12
+	for _, want := range []string{confine.Seccomp, confine.NoNewPrivileges, confine.NoCapabilities} {
 		if !slices.Contains(st.Confined, want) {
 			t.Errorf("%s does not hold QEMU: %v", want, st.Confined)
 		}
@@ -190,7 +190,7 @@ func TestLaunchAndStop(t *testing.T) {
 	}
 }
 
-// 002-43, 003-33: whatever fails in a start, the caller learns it with its
+// Whatever fails in a start, the caller learns it with its
 // kind and nothing is left.
 func TestLaunchFailures(t *testing.T) {
 	for _, c := range []struct {
@@ -260,7 +260,7 @@ func TestLaunchOnGeneration(t *testing.T) {
 	}
 }
 
-// 002-42: a damaged generation is refused before anything is started.
+// A damaged generation is refused before anything is started.
 func TestLaunchRefusesDamage(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "well")
@@ -312,7 +312,7 @@ func TestLaunchUpgradesAgent(t *testing.T) {
 	nothingLeft(t, bad)
 }
 
-// 003-22: the machine outlives its monitor, and a new monitor takes it over.
+// The machine outlives its monitor, and a new monitor takes it over.
 func TestAttachAfterMonitorDied(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "well")
@@ -350,7 +350,7 @@ func TestAttachAfterMonitorDied(t *testing.T) {
 }
 
 // The files by which a machine is found come back when somebody removes them,
-// and the machine is the same. 000-37
+// and the machine is the same.
 func TestRemovedFilesComeBack(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "well")
@@ -519,7 +519,7 @@ func TestSweepFindsStrays(t *testing.T) {
 	nothingLeft(t, spec)
 }
 
-// 003-33: a guest that will not power off is ended after the grace.
+// A guest that will not power off is ended after the grace.
 func TestStopStubborn(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "stubborn")
@@ -533,9 +533,9 @@ func TestStopStubborn(t *testing.T) {
 	}
 }
 
-// 003-33: a guest that stops answering costs a deadline, never the caller.
+// A guest that stops answering costs a deadline, never the caller.
 // TestFullHostDisk: a machine that stands still for want of room says so, and
-// goes on by itself. 000-38
+// goes on by itself.
 func TestFullHostDisk(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "full")

@@ -104,8 +104,6 @@ func kept(t *testing.T, spec vm.MachineSpec) (out vm.MachineSpec) {
 
 // A machine grows while it runs, and its next monitor knows what it has, also
 // when the last one died before it could write that down.
-//
-// 000-31
 func TestResize(t *testing.T) {
 	ctx := deadline(t)
 	spec := resizable(t, "well")
@@ -162,8 +160,6 @@ func TestResize(t *testing.T) {
 }
 
 // What a machine cannot do while it runs is said, and the rest is not begun.
-//
-// 000-31
 func TestResizeNotLive(t *testing.T) {
 	for _, tc := range []struct {
 		behaviour string

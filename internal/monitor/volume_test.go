@@ -110,8 +110,6 @@ func (d *disks) qmp(command string, args map[string]any) (result, refusal string
 
 // TestVolumes: volumes are plugged in and out, as many as there are ports, the
 // keys stay nowhere, and the next monitor knows them.
-//
-// 003-05
 func TestVolumes(t *testing.T) {
 	ctx := deadline(t)
 	spec := resizable(t, "well")

@@ -148,8 +148,6 @@ func answer(t *testing.T, network, addr string) string {
 
 // A probe in QEMU's place finds its own files, and nothing else: no key, no
 // other VM, no API, no other process.
-//
-// 002-12
 func TestProbeInTheirPlace(t *testing.T) {
 	spec, dir, put := probeSpec(t)
 	other := vm.ID("otherotherotherother")
@@ -259,8 +257,6 @@ func proveFree(t *testing.T, spec vm.MachineSpec, a aims, data string) {
 }
 
 // The same, as a user without any privilege.
-//
-// 002-12
 func TestProbeAsAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("the test before is this one: it does not run as root")
@@ -340,8 +336,6 @@ func isPermission(err error) bool { return strings.Contains(err.Error(), fs.ErrP
 // TestLayersBelow: a disk whose header names something else than a disk of a
 // generation or an image is not started: a guest that has taken its QEMU over
 // has written it.
-//
-// 002-12
 func TestLayersBelow(t *testing.T) {
 	spec, dir, put := probeSpec(t)
 	if list, err := layersBelow(spec); err != nil || len(list) != 2 {

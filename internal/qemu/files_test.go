@@ -37,7 +37,7 @@ func sparse(t *testing.T, size int64, at map[int64][]byte) string {
 	return path
 }
 
-// 002-42: the sums are those of the bytes, holes or not, to the last one.
+// The sums are those of the bytes, holes or not, to the last one.
 func TestSumCountsHolesAsZeros(t *testing.T) {
 	path := sparse(t, 5*mib+777, map[int64][]byte{mib + 5: {1}, 3*mib - 1: {2}, 5*mib + 776: {3}})
 	got, err := Sum(t.Context(), path)

@@ -152,7 +152,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// 002-16: memory, device state and disk of one instant; the machine goes on,
+// Memory, device state and disk of one instant; the machine goes on,
 // and so does every machine that is started on what was captured.
 func TestCaptureAndStart(t *testing.T) {
 	ctx := deadline(t)
@@ -162,7 +162,7 @@ func TestCaptureAndStart(t *testing.T) {
 		t.Errorf("the memory file of a cold boot was left: %v", err)
 	}
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.Ident.PID))
-	if err != nil || !strings.Contains(string(limits), fmt.Sprint(64<<20+overhead)) { // 002-10
+	if err != nil || !strings.Contains(string(limits), fmt.Sprint(64<<20+overhead)) {
 		t.Errorf("no limit on its memory: %v\n%s", err, limits)
 	}
 	gen, first := counting(ctx, t, p, 0)
@@ -261,7 +261,7 @@ func TestCaptureQuits(t *testing.T) {
 }
 
 // Whatever fails in the pause, and whoever goes away: the machine goes on and
-// no half file stays. 002-16
+// no half file stays.
 func TestCaptureContinuesInEveryCase(t *testing.T) {
 	ctx := deadline(t)
 	spec := newSpec(t)
@@ -372,7 +372,7 @@ func TestKillIsNoticed(t *testing.T) {
 	}
 }
 
-// 002-43: a start that fails says why and leaves nothing.
+// A start that fails says why and leaves nothing.
 func TestSpawnFailures(t *testing.T) {
 	ctx := deadline(t)
 	junk := filepath.Join(t.TempDir(), "junk")

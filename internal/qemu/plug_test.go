@@ -20,7 +20,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// 000-31
 func TestMorePlugged(t *testing.T) {
 	now := specs()["warm"]
 	grow := func(s vm.MachineSpec, cpus, mib int) vm.MachineSpec {
@@ -62,8 +61,6 @@ func TestMorePlugged(t *testing.T) {
 
 // A machine takes a CPU, a module and a larger disk while it runs; what is
 // captured then goes on in another QEMU, and grows again there.
-//
-// 000-31, 000-05
 func TestPlug(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()
@@ -171,8 +168,6 @@ func TestModulesMustBeThere(t *testing.T) {
 }
 
 // A module's file is checked at each start like the rest of the memory.
-//
-// 003-27
 func TestVerifyModules(t *testing.T) {
 	dir := layout.GenerationDir(t.TempDir())
 	var g vm.Generation
@@ -228,7 +223,6 @@ func virtualMiB(t *testing.T, path string) int {
 	return int(info.Size >> 20)
 }
 
-// 000-31
 func TestGrowOverlay(t *testing.T) {
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("qemu-img is not installed")

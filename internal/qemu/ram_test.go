@@ -143,7 +143,7 @@ func baseFile(t *testing.T, size int64) string {
 }
 
 // Both ways to find the private pages find the same: what was written, and not
-// what was only read, be it data or a hole. 000-35
+// what was only read, be it data or a hole.
 func TestPrivatePages(t *testing.T) {
 	const size = 64 << 20
 	f := startFake(t, baseFile(t, size))
@@ -261,7 +261,7 @@ func same(t *testing.T, path, with string, at ...int64) {
 	}
 }
 
-// 000-35: memory of a process that has gone is an error, never an empty copy.
+// Memory of a process that has gone is an error, never an empty copy.
 func TestCopyOfTheDead(t *testing.T) {
 	f := startFake(t, baseFile(t, 32<<20))
 	m := f.memory()

@@ -309,7 +309,7 @@ func TestArchitecture(t *testing.T) {
 // TestStateModel wants the README to say what becomes of each part of a
 // workspace's state, and how to choose between one shot and workspace.
 //
-// 000-07, 000-33, 002-41
+// 000-33, 002-41
 func TestStateModel(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(root(t), "README.md"))
 	if err != nil {

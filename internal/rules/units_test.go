@@ -12,8 +12,6 @@ import (
 )
 
 // The units leave VMs alone on a restart, and drain them at a shutdown only.
-//
-// 000-05
 func TestUnits(t *testing.T) {
 	for name, want := range map[string][]string{
 		"warren.service":            {"KillMode=process", "Delegate=cpu memory io pids", "OOMPolicy=continue", "RuntimeDirectoryPreserve=yes", "ExecStart=/usr/local/bin/warren serve"},

@@ -137,8 +137,6 @@ func (d *door) identity(users []string) (vm.Identity, string) {
 }
 
 // TestLogin: the forms of the contract, and what is told to whom.
-//
-// 000-39, 000-42
 func TestLogin(t *testing.T) {
 	d := newDoor(t)
 	_, token := d.identity([]string{"dev", "root"})
@@ -227,8 +225,6 @@ func (thief) Sign(io.Reader, []byte) (*ssh.Signature, error) {
 
 // TestBadLogins: each wrong token from one address waits longer, a right one
 // does not.
-//
-// 000-42
 func TestBadLogins(t *testing.T) {
 	d := newDoor(t)
 	var took []time.Duration
@@ -251,8 +247,6 @@ func TestBadLogins(t *testing.T) {
 
 // TestRevoked: a revoked token, a withdrawn permission and a deleted identity cut
 // what goes on, at once.
-//
-// 000-43
 func TestRevoked(t *testing.T) {
 	d := newDoor(t)
 	ctx := t.Context()
@@ -295,8 +289,6 @@ func TestRevoked(t *testing.T) {
 
 // TestExec: streams apart, input, status, environment, and a shell without a
 // terminal.
-//
-// 000-39
 func TestExec(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -342,8 +334,6 @@ func TestExec(t *testing.T) {
 
 // TestHangUp: a command whose client goes away ends; the records say who was
 // there.
-//
-// 000-42
 func TestHangUp(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -399,8 +389,6 @@ func wait(t *testing.T, what string, ok func() bool) {
 
 // TestTerminal: a shell is a terminal of the VM; it ends with its client unless
 // it has a name, under which it is found again.
-//
-// 000-40, 000-41
 func TestTerminal(t *testing.T) {
 	d := newDoor(t)
 	sessions := func() []vm.TerminalSession {
@@ -465,8 +453,6 @@ func TestTerminal(t *testing.T) {
 }
 
 // TestWake: a login to a VM that sleeps wakes it.
-//
-// 000-44
 func TestWake(t *testing.T) {
 	d := newDoor(t)
 	if _, err := d.engine.Suspend(t.Context(), d.call, "box", engine.SuspendRequest{}); err != nil {
@@ -479,8 +465,6 @@ func TestWake(t *testing.T) {
 
 // TestSleep: a VM that falls asleep under a shell and a command ends both, with
 // the reason, stays asleep, and keeps what ran.
-//
-// 000-28, 000-41
 func TestSleep(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -523,8 +507,6 @@ func TestSleep(t *testing.T) {
 }
 
 // TestForwarding: to the guest and from it, TCP and sockets, the agent.
-//
-// 000-39
 func TestForwarding(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -584,8 +566,6 @@ func TestForwarding(t *testing.T) {
 
 // TestAgent: the owner may take an SSH agent along; an identity only by a key
 // that was registered for that.
-//
-// 000-42
 func TestAgent(t *testing.T) {
 	d := newDoor(t)
 	i, token := d.identity(nil)
@@ -643,8 +623,6 @@ func (b *syncBuffer) String() string {
 }
 
 // TestSFTP: what scp, sftp and sshfs ask for.
-//
-// 000-39
 func TestSFTP(t *testing.T) {
 	d := newDoor(t)
 	c, err := sftp.NewClient(d.enter("box:" + d.secret))
@@ -733,8 +711,6 @@ func TestSFTP(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // TestServeActor: who comes by the API is known; the SSH user is the Linux user.
-//
-// 000-39
 func TestServeActor(t *testing.T) {
 	d := newDoor(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

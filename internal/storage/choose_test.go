@@ -17,7 +17,7 @@ func sticky(priority int) vm.Persistence {
 	return vm.Persistence{Type: vm.Sticky, Priority: &priority}
 }
 
-// 004-08 004-11: which VMs may go at all.
+// Which VMs may go at all.
 func TestKept(t *testing.T) {
 	for _, c := range []struct {
 		rec        vm.VM
@@ -41,7 +41,9 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// 004-08 004-10: the lowest priority first, then the oldest last access.
+// The lowest priority first, then the oldest last access.
+//
+// 004-08
 func TestOrder(t *testing.T) {
 	got := Order([]Candidate{
 		{Item: Item{VM, "late-5"}, Priority: 5, LastActive: day.Add(time.Hour)},

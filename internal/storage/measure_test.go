@@ -52,7 +52,7 @@ func measured(t *testing.T, dir layout.Dir) []File {
 
 func itemsOf(f *File) []Item { return []Item{f.Item} }
 
-// 004-03: holes take nothing, and a disk that a generation holds by a second
+// Holes take nothing, and a disk that a generation holds by a second
 // name is there once.
 func TestMeasure(t *testing.T) {
 	dir := layout.Dir(t.TempDir())

@@ -24,7 +24,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// 003-30: a network that nobody opened reaches nothing, and says so at once.
+// A network that nobody opened reaches nothing, and says so at once.
 func TestClosed(t *testing.T) {
 	w := newWorld(t, closed)
 	m := w.ask("apt.example", dnsmessage.TypeA)
@@ -46,14 +46,14 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// 003-30: the zero policy is no policy, so nothing is reachable.
+// The zero policy is no policy, so nothing is reachable.
 func TestZeroPolicyIsClosed(t *testing.T) {
 	w := newWorld(t, vm.NetworkPolicy{})
 	w.mustReset("203.0.113.42:80")
 	w.mustUnreach("203.0.113.42:53")
 }
 
-// 002-05, 000-20: a package manager's registry is found by name and reached over TLS.
+// A package manager's registry is found by name and reached over TLS.
 func TestPackagesTLS(t *testing.T) {
 	w := newWorld(t, packages)
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -84,7 +84,7 @@ func TestPackagesTLS(t *testing.T) {
 	}
 }
 
-// 003-30: an allowed address does not carry connections to other names.
+// An allowed address does not carry connections to other names.
 func TestPackagesRefusesOtherTLS(t *testing.T) {
 	w := newWorld(t, packages)
 	w.route("tcp", netip.AddrPortFrom(npmAddr, 443), w.listen(func(*net.TCPConn) { t.Error("the server was reached") }))
@@ -110,7 +110,7 @@ func TestPackagesRefusesOtherTLS(t *testing.T) {
 	w.refused("203.0.113.43:443", "could not be read")
 }
 
-// 003-30: raw addresses, other ports, UDP and QUIC are refused in packages.
+// Raw addresses, other ports, UDP and QUIC are refused in packages.
 func TestPackagesRefusesRawAddresses(t *testing.T) {
 	w := newWorld(t, packages)
 	w.ask("apt.example", dnsmessage.TypeA)
@@ -167,7 +167,7 @@ func get(t *testing.T, c net.Conn, br *bufio.Reader, target, host string) (*http
 	return resp, string(b)
 }
 
-// 003-30, 002-05: each request of a keep-alive connection is judged by its own Host.
+// Each request of a keep-alive connection is judged by its own Host.
 func TestPackagesHTTP(t *testing.T) {
 	w := newWorld(t, packages)
 	w.route("tcp", netip.AddrPortFrom(aptAddr, 80), httpServer(t, w))
@@ -229,7 +229,7 @@ func TestPackagesHTTPSmuggling(t *testing.T) {
 	}
 }
 
-// 003-30: a name that changes its address after it was checked is not followed
+// A name that changes its address after it was checked is not followed
 // to the new one, and a private address is never dialled.
 func TestRebinding(t *testing.T) {
 	w := newWorld(t, packages)
@@ -261,7 +261,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// 003-30: open reaches public addresses and never the host's side.
+// Open reaches public addresses and never the host's side.
 func TestOpen(t *testing.T) {
 	w := newWorld(t, open)
 	public := netip.MustParseAddrPort("203.0.113.7:2222")
@@ -393,7 +393,7 @@ func echo(dst netip.Addr) []byte {
 	return append(append(f, d[:]...), 8, 0, 0, 0, 0, 1, 0, 1)
 }
 
-// 003-30: a change of policy holds for connections that are open.
+// A change of policy holds for connections that are open.
 func TestPolicySwitch(t *testing.T) {
 	w := newWorld(t, open)
 	w.route("tcp", netip.AddrPortFrom(npmAddr, 443), w.listen(func(c *net.TCPConn) { _, _ = io.Copy(c, c) }))

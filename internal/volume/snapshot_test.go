@@ -22,8 +22,6 @@ func disk(t *testing.T, s Store, id vm.VolumeID, key vm.VolumeKey, command strin
 
 // TestSnapshots: what was on a disk comes back, with its size; the header's copy
 // is right after each step, and another key changes nothing.
-//
-// 003-25
 func TestSnapshots(t *testing.T) {
 	s := newStore(t)
 	ctx := t.Context()

@@ -44,7 +44,7 @@ func open(t *testing.T, s Store, id vm.VolumeID, secret vm.VolumeSecret) vm.Volu
 	return key
 }
 
-// TestSlots: 003-05, each way to unlock gives the same key, no other does, and
+// TestSlots: each way to unlock gives the same key, no other does, and
 // what is refused is refused in the same words.
 func TestSlots(t *testing.T) {
 	s := newStore(t)

@@ -10,8 +10,6 @@ import (
 
 // What kitty's keyboard protocol and a program's colours have come to is drawn
 // for the next viewer; what nobody has touched is not.
-//
-// 000-39
 func TestExtras(t *testing.T) {
 	for in, want := range map[string][]string{
 		"x":                                  {"\x1b[<16u"},
@@ -54,8 +52,6 @@ func TestExtras(t *testing.T) {
 // any of the program's own text, so that no output types a command: not its
 // title, nor a setting, nor the answer back, nor the clipboard. And neither a
 // drawing nor text hands the question on to a viewer's terminal.
-//
-// 000-39, 003-24
 func TestNoReflection(t *testing.T) {
 	for _, in := range []string{
 		"\x1b]0;evil\nrm\x07\x1b[21t", "\x1b]1;evil\x07\x1b[20t", "\x05", "\x1bP$qm\x1b\\", "\x1bP$q\"pevil\x1b\\", "\x1bP+q6576696c\x1b\\",

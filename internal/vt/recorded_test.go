@@ -13,8 +13,6 @@ import (
 
 // TestRecorded: what real programs wrote in a guest gives the screen that tmux
 // made of the same bytes, and cut at any place, Redraw goes on to the same.
-//
-// 000-40
 func TestRecorded(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.raw")
 	if err != nil || len(names) != 3 {

@@ -37,8 +37,6 @@ func same(t *testing.T, s *Screen, rest []byte) {
 
 // FuzzScreen: no output breaks the screen, pieces of it give the same as the
 // whole, and what Redraw draws is the screen.
-//
-// 000-40
 func FuzzScreen(f *testing.F) {
 	for _, s := range []string{
 		"hello\r\nworld", "\x1b[2J\x1b[3;4H\x1b[31mred\x1b[0m", "\x1b[?1049h\x1b[Halt\x1b[?1049l", "äöü€😀漢字e\u0301",

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A guest whose clock runs wrong becomes no generation. 000-36
+// A guest whose clock runs wrong becomes no generation.
 func TestClock(t *testing.T) {
 	at := time.Now()
 	look := func(up, before, after time.Duration) clock { return clock{up, at.Add(before), at.Add(after)} }

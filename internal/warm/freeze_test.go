@@ -36,7 +36,7 @@ func counts(ctx context.Context, t *testing.T, g *guest.Client) (n [3]int64) {
 	return n
 }
 
-// 002-04: while a guest is frozen none of its programs does anything; the
+// While a guest is frozen none of its programs does anything; the
 // agent does, and can be replaced. A wake with every reset lets them go on.
 func TestFreeze(t *testing.T) {
 	r, ctx := real(t), deadline(t)

@@ -242,7 +242,7 @@ func run(ctx context.Context, t testing.TB, g *guest.Client, line string) (strin
 	return strings.TrimSpace(out), code
 }
 
-// 001-03, 002-04, 002-05: two machines on one generation are two machines.
+// Two machines on one generation are two machines.
 func TestStartsAreDistinct(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	var seen [2]map[string]string
@@ -286,7 +286,7 @@ func TestStartsAreDistinct(t *testing.T) {
 	}
 }
 
-// 002-16, 002-42: what was built is whole, private to its owner, and sparse.
+// What was built is whole, private to its owner, and sparse.
 func TestGenerationFiles(t *testing.T) {
 	r := real(t)
 	gen := layout.GenerationDir(r.o.Dir.Warm(r.o.Image.ID, r.gen.Key))
@@ -318,7 +318,7 @@ func TestGenerationFiles(t *testing.T) {
 	}
 }
 
-// 003-22, 003-23: kill -9 of the monitor while the guest works; a new one
+// Kill -9 of the monitor while the guest works; a new one
 // takes over, and nothing in the guest has noticed.
 func TestAttachRealGuest(t *testing.T) {
 	r, ctx := real(t), deadline(t)
@@ -349,7 +349,7 @@ func TestAttachRealGuest(t *testing.T) {
 	}
 }
 
-// 003-33: power-off, reboot and death of a guest are told apart.
+// Power-off, reboot and death of a guest are told apart.
 func TestGuestEnds(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	for _, c := range []struct{ line, want string }{
@@ -368,7 +368,7 @@ func TestGuestEnds(t *testing.T) {
 			t.Errorf("%s: %+v, %v", c.line, exit, err)
 		}
 		t.Logf("%s: %+v after %v", c.line, exit, time.Since(begin))
-		if c.want == "" { // 003-31: what the guest said last is on the host
+		if c.want == "" { // what the guest said last is on the host
 			said, err := os.ReadFile(layout.VMDir(s.Dir).ConsoleLog())
 			if err != nil || !bytes.Contains(said, []byte("sysrq")) {
 				t.Errorf("console: %q, %v", said, err)
@@ -395,7 +395,7 @@ func TestStopRealGuest(t *testing.T) {
 	if err := r.o.Launcher.Sweep(ctx, s.RunDir); err != nil {
 		t.Fatal(err)
 	}
-	// 001-29: started again it is cold, with its disk.
+	// Started again it is cold, with its disk.
 	s.Generation, s.WaitBooted = nil, true
 	c, st := r.launch(ctx, t, s)
 	t.Logf("cold boot %v", st.Timings)
@@ -463,7 +463,7 @@ func TestCaptureRealGuest(t *testing.T) {
 	}
 }
 
-// 003-27: a generation with an older agent wakes and gets this version's agent,
+// A generation with an older agent wakes and gets this version's agent,
 // in place; what runs in the guest goes on.
 func TestUpgradeRealAgent(t *testing.T) {
 	r, ctx := real(t), deadline(t)
@@ -490,7 +490,7 @@ func TestUpgradeRealAgent(t *testing.T) {
 	}
 }
 
-// A damaged memory file is refused, with the remedy. 002-42
+// A damaged memory file is refused, with the remedy.
 func TestDamageIsRefused(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	s := r.spec(t)
@@ -515,7 +515,7 @@ func TestDamageIsRefused(t *testing.T) {
 	}
 }
 
-// 000-29: the guest is reached by its ports, through its own network.
+// The guest is reached by its ports, through its own network.
 func TestDialGuestPort(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	c, _ := r.launch(ctx, t, r.spec(t))
@@ -555,7 +555,7 @@ while True:
 	}
 }
 
-// 002-41: a probe of this host ends with an answer in bounded time, and is not
+// A probe of this host ends with an answer in bounded time, and is not
 // repeated while nothing has changed.
 func TestProbe(t *testing.T) {
 	r, ctx := real(t), deadline(t)

@@ -107,8 +107,6 @@ func newSite(t *testing.T) *site {
 // TestScripts runs every script against the simulator, or, where
 // FREESTYLE_API_URL names one, against a real server. What needs a real Linux
 // says so and is left out on the simulator; test/system runs all of it.
-//
-// 000-04, 000-29, 000-30, 000-32, 000-33, 001-35, 002-16, 004-13, 004-14
 func TestScripts(t *testing.T) {
 	needPackages(t)
 	env := os.Environ()

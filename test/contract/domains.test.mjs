@@ -210,7 +210,6 @@ test("lists come in pages", async () => {
   for (const domain of names) await f.domains.mappings.delete({ domain });
 });
 
-// 004-13
 verified("freestyle-sandboxes does the same", async () => {
   const f = new Older({ baseUrl: url, apiKey });
   const domain = real("older");
@@ -224,7 +223,6 @@ verified("freestyle-sandboxes does the same", async () => {
   assert.ok(!(await f.domains.list()).some((d) => d.domain === domain));
 });
 
-// 004-14
 verified("the CLI's domains commands", async () => {
   const freestyle = async (...args) => {
     const env = { ...process.env, FREESTYLE_API_URL: url, FREESTYLE_API_KEY: apiKey };

@@ -15,7 +15,7 @@ after(async () => {
   await vm.delete();
 });
 
-// 000-29, 003-33
+// 000-29
 test("exec: output, status, time-out", async () => {
   const r = await vm.exec("echo out; echo err >&2; exit 7");
   assert.deepEqual([r.stdout, r.stderr, r.statusCode], ["out\n", "err\n", 7]);
@@ -45,7 +45,7 @@ real("exec: output without end is bounded", async () => {
   assert.equal(r.stdout.length, 8 << 20);
 });
 
-// 000-04, 000-30, 001-03, 001-30
+// 000-04, 000-30
 test("files: write, read, list, stat, remove", async () => {
   const data = randomBytes(300_000);
   await vm.fs.writeFile("/work/a dir/ü.bin", data);
@@ -87,7 +87,6 @@ real("files of the kernel, whose length nobody knows", async () => {
   assert.match(await vm.fs.readTextFile("/proc/version"), /^Linux version/);
 });
 
-// 001-31
 test("watch-files: a line for each change", async () => {
   const end = new AbortController();
   const answer = await fetch(`${url}/v1/vms/${vm.vmId}/watch-files`, {

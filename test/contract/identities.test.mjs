@@ -31,7 +31,6 @@ async function member(grant) {
   return { identity, identityId, token, tokenId, sdk: as(token), vm: as(token).vms.ref({ vmId }) };
 }
 
-// 002-17
 test("identities: create, list in pages, delete", async () => {
   const made = [];
   for (let i = 0; i < 3; i++) made.push((await client().identities.create()).identityId);
@@ -48,7 +47,6 @@ test("identities: create, list in pages, delete", async () => {
   await rejects(client().identities.ref({ identityId: nobody }).tokens.create(), "IDENTITY_NOT_FOUND");
 });
 
-// 002-17
 test("permissions for VMs: grant, get, update, list, revoke", async () => {
   const { identity, identityId } = await client().identities.create();
   const vms = identity.permissions.vms;
@@ -78,7 +76,6 @@ test("permissions for VMs: grant, get, update, list, revoke", async () => {
   assert.deepEqual((await vms.list()).permissions.map((p) => p.vmId), [other]);
 });
 
-// 002-17
 test("permissions for repositories that are not there", async () => {
   const { identity } = await client().identities.create();
   const git = identity.permissions.git;
@@ -89,7 +86,6 @@ test("permissions for repositories that are not there", async () => {
   assert.deepEqual(await git.list(), { repositories: [] });
 });
 
-// 002-17
 test("a token uses the VM that it was granted, and nothing else", async () => {
   const m = await member({});
   const me = await m.sdk.whoami();
@@ -123,7 +119,6 @@ test("a token uses the VM that it was granted, and nothing else", async () => {
   assert.equal((await vm.getInfo()).state, "running");
 });
 
-// 002-17
 test("allowedUsers: no header means root", async () => {
   const m = await member({ allowedUsers: ["alice"] });
   await rejects(m.vm.exec("whoami"), "VM_ACCESS_DENIED");
@@ -142,7 +137,6 @@ test("allowedUsers: no header means root", async () => {
   await rejects(alice.exec("whoami"), "VM_ACCESS_DENIED");
 });
 
-// 002-17
 test("tokens: shown once, listed by id, revoked at once", async () => {
   const m = await member({});
   const { tokenId, token } = await m.identity.tokens.create();
@@ -159,7 +153,6 @@ test("tokens: shown once, listed by id, revoked at once", async () => {
   await rejects(as("nonsense").vms.list(), "UNAUTHORIZED_ERROR");
 });
 
-// 002-17
 test("our additions: a token that expires, names, SSH keys", async () => {
   const name = `ci-${Date.now()}`;
   const made = await raw("POST", "/identity/v1/identities", { name });

@@ -81,7 +81,7 @@ test("ephemeral, onIdleTimeout: its idle timeout deletes it, a suspend does not"
   });
 });
 
-// 004-05, 004-06, 004-11
+// 004-05, 004-06
 test("sticky and persistent VMs stay when they sleep and stop", async () => {
   for (const persistence of [{ type: "sticky", priority: 10 }, { type: "sticky", priority: 1 }, { type: "persistent" }]) {
     await made({ persistence }, async (vm, vmId) => {
@@ -95,7 +95,7 @@ test("sticky and persistent VMs stay when they sleep and stop", async () => {
   }
 });
 
-// 003-27, 004-06
+// 004-06
 test("what cannot be is refused, and nothing is made", async () => {
   const before = (await freestyle.vms.list()).vms.length;
   for (const body of [

@@ -6,7 +6,6 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { apiKey, client, Errors, Freestyle, raw, real, rejects, url, withVM } from "./common.mjs";
 
-// 001-35, 002-16, 004-13, 004-14
 test("create, list, get, stop, start, delete", async () => {
   const f = client();
   const { vmId, vm, domains } = await f.vms.create({ name: "contract-life" });
@@ -24,7 +23,7 @@ test("create, list, get, stop, start, delete", async () => {
     assert.equal(info.recreate, false);
 
     await vm.exec("echo kept > /work/kept; echo lost > /run/lost");
-    const stopped = await vm.stop(); // 000-32, 000-33
+    const stopped = await vm.stop(); // 000-32
     assert.equal(stopped.vmId, vmId);
     assert.equal((await vm.getInfo()).state, "stopped");
     await rejects(vm.stop(), "VM_NOT_RUNNING");
@@ -33,7 +32,7 @@ test("create, list, get, stop, start, delete", async () => {
     assert.deepEqual(started.domains, []);
     const again = await vm.start(); // of a running VM: succeeds
     assert.equal(again.id, vmId);
-    assert.equal((await vm.exec("cat /work/kept")).stdout, "kept\n"); // 000-01
+    assert.equal((await vm.exec("cat /work/kept")).stdout, "kept\n");
     assert.notEqual((await vm.exec("cat /run/lost")).statusCode, 0);
   } finally {
     const gone = await f.vms.delete({ vmId });
@@ -43,7 +42,6 @@ test("create, list, get, stop, start, delete", async () => {
   await assert.rejects(vm.exec("true"), Errors.VmNotFoundError);
 });
 
-// 000-31, 001-35
 test("resize: while it runs, by a stop and a start, and refused", async () => {
   const { vm } = await client().vms.create({});
   try {
@@ -84,7 +82,7 @@ test("persistence and idle time-out: absent, null and a number differ", async ()
   };
   const plain = await idle({});
   assert.equal(plain.idleTimeoutSeconds, 300);
-  const never = await idle({ idleTimeoutSeconds: null, persistence: { type: "persistent" } }); // 000-28, 002-18
+  const never = await idle({ idleTimeoutSeconds: null, persistence: { type: "persistent" } });
   assert.equal(never.idleTimeoutSeconds, null);
   assert.deepEqual(never.persistence, { type: "persistent" });
   const named = await idle({ idleTimeoutSeconds: 77, persistence: { type: "sticky", priority: 0 } });
@@ -99,7 +97,7 @@ test("persistence and idle time-out: absent, null and a number differ", async ()
 test("bad requests get codes that the SDK knows", async () => {
   const f = client();
   for (const body of [
-    { persistence: { type: "sticky", priority: 11 } }, // 004-06
+    { persistence: { type: "sticky", priority: 11 } },
     { persistence: { type: "sticky", priority: -1 } },
     { persistence: { type: "forever" } },
     { idleTimeoutSeconds: -5 },
@@ -138,7 +136,7 @@ test("every answer carries its ids, a change its receipt", async () => {
     const ran = await raw("POST", `/v1/vms/${vm.vmId}/exec-await`, { command: "true", terminal: null, timeoutMs: null });
     const receipt = ran.headers.get("warren-receipt");
     assert.match(receipt, /^rc-[a-z0-9]{20}$/);
-    const audit = await raw("GET", `/v1/audit?vm=${vm.vmId}`); // 001-09, 003-40
+    const audit = await raw("GET", `/v1/audit?vm=${vm.vmId}`);
     assert.ok(audit.json.records.some((r) => r.id === receipt && r.op === "exec"));
   });
 });
@@ -181,7 +179,6 @@ test("the image's snapshot can be created from and not deleted", async () => {
   assert.equal(refused.json.code, "SNAPSHOT_IS_ACCOUNT_DEFAULT");
 });
 
-// 000-28, 002-13, 002-18
 test("idle timeout: absent, null and a number; a start keeps it; a sleeping VM wakes", async () => {
   const f = client();
   const shown = async (id) => (await raw("GET", `/v1/vms/${id}`)).json.idleTimeoutSeconds;

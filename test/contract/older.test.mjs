@@ -8,7 +8,6 @@ import { apiKey, Older, real, url } from "./common.mjs";
 
 const client = () => new Older({ baseUrl: url, apiKey });
 
-// 001-35, 004-13
 test("create, exec, files, stop, start, delete", async () => {
   const f = client();
   const { vm, vmId } = await f.vms.create({ workdir: "/work", ports: [], vcpuCount: 1, rootfsSizeGb: 16 });

@@ -32,7 +32,7 @@ function stream(method, path, body, headers = {}) {
   });
 }
 
-// 000-04, 003-22, 003-23, 003-31
+// 000-04, 003-23, 003-31
 test("raw files: any bytes, with length and digest, bounded on request", async () => {
   const data = randomBytes(3 << 20);
   const digest = createHash("sha256").update(data).digest("hex");
@@ -52,7 +52,6 @@ test("raw files: any bytes, with length and digest, bounded on request", async (
   assert.equal((await stream("GET", `${base}/raw/%2Fwork%2Fempty`)).headers["warren-length"], "0");
 });
 
-// 001-30
 test("the tree: mkdir, stat, rename, chmod, symlink, list, remove", async () => {
   const op = async (verb, body) => assert.deepEqual((await raw("POST", `${base}/fs/${verb}`, body)).json, {}, verb);
   const stat = async (p) => (await raw("GET", `${base}/fs/stat?path=${encodeURIComponent(p)}`)).json;
@@ -101,14 +100,13 @@ test("stats, ports, inspect, host, images, console", async () => {
   assert.equal(inspect.vm.id, vm.vmId);
   assert.equal(inspect.machine.agent.protocol > 0 || inspect.machine.ready, true);
   const host = (await raw("GET", "/v1/host")).json;
-  if (host.accel === "tcg") assert.ok(host.warnings.includes("emulated: not an isolation boundary")); // 002-43
+  if (host.accel === "tcg") assert.ok(host.warnings.includes("emulated: not an isolation boundary"));
   assert.ok((await raw("GET", "/v1/images")).json.images.some((i) => i.name === "base"));
   const console = await stream("GET", `${base}/logs`);
   assert.equal(console.status, 200);
   assert.match(console.headers["warren-offset"], /^\d+$/);
 });
 
-// 003-30
 test("the network policy can be changed while the VM runs", async () => {
   const changed = await raw("PUT", `${base}/network`, { mode: "packages" });
   assert.equal(changed.json.network, "packages");
@@ -152,7 +150,6 @@ test("events: a reader goes on where it stopped", async () => {
   assert.deepEqual(resumed.map((e) => e.id), all.map((e) => e.id).filter((id) => id > middle));
 });
 
-// 001-09, 003-34, 003-40
 test("accounts, keys and the audit chain", async () => {
   const made = (await raw("POST", "/v1/accounts", { name: "contract-other" })).json;
   try {

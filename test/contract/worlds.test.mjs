@@ -9,7 +9,6 @@ import { client, Errors, raw, real, rejects, withVM } from "./common.mjs";
 const f = client();
 const ids = (list) => list.map((s) => s.snapshotId);
 
-// 000-08, 000-22
 test("fork: running copies that go their own way", async () => {
   await withVM({ name: "contract-fork" }, async (vm, { vmId }) => {
     await vm.exec("echo before > /work/f");
@@ -37,7 +36,6 @@ test("fork: running copies that go their own way", async () => {
   });
 });
 
-// 000-28, 000-34
 test("suspend, start, and an exec that wakes", async () => {
   await withVM({}, async (vm, { vmId }) => {
     await vm.exec("echo kept > /work/f");
@@ -54,7 +52,6 @@ test("suspend, start, and an exec that wakes", async () => {
   });
 });
 
-// 000-17, 000-18
 test("snapshot, create from it, list, get, update, delete", async () => {
   await withVM({}, async (vm, { vmId }) => {
     await vm.exec("echo snap > /work/f");
@@ -99,7 +96,6 @@ test("rollback and lineage, which are ours", async () => {
   });
 });
 
-// 000-10, 000-21
 real("a fork has the parent's processes and an identity of its own", async () => {
   await withVM({}, async (vm) => {
     await vm.exec("setsid python3 -m http.server 3000 >/dev/null 2>&1 & sleep 2");

@@ -258,8 +258,6 @@ func (b *bench) overlay(disk string) (string, error) {
 
 // TestForkUnderKVM: a running guest under -accel kvm is captured, 16 machines go
 // on from that one instant, each for itself, and so to the third generation.
-//
-// 000-17, 000-35, 002-30, 002-31
 func TestForkUnderKVM(t *testing.T) {
 	b := newBench(t)
 	root, err := b.start(b.bootDisk(), nil)

@@ -22,7 +22,7 @@ import (
 
 // TestCoreWorkspace walks the first five minutes of the README.
 //
-// 000-01, 000-04, 000-06, 000-20, 000-29, 001-34, 002-01, 003-02, 003-28
+// 000-04, 000-06, 003-02
 func TestCoreWorkspace(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -67,7 +67,7 @@ func TestCoreWorkspace(t *testing.T) {
 		t.Errorf("ps: %s", ps)
 	}
 	if v := h.find("box"); v.State != "running" || v.Network != "closed" {
-		t.Errorf("listed: %+v", v) // 003-30
+		t.Errorf("listed: %+v", v)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestCoreStatus(t *testing.T) {
 
 // TestCoreStopStart: the disk is kept, memory is not, the id stays.
 //
-// 000-01, 000-32, 000-33, 002-13, 002-16, 003-42, 000-05, 002-21
+// 000-01, 000-05, 000-32, 000-33, 002-13, 002-21
 func TestCoreStopStart(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -142,7 +142,7 @@ func TestCoreStopStart(t *testing.T) {
 
 // TestCoreOneShot: start, run, collect, destroy; nothing left, also after ^C.
 //
-// 002-03, 002-04, 003-22
+// 002-03
 func TestCoreOneShot(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -176,7 +176,7 @@ func TestCoreOneShot(t *testing.T) {
 
 // TestCoreTwoMachines: what is made from one warm generation is not one machine.
 //
-// 002-43, 002-01
+// 002-01
 func TestCoreTwoMachines(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "one")
@@ -230,8 +230,6 @@ func (h *host) processOf(name, word string) string {
 }
 
 // TestCoreServeKilled: serve dies, the VM, its command and its log live on.
-//
-// 000-03, 000-28
 func TestCoreServeKilled(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -293,7 +291,7 @@ func TestCoreQEMUKilled(t *testing.T) {
 // TestCoreClosedNetwork: nothing is reached unless it was opened, and the
 // refusal comes within seconds.
 //
-// 003-30
+// 001-06, 003-30
 func TestCoreClosedNetwork(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

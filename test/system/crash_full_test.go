@@ -109,8 +109,6 @@ func refusedForSpace(t *testing.T, r result) {
 
 // TestFullDisk: without room nothing is begun; the VM runs on, and with room
 // everything works.
-//
-// 000-37, 000-38
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, smallMiB)
@@ -136,8 +134,6 @@ func TestFullDisk(t *testing.T) {
 
 // TestDiskFillsUp: a disk that fills up at a random moment of a capture: what was
 // begun is taken back, the VM runs on, and with room everything works.
-//
-// 000-37, 000-38
 func TestDiskFillsUp(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
 		t.Skip("WARREN_SOAK is not set: the moments are random, and some of them still need a minute or a restart of serve; `make soak` runs it")
@@ -197,8 +193,6 @@ func (h *host) works() {
 
 // TestGuestMeetsFullDisk: a guest that writes where the host has no room stands
 // still until there is some, says so, and has lost nothing.
-//
-// 000-38
 func TestGuestMeetsFullDisk(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, smallMiB)

@@ -112,8 +112,6 @@ func (h *host) back(what string, atLeast int, mayLose bool) (kept bool) {
 
 // TestKilledInResume kills at random moments of a resume: the processes that
 // were suspended come back, unless QEMU itself was killed when they ran.
-//
-// 000-37, 000-47
 func TestKilledInResume(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, 0)
@@ -136,8 +134,6 @@ func (h *host) killedResume(who string, delay time.Duration) {
 
 // TestKilledInRollback kills at random moments of a rollback: the VM is what it
 // was before or what it was put back to, whole.
-//
-// 000-35, 000-37
 func TestKilledInRollback(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, 0)
@@ -165,7 +161,7 @@ func (h *host) killedRollback(who string, delay time.Duration) {
 }
 
 // TestKilledInFlatten kills while the layers below a running VM's disk are
-// merged into it: the disk holds what it held. 000-25, 000-37
+// merged into it: the disk holds what it held.
 func TestKilledInFlatten(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, 0)

@@ -14,8 +14,6 @@ import (
 
 // TestMovedDataDirectory: nothing on disk names its own place. What was
 // suspended goes on, and is forked and rolled back, where it was moved to.
-//
-// 000-09, 000-36
 func TestMovedDataDirectory(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, 0)
@@ -54,7 +52,7 @@ func TestMovedDataDirectory(t *testing.T) {
 
 // TestArguments: what would break the memory of generations is never given to
 // QEMU: nothing may take pages from a guest or share them, and the machine type
-// has a version. 000-38
+// has a version.
 func TestArguments(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, 0)

@@ -17,8 +17,6 @@ import (
 
 // TestSoak kills random processes at random moments of random commands for
 // WARREN_SOAK minutes; without that it is skipped. Run it as `make soak`.
-//
-// 000-37, 000-47
 func TestSoak(t *testing.T) {
 	text := os.Getenv("WARREN_SOAK")
 	if text == "" {

@@ -65,7 +65,7 @@ func (h *host) diagnosis(name string, args ...string) (vm.Diagnosis, map[string]
 // TestDiagnose: each trouble that is made in a real guest is named, with the
 // one who makes it, and gone from the page when it is gone.
 //
-// 002-34, 002-35, 002-37, 002-38, 002-39
+// 002-34, 002-35, 002-37, 002-38
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -19,7 +19,7 @@ import (
 // service, a terminal, users, a network policy, a name of its own in the
 // browser, a person by SSH. Each of it is there together, and after a sleep.
 //
-// 002-06, 002-08, 002-14, 002-19, 002-40
+// 000-34, 000-37, 001-10, 002-08, 002-14, 002-19, 002-40
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	ssh, web := freePort(t), freePort(t)

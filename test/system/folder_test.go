@@ -69,7 +69,9 @@ func (h *host) crypt() string {
 
 // TestVolumeFolder: a directory of the host in a VM: who may have one, what is
 // seen of changes on both sides, and what becomes of it when the VM sleeps, is
-// forked and goes back. 003-03, 003-17, 003-19, 003-20, 003-21, 003-24, 003-25
+// forked and goes back.
+//
+// 003-03, 003-04, 003-19, 003-21
 func TestVolumeFolder(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

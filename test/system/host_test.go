@@ -31,23 +31,15 @@ var contractScripts = map[string]string{
 }
 
 // TestContract drives the unmodified npm packages against a real server.
-//
-// 000-04, 000-29, 000-30, 001-35, 004-13, 004-14
 func TestContract(t *testing.T) { contract(t) }
 
 // TestWorldContract: the same packages fork, suspend, snapshot and build specs.
-//
-// 000-36, 004-13, 004-14
 func TestWorldContract(t *testing.T) { contract(t) }
 
 // TestTerminalContract: the same packages over the terminals' WebSocket.
-//
-// 004-13
 func TestTerminalContract(t *testing.T) { contract(t) }
 
 // TestKeepContract: the older package says how VMs are kept.
-//
-// 004-01 to 004-07, 004-11, 004-13, 004-14
 func TestKeepContract(t *testing.T) { contract(t) }
 
 // npmInstall installs the npm packages that the contract is tested with.
@@ -111,7 +103,7 @@ func contract(t *testing.T) {
 //
 // What was fetched stays: the next turn needs no network.
 //
-// 000-02, 000-19, 002-02, 002-05, 002-10, 002-11, 002-20
+// 000-02, 000-21, 001-34, 002-05, 002-11, 002-20, 003-30
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -249,7 +241,7 @@ func TestRefusals(t *testing.T) {
 
 // TestAudit: each action leaves a record, and the chain holds.
 //
-// 001-09, 003-40
+// 001-09
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

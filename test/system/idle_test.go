@@ -62,7 +62,7 @@ func (h *host) woken(id string) (n int) {
 // once wake it with one start, and what ran in it goes on. A hold keeps it
 // awake until it is released.
 //
-// 000-10, 000-28, 000-34, 002-12, 002-13
+// 002-12, 002-13
 func TestIdleWakesOnce(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -120,8 +120,6 @@ func TestIdleWakesOnce(t *testing.T) {
 
 // TestIdleDial: a server in the guest answers the first connection after a
 // wake.
-//
-// 000-34, 002-15
 func TestIdleDial(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -74,8 +74,6 @@ type savepoint struct {
 // seconds when recoverVM leaves out `case rec.State == vm.Starting` (a workspace
 // stays between two states), and, once a QEMU was killed, when the command that
 // writes a ledger leaves out its `sync` (an acknowledged line is not there).
-//
-// 000-28, 000-32, 000-33, 000-37, 000-47, 002-12, 002-18
 func TestKeepCrashes(t *testing.T) {
 	k := newKeeper(t)
 	for until := time.Now().Add(k.length()); time.Now().Before(until) && !t.Failed(); {

@@ -55,8 +55,6 @@ func change(t *testing.T, path string, at int64, data []byte) {
 // TestKeepTornLog: the log of the record store was torn in its last write, as a
 // power cut tears it, or damaged before that. Serve starts with every earlier
 // record, or refuses, says how to restore, and leaves all as it is.
-//
-// 000-37, 000-47
 func TestKeepTornLog(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -101,8 +99,6 @@ func TestKeepTornLog(t *testing.T) {
 // TestKeepSocketDeleted: somebody removes the sockets and notes of a running
 // machine. Its monitor puts them back, the VM is the same, also for the next
 // serve.
-//
-// 000-37, 003-22
 func TestKeepSocketDeleted(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -24,8 +24,6 @@ import (
 // samples must not rise. The audit log, the event log and the usage of the last
 // 200 VMs grow by design, and are left out. It runs with WARREN_SOAK;
 // internal/engine has a short one on the simulators for every run.
-//
-// 000-32, 003-35
 func TestKeepSlope(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
 		t.Skip("WARREN_SOAK is not set: 1,000 VMs take ten minutes and more; `make soak` runs it, TestSlope is its short form")

@@ -55,7 +55,7 @@ func tree(t *testing.T, dir string) string {
 }
 
 // TestKeepFirstFormat: this program opens what the first one wrote, records,
-// chain, keys and VMs, and goes on writing it. 000-05
+// chain, keys and VMs, and goes on writing it.
 func TestKeepFirstFormat(t *testing.T) {
 	t.Parallel()
 	h := unstarted(t)

@@ -18,8 +18,6 @@ import (
 // host (nothing in its run directory, no process). A VM that goes on after a
 // boot does so by itself, its program where it was; one that stays sleeps until
 // it is used, and has lost nothing either.
-//
-// 004-31, 000-05
 func TestKeepOverReboot(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

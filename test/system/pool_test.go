@@ -63,8 +63,6 @@ curl -s -o /dev/null --max-time 20 "$url" && echo reached || echo refused`
 
 // TestPool: VMs that come from the warm pool are VMs like any other, and what
 // a crash leaves of the pool is swept.
-//
-// 000-36, 004-16
 func TestPool(t *testing.T) {
 	h := newHost(t, "--pool", "1")
 	seen := map[string]string{}

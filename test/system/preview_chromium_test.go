@@ -69,8 +69,6 @@ func (s *shown) shows(ctx context.Context, want string) {
 // TestPreviewChromium: a real browser, logged in by a key, sees a development
 // server with hot reload in a guest; the VM falls asleep behind it, and a load
 // of the page wakes it with the state that it had.
-//
-// 000-41, 000-44, 001-46, 002-12
 func TestPreviewChromium(t *testing.T) {
 	s := newShown(t)
 	ctx := s.browser()

@@ -62,7 +62,7 @@ func (h *host) view(args ...string) *viewer {
 // TestCoreTerminal: programs on terminals live on without their viewers and
 // without serve, and whoever looks again sees what was there.
 //
-// 000-39, 000-40, 001-36, 001-44, 002-07
+// 000-40, 001-36, 001-44, 002-07
 func TestCoreTerminal(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -208,7 +208,7 @@ func (h *host) shells(name string) {
 // fork, through a suspension, past a monitor that dies, and back at a rollback.
 // A viewer is let go of by a suspension, and not by a fork.
 //
-// 000-10, 000-41, 000-42, 002-26
+// 000-41, 000-42, 002-26
 func TestCoreTerminalMoves(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -78,7 +78,7 @@ func (h *host) dataMiB(pattern string) int64 {
 // its programs go on; what was added is in a suspended and in a forked VM; the
 // rest by a stop and a start.
 //
-// 000-31, 002-16, 000-05, 000-08
+// 000-31, 002-16
 func TestCoreResize(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

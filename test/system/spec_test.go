@@ -25,7 +25,7 @@ func fetching(path string) string {
 }
 
 // TestCoreService: a service is added by hand, runs, is read, comes back with a
-// cold boot and is removed. 000-37
+// cold boot and is removed.
 func TestCoreService(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -59,7 +59,9 @@ func TestCoreService(t *testing.T) {
 
 // TestCorePrepared: an environment is prepared once; the next VM of it starts
 // with the service that the first one's layer left running, with identities
-// of its own. 000-36, 001-47
+// of its own.
+//
+// 000-36, 004-16
 func TestCorePrepared(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -116,7 +116,7 @@ func get(t *testing.T, url string) string {
 
 // TestSSH: OpenSSH's own clients on the gateway.
 //
-// 000-39, 000-42, 000-44
+// 002-08, 002-17, 002-39
 func TestSSH(t *testing.T) {
 	t.Parallel()
 	s := newOpenSSH(t)

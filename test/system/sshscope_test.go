@@ -20,8 +20,6 @@ import (
 // scoped enters as an identity: with its key, with its token, as the Linux user
 // that it was granted, in the environment that the agent sees; and no longer
 // once that is taken back.
-//
-// 002-08, 002-17, 002-39, 002-40
 func (s *openssh) scoped(t *testing.T) {
 	h := s.h
 	key := filepath.Join(t.TempDir(), "id")
@@ -109,8 +107,6 @@ func (s *openssh) scoped(t *testing.T) {
 
 // cli drives the unmodified CLI of the npm package, whose host name is fixed: an
 // ssh configuration leads it to the gateway.
-//
-// 000-04, 001-35
 func (s *openssh) cli(t *testing.T) {
 	h := s.h
 	program, err := filepath.Abs("../contract/node_modules/.bin/freestyle")

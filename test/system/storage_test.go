@@ -30,8 +30,9 @@ func (h *host) storage(name string) (item vm.StorageItem, all vm.Storage) {
 
 // TestStorage: what a guest writes is counted as its own, what it sleeps on is
 // freed with it, its disk's size and its memory's holes are not counted, and
-// under a need for room the sticky VM of the lower priority goes. 004-03
-// 004-08 004-09 004-11.
+// under a need for room the sticky VM of the lower priority goes.
+//
+// 004-09
 func TestStorage(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "box", "--persist", "sticky:1")

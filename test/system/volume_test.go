@@ -99,8 +99,10 @@ func occurrences(path, text string) (count int, err error) {
 }
 
 // TestVolumeCodingAgent is the coding agent's script, line by line as the issue
-// has it. 003-43, 003-05, 003-08, 003-09, 003-16, 003-22, 003-23, 003-27,
-// 003-28, 003-29, 003-31, 003-33, 003-34, 003-35, 003-36, 003-37, 003-40, 000-46
+// has it.
+//
+// 003-05, 003-08, 003-10, 003-11, 003-12, 003-13, 003-14, 003-15, 003-16, 003-22, 003-28, 003-29, 003-34,
+// 003-43
 func TestVolumeCodingAgent(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -148,15 +150,15 @@ func TestVolumeCodingAgent(t *testing.T) {
 func (h *host) stillThere(name string) {
 	h.t.Helper()
 	h.run("volume", "mount", name, "--volume", "coding-agent-work", "--guest", "/workspace").
-		wants(h.t, 6, "mvmctl volume unlock coding-agent-work") // 003-10, 003-14
+		wants(h.t, 6, "mvmctl volume unlock coding-agent-work")
 	h.ok("volume", "unlock", "coding-agent-work")
-	h.volumeIs("coding-agent-work", "unlocked", 0) // 003-15
+	h.volumeIs("coding-agent-work", "unlocked", 0)
 	h.ok("volume", "mount", name, "--volume", "coding-agent-work", "--guest", "/workspace")
 	if got := h.sh(name, "grep -c PLANTED /workspace/kept.txt; touch /workspace/x 2>&1; cat /sys/block/vdb/ro"); !strings.HasPrefix(got, "20000\n") ||
-		!strings.Contains(got, "Read-only") || !strings.HasSuffix(got, "\n1") { // 003-11, 003-03
+		!strings.Contains(got, "Read-only") || !strings.HasSuffix(got, "\n1") {
 		h.t.Errorf("the guest says %q", got)
 	}
-	if list := h.ok("volume", "ls", name); !strings.Contains(list, "/workspace") { // 003-12
+	if list := h.ok("volume", "ls", name); !strings.Contains(list, "/workspace") {
 		h.t.Errorf("its mounts are\n%s", list)
 	}
 	h.ok("stop", name)
@@ -165,7 +167,9 @@ func (h *host) stillThere(name string) {
 }
 
 // TestVolumeShare: one writer or many readers, several volumes at once, and what
-// is refused. Not beside others: it measures. 003-13, 003-17, 003-18
+// is refused. Not beside others: it measures.
+//
+// 003-18
 func TestVolumeShare(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "a")
@@ -264,7 +268,8 @@ while True:
 
 // TestVolumeLives: a suspend keeps a volume attached, under a writer; a crash of
 // the VM loses no acknowledged write; keys end with the server, mounts do not.
-// 003-25, 003-26, 003-32
+//
+// 003-05, 003-16
 func TestVolumeLives(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -14,8 +14,6 @@ import (
 
 // TestVolumeRefused: what a volume does not open with, and files that are not
 // what they were. Nothing here runs a VM.
-//
-// 003-05, 003-10
 func TestVolumeRefused(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

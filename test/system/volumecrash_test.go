@@ -51,8 +51,6 @@ while True:
 // TestVolumeCrash: the VM, its monitor and the server are killed at random
 // moments while a file and a database are written; nothing that was acknowledged
 // to a program outside is missing, and the volume unlocks without a repair.
-//
-// 003-25, 003-32
 func TestVolumeCrash(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -153,7 +151,7 @@ func (h *host) bookIsWhole(round int, victim string, last int) {
 // back again; what came after is gone and what came before is there. Nothing of
 // it lies on the disk in the clear, and its snapshots go with it.
 //
-// 003-25
+// 000-25, 003-25
 func TestVolumeHistory(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -200,7 +198,7 @@ func TestVolumeHistory(t *testing.T) {
 // volume; status and output are the command's, and a job that is killed leaves a
 // volume that the next can use.
 //
-// 000-46, 003-10
+// 000-46
 func TestVolumeRun(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -255,8 +253,6 @@ func TestVolumeRun(t *testing.T) {
 // TestVolumeFullDisk: the host's disk fills up while a VM writes to a volume. The
 // VM stands still and says so, goes on when there is room, and nothing is
 // missing or wrong.
-//
-// 003-25, 003-32
 func TestVolumeFullDisk(t *testing.T) {
 	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")

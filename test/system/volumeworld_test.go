@@ -64,8 +64,6 @@ const plant = "a=PLANTED; b=VOLUME; c=PLAINTEXT; yes $a-$b-$c | head -n 20000 >"
 
 // TestVolumeWorlds: copies of a machine with a volume mounted, in every way
 // there is: what they have of it, what their memory holds and how it is kept.
-//
-// 003-18, 003-26, 003-30
 func TestVolumeWorlds(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

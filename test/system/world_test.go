@@ -20,7 +20,7 @@ const ownIdentity = "cat /etc/machine-id /proc/sys/kernel/random/boot_id; hostna
 
 // TestWorldForks: running copies with the parent's memory, each its own machine.
 //
-// 000-08, 000-10, 000-21, 000-22, 000-23
+// 000-17, 000-35
 func TestWorldForks(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
@@ -59,7 +59,7 @@ func TestWorldForks(t *testing.T) {
 	deeper(h, t)
 }
 
-// deeper forks a fork of a fork, and checks the refusals beside. 000-24, 000-31
+// deeper forks a fork of a fork, and checks the refusals beside.
 func deeper(h *host, t *testing.T) {
 	h.ok("rm", "try-2")
 	h.sh("try-1", "echo one >> /root/path")
@@ -80,7 +80,7 @@ func deeper(h *host, t *testing.T) {
 // TestCoreSuspend: the same processes after a suspend, also a cold one, and
 // over a restart of the server; a rollback brings back what was broken.
 //
-// 000-09, 000-28, 000-34, 000-35
+// 000-09
 func TestCoreSuspend(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -125,7 +125,7 @@ func TestCoreSuspend(t *testing.T) {
 }
 
 // TestWorldDamaged: memory that is not what was written is not continued, and
-// the disk is still there. 000-38
+// the disk is still there.
 func TestWorldDamaged(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -169,7 +169,7 @@ func (h *host) runs(id string) bool {
 }
 
 // TestWorldKilledInCapture kills a process at a random moment of a capture: the
-// VM goes on, or comes back whole; no acknowledged write is lost. 000-37, 000-47
+// VM goes on, or comes back whole; no acknowledged write is lost.
 func TestWorldKilledInCapture(t *testing.T) {
 	h := newHost(t)
 	h.withLedger("app")

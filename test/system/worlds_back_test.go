@@ -17,7 +17,8 @@ import (
 // TestWorldsSuspend puts a workspace to sleep in the middle of its work and
 // wakes it: the same processes go on, and its clock is right.
 //
-// 000-09, 000-10, 000-11, 000-12, 000-14, 001-48, 002-16, 002-22, 002-23, 002-24, 002-26, 002-27, 002-28
+// 000-03, 000-09, 000-10, 000-11, 000-12, 000-41, 000-47, 001-37, 001-48, 002-02, 002-22, 002-23, 002-24,
+// 002-26, 002-27
 func TestWorldsSuspend(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
@@ -69,7 +70,7 @@ func TestWorldsSuspend(t *testing.T) {
 // TestWorldsBack breaks a workspace and goes back; makes VMs of a snapshot that
 // is deleted then; has a copy take its parent's place.
 //
-// 000-08, 000-21, 000-22, 000-23, 000-25, 000-36, 000-38, 001-47, 002-16, 002-20, 002-21, 003-06, 003-25, 003-26
+// 000-08, 000-22, 000-25, 000-36, 002-20, 003-06, 003-25
 func TestWorldsBack(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
@@ -146,8 +147,6 @@ func TestWorldsBack(t *testing.T) {
 
 // TestWorldsRefused wants bad requests refused with a reason and a remedy, the
 // parent running and nothing half-made.
-//
-// 000-38
 func TestWorldsRefused(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")

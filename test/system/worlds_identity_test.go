@@ -70,8 +70,6 @@ func wantDifferent(t *testing.T, drawn map[string][]draw) {
 
 // TestWorldsIdentity forks a VM while a program draws random bytes and UUIDs in
 // a tight loop, and wants three machines that are not taken for one another.
-//
-// 000-17, 000-35, 002-30, 002-31
 func TestWorldsIdentity(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
@@ -170,8 +168,6 @@ func (h *host) wantSteady(name string, verb time.Duration) {
 // resets. The VM is suspended for seconds while its programs draw: what was
 // drawn with the clock chip showing a time after the suspend was drawn in a
 // copy, and no two copies may have it.
-//
-// 000-17, 002-31
 func TestWorldsWindow(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")

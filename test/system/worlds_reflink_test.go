@@ -32,8 +32,6 @@ func mountReflink(t *testing.T, kind string, mkfs ...string) string {
 
 // TestWorldsReflink keeps the data on file systems where a copy shares the
 // blocks of what it was made of: the same forks, with captures made the other way.
-//
-// 000-08, 000-35, 002-30, 002-31
 func TestWorldsReflink(t *testing.T) {
 	for _, fs := range []struct {
 		kind string

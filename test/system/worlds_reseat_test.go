@@ -27,8 +27,6 @@ while True:
 // TestWorldsReseat fills a VM's memory, so that a fork has much to compare, and
 // leaves it alone: it gets a new base by itself, its programs, terminals and
 // clock go on, and the next fork has little to compare.
-//
-// 000-08, 000-25, 002-30
 func TestWorldsReseat(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")
