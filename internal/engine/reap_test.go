@@ -135,8 +135,12 @@ func TestIdle(t *testing.T) {
 	}
 	pass(clock, time.Hour)
 	eventually(t, "it is suspended", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "absent") == vm.Suspended })
+	pass(clock, 365*24*time.Hour)
 	if st := stateOf(t, e, c, "never"); st != vm.Running {
-		t.Errorf("never is %q", st)
+		t.Errorf("a year later never is %q", st)
+	}
+	if _, err := e.Stop(ctx, c, "never"); err != nil || stateOf(t, e, c, "never") != vm.Stopped {
+		t.Errorf("stopped by hand it is %q, %v", stateOf(t, e, c, "never"), err)
 	}
 	if out, _ := sh(t, e, c, "absent", "echo awake"); out != "awake\n" || stateOf(t, e, c, "absent") != vm.Running {
 		t.Errorf("an exec in a suspended VM: %q", out)

@@ -5,6 +5,8 @@ package engine_test
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,9 +33,17 @@ func TestDeleteEvents(t *testing.T) {
 					Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: event},
 				})
 				ends(t, e, c, how, func() { pass(clock, 302*time.Second) })
-				eventually(t, "it is "+string(state), func() bool { return stateOf(t, e, c, "box") == state })
+				eventually(t, "it is "+string(state), func() bool {
+					if strings.HasPrefix(how, "idle") {
+						clock.Advance(time.Second) // the reaper may have looked just before
+					}
+					return stateOf(t, e, c, "box") == state
+				})
 				if state == "" {
 					nothingLeft(t, s)
+					if out, err := e.Storage(t.Context(), c); err != nil || slices.ContainsFunc(out.Items, func(it vm.StorageItem) bool { return it.Kind == "vm" }) {
+						t.Errorf("it is charged for: %+v, %v", out.Items, err)
+					}
 					if how == "idle" && eventsOf(s, "vm.suspended") != 0 {
 						t.Error("its memory was written before it was deleted")
 					}

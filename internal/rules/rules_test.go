@@ -311,15 +311,16 @@ func TestArchitecture(t *testing.T) {
 //
 // 000-33, 002-41
 func TestStateModel(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(root(t), "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, part := range []string{"files", "processes", "terminals", "ports", "installed packages", "browser", "local databases", "caches", "services", "memory", "One shot or workspace?"} {
-		if !bytes.Contains(data, []byte(part)) {
+	state := section(t, "README.md", "What a workspace's state is")
+	for _, part := range []string{"files", "processes", "terminals", "ports", "installed packages", "browser", "local databases", "caches", "services", "memory"} {
+		if !strings.Contains(state, part) {
 			t.Errorf("README.md does not say what becomes of %s", part)
 		}
 	}
+	says(t, "README.md", state, "`suspend`, then `start` | `stop`, then `start`", "| memory, terminals, browser sessions, the half-typed command | kept | **lost** |")
+	says(t, "README.md", section(t, "README.md", "One shot or workspace?"),
+		"`warren run` when the task can be described beforehand, restarting it is cheap, and its log is all you want to read.",
+		"`warren up` when needs are found on the way, when state is costly to rebuild, or when somebody may want to enter the machine")
 }
 
 // TestPersistenceUses wants docs/retention.md to say of each way to keep a VM
@@ -331,10 +332,20 @@ func TestPersistenceUses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, kind := range []vm.PersistenceType{vm.Ephemeral, vm.Sticky, vm.Persistent} {
-		row := regexp.MustCompile("(?m)^\\| `" + string(kind) + "`[^|]*\\|[^|]{20,}\\| ?([^|]{20,})\\|$")
-		if !row.Match(data) {
+	for kind, uses := range map[vm.PersistenceType][]string{
+		vm.Ephemeral:  {"results are stored elsewhere", "tests", "cost"},
+		vm.Sticky:     {"coding agents", "not the source of truth"},
+		vm.Persistent: {"the source of truth", "production", "critical"},
+	} {
+		row := regexp.MustCompile("(?m)^\\| `" + string(kind) + "`[^|]*\\|[^|]{20,}\\| ?([^|]{20,})\\|$").FindSubmatch(data)
+		if row == nil {
 			t.Errorf("docs/retention.md does not say what %s is for", kind)
+			continue
+		}
+		for _, use := range uses {
+			if !bytes.Contains(row[1], []byte(use)) {
+				t.Errorf("docs/retention.md says of %s %q, which lacks %q", kind, row[1], use)
+			}
 		}
 	}
 }

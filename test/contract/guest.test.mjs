@@ -87,6 +87,7 @@ real("files of the kernel, whose length nobody knows", async () => {
   assert.match(await vm.fs.readTextFile("/proc/version"), /^Linux version/);
 });
 
+// 001-31
 test("watch-files: a line for each change", async () => {
   const end = new AbortController();
   const answer = await fetch(`${url}/v1/vms/${vm.vmId}/watch-files`, {

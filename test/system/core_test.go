@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -119,6 +120,11 @@ func TestCoreStopStart(t *testing.T) {
 	h.ok("up", "--name", "box")
 	id := h.find("box").ID
 	h.sh("box", "echo kept > /work/f; echo lost > /run/f; echo log-line >> /var/log/mine.log")
+	bytes := h.sh("box", "head -c 1000000 /dev/urandom | tee /work/bytes | sha256sum")
+	const tool = "sqlite3 /work/tool.db 'create table if not exists runs (n); insert into runs values (1); select count(*) from runs'"
+	if got := h.sh("box", "sha256sum < /work/bytes; "+tool); got != bytes+"\n1" {
+		t.Errorf("by the next command: %q, want %q", got, bytes)
+	}
 	down := h.run("down", "box")
 	if down.code != 0 || !strings.Contains(down.stdout+down.stderr, "warren rm box") {
 		t.Errorf("down does not say what remains and how to erase it: %s", down)
@@ -129,6 +135,9 @@ func TestCoreStopStart(t *testing.T) {
 	h.ok("start", "box")
 	if got := h.sh("box", "cat /work/f /var/log/mine.log; cat /run/f 2>/dev/null || echo gone"); got != "kept\nlog-line\ngone" {
 		t.Errorf("after start: %q", got)
+	}
+	if got := h.sh("box", "sha256sum < /work/bytes; "+tool); got != bytes+"\n2" {
+		t.Errorf("after start: %q, want %q, and the tool's second run", got, bytes)
 	}
 	if v := h.find("box"); v.State != "running" || v.ID != id {
 		t.Errorf("after start: %+v", v)
@@ -159,6 +168,7 @@ func TestCoreOneShot(t *testing.T) {
 	if r := h.run("run", "--add", f, "--", "wc", "-l", "/work/data.csv"); !strings.HasPrefix(r.stdout, "2 ") {
 		t.Fatal(r)
 	}
+	h.jobs(f)
 	cmd := exec.Command(h.binary, "run", "--", "sleep", "60")
 	cmd.Env = h.environ()
 	if err := cmd.Start(); err != nil {
@@ -172,6 +182,35 @@ func TestCoreOneShot(t *testing.T) {
 		t.Error("run succeeded after ^C")
 	}
 	h.eventually("nothing is left after ^C", func() bool { return len(h.list()) == 0 })
+}
+
+// jobs are shaped as containers' are: a suite of tests, a document, an
+// evaluation with a short time-out, and several at once.
+func (h *host) jobs(input string) {
+	t := h.t
+	t.Helper()
+	suite := filepath.Join(t.TempDir(), "test_sum.py")
+	if err := os.WriteFile(suite, []byte("import unittest\nclass T(unittest.TestCase):\n def test(self): self.assertEqual(1 + 1, 2)\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := h.run("run", "base", "--add", suite, "--cwd", "/work", "--", "python3", "-m", "unittest", "-q"); r.code != 0 || !strings.Contains(r.stderr, "Ran 1 test") {
+		t.Errorf("a suite of tests: %s", r)
+	}
+	if r := h.run("run", "--timeout", "1", "--", "sleep", "60"); r.code != 124 {
+		t.Errorf("an evaluation beyond its time: %s", r)
+	}
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			if r := h.run("run", "--add", input, "--", "sed", "s/.*/<p>&/", "/work/data.csv"); r.stdout != "<p>a\n<p>b\n" {
+				t.Errorf("a document: %s", r)
+			}
+		})
+	}
+	wg.Wait()
+	if l := h.list(); len(l) != 0 {
+		t.Errorf("left: %+v", l)
+	}
 }
 
 // TestCoreTwoMachines: what is made from one warm generation is not one machine.
@@ -202,9 +241,18 @@ func TestCoreTwoMachines(t *testing.T) {
 	if d := time.Unix(0, int64(at)); d.Before(before.Add(-time.Second)) || d.After(time.Now().Add(time.Second)) {
 		t.Errorf("the guest's clock says %s, the host's %s", d, before)
 	}
-	h.sh("one", "echo mine > /work/mine")
-	if got := h.sh("two", "ls /work"); strings.Contains(got, "mine") {
-		t.Error("a file of one is seen in the other")
+	// What one of them has the other has not: files, memory, processes, services,
+	// users. Each is a machine of QEMU's own.
+	h.sh("one", "echo mine > /work/mine; echo mine > /dev/shm/mine; useradd solo; systemd-run --quiet --unit=solo sleep 4242")
+	const look = "ls /work /dev/shm | grep mine; pgrep -xf 'sleep 4242' >/dev/null && echo process; systemctl is-active solo; id -u solo 2>/dev/null; systemd-detect-virt >/dev/null && cat /proc/1/comm; true"
+	if got := h.sh("one", look); got != "mine\nmine\nprocess\nactive\n1000\nsystemd" {
+		t.Errorf("one has %q", got)
+	}
+	if got := h.sh("two", look); got != "inactive\nsystemd" {
+		t.Errorf("two has of one: %q", got)
+	}
+	if a, b := h.pidOf(h.find("one").ID, "qemu"), h.pidOf(h.find("two").ID, "qemu"); a == b {
+		t.Errorf("both are QEMU %d", a)
 	}
 }
 
@@ -303,6 +351,9 @@ func TestCoreClosedNetwork(t *testing.T) {
 		"curl -sS --max-time 20 http://169.254.169.254/latest/meta-data/",
 		"curl -sS --max-time 20 http://127.0.0.1:" + strings.Split(h.listen, ":")[1] + "/healthz",
 		"curl -sS --max-time 20 http://10.0.2.2:" + strings.Split(h.listen, ":")[1] + "/healthz",
+		// Nor by a child's child in a session of its own, nor is a file of the host there.
+		"setsid -w sh -c 'sh -c \"curl -sS --max-time 20 http://example.com/\"'",
+		"setsid -w sh -c 'cat " + h.data + "/admin.key'",
 	} {
 		if r := h.run("exec", "box", "--", "sh", "-c", line); r.code == 0 {
 			t.Errorf("%s succeeded: %s", line, r.stdout)

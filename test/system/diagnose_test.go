@@ -39,6 +39,12 @@ while True:
 time.sleep(3600)
 `
 
+// blind opens a watcher that watches nothing, and waits for what it says.
+const blind = `
+import ctypes, os
+os.read(ctypes.CDLL(None).inotify_init1(0), 4096)
+`
+
 // eat writes memory until the kernel says no.
 const eat = `
 b = []
@@ -75,7 +81,7 @@ func TestDiagnose(t *testing.T) {
 	}
 	h.followsService()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"hold.py": holdLock, "many.py": manyWatch, "eat.py": eat} {
+	for name, text := range map[string]string{"hold.py": holdLock, "many.py": manyWatch, "blind.py": blind, "eat.py": eat} {
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -86,6 +92,7 @@ func TestDiagnose(t *testing.T) {
 	start("python3", "/work/hold.py")
 	start("python3", "-m", "http.server", "5000", "--bind", "127.0.0.1")
 	start("python3", "-m", "http.server", "3000")
+	start("python3", "/work/blind.py")
 	start("python3", "/work/many.py")
 	start("sleep", "7777")
 	h.eventually("port 3000 is taken", func() bool { return h.run("state", "box", "--expect", "port:3000").code == 0 })
@@ -95,7 +102,7 @@ func TestDiagnose(t *testing.T) {
 	h.run("exec", "box", "--", "python3", "/work/eat.py") // it is killed, with its command's status
 	var d vm.Diagnosis
 	var found map[string][]vm.Finding
-	codes := []string{"oom-kill", "port-taken", "port-loopback", "install-locked", "process-stopped", "watch-limit"}
+	codes := []string{"oom-kill", "port-taken", "port-loopback", "install-locked", "process-stopped", "watch-limit", "watcher-blind"}
 	h.eventually("all is found", func() bool {
 		d, found = h.diagnosis("box")
 		for _, c := range codes {
@@ -122,6 +129,7 @@ func TestDiagnose(t *testing.T) {
 		"port-loopback":   {"port 5000", "127.0.0.1:5000", "0.0.0.0"},
 		"install-locked":  {"apt-get", "/var/lib/dpkg/lock-frontend", "hold.py", "kill "},
 		"process-stopped": {"sleep 7777", "kill -CONT"},
+		"watcher-blind":   {"blind.py", "watches nothing", "start it again"},
 		"watch-limit":     {"many.py", "fs.inotify.max_user_instances", "user root"},
 	} {
 		text, _ := json.Marshal(found[code])

@@ -30,6 +30,8 @@ func TestEnter(t *testing.T) {
 	}
 	h.ok("service", "add", "box", "web", "--workdir", "/srv", "--", "python3", "-m", "http.server", "3000")
 	h.sh("box", "useradd --create-home alice && echo grown > /srv/index.html")
+	h.sh("box", "mkdir -p /tmp/p/DEBIAN /tmp/p/usr/bin && printf '#!/bin/sh\necho installed\n' > /tmp/p/usr/bin/installed && chmod +x /tmp/p/usr/bin/installed && "+
+		"printf 'Package: installed\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n' > /tmp/p/DEBIAN/control && dpkg-deb -b /tmp/p /tmp/p.deb && apt-get install -y /tmp/p.deb")
 	h.ok("pty", "box", "--session", "work", "-d")
 	h.ok("pty", "send", "box", "work", "--wait", "1", "cd /srv; half=done")
 	h.ok("net", "set", "box", "packages")
@@ -48,9 +50,12 @@ func TestEnter(t *testing.T) {
 
 	together := func() {
 		t.Helper()
-		out := o.must(append(append([]string{"ssh", "-i", key}, o.direct()...), "box+alice@127.0.0.1", "id -un; curl -s localhost:3000/")...)
-		if out != "alice\ngrown\n" {
-			t.Errorf("by SSH: %q", out)
+		// In the VM and not on the host: its kernel, and none of the host's files.
+		const kernel = "/proc/sys/kernel/random/boot_id"
+		boot := h.sh("box", "cat "+kernel)
+		out := o.must(append(append([]string{"ssh", "-i", key}, o.direct()...), "box+alice@127.0.0.1", "id -un; curl -s localhost:3000/; installed; cat "+kernel+"; test -e "+h.data+" || echo apart")...)
+		if here, err := os.ReadFile(kernel); err != nil || strings.TrimSpace(string(here)) == boot || out != "alice\ngrown\ninstalled\n"+boot+"\napart\n" {
+			t.Errorf("by SSH: %q, the VM's kernel is %s, %v", out, boot, err)
 		}
 		if resp, body := s.get(s.client(true), s.url("grown", "/")); resp.StatusCode != 200 || body != "grown\n" {
 			t.Errorf("by its name: %d %q", resp.StatusCode, body)

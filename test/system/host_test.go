@@ -99,31 +99,49 @@ func contract(t *testing.T) {
 }
 
 // TestPackages: a guest that is let through to its package registries installs
-// from them, and reaches nothing else.
-//
-// What was fetched stays: the next turn needs no network.
+// what it turns out to need, and reaches nothing else. What was fetched stays:
+// the next turn needs no network, nor does a machine that is made of it.
 //
 // 000-02, 000-21, 001-34, 002-05, 002-11, 002-20, 003-30
 func TestPackages(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.ok("up", "--name", "net", "--net", "packages")
+	h.ok("up", "--name", "net")
+	update := func() result { return h.run("exec", "net", "--", "apt-get", "update", "-qq") }
+	if r := update(); !strings.Contains(r.stderr, "the network refused") {
+		t.Errorf("before it was approved: %s", r)
+	}
+	h.ok("net", "set", "net", "packages") // the need is found during the task
 	h.sh("net", "apt-get update -qq && apt-get install -y -qq --no-install-recommends jq >/dev/null 2>&1; jq --version")
-	if got := h.sh("net", "echo '{\"a\":1}' | jq .a"); got != "1" {
-		t.Errorf("jq says %q", got)
+	if got := h.sh("net", "echo '{\"a\":1}' | jq .a; ldd $(command -v jq) | grep -c 'libjq.*=> /'"); got != "1\n1" {
+		t.Errorf("jq, by a library that came with it, says %q", got)
 	}
 	if r := h.run("exec", "net", "--", "curl", "-sS", "--max-time", "20", "http://example.com/"); r.code == 0 {
 		t.Errorf("a host that is no registry was reached: %s", r.stdout)
 	}
+	// An input, a working tree, an artifact, and the cache of the package manager.
+	h.sh("net", "cd /work && cp $(ls /var/lib/apt/lists/*Packages* | head -n 1) input && git init -q tree && echo dirty > tree/f && wc -c < input > tree/report && ls /var/cache/apt/archives/jq_*.deb")
+	sum := h.sh("net", "cd /work && sha256sum input tree/f tree/report")
+	worker := strings.TrimSpace(h.ok("exec", "-d", "net", "--", "sh", "-c", "echo '{\"n\":7}' | jq .n; sleep 1000"))
+	h.eventually("its log shows its output", func() bool { return h.run("logs", "net", worker).stdout == "7\n" })
 	h.ok("net", "set", "net", "closed")
 	r := h.run("exec", "net", "--", "sh", "-c", "rm -rf /var/lib/apt/lists/*; apt-get update -qq; apt-get install -y -qq tree")
 	if r.code == 0 || !strings.Contains(r.stderr, "the network refused") {
 		t.Errorf("with the network closed again: %s", r)
 	}
+	h.ok("snapshot", "create", "net", "--name", "prepared")
 	h.ok("down", "net")
 	h.ok("start", "net")
-	if got := h.sh("net", "echo '{\"a\":2}' | jq .a"); got != "2" {
-		t.Errorf("after stop and start jq says %q", got)
+	h.ok("up", "prepared", "--name", "twin")
+	for _, name := range []string{"net", "twin"} {
+		got := h.sh(name, "echo '{\"a\":2}' | jq .a; cd /work && sha256sum input tree/f tree/report")
+		if want := "2\n" + sum; got != want {
+			t.Errorf("%s, without a network: %q, want %q", name, got, want)
+		}
+	}
+	const anew = "dpkg --purge jq >/dev/null && ! command -v jq && dpkg -i /var/cache/apt/archives/jq_*.deb >/dev/null && echo '{\"a\":3}' | jq .a"
+	if got := h.sh("net", anew); got != "3" {
+		t.Errorf("installed anew from the cache jq says %q", got)
 	}
 }
 

@@ -136,4 +136,8 @@ func TestCoreResize(t *testing.T) {
 	if h.find("box").ID != id {
 		t.Error("the id has changed")
 	}
+	h.ok("rm", id)
+	if l := h.list(); len(l) != 0 {
+		t.Errorf("left after rm by the id: %+v", l)
+	}
 }

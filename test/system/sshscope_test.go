@@ -7,7 +7,9 @@ package system
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -64,11 +66,15 @@ func (s *openssh) scoped(t *testing.T) {
 	h.ok("exec", "box", "-d", "--", "sleep", "4711")
 	h.ok("pty", "box", "--session", "agents", "-d")
 	h.ok("pty", "send", "box", "agents", "--wait", "1", "cd /srv; export MARK=of-the-agent")
-	out := s.must(byKey("box@127.0.0.1", "pgrep -af 'sleep 4711'; systemctl restart cron 2>/dev/null || systemctl restart systemd-journald; systemctl is-system-running; hostname")...)
-	if !strings.Contains(out, "sleep 4711") || !strings.Contains(out, "running\nbox\n") {
+	h.sh("box", "echo by-the-agent > /srv/agents-file")
+	out := s.must(byKey("box@127.0.0.1", "cat /srv/agents-file; pgrep -af 'sleep 4711'; systemctl restart cron 2>/dev/null || systemctl restart systemd-journald; systemctl is-system-running; hostname")...)
+	if !strings.HasPrefix(out, "by-the-agent\n") || !strings.Contains(out, "sleep 4711") || !strings.Contains(out, "running\nbox\n") {
 		t.Errorf("what an engineer sees: %q", out)
 	}
-	h.eventually("the agent's shell is there", func() bool { return strings.Contains(h.screen("box", "agents").Text, "MARK=") })
+	s.types(t, byKey("-tt", "-o", "SetEnv=WARREN_SESSION=agents", "box@127.0.0.1"), "echo $MARK in $PWD\r", "of-the-agent in /srv")
+	if list := h.ok("pty", "ls", "box"); !strings.Contains(list, "agents") {
+		t.Errorf("the agent's terminal ended with its visitor: %s", list)
+	}
 
 	// Nothing that lasts was put into the guest for it.
 	r := s.run(append(byToken("box"), "grep -rslF -e '"+token[5:40]+"' /root /home /etc /run /tmp /var --exclude-dir=journal; tr '\\0' '\\n' </proc/self/environ | grep -cF '"+token+"'")...)
@@ -103,6 +109,38 @@ func (s *openssh) scoped(t *testing.T) {
 	refused("a key without a permission any more", byKey("box@127.0.0.1", "id -un"))
 	h.ok("identity", "rm", "engineer")
 	refused("a token of an identity that is gone", byToken("box", "true"))
+}
+
+// types attaches a terminal of OpenSSH's, types a line, and leaves when the
+// answer is there.
+func (s *openssh) types(t *testing.T, argv []string, line, answer string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = s.env
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, line); err != nil {
+		t.Error(err)
+	}
+	var said []byte
+	for buf := make([]byte, 4096); !bytes.Contains(said, []byte(answer)); {
+		n, err := out.Read(buf)
+		said = append(said, buf[:n]...)
+		if err != nil {
+			t.Errorf("the terminal says %q, then %v", said, err)
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
 }
 
 // cli drives the unmodified CLI of the npm package, whose host name is fixed: an

@@ -60,6 +60,7 @@ func TestCoreState(t *testing.T) {
 		}
 		h.ok("cp", file, "box:/work/"+name)
 	}
+	h.sh("box", "cp $(command -v sleep) /work/chromium")
 	for _, argv := range [][]string{
 		{"python3", "-m", "http.server", "3000"},
 		{"python3", "-m", "http.server", "5000", "--bind", "127.0.0.1"},
@@ -69,12 +70,13 @@ func TestCoreState(t *testing.T) {
 		{"python3", "/work/watch.py", "/work", "/etc"},
 		{"python3", "/work/data.py"},
 		{"python3", "/work/queue_worker.py"},
+		{"/work/chromium", "1000"}, // by its name: the image has no browser
 	} {
 		h.ok(append([]string{"exec", "-d", "box", "--"}, argv...)...)
 	}
 	wanted := []string{
 		"state", "box", "--expect", "port:3000", "--expect", "port:5000", "--expect", "process:watch.py", "--expect", "role:repl",
-		"--expect", "role:watcher", "--expect", "role:database", "--expect", "role:worker",
+		"--expect", "role:watcher", "--expect", "role:browser", "--expect", "role:database", "--expect", "role:worker",
 	}
 	h.eventually("the world is there", func() bool { return h.run(wanted...).code == 0 })
 	w := h.world("box")
@@ -138,6 +140,9 @@ func TestCoreState(t *testing.T) {
 	// That the files are there does not say that the program works.
 	h.ok("state", "box", "--expect", "file:/work/app.db")
 	h.run("state", "box", "--expect", "file:/work/app.db", "--expect", "role:database").wants(t, 1, "missing: role:database: ")
+	for _, role := range []string{"repl", "watcher", "worker", "browser"} {
+		h.run("state", "box", "--expect", "role:"+role).wants(t, 1, "missing: role:"+role)
+	}
 	h.run("state", "box", "--expect", "file:/work/other").wants(t, 1, "missing: file:/work/other: there is no such file")
 }
 

@@ -149,6 +149,9 @@ func TestVolumeCodingAgent(t *testing.T) {
 // since, and reads what was kept: what findsNothing has not found is there.
 func (h *host) stillThere(name string) {
 	h.t.Helper()
+	if list := h.ok("volume", "ls", name); strings.Contains(list, "/workspace") {
+		h.t.Errorf("nobody has asked for a mount, and there is one:\n%s", list)
+	}
 	h.run("volume", "mount", name, "--volume", "coding-agent-work", "--guest", "/workspace").
 		wants(h.t, 6, "mvmctl volume unlock coding-agent-work")
 	h.ok("volume", "unlock", "coding-agent-work")

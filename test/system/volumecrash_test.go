@@ -245,8 +245,10 @@ func TestVolumeRun(t *testing.T) {
 	}
 	h.ok("volume", "lock", "work")
 	h.nowhere("the volume's plaintext", planted)
-	if left, _ := filepath.Glob(h.data + "/vms/*"); len(left) > 0 {
-		t.Errorf("left: %v", left)
+	for _, kind := range []string{"vms", "generations"} { // no job has made a snapshot
+		if left, err := filepath.Glob(filepath.Join(h.data, kind, "*")); err != nil || len(left) > 0 {
+			t.Errorf("left: %v, %v", left, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,15 @@ func TestWorldsSuspend(t *testing.T) {
 	// failed, and the log of it.
 	h.sh("app", "mkdir -p /srv/node_modules/left && echo 'module.exports = 1' > /srv/node_modules/left/index.js")
 	h.sh("app", "mkdir -p /srv/venv/bin && ln -s /usr/bin/python3 /srv/venv/bin/python3 && printf 'home = /usr/bin\\n' > /srv/venv/pyvenv.cfg")
+	h.sh("app", "cd /srv && echo 'x = 1' > m.py && python3 -c 'import m' && ls __pycache__/m.*.pyc && mkdir -p /root/.cache/tool /root/.config/chromium/Default /root/Downloads && "+
+		"echo cached > /root/.cache/tool/c && echo profile > /root/.config/chromium/Default/Preferences && echo fetched > /root/Downloads/f")
+	const local = "find /srv /root/.cache /root/.config /root/Downloads -type f | sort | xargs sha256sum"
+	files := h.sh("app", local)
+	// A failure that somebody is in the middle of looking at.
+	h.sh("app", "printf 'y = 7\nraise ValueError(y)\n' > /opt/fails.py")
+	h.ok("pty", "app", "--session", "dbg", "--exec", "python3 -m pdb /opt/fails.py", "-d")
+	h.shows("app", "dbg", "(Pdb)")
+	h.ok("pty", "send", "app", "dbg", "--wait", "1", "next")
 	failed := strings.TrimSpace(h.ok("exec", "app", "-d", "--", "sh", "-c", "echo the failure that is looked at; exit 7"))
 	h.ok("pty", "send", "app", "repl", "print('scrolled', 6*7)", "--wait", "1")
 	before := h.sh("app", pids)
@@ -53,8 +63,19 @@ func TestWorldsSuspend(t *testing.T) {
 		t.Errorf("before\n%s\nafter\n%s", before, got)
 	}
 	h.wantWork("app", requests, committed, took)
+	asked := h.number("app", "curl -s localhost:3000")
 	if !h.serves("app", 3000) {
 		t.Error("state does not say that port 3000 answers")
+	}
+	if got := h.number("app", "curl -s localhost:3000"); got < asked+2 {
+		t.Errorf("state says so without a request: %d were made before, now %d", asked, got)
+	}
+	if w := h.world("app"); len(w.Restored) != 2 || !strings.HasPrefix(w.Restored[0], "memory, processes, terminals and ports as of 20") ||
+		w.Restored[1] != "the disk of the same instant" || !slices.Equal(w.Losses, []string{"connections to the outside that were open then"}) {
+		t.Errorf("what is true since the resume: %q, and lost: %q", w.Restored, w.Losses)
+	}
+	if got := h.sh("app", local); got != files {
+		t.Errorf("its local files are\n%s\nthey were\n%s", got, files)
 	}
 	if got := h.sh("app", "cat /srv/node_modules/left/index.js && /srv/venv/bin/python3 -c 'import sys; print(sys.prefix)'"); got != "module.exports = 1\n/srv/venv" {
 		t.Errorf("its modules and virtual environment: %q", got)
@@ -64,6 +85,17 @@ func TestWorldsSuspend(t *testing.T) {
 	}
 	if got := h.ok("pty", "read", "app", "repl", "--scrollback"); !strings.Contains(got, "scrolled 42") {
 		t.Errorf("the scrollback: %q", got)
+	}
+	// And it can be split: a copy of it has the same programs in the same place.
+	before = h.sh("app", pids)
+	h.fork("app", 1, "split")
+	for _, n := range []string{"app", "split-1"} {
+		if got := h.sh(n, pids); got != before {
+			t.Errorf("%s runs\n%s\nnot\n%s", n, got, before)
+		}
+		if got := h.ok("pty", "send", n, "dbg", "--wait", "1", "p y * 6"); !strings.Contains(got, "42") || h.ask(n, "?") != "held" {
+			t.Errorf("%s: the debugger says %q, the holder holds %q", n, got, h.ask(n, "?"))
+		}
 	}
 }
 

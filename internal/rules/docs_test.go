@@ -1,0 +1,62 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// page is a page of the repository as one line of text.
+func page(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root(t), name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(strings.Fields(string(data)), " ")
+}
+
+// section is the part of a page below one heading.
+func section(t *testing.T, name, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page(t, name), "## "+heading+" ")
+	if !found {
+		t.Fatalf("%s has no section %q", name, heading)
+	}
+	text, _, _ := strings.Cut(rest, " ## ")
+	return text
+}
+
+// says wants words in a text, in this order.
+func says(t *testing.T, where, text string, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		_, rest, found := strings.Cut(text, w)
+		if !found {
+			t.Errorf("%s does not say %q where it should", where, w)
+			return
+		}
+		text = rest
+	}
+}
+
+// TestVolumesAreFiles wants the page of volumes to say that a volume alone
+// brings no terminal and no process back, and what does.
+//
+// 000-22
+func TestVolumesAreFiles(t *testing.T) {
+	says(t, "docs/volumes.md", page(t, "docs/volumes.md"), "holds files and nothing else: no process, no memory, no terminal; those are a snapshot's.")
+}
+
+// TestSmallestFirst wants the copy of one file to be what the README and the
+// page of volumes name first, before a volume, and that before a snapshot.
+//
+// 003-02
+func TestSmallestFirst(t *testing.T) {
+	says(t, "README.md", section(t, "README.md", "One shot or workspace?"), "Copying one file in or out (`warren cp`) is the smallest mechanism: reach for it first.")
+	says(t, "docs/volumes.md", page(t, "docs/volumes.md"), "Take the smallest thing that does: to bring one file in or out, `warren cp`;", "a volume;", "a snapshot.")
+}
