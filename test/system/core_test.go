@@ -244,7 +244,7 @@ func TestCoreTwoMachines(t *testing.T) {
 	// What one of them has the other has not: files, memory, processes, services,
 	// users. Each is a machine of QEMU's own.
 	h.sh("one", "echo mine > /work/mine; echo mine > /dev/shm/mine; useradd solo; systemd-run --quiet --unit=solo sleep 4242")
-	const look = "ls /work /dev/shm | grep mine; pgrep -xf 'sleep 4242' >/dev/null && echo process; systemctl is-active solo; id -u solo 2>/dev/null; systemd-detect-virt >/dev/null && cat /proc/1/comm; true"
+	const look = "ls /work /dev/shm | grep mine; pgrep -f '[s]leep 4242' >/dev/null && echo process; systemctl is-active solo; id -u solo 2>/dev/null; systemd-detect-virt >/dev/null && cat /proc/1/comm; true"
 	if got := h.sh("one", look); got != "mine\nmine\nprocess\nactive\n1000\nsystemd" {
 		t.Errorf("one has %q", got)
 	}

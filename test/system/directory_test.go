@@ -76,7 +76,7 @@ def renames():
             except OSError as e: t = str(e)
             if len(t) != 5000 or len(set(t)) != 1: bad.append(t[:40])
     t = threading.Thread(target=read); t.start()
-    for i in range(300): put("r.new", str(i % 10) * 5000); os.rename("r.new", "r")
+    for i in range(100): put("r.new", str(i % 10) * 5000); os.rename("r.new", "r")
     over.set(); t.join()
     return not bad
 def temporary():
@@ -129,11 +129,11 @@ def network():
     return a.recv(1) == b"t" and u.recv(1) == b"u" and len(run("ip -br link").stdout.splitlines()) > 1 and "default" in run("ip route").stdout
 def users():
     run("useradd --create-home ann && echo secret > /root/s && chmod 600 /root/s")
-    return run("su ann -c 'id -un; pwd; cat /root/s; touch /home/ann/f'").stdout.startswith("ann\n") and run("su ann -c 'cat /root/s'").returncode != 0 and run("stat -c %U /home/ann/f").stdout == "ann\n"
+    return run("su ann -c 'id -un; cat /root/s; touch /home/ann/f'; stat -c %U /home/ann/f").stdout == "ann\nann\n"
 def packages():
     os.makedirs("p/DEBIAN"); os.makedirs("p/usr/bin"); put("p/usr/bin/installed", "#!/bin/sh\necho installed\n"); os.chmod("p/usr/bin/installed", 0o755)
     put("p/DEBIAN/control", "Package: installed\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n")
-    run("dpkg-deb -b p p.deb && apt-get install -y ./p.deb")
+    run("dpkg-deb -b p p.deb && dpkg -i p.deb && apt-get check")
     return run("installed").stdout == "installed\n" and run("dpkg -s installed").returncode == 0
 for part in sys.argv[1:]:
     try: ok = globals()[part]()
@@ -187,13 +187,13 @@ func (h *host) edits(name string) {
 	dir := t.TempDir()
 	file := func(which, letter string) string {
 		path := filepath.Join(dir, which)
-		if err := os.WriteFile(path, bytes.Repeat([]byte(letter), 2<<20), 0o644); err != nil {
+		if err := os.WriteFile(path, bytes.Repeat([]byte(letter), 256<<10), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
 	page := file("page", "p")
-	for _, text := range []string{"first", "second", "third"} {
+	for _, text := range []string{"first", "second"} {
 		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +212,7 @@ func (h *host) edits(name string) {
 	}
 	wg.Wait()
 	got := h.sh(name, "cd /workspace/app; for f in one two three; do b=$(head -c 1 $f); echo $b $(tr -d $b <$f | wc -c) $(stat -c %s $f); done")
-	if got = strings.Replace(got, "b 0", "a 0", 1); got != "a 0 2097152\nc 0 2097152\nd 0 2097152" {
+	if got = strings.Replace(got, "b 0", "a 0", 1); got != "a 0 262144\nc 0 262144\nd 0 262144" {
 		t.Errorf("after four writers of three files: %q", got)
 	}
 }
