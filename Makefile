@@ -45,7 +45,7 @@ bin/golangci-lint:
 bench: deps build ## figures beside their floors and peers, in one run
 	scripts/bench.sh
 
-requirements: ## each requirement, the tests that cite it, their last result
+requirements: ## each requirement, the tests that cite it, how they ended at this commit
 	@go run ./tools/requirements
 
 docs: ## docs/cli.md from the commands

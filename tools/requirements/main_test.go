@@ -244,17 +244,25 @@ func TestRun(t *testing.T) {
 	}
 	says("stale   a TestA")
 	says("with changes: none of them counts")
-	keep() // what is tested with changes is nobody's commit
+	keep() // what is tested with changes is nobody's commit, also when they are taken back
 	says("passed at this commit for 0")
+	if err := os.Remove(filepath.Join(root, "new.go")); err != nil {
+		t.Fatal(err)
+	}
+	says("stale   a TestA")
+	table += "| 000-03 | planned: more | It grows. |\n"
+	if err := os.WriteFile(filepath.Join(root, "docs/requirements.md"), []byte(table), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	git("add", "-A")
 	git("commit", "-q", "-m", "two")
 	says("passed at this commit for 0")
 	keep()
 	says("passed at this commit for 1")
-	if err := os.WriteFile(filepath.Join(root, "a/a_test.go"), []byte("package a\n\n// 000-03\nfunc TestA() {}\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "a/a_test.go"), []byte("package a\n\n// 000-09\nfunc TestA() {}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(&bytes.Buffer{}, root, true); err == nil || !strings.Contains(err.Error(), "000-03, which is no requirement") {
+	if err := run(&bytes.Buffer{}, root, true); err == nil || !strings.Contains(err.Error(), "000-09, which is no requirement") {
 		t.Errorf("an unknown number: %v", err)
 	}
 }
