@@ -129,7 +129,7 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	if e.goesOn(ctx, s) {
+	if errors.Is(why, errSilent) || e.goesOn(ctx, s) {
 		_, err := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
 		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), err)
 	}
