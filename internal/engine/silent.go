@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -38,8 +39,12 @@ func (e *Engine) answers(ctx context.Context, s *slot) error {
 	return e.orGone(ctx, s, r, silent(s.id, "QEMU"))
 }
 
+// errSilent is in the error of what a machine that hangs was not even asked for:
+// nothing was begun, and the VM goes on when its machine does.
+var errSilent = errors.New("it hangs")
+
 // silent is the error of a VM whose machine hangs.
 func silent(id vm.ID, what string) error {
-	return vm.Errorf(vm.Unavailable, string(id), "its %s does not answer", what).
+	return vm.Errorf(vm.Unavailable, string(id), "its %s does not answer: %w", what, errSilent).
 		WithHint("try again; if it stays so, end it: `warren kill %s`", id)
 }

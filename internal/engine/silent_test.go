@@ -25,6 +25,7 @@ func TestSilentMachine(t *testing.T) {
 			s, e, c := site(t)
 			v := create(t, e, c, engine.CreateRequest{Name: "box"})
 			s.World.Fail(step, vm.Errorf(vm.Timeout, "box", "no answer"))
+			s.World.Fail("attach", vm.Errorf(vm.Timeout, "box", "no answer")) // nor does it answer another
 			for verb, do := range map[string]func() error{
 				"suspend": func() error { _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); return err },
 				"snapshot": func() error {
@@ -50,6 +51,7 @@ func TestSilentMachine(t *testing.T) {
 			}
 			create(t, e, c, engine.CreateRequest{Name: "other"})
 			s.World.Fail(step, nil)
+			s.World.Fail("attach", nil)
 			if _, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "second"}); err != nil {
 				t.Errorf("after it answers again: %v", err)
 			}

@@ -135,7 +135,10 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	goes, err := e.goesOn(ctx, s)
+	goes, err := errors.Is(why, errSilent), error(nil) // of a machine that hung before, nothing was begun
+	if !goes {
+		goes, err = e.goesOn(ctx, s)
+	}
 	if goes || err != nil { // what its machine is at is found out: see doubts
 		_, uerr := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
 		if err != nil {
