@@ -87,7 +87,7 @@ func (s *server) keep(ctx context.Context, c *vm.Call, rec engine.Result, out ou
 	err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	if vm.KindOf(err) == vm.Limit { // what was asked for is done: its caller is told that much
 		rec.Status = api.Status(err)
-		rec.Body, _ = json.Marshal(api.EncodeError(err, c.Request)) // strings and numbers only: cannot fail
+		rec.Body, _ = json.Marshal(s.errorBody(err, c.Request)) // strings and numbers only: cannot fail
 		err = s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	}
 	if err != nil {

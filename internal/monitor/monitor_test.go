@@ -45,9 +45,7 @@ func fakeSpec(t *testing.T, behaviour string) vm.MachineSpec {
 	t.Cleanup(func() { os.RemoveAll(run) })
 	id, dir := vm.NewID(), t.TempDir()
 	disk := filepath.Join(dir, "disk") // that it says it writes to
-	if err := os.WriteFile(disk, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	rootDisk(t, disk)
 	return vm.MachineSpec{
 		Format: 1, ID: id, Dir: dir, RunDir: filepath.Join(run, string(id)), QEMU: self,
 		Accel: vm.TCG, CPU: behaviour, Disk: disk, Machine: "pc-q35-7.2", Size: vm.Size{VCPU: 1, MemoryMiB: 64},
@@ -55,6 +53,23 @@ func fakeSpec(t *testing.T, behaviour string) vm.MachineSpec {
 		GuestKey: []byte(strings.Repeat("g", link.KeySize)),
 		Reset:    vm.Reset{Hostname: "box", LinkKey: []byte(strings.Repeat("n", link.KeySize))},
 		Network:  vm.NetworkPolicy{Mode: vm.NetClosed}, Deadline: 20 * time.Second,
+	}
+}
+
+// rootDisk makes a disk that lies on nothing: what QEMU is to open is looked at
+// before.
+func rootDisk(t *testing.T, path string) {
+	t.Helper()
+	if err := qemu.CreateOverlay(path, "nothing", 1); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(make([]byte, 12), 8); err != nil { // the backing name's offset and length
+		t.Fatal(err)
 	}
 }
 
