@@ -20,16 +20,16 @@ type Preview struct {
 
 // Site is what the preview gateway finds for a host name: a port of a VM.
 type Site struct {
-	VM       ID
-	Account  AccountID
-	Name     string
-	Port     uint16
-	Public   bool
-	Epoch    int
-	Domain   string // the mapped name that led to it; "" = a preview's own
+	VM      ID
+	Account AccountID
+	Name    string
+	Port    uint16
+	Public  bool
+	Epoch   int
+	Domain  string // the mapped name that led to it; "" = a preview's own
 	// Label is the name that led to it when another account could have it next:
 	// the VM's, or a mapped one below the preview domain; "" = there is none.
-	Label string
+	Label    string
 	Instance string // changes with each start of the machine
 	Started  time.Time
 }

@@ -63,11 +63,11 @@ func TestSilentMachine(t *testing.T) {
 // TestAuditDiskHangs: while the audit log's disk does not take a record, what
 // needs one is refused after a while, and what needs none is answered.
 func TestAuditDiskHangs(t *testing.T) {
-	s, e, c := site(t)
+	s, e, _ := site(t)
 	closeEngine(t, e)
 	clock := vmtest.NewClock()
 	s.Clock = clock
-	e, c = open(t, s)
+	e, c := open(t, s)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	create(t, e, c, engine.CreateRequest{Name: "other"})
 	release := s.Audit.Hold()

@@ -325,14 +325,6 @@ func (p *Process) lentName(path string) string {
 	return filepath.Join(layout.VMDir(p.Spec.Dir).Lent(), filepath.Base(path))
 }
 
-// owned is the file of the VM's directory that QEMU knows by a lent name.
-func (p *Process) owned(name string) string {
-	if filepath.Dir(name) == layout.VMDir(p.Spec.Dir).Lent() {
-		return filepath.Join(p.Spec.Dir, filepath.Base(name))
-	}
-	return name
-}
-
 // takeBackDisks removes the lent names of the disks that the machine wrote to
 // before: they would keep the space of a layer that is deleted.
 func (p *Process) takeBackDisks(used string) {
