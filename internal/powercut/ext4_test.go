@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,15 +30,17 @@ func TestDurableOnExt4(t *testing.T) {
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		t.Skipf("needs loop devices: %v", err)
 	}
-	for _, o := range operations {
+	// Images are files of another file system, which is frozen for a copy: all of
+	// the copy is of one moment, as after a power cut.
+	around := mount(t, ext4(t, t.TempDir(), 8<<30))
+	for i, o := range operations {
 		if strings.HasPrefix(o.name, "a volume") {
 			continue // qemu-img takes its time; TestDurable does them
 		}
 		t.Run(o.name, func(t *testing.T) {
-			image := filepath.Join(t.TempDir(), "image")
-			must(t, os.WriteFile(image, nil, 0o600))
-			must(t, os.Truncate(image, 256<<20)) // the record store does not begin on less
-			run(t, "mkfs.ext4", "-q", "-F", image)
+			own := filepath.Join(around, strconv.Itoa(i))
+			must(t, os.Mkdir(own, 0o700))
+			image := ext4(t, own, 256<<20) // the record store does not begin on less
 			dir := mount(t, image)
 			run(t, "rmdir", filepath.Join(dir, "lost+found"))
 			c := startChild(t, o.name, dir)
@@ -45,12 +48,27 @@ func TestDurableOnExt4(t *testing.T) {
 			settle(t, dir)
 			c.part(t)
 			cut := filepath.Join(t.TempDir(), "cut")
-			run(t, "cp", "--sparse=always", image, cut)
+			run(t, "fsfreeze", "-f", around)
+			out, err := exec.Command("cp", "--sparse=always", image, cut).CombinedOutput()
+			run(t, "fsfreeze", "-u", around)
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
 			if err := o.check(layout.Dir(mount(t, cut))); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+}
+
+// ext4 makes a file system in a sparse file of a directory.
+func ext4(t *testing.T, dir string, size int64) (image string) {
+	t.Helper()
+	image = filepath.Join(dir, "image")
+	must(t, os.WriteFile(image, nil, 0o600))
+	must(t, os.Truncate(image, size))
+	run(t, "mkfs.ext4", "-q", "-F", image)
+	return image
 }
 
 func run(t *testing.T, argv ...string) {

@@ -22,10 +22,10 @@ import (
 // the guests had synced, and the memory that the suspend has promised.
 func TestPowerCut(t *testing.T) {
 	needRoot(t)
-	image := filepath.Join(t.TempDir(), "image")
-	if out, err := exec.Command("sh", "-c", "truncate -s 8G "+image+" && mkfs.ext4 -q -F -m 0 "+image).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	// The image is a file of another file system, which is frozen for the copy: all
+	// of the copy is of one moment, as after a power cut.
+	around := mountLoop(t, ext4(t, t.TempDir(), "10G"))
+	image := ext4(t, around, "8G")
 	h := unstartedIn(t, mountLoop(t, image))
 	h.serve()
 	t.Cleanup(h.close)
@@ -38,9 +38,7 @@ func TestPowerCut(t *testing.T) {
 	h.ok("fork", "app", "--name", "child")
 
 	cut := filepath.Join(t.TempDir(), "cut")
-	if out, err := exec.Command("cp", "--sparse=always", image, cut).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	shell(t, "fsfreeze -f "+around+"; cp --sparse=always "+image+" "+cut+"; status=$?; fsfreeze -u "+around+"; exit $status")
 	after := &host{t: t, binary: nextBoot(t, h.binary), listen: freePort(t), gates: []string{"--ssh", freePort(t), "--preview", freePort(t)}, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
 	after.serve()
 	t.Cleanup(after.close)
@@ -56,6 +54,21 @@ func TestPowerCut(t *testing.T) {
 	after.ok("start", "asleep")
 	if got := after.sh("asleep", "cut -d' ' -f22 /proc/$(pgrep -of /run/count)/stat"); got != since || got == "" {
 		t.Errorf("the program of the VM that slept began at %q, before the cut at %q", got, since)
+	}
+}
+
+// ext4 makes a file system in a sparse file of a directory.
+func ext4(t *testing.T, dir, size string) (image string) {
+	t.Helper()
+	image = filepath.Join(dir, "image")
+	shell(t, "truncate -s "+size+" "+image+" && mkfs.ext4 -q -F -m 0 "+image)
+	return image
+}
+
+func shell(t *testing.T, script string) {
+	t.Helper()
+	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", script, err, out)
 	}
 }
 
