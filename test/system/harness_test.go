@@ -280,6 +280,8 @@ type listed struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
 	Network string `json:"network"`
+	// Generation is what it sleeps on, or what its machine was started on.
+	Generation string `json:"generationId"`
 }
 
 func (h *host) list() []listed {
