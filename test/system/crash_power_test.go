@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -28,7 +29,8 @@ func TestPowerCut(t *testing.T) {
 	image := ext4(t, around, "8G")
 	h := unstartedIn(t, mountLoop(t, image))
 	h.serve()
-	t.Cleanup(h.close)
+	end := sync.OnceFunc(h.close)
+	t.Cleanup(end)
 	h.ok("up", "--name", "app")
 	h.ok("up", "--name", "asleep", "--persist", "persistent")
 	h.sh("app", "echo before >/root/file && sync")
@@ -39,6 +41,7 @@ func TestPowerCut(t *testing.T) {
 
 	cut := filepath.Join(t.TempDir(), "cut")
 	shell(t, "fsfreeze -f "+around+"; cp --sparse=always "+image+" "+cut+"; status=$?; fsfreeze -u "+around+"; exit $status")
+	end() // each server would take the other one's machines, which have the same ids, for its own
 	after := &host{t: t, binary: nextBoot(t, h.binary), listen: freePort(t), gates: []string{"--ssh", freePort(t), "--preview", freePort(t)}, data: filepath.Join(mountLoop(t, cut), filepath.Base(h.data))}
 	after.serve()
 	t.Cleanup(after.close)
