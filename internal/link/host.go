@@ -30,9 +30,10 @@ var ErrRefused = errors.New("link: the guest's agent refuses the key")
 // Host synchronises with the guest over c, which is a fresh connection to the
 // chardev of the VM's agent port, and returns a multiplexer on which streams
 // are opened. It skips whatever an earlier session left in the guest. It
-// blocks until the guest answers or ctx ends. A guest that holds none of the keys
-// says so, and the error is ErrRefused; one of an older Warren is silent. others are keys that are tried beside the first. Closing the session
-// closes c; on an error c is the caller's.
+// blocks until the guest answers or ctx ends. others are keys that are tried beside
+// the first. A guest that holds none of the keys says so, and the error is
+// ErrRefused; a guest of an older Warren is silent. Closing the session closes c; on
+// an error c is the caller's.
 func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux.Session, error) {
 	keys := append([][]byte{key}, others...)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })

@@ -131,7 +131,7 @@ func output(ctx context.Context, cmd *exec.Cmd, plan confine.Plan, keys []vm.Vol
 	go func() { // ends with the program at the latest
 		defer close(offered)
 		for i, key := range keys {
-			offer(offers, filepath.Join(dir, "k"+strconv.Itoa(i)), key)
+			confine.Offer(offers, filepath.Join(dir, "k"+strconv.Itoa(i)), key)
 		}
 	}()
 	said := tail(read)
@@ -151,29 +151,6 @@ func tail(r io.Reader) string {
 		last = last[max(0, len(last)-maxSaid):]
 		if err != nil {
 			return strings.TrimSpace(string(last))
-		}
-	}
-}
-
-// offerPause is between two looks whether somebody reads a pipe.
-const offerPause = time.Millisecond
-
-// offer gives a key to the one who reads the pipe first.
-func offer(ctx context.Context, path string, key vm.VolumeKey) {
-	for {
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err == nil {
-			_, _ = unix.Write(fd, key) // far shorter than a pipe holds; a reader that is gone has no use for it
-			unix.Close(fd)             //nolint:errcheck // it was for the reader alone
-			return
-		}
-		if !errors.Is(err, unix.ENXIO) { // nobody reads yet
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(offerPause):
 		}
 	}
 }

@@ -125,30 +125,12 @@ func offerKeys(ctx context.Context, s vm.MachineSpec) error {
 				return fileError(path, err)
 			}
 		}
-		go offerKey(ctx, path, key)
+		go func() { // ends with the reader, or with ctx
+			defer os.Remove(path)
+			confine.Offer(ctx, path, key)
+		}()
 	}
 	return nil
-}
-
-// offerKey waits for the reader of a pipe.
-func offerKey(ctx context.Context, path string, key []byte) {
-	defer os.Remove(path)
-	for {
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err == nil {
-			_, _ = unix.Write(fd, key) // far shorter than a pipe holds; a reader that is gone has no use for it
-			unix.Close(fd)             //nolint:errcheck // it was for the reader alone
-			return
-		}
-		if !errors.Is(err, unix.ENXIO) { // nobody reads yet
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Millisecond):
-		}
-	}
 }
 
 // dropSecrets takes the keys of the volumes that the machine started with out
