@@ -10,7 +10,7 @@ import (
 )
 
 // baseCmdline is what every guest's kernel is told.
-const baseCmdline = "console=ttyS0 loglevel=4 panic=-1 audit=0 apparmor=0 selinux=0 cryptomgr.notests rcupdate.rcu_expedited=1 " +
+const baseCmdline = "console=ttyS0 loglevel=4 panic=-1 audit=0 lsm=landlock,yama cryptomgr.notests rcupdate.rcu_expedited=1 " +
 	"8250.nr_uarts=1 random.trust_cpu=on net.ifnames=0 memhp_default_state=online systemd.show_status=0"
 
 // Cmdline is the kernel command line of an image on an accelerator, without
