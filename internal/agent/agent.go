@@ -20,6 +20,7 @@ import (
 	"sync"
 
 	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
 )
 
 // Protocol is the version of the agent's verbs.
@@ -64,7 +65,8 @@ type Agent struct {
 	handlers sync.WaitGroup // requests under way
 
 	mu         sync.Mutex
-	next       string // path of the binary to become; "" = none
+	intro      vm.AgentHello // once the guest has booted; the zero value before
+	next       string        // path of the binary to become; "" = none
 	nextDigest string
 	stopRun    context.CancelFunc // ends Run's session loop
 }
@@ -81,7 +83,7 @@ func New(cfg Config) (*Agent, error) {
 		cfg.EtcDir = "/etc"
 	}
 	if cfg.System == nil {
-		cfg.System = kernel{runDir: cfg.RunDir}
+		cfg.System = newKernel(cfg.RunDir)
 	}
 	if cfg.Log == nil {
 		return nil, errors.New("agent: no logger")
@@ -114,7 +116,11 @@ func (a *Agent) Run(ctx context.Context, port *os.File) error {
 		a.mu.Lock()
 		a.stopRun = stop
 		a.mu.Unlock()
-		err := link.Guest(rctx, port, a.keys.acceptable, func(l net.Listener) error { return a.serve(rctx, l) })
+		err := link.Guest(rctx, port, link.Handler{
+			Keys:  a.keys.acceptable,
+			Serve: func(l net.Listener) error { return a.serve(rctx, l) },
+			Wake:  a.wakeWords,
+		})
 		stop()
 		a.mu.Lock()
 		next := a.next

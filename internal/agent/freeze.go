@@ -83,6 +83,9 @@ func (z frozen) String() string {
 
 func parseFrozen(s string) frozen {
 	var z frozen
+	if strings.HasPrefix(s, thawed) {
+		return z
+	}
 	for line := range strings.SplitSeq(s, "\n") {
 		what, quoted, _ := strings.Cut(line, " ")
 		value, err := strconv.Unquote(quoted)
@@ -368,7 +371,21 @@ func (f *freezer) undo() error {
 	}
 	f.held = frozen{}
 	f.forks.open()
-	return os.Remove(f.file)
+	return f.void()
+}
+
+// thawed begins a state that is over, whatever follows it.
+const thawed = "thawed\n"
+
+// void takes the state back that keep wrote. It writes a few bytes in place: a guest
+// that wakes has not run the code that removes a file, which takes it 10 ms.
+func (f *freezer) void() error {
+	fd, err := openRaw(f.file, syscall.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = syscall.Pwrite(fd, []byte(thawed), 0)
+	return errors.Join(err, syscall.Close(fd))
 }
 
 func (f *freezer) thawDisks() error {

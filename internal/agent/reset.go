@@ -40,26 +40,39 @@ type System interface {
 	ThawDisk(dir string) error
 }
 
-// hello introduces the agent.
+// hello introduces the agent. What cannot change any more is found out once: a
+// guest that wakes has no time for it.
 func (a *Agent) hello() vm.AgentHello {
-	h := vm.AgentHello{Protocol: Protocol, Version: a.cfg.Version, Digest: a.cfg.Digest, Features: Features}
-	h.Booted = syscall.Access(filepath.Join(a.cfg.RunDir, "booted"), 0) == nil
-	if b, err := os.ReadFile(bootIDFile); err == nil {
-		h.BootID = strings.TrimSpace(string(b))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.intro
+	if !h.Booted {
+		h = vm.AgentHello{Protocol: Protocol, Version: a.cfg.Version, Digest: a.cfg.Digest, Features: Features, Kernel: kernelRelease(), BootID: h.BootID}
+		h.Booted = syscall.Access(filepath.Join(a.cfg.RunDir, "booted"), 0) == nil
+		h.Systemd = Initial() == "systemd"
+		a.intro = h
 	}
-	var u syscall.Utsname
-	if syscall.Uname(&u) == nil {
-		var rel []byte
-		for _, c := range u.Release {
-			if c == 0 {
-				break
-			}
-			rel = append(rel, byte(c))
+	if h.BootID == "" {
+		if b, err := os.ReadFile(bootIDFile); err == nil {
+			h.BootID = strings.TrimSpace(string(b))
 		}
-		h.Kernel = string(rel)
 	}
-	h.Systemd = Initial() == "systemd"
 	return h
+}
+
+func kernelRelease() string {
+	var u syscall.Utsname
+	if syscall.Uname(&u) != nil {
+		return ""
+	}
+	var rel []byte
+	for _, c := range u.Release {
+		if c == 0 {
+			break
+		}
+		rel = append(rel, byte(c))
+	}
+	return string(rel)
 }
 
 // wake does the resets and answers with their report, and with a hello if
@@ -69,15 +82,8 @@ func (a *Agent) wake(w *answer, r *request, hello bool) error {
 	if err != nil {
 		return err
 	}
-	reset, err := link.DecodeReset(b)
+	report, err := a.wakeUp(b)
 	if err != nil {
-		return vm.Errorf(vm.Invalid, "", "malformed reset: %w", err)
-	}
-	if err := a.freezer.thawDisks(); err != nil { // resets write files
-		return err
-	}
-	report := a.reset(reset)
-	if err := a.freezer.thawAfter(report); err != nil {
 		return err
 	}
 	var h vm.AgentHello
@@ -85,6 +91,39 @@ func (a *Agent) wake(w *answer, r *request, hello bool) error {
 		h = a.hello()
 	}
 	return w.bytes(link.EncodeWake(h, report))
+}
+
+// wakeWords is wake with a hello, before there is a session to ask for it. An error
+// is in the answer in place of every reset.
+func (a *Agent) wakeWords(key, words []byte) (answer []byte, sent func()) {
+	a.keys.used(key)
+	sent = urgent()
+	report, err := a.wakeUp(words)
+	if err != nil {
+		report = make(vm.ResetReport, len(vm.Resets))
+		for _, name := range vm.Resets {
+			report[name] = err.Error()
+		}
+	}
+	return link.EncodeWake(a.hello(), report), sent
+}
+
+// wakeUp does the resets, and lets the programs go on when none has failed.
+func (a *Agent) wakeUp(words []byte) (vm.ResetReport, error) {
+	reset, err := link.DecodeReset(words)
+	if err != nil {
+		return nil, vm.Errorf(vm.Invalid, "", "malformed reset: %w", err)
+	}
+	if err := a.freezer.thawDisks(); err != nil { // resets write files
+		return nil, err
+	}
+	report := a.reset(reset)
+	if report[vm.ResetBootID] == "ok" {
+		a.mu.Lock()
+		a.intro.BootID = reset.BootID
+		a.mu.Unlock()
+	}
+	return report, a.freezer.thawAfter(report)
 }
 
 // reset makes the guest a machine of its own. Each part is done even when
@@ -132,11 +171,18 @@ func (a *Agent) resetHostname(name string) error {
 		return err
 	}
 	hosts := filepath.Join(a.cfg.EtcDir, "hosts")
-	b, err := os.ReadFile(hosts)
+	b := make([]byte, maxSmall)
+	n, err := readSmall(hosts, b)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	return overwrite(hosts, withHost(string(b), name), 0o644)
+	if n == len(b) { // much longer than anybody's by hand
+		if b, err = os.ReadFile(hosts); err != nil {
+			return err
+		}
+		n = len(b)
+	}
+	return overwrite(hosts, withHost(string(b[:n]), name), 0o644)
 }
 
 func validHostname(s string) bool {
@@ -226,7 +272,18 @@ func (a *Agent) resetLinkKey(key []byte) error {
 }
 
 // kernel is the System of a real guest.
-type kernel struct{ runDir string }
+type kernel struct {
+	runDir string
+	random int // /dev/urandom, open for good; negative = it could not be opened
+}
+
+func newKernel(runDir string) kernel {
+	fd, err := openRaw("/dev/urandom", syscall.O_RDWR, 0)
+	if err != nil {
+		fd = -1 // which the first reset reports
+	}
+	return kernel{runDir: runDir, random: fd}
+}
 
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
@@ -242,20 +299,15 @@ const (
 
 // Reseed gives the kernel's generator fresh entropy and makes it use it at
 // once. Mixing in alone would leave siblings with equal bytes for a while.
-func (kernel) Reseed(entropy []byte) error {
-	f, err := os.OpenFile("/dev/urandom", os.O_RDWR, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+func (k kernel) Reseed(entropy []byte) error {
 	// struct rand_pool_info { int entropy_count; int buf_size; __u32 buf[]; }
 	pool := make([]int32, 2+(len(entropy)+3)/4)
 	pool[0], pool[1] = int32(len(entropy)*8), int32(len(entropy))
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(&pool[2])), len(entropy)), entropy)
-	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rndAddEntropy, uintptr(unsafe.Pointer(&pool[0]))); e != 0 {
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, uintptr(k.random), rndAddEntropy, uintptr(unsafe.Pointer(&pool[0]))); e != 0 {
 		return e
 	}
-	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), rndReseedCRNG, 0); e != 0 {
+	if _, _, e := syscall.Syscall(syscall.SYS_IOCTL, uintptr(k.random), rndReseedCRNG, 0); e != 0 {
 		return e
 	}
 	return nil
@@ -266,16 +318,12 @@ func (kernel) SetHostname(name string) error { return syscall.Sethostname([]byte
 // SetBootID keeps the id in a file that is mounted over the kernel's. The
 // mount survives in generations; then the file alone changes.
 func (kernel) SetBootID(id, file string) error {
-	f, err := os.OpenFile(file, os.O_CREATE|os.O_WRONLY, 0o444)
-	if err != nil {
+	if err := overwrite(file, id+"\n", 0o444); err != nil { // in place: the mount is of this inode
 		return err
 	}
-	_, err = f.WriteAt([]byte(id+"\n"), 0) // in place: the mount is of this inode
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	have, err := os.ReadFile(bootIDFile)
-	if err == nil && strings.TrimSpace(string(have)) == id {
+	var have [64]byte
+	n, err := readSmall(bootIDFile, have[:])
+	if err == nil && strings.TrimSpace(string(have[:n])) == id {
 		return nil
 	}
 	return syscall.Mount(file, bootIDFile, "", syscall.MS_BIND, "")

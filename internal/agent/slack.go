@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"unsafe"
 )
 
 // Go's runtime has a watchman thread that sleeps 20 µs at a time while the
@@ -55,4 +56,28 @@ func exact(fn func()) {
 
 func setSlack(ns uintptr) {
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, prSetTimerslack, ns, 0)
+}
+
+// schedParam is struct sched_param of the kernel.
+type schedParam struct{ priority int32 }
+
+const (
+	schedOther = 0
+	schedFIFO  = 1
+)
+
+// urgent has the calling goroutine's thread run before every program of the guest until
+// last is called, by the same goroutine: programs that go on all at once would take the
+// processor from the answer that the host waits for.
+func urgent() (last func()) {
+	runtime.LockOSThread()
+	setScheduler(schedFIFO, schedParam{1}) // without it the answer is late, no more
+	return func() {
+		setScheduler(schedOther, schedParam{})
+		runtime.UnlockOSThread()
+	}
+}
+
+func setScheduler(policy uintptr, p schedParam) {
+	_, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_SETSCHEDULER, 0, policy, uintptr(unsafe.Pointer(&p)))
 }

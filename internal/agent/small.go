@@ -34,35 +34,66 @@ func writeSmall(path, text string, mode os.FileMode) error {
 	return nil
 }
 
+// maxSmall is the length of the files that are read in one piece.
+const maxSmall = 4096
+
+// readSmall reads the beginning of a file into b with as few instructions as
+// possible: on a restored guest each runs for the first time.
+func readSmall(path string, b []byte) (int, error) {
+	fd, err := openRaw(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		return 0, err
+	}
+	n, err := syscall.Pread(fd, b, 0)
+	_ = syscall.Close(fd) // it was only read
+	return max(n, 0), err
+}
+
+// openRaw opens a file outside of the runtime's poller.
+func openRaw(path string, flags int, mode uint32) (fd int, err error) {
+	for {
+		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NONBLOCK, mode) // a pipe holds nobody up
+		if err != syscall.EINTR {                                                      //nolint:errorlint // a number
+			return fd, err
+		}
+	}
+}
+
 // overwrite makes a small file hold text, in place: on a restored guest it
 // costs a tenth of what writeSmall does, and one block is written or not.
 func overwrite(path, text string, mode os.FileMode) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode)
+	fd, err := openRaw(path, syscall.O_RDWR|syscall.O_CREAT, uint32(mode.Perm()))
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	err = rewrite(f, text)
-	if cerr := f.Close(); err == nil {
+	err = rewrite(fd, text)
+	if cerr := syscall.Close(fd); err == nil {
 		err = cerr
 	}
-	return err
+	if err != nil {
+		return &os.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
 }
 
-// rewrite replaces what f holds.
-func rewrite(f *os.File, text string) error {
-	have := make([]byte, 4096)
-	n, err := f.ReadAt(have, 0)
-	if err != nil && err != io.EOF {
+// rewrite replaces what the file holds.
+func rewrite(fd int, text string) error {
+	have := make([]byte, maxSmall)
+	n, err := syscall.Pread(fd, have, 0)
+	if err != nil {
 		return err
 	}
 	if string(have[:n]) == text {
 		return nil
 	}
-	if _, err := f.WriteAt([]byte(text), 0); err != nil {
+	switch m, err := syscall.Pwrite(fd, []byte(text), 0); {
+	case err != nil:
 		return err
+	case m < len(text):
+		return io.ErrShortWrite
 	}
-	if n > len(text) {
-		return f.Truncate(int64(len(text)))
+	if n > len(text) || n == len(have) { // there may be more than was read
+		return syscall.Ftruncate(fd, int64(len(text)))
 	}
 	return nil
 }

@@ -20,6 +20,11 @@ import (
 // again that has just died.
 const crashPause = time.Second
 
+// unhurried keeps the agent's runtime from interrupting what takes longer than 10 ms:
+// in a guest that was just restored under emulation everything does, and the signals
+// cost more of that time. For the same reason stacks keep the room that they have got.
+const unhurried = "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1"
+
 // Supervise runs the agent and starts it again when it dies. child is an
 // agent that runs already, 0 for none. Whatever is reparented to this process
 // is reaped; it may be PID 1. It returns only when it cannot go on.
@@ -40,7 +45,7 @@ func Supervise(ctx context.Context, child int) error {
 		if child == 0 {
 			var err error
 			child, err = syscall.ForkExec(program, []string{agentName, "agent"}, &syscall.ProcAttr{
-				Dir: "/", Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+				Dir: "/", Env: append(os.Environ(), unhurried), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 			})
 			if err != nil {
 				return fmt.Errorf("start %s: %w", program, err)

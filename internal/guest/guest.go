@@ -102,6 +102,11 @@ func (c *Client) Wake(ctx context.Context, r vm.Reset) (vm.AgentHello, vm.ResetR
 	if err != nil {
 		return vm.AgentHello{}, nil, err
 	}
+	return ReadWake(b)
+}
+
+// ReadWake reads what an agent answers to a wake.
+func ReadWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 	h, report, err := link.DecodeWake(b)
 	if h, err = introduced(h, err); err == nil {
 		report, err = acknowledged(report, nil)

@@ -10,10 +10,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/yamux"
+	"golang.org/x/sys/unix"
 )
 
 // Listener yields the streams of one session. Close ends the session.
@@ -25,28 +28,41 @@ type Listener struct {
 // Key returns the key that the host proved to hold for this session.
 func (l *Listener) Key() []byte { return l.key }
 
-// Guest serves sessions on the port until ctx ends or the port fails. For
-// each host that synchronises it calls serve with a listener (a *Listener)
-// and waits for it to return; serve must return soon after Accept fails.
-// keys returns the acceptable keys and is asked again for each message. A new
-// SYN in the stream ends the session before it; the port itself stays open.
-// A host whose session this ends is told, if it listens.
-func Guest(ctx context.Context, port *os.File, keys func() [][]byte, serve func(net.Listener) error) error {
+// Handler is what a guest does for its host.
+type Handler struct {
+	// Keys returns the acceptable keys. It is asked again for each message.
+	Keys func() [][]byte
+	// Serve is called with the listener (a *Listener) of each host that
+	// synchronises. It returns soon after Accept fails.
+	Serve func(net.Listener) error
+	// Wake does what the words of a WAKE say and returns the answer's, at most 64 KiB.
+	// key is the one that the host proved to hold. It is called once for each WAKE,
+	// however often the host repeats it; sent is called when the answer is on its way.
+	// A guest without it skips WAKEs.
+	Wake func(key, words []byte) (answer []byte, sent func())
+}
+
+// Guest serves sessions on the port, one after the other, until ctx ends or the
+// port fails. A new SYN in the stream ends the session before it; the port itself
+// stays open. A host whose session this ends is told, if it listens.
+func Guest(ctx context.Context, port *os.File, h Handler) error {
 	p, err := newPort(port)
 	if err != nil {
 		return err
 	}
+	p.Handler = h
+	keys := h.Keys
 	stop := context.AfterFunc(ctx, p.interrupt)
 	defer stop()
 	p.goodBye(keys()) // for a host that still talks to an agent before this one
 	defer func() { p.goodBye(keys()) }()
 	var left []byte
 	for ctx.Err() == nil {
-		m, rest, err := p.sync(ctx, left, keys)
+		m, rest, err := p.sync(ctx, left)
 		if err != nil {
 			return err
 		}
-		left, err = p.session(ctx, m, rest, keys, serve)
+		left, err = p.session(ctx, m, rest)
 		if err != nil {
 			return err
 		}
@@ -54,16 +70,16 @@ func Guest(ctx context.Context, port *os.File, keys func() [][]byte, serve func(
 	return context.Cause(ctx)
 }
 
-// sync answers SYNs until a GO fits the last of them. left are bytes that
+// sync answers WAKEs and SYNs until a GO fits the last SYN. left are bytes that
 // were read before; rest are the bytes after GO.
-func (p *port) sync(ctx context.Context, left []byte, keys func() [][]byte) (syn message, rest []byte, err error) {
+func (p *port) sync(ctx context.Context, left []byte) (syn message, rest []byte, err error) {
 	var scan scanner
 	var guest nonce
 	buf := make([]byte, 4096)
 	scan.feed(left)
 	for {
 		for {
-			m, ok := scan.next(keys())
+			m, ok := scan.next(p.Keys())
 			if !ok {
 				break
 			}
@@ -72,6 +88,9 @@ func (p *port) sync(ctx context.Context, left []byte, keys func() [][]byte) (syn
 					p.send(nak(m))
 				}
 				continue
+			}
+			if m.magic == magicWake {
+				p.wake(m)
 			}
 			if m.magic == magicSyn {
 				if m.host != syn.host {
@@ -98,14 +117,14 @@ func (p *port) sync(ctx context.Context, left []byte, keys func() [][]byte) (syn
 
 // session runs one multiplexer session. left are the bytes from the SYN on
 // that ended it, if one did.
-func (p *port) session(ctx context.Context, m message, rest []byte, keys func() [][]byte, serve func(net.Listener) error) (left []byte, err error) {
-	c := &guestConn{port: p, rest: rest, keys: keys, look: lookout{magic: magicSyn}}
+func (p *port) session(ctx context.Context, m message, rest []byte) (left []byte, err error) {
+	c := &guestConn{port: p, rest: rest, look: lookout{magics: []string{magicSyn, magicWake}}}
 	s, err := yamux.Server(c, config())
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-	_ = serve(&Listener{Session: s, key: m.key}) // how a session ended is the next one's business
+	_ = p.Serve(&Listener{Session: s, key: m.key}) // how a session ended is the next one's business
 	stop()
 	_ = s.Close() // waits for yamux's reader and writer
 	return c.syn, p.resume(ctx)
@@ -120,10 +139,29 @@ const sendPatience = 200 * time.Millisecond
 // port is the guest's end of the virtio port. A read of nothing means that no
 // host is connected at this moment; the port is then waited for, not closed.
 type port struct {
+	Handler
 	f   *os.File
 	raw interface {
 		Read(func(fd uintptr) bool) error
+		Control(func(fd uintptr)) error
 	}
+
+	woken nonce  // of the last WAKE
+	woke  []byte // the answer to it, as it was sent; nil = there was none
+}
+
+// wake does what a WAKE says and answers. The same WAKE again is answered only:
+// its host has not heard the answer.
+func (p *port) wake(m message) {
+	if p.Wake == nil {
+		return
+	}
+	if p.woke == nil || p.woken != m.host {
+		answer, sent := p.Wake(m.key, m.words)
+		defer sent()
+		p.woken, p.woke = m.host, encodeWords(magicWoke, m.host, answer, m.key)
+	}
+	p.send(p.woke)
 }
 
 func newPort(f *os.File) (*port, error) {
@@ -149,11 +187,24 @@ func (p *port) resume(ctx context.Context) error {
 }
 
 // send writes a handshake message; a failure is made good by the host, which
-// repeats what is not answered.
+// repeats what is not answered. It goes around the runtime's timers, which are code
+// that a restored guest has not run yet.
 func (p *port) send(b []byte) {
-	_ = p.f.SetWriteDeadline(time.Now().Add(sendPatience))
-	_, _ = p.f.Write(b)
-	_ = p.f.SetWriteDeadline(time.Time{})
+	deadline := time.Now().Add(sendPatience)
+	_ = p.raw.Control(func(fd uintptr) {
+		for len(b) > 0 {
+			n, err := syscall.Write(int(fd), b)
+			switch {
+			case n > 0:
+				b = b[n:]
+			case err == syscall.EAGAIN && time.Now().Before(deadline): //nolint:errorlint // a number
+				full := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+				_, _ = unix.Poll(full, int(sendPatience.Milliseconds()))
+			case err != syscall.EINTR: //nolint:errorlint // a number
+				return
+			}
+		}
+	})
 }
 
 // goodBye tells the host that the session it may have is over.
@@ -169,20 +220,48 @@ func (p *port) goodBye(keys [][]byte) {
 type guestConn struct {
 	port *port
 	rest []byte // read with the GO, not yet consumed
-	keys func() [][]byte
 	look lookout
 	syn  []byte // the SYN that ended the session, and what followed it
 	join joiner
+
+	roomy bool // makeRoom was called; of the one reader
 
 	once sync.Once
 	wmu  sync.Mutex
 	dead bool // under wmu
 }
 
+// first answers a WAKE that b begins with, and returns what follows it. A guest
+// that was just restored answers before it takes its old session down, which is
+// much code that it has not run before.
+func (p *port) first(b []byte) []byte {
+	m, _, ok := decode(b, p.Keys())
+	if !ok || m.magic != magicWake || m.key == nil {
+		return b
+	}
+	p.wake(m)
+	return b[m.size():]
+}
+
+// makeRoom has the calling goroutine's stack grow now, and not when the goroutine
+// answers a WAKE: growing it is 300 blocks of code that would run for the first time
+// then. The agent's runtime is told not to shrink it.
+//
+//go:noinline
+func makeRoom() {
+	var room [16 << 10]byte
+	room[len(room)-1] = 1
+	runtime.KeepAlive(&room)
+}
+
 // Read ends the session when no host is connected any more, and when a SYN
 // shows up in the stream: a host that reconnects at once is often not noticed
 // in any other way.
 func (c *guestConn) Read(b []byte) (int, error) {
+	if !c.roomy {
+		c.roomy = true
+		makeRoom()
+	}
 	n := copy(b, c.rest)
 	c.rest = c.rest[n:]
 	if n == 0 {
@@ -191,8 +270,8 @@ func (c *guestConn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if syn, ok := c.look.saw(b[:n], c.keys); ok {
-		c.syn = syn
+	if syn, ok := c.look.saw(b[:n], c.port.Keys); ok {
+		c.syn = c.port.first(syn)
 		return 0, errGone
 	}
 	return n, nil

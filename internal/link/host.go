@@ -17,8 +17,13 @@ import (
 )
 
 const (
-	// resend is how often a message is sent again until it is answered.
-	resend = 20 * time.Millisecond
+	// resend is how long the first message may stay unanswered before it is sent
+	// again; then twice as long, and so on up to resendMax. A guest that was just
+	// restored does much more first, and pays for each message that it reads.
+	resend    = 20 * time.Millisecond
+	resendMax = 640 * time.Millisecond
+	// listen is how long one read may take: how late a message is sent again.
+	listen = 20 * time.Millisecond
 	// restart is how long a GO may stay unanswered before the handshake
 	// begins anew.
 	restart = 2 * time.Second
@@ -27,14 +32,21 @@ const (
 // ErrRefused says that the guest's agent is there and holds another key.
 var ErrRefused = errors.New("link: the guest's agent refuses the key")
 
-// Host synchronises with the guest over c, which is a fresh connection to the
-// chardev of the VM's agent port, and returns a multiplexer on which streams
-// are opened. It skips whatever an earlier session left in the guest. It
+// Host synchronises with the guest over c, which is a connection to the chardev of
+// the VM's agent port on which nothing was said yet, and returns a multiplexer on
+// which streams are opened. It skips whatever an earlier session left in the guest. It
 // blocks until the guest answers or ctx ends. others are keys that are tried beside
 // the first. A guest that holds none of the keys says so, and the error is
 // ErrRefused; a guest of an older Warren is silent. Closing the session closes c; on
 // an error c is the caller's.
 func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux.Session, error) {
+	return HostWaking(ctx, c, nil, key, others...)
+}
+
+// HostWaking is Host after a Wake that was not answered: it is repeated, and an
+// answer that comes late counts. A guest of an older Warren synchronises and leaves
+// wake unanswered; so does a wake that is nil.
+func HostWaking(ctx context.Context, c net.Conn, wake *Waking, key []byte, others ...[]byte) (*yamux.Session, error) {
 	keys := append([][]byte{key}, others...)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -42,7 +54,7 @@ func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux
 	for {
 		var done bool
 		var err error
-		rest, done, err = hostOnce(ctx, c, keys)
+		rest, done, err = hostOnce(ctx, c, wake, keys)
 		if errors.Is(err, ErrRefused) {
 			return nil, err
 		}
@@ -62,7 +74,7 @@ func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magic: magicBye}, keys: keys}, config())
+	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magics: []string{magicBye}}, keys: keys}, config())
 }
 
 // guard follows the frames that a guest sends to the multiplexer, and refuses
@@ -104,7 +116,7 @@ func (g *guard) saw(b []byte) error {
 
 // hostOnce runs the handshake with one nonce. done is false when the guest
 // acknowledged but never became ready. rest are bytes after READY.
-func hostOnce(ctx context.Context, c net.Conn, keys [][]byte) (rest []byte, done bool, err error) {
+func hostOnce(ctx context.Context, c net.Conn, wake *Waking, keys [][]byte) (rest []byte, done bool, err error) {
 	var host nonce
 	_, _ = rand.Read(host[:]) // never fails
 	var syn []byte
@@ -116,19 +128,20 @@ func hostOnce(ctx context.Context, c net.Conn, keys [][]byte) (rest []byte, done
 	var scan scanner
 	buf := make([]byte, 64<<10)
 	var acked time.Time
+	again := resend
 	for next := (time.Time{}); ; {
 		if err := ctx.Err(); err != nil {
 			return nil, false, err
 		}
 		if now := time.Now(); acked.IsZero() && !now.Before(next) {
-			if err := hostSend(c, syn); err != nil {
+			if err := hostSend(c, append(wake.messages(keys), syn...)); err != nil {
 				return nil, false, err
 			}
-			next = now.Add(resend)
+			next, again = now.Add(again), min(2*again, resendMax)
 		} else if !acked.IsZero() && now.Sub(acked) > restart {
 			return nil, false, nil
 		}
-		_ = c.SetReadDeadline(time.Now().Add(resend))
+		_ = c.SetReadDeadline(time.Now().Add(listen))
 		n, err := c.Read(buf)
 		scan.feed(buf[:n])
 		for {
@@ -136,6 +149,7 @@ func hostOnce(ctx context.Context, c net.Conn, keys [][]byte) (rest []byte, done
 			if !ok {
 				break
 			}
+			wake.take(m)
 			if m.host != host {
 				continue
 			}

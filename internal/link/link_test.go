@@ -154,7 +154,7 @@ func startGuest(t *testing.T, p *fakePort, keys func() [][]byte) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Guest(ctx, p.guest, keys, serveEcho) }()
+	go func() { done <- Guest(ctx, p.guest, Handler{Keys: keys, Serve: serveEcho}) }()
 	t.Cleanup(func() {
 		cancel()
 		select {
@@ -266,10 +266,10 @@ func TestHandshakeSecondKey(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() {
-		done <- Guest(ctx, p.guest, fixed(keyA, keyB), func(l net.Listener) error {
+		done <- Guest(ctx, p.guest, Handler{Keys: fixed(keyA, keyB), Serve: func(l net.Listener) error {
 			used <- l.(*Listener).Key()
 			return serveEcho(l)
-		})
+		}})
 	}()
 	echo(t, host(t, p.dial(), keyB))
 	if k := <-used; !bytes.Equal(k, keyB) {
@@ -339,7 +339,7 @@ func TestGoodBye(t *testing.T) {
 		p := newFakePort(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- Guest(ctx, p.guest, fixed(keyA, keyB), serveEcho) }()
+		go func() { done <- Guest(ctx, p.guest, Handler{Keys: fixed(keyA, keyB), Serve: serveEcho}) }()
 		s := host(t, p.dial(), keyB)
 		echo(t, s)
 		if how == "orderly" {
@@ -351,7 +351,7 @@ func TestGoodBye(t *testing.T) {
 			}
 			ctx2, cancel2 := context.WithCancel(t.Context())
 			done2 := make(chan error, 1)
-			go func() { done2 <- Guest(ctx2, p.guest, fixed(keyA, keyB), serveEcho) }()
+			go func() { done2 <- Guest(ctx2, p.guest, Handler{Keys: fixed(keyA, keyB), Serve: serveEcho}) }()
 			defer func() { cancel2(); <-done2; cancel(); <-done }()
 		}
 		select {
@@ -459,12 +459,14 @@ func FuzzScanner(f *testing.F) {
 	f.Add([]byte("junk"), uint8(3))
 	f.Add([]byte(magicSyn), uint8(1))
 	f.Add(encode(magicSyn, nonce{9}, nonce{}, keyB)[:50], uint8(7))
+	f.Add(encodeWords(magicWake, nonce{9}, []byte("words"), keyB), uint8(7))
+	f.Add(encode(magicWake, nonce{9}, nonce{0, 1}, keyB), uint8(9))
 	f.Fuzz(func(t *testing.T, junk []byte, step uint8) {
 		keys := [][]byte{keyA}
 		syn := encode(magicSyn, nonce{4}, nonce{5}, keyA)
 		stream := append(append(append([]byte(nil), junk...), syn...), "after"...)
 		var s scanner
-		l := lookout{magic: magicSyn}
+		l := lookout{magics: []string{magicSyn}}
 		var kept []byte
 		found, ended := 0, false
 		for i := 0; i < len(stream); i += int(step) + 1 {

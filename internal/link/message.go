@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
+	"slices"
 )
 
 // The messages of the handshake, and the guest's good-bye. Each is
@@ -17,8 +19,14 @@ import (
 // last message before the first byte of the multiplexer from the guest, GO the
 // last from the host. NAK is a guest's answer to a SYN whose key it does not hold:
 // it carries the HMAC of that SYN instead of its own, and so says which it was.
-// SYN and BYE are also looked for inside a session, which
+// SYN, WAKE and BYE are also looked for inside a session, which
 // they end: neither end sees the other's program die by the port alone.
+//
+// WAKE and WOKE are followed by words and the HMAC of all before it, again; the
+// length of the words [4, big endian] begins the guest nonce. A host sends WAKE before its first SYN to
+// a guest that was just restored: the guest does what the words say and answers
+// with WOKE before anything of a multiplexer exists. Under emulation that is half
+// of the time to a child's first answer. A guest that does not know WAKE skips it.
 const (
 	magicSyn   = "\xa5WRNSYN\n"
 	magicAck   = "\xa5WRNACK\n"
@@ -26,10 +34,15 @@ const (
 	magicReady = "\xa5WRNRDY\n"
 	magicBye   = "\xa5WRNBYE\n"
 	magicNak   = "\xa5WRNNAK\n"
+	magicWake  = "\xa5WRNWAK\n"
+	magicWoke  = "\xa5WRNWOK\n"
 
 	magicSize   = 8
 	nonceSize   = 16
 	messageSize = magicSize + 2*nonceSize + sha256.Size
+
+	// maxWords bounds the words of a WAKE and of a WOKE.
+	maxWords = 64 << 10
 )
 
 // lead is the first byte of every magic.
@@ -44,17 +57,41 @@ type message struct {
 	guest nonce
 	key   []byte // the key whose HMAC it carries; nil = of none that is held
 	sum   []byte // the HMAC, where key is nil
+	words []byte // of WAKE and WOKE
 }
 
-// encode renders a message under key.
+// size is the length of the message in the stream.
+func (m message) size() int {
+	if worded(m.magic) {
+		return messageSize + len(m.words) + sha256.Size
+	}
+	return messageSize
+}
+
+// worded reports whether messages of this magic carry words.
+func worded(magic string) bool { return magic == magicWake || magic == magicWoke }
+
+// encode renders a message without words under key.
 func encode(magic string, host, guest nonce, key []byte) []byte {
 	b := make([]byte, 0, messageSize)
 	b = append(b, magic...)
 	b = append(b, host[:]...)
 	b = append(b, guest[:]...)
+	return append(b, sum(key, b)...)
+}
+
+// encodeWords renders a WAKE or a WOKE under key.
+func encodeWords(magic string, host nonce, words, key []byte) []byte {
+	var length nonce
+	binary.BigEndian.PutUint32(length[:], uint32(len(words)))
+	b := append(encode(magic, host, length, key), words...)
+	return append(b, sum(key, b)...)
+}
+
+func sum(key, b []byte) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write(b)
-	return m.Sum(b)
+	return m.Sum(nil)
 }
 
 // nak renders the answer to a SYN whose key is not held.
@@ -68,31 +105,49 @@ func nak(m message) []byte {
 
 // decode reads the message that b begins with. It reports false when b is too
 // short, carries no magic, or was made with none of the keys and is neither a SYN
-// nor a NAK.
-func decode(b []byte, keys [][]byte) (message, bool) {
-	var m message
+// nor a NAK. The words of a message are b's. more says that b may become a message
+// when more bytes come.
+func decode(b []byte, keys [][]byte) (m message, more, ok bool) {
 	if len(b) < messageSize || b[0] != lead {
-		return m, false
+		return m, maybeMagic(b), false
 	}
 	switch magic := string(b[:magicSize]); magic {
-	case magicSyn, magicAck, magicGo, magicReady, magicBye, magicNak:
+	case magicSyn, magicAck, magicGo, magicReady, magicBye, magicNak, magicWake, magicWoke:
 		m.magic = magic
 	default:
-		return m, false
+		return m, false, false
 	}
 	copy(m.host[:], b[magicSize:])
 	copy(m.guest[:], b[magicSize+nonceSize:])
-	body, sum := b[:messageSize-sha256.Size], b[messageSize-sha256.Size:messageSize]
+	body, got := b[:messageSize-sha256.Size], b[messageSize-sha256.Size:messageSize]
 	for _, k := range keys {
-		h := hmac.New(sha256.New, k)
-		h.Write(body)
-		if hmac.Equal(h.Sum(nil), sum) {
+		if hmac.Equal(sum(k, body), got) {
 			m.key = k
-			return m, true
+			break
 		}
 	}
-	m.sum = bytes.Clone(sum)
-	return m, m.magic == magicSyn || m.magic == magicNak
+	switch {
+	case m.key == nil:
+		m.sum = bytes.Clone(got)
+		return m, false, m.magic == magicSyn || m.magic == magicNak
+	case worded(m.magic):
+		return m.decodeWords(b)
+	}
+	return m, false, true
+}
+
+// decodeWords reads what follows a message that is known to be true.
+func (m message) decodeWords(b []byte) (_ message, more, ok bool) {
+	n := binary.BigEndian.Uint32(m.guest[:])
+	if n > maxWords {
+		return m, false, false
+	}
+	end := messageSize + int(n)
+	if len(b) < end+sha256.Size {
+		return m, true, false
+	}
+	m.words = b[messageSize:end]
+	return m, false, hmac.Equal(sum(m.key, b[:end]), b[end:end+sha256.Size])
 }
 
 // scanner finds messages in a byte stream full of other things. The zero
@@ -114,15 +169,16 @@ func (s *scanner) next(keys [][]byte) (message, bool) {
 			return message{}, false
 		}
 		s.buf = s.buf[i:]
-		if m, ok := decode(s.buf, keys); ok {
+		m, more, ok := decode(s.buf, keys)
+		if ok {
 			if m.key == nil {
 				s.buf = s.buf[1:] // it may be no message, and a true one may lie in it
 			} else {
-				s.buf = s.buf[messageSize:]
+				s.buf = s.buf[m.size():]
 			}
 			return m, true
 		}
-		if len(s.buf) < messageSize && maybeMagic(s.buf) {
+		if more {
 			s.buf = append([]byte(nil), s.buf...) // let go of the array before it
 			return message{}, false
 		}
@@ -137,11 +193,10 @@ func (s *scanner) rest() []byte {
 	return b
 }
 
-// maybeMagic reports whether b, which begins with the lead byte, may be the
-// beginning of a message.
+// maybeMagic reports whether b may be the beginning of a message.
 func maybeMagic(b []byte) bool {
 	n := min(len(b), magicSize)
-	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady, magicBye, magicNak} {
+	for _, m := range [...]string{magicSyn, magicAck, magicGo, magicReady, magicBye, magicNak, magicWake, magicWoke} {
 		if m[:n] == string(b[:n]) {
 			return true
 		}
@@ -149,13 +204,13 @@ func maybeMagic(b []byte) bool {
 	return false
 }
 
-// lookout finds one message in the bytes of a session as they pass by.
+// lookout finds a message that ends a session in its bytes as they pass by.
 type lookout struct {
-	magic string
-	tail  []byte // the last bytes that may begin it
+	magics []string
+	tail   []byte // the last bytes that may begin it
 }
 
-// saw reports whether b, after the bytes before it, completes the message.
+// saw reports whether b, after the bytes before it, completes such a message.
 // rest are the bytes from its beginning on.
 func (l *lookout) saw(b []byte, keys func() [][]byte) (rest []byte, ok bool) {
 	if len(l.tail) == 0 && !l.maybe(b) {
@@ -168,18 +223,20 @@ func (l *lookout) saw(b []byte, keys func() [][]byte) (rest []byte, ok bool) {
 		if !ok {
 			break
 		}
-		if m.magic == l.magic && m.key != nil {
-			return append([]byte(nil), whole[len(whole)-len(s.buf)-messageSize:]...), true
+		if slices.Contains(l.magics, m.magic) && m.key != nil {
+			return append([]byte(nil), whole[len(whole)-len(s.buf)-m.size():]...), true
 		}
 	}
 	l.tail = append(l.tail[:0:0], s.buf...)
 	return nil, false
 }
 
-// maybe reports whether b holds the magic, or ends in what may become one.
+// maybe reports whether b holds such a magic, or ends in what may become one.
 func (l *lookout) maybe(b []byte) bool {
-	if bytes.Contains(b, []byte(l.magic)) {
-		return true
+	for _, magic := range l.magics {
+		if bytes.Contains(b, []byte(magic)) {
+			return true
+		}
 	}
 	end := b[max(0, len(b)-magicSize+1):]
 	i := bytes.LastIndexByte(end, lead)

@@ -40,12 +40,25 @@ type agentLink struct {
 	changed chan struct{}  // closed and replaced when session is set
 	refused int            // handshakes in a row that the agent refused
 	retry   chan struct{}  // holds one word: somebody listens again
+	ahead   net.Conn       // was dialled before QEMU loaded; nil = there is none, or it is in use
+	waking  *link.Waking   // of the first session; nil = of none
+	woken   bool           // that was tried
+	wanted  chan struct{}  // holds one word: somebody waits for a session
 
 	wg sync.WaitGroup // pings
 }
 
+const (
+	// wakePatience is how long a guest may take to answer to its waking before it is
+	// asked for a session: an agent of an older Warren answers to that alone.
+	wakePatience = 500 * time.Millisecond
+	// linkLater is when a guest that was woken gets a session that nobody has asked
+	// for: its first one is 20 ms of emulated code, which siblings do without.
+	linkLater = time.Second
+)
+
 func newAgentLink(subject, path string, key []byte, others [][]byte, log *slog.Logger) *agentLink {
-	return &agentLink{subject: subject, path: path, key: key, others: others, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1)}
+	return &agentLink{subject: subject, path: path, key: key, others: others, log: log, changed: make(chan struct{}), retry: make(chan struct{}, 1), wanted: make(chan struct{}, 1)}
 }
 
 // run keeps the link up until ctx ends, and then takes it down.
@@ -124,34 +137,88 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// connect makes a session. QEMU's socket is connected, closed and connected
-// again: a generation captured while its port was throttled has a port that
-// stays silent on the first connection after the start.
-func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
-	var d net.Dialer
-	first, err := d.DialContext(ctx, "unix", l.path)
+// dialAhead connects to QEMU before it loads its generation, for the first session.
+// wake is what that guest is to do before it; nil = nothing.
+func (l *agentLink) dialAhead(ctx context.Context, wake *link.Waking) error {
+	conn, err := dialUnix(ctx, l.path)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ahead, l.waking = conn, wake
+	return nil
+}
+
+// dial returns a connection on which the port works: the one that was made before
+// QEMU loaded, or one that was closed and made again. See qemu.AwaitRunning.
+func (l *agentLink) dial(ctx context.Context) (net.Conn, error) {
+	l.mu.Lock()
+	conn := l.ahead
+	l.ahead = nil
+	l.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	conn, err := dialUnix(ctx, l.path)
 	if err != nil {
 		return nil, err
 	}
-	first.Close()
-	conn, err := d.DialContext(ctx, "unix", l.path)
+	conn.Close()
+	return dialUnix(ctx, l.path)
+}
+
+// connect makes a session, and has the guest do before what it was not woken for yet.
+func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
+	conn, err := l.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
-	key, others := l.key, l.others
+	key, others, wake, first := l.key, l.others, l.waking, !l.woken
+	l.woken = true
 	l.mu.Unlock()
-	session, err := link.Host(ctx, conn, key, others...)
+	if wake != nil && first {
+		if err = link.Wake(ctx, conn, wake, wakePatience, key, others...); err == nil {
+			l.whenWanted(ctx, wake)
+		}
+	}
+	var session *yamux.Session
+	if err == nil {
+		session, err = link.HostWaking(ctx, conn, wake, key, others...)
+	}
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.session, l.heard, l.refused = session, time.Now(), 0
+	l.session, l.heard, l.refused, l.waking = session, time.Now(), 0, nil
 	close(l.changed)
 	l.changed = make(chan struct{})
 	return session, nil
+}
+
+// whenWanted waits, with a guest that is awake, until somebody wants a session.
+func (l *agentLink) whenWanted(ctx context.Context, wake *link.Waking) {
+	if wake.Answer() == nil {
+		return
+	}
+	t := time.NewTimer(linkLater)
+	defer t.Stop()
+	select {
+	case <-l.wanted:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// want has the link made now.
+func (l *agentLink) want() {
+	select {
+	case l.wanted <- struct{}{}:
+	default:
+	}
 }
 
 // setKey sets the key of the next handshake.
@@ -179,11 +246,14 @@ func (l *agentLink) setPaused(paused bool) {
 // drop ends the session; run makes a new one.
 func (l *agentLink) drop() {
 	l.mu.Lock()
-	session := l.session
-	l.session = nil
+	session, ahead := l.session, l.ahead
+	l.session, l.ahead = nil, nil
 	l.mu.Unlock()
 	if session != nil {
 		_ = session.Close() // it has no more to say
+	}
+	if ahead != nil {
+		ahead.Close()
 	}
 }
 
@@ -213,6 +283,13 @@ func (l *agentLink) open(ctx context.Context) (net.Conn, error) {
 
 // wait returns a live session; link.ErrRefused when the agent holds another key.
 func (l *agentLink) wait(ctx context.Context) (*yamux.Session, error) {
+	l.want()
+	return l.waitOr(ctx, nil)
+}
+
+// waitOr is wait, without asking for a session, and returns nil when done is closed
+// before there is one.
+func (l *agentLink) waitOr(ctx context.Context, done <-chan struct{}) (*yamux.Session, error) {
 	for {
 		l.mu.Lock()
 		session, changed, refused := l.session, l.changed, l.refused
@@ -224,6 +301,8 @@ func (l *agentLink) wait(ctx context.Context) (*yamux.Session, error) {
 			return nil, link.ErrRefused
 		}
 		select {
+		case <-done:
+			return nil, nil
 		case <-changed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)

@@ -15,6 +15,10 @@ import (
 const (
 	// freezeWait is for the agent to say that the guest's programs stand still.
 	freezeWait = 10 * time.Second
+	// restTime is how long the agent gets to come to rest when it has answered. What it
+	// is in the middle of at the capture, each child finishes with code that runs there
+	// for the first time, which takes it three times as long.
+	restTime = 4 * time.Millisecond
 	// thawWait is for it to let them go on; a guest must not stay frozen.
 	thawWait = 20 * time.Second
 	// thawAgain is the pause between two tries.
@@ -45,6 +49,9 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 				return err
 			}
 			unfrozen = report.Unfrozen
+			if s.RAM != "" {
+				pause(ctx, restTime)
+			}
 		}
 		m.link.setPaused(true)
 		return nil

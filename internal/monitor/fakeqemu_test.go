@@ -69,6 +69,7 @@ type fake struct {
 	full   int // how often it must be let go on before there is room
 	mon    net.Conn
 	key    []byte
+	before []byte // the key that a session may still begin with; nil = none
 	digest string
 	wakes  int
 
@@ -277,11 +278,19 @@ func (f *fake) agent(l net.Listener) {
 		panic(err)
 	}
 	port, inner := os.NewFile(uintptr(fds[0]), "port"), os.NewFile(uintptr(fds[1]), "inner")
-	go link.Guest(context.Background(), port, func() [][]byte {
+	h := link.Handler{Serve: f.serveAgent, Keys: func() [][]byte {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return [][]byte{f.key}
-	}, f.serveAgent)
+		keys := [][]byte{f.key}
+		if f.before != nil {
+			keys = append(keys, f.before)
+		}
+		return keys
+	}}
+	if !f.is("older-agent") {
+		h.Wake = func(key, words []byte) ([]byte, func()) { return f.wake(key, words), func() {} }
+	}
+	go link.Guest(context.Background(), port, h)
 	var mu sync.Mutex
 	var host net.Conn
 	go func() {
@@ -309,58 +318,65 @@ func (f *fake) agent(l net.Listener) {
 	})
 }
 
+// hello is what the agent says of itself, with the report of its resets.
+func (f *fake) hello(report vm.ResetReport) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return link.EncodeWake(vm.AgentHello{Protocol: 1, Digest: f.digest, Booted: true}, report)
+}
+
+// wake is the agent's, asked for with key or, where that is nil, in a session.
+func (f *fake) wake(key, words []byte) []byte {
+	if f.is("silent") {
+		<-f.quit
+	}
+	if f.is("dies") {
+		os.Exit(1)
+	}
+	if f.is("panics") {
+		fmt.Fprint(f.console(), "[    1.0] Kernel panic - not syncing: no \x1b\x07init\n[    1.1] Rebooting\n")
+		f.end("guest-reset")
+		select {}
+	}
+	if f.is("reboots") {
+		f.end("guest-reset")
+		select {} // no answer any more
+	}
+	reset, err := link.DecodeReset(words)
+	report := vm.ResetReport{}
+	for _, name := range vm.Resets {
+		report[name] = "ok"
+	}
+	if err != nil || len(reset.Entropy) != 64 || reset.Time.IsZero() {
+		report[vm.ResetRNG] = fmt.Sprint("malformed reset: ", err)
+	}
+	if f.is("bad-hostname") {
+		report[vm.ResetHostname] = "read-only file system"
+	}
+	f.mu.Lock()
+	f.wakes++
+	late := f.wakes > 1 && f.is("resets-once") || f.status == "paused"
+	f.mu.Unlock()
+	if f.is("no-rng") || late {
+		delete(report, vm.ResetRNG)
+	}
+	f.mu.Lock()
+	f.before, f.key = key, reset.LinkKey
+	f.mu.Unlock()
+	return f.hello(report)
+}
+
 func (f *fake) serveAgent(l net.Listener) error {
 	mux := http.NewServeMux()
-	hello := func(report vm.ResetReport) []byte {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return link.EncodeWake(vm.AgentHello{Protocol: 1, Digest: f.digest, Booted: true}, report)
-	}
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) {
 		if f.is("deaf") {
 			<-f.quit
 		}
-		w.Write(hello(nil))
+		w.Write(f.hello(nil))
 	})
 	mux.HandleFunc("/wake", func(w http.ResponseWriter, r *http.Request) {
-		if f.is("silent") {
-			<-f.quit
-		}
-		if f.is("dies") {
-			os.Exit(1)
-		}
-		if f.is("panics") {
-			fmt.Fprint(f.console(), "[    1.0] Kernel panic - not syncing: no \x1b\x07init\n[    1.1] Rebooting\n")
-			f.end("guest-reset")
-			select {}
-		}
-		if f.is("reboots") {
-			f.end("guest-reset")
-			select {} // no answer any more
-		}
 		body, _ := io.ReadAll(r.Body)
-		reset, err := link.DecodeReset(body)
-		report := vm.ResetReport{}
-		for _, name := range vm.Resets {
-			report[name] = "ok"
-		}
-		if err != nil || len(reset.Entropy) != 64 || reset.Time.IsZero() {
-			report[vm.ResetRNG] = fmt.Sprint("malformed reset: ", err)
-		}
-		if f.is("bad-hostname") {
-			report[vm.ResetHostname] = "read-only file system"
-		}
-		f.mu.Lock()
-		f.wakes++
-		late := f.wakes > 1 && f.is("resets-once") || f.status == "paused"
-		f.mu.Unlock()
-		if f.is("no-rng") || late {
-			delete(report, vm.ResetRNG)
-		}
-		w.Write(hello(report))
-		f.mu.Lock()
-		f.key = reset.LinkKey
-		f.mu.Unlock()
+		w.Write(f.wake(nil, body))
 	})
 	mux.HandleFunc("/grow", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -165,7 +165,19 @@ func (m *machine) spawn(ctx context.Context) error {
 	m.mark("qemu")
 	m.console()
 	m.watchDisk()
+	if err := m.link.dialAhead(ctx, m.waking()); err != nil {
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "agent: %w", err)
+	}
 	return proc.AwaitRunning(ctx)
+}
+
+// waking is what the guest does before anything else. A guest that boots, and one
+// that needs its folders before its programs go on, is reset when it is linked.
+func (m *machine) waking() *link.Waking {
+	if m.spec.Generation == nil || len(m.spec.Folders) > 0 || len(m.spec.LostFolders) > 0 {
+		return nil
+	}
+	return link.NewWaking(func() []byte { return link.EncodeReset(m.fresh()) })
 }
 
 // console keeps the serial console's log as long as the machine runs.
@@ -185,18 +197,9 @@ func (m *machine) console() {
 // its network.
 func (m *machine) wake(ctx context.Context) error {
 	m.mark("running")
+	waking := m.link.waking // nobody else has the link yet
 	m.wg.Go(func() { m.link.run(m.lifetime) })
-	if _, err := m.link.wait(ctx); err != nil {
-		return m.silent(err)
-	}
-	m.mark("linked")
-	if m.spec.Generation == nil && m.spec.WaitBooted {
-		if err := m.awaitBooted(ctx); err != nil {
-			return err
-		}
-	}
-	m.mountFolders(ctx) // before programs go on
-	if err := m.reset(ctx, m.guest.Wake); err != nil {
+	if err := m.greet(ctx, waking); err != nil {
 		return err
 	}
 	if want := m.spec.AgentDigest; want != "" && m.agent().Digest != want {
@@ -217,6 +220,31 @@ func (m *machine) wake(ctx context.Context) error {
 	return nil
 }
 
+// greet finds the agent and makes the guest a machine of its own: by waking it, or
+// by way of a session.
+func (m *machine) greet(ctx context.Context, w *link.Waking) error {
+	if w != nil {
+		if _, err := m.link.waitOr(ctx, w.Done()); err != nil {
+			return m.silent(err)
+		}
+		if b := w.Answer(); b != nil {
+			hello, report, err := guest.ReadWake(b)
+			return m.accept(m.spec.Reset, hello, report, err)
+		}
+	}
+	if _, err := m.link.wait(ctx); err != nil {
+		return m.silent(err)
+	}
+	m.mark("linked")
+	if m.spec.Generation == nil && m.spec.WaitBooted {
+		if err := m.awaitBooted(ctx); err != nil {
+			return err
+		}
+	}
+	m.mountFolders(ctx) // before programs go on
+	return m.reset(ctx, m.guest.Wake)
+}
+
 const (
 	clockTries = 5
 	clockExact = 10 * time.Millisecond
@@ -227,6 +255,7 @@ const (
 // has not run before in this process, on a busy host, up to some tenths of a
 // second. It ends when a request was quick enough to be exact.
 func (m *machine) setClock(ctx context.Context) {
+	pause(ctx, clockPause) // siblings that wake come first
 	for range clockTries {
 		sent := time.Now()
 		if err := m.guest.SetClock(ctx); err != nil || time.Since(sent) < clockExact {
@@ -272,14 +301,25 @@ func (m *machine) awaitBooted(ctx context.Context) error {
 
 type resetFunc func(context.Context, vm.Reset) (vm.AgentHello, vm.ResetReport, error)
 
-// reset makes the guest a machine of its own. Time and entropy are taken last.
-// A reset that isn't acknowledged fails the start.
-func (m *machine) reset(ctx context.Context, do resetFunc) error {
+// fresh is the machine's reset with the time and entropy of now.
+func (m *machine) fresh() vm.Reset {
 	r := m.spec.Reset
 	r.Entropy = make([]byte, 64)
 	_, _ = rand.Read(r.Entropy) // never fails
 	r.Time = time.Now()
+	return r
+}
+
+// reset makes the guest a machine of its own. Time and entropy are taken last.
+func (m *machine) reset(ctx context.Context, do resetFunc) error {
+	r := m.fresh()
 	hello, report, err := do(ctx, r)
+	return m.accept(r, hello, report, err)
+}
+
+// accept takes the guest's answer to a reset. A reset that isn't acknowledged fails
+// the start.
+func (m *machine) accept(r vm.Reset, hello vm.AgentHello, report vm.ResetReport, err error) error {
 	m.mu.Lock()
 	m.hello, m.resets = hello, report
 	m.mu.Unlock()

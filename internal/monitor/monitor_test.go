@@ -281,6 +281,30 @@ func TestLaunchOnGeneration(t *testing.T) {
 	}
 }
 
+// A restored guest is woken before there is a session. One whose agent is of an older
+// Warren is reset by way of a session.
+func TestLaunchWakes(t *testing.T) {
+	for behaviour, linked := range map[string]bool{"well": false, "older-agent": true} {
+		t.Run(behaviour, func(t *testing.T) {
+			t.Parallel()
+			ctx := deadline(t)
+			spec := fakeSpec(t, behaviour)
+			spec.Generation = generation(t)
+			_, c := launch(ctx, t, spec)
+			st, err := c.Status(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := st.Timings["linked"]; ok != linked {
+				t.Errorf("the steps of its start: %v", st.Timings)
+			}
+			if _, err := c.Guest().Hello(ctx); err != nil {
+				t.Errorf("its agent: %v", err)
+			}
+		})
+	}
+}
+
 // A damaged generation is refused before anything is started.
 func TestLaunchRefusesDamage(t *testing.T) {
 	ctx := deadline(t)

@@ -39,14 +39,14 @@ func linked(t *testing.T, play func(guest *yamux.Session)) *yamux.Session {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = link.Guest(ctx, port, func() [][]byte { return [][]byte{key} }, func(l net.Listener) error {
+		_ = link.Guest(ctx, port, link.Handler{Keys: func() [][]byte { return [][]byte{key} }, Serve: func(l net.Listener) error {
 			own, ok := l.(*link.Listener)
 			if !ok {
 				return errors.New("not a session")
 			}
 			play(own.Session)
 			return nil
-		})
+		}})
 	}()
 	t.Cleanup(func() { cancel(); <-done; port.Close(); conn.Close() })
 	hctx, hcancel := context.WithTimeout(t.Context(), 10*time.Second)

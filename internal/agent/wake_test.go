@@ -1,0 +1,92 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent_test
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/vm"
+)
+
+// wakeByLink has the agent do a reset before any session, as the monitor of a restored
+// machine does, and connects anew.
+func (r *rig) wakeByLink(reset vm.Reset) (vm.AgentHello, vm.ResetReport) {
+	r.t.Helper()
+	_ = r.session.Close() // both would share one socket
+	c, err := net.FileConn(r.host)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	w := link.NewWaking(func() []byte { return link.EncodeReset(reset) })
+	if err := link.Wake(r.t.Context(), c, w, 10*time.Second, r.cfg.Key); err != nil {
+		r.t.Fatal(err)
+	}
+	hello, report, err := guest.ReadWake(w.Answer())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c.Close()
+	r.connect()
+	return hello, report
+}
+
+// A restored guest does every reset and lets its programs go on before there is a
+// session to ask for it.
+func TestWakeByLink(t *testing.T) {
+	r, g := freezeRig(t, "a.slice")
+	r.stop()
+	r.cfg.EtcDir = t.TempDir()
+	r.start()
+	r.mustFreeze(false)
+	reset := testReset()
+	hello, report := r.wakeByLink(reset)
+	if hello.BootID != reset.BootID {
+		t.Errorf("boot id %q", hello.BootID)
+	}
+	if hello.Version != "test" {
+		t.Errorf("version %q", hello.Version)
+	}
+	for _, name := range vm.Resets {
+		if report[name] != "ok" {
+			t.Errorf("%s: %q", name, report[name])
+		}
+	}
+	if got := g.frozen(); got != "" {
+		t.Errorf("frozen: %s", got)
+	}
+}
+
+// A guest that lacks a reset keeps its programs frozen; the host destroys it.
+func TestWakeByLinkFails(t *testing.T) {
+	r, g := freezeRig(t, "a.slice")
+	r.mustFreeze(false)
+	reset := testReset()
+	reset.MachineID = "not one"
+	if _, report := r.wakeByLink(reset); report[vm.ResetMachineID] == "ok" {
+		t.Error("it says that its machine id is reset")
+	}
+	if got := g.frozen(); got != "a.slice" {
+		t.Errorf("frozen: %s", got)
+	}
+}
+
+// The host wakes with the key of the last reset, which has opened no session yet; it
+// opens the next one all the same.
+func TestWakeByLinkKeepsKey(t *testing.T) {
+	r := etcRig(t, nil)
+	reset := testReset()
+	if _, err := r.Reset(within(t, 10*time.Second), reset); err != nil {
+		t.Fatal(err)
+	}
+	r.cfg.Key = reset.LinkKey
+	reset.LinkKey = append([]byte{1}, reset.LinkKey[1:]...)
+	r.wakeByLink(reset) // connects with the key it was woken with
+	if got := r.sh("echo on"); got.stdout != "on\n" {
+		t.Errorf("%+v", got)
+	}
+}
