@@ -89,10 +89,12 @@ func (u *unpacking) link(name, target string) error {
 	if err != nil || !wanted {
 		return err
 	}
-	within := strings.TrimPrefix(to, strings.TrimPrefix(u.d.To, "/"))
-	if path.IsAbs(target) || !filepath.IsLocal(path.Join(path.Dir(strings.TrimPrefix(within, "/")), target)) {
+	root := strings.TrimPrefix(u.d.To, "/")
+	dir := strings.TrimPrefix(strings.TrimPrefix(path.Dir(to), root), "/")
+	if path.IsAbs(target) || !filepath.IsLocal(path.Join(dir, target)) {
 		return vm.Errorf(vm.Corrupt, u.d.From, "the link %q of the archive leads out of %s", name, u.d.To)
 	}
+	u.files++
 	return u.t.tw.WriteHeader(&tar.Header{
 		Typeflag: tar.TypeSymlink, Name: to, Linkname: target, Mode: 0o777, ModTime: time.Unix(guestEpoch, 0), Format: tar.FormatGNU,
 	})
@@ -137,7 +139,7 @@ func (u *unpacking) zip(file string) error {
 	if err != nil {
 		return vm.Errorf(vm.Corrupt, u.d.From, "not a zip file: %w", err)
 	}
-	defer z.Close() // only read
+	defer func() { _ = z.Close() }() // only read
 	for _, e := range z.File {
 		if e.Mode().IsDir() {
 			continue

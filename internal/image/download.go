@@ -220,7 +220,7 @@ func (f downloader) fetch(ctx context.Context, addr *url.URL, limit int64, w io.
 		}
 		var e *url.Error
 		if errors.As(err, &e) {
-			err = e.Err // it repeats the address, with a password in it
+			err = e.Err // it repeats the address
 		}
 		return vm.Errorf(vm.Unavailable, addr.Redacted(), "not downloaded: %w", err).
 			WithHint("the same command goes on where it stopped; npm_config_registry and PIP_INDEX_URL name other registries")

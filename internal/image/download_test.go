@@ -208,35 +208,46 @@ func TestDownloadErrors(t *testing.T) {
 	}
 }
 
-// An archive writes nowhere but below its directory of the image.
-func TestArchiveEscapes(t *testing.T) {
-	for name, entry := range map[string][3]string{
-		"a name that leads up":   {"package/../../etc/passwd", "", "x"},
-		"an absolute name":       {"/etc/passwd", "", "x"},
-		"a link that leads up":   {"package/l", "", "-> ../../x"},
-		"an absolute link":       {"package/l", "", "-> /etc"},
-		"nothing that is wanted": {"other/file", "", "x"},
-	} {
-		file := filepath.Join(t.TempDir(), "a.tgz")
-		if err := os.WriteFile(file, tgz(t, entry), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var out bytes.Buffer
-		w := &treeWriter{tw: tar.NewWriter(&out), made: map[string]bool{}}
-		w.archive(RecipeDownload{From: "npm:a@1", Path: "package", To: "/usr/local"}, file)
-		if kind := vm.KindOf(w.err); kind != vm.Corrupt && kind != vm.Invalid {
-			t.Errorf("%s: %v", name, w.err)
-		}
-	}
+// unpacked is what an archive of one entry puts into the image.
+func unpacked(t *testing.T, d RecipeDownload, entry [3]string) (*tar.Header, error) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "a.tgz")
-	if err := os.WriteFile(file, tgz(t, [3]string{"package/bin/npm", "", "-> ../lib/npm"}), 0o600); err != nil {
+	if err := os.WriteFile(file, tgz(t, entry), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	w := &treeWriter{tw: tar.NewWriter(&out), made: map[string]bool{}}
-	w.archive(RecipeDownload{From: "npm:a@1", Path: "package", To: "/"}, file)
-	if h, err := tar.NewReader(&out).Next(); w.err != nil && err != nil || h == nil || h.Linkname != "../lib/npm" || h.Name != "bin/npm" {
-		t.Errorf("a link that stays inside: %+v, %v, %v", h, err, w.err)
+	w.archive(d, file)
+	if w.err != nil {
+		return nil, w.err
+	}
+	return tar.NewReader(&out).Next()
+}
+
+// An archive writes nowhere but below its directory of the image.
+func TestArchiveEscapes(t *testing.T) {
+	d := RecipeDownload{From: "npm:a@1", To: "/usr/local"}
+	for name, entry := range map[string][3]string{
+		"a name that leads up":              {"package/../../etc/passwd", "", "x"},
+		"an absolute name":                  {"/etc/passwd", "", "x"},
+		"a link that leads up":              {"l", "", "-> ../x"},
+		"a link that leads up from further": {"a/b/l", "", "-> ../../../x"},
+		"an absolute link":                  {"a/l", "", "-> /etc"},
+	} {
+		if h, err := unpacked(t, d, entry); !errors.Is(err, vm.Corrupt) {
+			t.Errorf("%s: %+v, %v", name, h, err)
+		}
+	}
+	d.Path = "package"
+	if _, err := unpacked(t, d, [3]string{"other/file", "", "x"}); !errors.Is(err, vm.Invalid) {
+		t.Errorf("nothing that is wanted: %v", err)
+	}
+	for to, want := range map[string]string{"/": "bin/npm", "/usr": "usr/bin/npm"} {
+		d.To = to
+		h, err := unpacked(t, d, [3]string{"package/bin/npm", "", "-> ../lib/npm"})
+		if err != nil || h.Linkname != "../lib/npm" || h.Name != want {
+			t.Errorf("a link that stays inside %s: %+v, %v", to, h, err)
+		}
 	}
 }
 
