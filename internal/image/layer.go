@@ -140,10 +140,18 @@ func (o *openLayers) close(whole bool) error {
 	old, err := filepath.Glob(filepath.Join(dir, o.to.recipe+"-*.tar"))
 	for _, path := range old {
 		if path != o.to.path {
-			err = errors.Join(err, os.Remove(path))
+			err = errors.Join(err, removeFile(path))
 		}
 	}
 	return err
+}
+
+// removeFile removes a file that another build may have removed.
+func removeFile(path string) error {
+	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 const (
@@ -167,7 +175,7 @@ func prune(dir string) error {
 			keep = keepUnfinished
 		}
 		if time.Since(info.ModTime()) > keep {
-			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+			err = errors.Join(err, removeFile(filepath.Join(dir, e.Name())))
 		}
 	}
 	if err != nil {
