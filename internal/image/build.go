@@ -33,6 +33,8 @@ type BuildOptions struct {
 
 	hostRoot string // "/" outside tests
 	run      runner // nil = programs of the host
+	// fetch returns the file of a download. Nil = from the network or the cache.
+	fetch func(ctx context.Context, d RecipeDownload) (string, error)
 }
 
 // total is what Progress counts to.
@@ -54,6 +56,9 @@ func Build(ctx context.Context, o BuildOptions) (img vm.Image, err error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	b := &builder{BuildOptions: o, started: time.Now()}
+	if b.fetch == nil {
+		b.fetch = newDownloader(o.Dir, func(from string) { b.progress("download "+from, 1) }).get
+	}
 	if err := b.prepare(); err != nil {
 		return vm.Image{}, err
 	}
@@ -81,6 +86,7 @@ func Build(ctx context.Context, o BuildOptions) (img vm.Image, err error) {
 type builder struct {
 	BuildOptions
 	plan
+	layers  []layer // from the lowest
 	digest  string
 	dir     layout.ImageDir // .building-DIGEST
 	started time.Time
@@ -88,7 +94,7 @@ type builder struct {
 
 // buildVersion goes into the digest: a change of what the build does with the
 // same input gets a new number.
-const buildVersion = "1"
+const buildVersion = "2"
 
 func (b *builder) prepare() error {
 	var err error
@@ -96,6 +102,9 @@ func (b *builder) prepare() error {
 		return err
 	}
 	if b.sources, err = hostSources(b.hostRoot); err != nil {
+		return err
+	}
+	if b.layers, err = b.findLayers(); err != nil {
 		return err
 	}
 	more := []string{buildVersion, guestFile("customize.sh"), guestFile("mask"), b.sources.String()}
@@ -189,7 +198,7 @@ func (b *builder) finish(ctx context.Context, img vm.Image) error {
 		return fileError(string(b.dir), err)
 	}
 	b.progress("done", total)
-	return nil
+	return errors.Join(prune(b.Dir.Downloads()), prune(b.Dir.Layers()))
 }
 
 // Files of a build that do not become part of the image.

@@ -30,10 +30,15 @@ import (
 type bench struct {
 	t    *testing.T
 	opts BuildOptions
-	ran  []string         // programs, in order
-	fail map[string]error // program → how it fails, after it wrote half of its output
-	hang string           // program that waits for the end of its context
-	seen map[string]string
+	ran  []string          // programs, in order
+	fail map[string]error  // program → how it fails, after it wrote half of its output
+	hang string            // program that waits for the end of its context
+	seen map[string]string // files of the recipe, as customize.sh finds them
+
+	modes      map[string]int64
+	args, env  []string // of the last mmdebstrap
+	restored   string   // the layer that it started from
+	layerFails bool     // mmdebstrap fails before the layer is whole
 }
 
 func newBench(t *testing.T) *bench {
@@ -74,7 +79,7 @@ func (b *bench) run(ctx context.Context, p program) error {
 }
 
 func (b *bench) mmdebstrap(p program, whole bool) error {
-	if len(p.files) != firstExchange-3+4 {
+	if len(p.files) != firstExchange-3+6 {
 		return fmt.Errorf("%d files", len(p.files))
 	}
 	// Were we killed now, the next run could find the tree.
@@ -83,7 +88,7 @@ func (b *bench) mmdebstrap(p program, whole bool) error {
 		return fmt.Errorf("notes of the temporary directory: %q, %w", marks, err)
 	}
 	files := p.files[firstExchange-3:]
-	b.seen = map[string]string{}
+	b.seen, b.modes = map[string]string{}, map[string]int64{}
 	r := tar.NewReader(files[1])
 	for {
 		h, err := r.Next()
@@ -94,7 +99,19 @@ func (b *bench) mmdebstrap(p program, whole bool) error {
 		if err != nil {
 			return err
 		}
-		b.seen[h.Name] = string(body)
+		b.seen[h.Name], b.modes[h.Name] = string(body), h.Mode
+	}
+	b.args, b.env = p.args, p.env
+	if restored := files[4]; restored != nil {
+		body, err := io.ReadAll(restored)
+		if err != nil {
+			return err
+		}
+		b.restored = string(body)
+	}
+	if saved := files[5]; saved != nil && !b.layerFails {
+		fmt.Fprintf(saved, "system %d", len(b.ran))
+		fmt.Fprintln(p.output, "warren-saved: layer")
 	}
 	fmt.Fprintln(p.output, "I: installing remaining packages inside the chroot...\nwarren-step: disk")
 	if _, err := files[0].WriteString("raw"); err != nil || !whole {

@@ -84,6 +84,13 @@ type plan struct {
 	recipe  Recipe // resolved
 	sources aptSources
 	cas     []hostCA
+	fetched []fetched // the recipe's downloads
+}
+
+// fetched is a download that lies on this host.
+type fetched struct {
+	RecipeDownload
+	file string
 }
 
 // env is the environment of every process of the guest, as /etc/environment
@@ -176,7 +183,7 @@ func (p plan) lists() map[string]string {
 	delete(env, "PATH")
 	delete(env, "LANG")
 	out := map[string]string{
-		"settings":    fmt.Sprintf("KERNEL_PACKAGE=%s\nSLACK_MIB=%d\nLABEL=warren\n", kernelPackage, slackMiB),
+		"settings":    fmt.Sprintf("SLACK_MIB=%d\nLABEL=warren\n", slackMiB),
 		"users":       users.String(),
 		"owners":      owners.String(),
 		"enable":      enable.String(),
@@ -214,6 +221,9 @@ func (p plan) writeTar(w io.Writer) error {
 		if s.Unit != "" {
 			t.file("etc/systemd/system/"+s.Name, 0o644, s.Unit)
 		}
+	}
+	for _, d := range p.fetched {
+		t.archive(d.RecipeDownload, d.file)
 	}
 	for _, f := range p.recipe.Files {
 		mode := int64(0o644)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/layout"
 )
@@ -30,9 +31,12 @@ func TestRealBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	began := time.Now()
 	img, err := Build(t.Context(), BuildOptions{
 		Dir: dir, Recipe: r, HostCAs: true, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-		Progress: func(step string, done, total int) { t.Logf("%3d/%d %s", done, total, step) },
+		Progress: func(step string, done, total int) {
+			t.Logf("%6.1f s %3d/%d %s", time.Since(began).Seconds(), done, total, step)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

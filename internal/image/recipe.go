@@ -26,15 +26,25 @@ const RecipeFile = "warren.yaml"
 // A Recipe says what an image is made of. The YAML file has the same keys in
 // lower case; unknown ones are refused.
 type Recipe struct {
-	Name     string            `yaml:"name" json:"name"`
-	From     string            `yaml:"from,omitempty" json:"from,omitempty"` // a shipped recipe, or none; absent = base
-	Packages []string          `yaml:"packages,omitempty" json:"packages,omitempty"`
-	Files    []RecipeEntry     `yaml:"files,omitempty" json:"files,omitempty"`
-	Users    []RecipeUser      `yaml:"users,omitempty" json:"users,omitempty"`
-	Services []RecipeService   `yaml:"services,omitempty" json:"services,omitempty"`
-	Run      []string          `yaml:"run,omitempty" json:"run,omitempty"` // bash, as root, in the image
-	Env      map[string]string `yaml:"env,omitempty" json:"env,omitempty"` // for every process of the guest
-	Workdir  string            `yaml:"workdir,omitempty" json:"workdir,omitempty"`
+	Name      string            `yaml:"name" json:"name"`
+	From      string            `yaml:"from,omitempty" json:"from,omitempty"` // a shipped recipe, or none; absent = base
+	Packages  []string          `yaml:"packages,omitempty" json:"packages,omitempty"`
+	Downloads []RecipeDownload  `yaml:"downloads,omitempty" json:"downloads,omitempty"`
+	Files     []RecipeEntry     `yaml:"files,omitempty" json:"files,omitempty"`
+	Users     []RecipeUser      `yaml:"users,omitempty" json:"users,omitempty"`
+	Services  []RecipeService   `yaml:"services,omitempty" json:"services,omitempty"`
+	Run       []string          `yaml:"run,omitempty" json:"run,omitempty"` // bash, as root, in the image
+	Env       map[string]string `yaml:"env,omitempty" json:"env,omitempty"` // for every process of the guest
+	Workdir   string            `yaml:"workdir,omitempty" json:"workdir,omitempty"`
+}
+
+// RecipeDownload is an archive whose files go into the image. The host fetches
+// it; nothing of it is used unless it has the digest.
+type RecipeDownload struct {
+	From   string `yaml:"from" json:"from"`                     // npm:NAME@VERSION, pypi:FILE.whl or a URL
+	Digest string `yaml:"digest" json:"digest"`                 // sha512-BASE64 or sha256:HEX
+	Path   string `yaml:"path,omitempty" json:"path,omitempty"` // the directory of the archive that is wanted; absent = all
+	To     string `yaml:"to" json:"to"`                         // the directory that its files go to
 }
 
 // RecipeEntry is a file to put into the image.
@@ -79,7 +89,7 @@ func recipeError(file string, f fault) *vm.Error {
 		subject = fmt.Sprintf("%s:%d", file, f.line)
 	}
 	return vm.Errorf(vm.Invalid, subject, "%s", f.msg).
-		WithHint("keys of a recipe: name, from, packages, files, users, services, run, env, workdir")
+		WithHint("keys of a recipe: name, from, packages, downloads, files, users, services, run, env, workdir")
 }
 
 // Parse reads a recipe; file is its name in errors. Sources of files are not
@@ -239,9 +249,18 @@ func (r *Recipe) check() (badValue, bool) {
 	if r.Workdir != "" && !cleanAbs(r.Workdir) {
 		return bad(fmt.Sprintf("workdir %q is not an absolute path", r.Workdir), "workdir")
 	}
-	for _, f := range []func() (badValue, bool){r.checkFiles, r.checkUsers, r.checkServices} {
+	for _, f := range []func() (badValue, bool){r.checkDownloads, r.checkFiles, r.checkUsers, r.checkServices} {
 		if b, wrong := f(); wrong {
 			return b, true
+		}
+	}
+	return badValue{}, false
+}
+
+func (r *Recipe) checkDownloads() (badValue, bool) {
+	for i, d := range r.Downloads {
+		if msg := d.check(); msg != "" {
+			return badValue{path: []any{"downloads", i}, msg: msg}, true
 		}
 	}
 	return badValue{}, false

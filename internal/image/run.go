@@ -184,6 +184,7 @@ type buildWatch struct {
 	rest     string
 	step     string
 	fault    string
+	saved    bool // the layer is whole
 }
 
 // landmarks are lines that say how far the build is.
@@ -191,13 +192,17 @@ var landmarks = []struct {
 	text, step string
 	done       int
 }{
+	{"warren-step: restore", "packages", 1},
 	{"I: running apt-get update", "package lists", 2},
 	{"I: downloading packages", "download", 6},
 	{"I: extracting archives", "unpack", 16},
 	{"I: installing essential", "install", 20},
 	{"I: installing remaining", "install", 28},
-	{"warren-step: files", "files", 44},
-	{"warren-step: kernel", "kernel", 46},
+	{"warren-step: upgrade", "packages", 30},
+	{"warren-step: below", "packages", 32},
+	{"warren-step: kernel", "kernel", 36},
+	{"warren-step: packages", "packages", 38},
+	{"warren-step: files", "files", 46},
 	{"warren-step: run", "run", 50},
 	{"warren-step: services", "services", 53},
 	{"warren-step: disk", "file system", 56},
@@ -219,6 +224,7 @@ func (w *buildWatch) line(line string) {
 	if s, ok := strings.CutPrefix(line, "warren-step: "); ok {
 		w.step = s
 	}
+	w.saved = w.saved || line == "warren-saved: layer"
 	if s, ok := strings.CutPrefix(line, "warren-error: "); ok {
 		w.fault = s
 	} else if strings.HasPrefix(line, "E: ") && w.fault == "" {

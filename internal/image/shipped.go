@@ -62,24 +62,35 @@ const fromNothing = "none"
 // Resolve puts the recipes that r builds on before it: one recipe, whose From
 // is "none", that says everything.
 func (r Recipe) Resolve() (Recipe, error) {
+	below, err := r.below()
+	if err != nil {
+		return Recipe{}, err
+	}
+	for _, b := range below {
+		r = r.over(b)
+	}
+	return r, nil
+}
+
+// below returns the shipped recipes that r builds on, the nearest first.
+func (r Recipe) below() (out []Recipe, err error) {
 	chain := []string{r.Name}
-	for r.From != fromNothing {
-		from := r.From
+	for from := r.From; from != fromNothing; {
 		if from == "" {
 			from = "base"
 		}
 		if slices.Contains(chain, from) && from != r.Name || len(chain) > 8 {
-			return Recipe{}, vm.Errorf(vm.Invalid, r.Name, "builds on itself: %s", strings.Join(append(chain, from), " from "))
+			return nil, vm.Errorf(vm.Invalid, r.Name, "builds on itself: %s", strings.Join(append(chain, from), " from "))
 		}
 		chain = append(chain, from)
-		below, err := Shipped(from)
+		b, err := Shipped(from)
 		if err != nil {
 			e := vm.AsError(err)
-			return Recipe{}, vm.Errorf(vm.Invalid, r.Name, "from %s: %s", from, e.Msg).WithHint("use one of %s, or none", strings.Join(Names(), ", "))
+			return nil, vm.Errorf(vm.Invalid, r.Name, "from %s: %s", from, e.Msg).WithHint("use one of %s, or none", strings.Join(Names(), ", "))
 		}
-		r = r.over(below)
+		out, from = append(out, b), b.From
 	}
-	return r, nil
+	return out, nil
 }
 
 // over returns the recipe that does what below does and then what r does.
@@ -91,6 +102,7 @@ func (r Recipe) over(below Recipe) Recipe {
 			out.Packages = append(out.Packages, p)
 		}
 	}
+	out.Downloads = append(out.Downloads, r.Downloads...)
 	for _, f := range r.Files {
 		out.Files = slices.DeleteFunc(out.Files, func(o RecipeEntry) bool { return o.Path == f.Path })
 		out.Files = append(out.Files, f)

@@ -24,6 +24,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// download fetches the archives of the recipe, or finds them in the cache.
+func (b *builder) download(ctx context.Context) error {
+	b.fetched = nil
+	for _, d := range b.recipe.Downloads {
+		path, err := b.fetch(ctx, d)
+		if err != nil {
+			return err
+		}
+		b.fetched = append(b.fetched, fetched{d, path})
+	}
+	return nil
+}
+
 // rootfs runs mmdebstrap, which installs the packages and calls customize.sh,
 // which leaves the raw disk, the boot files and the facts.
 func (b *builder) rootfs(ctx context.Context) (err error) {
@@ -43,6 +56,9 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.dropTemp(context.WithoutCancel(ctx), tmp)) }()
+	if err := b.download(ctx); err != nil {
+		return err
+	}
 	files, closeAll, err := b.openExchange()
 	if err != nil {
 		return err
@@ -54,24 +70,36 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 		return fileError(b.dir.Log(), err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
+	l, err := b.openLayers()
+	if err != nil {
+		return err
+	}
 	err = b.run(ctx, program{
-		args:   b.mmdebstrapArgs(),
-		env:    []string{"TMPDIR=" + tmp, "WARREN_CUSTOMIZE=" + guestFile("customize.sh")},
+		args:   b.mmdebstrapArgs(l),
+		env:    append(l.env(), "TMPDIR="+tmp, "WARREN_CUSTOMIZE="+guestFile("customize.sh"), "WARREN_KERNEL="+kernelPackage),
 		stdin:  strings.NewReader(b.sources.String()),
-		files:  append(make([]*os.File, firstExchange-3), files...),
+		files:  slices.Concat(make([]*os.File, firstExchange-3), files, []*os.File{l.restored, l.saved}),
 		output: io.MultiWriter(out, watch),
 	})
+	// What was saved is of use also when a later step failed.
+	if lerr := l.close(watch.saved); lerr != nil {
+		return errors.Join(lerr, err)
+	}
 	if err != nil {
 		return watch.explain(err, b.dir.Log())
 	}
 	return nil
 }
 
-func (b *builder) mmdebstrapArgs() []string {
+func (b *builder) mmdebstrapArgs(l *openLayers) []string {
 	args := []string{
-		"mmdebstrap", "--mode=unshare", "--variant=minbase", "--format=null", "--skip=cleanup",
-		"--include=" + strings.Join(b.recipe.Packages, ","),
+		"mmdebstrap", "--mode=unshare", "--format=null", "--skip=cleanup",
 		`--aptopt=Acquire::Languages "none"`, `--aptopt=Acquire::Retries "3"`,
+	}
+	if l.restored != nil {
+		args = append(args, "--variant=custom", `--setup-hook=exec bash -c "$WARREN_CUSTOMIZE" restore "$1"`)
+	} else {
+		args = append(args, "--variant=minbase", "--include="+strings.Join(l.first, ","))
 	}
 	for _, o := range dpkgOptions {
 		args = append(args, "--dpkgopt="+o)

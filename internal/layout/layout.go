@@ -55,6 +55,19 @@ func (d Dir) Events() string { return d.join("events") }
 // result of the accelerator probe.
 func (d Dir) Cache() string { return d.join("cache") }
 
+// Downloads is the directory of archives that recipes named, each by its
+// digest. Builds remove what no build has used for long.
+func (d Dir) Downloads() string { return d.join("cache", "downloads") }
+
+// Layers is the directory of systems that have the packages of a shipped
+// recipe, which builds start from.
+func (d Dir) Layers() string { return d.join("cache", "layers") }
+
+// Layer is one of them, a tar; the key is the digest of what it was made from.
+func (d Dir) Layer(recipe, key string) string {
+	return d.join("cache", "layers", recipe+"-"+key+".tar")
+}
+
 // Bin is the directory of a helper binary that `warren` unpacked, named by the
 // hex SHA-256 of the binary.
 func (d Dir) Bin(digest string) string { return d.join("bin", digest) }

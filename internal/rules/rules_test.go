@@ -257,6 +257,9 @@ func TestStandsAlone(t *testing.T) {
 	walk(t, func(name string) bool {
 		return !strings.HasSuffix(name, ".sum") && !strings.HasPrefix(name, "internal/rules/") && !strings.HasSuffix(name, "package-lock.json")
 	}, func(name string, data []byte) {
+		if name == "internal/image/download.go" { // recipes name packages of npm, whose public registry is the default
+			data = bytes.ReplaceAll(data, []byte(`"https://registry.npmjs.org/"`), nil)
+		}
 		if m := bad.Find(data); m != nil {
 			t.Errorf("%s names %q", name, m)
 		}

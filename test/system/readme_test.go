@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // readmeLines are the command lines of a section of README.md, as written.
@@ -153,14 +155,13 @@ var arranged = map[string]func(r *reader, line string) string{
 	`warren shell box`: (*reader).leave,
 	// It stays until it is ended.
 	`warren forward app 8080:3000`: (*reader).forwards,
-	// The image dev takes minutes and a registry of packages: `WARREN_TEST_BUILD=dev
-	// go test -run TestRealBuild ./internal/image` builds it. Here a VM of the base
+	// TestImages builds the image dev and uses what is in it. Here a VM of the base
 	// image has its place.
 	`warren image build dev`: func(r *reader, _ string) string { return r.do("warren image build base --if-missing") },
 	`warren up dev --name net --net packages`: func(r *reader, line string) string {
 		return r.do(strings.Replace(line, "up dev", "up base", 1))
 	},
-	`warren exec net -- sh -c 'apt-get update && apt-get install -y jq && npm install is-number'`: func(r *reader, _ string) string {
+	`warren exec net -- sh -c 'apt-get update && apt-get install -y tree && npm install is-number'`: func(r *reader, _ string) string {
 		if got := r.h.sh("net", registry); got != "reached" {
 			r.t.Errorf("the package registry is %s", got)
 		}
@@ -184,7 +185,8 @@ var promised = map[string]string{
 }
 
 // TestReadme types the lines of the README's first five minutes, one after the
-// other, on a server with its defaults. Each VM comes from the warm pool.
+// other, on a server with its defaults, and leaves its VMs alone until they sleep.
+// Each VM comes from the warm pool.
 func TestReadme(t *testing.T) {
 	h := newHost(t)
 	r := newReader(t, h)
@@ -233,7 +235,49 @@ func TestReadme(t *testing.T) {
 			t.Errorf("the README has no line %q any more", line)
 		}
 	}
+	fiveIdleMinutes(t, h)
 	if log := h.log.String(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("the server logged an error:\n%s", log)
+	}
+}
+
+// fiveIdleMinutes leaves the README's VMs alone for the five minutes of the
+// default, until each sleeps, and wakes one by a command.
+func fiveIdleMinutes(t *testing.T, h *host) {
+	t.Helper()
+	const timeout, atLatest = 5 * time.Minute, 8 * time.Minute
+	server := h.sh("app", "pgrep -x python3")
+	if server == "" {
+		t.Fatal("no web server in app")
+	}
+	left := time.Now()
+	// `make test` runs other tests meanwhile: this line tells it that here only time
+	// has to pass.
+	t.Parallel()
+	awake := func(v listed) bool { return v.State == string(vm.Running) }
+	for slices.ContainsFunc(h.list(), awake) && time.Since(left) < atLatest {
+		<-time.After(time.Second)
+	}
+	all := h.list()
+	if len(all) < 4 {
+		t.Errorf("too few VMs are left: %+v", all)
+	}
+	for _, v := range all {
+		i := h.idle(v.ID)
+		if v.State != string(vm.Suspended) || i.AsleepFor != "idle" {
+			t.Errorf("%s is not asleep by itself: %+v", v.Name, i)
+			continue
+		}
+		slept := i.Asleep.Sub(i.LastActivity)
+		if slept < timeout {
+			t.Errorf("%s fell asleep %v after its last use", v.Name, slept)
+		}
+		t.Logf("%s fell asleep %.1f s after its last use, which was %s", v.Name, slept.Seconds(), i.LastKind)
+	}
+	if again := h.sh("app", "pgrep -x python3"); again != server {
+		t.Errorf("app woke with the web server %q, it fell asleep with %q", again, server)
+	}
+	if got := h.sh("app", "curl -s localhost:3000/ | head -c 9"); got != "<!DOCTYPE" {
+		t.Errorf("after its sleep the web server says %q", got)
 	}
 }

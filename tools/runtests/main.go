@@ -10,6 +10,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -39,12 +41,17 @@ type step struct {
 	name   string
 	argv   []string
 	gotest bool
+	// waits: from where its test calls t.Parallel it only waits, and the steps that
+	// follow run meanwhile. Its end is awaited after the last suite.
+	waits bool
 }
 
 // The tests of test/system that belong to the later suites, by their names.
 const (
 	worlds   = "^(TestWorld[A-Z]|TestPool)"
 	forks    = "^TestWorlds"
+	readme   = "^TestReadme$"
+	images   = "^TestImages$"
 	crashes  = "^(TestFullDisk|TestDiskFillsUp|TestGuestMeetsFullDisk|TestKilledIn[A-Z][a-z]+|TestMovedDataDirectory|TestPowerCut|TestHungMachine|TestArguments|TestSoak|TestChain)$"
 	entering = "^(TestContract|TestCoreState|TestCoreService|TestCoreTerminal|TestTerminal|TestDiagnose|TestSSH|TestIdle|TestPreview|TestRealDomain|TestEnter)"
 	keeping  = "^(TestKeep|TestStorage|TestDrain)"
@@ -57,6 +64,10 @@ func suites() []suite {
 	gotest := func(name string, args ...string) step {
 		return step{name: name, argv: append([]string{"go", "test", "-json", "-count=1"}, args...), gotest: true}
 	}
+	waiting := func(s step) step {
+		s.waits = true
+		return s
+	}
 	return []suite{
 		{name: "build+lint", budget: 10 * time.Minute, steps: []step{
 			{name: "host packages", argv: []string{"deploy/install-deps.sh", "--tests"}},
@@ -65,8 +76,10 @@ func suites() []suite {
 			{name: "image", argv: []string{"scripts/test-image.sh"}},
 			gotest("packages", "-p=2", "./..."),
 		}},
-		{name: "foundation", budget: 9 * time.Minute, steps: []step{
-			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
+		{name: "foundation", budget: 11 * time.Minute, steps: []step{
+			waiting(gotest("README", "-tags=system", "-timeout=12m", "-run="+readme, "./test/system/...")),
+			gotest("real VMs", "-tags=system", "-timeout=8m", "-skip="+readme+"|"+images+"|"+worlds+"|"+forks+"|"+crashes+"|"+entering+"|"+keeping+"|"+volumes, "./test/system/..."),
+			gotest("images", "-tags=system", "-timeout=8m", "-run="+images, "./test/system/..."),
 			gotest("crashes and full disks", "-tags=system", "-timeout=8m", "-run="+crashes, "./test/system/..."),
 			gotest("forks under KVM", "-tags=kvm", "-timeout=5m", "./test/kvm/..."),
 			{name: "real VMs, unprivileged", argv: []string{"scripts/test-unprivileged.sh"}, gotest: true},
@@ -95,6 +108,7 @@ type event struct {
 
 type runner struct {
 	out                     io.Writer
+	paused                  func() // called when a test calls t.Parallel; may be nil
 	results                 results.Run
 	passed, failed, skipped int
 	failures                []string
@@ -116,13 +130,18 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 	}
 	r.results.Source = source
 	var lines []string
+	var waiting []func()
 	for _, s := range suites() {
 		if len(names) > 0 && !slices.Contains(names, s.name) {
 			continue
 		}
 		start := time.Now()
 		for _, st := range s.steps {
-			if ctx.Err() == nil {
+			switch {
+			case ctx.Err() != nil:
+			case st.waits:
+				waiting = append(waiting, r.beside(ctx, s, st))
+			default:
 				r.step(ctx, s, st)
 			}
 		}
@@ -133,6 +152,9 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 			r.fail("suite " + s.name + " over its budget")
 		}
 		lines = append(lines, fmt.Sprintf("%-12s %6.0f s of %4.0f s  %s", s.name, took.Seconds(), s.budget.Seconds(), verdict))
+	}
+	for _, end := range waiting {
+		end()
 	}
 	if ctx.Err() != nil {
 		r.fail("interrupted")
@@ -158,6 +180,33 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 func (r *runner) fail(what string) {
 	r.failed++
 	r.failures = append(r.failures, what)
+}
+
+// beside runs a step and returns when its test waits or has ended. What it returns
+// waits for its end, prints what it printed and counts it.
+func (r *runner) beside(ctx context.Context, s suite, st step) (end func()) {
+	var out bytes.Buffer
+	waits := make(chan struct{})
+	b := &runner{out: &out, paused: sync.OnceFunc(func() { close(waits) })}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.step(ctx, s, st)
+	}()
+	select {
+	case <-waits:
+		fmt.Fprintf(r.out, "== %s: %s waits; what follows runs meanwhile\n", s.name, st.name)
+	case <-ended:
+	}
+	return func() {
+		<-ended
+		fmt.Fprint(r.out, out.String())
+		r.passed, r.failed, r.skipped = r.passed+b.passed, r.failed+b.failed, r.skipped+b.skipped
+		r.failures = append(r.failures, b.failures...)
+		for key, t := range b.results.Tests {
+			r.results.Add(key, t)
+		}
+	}
 }
 
 // step runs one command; its failure is counted once when no test in it failed.
@@ -207,6 +256,10 @@ func (r *runner) read(s suite, in io.Reader) {
 		}
 		key := e.Package + " " + e.Test
 		switch e.Action {
+		case "pause":
+			if r.paused != nil {
+				r.paused()
+			}
 		case "output":
 			output[key] = append(output[key], e.Output)
 		case "build-output":

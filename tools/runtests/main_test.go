@@ -4,11 +4,13 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -53,4 +55,33 @@ func stepsOf(test string) (names []string) {
 		}
 	}
 	return names
+}
+
+// A step that waits lets others run from where its test pauses, and counts at its
+// end.
+func TestBeside(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "go-on")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	r := &runner{out: &out}
+	end := r.beside(t.Context(), suite{name: "s"}, step{name: "waits", gotest: true, argv: []string{"sh", "-c", `
+		echo '{"Action":"pause","Package":"p","Test":"TestX"}'
+		read -r line <"$0"
+		echo '{"Action":"fail","Package":"p","Test":"TestX"}'`, fifo}})
+	if r.failed != 0 || !strings.Contains(out.String(), "what follows runs meanwhile") {
+		t.Errorf("while it waits: %d failed, printed %q", r.failed, out.String())
+	}
+	if err := os.WriteFile(fifo, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if r.failed != 1 || r.results.Tests["p TestX"].Outcome != "fail" {
+		t.Errorf("at its end: %d failed, results %+v", r.failed, r.results.Tests)
+	}
+	end = r.beside(t.Context(), suite{name: "s"}, step{name: "ends", gotest: true, argv: []string{"true"}})
+	if end(); r.failed != 1 {
+		t.Errorf("one that never pauses: %d failed", r.failed)
+	}
 }

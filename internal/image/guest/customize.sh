@@ -7,6 +7,15 @@
 #   21  a tar: the files of the recipe, and /.warren with its lists
 #   22  a tar: kernel and modules go out here
 #   23  facts: lines of the form key=value go out here
+#   24  a tar: the system with the packages of a layer, to start from
+#   25  a tar: the same, to be written for later builds
+# With "restore" as $0 it runs as the setup hook, before apt's lists are fetched.
+# Besides, the environment says:
+#   WARREN_KERNEL    the package that depends on the kernel
+#   WARREN_RESTORED  1 = there is a 24
+#   WARREN_BELOW     packages that the layer at 25 lacks still
+#   WARREN_SAVE      1 = there is a 25
+#   WARREN_PACKAGES  packages above that layer
 set -eu -o pipefail
 umask 022
 R=$1
@@ -21,29 +30,74 @@ inside() {
 # The host's apt, with the new system's configuration: it finds the host's CAs and proxy.
 outer() { APT_CONFIG=$MMDEBSTRAP_APT_CONFIG "$@"; }
 
-step files
+# As mmdebstrap does it: apt of the host, dpkg of the new system.
+apt() {
+    outer apt-get --quiet=2 --yes -o Dpkg::Use-Pty=false -o Dir::Bin::dpkg=env \
+        -o DPkg::Options::=--unset=TMPDIR -o DPkg::Options::=dpkg -o DPkg::Chroot-Directory="$R" "$@" </dev/null >&2
+}
+
+if [ "$0" = restore ]; then
+    step restore
+    exec tar -C "$R" --numeric-owner --xattrs --xattrs-include='*' -xpf - <&24
+fi
 mkdir -p "$W"
-tar -C "$R" --numeric-owner --keep-directory-symlink -xpf - <&21
-# shellcheck disable=SC1091
-. "$W/settings" # KERNEL_PACKAGE SLACK_MIB LABEL
+
+if [ "$WARREN_RESTORED" = 1 ]; then # what was published since
+    step upgrade
+    apt dist-upgrade
+fi
+if [ -n "$WARREN_BELOW" ]; then
+    step below
+    # shellcheck disable=SC2086
+    apt install $WARREN_BELOW
+fi
 
 # The kernel is not installed but unpacked: Warren boots it from outside, so the
 # guest needs its modules, and neither an initrd nor a boot loader.
 step kernel
-real=$(outer apt-cache show --no-all-versions "$KERNEL_PACKAGE" | sed -n 's/^Depends: *\(linux-image-[^ ,]*\).*/\1/p' | head -n 1)
+real=$(outer apt-cache show --no-all-versions "$WARREN_KERNEL" | sed -n 's/^Depends: *\(linux-image-[^ ,]*\).*/\1/p' | head -n 1)
 if [ -z "$real" ]; then
-    echo "warren-error: no kernel package $KERNEL_PACKAGE in the apt sources" >&2
+    echo "warren-error: no kernel package $WARREN_KERNEL in the apt sources" >&2
     exit 1
 fi
-mkdir "$W/deb"
-(cd "$W/deb" && outer apt-get --quiet=2 download "$real" 2>&1) >&2
-dpkg-deb --fsys-tarfile "$W"/deb/*.deb | tar -C "$R" --keep-directory-symlink --exclude='./usr/share/*' -xpf -
-rm -r "$W/deb"
+real=$real=$(outer apt-cache show --no-all-versions "$real" | sed -n 's/^Version: *//p' | head -n 1)
+if [ "$(cat "$R/boot/.warren-kernel" 2>/dev/null)" != "$real" ]; then # not that of the layer
+    rm -rf "$R"/boot/* "$R"/usr/lib/modules/*
+    mkdir "$W/deb"
+    (cd "$W/deb" && outer apt-get --quiet=2 download "$real" 2>&1) >&2
+    dpkg-deb --fsys-tarfile "$W"/deb/*.deb | tar -C "$R" --keep-directory-symlink --exclude='./usr/share/*' -xpf -
+    rm -r "$W/deb"
+    inside depmod -a "$(cd "$R/usr/lib/modules" && echo *)"
+    echo "$real" >"$R/boot/.warren-kernel"
+fi
 release=$(cd "$R/usr/lib/modules" && echo *)
-inside depmod -a "$release"
+
+# A layer is the system as dpkg left it: without what mmdebstrap has mounted on it
+# and put into it to keep daemons from starting.
+if [ "$WARREN_SAVE" = 1 ]; then
+    daemon=$R/usr/sbin/start-stop-daemon
+    mv "$daemon" "$W/start-stop-daemon"
+    mv "$daemon.REAL" "$daemon"
+    unshare --mount bash -eu -c 'mount --bind "$1" "$1/mnt"; exec tar -C "$1/mnt" -cf - --numeric-owner --xattrs --xattrs-include="*" --exclude="./.warren" \
+        --exclude="./dev/*" --exclude="./tmp/*" --exclude="./usr/sbin/policy-rc.d" --exclude="./var/lib/apt/lists/*" --exclude="./var/cache/apt/*" . >&25' bash "$R"
+    mv "$daemon" "$daemon.REAL"
+    mv "$W/start-stop-daemon" "$daemon"
+    echo "warren-saved: layer" >&2
+fi
+if [ -n "$WARREN_PACKAGES" ]; then
+    step packages
+    # shellcheck disable=SC2086
+    apt install --allow-downgrades $WARREN_PACKAGES # a recipe may pin an older version
+fi
+
+step files
+tar -C "$R" --numeric-owner --keep-directory-symlink -xpf - <&21
+# shellcheck disable=SC1091
+. "$W/settings" # SLACK_MIB LABEL
+
 tar -C "$R" -cf - "boot/vmlinuz-$release" \
     "usr/lib/modules/$release/modules.dep" "usr/lib/modules/$release/modules.builtin" "usr/lib/modules/$release/kernel" >&22
-rm -f "$R/boot/vmlinuz-$release" "$R/boot/System.map-$release"
+rm -f "$R/boot/vmlinuz-$release" "$R/boot/System.map-$release" "$R/boot/.warren-kernel"
 fact kernel "$release"
 
 step certificates
@@ -125,6 +179,9 @@ if inside sh -c 'command -v go' >/dev/null; then
 fi
 
 step clean
+if [ -e "$R/usr/sbin/start-stop-daemon.REAL" ]; then # mmdebstrap would put it back too late
+    mv "$R/usr/sbin/start-stop-daemon.REAL" "$R/usr/sbin/start-stop-daemon"
+fi
 rm -f "$R"/usr/sbin/policy-rc.d "$R"/etc/apt/apt.conf.d/00mmdebstrap "$R"/etc/apt/sources.list.d/0000* "$R"/etc/apt/sources.list
 cp -a "$W/final/." "$R/"
 rm -rf "$R"/var/lib/apt/lists "$R"/var/cache/apt "$R"/var/cache/debconf/*-old "$R"/var/lib/dpkg/*-old \
