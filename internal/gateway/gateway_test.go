@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -430,22 +431,21 @@ func TestGuestCookies(t *testing.T) {
 	}
 }
 
-// TestNothingListens names the ports that do, to the owner, and says what listens
-// only inside.
+// TestNothingListens names the ports that do, to the owner.
 func TestNothingListens(t *testing.T) {
 	s := newStand(t, nil)
 	s.e.site.Public = false
-	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp6", Address: "::", Port: 8080}, {Proto: "tcp", Address: "127.0.0.1", Port: 5432}, {Proto: "udp", Address: "0.0.0.0", Port: 53}}
+	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp6", Address: "::", Port: 8080}, {Proto: "tcp", Address: "127.0.0.1", Port: 5432}, {Proto: "tcp", Address: "127.0.0.53", Port: 53}, {Proto: "udp", Address: "0.0.0.0", Port: 53}}
 	resp, body := s.get(s.url(boxHost, "/"), keyHeader, myKey)
 	var p struct{ Ports []int }
-	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || len(p.Ports) != 1 || p.Ports[0] != 8080 {
+	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || !slices.Equal(p.Ports, []int{8080, 5432}) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	if _, body := s.get(s.url(boxHost, "/"), keyHeader, myKey, "Accept", "text/html"); !strings.Contains(body, "https://8080-"+boxID+".warren.localhost:") || !strings.Contains(body, "Nothing listens on port 3000") {
 		t.Errorf("page: %s", body)
 	}
-	if _, body := s.get(s.url("5432-box.warren.localhost", "/"), keyHeader, myKey); !strings.Contains(body, "listens on 127.0.0.1") {
-		t.Errorf("inside: %s", body)
+	if _, body := s.get(s.url("5432-box.warren.localhost", "/"), keyHeader, myKey); !strings.Contains(body, "Something listens on port 5432") {
+		t.Errorf("on the loopback: %s", body)
 	}
 	s.e.enterErr = vm.Errorf(vm.NoSpace, boxID, "no memory")
 	if resp, _ := s.get(s.url(boxHost, "/"), keyHeader, myKey); resp.StatusCode < 500 {

@@ -227,7 +227,7 @@ func (n *Net) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 		return nil, vm.Errorf(vm.Timeout, subject, "the guest did not answer within %s", dialTimeout)
 	default:
 		return nil, vm.Errorf(vm.Unavailable, subject, "the guest refused the connection: %w", err).
-			WithHint("start the server in the VM and have it listen on 0.0.0.0:%d", port)
+			WithHint("start a server in the VM that listens on port %d", port)
 	}
 }
 
