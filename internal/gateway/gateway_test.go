@@ -168,7 +168,7 @@ func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.List
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := OpenCA(dir, "warren.localhost")
+	ca, err := OpenCA(dir, []string{"warren.localhost"}, []string{"warren.localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.List
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
+	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domains: []string{"warren.localhost"}, Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
 	for _, f := range change {
 		f(&c, l)
 	}
@@ -653,7 +653,7 @@ func TestDomains(t *testing.T) {
 // TestCA: kept over a restart, 0600, and unable to speak for other names.
 func TestCA(t *testing.T) {
 	s := newStand(t, nil)
-	again, err := OpenCA(s.dir, "warren.localhost")
+	again, err := OpenCA(s.dir, []string{"warren.localhost"}, []string{"warren.localhost"})
 	if err != nil || string(again.PEM()) != string(s.g.CA.PEM()) {
 		t.Fatalf("%v", err)
 	}
@@ -669,13 +669,13 @@ func TestCA(t *testing.T) {
 	if _, err := leaf.Leaf.Verify(x509.VerifyOptions{Roots: s.ca, DNSName: "bank.example"}); err == nil {
 		t.Error("the CA may speak for any name")
 	}
-	if _, err := OpenCA(s.dir, "other.localhost"); vm.KindOf(err) != vm.Invalid {
+	if _, err := OpenCA(s.dir, []string{"other.localhost"}, []string{"other.localhost"}); vm.KindOf(err) != vm.Invalid {
 		t.Errorf("another domain: %v", err)
 	}
 	if err := os.WriteFile(s.dir.PreviewCA(), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenCA(s.dir, "warren.localhost"); vm.KindOf(err) != vm.Corrupt {
+	if _, err := OpenCA(s.dir, []string{"warren.localhost"}, []string{"warren.localhost"}); vm.KindOf(err) != vm.Corrupt {
 		t.Errorf("damaged: %v", err)
 	}
 }

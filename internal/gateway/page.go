@@ -86,8 +86,8 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, status int, err
 // the two it is, is not said.
 func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
 	hint := "warren preview NAME PORT --open"
-	if port, label, ok := ParseLabel(strings.TrimSuffix(name, "."+g.Domain)); ok {
-		hint = "warren preview " + label + " " + strconv.Itoa(int(port)) + " --open"
+	if port, ref, ok := g.named(name); ok {
+		hint = "warren preview " + ref + " " + strconv.Itoa(int(port)) + " --open"
 	}
 	page{
 		Status: http.StatusUnauthorized, Title: "This preview is not open to you", Code: "UNAUTHORIZED_ERROR", Kind: vm.Unauthenticated,
