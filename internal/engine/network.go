@@ -146,7 +146,8 @@ func (v *visit) reach(ctx context.Context, port uint16) (net.Conn, error) {
 		}
 	}
 	<-v.run.loopback
-	return nil, refused
+	return nil, vm.Errorf(vm.Unavailable, string(v.slot.id), "nothing listens on port %d, neither on its network nor on 127.0.0.1 or [::1]: %w", port, refused).
+		WithHint("start a server in the VM that listens on port %d", port)
 }
 
 // dialEvery is the pause between two attempts.
