@@ -34,7 +34,7 @@ func TestCATrust(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := gateway.OpenCA(dir, "warren.localhost")
+	ca, err := gateway.OpenCA(dir, []string{"warren.localhost"}, []string{"warren.localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}

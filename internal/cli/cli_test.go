@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -445,8 +446,8 @@ func TestHost(t *testing.T) {
 func TestServeFlags(t *testing.T) {
 	var got ServeOptions
 	local := Local{Serve: func(_ context.Context, o ServeOptions, _, _ io.Writer) error { got = o; return nil }}
-	r := run(t, nil, local, "", "serve", "--listen", "127.0.0.1:1", "--ssh", "off", "--data", "/d", "--require-kvm", "--etcd-endpoints", "a,b", "--net-default", "open") // nothing is served: flags are read
-	if r.code != 0 || got.Listen != "127.0.0.1:1" || got.SSH != "off" || got.Data != "/d" || !got.RequireKVM || len(got.EtcdEndpoints) != 2 || got.NetDefault != "open" {
+	r := run(t, nil, local, "", "serve", "--listen", "127.0.0.1:1", "--ssh", "off", "--data", "/d", "--require-kvm", "--etcd-endpoints", "a,b", "--net-default", "open", "--preview-domain", "a.example", "--preview-domain", "b.example") // nothing is served: flags are read
+	if r.code != 0 || got.Listen != "127.0.0.1:1" || got.SSH != "off" || got.Data != "/d" || !got.RequireKVM || len(got.EtcdEndpoints) != 2 || got.NetDefault != "open" || !slices.Equal(got.PreviewDomain, []string{"a.example", "b.example"}) {
 		t.Errorf("%+v, %+v", r, got)
 	}
 }

@@ -18,7 +18,7 @@ func aDiagnosis() vm.Diagnosis {
 		ID: "abcdefghij0123456789", Name: "box", State: vm.Running, Live: true, Seconds: 3.04,
 		Findings: []vm.Finding{
 			{Code: "disk-full", Severity: vm.SeverityError, Subject: "/", Says: "the file system at / has no room left", Evidence: []string{"1 KiB of 8 GiB free", "evil\x1b[2J\x1b]52;c;aGk=\x07"}, Do: "delete what is not needed"},
-			{Code: "port-loopback", Severity: vm.SeverityWarning, Subject: "port 5000", Says: "port 5000 is open only inside", Evidence: []string{}, Do: "listen on 0.0.0.0"},
+			{Code: "disk-low", Severity: vm.SeverityWarning, Subject: "/", Says: "the file system at / is nearly full", Evidence: []string{}, Do: "make room"},
 			{Code: "terminal-waits", Severity: vm.SeverityInfo, Subject: "terminal pts/0", Says: "ssh waits", Evidence: []string{"password:"}, Do: "answer it"},
 		},
 		Problems: []string{"services: there is no systemctl"},
@@ -33,9 +33,9 @@ ERROR  disk-full
     evil\x1b[2J\x1b]52;c;aGk=\a
   do: delete what is not needed
 
-WARNING  port-loopback
-  port 5000 is open only inside
-  do: listen on 0.0.0.0
+WARNING  disk-low
+  the file system at / is nearly full
+  do: make room
 
 INFO  terminal-waits
   ssh waits

@@ -31,7 +31,7 @@ func newForward(a *app, runF func(context.Context, *forwardOptions) error) *cobr
 	return &cobra.Command{
 		Use: "forward NAME [LOCAL:]PORT...", Short: "Have ports of a VM on this computer's localhost",
 		Example: "  warren forward box 3000\n  warren forward box 8080:3000 5433:5432",
-		Long:    "Listen on localhost and pass each connection to a port of the VM, until it is interrupted.\nA connection wakes a VM that sleeps.",
+		Long:    "Listen on localhost and pass each connection to a port of the VM, until it is interrupted.\nServers that listen only on the VM's 127.0.0.1 or [::1] are reached, too.\nA connection wakes a VM that sleeps.",
 		Args:    args(2, -1, "which ports of which VM? warren forward NAME 8080:3000"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]

@@ -52,6 +52,7 @@ type ServeOptions struct {
 	AccountDisk   string
 	RequireKVM    bool
 	EtcdEndpoints []string
+	PreviewDomain []string
 }
 
 // Check is one finding of the doctor.

@@ -22,7 +22,8 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 "warren config show" lists them.`,
 		Example: `  warren serve
   warren serve --listen 127.0.0.1:9000 --data /srv/warren
-  warren serve --require-kvm --net-default closed`,
+  warren serve --require-kvm --net-default closed
+  warren serve --preview :443 --preview-domain vms.example.com --preview-domain warren.localhost`,
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Data = a.data
@@ -40,6 +41,7 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.Listen, "listen", "", "address of the HTTP API (default 127.0.0.1:8787)")
 	f.StringVar(&o.SSH, "ssh", "", "address of the SSH door, or off")
 	f.StringVar(&o.Preview, "preview", "", "address of the preview door, or off")
+	f.StringSliceVar(&o.PreviewDomain, "preview-domain", nil, "domain that previews are shown below; may be given again (default warren.localhost)")
 	f.StringVar(&o.S3, "s3", "", "address of the S3 door, or off")
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd instead of the one inside")

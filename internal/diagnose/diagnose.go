@@ -66,7 +66,7 @@ func Find(r *Report) []vm.Finding {
 	for _, rule := range []func(*world) []vm.Finding{
 		readOnlyRoot, fullDisks, fewFiles, deletedFiles, diskErrors, oomKills, lowMemory, clockOff,
 		hungInstalls, takenPorts, failedUnits, stuckProcesses, stoppedProcesses, deadBrowsers, watchLimits, blindWatchers, remoteWatchers,
-		waitingForLocks, loopbackPorts, silentPorts, refusedConnections, crashes, waitingTerminals, zombies, busyCPUs,
+		waitingForLocks, silentPorts, refusedConnections, crashes, waitingTerminals, zombies, busyCPUs,
 	} {
 		found := rule(w)
 		if len(found) > maxPerRule {

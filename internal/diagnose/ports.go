@@ -5,7 +5,6 @@ package diagnose
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -105,42 +104,6 @@ func netAddr(p vm.WorldPort) string {
 		return "[" + p.Address + "]:" + strconv.Itoa(p.Port)
 	}
 	return p.Address + ":" + strconv.Itoa(p.Port)
-}
-
-// inside are programs that are meant for their own guest.
-var inside = []string{"postgres", "mysqld", "mariadbd", "redis-server", "valkey-server", "mongod", "memcached", "etcd", "chromium", "chrome", "firefox", "containerd", "dockerd"}
-
-// loopbackPorts finds ports that only programs of the guest can reach.
-func loopbackPorts(w *world) (out []vm.Finding) {
-	told := map[int]bool{}
-	for _, p := range w.After.World.Ports {
-		addr, err := netip.ParseAddr(p.Address)
-		owner := w.byPID[p.PID]
-		if err != nil || !addr.Unmap().IsLoopback() || !strings.HasPrefix(p.Proto, "tcp") || owner == nil || owner.System || told[p.Port] {
-			continue
-		}
-		if slices.ContainsFunc(w.After.World.Ports, func(o vm.WorldPort) bool { return o.Port == p.Port && o.Proto[:3] == "tcp" && wide(o.Address) }) {
-			continue
-		}
-		told[p.Port] = true
-		severity := vm.SeverityWarning
-		if slices.Contains(inside, vm.ProgramName(p.Command)) {
-			severity = vm.SeverityInfo
-		}
-		e := []string{fmt.Sprintf("%s listens on %s", w.label(p.PID), netAddr(p))}
-		if p.Probe.From == "guest" {
-			e = append(e, "asked inside the guest: "+probe(p.Probe))
-		}
-		out = append(out, finding("port-loopback", severity, "port "+strconv.Itoa(p.Port),
-			fmt.Sprintf("port %d is open only inside the guest: previews, forwards and mapped domains cannot reach it", p.Port),
-			"let it listen on 0.0.0.0 (often --host 0.0.0.0, --bind 0.0.0.0 or HOST=0.0.0.0); leave it if it is meant to be private", e...))
-	}
-	return out
-}
-
-func wide(address string) bool {
-	a, err := netip.ParseAddr(address)
-	return err == nil && !a.Unmap().IsLoopback()
 }
 
 func probe(p vm.Probe) string {

@@ -207,7 +207,7 @@ func TestOthersAfterLostAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	keys, mappings := lossyOf(&s.Records.Keys), lossyOf(&s.Records.Mappings)
-	s.Settings.PreviewDomain = "warren.localhost"
+	s.Settings.PreviewDomains = []string{"warren.localhost"}
 	e, c := open(t, s)
 	ctx := t.Context()
 	create(t, e, c, engine.CreateRequest{Name: "box"})

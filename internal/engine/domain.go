@@ -96,8 +96,25 @@ func (e *Engine) MayCertify(name string) (vm.AccountID, error) {
 	return m.Account, nil
 }
 
+// implicit reports whether a name lies below a preview domain.
 func (e *Engine) implicit(name string) bool {
-	return strings.HasSuffix(name, "."+e.cfg.Settings.PreviewDomain)
+	_, ok := e.belowPreviews(name)
+	return ok
+}
+
+// belowPreviews returns what stands before the preview domain in a name.
+func (e *Engine) belowPreviews(name string) (label string, ok bool) {
+	for _, d := range e.cfg.Settings.PreviewDomains {
+		if label, ok := strings.CutSuffix(name, "."+d); ok {
+			return label, true
+		}
+	}
+	return "", false
+}
+
+// previewDomain reports whether a name is a preview domain itself.
+func (e *Engine) previewDomain(name string) bool {
+	return slices.Contains(e.cfg.Settings.PreviewDomains, name)
 }
 
 // domainOf finds a domain of an account by name or id.
@@ -131,7 +148,7 @@ func covers(d vm.Domain, name string) bool {
 }
 
 // OwnsDomain reports whether a name is the caller's: verified, or mapped below
-// the preview domain.
+// a preview domain.
 func (e *Engine) OwnsDomain(c *vm.Call, domain string) error {
 	name, err := vm.HostName(domain)
 	if err != nil {
@@ -156,9 +173,9 @@ func (e *Engine) VerifyDomain(ctx context.Context, c *vm.Call, domain string) (d
 	if err != nil {
 		return d, err
 	}
-	if e.implicit(name) || name == e.cfg.Settings.PreviewDomain || !strings.Contains(name, ".") {
+	if e.implicit(name) || e.previewDomain(name) || !strings.Contains(name, ".") {
 		return d, vm.Errorf(vm.Invalid, name, "a name that nobody can verify").WithCode("INVALID_DOMAIN", "domain", name).
-			WithHint("names below %s need no verification: map them", e.cfg.Settings.PreviewDomain)
+			WithHint("names below %s need no verification: map them", strings.Join(e.cfg.Settings.PreviewDomains, " and "))
 	}
 	e.nameWrite.Lock()
 	defer e.nameWrite.Unlock()

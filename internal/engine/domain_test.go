@@ -405,3 +405,30 @@ func TestMappingsEnd(t *testing.T) {
 	}
 	verify(t, dns, e, c, "example.com")
 }
+
+// TestSeveralPreviewDomains: names below each of them are first come, first served,
+// and none of them, nor a VM's own name, is anybody's to map or verify.
+func TestSeveralPreviewDomains(t *testing.T) {
+	s, err := vmtest.NewSite(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Settings.PreviewDomains = []string{"warren.localhost", "vms.example.com"}
+	e, c := open(t, s)
+	box := create(t, e, c, engine.CreateRequest{Name: "box"})
+	for _, name := range []string{"app.warren.localhost", "app.vms.example.com"} {
+		if m, err := e.MapDomain(t.Context(), c, name, "box", 80); err != nil || !m.Implicit {
+			t.Errorf("%s: %+v %v", name, m, err)
+		}
+	}
+	for _, name := range []string{"warren.localhost", "vms.example.com", "3000-box.vms.example.com", string(box.ID) + ".vms.example.com", string(vm.NewID()) + ".warren.localhost"} {
+		if _, err := e.MapDomain(t.Context(), c, name, "box", 80); vm.AsError(err).Code != "INVALID_DOMAIN" {
+			t.Errorf("%s is mapped: %v", name, err)
+		}
+	}
+	for _, name := range []string{"vms.example.com", "app.vms.example.com"} {
+		if _, err := e.VerifyDomain(t.Context(), c, name); vm.AsError(err).Code != "INVALID_DOMAIN" {
+			t.Errorf("%s is verified: %v", name, err)
+		}
+	}
+}

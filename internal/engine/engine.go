@@ -45,7 +45,7 @@ type Config struct {
 type Settings struct {
 	DefaultNetwork vm.NetworkMode // of VMs whose creator named none; default closed
 	DefaultSize    vm.Size
-	PreviewDomain  string        // default warren.localhost
+	PreviewDomains []string      // default warren.localhost alone
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StorageBudget  int64         // bytes that the data directory may take; 0 = StoragePercent
@@ -86,8 +86,8 @@ func (s Settings) withDefaults() Settings {
 	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)
 	def(&s.RecoverWait, 10*time.Second)
-	if s.PreviewDomain == "" {
-		s.PreviewDomain = "warren.localhost"
+	if len(s.PreviewDomains) == 0 {
+		s.PreviewDomains = []string{"warren.localhost"}
 	}
 	if s.DefaultNetwork == "" {
 		s.DefaultNetwork = vm.NetClosed

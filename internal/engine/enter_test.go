@@ -4,8 +4,11 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -129,4 +132,89 @@ func TestHandleRecord(t *testing.T) {
 		}
 	}
 	t.Error("no record")
+}
+
+// TestDialLoopback: a port that only programs of the guest reach is reached all
+// the same, on either family.
+func TestDialLoopback(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
+		l, err := e.ListenSocket(ctx, c, "box", vm.SocketSpec{Network: "tcp", Address: address})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		at, err := netip.ParseAddrPort(l.Address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := e.DialPort(ctx, c, "box", at.Port())
+		if err != nil {
+			t.Fatalf("%s: %v", address, err)
+		}
+		guest, _, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := guest.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 5)
+		if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "hello" {
+			t.Errorf("%s: %q, %v", address, buf, err)
+		}
+		guest.Close()
+		conn.Close()
+	}
+}
+
+// TestDialLoopbackBound: a connection to the loopback beyond the bound waits for
+// the end of another one.
+func TestDialLoopbackBound(t *testing.T) {
+	_, e, c := site(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	l, err := e.ListenSocket(t.Context(), c, "box", vm.SocketSpec{Network: "tcp", Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at, err := netip.ParseAddrPort(l.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open []net.Conn
+	defer func() {
+		for _, conn := range open {
+			conn.Close()
+		}
+	}()
+	dial := func(ctx context.Context) error {
+		conn, err := e.DialPort(ctx, c, "box", at.Port())
+		if err == nil {
+			open = append(open, conn)
+		}
+		return err
+	}
+	for range 256 {
+		if err := dial(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := dial(soon); err == nil {
+		t.Error("one more is let in")
+	}
+	open[0].Close()
+	open[0].Close() // a second Close frees no second place
+	if err := dial(t.Context()); err != nil {
+		t.Errorf("in the place of one that ended: %v", err)
+	}
+	again, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := dial(again); err == nil {
+		t.Error("the place was given twice")
+	}
 }

@@ -56,14 +56,15 @@ func (e *Engine) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	shown := e.shownByOtherLocked(name, c.Actor.Account)
 	e.mu.Unlock()
 	m := vm.Mapping{ID: vm.NewUUID(), Domain: name, Account: c.Actor.Account}
+	label, implicit := e.belowPreviews(name)
 	switch {
-	case name == e.cfg.Settings.PreviewDomain || e.implicit(name) && isPreviewName(strings.TrimSuffix(name, "."+e.cfg.Settings.PreviewDomain)):
+	case e.previewDomain(name) || implicit && isPreviewName(label):
 		return m, vm.Errorf(vm.Invalid, name, "names of this form belong to previews").WithCode("INVALID_DOMAIN", "domain", name).
-			WithHint("choose one label that does not begin with a port, such as app.%s", e.cfg.Settings.PreviewDomain)
-	case e.implicit(name):
+			WithHint("choose one label that does not begin with a port and is no VM's id, such as app.%s", e.cfg.Settings.PreviewDomains[0])
+	case implicit:
 		m.Implicit, m.Ownership = true, m.ID
 		if shown || there && old.Account != c.Actor.Account {
-			return m, notVerified(name, "another account has this name, or had it lately").WithHint("choose another one below %s", e.cfg.Settings.PreviewDomain)
+			return m, notVerified(name, "another account has this name, or had it lately").WithHint("choose another one below %s", strings.TrimPrefix(name, label+"."))
 		}
 	default:
 		d, ok := e.ownerOf(c.Actor.Account, name)
@@ -83,12 +84,12 @@ func (e *Engine) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	return m, nil
 }
 
-// isPreviewName reports whether a label could be <port>-<VM>, or has dots,
-// which no certificate of the preview domain covers.
+// isPreviewName reports whether a label could be <port>-<VM> or the id of a VM, or
+// has dots, which no certificate of the preview domain covers.
 func isPreviewName(label string) bool {
 	port, _, ok := strings.Cut(label, "-")
 	_, err := strconv.ParseUint(port, 10, 64)
-	return ok && err == nil || strings.Contains(label, ".")
+	return ok && err == nil || strings.Contains(label, ".") || vm.IsID(label)
 }
 
 func notVerified(name, why string) *vm.Error {

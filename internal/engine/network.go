@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -66,8 +67,9 @@ func (e *Engine) Connections(ctx context.Context, c *vm.Call, ref string) ([]vm.
 	})
 }
 
-// DialPort connects to a TCP port of the guest. What goes through the
-// connection counts as activity. ctx bounds the wait for a VM that has to wake
+// DialPort connects to a TCP port of the guest: to a server that listens on the
+// guest's network, else to one that listens on its 127.0.0.1 or ::1 alone. What
+// goes through the connection counts as activity. ctx bounds the wait for a VM that has to wake
 // and the dial, not the connection. A VM that had to boot for it is given a
 // moment to start its servers.
 func (e *Engine) DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
@@ -101,7 +103,7 @@ const bootPatience = 10 * time.Second
 // services.
 func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
 	for {
-		conn, err := v.run.machine.DialPort(ctx, port)
+		conn, err := v.reach(ctx, port)
 		if err == nil || vm.KindOf(err) != vm.Unavailable || ctx.Err() != nil || !v.justBooted() {
 			return conn, err
 		}
@@ -112,6 +114,40 @@ func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
 		}
 		stop()
 	}
+}
+
+const (
+	// loopbackUser is who the guest sees connect to its loopback: one without rights,
+	// whoever it is that may see the port.
+	loopbackUser = "nobody"
+	// maxLoopback bounds the connections to one guest's loopback. Each takes memory
+	// of its agent, and strangers may make them. More of them wait.
+	maxLoopback = 256
+)
+
+// reach connects to a port once. What the guest's network refuses its agent tries
+// on the loopback, where development servers listen by default.
+func (v *visit) reach(ctx context.Context, port uint16) (net.Conn, error) {
+	conn, refused := v.run.machine.DialPort(ctx, port)
+	if vm.KindOf(refused) != vm.Unavailable {
+		return conn, refused
+	}
+	select {
+	case v.run.loopback <- struct{}{}:
+	case <-ctx.Done():
+		return nil, vm.Errorf(vm.Limit, string(v.slot.id), "%d connections to its 127.0.0.1 are open, and none has ended", maxLoopback).
+			WithHint("close some, or have the server listen on 0.0.0.0:%d", port)
+	}
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		address = net.JoinHostPort(address, strconv.Itoa(int(port)))
+		if conn, err := v.guest.DialSocket(ctx, vm.SocketSpec{User: loopbackUser, Network: "tcp", Address: address}); err == nil {
+			v.loopback = true // given back by end
+			return conn, nil
+		}
+	}
+	<-v.run.loopback
+	return nil, vm.Errorf(vm.Unavailable, string(v.slot.id), "nothing listens on port %d, neither on its network nor on 127.0.0.1 or [::1]: %w", port, refused).
+		WithHint("start a server in the VM that listens on port %d", port)
 }
 
 // dialEvery is the pause between two attempts.

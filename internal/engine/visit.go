@@ -29,6 +29,8 @@ type visit struct {
 	hold   *session
 	once   sync.Once
 	loose  bool // it no longer counts as activity by being there; guarded by Engine.mu
+
+	loopback bool // it has one of run.loopback
 }
 
 // visit finds a running guest. It wakes a VM that is suspended or stopped, when
@@ -143,6 +145,9 @@ func (v *visit) end(err error, detail map[string]any) {
 		v.e.unhold(v.hold)
 		v.cancel(nil)
 		v.rcpt.end(err, detail)
+		if v.loopback {
+			<-v.run.loopback
+		}
 		e := v.e
 		e.mu.Lock()
 		if v.loose {

@@ -15,6 +15,8 @@ import (
 	"io/fs"
 	"math/big"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,23 +32,23 @@ const (
 	clockSlack = time.Hour
 )
 
-// CA makes certificates for names below the preview domain. Its own certificate
-// says that it may do so for no other name, so that trusting it risks no other.
+// CA makes certificates for names below preview domains. Its own certificate says
+// that it may do so for no other name, so that trusting it risks no other.
 type CA struct {
-	domain string
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
-	pem    []byte
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pem  []byte
 
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
 }
 
-// OpenCA reads the CA of a data directory, or makes it at the first start.
-func OpenCA(dir layout.Dir, domain string) (*CA, error) {
+// OpenCA reads the CA of a data directory, or makes it, for all domains, at the
+// first start. It must be one for those that need it.
+func OpenCA(dir layout.Dir, need, all []string) (*CA, error) {
 	cert, err := os.ReadFile(dir.PreviewCA())
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := makeCA(dir, domain); err != nil {
+		if err := makeCA(dir, all); err != nil {
 			return nil, err
 		}
 		cert, err = os.ReadFile(dir.PreviewCA())
@@ -64,15 +66,17 @@ func OpenCA(dir layout.Dir, domain string) (*CA, error) {
 	if !ok || parsed == nil || !parsed.IsCA {
 		return nil, vm.Errorf(vm.Corrupt, dir.PreviewCA(), "not the CA of the previews")
 	}
-	if len(parsed.PermittedDNSDomains) != 1 || parsed.PermittedDNSDomains[0] != domain {
-		return nil, vm.Errorf(vm.Invalid, dir.PreviewCA(), "the CA is for another preview domain than %s", domain).
-			WithHint("set previewDomain back, or remove %s and %s; then browsers must trust the new one", dir.PreviewCA(), dir.PreviewCAKey())
+	for _, d := range need {
+		if !slices.Contains(parsed.PermittedDNSDomains, d) {
+			return nil, vm.Errorf(vm.Invalid, dir.PreviewCA(), "the CA is for the preview domains %s, not for %s", strings.Join(parsed.PermittedDNSDomains, " "), d).
+				WithHint("set previewDomain back, or remove %s and %s; then browsers must trust the new one", dir.PreviewCA(), dir.PreviewCAKey())
+		}
 	}
-	return &CA{domain: domain, cert: parsed, key: key, pem: cert, leaves: map[string]*tls.Certificate{}}, nil
+	return &CA{cert: parsed, key: key, pem: cert, leaves: map[string]*tls.Certificate{}}, nil
 }
 
 // makeCA writes the key first: a certificate is there only with its key.
-func makeCA(dir layout.Dir, domain string) error {
+func makeCA(dir layout.Dir, domains []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return vm.Errorf(vm.Internal, "", "key of the CA: %w", err)
@@ -82,7 +86,7 @@ func makeCA(dir layout.Dir, domain string) error {
 		SerialNumber: serial(), Subject: pkix.Name{CommonName: "Warren previews of " + hostname(), Organization: []string{"Warren (this host's own CA)"}},
 		NotBefore: now.Add(-clockSlack), NotAfter: now.AddDate(caYears, 0, 0),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
-		PermittedDNSDomainsCritical: true, PermittedDNSDomains: []string{domain},
+		PermittedDNSDomainsCritical: true, PermittedDNSDomains: domains,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, key.Public(), key)
 	if err != nil {
@@ -116,7 +120,7 @@ func serial() *big.Int {
 // PEM is the CA's certificate.
 func (c *CA) PEM() []byte { return c.pem }
 
-// Leaf returns the certificate of a name below the domain, made when asked for.
+// Leaf returns the certificate of a name below a domain, made when asked for.
 func (c *CA) Leaf(name string) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

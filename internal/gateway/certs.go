@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,13 +50,19 @@ type CertConfig struct {
 	// May says for whom a certificate of a name may be ordered; its error means
 	// that it may not.
 	May func(name string) (vm.AccountID, error)
-	Log *slog.Logger
+	// Own are the preview domains that have a certificate of their own and a wildcard
+	// one, by DNS-01; DNSHook is the program that sets the records for it, and without
+	// it there are none.
+	Own     []string
+	DNSHook string
+	Log     *slog.Logger
 }
 
-// Certs has certificates of mapped domains that are real names, ordered of an
-// ACME server when the first visitor comes. Nobody can have it ask for a name
-// that May does not allow.
+// Certs has certificates of mapped domains that are real names, and of preview
+// domains, ordered of an ACME server when the first visitor comes. Nobody can have
+// it ask for another name than these, and those that May allows.
 type Certs struct {
+	own     []string
 	may     func(string) (vm.AccountID, error)
 	magic   *certmagic.Config
 	cache   *certmagic.Cache
@@ -77,7 +85,16 @@ func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 		c.Directory = certmagic.LetsEncryptProductionCA
 	}
 	log := zap.New(logCore{c.Log})
-	s := &Certs{may: c.May, wait: handshakeWait}
+	s := &Certs{wait: handshakeWait}
+	if c.DNSHook != "" {
+		s.own = c.Own
+	}
+	s.may = func(name string) (vm.AccountID, error) {
+		if s.hostsOwn(name) {
+			return "", nil // it is ordered for the host
+		}
+		return c.May(name)
+	}
 	s.life, s.end = context.WithCancel(lifetime)
 	s.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return s.magic, nil },
@@ -89,17 +106,23 @@ func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 		OCSP:       certmagic.OCSPConfig{DisableStapling: true},
 		DisableARI: true, // certificates are renewed at a third of their life
 		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
-			_, err := c.May(name)
+			_, err := s.may(name)
 			return err
 		}},
+		SubjectTransformer: func(_ context.Context, name string) string { return s.subject(name) },
 	})
+	by := certmagic.ACMEIssuer{
+		CA: c.Directory, Email: c.Email, TrustedRoots: c.Roots, Agreed: true, Logger: log, CertObtainTimeout: orderTimeout,
+		// The gateway listens there already, and answers both challenges.
+		ListenHost: addr.IP.String(), AltTLSALPNPort: addr.Port, AltHTTPPort: addr.Port, DisableDistributedSolvers: true,
+	}
 	s.issuer = &issuer{
-		ACMEIssuer: certmagic.NewACMEIssuer(s.magic, certmagic.ACMEIssuer{
-			CA: c.Directory, Email: c.Email, TrustedRoots: c.Roots, Agreed: true, Logger: log, CertObtainTimeout: orderTimeout,
-			// The gateway listens there already, and answers both challenges.
-			ListenHost: addr.IP.String(), AltTLSALPNPort: addr.Port, AltHTTPPort: addr.Port, DisableDistributedSolvers: true,
-		}),
-		may: c.May, life: s.life, log: c.Log, orders: newOrders(time.Now),
+		ACMEIssuer: certmagic.NewACMEIssuer(s.magic, by),
+		own:        s.hostsOwn, may: s.may, life: s.life, log: c.Log, orders: newOrders(time.Now),
+	}
+	if c.DNSHook != "" {
+		by.DNS01Solver, by.CertObtainTimeout = dnsHook{program: c.DNSHook}, dnsTimeout
+		s.issuer.byDNS = certmagic.NewACMEIssuer(s.magic, by)
 	}
 	s.stop = sync.OnceFunc(func() {
 		s.end()
@@ -119,6 +142,22 @@ func (s *Certs) Sweep(ctx context.Context) error {
 // Close ends orders that are under way.
 func (s *Certs) Close() { s.stop() }
 
+// hostsOwn reports whether a name is a preview domain that has certificates here, or
+// lies below one.
+func (s *Certs) hostsOwn(name string) bool {
+	_, parent, _ := strings.Cut(name, ".")
+	return slices.Contains(s.own, name) || slices.Contains(s.own, parent)
+}
+
+// subject is the name of the certificate that a name is shown with: of what lies
+// below a preview domain the wildcard one.
+func (s *Certs) subject(name string) string {
+	if _, parent, _ := strings.Cut(name, "."); slices.Contains(s.own, parent) && !slices.Contains(s.own, name) {
+		return "*." + parent
+	}
+	return name
+}
+
 // get returns the certificate of a name, ordered when there is none yet, or
 // what answers an ACME server's challenge.
 func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -129,6 +168,7 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acmeTLS {
 		return s.magic.GetCertificate(hello)
 	}
+	name = s.subject(name)
 	if len(s.cache.AllMatchingCertificates(name)) == 0 {
 		if err := s.issuer.orders.failed(name); err != nil {
 			return nil, err
@@ -138,7 +178,7 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	_ = hello.Conn.SetDeadline(time.Now().Add(s.wait + headerTimeout))
 	defer func() { _ = hello.Conn.SetDeadline(time.Now().Add(headerTimeout)) }()
 	made := s.flights.DoChan(name, func() (any, error) {
-		ctx, stop := context.WithTimeout(s.life, orderTimeout)
+		ctx, stop := context.WithTimeout(s.life, s.issuer.within(name))
 		defer stop()
 		cert, err := s.magic.GetCertificateWithContext(ctx, hello)
 		if err != nil && s.issuer.orders.failed(name) == nil { // it did not come to an order
@@ -159,6 +199,7 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 
 // state says in words what certificate a name has.
 func (s *Certs) state(ctx context.Context, name string) string {
+	name = s.subject(name)
 	list := s.cache.AllMatchingCertificates(name)
 	if len(list) == 0 {
 		if c, err := s.magic.CacheManagedCertificate(ctx, name); err == nil {

@@ -62,6 +62,8 @@ type realOptions struct {
 	dns       *vmtest.DNS
 	store     string
 	directory string
+	own       []string // preview domains beside warren.localhost, with wildcard certificates
+	hook      string
 }
 
 // The library keeps account of names in the process: each test has its own.
@@ -99,7 +101,7 @@ func newRealNames(t *testing.T, o realOptions) *realNames {
 		}
 		s.certs, err = NewCerts(t.Context(), CertConfig{
 			Directory: directory, Email: "ops@example.com", Roots: s.acme.OwnRoots(), Store: s.store, Address: l.Addr(),
-			Log: slog.New(slog.NewTextHandler(s.log, nil)),
+			Own: o.own, DNSHook: o.hook, Log: slog.New(slog.NewTextHandler(s.log, nil)),
 			May: func(name string) (vm.AccountID, error) {
 				site, ok := c.Engine.DomainSite(name)
 				if !ok || strings.HasSuffix(name, ".foreign.example") {
@@ -111,7 +113,7 @@ func newRealNames(t *testing.T, o realOptions) *realNames {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Certs = s.certs
+		c.Certs, c.Domains = s.certs, append(c.Domains, o.own...)
 	})
 	t.Cleanup(s.certs.Close)
 	return s

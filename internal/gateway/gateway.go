@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package gateway shows ports of VMs to browsers: HTTPS for
-// <port>-<VM>.<preview domain> and for mapped domains. It ends TLS, decides who
+// <port>-<VM>.<preview domain> and for mapped domains. There may be several preview
+// domains. It ends TLS, decides who
 // may enter, wakes the VM, and passes requests on. What comes from outside is
 // not trusted: a request reaches a guest only with a host name that was found,
 // and without anything that only the gateway may say. Nor is the guest: it sees
@@ -16,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,15 +48,16 @@ type Engine interface {
 type Config struct {
 	Engine Engine
 	Log    *slog.Logger
-	// Domain is the preview domain, such as warren.localhost.
-	Domain string
+	// Domains are the preview domains, such as warren.localhost, none below another.
+	// The first is that of addresses that are given out.
+	Domains []string
 	// Port is what the gateway listens on, for addresses that it gives.
 	Port int
 	// LinkKey signs links.
 	LinkKey []byte
 	CA      *CA
-	// Certs has certificates of mapped domains outside the preview domain; nil =
-	// there are none.
+	// Certs has certificates of mapped domains outside the preview domains, and
+	// wildcard ones of the preview domains that it says; nil = there are none.
 	Certs *Certs
 	// Settle is how long after a VM's start its server may take to listen, before
 	// the gateway says that nothing does; 0 = 15 s.
@@ -135,7 +138,7 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	if err != nil {
 		return nil, err
 	}
-	if g.below(name) || name == g.Domain {
+	if g.ownCA(name) {
 		return g.CA.Leaf(name)
 	}
 	if g.Certs != nil {
@@ -147,7 +150,7 @@ func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 // Certificate says in words what certificate a mapped name has.
 func (g *Gateway) Certificate(ctx context.Context, name string) string {
 	switch {
-	case g.below(name):
+	case g.ownCA(name):
 		return "the host's own CA"
 	case g.Certs == nil:
 		return "none: this server has no ACME server"
@@ -155,11 +158,21 @@ func (g *Gateway) Certificate(ctx context.Context, name string) string {
 	return g.Certs.state(ctx, name)
 }
 
-// below reports whether a name is one label below the preview domain.
-func (g *Gateway) below(name string) bool {
-	label, ok := strings.CutSuffix(name, "."+g.Domain)
-	return ok && label != "" && !strings.Contains(label, ".")
+// ownCA reports whether the host's own CA speaks for a name: it is of a preview
+// domain that has no wildcard certificate.
+func (g *Gateway) ownCA(name string) bool {
+	_, _, below := g.below(name)
+	return (below || g.entrance(name)) && (g.Certs == nil || !g.Certs.hostsOwn(name))
 }
+
+// below splits a name that is one label below a preview domain.
+func (g *Gateway) below(name string) (label, domain string, ok bool) {
+	label, domain, _ = strings.Cut(name, ".")
+	return label, domain, label != "" && g.entrance(domain)
+}
+
+// entrance reports whether a name is a preview domain itself, where people log in.
+func (g *Gateway) entrance(name string) bool { return slices.Contains(g.Domains, name) }
 
 // redirect sends plain HTTP to HTTPS on the same port.
 func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
@@ -171,7 +184,8 @@ func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
 	if g.Certs != nil && g.Certs.challenge(w, r, name) {
 		return
 	}
-	if _, ok := g.find(name); !ok && !g.below(name) && name != g.Domain {
+	_, _, below := g.below(name)
+	if _, ok := g.find(name); !ok && !below && !g.entrance(name) {
 		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.NotFound, name, "not a name of this gateway"))
 		return
 	}
@@ -199,7 +213,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.Invalid, name, "the connection was made for another name"))
 		return
 	}
-	if name == g.Domain {
+	if g.entrance(name) {
 		g.login(w, r)
 		return
 	}

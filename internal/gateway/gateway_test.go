@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -167,7 +168,7 @@ func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.List
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca, err := OpenCA(dir, "warren.localhost")
+	ca, err := OpenCA(dir, []string{"warren.localhost"}, []string{"warren.localhost"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.List
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domain: "warren.localhost", Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
+	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domains: []string{"warren.localhost"}, Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
 	for _, f := range change {
 		f(&c, l)
 	}
@@ -430,22 +431,21 @@ func TestGuestCookies(t *testing.T) {
 	}
 }
 
-// TestNothingListens names the ports that do, to the owner, and says what listens
-// only inside.
+// TestNothingListens names the ports that do, to the owner.
 func TestNothingListens(t *testing.T) {
 	s := newStand(t, nil)
 	s.e.site.Public = false
-	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp6", Address: "::", Port: 8080}, {Proto: "tcp", Address: "127.0.0.1", Port: 5432}, {Proto: "udp", Address: "0.0.0.0", Port: 53}}
+	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp6", Address: "::", Port: 8080}, {Proto: "tcp", Address: "127.0.0.1", Port: 5432}, {Proto: "tcp", Address: "127.0.0.53", Port: 53}, {Proto: "udp", Address: "0.0.0.0", Port: 53}}
 	resp, body := s.get(s.url(boxHost, "/"), keyHeader, myKey)
 	var p struct{ Ports []int }
-	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || len(p.Ports) != 1 || p.Ports[0] != 8080 {
+	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || !slices.Equal(p.Ports, []int{8080, 5432}) {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	if _, body := s.get(s.url(boxHost, "/"), keyHeader, myKey, "Accept", "text/html"); !strings.Contains(body, "https://8080-"+boxID+".warren.localhost:") || !strings.Contains(body, "Nothing listens on port 3000") {
 		t.Errorf("page: %s", body)
 	}
-	if _, body := s.get(s.url("5432-box.warren.localhost", "/"), keyHeader, myKey); !strings.Contains(body, "listens on 127.0.0.1") {
-		t.Errorf("inside: %s", body)
+	if _, body := s.get(s.url("5432-box.warren.localhost", "/"), keyHeader, myKey); !strings.Contains(body, "Something listens on port 5432") {
+		t.Errorf("on the loopback: %s", body)
 	}
 	s.e.enterErr = vm.Errorf(vm.NoSpace, boxID, "no memory")
 	if resp, _ := s.get(s.url(boxHost, "/"), keyHeader, myKey); resp.StatusCode < 500 {
@@ -653,7 +653,7 @@ func TestDomains(t *testing.T) {
 // TestCA: kept over a restart, 0600, and unable to speak for other names.
 func TestCA(t *testing.T) {
 	s := newStand(t, nil)
-	again, err := OpenCA(s.dir, "warren.localhost")
+	again, err := OpenCA(s.dir, []string{"warren.localhost"}, []string{"warren.localhost"})
 	if err != nil || string(again.PEM()) != string(s.g.CA.PEM()) {
 		t.Fatalf("%v", err)
 	}
@@ -669,13 +669,13 @@ func TestCA(t *testing.T) {
 	if _, err := leaf.Leaf.Verify(x509.VerifyOptions{Roots: s.ca, DNSName: "bank.example"}); err == nil {
 		t.Error("the CA may speak for any name")
 	}
-	if _, err := OpenCA(s.dir, "other.localhost"); vm.KindOf(err) != vm.Invalid {
+	if _, err := OpenCA(s.dir, []string{"other.localhost"}, []string{"other.localhost"}); vm.KindOf(err) != vm.Invalid {
 		t.Errorf("another domain: %v", err)
 	}
 	if err := os.WriteFile(s.dir.PreviewCA(), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenCA(s.dir, "warren.localhost"); vm.KindOf(err) != vm.Corrupt {
+	if _, err := OpenCA(s.dir, []string{"warren.localhost"}, []string{"warren.localhost"}); vm.KindOf(err) != vm.Corrupt {
 		t.Errorf("damaged: %v", err)
 	}
 }

@@ -38,14 +38,26 @@ func (g *Gateway) find(name string) (vm.Site, bool) {
 	if s, ok := g.Engine.DomainSite(name); ok {
 		return s, true
 	}
-	if !g.below(name) {
-		return vm.Site{}, false
-	}
-	port, label, ok := ParseLabel(strings.TrimSuffix(name, "."+g.Domain))
+	port, ref, ok := g.named(name)
 	if !ok {
 		return vm.Site{}, false
 	}
-	return g.Engine.PreviewSite(label, port)
+	return g.Engine.PreviewSite(ref, port)
+}
+
+// DefaultPort is the port that a VM's own name shows, <id>.<preview domain>.
+const DefaultPort = 3000
+
+// named says which port of which VM the name of a preview means.
+func (g *Gateway) named(name string) (port uint16, ref string, ok bool) {
+	label, _, ok := g.below(name)
+	if !ok {
+		return 0, "", false
+	}
+	if vm.IsID(label) {
+		return DefaultPort, label, true
+	}
+	return ParseLabel(label)
 }
 
 // ParseLabel splits <port>-<name or id>, the first label of a preview's host.
@@ -61,5 +73,14 @@ func ParseLabel(label string) (uint16, string, bool) {
 // Host is the name under which a port of a VM is shown; ref is its id, or a
 // name that only it has.
 func (g *Gateway) Host(ref string, port uint16) string {
-	return itoa(int(port)) + "-" + ref + "." + g.Domain
+	return itoa(int(port)) + "-" + ref + "." + g.Domains[0]
+}
+
+// Names are the names of a VM that need no mapping, one below each preview domain.
+func (g *Gateway) Names(id vm.ID) []string {
+	names := make([]string, len(g.Domains))
+	for i, d := range g.Domains {
+		names[i] = string(id) + "." + d
+	}
+	return names
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A person logs in at the preview domain itself, which no guest is shown at:
+// A person logs in at a preview domain itself, which no guest is shown at:
 // pages of a guest, and what they leave running in a browser, never see a key.
 // From there a ticket leads to a preview.
 
@@ -28,10 +28,14 @@ type wish struct{ Host, Path string }
 
 // loginURL is where a browser logs in for a preview.
 func (g *Gateway) loginURL(name string, u *url.URL) string {
-	return g.URL(g.Domain) + "/?" + url.Values{"to": {name}, "path": {cleanPath(u)}}.Encode()
+	_, domain, ok := g.below(name)
+	if !ok {
+		domain = g.Domains[0]
+	}
+	return g.URL(domain) + "/?" + url.Values{"to": {name}, "path": {cleanPath(u)}}.Encode()
 }
 
-// login serves the preview domain itself.
+// login serves a preview domain itself.
 func (g *Gateway) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):

@@ -18,6 +18,8 @@ import (
 
 const (
 	orderTimeout = 90 * time.Second
+	// dnsTimeout is longer: name servers take minutes to learn of a record.
+	dnsTimeout = 15 * time.Minute
 	// An ACME server limits orders and failures itself, for the whole host: one
 	// account of ours shall not use up what the others need.
 	ordersAccount = 20 // at once, and again within an hour
@@ -31,6 +33,8 @@ const (
 // first ones and renewals.
 type issuer struct {
 	*certmagic.ACMEIssuer
+	byDNS  *certmagic.ACMEIssuer // for names that own says; nil = there are none
+	own    func(string) bool
 	may    func(string) (vm.AccountID, error)
 	life   context.Context // the gateway's
 	log    *slog.Logger
@@ -53,18 +57,30 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 		}
 		return nil, certmagic.ErrNoRetry{Err: err}
 	}
-	ctx, stop := context.WithTimeout(ctx, orderTimeout)
+	ctx, stop := context.WithTimeout(ctx, i.within(name))
 	defer stop()
 	defer context.AfterFunc(i.life, stop)()
 	began := time.Now()
-	cert, err := i.ACMEIssuer.Issue(ctx, csr)
+	by, hint := i.ACMEIssuer, "the name must lead to this gateway, on port 443 or 80 of its address"
+	if i.own(name) {
+		by, hint = i.byDNS, "the program of acmeDnsHook must set the record, and the ACME server find it"
+	}
+	cert, err := by.Issue(ctx, csr)
 	if err != nil {
-		i.failed(name, account, err, "the name must lead to this gateway, on port 443 or 80 of its address")
+		i.failed(name, account, err, hint)
 		return nil, certmagic.ErrNoRetry{Err: err}
 	}
 	i.orders.done(name)
 	i.log.Info("certificate", "domain", name, "account", account, "acme", i.CA, "took", time.Since(began).Round(time.Millisecond))
 	return cert, nil
+}
+
+// within is how long the order of a name may take.
+func (i *issuer) within(name string) time.Duration {
+	if i.own(name) {
+		return dnsTimeout
+	}
+	return orderTimeout
 }
 
 // failed notes and logs a failure, but for the end of the gateway.

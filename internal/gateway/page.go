@@ -86,8 +86,8 @@ func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, status int, err
 // the two it is, is not said.
 func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
 	hint := "warren preview NAME PORT --open"
-	if port, label, ok := ParseLabel(strings.TrimSuffix(name, "."+g.Domain)); ok {
-		hint = "warren preview " + label + " " + strconv.Itoa(int(port)) + " --open"
+	if port, ref, ok := g.named(name); ok {
+		hint = "warren preview " + ref + " " + strconv.Itoa(int(port)) + " --open"
 	}
 	page{
 		Status: http.StatusUnauthorized, Title: "This preview is not open to you", Code: "UNAUTHORIZED_ERROR", Kind: vm.Unauthenticated,
@@ -125,7 +125,7 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 	case listens(st, site.Port):
 		p := page{
 			Status: http.StatusBadGateway, Title: "The server in the VM broke off", Code: "SERVICE_UNAVAILABLE", Kind: vm.GuestFault,
-			Message: "Something listens on port " + itoa(int(site.Port)) + ", but not for HTTP from outside, or it ended the connection without an answer.",
+			Message: "Something listens on port " + itoa(int(site.Port)) + ", but it does not speak HTTP, or it ended the connection without an answer.",
 			Retry:   true,
 		}
 		if insider {
@@ -144,12 +144,7 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 	}
 	p.Ports = []int{}
 	for _, l := range st.Ports {
-		switch {
-		case !strings.HasPrefix(l.Proto, "tcp"):
-		case inside(l) && l.Port == int(site.Port):
-			p.Title = "Port " + itoa(l.Port) + " listens inside the VM only"
-			p.Message = "The program listens on " + l.Address + ", which nothing outside the VM reaches. Have it listen on 0.0.0.0."
-		case !inside(l) && !slices.Contains(p.Ports, l.Port):
+		if reachable(l) && !slices.Contains(p.Ports, l.Port) {
 			p.Ports = append(p.Ports, l.Port)
 			p.Links = append(p.Links, link{l.Port, g.URL(g.Host(string(site.VM), uint16(l.Port)))})
 		}
@@ -157,14 +152,14 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 	p.answer(w, r)
 }
 
-// inside reports whether a port is bound to an address of the guest alone.
-func inside(l vm.ListeningPort) bool {
+// reachable reports whether the engine finds a server there: it tries the guest's
+// network, 127.0.0.1 and ::1, and no other address of the loopback.
+func reachable(l vm.ListeningPort) bool {
 	a, err := netip.ParseAddr(l.Address)
-	return err == nil && a.Unmap().IsLoopback()
+	a = a.Unmap()
+	return err == nil && strings.HasPrefix(l.Proto, "tcp") && (!a.IsLoopback() || a == netip.IPv6Loopback() || a == netip.AddrFrom4([4]byte{127, 0, 0, 1}))
 }
 
 func listens(st vm.Stats, port uint16) bool {
-	return slices.ContainsFunc(st.Ports, func(l vm.ListeningPort) bool {
-		return strings.HasPrefix(l.Proto, "tcp") && !inside(l) && l.Port == int(port)
-	})
+	return slices.ContainsFunc(st.Ports, func(l vm.ListeningPort) bool { return reachable(l) && l.Port == int(port) })
 }

@@ -54,13 +54,13 @@ func TestGuestCookiesEarly(t *testing.T) {
 // which VM it is.
 func TestNothingListensToStrangers(t *testing.T) {
 	s := newStand(t, nil)
-	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp", Address: "127.0.0.1", Port: 3000}}
+	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp", Address: "127.0.0.2", Port: 3000}}
 	for _, accept := range []string{"application/json", "text/html"} {
 		resp, body := s.get(s.url(boxHost, "/"), "Accept", accept)
 		if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "listens on this port") {
 			t.Errorf("%s: %d %s", accept, resp.StatusCode, body)
 		}
-		for _, secret := range []string{"8080", "127.0.0.1", boxID} {
+		for _, secret := range []string{"8080", "127.0.0.2", boxID} {
 			if strings.Contains(body, secret) {
 				t.Errorf("%s: a stranger is told %s: %s", accept, secret, body)
 			}

@@ -200,3 +200,13 @@ func (s *server) mapCreated(ctx context.Context, c *vm.Call, v vm.VM, list []api
 	}
 	return nil
 }
+
+// domainsOf are the host names that lead to a VM: those that are mapped to it, then
+// its own below each preview domain, which show a port of it as previews do.
+func (s *server) domainsOf(id vm.ID) []string {
+	names := s.Engine.MappedTo(id)
+	if s.Previews != nil {
+		names = append(names, s.Previews.Names(id)...)
+	}
+	return names
+}

@@ -19,6 +19,8 @@ type Previews interface {
 	URL(host string) string
 	// Host is the name of a port of a VM; ref is its id, or a name of its own.
 	Host(ref string, port uint16) string
+	// Names are the names of a VM that need no mapping.
+	Names(id vm.ID) []string
 	// Link is an address that opens a port until a time.
 	Link(site vm.Site, host string, expires time.Time) string
 	// Ticket is an address that opens a port for an actor, once and soon.

@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -72,6 +73,10 @@ type ticketGiver struct {
 	Previews // nothing else of it is asked
 	who      vm.Actor
 	site     vm.Site
+}
+
+func (*ticketGiver) Names(id vm.ID) []string {
+	return []string{string(id) + ".one", string(id) + ".two"}
 }
 
 func (*ticketGiver) Host(ref string, _ uint16) string { return ref + ".test" }
@@ -183,4 +188,30 @@ func TestDNSRoutes(t *testing.T) {
 	}
 	b.do("POST", "/domains/v1/certs/app.warren.localhost/wildcard", nil).wants(t, 422, "FAILED_TO_PROVISION_CERTIFICATE")
 	b.do("DELETE", "/v1/vms/box", nil)
+}
+
+// TestDomainsOfVM: create, start and fork name the host names that lead to a VM:
+// what is mapped to it, then its own below each preview domain.
+func TestDomainsOfVM(t *testing.T) {
+	b := newBench(t)
+	b.handler.Previews = &ticketGiver{}
+	check := func(what string, got map[string]any, mapped ...string) {
+		t.Helper()
+		id := fmt.Sprint(got["id"])
+		if want := fmt.Sprint(append(mapped, id+".one", id+".two")); fmt.Sprint(got["domains"]) != want {
+			t.Errorf("%s: %v, want %s", what, got["domains"], want)
+		}
+	}
+	a := b.do("POST", "/v1/vms", map[string]any{"name": "box", "domains": []any{map[string]any{"domain": "a.warren.localhost", "vmPort": 3000}}})
+	check("create", a.json, "a.warren.localhost")
+	forked := b.do("POST", "/v1/vms/box/fork", map[string]any{"count": 1})
+	forks, _ := forked.json["forks"].([]any)
+	if len(forks) != 1 {
+		t.Fatalf("%d %s", forked.status, forked.body)
+	}
+	check("fork", forks[0].(map[string]any))
+	if a := b.do("POST", "/v1/vms/box/stop", map[string]any{}); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	check("start", b.do("POST", "/v1/vms/box/start", map[string]any{}).json, "a.warren.localhost")
 }

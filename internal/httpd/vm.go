@@ -165,7 +165,7 @@ func (s *server) start(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.StartedVM{ID: v.ID, Domains: s.Engine.MappedTo(v.ID), VM: shown(v)})
+	return q.ok(api.StartedVM{ID: v.ID, Domains: s.domainsOf(v.ID), VM: shown(v)})
 }
 
 func (s *server) stop(q *request) error {

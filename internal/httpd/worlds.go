@@ -108,7 +108,7 @@ func (s *server) fork(q *request) error {
 	}
 	for _, c := range f.Children {
 		out.Forks = append(out.Forks, api.Fork{
-			ID: c.ID, Domains: []string{}, Name: c.Name,
+			ID: c.ID, Domains: s.domainsOf(c.ID), Name: c.Name,
 			Persistence: c.Persistence, IdleTimeoutSeconds: c.IdleTimeoutSeconds, ExpiresAt: c.ExpiresAt,
 		})
 	}

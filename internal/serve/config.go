@@ -12,6 +12,8 @@ import (
 	"net/mail"
 	"net/url"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -35,12 +37,25 @@ type Config struct {
 	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // what an account without a quota of disk may have, admins' excepted: a size, a share of the budget such as 50%, or off
 	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests a second of one account or identity; "0" = any number
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
-	PreviewDomain string   `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and this
+	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and each of these
 	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port of addresses that it gives, where another is forwarded to it; empty = the one it listens on
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
 	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // orders certificates of mapped domains there; empty with acmeEmail = Let's Encrypt
 	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // told to it; both empty = no certificates are ordered
+	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = they have the host's CA
 	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server that TXT records are asked of; empty = the system's
+}
+
+// words are several values, of which server.yaml may give one alone.
+type words []string
+
+// UnmarshalYAML reads a list or one value.
+func (w *words) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*w = splitList(n.Value)
+		return nil
+	}
+	return n.Decode((*[]string)(w))
 }
 
 // Setting is one effective value with where it came from.
@@ -52,7 +67,7 @@ type Setting struct {
 
 var defaults = Config{
 	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
-	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: "warren.localhost",
+	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
 }
 
 // maxRate bounds the rate of the API, which bounds nothing then.
@@ -72,9 +87,9 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	environ := Config{
 		Listen: getenv("WARREN_LISTEN"), SSH: getenv("WARREN_SSH"), Preview: getenv("WARREN_PREVIEW"), S3: getenv("WARREN_S3"),
 		NetDefault: getenv("WARREN_NET_DEFAULT"), Pool: getenv("WARREN_POOL"), RequireKVM: getenv("WARREN_REQUIRE_KVM") == "1",
-		PreviewDomain: getenv("WARREN_PREVIEW_DOMAIN"), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
+		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
-		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"),
+		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDNSHook: getenv("WARREN_ACME_DNS_HOOK"),
 		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
@@ -108,10 +123,11 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
 	text("accountDisk", func(c *Config) *string { return &c.AccountDisk })
 	text("apiRate", func(c *Config) *string { return &c.APIRate })
-	text("previewDomain", func(c *Config) *string { return &c.PreviewDomain })
+	list("previewDomain", func(c *Config) *[]string { return (*[]string)(&c.PreviewDomain) })
 	text("previewPort", func(c *Config) *string { return &c.PreviewPort })
 	text("acmeDirectory", func(c *Config) *string { return &c.ACMEDirectory })
 	text("acmeEmail", func(c *Config) *string { return &c.ACMEEmail })
+	text("acmeDnsHook", func(c *Config) *string { return &c.ACMEDNSHook })
 	text("resolver", func(c *Config) *string { return &c.Resolver })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
@@ -138,7 +154,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, resolver")
+			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }
@@ -165,6 +181,21 @@ func (c Config) accountDisk() (bytes int64, percent int) {
 		bytes, percent, _ = parseBudget(c.AccountDisk)
 	}
 	return bytes, percent
+}
+
+// certified are the preview domains that have wildcard certificates of the ACME
+// server. None is given for localhost.
+func (c Config) certified() []string {
+	if c.ACMEDNSHook == "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(c.PreviewDomain), func(d string) bool { return d == "localhost" || strings.HasSuffix(d, ".localhost") })
+}
+
+// ownCA are the preview domains that the host's own CA speaks for.
+func (c Config) ownCA() []string {
+	certified := c.certified()
+	return slices.DeleteFunc(slices.Clone(c.PreviewDomain), func(d string) bool { return slices.Contains(certified, d) })
 }
 
 // rate is APIRate; check has seen that it is a number.
@@ -223,9 +254,6 @@ func (c Config) check() error {
 	if n, err := strconv.Atoi(c.APIRate); err != nil || n < 0 || n > maxRate {
 		return vm.Errorf(vm.Invalid, c.APIRate, "not a rate for apiRate").WithHint("give requests a second, or 0 for any number")
 	}
-	if name, err := vm.HostName(c.PreviewDomain); err != nil || name != c.PreviewDomain {
-		return vm.Errorf(vm.Invalid, c.PreviewDomain, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")
-	}
 	if n, err := strconv.ParseUint(c.PreviewPort, 10, 16); c.PreviewPort != "" && (err != nil || n == 0) {
 		return vm.Errorf(vm.Invalid, c.PreviewPort, "not a port for previewPort").WithHint("give a number from 1 to 65535, such as 443")
 	}
@@ -238,8 +266,24 @@ func (c Config) check() error {
 	return nil
 }
 
-// checkDomains checks what verification and certificates of domains need.
+// checkDomains checks preview domains, and what verification and certificates need.
 func (c Config) checkDomains() error {
+	for i, d := range c.PreviewDomain {
+		if name, err := vm.HostName(d); err != nil || name != d {
+			return vm.Errorf(vm.Invalid, d, "not a domain for previews").WithHint("give one in lower case, such as warren.localhost")
+		}
+		for j, other := range c.PreviewDomain {
+			if i != j && (d == other || strings.HasSuffix(d, "."+other)) {
+				return vm.Errorf(vm.Invalid, d, "a preview domain that is %s, or lies below it", other).WithHint("give domains that have nothing in common")
+			}
+		}
+	}
+	if st, err := os.Stat(c.ACMEDNSHook); c.ACMEDNSHook != "" && (err != nil || !filepath.IsAbs(c.ACMEDNSHook) || !st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
+		return vm.Errorf(vm.Invalid, c.ACMEDNSHook, "not a program for acmeDnsHook").WithHint("give the absolute path of an executable file")
+	}
+	if c.ACMEDNSHook != "" && c.ACMEDirectory == "" && c.ACMEEmail == "" {
+		return vm.Errorf(vm.Invalid, c.ACMEDNSHook, "acmeDnsHook needs an ACME server").WithHint("set acmeEmail, and acmeDirectory for another one than Let's Encrypt's")
+	}
 	if u, err := url.Parse(c.ACMEDirectory); c.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		return vm.Errorf(vm.Invalid, c.ACMEDirectory, "not the address of an ACME server's directory").WithHint("give one that begins with https://")
 	}

@@ -6,6 +6,7 @@ package serve
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -43,7 +44,7 @@ func TestConfigRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	none := func(string) string { return "" }
-	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: "Bad.example"}, {PreviewPort: "0"}, {PreviewPort: "https"}} {
+	for _, c := range []Config{{ACMEDirectory: "http://acme.example/dir"}, {ACMEDirectory: "acme.example"}, {ACMEEmail: "nobody"}, {Resolver: "9.9.9.9"}, {PreviewDomain: words{"Bad.example"}}, {PreviewDomain: words{"a.example", "b.a.example"}}, {PreviewDomain: words{"a.example", "a.example"}}, {ACMEEmail: "ops@example.com", ACMEDNSHook: "/none"}, {ACMEEmail: "ops@example.com", ACMEDNSHook: dir.ServerConfig()}, {ACMEDNSHook: "/bin/true"}, {PreviewPort: "0"}, {PreviewPort: "https"}} {
 		if _, _, err := LoadConfig(dir, c, none); !errors.Is(err, vm.Invalid) {
 			t.Errorf("%+v gave %v", c, err)
 		}
@@ -68,5 +69,43 @@ func TestConfigRefuses(t *testing.T) {
 	}
 	if _, _, err := LoadConfig(dir, Config{}, none); !errors.Is(err, vm.Invalid) {
 		t.Errorf("a misspelt key gave %v", err)
+	}
+}
+
+// TestPreviewDomains: one or several, by each of the ways that settings come, and
+// which of them the ACME server is asked for.
+func TestPreviewDomains(t *testing.T) {
+	dir, err := layout.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what, file, environ string
+		flags               words
+		want                []string
+	}{
+		{"default", "", "", nil, []string{"warren.localhost"}},
+		{"one in the file", "previewDomain: a.example\n", "", nil, []string{"a.example"}},
+		{"two in the file", "previewDomain:\n- a.example\n- b.example\n", "", nil, []string{"a.example", "b.example"}},
+		{"environment", "previewDomain: a.example\n", "b.example,c.example", nil, []string{"b.example", "c.example"}},
+		{"flags", "previewDomain: a.example\n", "b.example", words{"d.example", "e.localhost"}, []string{"d.example", "e.localhost"}},
+	} {
+		if err := os.WriteFile(dir.ServerConfig(), []byte(c.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := LoadConfig(dir, Config{PreviewDomain: c.flags}, func(k string) string { return map[string]string{"WARREN_PREVIEW_DOMAIN": c.environ}[k] })
+		if err != nil || !slices.Equal(got.PreviewDomain, c.want) {
+			t.Errorf("%s: %v, %v", c.what, got.PreviewDomain, err)
+		}
+		if !slices.Equal(got.ownCA(), c.want) {
+			t.Errorf("%s: without a hook the host's CA is for %v", c.what, got.ownCA())
+		}
+	}
+	mixed := Config{PreviewDomain: words{"d.example", "e.localhost", "localhost"}, ACMEDNSHook: "/bin/true"}
+	if got := mixed.certified(); !slices.Equal(got, []string{"d.example"}) {
+		t.Errorf("certified: %v", got)
+	}
+	if got := mixed.ownCA(); !slices.Equal(got, []string{"e.localhost", "localhost"}) {
+		t.Errorf("the host's CA: %v", got)
 	}
 }

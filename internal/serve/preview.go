@@ -19,7 +19,7 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if s.previews == nil {
 		return nil, nil
 	}
-	ca, err := gateway.OpenCA(s.dir, s.cfg.PreviewDomain)
+	ca, err := gateway.OpenCA(s.dir, s.cfg.ownCA(), s.cfg.PreviewDomain)
 	if err != nil {
 		return nil, err
 	}
@@ -36,11 +36,11 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return gateway.New(gateway.Config{
-		Engine: s.engine, Log: s.log, Domain: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
+		Engine: s.engine, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
 	}), nil
 }
 
-// certificates orders certificates of mapped domains; nil when the operator has
+// certificates orders certificates of mapped and of preview domains; nil when the operator has
 // named no ACME server.
 func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
 	if s.cfg.ACMEDirectory == "" && s.cfg.ACMEEmail == "" {
@@ -48,7 +48,7 @@ func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
 	}
 	return gateway.NewCerts(lifetime, gateway.CertConfig{
 		Directory: s.cfg.ACMEDirectory, Email: s.cfg.ACMEEmail, Store: s.dir.Certificates(), Address: s.previews.Addr(),
-		May: s.engine.MayCertify, Log: s.log,
+		May: s.engine.MayCertify, Own: s.cfg.certified(), DNSHook: s.cfg.ACMEDNSHook, Log: s.log,
 	})
 }
 

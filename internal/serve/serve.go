@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -103,7 +104,7 @@ func announce(out io.Writer, dir layout.Dir, cfg Config) {
 		fmt.Fprintf(out, "warren: SSH gateway on %s, host key in %s\n", cfg.SSH, dir.SSHHostKey())
 	}
 	if cfg.Preview != "off" {
-		fmt.Fprintf(out, "warren: previews on %s, as https://PORT-NAME.%s; `warren preview NAME PORT` says which\n", cfg.Preview, cfg.PreviewDomain)
+		fmt.Fprintf(out, "warren: previews on %s, as https://PORT-NAME.%s; `warren preview NAME PORT` says which\n", cfg.Preview, strings.Join(cfg.PreviewDomain, " and PORT-NAME."))
 	}
 	if cfg.S3 != "off" {
 		fmt.Fprintf(out, "warren: object storage (%s) is not in this version and does not listen\n", cfg.S3)
@@ -172,7 +173,7 @@ func (s *stack) open(ctx context.Context) error {
 		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
 		Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
 		Settings: engine.Settings{
-			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomain: s.cfg.PreviewDomain,
+			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomains: s.cfg.PreviewDomain,
 			StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
 		},
 		Log:      s.log,

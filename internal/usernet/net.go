@@ -226,8 +226,7 @@ func (n *Net) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, vm.Errorf(vm.Timeout, subject, "the guest did not answer within %s", dialTimeout)
 	default:
-		return nil, vm.Errorf(vm.Unavailable, subject, "the guest refused the connection: %w", err).
-			WithHint("start the server in the VM and have it listen on 0.0.0.0:%d", port)
+		return nil, vm.Errorf(vm.Unavailable, subject, "the guest refused the connection: %w", err)
 	}
 }
 

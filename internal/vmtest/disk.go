@@ -36,7 +36,7 @@ type node struct {
 }
 
 func newDisk(capacity int64) *disk {
-	d := &disk{capacity: capacity, nodes: map[string]*node{}, users: map[string]int{"root": 0}, watch: map[chan vm.FileEvent]string{}, units: map[string]*unit{}}
+	d := &disk{capacity: capacity, nodes: map[string]*node{}, users: map[string]int{"root": 0, "nobody": 65534}, watch: map[chan vm.FileEvent]string{}, units: map[string]*unit{}}
 	for _, p := range []string{"/", "/root", "/work", "/workspace", "/tmp", "/etc", "/home", "/var"} {
 		d.nodes[p] = &node{kind: vm.FileDirectory, mode: 0o755, mtime: time.Now()}
 	}
@@ -72,7 +72,7 @@ func (d *disk) addUser(name string, makeHome bool) bool {
 	if _, taken := d.users[name]; taken {
 		return false
 	}
-	id := 1000 + len(d.users)
+	id := 999 + len(d.users)
 	d.users[name] = id
 	if makeHome {
 		d.nodes[home(name)] = &node{kind: vm.FileDirectory, mode: 0o755, uid: id, mtime: time.Now()}

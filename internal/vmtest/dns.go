@@ -23,9 +23,11 @@ type DNS struct {
 	tcp net.Listener
 	run sync.WaitGroup
 
-	mu  sync.Mutex
-	txt map[string][]string
-	a   map[string]netip.Addr
+	mu sync.Mutex
+	// guarded by mu
+	txt   map[string][]string
+	a     map[string]netip.Addr
+	hooks []net.Listener
 }
 
 // NewDNS starts a name server; Close ends it.
@@ -69,6 +71,11 @@ func FreeUDP() (string, error) {
 // Close ends the server.
 func (d *DNS) Close() error {
 	err := errors.Join(d.udp.Close(), d.tcp.Close())
+	d.mu.Lock()
+	for _, l := range d.hooks {
+		err = errors.Join(err, l.Close())
+	}
+	d.mu.Unlock()
 	d.run.Wait()
 	return err
 }

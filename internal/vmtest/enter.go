@@ -27,13 +27,24 @@ func (g *guest) LinuxUser(ctx context.Context, name string) (vm.LinuxUser, error
 }
 
 // DialSocket reaches an echo service on port 7 of the loopback, and sockets
-// that ListenSocket has made.
+// that ListenSocket has made: other ports of this host are not the guest's.
 func (g *guest) DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, error) {
 	if err := g.enter(ctx, "dial"); err != nil {
 		return nil, err
 	}
+	if s.User != "" {
+		if _, err := g.disk.uid(s.User); err != nil {
+			return nil, err
+		}
+	}
 	if s.Network == "tcp" && s.Address == "127.0.0.1:7" {
 		return echo(), nil
+	}
+	g.mu.Lock()
+	ours := s.Network == "unix" || g.listens[s.Address]
+	g.mu.Unlock()
+	if !ours {
+		return nil, vm.Errorf(vm.Unavailable, s.Address, "cannot connect: connection refused")
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, s.Network, s.Address)
 	if err != nil {
@@ -59,6 +70,9 @@ func (g *guest) ListenSocket(ctx context.Context, s vm.SocketSpec) (engine.Socke
 	if err != nil {
 		return nil, vm.Errorf(vm.Unavailable, s.Address, "cannot listen: %w", err)
 	}
+	g.mu.Lock()
+	g.listens[l.Addr().String()] = true
+	g.mu.Unlock()
 	out := &socketListener{Listener: l, dir: dir}
 	context.AfterFunc(ctx, func() { _ = out.Close() })
 	return out, nil

@@ -29,15 +29,16 @@ type guest struct {
 
 	mu sync.Mutex
 	// guarded by mu
-	procs map[string]*process
-	terms map[string]*terminal
-	seq   int
+	procs   map[string]*process
+	terms   map[string]*terminal
+	seq     int
+	listens map[string]bool // addresses that ListenSocket got
 
 	mounts mounts
 }
 
 func newGuest(m *machine, d *disk) *guest {
-	g := &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}, terms: map[string]*terminal{}}
+	g := &guest{m: m, disk: d, hung: make(chan struct{}), procs: map[string]*process{}, terms: map[string]*terminal{}, listens: map[string]bool{}}
 	g.become(m.spec.Reset)
 	return g
 }

@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -57,9 +58,11 @@ func (v visitor) get(name string) (*x509.Certificate, string, error) {
 
 // TestRealDomain: a domain is verified by DNS and mapped, its certificate comes
 // of an ACME server with the first visitor, and both outlive the server. A name
-// that nobody has shown to be theirs costs no order.
+// that nobody has shown to be theirs costs no order. Below a preview domain of the
+// operator's a VM has names with a wildcard certificate of that server, beside those
+// below the preview domain that needs no set-up.
 //
-// 000-43
+// 000-43, 000-44
 func TestRealDomain(t *testing.T) {
 	dns, err := vmtest.NewDNS()
 	if err != nil {
@@ -81,7 +84,11 @@ func TestRealDomain(t *testing.T) {
 	if err := os.WriteFile(roots, acme.OwnPEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range map[string]string{"WARREN_RESOLVER": dns.Address(), "WARREN_ACME_DIRECTORY": acme.Directory(), "WARREN_ACME_EMAIL": "ops@example.com", "SSL_CERT_FILE": roots, "WARREN_PREVIEW_PORT": "443"} {
+	hook := filepath.Join(t.TempDir(), "hook")
+	if _, err := dns.Hook(hook, false); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"WARREN_PREVIEW_DOMAIN": "vms.example.com,warren.localhost", "WARREN_ACME_DNS_HOOK": hook, "WARREN_RESOLVER": dns.Address(), "WARREN_ACME_DIRECTORY": acme.Directory(), "WARREN_ACME_EMAIL": "ops@example.com", "SSL_CERT_FILE": roots, "WARREN_PREVIEW_PORT": "443"} {
 		t.Setenv(k, v)
 	}
 	h := newHost(t, "--preview", gate)
@@ -143,8 +150,34 @@ func TestRealDomain(t *testing.T) {
 	if resp, err := plain.Do(ask); err != nil || resp.Header.Get("Location") != "https://www.example.com/x?y" {
 		t.Errorf("%v, %v", resp, err)
 	}
+	h.checkWildcard(visit, acme)
 	h.ok("rm", "box")
 	if _, _, err := visit.get("www.example.com"); err == nil {
 		t.Error("a deleted VM is shown")
+	}
+}
+
+// checkWildcard visits box by its names below both preview domains.
+func (h *host) checkWildcard(visit visitor, acme *vmtest.ACME) {
+	h.t.Helper()
+	shown := strings.TrimSpace(h.ok("preview", "box", "3000"))
+	if shown != "https://3000-box.vms.example.com" {
+		h.t.Errorf("its address is said to be %s", shown)
+	}
+	h.ok("preview", "box", "3000", "--public")
+	before := acme.Orders()
+	for _, name := range []string{"3000-box.vms.example.com", string(h.find("box").ID) + ".vms.example.com"} {
+		cert, body, err := visit.get(name)
+		if err != nil || body != "from the guest\n" || !slices.Equal(cert.DNSNames, []string{"*.vms.example.com"}) {
+			h.t.Errorf("%s: %q, %v\n%s", name, body, err, h.log)
+		}
+	}
+	if n := acme.Orders() - before; n != 1 {
+		h.t.Errorf("%d orders", n)
+	}
+	own := visitor{visit.at, x509.NewCertPool()}
+	own.roots.AppendCertsFromPEM([]byte(h.ok("ca", "print")))
+	if _, body, err := own.get("3000-box.warren.localhost"); err != nil || body != "from the guest\n" {
+		h.t.Errorf("below the other preview domain: %q, %v", body, err)
 	}
 }

@@ -163,6 +163,7 @@ func TestPreview(t *testing.T) {
 		{"tricks", testPreviewTricks},
 		{"nobody listens", testPreviewNobody},
 		{"forward", testPreviewForward},
+		{"loopback", testPreviewLoopback},
 		{"fork", testPreviewFork},
 		{"wake", testPreviewWake},
 		{"restart", testPreviewRestart},
@@ -258,11 +259,16 @@ func testPreviewAccess(t *testing.T, s *shown) {
 // socket opens a WebSocket to a path of the preview.
 func (s *shown) socket(c *http.Client, path string, headers ...string) *websocket.Conn {
 	s.t.Helper()
+	return s.socketTo("3000-box", c, path, headers...)
+}
+
+func (s *shown) socketTo(site string, c *http.Client, path string, headers ...string) *websocket.Conn {
+	s.t.Helper()
 	h := http.Header{}
 	for i := 0; i+1 < len(headers); i += 2 {
 		h.Add(headers[i], headers[i+1])
 	}
-	ws, _, err := websocket.Dial(s.t.Context(), "wss"+strings.TrimPrefix(s.url("3000-box", path), "https"), &websocket.DialOptions{HTTPClient: c, HTTPHeader: h})
+	ws, _, err := websocket.Dial(s.t.Context(), "wss"+strings.TrimPrefix(s.url(site, path), "https"), &websocket.DialOptions{HTTPClient: c, HTTPHeader: h})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -405,8 +411,6 @@ func testPreviewTricks(t *testing.T, s *shown) {
 }
 
 func testPreviewNobody(t *testing.T, s *shown) {
-	s.ok("exec", "box", "--background", "--", "python3", "-m", "http.server", "--bind", "127.0.0.1", "5000")
-	s.sh("box", "until curl -sfo /dev/null localhost:5000; do sleep 0.1; done")
 	resp, body := s.get(s.client(true), s.url("4000-box", "/"), keyName, s.key)
 	var p struct {
 		Message string
@@ -418,22 +422,60 @@ func testPreviewNobody(t *testing.T, s *shown) {
 	if _, body := s.get(s.client(true), s.url("4000-box", "/"), keyName, s.key, "Accept", "text/html"); !strings.Contains(body, "port 3000</a>") {
 		t.Errorf("%s", body)
 	}
-	if _, body := s.get(s.client(true), s.url("5000-box", "/"), keyName, s.key); !strings.Contains(body, "127.0.0.1") {
-		t.Errorf("a port of the guest's own: %s", body)
+}
+
+// testPreviewLoopback: servers that listen on one address of the guest's loopback,
+// as development servers do by default, are reached like all others.
+func testPreviewLoopback(t *testing.T, s *shown) {
+	_, port, _ := net.SplitHostPort(freePort(t))
+	servers := map[string]string{"5000": "127.0.0.1", "5001": "::1"}
+	for guest, address := range servers {
+		s.ok("exec", "box", "--background", "--", "python3", "/srv/dev.py", guest, "/srv/index.html", address)
+	}
+	for guest, address := range servers {
+		s.eventually(address+" is shown", func() bool {
+			resp, _ := s.get(s.client(true), s.url(guest+"-box", "/count"), keyName, s.key)
+			return resp.StatusCode == http.StatusOK
+		})
+		ws := s.socketTo(guest+"-box", s.client(false), "/ws", keyName, s.key)
+		if err := ws.Write(t.Context(), websocket.MessageText, []byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		if _, data, err := ws.Read(t.Context()); err != nil || string(data) != "one" {
+			t.Errorf("%s: %q %v", address, data, err)
+		}
+		// To the server it comes from a user without rights.
+		hex := map[string]string{"5000": ":1388", "5001": ":1389"}[guest]
+		if uid := strings.TrimSpace(s.sh("box", "cat /proc/net/tcp /proc/net/tcp6 | awk '$3 ~ /"+hex+"$/ && $4 == \"01\" {print $8}' | sort -u")); uid != "65534" {
+			t.Errorf("%s: connections of the users %q", address, uid)
+		}
+		s.forwards(t, port+":"+guest, func() {
+			if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
+				t.Errorf("%s: %s", address, body)
+			}
+		})
 	}
 }
 
 func testPreviewForward(t *testing.T, s *shown) {
 	_, port, _ := net.SplitHostPort(freePort(t))
-	cmd := exec.Command(s.binary, "forward", "box", port+":3000")
+	s.forwards(t, port+":3000", func() {
+		if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
+			t.Errorf("%s", body)
+		}
+	})
+}
+
+// forwards does something while `warren forward` runs.
+func (s *shown) forwards(t *testing.T, ports string, do func()) {
+	t.Helper()
+	cmd := exec.Command(s.binary, "forward", "box", ports)
 	cmd.Env = s.environ()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
-		t.Errorf("%s", body)
-	}
+	do()
 }
 
 func testPreviewFork(t *testing.T, s *shown) {

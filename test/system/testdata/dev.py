@@ -2,7 +2,7 @@
 # tells them when a file has changed, and what the tests of previews ask for.
 # Copyright 2026 The Warren Authors
 # SPDX-License-Identifier: Apache-2.0
-import base64, hashlib, http.server, json, os, socketserver, struct, sys, threading, time
+import base64, hashlib, http.server, json, os, socket, socketserver, struct, sys, threading, time
 
 PAGE = sys.argv[2] if len(sys.argv) > 2 else "/srv/index.html"
 RELOAD = """<script>
@@ -111,4 +111,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = 64
 
 
-Server(("0.0.0.0", int(sys.argv[1])), Handler).serve_forever()
+ADDRESS = sys.argv[3] if len(sys.argv) > 3 else "0.0.0.0"
+if ":" in ADDRESS:
+    Server.address_family = socket.AF_INET6
+Server((ADDRESS, int(sys.argv[1])), Handler).serve_forever()
