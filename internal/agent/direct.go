@@ -35,7 +35,7 @@ func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
 	direct := setDirect(f, true) == nil
 	for {
 		n, err := readFull(r, buf)
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
 		rest := buf[:n]
@@ -57,7 +57,7 @@ func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
 				return err
 			}
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 	}

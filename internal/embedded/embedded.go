@@ -60,7 +60,7 @@ func unpack(d layout.Dir, from fs.FS, name string) (path, digest string, err err
 	if err != nil {
 		return "", "", fmt.Errorf("embedded %s: %w", name, err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	h := sha256.New()
 	size, err := io.Copy(h, f)
 	if err != nil {
