@@ -192,14 +192,17 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	if err := w.head(size, head); err != nil {
 		return err
 	}
-	return send(w.conn, userFile{f, u}, size)
+	if size >= directFrom {
+		return sendLarge(w.conn, f, userFile{f, u}, size)
+	}
+	return send(w.conn, userFile{f, u}, size, make([]byte, min(size, copySize)))
 }
 
-// send copies exactly size bytes.
-func send(w io.Writer, r io.Reader, size int64) error {
-	buf := make([]byte, min(size, copySize))
+// send copies exactly size bytes through buf.
+func send(w io.Writer, r io.Reader, size int64, buf []byte) error {
 	for size > 0 {
-		n, err := r.Read(buf[:min(size, int64(len(buf)))])
+		n, err := r.Read(buf)
+		n = int(min(int64(n), size)) // the file may have grown
 		if n > 0 {
 			if _, err := w.Write(buf[:n]); err != nil {
 				return err

@@ -293,7 +293,12 @@ func (p *unpacker) file(name string, h *tar.Header, r io.Reader) (err error) {
 			_ = p.root.Remove(name)
 		}
 	}()
-	if _, err := io.CopyBuffer(onlyWriter{f}, onlyReader{r}, p.buf); err != nil {
+	if h.Size >= directFrom {
+		err = writeLarge(f, f, r)
+	} else {
+		_, err = io.CopyBuffer(onlyWriter{f}, onlyReader{r}, p.buf)
+	}
+	if err != nil {
 		return err
 	}
 	if err := f.Chmod(goMode(uint32(h.Mode) & 0o7777)); err != nil {

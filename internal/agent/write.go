@@ -126,6 +126,9 @@ func enoughSpace(dir string, size int64) error {
 
 // copyBody writes a request's body to a file.
 func copyBody(f userFile, r *request) error {
+	if r.size >= directFrom {
+		return writeLarge(f.file, f, r.body)
+	}
 	size := int64(copySize)
 	if r.size >= 0 {
 		size = min(size, max(r.size, 1))

@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -37,19 +38,21 @@ type Programs struct {
 // running one is never overwritten. The error has kind Unsupported when this
 // binary was built without them.
 func Unpack(d layout.Dir) (Programs, error) {
-	agent, digest, err := unpack(d, "warren-agent")
+	agent, digest, err := unpack(d, files, "warren-agent")
 	if err != nil {
 		return Programs{}, err
 	}
-	monitor, _, err := unpack(d, "warren-monitor")
+	monitor, _, err := unpack(d, files, "warren-monitor")
 	if err != nil {
 		return Programs{}, err
 	}
 	return Programs{Agent: agent, AgentDigest: digest, Monitor: monitor}, nil
 }
 
-func unpack(d layout.Dir, name string) (path, digest string, err error) {
-	data, err := files.ReadFile("files/" + name)
+// unpack reads the program as a stream, for it is as large as all else that an
+// idle server holds.
+func unpack(d layout.Dir, from fs.FS, name string) (path, digest string, err error) {
+	f, err := from.Open("files/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", vm.Errorf(vm.Unsupported, name, "this warren was built without its %s", name).
 			WithHint("build it with `make build`")
@@ -57,16 +60,28 @@ func unpack(d layout.Dir, name string) (path, digest string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("embedded %s: %w", name, err)
 	}
-	sum := sha256.Sum256(data)
-	digest = hex.EncodeToString(sum[:])
+	defer func() { _ = f.Close() }() // nothing was written
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	if err != nil {
+		return "", "", fmt.Errorf("embedded %s: %w", name, err)
+	}
+	digest = hex.EncodeToString(h.Sum(nil))
 	path = filepath.Join(d.Bin(digest), name)
-	if st, err := os.Stat(path); err == nil && st.Size() == int64(len(data)) {
+	if st, err := os.Stat(path); err == nil && st.Size() == size {
 		return path, digest, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return "", "", fmt.Errorf("unpack %s: %w", name, err)
 	}
-	if err := layout.WriteFile(path, data, 0o700); err != nil {
+	if _, err := f.(io.Seeker).Seek(0, io.SeekStart); err != nil { // embed says that its files do
+		return "", "", fmt.Errorf("embedded %s: %w", name, err)
+	}
+	copied := func(w io.Writer) error {
+		_, err := io.Copy(w, f)
+		return err
+	}
+	if err := layout.WriteFunc(path, 0o700, copied); err != nil {
 		return "", "", fmt.Errorf("unpack %s: %w", name, err)
 	}
 	return path, digest, nil

@@ -39,29 +39,28 @@ func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, tot
 	}
 	counts = make(map[vm.State]int, len(vm.States))
 	e.mu.Lock()
-	all := make([]*vm.VM, 0, len(e.vms))
+	defer e.mu.Unlock()
+	page := make([]*slot, 0, len(e.vms))
 	for _, s := range e.vms {
 		if (s.account != c.Actor.Account || s.rec.Layer != "" || !e.reachesLocked(c.Actor, s)) && !f.All {
 			continue
 		}
 		counts[s.rec.State]++
 		if f.matches(&s.rec) {
-			rec := s.shownLocked()
-			all = append(all, &rec)
+			page = append(page, s)
 		}
 	}
-	e.mu.Unlock()
-	slices.SortFunc(all, func(a, b *vm.VM) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	slices.SortFunc(page, func(a, b *slot) int {
+		return cmp.Or(a.rec.CreatedAt.Compare(b.rec.CreatedAt), cmp.Compare(a.id, b.id))
 	})
-	total = len(all)
-	all = all[min(f.Offset, total):]
+	total = len(page)
+	page = page[min(f.Offset, total):]
 	if f.Limit > 0 {
-		all = all[:min(f.Limit, len(all))]
+		page = page[:min(f.Limit, len(page))]
 	}
-	vms = make([]vm.VM, len(all))
-	for i, rec := range all {
-		vms[i] = *rec
+	vms = make([]vm.VM, len(page))
+	for i, s := range page {
+		vms[i] = s.shownLocked()
 	}
 	return vms, total, counts, nil
 }
@@ -132,7 +131,7 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 	case out.VM.State == vm.Running:
 		out.MachineErr = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer")
 	}
-	out.Usage = e.UsageNow([]vm.VM{out.VM})[s.id]
+	out.Usage = e.UsageNow([]vm.VM{out.VM})[0]
 	var st syscall.Stat_t
 	if syscall.Stat(e.cfg.Dir.Overlay(s.id), &st) == nil {
 		out.DiskBytes = st.Blocks * 512

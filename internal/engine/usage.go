@@ -48,13 +48,14 @@ func (e *Engine) Usage(_ context.Context, c *vm.Call, all bool) (sums, vms []vm.
 		}
 	}
 	now := e.now()
+	today := dayOf(now)
 	accounts := map[vm.AccountID]vm.Usage{}
 	e.mu.Lock()
 	for _, u := range e.meters.recs {
 		if u.Account != c.Actor.Account && !all {
 			continue
 		}
-		seen := e.seenLocked(*u, now)
+		seen := e.seenLocked(*u, now, today)
 		if u.VM != "" {
 			vms = append(vms, seen)
 		}
@@ -84,40 +85,42 @@ func (e *Engine) UsageOf(_ context.Context, c *vm.Call, ref string) (vm.Usage, e
 	if err == nil {
 		ref = string(s.id)
 	}
-	u := e.meters.recs[ref]
+	u, now := e.meters.recs[ref], e.now()
 	switch {
 	case u != nil && u.VM != "" && u.Account == c.Actor.Account:
-		return e.seenLocked(*u, e.now()), nil
+		return e.seenLocked(*u, now, dayOf(now)), nil
 	case err == nil: // it has not run yet
-		return e.seenLocked(notRun(s.rec), e.now()), nil
+		return e.seenLocked(notRun(&s.rec), now, dayOf(now)), nil
 	}
 	return vm.Usage{}, fail(vm.OpGet, ref, err)
 }
 
-// UsageNow returns what the given VMs have used so far. It asks no machine.
-func (e *Engine) UsageNow(vms []vm.VM) map[vm.ID]vm.Usage {
-	out := make(map[vm.ID]vm.Usage, len(vms))
+// UsageNow returns what each of the given VMs has used so far. It asks no machine.
+func (e *Engine) UsageNow(vms []vm.VM) []vm.Usage {
+	out := make([]vm.Usage, len(vms))
 	now := e.now()
+	today := dayOf(now)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range vms {
 		u := e.meters.recs[string(vms[i].ID)]
 		if u == nil {
-			none := notRun(vms[i])
+			none := notRun(&vms[i])
 			u = &none
 		}
-		out[vms[i].ID] = e.seenLocked(*u, now)
+		out[i] = e.seenLocked(*u, now, today)
 	}
 	return out
 }
 
 // notRun is the usage of a VM that has had no machine yet.
-func notRun(rec vm.VM) vm.UsageRecord {
+func notRun(rec *vm.VM) vm.UsageRecord {
 	return vm.UsageRecord{Usage: vm.Usage{Account: rec.Account, VM: rec.ID, Name: rec.Name, Since: rec.CreatedAt}}
 }
 
-// seenLocked is a usage with the time that has passed since its last count.
-func (e *Engine) seenLocked(u vm.UsageRecord, now time.Time) vm.Usage {
+// seenLocked is a usage with the time that has passed since its last count; today
+// is now's day.
+func (e *Engine) seenLocked(u vm.UsageRecord, now time.Time, today string) vm.Usage {
 	if s := e.vms[u.VM]; s != nil {
 		u.Name = s.rec.Name
 		if !u.RunningSince.IsZero() {
@@ -125,11 +128,13 @@ func (e *Engine) seenLocked(u vm.UsageRecord, now time.Time) vm.Usage {
 			u.AsOf = now
 		}
 	}
-	if today := now.UTC().Format(time.DateOnly); u.Day != today {
+	if u.Day != today {
 		u.Day, u.DaySeconds = today, 0
 	}
 	return u.Usage
 }
+
+func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
 // metered reports whether a VM in a state has a machine that counts.
 func metered(s vm.State) bool { return s == vm.Running || s == vm.Suspending }
@@ -142,7 +147,7 @@ func (e *Engine) meterLocked(before, after vm.VM) (ended bool) {
 	switch was, is := metered(before.State), metered(after.State); {
 	case !was && is:
 		if u == nil {
-			first := notRun(after)
+			first := notRun(&after)
 			u = &first
 			e.meters.recs[u.Key()] = u
 		}

@@ -54,7 +54,7 @@ func (s *server) create(q *request) error {
 }
 
 func (s *server) created(ctx context.Context, c *vm.Call, v vm.VM) api.CreatedVM {
-	out := api.CreatedVM{ID: v.ID, Domains: s.domainsOf(v.ID), Persistence: v.Persistence, VM: shown(v)}
+	out := api.CreatedVM{ID: v.ID, Domains: s.domainsOf(v.ID), Persistence: v.Persistence, VM: shown(&v)}
 	if img, err := s.Engine.FindImage(ctx, c, string(v.Image)); err == nil {
 		out.SnapshotID, out.VM.SnapshotID = img.Snapshot, img.Snapshot
 	}

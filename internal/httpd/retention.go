@@ -68,7 +68,7 @@ func (s *server) usageOf(q *request) error {
 }
 
 // showUsage puts what a VM has used into the contract's members.
-func showUsage(row *api.VM, u vm.Usage) {
+func showUsage(row *api.VM, u *vm.Usage) {
 	row.CPUTimeSeconds = u.CPUSeconds
 	row.Metrics = &api.Metrics{WallTimeSeconds: u.DaySeconds, BillingDay: u.Day, IsActiveToday: u.DaySeconds > 0}
 }

@@ -355,14 +355,26 @@ func (q *request) query() url.Values { return q.URL.Query() }
 
 // send answers with JSON.
 func (q *request) send(status int, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
+	if err := json.NewEncoder(&reply{q: q, status: status}).Encode(v); err != nil {
 		return vm.Errorf(vm.Internal, q.URL.Path, "answer: %w", err)
 	}
-	q.header("application/json")
-	q.w.WriteHeader(status)
-	_, _ = q.w.Write(append(data, '\n')) // a caller that went away needs no answer
 	return nil
+}
+
+// reply begins an answer with its first bytes. An encoder has all of them then:
+// a value that cannot be encoded leaves the answer unsent.
+type reply struct {
+	q      *request
+	status int
+}
+
+func (r *reply) Write(p []byte) (int, error) {
+	if !r.q.sent {
+		r.q.header("application/json")
+		r.q.w.WriteHeader(r.status)
+	}
+	_, _ = r.q.w.Write(p) // a caller that went away needs no answer
+	return len(p), nil
 }
 
 // ok answers 200 with JSON.

@@ -15,7 +15,7 @@ import (
 )
 
 // shown is a VM as answers show it.
-func shown(v vm.VM) api.VM {
+func shown(v *vm.VM) api.VM {
 	out := api.VM{
 		ID: v.ID, Name: v.Name, State: v.State, VMInstanceID: v.InstanceID, CreatedAt: v.CreatedAt, LastNetworkActivity: v.LastActive,
 		Persistence: v.Persistence,
@@ -57,16 +57,16 @@ func (s *server) list(q *request) error {
 		return err
 	}
 	out := api.VMList{
-		VMs: make([]api.VM, 0, len(vms)), TotalCount: total, BuildingCount: n[vm.Building], RunningCount: n[vm.Running],
+		VMs: make([]api.VM, len(vms)), TotalCount: total, BuildingCount: n[vm.Building], RunningCount: n[vm.Running],
 		StartingCount: n[vm.Starting], SuspendingCount: n[vm.Suspending], SuspendedCount: n[vm.Suspended],
 		StoppedCount: n[vm.Stopped], LostCount: n[vm.Lost],
 	}
 	snapshots, used := s.imageSnapshots(q), s.Engine.UsageNow(vms)
-	for _, v := range vms {
-		row := shown(v)
-		showUsage(&row, used[v.ID])
-		row.SnapshotID = snapshots[v.Image]
-		out.VMs = append(out.VMs, row)
+	for i := range vms {
+		row := &out.VMs[i]
+		*row = shown(&vms[i])
+		showUsage(row, &used[i])
+		row.SnapshotID = snapshots[vms[i].Image]
 	}
 	return q.ok(out)
 }
@@ -100,7 +100,7 @@ func (s *server) get(q *request) error {
 
 // inspected is a VM with what only its machine and image know.
 func inspected(i engine.Inspection) api.VM {
-	out := shown(i.VM)
+	out := shown(&i.VM)
 	out.CPUTimeSeconds = i.Usage.CPUSeconds
 	if i.Image != nil {
 		out.SnapshotID = i.Image.Snapshot
@@ -165,7 +165,7 @@ func (s *server) start(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.StartedVM{ID: v.ID, Domains: s.domainsOf(v.ID), VM: shown(v)})
+	return q.ok(api.StartedVM{ID: v.ID, Domains: s.domainsOf(v.ID), VM: shown(&v)})
 }
 
 func (s *server) stop(q *request) error {
@@ -267,7 +267,7 @@ func (s *server) setNetwork(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v))
+	return q.ok(shown(&v))
 }
 
 func (s *server) connections(q *request) error {

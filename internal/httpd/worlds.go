@@ -84,7 +84,7 @@ func (s *server) setOnBoot(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v))
+	return q.ok(shown(&v))
 }
 
 func (s *server) fork(q *request) error {
@@ -262,7 +262,7 @@ func (s *server) rollback(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.RolledBackVM{ID: r.VM.ID, VM: shown(r.VM), To: r.To, Before: r.Before, NotUndone: r.NotUndone})
+	return q.ok(api.RolledBackVM{ID: r.VM.ID, VM: shown(&r.VM), To: r.To, Before: r.Before, NotUndone: r.NotUndone})
 }
 
 func (s *server) resize(q *request) error {
@@ -274,7 +274,7 @@ func (s *server) resize(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.ResizedVM{How: r.How, Why: r.Why, Sizing: shown(r.VM).Sizing}
+	out := api.ResizedVM{How: r.How, Why: r.Why, Sizing: shown(&r.VM).Sizing}
 	if len(r.Why) > 0 {
 		out.Losses = r.VM.Losses
 	}
@@ -298,7 +298,7 @@ func (s *server) lineage(q *request) error {
 	}
 	out := api.Lineage{VMs: make([]api.VM, 0, len(l.VMs)), Generations: slices.Clip(append([]vm.GenerationInfo{}, l.Generations...))}
 	for _, v := range l.VMs {
-		out.VMs = append(out.VMs, shown(v))
+		out.VMs = append(out.VMs, shown(&v))
 	}
 	return q.ok(out)
 }
@@ -312,7 +312,7 @@ func (s *server) keepOver(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.KeptVM{VM: shown(k.VM), Over: shown(k.Over)})
+	return q.ok(api.KeptVM{VM: shown(&k.VM), Over: shown(&k.Over)})
 }
 
 func (s *server) schedule(q *request) error {
@@ -324,7 +324,7 @@ func (s *server) schedule(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v))
+	return q.ok(shown(&v))
 }
 
 func (s *server) captureFirst(q *request) error {

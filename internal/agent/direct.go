@@ -1,0 +1,151 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"syscall"
+	"unsafe"
+)
+
+const (
+	// directFrom is the size from which a file that comes or goes is written and
+	// read past the guest's page cache. The cache costs most of such a write under
+	// emulation, and its pages are memory that the next capture has to save.
+	directFrom = 4 << 20
+	// directSize is what one such write holds.
+	directSize = 1 << 20
+	// directAlign divides the offset and length of each of them, as every disk
+	// and file system accepts it.
+	directAlign = 4096
+)
+
+// writeLarge writes r to a new file from its beginning. Where the file system
+// does not write past its cache, it writes as ever.
+func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
+	buf, err := directBuffer()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Munmap(buf) }()
+	direct := setDirect(f, true) == nil
+	for {
+		n, err := readFull(r, buf)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		rest := buf[:n]
+		if whole := n &^ (directAlign - 1); direct && whole > 0 {
+			m, werr := w.Write(rest[:whole])
+			if werr != nil && (m > 0 || !errors.Is(werr, syscall.EINVAL)) {
+				return werr
+			}
+			rest = rest[m:]
+		}
+		if direct && len(rest) > 0 { // the odd end, or all when it was refused
+			if err := setDirect(f, false); err != nil {
+				return err
+			}
+			direct = false
+		}
+		if len(rest) > 0 {
+			if _, err := w.Write(rest); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+	}
+}
+
+// readFull reads until buf is full or r ends; io.ErrUnexpectedEOF is r's own.
+func readFull(r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		var m int
+		m, err = r.Read(buf[n:])
+		n += m
+	}
+	return n, err
+}
+
+// directBuffer returns memory that begins a page. Unmap it.
+func directBuffer() ([]byte, error) {
+	return syscall.Mmap(-1, 0, directSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+}
+
+// directReader reads a file past the page cache until that is refused.
+type directReader struct {
+	f *os.File
+	r io.Reader
+}
+
+func (d directReader) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	if n <= 0 && errors.Is(err, syscall.EINVAL) && setDirect(d.f, false) == nil {
+		return d.r.Read(p)
+	}
+	return n, err
+}
+
+// sendLarge sends exactly size bytes of a file that r reads. What the page cache
+// holds of it already comes from there.
+func sendLarge(w io.Writer, f *os.File, r io.Reader, size int64) error {
+	buf, err := directBuffer()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = syscall.Munmap(buf) }()
+	if !cached(f) && setDirect(f, true) == nil {
+		r = directReader{f, r}
+	}
+	return send(w, r, size, buf)
+}
+
+// cached reports whether the page cache holds any of the first bytes of a file,
+// or whether that is unknown.
+func cached(f *os.File) bool {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return true
+	}
+	resident := true
+	_ = raw.Control(func(fd uintptr) {
+		m, err := syscall.Mmap(int(fd), 0, directSize, syscall.PROT_READ, syscall.MAP_SHARED)
+		if err != nil {
+			return
+		}
+		defer func() { _ = syscall.Munmap(m) }()
+		var pages [directSize / directAlign]byte
+		if _, _, e := syscall.Syscall(syscall.SYS_MINCORE, uintptr(unsafe.Pointer(&m[0])), directSize, uintptr(unsafe.Pointer(&pages[0]))); e == 0 {
+			resident = slices.ContainsFunc(pages[:], func(b byte) bool { return b&1 != 0 })
+		}
+	})
+	return resident
+}
+
+// setDirect says whether a file is written past the page cache.
+func setDirect(f *os.File, on bool) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	cerr := raw.Control(func(fd uintptr) {
+		var flags uintptr
+		var e syscall.Errno
+		if flags, _, e = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_GETFL, 0); e == 0 {
+			if flags &^= syscall.O_DIRECT; on {
+				flags |= syscall.O_DIRECT
+			}
+			_, _, e = syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_SETFL, flags)
+		}
+		if e != 0 {
+			err = e
+		}
+	})
+	return first(cerr, err)
+}
