@@ -139,11 +139,10 @@ func (o *waitOptions) listens(ctx context.Context, c *client.Client, limit time.
 		return err
 	}
 	p := o.app.io.doing("waiting for port %d of %s", port, o.name)
-	begun := time.Now()
 	err = c.WaitPort(ctx, o.name, port, limit)
 	p.done()
 	switch {
-	case vm.KindOf(err) == vm.Timeout && limit > 0 && time.Since(begun) >= limit:
+	case err != nil && vm.AsError(err).Code == "EXEC_TIMED_OUT":
 		o.app.complain(err)
 		return exitStatus(statusTimeout)
 	case err != nil || !o.json:
