@@ -61,7 +61,7 @@ func (v *visit) connectTo(port uint16) error {
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		address := net.JoinHostPort(host, strconv.Itoa(int(port)))
 		var conn net.Conn
-		if conn, err = v.guest.DialSocket(ctx, vm.SocketSpec{Network: "tcp", Address: address}); err == nil {
+		if conn, err = v.guest.DialSocket(ctx, vm.SocketSpec{User: "nobody", Network: "tcp", Address: address}); err == nil {
 			return conn.Close()
 		}
 		if vm.KindOf(err) != vm.Unavailable {

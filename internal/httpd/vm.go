@@ -282,6 +282,7 @@ func (s *server) waitPort(q *request) error {
 		late := vm.Errorf(vm.Timeout, q.ref(), "nothing has accepted connections on port %d within %s", port, limit).
 			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).
 			WithHint("`warren state %s` lists what listens, `warren ps %s` the commands, `warren logs` their output; or wait longer", q.ref(), q.ref())
+		late.Op = vm.OpAwait
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, limit, late)
 		defer stop()
