@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -183,14 +184,17 @@ func TestExecTerminalWatched(t *testing.T) {
 		}
 		exits(ctx, conn, 130)
 	})
-	if r := run(t, f, Local{}, "not passed on", "exec", "-t", "box", "--", "cmd"); r.code != 4 || r.out != "ready" || !f.forgot() {
-		t.Errorf("%+v", r)
+	env := map[string]string{"WARREN_API_KEY": "secret", "WARREN_API_URL": f.server.URL}
+	in, out := strings.NewReader("not passed on"), &bytes.Buffer{}
+	alone := Main(t.Context(), []string{"exec", "-t", "box", "--", "cmd"}, in, out, io.Discard, func(k string) string { return env[k] }, Local{})
+	if alone != 4 || out.String() != "ready" || !f.forgot() {
+		t.Errorf("%d, %q", alone, out)
+	}
+	if in.Len() != len("not passed on") {
+		t.Errorf("%d bytes of input were read", len("not passed on")-in.Len())
 	}
 	code, _, _ := atTerminal(t, f, func(master *os.File) {
 		shows(t, master, "ready")
-		if _, err := master.WriteString("not passed on"); err != nil {
-			t.Error(err)
-		}
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			t.Error(err)
 		}

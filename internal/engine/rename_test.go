@@ -4,7 +4,9 @@
 package engine_test
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
@@ -78,8 +80,7 @@ func TestRenameVMRefused(t *testing.T) {
 	renameVM(t, e, other, "box", "web") // another account's name is no obstacle
 }
 
-// TestRenameVMWaits: a VM that is being started is renamed when it runs, and of
-// many who want one name one gets it.
+// TestRenameVMWaits: a VM that is being started is renamed when it runs.
 func TestRenameVMWaits(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -112,28 +113,29 @@ func TestRenameVMWaits(t *testing.T) {
 	if st := stateOf(t, e, c, "web"); st != vm.Running {
 		t.Errorf("web is %q", st)
 	}
-	const n = 8
-	for i := range n {
-		create(t, e, c, engine.CreateRequest{Name: "box-" + string(rune('a'+i))})
-	}
-	errs := make(chan error, n)
-	for i := range n {
-		go func() {
-			_, err := e.RenameVM(t.Context(), &vm.Call{Actor: c.Actor}, "box-"+string(rune('a'+i)), "one")
-			errs <- err
-		}()
-	}
-	won := 0
-	for range n {
-		switch err := <-errs; vm.KindOf(err) {
-		case "":
-			won++
-		case vm.Exists:
-		default:
-			t.Errorf("%v", err)
-		}
-	}
-	if won != 1 {
-		t.Errorf("%d have the name", won)
+}
+
+// TestRenameVMsMeet: a name that one VM is about to get is taken.
+func TestRenameVMsMeet(t *testing.T) {
+	s, e, _ := site(t)
+	closeEngine(t, e)
+	g := gate(&s.Records.VMs, func(v vm.VM) bool { return v.Name == "same" })
+	e, c := open(t, s)
+	create(t, e, c, engine.CreateRequest{Name: "a"})
+	create(t, e, c, engine.CreateRequest{Name: "b"})
+	g.armed.Store(true)
+	done := make(chan error, 1)
+	go func() {
+		_, err := e.RenameVM(t.Context(), &vm.Call{Actor: c.Actor}, "a", "same")
+		done <- err
+	}()
+	<-g.reached
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	_, err := e.RenameVM(ctx, &vm.Call{Actor: c.Actor}, "b", "same")
+	wantCode(t, err, vm.Exists, "")
+	close(g.release)
+	if err := <-done; err != nil {
+		t.Errorf("the first: %v", err)
 	}
 }

@@ -52,9 +52,6 @@ func TestWaitPort(t *testing.T) {
 			t.Errorf("afterwards it is kept awake: %+v", i.Awake)
 		}
 	}
-	if err := e.WaitPort(t.Context(), c, "box", 7); err != nil { // reached from outside
-		t.Errorf("%v", err)
-	}
 	why := vm.Errorf(vm.Timeout, "box", "long enough")
 	ctx, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, why)
 	defer stop()
@@ -63,6 +60,19 @@ func TestWaitPort(t *testing.T) {
 	}
 	err := e.WaitPort(t.Context(), c, "none", 7)
 	wantCode(t, err, vm.NotFound, "VM_NOT_FOUND")
+}
+
+// TestWaitPortOutside: a server that does not listen on a loopback is found by
+// the first attempt, too: no time passes here.
+func TestWaitPortOutside(t *testing.T) {
+	s, e, c, _ := clocked(t)
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	s.World.Fail("guest.dial", vm.Errorf(vm.Unavailable, "", "nothing listens on a loopback"))
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	if err := e.WaitPort(ctx, c, "box", 7); err != nil {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestWaitPortEnds: a VM that is stopped ends the wait, and says so.
