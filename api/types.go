@@ -73,6 +73,8 @@ type CreateVM struct {
 	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
 
 	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never
+
+	Labels map[string]string `json:"labels,omitempty"` // to find it by; see vm.ParseLabel
 }
 
 // CreatedVM answers POST /v1/vms.
@@ -133,6 +135,8 @@ type VM struct {
 	OneShot             bool            `json:"oneShot,omitempty"`
 	Workdir             string          `json:"workdir,omitempty"`
 	OnBoot              vm.OnBoot       `json:"onBoot,omitempty"` // what becomes of it when the host has started again
+
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // VMList answers GET /v1/vms.
@@ -370,6 +374,22 @@ type Signal struct {
 // Ports answers GET ports.
 type Ports struct {
 	Ports []vm.ListeningPort `json:"ports"`
+}
+
+// OpenPort answers POST ports/{port}/wait.
+type OpenPort struct {
+	Port int `json:"port"`
+}
+
+// RenameVM is the body of POST /v1/vms/{id}/rename.
+type RenameVM struct {
+	Name string `json:"name"`
+}
+
+// LabelVM is the body of PATCH /v1/vms/{id}/labels: a string sets a label, null
+// takes one away, the others stay.
+type LabelVM struct {
+	Labels map[string]*string `json:"labels"`
 }
 
 // SetNetwork is the body of PUT network.

@@ -20,6 +20,8 @@ type ForkVM struct {
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
 	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
 	Folders    string  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
+
+	Labels map[string]string `json:"labels,omitempty"` // beside the parent's, or in place of those of the same keys
 }
 
 // ForkedVM answers a fork.

@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -40,6 +42,9 @@ func (c *Client) OpenTerminal(ctx context.Context, ref string, spec vm.TerminalS
 		if value != "" {
 			q.Set(name, value)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
+		q.Add("env", name+"="+spec.Env[name])
 	}
 	return c.terminal(ctx, vmPath(ref, "pty"), q, spec.User)
 }

@@ -70,7 +70,7 @@ func TestTerminalOffset(t *testing.T) {
 // What is sent keeps its order and its frames; leaving is no failure.
 func TestTerminalInput(t *testing.T) {
 	heard := make(chan string, 8)
-	c := serveTerminal(t, "/v1/vms/box/pty?cols=100&exec=top+-b&rows=30&sessionId=s", func(conn *websocket.Conn, say func(api.PtyMessage)) {
+	c := serveTerminal(t, "/v1/vms/box/pty?cols=100&env=A%3D1&env=B%3D2&exec=top+-b&rows=30&sessionId=s", func(conn *websocket.Conn, say func(api.PtyMessage)) {
 		say(api.PtyMessage{Type: "sessionInfo", SessionID: "s", Session: &api.PtySession{SessionID: "s"}})
 		for {
 			_, data, err := conn.Read(t.Context())
@@ -81,7 +81,7 @@ func TestTerminalInput(t *testing.T) {
 			heard <- string(data)
 		}
 	})
-	term, err := c.OpenTerminal(t.Context(), "box", vm.TerminalSpec{ID: "s", User: "me", Command: "top -b", Cols: 100, Rows: 30})
+	term, err := c.OpenTerminal(t.Context(), "box", vm.TerminalSpec{ID: "s", User: "me", Command: "top -b", Env: map[string]string{"B": "2", "A": "1"}, Cols: 100, Rows: 30})
 	if err != nil {
 		t.Fatal(err)
 	}

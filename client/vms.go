@@ -21,9 +21,13 @@ func (c *Client) Create(ctx context.Context, in api.CreateVM) (api.CreatedVM, er
 }
 
 // List returns the caller's VMs, or, for an admin who asks for all, those of
-// every account.
-func (c *Client) List(ctx context.Context, all bool) (api.VMList, error) {
+// every account. With labels, each as vm.ParseLabelSelector reads it, it returns
+// those that match them all.
+func (c *Client) List(ctx context.Context, all bool, labels ...string) (api.VMList, error) {
 	q := url.Values{}
+	if len(labels) > 0 {
+		q["label"] = labels
+	}
 	if all {
 		q.Set("all", "true")
 	}
@@ -33,6 +37,17 @@ func (c *Client) List(ctx context.Context, all bool) (api.VMList, error) {
 // Get returns a VM by its id or name, as every ref of this package.
 func (c *Client) Get(ctx context.Context, ref string) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "GET", path: vmPath(ref)}, nil)
+}
+
+// RenameVM gives a VM another name, which no other of the account has.
+func (c *Client) RenameVM(ctx context.Context, ref, name string) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "POST", path: vmPath(ref, "rename")}, api.RenameVM{Name: name})
+}
+
+// Label changes a VM's labels: a string sets one, nil takes one away, the
+// others stay.
+func (c *Client) Label(ctx context.Context, ref string, labels map[string]*string) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "PATCH", path: vmPath(ref, "labels")}, api.LabelVM{Labels: labels})
 }
 
 // Inspect returns everything known of a VM and its machine.
@@ -110,6 +125,17 @@ func secondsQuery(d time.Duration) url.Values {
 func (c *Client) Ports(ctx context.Context, ref string) ([]vm.ListeningPort, error) {
 	p, err := do[api.Ports](ctx, c, call{method: "GET", path: vmPath(ref, "ports")}, nil)
 	return p.Ports, err
+}
+
+// WaitPort returns when something in the guest accepts connections on a TCP
+// port, also of its loopback; 0 = it waits without end, else kind Timeout.
+func (c *Client) WaitPort(ctx context.Context, ref string, port uint16, limit time.Duration) error {
+	q := url.Values{}
+	if limit > 0 {
+		q.Set("timeoutMs", strconv.FormatInt(limit.Milliseconds(), 10))
+	}
+	_, err := do[api.OpenPort](ctx, c, call{method: "POST", path: vmPath(ref, "ports", strconv.Itoa(int(port)), "wait"), query: q}, nil)
+	return err
 }
 
 // SetNetwork changes what the guest may reach: closed, packages or open.

@@ -65,6 +65,8 @@ const (
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 	OpMount    Op = "mount"   // a volume is plugged into a running VM
 	OpUnmount  Op = "unmount" // and taken out again
+	OpVMRename Op = "vm-rename"
+	OpLabel    Op = "label" // labels of a VM are set or taken away
 
 	OpLogin          Op = "login" // somebody enters a VM from outside the API
 	OpImageBuild     Op = "image-build"
@@ -170,6 +172,18 @@ var transitions = map[Op]map[State]Next{
 		Suspended: {During: Suspended, After: Suspended},
 		Stopped:   {During: Stopped, After: Stopped},
 	},
+	OpVMRename: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+		Lost:      {During: Lost, After: Lost},
+	},
+	OpLabel: {
+		Running:   {During: Running, After: Running},
+		Suspended: {During: Suspended, After: Suspended},
+		Stopped:   {During: Stopped, After: Stopped},
+		Lost:      {During: Lost, After: Lost},
+	},
 	OpRecover: { // After is what it aims at; what is true is found out
 		Building:   {During: Building, After: Running},
 		Starting:   {During: Starting, After: Suspended},
@@ -198,7 +212,7 @@ func init() {
 
 // StateOps lists the verbs that Allow knows, for tables and tests.
 func StateOps() []Op {
-	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpDelete}
+	ops := []Op{OpStart, OpStop, OpKill, OpSuspend, OpFork, OpSnapshot, OpNetwork, OpOnBoot, OpRollback, OpResize, OpKeep, OpCapture, OpRecover, OpMount, OpUnmount, OpVMRename, OpLabel, OpDelete}
 	return append(ops, guestOps...)
 }
 

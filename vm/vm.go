@@ -175,6 +175,8 @@ type VM struct {
 	Restored []string    `json:"restored,omitempty"` // what it did
 	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended
 	Previews []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
+	// Labels are its owner's, to find it by; never changed in place.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Terminals are those of the guest when the VM was last put down.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
 	// TerminalsOmitted is how many more the guest named than are kept.

@@ -31,6 +31,8 @@ func TestTransitions(t *testing.T) {
 		OpRecover:  "running suspended running running suspended stopped .",
 		OpMount:    ". . running . . . .",
 		OpUnmount:  ". . running . . . .",
+		OpVMRename: ". . running . suspended stopped lost",
+		OpLabel:    ". . running . suspended stopped lost",
 		OpDelete:   "x x x x x x x",
 	}
 	for _, op := range guestOps {

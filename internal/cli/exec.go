@@ -35,6 +35,7 @@ type execOptions struct {
 	cwd          string
 	env          []string
 	stdin        bool
+	tty          bool
 	background   bool
 	captureFirst bool
 }
@@ -56,10 +57,16 @@ func newExec(a *app, runF func(context.Context, *execOptions) error) *cobra.Comm
 		Long: `Run a command in a running VM. Its output, standard error and exit status are passed on; 124 says that
 --timeout ended it, 125 that Warren failed and not the command, 126 and 127 that the guest could not run it.
 
-^C goes to the command; a second one leaves it alone: it goes on in the background with a log, as it
+-t gives the command a terminal, with -i one to type into, which has the size of this one; ^C and all other keys go
+to the command. -i needs a terminal here then, -t alone does not. A connection that breaks is made again; the
+command goes on meanwhile, and "warren pty ls" lists it. As every terminal, it keeps the VM awake by what goes
+through it, not by being there.
+
+Without -t, ^C goes to the command; a second one leaves it alone: it goes on in the background with a log, as it
 does when this program or the server dies ("warren ps", "warren logs", "warren wait").`,
 		Example: `  warren exec box -- uname -a
   warren exec box --user nobody --cwd /tmp -e LANG=C -- sh -c 'pwd; exit 3'
+  warren exec -it box -- bash
   warren exec box -i --timeout 30 -- python3 -
   warren exec box --background -- python3 -m http.server`,
 		Annotations: map[string]string{passes: "yes"},
@@ -75,6 +82,7 @@ does when this program or the server dies ("warren ps", "warren logs", "warren w
 	}
 	o.add(cmd.Flags())
 	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "capture a generation to roll back to before it runs")
+	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal; -it to type into it")
 	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and leave it; its output goes to its log")
 	return cmd
 }
@@ -114,6 +122,9 @@ func (o *execOptions) spec(getenv func(string) string) (vm.ExecSpec, error) {
 
 func (a *app) exec(ctx context.Context, o *execOptions) error {
 	spec, err := o.spec(a.getenv)
+	if err == nil {
+		err = o.checkTTY(a.io.in)
+	}
 	if err != nil {
 		return err
 	}
@@ -134,6 +145,9 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 			a.io.printf("%s\n", p.ID)
 		}
 		return err
+	}
+	if o.tty {
+		return a.onTerminal(ctx, c, o.name, spec)
 	}
 	return a.attached(ctx, c, o.name, spec, a.leave)
 }

@@ -23,6 +23,7 @@ type forkOptions struct {
 
 	volumes string
 	folders string
+	labels  []string
 }
 
 func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Command {
@@ -33,7 +34,7 @@ func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Comm
 		Long: `Make running copies of a running or suspended VM: memory, processes, terminals, ports and disk of one instant,
 each with an identity of its own. The parent goes on; it stands still for some milliseconds. Either all copies
 run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after the parent, at the next free numbers.`,
-		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json",
+		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json\n  warren fork app -n 2 --label try=7",
 		Args:    args(1, 1, "which VM? warren fork NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.parent = list[0]
@@ -49,12 +50,18 @@ run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after 
 	f.StringVar(&o.prefix, "name", "", "the copies are called NAME-1, NAME-2, ...")
 	f.StringVar(&o.folders, "folders", "", "what they get of directories of the host that it has: ro (default), rw, none")
 	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment), cut (the copies get disks that fail), ro (the copies read, too)")
+	f.StringArrayVar(&o.labels, "label", nil, "label the copies, which have the parent's labels besides: KEY=VALUE; may repeat")
+	a.completeLabels(cmd, "=")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print names only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
 
 func (a *app) fork(ctx context.Context, o *forkOptions) error {
+	labels, err := parseLabels(o.labels)
+	if err != nil {
+		return err
+	}
 	c, err := a.client()
 	if err != nil {
 		return err
@@ -65,7 +72,7 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 		}
 	}
 	p := a.io.doing("forking %s", o.parent)
-	f, err := c.Fork(ctx, o.parent, api.ForkVM{Count: &o.count, Name: o.prefix, Volumes: o.volumes, Folders: o.folders})
+	f, err := c.Fork(ctx, o.parent, api.ForkVM{Count: &o.count, Name: o.prefix, Volumes: o.volumes, Folders: o.folders, Labels: labels})
 	p.done()
 	switch {
 	case err != nil:

@@ -84,6 +84,9 @@ func (a *app) inspected(i api.Inspection) {
 	row("disk", "%s used on the host", human(i.DiskBytes))
 	row("network", "%s", v.Network)
 	row("profile", "%s", or(v.Profile, vm.ProfileAgent))
+	for _, l := range labelList(v.Labels) {
+		row("label", "%s", l)
+	}
 	row("kept", "%s", retention(v))
 	row("made", "%s (%s ago)", v.CreatedAt.Local().Format(time.DateTime), age(v.CreatedAt))
 	if !v.StartedAt.IsZero() {

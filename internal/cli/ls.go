@@ -5,6 +5,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +18,8 @@ type lsOptions struct {
 	quiet bool
 	json  bool
 	form  string
+
+	labels []string
 }
 
 func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command {
@@ -24,11 +28,16 @@ func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command 
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List VMs",
-		Long:    "List the VMs of your account in every state.",
-		Example: "  warren ls\n  warren ls -o wide\n  warren ls --json\n  warren ls -q",
-		Args:    args(0, 0, ""),
+		Long: `List the VMs of your account in every state. With -l, those that a label selects: KEY (they have it), !KEY (they do
+not), KEY=VALUE or KEY!=VALUE. Several, or one list with commas, must all match.`,
+		Example: `  warren ls
+  warren ls -o wide
+  warren ls --json
+  warren ls -l team=web -l '!old'
+  warren ls -q -l team=web,tier!=prod`,
+		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := wideOrPlain(o.form); err != nil {
+			if err := errors.Join(wideOrPlain(o.form), o.selectors()); err != nil {
 				return err
 			}
 			if runF != nil {
@@ -39,10 +48,27 @@ func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command 
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "those of every account; for admins")
+	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "those with a label: KEY, !KEY, KEY=VALUE, KEY!=VALUE; may repeat, all must match")
+	a.completeLabels(cmd, "")
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)
 	return cmd
+}
+
+// selectors parts what -l was given at its commas, and checks it.
+func (o *lsOptions) selectors() error {
+	var all []string
+	for _, l := range o.labels {
+		all = append(all, strings.Split(l, ",")...)
+	}
+	o.labels = all
+	for _, l := range all {
+		if _, err := vm.ParseLabelSelector(l); err != nil {
+			return usage("-l: %w", err).WithHint("%s", vm.AsError(err).Hint)
+		}
+	}
+	return nil
 }
 
 // formFlag adds -o, which says how much of a table is printed.
@@ -71,7 +97,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 	if err != nil {
 		return err
 	}
-	l, err := c.List(ctx, o.all)
+	l, err := c.List(ctx, o.all, o.labels...)
 	switch {
 	case err != nil:
 		return err
@@ -83,11 +109,15 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 		}
 		return nil
 	}
-	t := &table{head: []string{"NAME", "ID", "STATE", "IMAGE", "SIZE", "NETWORK", "AGE", "KEPT"}, spare: []string{"KEPT", "SIZE", "ID", "NETWORK", "IMAGE"}}
+	t := &table{head: []string{"NAME", "ID", "STATE", "IMAGE", "SIZE", "NETWORK", "AGE", "KEPT", "LABELS"}, spare: []string{"LABELS", "KEPT", "SIZE", "ID", "NETWORK", "IMAGE"}}
 	emulated := false
 	for _, v := range l.VMs {
 		emulated = emulated || v.Accel == vm.TCG
-		t.add(or(v.Name, "-"), string(v.ID), a.io.state(v.State), printable(v.Image), sizing(v.Sizing), v.Network, age(v.CreatedAt), retention(v))
+		t.add(or(v.Name, "-"), string(v.ID), a.io.state(v.State), printable(v.Image), sizing(v.Sizing), v.Network, age(v.CreatedAt), retention(v), or(strings.Join(labelList(v.Labels), ","), "-"))
+	}
+	if len(l.VMs) == 0 && len(o.labels) > 0 {
+		a.io.notef("no VMs that match; `warren ls -o wide` shows labels")
+		return nil
 	}
 	if len(l.VMs) == 0 {
 		a.io.notef("no VMs; `warren up --name box` makes one")

@@ -139,7 +139,7 @@ func commands(a *app) []*cobra.Command {
 		return list
 	}
 	out := in(groupVM, newUp(a, nil), newRun(a, nil), newLs(a, nil), newInspect(a, nil), newStop(a, nil), newStart(a, nil),
-		newSuspend(a, nil), newDrain(a, nil), newFork(a, nil), newSnapshot(a), newRollback(a, nil), newTree(a, nil), newKeep(a, nil), newResize(a, nil), newOnBoot(a, nil),
+		newSuspend(a, nil), newDrain(a, nil), newFork(a, nil), newSnapshot(a), newRollback(a, nil), newTree(a, nil), newKeep(a, nil), newResize(a, nil), newRename(a, nil), newLabel(a, nil), newOnBoot(a, nil),
 		newKill(a, nil), newRm(a, nil), newDone(a, nil), newUsage(a, nil))
 	out = append(out, in(groupUse, newExec(a, nil), newShell(a, nil), newPty(a), newPs(a, nil), newState(a, nil), newTop(a, nil), newDiagnose(a, nil), newIdle(a, nil), newHold(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil), newSSH(a, nil), newSSHConfig(a, nil), newSSHProxy(a, nil),
 		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newLint(a, nil), newPreview(a, nil), newForward(a, nil), newDomain(a))...)

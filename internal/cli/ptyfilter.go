@@ -23,6 +23,8 @@ type ptyFilter struct {
 	held       []byte // a sequence or character that is not complete
 	drop       bool   // the string is dropped
 	recoloured bool   // the guest has changed the terminal's colours
+	steered    bool   // it has written more than text
+	alternate  bool   // it shows the screen of full-screen programs
 }
 
 type filterState uint8
@@ -94,6 +96,7 @@ func (f *ptyFilter) begin() {
 // pass ends a sequence that may be written.
 func (f *ptyFilter) pass(out []byte, ok bool) []byte {
 	if ok {
+		f.steered = f.steered || f.held[0] == 0x1b
 		out = append(out, f.held...)
 	}
 	f.reset()
@@ -152,6 +155,7 @@ func (f *ptyFilter) sequence(out []byte, c byte) []byte {
 		}
 	case filterControl:
 		if c >= '@' {
+			f.noteScreen(f.held[2:])
 			return f.pass(out, harmless(f.held[2:]))
 		}
 	case filterHead:
@@ -164,6 +168,20 @@ func (f *ptyFilter) sequence(out []byte, c byte) []byte {
 		}
 	}
 	return out
+}
+
+// noteScreen notes which screen a control sequence turns to.
+func (f *ptyFilter) noteScreen(b []byte) {
+	n := len(b) - 1
+	if b[0] != '?' || b[n] != 'h' && b[n] != 'l' {
+		return
+	}
+	for mode := range bytes.SplitSeq(b[1:n], []byte{';'}) {
+		switch string(mode) {
+		case "47", "1047", "1049":
+			f.alternate = b[n] == 'h'
+		}
+	}
 }
 
 // harmless reports whether a control sequence may pass: none that prints,

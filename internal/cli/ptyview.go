@@ -28,12 +28,23 @@ const (
 	calm = "\x18\x1b\\\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[!p\x1b[?9;1000;1002;1003;1004;1005;1006;1015;1016;2004l\x1b[?7;25h\x1b[>4;0m\x1b>\x1b[r\x1b[m\x1b[999;1H\r\n"
 )
 
+// calmHere is calm for a program whose output is left where it is: the cursor
+// stays.
+const calmHere = "\x18\x1b\\\x1b[<16u\x1b[!p\x1b[?9;1000;1002;1003;1004;1005;1006;1015;1016;2004l\x1b[?7;25h\x1b[>4;0m\x1b>\x1b[m\x1b7\x1b[r\x1b8"
+
 // calm is what puts the terminal back.
 func (v *ptyView) calm() string {
-	if v.out.recoloured {
-		return recolour + calm
+	back := calm
+	if v.inline && !v.out.alternate {
+		back = calmHere
+		if !v.out.steered {
+			return ""
+		}
 	}
-	return calm
+	if v.out.recoloured {
+		return recolour + back
+	}
+	return back
 }
 
 // parseDetachKey returns the control character of a name such as "ctrl-]"; 0
@@ -65,6 +76,10 @@ type ptyView struct {
 	name string
 	key  byte       // that detaches; 0 = none
 	out  *ptyFilter // before this program's terminal
+
+	inline  bool // its output belongs where the cursor was: it is no screen that is looked at for a while
+	watches bool // input is not passed on, and ^C is, once
+	ended   bool // the program has; set by run
 
 	mu   sync.Mutex
 	t    *client.Terminal
@@ -104,28 +119,36 @@ func (v *ptyView) hasLeft() bool {
 func (v *ptyView) run(ctx context.Context) error {
 	restore := func() {}
 	if fd, ok := terminal(v.app.io.in); ok {
-		before, err := term.MakeRaw(fd)
-		if err != nil {
-			return vm.Errorf(vm.Internal, "stdin", "the terminal cannot be set: %w", err)
+		var before *term.State
+		if !v.watches {
+			var err error
+			if before, err = term.MakeRaw(fd); err != nil {
+				return vm.Errorf(vm.Internal, "stdin", "the terminal cannot be set: %w", err)
+			}
 		}
 		restore = sync.OnceFunc(func() {
 			if v.app.io.outTTY {
 				v.app.io.printf("%s", v.calm())
 			}
-			_ = term.Restore(fd, before) // it may be gone
+			if before != nil {
+				_ = term.Restore(fd, before) // it may be gone
+			}
 		})
 	}
 	defer restore()
 	stop := v.watchSignals()
 	defer stop()
-	// Nothing can interrupt a read of a terminal: this goroutine ends with the
-	// input, or with the program, which has nothing left to do then.
-	go v.feed(v.app.io.in)
+	if !v.watches {
+		// Nothing can interrupt a read of a terminal: this goroutine ends with the
+		// input, or with the program, which has nothing left to do then.
+		go v.feed(v.app.io.in)
+	}
 	for {
 		status, err := v.now().Run(v.out)
 		id := v.now().Session().SessionID
 		switch {
 		case err == nil:
+			v.ended = true
 			restore()
 			if status.Code != 0 {
 				return exitStatus(status.Code)
@@ -191,7 +214,8 @@ func (v *ptyView) again(ctx context.Context, lost error) error {
 	}
 }
 
-// watchSignals passes on changes of the size, and leaves at SIGTERM and SIGHUP.
+// watchSignals passes on changes of the size, and leaves at SIGTERM and SIGHUP,
+// and at ^C: of who only watches, at the second one.
 func (v *ptyView) watchSignals() (stop func()) {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH, syscall.SIGHUP)
@@ -199,6 +223,7 @@ func (v *ptyView) watchSignals() (stop func()) {
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
+		passed := false
 		for {
 			select {
 			case s := <-changed:
@@ -207,7 +232,12 @@ func (v *ptyView) watchSignals() (stop func()) {
 				} else if cols, rows := v.app.io.size(); cols > 0 {
 					_ = v.now().Resize(cols, rows) // a broken connection is told by Run
 				}
-			case <-ending:
+			case s := <-ending:
+				if s == os.Interrupt && v.watches && !passed {
+					passed = true
+					_ = v.now().Signal("SIGINT") // a broken connection is told by Run
+					continue
+				}
 				v.leave()
 			case <-over:
 				return

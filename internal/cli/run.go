@@ -32,6 +32,7 @@ type runOptions struct {
 	dirs    []string
 	project string
 	profile string
+	labels  []string
 }
 
 func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Command {
@@ -85,6 +86,7 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
 	addDirFlag(cmd, &o.dirs)
 	projectFlag(cmd, &o.project)
+	a.labelFlag(cmd, &o.labels)
 	a.profileFlag(cmd, &o.profile, "untrusted, or agent with --volume or a network")
 	o.size.add(f)
 	o.exec.add(f)
@@ -95,7 +97,7 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 // request turns the flags into the VM to make. Its name is known before it
 // exists, so that it can be removed whatever happens.
 func (o *runOptions) request() (api.CreateVM, error) {
-	up := upOptions{source: o.image, name: "run-" + string(vm.NewID()), net: o.net, size: o.size, persist: string(vm.Ephemeral), profile: o.profileName()}
+	up := upOptions{source: o.image, name: "run-" + string(vm.NewID()), net: o.net, size: o.size, persist: string(vm.Ephemeral), profile: o.profileName(), labels: o.labels}
 	r, err := up.request()
 	r.OneShot = true
 	if err == nil {

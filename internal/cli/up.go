@@ -33,6 +33,7 @@ type upOptions struct {
 	captureEvery string
 	profile      string
 	dirs         []string
+	labels       []string
 }
 
 func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command {
@@ -48,7 +49,8 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
   warren up dev --name net --net packages --mem 1G
   warren up --ttl 1h --idle 10m --persist ephemeral
   warren up ./agent-image --name agent
-  warren up --profile dev --add-dir .:/src:rw`,
+  warren up --profile dev --add-dir .:/src:rw
+  warren up --name web-1 --label team=web --label tier=test`,
 		Args: args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if len(list) == 1 {
@@ -73,6 +75,7 @@ first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yam
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	addDirFlag(cmd, &o.dirs)
+	a.labelFlag(cmd, &o.labels)
 	o.size.add(f)
 	a.profileFlag(cmd, &o.profile, "agent")
 	a.completeFlag(cmd, "net", "closed", "packages", "open")
@@ -100,6 +103,9 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		return r, err
 	}
 	if r.Sizes, err = o.size.sizes(); err != nil {
+		return r, err
+	}
+	if r.Labels, err = parseLabels(o.labels); err != nil {
 		return r, err
 	}
 	if o.ttl != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
@@ -19,19 +20,27 @@ type waitOptions struct {
 	name    string
 	id      string
 	timeout string
+	port    string
+	json    bool
 }
 
 func newWait(a *app, runF func(context.Context, *waitOptions) error) *cobra.Command {
 	o := &waitOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "wait NAME [PROCESS]",
-		Short: "Wait for a command in a VM, or for the VM to stop",
+		Short: "Wait for a command in a VM, for a port, or for the VM to stop",
 		Long: `Without PROCESS, wait until the VM does not run any more and print why.
 
 With the id of a command that exec started, wait for that; its exit status becomes this one's. 124 says that
-it has not ended within --timeout and goes on, 125 that Warren failed.`,
+it has not ended within --timeout and goes on, 125 that Warren failed.
+
+With --port, wait until something in the guest accepts connections on that TCP port, on 127.0.0.1 or ::1 too; 124
+says that nothing did within --timeout. A VM that sleeps is woken, and stays awake meanwhile. A server sees one
+connection that is closed at once.`,
 		Example: `  warren wait box
-  warren wait box p3 --timeout 60`,
+  warren wait box p3 --timeout 60
+  warren exec box -d -- npm run dev && warren wait box --port 5173 --timeout 2m
+  warren wait box --port 5432 --json`,
 		Annotations:       map[string]string{passes: "yes"},
 		ValidArgsFunction: a.completeVM,
 		Args: func(cmd *cobra.Command, list []string) error {
@@ -42,13 +51,19 @@ it has not ended within --timeout and goes on, 125 that Warren failed.`,
 			if len(list) == 2 {
 				o.id = list[1]
 			}
+			if o.id != "" && o.port != "" {
+				return passing{usage("--port: not with a command").WithHint("wait for one after the other")}
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
 			return passed(o.run(cmd.Context()))
 		},
 	}
-	cmd.Flags().StringVar(&o.timeout, "timeout", "", "wait at most so long, in seconds or such as 2m")
+	f := cmd.Flags()
+	f.StringVar(&o.timeout, "timeout", "", "wait at most so long, in seconds or such as 2m")
+	f.StringVar(&o.port, "port", "", "wait until this TCP port of the guest accepts connections")
+	f.BoolVar(&o.json, "json", false, "print what has come as JSON")
 	return cmd
 }
 
@@ -65,6 +80,9 @@ func (o *waitOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if o.port != "" {
+		return o.listens(ctx, c, time.Duration(ms)*time.Millisecond)
+	}
 	if ms > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
@@ -80,6 +98,11 @@ func (o *waitOptions) run(ctx context.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	if o.json {
+		if err := o.app.io.json(p); err != nil {
+			return err
+		}
 	}
 	switch {
 	case p.TimedOut:
@@ -102,6 +125,28 @@ func (o *waitOptions) machine(ctx context.Context, c *client.Client) error {
 	case err != nil:
 		return err
 	}
+	if o.json {
+		return o.app.io.json(map[string]string{"exitStatus": why})
+	}
 	o.app.io.printf("%s\n", plain(why))
 	return nil
+}
+
+// listens waits until a port of the guest accepts connections.
+func (o *waitOptions) listens(ctx context.Context, c *client.Client, limit time.Duration) error {
+	port, err := portArg(o.port)
+	if err != nil {
+		return err
+	}
+	p := o.app.io.doing("waiting for port %d of %s", port, o.name)
+	err = c.WaitPort(ctx, o.name, port, limit)
+	p.done()
+	switch {
+	case err != nil && vm.AsError(err).Code == "EXEC_TIMED_OUT":
+		o.app.complain(err)
+		return exitStatus(statusTimeout)
+	case err != nil || !o.json:
+		return err
+	}
+	return o.app.io.json(api.OpenPort{Port: int(port)})
 }

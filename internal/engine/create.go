@@ -108,7 +108,7 @@ func (e *Engine) nameFreeLocked(rec vm.VM) error {
 	for _, s := range e.vms {
 		if taken(s) {
 			return vm.Errorf(vm.Exists, rec.Name, "a VM with this name exists: %s", s.id).
-				WithHint("choose another name, or delete it: `warren rm %s`", rec.Name)
+				WithHint("choose another name, or free this one: `warren rename %s OTHER`", rec.Name)
 		}
 	}
 	for op := range e.creating {

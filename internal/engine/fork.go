@@ -99,7 +99,10 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}
-		req := CreateRequest{Persistence: r.Persistence, IdleTimeout: r.IdleTimeout, TTLSeconds: r.TTLSeconds}
+		req := CreateRequest{Persistence: r.Persistence, IdleTimeout: r.IdleTimeout, TTLSeconds: r.TTLSeconds, Labels: r.Labels}
+		if err := fillLabels(&rec, req, vm.Image{}); err != nil {
+			return nil, err
+		}
 		if r.Persistence != nil {
 			if err := fillPersistence(&rec, req, vm.Image{}); err != nil {
 				return nil, err

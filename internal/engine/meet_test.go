@@ -211,10 +211,22 @@ func verbs(e *engine.Engine) map[string]func(context.Context, *vm.Call, string) 
 			}
 			return err
 		},
-		"stop":    func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Stop(ctx, c, r); return err },
-		"kill":    func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Kill(ctx, c, r); return err },
-		"delete":  func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Delete(ctx, c, r); return err },
-		"inspect": func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Inspect(ctx, c, r); return err },
+		"vm-rename": func(ctx context.Context, c *vm.Call, r string) error {
+			v, err := e.Get(ctx, c, r)
+			if err == nil {
+				_, err = e.RenameVM(ctx, c, r, v.Name)
+			}
+			return err
+		},
+		"label": func(ctx context.Context, c *vm.Call, r string) error {
+			_, err := e.Label(ctx, c, r, vm.SetLabels(map[string]string{"by": "verb"}))
+			return err
+		},
+		"wait port": func(ctx context.Context, c *vm.Call, r string) error { return e.WaitPort(ctx, c, r, 7) },
+		"stop":      func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Stop(ctx, c, r); return err },
+		"kill":      func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Kill(ctx, c, r); return err },
+		"delete":    func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Delete(ctx, c, r); return err },
+		"inspect":   func(ctx context.Context, c *vm.Call, r string) error { _, err := e.Inspect(ctx, c, r); return err },
 		"network": func(ctx context.Context, c *vm.Call, r string) error {
 			_, err := e.SetNetwork(ctx, c, r, "open")
 			return err
@@ -413,6 +425,7 @@ func TestAllPairs(t *testing.T) {
 	ops := map[string]vm.Op{
 		"suspend": vm.OpSuspend, "fork": vm.OpFork, "snapshot": vm.OpSnapshot, "keep": vm.OpKeep, "capture": vm.OpCapture, "schedule": vm.OpCapture,
 		"start": vm.OpStart, "stop": vm.OpStop, "kill": vm.OpKill, "delete": vm.OpDelete, "network": vm.OpNetwork,
+		"vm-rename": vm.OpVMRename, "label": vm.OpLabel, "wait port": vm.OpDial,
 		"exec": vm.OpExec, "start process": vm.OpExec, "write": vm.OpWrite, "open": vm.OpRead, "stat": vm.OpRead, "readdir": vm.OpRead,
 		"mkdir": vm.OpMkdir, "rename": vm.OpRename, "remove": vm.OpRemove, "chmod": vm.OpChmod, "symlink": vm.OpSymlink,
 		"watch": vm.OpWatch, "stats": vm.OpStats, "dial": vm.OpDial, "tar down": vm.OpRead, "tar up": vm.OpWrite,

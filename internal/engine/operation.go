@@ -47,7 +47,7 @@ func meet(running, verb vm.Op, own bool) meeting {
 		return preempt
 	case verb == vm.OpDelete && running == vm.OpCreate:
 		return preempt
-	case verb == vm.OpDelete, own:
+	case verb == vm.OpDelete, own, brief(running), brief(verb):
 		return await
 	case verb == vm.OpStart && (running == vm.OpStart || running == vm.OpCreate || running == vm.OpSuspend || running == vm.OpRollback):
 		return await
@@ -56,6 +56,9 @@ func meet(running, verb vm.Op, own bool) meeting {
 	}
 	return refuse
 }
+
+// brief reports whether a verb only writes the record of a VM, whatever that does.
+func brief(verb vm.Op) bool { return verb == vm.OpVMRename || verb == vm.OpLabel }
 
 // captures reports whether a verb holds a VM only for the moment of a capture.
 func captures(verb vm.Op) bool {

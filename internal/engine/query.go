@@ -69,6 +69,9 @@ func (f Filter) matches(v *vm.VM) bool {
 	if len(f.States) > 0 && !slices.Contains(f.States, v.State) {
 		return false
 	}
+	if slices.ContainsFunc(f.Labels, func(l vm.LabelSelector) bool { return !l.Matches(v.Labels) }) {
+		return false
+	}
 	return f.Search == "" || strings.Contains(v.Name, f.Search) || strings.HasPrefix(string(v.ID), f.Search)
 }
 

@@ -41,6 +41,7 @@ type CreateRequest struct {
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
 	Workdir      string          // absolute, "" = /root
 	OneShot      bool            // deleted when no exec is attached any more
+	Labels       map[string]string
 	// Deadline bounds the start, and then the wait for services that say when they
 	// are ready; 0 = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
 	Deadline time.Duration
@@ -72,6 +73,8 @@ type Filter struct {
 	Limit  int    // 0 = all
 	Offset int
 	All    bool // of every account; admins only
+
+	Labels []vm.LabelSelector // all of which match
 }
 
 // Inspection is all that is known of one VM.

@@ -18,6 +18,8 @@ type ForkRequest struct {
 	TTLSeconds  Optional[int64] // absent and null = no limit
 	Volumes     string          // of a VM that has volumes mounted: VolumesCut, VolumesRO, VolumesDetach; "" = refused
 	Folders     string          // what children get of its directories of the host: FoldersRW, FoldersNone; "" = to read
+
+	Labels map[string]string // beside the parent's, or in place of those of the same keys
 }
 
 // Forked is what a fork made.

@@ -103,7 +103,7 @@ func backgroundAfter(q *request) (time.Duration, error) {
 func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateRequest, error) {
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
-		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds,
+		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds, Labels: in.Labels,
 	}
 	if in.ActivityThresholdBytes != nil {
 		r.Threshold = *in.ActivityThresholdBytes

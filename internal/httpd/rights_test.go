@@ -84,6 +84,8 @@ var openToTokens = map[string]right{
 	"POST /v1/vms/{vm}/previews/{port}/tickets": granted,
 	"GET /v1/vms/{vm}/dial/{port}":              granted,
 
+	"POST /v1/vms/{vm}/ports/{port}/wait": granted,
+
 	"GET /v1/vms/{vm}/exec":         granted, // the Linux user is in the command
 	"POST /v1/vms/{vm}/exec":        granted,
 	"POST /v1/vms/{vm}/processes":   granted,

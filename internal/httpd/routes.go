@@ -108,7 +108,7 @@ func (s *server) snapshotRoutes() []route {
 func (s *server) vmRoutes() []route {
 	return []route{
 		{"POST", "/v1/vms", key, s.create, "Create a VM and start it; answers when it is usable.", api.CreateVM{}, api.CreatedVM{}, false, ""},
-		{"GET", "/v1/vms", token, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search limit offset all"},
+		{"GET", "/v1/vms", token, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search label limit offset all"},
 		{"GET", "/v1/vms/{vm}", granted, s.get, "One VM.", nil, api.VM{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs; with shred=true its keys are gone before the answer, which says what is unreadable and what is not.", nil, api.DeletedVM{}, false, "shred"},
 		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "Everything known of a VM and its machine.", nil, api.Inspection{}, false, ""},
@@ -122,6 +122,9 @@ func (s *server) vmRoutes() []route {
 		{"GET", "/v1/vms/{vm}/stats", granted, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
 		{"GET", "/v1/vms/{vm}/state", granted, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.WorldState{}, false, ""},
 		{"GET", "/v1/vms/{vm}/ports", granted, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
+		{"POST", "/v1/vms/{vm}/ports/{port}/wait", granted, s.waitPort, "Wait until something in the guest accepts connections on a TCP port, also of its loopback.", nil, api.OpenPort{}, false, "timeoutMs"},
+		{"POST", "/v1/vms/{vm}/rename", key, s.renameVM, "Give a VM another name, which no other VM of the account has.", api.RenameVM{}, api.VM{}, false, ""},
+		{"PATCH", "/v1/vms/{vm}/labels", key, s.label, "Set labels of a VM and take some away.", api.LabelVM{}, api.VM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
 		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/top", granted, s.top, "What the guest does now: processes, what blocked ones wait for, ports, services, last log lines; with seconds, shares of the CPU.", nil, vm.Top{}, false, "seconds brief"},
@@ -147,7 +150,7 @@ func (s *server) execRoutes() []route {
 
 func (s *server) terminalRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/pty", asUser, s.openPty, "Open a terminal over a WebSocket; exec runs a command line in place of the login shell.", nil, nil, true, "cols rows exec sessionId cwd"},
+		{"GET", "/v1/vms/{vm}/pty", asUser, s.openPty, "Open a terminal over a WebSocket; exec runs a command line in place of the login shell.", nil, nil, true, "cols rows exec sessionId cwd env"},
 		{"GET", "/v1/vms/{vm}/pty/sessions", asUser, s.ptySessions, "Terminals, running or ended lately.", nil, api.PtySessionList{}, false, ""},
 		{"GET", "/v1/vms/{vm}/pty/sessions/{session}", asUser, s.attachPty, "Attach to a terminal over a WebSocket; since replays output from an offset in place of the screen.", nil, nil, true, "cols rows since"},
 		{"DELETE", "/v1/vms/{vm}/pty/sessions/{session}", asUser, s.closePty, "End a terminal's programs and forget it.", nil, api.ClosedPty{}, false, ""},

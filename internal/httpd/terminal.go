@@ -83,6 +83,16 @@ func (s *server) openPty(q *request) error {
 	spec := vm.TerminalSpec{
 		ID: query.Get("sessionId"), Command: query.Get("exec"), Cwd: query.Get("cwd"), User: q.user(), Cols: cols, Rows: rows,
 	}
+	for _, kv := range query["env"] {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			return vm.Errorf(vm.Invalid, kv, "not a variable").WithHint("write env=NAME=VALUE")
+		}
+		if spec.Env == nil {
+			spec.Env = map[string]string{}
+		}
+		spec.Env[name] = value
+	}
 	if query.Has("sessionId") {
 		if err := vm.CheckTerminalID(spec.ID); err != nil {
 			return err

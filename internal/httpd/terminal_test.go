@@ -112,6 +112,18 @@ func (p *pty) closed() websocket.StatusCode {
 	}
 }
 
+// TestPtyEnv: variables for a terminal's program come one a parameter, and one
+// that has no value is refused before the upgrade.
+func TestPtyEnv(t *testing.T) {
+	b := newBench(t)
+	base := "/v1/vms/" + b.create(nil) + "/pty?cols=80&rows=24&exec=echo+$A-$B&env="
+	p := b.openPty(base + "A%3D1%3D2&env=B%3Dx+y")
+	p.shows("1=2-x y\r\n")
+	if _, status, code := b.dialPty(base + "A"); status != 400 || code != "INVALID_REQUEST" {
+		t.Errorf("%d %s", status, code)
+	}
+}
+
 // TestPty: a terminal is opened, left, found again with its screen, resized by
 // the smallest viewer, interrupted in order, and ends with exited and 1000.
 func TestPty(t *testing.T) {

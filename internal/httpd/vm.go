@@ -22,7 +22,7 @@ func shown(v *vm.VM) api.VM {
 		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
 		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, ActivityThreshold: v.ActivityThreshold, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
-		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir, Profile: v.Profile,
+		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir, Labels: v.Labels, Profile: v.Profile,
 		OnBoot: v.BootSetting(), GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds, BuildID: v.Build,
 	}
 	if v.Accel == vm.TCG {
@@ -38,6 +38,13 @@ func (s *server) list(q *request) error {
 			return vm.Errorf(vm.Invalid, "vmState="+st, "no such state").WithHint("states are %v", vm.States)
 		}
 		f.States = append(f.States, vm.State(st))
+	}
+	for _, text := range q.query()["label"] {
+		l, err := vm.ParseLabelSelector(text)
+		if err != nil {
+			return err
+		}
+		f.Labels = append(f.Labels, l)
 	}
 	f.Search = q.query().Get("search")
 	limit, err := q.int("limit", 0)
@@ -256,6 +263,58 @@ func (s *server) ports(q *request) error {
 		st.Ports = []vm.ListeningPort{}
 	}
 	return q.ok(api.Ports{Ports: st.Ports})
+}
+
+// waitPort waits for something that listens in the guest.
+func (s *server) waitPort(q *request) error {
+	port, err := q.port()
+	if err != nil {
+		return err
+	}
+	ms, err := q.int("timeoutMs", 0)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.streaming(q)
+	defer cancel()
+	if ms > 0 {
+		limit := time.Duration(ms) * time.Millisecond
+		late := vm.Errorf(vm.Timeout, q.ref(), "nothing has accepted connections on port %d within %s", port, limit).
+			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).
+			WithHint("`warren state %s` lists what listens, `warren ps %s` the commands, `warren logs` their output; or wait longer", q.ref(), q.ref())
+		late.Op = vm.OpAwait
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, limit, late)
+		defer stop()
+	}
+	if err := s.Engine.WaitPort(ctx, q.call, q.ref(), port); err != nil {
+		return err
+	}
+	return q.ok(api.OpenPort{Port: int(port)})
+}
+
+func (s *server) renameVM(q *request) error {
+	var in api.RenameVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.RenameVM(q.Context(), q.call, q.ref(), in.Name)
+	if err != nil {
+		return err
+	}
+	return q.ok(shown(v))
+}
+
+func (s *server) label(q *request) error {
+	var in api.LabelVM
+	if err := q.decode(&in, maxBody); err != nil {
+		return err
+	}
+	v, err := s.Engine.Label(q.Context(), q.call, q.ref(), in.Labels)
+	if err != nil {
+		return err
+	}
+	return q.ok(shown(v))
 }
 
 func (s *server) setNetwork(q *request) error {

@@ -92,7 +92,7 @@ func (s *server) fork(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes, Folders: in.Folders}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes, Folders: in.Folders, Labels: in.Labels}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // asked for none: refused, unlike absent

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -72,6 +73,7 @@ func (g *guest) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (engine.
 		},
 	}
 	t.sh = &shell{disk: g.disk, user: spec.User, cwd: home(spec.User), ctx: life, env: map[string]string{"HOME": home(spec.User), "TERM": "xterm-256color"}}
+	maps.Copy(t.sh.env, spec.Env)
 	t.sh.out = func(_ bool, data []byte) { t.print(string(data)) }
 	g.terms[spec.ID] = t
 	a := t.attach(ctx, vm.TerminalView{Cols: spec.Cols, Rows: spec.Rows})

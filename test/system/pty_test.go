@@ -8,11 +8,15 @@ package system
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // screen is the part of `pty read --json` that tests look at.
@@ -117,6 +121,9 @@ func TestCoreTerminal(t *testing.T) {
 	h.hostileOutput("box")
 	h.shells("box")
 
+	h.execTerminal("box")
+	h.waitPort("box")
+
 	// An exit status comes back; closing ends what runs.
 	if r := h.run("pty", "box", "--exec", "stty size; exit 9"); r.code != 9 || !strings.Contains(r.stdout, "24 80") {
 		t.Error(r)
@@ -142,6 +149,88 @@ func TestCoreTerminal(t *testing.T) {
 	if list := h.ok("pty", "ls", "box", "--json"); strings.Count(list, `"running": true`) != 1 {
 		t.Errorf("opened anew: %s", list)
 	}
+}
+
+// execTerminal: exec -it joins a terminal of the guest with this one, with its
+// size and keys, and leaves this one as it was.
+func (h *host) execTerminal(name string) {
+	h.t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	master := os.NewFile(uintptr(fd), "ptmx")
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		h.t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	tty, err := os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer tty.Close()
+	resize := func(cols, rows uint16) {
+		if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: cols}); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	resize(100, 30)
+	before, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cmd := exec.Command(h.binary, "exec", "-it", name, "-e", "GIVEN=v 1", "--", "sh", "-c",
+		`trap 'stty size' WINCH; trap 'echo caught; exit 7' INT; stty size; echo "$GIVEN $TERM ready"; while :; do sleep 0.1; done`)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = h.environ(), tty, tty, tty
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill() }()
+	var shown []byte
+	shows := func(text string) {
+		h.t.Helper()
+		for buf := make([]byte, 256); !bytes.Contains(shown, []byte(text)); {
+			n, err := master.Read(buf)
+			if err != nil {
+				h.t.Fatalf("%v, after %q", err, shown)
+			}
+			shown = append(shown, buf[:n]...)
+		}
+	}
+	shows("30 100\r\nv 1 xterm-256color ready")
+	resize(50, 20)
+	shows("20 50")
+	if _, err := master.WriteString("\x03"); err != nil {
+		h.t.Fatal(err)
+	}
+	shows("caught")
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
+		h.t.Errorf("%v; %q", err, shown)
+	}
+	if after, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil || *after != *before {
+		h.t.Errorf("the terminal is left as %+v, it was %+v, %v", after, before, err)
+	}
+	if list := h.ok("pty", "ls", name, "--json"); strings.Contains(list, "GIVEN") {
+		h.t.Errorf("it is still listed: %s", list)
+	}
+}
+
+// waitPort: wait --port returns when a server of the guest's loopback is there,
+// and says when none is.
+func (h *host) waitPort(name string) {
+	h.t.Helper()
+	h.ok("exec", name, "-d", "--", "sh", "-c", "sleep 1; exec python3 -m http.server 8123 --bind 127.0.0.1")
+	h.ok("wait", name, "--port", "8123", "--timeout", "60")
+	if got := h.sh(name, "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", 8123)); print(1)'"); got != "1" {
+		h.t.Errorf("after the wait a connection gives %q", got)
+	}
+	h.run("wait", name, "--port", "8124", "--timeout", "1").wants(h.t, 124, "nothing has accepted connections on port 8124 within 1s")
+	h.ok("exec", name, "--", "pkill", "-f", "http.server")
 }
 
 // hostileOutput: output that asks a terminal to type what the program likes, to

@@ -1,0 +1,52 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// RenameVM gives a VM another name, which no other of the account has. The name
+// that it has changes nothing. It waits for what is under way on the VM. The
+// guest takes the name as its host name when it next starts or wakes. The old
+// name finds nothing any more; what goes by the VM's id is as before.
+func (e *Engine) RenameVM(ctx context.Context, c *vm.Call, ref, name string) (v vm.VM, err error) {
+	if err := vm.CheckName(name); err != nil {
+		return vm.VM{}, fail(vm.OpVMRename, ref, vm.AsError(err).WithCode("INVALID_REQUEST"))
+	}
+	op, err := e.begin(ctx, c, ref, vm.OpVMRename)
+	if err != nil {
+		return vm.VM{}, fail(vm.OpVMRename, ref, err)
+	}
+	defer func() { err = e.finish(op, err) }()
+	if op.before.Name == name {
+		return op.before, nil
+	}
+	if err := e.promiseName(op, name); err != nil {
+		return vm.VM{}, err
+	}
+	entry := AuditEntry{Subject: name, Detail: map[string]any{"from": op.before.Name, "to": name}}
+	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
+		return vm.VM{}, err
+	}
+	rec, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Name = name })
+	if err == nil {
+		e.emit(rec, "vm.renamed", map[string]any{"from": op.before.Name})
+	}
+	return rec, err
+}
+
+// promiseName keeps a name from others until op ends. Kind Exists when one has
+// it.
+func (e *Engine) promiseName(op *operation, name string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.nameFreeLocked(vm.VM{Account: op.before.Account, Name: name}); err != nil {
+		return err
+	}
+	e.promised[op] = []string{name}
+	return nil
+}

@@ -1,0 +1,76 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// WaitPort returns when something in a guest accepts connections on a TCP port,
+// on one of its loopback addresses or from outside. It wakes a VM that sleeps,
+// and keeps it awake until it returns. The kernel tells nobody that a program
+// begins to listen, so it connects now and then, and closes at once what it has
+// got.
+func (e *Engine) WaitPort(ctx context.Context, c *vm.Call, ref string, port uint16) error {
+	v, err := e.visit(ctx, c, ref, vm.OpDial)
+	if err != nil {
+		return err
+	}
+	err = v.fail(v.ctx, v.waitPort(port))
+	v.end(err, nil)
+	return err
+}
+
+// The pause between two attempts grows from the first to the second: what is
+// about to listen is found soon, and waiting long costs the guest little.
+const (
+	waitPortFirst = 50 * time.Millisecond
+	waitPortLast  = 500 * time.Millisecond
+)
+
+func (v *visit) waitPort(port uint16) error {
+	for pause := waitPortFirst; ; pause = min(2*pause, waitPortLast) {
+		err := v.connectTo(port)
+		if vm.KindOf(err) != vm.Unavailable {
+			return err
+		}
+		after, stop := v.e.cfg.Clock.After(pause)
+		select {
+		case <-after:
+		case <-v.ctx.Done():
+		}
+		stop()
+		if v.ctx.Err() != nil {
+			return context.Cause(v.ctx)
+		}
+	}
+}
+
+// connectTo makes a connection to a port, wherever something listens, and closes
+// it. Kind Unavailable when nothing does.
+func (v *visit) connectTo(port uint16) error {
+	ctx, stop := v.bounded()
+	defer stop()
+	var err error
+	for _, host := range []string{"127.0.0.1", "::1"} {
+		address := net.JoinHostPort(host, strconv.Itoa(int(port)))
+		var conn net.Conn
+		if conn, err = v.guest.DialSocket(ctx, vm.SocketSpec{User: "nobody", Network: "tcp", Address: address}); err == nil {
+			return conn.Close()
+		}
+		if vm.KindOf(err) != vm.Unavailable {
+			return err
+		}
+	}
+	conn, err := v.run.machine.DialPort(ctx, port)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
