@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -168,18 +169,18 @@ func TestCopyTree(t *testing.T) {
 func TestCopyTwice(t *testing.T) {
 	s, dir := newSimulated(t), t.TempDir()
 	t.Chdir(dir)
-	write(t, dir, map[string]string{"src/f": "1", "src/gone": "1"})
+	write(t, dir, map[string]string{"src/d/f": "1", "src/d/gone": "1"})
 	s.ok("cp", "-r", "src", "box:")
 	s.ok("cp", "-r", "src", "box:")
 	s.ok("cp", "-r", "box:src", "out")
-	write(t, dir, map[string]string{"src/f": "2", "src/more": "2"})
-	if err := os.Remove("src/gone"); err != nil {
+	write(t, dir, map[string]string{"src/d/f": "2", "src/d/more": "2"})
+	if err := os.Remove("src/d/gone"); err != nil {
 		t.Fatal(err)
 	}
 	s.ok("cp", "-r", "src", "box:")
-	want := map[string]string{"f": "2", "gone": "1", "more": "2"}
+	want := map[string]string{"d/f": "2", "d/gone": "1", "d/more": "2"}
 	same(t, "in", s.guestFiles("src"), want)
-	s.ok("fs", "rm", "box:src/gone")
+	s.ok("fs", "rm", "box:src/d/gone")
 	s.ok("cp", "-r", "box:src/.", "out")
 	same(t, "out", files(t, dir+"/out"), want)
 }
@@ -313,17 +314,38 @@ func TestCopyJSON(t *testing.T) {
 	s.run("cp", "--json", "box:f", "-").wants(t, 2, "--json")
 }
 
+// screen is a terminal that says when it shows a part of a copy.
+type screen struct {
+	bytes.Buffer
+	once  sync.Once
+	shown chan struct{}
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("32 KiB of ")) {
+		s.once.Do(func() { close(s.shown) })
+	}
+	return s.Buffer.Write(p)
+}
+
 // TestCopyProgress: a copy that takes longer than a second shows a terminal its
 // bytes, of how many, and the rate; the last line is the size. A pipe gets
 // nothing, nor does a terminal with -q.
 func TestCopyProgress(t *testing.T) {
 	const size = 64 << 10
-	slow := func(w http.ResponseWriter, _ *http.Request) {
+	slow := func(w http.ResponseWriter, shown <-chan struct{}) {
+		limit := 20 * time.Second
+		if shown == nil {
+			limit = progressAfter + 2*progressEvery // by then a line would be there
+		}
 		w.Header().Set(api.HeaderLength, fmt.Sprint(size))
 		w.Header().Set("Trailer", api.HeaderDigest)
 		_, _ = w.Write(make([]byte, size/2))
 		w.(http.Flusher).Flush()
-		time.Sleep(progressAfter + 2*progressEvery) // what is shown is a matter of time
+		select {
+		case <-shown:
+		case <-time.After(limit):
+		}
 		_, _ = w.Write(make([]byte, size/2))
 		w.Header().Set(api.HeaderDigest, "de2f256064a0af797747c2b97505dc0b9f3df0de4f489eac731c23ae9ca9cc31")
 	}
@@ -336,9 +358,13 @@ func TestCopyProgress(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Name: "f", Path: "/f", Kind: vm.FileRegular, Mode: 0o644})
-			f.mux.HandleFunc("GET /v1/vms/box/raw/{path...}", slow)
-			var errs bytes.Buffer
-			a := &app{io: &streams{out: io.Discard, err: &errs, errTTY: tc.tty}}
+			errs := &screen{shown: make(chan struct{})}
+			shown := errs.shown
+			if !tc.want {
+				shown = nil
+			}
+			f.mux.HandleFunc("GET /v1/vms/box/raw/{path...}", func(w http.ResponseWriter, _ *http.Request) { slow(w, shown) })
+			a := &app{io: &streams{out: io.Discard, err: errs, errTTY: tc.tty}}
 			cp := copying{app: a, c: client.New(f.server.URL, "secret"), quiet: tc.quiet}
 			to := filepath.Join(t.TempDir(), "f")
 			done, err := cp.out(t.Context(), place{vm: "box", path: "/f"}, to)
@@ -347,7 +373,7 @@ func TestCopyProgress(t *testing.T) {
 			}
 			if !tc.want {
 				if errs.Len() > 0 {
-					t.Errorf("stderr has %q", &errs)
+					t.Errorf("stderr has %q", errs)
 				}
 				return
 			}
@@ -355,7 +381,7 @@ func TestCopyProgress(t *testing.T) {
 				t.Errorf("it shows %q", got)
 			}
 			if last := "\r\x1b[Kcopied 64 KiB to " + to + "\n"; !strings.HasSuffix(errs.String(), last) {
-				t.Errorf("it ends with %q", &errs)
+				t.Errorf("it ends with %q", errs)
 			}
 		})
 	}

@@ -357,7 +357,7 @@ func (s *server) stream(q *request, paths []string, recursive bool) error {
 		if err != nil {
 			return err
 		}
-		defer w.Close()
+		defer func() { _ = w.Close() }() // its reader's error is the one that counts
 		readers.Go(func() { ended <- follow(ctx, w, changes) })
 	}
 	l := q.ndjson()
