@@ -397,6 +397,25 @@ func FuzzExtract(f *testing.F) {
 		if fmt.Sprint(got) != untouched {
 			t.Errorf("%v left %q", err, got)
 		}
+		// Into a directory that is there, with a way out of it.
+		outside, dest = arena(t)
+		into := outside + "/dest/into"
+		if err := errors.Join(os.Mkdir(into, 0o755), os.Symlink("../..", into+"/l"), os.WriteFile(into+"/own", []byte("own"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		err = extractTar(bytes.NewReader(data), dest, "into", 1<<20, newTransfer())
+		got = tree(t, outside)
+		for name := range got {
+			if strings.HasPrefix(name, "dest/into/.warren-") {
+				t.Errorf("%v left %s", err, name)
+			}
+			if name == "dest/into" || strings.HasPrefix(name, "dest/into/") {
+				delete(got, name)
+			}
+		}
+		if fmt.Sprint(got) != untouched {
+			t.Errorf("merged: %v left %q", err, got)
+		}
 	})
 }
 
