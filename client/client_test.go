@@ -297,7 +297,7 @@ func TestWatch(t *testing.T) {
 		flush(t, w)
 		panic(http.ErrAbortHandler)
 	})
-	w, err := c.Watch(t.Context(), "box", "", "/", true)
+	w, err := c.WatchFiles(t.Context(), "box", "", "/")
 	if err != nil {
 		t.Fatal(err)
 	}

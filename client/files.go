@@ -23,7 +23,7 @@ func as(user string) http.Header {
 
 // Stat describes one entry of the guest's file system, not following a
 // symlink. As everywhere here, user is a Linux user of the guest ("" = root)
-// and a relative path begins at that user's home.
+// and a relative path begins at the VM's working directory.
 func (c *Client) Stat(ctx context.Context, ref, user, path string) (vm.FileInfo, error) {
 	q := url.Values{"path": {path}}
 	return do[vm.FileInfo](ctx, c, call{method: "GET", path: vmPath(ref, "fs", "stat"), query: q, header: as(user)}, nil)

@@ -49,14 +49,11 @@ func (l *lines) next() ([]byte, error) {
 // Watch is a stream of changes in a guest's file system.
 type Watch struct{ l *lines }
 
-// Watch begins to watch a directory; with recursive also all below it. It
-// ends with the context or Close.
-func (c *Client) Watch(ctx context.Context, ref, user, path string, recursive bool) (*Watch, error) {
-	q := url.Values{"path": {path}}
-	if recursive {
-		q.Set("recursive", "true")
-	}
-	l, err := c.lines(ctx, call{method: http.MethodGet, path: vmPath(ref, "fs", "watch"), query: q, header: as(user)})
+// WatchFiles begins to watch files and directories with all below them; no
+// path = the working directory. It ends with the context or Close, or when one
+// of the paths is gone.
+func (c *Client) WatchFiles(ctx context.Context, ref, user string, paths ...string) (*Watch, error) {
+	l, err := c.lines(ctx, call{method: http.MethodPost, path: vmPath(ref, "watch-files"), query: url.Values{"path": paths}, header: as(user)})
 	if err != nil {
 		return nil, err
 	}

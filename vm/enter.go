@@ -12,6 +12,9 @@ type LinuxUser struct {
 	GID   int
 	Home  string
 	Shell string
+	// Workdir is where commands and relative paths begin: the VM's working
+	// directory, else Home. The guest does not know it.
+	Workdir string
 }
 
 // SocketSpec names a stream socket inside a guest, and who uses it.

@@ -133,7 +133,7 @@ type VM struct {
 	OnBoot             OnBoot    `json:"onBoot,omitempty"`                 // "" = as its persistence type has it
 	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
 	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
-	Workdir            string    `json:"workdir,omitempty"`                // "" = /root
+	Workdir            string    `json:"workdir,omitempty"`                // "" = the home of the Linux user
 	OneShot            bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its runner is gone
 
 	// Build is how it was made by a spec; "" = it was not. Layer is the key of the

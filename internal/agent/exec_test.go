@@ -97,6 +97,14 @@ func TestExecUser(t *testing.T) {
 	if got.stdout != "nobody\nnogroup\nnobody /nonexistent\nrefused\n" {
 		t.Errorf("as nobody: %+v", got)
 	}
+	// Where the host names no directory, commands and files begin in the same: the
+	// home, or the root of a user who has none.
+	if got := r.run(vm.ExecSpec{Argv: []string{"pwd"}, User: "nobody"}); got.stdout != "/\n" {
+		t.Errorf("a command begins in %q", got.stdout)
+	}
+	if st, err := r.Stat(within(t, 10*time.Second), "nobody", "."); err != nil || st.Path != "/" {
+		t.Errorf("a file's path begins in %q, %v", st.Path, err)
+	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)

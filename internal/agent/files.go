@@ -21,21 +21,24 @@ import (
 // copySize is the buffer of file streams.
 const copySize = 256 << 10
 
-// abs makes a path absolute: relative ones are under the user's home.
+// abs makes the path of a file absolute.
 func (a *linuxUser) abs(path string) (string, error) {
 	switch {
 	case path == "":
 		return "", badPath(path, "the path is empty")
 	case strings.IndexByte(path, 0) >= 0:
 		return "", badPath(path, "the path holds a NUL byte")
-	case filepath.IsAbs(path):
-		return path, nil
 	}
-	home := a.home
-	if home == "" {
-		home = "/"
+	return a.under(path), nil
+}
+
+// under is where a path leads that the host has not made absolute, since the VM
+// has no working directory: it begins at the user's home, and "" is that.
+func (a *linuxUser) under(path string) string {
+	if filepath.IsAbs(path) {
+		return path
 	}
-	return filepath.Join(home, path), nil
+	return filepath.Join(a.directory(), path)
 }
 
 func badPath(path, why string) error {

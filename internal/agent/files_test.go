@@ -434,6 +434,37 @@ func TestTarUpStaysInside(t *testing.T) {
 	}
 }
 
+// Trees are merged: what is there stays or is replaced by its like. Nothing takes
+// the place of a directory, and a directory that of nothing else.
+func TestTarUpMerges(t *testing.T) {
+	r := newRig(t)
+	base := t.TempDir()
+	dst := base + "/dst"
+	if err := errors.Join(os.MkdirAll(dst+"/d/sub", 0o755), os.WriteFile(dst+"/f", []byte("old"), 0o644), os.WriteFile(dst+"/own", []byte("own"), 0o644),
+		os.Symlink(base, dst+"/l")); err != nil {
+		t.Fatal(err)
+	}
+	send := func(h tar.Header) error {
+		var b bytes.Buffer
+		tw := tar.NewWriter(&b)
+		h.Mode, h.Size = 0o755, 0
+		if err := errors.Join(tw.WriteHeader(&h), tw.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return r.TarUp(within(t, 10*time.Second), "", dst, &b)
+	}
+	wantError(t, "a directory in the place of a file", send(tar.Header{Name: "f", Typeflag: tar.TypeDir}), vm.Invalid, "FILES_BAD_REQUEST")
+	wantError(t, "a directory in the place of a link", send(tar.Header{Name: "l", Typeflag: tar.TypeDir}), vm.Invalid, "FILES_BAD_REQUEST")
+	wantError(t, "a file in the place of a directory", send(tar.Header{Name: "d", Typeflag: tar.TypeReg}), vm.Invalid, "FILES_BAD_REQUEST")
+	before := tree(t, dst)
+	if err := send(tar.Header{Name: "d/", Typeflag: tar.TypeDir, ModTime: time.Now()}); err != nil {
+		t.Errorf("a directory that is there: %v", err)
+	}
+	if after := tree(t, dst); !slices.Equal(before, after) {
+		t.Errorf("before:\n%s\nafter:\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
 // Changes below a directory are seen, in new directories too.
 func TestWatch(t *testing.T) {
 	r := newRig(t)

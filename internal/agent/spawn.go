@@ -42,14 +42,7 @@ func (a *Agent) prepare(s vm.ExecSpec) (*command, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &command{user: u, argv: s.Argv, cwd: s.Cwd}
-	home := u.directory()
-	switch {
-	case c.cwd == "":
-		c.cwd = home
-	case !filepath.IsAbs(c.cwd):
-		c.cwd = filepath.Join(home, c.cwd)
-	}
+	c := &command{user: u, argv: s.Argv, cwd: u.under(s.Cwd)}
 	if err := a.environ(c, s.Env); err != nil {
 		return nil, err
 	}

@@ -258,6 +258,9 @@ func (p *unpacker) entry(name string, h *tar.Header, r io.Reader) error {
 			p.dirs[name] = h
 			return nil
 		}
+		if exists {
+			return badPath(h.Name, "a file is in the way of a directory")
+		}
 	} else if exists && st.IsDir() {
 		return badPath(h.Name, "a directory is in the way")
 	}

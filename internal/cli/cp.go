@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,8 @@ type cpOptions struct {
 	recursive bool
 	maxBytes  string
 	user      string
+	quiet     bool
+	json      bool
 }
 
 func newCp(a *app, runF func(context.Context, *cpOptions) error) *cobra.Command {
@@ -33,16 +36,33 @@ func newCp(a *app, runF func(context.Context, *cpOptions) error) *cobra.Command 
 	cmd := &cobra.Command{
 		Use:   "cp [-r] SRC DST",
 		Short: "Copy a file or directory into or out of a VM",
-		Long: `Copy a file, or with -r a directory, into or out of a VM; one side is NAME:/path. Into a directory that is
-there the copy keeps its name. "-" is standard input or output.
+		Long: `Copy a file, or with -r a directory, into or out of a VM; one side is NAME:PATH, where NAME: alone is the VM's
+working directory. "-" is standard input or output.
 
-Into the VM files may have any size; out of it a file has at most 16 MiB unless --max-bytes allows more.
-A copy appears whole or not at all. What a guest sends is not trusted: a tree with links that point outside
-of it, devices, or names that lead elsewhere is refused, and nothing outside of DST is ever touched.`,
-		Example: `  warren cp in.txt box:/work/in.txt
+Where DST is a directory that is there, the copy is put into it and keeps its name; else DST is its new name, whose
+directory must be there. SRC/. means what is in the directory SRC, without its name; a slash at the end of SRC means
+nothing, one at the end of DST that DST must be a directory. A directory that is there already is merged: what only
+it has stays, files of the same path are replaced, and a file never replaces a directory nor a directory a file.
+
+  cp -r src box:app       app is not there: src becomes app.  app is there: src becomes app/src
+  cp -r src/. box:app     the files of src become files of app, beside those it has
+
+A link that leads out of the tree (an absolute one does), a device, a pipe or a socket is left out; stderr names the
+first of them, --json a hundred. The exit status is 0 then: all else was copied.
+
+Into the VM files may have any size; out of it a file has at most 16 MiB unless --max-bytes allows more. A file
+appears whole or not at all, and so does a tree that leaves a VM. What a guest sends is not trusted: a tree with
+names that lead elsewhere is refused, and nothing outside of DST is ever touched.
+
+On a terminal stderr shows how far it is, and at the end the size; -q leaves that out.
+
+` + aboutWorkdir,
+		Example: `  warren cp in.txt box:
   warren cp box:/work/out.txt .
   warren cp -r ./src box:/work/
-  warren cp --max-bytes 2G box:/work/model.bin model.bin`,
+  warren cp -r box:app/. app
+  warren cp --max-bytes 2G box:/work/model.bin model.bin
+  warren cp -r box:site . --json | jq .leftOut`,
 		Args: args(2, 2, "from where to where? warren cp SRC DST"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.src, o.dst = list[0], list[1]
@@ -57,6 +77,8 @@ of it, devices, or names that lead elsewhere is refused, and nothing outside of 
 	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy a directory with all that is in it")
 	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that leaves the VM; 0 = any size")
 	f.StringVar(&o.user, "user", "", "Linux user in the guest to act as (default root)")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "show neither progress nor the size")
+	f.BoolVar(&o.json, "json", false, "print what was copied as JSON")
 	return cmd
 }
 
@@ -69,6 +91,8 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 		return usage("both sides are in a VM").WithHint("copy to this host first; a local name with a colon is written ./%s", o.src)
 	case src.vm == "" && dst.vm == "":
 		return usage("neither side is in a VM").WithHint("write one side as NAME:/path")
+	case o.json && o.dst == "-":
+		return usage("--json and the file would both go to standard output").WithHint("leave one of them out")
 	}
 	limit, err := parseBytes(o.maxBytes, 1)
 	if err != nil {
@@ -78,58 +102,109 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 	if err != nil {
 		return err
 	}
+	cp := copying{app: a, c: c, user: o.user, recursive: o.recursive, limit: limit, quiet: o.quiet || o.dst == "-"}
+	var done copied
 	if dst.vm != "" {
-		return a.copyIn(ctx, c, src.path, dst, o.user, o.recursive)
+		done, err = cp.in(ctx, src.path, dst)
+	} else {
+		done, err = cp.out(ctx, src, dst.path)
 	}
-	return a.copyOut(ctx, c, src, dst.path, o, limit)
+	if err != nil {
+		return err
+	}
+	a.io.tellLeftOut(done)
+	if o.json {
+		return a.io.json(done)
+	}
+	return nil
 }
 
-// copyIn copies from this host into a guest.
-func (a *app) copyIn(ctx context.Context, c *client.Client, src string, dst place, user string, recursive bool) error {
+// copying is how to copy.
+type copying struct {
+	app       *app
+	c         *client.Client
+	user      string
+	recursive bool
+	limit     int64 // bytes of the largest file that leaves the VM; 0 = none
+	quiet     bool  // neither progress nor a last line
+}
+
+// watched does a copy while a terminal shows how far it is, and its size at the
+// end.
+func (cp *copying) watched(from, to string, do func(t *transfer) error) (copied, error) {
+	t, s := newTransfer(), cp.app.io
+	if cp.quiet {
+		err := do(t)
+		return t.result(from, to), err
+	}
+	p := s.progress(func() string { return t.progress(time.Since(t.began)) + "  " + from + " to " + to })
+	defer p.done()
+	err := do(t)
+	if p.done(); err == nil && s.errTTY {
+		s.notef("copied %s to %s", human(t.bytes.Load()), printable(to))
+	}
+	return t.result(from, to), err
+}
+
+// in copies from this host into a guest.
+func (cp *copying) in(ctx context.Context, src string, dst place) (copied, error) {
 	if src == "-" {
-		_, err := c.PutRaw(ctx, dst.vm, user, dst.path, 0, false, -1, a.io.in)
-		return err
+		return cp.watched(src, dst.typed(), func(t *transfer) error {
+			t.files.Add(1)
+			_, err := cp.c.PutRaw(ctx, dst.vm, cp.user, dst.path, 0, false, -1, t.counted(cp.app.io.in))
+			return err
+		})
 	}
 	st, err := os.Stat(src)
 	if err != nil {
-		return localError(src, err)
+		return copied{}, localError(src, err)
 	}
-	if st.IsDir() && !recursive {
-		return usage("%s is a directory", printable(src)).WithHint("copy it with -r")
+	if st.IsDir() && !cp.recursive {
+		return copied{}, usage("%s is a directory", printable(src)).WithHint("copy it with -r")
 	}
-	to, err := inside(ctx, c, dst, user, src, st.IsDir())
+	to, err := cp.inside(ctx, dst, src, st.IsDir())
 	if err != nil {
+		return copied{}, err
+	}
+	dst.path = to
+	return cp.watched(src, dst.typed(), func(t *transfer) error {
+		if st.IsDir() {
+			return cp.treeIn(ctx, src, dst, t)
+		}
+		f, err := os.Open(src)
+		if err != nil {
+			return localError(src, err)
+		}
+		defer f.Close()
+		size := int64(-1)
+		if st.Mode().IsRegular() {
+			size = st.Size()
+		}
+		t.size.Store(size)
+		t.files.Add(1)
+		_, err = cp.c.PutRaw(ctx, dst.vm, cp.user, to, uint32(st.Mode().Perm()), false, size, t.counted(f))
 		return err
+	})
+}
+
+// lastName is the name that a copy of a path keeps; "" = none: what is in the
+// directory is meant.
+func lastName(p string) string {
+	switch name := path.Base(p); name {
+	case ".", "..", "/":
+		return ""
+	default:
+		return name
 	}
-	p := a.io.doing("copying %s to %s", printable(src), place{vm: dst.vm, path: to})
-	defer p.done()
-	if st.IsDir() {
-		return treeIn(ctx, c, src, dst.vm, user, to)
-	}
-	f, err := os.Open(src)
-	if err != nil {
-		return localError(src, err)
-	}
-	defer f.Close()
-	size := int64(-1)
-	if st.Mode().IsRegular() {
-		size = st.Size()
-	}
-	_, err = c.PutRaw(ctx, dst.vm, user, to, uint32(st.Mode().Perm()), false, size, f)
-	return err
 }
 
 // inside is the path in the guest that a copy gets: below dst when that is a
 // directory, else dst itself.
-func inside(ctx context.Context, c *client.Client, dst place, user, src string, dir bool) (string, error) {
-	at, err := statFollowed(ctx, c, dst, user)
+func (cp *copying) inside(ctx context.Context, dst place, src string, dir bool) (string, error) {
+	at, err := cp.statFollowed(ctx, dst)
 	switch {
 	case err == nil && at.Kind == vm.FileDirectory:
-		abs, err := filepath.Abs(src)
-		if err != nil {
-			return "", localError(src, err)
-		}
-		return path.Join(dst.path, filepath.Base(abs)), nil
+		return path.Join(dst.path, lastName(filepath.ToSlash(src))), nil
 	case err == nil && dir:
 		return "", vm.Errorf(vm.Exists, dst.String(), "is not a directory").WithHint("copy to another name")
 	case err == nil && strings.HasSuffix(dst.path, "/"):
@@ -150,33 +225,33 @@ func isFileNotFound(err error) bool { return vm.AsError(err).Code == "FILE_NOT_F
 
 // statFollowed describes what a path leads to: a trailing slash and a dot make
 // the guest follow a symlink.
-func statFollowed(ctx context.Context, c *client.Client, p place, user string) (vm.FileInfo, error) {
-	st, err := c.Stat(ctx, p.vm, user, p.path)
+func (cp *copying) statFollowed(ctx context.Context, p place) (vm.FileInfo, error) {
+	st, err := cp.c.Stat(ctx, p.vm, cp.user, p.path)
 	if err != nil || st.Kind != vm.FileSymlink {
 		return st, err
 	}
-	if _, err := c.ReadDir(ctx, p.vm, user, p.path); err == nil {
+	if _, err := cp.c.ReadDir(ctx, p.vm, cp.user, p.path); err == nil {
 		st.Kind = vm.FileDirectory
 	}
 	return st, nil
 }
 
 // treeIn sends a directory as one stream.
-func treeIn(ctx context.Context, c *client.Client, src, name, user, to string) error {
-	if err := c.Mkdir(ctx, name, user, to, 0o755, false); err != nil {
+func (cp *copying) treeIn(ctx context.Context, src string, dst place, t *transfer) error {
+	if err := cp.c.Mkdir(ctx, dst.vm, cp.user, dst.path, 0o755, false); err != nil {
 		// It may be there already: then the trees are merged.
-		if st, serr := statFollowed(ctx, c, place{vm: name, path: to}, user); serr != nil || st.Kind != vm.FileDirectory {
+		if st, serr := cp.statFollowed(ctx, dst); serr != nil || st.Kind != vm.FileDirectory {
 			return err
 		}
 	}
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() { // ends with the pipe, which the sender below closes
-		err := packTar(w, src)
+		err := packTar(w, src, t)
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	err := c.PutTar(ctx, name, user, to, r)
+	err := cp.c.PutTar(ctx, dst.vm, cp.user, dst.path, r)
 	r.CloseWithError(context.Canceled)
 	if perr := <-packed; perr != nil && !errors.Is(perr, context.Canceled) {
 		return perr // why the stream broke off
@@ -184,81 +259,85 @@ func treeIn(ctx context.Context, c *client.Client, src, name, user, to string) e
 	return err
 }
 
-// copyOut copies from a guest to this host.
-func (a *app) copyOut(ctx context.Context, c *client.Client, src place, dst string, o *cpOptions, limit int64) error {
-	at, err := statFollowed(ctx, c, src, o.user)
+// out copies from a guest to this host.
+func (cp *copying) out(ctx context.Context, src place, dst string) (copied, error) {
+	at, err := cp.statFollowed(ctx, src)
 	if err != nil {
-		return err
+		return copied{}, err
 	}
 	dir := at.Kind == vm.FileDirectory
 	switch {
-	case dir && !o.recursive:
-		return usage("%s is a directory", src).WithHint("copy it with -r")
+	case dir && !cp.recursive:
+		return copied{}, usage("%s is a directory", src).WithHint("copy it with -r")
 	case dir && dst == "-":
-		return usage("a directory cannot go to standard output").WithHint("name a directory of this host")
+		return copied{}, usage("a directory cannot go to standard output").WithHint("name a directory of this host")
 	case at.Kind == vm.FileOther:
-		return usage("%s is neither a file nor a directory", src)
+		return copied{}, usage("%s is neither a file nor a directory", src)
 	}
-	p := a.io.doing("copying %s", src)
-	defer p.done()
 	if dst != "-" {
-		if dst, err = outside(dst, src.path, at.Path); err != nil {
-			return err
+		if dst, err = outside(dst, src.path, dir); err != nil {
+			return copied{}, err
 		}
 	}
-	if dir {
-		return treeOut(ctx, c, src, o.user, dst, limit)
-	}
-	size, r, err := c.GetRaw(ctx, src.vm, o.user, src.path, limit)
+	return cp.watched(src.typed(), filepath.Clean(dst), func(t *transfer) error {
+		if dir {
+			return cp.treeOut(ctx, src, dst, t)
+		}
+		return cp.fileOut(ctx, src, dst, at, t)
+	})
+}
+
+// fileOut receives a file.
+func (cp *copying) fileOut(ctx context.Context, src place, dst string, at vm.FileInfo, t *transfer) error {
+	size, r, err := cp.c.GetRaw(ctx, src.vm, cp.user, src.path, cp.limit)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	t.size.Store(size)
+	t.files.Add(1)
 	if dst == "-" {
-		_, err := io.Copy(a.io.out, r)
-		return err
+		w := cp.app.io.guestWriter(false)
+		_, err := io.Copy(w, t.counted(r))
+		return errors.Join(err, w.Close())
 	}
 	mode := os.FileMode(at.Mode) & 0o777
 	if at.Kind == vm.FileSymlink || mode == 0 {
 		mode = 0o644
 	}
-	return receiveFile(r, size, dst, mode|0o600)
+	return receiveFile(t.counted(r), size, dst, mode|0o600)
 }
 
 // outside is the path on this host that a copy gets: below dst when that is a
-// directory, else dst itself. The last name is the one that was asked for;
-// where that is none, such as ".", it is the guest's and must be a plain name.
-func outside(dst, asked, real string) (string, error) {
+// directory, else dst itself. The name is the one that was asked for, never one
+// that the guest gives.
+func outside(dst, asked string, dir bool) (string, error) {
 	st, err := os.Stat(dst)
 	switch {
+	case err == nil && st.IsDir() && lastName(asked) == "":
+		return filepath.Clean(dst) + "/.", nil
 	case err == nil && st.IsDir():
-		name := path.Base(path.Clean(asked))
-		if name == "." || name == ".." || name == "/" {
-			name = path.Base(path.Clean(real))
-		}
-		if name == "." || name == ".." || name == "/" {
-			return "", usage("a copy of %s needs a name", printable(asked)).WithHint("give the destination a name that is not there yet")
-		}
-		return filepath.Join(dst, name), nil
+		return filepath.Join(dst, lastName(asked)), nil
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return "", localError(dst, err)
-	case strings.HasSuffix(dst, "/") && err != nil:
+	case strings.HasSuffix(dst, "/") && err != nil && !dir:
 		return "", vm.Errorf(vm.NotFound, printable(dst), "no such directory").WithHint("make it first, or leave out the last slash")
 	}
 	return filepath.Clean(dst), nil
 }
 
-// treeOut receives a directory.
-func treeOut(ctx context.Context, c *client.Client, src place, user, dst string, limit int64) error {
+// treeOut receives a directory. "." as the last name of dst stands for the
+// directory before it.
+func (cp *copying) treeOut(ctx context.Context, src place, dst string, t *transfer) error {
 	parent, err := os.OpenRoot(filepath.Dir(dst))
 	if err != nil {
 		return localError(filepath.Dir(dst), err)
 	}
 	defer parent.Close()
-	r, err := c.GetTar(ctx, src.vm, user, src.path)
+	r, err := cp.c.GetTar(ctx, src.vm, cp.user, src.path)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	return extractTar(r, parent, filepath.Base(dst), limit)
+	return extractTar(r, parent, filepath.Base(dst), cp.limit, t)
 }

@@ -44,7 +44,7 @@ type execOptions struct {
 func (o *execOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.timeout, "timeout", "", "end the command after so many seconds, or such as 10m; then the exit status is 124")
 	f.StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
-	f.StringVar(&o.cwd, "cwd", "", "working directory in the guest (default the user's home)")
+	f.StringVar(&o.cwd, "cwd", "", aboutCwd)
 	f.StringArrayVarP(&o.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass this shell's on; may repeat")
 	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input on")
 }
@@ -63,7 +63,9 @@ command goes on meanwhile, and "warren pty ls" lists it. As every terminal, it k
 through it, not by being there.
 
 Without -t, ^C goes to the command; a second one leaves it alone: it goes on in the background with a log, as it
-does when this program or the server dies ("warren ps", "warren logs", "warren wait").`,
+does when this program or the server dies ("warren ps", "warren logs", "warren wait").
+
+` + aboutWorkdir,
 		Example: `  warren exec box -- uname -a
   warren exec box --user nobody --cwd /tmp -e LANG=C -- sh -c 'pwd; exit 3'
   warren exec -it box -- bash

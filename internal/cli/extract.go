@@ -29,67 +29,66 @@ const (
 	copyBuffer   = 256 << 10
 )
 
-// extractTar unpacks a tree that a guest sent as dest/name, which must not
-// be there yet (an empty directory may). Everything goes to a temporary
-// directory beside it first, which is renamed when the tree is whole and
-// removed when it is not, so that no part of a tree is ever seen. What the
-// archive holds is not trusted: no entry touches anything but that new
-// directory, and an archive that tries is refused as a whole. Files larger
-// than limit are refused (0 = no limit). r is read to its end, so that an
-// error of its last read counts.
-func extractTar(r io.Reader, dest *os.Root, name string, limit int64) (err error) {
-	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+// extractTar unpacks a tree that a guest sent as dest/name. A directory that is
+// there gets what it holds beside its own, and name "." is dest itself; anything
+// else that is there is refused. Everything goes to a temporary directory first,
+// which is put into place when the tree is whole and removed when it is not, so
+// that no part of a tree is ever seen. What the archive holds is not trusted: no
+// entry touches anything but that new directory, and an archive that tries is
+// refused as a whole. A symlink that leads outside is left out, and t is told of
+// it. Files larger than limit are refused (0 = no limit). r is read to its end, so
+// that an error of its last read counts.
+func extractTar(r io.Reader, dest *os.Root, name string, limit int64, t *transfer) (err error) {
+	if name == "" || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return vm.Errorf(vm.Invalid, printable(name), "cannot be the name of a directory")
 	}
-	if err := absent(dest, name); err != nil {
+	into, err := receiver(dest, name)
+	if err != nil {
 		return err
 	}
+	at := dest // where the temporary directory is
+	if into != nil {
+		defer into.Close()
+		at = into
+	}
 	temp := tempName()
-	if err := dest.Mkdir(temp, 0o755); err != nil {
+	if err := at.Mkdir(temp, 0o755); err != nil {
 		return localError(name, err)
 	}
 	defer func() {
-		if err != nil {
-			err = errors.Join(err, dest.RemoveAll(temp))
+		if err != nil || into != nil {
+			err = errors.Join(err, at.RemoveAll(temp))
 		}
 	}()
-	root, err := dest.OpenRoot(temp)
+	root, err := at.OpenRoot(temp)
 	if err != nil {
 		return localError(name, err)
 	}
 	defer root.Close()
-	x := &extractor{root: root, limit: limit, made: map[string]byte{".": tar.TypeDir}, folded: map[string]string{}, buf: make([]byte, copyBuffer)}
+	x := &extractor{root: root, limit: limit, t: t, made: map[string]byte{".": tar.TypeDir}, folded: map[string]string{}, buf: make([]byte, copyBuffer)}
 	if err := x.all(r); err != nil {
 		return err
 	}
-	// Only an empty directory can be there; renaming does not replace it.
-	if err := dest.Remove(name + "/"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return localError(name, err)
+	if into != nil {
+		return merge(into, temp)
 	}
 	return localError(name, dest.Rename(temp, name))
 }
 
-// absent refuses a name that is taken by anything but an empty directory.
-func absent(dest *os.Root, name string) error {
-	taken := vm.Errorf(vm.Exists, printable(name), "is there already").WithHint("choose another destination, or remove it first")
+// receiver opens the directory that a tree gets into; nil = nothing is there. A
+// symlink is refused: who has made it is not known.
+func receiver(dest *os.Root, name string) (*os.Root, error) {
 	st, err := dest.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return nil, nil
 	case err != nil:
-		return localError(name, err)
+		return nil, localError(name, err)
 	case !st.IsDir():
-		return taken
+		return nil, vm.Errorf(vm.Exists, printable(name), "is there already").WithHint("choose another destination, or remove it first")
 	}
-	d, err := dest.Open(name)
-	if err != nil {
-		return localError(name, err)
-	}
-	defer d.Close()
-	if _, err := d.Readdirnames(1); !errors.Is(err, io.EOF) {
-		return taken
-	}
-	return nil
+	into, err := dest.OpenRoot(name)
+	return into, localError(name, err)
 }
 
 func tempName() string { return ".warren-" + rand.Text() }
@@ -98,6 +97,7 @@ func tempName() string { return ".warren-" + rand.Text() }
 type extractor struct {
 	root  *os.Root
 	limit int64
+	t     *transfer
 	buf   []byte
 
 	made      map[string]byte   // what each path is, by its tar type
@@ -159,10 +159,7 @@ func (x *extractor) entry(h *tar.Header, r io.Reader) error {
 	case tar.TypeReg:
 		return x.file(name, h, r)
 	case tar.TypeSymlink:
-		if err := checkTarget(name, h.Linkname); err != nil {
-			return err
-		}
-		return localError(name, x.root.Symlink(h.Linkname, name))
+		return x.symlink(name, h.Linkname)
 	case tar.TypeLink:
 		return x.link(name, h)
 	}
@@ -247,16 +244,25 @@ func (x *extractor) parents(dir string) error {
 	return x.entry(h, nil)
 }
 
-// checkTarget wants a symlink that leads to a place inside, whatever other
-// symlinks there are: ".." may stand at its beginning only, where it is
-// counted from the link's real directory. Behind a name it would be counted
-// from wherever that name leads.
-func checkTarget(name, target string) error {
+// symlink makes a symlink, or leaves it out where it leads outside.
+func (x *extractor) symlink(name, target string) error {
 	switch {
 	case target == "" || len(target) > maxPath || strings.ContainsRune(target, 0):
 		return refused(name, "is a symlink to an impossible name")
-	case strings.HasPrefix(target, "/"):
-		return refused(name, "is a symlink to an absolute name, "+printable(target))
+	case leadsOutside(name, target):
+		x.t.leaveOut(name, target)
+		return nil
+	}
+	return localError(name, x.root.Symlink(target, name))
+}
+
+// leadsOutside reports whether a symlink of a tree may lead out of it, whatever
+// other symlinks there are: ".." may stand at its beginning only, where it is
+// counted from the link's real directory. Behind a name it would be counted
+// from wherever that name leads.
+func leadsOutside(name, target string) bool {
+	if strings.HasPrefix(target, "/") {
+		return true
 	}
 	up, down := 0, false
 	for _, p := range strings.Split(target, "/") {
@@ -264,17 +270,14 @@ func checkTarget(name, target string) error {
 		case "", ".":
 		case "..":
 			if down {
-				return refused(name, "is a symlink with .. behind a name, "+printable(target))
+				return true
 			}
 			up++
 		default:
 			down = true
 		}
 	}
-	if up > strings.Count(name, "/") {
-		return refused(name, "is a symlink that leads outside, to "+printable(target))
-	}
-	return nil
+	return up > strings.Count(name, "/")
 }
 
 // file writes a regular file; the umask applies, setuid and setgid do not.
@@ -287,7 +290,8 @@ func (x *extractor) file(name string, h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return localError(name, err)
 	}
-	n, err := copyInto(name, f, r, x.buf)
+	x.t.files.Add(1)
+	n, err := copyInto(name, f, x.t.counted(r), x.buf)
 	if err := errors.Join(err, localError(name, f.Close())); err != nil {
 		return err
 	}
@@ -406,84 +410,6 @@ func copyInto(name string, f io.Writer, r io.Reader, buf []byte) (int64, error) 
 			return total, streamError(err)
 		}
 	}
-}
-
-// packTar writes a file or a tree of this host as a tar stream: files,
-// directories and symlinks as they are. Anything else is refused.
-func packTar(w io.Writer, root string) error {
-	tw := tar.NewWriter(w)
-	buf := make([]byte, copyBuffer)
-	top, err := os.Stat(root)
-	if err != nil {
-		return localError(root, err)
-	}
-	if !top.IsDir() {
-		return errors.Join(packEntry(tw, root, filepath.Base(root), top, buf), tw.Close())
-	}
-	root = filepath.Clean(root) + string(filepath.Separator) // a symlink to a directory is followed here only
-	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return localError(p, err)
-		}
-		rel, err := filepath.Rel(root, p)
-		if err != nil {
-			return localError(p, err)
-		}
-		st := top
-		if rel != "." {
-			if st, err = d.Info(); err != nil {
-				return localError(p, err)
-			}
-		}
-		return packEntry(tw, p, rel, st, buf)
-	})
-	if err != nil {
-		return err
-	}
-	return tw.Close()
-}
-
-func packEntry(tw *tar.Writer, p, as string, st fs.FileInfo, buf []byte) error {
-	h := &tar.Header{Name: filepath.ToSlash(as), Mode: int64(st.Mode().Perm()), ModTime: st.ModTime(), Format: tar.FormatPAX}
-	switch st.Mode().Type() {
-	case fs.ModeDir:
-		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
-	case fs.ModeSymlink:
-		target, err := os.Readlink(p)
-		if err != nil {
-			return localError(p, err)
-		}
-		h.Typeflag, h.Linkname = tar.TypeSymlink, target
-	case 0:
-		return packFile(tw, p, h, buf)
-	default:
-		return vm.Errorf(vm.Invalid, p, "is neither a file, a directory nor a symlink").WithHint("copy without it")
-	}
-	return tw.WriteHeader(h)
-}
-
-func packFile(tw *tar.Writer, p string, h *tar.Header, buf []byte) error {
-	f, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return localError(p, err)
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return localError(p, err)
-	}
-	if !st.Mode().IsRegular() {
-		return vm.Errorf(vm.Busy, p, "changed while it was copied").WithHint("copy it again")
-	}
-	h.Typeflag, h.Size = tar.TypeReg, st.Size()
-	if err := tw.WriteHeader(h); err != nil {
-		return err
-	}
-	n, err := io.CopyBuffer(struct{ io.Writer }{tw}, struct{ io.Reader }{io.LimitReader(f, h.Size)}, buf)
-	if err == nil && n < h.Size {
-		return vm.Errorf(vm.Busy, p, "became shorter while it was copied").WithHint("copy it again")
-	}
-	return err
 }
 
 // refused is the error of an archive that no honest guest sends.

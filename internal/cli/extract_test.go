@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,11 +148,6 @@ func TestExtractHostile(t *testing.T) {
 		{"symlink, then a file of its name", []ent{sym("l", "x"), file("l", "x")}, 0, vm.GuestFault},
 		{"file, then a symlink of its name", []ent{file("l", "x"), sym("l", "x")}, 0, vm.GuestFault},
 		{"directory replaced by a symlink", []ent{dir("d"), sym("d", "."), file("d/f", "x")}, 0, vm.GuestFault},
-		{"absolute symlink", []ent{sym("l", "/etc/passwd")}, 0, vm.GuestFault},
-		{"symlink up", []ent{sym("l", "../secret")}, 0, vm.GuestFault},
-		{"symlink up from below", []ent{dir("a"), sym("a/l", "../../secret")}, 0, vm.GuestFault},
-		{"symlink up behind a name", []ent{sym("l", "a/../../secret")}, 0, vm.GuestFault},
-		{"symlink by way of another", []ent{dir("a"), dir("a/b"), sym("a/b/up", "../.."), sym("evil", "a/b/up/../secret")}, 0, vm.GuestFault},
 		{"empty symlink", []ent{sym("l", "x"), {name: "m", typ: tar.TypeSymlink}}, 0, vm.GuestFault},
 		{"hard link outside", []ent{hard("l", "../secret")}, 0, vm.GuestFault},
 		{"absolute hard link", []ent{hard("l", "/etc/passwd")}, 0, vm.GuestFault},
@@ -183,7 +179,7 @@ func TestExtractHostile(t *testing.T) {
 			// One good file first: it must be gone afterwards.
 			data := archive(t, append([]ent{dir("."), file("first", "x")}, tc.entries...)...)
 			data = bytes.ReplaceAll(data, []byte("WARREN.sparse.x"), []byte("GNU.sparse.name"))
-			err := extractTar(bytes.NewReader(data), dest, "out", tc.limit)
+			err := extractTar(bytes.NewReader(data), dest, "out", tc.limit, newTransfer())
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want kind %s", err, tc.want)
 			}
@@ -209,7 +205,7 @@ func TestExtractTooMany(t *testing.T) {
 			}
 		}
 	}()
-	err := extractTar(r, dest, "out", 0)
+	err := extractTar(r, dest, "out", 0, newTransfer())
 	r.Close()
 	if !errors.Is(err, vm.Limit) {
 		t.Errorf("got %v", err)
@@ -234,7 +230,7 @@ func TestExtractCut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			outside, dest := arena(t)
-			if err := extractTar(r, dest, "out", 0); vm.KindOf(err) != vm.GuestFault && vm.KindOf(err) != vm.Corrupt {
+			if err := extractTar(r, dest, "out", 0, newTransfer()); vm.KindOf(err) != vm.GuestFault && vm.KindOf(err) != vm.Corrupt {
 				t.Errorf("got %v", err)
 			}
 			if got := fmt.Sprint(tree(t, outside)); got != untouched {
@@ -258,7 +254,7 @@ func TestExtract(t *testing.T) {
 		dir("."), dir("a"), file("a/f", "hello"), file("./b/c/implied", "x"), sym("a/up", "../b"), sym("here", "."), sym("s", "a/f"),
 		hard("h", "a/f"), file(nasty, "n"), file("..data", "dots"), file("a/..", "").renamed("a/..b"),
 		ent{name: "suid", typ: tar.TypeReg, data: "x", mode: 0o6777}, ent{name: "sticky/", typ: tar.TypeDir, mode: 0o1500})
-	if err := extractTar(iotest.OneByteReader(bytes.NewReader(data)), dest, "out", 5); err != nil {
+	if err := extractTar(iotest.OneByteReader(bytes.NewReader(data)), dest, "out", 5, newTransfer()); err != nil {
 		t.Fatal(err)
 	}
 	got := tree(t, filepath.Join(outside, "dest", "out"))
@@ -279,7 +275,65 @@ func TestExtract(t *testing.T) {
 
 func (e ent) renamed(name string) ent { e.name = name; return e }
 
-// What is there already is never mixed with what a guest sends.
+// A symlink that leads outside, or could by way of another, is left out and
+// told; all else comes, and nothing outside changes.
+//
+// 003-24
+func TestExtractLeavesOut(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		entries []ent
+		left    leftOut
+	}{
+		{"absolute", []ent{sym("l", "/etc/passwd")}, leftOut{"l", "/etc/passwd"}},
+		{"up", []ent{sym("l", "../secret")}, leftOut{"l", "../secret"}},
+		{"up, by the root's own name", []ent{sym("l", "../out/first")}, leftOut{"l", "../out/first"}},
+		{"up from below", []ent{dir("a"), sym("a/l", "../../secret")}, leftOut{"a/l", "../../secret"}},
+		{"up behind a name", []ent{sym("l", "a/../../secret")}, leftOut{"l", "a/../../secret"}},
+		{"by way of another", []ent{dir("a"), dir("a/b"), sym("a/b/up", "../.."), sym("evil", "a/b/up/../secret")}, leftOut{"evil", "a/b/up/../secret"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			outside, dest := arena(t)
+			tr := newTransfer()
+			data := archive(t, append([]ent{dir(".")}, append(tc.entries, file("first", "x"))...)...)
+			if err := extractTar(bytes.NewReader(data), dest, "out", 0, tr); err != nil {
+				t.Fatal(err)
+			}
+			got := tree(t, outside)
+			if got["dest/out/first"] != "file x" {
+				t.Errorf("the file beside it did not come: %q", got)
+			}
+			if _, there := got["dest/out/"+tc.left.Path]; there {
+				t.Errorf("the link came: %q", got)
+			}
+			if done := tr.result("", ""); done.LeftOutCount != 1 || done.LeftOut[0] != tc.left || done.Files != 1 || done.Bytes != 1 {
+				t.Errorf("told %+v", done)
+			}
+			for name := range got {
+				if strings.HasPrefix(name, "dest/out") {
+					delete(got, name)
+				}
+			}
+			if fmt.Sprint(got) != untouched {
+				t.Errorf("changed: %s", got)
+			}
+		})
+	}
+}
+
+// What is left out of a tree cannot be written through later in it.
+func TestExtractThroughLeftOut(t *testing.T) {
+	outside, dest := arena(t)
+	data := archive(t, dir("."), sym("l", "/tmp"), file("l/f", "x"))
+	if err := extractTar(bytes.NewReader(data), dest, "out", 0, newTransfer()); !errors.Is(err, vm.GuestFault) {
+		t.Errorf("got %v", err)
+	}
+	if got := fmt.Sprint(tree(t, outside)); got != untouched {
+		t.Errorf("left behind: %s", got)
+	}
+}
+
+// What a guest sends takes the place of nothing but a directory.
 func TestExtractTaken(t *testing.T) {
 	data := archive(t, file("f", "new"))
 	for name, prepare := range map[string]func(p string) error{
@@ -287,7 +341,6 @@ func TestExtractTaken(t *testing.T) {
 		"symlink to outside":   func(p string) error { return os.Symlink("../secret", p) },
 		"dangling symlink":     func(p string) error { return os.Symlink("nowhere", p) },
 		"symlink to directory": func(p string) error { return os.Symlink(t.TempDir(), p) },
-		"full directory":       func(p string) error { return os.MkdirAll(p+"/x", 0o755) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			outside, dest := arena(t)
@@ -295,7 +348,7 @@ func TestExtractTaken(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := fmt.Sprint(tree(t, outside))
-			if err := extractTar(bytes.NewReader(data), dest, "out", 0); !errors.Is(err, vm.Exists) {
+			if err := extractTar(bytes.NewReader(data), dest, "out", 0, newTransfer()); !errors.Is(err, vm.Exists) {
 				t.Errorf("got %v", err)
 			}
 			if got := fmt.Sprint(tree(t, outside)); got != before {
@@ -307,11 +360,11 @@ func TestExtractTaken(t *testing.T) {
 	if err := dest.Mkdir("out", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := extractTar(bytes.NewReader(data), dest, "out", 0); err != nil {
+	if err := extractTar(bytes.NewReader(data), dest, "out", 0, newTransfer()); err != nil {
 		t.Errorf("an empty directory: %v", err)
 	}
-	for _, bad := range []string{"", ".", "..", "a/b", "../x", "/x", "a\x00"} {
-		if err := extractTar(bytes.NewReader(data), dest, bad, 0); !errors.Is(err, vm.Invalid) {
+	for _, bad := range []string{"", "..", "a/b", "../x", "/x", "a\x00"} {
+		if err := extractTar(bytes.NewReader(data), dest, bad, 0, newTransfer()); !errors.Is(err, vm.Invalid) {
 			t.Errorf("as %q: %v", bad, err)
 		}
 	}
@@ -320,7 +373,7 @@ func TestExtractTaken(t *testing.T) {
 // Names from the archive come quoted in errors.
 func TestExtractErrorsArePrintable(t *testing.T) {
 	_, dest := arena(t)
-	err := extractTar(bytes.NewReader(archive(t, sym("a\x1b[2Jb", "/x\ny"))), dest, "out", 0)
+	err := extractTar(bytes.NewReader(archive(t, hard("a\x1b[2Jb", "/x\ny"))), dest, "out", 0, newTransfer())
 	if err == nil || plain(err.Error()) != err.Error() {
 		t.Errorf("got %q", err)
 	}
@@ -334,7 +387,7 @@ func FuzzExtract(f *testing.F) {
 	f.Add(archive(f, file("../secret", "x")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		outside, dest := arena(t)
-		err := extractTar(bytes.NewReader(data), dest, "out", 1<<20)
+		err := extractTar(bytes.NewReader(data), dest, "out", 1<<20, newTransfer())
 		got := tree(t, outside)
 		for name := range got {
 			if err == nil && (name == "dest/out" || strings.HasPrefix(name, "dest/out/")) {
@@ -343,6 +396,25 @@ func FuzzExtract(f *testing.F) {
 		}
 		if fmt.Sprint(got) != untouched {
 			t.Errorf("%v left %q", err, got)
+		}
+		// Into a directory that is there, with a way out of it.
+		outside, dest = arena(t)
+		into := outside + "/dest/into"
+		if err := errors.Join(os.Mkdir(into, 0o755), os.Symlink("../..", into+"/l"), os.WriteFile(into+"/own", []byte("own"), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		err = extractTar(bytes.NewReader(data), dest, "into", 1<<20, newTransfer())
+		got = tree(t, outside)
+		for name := range got {
+			if strings.HasPrefix(name, "dest/into/.warren-") {
+				t.Errorf("%v left %s", err, name)
+			}
+			if name == "dest/into" || strings.HasPrefix(name, "dest/into/") {
+				delete(got, name)
+			}
+		}
+		if fmt.Sprint(got) != untouched {
+			t.Errorf("merged: %v left %q", err, got)
 		}
 	})
 }
@@ -446,11 +518,11 @@ func TestPackTar(t *testing.T) {
 	}
 	for name, root := range map[string]string{"directory": src, "symlink to it": src + "/../packed-" + filepath.Base(src)} {
 		var b bytes.Buffer
-		if err := packTar(&b, root); err != nil {
+		if err := packTar(&b, root, newTransfer()); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		outside, dest := arena(t)
-		if err := extractTar(&b, dest, "out", 0); err != nil {
+		if err := extractTar(&b, dest, "out", 0, newTransfer()); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if got, want := fmt.Sprint(tree(t, outside+"/dest/out")), fmt.Sprint(tree(t, src)); got != want {
@@ -460,24 +532,21 @@ func TestPackTar(t *testing.T) {
 			t.Errorf("mode %v, %v", st, err)
 		}
 	}
-	var b bytes.Buffer
-	if err := packTar(&b, src+"/a/f"); err != nil {
+	if err := errors.Join(syscall.Mkfifo(src+"/fifo", 0o600), os.Symlink("../../secret", src+"/a/out")); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := tar.NewReader(&b).Next(); err != nil || h.Name != "f" || h.Size != 5 || h.Uid != 0 || h.Uname != "" {
-		t.Errorf("one file: %+v, %v", h, err)
+	tr := newTransfer()
+	if err := packTar(io.Discard, src, tr); err != nil {
+		t.Errorf("with a pipe and a link that leads outside: %v", err)
 	}
-	if err := syscall.Mkfifo(src+"/fifo", 0o600); err != nil {
-		t.Fatal(err)
+	if got := tr.result("", "").LeftOut; !slices.Equal(got, []leftOut{{"a/out", "../../secret"}, {"fifo", ""}}) {
+		t.Errorf("left out: %+v", got)
 	}
-	if err := packTar(io.Discard, src); !errors.Is(err, vm.Invalid) {
-		t.Errorf("a pipe: %v", err)
-	}
-	if err := packTar(io.Discard, src+"/none"); !errors.Is(err, vm.NotFound) {
+	if err := packTar(io.Discard, src+"/none", newTransfer()); !errors.Is(err, vm.NotFound) {
 		t.Errorf("nothing: %v", err)
 	}
 	full := errors.New("full")
-	if err := packTar(failing{full}, src+"/a"); !errors.Is(err, full) {
+	if err := packTar(failing{full}, src+"/a", newTransfer()); !errors.Is(err, full) {
 		t.Errorf("a writer that fails: %v", err)
 	}
 }

@@ -19,8 +19,10 @@ import (
 )
 
 func newFs(a *app) *cobra.Command {
-	return group("fs", "List, read and change files in a VM", "  warren fs ls box:/work\n  warren fs cat box:/etc/os-release",
-		newFsLs(a, nil), newFsCat(a, nil), newFsWrite(a, nil), newFsMkdir(a, nil), newFsRm(a, nil), newFsMv(a, nil), newFsStat(a, nil), newFsWatch(a, nil))
+	cmd := group("fs", "List, read and change files in a VM", "  warren fs ls box:/work\n  warren fs cat box:/etc/os-release",
+		newFsLs(a, nil), newFsCat(a, nil), newFsWrite(a, nil), newFsMkdir(a, nil), newFsRm(a, nil), newFsMv(a, nil), newFsStat(a, nil))
+	cmd.Long = cmd.Short + ".\n\n" + aboutWorkdir
+	return cmd
 }
 
 // fsOptions are those of every file verb; each uses its own.
@@ -212,37 +214,5 @@ func newFsStat(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comm
 		},
 	}, o, runF)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
-	return cmd
-}
-
-func newFsWatch(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
-	o := &fsOptions{}
-	cmd := a.fsCommand(fsVerb{
-		use: "watch NAME:/path", short: "Print changes below a directory until ^C", example: "  warren fs watch -r box:/work", least: 1, most: 1,
-		do: func(ctx context.Context, c *client.Client, o *fsOptions) error {
-			w, err := c.Watch(ctx, o.places[0].vm, o.user, o.places[0].path, o.deep)
-			if err != nil {
-				return err
-			}
-			defer func() { _ = w.Close() }()
-			for {
-				e, err := w.Next()
-				switch {
-				case ctx.Err() != nil || errors.Is(err, io.EOF):
-					return nil // ^C is how one stops looking
-				case err != nil:
-					return err
-				case o.json:
-					if err := a.io.line(e); err != nil {
-						return err
-					}
-				default:
-					a.io.printf("%-7s %s\n", plain(e.Type), printable(e.Path))
-				}
-			}
-		},
-	}, o, runF)
-	cmd.Flags().BoolVarP(&o.deep, "recursive", "r", false, "watch all directories below too")
-	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object a line")
 	return cmd
 }

@@ -25,6 +25,7 @@ type streams struct {
 	outTTY, errTTY bool
 	colour         bool // stdout shows colours
 	width          int  // of stdout's terminal; 0 = unlimited
+	errWidth       int  // of stderr's
 
 	rename func(string) string // gives a text the name that the program was called by; nil = it has it
 }
@@ -40,12 +41,13 @@ func (s *streams) named(text string) string {
 func newStreams(in io.Reader, out, err io.Writer, getenv func(string) string) *streams {
 	s := &streams{in: in, out: out, err: err}
 	outFD, outTTY := terminal(out)
-	_, s.errTTY = terminal(err)
-	s.outTTY = outTTY
+	errFD, errTTY := terminal(err)
+	s.outTTY, s.errTTY = outTTY, errTTY
 	if outTTY {
-		if w, _, err := term.GetSize(outFD); err == nil {
-			s.width = w
-		}
+		s.width, _, _ = term.GetSize(outFD) // 0 where it is not known
+	}
+	if errTTY {
+		s.errWidth, _, _ = term.GetSize(errFD)
 	}
 	s.colour = outTTY && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 	return s

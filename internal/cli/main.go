@@ -141,7 +141,7 @@ func commands(a *app) []*cobra.Command {
 	out := in(groupVM, newUp(a, nil), newRun(a, nil), newLs(a, nil), newInspect(a, nil), newStop(a, nil), newStart(a, nil),
 		newSuspend(a, nil), newDrain(a, nil), newFork(a, nil), newSnapshot(a), newRollback(a, nil), newTree(a, nil), newKeep(a, nil), newResize(a, nil), newRename(a, nil), newLabel(a, nil), newOnBoot(a, nil),
 		newKill(a, nil), newRm(a, nil), newDone(a, nil), newUsage(a, nil))
-	out = append(out, in(groupUse, newExec(a, nil), newShell(a, nil), newPty(a), newPs(a, nil), newState(a, nil), newTop(a, nil), newDiagnose(a, nil), newIdle(a, nil), newHold(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil), newSSH(a, nil), newSSHConfig(a, nil), newSSHProxy(a, nil),
+	out = append(out, in(groupUse, newExec(a, nil), newShell(a, nil), newPty(a), newPs(a, nil), newState(a, nil), newTop(a, nil), newDiagnose(a, nil), newIdle(a, nil), newHold(a, nil), newWait(a, nil), newSignal(a, nil), newLogs(a, nil), newCp(a, nil), newWatchFiles(a, nil), newSSH(a, nil), newSSHConfig(a, nil), newSSHProxy(a, nil),
 		newFs(a), newNet(a), newService(a), newVolume(a), newProfile(a), newLint(a, nil), newPreview(a, nil), newForward(a, nil), newDomain(a))...)
 	out = append(out, in(groupHost, newServe(a, nil), newDoctor(a, nil), newImage(a), newStorage(a, nil), newPrune(a, nil), newConfig(a), newCA(a), newVersion(a, nil), newCompletion(a))...)
 	out = append(out, in(groupAdmin, newAccount(a), newKey(a), newIdentity(a), newToken(a), newAudit(a), newEvents(a, nil))...)

@@ -70,8 +70,12 @@ func (p *progress) show() {
 	p.mu.Lock()
 	text := p.text()
 	p.mu.Unlock()
-	took := time.Since(p.start).Round(time.Second)
-	_, _ = fmt.Fprintf(p.io.err, "\r\x1b[K%s  %s", plain(text), took)
+	took := "  " + time.Since(p.start).Round(time.Second).String()
+	line := []rune(plain(text))
+	if room := p.io.errWidth - len(took) - 1; room > 0 && len(line) > room { // a line that wraps could not be wiped
+		line = append(line[:room-1], '…')
+	}
+	_, _ = fmt.Fprintf(p.io.err, "\r\x1b[K%s%s", string(line), took)
 }
 
 // done ends it and returns when nothing more is written.

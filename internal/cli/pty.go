@@ -48,7 +48,7 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 		Short: "Open a terminal in a VM, or find one again",
 		Long: `Open a terminal in a VM. With --session of one that runs, attach to that; it shows what was there.
 
-` + aboutDetaching,
+` + aboutDetaching + "\n\n" + aboutWorkdir,
 		Example: `  warren pty box
   warren pty box --session work
   warren pty box --session editor --exec 'vim notes.txt'
@@ -68,7 +68,7 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 	fs.StringVarP(&o.session, "session", "s", "", "id of the terminal: up to 64 of letters, digits, . _ - (default: one is given)")
 	fs.StringVar(&o.command, "exec", "", "command line to run in place of the login shell")
 	fs.StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
-	fs.StringVar(&o.cwd, "cwd", "", "working directory in the guest (default the user's home)")
+	fs.StringVar(&o.cwd, "cwd", "", aboutCwd)
 	fs.BoolVarP(&o.detached, "detach", "d", false, "open it, print its id and leave it")
 	o.addKey(cmd)
 	return cmd
@@ -113,7 +113,9 @@ func newShell(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Comm
 ` + aboutDetaching + `
 
 When standard input is no terminal, and without --session, the commands that come there are run by a login shell
-without a terminal, and nothing stays.`,
+without a terminal, and nothing stays.
+
+` + aboutWorkdir,
 		Example: `  warren shell box
   warren shell box --user dev
   warren shell box --session work

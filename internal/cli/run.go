@@ -28,6 +28,10 @@ type runOptions struct {
 	size  sizeFlags
 	exec  execOptions
 
+	outputs  []string
+	maxBytes string
+	brought  []broughtOutput // filled in by the run
+
 	volumes []string
 	dirs    []string
 	project string
@@ -46,6 +50,13 @@ Output and exit status are the command's; 124 says that --timeout ended it, 125 
 The VM has the profile untrusted, which means a closed network, no volumes and an end after an hour, or later where
 --timeout is longer; with --volume or --net, or when --profile says so, that of an agent.
 
+--output PATH brings a file or directory of the VM back into this directory once the command has ended, also when it
+failed or ran out of time; PATH:LOCAL brings it to LOCAL, by the rules of "warren cp -r". A relative PATH begins where
+the command does. One that is missing is told, and makes the exit status 125 where the command's was 0.
+
+` + aboutWorkdir + `
+With --cwd the command begins there. --add puts its copies into /work.
+
 --volume mounts an unlocked volume: what the command writes there is all that stays. It is unmounted behind the command
 and stays unlocked.
 
@@ -53,6 +64,8 @@ and stays unlocked.
 given to be written to. What is in it is not checked for encryption: see ` + "`warren volume mount --host`" + ` for that.`,
 		Example: `  warren run -- python3 -c 'print(6*7)'
   warren run --add data.csv -- wc -l /work/data.csv
+  warren run --output report.html -- sh -c 'make-report >report.html'
+  warren run --add src --output /work/src/dist:build -- make -C /work/src dist
   warren run --volume results:/data -- sh -c 'date >>/data/log'
   warren run --add-dir testdata:/data:ro -- ls /data
   warren run --profile dev --add-dir .:/src:rw -- make -C /src
@@ -82,6 +95,8 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.add, "add", nil, "copy a file or directory to /work before; may repeat")
+	f.StringArrayVar(&o.outputs, "output", nil, "bring a file or directory back at the end: PATH, or PATH:LOCAL; may repeat")
+	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that --output brings back; 0 = any size")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
 	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
 	addDirFlag(cmd, &o.dirs)
@@ -147,6 +162,14 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	outputs, err := runOutputs(o.outputs, o.exec.cwd)
+	if err != nil {
+		return err
+	}
+	limit, err := parseBytes(o.maxBytes, 1)
+	if err != nil {
+		return err
+	}
 	dirs, err := addDirs(o.dirs)
 	if err == nil {
 		err = mayAdd(r.Profile, dirs)
@@ -171,21 +194,31 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	if err := mountAll(ctx, c, r.Name, dirs); err != nil {
 		return err
 	}
+	cp := copying{app: a, c: c, recursive: true, limit: limit}
 	for _, f := range o.add {
-		if err := a.copyIn(ctx, c, f, place{vm: r.Name, path: "/work/"}, "", true); err != nil {
+		done, err := cp.in(ctx, f, place{vm: r.Name, path: "/work/"})
+		if err != nil {
 			return err
 		}
+		a.io.tellLeftOut(done)
 	}
-	return a.withVolumes(ctx, c, r.Name, mounts, func() error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		var late lateEnd
-		err := a.attached(ctx, c, r.Name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
-		if late.ended() {
-			return vm.Errorf(vm.Cancelled, "", "interrupted")
-		}
+	cp.user = o.exec.user
+	return a.withVolumes(ctx, c, r.Name, mounts, func() (err error) {
+		o.brought, err = a.withOutputs(ctx, &cp, r.Name, outputs, func() error { return a.runCommand(ctx, c, r.Name, spec) })
 		return err
 	})
+}
+
+// runCommand runs a command until it ends, or until a second signal or SIGTERM.
+func (a *app) runCommand(ctx context.Context, c *client.Client, name string, spec vm.ExecSpec) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var late lateEnd
+	err := a.attached(ctx, c, name, spec, func(e *client.Exec, _ string) { late.end(cancel) })
+	if late.ended() {
+		return vm.Errorf(vm.Cancelled, "", "interrupted")
+	}
+	return err
 }
 
 // lateEnd notes that a second signal, or SIGTERM, ended a run.

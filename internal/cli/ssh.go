@@ -41,7 +41,9 @@ func newSSH(a *app, runF func(context.Context, *sshOptions) error) *cobra.Comman
 the API key, and it knows the server's host key from there. A VM that sleeps wakes. The exit status is ssh's:
 that of the command, or 255. One argument is a line for the guest's shell, several are passed on as they are.
 
-"warren ssh-config" sets up ssh, scp, sftp, rsync, git and editors in the same way.`,
+"warren ssh-config" sets up ssh, scp, sftp, rsync, git and editors in the same way.
+
+` + aboutWorkdir,
 		Example: `  warren ssh box
   warren ssh box -- make -C /src test
   warren ssh box -L 8080:localhost:3000 -N

@@ -117,11 +117,14 @@ type place struct {
 	path string
 }
 
-func (p place) String() string {
+func (p place) String() string { return printable(p.typed()) }
+
+// typed is the place as a command line has it.
+func (p place) typed() string {
 	if p.vm == "" {
-		return printable(p.path)
+		return p.path
 	}
-	return printable(p.vm + ":" + p.path)
+	return p.vm + ":" + p.path
 }
 
 // parsePlace takes NAME:PATH for a path in a VM. Anything with a slash before

@@ -476,7 +476,7 @@ func TestFiles(t *testing.T) {
 	if err := tarball.Close(); err != nil {
 		t.Error(err)
 	}
-	if out, _ := sh(t, e, c, "box", "cat copy/d/l"); out != "hello" {
+	if out, _ := sh(t, e, c, "box", "cat copy/l"); out != "hello" {
 		t.Errorf("after tar down and up: %q", out)
 	}
 	_, _, err = e.OpenFile(ctx, c, "box", "", "nope")

@@ -4,6 +4,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -33,11 +34,14 @@ func (e *Engine) Enter(ctx context.Context, c *vm.Call, ref string, detail map[s
 	return rec, r.end, nil
 }
 
-// LinuxUser says who a user of the guest is; "" is root.
+// LinuxUser says who a user of the guest is, and where that user's commands
+// begin in this VM; "" is root.
 func (e *Engine) LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error) {
 	c.User = name
 	return ask(ctx, e, c, ref, vm.OpSocket, func(ctx context.Context, v *visit) (vm.LinuxUser, error) {
-		return v.guest.LinuxUser(ctx, name)
+		u, err := v.guest.LinuxUser(ctx, name)
+		u.Workdir = cmp.Or(v.path(""), u.Home)
+		return u, err
 	})
 }
 

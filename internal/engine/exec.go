@@ -28,13 +28,17 @@ func (e *Engine) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecS
 	if err != nil {
 		return nil, err
 	}
-	spec = v.execSpec(spec)
+	asked := spec.Cwd
+	spec.Cwd = v.path(asked)
 	if err := v.recordAs(ctx, c, AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
 		err = v.fail(ctx, err)
 		v.end(err, nil)
 		return nil, err
 	}
-	x, err := open(v, func(ctx context.Context) (Exec, error) { return v.guest.Exec(ctx, spec) })
+	x, err := open(v, func(ctx context.Context) (Exec, error) {
+		x, err := v.guest.Exec(ctx, spec)
+		return x, v.started(asked, err)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -77,14 +81,15 @@ func checkExec(s vm.ExecSpec) error {
 	return nil
 }
 
-// execSpec fills in the working directory.
-func (v *visit) execSpec(s vm.ExecSpec) vm.ExecSpec {
-	if s.Cwd == "" {
-		s.Cwd = v.rec.Workdir
-	} else {
-		s.Cwd = v.path(s.Cwd)
+// started explains why a program was not started where nobody has named a
+// directory: then the VM's own is missing.
+func (v *visit) started(cwd string, err error) error {
+	if cwd != "" || v.rec.Workdir == "" || vm.AsError(err).Code != "FILE_NOT_FOUND" {
+		return err
 	}
-	return s
+	return vm.Errorf(vm.NotFound, v.rec.Workdir, "the VM's working directory is not there").
+		WithCode("FILE_NOT_FOUND", "path", v.rec.Workdir).
+		WithHint("make it: `warren fs mkdir -p %s:%s`; or name another: `warren exec %s --cwd / -- CMD`", label(v.rec), v.rec.Workdir, label(v.rec))
 }
 
 // command is what an audit record says was run.

@@ -21,7 +21,10 @@ func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec 
 	c.User = spec.User
 	entry := AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
-		return v.guest.Start(ctx, v.execSpec(spec))
+		asked := spec.Cwd
+		spec.Cwd = v.path(asked)
+		p, err := v.guest.Start(ctx, spec)
+		return p, v.started(asked, err)
 	})
 }
 

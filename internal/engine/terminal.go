@@ -37,8 +37,10 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 		subject = "login shell"
 	}
 	return e.terminal(ctx, c, ref, AuditEntry{Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (Terminal, error) {
-		spec.Cwd = v.execSpec(vm.ExecSpec{Cwd: spec.Cwd}).Cwd
-		return v.guest.OpenTerminal(ctx, spec)
+		asked := spec.Cwd
+		spec.Cwd = v.path(asked)
+		t, err := v.guest.OpenTerminal(ctx, spec)
+		return t, v.started(asked, err)
 	})
 }
 

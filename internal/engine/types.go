@@ -39,7 +39,7 @@ type CreateRequest struct {
 	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
 	TTLSeconds   Optional[int64] // absent and null = no limit
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
-	Workdir      string          // absolute, "" = /root
+	Workdir      string          // absolute, "" = the image's, else the home of the Linux user
 	OneShot      bool            // deleted when no exec is attached any more
 	Labels       map[string]string
 	// Deadline bounds the start, and then the wait for services that say when they

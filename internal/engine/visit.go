@@ -193,8 +193,10 @@ func (v *visit) noAnswer(d time.Duration) error {
 		WithHint("look at the console: `warren logs %s`; end it with `warren kill %s`", label(v.rec), label(v.rec))
 }
 
-// path resolves a relative path under the VM's working directory; without one
-// the guest resolves it under the user's home.
+// path is where every path of a call leads, of a command's directory as of a
+// file: a relative one begins at the VM's working directory, and "" is that
+// directory. In a VM that has none it stays as it is: the guest lets it begin at
+// the Linux user's home.
 func (v *visit) path(p string) string {
 	if v.rec.Workdir == "" || path.IsAbs(p) {
 		return p

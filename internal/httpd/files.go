@@ -12,8 +12,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/api"
@@ -311,13 +313,22 @@ func (s *server) putTar(q *request) error {
 	return q.ok(okBody{})
 }
 
-// watchFiles watches the working directory, as the contract has it.
+// maxWatched bounds the paths of one watch.
+const maxWatched = 64
+
+// watchFiles watches the paths that the query names and all below them; as the
+// contract has it, the working directory where it names none.
 func (s *server) watchFiles(q *request) error {
-	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
-	if err != nil {
-		return err
+	paths := q.query()["path"]
+	switch {
+	case len(paths) == 0:
+		paths = []string{"."}
+	case len(paths) > maxWatched:
+		return vm.Errorf(vm.Invalid, "path", "%d paths are more than the %d of one watch", len(paths), maxWatched).WithHint("watch a directory above them")
+	case slices.Contains(paths, ""):
+		return vm.Errorf(vm.Invalid, "path", "is empty")
 	}
-	return s.stream(q, orDefault(v.Workdir, "/root"), true)
+	return s.stream(q, paths, true)
 }
 
 func (s *server) watch(q *request) error {
@@ -329,28 +340,28 @@ func (s *server) watch(q *request) error {
 	if err != nil {
 		return err
 	}
-	return s.stream(q, p, recursive)
+	return s.stream(q, []string{p}, recursive)
 }
 
-// stream sends the changes below a path as lines of JSON, with a blank line
-// now and then so that nobody takes the silence for an end.
-func (s *server) stream(q *request, path string, recursive bool) error {
+// stream sends the changes below paths as lines of JSON until one of them is
+// gone, with a blank line now and then so that nobody takes the silence for an
+// end.
+func (s *server) stream(q *request, paths []string, recursive bool) error {
 	ctx, cancel := s.streaming(q)
-	defer cancel()
-	w, err := s.Engine.Watch(ctx, q.call, q.ref(), q.user(), path, recursive)
-	if err != nil {
-		return err
+	changes := make(chan vm.FileEvent)
+	ended := make(chan error, len(paths))
+	var readers sync.WaitGroup
+	defer func() { cancel(); readers.Wait() }()
+	for _, p := range paths {
+		w, err := s.Engine.Watch(ctx, q.call, q.ref(), q.user(), p, recursive)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = w.Close() }() // its reader's error is the one that counts
+		readers.Go(func() { ended <- follow(ctx, w, changes) })
 	}
 	l := q.ndjson()
 	l.f.Flush()
-	changes := make(chan vm.FileEvent)
-	ended := make(chan error, 1)
-	go func() { ended <- follow(ctx, w, changes); close(ended) }() // ends when the watch is closed
-	defer func() {
-		_ = w.Close() // its reader's error is the one that counts
-		cancel()
-		s.Log.Debug("watch ended", "request", q.call.Request, "err", <-ended)
-	}()
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
@@ -365,6 +376,7 @@ func (s *server) stream(q *request, path string, recursive bool) error {
 			}
 			l.f.Flush()
 		case err := <-ended:
+			s.Log.Debug("watch ended", "request", q.call.Request, "err", err)
 			if err != nil && ctx.Err() == nil {
 				_ = l.message(s.errorBody(err, q.call.Request)) // the last line says why
 			}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -228,25 +229,61 @@ func TestWatch(t *testing.T) {
 	b.until("the VM is stopped", func() bool { return b.do("GET", "/v1/vms/"+id, nil).json["state"] == "stopped" })
 }
 
-// TestContractWatch needs neither body nor parameters.
-func TestContractWatch(t *testing.T) {
-	b := newBench(t)
-	id := b.create(nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server.URL+"/v1/vms/"+id+"/watch-files", nil)
+// watchFiles begins a watch; next returns the path of its next change.
+func (b *bench) watchFiles(id, query string) (next func() string) {
+	b.t.Helper()
+	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.server.URL+"/v1/vms/"+id+"/watch-files"+query, nil)
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+b.admin)
 	resp, err := http.DefaultTransport.RoundTrip(r) // returns: the headers are flushed at once
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		b.t.Fatalf("%v %v", resp, err)
 	}
-	defer resp.Body.Close()
-	b.do("PUT", "/v1/vms/"+id+"/files/%2Froot%2Fhere", `{"content":"x"}`)
-	line, err := bufio.NewReader(resp.Body).ReadString('\n')
-	if err != nil || !strings.Contains(line, `"eventType":`) || !strings.Contains(line, `"filename":"/root/here"`) {
-		t.Errorf("%q %v", line, err)
+	b.t.Cleanup(func() { resp.Body.Close() })
+	lines := bufio.NewScanner(resp.Body)
+	return func() string {
+		var e struct{ EventType, Filename string }
+		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil || e.EventType == "" {
+			b.t.Errorf("%q, %v", lines.Text(), lines.Err())
+		}
+		return e.Filename
+	}
+}
+
+// TestContractWatch needs neither body nor parameters: the working directory is
+// watched, which is the home where the VM has none.
+func TestContractWatch(t *testing.T) {
+	b := newBench(t)
+	for want, body := range map[string]map[string]any{"/root/here": nil, "/work/here": {"workdir": "/work"}} {
+		id := b.create(body)
+		next := b.watchFiles(id, "")
+		b.do("PUT", "/v1/vms/"+id+"/files/"+url.PathEscape(want), `{"content":"x"}`)
+		if got := next(); got != want {
+			t.Errorf("%q, want %s", got, want)
+		}
+	}
+}
+
+// TestWatchPaths: several paths are one stream, and a relative one begins at the
+// working directory.
+func TestWatchPaths(t *testing.T) {
+	b := newBench(t)
+	id := b.create(map[string]any{"workdir": "/work"})
+	b.do("PUT", "/v1/vms/"+id+"/files/sub%2Fold", `{"content":"x"}`)
+	next := b.watchFiles(id, "?path=sub&path=/etc")
+	for _, name := range []string{"/work/sub/a", "/etc/b", "/work/sub/c"} {
+		b.do("PUT", "/v1/vms/"+id+"/files/"+url.PathEscape(name), `{"content":"x"}`)
+		if got := next(); got != name {
+			t.Errorf("%q, want %s", got, name)
+		}
+	}
+	many := "?" + strings.Repeat("path=/etc&", maxWatched+1)
+	if a := b.do("POST", "/v1/vms/"+id+"/watch-files"+many, nil); a.status != http.StatusBadRequest {
+		t.Errorf("%d paths: %d", maxWatched+1, a.status)
+	}
+	if a := b.do("POST", "/v1/vms/"+id+"/watch-files?path=/etc&path=/none", nil); a.status != http.StatusNotFound {
+		t.Errorf("a path that is not there: %d", a.status)
 	}
 }

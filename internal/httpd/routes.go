@@ -164,7 +164,7 @@ func (s *server) fileRoutes() []route {
 	return []route{
 		{"GET", "/v1/vms/{vm}/files/{path...}", asUser, s.getFile, "A file's content, or a directory's entries.", nil, api.FileContent{}, false, ""},
 		{"PUT", "/v1/vms/{vm}/files/{path...}", asUser, s.putFile, "Write a file.", api.FileContent{}, okBody{}, false, ""},
-		{"POST", "/v1/vms/{vm}/watch-files", asUser, s.watchFiles, "Changes below the working directory, as lines of JSON.", nil, vm.FileEvent{}, true, ""},
+		{"POST", "/v1/vms/{vm}/watch-files", asUser, s.watchFiles, "Changes below the paths, else below the working directory, as lines of JSON.", nil, vm.FileEvent{}, true, "path"},
 		{"GET", "/v1/vms/{vm}/fs/stat", asUser, s.stat, "One entry.", nil, vm.FileInfo{}, false, "path"},
 		{"GET", "/v1/vms/{vm}/fs/list", asUser, s.readDir, "A directory's entries.", nil, api.FileList{}, false, "path"},
 		{"GET", "/v1/vms/{vm}/fs/watch", asUser, s.watch, "Changes below a directory, as lines of JSON.", nil, vm.FileEvent{}, true, "path recursive"},

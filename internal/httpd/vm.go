@@ -302,7 +302,7 @@ func (s *server) renameVM(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v))
+	return q.ok(shown(&v))
 }
 
 func (s *server) label(q *request) error {

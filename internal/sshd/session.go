@@ -219,22 +219,22 @@ func (s *session) exit(st vm.ExitStatus) {
 
 // shell runs a command, or the user's shell, with a terminal or without.
 func (s *session) shell(command string) {
-	user, err := s.c.user()
-	if err != nil {
-		s.refuse(err)
-		return
-	}
 	s.env["SSH_CONNECTION"] = "10.0.2.2 22 10.0.2.15 22" // as the guest sees its host
 	s.env["SSH_CLIENT"] = "10.0.2.2 22 22"
 	if s.agent != nil {
 		s.env["SSH_AUTH_SOCK"] = s.agent.Address()
 	}
 	if s.term != "" {
-		s.terminal(user, command)
+		s.terminal(command)
 		return
 	}
-	spec := vm.ExecSpec{Command: command, User: s.c.name, Cwd: user.Home, Env: s.env, Stdin: true}
+	spec := vm.ExecSpec{Command: command, User: s.c.name, Env: s.env, Stdin: true}
 	if command == "" {
+		user, err := s.c.user()
+		if err != nil {
+			s.refuse(err)
+			return
+		}
 		spec.Argv = []string{loginShell(user), "-l"}
 	}
 	s.command(spec)
@@ -289,12 +289,12 @@ func (s *session) command(spec vm.ExecSpec) {
 
 // terminal runs a program on a terminal of the agent. It ends with the session,
 // unless the client has named it.
-func (s *session) terminal(user vm.LinuxUser, command string) {
+func (s *session) terminal(command string) {
 	e, name := s.c.s.cfg.Engine, s.env[sessionVariable]
 	delete(s.env, sessionVariable)
 	s.env["TERM"] = s.term
 	t, err := s.open(name, vm.TerminalSpec{
-		ID: name, Command: command, User: s.c.name, Cwd: user.Home, Env: s.env, Cols: s.cols, Rows: s.rows,
+		ID: name, Command: command, User: s.c.name, Env: s.env, Cols: s.cols, Rows: s.rows,
 	})
 	if err != nil {
 		s.refuse(err)

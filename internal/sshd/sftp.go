@@ -42,7 +42,7 @@ func (s *session) sftp() {
 	}
 	t := &tree{c: s.c, ctx: s.ctx}
 	server := sftp.NewRequestServer(s.ch, sftp.Handlers{FileGet: t, FilePut: t, FileCmd: t, FileList: t},
-		sftp.WithStartDirectory(user.Home), sftp.WithRSAllocator())
+		sftp.WithStartDirectory(user.Workdir), sftp.WithRSAllocator())
 	st := vm.ExitStatus{}
 	if err := server.Serve(); err != nil && !errors.Is(err, io.EOF) {
 		s.c.s.cfg.Log.Debug("ssh: sftp", "vm", s.c.ref, "err", err)

@@ -101,6 +101,20 @@ func (d *disk) resolve(user, p string) string {
 	return p
 }
 
+// begin is the directory that a program starts in; "" = the user's home.
+func (d *disk) begin(user, cwd string) (string, error) {
+	if cwd == "" {
+		return home(user), nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.follow(user, cwd)
+	if n := d.nodes[p]; n == nil || n.kind != vm.FileDirectory {
+		return "", noFile(cwd)
+	}
+	return p, nil
+}
+
 // follow resolves p and a symlink that it names.
 func (d *disk) follow(user, p string) string {
 	p = d.resolve(user, p)

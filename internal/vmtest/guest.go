@@ -274,7 +274,7 @@ func (g *guest) TarDown(ctx context.Context, user, p string) (io.ReadCloser, err
 	}
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
-	if err := g.disk.pack(tw, root, path.Base(root)); err != nil {
+	if err := g.disk.pack(tw, root, "."); err != nil {
 		return nil, err
 	}
 	if err := tw.Close(); err != nil {

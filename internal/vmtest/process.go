@@ -47,9 +47,9 @@ func (g *guest) spawn(ctx context.Context, spec vm.ExecSpec, background bool) (*
 	if _, err := g.disk.uid(spec.User); err != nil {
 		return nil, err
 	}
-	cwd := spec.Cwd
-	if cwd == "" {
-		cwd = home(spec.User)
+	cwd, err := g.disk.begin(spec.User, spec.Cwd)
+	if err != nil {
+		return nil, err
 	}
 	argv := spec.Argv
 	if spec.Command != "" {

@@ -43,6 +43,10 @@ func (g *guest) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (engine.
 	if _, err := g.disk.uid(spec.User); err != nil {
 		return nil, err
 	}
+	cwd, err := g.disk.begin(spec.User, spec.Cwd)
+	if err != nil {
+		return nil, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	running := 0
@@ -72,7 +76,7 @@ func (g *guest) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (engine.
 			ID: spec.ID, User: user, Command: spec.Command, PID: 100 + g.seq, CreatedAt: time.Now().UTC(), Cols: spec.Cols, Rows: spec.Rows,
 		},
 	}
-	t.sh = &shell{disk: g.disk, user: spec.User, cwd: home(spec.User), ctx: life, env: map[string]string{"HOME": home(spec.User), "TERM": "xterm-256color"}}
+	t.sh = &shell{disk: g.disk, user: spec.User, cwd: cwd, ctx: life, env: map[string]string{"HOME": home(spec.User), "TERM": "xterm-256color"}}
 	maps.Copy(t.sh.env, spec.Env)
 	t.sh.out = func(_ bool, data []byte) { t.print(string(data)) }
 	g.terms[spec.ID] = t

@@ -1,0 +1,11 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+// aboutWorkdir is what the help of every verb that begins in a directory says.
+const aboutWorkdir = `exec, run, shell, pty, ssh, scp, cp, fs and watch-files begin in one directory, the VM's working directory: that of its
+spec, else of its image (/workspace in the shipped ones), else the home of the Linux user. Relative paths begin there.`
+
+// aboutCwd is the help of --cwd.
+const aboutCwd = "directory in the guest to run in (default the VM's working directory)"
