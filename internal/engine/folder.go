@@ -16,10 +16,9 @@ type FolderRequest struct {
 	Name string // what it is called; "" = nothing
 	Host string // absolute path on the host
 	Path string // in the guest
-	RW   bool   // else the host lets nobody write
+	RW   bool   // for the profile dev alone; else the host lets nobody write
 	Over bool   // also over a directory with something in it
-	// Fixture says that it is no volume but given data, which needs no encryption;
-	// writing to one is for the profile dev alone.
+	// Fixture says that it is no volume but given data, which needs no encryption.
 	Fixture bool
 }
 
@@ -107,9 +106,9 @@ func mayHaveFolder(p vm.Profile, rec vm.VM, r FolderRequest) error {
 	switch {
 	case !p.Volumes && !r.Fixture:
 		return p.Forbids(string(rec.ID), "volumes").WithHint("give it data to read with --add-dir %s:%s:ro, or make the VM with --profile agent", r.Host, r.Path)
-	case r.Fixture && r.RW && !p.Folders:
+	case r.RW && !p.Folders:
 		return p.Forbids(string(rec.ID), "writing to directories of the host").
-			WithHint("use --profile dev, or let it write to a volume: `warren volume create NAME`")
+			WithHint("give it to be read only, make the VM with --profile %s, or let it write to a volume: `warren volume create NAME`", vm.ProfileDev)
 	}
 	return nil
 }
