@@ -366,7 +366,7 @@ func (s *server) stream(q *request, path string, recursive bool) error {
 			l.f.Flush()
 		case err := <-ended:
 			if err != nil && ctx.Err() == nil {
-				_ = l.message(s.errorBody(err, q.call.Request)) // the last line says why
+				_ = l.message(s.errorBody(err, q.call, q.ref())) // the last line says why
 			}
 			return nil
 		}
