@@ -12,10 +12,9 @@ import (
 )
 
 type lsOptions struct {
-	all   bool
-	quiet bool
-	json  bool
-	form  string
+	all  bool
+	json bool
+	form string
 }
 
 func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command {
@@ -39,7 +38,6 @@ func newLs(a *app, runF func(context.Context, *lsOptions) error) *cobra.Command 
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "those of every account; for admins")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)
 	return cmd
@@ -77,11 +75,6 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 		return err
 	case o.json:
 		return list(a.io, l.VMs)
-	case o.quiet:
-		for _, v := range l.VMs {
-			a.io.printf("%s\n", v.ID)
-		}
-		return nil
 	}
 	t := &table{head: []string{"NAME", "ID", "STATE", "IMAGE", "SIZE", "NETWORK", "AGE", "KEPT"}, spare: []string{"KEPT", "SIZE", "ID", "NETWORK", "IMAGE"}}
 	emulated := false

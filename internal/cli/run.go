@@ -55,6 +55,7 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
   warren run --volume results:/data -- sh -c 'date >>/data/log'
   warren run --add-dir testdata:/data:ro -- ls /data
   warren run --profile dev --add-dir .:/src:rw -- make -C /src
+  warren run --json -- uname -r
   warren run dev --net packages --timeout 10m -- npm view is-number version`,
 		Annotations: map[string]string{passes: "yes"},
 		Args: func(cmd *cobra.Command, list []string) error {
@@ -75,7 +76,10 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
-			return passed(a.run(cmd.Context(), o))
+			if o.exec.json {
+				a.gather = &gathered{}
+			}
+			return passed(a.printGathered(a.run(cmd.Context(), o)))
 		},
 		ValidArgsFunction: a.completeImages,
 	}

@@ -19,6 +19,7 @@ type waitOptions struct {
 	name    string
 	id      string
 	timeout string
+	json    bool
 }
 
 func newWait(a *app, runF func(context.Context, *waitOptions) error) *cobra.Command {
@@ -49,6 +50,7 @@ it has not ended within --timeout and goes on, 125 that Warren failed.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.timeout, "timeout", "", "wait at most so long, in seconds or such as 2m")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON: the process, or why the VM does not run")
 	return cmd
 }
 
@@ -75,8 +77,11 @@ func (o *waitOptions) run(ctx context.Context) error {
 	}
 	p, err := c.WaitProcess(ctx, o.name, o.id)
 	if ms > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		o.app.io.notef("warren: %s has not ended; it goes on", plain(o.id))
+		o.app.io.tellf("warren: %s has not ended; it goes on", plain(o.id))
 		return exitStatus(statusTimeout)
+	}
+	if err == nil && o.json {
+		err = o.app.io.json(p)
 	}
 	if err != nil {
 		return err
@@ -97,10 +102,12 @@ func (o *waitOptions) machine(ctx context.Context, c *client.Client) error {
 	why, err := c.Await(ctx, o.name)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		o.app.io.notef("warren: %s still runs", printable(o.name))
+		o.app.io.tellf("warren: %s still runs", printable(o.name))
 		return exitStatus(statusTimeout)
 	case err != nil:
 		return err
+	case o.json:
+		return o.app.io.json(map[string]string{"vm": o.name, "why": why})
 	}
 	o.app.io.printf("%s\n", plain(why))
 	return nil
