@@ -185,7 +185,7 @@ func linuxUsers(p api.VMPermission) string {
 func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
 	o := &identityOptions{}
 	return a.changing(&cobra.Command{
-		Use: "revoke IDENTITY VM", Short: "Take the use of a VM back from an identity; what it does there is cut", Example: "  warren identity revoke ci box",
+		Use: "revoke IDENTITY VM", Short: "Take a VM back from an identity; what it does there is cut", Example: "  warren identity revoke ci box",
 		Args: args(2, 2, "from whom, and what? warren identity revoke IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -127,7 +128,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetVersionTemplate("{{.Root.Name}} {{.Version}}\n")
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.verb = typed(cmd) }
 	root.SetUsageTemplate(usageTemplate)
-	root.SetHelpTemplate(helpTemplate)
+	root.SetHelpFunc(a.help)
 	root.AddGroup(
 		&cobra.Group{ID: groupVM, Title: "Virtual machines:"},
 		&cobra.Group{ID: groupUse, Title: "In a virtual machine:"},
@@ -233,16 +234,16 @@ func args(least, most int, missing string) cobra.PositionalArgs {
 
 // environment lists the variables that every command reads.
 const environment = `  WARREN_API_URL  the server (default ` + client.DefaultURL + `)
-  WARREN_API_KEY  an API key, or an identity's token (default, for a server of this
-                  host: what admin.key in its data directory holds)
+  WARREN_API_KEY  an API key, or an identity's token (default, for a server of
+                  this host: what admin.key in its data directory holds)
   WARREN_DATA     that data directory (default /var/lib/warren for root, else
                   ~/.local/share/warren); --data overrides it
 `
 
 // statusesPassed are the statuses that are not in the table.
 const statusesPassed = `
-exec, run and wait pass on the status of the command in the guest; 124 says that it
-ran out of time, 125 that Warren failed and not the command.
+exec, run and wait pass on the status of the command in the guest; 124 says that
+it ran out of time, 125 that Warren failed and not the command.
 `
 
 // exitTable lists the exit statuses, each once.
@@ -277,11 +278,36 @@ Commands:{{range $cmds}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasParent}}
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasParent}}
 
 Every command has --quiet, --verbose, --data and --version: see "{{.Root.Name}} --help".{{end}}
 `
 
-const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+// helpWidth is how wide help is: what an ordinary terminal shows.
+const helpWidth = 80
 
-{{end}}{{.UsageString}}`
+// help prints what a command is for and how it is used.
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	a.io.printf("%s\n\n%s", reflow(or(cmd.Long, cmd.Short), helpWidth), cmd.UsageString())
+}
+
+// reflow gives paragraphs another width. Lines that begin with a space stand as
+// they are, if they fit.
+func reflow(text string, width int) string {
+	var out []string
+	open := false // the last line is of a paragraph that goes on
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		if line == "" || line[0] == ' ' {
+			out, open = append(out, fold(line, width)), false
+			continue
+		}
+		for _, word := range strings.Fields(line) {
+			if last := len(out) - 1; open && utf8.RuneCountInString(out[last])+1+utf8.RuneCountInString(word) <= width {
+				out[last] += " " + word
+				continue
+			}
+			out, open = append(out, word), true
+		}
+	}
+	return strings.Join(out, "\n")
+}

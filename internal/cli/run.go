@@ -151,7 +151,7 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	}
 	dirs, err := addDirs(o.dirs)
 	if err == nil {
-		err = mayAdd(r.Profile, dirs)
+		err = mayAdd("", r.Profile, dirs)
 	}
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	}
 	dirs, err := addDirs(o.dirs)
 	if err == nil {
-		err = mayAdd(r.Profile, dirs)
+		err = mayAdd(r.Name, r.Profile, dirs)
 	}
 	if err != nil {
 		return err
@@ -230,16 +230,19 @@ func (a *app) sayRetention(r api.CreateVM) {
 		kept = "for " + span(time.Duration(ttl)*time.Second) + " at most"
 	case will.Persistence.Type == vm.Ephemeral:
 		kept = "until it " + deletedOnce[deleteEvent(will)]
+		kept = strings.Replace(kept, "its timeout", span(time.Duration(idle)*time.Second), 1)
 	}
 	then := ""
 	if idle > 0 {
 		will.IdleTimeoutSeconds = &idle
 		did, _, _ := strings.Cut(whenIdle(will), ";")
-		then = ", and " + did
+		if ttl > 0 || !strings.HasPrefix(did, "deleted") { // else that was said
+			then = ", and " + did
+		}
 	}
 	a.io.notef("%s is kept %s%s.", or(r.Name, "the VM"), kept, then)
 	if will.Persistence.Type == vm.Sticky {
-		a.io.notef("warning: it is sticky: when the disk runs short it may be evicted while it does not run;\n  --persist persistent prevents that")
+		a.io.notef("warning: a sticky VM that does not run may be evicted when the disk runs short.\n  hint: --persist persistent prevents that")
 	}
 }
 
