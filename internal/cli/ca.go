@@ -90,8 +90,10 @@ func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	}
 	file := filepath.Join(root, caLocal, caFile)
 	if uid != 0 {
-		a.changed(change{Name: file, Result: "not trusted: only root may change the system's store",
-			text: "Only root may change the system's store:\n  warren ca print | sudo tee " + file + " >/dev/null\n  sudo update-ca-certificates\n\n" + browserHint})
+		a.changed(change{
+			Name: file, Result: "not trusted: only root may change the system's store",
+			text: "Only root may change the system's store:\n  warren ca print | sudo tee " + file + " >/dev/null\n  sudo update-ca-certificates\n\n" + browserHint,
+		})
 		return nil
 	}
 	if err := os.WriteFile(file, pem, 0o644); err != nil {

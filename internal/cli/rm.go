@@ -55,8 +55,8 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 		gone, err := remove(ctx, c, name, o.shred)
 		p.done()
 		if vm.KindOf(err) == vm.NotFound {
-			a.changed(change{Name: name, Result: "not there", text: name + " is not there: nothing to remove"})
-			return nil
+			a.io.notef("%s is not there: nothing to remove", printable(name))
+			return a.changedQuietly(nil, change{Name: name, Result: "not there"})
 		}
 		if err != nil {
 			return err
