@@ -90,10 +90,8 @@ func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	}
 	file := filepath.Join(root, caLocal, caFile)
 	if uid != 0 {
-		a.changed(change{
-			Name: file, Result: "not trusted: only root may change the system's store",
-			text: "Only root may change the system's store:\n  warren ca print | sudo tee " + file + " >/dev/null\n  sudo update-ca-certificates\n\n" + browserHint,
-		})
+		a.changed(change{Name: file, Result: "not trusted", text: "Only root may change the system's store:"})
+		a.details("  warren ca print | sudo tee %s >/dev/null\n  sudo update-ca-certificates\n\n%s", file, browserHint)
 		return nil
 	}
 	if err := os.WriteFile(file, pem, 0o644); err != nil {
@@ -104,6 +102,7 @@ func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return vm.Errorf(vm.Unsupported, "update-ca-certificates", "%w: %s", err, printable(string(out))).WithHint("install the package ca-certificates")
 	}
-	a.changed(change{Name: file, Result: "trusted", text: "The system's store has it: " + file + "\n\n" + browserHint})
+	a.changed(change{Name: file, Result: "trusted", text: "The system's store has it: " + file})
+	a.details("\n%s", browserHint)
 	return nil
 }

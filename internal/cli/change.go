@@ -5,7 +5,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -54,7 +53,7 @@ func (a *app) changedQuietly(err error, c change) error {
 // details prints lines below a change, for people.
 func (a *app) details(format string, args ...any) {
 	if !a.listed && !a.io.quiet {
-		a.io.printf("%s", fold(fmt.Sprintf(format, args...), a.io.width))
+		a.io.printf(format, args...)
 	}
 }
 

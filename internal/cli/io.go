@@ -95,8 +95,10 @@ func fold(text string, width int) string {
 		}
 		indent := "  " + line[:len(line)-len(strings.TrimLeft(line, " "))]
 		for width > 2*len(indent) && utf8.RuneCountInString(line) > width {
-			at := len(string([]rune(line)[:width+1]))
-			cut := strings.LastIndexByte(line[:at], ' ')
+			cut := strings.LastIndexByte(string([]rune(line)[:width+1]), ' ')
+			for cut > 0 && strings.Count(line[:cut], "`")%2 == 1 { // a command stays whole, to be copied
+				cut = strings.LastIndexByte(line[:cut], ' ')
+			}
 			if cut <= len(indent) {
 				break // a word that is wider than the terminal
 			}

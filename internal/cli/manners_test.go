@@ -399,6 +399,7 @@ func TestFold(t *testing.T) {
 		{"note: a b", "note: a b"},
 		{"note: one two three four", "note: one two\n  three four"},
 		{"  hint: one two three", "  hint: one\n    two three"},
+		{"word `ab c def` now", "word\n  `ab c def`\n  now"},
 		{"wordwithoutanyspaceatall", "wordwithoutanyspaceatall"},
 		{"a\nb", "a\nb"},
 	} {

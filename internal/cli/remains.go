@@ -39,7 +39,7 @@ func (a *app) ownRemains(ctx context.Context, c *client.Client, before api.VM, e
 func (a *app) others(r vm.Remaining) {
 	row := func(what string, list []string) {
 		if len(list) > 0 {
-			a.details("            %s: %s\n", what, strings.Join(list, ", "))
+			a.details("%s\n", fold("            "+what+": "+strings.Join(list, ", "), a.io.width))
 		}
 	}
 	var snapshots, forks, copies []string
