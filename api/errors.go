@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -289,5 +290,9 @@ func DecodeError(b ErrorBody) *vm.Error {
 	if kind == "" {
 		kind = vm.Internal
 	}
-	return &vm.Error{Kind: kind, Code: b.Code, Hint: b.Hint, Fields: b.Fields, Err: remote(b.Message)}
+	e := &vm.Error{Kind: kind, Code: b.Code, Hint: b.Hint, Fields: b.Fields, Err: remote(b.Message)}
+	if why, ok := strings.CutPrefix(b.Message, string(b.Op)+": "); ok && b.Op != "" {
+		e.Op, e.Err = b.Op, remote(why) // the text stays the same
+	}
+	return e
 }

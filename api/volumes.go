@@ -122,5 +122,5 @@ type NewMount struct {
 	Over    bool   `json:"over,omitempty"`    // also over a directory with something in it
 	Share   bool   `json:"share,omitempty"`   // read beside a writer, or write beside such readers
 	Host    string `json:"host,omitempty"`    // the server's directory to mount, absolute, encrypted at rest; only for administrators
-	Fixture bool   `json:"fixture,omitempty"` // of Host: data that needs no encryption; with RW only in VMs of the profile dev
+	Fixture bool   `json:"fixture,omitempty"` // of Host: data that needs no encryption
 }

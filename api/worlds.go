@@ -34,6 +34,7 @@ type ForkedVM struct {
 	PauseMs      float64         `json:"pauseMs"` // the parent stood still for so long
 	Durable      bool            `json:"durable"` // the generation's files are written through
 	Caveats      []string        `json:"caveats"` // what no reset can make different in the children
+	First        bool            `json:"first"`   // no earlier fork of the VM or of its parents is known
 }
 
 // Fork is one child.

@@ -38,7 +38,7 @@ type Client struct {
 	base    *url.URL
 	baseErr error
 	key     string
-	noKey   string // what to do when the server refuses the key; "" = the server knows better
+	refused keyRefused // what to say when the server refuses the key
 	http    *http.Client
 }
 
@@ -170,8 +170,8 @@ func (c *Client) failure(resp *http.Response) error {
 		return c.foreign(resp)
 	}
 	e := api.DecodeError(b)
-	if e.Kind == vm.Unauthenticated && c.noKey != "" {
-		return e.WithHint("%s", c.noKey)
+	if e.Code == api.CodeOf(&vm.Error{Kind: vm.Unauthenticated}) && c.refused.why != "" {
+		return &vm.Error{Kind: e.Kind, Code: e.Code, Fields: e.Fields, Subject: c.base.Redacted(), Msg: c.refused.why, Hint: c.refused.hint}
 	}
 	return e
 }

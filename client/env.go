@@ -30,32 +30,45 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 	}
 	key := strings.TrimSpace(getenv("WARREN_API_KEY"))
 	c := New(base, key)
-	if c.baseErr != nil || key != "" {
+	if c.baseErr != nil {
 		return c, c.baseErr
+	}
+	if key != "" {
+		c.refused = keyRefused{"this server does not know the key in WARREN_API_KEY", makeKey}
+		return c, nil
 	}
 	// The admin's key of this host is nobody else's business.
 	if !Loopback(base) {
-		c.noKey = "set WARREN_API_KEY to a key of that server"
+		c.refused = keyRefused{"this server wants a key, and WARREN_API_KEY is not set", makeKey}
 		return c, nil
 	}
 	dir, err := DataDir(getenv, os.Getuid())
 	if err != nil {
-		c.noKey = "set WARREN_API_KEY"
+		c.refused = keyRefused{"this server wants a key: WARREN_API_KEY is not set, and neither is WARREN_DATA", makeKey}
 		return c, nil
 	}
 	file := filepath.Join(dir, "admin.key")
 	data, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.noKey = "no key in " + file + ": set WARREN_API_KEY, or WARREN_DATA to the server's data directory"
+		c.refused = keyRefused{"this server wants a key: WARREN_API_KEY is not set, and there is no " + file, otherData}
 	case err != nil:
-		c.noKey = file + " cannot be read by this user: set WARREN_API_KEY (`warren key create` makes one)"
+		c.refused = keyRefused{"this server wants a key: WARREN_API_KEY is not set, and " + file + " cannot be read by this user", makeKey}
 	default:
 		c.key = strings.TrimSpace(string(data))
-		c.noKey = "the key in " + file + " is not this server's: set WARREN_API_KEY, or WARREN_DATA to the server's data directory"
+		c.refused = keyRefused{"this server does not know the key in " + file, otherData}
 	}
 	return c, nil
 }
+
+// keyRefused is what is said of a key that the server refuses: where it came
+// from, and what to do. why "" = what the server says.
+type keyRefused struct{ why, hint string }
+
+const (
+	makeKey   = "set WARREN_API_KEY to a key of this server; `warren key create` makes one for who has one already"
+	otherData = "set WARREN_DATA to this server's data directory, or WARREN_API_KEY to a key of it"
+)
 
 // DataDir says where the data directory of this host's server is when nobody
 // named one: $WARREN_DATA, for root /var/lib/warren, $XDG_DATA_HOME/warren, and

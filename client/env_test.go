@@ -17,10 +17,10 @@ import (
 )
 
 func TestFromEnv(t *testing.T) {
-	got := ""
+	got, known := "", true
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		got = r.Header.Get("Authorization")
-		if got == "" {
+		if got == "" || !known {
 			answer(w, 401, api.EncodeError(vm.Errorf(vm.Unauthenticated, "", "no key").WithHint("the server's hint"), ""))
 			return
 		}
@@ -38,19 +38,36 @@ func TestFromEnv(t *testing.T) {
 		_, err = c.WhoAmI(t.Context())
 		return err
 	}
-	if err := ask(); !errors.Is(err, vm.Unauthenticated) || !strings.Contains(vm.AsError(err).Hint, "admin.key") {
-		t.Errorf("without a key: %v, hint %q", err, vm.AsError(err).Hint)
+	file := filepath.Join(dir, "admin.key")
+	names := func(what string, err error, words ...string) { // the refusal of a key
+		t.Helper()
+		if !errors.Is(err, vm.Unauthenticated) || vm.AsError(err).Hint == "" {
+			t.Errorf("%s: %v, hint %q", what, err, vm.AsError(err).Hint)
+			return
+		}
+		for _, word := range append(words, s.URL, "WARREN_API_KEY") {
+			if e := vm.AsError(err); !strings.Contains(e.Error()+e.Hint, word) {
+				t.Errorf("%s: %q does not name %s", what, e.Error()+" "+e.Hint, word)
+			}
+		}
 	}
+	names("without a key", ask(), file)
 	if err := os.WriteFile(filepath.Join(dir, "admin.key"), []byte("adminkey\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := ask(); err != nil || got != "Bearer adminkey" {
 		t.Errorf("the data directory's key: %v, sent %q", err, got)
 	}
+	known = false
+	names("a file of another server", ask(), file)
+	known = true
 	env["WARREN_API_KEY"] = "mine"
 	if err := ask(); err != nil || got != "Bearer mine" {
 		t.Errorf("the environment's key: %v, sent %q", err, got)
 	}
+	known = false
+	names("a wrong variable", ask(), "does not know the key in WARREN_API_KEY")
+	known = true
 	env["WARREN_API_URL"] = "nonsense"
 	if _, err := FromEnv(func(k string) string { return env[k] }); !errors.Is(err, vm.Invalid) {
 		t.Errorf("a bad address gave %v", err)

@@ -236,7 +236,7 @@ func (e *Exec) lost(err error) error {
 	case e.ctx.Err() == nil:
 		out = vm.Errorf(vm.Unavailable, e.proc.ID, "the connection to the server broke while the command ran: %w", err)
 	}
-	return out.WithHint("the command goes on in the background as %s: `warren ps` shows it, `warren logs` its output", e.proc.ID)
+	return out.WithHint("the command goes on in the background: `warren ps %s` shows it, `warren logs %s %s` its output", e.ref, e.ref, e.proc.ID)
 }
 
 // Run writes the command's output until it has ended and returns how. A

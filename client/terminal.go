@@ -27,6 +27,7 @@ type Terminal struct {
 	c       *Client
 	ctx     context.Context // bounds the attachment
 	conn    *websocket.Conn
+	ref     string // the VM
 	session api.PtySession
 
 	mu       sync.Mutex
@@ -46,7 +47,7 @@ func (c *Client) OpenTerminal(ctx context.Context, ref string, spec vm.TerminalS
 	for _, name := range slices.Sorted(maps.Keys(spec.Env)) {
 		q.Add("env", name+"="+spec.Env[name])
 	}
-	return c.terminal(ctx, vmPath(ref, "pty"), q, spec.User)
+	return c.terminal(ctx, ref, vmPath(ref, "pty"), q, spec.User)
 }
 
 // AttachTerminal attaches to a terminal. When Since is not negative and that
@@ -56,7 +57,7 @@ func (c *Client) AttachTerminal(ctx context.Context, ref, id string, view vm.Ter
 	if view.Since >= 0 {
 		q.Set("since", strconv.FormatInt(view.Since, 10))
 	}
-	return c.terminal(ctx, vmPath(ref, "pty", "sessions", id), q, view.User)
+	return c.terminal(ctx, ref, vmPath(ref, "pty", "sessions", id), q, view.User)
 }
 
 func size(cols, rows int) url.Values {
@@ -66,12 +67,12 @@ func size(cols, rows int) url.Values {
 	return url.Values{"cols": {strconv.Itoa(cols)}, "rows": {strconv.Itoa(rows)}}
 }
 
-func (c *Client) terminal(ctx context.Context, path string, q url.Values, user string) (*Terminal, error) {
+func (c *Client) terminal(ctx context.Context, ref, path string, q url.Values, user string) (*Terminal, error) {
 	conn, err := c.socket(ctx, path, q, as(user))
 	if err != nil {
 		return nil, err
 	}
-	t := &Terminal{c: c, ctx: ctx, conn: conn}
+	t := &Terminal{c: c, ctx: ctx, conn: conn, ref: ref}
 	kind, data, err := conn.Read(ctx)
 	if err != nil {
 		_ = conn.CloseNow()
@@ -142,7 +143,7 @@ func (t *Terminal) lost(err error) error {
 	if t.ctx.Err() == nil {
 		out = vm.Errorf(vm.Unavailable, t.session.SessionID, "the connection to the terminal broke: %w", err)
 	}
-	return out.WithHint("the terminal goes on: attach again with `warren pty attach`")
+	return out.WithHint("the terminal goes on: attach again with `warren pty attach %s %s`", t.ref, t.session.SessionID)
 }
 
 // Run writes output until the terminal's program has ended, and returns how.

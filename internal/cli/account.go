@@ -120,11 +120,11 @@ func newAccountRm(a *app, runF func(context.Context, *accountOptions) error) *co
 			if err := c.RemoveAccount(cmd.Context(), o.name, o.force); err != nil {
 				return err
 			}
-			a.io.printf("%s is removed\n", printable(o.name))
+			a.changed(change{Name: o.name, Result: "removed"})
 			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().BoolVar(&o.force, "force", false, "remove its VMs, volumes and snapshots too")
-	return cmd
+	return a.changing(cmd)
 }

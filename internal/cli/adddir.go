@@ -48,12 +48,12 @@ func addDirs(flags []string) ([]api.NewMount, error) {
 }
 
 // mayAdd refuses, before there is a VM, what its profile never gets.
-func mayAdd(profile string, list []api.NewMount) error {
+func mayAdd(name, profile string, list []api.NewMount) error {
 	p, err := vm.FindProfile(profile)
 	if err != nil || p.Folders || !slices.ContainsFunc(list, func(m api.NewMount) bool { return m.RW }) {
 		return err
 	}
-	return p.Forbids("", "writing to directories of the host").WithHint("use --profile %s, or give them to read: DIR:/path:ro", vm.ProfileDev)
+	return p.Forbids(name, "writing to directories of the host").WithHint("use --profile %s, or give them to read: DIR:/path:ro", vm.ProfileDev)
 }
 
 // mountAll mounts directories in a new VM.

@@ -42,7 +42,7 @@ func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.vm, "vm", "", "only those of one VM")
-	f.IntVar(&o.limit, "limit", 0, "at most so many (default the server's)")
+	f.IntVarP(&o.limit, "limit", "n", 0, "at most so many (default the server's)")
 	f.Int64Var(&o.after, "after", 0, "go on after the record of this number")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)

@@ -20,20 +20,27 @@ func newCA(a *app) *cobra.Command {
 }
 
 func newCAPrint(a *app, runF func(context.Context) error) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "print", Short: "Print the CA's certificate as PEM", Example: "  warren ca print", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
 				return runF(cmd.Context())
 			}
 			pem, err := a.authority(cmd.Context())
-			if err == nil {
-				a.io.printf("%s", pem)
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return a.io.json(map[string]string{"certificate": string(pem)})
 			}
-			return err
+			a.io.printf("%s", pem)
+			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print as JSON")
+	return cmd
 }
 
 func (a *app) authority(ctx context.Context) ([]byte, error) {
@@ -60,7 +67,7 @@ For Firefox: Settings, Certificates, Authorities, Import.
 `
 
 func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "trust", Short: "Add the CA to this computer's store, as root; else say how", Example: "  warren ca trust",
 		Long: "Add the CA to the store that curl and other programs of Debian use, and say how browsers are told.\n" +
 			"The CA can only speak for names below the preview domain.",
@@ -72,7 +79,7 @@ func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 			return a.caTrust(cmd.Context(), os.Geteuid(), "/")
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+	})
 }
 
 // caTrust adds the CA to the store of the system below root, if the user may.
@@ -83,7 +90,8 @@ func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	}
 	file := filepath.Join(root, caLocal, caFile)
 	if uid != 0 {
-		a.io.printf("Only root may change the system's store:\n  warren ca print | sudo tee %s >/dev/null\n  sudo update-ca-certificates\n\n%s", file, browserHint)
+		a.changed(change{Name: file, Result: "not trusted", text: "Only root may change the system's store:"})
+		a.details("  warren ca print | sudo tee %s >/dev/null\n  sudo update-ca-certificates\n\n%s", file, browserHint)
 		return nil
 	}
 	if err := os.WriteFile(file, pem, 0o644); err != nil {
@@ -94,6 +102,7 @@ func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return vm.Errorf(vm.Unsupported, "update-ca-certificates", "%w: %s", err, printable(string(out))).WithHint("install the package ca-certificates")
 	}
-	a.io.printf("The system's store has it: %s\n\n%s", file, browserHint)
+	a.changed(change{Name: file, Result: "trusted", text: "The system's store has it: " + file})
+	a.details("\n%s", browserHint)
 	return nil
 }

@@ -314,14 +314,14 @@ func TestCopyJSON(t *testing.T) {
 	s.run("cp", "--json", "box:f", "-").wants(t, 2, "--json")
 }
 
-// screen is a terminal that says when it shows a part of a copy.
-type screen struct {
+// copyScreen is a terminal that says when it shows a part of a copy.
+type copyScreen struct {
 	bytes.Buffer
 	once  sync.Once
 	shown chan struct{}
 }
 
-func (s *screen) Write(p []byte) (int, error) {
+func (s *copyScreen) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("32 KiB of ")) {
 		s.once.Do(func() { close(s.shown) })
 	}
@@ -358,7 +358,7 @@ func TestCopyProgress(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Name: "f", Path: "/f", Kind: vm.FileRegular, Mode: 0o644})
-			errs := &screen{shown: make(chan struct{})}
+			errs := &copyScreen{shown: make(chan struct{})}
 			shown := errs.shown
 			if !tc.want {
 				shown = nil

@@ -179,7 +179,7 @@ func TestLogsOfService(t *testing.T) {
 	if r := run(t, f, Local{}, "", "logs", "cut", "--service", "web", "-f"); r.code == 0 || r.out != stamp+" one\n" || !strings.Contains(r.stderr, "the machine has ended") {
 		t.Errorf("%d %s %s", r.code, r.out, r.stderr)
 	}
-	for _, line := range []string{"logs box p3 --service web", "logs box --service web --raw", "logs box --service web --from 3", "logs box --since now", "logs box --json"} {
+	for _, line := range []string{"logs box p3 --service web", "logs box --service web --raw", "logs box --service web --from 3", "logs box --since now"} {
 		run(t, nil, Local{}, "", strings.Fields(line)...).wants(t, 2, "warren: ")
 	}
 }

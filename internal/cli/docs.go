@@ -27,9 +27,9 @@ func reference(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("# warren\n\nMade from the commands by `make docs`; do not edit.\n\n")
 	b.WriteString("```\n" + firstMinutes + "```\n")
-	b.WriteString("\nEnvironment: `WARREN_API_URL` (default `http://127.0.0.1:8787`), `WARREN_API_KEY` (default: the admin's key of this host's\nserver), `WARREN_DATA` (as `--data`). Names work wherever ids do. Every listing has `--json`.\n\n")
-	b.WriteString("## Exit statuses\n\n```\n" + exitTable() + "```\n\n")
-	b.WriteString("`exec`, `run` and `wait` pass on the status of the command in the guest; 124 says that it ran out of time, 125 that Warren\nfailed and not the command.\n")
+	b.WriteString("\nNames work wherever ids do. Every command but those that pass bytes or a terminal through has `--json`.\n")
+	b.WriteString("\n## Environment\n\n```\n" + environment + "```\n\n## Flags of every command\n\n```\n" + root.PersistentFlags().FlagUsages() + "```\n\n")
+	b.WriteString("## Exit statuses\n\n```\n" + exitTable() + "```\n" + statusesPassed)
 	for _, g := range root.Groups() {
 		fmt.Fprintf(&b, "\n## %s\n", strings.TrimSuffix(g.Title, ":"))
 		for _, c := range root.Commands() {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -170,19 +171,15 @@ func (a *app) domainMap(ctx context.Context, o *domainOptions) error {
 }
 
 func newDomainUnmap(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "unmap DOMAIN...", Short: "End mappings", Example: "  warren domain unmap app.warren.localhost",
 		Args: args(1, -1, "which domain? warren domain unmap DOMAIN..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {
 				return runF(cmd.Context(), list)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(list, func(name string) error { return c.UnmapDomain(cmd.Context(), name) })
+			return a.endEach(list, "unmapped", func(c *client.Client, name string) error { return c.UnmapDomain(cmd.Context(), name) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+	})
 }

@@ -6,6 +6,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -167,13 +168,13 @@ func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 func (a *app) showJob(job vm.Job) {
 	for _, s := range job.Steps {
 		mark := map[vm.StepState]string{vm.StepDone: "done", vm.StepOpen: "OPEN", vm.StepNone: "-"}[s.State]
-		a.io.printf("  %-12s%-6s%s\n", s.Step, mark, plain(s.Why))
+		a.details("%s\n", fold(fmt.Sprintf("  %-12s%-6s%s", s.Step, mark, plain(s.Why)), a.io.width))
 	}
 	r := job.Remains
 	if r.State == "" {
-		a.io.printf("  remains   of %s, which is gone\n", printable(or(job.Name, string(job.VM))))
+		a.details("  remains   of %s, which is gone\n", printable(or(job.Name, string(job.VM))))
 	} else {
-		a.io.printf("  remains   disk %s, memory %s, logs %s\n", human(r.DiskBytes), human(r.MemoryBytes), human(r.LogBytes))
+		a.details("  remains   disk %s, memory %s, logs %s\n", human(r.DiskBytes), human(r.MemoryBytes), human(r.LogBytes))
 	}
 	a.others(r)
 }

@@ -61,14 +61,18 @@ var errReported = errors.New("reported")
 // complain prints an error for people.
 func (a *app) complain(err error) {
 	if vm.KindOf(err) == vm.Cancelled {
-		a.io.notef("warren: interrupted")
+		a.io.tellf("warren: interrupted")
 		return
 	}
 	e := vm.AsError(err)
-	text := strings.ReplaceAll(err.Error(), "\n", "; ")
-	a.io.notef("warren: %s", plain(text))
+	text := err.Error()
+	if e.Op != "" && a.verb != "" { // the verb as it was typed
+		text = strings.Replace(text, string(e.Op)+": ", a.verb+": ", 1)
+	}
+	text = strings.ReplaceAll(text, "\n", "; ")
+	a.io.tellf("warren: %s", plain(text))
 	if e.Hint != "" {
-		a.io.notef("  hint: %s", plain(e.Hint))
+		a.io.tellf("  hint: %s", plain(e.Hint))
 	}
 }
 
@@ -99,7 +103,7 @@ func (a *app) endEach(names []string, ended string, do func(c *client.Client, na
 	return a.each(names, func(name string) error {
 		err := do(c, name)
 		if err == nil {
-			a.io.printf("%s is %s\n", printable(name), ended)
+			a.changed(change{Name: name, Result: ended})
 		}
 		return err
 	})

@@ -37,6 +37,7 @@ type execOptions struct {
 	stdin        bool
 	tty          bool
 	background   bool
+	json         bool
 	captureFirst bool
 }
 
@@ -47,6 +48,7 @@ func (o *execOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.cwd, "cwd", "", aboutCwd)
 	f.StringArrayVarP(&o.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass this shell's on; may repeat")
 	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input on")
+	f.BoolVar(&o.json, "json", false, "print output and exit status as one JSON object at the end")
 }
 
 func newExec(a *app, runF func(context.Context, *execOptions) error) *cobra.Command {
@@ -70,7 +72,8 @@ does when this program or the server dies ("warren ps", "warren logs", "warren w
   warren exec box --user nobody --cwd /tmp -e LANG=C -- sh -c 'pwd; exit 3'
   warren exec -it box -- bash
   warren exec box -i --timeout 30 -- python3 -
-  warren exec box --background -- python3 -m http.server`,
+  warren exec box --background -- python3 -m http.server
+  warren exec box --json -- sh -c 'echo out; echo err >&2; exit 3'`,
 		Annotations: map[string]string{passes: "yes"},
 		Args:        passingArgs(args(2, -1, "the VM or the command is missing: warren exec NAME -- CMD")),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -143,15 +146,22 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 	}
 	if o.background {
 		p, err := c.StartProcess(ctx, o.name, spec)
-		if err == nil {
-			a.io.printf("%s\n", p.ID)
+		switch {
+		case err != nil:
+			return err
+		case o.json:
+			return a.io.json(p)
 		}
-		return err
+		a.io.printf("%s\n", p.ID)
+		return nil
 	}
 	if o.tty {
 		return a.onTerminal(ctx, c, o.name, spec)
 	}
-	return a.attached(ctx, c, o.name, spec, a.leave)
+	if o.json {
+		a.gather = &gathered{}
+	}
+	return a.printGathered(a.attached(ctx, c, o.name, spec, a.leave))
 }
 
 // attached runs a command with this program's streams until it has ended.
@@ -192,7 +202,8 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
-	status, err := e.Run(&telling{a.io.out, e}, &telling{a.io.err, e})
+	stdout, stderr := a.guestStreams()
+	status, err := e.Run(&telling{stdout, e}, &telling{stderr, e})
 	close(over)
 	<-watched
 	switch {
@@ -200,8 +211,11 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		return exitStatus(128 + int(syscall.SIGPIPE))
 	case err != nil:
 		return causeOf(ctx, err)
+	case status.TimedOut && a.gather != nil:
+		a.gather.timedOut = true
+		return exitStatus(statusTimeout)
 	case status.TimedOut:
-		a.io.notef("warren: the command was ended after %s", time.Duration(spec.TimeoutMs)*time.Millisecond)
+		a.io.tellf("warren: the command was ended after %s", time.Duration(spec.TimeoutMs)*time.Millisecond)
 		return exitStatus(statusTimeout)
 	case status.Code != 0:
 		a.explainRefusals(ctx, c, name, begun)
@@ -297,7 +311,7 @@ func (a *app) passSignals(e *client.Exec, name string, first os.Signal, sigs <-c
 func (a *app) leave(e *client.Exec, name string) {
 	_ = e.Detach() // Run tells what comes of it
 	id := e.Process().ID
-	a.io.notef("%s", strings.Join([]string{
+	a.io.tellf("%s", strings.Join([]string{
 		"warren: left " + id + " running in the background; find it again with",
 		"  warren logs -f " + name + " " + id,
 		"  warren wait " + name + " " + id,

@@ -18,7 +18,6 @@ type forkOptions struct {
 	parent string
 	count  int
 	prefix string
-	quiet  bool
 	json   bool
 
 	volumes string
@@ -33,7 +32,8 @@ func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Comm
 		Short: "Make running copies of a VM",
 		Long: `Make running copies of a running or suspended VM: memory, processes, terminals, ports and disk of one instant,
 each with an identity of its own. The parent goes on; it stands still for some milliseconds. Either all copies
-run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after the parent, at the next free numbers.`,
+run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after the parent, at the next free numbers.
+The first fork of a VM says what no reset can make different in its copies.`,
 		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json\n  warren fork app -n 2 --label try=7",
 		Args:    args(1, 1, "which VM? warren fork NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -52,7 +52,6 @@ run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after 
 	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment), cut (the copies get disks that fail), ro (the copies read, too)")
 	f.StringArrayVar(&o.labels, "label", nil, "label the copies, which have the parent's labels besides: KEY=VALUE; may repeat")
 	a.completeLabels(cmd, "=")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "print names only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -81,13 +80,13 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 		return a.io.json(f)
 	}
 	for _, k := range f.Forks {
-		if o.quiet {
+		if a.io.quiet {
 			a.io.printf("%s\n", k.Name)
 			continue
 		}
 		a.io.printf("%-20s %s\n", printable(k.Name), k.ID)
 	}
-	if o.quiet {
+	if a.io.quiet {
 		return nil
 	}
 	if f.PauseMs > 0 {
@@ -96,8 +95,10 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 	a.io.printf("  enter     warren exec %s -- COMMAND\n", printable(f.Forks[0].Name))
 	a.io.printf("  compare   warren tree %s\n", printable(o.parent))
 	a.io.printf("  keep one  warren keep %s --over %s\n", printable(f.Forks[0].Name), printable(o.parent))
-	for _, w := range f.Caveats {
-		a.io.notef("note: %s", plain(w))
+	if f.First { // who forks a VM again has read them
+		for _, w := range f.Caveats {
+			a.io.notef("note: %s", plain(w))
+		}
 	}
 	return nil
 }

@@ -24,11 +24,12 @@ type forwarding struct{ local, guest uint16 }
 type forwardOptions struct {
 	name  string
 	ports []forwarding
+	json  bool
 }
 
 func newForward(a *app, runF func(context.Context, *forwardOptions) error) *cobra.Command {
 	o := &forwardOptions{}
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "forward NAME [LOCAL:]PORT...", Short: "Have ports of a VM on this computer's localhost",
 		Example: "  warren forward box 3000\n  warren forward box 8080:3000 5433:5432",
 		Long:    "Listen on localhost and pass each connection to a port of the VM, until it is interrupted.\nServers that listen only on the VM's 127.0.0.1 or [::1] are reached, too.\nA connection wakes a VM that sleeps.",
@@ -49,6 +50,8 @@ func newForward(a *app, runF func(context.Context, *forwardOptions) error) *cobr
 		},
 		ValidArgsFunction: a.completeVM,
 	}
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a JSON object a port")
+	return cmd
 }
 
 func parseForwarding(s string) (forwarding, error) {
@@ -93,7 +96,13 @@ func (a *app) forward(ctx context.Context, o *forwardOptions) error {
 		stop := context.AfterFunc(ctx, func() { _ = l.Close() })
 		defer stop()
 		defer l.Close()
-		a.io.printf("http://localhost:%d leads to port %d of %s\n", f.local, f.guest, printable(o.name))
+		if o.json {
+			if err := a.io.line(map[string]any{"vm": o.name, "local": f.local, "port": f.guest}); err != nil {
+				return err
+			}
+		} else {
+			a.io.printf("http://localhost:%d leads to port %d of %s\n", f.local, f.guest, printable(o.name))
+		}
 		wg.Go(func() { a.accept(ctx, c, l, o.name, f.guest) }) // ends with the listener
 	}
 	<-ctx.Done()
@@ -108,7 +117,7 @@ func (a *app) accept(ctx context.Context, c *client.Client, l net.Listener, name
 		conn, err := l.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				a.io.notef("%s: %s", l.Addr(), err)
+				a.io.tellf("%s: %s", l.Addr(), err)
 			}
 			return
 		}
@@ -116,7 +125,7 @@ func (a *app) accept(ctx context.Context, c *client.Client, l net.Listener, name
 			defer conn.Close()
 			guest, err := c.DialPort(ctx, name, port)
 			if err != nil {
-				a.io.notef("port %d: %s", port, err)
+				a.io.tellf("port %d: %s", port, err)
 				return
 			}
 			defer guest.Close()

@@ -133,12 +133,12 @@ func newFsWrite(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 				return err
 			}
 			_, err = c.PutRaw(ctx, o.places[0].vm, o.user, o.places[0].path, mode, o.deep, -1, a.io.in)
-			return err
+			return a.changedQuietly(err, change{Name: o.places[0].String(), Result: "written"})
 		},
 	}, o, runF)
 	cmd.Flags().StringVar(&o.mode, "mode", "644", "permissions, octal")
 	cmd.Flags().BoolVarP(&o.deep, "parents", "p", false, "make missing directories")
-	return cmd
+	return a.changing(cmd)
 }
 
 // parseMode reads octal permission bits.
@@ -159,12 +159,13 @@ func newFsMkdir(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 			if err != nil {
 				return err
 			}
-			return c.Mkdir(ctx, o.places[0].vm, o.user, o.places[0].path, mode, o.deep)
+			err = c.Mkdir(ctx, o.places[0].vm, o.user, o.places[0].path, mode, o.deep)
+			return a.changedQuietly(err, change{Name: o.places[0].String(), Result: "made"})
 		},
 	}, o, runF)
 	cmd.Flags().StringVar(&o.mode, "mode", "755", "permissions, octal")
 	cmd.Flags().BoolVarP(&o.deep, "parents", "p", false, "make missing directories; one that is there is fine")
-	return cmd
+	return a.changing(cmd)
 }
 
 func newFsRm(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
@@ -173,7 +174,8 @@ func newFsRm(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comman
 		use: "rm NAME:/path...", short: "Remove files or, with -r, directories", example: "  warren fs rm box:/work/in.txt\n  warren fs rm -r box:/work/build", least: 1, most: -1,
 		do: func(ctx context.Context, c *client.Client, o *fsOptions) error {
 			for _, p := range o.places {
-				if err := c.Remove(ctx, p.vm, o.user, p.path, o.deep); err != nil {
+				err := c.Remove(ctx, p.vm, o.user, p.path, o.deep)
+				if err = a.changedQuietly(err, change{Name: p.String(), Result: "removed"}); err != nil {
 					return err
 				}
 			}
@@ -181,20 +183,21 @@ func newFsRm(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comman
 		},
 	}, o, runF)
 	cmd.Flags().BoolVarP(&o.deep, "recursive", "r", false, "remove a directory with all that is in it")
-	return cmd
+	return a.changing(cmd)
 }
 
 func newFsMv(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {
-	return a.fsCommand(fsVerb{
+	return a.changing(a.fsCommand(fsVerb{
 		use: "mv NAME:/from NAME:/to", short: "Rename a file or directory in one VM", example: "  warren fs mv box:/work/a box:/work/b", least: 2, most: 2,
 		do: func(ctx context.Context, c *client.Client, o *fsOptions) error {
 			from, to := o.places[0], o.places[1]
 			if from.vm != to.vm {
 				return usage("%s and %s are in different VMs", from, to).WithHint("copy by way of this host: `warren cp`")
 			}
-			return c.Rename(ctx, from.vm, o.user, from.path, to.path)
+			err := c.Rename(ctx, from.vm, o.user, from.path, to.path)
+			return a.changedQuietly(err, change{Name: from.String(), Result: "renamed", To: to.String()})
 		},
-	}, &fsOptions{}, runF)
+	}, &fsOptions{}, runF))
 }
 
 func newFsStat(a *app, runF func(context.Context, *fsOptions) error) *cobra.Command {

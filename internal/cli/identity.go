@@ -96,7 +96,7 @@ func (a *app) identityLs(ctx context.Context, o *identityOptions) error {
 }
 
 func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "rm IDENTITY...", Short: "Remove identities with their tokens, keys and permissions", Example: "  warren identity rm ci",
 		Long: "Remove identities, by id or name, with their tokens, keys and permissions. What goes on as one of them is cut.",
 		Args: args(1, -1, "which identity? warren identity rm IDENTITY..."),
@@ -107,7 +107,7 @@ func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Co
 			return a.endEach(list, "removed", func(c *client.Client, ref string) error { return c.DeleteIdentity(cmd.Context(), ref) })
 		},
 		ValidArgsFunction: a.completeIdentity,
-	}
+	})
 }
 
 // completeIdentity completes the first argument with identities, the second
@@ -184,8 +184,8 @@ func linuxUsers(p api.VMPermission) string {
 
 func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
 	o := &identityOptions{}
-	return &cobra.Command{
-		Use: "revoke IDENTITY VM", Short: "Take the use of a VM back from an identity; what it does there is cut", Example: "  warren identity revoke ci box",
+	return a.changing(&cobra.Command{
+		Use: "revoke IDENTITY VM", Short: "Take a VM back from an identity; what it does there is cut", Example: "  warren identity revoke ci box",
 		Args: args(2, 2, "from whom, and what? warren identity revoke IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]
@@ -199,11 +199,11 @@ func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) erro
 			if err := c.RevokeVM(cmd.Context(), o.identity, o.vm); err != nil {
 				return err
 			}
-			a.io.printf("%s may no longer use %s\n", printable(o.identity), printable(o.vm))
+			a.changed(change{Name: o.vm, Result: "revoked", text: o.identity + " may no longer use " + o.vm})
 			return nil
 		},
 		ValidArgsFunction: a.completeIdentity,
-	}
+	})
 }
 
 func newIdentityPermissions(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {

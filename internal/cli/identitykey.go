@@ -141,7 +141,7 @@ func (a *app) identityKeyLs(ctx context.Context, o *identityKeyOptions) error {
 
 func newIdentityKeyRm(a *app, runF func(context.Context, *identityKeyOptions) error) *cobra.Command {
 	o := &identityKeyOptions{}
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "rm IDENTITY KEY...", Short: "Remove SSH keys from an identity", Example: "  warren identity key rm ci laptop",
 		Long: "Remove SSH keys, by name, id or fingerprint, from an identity. What goes on by one of them is cut.",
 		Args: args(2, -1, "whose, and which? warren identity key rm IDENTITY KEY..."),
@@ -153,5 +153,5 @@ func newIdentityKeyRm(a *app, runF func(context.Context, *identityKeyOptions) er
 			return a.endEach(o.keys, "removed", func(c *client.Client, key string) error { return c.RemoveSSHKey(cmd.Context(), o.identity, key) })
 		},
 		ValidArgsFunction: a.completeIdentity,
-	}
+	})
 }

@@ -200,7 +200,7 @@ func (a *app) holdLs(ctx context.Context, o *holdOptions) error {
 
 func newHoldRelease(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
 	o := &holdOptions{}
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "release NAME HOLD...", Short: "End holds before their time", Example: "  warren hold release app hd-0123456789abcdef",
 		Args: args(2, -1, "which hold of which VM? warren hold release NAME HOLD..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -211,5 +211,5 @@ func newHoldRelease(a *app, runF func(context.Context, *holdOptions) error) *cob
 			return a.endEach(o.ids, "released", func(c *client.Client, id string) error { return c.Release(cmd.Context(), o.name, id) })
 		},
 		ValidArgsFunction: a.completeVMs,
-	}
+	})
 }

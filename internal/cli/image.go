@@ -208,7 +208,7 @@ func newImageRm(a *app, runF func(context.Context, *imageRmOptions) error) *cobr
 		ValidArgsFunction: a.completeImages,
 	}
 	cmd.Flags().BoolVar(&o.force, "force", false, "remove also the image that `warren up` uses by default")
-	return cmd
+	return a.changing(cmd)
 }
 
 func (a *app) imageRm(ctx context.Context, o *imageRmOptions) error {
@@ -218,7 +218,7 @@ func (a *app) imageRm(ctx context.Context, o *imageRmOptions) error {
 	return a.each(o.images, func(name string) error {
 		i, err := a.local.ImageRemove(ctx, a.data, name, o.force)
 		if err == nil {
-			a.io.printf("%s %s is removed\n", printable(i.Name), i.ID)
+			a.changed(change{Name: name, Result: "removed", text: i.Name + " " + string(i.ID) + " is removed"})
 		}
 		return err
 	})

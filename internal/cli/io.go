@@ -26,6 +26,7 @@ type streams struct {
 	colour         bool // stdout shows colours
 	width          int  // of stdout's terminal; 0 = unlimited
 	errWidth       int  // of stderr's
+	quiet          bool // no notes, progress and confirmations; of listings only the ids
 
 	rename func(string) string // gives a text the name that the program was called by; nil = it has it
 }
@@ -40,16 +41,9 @@ func (s *streams) named(text string) string {
 
 func newStreams(in io.Reader, out, err io.Writer, getenv func(string) string) *streams {
 	s := &streams{in: in, out: out, err: err}
-	outFD, outTTY := terminal(out)
-	errFD, errTTY := terminal(err)
-	s.outTTY, s.errTTY = outTTY, errTTY
-	if outTTY {
-		s.width, _, _ = term.GetSize(outFD) // 0 where it is not known
-	}
-	if errTTY {
-		s.errWidth, _, _ = term.GetSize(errFD)
-	}
-	s.colour = outTTY && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+	s.outTTY, s.width = screen(out)
+	s.errTTY, s.errWidth = screen(err)
+	s.colour = s.outTTY && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 	return s
 }
 
@@ -62,15 +56,58 @@ func terminal(v any) (int, bool) {
 	return fd, term.IsTerminal(fd)
 }
 
+// screen reports whether a stream is a terminal, and how wide it is; 0 = unknown.
+func screen(w io.Writer) (tty bool, width int) {
+	fd, tty := terminal(w)
+	if tty {
+		if cols, _, err := term.GetSize(fd); err == nil {
+			width = cols
+		}
+	}
+	return tty, width
+}
+
 // printf writes to stdout. A stdout that is gone ends the process by SIGPIPE;
 // other failures have nowhere to be told.
 func (s *streams) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, s.named(format), args...)
 }
 
-// notef writes a line for people to stderr.
+// notef writes a line for people to stderr, which -q silences.
 func (s *streams) notef(format string, args ...any) {
-	_, _ = fmt.Fprint(s.err, s.named(fmt.Sprintf(format, args...))+"\n")
+	if !s.quiet {
+		s.tellf(format, args...)
+	}
+}
+
+// tellf writes to stderr what nobody silences: an error, a loss.
+func (s *streams) tellf(format string, args ...any) {
+	_, _ = fmt.Fprint(s.err, fold(s.named(fmt.Sprintf(format, args...)), s.errWidth)+"\n")
+}
+
+// fold breaks lines at spaces so that none is wider than width (0 = any); what
+// follows is indented, so that it is seen to belong there.
+func fold(text string, width int) string {
+	var out strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			out.WriteByte('\n')
+		}
+		indent := "  " + line[:len(line)-len(strings.TrimLeft(line, " "))]
+		for width > 2*len(indent) && utf8.RuneCountInString(line) > width {
+			cut := strings.LastIndexByte(string([]rune(line)[:width+1]), ' ')
+			for cut > 0 && strings.Count(line[:cut], "`")%2 == 1 { // a command stays whole, to be copied
+				cut = strings.LastIndexByte(line[:cut], ' ')
+			}
+			if cut <= len(indent) {
+				break // a word that is wider than the terminal
+			}
+			out.WriteString(line[:cut] + "\n")
+			line = indent + line[cut+1:]
+		}
+		out.WriteString(line)
+	}
+	return out.String()
 }
 
 // askf writes a question to stderr, without a line's end.
@@ -152,6 +189,23 @@ func (t *table) without(name string) *table {
 	return out
 }
 
+// refs returns the one column by which the rows are called elsewhere: their ids,
+// else their names. A table without either stays whole.
+func (t *table) refs() *table {
+	for _, name := range []string{"ID", "NAME"} {
+		if slices.Contains(t.head, name) {
+			out := t
+			for _, other := range t.head {
+				if other != name {
+					out = out.without(other)
+				}
+			}
+			return out
+		}
+	}
+	return t
+}
+
 // fit leaves spare columns out until the table is no wider than a terminal.
 func (t *table) fit(width int) *table {
 	out := t
@@ -171,10 +225,16 @@ func (t *table) fit(width int) *table {
 // print writes the table. A terminal gets no more columns than it has room for,
 // and the last of them is cut at its width; a pipe or a file gets all.
 func (s *streams) print(t *table) {
+	if s.quiet {
+		t = t.refs()
+	}
 	if s.width > 0 {
 		t = t.fit(s.width)
 	}
 	rows, widths := append([][]string{t.head}, t.rows...), t.widths()
+	if s.quiet && len(t.head) == 1 {
+		rows = rows[1:]
+	}
 	var b strings.Builder
 	for _, r := range rows {
 		at := 0

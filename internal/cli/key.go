@@ -122,7 +122,7 @@ func newKeyRotate(a *app, runF func(context.Context, *keyOptions) error) *cobra.
 }
 
 func newKeyRevoke(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "revoke KEY...", Short: "End keys", Example: "  warren key revoke ky-0123456789abcdef",
 		Args: args(1, -1, "which key? warren key revoke KEY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -132,5 +132,5 @@ func newKeyRevoke(a *app, runF func(context.Context, []string) error) *cobra.Com
 			return a.endEach(list, "revoked", func(c *client.Client, id string) error { return c.RevokeKey(cmd.Context(), id) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
-	}
+	})
 }

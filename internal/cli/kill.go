@@ -10,12 +10,12 @@ import (
 )
 
 func newKill(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use:   "kill NAME...",
 		Short: "End VMs at once, as if the power failed",
 		Long: `End VMs at once, without their help: for guests that do not answer. The disk is kept as it was at its
 last sync. To end one process in a VM see "warren signal".`,
-		Example: "  warren kill box",
+		Example: "  warren kill box\n  warren kill box box-2 --json",
 		Args:    args(1, -1, "which VM? warren kill NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {
@@ -24,7 +24,7 @@ last sync. To end one process in a VM see "warren signal".`,
 			return a.kill(cmd.Context(), list)
 		},
 		ValidArgsFunction: a.completeVMs,
-	}
+	})
 }
 
 func (a *app) kill(ctx context.Context, names []string) error {
@@ -33,11 +33,12 @@ func (a *app) kill(ctx context.Context, names []string) error {
 		return err
 	}
 	return a.each(names, func(name string) error {
+		before := known(ctx, c, name)
 		if err := c.Kill(ctx, name); err != nil {
 			return err
 		}
-		n := printable(name)
-		a.io.printf("%s is stopped; its disk remains: `warren start %s` goes on, `warren rm %s` erases it\n", n, n, n)
+		a.changed(change{Name: name, Result: "stopped", text: name + " is stopped, as if its power had failed"})
+		a.goOn(before, name, "onstop", "start")
 		return nil
 	})
 }

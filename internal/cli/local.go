@@ -24,8 +24,6 @@ type Local struct {
 	Doctor func(ctx context.Context, data string) (checks []Check, ok bool, err error)
 	// Config returns the data directory and the effective settings.
 	Config func(ctx context.Context, data string) (dataDir string, settings []Setting, err error)
-	// AdminKey reads the key that the server made at its first start.
-	AdminKey func(data string) (string, error)
 
 	// Recipes names the recipes that are shipped.
 	Recipes func() []string

@@ -67,7 +67,7 @@ On a terminal, bytes that could steer it are shown as escapes.`,
 	fs.IntVar(&o.tail, "lines", -1, "the same as --tail")
 	fs.StringVar(&o.unit, "service", "", "the journal of this systemd service, by default 100 lines")
 	fs.StringVar(&o.since, "since", "", "with --service: none before this time")
-	fs.BoolVar(&o.json, "json", false, "with --service: print as JSON")
+	fs.BoolVar(&o.json, "json", false, "print as JSON; without --service an object a line")
 	fs.Int64Var(&o.from, "from", 0, "begin at this byte")
 	fs.BoolVar(&o.raw, "raw", false, "on a terminal, print every byte as it is")
 	return cmd
@@ -82,11 +82,11 @@ func (o *logsOptions) check(cmd *cobra.Command) error {
 	case o.unit != "":
 		wrong = []string{"from", "raw"}
 	default:
-		wrong = []string{"since", "json"}
+		wrong = []string{"since"}
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
-			return usage("--%s does not go with that log", name).WithHint("--since and --json need --service; --from and --raw go without it")
+			return usage("--%s does not go with that log", name).WithHint("--since needs --service; --from and --raw go without it")
 		}
 	}
 	return nil
@@ -151,6 +151,9 @@ func (o *logsOptions) run(ctx context.Context) error {
 	}
 	from := o.from
 	out := o.app.io.guestWriter(o.raw)
+	if o.json {
+		out = &jsonLines{io: o.app.io}
+	}
 	defer out.Close()
 	if o.tail >= 0 {
 		if from, err = o.last(ctx, c, out); err != nil || !o.follow {
@@ -163,7 +166,7 @@ func (o *logsOptions) run(ctx context.Context) error {
 	}
 	defer l.Close()
 	if offset > from {
-		o.app.io.notef("%d bytes before this were dropped: the log is bounded", offset-from)
+		o.app.io.tellf("%d bytes before this were dropped: the log is bounded", offset-from)
 	}
 	_, err = io.Copy(out, l)
 	if o.follow && ctx.Err() != nil {

@@ -14,10 +14,9 @@ import (
 )
 
 type lsOptions struct {
-	all   bool
-	quiet bool
-	json  bool
-	form  string
+	all  bool
+	json bool
+	form string
 
 	labels []string
 }
@@ -50,7 +49,6 @@ not), KEY=VALUE or KEY!=VALUE. Several, or one list with commas, must all match.
 	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "those of every account; for admins")
 	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "those with a label: KEY, !KEY, KEY=VALUE, KEY!=VALUE; may repeat, all must match")
 	a.completeLabels(cmd, "")
-	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)
 	return cmd
@@ -103,11 +101,6 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 		return err
 	case o.json:
 		return list(a.io, l.VMs)
-	case o.quiet:
-		for _, v := range l.VMs {
-			a.io.printf("%s\n", v.ID)
-		}
-		return nil
 	}
 	t := &table{head: []string{"NAME", "ID", "STATE", "IMAGE", "SIZE", "NETWORK", "AGE", "KEPT", "LABELS"}, spare: []string{"LABELS", "KEPT", "SIZE", "ID", "NETWORK", "IMAGE"}}
 	emulated := false

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -25,23 +26,22 @@ type app struct {
 	signals *signals
 	data    string // --data
 	client  func() (*client.Client, error)
+
+	verbose bool      // ids of audit records too
+	verb    string    // as it was typed
+	listed  bool      // what was changed is printed as JSON at the end
+	changes []change  // so far
+	gather  *gathered // takes the output of a command in a guest; nil = it is passed on
 }
 
-// connect returns a client of the server that the environment names. The
-// admin's key of this host is shown to servers of this host only.
+// connect returns a client of the server that the environment names, or --data.
 func (a *app) connect() (*client.Client, error) {
-	base := a.getenv("WARREN_API_URL")
-	if base == "" {
-		base = client.DefaultURL
-	}
-	key := strings.TrimSpace(a.getenv("WARREN_API_KEY"))
-	if key == "" && a.local.AdminKey != nil && client.Loopback(base) {
-		var err error
-		if key, err = a.local.AdminKey(a.data); err != nil {
-			return nil, err
+	return client.FromEnv(func(name string) string {
+		if name == "WARREN_DATA" && a.data != "" {
+			return a.data
 		}
-	}
-	return client.New(base, key), nil
+		return a.getenv(name)
+	})
 }
 
 // Main runs one command line, without the program's name, and returns its exit
@@ -59,6 +59,11 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
+	if a.listed {
+		if jerr := list(a.io, a.changes); err == nil {
+			err = jerr
+		}
+	}
 	if cause := context.Cause(ctx); cause != nil && vm.KindOf(err) == vm.Cancelled {
 		err = cause
 	}
@@ -104,8 +109,7 @@ func newRoot(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	root.Long = root.Short + ".\n\nExit status: 0, or what kind of failure it was:\n" + exitTable() +
-		"exec, run and wait pass on the status of the command in the guest; 124 says that it ran out of\ntime, 125 that Warren failed and not the command."
+	root.Long = root.Short + ".\n\nEnvironment:\n" + environment + "\nExit status: 0, or what kind of failure it was:\n" + exitTable() + statusesPassed
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		e := usage("%s", err).WithHint("see `%s --help`", cmd.CommandPath())
 		if hasCommandLine(cmd) {
@@ -116,9 +120,15 @@ func newRoot(a *app) *cobra.Command {
 		}
 		return e
 	})
-	root.PersistentFlags().StringVar(&a.data, "data", "", "data directory of this host's server (default $WARREN_DATA, else by user)")
+	f := root.PersistentFlags()
+	f.StringVar(&a.data, "data", "", "data directory of this host's server (default $WARREN_DATA, else by user)")
+	f.BoolVarP(&a.io.quiet, "quiet", "q", false, "no notes, progress and confirmations; of what is listed or made, only ids")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "print ids of audit records too")
+	f.Bool("version", false, "print the version of this program")
+	root.SetVersionTemplate("{{.Root.Name}} {{.Version}}\n")
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) { a.verb = typed(cmd) }
 	root.SetUsageTemplate(usageTemplate)
-	root.SetHelpTemplate(helpTemplate)
+	root.SetHelpFunc(a.help)
 	root.AddGroup(
 		&cobra.Group{ID: groupVM, Title: "Virtual machines:"},
 		&cobra.Group{ID: groupUse, Title: "In a virtual machine:"},
@@ -126,9 +136,26 @@ func newRoot(a *app) *cobra.Command {
 		&cobra.Group{ID: groupAdmin, Title: "Administration:"},
 	)
 	root.AddCommand(commands(a)...)
+	setVersion(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.InitDefaultHelpCmd()
 	return root
+}
+
+// setVersion gives every command --version.
+func setVersion(cmd *cobra.Command) {
+	cmd.Version = api.Version
+	for _, below := range cmd.Commands() {
+		setVersion(below)
+	}
+}
+
+// typed is a verb as it was typed: "resume", where its command is "start".
+func typed(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return ""
+	}
+	return strings.TrimSpace(typed(cmd.Parent()) + " " + or(cmd.CalledAs(), cmd.Name()))
 }
 
 func commands(a *app) []*cobra.Command {
@@ -161,10 +188,19 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	e := usage("%s: no such command", printable(name))
 	cmd.SuggestionsMinimumDistance = 2
 	near := slices.DeleteFunc(cmd.SuggestionsFor(name), func(verb string) bool { return slices.Contains(destructive, verb) })
+	slices.SortStableFunc(near, func(a, b string) int { return alike(b, name) - alike(a, name) })
 	if len(near) > 0 {
 		return e.WithHint("did you mean `%s %s`?", cmd.CommandPath(), near[0])
 	}
 	return e.WithHint("`%s help` lists the commands", cmd.Root().CommandPath())
+}
+
+// alike is how many letters two words begin with in common.
+func alike(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // group is a command that only has commands below it.
@@ -196,13 +232,34 @@ func args(least, most int, missing string) cobra.PositionalArgs {
 	}
 }
 
-// exitTable lists the exit statuses, one kind a line.
+// environment lists the variables that every command reads.
+const environment = `  WARREN_API_URL  the server (default ` + client.DefaultURL + `)
+  WARREN_API_KEY  an API key, or an identity's token (default, for a server of
+                  this host: what admin.key in its data directory holds)
+  WARREN_DATA     that data directory (default /var/lib/warren for root, else
+                  ~/.local/share/warren); --data overrides it
+`
+
+// statusesPassed are the statuses that are not in the table.
+const statusesPassed = `
+exec, run and wait pass on the status of the command in the guest; 124 says that
+it ran out of time, 125 that Warren failed and not the command.
+`
+
+// exitTable lists the exit statuses, each once.
 func exitTable() string {
 	var b strings.Builder
-	for _, r := range api.Kinds {
-		b.WriteString("  " + pad(itoa(r.Exit), 5) + r.Means + "\n")
+	for i, r := range api.Kinds {
+		if i > 0 && api.Kinds[i-1].Exit == r.Exit {
+			b.WriteString(", or " + r.Means)
+			continue
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString("  " + pad(itoa(r.Exit), 5) + r.Means)
 	}
-	return b.String()
+	return b.String() + "\n"
 }
 
 const usageTemplate = `Usage:
@@ -221,9 +278,36 @@ Commands:{{range $cmds}}{{if .IsAvailableCommand}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasParent}}
+
+Every command has --quiet, --verbose, --data and --version: see "{{.Root.Name}} --help".{{end}}
 `
 
-const helpTemplate = `{{with or .Long .Short}}{{. | trimTrailingWhitespaces}}
+// helpWidth is how wide help is: what an ordinary terminal shows.
+const helpWidth = 80
 
-{{end}}{{.UsageString}}`
+// help prints what a command is for and how it is used.
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	a.io.printf("%s\n\n%s", reflow(or(cmd.Long, cmd.Short), helpWidth), cmd.UsageString())
+}
+
+// reflow gives paragraphs another width. Lines that begin with a space stand as
+// they are, if they fit.
+func reflow(text string, width int) string {
+	var out []string
+	open := false // the last line is of a paragraph that goes on
+	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		if line == "" || line[0] == ' ' {
+			out, open = append(out, fold(line, width)), false
+			continue
+		}
+		for _, word := range strings.Fields(line) {
+			if last := len(out) - 1; open && utf8.RuneCountInString(out[last])+1+utf8.RuneCountInString(word) <= width {
+				out[last] += " " + word
+				continue
+			}
+			out, open = append(out, word), true
+		}
+	}
+	return strings.Join(out, "\n")
+}

@@ -80,7 +80,7 @@ var netMeaning = map[vm.NetworkMode]string{
 
 func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Command {
 	o := &netOptions{}
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "set NAME closed|packages|open", Short: "Change what a VM may reach", Example: "  warren net set box packages\n  warren net set box closed",
 		Long: "Change what a VM may reach. It holds at once; connections that are no longer allowed are ended.",
 		Args: args(2, 2, "warren net set NAME closed|packages|open"),
@@ -98,7 +98,7 @@ func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Com
 			}
 			v, err := c.SetNetwork(cmd.Context(), o.name, o.mode)
 			if err == nil {
-				a.io.printf("%s: %s\n", v.Network, netMeaning[vm.NetworkMode(v.Network)])
+				a.changed(change{Name: o.name, Result: v.Network, text: v.Network + ": " + netMeaning[vm.NetworkMode(v.Network)]})
 			}
 			return err
 		},
@@ -108,7 +108,7 @@ func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Com
 			}
 			return a.completeVM(cmd, list, prefix)
 		},
-	}
+	})
 }
 
 func newNetConnections(a *app, runF func(context.Context, *netOptions) error) *cobra.Command {

@@ -30,7 +30,7 @@ type progress struct {
 // from another goroutine. Call done at the end.
 func (s *streams) progress(text func() string) *progress {
 	p := &progress{io: s, start: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), text: text}
-	if !s.errTTY {
+	if !s.errTTY || s.quiet {
 		close(p.ended)
 		return p
 	}

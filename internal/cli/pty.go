@@ -306,7 +306,7 @@ type ptyCloseOptions struct {
 
 func newPtyClose(a *app, runF func(context.Context, *ptyCloseOptions) error) *cobra.Command {
 	o := &ptyCloseOptions{app: a}
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use:               "close NAME SESSION",
 		Short:             "End a terminal's programs and forget it",
 		Long:              "Hang a terminal up: its programs end, those that refuse by force, and what it showed is forgotten.",
@@ -320,7 +320,7 @@ func newPtyClose(a *app, runF func(context.Context, *ptyCloseOptions) error) *co
 			}
 			return o.run(cmd.Context())
 		},
-	}
+	})
 }
 
 func (o *ptyCloseOptions) run(ctx context.Context) error {
@@ -333,5 +333,5 @@ func (o *ptyCloseOptions) run(ctx context.Context) error {
 		return err
 	}
 	_, err = c.CloseTerminal(ctx, o.name, userOf(s), o.session)
-	return err
+	return o.app.changedQuietly(err, change{Name: o.session, Result: "closed"})
 }

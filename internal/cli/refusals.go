@@ -45,6 +45,6 @@ func (a *app) explainRefusals(ctx context.Context, c *client.Client, name string
 	if len(names) > refusalsNamed {
 		names, more = names[:refusalsNamed], ", …"
 	}
-	a.io.notef("warren: the network refused %s%s: %s", strings.Join(names, ", "), more, printable(why))
-	a.io.notef("  hint: `warren net set %s packages` lets the package registries through; `warren net connections %s` lists what was refused", name, name)
+	a.io.tellf("warren: the network refused %s%s: %s", strings.Join(names, ", "), more, printable(why))
+	a.io.tellf("  hint: `warren net set %s packages` lets the package registries through; `warren net connections %s` lists what was refused", name, name)
 }

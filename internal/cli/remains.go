@@ -7,6 +7,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
@@ -21,11 +22,24 @@ func (a *app) remaining(ctx context.Context, c *client.Client, ref string) (vm.R
 	return r, err == nil
 }
 
-// others prints what remains beside a VM's own files.
+// ownRemains prints what remains of a VM that a verb has ended, unless that
+// deletes it.
+func (a *app) ownRemains(ctx context.Context, c *client.Client, before api.VM, event, id, own string) {
+	if endsWith(before, event) || a.io.quiet {
+		return
+	}
+	a.details("  remains   %s\n", own)
+	if r, ok := a.remaining(ctx, c, id); ok {
+		a.others(r)
+	}
+}
+
+// others prints what remains beside a VM's own files; with -v also the ids of
+// audit records.
 func (a *app) others(r vm.Remaining) {
 	row := func(what string, list []string) {
 		if len(list) > 0 {
-			a.io.printf("            %s: %s\n", what, strings.Join(list, ", "))
+			a.details("%s\n", fold("            "+what+": "+strings.Join(list, ", "), a.io.width))
 		}
 	}
 	var snapshots, forks, copies []string
@@ -40,7 +54,11 @@ func (a *app) others(r vm.Remaining) {
 		forks = append(forks, printable(or(f.Name, string(f.ID))))
 	}
 	for _, c := range r.Copies {
-		copies = append(copies, printable(c.Path)+" ("+c.Receipt+")")
+		text := printable(c.Path)
+		if a.verbose {
+			text += " (" + c.Receipt + ")"
+		}
+		copies = append(copies, text)
 	}
 	row("folders of the host", foldersLeft(r))
 	row("volumes", volumesLeft(r))
@@ -48,9 +66,13 @@ func (a *app) others(r vm.Remaining) {
 	row("VMs made of it", forks)
 	row("copied out", short(copies, 5))
 	if r.OtherBytes > 0 {
-		row("captured generations", []string{human(r.OtherBytes)})
+		row("caches", []string{"captured generations, " + human(r.OtherBytes) + ", which the server removes by itself"})
 	}
-	row("audit records", short(r.Receipts, 2))
+	if a.verbose {
+		row("audit records", r.Receipts)
+	} else if len(r.Receipts) > 0 {
+		row("audit records", []string{itoa(len(r.Receipts))})
+	}
 }
 
 // foldersLeft describes the folders of the host that a VM has.

@@ -73,11 +73,11 @@ func (a *app) resize(ctx context.Context, o *resizeOptions) error {
 			a.io.printf("  %-9s %s\n", part, resizedHow(how))
 		}
 		if why := r.Why[part]; why != "" {
-			a.io.notef("%s could not be changed while it ran: %s", part, plain(why))
+			a.io.tellf("%s could not be changed while it ran: %s", part, plain(why))
 		}
 	}
 	for _, l := range r.Losses {
-		a.io.notef("not restored: %s", plain(l))
+		a.io.tellf("not restored: %s", plain(l))
 	}
 	return nil
 }

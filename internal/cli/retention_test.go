@@ -72,7 +72,7 @@ func TestUpSaysRetention(t *testing.T) {
 }
 
 var left = vm.Remaining{
-	VM: box.ID, Name: "box", State: vm.Running, DiskBytes: 1 << 20, Receipts: []string{"rc-1", "rc-2", "rc-3"},
+	VM: box.ID, Name: "box", State: vm.Running, DiskBytes: 1 << 20, OtherBytes: 3 << 20, Receipts: []string{"rc-1", "rc-2", "rc-3"},
 	Snapshots: []vm.RemainingSnapshot{{ID: "sc-a", Name: "before", Bytes: 2 << 20, Memory: true}, {ID: "sc-b", Name: "after"}},
 	Forks:     []vm.RemainingVM{{ID: "forkforkforkforkfork", Name: "try-1"}}, Copies: []vm.Copy{{Path: "/work/a\x1b[2J", Receipt: "rc-2"}},
 }
@@ -88,10 +88,16 @@ func TestSaysWhatRemains(t *testing.T) {
 	for _, line := range []string{"stop box", "suspend box", "rm box", "rm --shred box"} {
 		r := run(t, f, Local{}, "", strings.Fields(line)...)
 		r.wants(t, 0, "")
-		for _, want := range []string{"snapshots: before (memory and disk, 2 MiB), after (disk, 0 B)", "VMs made of it: try-1", "rc-2", "rc-1, rc-2, and 1 more"} {
+		for _, want := range []string{"snapshots: before (memory and disk, 2 MiB), after (disk, 0 B)", "VMs made of it: try-1", "copied out:", "caches: captured generations, 3 MiB", "audit records: 3"} {
 			if !strings.Contains(r.out, want) {
 				t.Errorf("%s: no %q in\n%s", line, want, r.out)
 			}
+		}
+		if strings.Contains(r.out, "rc-") {
+			t.Errorf("%s prints ids of audit records without -v:\n%s", line, r.out)
+		}
+		if r := run(t, f, Local{}, "", append(strings.Fields(line), "-v")...); !strings.Contains(r.out, "(rc-2)") || !strings.Contains(r.out, "audit records: rc-1, rc-2, rc-3") {
+			t.Errorf("%s -v prints no ids of audit records:\n%s", line, r.out)
 		}
 		if strings.Contains(r.out, "\x1b") {
 			t.Errorf("%s prints what a guest chose: %q", line, r.out)

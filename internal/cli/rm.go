@@ -29,7 +29,7 @@ audit trail and what they have used stay, and are listed.
 --shred says what is unreadable for good afterwards, because its key is destroyed: memory that was compressed and
 encrypted (warren suspend --cold, or asleep for a day). It also says what was never encrypted: a deleted file's
 blocks stay on the drive until they are written over. Encrypt the drive where that matters.`,
-		Example: "  warren rm box\n  warren rm box box-2 build-7\n  warren rm --shred box",
+		Example: "  warren rm box\n  warren rm box box-2 build-7\n  warren rm --shred box\n  warren rm box --json",
 		Args:    args(1, -1, "which VM? warren rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
@@ -41,7 +41,7 @@ blocks stay on the drive until they are written over. Encrypt the drive where th
 		ValidArgsFunction: a.completeVMs,
 	}
 	cmd.Flags().BoolVar(&o.shred, "shred", false, "say what is unreadable then, its key being destroyed, and what is not")
-	return cmd
+	return a.changing(cmd)
 }
 
 func (a *app) rm(ctx context.Context, o *rmOptions) error {
@@ -50,28 +50,33 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 		return err
 	}
 	return a.each(o.names, func(name string) error {
-		before, known := a.remaining(ctx, c, name)
+		left, asked := a.remaining(ctx, c, name)
 		p := a.io.doing("removing %s", name)
 		gone, err := remove(ctx, c, name, o.shred)
 		p.done()
 		if vm.KindOf(err) == vm.NotFound {
 			a.io.notef("%s is not there: nothing to remove", printable(name))
-			return nil
+			return a.changedQuietly(nil, change{Name: name, Result: "not there"})
 		}
 		if err != nil {
 			return err
 		}
-		a.io.printf("%s is removed, with its disk and logs\n", printable(name))
-		if known && len(before.Snapshots)+len(before.Forks)+len(before.Copies) > 0 {
-			before.OtherBytes = 0 // goes, but for what the others lie on
-			a.io.printf("  remains   of %s\n", before.VM)
-			a.others(before)
+		did := change{Name: name, Result: "removed", Unreadable: gone.Unreadable, Readable: gone.Readable, text: name + " is removed, with its disk and logs"}
+		remains := asked && len(left.Snapshots)+len(left.Forks)+len(left.Copies)+len(left.Volumes) > 0
+		if remains {
+			left.Folders = nil // they end with it
+			did.Remains = &left
+		}
+		a.changed(did)
+		if remains {
+			a.details("  remains   of %s\n", left.VM)
+			a.others(left)
 		}
 		for _, what := range gone.Unreadable {
-			a.io.printf("  unreadable: %s; its key is destroyed\n", plain(what))
+			a.details("  unreadable: %s; its key is destroyed\n", plain(what))
 		}
 		for _, what := range gone.Readable {
-			a.io.printf("  not erased: %s\n", plain(what))
+			a.details("  not erased: %s\n", plain(what))
 		}
 		return nil
 	})

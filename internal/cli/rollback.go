@@ -65,7 +65,7 @@ func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
 	a.io.printf("%s is what it was at %s (%s)\n", n, r.To.CreatedAt.Local().Format("2006-01-02 15:04:05"), called(r.To))
 	a.io.printf("  undo      warren rollback %s %s\n", n, r.Before.ID)
 	for _, l := range r.VM.Losses {
-		a.io.notef("not restored: %s", plain(l))
+		a.io.tellf("not restored: %s", plain(l))
 	}
 	for _, l := range r.NotUndone {
 		a.io.notef("not undone: %s", plain(l))

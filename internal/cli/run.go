@@ -69,6 +69,7 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
   warren run --volume results:/data -- sh -c 'date >>/data/log'
   warren run --add-dir testdata:/data:ro -- ls /data
   warren run --profile dev --add-dir .:/src:rw -- make -C /src
+  warren run --json -- uname -r
   warren run dev --net packages --timeout 10m -- npm view is-number version`,
 		Annotations: map[string]string{passes: "yes"},
 		Args: func(cmd *cobra.Command, list []string) error {
@@ -89,7 +90,10 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
-			return passed(a.run(cmd.Context(), o))
+			if o.exec.json {
+				a.gather = &gathered{}
+			}
+			return passed(a.printGathered(a.run(cmd.Context(), o)))
 		},
 		ValidArgsFunction: a.completeImages,
 	}
@@ -172,7 +176,7 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	}
 	dirs, err := addDirs(o.dirs)
 	if err == nil {
-		err = mayAdd(r.Profile, dirs)
+		err = mayAdd("", r.Profile, dirs)
 	}
 	if err != nil {
 		return err

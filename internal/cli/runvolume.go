@@ -70,7 +70,7 @@ func (a *app) withVolumes(ctx context.Context, c *client.Client, name string, li
 			case err == nil:
 				err = vm.Errorf(vm.KindOf(uerr), m.Volume, "the volume was not unmounted, what was written last may be missing: %w", uerr)
 			default:
-				a.io.notef("the volume %s was not unmounted, what was written last may be missing: %v", printable(m.Volume), uerr)
+				a.io.tellf("the volume %s was not unmounted, what was written last may be missing: %v", printable(m.Volume), uerr)
 			}
 		}()
 	}

@@ -42,7 +42,8 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	f.StringVar(&o.SSH, "ssh", "", "address of the SSH door, or off")
 	f.StringVar(&o.Preview, "preview", "", "address of the preview door, or off")
 	f.StringSliceVar(&o.PreviewDomain, "preview-domain", nil, "domain that previews are shown below; may be given again (default warren.localhost)")
-	f.StringVar(&o.S3, "s3", "", "address of the S3 door, or off")
+	f.StringVar(&o.S3, "s3", "", "of a version to come; the server says that nothing listens there")
+	_ = f.MarkHidden("s3") // it fails for a flag that is not there
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd instead of the one inside")
 	f.StringVar(&o.NetDefault, "net-default", "", "network of VMs that name none: closed, packages, open (default closed)")

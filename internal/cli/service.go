@@ -114,8 +114,9 @@ func newServiceLogs(a *app, runF func(context.Context, *serviceOptions) error) *
 		runF = a.serviceLogs
 	}
 	cmd := serviceCommand(a, o, "logs VM SERVICE", "Show the last lines of a service's journal",
-		"  warren service logs box web\n  warren service logs box web --lines 20 --since '10 min ago'\n  warren service logs box web --json", 2, 2, runF)
-	cmd.Flags().IntVarP(&o.lines, "lines", "n", 100, "so many lines at most")
+		"  warren service logs box web\n  warren service logs box web --tail 20 --since '10 min ago'\n  warren service logs box web --json", 2, 2, runF)
+	cmd.Flags().IntVarP(&o.lines, "tail", "n", 100, "only the last so many lines")
+	cmd.Flags().IntVar(&o.lines, "lines", 100, "the same as --tail")
 	cmd.Flags().StringVar(&o.since, "since", "", "none before this time")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -169,7 +170,7 @@ func newServiceAdd(a *app, runF func(context.Context, *serviceOptions) error) *c
 	f.StringArrayVarP(&o.env, "env", "e", nil, "a variable as KEY=VALUE")
 	f.StringVar(&o.restart, "restart", "", "when to start it again: no, on-failure, always, on-abnormal")
 	f.BoolVar(&o.disabled, "disabled", false, "only install it")
-	return cmd
+	return a.changing(cmd)
 }
 
 // fill makes a unit of what was given.
@@ -229,7 +230,7 @@ func (a *app) serviceAdd(ctx context.Context, o *serviceOptions) error {
 		return vm.Errorf(vm.GuestFault, r.ServiceName, "installed, and does not start: %s", firstLine(r.Message)).
 			WithHint("`warren service logs %s %s` shows what it wrote", o.name, o.services[0])
 	}
-	a.io.printf("%s is %s\n", printable(r.ServiceName), plain(r.Message))
+	a.changed(change{Name: r.ServiceName, Result: r.Message})
 	return nil
 }
 
@@ -243,7 +244,7 @@ func newServiceRm(a *app, runF func(context.Context, *serviceOptions) error) *co
 	if runF == nil {
 		runF = a.serviceRm
 	}
-	return serviceCommand(a, o, "rm VM SERVICE...", "Stop and remove services that were added", "  warren service rm box web", 2, -1, runF)
+	return a.changing(serviceCommand(a, o, "rm VM SERVICE...", "Stop and remove services that were added", "  warren service rm box web", 2, -1, runF))
 }
 
 func (a *app) serviceRm(ctx context.Context, o *serviceOptions) error {
@@ -255,7 +256,7 @@ func (a *app) serviceRm(ctx context.Context, o *serviceOptions) error {
 		if err := c.RemoveService(ctx, o.name, s); err != nil {
 			return err
 		}
-		a.io.printf("%s is removed\n", printable(s))
+		a.changed(change{Name: s, Result: "removed"})
 	}
 	return nil
 }
@@ -266,7 +267,7 @@ func newServiceSwitch(a *app, verb string, runF func(context.Context, *serviceOp
 		runF = func(ctx context.Context, o *serviceOptions) error { return a.serviceSwitch(ctx, verb, o) }
 	}
 	short := strings.ToUpper(verb[:1]) + verb[1:] + " services"
-	return serviceCommand(a, o, verb+" VM SERVICE...", short, "  warren service "+verb+" box web", 2, -1, runF)
+	return a.changing(serviceCommand(a, o, verb+" VM SERVICE...", short, "  warren service "+verb+" box web", 2, -1, runF))
 }
 
 func (a *app) serviceSwitch(ctx context.Context, verb string, o *serviceOptions) error {
@@ -283,7 +284,7 @@ func (a *app) serviceSwitch(ctx context.Context, verb string, o *serviceOptions)
 			return vm.Errorf(vm.GuestFault, r.ServiceID, "%s: %s", verb, firstLine(r.Message)).
 				WithHint("`warren service logs %s %s` shows what it wrote", o.name, r.ServiceID)
 		}
-		a.io.printf("%s is %s\n", printable(r.ServiceID), plain(r.Message))
+		a.changed(change{Name: r.ServiceID, Result: r.Message})
 	}
 	return nil
 }

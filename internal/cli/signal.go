@@ -19,7 +19,7 @@ type signalOptions struct {
 
 func newSignal(a *app, runF func(context.Context, *signalOptions) error) *cobra.Command {
 	o := &signalOptions{app: a}
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use:   "signal NAME PROCESS [SIGNAL]",
 		Short: "Send a signal to a command in a VM",
 		Long:  "Send a signal, TERM unless another is named, to a command that exec started and to its children.",
@@ -37,7 +37,7 @@ func newSignal(a *app, runF func(context.Context, *signalOptions) error) *cobra.
 			}
 			return o.run(cmd.Context())
 		},
-	}
+	})
 }
 
 func (o *signalOptions) run(ctx context.Context) error {
@@ -45,5 +45,6 @@ func (o *signalOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.SignalProcess(ctx, o.name, o.id, o.signal)
+	err = c.SignalProcess(ctx, o.name, o.id, o.signal)
+	return o.app.changedQuietly(err, change{Name: o.id, Result: "signalled"})
 }

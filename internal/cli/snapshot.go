@@ -165,7 +165,7 @@ func newSnapshotInspect(a *app, runF func(context.Context, []string) error) *cob
 }
 
 func newSnapshotRename(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "rename SNAPSHOT NAME", Short: "Give a snapshot another name",
 		Example: "  warren snapshot rename sc-0123456789abcdefghij before-upgrade", Args: args(2, 2, "which snapshot, and what name?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -179,15 +179,15 @@ func newSnapshotRename(a *app, runF func(context.Context, []string) error) *cobr
 			if err := c.RenameSnapshot(cmd.Context(), list[0], list[1]); err != nil {
 				return err
 			}
-			a.io.printf("%s is now called %s\n", printable(list[0]), printable(list[1]))
+			a.changed(change{Name: list[0], Result: "renamed", To: list[1], text: list[0] + " is now called " + list[1]})
 			return nil
 		},
 		ValidArgsFunction: a.completeSnapshots,
-	}
+	})
 }
 
 func newSnapshotRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots; VMs made of them go on",
 		Example: "  warren snapshot rm before-upgrade", Args: args(1, -1, "which snapshot?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -197,5 +197,5 @@ func newSnapshotRm(a *app, runF func(context.Context, []string) error) *cobra.Co
 			return a.endEach(list, "deleted", func(c *client.Client, name string) error { return c.DeleteSnapshot(cmd.Context(), name) })
 		},
 		ValidArgsFunction: a.completeSnapshots,
-	}
+	})
 }

@@ -140,7 +140,7 @@ type sshConfigOptions struct {
 	names        []string
 	user, suffix string
 	url, keyFile string
-	write        bool
+	write, json  bool
 }
 
 func newSSHConfig(a *app, runF func(context.Context, *sshConfigOptions) error) *cobra.Command {
@@ -178,6 +178,7 @@ started from a menu may lack it: then name a file that holds the key, with --key
 	f.StringVar(&o.url, "url", "", "the server (default $WARREN_API_URL, else this host's)")
 	f.StringVar(&o.keyFile, "key-file", "", "file that holds the API key")
 	f.BoolVar(&o.write, "write", false, "write it to a file of its own that ~/.ssh/config includes")
+	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
 
@@ -202,6 +203,9 @@ func (o *sshConfigOptions) run(ctx context.Context) error {
 		return err
 	}
 	if !o.write {
+		if o.json {
+			return o.app.io.json(map[string]string{"config": text})
+		}
 		o.app.io.printf("%s", text)
 		return nil
 	}
@@ -250,6 +254,9 @@ func (o *sshConfigOptions) install(way sshWay, text string) error {
 		if err := replaceFile(config, append([]byte(line), old...), 0o600); err != nil {
 			return err
 		}
+	}
+	if o.json {
+		return o.app.io.json(map[string]string{"config": text, "file": path})
 	}
 	o.app.io.notef("written to %s, which ~/.ssh/config includes: `ssh NAME.%s`", path, o.suffix)
 	return nil

@@ -25,7 +25,7 @@ func newStart(a *app, runF func(context.Context, *startOptions) error) *cobra.Co
 		Short:   "Start stopped or suspended VMs",
 		Long: `Start VMs and return when they are usable: a suspended one continues the same processes, a stopped one is booted on
 the disk it had. A running VM stays as it is.`,
-		Example: "  warren start box\n  warren resume box\n  warren start box --disk-only",
+		Example: "  warren start box\n  warren resume box\n  warren start box --disk-only\n  warren start box --json",
 		Args:    args(1, -1, "which VM? warren start NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.names = list
@@ -37,7 +37,7 @@ the disk it had. A running VM stays as it is.`,
 		ValidArgsFunction: a.completeVMs,
 	}
 	cmd.Flags().BoolVar(&o.diskOnly, "disk-only", false, "boot a suspended VM on its disk; its memory is kept, and rollback goes back to it")
-	return cmd
+	return a.changing(cmd)
 }
 
 func (a *app) start(ctx context.Context, o *startOptions) error {
@@ -57,15 +57,15 @@ func (a *app) start(ctx context.Context, o *startOptions) error {
 			return err
 		}
 		if before.State == vm.Running {
-			a.io.printf("%s is running already\n", printable(name))
+			a.changed(change{Name: name, Result: "running already", VM: &s.VM})
 			return nil
 		}
-		a.io.printf("%s is running\n", printable(name))
+		a.changed(change{Name: name, Result: "running", VM: &s.VM})
 		for _, l := range s.VM.Restored {
-			a.io.printf("  restored  %s\n", plain(l))
+			a.details("  restored  %s\n", plain(l))
 		}
 		for _, l := range s.VM.Losses {
-			a.io.notef("not restored: %s", plain(l))
+			a.io.tellf("not restored: %s", plain(l))
 		}
 		if w := warningOf(s.VM); w != "" {
 			a.io.notef("warning: %s", w)

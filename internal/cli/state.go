@@ -115,7 +115,7 @@ func (o *stateOptions) check(ctx context.Context, c *client.Client, w vm.WorldSt
 			}
 		}
 		if why != "" {
-			o.app.io.notef("missing: %s: %s", plain(e), plain(why))
+			o.app.io.tellf("missing: %s: %s", plain(e), plain(why))
 			missing++
 		}
 	}

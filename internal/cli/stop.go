@@ -58,12 +58,13 @@ func (a *app) stop(ctx context.Context, o *stopOptions) error {
 	}
 	var stopped []api.StoppedVM
 	err = a.each(o.names, func(name string) error {
+		before := known(ctx, c, name)
 		p := a.io.doing("stopping %s", name)
 		s, err := c.Stop(ctx, name)
 		p.done()
 		if v, is := alreadyIs(ctx, c, name, vm.Stopped, err); is {
 			stopped = append(stopped, api.StoppedVM{VMID: v.ID})
-			if !o.json {
+			if !o.json && !a.io.quiet {
 				a.io.printf("%s is stopped already\n", printable(name))
 			}
 			return nil
@@ -73,14 +74,9 @@ func (a *app) stop(ctx context.Context, o *stopOptions) error {
 		}
 		stopped = append(stopped, s)
 		if !o.json {
-			n := printable(name)
-			a.io.printf("%s is stopped; its memory is gone\n", n)
-			a.io.printf("  remains   disk %s, logs %s\n", human(s.Remains.DiskBytes), human(s.Remains.LogBytes))
-			if r, ok := a.remaining(ctx, c, string(s.VMID)); ok {
-				a.others(r)
-			}
-			a.io.printf("  go on     warren start %s\n", n)
-			a.io.printf("  erase     warren rm %s\n", n)
+			a.details("%s is stopped; its memory is gone\n", printable(name))
+			a.ownRemains(ctx, c, before, "onstop", string(s.VMID), "disk "+human(s.Remains.DiskBytes)+", logs "+human(s.Remains.LogBytes))
+			a.goOn(before, name, "onstop", "start")
 		}
 		return nil
 	})

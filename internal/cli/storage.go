@@ -187,7 +187,7 @@ func (a *app) prune(ctx context.Context, o *pruneOptions) error {
 		a.io.printf("%d let go, %s freed\n", len(p.Gone), human(p.Frees))
 	}
 	if p.Left > 0 {
-		a.io.notef("%s must still go, and nothing may: stop VMs, or delete VMs, snapshots or images", human(p.Left))
+		a.io.tellf("%s must still go, and nothing may: stop VMs, or delete VMs, snapshots or images", human(p.Left))
 	}
 	return nil
 }

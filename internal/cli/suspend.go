@@ -47,6 +47,7 @@ func (a *app) suspend(ctx context.Context, o *suspendOptions) error {
 	}
 	var done []api.SuspendedVM
 	err = a.each(o.names, func(name string) error {
+		before := known(ctx, c, name)
 		p := a.io.doing("suspending %s", name)
 		s, err := c.Suspend(ctx, name, api.SuspendVM{Cold: o.cold})
 		p.done()
@@ -55,14 +56,10 @@ func (a *app) suspend(ctx context.Context, o *suspendOptions) error {
 		}
 		done = append(done, s)
 		if !o.json {
-			n := printable(name)
-			a.io.printf("%s is suspended\n", n)
-			a.io.printf("  remains   memory %s, disk %s, logs %s\n", human(s.MemoryBytes), human(s.Remains.DiskBytes), human(s.Remains.LogBytes))
-			if r, ok := a.remaining(ctx, c, string(s.ID)); ok {
-				a.others(r)
-			}
-			a.io.printf("  go on     warren resume %s\n", n)
-			a.io.printf("  erase     warren rm %s\n", n)
+			a.details("%s is suspended\n", printable(name))
+			a.ownRemains(ctx, c, before, "onsuspend", string(s.ID),
+				"memory "+human(s.MemoryBytes)+", disk "+human(s.Remains.DiskBytes)+", logs "+human(s.Remains.LogBytes))
+			a.goOn(before, name, "onsuspend", "resume")
 		}
 		return nil
 	})

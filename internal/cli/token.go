@@ -118,7 +118,7 @@ func (a *app) tokenLs(ctx context.Context, o *tokenOptions) error {
 
 func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
 	o := &tokenOptions{}
-	return &cobra.Command{
+	return a.changing(&cobra.Command{
 		Use: "revoke IDENTITY TOKEN...", Short: "End tokens, and all that goes on by them",
 		Example: "  warren token revoke ci 0d9b3c4e-5f60-4718-9a2b-3c4d5e6f7081",
 		Args:    args(2, -1, "whose, and which? warren token revoke IDENTITY TOKEN..."),
@@ -130,5 +130,5 @@ func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *co
 			return a.endEach(o.tokens, "revoked", func(c *client.Client, id string) error { return c.RevokeToken(cmd.Context(), o.identity, id) })
 		},
 		ValidArgsFunction: a.completeIdentity,
-	}
+	})
 }

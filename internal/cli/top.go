@@ -32,7 +32,7 @@ func newTop(a *app, runF func(context.Context, *topOptions) error) *cobra.Comman
 	o := &topOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "top NAME",
-		Short: "Watch what a VM does: processes, ports, services, blocked programs, last log lines",
+		Short: "Watch what a VM does: programs, ports, services, last log lines",
 		Long: `Show what a VM does now, the busiest processes first: their share of a CPU, memory and what each waits for;
 programs that do not go on by themselves and who they wait for; ports with the process behind each; services
 that are not well; disks; the last lines of running commands and of the journal.

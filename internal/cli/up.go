@@ -44,7 +44,10 @@ func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command 
 		Long: `Make a VM from an image and start it. The network is closed unless --net opens it.
 
 IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that was not built yet is built
-first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used.`,
+first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used.
+
+How long it is kept is said before it starts. A sticky VM, the default, may be evicted while it does not run, when the
+disk runs short: those of the lowest priority first.`,
 		Example: `  warren up --name box
   warren up dev --name net --net packages --mem 1G
   warren up --ttl 1h --idle 10m --persist ephemeral
@@ -181,7 +184,7 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	}
 	dirs, err := addDirs(o.dirs)
 	if err == nil {
-		err = mayAdd(r.Profile, dirs)
+		err = mayAdd(r.Name, r.Profile, dirs)
 	}
 	if err != nil {
 		return err
@@ -190,6 +193,7 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	if err != nil {
 		return err
 	}
+	a.sayRetention(r)
 	made, err := a.create(ctx, c, r)
 	if err == nil {
 		if err = mountAll(ctx, c, string(made.ID), dirs); err != nil { // not what was asked for
@@ -201,12 +205,51 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 		return err
 	case o.json:
 		return a.io.json(made.VM)
-	case o.detach:
+	case o.detach || a.io.quiet:
 		a.io.printf("%s\n", made.ID)
 		return nil
 	}
 	a.describeNew(made.VM)
 	return nil
+}
+
+// defaultIdle is the API's idle timeout where none is asked for.
+const defaultIdle = 5 * time.Minute
+
+// sayRetention says, before there is a VM, for how long it will be kept.
+func (a *app) sayRetention(r api.CreateVM) {
+	will := api.VM{Persistence: vm.DefaultPersistence(), IdleStops: r.StopOnIdle}
+	if r.Persistence != nil {
+		will.Persistence = *r.Persistence
+	}
+	idle := r.IdleTimeoutSeconds.Value
+	if !r.IdleTimeoutSeconds.Set {
+		idle = seconds(defaultIdle)
+	}
+	ttl := r.TTLSeconds.Value
+	if p, err := vm.FindProfile(r.Profile); err == nil && !r.TTLSeconds.Set {
+		ttl = seconds(p.TTL)
+	}
+	kept := "until you remove it"
+	switch {
+	case ttl > 0:
+		kept = "for " + span(time.Duration(ttl)*time.Second) + " at most"
+	case will.Persistence.Type == vm.Ephemeral:
+		kept = "until it " + deletedOnce[deleteEvent(will)]
+		kept = strings.Replace(kept, "its timeout", span(time.Duration(idle)*time.Second), 1)
+	}
+	then := ""
+	if idle > 0 {
+		will.IdleTimeoutSeconds = &idle
+		did, _, _ := strings.Cut(whenIdle(will), ";")
+		if ttl > 0 || !strings.HasPrefix(did, "deleted") { // else that was said
+			then = ", and " + did
+		}
+	}
+	a.io.notef("%s is kept %s%s.", or(r.Name, "the VM"), kept, then)
+	if will.Persistence.Type == vm.Sticky {
+		a.io.notef("warning: a sticky VM that does not run may be evicted when the disk runs short.\n  hint: --persist persistent prevents that")
+	}
 }
 
 // isDir reports whether an argument names a directory and not an image.
@@ -306,6 +349,15 @@ func retention(v api.VM) string {
 	return kept
 }
 
+// deleteEvent is what deletes an ephemeral VM: onstop, onsuspend, onidletimeout,
+// or "" = any of them.
+func deleteEvent(v api.VM) string { return strings.ToLower(v.Persistence.DeleteEvent) }
+
+// deletedOnce says what deletes an ephemeral VM.
+var deletedOnce = map[string]string{
+	"onstop": "has stopped", "onsuspend": "is suspended", "onidletimeout": "was idle for its timeout", "": "stops, is suspended or was idle for its timeout",
+}
+
 // keptHow says what the persistence of a VM means.
 func keptHow(v api.VM) string {
 	p := v.Persistence
@@ -313,14 +365,11 @@ func keptHow(v api.VM) string {
 	case p.Type == vm.Persistent:
 		return "persistent: never removed but by hand"
 	case p.Type == vm.Sticky && p.Priority != nil:
-		return "sticky:" + itoa(*p.Priority) + ": may be removed while it does not run when the disk runs short, 0 first and 10 last"
+		return "sticky:" + itoa(*p.Priority) + ": may be removed when it does not run and the disk runs short"
 	case p.Type != vm.Ephemeral:
 		return string(p.Type)
 	}
-	event := map[string]string{
-		"onstop": "has stopped", "onsuspend": "is suspended", "onidletimeout": "was idle for its timeout", "": "stops, is suspended or was idle for its timeout",
-	}[strings.ToLower(p.DeleteEvent)]
-	return "ephemeral: deleted once it " + event
+	return "ephemeral: deleted once it " + deletedOnce[deleteEvent(v)]
 }
 
 func keptUntil(v api.VM) string {
@@ -337,7 +386,7 @@ func whenIdle(v api.VM) string {
 		return "never put to sleep"
 	}
 	after := " after " + span(time.Duration(*s)*time.Second) + " without use"
-	event := strings.ToLower(v.Persistence.DeleteEvent)
+	event := deleteEvent(v)
 	ephemeral := v.Persistence.Type == vm.Ephemeral && (event == "" || event == "onidletimeout" || event == "onstop" && v.IdleStops || event == "onsuspend" && !v.IdleStops)
 	switch {
 	case ephemeral:
@@ -345,7 +394,7 @@ func whenIdle(v api.VM) string {
 	case v.IdleStops:
 		return "stopped" + after + "; its memory is lost, its disk is kept"
 	}
-	return "suspended" + after + "; memory and disk are kept, the next use wakes it"
+	return "suspended" + after + "; the next use wakes it as it was"
 }
 
 // ref is what a person calls a VM by: its name, else its id.

@@ -179,7 +179,7 @@ func (a *app) volumeUnlock(ctx context.Context, o *volumeUnlockOptions) error {
 	}
 	v, err := c.UnlockVolume(ctx, o.project, o.name, in)
 	if err == nil && v.Recovered {
-		a.io.notef("warren: the header of %s was damaged and was put back from its copy", volumeName(v.Project, v.Name))
+		a.io.tellf("warren: the header of %s was damaged and was put back from its copy", volumeName(v.Project, v.Name))
 	}
 	return a.volumeDone(v.Volume, err, o.json, "is unlocked: what is in it can be read here until it is locked")
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/client"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -31,13 +32,14 @@ func newVolumeMount(a *app, runF func(context.Context, *volumeMountOptions) erro
 		Use:   "mount VM --volume NAME --guest PATH",
 		Short: "Mount an unlocked volume, or a directory of the host, in a VM",
 		Long: `Mount an unlocked volume at a path of a VM, which is woken when it sleeps. Without --rw the host lets nobody write.
-A volume has one writer or many readers. With --share a reader may be beside a writer: what it reads may be old or
-half written. The mount ends with the VM's machine: a stop ends it, a suspend keeps it.
+A volume has one writer or many readers. With --share readers may be beside the writer: what they read may be old or
+half written. Two writers are refused, also with --share. The mount ends with the VM's machine: a stop ends it, a
+suspend keeps it.
 
-With --host it is a directory of the server's host, and NAME is what it is called from then on. It must be encrypted
-at rest (dm-crypt, fscrypt, gocryptfs, eCryptfs, ZFS); where that cannot be told it is refused. Nothing in it is
-reached through a symbolic link, and what others change there is seen in the VM within a second. Its files belong to
-root in the VM. Forks get it read-only.`,
+With --host it is a directory of the server's host, and NAME is what it is called from then on. Only a VM of the
+profile dev may write to one ("warren profile ls"). It must be encrypted at rest (dm-crypt, fscrypt, gocryptfs,
+eCryptfs, ZFS); where that cannot be told it is refused. Nothing in it is reached through a symbolic link, and what
+others change there is seen in the VM within a second. Its files belong to root in the VM. Forks get it read-only.`,
 		Example: `  warren volume mount box --volume cache --guest /cache
   warren volume mount box --volume cache --guest /cache --rw
   warren volume mount box --volume project-data --host /srv/crypt/data --guest /data`,
@@ -63,7 +65,7 @@ root in the VM. Forks get it read-only.`,
 	f.StringVar(&o.guest, "guest", "", "absolute path in the VM; made if it is missing")
 	f.BoolVar(&o.rw, "rw", false, "let the VM write")
 	f.BoolVar(&o.over, "over", false, "also over a directory with something in it, which is hidden then")
-	f.BoolVar(&o.share, "share", false, "read beside a writer, or write beside such readers")
+	f.BoolVar(&o.share, "share", false, "read beside a writer, or write beside readers that said --share too; a second writer is refused")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	projectFlag(cmd, &o.project)
 	return cmd
@@ -116,13 +118,13 @@ The volume stays unlocked.`,
 			if err := c.Unmount(cmd.Context(), o.vm, o.path, o.force); err != nil {
 				return err
 			}
-			a.io.printf("%s is no longer mounted in %s\n", printable(o.path), printable(o.vm))
+			a.changed(change{Name: o.path, Result: "unmounted", text: o.path + " is no longer mounted in " + o.vm})
 			return nil
 		},
 		ValidArgsFunction: a.completeVM,
 	}
 	cmd.Flags().BoolVar(&o.force, "force", false, "kill the programs that use it")
-	return cmd
+	return a.changing(cmd)
 }
 
 type volumeOptions struct {
@@ -152,6 +154,7 @@ func newVolumeInspect(a *app, runF func(context.Context, *volumeOptions) error) 
 		},
 		ValidArgsFunction: a.completeVolumes,
 	}
+	cmd.Flags().Bool("json", true, "print as JSON; there is no other form")
 	projectFlag(cmd, &o.project)
 	return cmd
 }
@@ -195,22 +198,12 @@ func newVolumeRm(a *app, runF func(context.Context, []string) error) *cobra.Comm
 			if runF != nil {
 				return runF(cmd.Context(), list)
 			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return a.each(list, func(name string) error {
-				err := c.RemoveVolume(cmd.Context(), project, name)
-				if err == nil {
-					a.io.printf("%s is erased\n", printable(name))
-				}
-				return err
-			})
+			return a.endEach(list, "erased", func(c *client.Client, name string) error { return c.RemoveVolume(cmd.Context(), project, name) })
 		},
 		ValidArgsFunction: a.completeVolumes,
 	}
 	projectFlag(cmd, &project)
-	return cmd
+	return a.changing(cmd)
 }
 
 func newVolumeKey(a *app) *cobra.Command {
@@ -290,13 +283,13 @@ func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error)
 			if err := c.RemoveVolumeKey(cmd.Context(), o.project, o.volume, o.slot); err != nil {
 				return err
 			}
-			a.io.printf("%s no longer opens %s\n", printable(o.slot), printable(o.volume))
+			a.changed(change{Name: o.slot, Result: "removed", text: o.slot + " no longer opens " + o.volume})
 			return nil
 		},
 		ValidArgsFunction: a.completeVolumes,
 	}
 	projectFlag(cmd, &o.project)
-	return cmd
+	return a.changing(cmd)
 }
 
 func newVolumeKeyRotate(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
@@ -319,13 +312,13 @@ itself is encrypted with stays the same.`,
 			if err := c.RotateVolume(cmd.Context(), o.project, o.volume); err != nil {
 				return err
 			}
-			a.io.printf("%s has another key\n", printable(o.volume))
+			a.changed(change{Name: o.volume, Result: "rotated", text: o.volume + " has another key"})
 			return nil
 		},
 		ValidArgsFunction: a.completeVolumes,
 	}
 	projectFlag(cmd, &o.project)
-	return cmd
+	return a.changing(cmd)
 }
 
 // secretFlags ask for a passphrase, which is never an argument: others on the
@@ -384,7 +377,7 @@ func notEmpty(s string) (string, error) {
 func (a *app) typed(fd int, prompt string) (string, error) {
 	_, _ = io.WriteString(a.io.err, prompt)
 	line, err := term.ReadPassword(fd)
-	a.io.notef("")
+	a.io.tellf("")
 	if err != nil {
 		return "", vm.Errorf(vm.Cancelled, "", "no passphrase: %w", err)
 	}

@@ -109,11 +109,11 @@ func (a *app) volumeSnapshotLs(ctx context.Context, o *volumeSnapshotOptions) er
 
 func newVolumeSnapshotRm(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
 	o := &volumeSnapshotOptions{}
-	return a.volumeSnapshotCmd(o, &cobra.Command{
+	return a.changing(a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "rm VOLUME SNAPSHOT", Short: "Let a snapshot of a volume go",
 		Example: "  warren volume snapshot rm work before-upgrade",
 		Args:    args(2, 2, "which one? warren volume snapshot rm VOLUME SNAPSHOT"),
-	}, runF, a.volumeSnapshotRm)
+	}, runF, a.volumeSnapshotRm))
 }
 
 func (a *app) volumeSnapshotRm(ctx context.Context, o *volumeSnapshotOptions) error {
@@ -121,7 +121,8 @@ func (a *app) volumeSnapshotRm(ctx context.Context, o *volumeSnapshotOptions) er
 	if err != nil {
 		return err
 	}
-	return c.RemoveVolumeSnapshot(ctx, o.project, o.volume, o.snapshot)
+	err = c.RemoveVolumeSnapshot(ctx, o.project, o.volume, o.snapshot)
+	return a.changedQuietly(err, change{Name: o.snapshot, Result: "removed"})
 }
 
 func newVolumeRollback(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {

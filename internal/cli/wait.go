@@ -63,7 +63,7 @@ connection that is closed at once.`,
 	f := cmd.Flags()
 	f.StringVar(&o.timeout, "timeout", "", "wait at most so long, in seconds or such as 2m")
 	f.StringVar(&o.port, "port", "", "wait until this TCP port of the guest accepts connections")
-	f.BoolVar(&o.json, "json", false, "print what has come as JSON")
+	f.BoolVar(&o.json, "json", false, "print as JSON: the process, why the VM does not run, or the port")
 	return cmd
 }
 
@@ -93,8 +93,11 @@ func (o *waitOptions) run(ctx context.Context) error {
 	}
 	p, err := c.WaitProcess(ctx, o.name, o.id)
 	if ms > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		o.app.io.notef("warren: %s has not ended; it goes on", plain(o.id))
+		o.app.io.tellf("warren: %s has not ended; it goes on", plain(o.id))
 		return exitStatus(statusTimeout)
+	}
+	if err == nil && o.json {
+		err = o.app.io.json(p)
 	}
 	if err != nil {
 		return err
@@ -120,13 +123,12 @@ func (o *waitOptions) machine(ctx context.Context, c *client.Client) error {
 	why, err := c.Await(ctx, o.name)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		o.app.io.notef("warren: %s still runs", printable(o.name))
+		o.app.io.tellf("warren: %s still runs", printable(o.name))
 		return exitStatus(statusTimeout)
 	case err != nil:
 		return err
-	}
-	if o.json {
-		return o.app.io.json(map[string]string{"exitStatus": why})
+	case o.json:
+		return o.app.io.json(map[string]string{"vm": o.name, "why": why})
 	}
 	o.app.io.printf("%s\n", plain(why))
 	return nil

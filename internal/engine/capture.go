@@ -130,7 +130,7 @@ func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 		return nil
 	}
 	return vm.Errorf(vm.NoSpace, string(s.id), "its memory needs about %d MiB of disk, %d MiB are free", need>>20, have.DiskFree>>20).
-		WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete snapshots (`warren snapshot rm NAME`) or VMs (`warren rm NAME`)")
+		WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete snapshots or VMs: `warren storage` says what each of them frees")
 }
 
 // memoryOf is about what the memory of a running VM takes once it is written

@@ -119,7 +119,7 @@ func (e *Engine) ownLayer(account vm.AccountID, id vm.GenerationID) error {
 	}
 	if g, ok := e.generationInfo(id); !ok || g.Account != account {
 		return vm.Errorf(vm.Corrupt, string(id), "a disk says that it lies on this generation, which is not its own").
-			WithHint("the disk was tampered with; go back to a generation from before: `warren tree`, `warren rollback`")
+			WithHint("the disk was tampered with; go back to a generation from before: `warren tree NAME`, `warren rollback NAME`")
 	}
 	return nil
 }

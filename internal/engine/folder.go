@@ -16,10 +16,9 @@ type FolderRequest struct {
 	Name string // what it is called; "" = nothing
 	Host string // absolute path on the host
 	Path string // in the guest
-	RW   bool   // else the host lets nobody write
+	RW   bool   // for the profile dev alone; else the host lets nobody write
 	Over bool   // also over a directory with something in it
-	// Fixture says that it is no volume but given data, which needs no encryption;
-	// writing to one is for the profile dev alone.
+	// Fixture says that it is no volume but given data, which needs no encryption.
 	Fixture bool
 }
 
@@ -77,7 +76,7 @@ func (e *Engine) planFolder(c *vm.Call, rec vm.VM, r FolderRequest) (f vm.Folder
 	}
 	if !c.Actor.Admin {
 		return f, vm.Errorf(vm.Denied, r.Host, "directories of the host are its administrator's to give").WithCode("FORBIDDEN", "reason", "ADMIN_ONLY").
-			WithHint("copy files in and out instead: `warren cp`; or use a volume: `warren volume create NAME`")
+			WithHint("copy files in and out instead: `warren cp`; or use a volume: `warren volume create VOLUME`")
 	}
 	if r.Name != "" {
 		if err := vm.CheckName(r.Name); err != nil {
@@ -107,16 +106,16 @@ func mayHaveFolder(p vm.Profile, rec vm.VM, r FolderRequest) error {
 	switch {
 	case !p.Volumes && !r.Fixture:
 		return p.Forbids(string(rec.ID), "volumes").WithHint("give it data to read with --add-dir %s:%s:ro, or make the VM with --profile agent", r.Host, r.Path)
-	case r.Fixture && r.RW && !p.Folders:
+	case r.RW && !p.Folders:
 		return p.Forbids(string(rec.ID), "writing to directories of the host").
-			WithHint("use --profile dev, or let it write to a volume: `warren volume create NAME`")
+			WithHint("give it to be read only, make the VM with --profile %s, or let it write to a volume: `warren volume create VOLUME`", vm.ProfileDev)
 	}
 	return nil
 }
 
 func notSealed(host, why string) error {
 	return vm.Errorf(vm.Denied, host, "it is not known to be encrypted at rest: %s", why).WithCode("HOST_PATH_NOT_ENCRYPTED", "path", host, "why", why).
-		WithHint("use a directory on dm-crypt, fscrypt, gocryptfs, eCryptfs or encrypted ZFS; a volume (`warren volume create NAME`); or, for data to read, --add-dir %s:PATH:ro", host)
+		WithHint("use a directory on dm-crypt, fscrypt, gocryptfs, eCryptfs or encrypted ZFS; a volume (`warren volume create VOLUME`); or, for data to read, --add-dir %s:PATH:ro", host)
 }
 
 // attachFolder has a machine mount a folder, after the record says that it is

@@ -37,6 +37,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if err != nil {
 		return Forked{}, err
 	}
+	out.First = !e.forkedBefore(op.before)
 	claims, err := e.admitFork(op.ctx, children)
 	if err != nil {
 		return Forked{}, err
@@ -80,6 +81,24 @@ func checkFork(r ForkRequest) error {
 		return vm.CheckName(fmt.Sprintf("%s-%d", r.Prefix, r.Count))
 	}
 	return nil
+}
+
+// forkedBefore reports whether a VM, or one that it comes from, was forked
+// before, as far as records are left of it: of copies that are gone none may be.
+func (e *Engine) forkedBefore(rec vm.VM) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.vms {
+		if s.rec.Parent == rec.ID {
+			return true
+		}
+	}
+	for g := e.gens[rec.Head]; g != nil; g = e.gens[g.info.Parent] {
+		if g.info.Why == vm.WhyFork {
+			return true
+		}
+	}
+	return false
 }
 
 // planFork makes the records of the children.

@@ -409,7 +409,7 @@ func (e *Engine) mountAt(id vm.ID, at string) (*volume, vm.VolumeMount, error) {
 		}
 	}
 	return nil, vm.VolumeMount{}, vm.Errorf(vm.NotFound, at, "no volume is mounted there").WithCode("MOUNT_NOT_FOUND", "path", at).
-		WithHint("`warren volume ls VM` lists them")
+		WithHint("`warren volume ls NAME` lists them")
 }
 
 // detachVolume is attachVolume backwards. The caller holds work.

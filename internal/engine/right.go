@@ -81,7 +81,7 @@ func ownerOnly(a vm.Actor, ref vm.ID) error {
 // VM that was not granted and of one that is not there.
 func denied(ref, why string) error {
 	return vm.Errorf(vm.Denied, ref, "%s", why).WithCode("VM_ACCESS_DENIED", "vmId", ref).
-		WithHint("the account's owner can grant it: `warren identity grant IDENTITY VM`")
+		WithHint("the account's owner can grant it: `warren identity grant IDENTITY NAME`")
 }
 
 const (

@@ -146,7 +146,7 @@ func (e *Engine) makeVolume(ctx context.Context, v *volume, slot vm.VolumeSlotSp
 	}
 	if have.DiskFree < e.cfg.Settings.DiskReserve {
 		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, e.cfg.Settings.DiskReserve>>20).
-			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("free some disk: delete VMs (`warren rm NAME`) or volumes (`warren volume rm NAME`)")
+			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete VMs or volumes: `warren storage` says what each VM frees, `warren volume ls` lists volumes")
 	}
 	if err := e.cfg.Volumes.Create(ctx, v.id, v.rec.SizeMiB, slot); err != nil {
 		return err

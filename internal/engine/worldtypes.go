@@ -29,6 +29,7 @@ type Forked struct {
 	Generation vm.GenerationInfo
 	Pause      time.Duration // the parent stood still for so long; 0 when it was suspended
 	Caveats    []string      // what no reset can make different
+	First      bool          // no earlier fork of the parent, nor of what it comes from, is known
 }
 
 // SnapshotRequest asks for a generation that is kept under a name.

@@ -210,7 +210,7 @@ func (s Store) diskOn(path string) (vm.GenerationID, error) {
 		return "", nil
 	}
 	return "", vm.Errorf(vm.Corrupt, filepath.Base(path), "it says that it lies on what is no disk of a generation or an image").
-		WithHint("the disk was tampered with; go back to a generation from before: `warren tree`, `warren rollback`")
+		WithHint("the disk was tampered with; go back to a generation from before: `warren tree NAME`, `warren rollback NAME`")
 }
 
 // ofImage reports whether a file, named without links, is beneath the images, which

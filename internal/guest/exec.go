@@ -136,7 +136,7 @@ func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 		if err != nil {
 			return vm.ExitStatus{}, &vm.Error{
 				Kind: vm.GuestFault, Subject: e.proc.ID, Msg: "the link to the guest broke before the command ended", Err: err,
-				Hint: "the command may still run as a background process: see `warren ps` and `warren logs`",
+				Hint: "the command may still run as a background process: see `warren ps NAME` and `warren logs NAME`",
 			}
 		}
 		switch t {

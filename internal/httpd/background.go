@@ -28,10 +28,10 @@ func (s *server) inBackground(q *request, after time.Duration, do work) error {
 	s.background.Go(func() {
 		defer cancel()
 		defer stop()
-		out := s.carryOut(ctx, &call, do)
+		out := s.carryOut(ctx, &call, q.ref(), do)
 		done <- out
 		if rec, ok := <-detached; ok {
-			s.keep(ctx, &call, rec, out)
+			s.keep(ctx, &call, q.ref(), rec, out)
 		}
 	})
 	defer close(detached)
@@ -64,30 +64,30 @@ type outcome struct {
 	body   []byte
 }
 
-func (s *server) carryOut(ctx context.Context, c *vm.Call, do work) outcome {
+func (s *server) carryOut(ctx context.Context, c *vm.Call, ref string, do work) outcome {
 	status := http.StatusOK
 	v, err := do(ctx, c)
 	if err != nil {
-		status, v = api.Status(err), s.errorBody(err, c.Request)
+		status, v = api.Status(err), s.errorBody(err, c, ref)
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
 		err = vm.Errorf(vm.Internal, "", "answer: %w", err)
 		s.Log.Error("background answer", "request", c.Request, "err", err)
 		status = api.Status(err)
-		body, _ = json.Marshal(s.errorBody(err, c.Request)) // strings only: cannot fail
+		body, _ = json.Marshal(s.errorBody(err, c, ref)) // strings only: cannot fail
 	}
 	return outcome{status, body}
 }
 
 // keep records an answer for the one who will ask for it.
-func (s *server) keep(ctx context.Context, c *vm.Call, rec engine.Result, out outcome) {
+func (s *server) keep(ctx context.Context, c *vm.Call, ref string, rec engine.Result, out outcome) {
 	rec.Done, rec.Status, rec.Body = true, out.status, out.body
 	rec.Logs = append(rec.Logs, engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request has ended"})
 	err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	if vm.KindOf(err) == vm.Limit { // what was asked for is done: its caller is told that much
 		rec.Status = api.Status(err)
-		rec.Body, _ = json.Marshal(s.errorBody(err, c.Request)) // strings and numbers only: cannot fail
+		rec.Body, _ = json.Marshal(s.errorBody(err, c, ref)) // strings and numbers only: cannot fail
 		err = s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	}
 	if err != nil {

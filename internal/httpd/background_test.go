@@ -131,6 +131,6 @@ func TestBackgroundTooLarge(t *testing.T) {
 	if err := b.engine.SaveResult(t.Context(), b.call, rec); err != nil {
 		t.Fatal(err)
 	}
-	b.handler.keep(t.Context(), b.call, rec, outcome{200, []byte(`"` + strings.Repeat("x", 100<<10) + `"`)})
+	b.handler.keep(t.Context(), b.call, "", rec, outcome{200, []byte(`"` + strings.Repeat("x", 100<<10) + `"`)})
 	b.do("GET", "/auth/v1/background-requests/rq-large", nil).wants(t, 403, "VM_LIMIT_EXCEEDED")
 }

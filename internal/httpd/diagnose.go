@@ -63,7 +63,7 @@ func (s *server) followService(q *request, lines int) error {
 	out := q.ndjson()
 	out.f.Flush()
 	if err := f.Run(func(l vm.UnitLog) error { return out.message(l) }); err != nil && ctx.Err() == nil {
-		return out.message(s.errorBody(err, q.call.Request))
+		return out.message(s.errorBody(err, q.call, q.ref()))
 	}
 	return nil
 }

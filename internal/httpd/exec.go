@@ -168,7 +168,7 @@ func (s *server) execSocket(q *request) error {
 	defer cancel()
 	conn.SetReadLimit(specLimit)
 	if err := s.runSocket(ctx, q, k); err != nil {
-		body := s.errorBody(err, q.call.Request)
+		body := s.errorBody(err, q.call, q.ref())
 		if k.message(api.ExecMessage{Type: "error", Error: &body}) == nil {
 			_ = conn.Close(closeStatus(err), "")
 		}
@@ -279,7 +279,7 @@ func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte)
 			give(nil)
 		case "signal":
 			if err := x.Signal(m.Signal); err != nil {
-				body := k.s.errorBody(err, "")
+				body := k.s.errorBody(err, &vm.Call{}, "")
 				_ = k.message(api.ExecMessage{Type: "warning", Error: &body})
 			}
 		case "detach":
@@ -367,7 +367,7 @@ func (s *server) execChunked(q *request) error {
 	}
 	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})
 	if err != nil {
-		body := s.errorBody(err, q.call.Request)
+		body := s.errorBody(err, q.call, q.ref())
 		_ = l.message(api.ExecMessage{Type: "error", Error: &body})
 		return nil
 	}

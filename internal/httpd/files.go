@@ -378,7 +378,7 @@ func (s *server) stream(q *request, paths []string, recursive bool) error {
 		case err := <-ended:
 			s.Log.Debug("watch ended", "request", q.call.Request, "err", err)
 			if err != nil && ctx.Err() == nil {
-				_ = l.message(s.errorBody(err, q.call.Request)) // the last line says why
+				_ = l.message(s.errorBody(err, q.call, q.ref())) // the last line says why
 			}
 			return nil
 		}

@@ -258,7 +258,7 @@ func (s *server) events(q *request) error {
 			}
 			continue
 		case err != nil && ctx.Err() == nil:
-			data, encErr := json.Marshal(s.errorBody(err, q.call.Request))
+			data, encErr := json.Marshal(s.errorBody(err, q.call, q.ref()))
 			if encErr != nil {
 				return encErr
 			}

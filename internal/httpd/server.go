@@ -400,7 +400,7 @@ func (q *request) fail(s *server, err error) {
 	if q.sent {
 		panic(http.ErrAbortHandler)
 	}
-	body := s.errorBody(err, q.call.Request)
+	body := s.errorBody(err, q.call, q.ref())
 	if api.RowOf(body.Kind).Retry {
 		q.w.Header().Set("Retry-After", "1")
 	}
@@ -413,13 +413,13 @@ func (q *request) fail(s *server, err error) {
 }
 
 // errorBody is the body that answers an error, without the host's paths: those are
-// for the operator, in the log.
-func (s *server) errorBody(err error, id vm.RequestID) api.ErrorBody {
+// for the operator, in the log. ref is the VM as the caller named it; "" = none.
+func (s *server) errorBody(err error, c *vm.Call, ref string) api.ErrorBody {
 	shown := s.Engine.Conceal(err)
 	if shown.Error() != err.Error() {
-		s.Log.Warn("an error names files of this host; its answer does not", "request", id, "err", err)
+		s.Log.Warn("an error names files of this host; its answer does not", "request", c.Request, "err", err)
 	}
-	return api.EncodeError(shown, id)
+	return api.EncodeError(s.Engine.AsNamed(c, ref, shown), c.Request)
 }
 
 // streaming is a context that ends with the request, the server, or the

@@ -314,7 +314,7 @@ func (s *server) label(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(shown(v))
+	return q.ok(shown(&v))
 }
 
 func (s *server) setNetwork(q *request) error {

@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 		{"GET", "/v1/vms", nil, 200, `{"vms":[` + listed + `],"totalCount":1,"buildingCount":0,"runningCount":1,"startingCount":0,"suspendingCount":0,"suspendedCount":0,"stoppedCount":0,"lostCount":0}`},
 		{"POST", "/v1/vms/box/start", `{}`, 200, `{"id":"*","domains":[],"console_url":null,"vm":` + noSnapshot + `}`},
 		{"POST", "/v1/vms/box/stop", nil, 200, `{"vmId":"*","vmInstanceId":"*","remains":{"diskBytes":"*","logBytes":21,"erase":"warren rm box"}}`},
-		{"POST", "/v1/vms/box/stop", nil, 400, `{"code":"VM_NOT_RUNNING","error":"VM_NOT_RUNNING","hint":"start it first: ` + "`warren start NAME`" + `","kind":"state",` +
+		{"POST", "/v1/vms/box/stop", nil, 400, `{"code":"VM_NOT_RUNNING","error":"VM_NOT_RUNNING","hint":"start it first: ` + "`warren start box`" + `","kind":"state",` +
 			`"message":"stop: box: the VM is stopped; stop needs it to be running, suspended","op":"stop","requestId":"*","state":"stopped","subject":"box","vmId":"*"}`},
 		{"POST", "/v1/vms/box/await", nil, 200, `{"id":"*","exitStatus":"stop"}`},
 		{"POST", "/v1/vms/box/kill", nil, 200, `{"id":"*"}`},

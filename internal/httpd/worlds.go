@@ -104,7 +104,7 @@ func (s *server) fork(q *request) error {
 	}
 	out := api.ForkedVM{
 		VMID: f.Parent.ID, Forks: make([]api.Fork, 0, len(f.Children)), GenerationID: f.Generation.ID,
-		PauseMs: float64(f.Pause.Microseconds()) / 1000, Durable: f.Generation.Durable, Caveats: f.Caveats,
+		PauseMs: float64(f.Pause.Microseconds()) / 1000, Durable: f.Generation.Durable, Caveats: f.Caveats, First: f.First,
 	}
 	for _, c := range f.Children {
 		out.Forks = append(out.Forks, api.Fork{

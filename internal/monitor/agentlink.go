@@ -270,7 +270,7 @@ func (l *agentLink) open(ctx context.Context) (net.Conn, error) {
 				return nil, ctx.Err()
 			}
 			return nil, vm.Errorf(vm.GuestFault, l.subject, "the agent in the guest does not answer: %w", err).
-				WithHint("look at its console (`warren logs`), or stop and start the VM")
+				WithHint("look at its console (`warren logs NAME`), or stop and start the VM")
 		}
 		stream, err := session.OpenStream()
 		if err == nil {

@@ -105,7 +105,7 @@ func (m *machine) freeze(ctx context.Context, disk bool) (vm.FreezeReport, error
 	report, err := m.guest.Freeze(ctx, disk)
 	if err != nil {
 		return report, vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be made to stand still: %w", err).
-			WithHint("look at its console (`warren logs`)")
+			WithHint("look at its console (`warren logs NAME`)")
 	}
 	return report, nil
 }

@@ -89,7 +89,7 @@ func busy(took, wait time.Duration) bool { return float64(wait) >= busyShare*flo
 func slowly(subject string, took, wait time.Duration) error {
 	took = took.Round(100 * time.Millisecond)
 	err := vm.Errorf(vm.Timeout, subject, "not ready within %v", took).
-		WithHint("look at its console: `warren logs`, or give it longer")
+		WithHint("look at its console: `warren logs NAME`, or give it longer")
 	if busy(took, wait) {
 		err = vm.Errorf(vm.Timeout, subject, "not ready within %v: the host is too busy, QEMU waited %v of that for a CPU", took, wait.Round(100*time.Millisecond)).
 			WithHint("stop what else runs, or other VMs, and try again; `warren top` shows who uses the CPUs")

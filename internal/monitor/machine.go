@@ -143,10 +143,10 @@ func (m *machine) endedEarly(ctx context.Context) error {
 	case "guest-poweroff", "guest-reboot", "guest-panic":
 		if line := m.panicked(); line != "" {
 			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest's kernel panicked while it was started: %s", line).
-				WithHint("look at its console (`warren logs`)")
+				WithHint("look at its console: `warren logs NAME`")
 		}
 		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest ended while it was started (%s)", exit.Reason).
-			WithHint("look at its console (`warren logs`)")
+			WithHint("look at its console (`warren logs NAME`)")
 	}
 	return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu ended while the guest was started: %s", exit.Detail).
 		WithHint("`warren doctor` checks this host")
@@ -272,7 +272,7 @@ func (m *machine) silent(err error) error {
 			WithHint("a suspended VM can be booted on its disk, and keeps its memory: `warren start NAME --disk-only`")
 	}
 	return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the agent in the guest did not answer: %w", err).
-		WithHint("look at its console (`warren logs`)")
+		WithHint("look at its console (`warren logs NAME`)")
 }
 
 func (m *machine) agent() vm.AgentHello {
@@ -295,7 +295,7 @@ func (m *machine) awaitBooted(ctx context.Context) error {
 		case <-tick.C:
 		case <-ctx.Done():
 			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "the guest did not finish booting: %w", errors.Join(err, ctx.Err())).
-				WithHint("look at its console (`warren logs`)")
+				WithHint("look at its console (`warren logs NAME`)")
 		}
 	}
 }

@@ -28,7 +28,7 @@ import (
 func Local(getenv func(string) string, uid int) cli.Local {
 	c := commands{getenv: getenv, uid: uid}
 	return cli.Local{
-		Serve: c.serve, Doctor: c.doctor, Config: c.config, AdminKey: c.adminKey, Recipes: image.Names,
+		Serve: c.serve, Doctor: c.doctor, Config: c.config, Recipes: image.Names,
 		ImageBuild: c.imageBuild, ImageList: c.imageList, ImageInspect: c.imageInspect, ImageRemove: c.imageRemove,
 	}
 }

@@ -29,7 +29,7 @@ type Config struct {
 	Listen        string   `yaml:"listen" json:"listen"`               // address of the API, or "off"
 	SSH           string   `yaml:"ssh" json:"ssh"`                     // address of the SSH gateway, or "off"
 	Preview       string   `yaml:"preview" json:"preview"`             // address of the preview gateway, or "off"
-	S3            string   `yaml:"s3" json:"s3"`                       // address of the object storage, or "off"
+	S3            string   `yaml:"s3" json:"s3"`                       // address of an object storage, which this version does not have: said at the start where it is set
 	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
 	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
 	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
@@ -66,7 +66,7 @@ type Setting struct {
 }
 
 var defaults = Config{
-	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", S3: "127.0.0.1:8788", NetDefault: string(vm.NetClosed),
+	Listen: "127.0.0.1:8787", SSH: "127.0.0.1:2222", Preview: "localhost:8443", NetDefault: string(vm.NetClosed),
 	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
 }
 
@@ -117,7 +117,6 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("listen", func(c *Config) *string { return &c.Listen })
 	text("ssh", func(c *Config) *string { return &c.SSH })
 	text("preview", func(c *Config) *string { return &c.Preview })
-	text("s3", func(c *Config) *string { return &c.S3 })
 	text("netDefault", func(c *Config) *string { return &c.NetDefault })
 	text("pool", func(c *Config) *string { return &c.Pool })
 	text("storageBudget", func(c *Config) *string { return &c.StorageBudget })
@@ -129,6 +128,10 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("acmeEmail", func(c *Config) *string { return &c.ACMEEmail })
 	text("acmeDnsHook", func(c *Config) *string { return &c.ACMEDNSHook })
 	text("resolver", func(c *Config) *string { return &c.Resolver })
+	text("s3", func(c *Config) *string { return &c.S3 })
+	if out.S3 == "" { // listed only where somebody has set it
+		settings = settings[:len(settings)-1]
+	}
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
 	for i := range layers {
@@ -154,7 +157,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, s3, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }
@@ -233,7 +236,7 @@ func (c Config) check() error {
 	if _, err := vm.ParseNetworkMode(c.NetDefault); err != nil {
 		return err
 	}
-	for name, addr := range map[string]string{"listen": c.Listen, "ssh": c.SSH, "preview": c.Preview, "s3": c.S3} {
+	for name, addr := range map[string]string{"listen": c.Listen, "ssh": c.SSH, "preview": c.Preview} {
 		if addr == "off" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/warren-vm/warren/internal/layout"
@@ -27,14 +28,42 @@ func TestConfigOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.NetDefault != "closed" || c.Listen != "127.0.0.1:2" || c.SSH != "off" || c.S3 != defaults.S3 || c.poolSize() != 0 {
+	if c.NetDefault != "closed" || c.Listen != "127.0.0.1:2" || c.SSH != "off" || c.poolSize() != 0 {
 		t.Errorf("merged to %+v", c)
 	}
-	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "s3": "default", "pool": "file", "acmeEmail": "file", "resolver": "environment", "acmeDirectory": "environment"}
+	want := map[string]string{"netDefault": "flag", "listen": "environment", "ssh": "file", "pool": "file", "acmeEmail": "file", "resolver": "environment", "acmeDirectory": "environment"}
 	for _, s := range settings {
 		if o, ok := want[s.Name]; ok && s.Origin != o {
 			t.Errorf("%s comes from %s, want %s", s.Name, s.Origin, o)
 		}
+	}
+}
+
+// An object storage is advertised nowhere; an operator who has set its address
+// is told that nothing listens there.
+func TestNoObjectStorage(t *testing.T) {
+	dir, err := layout.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func(flags Config) (string, []Setting) {
+		t.Helper()
+		c, settings, err := LoadConfig(dir, flags, func(string) string { return "" })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		announce(&out, dir, c)
+		return out.String(), slices.DeleteFunc(settings, func(s Setting) bool { return s.Name != "s3" })
+	}
+	if text, settings := said(Config{}); strings.Contains(text, "storage") || len(settings) > 0 {
+		t.Errorf("by default it says %q and lists %v", text, settings)
+	}
+	if text, _ := said(Config{S3: "off"}); strings.Contains(text, "storage") {
+		t.Errorf("off: it says %q", text)
+	}
+	if text, settings := said(Config{S3: "127.0.0.1:8788"}); !strings.Contains(text, "nothing listens on 127.0.0.1:8788") || len(settings) != 1 {
+		t.Errorf("set: it says %q and lists %v", text, settings)
 	}
 }
 

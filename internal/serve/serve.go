@@ -106,8 +106,8 @@ func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	if cfg.Preview != "off" {
 		fmt.Fprintf(out, "warren: previews on %s, as https://PORT-NAME.%s; `warren preview NAME PORT` says which\n", cfg.Preview, strings.Join(cfg.PreviewDomain, " and PORT-NAME."))
 	}
-	if cfg.S3 != "off" {
-		fmt.Fprintf(out, "warren: object storage (%s) is not in this version and does not listen\n", cfg.S3)
+	if cfg.S3 != "" && cfg.S3 != "off" {
+		fmt.Fprintf(out, "warren: warning: this version has no object storage: nothing listens on %s, which s3 names\n", cfg.S3)
 	}
 }
 

@@ -218,7 +218,7 @@ func (h *host) folderBusy(src string) {
 	}
 }
 
-// folderCrypt: an encrypted directory is a volume for any VM, also to write to.
+// folderCrypt: an encrypted directory is a volume; a VM of the profile dev writes to it.
 func (h *host) folderCrypt() {
 	t := h.t
 	dir := h.crypt()
