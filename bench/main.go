@@ -24,11 +24,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
 )
 
 type options struct {
@@ -37,6 +38,7 @@ type options struct {
 	out    string
 	only   string
 	n      int
+	many   int
 	size   int64
 	keep   bool
 	soak   bool
@@ -66,8 +68,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, folder, keeping, list, memory, pool, preview, run, scp, terminal.echo, terminal.flood, volumes, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: "+strings.Join(sectionNames(), ", "))
 	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
+	fs.IntVar(&o.many, "many", 100, "VMs of the section herd")
 	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directory")
@@ -87,37 +90,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // bench is one run.
 type bench struct {
 	options
-	log    io.Writer
-	dir    string // scratch, removed at the end
-	server *server
-	rep    *report
-}
-
-// section is one group of measurements.
-type section struct {
-	name  string
-	run   func(*bench, context.Context) error
-	parts []string // that can be asked for alone
-}
-
-var sections = []section{
-	{"memory", (*bench).memory, nil},
-	{"create", (*bench).create, nil},
-	{"pool", (*bench).pool, nil},
-	{"run", (*bench).oneShot, nil},
-	{"exec", (*bench).guest, []string{"files"}}, // they share the guest with its SSH server
-	{"terminal", (*bench).terminal, []string{"terminal.echo", "terminal.flood"}},
-	{"preview", (*bench).preview, nil},
-	{"scp", (*bench).copies, nil},
-	{"list", (*bench).list, nil},
-	{"folder", (*bench).folder, nil},
-	{"keeping", (*bench).keeping, nil},
-	{"volumes", (*bench).volumes, nil},
-	{"worlds.pause", (*bench).worldPause, nil},
-	{"worlds.private", (*bench).worldPrivate, nil},
-	{"worlds.fork", (*bench).worldFork, nil},
-	{"worlds.suspend", (*bench).worldSuspend, nil},
-	{"worlds.peers", (*bench).worldPeers, nil},
+	log      io.Writer
+	dir      string // scratch, removed at the end
+	server   *server
+	rep      *report
+	recorded layout.Dir // see onRecord
+	tooled   string     // see withTools
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -125,7 +103,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	only, err := regexp.Compile(o.only)
+	chosen, err := choose(o.only)
 	if err != nil {
 		return err
 	}
@@ -139,29 +117,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	b.server, err = startServer(ctx, o.binary, filepath.Join(dir, "data"), o.images, 0)
-	if err != nil {
+	if err := b.freshServer(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.stop()) }()
 	b.rep.Host = describe(ctx, b.server)
-	for _, s := range sections {
-		if !only.MatchString(s.name) && !slices.ContainsFunc(s.parts, only.MatchString) {
-			continue
-		}
-		began := time.Now()
-		fmt.Fprintf(stderr, "%s ...", s.name)
-		if serr := s.run(b, ctx); serr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, serr))
-			fmt.Fprintf(stderr, " failed: %v", serr)
-		}
-		fmt.Fprintf(stderr, " %.0f s\n", time.Since(began).Seconds())
-		if ctx.Err() != nil {
-			break
-		}
-	}
+	err = b.runSections(ctx, chosen, b.tidy)
 	b.rep.print(stdout)
 	return errors.Join(err, writeJSON(o.out, b.rep))
+}
+
+// freshServer starts the server that the sections measure, on a data directory
+// that nobody has used.
+func (b *bench) freshServer(ctx context.Context) error {
+	data, err := os.MkdirTemp(b.dir, "data-")
+	if err != nil {
+		return err
+	}
+	s, err := startServer(ctx, b.binary, data, b.images, 0)
+	if err == nil {
+		b.server = s
+	}
+	return err
 }
 
 // describe says on what was measured.

@@ -252,7 +252,7 @@ func (b *bench) copyAndBoot(ctx context.Context, gen vm.Generation, boot vm.Boot
 		return err
 	}
 	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
-	if err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), spec.GuestKey); err != nil {
+	if _, err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), spec.GuestKey); err != nil {
 		return err
 	}
 	first.took(time.Since(began))
