@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -71,12 +72,20 @@ func (b *bench) herd(ctx context.Context) error {
 }
 
 // makeHerd makes VMs and has each work, and returns how long each took, in
-// seconds. It makes fewer than were asked for when the time is over.
+// seconds. It makes fewer than were asked for when the time is over or the host
+// has no memory for one more.
 func (b *bench) makeHerd(ctx context.Context) (ids []string, work []float64, err error) {
 	var mu sync.Mutex
+	var full error // the host's refusal
 	err = twoAtATime(b.many, time.Now().Add(herdStarts), func() error {
 		began := time.Now()
 		id, err := b.server.createVM(ctx, vm.NetClosed)
+		if err != nil && strings.Contains(err.Error(), "VM_LIMIT_EXCEEDED") {
+			mu.Lock()
+			defer mu.Unlock()
+			full = err
+			return nil // the calls that are left are refused, too
+		}
 		if err == nil {
 			err = b.server.exec(ctx, id, "sh", "-c", herdWork)
 		}
@@ -92,7 +101,9 @@ func (b *bench) makeHerd(ctx context.Context) (ids []string, work []float64, err
 	case err != nil:
 		return nil, nil, fmt.Errorf("after %d VMs: %w", len(ids), err)
 	case len(ids) == 0:
-		return nil, nil, errors.New("-many asks for no VM")
+		return nil, nil, errors.Join(errors.New("not one VM was made"), full)
+	case full != nil:
+		b.rep.note("herd: %d VMs, not %d: %v", len(ids), b.many, full)
 	case len(ids) < b.many:
 		b.rep.note("herd: %d VMs, not %d, were made in %v", len(ids), b.many, herdStarts)
 	}

@@ -37,7 +37,7 @@ func (b *bench) worldPeers(ctx context.Context) (err error) {
 	}
 	stop, peers := b.startPeers(ctx, gen, dir, boot)
 	defer func() { err = errors.Join(err, stop()) }()
-	for i := range max(5, b.n/2) {
+	for i := range 5 {
 		if err := b.ownBeside(ctx, id); err != nil {
 			return err
 		}

@@ -169,7 +169,7 @@ func (b *bench) pauseDepth(ctx context.Context) (err error) {
 func (b *bench) pauseRAM(ctx context.Context) error {
 	growth := b.rep.series("fork: parent's pause, growth for each GiB of RAM", "ms", bound{Max: 3})
 	var small, big *series
-	for _, mib := range []int{512, 1024, 2048, 4096} {
+	for _, mib := range []int{512, 2048, 4096} {
 		big = b.rep.series(fmt.Sprintf("fork: parent's pause, idle, %d MiB of RAM", mib), "ms", bound{})
 		if small == nil {
 			small = big

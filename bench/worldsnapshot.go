@@ -29,9 +29,10 @@ func (b *bench) worldSnapshot(ctx context.Context) (err error) {
 		private := b.rep.series("snapshot"+what+": QEMU's private memory", "MB", bound{})
 		for range c.n {
 			// The same memory each time: what was written before stays private until the VM is mapped anew.
-			const write = `set -e; cd /run/fill; [ -e seed ] || dd if=/dev/urandom of=seed bs=1M count=1 status=none
-for i in $(seq %d); do cat seed; done | dd of=dirty iflag=fullblock bs=1M conv=notrunc status=none`
-			if err := b.server.exec(ctx, id, "sh", "-c", fmt.Sprintf(write, c.mib)); err != nil {
+			const write = `import os
+piece, f = os.urandom(1 << 20), os.open("/run/fill/dirty", os.O_CREAT | os.O_WRONLY)
+for _ in range(%d): os.write(f, piece)`
+			if err := b.server.exec(ctx, id, "python3", "-c", fmt.Sprintf(write, c.mib)); err != nil {
 				return err
 			}
 			if err := b.anonymous(id, private); err != nil {
