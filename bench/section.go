@@ -91,6 +91,8 @@ type ran struct {
 	// this host gave to others.
 	Steal float64 `json:"stealPercent"`
 	Error string  `json:"error,omitempty"`
+	// Log is the end of what the server logged meanwhile, when it failed.
+	Log string `json:"log,omitempty"`
 }
 
 // runSections runs them one after the other. A section that fails leaves the
@@ -104,7 +106,7 @@ func (b *bench) runSections(ctx context.Context, chosen []section, tidy func(con
 		if err != nil {
 			failed = append(failed, s.name)
 			r.Error = err.Error()
-			fmt.Fprintf(b.log, " failed: %v;", err)
+			fmt.Fprintf(b.log, " failed: %v;\n%s", err, r.Log)
 		}
 		b.rep.Sections = append(b.rep.Sections, r)
 		fmt.Fprintf(b.log, " %.0f s, load %.1f to %.1f, steal %.1f %%\n", r.Seconds, r.LoadBefore, r.LoadAfter, r.Steal)
@@ -131,6 +133,7 @@ func (b *bench) runSection(ctx context.Context, s section) (r ran, err error) {
 	if err != nil {
 		return ran{Name: s.name}, err
 	}
+	server, logged := b.server.log, sizeOf(b.server.log)
 	began := time.Now()
 	err = s.run(b, ctx)
 	if err != nil && ctx.Err() != nil {
@@ -139,7 +142,27 @@ func (b *bench) runSection(ctx context.Context, s section) (r ran, err error) {
 	took := time.Since(began)
 	after, herr := readHost()
 	r = ran{Name: s.name, Seconds: took.Seconds(), LoadBefore: before.load, LoadAfter: after.load, Steal: after.stealSince(before)}
-	return r, errors.Join(err, herr)
+	if err = errors.Join(err, herr); err != nil {
+		r.Log = tail(server, logged)
+	}
+	return r, err
+}
+
+func sizeOf(path string) int64 {
+	st, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return st.Size()
+}
+
+// tail is what a file has from an offset on, at most its last 4,000 bytes.
+func tail(path string, from int64) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[min(len(data), max(int(from), len(data)-4000)):])
 }
 
 // tidy removes the VMs and snapshots that a section left: they would be in the

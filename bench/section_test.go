@@ -52,10 +52,28 @@ func TestFailedSection(t *testing.T) {
 		}
 	}
 	tidied := 0
-	b := &bench{rep: newReport(), log: &bytes.Buffer{}, options: options{out: filepath.Join(t.TempDir(), "bench.json")}}
+	dir := t.TempDir()
+	server := &server{log: filepath.Join(dir, "log")}
+	say := func(line string) error {
+		f, err := os.OpenFile(server.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(line)
+		return errors.Join(err, f.Close())
+	}
+	if err := say("before\n"); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{rep: newReport(), log: &bytes.Buffer{}, server: server, options: options{out: filepath.Join(dir, "bench.json")}}
 	err := b.runSections(t.Context(), []section{
 		{"good", measure("good"), nil},
-		{"bad", func(*bench, context.Context) error { return errors.New("no such thing") }, nil},
+		{"bad", func(*bench, context.Context) error {
+			if err := say("a reason\n"); err != nil {
+				return err
+			}
+			return errors.New("no such thing")
+		}, nil},
 		{"later", measure("later"), nil},
 	}, func(context.Context) error { tidied++; return nil })
 	if err == nil || err.Error() != "1 of 3 sections failed: bad" {
@@ -75,7 +93,7 @@ func TestFailedSection(t *testing.T) {
 	if got.find("good") == nil || got.find("later") == nil {
 		t.Errorf("a result is lost: %s", data)
 	}
-	if len(got.Sections) != 3 || got.Sections[1].Error != "no such thing" || got.Sections[2].Error != "" {
+	if len(got.Sections) != 3 || got.Sections[1].Error != "no such thing" || got.Sections[1].Log != "a reason\n" || got.Sections[2].Error != "" {
 		t.Errorf("sections: %+v", got.Sections)
 	}
 	var text bytes.Buffer

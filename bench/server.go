@@ -35,6 +35,7 @@ type server struct {
 	ended  chan struct{} // closed when it has ended; err is set before
 	err    error
 	dir    layout.Dir
+	log    string // file
 	url    string
 	key    string
 	binary string
@@ -67,7 +68,7 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	}
 	defer logFile.Close()
 	s := &server{
-		dir: dir, url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
+		dir: dir, log: logFile.Name(), url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
 	}
 	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--s3", "off", "--pool", strconv.Itoa(pool))

@@ -35,7 +35,7 @@ for i in $(seq %d %d); do cat /run/fill/seed > /run/fill/more$i; done`
 			if err := b.server.exec(ctx, id, "sh", "-c", c.begin); err != nil {
 				return err
 			}
-			err := b.pauses(ctx, id, min(b.n, 4), s)
+			err := b.pauses(ctx, id, min(b.n, 3), s)
 			if err := errors.Join(err, b.server.exec(ctx, id, "sh", "-c", c.end), pause(ctx, time.Second)); err != nil {
 				return err
 			}
