@@ -116,9 +116,9 @@ func (b bound) verdict(v float64) string {
 	}
 	switch {
 	case b.Max > 0:
-		return fmt.Sprintf("<= %.3g\t%s", b.Max, word(v > 0 && v <= b.Max))
+		return fmt.Sprintf("<= %.4g\t%s", b.Max, word(v > 0 && v <= b.Max))
 	case b.Min > 0:
-		return fmt.Sprintf(">= %.3g\t%s", b.Min, word(v >= b.Min))
+		return fmt.Sprintf(">= %.4g\t%s", b.Min, word(v >= b.Min))
 	default:
 		return "\t"
 	}
