@@ -80,7 +80,7 @@ func (b *bench) exec(ctx context.Context, id string, p *peer) error {
 	}
 	for range 3 {
 		for _, w := range ways {
-			rate, err := parallel(w.run, 4, 80)
+			rate, err := parallel(w.run, 4, 40)
 			if err != nil {
 				return fmt.Errorf("%s, in parallel: %w", w.name, err)
 			}

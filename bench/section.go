@@ -30,7 +30,7 @@ var sections = []section{
 	{"create", (*bench).create, nil},
 	{"pool", (*bench).pool, nil},
 	{"run", (*bench).oneShot, nil},
-	{"guest", (*bench).guest, []string{"exec", "files"}}, // they share the guest with its SSH server
+	{"exec+files", (*bench).guest, []string{"exec", "files"}}, // they share the guest with its SSH server
 	{"terminal", (*bench).terminal, []string{"terminal.echo", "terminal.flood"}},
 	{"preview", (*bench).preview, nil},
 	{"scp", (*bench).copies, nil},
