@@ -26,7 +26,7 @@ func (b *bench) memory(ctx context.Context) error {
 	if err := pause(ctx, 3*time.Second); err != nil {
 		return err
 	}
-	for range 3 {
+	for range 2 {
 		v, err := procField(b.server.cmd.Process.Pid, "status", "VmRSS")
 		if err != nil {
 			return err

@@ -71,7 +71,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: "+strings.Join(sectionNames(), ", "))
 	fs.IntVar(&o.n, "n", 11, "samples of each quick measurement")
 	fs.IntVar(&o.many, "many", 100, "VMs of the section herd")
-	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
+	fs.Int64Var(&o.size, "mib", 128, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directory")
 	if err := fs.Parse(args); err != nil {

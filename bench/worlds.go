@@ -110,7 +110,7 @@ func (b *bench) pauseMemory(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
 	private := b.rep.series("QEMU's private memory, idle", "MB", bound{})
 	idle := b.rep.series("fork: parent's pause, idle", "ms", bound{Max: 20})
-	if err := errors.Join(b.pauses(ctx, id, min(b.n, 9), idle), b.anonymous(id, private)); err != nil {
+	if err := errors.Join(b.pauses(ctx, id, min(b.n, 7), idle), b.anonymous(id, private)); err != nil {
 		return err
 	}
 	for _, c := range []struct {
@@ -127,7 +127,7 @@ dd if=/dev/urandom of=/run/fill/more bs=1M count=$((%d-have)) status=none`
 		what := fmt.Sprintf("%d MiB of private pages at rest", c.mib)
 		s := b.rep.series("fork: parent's pause, "+what, "ms", bound{Max: c.max})
 		private := b.rep.series("QEMU's private memory, "+what, "MB", bound{})
-		if err := errors.Join(pause(ctx, 2*time.Second), b.pauses(ctx, id, min(b.n, 9), s), b.anonymous(id, private)); err != nil {
+		if err := errors.Join(pause(ctx, 2*time.Second), b.pauses(ctx, id, min(b.n, 7), s), b.anonymous(id, private)); err != nil {
 			return err
 		}
 	}
@@ -388,5 +388,5 @@ func (b *bench) childCPU(ctx context.Context, f forked) error {
 	for _, c := range f.Forks {
 		ids = append(ids, c.ID)
 	}
-	return errors.Join(b.idleUse(ctx, ids, use, &series{}), b.idleUse(ctx, ids, use, &series{}))
+	return b.idleUse(ctx, ids, use, &series{})
 }
