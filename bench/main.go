@@ -7,8 +7,11 @@
 // images of another one, and prints medians with the least, the greatest and
 // the number of samples; the samples themselves go to a JSON file.
 //
-// The floors and peers: raw QEMU on the same warm generation for create, the
-// cold boot of the same VM, OpenSSH over an open ControlMaster connection into
+// What is measured is in sections (section.go), each with its own duration, load
+// and steal; one that fails loses its own rows only.
+//
+// The floors and peers: QEMU alone on the same generation for whatever starts a
+// VM, the cold boot of the same VM, OpenSSH over an open ControlMaster connection into
 // the same guest for exec, scp into the same guest for files and for scp through
 // the gateway, the guest's port dialled for previews; QEMU's savevm,
 // `virsh save` and a copy with a cold boot for forks and suspends.
