@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,11 @@ func (b *bench) folder(ctx context.Context) (err error) {
 		return err
 	}
 	const name = "bench-folder"
-	if err := finish(b.server.cli(ctx, "up", "--name", name, "--profile", "dev", "--add-dir", host+":/folder:rw")); err != nil {
+	if err := b.tools(ctx); err != nil {
+		return err
+	}
+	up := b.server.cli(ctx, "up", cmp.Or(b.tooled, "base"), "--name", name, "--profile", "dev", "--add-dir", host+":/folder:rw")
+	if err := finish(up); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), name)) }()
@@ -75,7 +80,7 @@ func (b *bench) folder(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	for i := range max(4, b.n/3) {
+	for i := range 4 {
 		if err := b.hostCreates(filepath.Join(b.dir, "folder-host")); err != nil {
 			return err
 		}

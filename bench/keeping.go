@@ -39,7 +39,7 @@ func (b *bench) keeping(ctx context.Context) error {
 // them running. Their monitors are simulated: processes of this program that
 // answer as monitors do. They cost the server what real ones cost it.
 func (b *bench) comeBack(ctx context.Context) (err error) {
-	dir, err := b.onRecord(ctx, "keeping")
+	dir, err := b.onRecord(ctx)
 	if err != nil {
 		return err
 	}

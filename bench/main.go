@@ -7,8 +7,11 @@
 // images of another one, and prints medians with the least, the greatest and
 // the number of samples; the samples themselves go to a JSON file.
 //
-// The floors and peers: raw QEMU on the same warm generation for create, the
-// cold boot of the same VM, OpenSSH over an open ControlMaster connection into
+// What is measured is in sections (section.go), each with its own duration, load
+// and steal; one that fails loses its own rows only.
+//
+// The floors and peers: QEMU alone on the same generation for whatever starts a
+// VM, the cold boot of the same VM, OpenSSH over an open ControlMaster connection into
 // the same guest for exec, scp into the same guest for files and for scp through
 // the gateway, the guest's port dialled for previews; QEMU's savevm,
 // `virsh save` and a copy with a cold boot for forks and suspends.
@@ -24,11 +27,12 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/warren-vm/warren/internal/layout"
 )
 
 type options struct {
@@ -37,6 +41,7 @@ type options struct {
 	out    string
 	only   string
 	n      int
+	many   int
 	size   int64
 	keep   bool
 	soak   bool
@@ -66,9 +71,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.binary, "binary", "bin/warren", "the `warren` to measure")
 	fs.StringVar(&o.images, "images", ".work/data/images", "image `directory` to borrow; it must hold the image base")
 	fs.StringVar(&o.out, "json", ".work/bench.json", "`file` for the raw samples")
-	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: create, exec, files, folder, keeping, list, memory, pool, preview, run, scp, terminal.echo, terminal.flood, volumes, worlds.pause, worlds.private, worlds.fork, worlds.suspend, worlds.peers")
-	fs.IntVar(&o.n, "n", 15, "samples of each quick measurement")
-	fs.Int64Var(&o.size, "mib", 256, "size of the file that is streamed, in MiB")
+	fs.StringVar(&o.only, "only", "", "run only the sections that match this `regexp`: "+strings.Join(sectionNames(), ", "))
+	fs.IntVar(&o.n, "n", 11, "samples of each quick measurement")
+	fs.IntVar(&o.many, "many", 100, "VMs of the section herd")
+	fs.Int64Var(&o.size, "mib", 128, "size of the file that is streamed, in MiB")
 	fs.BoolVar(&o.soak, "soak", false, "forks of 64 children too")
 	fs.BoolVar(&o.keep, "keep", false, "keep the data directory")
 	if err := fs.Parse(args); err != nil {
@@ -87,37 +93,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // bench is one run.
 type bench struct {
 	options
-	log    io.Writer
-	dir    string // scratch, removed at the end
-	server *server
-	rep    *report
-}
-
-// section is one group of measurements.
-type section struct {
-	name  string
-	run   func(*bench, context.Context) error
-	parts []string // that can be asked for alone
-}
-
-var sections = []section{
-	{"memory", (*bench).memory, nil},
-	{"create", (*bench).create, nil},
-	{"pool", (*bench).pool, nil},
-	{"run", (*bench).oneShot, nil},
-	{"exec", (*bench).guest, []string{"files"}}, // they share the guest with its SSH server
-	{"terminal", (*bench).terminal, []string{"terminal.echo", "terminal.flood"}},
-	{"preview", (*bench).preview, nil},
-	{"scp", (*bench).copies, nil},
-	{"list", (*bench).list, nil},
-	{"folder", (*bench).folder, nil},
-	{"keeping", (*bench).keeping, nil},
-	{"volumes", (*bench).volumes, nil},
-	{"worlds.pause", (*bench).worldPause, nil},
-	{"worlds.private", (*bench).worldPrivate, nil},
-	{"worlds.fork", (*bench).worldFork, nil},
-	{"worlds.suspend", (*bench).worldSuspend, nil},
-	{"worlds.peers", (*bench).worldPeers, nil},
+	log      io.Writer
+	dir      string // scratch, removed at the end
+	server   *server
+	rep      *report
+	recorded layout.Dir // see onRecord
+	tooled   string     // see withTools
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err error) {
@@ -125,7 +106,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	only, err := regexp.Compile(o.only)
+	chosen, err := choose(o.only)
 	if err != nil {
 		return err
 	}
@@ -139,29 +120,28 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	b.server, err = startServer(ctx, o.binary, filepath.Join(dir, "data"), o.images, 0)
-	if err != nil {
+	if err := b.freshServer(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.stop()) }()
 	b.rep.Host = describe(ctx, b.server)
-	for _, s := range sections {
-		if !only.MatchString(s.name) && !slices.ContainsFunc(s.parts, only.MatchString) {
-			continue
-		}
-		began := time.Now()
-		fmt.Fprintf(stderr, "%s ...", s.name)
-		if serr := s.run(b, ctx); serr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, serr))
-			fmt.Fprintf(stderr, " failed: %v", serr)
-		}
-		fmt.Fprintf(stderr, " %.0f s\n", time.Since(began).Seconds())
-		if ctx.Err() != nil {
-			break
-		}
-	}
+	err = b.runSections(ctx, chosen, b.tidy)
 	b.rep.print(stdout)
 	return errors.Join(err, writeJSON(o.out, b.rep))
+}
+
+// freshServer starts the server that the sections measure, on a data directory
+// that nobody has used.
+func (b *bench) freshServer(ctx context.Context) error {
+	data, err := os.MkdirTemp(b.dir, "data-")
+	if err != nil {
+		return err
+	}
+	s, err := startServer(ctx, b.binary, data, b.images, 0)
+	if err == nil {
+		b.server = s
+	}
+	return err
 }
 
 // describe says on what was measured.

@@ -252,10 +252,10 @@ func (b *bench) wake(ctx context.Context, id string, w *web) error {
 	return nil
 }
 
-// copies measures scp of a large file through Warren's SSH gateway beside scp
-// to an SSH server in the same guest, each with a log-in of its own.
+// copies measures scp of a file through Warren's SSH gateway beside scp to an SSH
+// server in the same guest, each with a log-in of its own.
 func (b *bench) copies(ctx context.Context) (err error) {
-	id, err := b.server.createVM(ctx, vm.NetPackages)
+	id, err := b.withTools(ctx)
 	if err != nil {
 		return err
 	}
@@ -266,7 +266,7 @@ func (b *bench) copies(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	src, dst := filepath.Join(p.dir, "big"), filepath.Join(p.dir, "back")
-	if err := fill(src, b.size<<20); err != nil {
+	if err := fill(src, slowSize<<20); err != nil {
 		return err
 	}
 	_, port, err := net.SplitHostPort(b.server.ssh)
@@ -282,7 +282,7 @@ func (b *bench) copies(ctx context.Context) (err error) {
 		{"gateway", []string{"-F", "/dev/null", "-P", port, "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes"}, id + "," + b.server.key + "@127.0.0.1:/root/big"},
 		{"sshd in the guest", append([]string{"-o", "ControlPath=none"}, p.options()...), "root@guest:/root/big"}, // the first ControlPath counts
 	}
-	for round := range max(3, b.n/5) + 1 { // the first one is warm-up
+	for round := range 3 + 1 { // the first one is warm-up
 		for _, w := range ways {
 			for _, leg := range [][3]string{{"scp into the guest: ", src, w.guest}, {"scp out of the guest: ", w.guest, dst}} {
 				_ = os.Remove(dst) // absent at first
@@ -291,7 +291,7 @@ func (b *bench) copies(ctx context.Context) (err error) {
 					return err
 				}
 				if s := b.rep.series(leg[0]+w.name, "MB/s", bound{}); round > 0 {
-					s.add(float64(b.size<<20) / 1e6 / time.Since(began).Seconds())
+					s.add(slowSize * 1.048576 / time.Since(began).Seconds())
 				}
 			}
 		}

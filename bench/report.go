@@ -20,8 +20,11 @@ type series struct {
 
 func (s *series) add(v float64) { s.Samples = append(s.Samples, v) }
 
-// took adds a duration, in the series' unit.
+// took adds a duration, in the series' unit. No series takes none: a warm-up.
 func (s *series) took(d time.Duration) {
+	if s == nil {
+		return
+	}
 	if s.Unit == "s" {
 		s.add(d.Seconds())
 		return
@@ -62,6 +65,8 @@ type report struct {
 	Bounds map[string]bound `json:"bounds"`
 	Ratios []*ratio         `json:"ratios"`
 	Notes  []string         `json:"notes,omitempty"`
+	// Sections are in the order in which they ran.
+	Sections []ran `json:"sections"`
 }
 
 func newReport() *report { return &report{Bounds: make(map[string]bound)} }
@@ -111,9 +116,9 @@ func (b bound) verdict(v float64) string {
 	}
 	switch {
 	case b.Max > 0:
-		return fmt.Sprintf("<= %.3g\t%s", b.Max, word(v > 0 && v <= b.Max))
+		return fmt.Sprintf("<= %.4g\t%s", b.Max, word(v > 0 && v <= b.Max))
 	case b.Min > 0:
-		return fmt.Sprintf(">= %.3g\t%s", b.Min, word(v >= b.Min))
+		return fmt.Sprintf(">= %.4g\t%s", b.Min, word(v >= b.Min))
 	default:
 		return "\t"
 	}
@@ -138,7 +143,26 @@ func (r *report) print(out io.Writer) {
 		}
 		_ = t.Flush()
 	}
+	if len(r.Sections) > 0 {
+		all := 0.0
+		fmt.Fprintln(t, "\nSECTION\tSECONDS\tLOAD BEFORE\tAFTER\tSTEAL %\t")
+		for _, s := range r.Sections {
+			word := ""
+			if s.Error != "" {
+				word = "FAILED"
+			}
+			fmt.Fprintf(t, "%s\t%.0f\t%.1f\t%.1f\t%.1f\t%s\n", s.Name, s.Seconds, s.LoadBefore, s.LoadAfter, s.Steal, word)
+			all += s.Seconds
+		}
+		fmt.Fprintf(t, "all\t%.0f\n", all)
+		_ = t.Flush()
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(out, "note:", n)
+	}
+	for _, s := range r.Sections {
+		if s.Error != "" {
+			fmt.Fprintf(out, "failed: %s: %s\n", s.Name, s.Error)
+		}
 	}
 }

@@ -17,11 +17,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
+	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -32,6 +35,7 @@ type server struct {
 	ended  chan struct{} // closed when it has ended; err is set before
 	err    error
 	dir    layout.Dir
+	log    string // file
 	url    string
 	key    string
 	binary string
@@ -64,7 +68,7 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	}
 	defer logFile.Close()
 	s := &server{
-		dir: dir, url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
+		dir: dir, log: logFile.Name(), url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
 	}
 	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--s3", "off", "--pool", strconv.Itoa(pool))
@@ -153,14 +157,9 @@ func (s *server) ready(ctx context.Context) error {
 func (s *server) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second) // also after ^C
 	defer cancel()
-	var list struct {
-		VMs []struct{ ID string } `json:"vms"`
-	}
 	var errs []error
-	if s.key != "" && s.call(ctx, "GET", "/v1/vms", nil, &list) == nil && len(list.VMs) < 100 {
-		for _, v := range list.VMs {
-			errs = append(errs, s.remove(ctx, v.ID))
-		}
+	if list, err := s.vms(ctx); s.key != "" && err == nil && len(list) < listed {
+		errs = append(errs, s.removeVMs(ctx, list))
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
@@ -225,13 +224,89 @@ func (s *server) do(ctx context.Context, method, path string, body io.Reader, si
 
 // createVM makes a VM of the base image and returns its id.
 func (s *server) createVM(ctx context.Context, network vm.NetworkMode) (string, error) {
+	return s.createOf(ctx, "base", network)
+}
+
+// createOf is createVM of an image or a snapshot.
+func (s *server) createOf(ctx context.Context, of string, network vm.NetworkMode) (string, error) {
 	var out struct{ ID string }
-	err := s.call(ctx, "POST", "/v1/vms", map[string]any{"image": "base", "network": network, "idleTimeoutSeconds": nil}, &out)
+	err := s.call(ctx, "POST", "/v1/vms", map[string]any{"image": of, "network": network, "idleTimeoutSeconds": nil}, &out)
 	return out.ID, err
 }
 
 func (s *server) remove(ctx context.Context, id string) error {
 	return s.call(ctx, "DELETE", "/v1/vms/"+id, nil, nil)
+}
+
+// vms are the ids of all VMs.
+func (s *server) vms(ctx context.Context) (ids []string, err error) {
+	var list struct {
+		VMs []struct{ ID string } `json:"vms"`
+	}
+	err = s.call(ctx, "GET", "/v1/vms", nil, &list)
+	for _, v := range list.VMs {
+		ids = append(ids, v.ID)
+	}
+	return ids, err
+}
+
+// removeVMs deletes VMs, two at a time, all that it can.
+func (s *server) removeVMs(ctx context.Context, ids []string) error {
+	next := make(chan string, len(ids))
+	for _, id := range ids {
+		next <- id
+	}
+	close(next)
+	var wg sync.WaitGroup
+	var errs [2]error
+	for i := range errs {
+		wg.Go(func() {
+			for id := range next {
+				errs[i] = errors.Join(errs[i], s.remove(ctx, id))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// removeAll deletes all VMs, and all snapshots but one.
+func (s *server) removeAll(ctx context.Context, except string) error {
+	ids, err := s.vms(ctx)
+	if err != nil {
+		return err
+	}
+	errs := []error{s.removeVMs(ctx, ids)}
+	var list api.SnapshotList
+	if err := s.call(ctx, "GET", "/v1/vms/snapshots", nil, &list); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, g := range list.Snapshots {
+		if g.GenerationID != "" && string(g.SnapshotID) != except { // the others are images
+			errs = append(errs, s.removeSnapshot(ctx, g.SnapshotID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// snapshot captures a snapshot of a VM. It is durable when it returns.
+func (s *server) snapshot(ctx context.Context, id string) (out api.TakenSnapshot, err error) {
+	return out, s.call(ctx, "POST", "/v1/vms/"+id+"/snapshot", map[string]any{}, &out)
+}
+
+func (s *server) removeSnapshot(ctx context.Context, id vm.SnapshotID) error {
+	return s.call(ctx, "DELETE", "/v1/vms/snapshots/"+string(id), nil, nil)
+}
+
+// durable waits until a generation of a VM is written through.
+func (s *server) durable(ctx context.Context, id string, gen vm.GenerationID) error {
+	var failed error
+	err := s.tick(ctx, time.Minute, func() bool {
+		var out api.Lineage
+		failed = s.call(ctx, "GET", "/v1/vms/"+id+"/lineage", nil, &out)
+		return failed != nil || slices.ContainsFunc(out.Generations, func(g vm.GenerationInfo) bool { return g.ID == gen && g.Durable })
+	})
+	return errors.Join(err, failed)
 }
 
 // exec runs a program and fails when it does.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,14 +63,40 @@ func (b *bench) peer(ctx context.Context, id, dir string) (*peer, error) {
 	return startPeer(ctx, a, dir)
 }
 
-// startPeer installs an SSH server in the VM with its own package manager and
-// opens the connections. Its files are kept in dir.
-func startPeer(ctx context.Context, a access, dir string) (_ *peer, err error) {
-	const install = "export DEBIAN_FRONTEND=noninteractive; command -v sshd >/dev/null && exit; " +
-		"apt-get update -q && apt-get install -y -q --no-install-recommends openssh-server"
-	if err := a.exec(ctx, "sh", "-c", install); err != nil {
-		return nil, fmt.Errorf("install an SSH server in the guest: %w", err)
+// tools makes, once, a snapshot of a VM that has what peers need in the guest: an
+// SSH server and sshfs, installed by its own package manager. Where it cannot,
+// there is no such snapshot, with a note.
+func (b *bench) tools(ctx context.Context) (err error) {
+	if b.tooled != "" {
+		return nil
 	}
+	id, err := b.server.createVM(ctx, vm.NetPackages)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
+	const install = "export DEBIAN_FRONTEND=noninteractive; " +
+		"apt-get update -q && apt-get install -y -q --no-install-recommends openssh-server sshfs"
+	if err := b.server.exec(ctx, id, "sh", "-c", install); err != nil {
+		b.rep.note("no SSH server and no sshfs in the guest: %v", err)
+		return nil
+	}
+	s, err := b.server.snapshot(ctx, id)
+	b.tooled = string(s.SnapshotID)
+	return err
+}
+
+// withTools makes a VM that has them, where that is possible.
+func (b *bench) withTools(ctx context.Context) (string, error) {
+	if err := b.tools(ctx); err != nil {
+		return "", err
+	}
+	return b.server.createOf(ctx, cmp.Or(b.tooled, "base"), vm.NetPackages)
+}
+
+// startPeer starts the SSH server of a VM that has one, see withTools, and opens
+// the connections. Its files are kept in dir.
+func startPeer(ctx context.Context, a access, dir string) (_ *peer, err error) {
 	const run = "mkdir -p /run/sshd /root/.ssh; chmod 700 /root/.ssh; ssh-keygen -A >/dev/null; " +
 		"ss -tln | grep -q ':22 ' || /usr/sbin/sshd; ss -tln | grep -q ':22 '"
 	if err := a.exec(ctx, "sh", "-c", run); err != nil {

@@ -11,28 +11,24 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/warren-vm/warren/vm"
 )
 
 // terminal measures terminals: how long a key takes to come back, beside
 // OpenSSH into the same guest, and what a flood of output does.
 func (b *bench) terminal(ctx context.Context) (err error) {
-	id, err := b.server.createVM(ctx, vm.NetPackages)
+	id, err := b.withTools(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
-	only := regexp.MustCompile(b.only)
-	if only.MatchString("terminal.echo") {
+	if b.wants("terminal.echo") {
 		err = b.echo(ctx, id)
 	}
-	if only.MatchString("terminal.flood") {
+	if b.wants("terminal.flood") {
 		err = errors.Join(err, b.flood(ctx, id))
 	}
 	return err

@@ -83,7 +83,7 @@ func (b *bench) volumeTimes(ctx context.Context, id string) error {
 // disk. The files lie in the host's cache: a host that reads from its disks
 // meanwhile has the cost of encryption hidden.
 func (b *bench) volumeRates(ctx context.Context, id string) error {
-	mib := min(b.size, 128)
+	mib := min(b.size, 64)
 	places := []struct{ name, file string }{{"volume", "/data/f"}, {"VM's disk", "/root/f"}}
 	works := []struct {
 		name, before, dd string
@@ -92,10 +92,10 @@ func (b *bench) volumeRates(ctx context.Context, id string) error {
 		{"read, O_DIRECT", "sync", "if=%[1]s of=/dev/null bs=1M iflag=direct"},
 		{"write, fsync at the end", "sync", "if=/dev/zero of=%[1]s bs=1M count=%[2]d conv=notrunc,fsync"},
 		{"read through the guest's cache", "sync; echo 3 >/proc/sys/vm/drop_caches", "if=%[1]s of=/dev/null bs=1M"},
-		{"read, O_DIRECT, 4 KiB each", "sync", "if=%[1]s of=/dev/null bs=4k count=2000 iflag=direct"},
+		{"read, O_DIRECT, 4 KiB each", "sync", "if=%[1]s of=/dev/null bs=4k count=1000 iflag=direct"},
 	}
 	for _, w := range works {
-		for round := range max(5, b.n/3) + 1 { // the first one is warm-up
+		for round := range 5 + 1 { // the first one is warm-up
 			for _, p := range places {
 				rate, err := b.dd(ctx, id, w.before, fmt.Sprintf(w.dd, p.file, mib))
 				if err != nil {

@@ -37,7 +37,7 @@ func (b *bench) worldPeers(ctx context.Context) (err error) {
 	}
 	stop, peers := b.startPeers(ctx, gen, dir, boot)
 	defer func() { err = errors.Join(err, stop()) }()
-	for i := range max(5, b.n/2) {
+	for i := range 5 {
 		if err := b.ownBeside(ctx, id); err != nil {
 			return err
 		}
@@ -252,7 +252,7 @@ func (b *bench) copyAndBoot(ctx context.Context, gen vm.Generation, boot vm.Boot
 		return err
 	}
 	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
-	if err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), spec.GuestKey); err != nil {
+	if _, err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), spec.GuestKey); err != nil {
 		return err
 	}
 	first.took(time.Since(began))

@@ -20,7 +20,7 @@ func (b *bench) worldPrivate(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
 	have := 0
-	for _, mib := range []int{32, 128, 512, 1024, 2048} {
+	for _, mib := range []int{32, 256, 2048} {
 		const write = `dd if=/dev/urandom of=/run/fill/seed bs=1M count=16 status=none
 for i in $(seq %d %d); do cat /run/fill/seed > /run/fill/more$i; done`
 		if err := b.server.exec(ctx, id, "sh", "-c", fmt.Sprintf(write, have/16+1, mib/16)); err != nil {
@@ -35,7 +35,7 @@ for i in $(seq %d %d); do cat /run/fill/seed > /run/fill/more$i; done`
 			if err := b.server.exec(ctx, id, "sh", "-c", c.begin); err != nil {
 				return err
 			}
-			err := b.pauses(ctx, id, min(b.n, 5), s)
+			err := b.pauses(ctx, id, min(b.n, 3), s)
 			if err := errors.Join(err, b.server.exec(ctx, id, "sh", "-c", c.end), pause(ctx, time.Second)); err != nil {
 				return err
 			}

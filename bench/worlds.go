@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,22 +69,13 @@ func (b *bench) fork(ctx context.Context, id string, n int) (out forked, err err
 	return out, b.server.call(ctx, "POST", "/v1/vms/"+id+"/fork", map[string]any{"count": n}, &out)
 }
 
-// drop deletes VMs, two at a time.
+// drop deletes the children of a fork.
 func (b *bench) drop(ctx context.Context, f forked) error {
-	ids := make(chan string, len(f.Forks))
+	var ids []string
 	for _, c := range f.Forks {
-		ids <- c.ID
+		ids = append(ids, c.ID)
 	}
-	ctx = context.WithoutCancel(ctx)
-	_, err := parallel(func() error {
-		select {
-		case id := <-ids:
-			return b.server.remove(ctx, id)
-		default:
-			return nil
-		}
-	}, 2, len(f.Forks)+1)
-	return err
+	return b.server.removeVMs(context.WithoutCancel(ctx), ids)
 }
 
 // pauses forks n times and notes how long the parent stood still. The first
@@ -120,13 +110,13 @@ func (b *bench) pauseMemory(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
 	private := b.rep.series("QEMU's private memory, idle", "MB", bound{})
 	idle := b.rep.series("fork: parent's pause, idle", "ms", bound{Max: 20})
-	if err := errors.Join(b.pauses(ctx, id, b.n, idle), b.anonymous(id, private)); err != nil {
+	if err := errors.Join(b.pauses(ctx, id, min(b.n, 7), idle), b.anonymous(id, private)); err != nil {
 		return err
 	}
 	for _, c := range []struct {
 		mib int
 		max float64
-	}{{128, 35}, {256, 60}} {
+	}{{128, 30}, {256, 45}} {
 		// What is there is written anew before more is added: 512 MiB hold it.
 		const write = `set -e; have=$(($(stat -c %%s /run/fill/base)>>20)); [ "$have" -le %d ] || have=%d
 dd if=/dev/urandom of=/run/fill/base bs=1M count=$have conv=notrunc status=none
@@ -137,7 +127,7 @@ dd if=/dev/urandom of=/run/fill/more bs=1M count=$((%d-have)) status=none`
 		what := fmt.Sprintf("%d MiB of private pages at rest", c.mib)
 		s := b.rep.series("fork: parent's pause, "+what, "ms", bound{Max: c.max})
 		private := b.rep.series("QEMU's private memory, "+what, "MB", bound{})
-		if err := errors.Join(pause(ctx, 2*time.Second), b.pauses(ctx, id, b.n, s), b.anonymous(id, private)); err != nil {
+		if err := errors.Join(pause(ctx, 2*time.Second), b.pauses(ctx, id, min(b.n, 7), s), b.anonymous(id, private)); err != nil {
 			return err
 		}
 	}
@@ -154,7 +144,7 @@ func (b *bench) pauseDepth(ctx context.Context) (err error) {
 	for depth := 1; ; depth++ {
 		defer func(id string) { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }(id)
 		s := b.rep.series(fmt.Sprintf("fork: parent's pause, children of depth %d", depth), "ms", bound{Max: 20})
-		if err := b.pauses(ctx, id, max(5, b.n/2), s); err != nil {
+		if err := b.pauses(ctx, id, 5, s); err != nil {
 			return err
 		}
 		if last = s; depth == 1 {
@@ -179,7 +169,7 @@ func (b *bench) pauseDepth(ctx context.Context) (err error) {
 func (b *bench) pauseRAM(ctx context.Context) error {
 	growth := b.rep.series("fork: parent's pause, growth for each GiB of RAM", "ms", bound{Max: 3})
 	var small, big *series
-	for _, mib := range []int{512, 1024, 2048, 4096} {
+	for _, mib := range []int{512, 2048, 4096} {
 		big = b.rep.series(fmt.Sprintf("fork: parent's pause, idle, %d MiB of RAM", mib), "ms", bound{})
 		if small == nil {
 			small = big
@@ -188,7 +178,7 @@ func (b *bench) pauseRAM(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = b.pauses(ctx, id, max(5, b.n/2), big)
+		err = b.pauses(ctx, id, 5, big)
 		if err := errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)); err != nil {
 			return err
 		}
@@ -221,7 +211,7 @@ func (b *bench) pauseCheck(ctx context.Context) (err error) {
 	events := p.QMP.Subscribe()
 	defer events.Close()
 	disk := p.Spec.Disk
-	for i := range max(5, b.n/2) {
+	for i := range 5 {
 		next := filepath.Join(p.Spec.Dir, fmt.Sprintf("next%d.qcow2", i))
 		if err := qemu.CreateOverlay(next, filepath.Base(disk), gen.Size.DiskMiB); err != nil {
 			return err
@@ -269,8 +259,9 @@ func (b *bench) worldFork(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
-	answer := b.rep.series("fork -> the child's first answer", "ms", bound{Max: 220})
-	first := b.rep.series("fork -> first exec result", "ms", bound{Max: 400})
+	answer := b.rep.series("fork -> the child's first answer", "ms", bound{Max: 160})
+	first := b.rep.series("fork -> first exec result", "ms", bound{Max: 250})
+	alone := b.floor("fork")
 	for i := range b.n + 1 {
 		began := time.Now()
 		f, err := b.fork(ctx, id, 1)
@@ -282,16 +273,18 @@ func (b *bench) worldFork(ctx context.Context) (err error) {
 		if took := time.Since(began); err == nil && i > 0 { // the first one is warm-up
 			answer.took(answered)
 			first.took(took)
+			err = b.aloneOn(ctx, id, f.GenerationID, alone)
 		}
 		if err := errors.Join(err, b.drop(ctx, f), pause(ctx, time.Second)); err != nil {
 			return err
 		}
 	}
+	alone.beside("fork", answer, first)
 	for _, c := range []struct {
 		n, repeat int
 		max       float64
 		then      func(context.Context, forked) error
-	}{{8, 5, 900, b.childMemory}, {32, 5, 3000, b.childCPU}, {64, 3, 8000, nil}} {
+	}{{8, 5, 800, b.childMemory}, {32, 3, 2500, b.childCPU}, {64, 3, 8000, nil}} {
 		if c.n > 32 && !b.soak {
 			continue
 		}
@@ -300,6 +293,20 @@ func (b *bench) worldFork(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// aloneOn measures QEMU alone on a generation of a VM, once its files are
+// written through.
+func (b *bench) aloneOn(ctx context.Context, id string, of vm.GenerationID, to *floor) error {
+	if err := b.server.durable(ctx, id, of); err != nil {
+		return err
+	}
+	dir := layout.GenerationDir(b.server.dir.Generation(of))
+	var gen vm.Generation
+	if err := layout.ReadJSON(dir.Manifest(), &gen); err != nil {
+		return err
+	}
+	return b.rawRestore(ctx, gen, dir, to)
 }
 
 // forkMany measures forks of n children; then looks at those of the last one.
@@ -327,11 +334,10 @@ func (b *bench) childMemory(ctx context.Context, f forked) error {
 	if err := pause(ctx, 10*time.Second); err != nil {
 		return err
 	}
-	const MiB = 1.048576 // in MB
 	monitor := b.rep.series("idle child, one of 8: its monitor, resident", "MB", bound{})
-	pss := b.rep.series("idle child, one of 8: QEMU's PSS", "MB", bound{Max: 30 * MiB})
+	pss := b.rep.series("idle child, one of 8: QEMU's PSS", "MB", bound{Max: 32})
 	private := b.rep.series("idle child, one of 8: QEMU's memory of its own", "MB", bound{})
-	disk := b.rep.series("idle child, one of 8: disk beyond the shared base", "MB", bound{Max: 8 * MiB})
+	disk := b.rep.series("idle child, one of 8: disk beyond the shared base", "MB", bound{Max: 8 * 1.048576})
 	base, err := diskUse(b.server.dir.Generation(f.GenerationID))
 	if err != nil {
 		return err
@@ -374,81 +380,13 @@ func diskUse(dir string) (float64, error) {
 
 // childCPU notes what idle children take of the host's processors.
 func (b *bench) childCPU(ctx context.Context, f forked) error {
-	const look = 20 * time.Second
 	if err := pause(ctx, 10*time.Second); err != nil {
 		return err
 	}
 	use := b.rep.series(fmt.Sprintf("%d idle children: share of all CPUs", len(f.Forks)), "%", bound{Max: 15})
-	ids := make([][]byte, 0, len(f.Forks))
+	var ids []string
 	for _, c := range f.Forks {
-		ids = append(ids, []byte(c.ID))
+		ids = append(ids, c.ID)
 	}
-	ours := func(line []byte) bool {
-		for _, id := range ids {
-			if bytes.Contains(line, id) {
-				return true
-			}
-		}
-		return false
-	}
-	for range 3 {
-		began, before, err := cpuTime(ours)
-		if err != nil {
-			return err
-		}
-		if err := pause(ctx, look); err != nil {
-			return err
-		}
-		ended, after, err := cpuTime(ours)
-		if err != nil {
-			return err
-		}
-		use.add(100 * (after - before) / ended.Sub(began).Seconds() / float64(cpus()))
-	}
-	return nil
-}
-
-// worldSuspend measures suspend and resume.
-func (b *bench) worldSuspend(ctx context.Context) (err error) {
-	id, err := b.world(ctx, 512)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, b.server.remove(context.WithoutCancel(ctx), id)) }()
-	suspend := b.rep.series("suspend returns, durable", "ms", bound{Max: 250})
-	for _, c := range []struct {
-		name string
-		max  float64
-		n    int
-		cold bool
-	}{{"warm cache", 200, b.n, false}, {"cold cache", 450, max(5, b.n/2), true}} {
-		answer := b.rep.series("resume -> first answer, "+c.name, "ms", bound{Max: c.max})
-		first := b.rep.series("resume -> first exec result, "+c.name, "ms", bound{})
-		for range c.n {
-			began := time.Now()
-			if err := b.server.call(ctx, "POST", "/v1/vms/"+id+"/suspend", map[string]any{}, nil); err != nil {
-				return err
-			}
-			suspend.took(time.Since(began))
-			if c.cold {
-				if err := dropCaches(); err != nil {
-					b.rep.note("no figures with a cold cache: %v", err)
-					return nil
-				}
-			}
-			began = time.Now()
-			if err := b.server.call(ctx, "POST", "/v1/vms/"+id+"/start", map[string]any{}, nil); err != nil {
-				return err
-			}
-			answer.took(time.Since(began))
-			if err := b.server.exec(ctx, id, "true"); err != nil {
-				return err
-			}
-			first.took(time.Since(began))
-			if err := pause(ctx, time.Second); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return b.idleUse(ctx, ids, use, &series{})
 }

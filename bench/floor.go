@@ -1,0 +1,165 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/link"
+	"github.com/warren-vm/warren/internal/qemu"
+	"github.com/warren-vm/warren/vm"
+)
+
+// floor is what QEMU alone takes on the generations that Warren starts VMs on:
+// confined as Warren's are, with the link to the agent, clock and RNG, and
+// nothing else around it.
+type floor struct {
+	rep    *report
+	answer *series // the agent has reset clock and RNG, and the programs go on
+	exec   *series // `true` has ended
+}
+
+// floor begins the floor of a verb.
+func (b *bench) floor(verb string) *floor {
+	return &floor{
+		rep:    b.rep,
+		answer: b.rep.series("QEMU alone, as for "+verb+" -> first answer", "ms", bound{}),
+		exec:   b.rep.series("QEMU alone, as for "+verb+" -> first exec result", "ms", bound{}),
+	}
+}
+
+// beside notes the ratios of Warren's figures to the floor.
+func (f *floor) beside(verb string, answer, exec *series) {
+	f.rep.ratio(verb+" -> first answer / QEMU alone", answer, f.answer, bound{Max: 1.2})
+	f.rep.ratio(verb+" -> first exec result / QEMU alone", exec, f.exec, bound{Max: 1.2})
+}
+
+// rawRestore starts QEMU on the generation with nothing of Warren around it:
+// overlay, QEMU, link, clock and RNG, `true`. Its times go into a floor, or
+// nowhere.
+func (b *bench) rawRestore(ctx context.Context, gen vm.Generation, dir layout.GenerationDir, to *floor) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("QEMU alone: %w", err)
+		}
+	}()
+	spec, err := b.rawSpec(gen, dir, "rawrestore0000000000")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(spec.Dir), os.RemoveAll(spec.RunDir)) }()
+
+	began := time.Now()
+	backing, err := filepath.Rel(spec.Dir, dir.Disk())
+	if err != nil {
+		return err
+	}
+	if err := qemu.CreateOverlay(spec.Disk, backing, gen.Size.DiskMiB); err != nil {
+		return err
+	}
+	proc, err := qemu.Spawn(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
+	if err := proc.AwaitRunning(ctx); err != nil {
+		return err
+	}
+	answered, err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), gen.GuestKey)
+	if err == nil && to != nil { // not a warm-up
+		to.answer.took(answered.Sub(began))
+		to.exec.took(time.Since(began))
+	}
+	return err
+}
+
+func (b *bench) rawSpec(gen vm.Generation, dir layout.GenerationDir, id vm.ID) (vm.MachineSpec, error) {
+	binary, err := exec.LookPath("qemu-system-x86_64")
+	if err != nil {
+		return vm.MachineSpec{}, err
+	}
+	run, err := b.server.dir.Run()
+	if err != nil {
+		return vm.MachineSpec{}, err
+	}
+	spec := vm.MachineSpec{
+		Format: 1, ID: id, Dir: b.server.dir.VM(id), RunDir: string(run.VM(id)),
+		QEMU: binary, Accel: gen.Accel, CPU: gen.CPU, Machine: gen.Machine, Size: gen.Size,
+		Disk:       b.server.dir.Overlay(id),
+		Generation: &vm.GenerationSource{RAM: dir.RAM(), Device: dir.Device()},
+		GuestKey:   gen.GuestKey,
+	}
+	return spec, errors.Join(os.MkdirAll(filepath.Join(spec.Dir, "logs"), 0o700), os.MkdirAll(spec.RunDir, 0o700))
+}
+
+// agentAt speaks to the agent behind a socket, in a machine that is thrown away.
+func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, hangUp func(), err error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	session, err := link.Host(ctx, conn, key)
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
+	return g, func() {
+		g.Close()
+		_ = errors.Join(session.Close(), conn.Close())
+	}, nil
+}
+
+// firstTrue does what the floor consists of: the link, clock and RNG, one
+// command. It returns when the guest's programs went on.
+func firstTrue(ctx context.Context, socket string, key []byte) (answered time.Time, err error) {
+	var d net.Dialer
+	first, err := d.DialContext(ctx, "unix", socket)
+	if err != nil {
+		return answered, err
+	}
+	if err := first.Close(); err != nil {
+		return answered, err
+	}
+	g, hangUp, err := agentAt(ctx, socket, key)
+	if err != nil {
+		return answered, err
+	}
+	defer hangUp()
+	entropy := make([]byte, 64)
+	_, _ = rand.Read(entropy) // never fails
+	got, err := g.Reset(ctx, vm.Reset{Time: time.Now(), Entropy: entropy})
+	if err != nil {
+		return answered, err
+	}
+	if got[vm.ResetClock] != "ok" || got[vm.ResetRNG] != "ok" {
+		return answered, fmt.Errorf("clock: %s, RNG: %s", got[vm.ResetClock], got[vm.ResetRNG])
+	}
+	if err := g.Thaw(ctx); err != nil { // which it does by itself only after all resets
+		return answered, err
+	}
+	answered = time.Now()
+	e, err := g.Exec(ctx, vm.ExecSpec{Argv: []string{"true"}})
+	if err != nil {
+		return answered, err
+	}
+	st, err := e.Run(io.Discard, io.Discard)
+	if err == nil && st.Code != 0 {
+		err = fmt.Errorf("true gives %d", st.Code)
+	}
+	return answered, err
+}
