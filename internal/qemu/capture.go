@@ -59,7 +59,7 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 		}
 	}()
 	// The first pass runs beside the guest; what it gets wrong the second mends.
-	if _, err := mem.copyPrivate(ctx); err != nil {
+	if _, err := mem.copyPrivate(ctx, nil); err != nil {
 		return out, err
 	}
 	if err := createDevice(s.Device); err != nil {
@@ -81,8 +81,8 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 	if err := call(ctx, before); err != nil {
 		return out, err
 	}
-	err = p.paused(ctx, s, &out, device, begin, func(ctx context.Context) (err error) {
-		out.PrivatePages, err = mem.copyPrivate(ctx)
+	err = p.paused(ctx, s, &out, device, begin, func(ctx context.Context, free <-chan struct{}) (err error) {
+		out.PrivatePages, err = mem.copyPrivate(ctx, free)
 		out.RAMBytes = mem.dataBytes()
 		return err
 	})
@@ -125,7 +125,7 @@ func (p *Process) captureDisk(ctx context.Context, s vm.CaptureSpec, out *vm.Cap
 	if err := call(ctx, before); err != nil {
 		return err
 	}
-	return p.paused(ctx, s, out, "", begin, func(context.Context) error { return nil })
+	return p.paused(ctx, s, out, "", begin, func(context.Context, <-chan struct{}) error { return nil })
 }
 
 // createDevice makes the file that QEMU will write, so that its mode is ours.
@@ -140,7 +140,7 @@ func createDevice(path string) error {
 // paused stops the machine, writes disk layer, device state and memory, leaves
 // word of it, and lets the machine go on in every case but where it was asked to
 // quit or hold. device is QEMU's name of the file of the device state.
-func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, begin time.Time, copyRAM func(context.Context) error) (err error) {
+func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, begin time.Time, copyRAM func(context.Context, <-chan struct{}) error) (err error) {
 	stopped := time.Now()
 	// settle outlives ctx: a caller that goes away must not leave a VM stopped.
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
@@ -166,12 +166,15 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 		return err
 	}
 	// QEMU has milliseconds of work for disk and devices, in which it writes
-	// nothing to the guest's memory: that is compared meanwhile.
+	// nothing to the guest's memory: that is compared meanwhile, by one copier, for
+	// QEMU is to have a processor. The others begin when it is done.
 	work, stop := context.WithCancel(ctx)
 	defer stop()
+	free := make(chan struct{})
 	var g errgroup.Group
-	g.Go(func() error { return copyRAM(work) })
+	g.Go(func() error { return copyRAM(work, free) })
 	err = p.saveState(ctx, s, out, device)
+	close(free)
 	if err != nil {
 		stop() // and is waited for: it uses the files
 	}
