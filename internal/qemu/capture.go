@@ -4,6 +4,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/warren-vm/warren/vm"
@@ -57,7 +59,7 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 		}
 	}()
 	// The first pass runs beside the guest; what it gets wrong the second mends.
-	if _, err := mem.copyPrivate(ctx); err != nil {
+	if _, err := mem.copyPrivate(ctx, nil); err != nil {
 		return out, err
 	}
 	if err := createDevice(s.Device); err != nil {
@@ -79,13 +81,10 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 	if err := call(ctx, before); err != nil {
 		return out, err
 	}
-	err = p.paused(ctx, s, &out, device, func() error {
-		var err error
-		if out.PrivatePages, err = mem.copyPrivate(ctx); err != nil {
-			return err
-		}
+	err = p.paused(ctx, s, &out, device, begin, func(ctx context.Context, free <-chan struct{}) (err error) {
+		out.PrivatePages, err = mem.copyPrivate(ctx, free)
 		out.RAMBytes = mem.dataBytes()
-		return note(s, out, begin)
+		return err
 	})
 	return out, err
 }
@@ -126,7 +125,7 @@ func (p *Process) captureDisk(ctx context.Context, s vm.CaptureSpec, out *vm.Cap
 	if err := call(ctx, before); err != nil {
 		return err
 	}
-	return p.paused(ctx, s, out, "", func() error { return note(s, *out, begin) })
+	return p.paused(ctx, s, out, "", begin, func(context.Context, <-chan struct{}) error { return nil })
 }
 
 // createDevice makes the file that QEMU will write, so that its mode is ours.
@@ -138,11 +137,11 @@ func createDevice(path string) error {
 	return fileError(path, f.Close())
 }
 
-// paused stops the machine, writes disk layer, device state and memory, and
-// lets the machine go on in every case but where it was asked to quit or hold.
-// device is QEMU's name of the file of the device state.
-func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, copyRAM func() error) (err error) {
-	begin := time.Now()
+// paused stops the machine, writes disk layer, device state and memory, leaves
+// word of it, and lets the machine go on in every case but where it was asked to
+// quit or hold. device is QEMU's name of the file of the device state.
+func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, begin time.Time, copyRAM func(context.Context, <-chan struct{}) error) (err error) {
+	stopped := time.Now()
 	// settle outlives ctx: a caller that goes away must not leave a VM stopped.
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
@@ -155,7 +154,7 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 			return
 		}
 		cont := p.QMP.Execute(settle, "cont", nil, nil)
-		out.Pause = time.Since(begin)
+		out.Pause = time.Since(stopped)
 		if cont != nil {
 			err = errors.Join(err, vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine could not be continued: %w", cont))
 		}
@@ -166,16 +165,38 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 	if err := p.at("stopped"); err != nil {
 		return err
 	}
+	// QEMU has milliseconds of work for disk and devices, in which it writes
+	// nothing to the guest's memory: that is compared meanwhile, by one copier, for
+	// QEMU is to have a processor. The others begin when it is done.
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	free := make(chan struct{})
+	var g errgroup.Group
+	g.Go(func() error { return copyRAM(work, free) })
+	err = p.saveState(ctx, s, out, device)
+	close(free)
+	if err != nil {
+		stop() // and is waited for: it uses the files
+	}
+	if ramErr := g.Wait(); err == nil {
+		err = ramErr
+	}
+	if err = cmp.Or(err, ctx.Err()); err != nil { // nobody waits for it any more
+		return err
+	}
+	return note(s, *out, begin)
+}
+
+// saveState moves the disk of a machine that stands still, and writes its device
+// state.
+func (p *Process) saveState(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string) (err error) {
 	if s.Overlay != "" {
 		if out.DiskMoved, err = p.moveDisk(ctx, s.Overlay); err != nil {
 			return err
 		}
 	}
-	if err := p.at("disk moved"); err != nil {
+	if err := p.at("disk moved"); err != nil || s.RAM == "" {
 		return err
-	}
-	if s.RAM == "" {
-		return copyRAM()
 	}
 	// live:false: with true QEMU inactivates the disks of a stopped machine.
 	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": device, "live": false}, nil)
@@ -192,10 +213,7 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 	if out.DeviceBytes = st.Size(); out.DeviceBytes == 0 {
 		return vm.Errorf(vm.Internal, s.Device, "qemu wrote no device state")
 	}
-	if err := p.at("device saved"); err != nil {
-		return err
-	}
-	return copyRAM()
+	return p.at("device saved")
 }
 
 // full reports whether the file system of a file has no room for a device

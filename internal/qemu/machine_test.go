@@ -102,19 +102,21 @@ func capture(ctx context.Context, t *testing.T, p *Process, s vm.CaptureSpec) (v
 	return vm.GenerationSource{RAM: s.RAM, Device: s.Device}, c, err
 }
 
-// count reads the guest's counter, 0 before the guest has begun.
-func count(t *testing.T, ram string) uint32 {
+// count reads the guest's counter, 0 before the guest has begun, out of a file in
+// which the memory may begin at an offset.
+func count(t *testing.T, ram string, at ...int64) uint32 {
 	t.Helper()
+	start := append(at, 0)[0]
 	f, err := os.Open(ram)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	fill, n := make([]byte, fillSize), make([]byte, 4)
-	if _, err := f.ReadAt(fill, fillAt); err != nil {
+	if _, err := f.ReadAt(fill, start+fillAt); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.ReadAt(n, countAt); err != nil {
+	if _, err := f.ReadAt(n, start+countAt); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(fill, bytes.Repeat([]byte{0x5a}, fillSize)) {
@@ -261,6 +263,44 @@ func TestCaptureQuits(t *testing.T) {
 	if exit := p.Reason(ctx); exit.Reason != "stop" {
 		t.Errorf("%+v", exit)
 	}
+}
+
+// The memory is compared while QEMU is at disk and devices, and what is captured
+// is what the machine held when it stopped.
+func TestCaptureComparesBesideDevices(t *testing.T) {
+	ctx := deadline(t)
+	p := spawn(ctx, t, newSpec(t))
+	counting(ctx, t, p, 0)
+	m, err := openMemory(p.Ident.PID, RAMPath(p.Spec), int64(p.Spec.Size.MemoryMiB)<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.close()
+	held := func() uint32 { return count(t, fmt.Sprintf("/proc/%d/mem", m.pid), m.start) }
+	dir := layout.GenerationDir(t.TempDir())
+	stopped := uint32(0)
+	p.fault = func(at string) error {
+		if at != "disk moved" {
+			return nil
+		}
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for stopped = held(); count(t, dir.RAM()) != stopped; {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return errors.New("the memory waits for the devices")
+			}
+		}
+		return nil
+	}
+	if _, err := p.Capture(ctx, vm.CaptureSpec{RAM: dir.RAM(), Device: dir.Device(), Hold: true}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if now := held(); now != stopped {
+		t.Errorf("the counter went on from %d to %d in the pause", stopped, now)
+	}
+	same(t, dir.RAM(), fmt.Sprintf("/proc/%d/mem", m.pid), m.start)
 }
 
 // Whatever fails in the pause, and whoever goes away: the machine goes on and

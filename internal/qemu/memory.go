@@ -95,14 +95,15 @@ func parseMapping(line string) (start, length int64, name string, err error) {
 	return int64(a), int64(b - a), name, errors.Join(err1, err2)
 }
 
-// copyPrivate brings r up to date with the process's private pages.
-func (m *memory) copyPrivate(ctx context.Context, r *ramFile) (pages int64, err error) {
+// copyPrivate brings r up to date with the process's private pages; for free see
+// share.
+func (m *memory) copyPrivate(ctx context.Context, r *ramFile, free <-chan struct{}) (pages int64, err error) {
 	runs, err := m.private()
 	if err != nil {
 		return 0, err
 	}
 	sets := batches(runs)
-	err = share(ctx, len(sets), func(i int, buf []byte) error {
+	err = share(ctx, len(sets), free, func(i int, buf []byte) error {
 		if err := m.read(sets[i], buf); err != nil {
 			return err
 		}

@@ -112,10 +112,11 @@ func (p *Process) addMemory(ctx context.Context, to memoryCopies, mapped, base, 
 	return append(to, memoryCopy{memory: mem, ram: ram, path: path}), nil
 }
 
-// copyPrivate brings the files up to date with the process's private pages.
-func (c memoryCopies) copyPrivate(ctx context.Context) (pages int64, err error) {
+// copyPrivate brings the files up to date with the process's private pages. free,
+// where not nil, is closed when more than one processor is.
+func (c memoryCopies) copyPrivate(ctx context.Context, free <-chan struct{}) (pages int64, err error) {
 	for _, m := range c {
-		n, err := m.memory.copyPrivate(ctx, m.ram)
+		n, err := m.memory.copyPrivate(ctx, m.ram, free)
 		if err != nil {
 			return pages, fileError(m.path, err)
 		}

@@ -130,7 +130,7 @@ func (r *ramFile) copyFrom(ctx context.Context, src *os.File) error {
 
 // copyRuns copies these ranges of src, each at most a piece long.
 func (r *ramFile) copyRuns(ctx context.Context, src *os.File, runs []run) error {
-	return share(ctx, len(runs), func(i int, buf []byte) error {
+	return share(ctx, len(runs), nil, func(i int, buf []byte) error {
 		b := buf[:runs[i].n]
 		if _, err := src.ReadAt(b, runs[i].off); err != nil {
 			return fileError(src.Name(), err)
@@ -140,12 +140,20 @@ func (r *ramFile) copyRuns(ctx context.Context, src *os.File, runs []run) error 
 }
 
 // share calls f for 0 to n-1 from a few goroutines, each with a buffer of a
-// piece, until one fails or ctx ends.
-func share(ctx context.Context, n int, f func(i int, buf []byte) error) error {
+// piece, until one fails or ctx ends. All but the first begin when free, where not
+// nil, is closed, for which it waits.
+func share(ctx context.Context, n int, free <-chan struct{}, f func(i int, buf []byte) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range copyWays {
+	for k := range copyWays {
 		g.Go(func() error {
+			if k > 0 && free != nil {
+				select {
+				case <-free:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
 			buf := make([]byte, piece)
 			for {
 				i := int(next.Add(1)) - 1

@@ -103,12 +103,12 @@ func BenchmarkCopyPrivate(b *testing.B) {
 						b.Fatal(err)
 					}
 					if second {
-						if _, err := m.copyPrivate(b.Context(), r); err != nil {
+						if _, err := m.copyPrivate(b.Context(), r, nil); err != nil {
 							b.Fatal(err)
 						}
 					}
 					b.StartTimer()
-					_, err = m.copyPrivate(b.Context(), r)
+					_, err = m.copyPrivate(b.Context(), r, nil)
 					b.StopTimer()
 					if err != nil {
 						b.Fatal(err)

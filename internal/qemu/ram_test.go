@@ -16,7 +16,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -210,19 +213,19 @@ func TestCopyPrivate(t *testing.T) {
 		f.touch(rnd.Int63n(size/page-20), rnd.Int63n(20), rnd.Intn(5))
 	}
 	for range 2 {
-		if n, err := m.copyPrivate(t.Context(), r); err != nil || n == 0 {
+		if n, err := m.copyPrivate(t.Context(), r, nil); err != nil || n == 0 {
 			t.Fatal(n, err)
 		}
 		same(t, out, fmt.Sprintf("/proc/%d/mem", m.pid), m.start)
 		f.touch(0, 200, 0) // between the passes
 		f.touch(4000, 100, 6)
 	}
-	if _, err := m.copyPrivate(t.Context(), r); err != nil {
+	if _, err := m.copyPrivate(t.Context(), r, nil); err != nil {
 		t.Fatal(err)
 	}
 	before := r.dataBytes()
 	same(t, out, fmt.Sprintf("/proc/%d/mem", m.pid), m.start)
-	if _, err := m.copyPrivate(t.Context(), r); err != nil || r.dataBytes() != before || before > size/2 {
+	if _, err := m.copyPrivate(t.Context(), r, nil); err != nil || r.dataBytes() != before || before > size/2 {
 		t.Errorf("%d bytes of data, then %d, %v", before, r.dataBytes(), err)
 	}
 	m.scan = false // the old way copies the same
@@ -232,7 +235,7 @@ func TestCopyPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r2.close()
-	if _, err := m.copyPrivate(t.Context(), r2); err != nil {
+	if _, err := m.copyPrivate(t.Context(), r2, nil); err != nil {
 		t.Fatal(err)
 	}
 	same(t, old, out)
@@ -273,7 +276,7 @@ func TestCopyOfTheDead(t *testing.T) {
 	defer r.close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := m.copyPrivate(ctx, r); !errors.Is(err, context.Canceled) {
+	if _, err := m.copyPrivate(ctx, r, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 	runs, err := m.private()
@@ -285,13 +288,44 @@ func TestCopyOfTheDead(t *testing.T) {
 		if runs, err := m.private(); err == nil {
 			t.Errorf("scan %v: the dead has the pages %v", m.scan, runs)
 		}
-		if _, err := m.copyPrivate(t.Context(), r); err == nil {
+		if _, err := m.copyPrivate(t.Context(), r, nil); err == nil {
 			t.Errorf("scan %v: copied", m.scan)
 		}
 	}
 	if err := m.read(runs, make([]byte, piece)); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("read of the dead: %v", err)
 	}
+}
+
+// While QEMU needs a processor one copier works; another begins when it is done.
+func TestShareLeavesAProcessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 20
+		free := make(chan struct{})
+		var now, early, late atomic.Int64
+		err := share(t.Context(), n, free, func(i int, _ []byte) error {
+			most := &early
+			if i > n/2 {
+				most = &late
+			}
+			most.Store(max(most.Load(), now.Add(1)))
+			time.Sleep(time.Millisecond)
+			now.Add(-1)
+			if i == n/2 {
+				close(free)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if early.Load() != 1 {
+			t.Errorf("%d copiers while there is one processor", early.Load())
+		}
+		if late.Load() != copyWays {
+			t.Errorf("%d copiers afterwards", late.Load())
+		}
+	})
 }
 
 // A page of the new file that the disk does not give back is an error.
@@ -306,7 +340,7 @@ func TestUnreadablePage(t *testing.T) {
 	if err := r.file.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.memory().copyPrivate(t.Context(), r); err == nil || !strings.Contains(err.Error(), "read back") {
+	if _, err := f.memory().copyPrivate(t.Context(), r, nil); err == nil || !strings.Contains(err.Error(), "read back") {
 		t.Errorf("got %v", err)
 	}
 }
