@@ -98,7 +98,7 @@ func (b *bench) rawSpec(gen vm.Generation, dir layout.GenerationDir, id vm.ID) (
 	}
 	spec := vm.MachineSpec{
 		Format: 1, ID: id, Dir: b.server.dir.VM(id), RunDir: string(run.VM(id)),
-		QEMU: binary, Accel: gen.Accel, CPU: gen.CPU, Machine: gen.Machine, Size: gen.Size,
+		QEMU: binary, Accel: gen.Accel, CPU: gen.CPU, Machine: gen.Machine, QuietNIC: gen.QuietNIC(), Size: gen.Size,
 		Disk:       b.server.dir.Overlay(id),
 		Generation: &vm.GenerationSource{RAM: dir.RAM(), Device: dir.Device()},
 		GuestKey:   gen.GuestKey,

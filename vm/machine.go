@@ -34,6 +34,9 @@ type MachineSpec struct {
 	CPU     string `json:"cpu"`     // CPU model, e.g. "Nehalem"
 	Machine string `json:"machine"` // machine type, e.g. "pc-q35-7.2"
 	Size    Size   `json:"size"`
+	// QuietNIC says that the network card does not announce itself after a load; those of
+	// older Warrens do.
+	QuietNIC bool `json:"quietNic,omitempty"`
 	// Plugged is what was put into the machine while it ran; part of Size.
 	Plugged Plugged `json:"plugged,omitzero"`
 	Disk    string  `json:"disk"` // absolute: the active overlay

@@ -53,7 +53,7 @@ func readSmall(path string, b []byte) (int, error) {
 func openRaw(path string, flags int, mode uint32) (fd int, err error) {
 	for {
 		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NONBLOCK, mode) // a pipe holds nobody up
-		if err != syscall.EINTR {                                                      //nolint:errorlint // a number
+		if err != syscall.EINTR {
 			return fd, err
 		}
 	}

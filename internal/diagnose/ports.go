@@ -106,16 +106,6 @@ func netAddr(p vm.WorldPort) string {
 	return p.Address + ":" + strconv.Itoa(p.Port)
 }
 
-func probe(p vm.Probe) string {
-	switch {
-	case !p.OK:
-		return "no: " + p.Why
-	case p.Status != 0:
-		return fmt.Sprintf("%s %d", p.Kind, p.Status)
-	}
-	return p.Kind
-}
-
 // silentPorts finds ports that take connections and do not answer.
 func silentPorts(w *world) (out []vm.Finding) {
 	for _, p := range w.After.World.Ports {

@@ -164,7 +164,7 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 	for _, module := range m.Plugged.Modules {
 		src.Modules = append(src.Modules, layout.GenerationDir(e.cfg.Dir.Generation(g.ID)).Module(module.ID))
 	}
-	spec.Accel, spec.CPU, spec.Machine = m.Accel, m.CPU, m.Machine
+	spec.Accel, spec.CPU, spec.Machine, spec.QuietNIC = m.Accel, m.CPU, m.Machine, m.QuietNIC()
 	if m.Cmdline != "" {
 		spec.Boot.Cmdline = m.Cmdline
 	}

@@ -30,7 +30,7 @@ func (e *Engine) machineSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.M
 	return vm.MachineSpec{
 		Format: 1, ID: rec.ID,
 		Dir: e.cfg.Dir.VM(rec.ID), RunDir: e.cfg.Run.VM(rec.ID),
-		QEMU: p.QEMU, Accel: p.Accel, CPU: p.CPU, Machine: p.Machine,
+		QEMU: p.QEMU, Accel: p.Accel, CPU: p.CPU, Machine: p.Machine, QuietNIC: true,
 		Size: rec.Size, Disk: e.cfg.Dir.Overlay(rec.ID), Boot: boot,
 		Network: rec.Network,
 		Reset:   newReset(rec),
@@ -56,7 +56,7 @@ func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Generation)
 	spec.Deadline = p.deadline
 	_, spec.Patient = e.patience(p.deadline)
 	// The generation continues only on the machine it was taken of.
-	spec.Accel, spec.CPU, spec.Machine = gen.Accel, gen.CPU, gen.Machine
+	spec.Accel, spec.CPU, spec.Machine, spec.QuietNIC = gen.Accel, gen.CPU, gen.Machine, gen.QuietNIC()
 	if gen.Cmdline != "" {
 		spec.Boot.Cmdline = gen.Cmdline
 	}

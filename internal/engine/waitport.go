@@ -5,8 +5,6 @@ package engine
 
 import (
 	"context"
-	"net"
-	"strconv"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -57,18 +55,7 @@ func (v *visit) waitPort(port uint16) error {
 func (v *visit) connectTo(port uint16) error {
 	ctx, stop := v.bounded()
 	defer stop()
-	var err error
-	for _, host := range []string{"127.0.0.1", "::1"} {
-		address := net.JoinHostPort(host, strconv.Itoa(int(port)))
-		var conn net.Conn
-		if conn, err = v.guest.DialSocket(ctx, vm.SocketSpec{User: "nobody", Network: "tcp", Address: address}); err == nil {
-			return conn.Close()
-		}
-		if vm.KindOf(err) != vm.Unavailable {
-			return err
-		}
-	}
-	conn, err := v.run.machine.DialPort(ctx, port)
+	conn, err := v.reach(ctx, port)
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,11 @@ func freePort(t *testing.T, host string) *net.TCPAddr {
 // TestWaitPort: the wait ends when something listens on a loopback, and before
 // that only with who waits; it keeps the VM awake.
 func TestWaitPort(t *testing.T) {
-	_, e, c := site(t)
+	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		at := freePort(t, host)
+		s.World.Serve(at.String())
 		done := make(chan error, 1)
 		go func() { done <- e.WaitPort(t.Context(), &vm.Call{Actor: c.Actor}, "box", uint16(at.Port)) }()
 		eventually(t, "somebody waits", func() bool { return len(idleOf(t, e, c, "box").Awake) == 1 })

@@ -85,6 +85,7 @@ func TestWaitPortOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	b.site.World.Serve(l.Addr().String())
 	if a := b.do("POST", "/v1/vms/box/ports/"+port+"/wait", nil); a.status != 200 || string(a.body) != `{"port":`+port+"}\n" {
 		t.Errorf("%d %s", a.status, a.body)
 	}

@@ -197,10 +197,10 @@ func (p *port) send(b []byte) {
 			switch {
 			case n > 0:
 				b = b[n:]
-			case err == syscall.EAGAIN && time.Now().Before(deadline): //nolint:errorlint // a number
+			case err == syscall.EAGAIN && time.Now().Before(deadline):
 				full := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
 				_, _ = unix.Poll(full, int(sendPatience.Milliseconds()))
-			case err != syscall.EINTR: //nolint:errorlint // a number
+			case err != syscall.EINTR:
 				return
 			}
 		}

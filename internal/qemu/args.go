@@ -129,6 +129,10 @@ func Devices(s vm.MachineSpec) []string {
 	if s.Accel == vm.TCG {
 		accel = fmt.Sprintf("tcg,thread=multi,tb-size=%d", tbSizeMiB)
 	}
+	nic := "virtio-net-pci,id=nic0,netdev=net0,mac=" + MAC + ",romfile=,bus=pcie.0,addr=0x3"
+	if s.QuietNIC {
+		nic += vm.QuietNIC
+	}
 	args := []string{
 		"-M", s.Machine + ",memory-backend=ram0,usb=off,vmport=off,smm=off",
 		"-accel", accel,
@@ -139,7 +143,7 @@ func Devices(s vm.MachineSpec) []string {
 		"-serial", "chardev:console",
 		"-device", "virtio-serial-pci,id=serial0,bus=pcie.0,addr=0x2",
 		"-device", "virtserialport,bus=serial0.0,nr=1,chardev=agent,id=agent0,name=" + link.PortName,
-		"-device", "virtio-net-pci,id=nic0,netdev=net0,mac=" + MAC + ",romfile=,bus=pcie.0,addr=0x3",
+		"-device", nic,
 	}
 	if s.Disk != "" {
 		args = append(args, "-device", "virtio-blk-pci,id=vda,drive=disk0,bus=pcie.0,addr=0x4")

@@ -140,14 +140,10 @@ func limits(spec vm.MachineSpec) []confine.Limit {
 // that the card sends before (it announces itself after every load) would go
 // to a connection that isn't there, a crash. The guest sees nothing of it: the
 // card's own link state comes out of the generation, and a connection sets the
-// netdev's link up. Nor does the card announce itself: there is nobody to learn of a
-// move, and the guest's kernel would spend 15 ms of emulation on it.
+// netdev's link up.
 func (p *Process) load(ctx context.Context) error {
 	if p.Spec.Generation == nil {
 		return nil
-	}
-	if err := p.QMP.Execute(ctx, "migrate-set-parameters", map[string]any{"announce-rounds": 0}, nil); err != nil {
-		return err
 	}
 	if err := p.QMP.Execute(ctx, "set_link", map[string]any{"name": "net0", "up": false}, nil); err != nil {
 		return err

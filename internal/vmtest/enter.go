@@ -43,7 +43,7 @@ func (g *guest) DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, erro
 	g.mu.Lock()
 	ours := s.Network == "unix" || g.listens[s.Address]
 	g.mu.Unlock()
-	if !ours {
+	if !ours && !g.m.w.serves(s.Address) {
 		return nil, vm.Errorf(vm.Unavailable, s.Address, "cannot connect: connection refused")
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, s.Network, s.Address)

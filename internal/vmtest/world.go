@@ -37,6 +37,7 @@ type World struct {
 	private  int64        // pages
 	warmed   map[string]int
 	launches int
+	serving  map[string]bool // TCP addresses of this host that are guests', too
 
 	Volumes *Volumes // of every engine on it
 }
@@ -47,11 +48,25 @@ func NewWorld() *World {
 		machines: map[string]*machine{}, disks: map[string]*disk{}, memories: map[string]*memory{},
 		Volumes: NewVolumes(),
 		faults:  map[string]error{}, holds: map[string]chan struct{}{}, reached: map[string]chan struct{}{},
-		bootID: vm.NewUUID(), agent: "d00d", qemu: "7.2.0", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{},
+		bootID: vm.NewUUID(), agent: "d00d", qemu: "7.2.0", free: 64 << 30, diskFree: 1 << 40, warmed: map[string]int{}, serving: map[string]bool{},
 		images: []vm.Image{baseImage()},
 	}
 	w.pss.Store(80 << 20)
 	return w
+}
+
+// Serve makes a TCP address of this host's loopback one of every guest's: what listens
+// there listens in them.
+func (w *World) Serve(address string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serving[address] = true
+}
+
+func (w *World) serves(address string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.serving[address]
 }
 
 // Fail makes the step fail with err from now on; nil ends it. Steps: seal, launch,

@@ -75,7 +75,7 @@ func majorMinor(version string) string {
 // on it, has in common.
 func (o Options) spec(id vm.ID) vm.MachineSpec {
 	return vm.MachineSpec{
-		Format: 1, ID: id, QEMU: o.QEMU, Accel: o.Accel, CPU: o.CPU, Machine: o.Machine, Size: o.Size,
+		Format: 1, ID: id, QEMU: o.QEMU, Accel: o.Accel, CPU: o.CPU, Machine: o.Machine, QuietNIC: true, Size: o.Size,
 		Disk: "disk", Boot: o.Boot, Agent: o.Agent, AgentDigest: o.AgentDigest,
 		Network: vm.NetworkPolicy{Mode: vm.NetClosed},
 	}

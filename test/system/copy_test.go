@@ -183,12 +183,24 @@ func TestRunOutput(t *testing.T) {
 		want map[string]string // files here
 		says string
 	}{
-		"succeeded": {[]string{"--output", "out", "--output", "/tmp/f:g", "--", "sh", "-c", "mkdir out; pwd >out/at; echo f >/tmp/f"},
-			0, map[string]string{"out/at": "/workspace\n", "g": "f\n"}, ""},
-		"failed": {[]string{"--output", "log", "--output", "none", "--", "sh", "-c", "echo why >log; exit 7"},
-			7, map[string]string{"log": "why\n"}, "none: --output: the command has left no such file or directory"},
-		"too slow": {[]string{"--timeout", "3", "--output", "log", "--", "sh", "-c", "echo begun >log; sleep 600"},
-			124, map[string]string{"log": "begun\n"}, ""},
+		"succeeded": {
+			[]string{"--output", "out", "--output", "/tmp/f:g", "--", "sh", "-c", "mkdir out; pwd >out/at; echo f >/tmp/f"},
+			0,
+			map[string]string{"out/at": "/workspace\n", "g": "f\n"},
+			"",
+		},
+		"failed": {
+			[]string{"--output", "log", "--output", "none", "--", "sh", "-c", "echo why >log; exit 7"},
+			7,
+			map[string]string{"log": "why\n"},
+			"none: --output: the command has left no such file or directory",
+		},
+		"too slow": {
+			[]string{"--timeout", "3", "--output", "log", "--", "sh", "-c", "echo begun >log; sleep 600"},
+			124,
+			map[string]string{"log": "begun\n"},
+			"",
+		},
 		"missing": {[]string{"--output", "none", "--", "true"}, 125, nil, "none: --output: the command has left no such file or directory"},
 	} {
 		dir := t.TempDir()

@@ -72,7 +72,9 @@ func TestImages(t *testing.T) {
 	t.Cleanup(h.close)
 	h.ok("up", "layered", "--name", "mine")
 	h.uses("mine", [][2]string{
-		{"redis-server --version", "Redis server"}, {"jq --version", "jq-"}, {"rsync --version", "rsync "},
+		{"redis-server --version", "Redis server"},
+		{"jq --version", "jq-"},
+		{"rsync --version", "rsync "},
 		{"systemctl is-active redis-server", "active"},
 		{"start-stop-daemon --version", "start-stop-daemon "}, // and not what keeps daemons from starting in the build
 		{"dpkg --audit", ""},
