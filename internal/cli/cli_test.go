@@ -175,6 +175,7 @@ func TestUsage(t *testing.T) {
 		{"exec box -it -- true", 125, "standard input is no terminal"},
 		{"exec box -td -- true", 125, "no terminal"},
 		{"exec box -t --timeout 9 -- true", 125, "timeout --foreground 9 CMD"},
+		{"exec box -t --json -- true", 125, "leave out -t"},
 		{"run true", 125, "put it behind --"},
 		{"run a b -- true", 125, "too many"},
 		{"run --", 125, "no command"},

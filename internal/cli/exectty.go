@@ -18,6 +18,8 @@ const tidyWithin = 5 * time.Second
 func (o *execOptions) checkTTY(in any) error {
 	_, tty := terminal(in)
 	switch {
+	case o.tty && o.json:
+		return usage("what a terminal shows is no JSON").WithHint("leave out -t, or --json")
 	case !o.tty:
 		return nil
 	case o.stdin && !tty:

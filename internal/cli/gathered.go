@@ -20,6 +20,7 @@ const maxGathered = 16 << 20
 type gathered struct {
 	stdout, stderr bounded
 	timedOut       bool
+	outputs        []broughtOutput // of a run
 }
 
 // bounded keeps the first maxGathered bytes of what is written to it.
@@ -53,6 +54,8 @@ type ranCommand struct {
 	StdoutEncoding string `json:"stdoutEncoding,omitempty"`
 	StderrEncoding string `json:"stderrEncoding,omitempty"`
 	Truncated      bool   `json:"truncated"` // more was written than is here
+	// Outputs are what a run brought back, where it was asked to.
+	Outputs []broughtOutput `json:"outputs,omitempty"`
 }
 
 // printGathered prints what a command wrote and how it ended; err is how that
@@ -66,7 +69,7 @@ func (a *app) printGathered(err error) error {
 	if err != nil && !errors.As(err, &status) {
 		return err // Warren failed, and not the command
 	}
-	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut}
+	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut, Outputs: g.outputs}
 	out.Stdout, out.StdoutEncoding = jsonText(g.stdout.Bytes())
 	out.Stderr, out.StderrEncoding = jsonText(g.stderr.Bytes())
 	return errors.Join(err, a.io.json(out))

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,6 @@ import (
 // terminal, a script for a shell, the server's log.
 var noJSON = []string{
 	"warren fs cat", "warren shell", "warren pty attach", "warren ssh", "warren ssh-proxy", "warren serve", "warren completion", "warren docs",
-	"warren cp", // it prints nothing yet
 }
 
 // TestEveryCommandHasJSON: none is forgotten.
@@ -226,7 +226,7 @@ func TestExecJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.out), &got); err != nil {
 			t.Fatalf("%s: %v: %+v", line, err, r)
 		}
-		if want := (ranCommand{StatusCode: 3, Stdout: "to out\n", Stderr: "to err\n"}); got != want || r.code != 3 || strings.Contains(r.stderr, "to err") {
+		if want := (ranCommand{StatusCode: 3, Stdout: "to out\n", Stderr: "to err\n"}); !reflect.DeepEqual(got, want) || r.code != 3 || strings.Contains(r.stderr, "to err") {
 			t.Errorf("%s: %+v, status %d", line, got, r.code)
 		}
 	}

@@ -30,7 +30,6 @@ type runOptions struct {
 
 	outputs  []string
 	maxBytes string
-	brought  []broughtOutput // filled in by the run
 
 	volumes []string
 	dirs    []string
@@ -208,7 +207,10 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 	}
 	cp.user = o.exec.user
 	return a.withVolumes(ctx, c, r.Name, mounts, func() (err error) {
-		o.brought, err = a.withOutputs(ctx, &cp, r.Name, outputs, func() error { return a.runCommand(ctx, c, r.Name, spec) })
+		brought, err := a.withOutputs(ctx, &cp, r.Name, outputs, func() error { return a.runCommand(ctx, c, r.Name, spec) })
+		if a.gather != nil {
+			a.gather.outputs = brought
+		}
 		return err
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -91,20 +90,21 @@ func TestRunOutputRefused(t *testing.T) {
 func TestRunOutputJSON(t *testing.T) {
 	s, dir := newSimulated(t), t.TempDir()
 	t.Chdir(dir)
-	var errs bytes.Buffer
+	var out, errs bytes.Buffer
 	a := &app{
-		io: &streams{in: strings.NewReader(""), out: io.Discard, err: &errs}, getenv: func(string) string { return "" }, signals: &signals{},
-		client: sync.OnceValues(func() (*client.Client, error) { return s.c, nil }),
+		io: &streams{in: strings.NewReader(""), out: &out, err: &errs}, getenv: func(string) string { return "" }, signals: &signals{},
+		client: sync.OnceValues(func() (*client.Client, error) { return s.c, nil }), gather: &gathered{},
 	}
 	o := &runOptions{outputs: []string{"d", "no"}, maxBytes: defaultMaxBytes, exec: execOptions{argv: []string{"sh", "-c", "mkdir d; echo hi > d/f; exit 4"}}}
 	var status exitStatus
-	if err := a.run(t.Context(), o); !errors.As(err, &status) || status != 4 {
+	if err := a.printGathered(a.run(t.Context(), o)); !errors.As(err, &status) || status != 4 {
 		t.Errorf("%v, %s", err, &errs)
 	}
-	got, err := json.Marshal(o.brought)
-	if err != nil {
-		t.Fatal(err)
+	var said struct{ Outputs json.RawMessage }
+	if err := json.Unmarshal(out.Bytes(), &said); err != nil {
+		t.Fatalf("%v: %s", err, &out)
 	}
+	got := said.Outputs
 	var list []struct {
 		From, To     string
 		Bytes, Files int64
