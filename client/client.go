@@ -150,6 +150,9 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	for k, v := range q.header {
 		req.Header[k] = v
 	}
+	if place, ok := ctx.Value(destination{}).(string); ok {
+		req.Header.Set(api.HeaderDestination, url.PathEscape(place))
+	}
 	c.authorize(req.Header)
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -94,6 +94,9 @@ func TestAgainstServer(t *testing.T) {
 	if _, _, err := c.GetRaw(ctx, "box", "", "/none", 0); !errors.Is(err, vm.NotFound) {
 		t.Errorf("no such file: %v", err)
 	}
+	if _, _, err := c.GetRaw(client.WithDestination(ctx, strings.Repeat("x", 9000)), "box", "", "/work/a b", 0); !errors.Is(err, vm.Invalid) {
+		t.Errorf("a place of 9,000 bytes: %v", err)
+	}
 	r, err := c.GetTar(ctx, "box", "", "/work")
 	if err != nil {
 		t.Fatal(err)

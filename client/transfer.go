@@ -183,6 +183,16 @@ func (r *tarReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// destination is the key of a context's value.
+type destination struct{}
+
+// WithDestination returns a context whose downloads say where on the caller's computer
+// they go, such as "laptop:/home/me/out". The server does not check it; the audit record of the
+// download and what `done` lists name it.
+func WithDestination(ctx context.Context, place string) context.Context {
+	return context.WithValue(ctx, destination{}, place)
+}
+
 // GetTar reads a tree of the guest as a tar stream. The reader fails at its
 // end when the tree is not whole, so it must be read to io.EOF. What it gives
 // was written by the guest: do not trust it.

@@ -57,6 +57,7 @@ type RemainingVM struct {
 type Copy struct {
 	Time    time.Time `json:"time"`
 	Path    string    `json:"path"`
+	To      string    `json:"to,omitempty"` // HOST:PATH, as whoever copied it has said; "" = it has not
 	Receipt string    `json:"receipt"`
 }
 

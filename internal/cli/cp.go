@@ -279,12 +279,25 @@ func (cp *copying) out(ctx context.Context, src place, dst string) (copied, erro
 			return copied{}, err
 		}
 	}
+	ctx = client.WithDestination(ctx, onThisHost(dst))
 	return cp.watched(src.typed(), filepath.Clean(dst), func(t *transfer) error {
 		if dir {
 			return cp.treeOut(ctx, src, dst, t)
 		}
 		return cp.fileOut(ctx, src, dst, at, t)
 	})
+}
+
+// onThisHost names a place of this computer for others.
+func onThisHost(path string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "?"
+	}
+	if abs, err := filepath.Abs(path); err == nil && path != "-" {
+		path = abs
+	}
+	return host + ":" + path
 }
 
 // fileOut receives a file.

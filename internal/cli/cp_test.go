@@ -408,3 +408,21 @@ func TestCopyText(t *testing.T) {
 		t.Errorf("at the begin: %q", got)
 	}
 }
+
+// TestCopyIsRemembered: what remains of a VM names the copies of its files, with their
+// places on this computer.
+func TestCopyIsRemembered(t *testing.T) {
+	s, dir := newSimulated(t), t.TempDir()
+	t.Chdir(dir)
+	write(t, dir, map[string]string{"f": "12345"})
+	s.ok("cp", "f", "box:")
+	s.ok("cp", "box:f", "a copy")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := s.ok("stop", "box")
+	if want := "f to " + host + ":" + filepath.Join(dir, "a copy"); !strings.Contains(r.out, want) {
+		t.Errorf("no %q in\n%s", want, r.out)
+	}
+}

@@ -55,6 +55,9 @@ func (a *app) others(r vm.Remaining) {
 	}
 	for _, c := range r.Copies {
 		text := printable(c.Path)
+		if c.To != "" {
+			text += " to " + printable(c.To)
+		}
 		if a.verbose {
 			text += " (" + c.Receipt + ")"
 		}

@@ -55,7 +55,14 @@ func (e *Engine) download(ctx context.Context, c *vm.Call, ref, path, user strin
 	if err != nil {
 		return nil, err
 	}
-	if err := v.recordAs(ctx, c, fileEntry(path, user)); err != nil {
+	entry := fileEntry(path, user)
+	if c.To != "" {
+		entry.Detail = map[string]any{"to": clip(c.To)}
+		if user != "" {
+			entry.Detail["user"] = user
+		}
+	}
+	if err := v.recordAs(ctx, c, entry); err != nil {
 		err = v.fail(ctx, err)
 		v.end(err, nil)
 		return nil, err

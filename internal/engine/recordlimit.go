@@ -237,7 +237,7 @@ func shortenJob(job vm.Job, n int) vm.Job {
 	left.Forks = firstOf(left.Forks, n, omitted, "forks")
 	left.Copies = firstOf(left.Copies, n, omitted, "copies")
 	for i := range left.Copies {
-		left.Copies[i].Path = cutText(left.Copies[i].Path, maxJobText)
+		left.Copies[i].Path, left.Copies[i].To = cutText(left.Copies[i].Path, maxJobText), cutText(left.Copies[i].To, maxJobText)
 	}
 	left.Receipts = firstOf(left.Receipts, n*maxJobNames, omitted, "receipts")
 	job.KeptSnapshots = firstOf(job.KeptSnapshots, n*maxJobNames, omitted, "keptSnapshots")

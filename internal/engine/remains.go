@@ -58,7 +58,8 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 			out.Receipts = append(out.Receipts, r.ID)
 		}
 		if r.Op == vm.OpRead && r.Outcome == "ok" {
-			out.Copies = append(out.Copies, vm.Copy{Time: r.Time, Path: r.Subject, Receipt: r.ID})
+			to, _ := r.Detail["to"].(string)
+			out.Copies = append(out.Copies, vm.Copy{Time: r.Time, Path: r.Subject, To: to, Receipt: r.ID})
 		}
 		if id, _ := r.Detail["volume"].(string); r.Op == vm.OpMount && r.Outcome == "ok" {
 			worked = append(worked, vm.VolumeID(id))

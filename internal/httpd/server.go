@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/semaphore"
 
@@ -147,6 +148,19 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// maxDestination bounds what a caller says of where a download goes.
+const maxDestination = 8 << 10
+
+// destination reads where a caller says that a download goes.
+func destination(h http.Header) (string, error) {
+	to, err := url.PathUnescape(h.Get(api.HeaderDestination))
+	if err != nil || len(to) > maxDestination || !utf8.ValidString(to) {
+		return "", vm.Errorf(vm.Invalid, api.HeaderDestination, "not a percent-encoded HOST:PATH of at most %d bytes", maxDestination).
+			WithHint("leave it out")
+	}
+	return to, nil
+}
+
 func (s *server) serve(q *request) error {
 	if err := s.checkHost(q.Host); err != nil {
 		return err
@@ -169,6 +183,9 @@ func (s *server) serve(q *request) error {
 	}
 	if err = s.pace.take(q.call.Actor); err == nil {
 		err = s.authorize(q, row.right)
+	}
+	if err == nil {
+		q.call.To, err = destination(q.Header)
 	}
 	if err == nil {
 		err = row.handle(q)
