@@ -11,7 +11,7 @@ test("create, list, get, stop, start, delete", async () => {
   const { vmId, vm, domains } = await f.vms.create({ name: "contract-life" });
   try {
     assert.match(vmId, /^[a-z0-9]{20}$/);
-    assert.deepEqual(domains, []);
+    assert.deepEqual(domains, [`${vmId}.warren.localhost`]);
     const list = await f.vms.list();
     const row = list.vms.find((v) => v.id === vmId);
     assert.equal(row.state, "running");
@@ -29,7 +29,7 @@ test("create, list, get, stop, start, delete", async () => {
     await rejects(vm.stop(), "VM_NOT_RUNNING");
     const started = await vm.start();
     assert.equal(started.id, vmId);
-    assert.deepEqual(started.domains, []);
+    assert.deepEqual(started.domains, domains);
     const again = await vm.start(); // of a running VM: succeeds
     assert.equal(again.id, vmId);
     assert.equal((await vm.exec("cat /work/kept")).stdout, "kept\n");

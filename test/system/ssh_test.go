@@ -132,7 +132,7 @@ func TestSSH(t *testing.T) {
 			"warren ssh":             {h.binary, "ssh", "box", "--"},
 		} {
 			r := s.run(append(argv, "echo out; echo err >&2; pwd; exit 7")...)
-			if r.code != 7 || r.stdout != "out\n/root\n" || r.stderr != "err\n" {
+			if r.code != 7 || r.stdout != "out\n/workspace\n" || r.stderr != "err\n" {
 				t.Errorf("%s: %+v", name, r)
 			}
 		}
