@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	floodLines = 5_600_000 // of 7 digits and a line end: 50.4 MB
+	floodLines = 1_400_000 // of 7 digits and a line end: 12.6 MB
 	floodBytes = floodLines * 9
 )
 
-// flood measures 50 MB of terminal output: one viewer alone, the same beside
+// flood measures 13 MB of terminal output: one viewer alone, the same beside
 // a second one that takes a third of its rate, and the slow one alone. Each
 // viewer checks the order of what it sees.
 func (b *bench) flood(ctx context.Context, id string) error {
-	alone := b.rep.series("50 MB of terminal output, one viewer", "s", bound{})
-	beside := b.rep.series("50 MB of terminal output, beside a slow viewer", "s", bound{})
-	slowly := b.rep.series("50 MB of terminal output, the slow viewer alone", "s", bound{})
+	alone := b.rep.series("13 MB of terminal output, one viewer", "s", bound{})
+	beside := b.rep.series("13 MB of terminal output, beside a slow viewer", "s", bound{})
+	slowly := b.rep.series("13 MB of terminal output, the slow viewer alone", "s", bound{})
 	serve := b.rep.series("terminal output: growth of serve", "MB", bound{Max: 8})
 	monitor := b.rep.series("terminal output: growth of the monitor", "MB", bound{Max: 8})
 	if err := b.server.exec(ctx, id, "sh", "-c", fmt.Sprintf("seq -w 1 %d >/root/lines", floodLines)); err != nil {
@@ -63,7 +63,7 @@ func (b *bench) flood(ctx context.Context, id string) error {
 			p.to.took(took)
 		}
 	}
-	b.rep.ratio("50 MB of terminal output: beside a slow viewer / alone", beside, alone, bound{Max: 1.2})
+	b.rep.ratio("13 MB of terminal output: beside a slow viewer / alone", beside, alone, bound{Max: 1.2})
 	return nil
 }
 

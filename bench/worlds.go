@@ -211,8 +211,8 @@ func (b *bench) pauseCheck(ctx context.Context) (err error) {
 	events := p.QMP.Subscribe()
 	defer events.Close()
 	disk := p.Spec.Disk
-	for i := range 5 {
-		next := filepath.Join(p.Spec.Dir, fmt.Sprintf("next%d.qcow2", i))
+	for range 5 {
+		next := layout.VMDir(p.Spec.Dir).NextOverlay(vm.NewGenerationID())
 		if err := qemu.CreateOverlay(next, filepath.Base(disk), gen.Size.DiskMiB); err != nil {
 			return err
 		}
