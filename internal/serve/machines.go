@@ -5,6 +5,7 @@ package serve
 
 import (
 	"context"
+	"maps"
 
 	"github.com/warren-vm/warren/internal/audit"
 	"github.com/warren-vm/warren/internal/engine"
@@ -200,12 +201,15 @@ func (a auditor) Verify(ctx context.Context) (engine.AuditReport, error) {
 	return engine.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
 }
 
+// auditRecords is what the log has of each action: what was asked for, and what came of it.
 func auditRecords(in []audit.Record) []engine.AuditRecord {
 	out := make([]engine.AuditRecord, 0, len(in))
 	for _, r := range in {
 		detail := r.Detail
 		if len(r.Result) > 0 {
-			detail = r.Result
+			detail = make(map[string]any, len(r.Detail)+len(r.Result))
+			maps.Copy(detail, r.Detail)
+			maps.Copy(detail, r.Result)
 		}
 		out = append(out, engine.AuditRecord{
 			ID: r.ID, Seq: r.Seq, Time: r.Time, Op: r.Op, VM: r.VM, Subject: r.Subject, Actor: r.Actor, Request: r.Request,
