@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/warren-vm/warren/internal/guest"
@@ -23,11 +24,11 @@ import (
 )
 
 // floor is what QEMU alone takes on the generations that Warren starts VMs on:
-// confined as Warren's are, with the link to the agent, clock and RNG, and
+// confined as Warren's are, with the link to the agent and the resets, and
 // nothing else around it.
 type floor struct {
 	rep    *report
-	answer *series // the agent has reset clock and RNG, and the programs go on
+	answer *series // the agent has done every reset, and the programs go on
 	exec   *series // `true` has ended
 }
 
@@ -47,7 +48,7 @@ func (f *floor) beside(verb string, answer, exec *series) {
 }
 
 // rawRestore starts QEMU on the generation with nothing of Warren around it:
-// overlay, QEMU, link, clock and RNG, `true`. Its times go into a floor, or
+// overlay, QEMU, link, resets, `true`. Its times go into a floor, or
 // nowhere.
 func (b *bench) rawRestore(ctx context.Context, gen vm.Generation, dir layout.GenerationDir, to *floor) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -76,10 +77,16 @@ func (b *bench) rawRestore(ctx context.Context, gen vm.Generation, dir layout.Ge
 		return err
 	}
 	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", layout.RunVM(spec.RunDir).Agent())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	if err := proc.AwaitRunning(ctx); err != nil {
 		return err
 	}
-	answered, err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), gen.GuestKey)
+	answered, err := firstTrue(ctx, conn, gen.GuestKey)
 	if err == nil && to != nil { // not a warm-up
 		to.answer.took(answered.Sub(began))
 		to.exec.took(time.Since(began))
@@ -124,35 +131,31 @@ func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, h
 	}, nil
 }
 
-// firstTrue does what the floor consists of: the link, clock and RNG, one
-// command. It returns when the guest's programs went on.
-func firstTrue(ctx context.Context, socket string, key []byte) (answered time.Time, err error) {
-	var d net.Dialer
-	first, err := d.DialContext(ctx, "unix", socket)
+// firstTrue does what the floor consists of, on the shortest way that there is: every
+// reset by the link's first message, a session, one command. It returns when the
+// guest's programs went on.
+func firstTrue(ctx context.Context, conn net.Conn, key []byte) (answered time.Time, err error) {
+	wake := link.NewWaking(func() []byte { return link.EncodeReset(anyReset()) })
+	if err := link.Wake(ctx, conn, wake, time.Minute, key); err != nil {
+		return answered, err
+	}
+	_, got, err := guest.ReadWake(wake.Answer())
 	if err != nil {
 		return answered, err
 	}
-	if err := first.Close(); err != nil {
-		return answered, err
-	}
-	g, hangUp, err := agentAt(ctx, socket, key)
-	if err != nil {
-		return answered, err
-	}
-	defer hangUp()
-	entropy := make([]byte, 64)
-	_, _ = rand.Read(entropy) // never fails
-	got, err := g.Reset(ctx, vm.Reset{Time: time.Now(), Entropy: entropy})
-	if err != nil {
-		return answered, err
-	}
-	if got[vm.ResetClock] != "ok" || got[vm.ResetRNG] != "ok" {
-		return answered, fmt.Errorf("clock: %s, RNG: %s", got[vm.ResetClock], got[vm.ResetRNG])
-	}
-	if err := g.Thaw(ctx); err != nil { // which it does by itself only after all resets
-		return answered, err
+	for _, name := range vm.Resets {
+		if got[name] != "ok" {
+			return answered, fmt.Errorf("%s: %q", name, got[name])
+		}
 	}
 	answered = time.Now()
+	session, err := link.Host(ctx, conn, key)
+	if err != nil {
+		return answered, err
+	}
+	defer func() { _ = session.Close() }()
+	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
+	defer g.Close()
 	e, err := g.Exec(ctx, vm.ExecSpec{Argv: []string{"true"}})
 	if err != nil {
 		return answered, err
@@ -162,4 +165,15 @@ func firstTrue(ctx context.Context, socket string, key []byte) (answered time.Ti
 		err = fmt.Errorf("true gives %d", st.Code)
 	}
 	return answered, err
+}
+
+// anyReset is an identity that no other machine has.
+func anyReset() vm.Reset {
+	r := vm.Reset{
+		Time: time.Now(), Entropy: make([]byte, 64), Hostname: "raw", MachineID: strings.ReplaceAll(vm.NewUUID(), "-", ""),
+		BootID: vm.NewUUID(), LinkKey: make([]byte, link.KeySize),
+	}
+	_, _ = rand.Read(r.Entropy) // never fails
+	_, _ = rand.Read(r.LinkKey)
+	return r
 }

@@ -71,7 +71,7 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 		dir: dir, log: logFile.Name(), url: "http://" + address, binary: binary, ended: make(chan struct{}), ssh: free[1], preview: free[2],
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16, DisableCompression: true}},
 	}
-	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--s3", "off", "--pool", strconv.Itoa(pool))
+	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--pool", strconv.Itoa(pool))
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is ours: we stop it in order
 	if err := s.cmd.Start(); err != nil {

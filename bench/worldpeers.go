@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -252,7 +253,13 @@ func (b *bench) copyAndBoot(ctx context.Context, gen vm.Generation, boot vm.Boot
 		return err
 	}
 	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
-	if _, err := firstTrue(ctx, layout.RunVM(spec.RunDir).Agent(), spec.GuestKey); err != nil {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", layout.RunVM(spec.RunDir).Agent())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := firstTrue(ctx, conn, spec.GuestKey); err != nil {
 		return err
 	}
 	first.took(time.Since(began))

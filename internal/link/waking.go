@@ -117,7 +117,7 @@ func (w *Waking) take(m message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.answer == nil {
-		w.answer = append([]byte{}, bytes.Clone(m.words)...)
+		w.answer = bytes.Clone(m.words)
 		close(w.done)
 	}
 }

@@ -42,7 +42,7 @@ type agentLink struct {
 	retry   chan struct{}  // holds one word: somebody listens again
 	ahead   net.Conn       // was dialled before QEMU loaded; nil = there is none, or it is in use
 	waking  *link.Waking   // of the first session; nil = of none
-	woken   bool           // that was tried
+	tried   bool           // the waking was sent
 	wanted  chan struct{}  // holds one word: somebody waits for a session
 
 	wg sync.WaitGroup // pings
@@ -175,8 +175,8 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 		return nil, err
 	}
 	l.mu.Lock()
-	key, others, wake, first := l.key, l.others, l.waking, !l.woken
-	l.woken = true
+	key, others, wake, first := l.key, l.others, l.waking, !l.tried
+	l.tried = true
 	l.mu.Unlock()
 	if wake != nil && first {
 		if err = link.Wake(ctx, conn, wake, wakePatience, key, others...); err == nil {

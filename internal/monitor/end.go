@@ -116,6 +116,7 @@ func (m *machine) close() error {
 	m.guest.Close()
 	err := m.net.Close()
 	m.wg.Wait()
+	m.link.drop() // what was dialled for a link that never ran
 	return err
 }
 

@@ -249,14 +249,12 @@ const (
 	clockTries = 5
 	clockExact = 10 * time.Millisecond
 	clockPause = 100 * time.Millisecond
-	clockLater = 250 * time.Millisecond // the first time: siblings that wake come first
 )
 
 // setClock makes up for the time that the reset took on its way: of code that
 // has not run before in this process, on a busy host, up to some tenths of a
 // second. It ends when a request was quick enough to be exact.
 func (m *machine) setClock(ctx context.Context) {
-	pause(ctx, clockLater)
 	for range clockTries {
 		sent := time.Now()
 		if err := m.guest.SetClock(ctx); err != nil || time.Since(sent) < clockExact {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -88,7 +89,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	lifetime, end := context.WithCancel(context.Background())
-	door := httpd.New(httpd.Config{Engine: e, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime})
+	door := httpd.New(httpd.Config{Engine: e, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime, Previews: gateway.New(gateway.Config{Engine: e, Domains: []string{"warren.localhost"}})})
 	server := httptest.NewServer(door)
 	t.Cleanup(func() {
 		end()
