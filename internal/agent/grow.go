@@ -91,8 +91,10 @@ func (d devices) onlineCPUs(n int64) error {
 			want = "0"
 		}
 		path := dir + "/cpu" + strconv.Itoa(c) + "/online"
-		if _, err := os.Stat(path); err != nil {
+		if _, err := os.Stat(path); err != nil && i == 0 {
 			continue // the first CPU is always online
+		} else if err != nil { // its directory is older than what is in it
+			return vm.Errorf(vm.GuestFault, "", "the kernel has not finished to add CPU %d", c)
 		}
 		if err := setSysfs(path, want); err != nil {
 			return err

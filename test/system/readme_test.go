@@ -254,7 +254,7 @@ func fiveIdleMinutes(t *testing.T, h *host) {
 	// `make test` runs other tests meanwhile: this line tells it that here only time
 	// has to pass.
 	t.Parallel()
-	awake := func(v listed) bool { return v.State == string(vm.Running) }
+	awake := func(v listed) bool { return v.State == string(vm.Running) || v.State == string(vm.Suspending) }
 	for slices.ContainsFunc(h.list(), awake) && time.Since(left) < atLatest {
 		<-time.After(time.Second)
 	}
