@@ -128,8 +128,8 @@ type RollbackVM struct {
 type RolledBackVM struct {
 	ID        vm.ID             `json:"id"`
 	VM        VM                `json:"vm"`
-	To        vm.GenerationInfo `json:"to"`
-	Before    vm.GenerationInfo `json:"before"`    // go back to it to undo the rollback
+	To        vm.Generation `json:"to"`
+	Before    vm.Generation `json:"before"`    // go back to it to undo the rollback
 	NotUndone []string          `json:"notUndone"` // what a rollback leaves as it is
 }
 
@@ -145,7 +145,7 @@ type ResizedVM struct {
 // Lineage says where VMs and generations come from.
 type Lineage struct {
 	VMs         []VM                `json:"vms"`
-	Generations []vm.GenerationInfo `json:"generations"` // oldest first
+	Generations []vm.Generation `json:"generations"` // oldest first
 }
 
 // KeepVM is the body of a keep.

@@ -90,8 +90,8 @@ func (b *bench) coldBoot(ctx context.Context, id string, s *series) error {
 
 // generation finds the newest warm generation of the base image in the
 // default size, the one that create uses.
-func (b *bench) generation() (vm.Generation, layout.GenerationDir, error) {
-	var best vm.Generation
+func (b *bench) generation() (vm.Manifest, layout.GenerationDir, error) {
+	var best vm.Manifest
 	var at layout.GenerationDir
 	images, err := filepath.Glob(filepath.Join(b.server.dir.Images(), "im-*"))
 	if err != nil {
@@ -109,7 +109,7 @@ func (b *bench) generation() (vm.Generation, layout.GenerationDir, error) {
 		}
 		for _, k := range keys {
 			dir := layout.GenerationDir(b.server.dir.Warm(id, k.Name()))
-			var g vm.Generation
+			var g vm.Manifest
 			if err := layout.ReadJSON(dir.Manifest(), &g); err == nil && g.Size == vm.DefaultSize && g.CreatedAt.After(best.CreatedAt) {
 				best, at = g, dir
 			}

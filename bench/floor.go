@@ -50,7 +50,7 @@ func (f *floor) beside(verb string, answer, exec *series) {
 // rawRestore starts QEMU on the generation with nothing of Warren around it:
 // overlay, QEMU, link, resets, `true`. Its times go into a floor, or
 // nowhere.
-func (b *bench) rawRestore(ctx context.Context, gen vm.Generation, dir layout.GenerationDir, to *floor) (err error) {
+func (b *bench) rawRestore(ctx context.Context, gen vm.Manifest, dir layout.GenerationDir, to *floor) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	defer func() {
@@ -94,7 +94,7 @@ func (b *bench) rawRestore(ctx context.Context, gen vm.Generation, dir layout.Ge
 	return err
 }
 
-func (b *bench) rawSpec(gen vm.Generation, dir layout.GenerationDir, id vm.ID) (vm.MachineSpec, error) {
+func (b *bench) rawSpec(gen vm.Manifest, dir layout.GenerationDir, id vm.ID) (vm.MachineSpec, error) {
 	binary, err := exec.LookPath("qemu-system-x86_64")
 	if err != nil {
 		return vm.MachineSpec{}, err

@@ -304,7 +304,7 @@ func (s *server) durable(ctx context.Context, id string, gen vm.GenerationID) er
 	err := s.tick(ctx, time.Minute, func() bool {
 		var out api.Lineage
 		failed = s.call(ctx, "GET", "/v1/vms/"+id+"/lineage", nil, &out)
-		return failed != nil || slices.ContainsFunc(out.Generations, func(g vm.GenerationInfo) bool { return g.ID == gen && g.Durable })
+		return failed != nil || slices.ContainsFunc(out.Generations, func(g vm.Generation) bool { return g.ID == gen && g.Durable })
 	})
 	return errors.Join(err, failed)
 }

@@ -91,7 +91,7 @@ func (l *libvirt) stop() error {
 
 // startDomain starts a libvirt of our own and in it a guest of the same image
 // and size, with as much memory in use.
-func (b *bench) startDomain(ctx context.Context, gen vm.Generation, boot vm.BootSource) (_ *libvirt, end func() error, err error) {
+func (b *bench) startDomain(ctx context.Context, gen vm.Manifest, boot vm.BootSource) (_ *libvirt, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "wb-lv-") // a short name, for sockets
 	if err != nil {
 		return nil, nil, err
@@ -182,7 +182,7 @@ func fillGuest(ctx context.Context, socket string, key []byte) error {
 const domainName = "warren-bench-peer"
 
 // domainXML is a plain domain: the image's disk and kernel, the agent's port.
-func domainXML(gen vm.Generation, boot vm.BootSource, key []byte, disk, agent string) string {
+func domainXML(gen vm.Manifest, boot vm.BootSource, key []byte, disk, agent string) string {
 	cmdline := fmt.Sprintf("%s warren.agent=%s warren.key=%s", boot.Cmdline, filepath.Base(filepath.Dir(boot.Initramfs)), hex.EncodeToString(key))
 	return fmt.Sprintf(`<domain type='qemu'>
 <name>%s</name><memory unit='MiB'>%d</memory><vcpu>%d</vcpu>

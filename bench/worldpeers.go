@@ -60,7 +60,7 @@ func (b *bench) worldPeers(ctx context.Context) (err error) {
 }
 
 // startPeers starts what the peers need. Each of the functions is one round.
-func (b *bench) startPeers(ctx context.Context, gen vm.Generation, dir layout.GenerationDir, boot vm.BootSource) (stop func() error, rounds map[string]func(context.Context) error) {
+func (b *bench) startPeers(ctx context.Context, gen vm.Manifest, dir layout.GenerationDir, boot vm.BootSource) (stop func() error, rounds map[string]func(context.Context) error) {
 	rounds = make(map[string]func(context.Context) error)
 	var ends []func() error
 	stop = func() error {
@@ -138,7 +138,7 @@ func (b *bench) peerRatios() {
 }
 
 // startedOn finds the generation that a VM was started on.
-func (b *bench) startedOn(ctx context.Context, id string) (gen vm.Generation, dir layout.GenerationDir, err error) {
+func (b *bench) startedOn(ctx context.Context, id string) (gen vm.Manifest, dir layout.GenerationDir, err error) {
 	var out struct {
 		GenerationID vm.GenerationID `json:"generationId"`
 	}
@@ -154,7 +154,7 @@ func (b *bench) startedOn(ctx context.Context, id string) (gen vm.Generation, di
 
 // plain runs a QEMU on a generation, with nothing of Warren's server around
 // it, until end is called.
-func (b *bench) plain(ctx context.Context, gen vm.Generation, dir layout.GenerationDir) (_ *qemu.Process, _ func() error, err error) {
+func (b *bench) plain(ctx context.Context, gen vm.Manifest, dir layout.GenerationDir) (_ *qemu.Process, _ func() error, err error) {
 	spec, err := b.rawSpec(gen, dir, "rawplain000000000000")
 	if err != nil {
 		return nil, nil, err
@@ -212,7 +212,7 @@ func (b *bench) savevm(ctx context.Context, p *qemu.Process) error {
 
 // bootSource says what a cold boot of the image needs. The server makes it
 // for the first VM that it boots cold.
-func (b *bench) bootSource(ctx context.Context, gen vm.Generation) (vm.BootSource, error) {
+func (b *bench) bootSource(ctx context.Context, gen vm.Manifest) (vm.BootSource, error) {
 	id, err := b.server.createVM(ctx, vm.NetClosed)
 	if err != nil {
 		return vm.BootSource{}, err
@@ -232,7 +232,7 @@ func (b *bench) bootSource(ctx context.Context, gen vm.Generation) (vm.BootSourc
 
 // copyAndBoot copies what a VM's directory would have to hold, were it to
 // stand alone, and boots the copy: what a fork is not.
-func (b *bench) copyAndBoot(ctx context.Context, gen vm.Generation, boot vm.BootSource) (err error) {
+func (b *bench) copyAndBoot(ctx context.Context, gen vm.Manifest, boot vm.BootSource) (err error) {
 	copied := b.rep.series("peer: copy of the disk", "ms", bound{})
 	first := b.rep.series("peer: copy of the disk + cold boot -> first exec result", "ms", bound{})
 	spec, err := b.rawSpec(gen, "", "rawcopy0000000000000")

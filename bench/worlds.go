@@ -302,7 +302,7 @@ func (b *bench) aloneOn(ctx context.Context, id string, of vm.GenerationID, to *
 		return err
 	}
 	dir := layout.GenerationDir(b.server.dir.Generation(of))
-	var gen vm.Generation
+	var gen vm.Manifest
 	if err := layout.ReadJSON(dir.Manifest(), &gen); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 func TestDomainIsXML(t *testing.T) {
-	gen := vm.Generation{Size: vm.DefaultSize, Machine: "pc-q35-7.2", CPU: "Nehalem,x=y"}
+	gen := vm.Manifest{Size: vm.DefaultSize, Machine: "pc-q35-7.2", CPU: "Nehalem,x=y"}
 	boot := vm.BootSource{Kernel: "/k<&>", Initramfs: "/bin/abc/initramfs", Cmdline: `a="b"`}
 	text := domainXML(gen, boot, []byte{1, 2}, "/d", "/s")
 	var got struct {

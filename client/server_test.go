@@ -38,7 +38,7 @@ func server(t *testing.T) *client.Client {
 		t.Fatal(err)
 	}
 	lifetime, end := context.WithCancel(context.Background())
-	h := httpd.New(httpd.Config{Engine: e, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime})
+	h := httpd.New(httpd.Config{House: e.Rooms, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime})
 	s := httptest.NewServer(h)
 	c := client.New(s.URL, secret)
 	t.Cleanup(func() {

@@ -103,6 +103,6 @@ func (c *Client) SetSchedule(ctx context.Context, ref string, everySeconds int64
 }
 
 // CaptureFirst captures a generation before something risky.
-func (c *Client) CaptureFirst(ctx context.Context, ref, note string) (vm.GenerationInfo, error) {
-	return do[vm.GenerationInfo](ctx, c, call{method: "POST", path: vmPath(ref, "capture")}, api.CaptureVM{Note: note})
+func (c *Client) CaptureFirst(ctx context.Context, ref, note string) (vm.Generation, error) {
+	return do[vm.Generation](ctx, c, call{method: "POST", path: vmPath(ref, "capture")}, api.CaptureVM{Note: note})
 }

@@ -33,10 +33,10 @@ const (
 	GenLost     GenerationState = "lost" // its files are gone or damaged
 )
 
-// GenerationInfo is the record of a generation: whose it is, where it comes
+// Generation is the record of a generation: whose it is, where it comes
 // from and why it is kept. What is needed to start on it is in the manifest
 // beside its files (Generation).
-type GenerationInfo struct {
+type Generation struct {
 	ID        GenerationID    `json:"id"`
 	Account   AccountID       `json:"account"`
 	VM        ID              `json:"vm,omitempty"`     // it was taken of; stays when that VM is gone
@@ -92,13 +92,13 @@ type GenerationInfo struct {
 }
 
 // Whole reports whether a machine can be started on the generation's memory.
-func (g GenerationInfo) Whole() bool {
+func (g Generation) Whole() bool {
 	return g.State == GenReady && g.Memory && !g.DiskOnly && !g.Gone
 }
 
 // MayContain lists what a generation can hold that somebody may not want kept
 // or shared: whoever can start it can read all of it.
-func (g GenerationInfo) MayContain() []string {
+func (g Generation) MayContain() []string {
 	held := []string{"files", "prompts", "credentials"}
 	if g.Memory && !g.DiskOnly {
 		held = append([]string{"memory", "processes"}, held...)

@@ -39,10 +39,10 @@ type File struct {
 	CRC32C []uint32 `json:"crc32c,omitempty"`
 }
 
-// Generation is a state a machine can be started on: a frozen disk layer and,
+// Manifest is a state a machine can be started on: a frozen disk layer and,
 // unless it was taken of a stopped machine, memory and device state of the
 // same instant. Its manifest lies beside its files.
-type Generation struct {
+type Manifest struct {
 	Format    int          `json:"format"` // version of the manifest; 1
 	ID        GenerationID `json:"id"`
 	Parent    GenerationID `json:"parent,omitempty"`
@@ -86,7 +86,7 @@ const QuietNIC = ",guest_announce=off"
 
 // QuietNIC reports whether the machine that was captured has such a card: it continues
 // on no other.
-func (g Generation) QuietNIC() bool {
+func (g Manifest) QuietNIC() bool {
 	return slices.ContainsFunc(g.Devices, func(d string) bool {
 		return strings.HasPrefix(d, "virtio-net-pci,") && strings.HasSuffix(d, QuietNIC)
 	})

@@ -146,7 +146,7 @@ type Captured struct {
 	PrivatePages int64         `json:"privatePages"`
 	Unfrozen     []string      `json:"unfrozen,omitempty"` // groups of programs that did not stand still in time
 	// Machine is what a start on it needs to know; without ids and files.
-	Machine Generation `json:"machine"`
+	Machine Manifest `json:"machine"`
 }
 
 // MachineStatus is what a monitor says of its machine.

@@ -231,6 +231,25 @@ type Actor struct {
 	Issued time.Time `json:"-"` // when the secret was made: a rotated key is no longer the one that came in
 }
 
+// OwnerOnly refuses an identity what only the owner of the account may do; subject
+// is what it was to be done to.
+func (a Actor) OwnerOnly(subject string) error {
+	if a.Identity == "" {
+		return nil
+	}
+	return Errorf(Denied, subject, "an identity may not do this").
+		WithCode("FORBIDDEN", "vmId", subject).WithHint("use an API key of the account")
+}
+
+// AdminOnly refuses who is no administrator.
+func (a Actor) AdminOnly() error {
+	if a.Admin {
+		return nil
+	}
+	return Errorf(Denied, "", "only an admin may do this").
+		WithCode("FORBIDDEN").WithHint("use the admin key: it is in admin.key of the data directory")
+}
+
 // Call is one request of an actor as the engine sees it. The engine notes the
 // audit record it wrote; the door returns it as Warren-Receipt.
 type Call struct {

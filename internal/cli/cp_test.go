@@ -57,7 +57,7 @@ func newSimulated(t *testing.T) *simulated {
 		t.Fatal(err)
 	}
 	lifetime, end := context.WithCancel(context.Background())
-	h := httpd.New(httpd.Config{Engine: e, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime})
+	h := httpd.New(httpd.Config{House: e.Rooms, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime})
 	server := httptest.NewServer(h)
 	s := &simulated{t: t, env: map[string]string{"WARREN_API_URL": server.URL, "WARREN_API_KEY": secret}, c: client.New(server.URL, secret), world: site.World}
 	t.Cleanup(func() {

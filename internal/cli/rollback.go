@@ -74,7 +74,7 @@ func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
 }
 
 // called is what a person calls a generation.
-func called(g vm.GenerationInfo) string {
+func called(g vm.Generation) string {
 	if g.Name != "" {
 		return "snapshot " + printable(g.Name)
 	}

@@ -100,7 +100,7 @@ func drawTree(l api.Lineage, now time.Time) []string {
 	return out
 }
 
-func generationLine(g vm.GenerationInfo, now time.Time) string {
+func generationLine(g vm.Generation, now time.Time) string {
 	var b strings.Builder
 	if g.Name != "" {
 		fmt.Fprintf(&b, "%s ", printable(g.Name))

@@ -44,7 +44,7 @@ func host(t *testing.T) Options {
 		t.Fatal(err)
 	}
 	if err := errors.Join(layout.WriteJSON(dir.ImageManifest(img.ID), img, 0o600),
-		layout.WriteJSON(layout.GenerationDir(dir.Warm(img.ID, "k")).Manifest(), vm.Generation{}, 0o600)); err != nil {
+		layout.WriteJSON(layout.GenerationDir(dir.Warm(img.ID, "k")).Manifest(), vm.Manifest{}, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	return Options{

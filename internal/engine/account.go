@@ -22,30 +22,22 @@ type directory struct {
 
 var accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
 
-func needAdmin(c *vm.Call) error {
-	if c.Actor.Admin {
-		return nil
-	}
-	return vm.Errorf(vm.Denied, "", "only an admin may do this").
-		WithCode("FORBIDDEN").WithHint("use the admin key: it is in admin.key of the data directory")
-}
-
 // CreateAccount makes an account with a first key, whose secret is returned
 // this once. Admins only.
 func (e *Engine) CreateAccount(ctx context.Context, c *vm.Call, name string) (a vm.Account, k vm.APIKey, secret string, err error) {
 	defer func() { err = fail(vm.OpAccountCreate, name, err) }()
-	if err := needAdmin(c); err != nil {
+	if err := c.Actor.AdminOnly(); err != nil {
 		return a, k, "", err
 	}
 	if !accountName.MatchString(name) {
 		return a, k, "", vm.Errorf(vm.Invalid, name, "not a name for an account").
 			WithCode("INVALID_REQUEST").WithHint("use a-z, 0-9 and . _ @ -, beginning with a letter or digit")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpAccountCreate, Subject: name})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpAccountCreate, Subject: name})
 	if err != nil {
 		return a, k, "", err
 	}
-	defer func() { r.end(err, map[string]any{"account": string(a.ID)}) }()
+	defer func() { r.End(err, map[string]any{"account": string(a.ID)}) }()
 	a = vm.Account{ID: vm.AccountID(vm.NewUUID()), Name: name, CreatedAt: e.now()}
 	if a, err = e.addAccount(ctx, a); err != nil {
 		return vm.Account{}, k, "", err
@@ -53,7 +45,7 @@ func (e *Engine) CreateAccount(ctx context.Context, c *vm.Call, name string) (a 
 	if k, secret, err = e.addKey(ctx, a.ID, "first"); err != nil {
 		return vm.Account{}, k, "", joinUndo(err, e.dropAccount(context.WithoutCancel(ctx), a.ID))
 	}
-	e.append(vm.Event{Type: "account.created", Account: a.ID, Data: map[string]any{"name": name}})
+	e.cfg.Journal.Emit(vm.Event{Type: "account.created", Account: a.ID, Data: map[string]any{"name": name}})
 	return a, k, secret, nil
 }
 
@@ -111,7 +103,7 @@ func (e *Engine) Account(_ context.Context, c *vm.Call) (vm.Account, error) {
 // their own.
 func (e *Engine) RemoveAccount(ctx context.Context, c *vm.Call, id vm.AccountID, force bool) (err error) {
 	defer func() { err = fail(vm.OpAccountRemove, string(id), err) }()
-	if err := needAdmin(c); err != nil {
+	if err := c.Actor.AdminOnly(); err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -124,11 +116,11 @@ func (e *Engine) RemoveAccount(ctx context.Context, c *vm.Call, id vm.AccountID,
 	case id == c.Actor.Account:
 		return vm.Errorf(vm.Denied, a.Name, "an admin cannot remove the own account").WithCode("FORBIDDEN")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpAccountRemove, Subject: a.Name, Detail: map[string]any{"account": string(id), "force": force}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpAccountRemove, Subject: a.Name, Detail: map[string]any{"account": string(id), "force": force}})
 	if err != nil {
 		return err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	if err := e.emptyAccount(ctx, c, a, force); err != nil {
 		return err
 	}
@@ -156,7 +148,7 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 	if err != nil {
 		return err
 	}
-	snapshots := e.generations(func(g *vm.GenerationInfo) bool { return g.Account == a.ID && g.Snapshot != "" && keptForItself(*g) })
+	snapshots := e.generations(func(g *vm.Generation) bool { return g.Account == a.ID && g.Snapshot != "" && keptForItself(*g) })
 	if n+len(volumes)+len(snapshots) > 0 && !force {
 		return vm.Errorf(vm.Busy, a.Name, "the account has %d VMs, %d volumes and %d snapshots", n, len(volumes), len(snapshots)).WithHint("delete them first, or use --force")
 	}
@@ -175,8 +167,8 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 			return err
 		}
 	}
-	for _, g := range e.generations(func(g *vm.GenerationInfo) bool { return g.Account == a.ID && keptForItself(*g) }) { // layers
-		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Deleted = true }); err != nil {
+	for _, g := range e.generations(func(g *vm.Generation) bool { return g.Account == a.ID && keptForItself(*g) }) { // layers
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.Deleted = true }); err != nil {
 			return err
 		}
 	}
@@ -240,11 +232,11 @@ func (e *Engine) EnsureAdmin(ctx context.Context) (secret string, created bool, 
 	}
 	e.mu.Unlock()
 	c := &vm.Call{Actor: vm.Actor{System: "first-start", Admin: true}}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpAccountCreate, Subject: "admin"})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpAccountCreate, Subject: "admin"})
 	if err != nil {
 		return "", false, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	if admin.ID == "" {
 		admin = vm.Account{ID: vm.AccountID(vm.NewUUID()), Name: "admin", Admin: true, CreatedAt: e.now()}
 		if admin, err = e.addAccount(ctx, admin); err != nil {

@@ -80,7 +80,7 @@ func (e *Engine) couldCreate(ctx context.Context, c *vm.Call, r CreateRequest) e
 
 // BuildSnapshot makes a snapshot by layers, all of which are kept and reused.
 // Of from only Image, Size, Network, Layers, Deadline and Impatient count.
-func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateRequest, r SnapshotRequest) (g vm.GenerationInfo, err error) {
+func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateRequest, r SnapshotRequest) (g vm.Generation, err error) {
 	defer func() { err = fail(vm.OpSnapshot, r.Name, err) }()
 	if len(from.Layers) == 0 {
 		from.Layers = []spec.Layer{{}}
@@ -111,16 +111,16 @@ func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateReque
 }
 
 // nameLayer keeps a layer under a snapshot's name; the files are shared.
-func (e *Engine) nameLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, o captureOptions) (g vm.GenerationInfo, err error) {
+func (e *Engine) nameLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, o captureOptions) (g vm.Generation, err error) {
 	l, ok := e.generationInfo(id)
 	if !ok {
 		return g, noGeneration(string(id))
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshot, Subject: o.name, Detail: map[string]any{"snapshot": string(o.snapshot), "layer": string(id)}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpSnapshot, Subject: o.name, Detail: map[string]any{"snapshot": string(o.snapshot), "layer": string(id)}})
 	if err != nil {
 		return g, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	rec := vm.VM{
 		ID: l.VM, Name: l.VMName, Account: l.Account, State: vm.Suspended, Image: l.Image, Size: l.Size,
 		Generation: id, Head: id, DiskOn: l.DiskOn, Machine: vm.MachineRef{BootID: l.BootID},
@@ -164,7 +164,7 @@ func (e *Engine) layers(ctx context.Context, c *vm.Call, r CreateRequest, list [
 
 // findLayer returns the newest generation of a layer that can be started on.
 func (e *Engine) findLayer(account vm.AccountID, key string) vm.GenerationID {
-	list := e.generations(func(g *vm.GenerationInfo) bool {
+	list := e.generations(func(g *vm.Generation) bool {
 		return g.Account == account && g.Why == vm.WhyLayer && g.Key == key && g.Whole() && g.Durable && !g.Gone && !g.Deleted
 	})
 	if len(list) == 0 {
@@ -179,7 +179,7 @@ func (e *Engine) layerUsed(ctx context.Context, id vm.GenerationID) error {
 	if ok && e.now().Sub(lastUse(g)) < 24*time.Hour {
 		return nil
 	}
-	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.UsedAt = e.now() })
+	_, err := e.changeGeneration(ctx, id, func(g *vm.Generation) { g.UsedAt = e.now() })
 	return err
 }
 
@@ -377,7 +377,7 @@ func (b *building) end(made vm.ID, snapshot vm.SnapshotID, err error) {
 	b.change(func(rec *vm.Build) {
 		rec.State, rec.VM, rec.Snapshot, rec.EndedAt = vm.BuildSucceeded, made, snapshot, b.e.now()
 		if err != nil {
-			rec.State, rec.Failure = vm.BuildFailed, clip(b.e.conceal(err.Error()))
+			rec.State, rec.Failure = vm.BuildFailed, clip(b.e.cfg.Journal.ConcealText(err.Error()))
 		}
 	})
 }

@@ -29,7 +29,7 @@ func command(name, script string) spec.Layer {
 	}
 }
 
-func content(t *testing.T, e *engine.Engine, c *vm.Call, ref, path string) string {
+func content(t *testing.T, e *vmtest.House, c *vm.Call, ref, path string) string {
 	t.Helper()
 	_, r, err := e.OpenFile(t.Context(), c, ref, "", path)
 	if err != nil {
@@ -48,13 +48,13 @@ func content(t *testing.T, e *engine.Engine, c *vm.Call, ref, path string) strin
 }
 
 // layersOf are the generations of layers, oldest first.
-func layersOf(t *testing.T, e *engine.Engine, c *vm.Call) []vm.GenerationInfo {
+func layersOf(t *testing.T, e *vmtest.House, c *vm.Call) []vm.Generation {
 	t.Helper()
 	all, err := e.Snapshots(t.Context(), c, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(all, func(g vm.GenerationInfo) bool { return g.Why != vm.WhyLayer })
+	return slices.DeleteFunc(all, func(g vm.Generation) bool { return g.Why != vm.WhyLayer })
 }
 
 // TestLayersAreMadeOnce: inner layers become generations that the next VM of
@@ -277,7 +277,7 @@ func TestLayersAreForgotten(t *testing.T) {
 	}
 	left := func() int {
 		t.Helper()
-		return len(slices.DeleteFunc(layersOf(t, e, c), func(g vm.GenerationInfo) bool { return g.Gone }))
+		return len(slices.DeleteFunc(layersOf(t, e, c), func(g vm.Generation) bool { return g.Gone }))
 	}
 	made(false)
 	clock.Advance(time.Hour)

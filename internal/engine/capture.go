@@ -33,7 +33,7 @@ type captureOptions struct {
 // ready but not yet durable: see publish. The generation stays pinned until
 // the caller unpins it. A machine goes on in every case but with hold. When it
 // fails nothing is left but, perhaps, one more layer of the VM's disk.
-func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.GenerationInfo, err error) {
+func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.Generation, err error) {
 	s := op.slot
 	if o.why != vm.WhySuspend && !o.diskOnly {
 		if err := e.clearMemory(ctx, s, o.volumes); err != nil {
@@ -93,8 +93,8 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 }
 
 // planGeneration is the first record of a generation of rec.
-func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.GenerationInfo {
-	g := vm.GenerationInfo{
+func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.Generation {
+	g := vm.Generation{
 		ID: vm.NewGenerationID(), Account: rec.Account, VM: rec.ID, VMName: rec.Name,
 		Parent: rec.Head, DiskOn: rec.DiskOn, Image: rec.Image, Why: o.why, State: vm.GenBuilding,
 		Memory: !o.diskOnly && rec.State != vm.Stopped, Size: rec.Size, CreatedAt: e.now(),
@@ -165,7 +165,7 @@ const captureRoom = 64 << 20
 
 // captureMachine has the machine write itself down. A VM without a machine has
 // only a disk, which nobody writes.
-func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.GenerationInfo, o captureOptions) (vm.Captured, error) {
+func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.Generation, o captureOptions) (vm.Captured, error) {
 	r := e.runOf(s)
 	if r == nil {
 		if e.snapshot(s).State == vm.Stopped {
@@ -210,7 +210,7 @@ func (e *Engine) orGone(ctx context.Context, s *slot, r *run, err error) error {
 
 // captureDone commits a capture: the VM's record first, which keeps the layer
 // below its disk, then the disk's name, then the generation's record.
-func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.GenerationInfo, out vm.Captured) (vm.GenerationInfo, error) {
+func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.Generation, out vm.Captured) (vm.Generation, error) {
 	if err := e.layerBelow(ctx, s, g.ID); err != nil {
 		return g, err
 	}
@@ -220,7 +220,7 @@ func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.GenerationInfo, 
 	if err := e.cfg.Generations.Advance(g.ID, s.id); err != nil {
 		return g, err
 	}
-	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
+	return e.changeGeneration(ctx, g.ID, func(g *vm.Generation) {
 		g.State = vm.GenReady
 		g.PauseMs = float64(out.Pause.Microseconds()) / 1000
 		g.DataBytes = out.RAMBytes + out.DeviceBytes
@@ -236,9 +236,9 @@ func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) er
 // captureFailed takes a capture back as far as it went. The VM's machine goes
 // on. While it is not known to which disk that writes, the generation stays
 // pinned: the next capture, or the next start, finds out.
-func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo, why error) error {
-	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) {
-		g.State, g.Failure = vm.GenFailed, clip(e.conceal(why.Error()))
+func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.Generation, why error) error {
+	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) {
+		g.State, g.Failure = vm.GenFailed, clip(e.cfg.Journal.ConcealText(why.Error()))
 	}); err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.GenerationInfo
 }
 
 // failLater takes back what captureFailed could not, as soon as it can be.
-func (e *Engine) failLater(s *slot, g vm.GenerationInfo, why error) {
+func (e *Engine) failLater(s *slot, g vm.Generation, why error) {
 	e.spawn(func(ctx context.Context) {
 		e.insist(func(ctx context.Context) error {
 			op, err := e.beginSlot(ctx, s, vm.OpCapture)
@@ -375,7 +375,7 @@ func (e *Engine) publish(ctx context.Context, id vm.GenerationID) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Durable, g.DataBytes = true, m.DataBytes })
+	_, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Durable, g.DataBytes = true, m.DataBytes })
 	return err
 }
 
@@ -395,8 +395,8 @@ func (e *Engine) publishLater(id vm.GenerationID) {
 }
 
 // manifest is what a start on the generation needs to know.
-func (e *Engine) manifest(g vm.GenerationInfo) (vm.Generation, error) {
-	var m vm.Generation
+func (e *Engine) manifest(g vm.Generation) (vm.Manifest, error) {
+	var m vm.Manifest
 	if g.Memory && !g.DiskOnly {
 		out, err := e.cfg.Generations.Captured(g.ID)
 		if err != nil {

@@ -33,7 +33,7 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 			return err
 		}
 		// The key first: what is sealed under a key that nobody has is lost.
-		if _, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.SealKey = wrapped }); err != nil {
+		if _, err := e.changeGeneration(ctx, id, func(g *vm.Generation) { g.SealKey = wrapped }); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,7 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.DataBytes = true, n })
+	_, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Sealed, g.DataBytes = true, n })
 	return err
 }
 
@@ -89,7 +89,7 @@ func (e *Engine) mapped(id vm.GenerationID) bool {
 
 // opened returns a generation whose memory is there in the clear, opening it
 // where it is sealed. The caller has pinned it.
-func (e *Engine) opened(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
+func (e *Engine) opened(ctx context.Context, g vm.Generation) (vm.Generation, error) {
 	id := g.ID
 	unlock, ok := e.lockMemory(id)
 	if !ok {
@@ -127,7 +127,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 		defer unlock()
 		n, err := e.cfg.Generations.Settle(ctx, id)
 		if err == nil {
-			_, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Sealed, g.SealKey, g.DataBytes = false, nil, n })
+			_, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Sealed, g.SealKey, g.DataBytes = false, nil, n })
 		}
 		if err != nil && !died(err) && ctx.Err() == nil {
 			e.log.Warn("an opened generation stays sealed, too", "generation", id, "err", err)
@@ -147,6 +147,6 @@ func (e *Engine) sealSuspended(op *operation) error {
 	if err := e.seal(op.ctx, rec.Generation); err != nil {
 		return err
 	}
-	e.emit(rec, "vm.sealed", map[string]any{"generation": string(rec.Generation)})
+	e.cfg.Journal.EmitVM(rec, "vm.sealed", map[string]any{"generation": string(rec.Generation)})
 	return nil
 }

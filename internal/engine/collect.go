@@ -34,7 +34,7 @@ func (e *Engine) collect(ctx context.Context) {
 	defer e.sweeping.Unlock()
 	e.mu.Lock()
 	needs, coming := e.needsLocked(), e.comingLocked()
-	var todo, seen []vm.GenerationInfo
+	var todo, seen []vm.Generation
 	for id, g := range e.gens {
 		if e.recovered && len(g.info.VolumesSeen) > 0 && needs[id] == needAll && !coming[id] && !e.doubtfulLocked(g.info.VM) {
 			seen = append(seen, g.info)
@@ -78,7 +78,7 @@ func (e *Engine) comingLocked() map[vm.GenerationID]bool {
 }
 
 // surplus reports whether a generation has more than is needed.
-func surplus(g vm.GenerationInfo, n need) bool {
+func surplus(g vm.Generation, n need) bool {
 	switch n {
 	case needAll:
 		return false
@@ -135,7 +135,7 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 // keptLocked are the generations that are kept for themselves.
 func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 	kept := map[vm.GenerationID]bool{}
-	auto, layers := map[vm.ID][]vm.GenerationInfo{}, map[string][]vm.GenerationInfo{}
+	auto, layers := map[vm.ID][]vm.Generation{}, map[string][]vm.Generation{}
 	for id, g := range e.gens {
 		switch {
 		case g.info.Gone || g.info.State != vm.GenReady || g.info.Deleted:
@@ -164,7 +164,7 @@ func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 const layersKept = 30 * 24 * time.Hour
 
 // lastUse is when a layer was made, or something was made of it.
-func lastUse(g vm.GenerationInfo) time.Time {
+func lastUse(g vm.Generation) time.Time {
 	if g.UsedAt.After(g.CreatedAt) {
 		return g.UsedAt
 	}
@@ -179,7 +179,7 @@ func automatic(w vm.Why) bool {
 
 // thin chooses which automatic generations stay: the latest five, the last of
 // each hour for a day, the last of each day for a month.
-func thin(list []vm.GenerationInfo, now time.Time) []vm.GenerationID {
+func thin(list []vm.Generation, now time.Time) []vm.GenerationID {
 	sortNewest(list)
 	var keep []vm.GenerationID
 	seen := map[time.Time]bool{}
@@ -198,13 +198,13 @@ func thin(list []vm.GenerationInfo, now time.Time) []vm.GenerationID {
 }
 
 // release removes of a generation what is not needed.
-func (e *Engine) release(ctx context.Context, g vm.GenerationInfo, n need) error {
+func (e *Engine) release(ctx context.Context, g vm.Generation, n need) error {
 	if err := e.step(ctx, "collect:files"); err != nil {
 		return err
 	}
 	if n == needDisk {
 		// The record first: a start on it is refused from here on.
-		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.DiskOnly, g.Sealed, g.SealKey = true, false, nil }); err != nil {
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.DiskOnly, g.Sealed, g.SealKey = true, false, nil }); err != nil {
 			return err
 		}
 		if err := e.step(ctx, "collect:drop"); err != nil {
@@ -213,7 +213,7 @@ func (e *Engine) release(ctx context.Context, g vm.GenerationInfo, n need) error
 		return e.cfg.Generations.DropMemory(g.ID)
 	}
 	if !g.Gone {
-		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Gone, g.DataBytes, g.Sealed, g.SealKey = true, 0, false, nil }); err != nil {
+		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.Gone, g.DataBytes, g.Sealed, g.SealKey = true, 0, false, nil }); err != nil {
 			return err
 		}
 	}

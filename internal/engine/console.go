@@ -22,7 +22,7 @@ const followEvery = 250 * time.Millisecond
 // works in every state. With follow it goes on until ctx ends or the VM is
 // deleted. The caller closes it.
 func (e *Engine) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
-	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return nil, 0, fail(vm.OpRead, ref, err)
 	}
 	s, err := e.lookup(c, ref)

@@ -54,7 +54,7 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Name, Detail: p.detail()}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: r.Name, Detail: p.detail()}); err != nil {
 		return vm.VM{}, err
 	}
 	m, st, err := e.build(op, p)
@@ -198,13 +198,13 @@ func (e *Engine) enter(ctx context.Context, op *operation) error {
 	delete(e.creating, op)
 	e.mu.Unlock()
 	err = op.undo.add(ctx, "record", func(ctx context.Context) error {
-		e.emit(e.snapshot(s), "vm.deleted", map[string]any{"reason": "create-failed"})
+		e.cfg.Journal.EmitVM(e.snapshot(s), "vm.deleted", map[string]any{"reason": "create-failed"})
 		return e.forget(ctx, s)
 	})
 	if err != nil {
 		return err
 	}
-	e.emit(s.rec, "vm.starting", nil)
+	e.cfg.Journal.EmitVM(s.rec, "vm.starting", nil)
 	return nil
 }
 
@@ -223,7 +223,7 @@ func (e *Engine) makeDir(ctx context.Context, id vm.ID, u *undo) error {
 
 // makeOverlay makes the VM's disk above the generation's; the backing name is
 // relative, so that the data directory can move.
-func (e *Engine) makeOverlay(p *createPlan, gen vm.Generation) error {
+func (e *Engine) makeOverlay(p *createPlan, gen vm.Manifest) error {
 	path := e.cfg.Dir.Overlay(p.rec.ID)
 	backing, err := filepath.Rel(filepath.Dir(path), layout.GenerationDir(e.cfg.Dir.Warm(p.image.ID, gen.Key)).Disk())
 	if err != nil {
@@ -265,8 +265,8 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 		return vm.VM{}, err
 	}
 	e.watch(op.slot, m)
-	e.emit(rec, "vm.created", map[string]any{"pooled": p.pooled})
-	e.emit(rec, "vm.running", timings(st))
+	e.cfg.Journal.EmitVM(rec, "vm.created", map[string]any{"pooled": p.pooled})
+	e.cfg.Journal.EmitVM(rec, "vm.running", timings(st))
 	return rec, nil
 }
 

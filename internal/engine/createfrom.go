@@ -16,7 +16,7 @@ func (p *createPlan) keepsMemory() bool {
 }
 
 // buildFrom is build for a VM that is made of a snapshot.
-func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g vm.GenerationInfo) (m Machine, st vm.MachineStatus, err error) {
+func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g vm.Generation) (m Machine, st vm.MachineStatus, err error) {
 	if !e.pin(g.ID) {
 		return nil, st, noGeneration(string(g.ID))
 	}
@@ -43,7 +43,7 @@ func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g 
 }
 
 // specFrom continues the snapshot's memory, or boots its disk.
-func (e *Engine) specFrom(ctx context.Context, p *createPlan, g vm.GenerationInfo) (spec vm.MachineSpec, err error) {
+func (e *Engine) specFrom(ctx context.Context, p *createPlan, g vm.Generation) (spec vm.MachineSpec, err error) {
 	if p.keepsMemory() {
 		spec, err = e.generationSpec(ctx, p.rec, g)
 	} else {

@@ -27,7 +27,7 @@ func (e *Engine) Delete(ctx context.Context, c *vm.Call, ref string) (v vm.VM, e
 // deleteSlot carries out a delete. The reason goes into the event; "" = asked
 // for.
 func (e *Engine) deleteSlot(op *operation, c *vm.Call, reason string) (vm.VM, error) {
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: reason}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: reason}); err != nil {
 		return vm.VM{}, err
 	}
 	if err := e.step(op.ctx, "delete:record"); err != nil {
@@ -43,7 +43,7 @@ func (e *Engine) deleteSlot(op *operation, c *vm.Call, reason string) (vm.VM, er
 	if reason != "" {
 		data["reason"] = reason
 	}
-	e.emit(op.before, "vm.deleted", data)
+	e.cfg.Journal.EmitVM(op.before, "vm.deleted", data)
 	e.collectLater()
 	// The VM is gone; there is nothing to take back from here on.
 	if err := e.step(op.ctx, "delete:done"); died(err) {

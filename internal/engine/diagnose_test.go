@@ -24,7 +24,7 @@ func TestDiagnose(t *testing.T) {
 	if _, err := e.StartProcess(ctx, c, "box", vm.ExecSpec{Command: "echo listen EADDRINUSE: address already in use 0.0.0.0:81; sleep 60"}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	before, err := e.AuditList(ctx, c, vm.AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestDiagnose(t *testing.T) {
 	if list, err := e.Processes(ctx, c, "box"); err != nil || len(list) != 1 {
 		t.Errorf("the looks left commands behind: %+v, %v", list, err)
 	}
-	if after, err := e.AuditList(ctx, c, engine.AuditFilter{}); err != nil || len(after) != len(before) {
+	if after, err := e.AuditList(ctx, c, vm.AuditFilter{}); err != nil || len(after) != len(before) {
 		t.Errorf("looking left %d audit records", len(after)-len(before))
 	}
 	for _, apart := range []time.Duration{-1, 2 * time.Minute} {

@@ -188,11 +188,11 @@ func (e *Engine) VerifyDomain(ctx context.Context, c *vm.Call, domain string) (d
 	if n := e.countDomains(c.Actor.Account); n >= maxDomains {
 		return d, vm.Errorf(vm.Limit, name, "the account has %d domains", n).WithCode("LIMIT_EXCEEDED", "limit", maxDomains, "current", n)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: name, Detail: map[string]any{"do": "verification"}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDomain, Subject: name, Detail: map[string]any{"do": "verification"}})
 	if err != nil {
 		return d, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	var code [16]byte
 	_, _ = rand.Read(code[:]) // never fails
 	d = vm.Domain{ID: vm.NewUUID(), Name: name, Account: c.Actor.Account, Code: hex.EncodeToString(code[:]), CreatedAt: e.now()}
@@ -240,11 +240,11 @@ func (e *Engine) CheckDomain(ctx context.Context, c *vm.Call, ref string) (d vm.
 	if e.taken(d.Name) {
 		return d, vm.Errorf(vm.Exists, d.Name, "another account has verified the domain").WithCode("DOMAIN_ALREADY_EXISTS", "domain", d.Name)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: d.Name, Detail: map[string]any{"do": "verified"}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDomain, Subject: d.Name, Detail: map[string]any{"do": "verified"}})
 	if err != nil {
 		return d, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	d.Verified = true
 	return e.saveDomain(ctx, d)
 }
@@ -293,11 +293,11 @@ func (e *Engine) DropVerification(ctx context.Context, c *vm.Call, domain, code 
 	if code != "" && code != d.Code {
 		return d, vm.Errorf(vm.NotFound, domain, "the verification has another code").WithCode("VERIFICATION_NOT_FOUND", "domain", d.Name)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, Subject: d.Name, Detail: map[string]any{"do": "forgotten"}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDomain, Subject: d.Name, Detail: map[string]any{"do": "forgotten"}})
 	if err != nil {
 		return d, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	for _, m := range e.mappingsOf(func(m vm.Mapping) bool { return m.Ownership == d.ID }) {
 		if err := e.dropMapping(ctx, m); err != nil {
 			return d, err

@@ -18,7 +18,7 @@ import (
 
 // named returns a site whose verifications ask a name server of the test's, and
 // a call of a second account.
-func named(t *testing.T) (*vmtest.Site, *vmtest.DNS, *engine.Engine, *vm.Call, *vm.Call) {
+func named(t *testing.T) (*vmtest.Site, *vmtest.DNS, *vmtest.House, *vm.Call, *vm.Call) {
 	t.Helper()
 	dns, err := vmtest.NewDNS()
 	if err != nil {
@@ -35,7 +35,7 @@ func named(t *testing.T) (*vmtest.Site, *vmtest.DNS, *engine.Engine, *vm.Call, *
 }
 
 // account makes one more and returns a call of it.
-func account(t *testing.T, e *engine.Engine, c *vm.Call, name string) *vm.Call {
+func account(t *testing.T, e *vmtest.House, c *vm.Call, name string) *vm.Call {
 	t.Helper()
 	_, _, secret, err := e.CreateAccount(t.Context(), c, name)
 	if err != nil {
@@ -49,7 +49,7 @@ func account(t *testing.T, e *engine.Engine, c *vm.Call, name string) *vm.Call {
 }
 
 // verify makes a domain the caller's.
-func verify(t *testing.T, dns *vmtest.DNS, e *engine.Engine, c *vm.Call, domain string) vm.Domain {
+func verify(t *testing.T, dns *vmtest.DNS, e *vmtest.House, c *vm.Call, domain string) vm.Domain {
 	t.Helper()
 	d, err := e.VerifyDomain(t.Context(), c, domain)
 	if err != nil {
@@ -63,7 +63,7 @@ func verify(t *testing.T, dns *vmtest.DNS, e *engine.Engine, c *vm.Call, domain 
 }
 
 // where returns the VM that a name leads to.
-func where(e *engine.Engine, name string) vm.ID {
+func where(e *vmtest.House, name string) vm.ID {
 	s, _ := e.DomainSite(name)
 	return s.VM
 }

@@ -42,11 +42,11 @@ func (e *Engine) Done(ctx context.Context, c *vm.Call, ref string, r DoneRequest
 	if err := e.checkDone(job, r); err != nil {
 		return job, err
 	}
-	rcpt, err := e.record(ctx, c, AuditEntry{Op: vm.OpDone, VM: job.VM, Subject: clip(r.Label), Detail: map[string]any{"retention": r.Retention}})
+	rcpt, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDone, VM: job.VM, Subject: clip(r.Label), Detail: map[string]any{"retention": r.Retention}})
 	if err != nil {
 		return job, err
 	}
-	defer func() { rcpt.end(err, map[string]any{"complete": job.Complete}) }()
+	defer func() { rcpt.End(err, map[string]any{"complete": job.Complete}) }()
 	revoked, err := e.finishVM(ctx, c, job, running, r)
 	if err != nil {
 		return job, err
@@ -62,7 +62,7 @@ func (e *Engine) Done(ctx context.Context, c *vm.Call, ref string, r DoneRequest
 // jobFor returns the record of a VM's job, new or as it was left; of a VM that
 // is gone, by its id.
 func (e *Engine) jobFor(ctx context.Context, c *vm.Call, ref string) (job vm.Job, running bool, err error) {
-	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return job, false, err
 	}
 	s, missing := e.lookup(c, ref)
@@ -299,7 +299,7 @@ func (e *Engine) judgeSnapshots(job *vm.Job, r DoneRequest, step func(string, vm
 
 // Jobs lists the account's jobs that were said to be done, newest first.
 func (e *Engine) Jobs(ctx context.Context, c *vm.Call) ([]vm.Job, error) {
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, fail(vm.OpList, "", err)
 	}
 	all, err := e.cfg.Records.Jobs.List(ctx)

@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
-func done(t *testing.T, e *engine.Engine, c *vm.Call, ref string, r engine.DoneRequest) vm.Job {
+func done(t *testing.T, e *vmtest.House, c *vm.Call, ref string, r engine.DoneRequest) vm.Job {
 	t.Helper()
 	j, err := e.Done(t.Context(), c, ref, r)
 	if err != nil {
@@ -32,7 +33,7 @@ func steps(j vm.Job) string {
 	return strings.Join(out, " ")
 }
 
-func snapshotOf(t *testing.T, e *engine.Engine, c *vm.Call, ref, name string) vm.SnapshotID {
+func snapshotOf(t *testing.T, e *vmtest.House, c *vm.Call, ref, name string) vm.SnapshotID {
 	t.Helper()
 	g, err := e.Snapshot(t.Context(), c, ref, engine.SnapshotRequest{Name: name})
 	if err != nil {

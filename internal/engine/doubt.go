@@ -122,7 +122,7 @@ func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
 	if err := e.recoverVM(ctx, s, e.found); err != nil {
 		return err
 	}
-	idle := func(g *vm.GenerationInfo) bool { return g.VM == s.id && e.gens[g.ID].pins == 0 } // the others are in somebody's hand
+	idle := func(g *vm.Generation) bool { return g.VM == s.id && e.gens[g.ID].pins == 0 } // the others are in somebody's hand
 	for _, g := range e.generations(idle) {
 		if err := e.recoverGeneration(ctx, g); err != nil {
 			return err

@@ -82,7 +82,7 @@ func diedAt(t *testing.T, label engine.Label) (*vmtest.Site, vm.VM) {
 
 // collected waits until a collection has removed what nobody needs, as it does
 // whenever something is deleted.
-func collected(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call) {
+func collected(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	create(t, e, c, engine.CreateRequest{Name: "other"})
 	g, err := e.Snapshot(t.Context(), c, "other", engine.SnapshotRequest{Name: "other"})
@@ -118,7 +118,7 @@ func writesTo(t *testing.T, s *vmtest.Site, id vm.ID) {
 }
 
 // recovered waits until a VM is no longer in doubt.
-func recovered(t *testing.T, e *engine.Engine, c *vm.Call, clock *vmtest.Clock, name string) {
+func recovered(t *testing.T, e *vmtest.House, c *vm.Call, clock *vmtest.Clock, name string) {
 	t.Helper()
 	eventually(t, "it is recovered", func() bool {
 		clock.Advance(time.Second) // not by much: it would fall asleep
@@ -129,7 +129,7 @@ func recovered(t *testing.T, e *engine.Engine, c *vm.Call, clock *vmtest.Clock, 
 
 // keepsWrites checks that what the guest of box writes now is on its disk, and
 // that all agrees.
-func keepsWrites(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call) {
+func keepsWrites(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	sh(t, e, c, "box", "echo late > /work/late")
 	if _, err := e.Fork(t.Context(), c, "box", engine.ForkRequest{Prefix: "after"}); err != nil {
@@ -268,7 +268,7 @@ func TestOneSickVM(t *testing.T) {
 }
 
 // openSoon is open for a host on which something hangs.
-func openSoon(t *testing.T, s *vmtest.Site) (*engine.Engine, *vm.Call) {
+func openSoon(t *testing.T, s *vmtest.Site) (*vmtest.House, *vm.Call) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 	defer stop()

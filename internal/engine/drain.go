@@ -32,16 +32,16 @@ var errDraining = &vm.Error{
 // beginning on no VM starts, until Undrain or the next engine; those that were
 // on their way up are waited for. For admins.
 func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
-	if err := needAdmin(c); err != nil {
+	if err := c.Actor.AdminOnly(); err != nil {
 		return nil, fail(vm.OpDrain, "", err)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDrain})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDrain})
 	if err != nil {
 		return nil, fail(vm.OpDrain, "", err)
 	}
 	e.setDraining(true)
 	out, err := e.drainUntilStill(ctx, c)
-	r.end(err, map[string]any{"vms": len(out)})
+	r.End(err, map[string]any{"vms": len(out)})
 	slices.SortFunc(out, func(a, b Drained) int {
 		return strings.Compare(a.VM.Name+"\x00"+string(a.VM.ID), b.VM.Name+"\x00"+string(b.VM.ID))
 	})
@@ -121,19 +121,19 @@ func (e *Engine) drainAll(ctx context.Context, c *vm.Call, running []*slot) []Dr
 // after a start do so now; their number is returned. For admins.
 func (e *Engine) Undrain(ctx context.Context, c *vm.Call) (n int, err error) {
 	defer func() { err = fail(vm.OpUndrain, "", err) }()
-	if err := needAdmin(c); err != nil {
+	if err := c.Actor.AdminOnly(); err != nil {
 		return 0, err
 	}
 	if !e.isDraining() {
 		return 0, vm.Errorf(vm.WrongState, "drain", "the host is not being drained")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpUndrain})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpUndrain})
 	if err != nil {
 		return 0, err
 	}
 	e.setDraining(false)
 	n = e.goOnAfterBoot()
-	r.end(nil, map[string]any{"vms": n})
+	r.End(nil, map[string]any{"vms": n})
 	return n, nil
 }
 
@@ -148,7 +148,7 @@ func (e *Engine) SetOnBoot(ctx context.Context, c *vm.Call, ref, setting string)
 		return vm.VM{}, fail(vm.OpOnBoot, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	entry := AuditEntry{Detail: map[string]any{"from": string(op.before.OnBoot), "to": setting}}
+	entry := vm.AuditEntry{Detail: map[string]any{"from": string(op.before.OnBoot), "to": setting}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}
@@ -168,7 +168,7 @@ func (e *Engine) drain(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, err
 	if op.before.State != vm.Running {
 		return vm.VM{}, nil
 	}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: drained}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: drained}); err != nil {
 		return op.before, err
 	}
 	if rec, err = e.suspendMachine(op, drained); err != nil {

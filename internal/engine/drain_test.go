@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
 // refusedWhileDraining tries all that brings a machine up.
-func refusedWhileDraining(t *testing.T, e *engine.Engine, c *vm.Call) {
+func refusedWhileDraining(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	for what, f := range map[string]func() error{
 		"create": func() error { _, err := e.Create(t.Context(), c, engine.CreateRequest{Name: "late"}); return err },
@@ -116,7 +117,7 @@ func TestSetOnBoot(t *testing.T) {
 	e, c = open(t, s)
 	eventually(t, "a goes on", func() bool { return stateOf(t, e, c, "a") == vm.Running })
 	n := 0
-	list, err := e.AuditList(t.Context(), c, engine.AuditFilter{})
+	list, err := e.AuditList(t.Context(), c, vm.AuditFilter{})
 	for _, r := range list {
 		if r.Op == vm.OpOnBoot && r.VM == v.ID && r.Outcome == "ok" {
 			n++

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/vm"
 )
@@ -23,8 +24,7 @@ type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
 	Records  Records
-	Audit    Auditor
-	Events   EventLog
+	Journal  *journal.Journal
 	Machines Machines
 	Images   Images
 	Host     Host
@@ -120,7 +120,6 @@ type Engine struct {
 	life     context.Context // ends with Close, or with the death that a Fault plays
 	cancel   context.CancelCauseFunc
 	tasks    sync.WaitGroup
-	hidden   []string      // see conceal
 	wake     chan struct{} // tells the reaper that a deadline may have changed
 	holdWake chan struct{} // tells that holds may have changed
 	expiry   chan struct{} // tells expire that there is a new token
@@ -176,11 +175,11 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		hidden: hiddenDirs(string(cfg.Dir), string(cfg.Run)),
-		wake:   make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
 	}
+	e.cfg.Journal.Mute(e.dead.Load)
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
 	if err := e.recover(ctx); err != nil {

@@ -21,7 +21,7 @@ import (
 )
 
 // site opens a simulated host and one engine on it.
-func site(t *testing.T) (*vmtest.Site, *engine.Engine, *vm.Call) {
+func site(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call) {
 	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
@@ -35,7 +35,7 @@ func site(t *testing.T) (*vmtest.Site, *engine.Engine, *vm.Call) {
 }
 
 // open opens an engine; the test closes it at its end.
-func open(t *testing.T, s *vmtest.Site) (*engine.Engine, *vm.Call) {
+func open(t *testing.T, s *vmtest.Site) (*vmtest.House, *vm.Call) {
 	t.Helper()
 	e, err := s.Open(t.Context())
 	if err != nil {
@@ -45,7 +45,7 @@ func open(t *testing.T, s *vmtest.Site) (*engine.Engine, *vm.Call) {
 	return e, call(t, e)
 }
 
-func closeEngine(t *testing.T, e *engine.Engine) {
+func closeEngine(t *testing.T, e *vmtest.House) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
@@ -55,7 +55,7 @@ func closeEngine(t *testing.T, e *engine.Engine) {
 }
 
 // call returns a call of the admin's account.
-func call(t *testing.T, e *engine.Engine) *vm.Call {
+func call(t *testing.T, e *vmtest.House) *vm.Call {
 	t.Helper()
 	c := &vm.Call{Actor: vm.Actor{Admin: true}}
 	secret, created, err := e.EnsureAdmin(t.Context())
@@ -81,7 +81,7 @@ func call(t *testing.T, e *engine.Engine) *vm.Call {
 }
 
 // newAccount makes an account and returns it as a caller, and its key's secret.
-func newAccount(t *testing.T, e *engine.Engine, admin *vm.Call, name string) (*vm.Call, string) {
+func newAccount(t *testing.T, e *vmtest.House, admin *vm.Call, name string) (*vm.Call, string) {
 	t.Helper()
 	_, _, secret, err := e.CreateAccount(t.Context(), admin, name)
 	if err != nil {
@@ -94,7 +94,7 @@ func newAccount(t *testing.T, e *engine.Engine, admin *vm.Call, name string) (*v
 	return &vm.Call{Actor: actor}, secret
 }
 
-func create(t *testing.T, e *engine.Engine, c *vm.Call, r engine.CreateRequest) vm.VM {
+func create(t *testing.T, e *vmtest.House, c *vm.Call, r engine.CreateRequest) vm.VM {
 	t.Helper()
 	v, err := e.Create(t.Context(), c, r)
 	if err != nil {
@@ -104,7 +104,7 @@ func create(t *testing.T, e *engine.Engine, c *vm.Call, r engine.CreateRequest) 
 }
 
 // sh runs a script and returns its output and exit status.
-func sh(t *testing.T, e *engine.Engine, c *vm.Call, ref, script string) (string, int) {
+func sh(t *testing.T, e *vmtest.House, c *vm.Call, ref, script string) (string, int) {
 	t.Helper()
 	x, err := e.Exec(t.Context(), c, ref, vm.ExecSpec{Command: script})
 	if err != nil {
@@ -216,9 +216,9 @@ func nothingLeft(t *testing.T, s *vmtest.Site) {
 }
 
 // records returns every audit record.
-func records(t *testing.T, s *vmtest.Site) []engine.AuditRecord {
+func records(t *testing.T, s *vmtest.Site) []vm.AuditRecord {
 	t.Helper()
-	list, err := s.Audit.List(t.Context(), engine.AuditFilter{})
+	list, err := s.Audit.List(t.Context(), vm.AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,11 +237,11 @@ func TestReceipts(t *testing.T) {
 	if _, err := e.WriteFile(t.Context(), c, "box", "", "/work/a", vm.WriteOptions{Size: 3}, strings.NewReader("abc")); err != nil {
 		t.Fatal(err)
 	}
-	recs, err := e.AuditList(t.Context(), c, engine.AuditFilter{VM: v.ID})
+	recs, err := e.AuditList(t.Context(), c, vm.AuditFilter{VM: v.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[vm.Op]engine.AuditRecord{}
+	got := map[vm.Op]vm.AuditRecord{}
 	for _, r := range recs {
 		got[r.Op] = r
 		if r.Outcome != "ok" || r.Request != "ri-1" {

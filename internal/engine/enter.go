@@ -27,11 +27,11 @@ func (e *Engine) Enter(ctx context.Context, c *vm.Call, ref string, detail map[s
 	if err != nil {
 		return rec, nil, fail(vm.OpLogin, ref, err)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpLogin, VM: rec.ID, Subject: label(rec), Detail: detail})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpLogin, VM: rec.ID, Subject: label(rec), Detail: detail})
 	if err != nil {
 		return rec, nil, fail(vm.OpLogin, ref, err)
 	}
-	return rec, r.end, nil
+	return rec, r.End, nil
 }
 
 // LinuxUser says who a user of the guest is, and where that user's commands

@@ -86,7 +86,7 @@ func TestSocketRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	left(nil, nil)
-	records, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	records, err := e.AuditList(ctx, c, vm.AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestHandleRecord(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	records, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	records, err := e.AuditList(ctx, c, vm.AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

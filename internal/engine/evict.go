@@ -213,7 +213,7 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	}
 	op.detail = detail
 	if _, err = e.deleteSlot(op, c, "evicted"); err == nil {
-		e.emit(op.before, "vm.evicted", maps.Clone(detail))
+		e.cfg.Journal.EmitVM(op.before, "vm.evicted", maps.Clone(detail))
 	}
 	return err
 }
@@ -232,15 +232,15 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 	if kept != "" {
 		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
 	}
-	r, err := e.record(ctx, c, AuditEntry{
+	r, err := e.record(ctx, c, vm.AuditEntry{
 		Op: vm.OpSnapshotRemove, VM: info.VM, Subject: cmp.Or(string(info.Snapshot), "evicted"),
 		Detail: map[string]any{"generation": string(id), "name": info.Name, "cause": "evicted"},
 	})
 	if err != nil {
 		return err
 	}
-	info, err = e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted = true })
-	r.end(err, detail)
+	info, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Deleted = true })
+	r.End(err, detail)
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 		kind = "snapshot.evicted"
 		data["snapshot"], data["name"] = string(info.Snapshot), info.Name
 	}
-	e.append(vm.Event{Type: kind, VM: info.VM, Account: info.Account, Data: data})
+	e.cfg.Journal.Emit(vm.Event{Type: kind, VM: info.VM, Account: info.Account, Data: data})
 	return nil
 }
 
@@ -259,7 +259,7 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 // for besides. Admins prune the host, others their own account.
 func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.Pruned, err error) {
 	defer func() { err = fail(vm.OpPrune, "", err) }()
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return out, err
 	}
 	if r.Free < 0 || r.Free > maxBytes {
@@ -273,13 +273,13 @@ func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.
 	if r.DryRun {
 		return e.wouldPrune(ctx, account, over, r.Free)
 	}
-	rcpt, err := e.record(ctx, c, AuditEntry{Op: vm.OpPrune, Detail: map[string]any{"freeBytes": r.Free}})
+	rcpt, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpPrune, Detail: map[string]any{"freeBytes": r.Free}})
 	if err != nil {
 		return out, err
 	}
 	e.collect(ctx)
 	out, err = e.freeUp(ctx, account, besides(over, r.Free))
-	rcpt.end(err, map[string]any{"gone": len(out.Gone), "freesBytes": out.Frees, "leftBytes": out.Left})
+	rcpt.End(err, map[string]any{"gone": len(out.Gone), "freesBytes": out.Frees, "leftBytes": out.Left})
 	return out, err
 }
 

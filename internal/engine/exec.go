@@ -30,7 +30,7 @@ func (e *Engine) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecS
 	}
 	asked := spec.Cwd
 	spec.Cwd = v.path(asked)
-	if err := v.recordAs(ctx, c, AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
+	if err := v.recordAs(ctx, c, vm.AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
 		err = v.fail(ctx, err)
 		v.end(err, nil)
 		return nil, err

@@ -23,7 +23,7 @@ func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 	if err != nil {
 		return err
 	}
-	err = e.receiptFor(op.ctx, op, c, AuditEntry{Subject: "reseat"})
+	err = e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: "reseat"})
 	if err == nil {
 		err = e.reseat(op)
 	}

@@ -35,7 +35,7 @@ func faultAt(label string, with error, hit *bool) func(string) error {
 }
 
 // doVerb prepares a VM named box for a verb and carries it out.
-func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
+func doVerb(t *testing.T, e *vmtest.House, c *vm.Call, verb string) error {
 	t.Helper()
 	var err error
 	switch verb {
@@ -97,7 +97,7 @@ func doVerb(t *testing.T, e *engine.Engine, c *vm.Call, verb string) error {
 }
 
 // prepare makes the VM that a verb needs.
-func prepare(t *testing.T, e *engine.Engine, c *vm.Call, verb string) {
+func prepare(t *testing.T, e *vmtest.House, c *vm.Call, verb string) {
 	t.Helper()
 	if verb == "create" || verb == "pool" {
 		return
@@ -203,7 +203,7 @@ func consistentGenerations(t *testing.T, s *vmtest.Site, vms []vm.VM) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := map[vm.GenerationID]vm.GenerationInfo{}
+	known := map[vm.GenerationID]vm.Generation{}
 	for _, g := range gens {
 		known[g.ID] = g
 		if g.State == vm.GenBuilding {
@@ -276,7 +276,7 @@ func TestDeathAtEachLabel(t *testing.T) {
 
 // asleep waits until memory that may hold what is in a volume is encrypted: a
 // server does that as soon as it is up.
-func asleep(t *testing.T, e *engine.Engine, c *vm.Call) {
+func asleep(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	v, err := e.Get(t.Context(), c, "box")
 	if err != nil || v.State != vm.Suspended || len(v.VolumesSeen) == 0 {
@@ -290,7 +290,7 @@ func asleep(t *testing.T, e *engine.Engine, c *vm.Call) {
 }
 
 // afterwards uses and deletes the VM, whatever became of it, and its children.
-func afterwards(t *testing.T, e *engine.Engine, c *vm.Call) {
+func afterwards(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	for _, kid := range []string{"kid-1", "kid-2"} {
 		if _, err := e.Delete(t.Context(), c, kid); err != nil && vm.KindOf(err) != vm.NotFound {
@@ -364,7 +364,7 @@ func TestFailureAtEachLabel(t *testing.T) {
 }
 
 // settle waits until the engine has noticed that machines have ended.
-func settle(t *testing.T, e *engine.Engine, c *vm.Call) {
+func settle(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	eventually(t, "records agree with machines", func() bool {
 		vms, _, _, err := e.List(t.Context(), c, engine.Filter{})

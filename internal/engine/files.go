@@ -74,8 +74,8 @@ func (e *Engine) download(ctx context.Context, c *vm.Call, ref, path, user strin
 	return newReader(v, r), nil
 }
 
-func fileEntry(path, user string) AuditEntry {
-	entry := AuditEntry{Subject: clip(path)}
+func fileEntry(path, user string) vm.AuditEntry {
+	entry := vm.AuditEntry{Subject: clip(path)}
 	if user != "" {
 		entry.Detail = map[string]any{"user": user}
 	}

@@ -53,7 +53,7 @@ func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r Fold
 	defer func() { err = e.finish(op, err) }()
 	e.used(op.slot)
 	detail := map[string]any{"host": f.Host, "name": f.Name, "rw": f.RW, "fixture": r.Fixture, "sensitive": true}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: f.Path, Detail: detail}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: f.Path, Detail: detail}); err != nil {
 		return out, err
 	}
 	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
@@ -61,7 +61,7 @@ func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r Fold
 	if err := e.attachFolder(bounded, op, f); err != nil {
 		return out, err
 	}
-	e.emit(e.snapshot(op.slot), "folder.mounted", map[string]any{"path": f.Path, "host": f.Host, "rw": f.RW})
+	e.cfg.Journal.EmitVM(e.snapshot(op.slot), "folder.mounted", map[string]any{"path": f.Path, "host": f.Host, "rw": f.RW})
 	return mountedFolder(op.slot.id, f), nil
 }
 
@@ -71,7 +71,7 @@ func mountedFolder(id vm.ID, f vm.Folder) Mounted {
 
 // planFolder decides whether a VM may have a folder.
 func (e *Engine) planFolder(c *vm.Call, rec vm.VM, r FolderRequest) (f vm.Folder, err error) {
-	if err := ownerOnly(c.Actor, rec.ID); err != nil {
+	if err := c.Actor.OwnerOnly(string(rec.ID)); err != nil {
 		return f, err
 	}
 	if !c.Actor.Admin {
@@ -195,7 +195,7 @@ func (e *Engine) folderAt(id vm.ID, at string) (vm.Folder, bool) {
 // unmountFolder takes a folder out of the VM of op.
 func (e *Engine) unmountFolder(op *operation, c *vm.Call, f vm.Folder, force bool) error {
 	detail := map[string]any{"host": f.Host, "name": f.Name, "force": force}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: f.Path, Detail: detail}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: f.Path, Detail: detail}); err != nil {
 		return err
 	}
 	r := e.runOf(op.slot)
@@ -213,17 +213,17 @@ func (e *Engine) unmountFolder(op *operation, c *vm.Call, f vm.Folder, force boo
 	if err := e.dropFolder(op.ctx, op.slot, f.Path); err != nil {
 		return err
 	}
-	e.emit(e.snapshot(op.slot), "folder.unmounted", map[string]any{"path": f.Path, "host": f.Host})
+	e.cfg.Journal.EmitVM(e.snapshot(op.slot), "folder.unmounted", map[string]any{"path": f.Path, "host": f.Host})
 	return nil
 }
 
 // fillFolders gives a machine that continues a generation the folders of rec:
 // those that are what they were. What else the memory has mounted is left.
-func (e *Engine) fillFolders(spec *vm.MachineSpec, rec vm.VM, g vm.GenerationInfo) {
+func (e *Engine) fillFolders(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) {
 	for _, f := range rec.Folders {
 		if err := e.stillGiven(f); err != nil {
 			e.log.Warn("a directory of the host is not given any more", "vm", rec.ID, "path", f.Path, "host", f.Host, "err", err)
-			e.emit(rec, "folder.lost", map[string]any{"path": f.Path, "host": f.Host, "reason": vm.AsError(err).Msg})
+			e.cfg.Journal.EmitVM(rec, "folder.lost", map[string]any{"path": f.Path, "host": f.Host, "reason": vm.AsError(err).Msg})
 			continue
 		}
 		spec.Folders = append(spec.Folders, f)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -24,7 +25,7 @@ func fixture(host, at string, rw bool) engine.FolderRequest {
 	return engine.FolderRequest{Host: host, Path: at, RW: rw, Fixture: true}
 }
 
-func foldered(t *testing.T, e *engine.Engine, c *vm.Call, ref string, r engine.FolderRequest) engine.Mounted {
+func foldered(t *testing.T, e *vmtest.House, c *vm.Call, ref string, r engine.FolderRequest) engine.Mounted {
 	t.Helper()
 	m, err := e.MountFolder(t.Context(), c, ref, r)
 	if err != nil {

@@ -26,7 +26,7 @@ func (e *Engine) forgetGone(ctx context.Context) error {
 		if err := e.step(ctx, "collect:parent"); err != nil {
 			return err
 		}
-		if _, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Parent = parent }); err != nil {
+		if _, err := e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Parent = parent }); err != nil {
 			return err
 		}
 	}
@@ -94,7 +94,7 @@ func (e *Engine) forgettableLocked() (drop []vm.GenerationID, parents map[vm.Gen
 // have files or are being made, a VM stands on them, or they were snapshots.
 func (e *Engine) rememberedLocked() map[vm.GenerationID]bool {
 	stays := make(map[vm.GenerationID]bool, len(e.gens))
-	deleted := map[vm.AccountID][]vm.GenerationInfo{}
+	deleted := map[vm.AccountID][]vm.Generation{}
 	for id, g := range e.gens {
 		switch {
 		case !g.info.Gone || g.left || g.pins > 0 || g.info.State == vm.GenBuilding:

@@ -37,13 +37,13 @@ func (w *writes[T]) Delete(ctx context.Context, rec T) error {
 }
 
 // generationsOf lists the records of generations.
-func generationsOf(t *testing.T, s *vmtest.Site) map[vm.GenerationID]vm.GenerationInfo {
+func generationsOf(t *testing.T, s *vmtest.Site) map[vm.GenerationID]vm.Generation {
 	t.Helper()
 	list, err := s.Records.Generations.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[vm.GenerationID]vm.GenerationInfo{}
+	out := map[vm.GenerationID]vm.Generation{}
 	for _, g := range list {
 		out[g.ID] = g
 	}
@@ -52,7 +52,7 @@ func generationsOf(t *testing.T, s *vmtest.Site) map[vm.GenerationID]vm.Generati
 
 // rounds forks a VM and deletes the child, so many times, and waits until what is
 // not needed is gone.
-func rounds(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, clock *vmtest.Clock, n int) {
+func rounds(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, clock *vmtest.Clock, n int) {
 	t.Helper()
 	for range n {
 		f, err := e.Fork(t.Context(), c, "app", engine.ForkRequest{})
@@ -79,7 +79,7 @@ func TestForkAndDelete(t *testing.T) {
 	}
 	clock := vmtest.NewClock()
 	s.Clock = clock
-	changes := &writes[vm.GenerationInfo]{Collection: s.Records.Generations}
+	changes := &writes[vm.Generation]{Collection: s.Records.Generations}
 	s.Records.Generations = changes
 	e, c := open(t, s)
 	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
@@ -106,7 +106,7 @@ func TestLineageStays(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
 	app := create(t, e, c, engine.CreateRequest{Name: "app"})
-	var kept []vm.GenerationInfo
+	var kept []vm.Generation
 	for i := range 6 { // every second one is kept
 		g, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: fmt.Sprint("s", i)})
 		if err != nil {
@@ -167,7 +167,7 @@ func TestDeletedSnapshots(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
 	create(t, e, c, engine.CreateRequest{Name: "app"})
-	var last vm.GenerationInfo
+	var last vm.Generation
 	for i := range 130 {
 		g, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: fmt.Sprint("s", i)})
 		if err != nil {

@@ -43,7 +43,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 		return Forked{}, err
 	}
 	defer e.settle(claims...)
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
 		return Forked{}, err
 	}
 	g, err := e.forkSourceOf(op, r.Volumes)
@@ -68,7 +68,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if op.before.State == vm.Running {
 		out.Pause = time.Duration(g.PauseMs * float64(time.Millisecond))
 	}
-	e.emit(out.Parent, "vm.forked", map[string]any{"count": r.Count, "generation": string(g.ID), "pauseMs": g.PauseMs})
+	e.cfg.Journal.EmitVM(out.Parent, "vm.forked", map[string]any{"count": r.Count, "generation": string(g.ID), "pauseMs": g.PauseMs})
 	return out, nil
 }
 
@@ -148,7 +148,7 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 
 // forkSourceOf returns the generation that the children start on, pinned: that
 // of a suspended VM, or a new one of a running VM.
-func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.GenerationInfo, err error) {
+func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.Generation, err error) {
 	if op.before.State != vm.Suspended {
 		err = e.withoutVolumes(op, volumes, func() (err error) {
 			g, err = e.capture(op.ctx, op, captureOptions{why: vm.WhyFork, volumes: volumes})
@@ -183,7 +183,7 @@ type birth struct {
 
 // bear starts the children on a generation, some at a time, and commits them
 // when all run.
-func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
+func (e *Engine) bear(ctx context.Context, g vm.Generation, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
 	births := make([]*birth, 0, len(recs))
 	defer func() {
 		for _, b := range births {
@@ -208,15 +208,15 @@ func (e *Engine) bear(ctx context.Context, g vm.GenerationInfo, recs []vm.VM, r 
 	}
 	for i, b := range births {
 		e.watch(b.op.slot, b.m)
-		e.emit(children[i], "vm.created", map[string]any{"parent": string(children[i].Parent), "generation": string(g.ID)})
-		e.emit(children[i], "vm.running", timings(b.st))
+		e.cfg.Journal.EmitVM(children[i], "vm.created", map[string]any{"parent": string(children[i].Parent), "generation": string(g.ID)})
+		e.cfg.Journal.EmitVM(children[i], "vm.running", timings(b.st))
 	}
 	return children, nil
 }
 
 // startAll starts every child through the queue; the first failure ends the
 // others.
-func (e *Engine) startAll(ctx context.Context, g vm.GenerationInfo, births []*birth) error {
+func (e *Engine) startAll(ctx context.Context, g vm.Generation, births []*birth) error {
 	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
 	ctx, cancel := context.WithTimeoutCause(ctx, outer, startTimeout("", outer))
 	defer cancel()
@@ -238,7 +238,7 @@ func (e *Engine) startAll(ctx context.Context, g vm.GenerationInfo, births []*bi
 	return first
 }
 
-func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) error {
+func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *birth) error {
 	select {
 	case e.starts <- struct{}{}:
 	case <-ctx.Done():
@@ -285,7 +285,7 @@ func (e *Engine) startChild(ctx context.Context, g vm.GenerationInfo, b *birth) 
 
 // commitChildren makes all children running, durably, in one change of the
 // records: a death leaves all or none.
-func (e *Engine) commitChildren(ctx context.Context, g vm.GenerationInfo, births []*birth) ([]vm.VM, error) {
+func (e *Engine) commitChildren(ctx context.Context, g vm.Generation, births []*birth) ([]vm.VM, error) {
 	if err := e.step(ctx, "fork:commit"); err != nil {
 		return nil, err
 	}

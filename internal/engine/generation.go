@@ -18,14 +18,14 @@ type generation struct {
 	sealing sync.Mutex // held while its memory is sealed, opened or settled; before genWrite
 
 	// guarded by Engine.mu
-	info vm.GenerationInfo // as the store has it
-	pins int               // operations that need its files
-	left bool              // files that nobody needs could not be removed: tried again
+	info vm.Generation // as the store has it
+	pins int           // operations that need its files
+	left bool          // files that nobody needs could not be removed: tried again
 }
 
 // newGeneration writes the first record of a generation and pins it. The
 // caller unpins it.
-func (e *Engine) newGeneration(ctx context.Context, g vm.GenerationInfo) (vm.GenerationInfo, error) {
+func (e *Engine) newGeneration(ctx context.Context, g vm.Generation) (vm.Generation, error) {
 	if e.dead.Load() {
 		return g, ErrDied
 	}
@@ -50,29 +50,29 @@ func (e *Engine) newGeneration(ctx context.Context, g vm.GenerationInfo) (vm.Gen
 }
 
 // changeGeneration changes a generation's record durably, and then in memory.
-func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, change func(*vm.GenerationInfo)) (vm.GenerationInfo, error) {
+func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, change func(*vm.Generation)) (vm.Generation, error) {
 	return e.changeGenerationIf(ctx, id, func() error { return nil }, change)
 }
 
 // changeGenerationIf is changeGeneration, unless may refuses it; no other record of
 // a generation changes in between.
-func (e *Engine) changeGenerationIf(ctx context.Context, id vm.GenerationID, may func() error, change func(*vm.GenerationInfo)) (vm.GenerationInfo, error) {
+func (e *Engine) changeGenerationIf(ctx context.Context, id vm.GenerationID, may func() error, change func(*vm.Generation)) (vm.Generation, error) {
 	if e.dead.Load() {
-		return vm.GenerationInfo{}, ErrDied
+		return vm.Generation{}, ErrDied
 	}
 	e.genWrite.Lock()
 	defer e.genWrite.Unlock()
 	if err := may(); err != nil {
-		return vm.GenerationInfo{}, err
+		return vm.Generation{}, err
 	}
 	g, ok := e.generationInfo(id)
 	if !ok {
 		return g, noGeneration(string(id))
 	}
 	change(&g)
-	rev, err := resaved(ctx, e.cfg.Records.Generations, g, func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision })
+	rev, err := resaved(ctx, e.cfg.Records.Generations, g, func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision })
 	if err != nil {
-		return vm.GenerationInfo{}, err
+		return vm.Generation{}, err
 	}
 	g.Revision = rev
 	e.mu.Lock()
@@ -103,12 +103,12 @@ func (e *Engine) forgetGeneration(ctx context.Context, id vm.GenerationID) error
 	return nil
 }
 
-func (e *Engine) generationInfo(id vm.GenerationID) (vm.GenerationInfo, bool) {
+func (e *Engine) generationInfo(id vm.GenerationID) (vm.Generation, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	g := e.gens[id]
 	if g == nil {
-		return vm.GenerationInfo{}, false
+		return vm.Generation{}, false
 	}
 	return g.info, true
 }
@@ -140,10 +140,10 @@ func noGeneration(ref string) *vm.Error {
 
 // findGeneration resolves a generation's id, a snapshot's id, or a snapshot's
 // name that is unique in the account. Deleted ones are found by id only.
-func (e *Engine) findGeneration(account vm.AccountID, ref string) (vm.GenerationInfo, error) {
+func (e *Engine) findGeneration(account vm.AccountID, ref string) (vm.Generation, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var found []vm.GenerationInfo
+	var found []vm.Generation
 	for _, g := range e.gens {
 		switch {
 		case g.info.Account != account || g.info.Gone && g.info.Snapshot == "":
@@ -155,25 +155,25 @@ func (e *Engine) findGeneration(account vm.AccountID, ref string) (vm.Generation
 	}
 	switch len(found) {
 	case 0:
-		return vm.GenerationInfo{}, noGeneration(ref)
+		return vm.Generation{}, noGeneration(ref)
 	case 1:
 		return found[0], nil
 	}
-	return vm.GenerationInfo{}, vm.Errorf(vm.Invalid, ref, "%d snapshots have this name", len(found)).
+	return vm.Generation{}, vm.Errorf(vm.Invalid, ref, "%d snapshots have this name", len(found)).
 		WithCode("INVALID_SNAPSHOT_ID").WithHint("use an id: `warren snapshot ls` shows them")
 }
 
 // generations returns those of an account that pass, oldest first.
-func (e *Engine) generations(pass func(*vm.GenerationInfo) bool) []vm.GenerationInfo {
+func (e *Engine) generations(pass func(*vm.Generation) bool) []vm.Generation {
 	e.mu.Lock()
-	var list []vm.GenerationInfo
+	var list []vm.Generation
 	for _, g := range e.gens {
 		if pass(&g.info) {
 			list = append(list, g.info)
 		}
 	}
 	e.mu.Unlock()
-	slices.SortFunc(list, func(a, b vm.GenerationInfo) int {
+	slices.SortFunc(list, func(a, b vm.Generation) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return list

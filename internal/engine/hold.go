@@ -28,15 +28,15 @@ func (e *Engine) Hold(ctx context.Context, c *vm.Call, ref string, r HoldRequest
 	if err != nil {
 		return h, err
 	}
-	entry := AuditEntry{Op: vm.OpHold, VM: s.id, Subject: r.Reason, Detail: map[string]any{"seconds": int64(r.For / time.Second)}}
+	entry := vm.AuditEntry{Op: vm.OpHold, VM: s.id, Subject: r.Reason, Detail: map[string]any{"seconds": int64(r.For / time.Second)}}
 	rcpt, err := e.record(ctx, c, entry)
 	if err != nil {
 		return h, err
 	}
 	h, err = e.addHold(ctx, s, vm.Hold{VM: s.id, Reason: r.Reason, By: c.Actor}, r.For)
-	rcpt.end(err, map[string]any{"hold": string(h.ID)})
+	rcpt.End(err, map[string]any{"hold": string(h.ID)})
 	if err == nil {
-		e.emit(e.snapshot(s), "vm.held", map[string]any{"hold": string(h.ID), "until": h.Until, "reason": h.Reason})
+		e.cfg.Journal.EmitVM(e.snapshot(s), "vm.held", map[string]any{"hold": string(h.ID), "until": h.Until, "reason": h.Reason})
 	}
 	return h, err
 }
@@ -152,18 +152,18 @@ func noHold(id vm.HoldID) error {
 // endHold ends a hold: released, or expired. The time that the VM sits idle
 // begins then.
 func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, why string) error {
-	entry := AuditEntry{Op: vm.OpRelease, VM: s.id, Subject: string(h.ID), Detail: map[string]any{"reason": why}}
+	entry := vm.AuditEntry{Op: vm.OpRelease, VM: s.id, Subject: string(h.ID), Detail: map[string]any{"reason": why}}
 	rcpt, err := e.record(ctx, c, entry)
 	if err != nil {
 		return err
 	}
 	err = e.dropHold(ctx, s, h)
-	rcpt.end(err, nil)
+	rcpt.End(err, nil)
 	if err != nil {
 		return err
 	}
 	e.holdsChanged()
-	e.emit(e.snapshot(s), "vm.released", map[string]any{"hold": string(h.ID), "reason": why})
+	e.cfg.Journal.EmitVM(e.snapshot(s), "vm.released", map[string]any{"hold": string(h.ID), "reason": why})
 	return nil
 }
 

@@ -36,11 +36,11 @@ func (e *Engine) CreateIdentity(ctx context.Context, c *vm.Call, name string) (i
 		return i, vm.Errorf(vm.Invalid, name, "not a name for an identity").
 			WithCode("INVALID_REQUEST").WithHint("use a-z, 0-9 and . _ @ -, beginning with a letter or digit")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpIdentityCreate, Subject: name})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpIdentityCreate, Subject: name})
 	if err != nil {
 		return i, err
 	}
-	defer func() { r.end(err, map[string]any{"identity": string(i.ID)}) }()
+	defer func() { r.End(err, map[string]any{"identity": string(i.ID)}) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	i = vm.Identity{ID: vm.IdentityID(vm.NewUUID()), Account: c.Actor.Account, Name: name, CreatedAt: e.now()}
@@ -53,7 +53,7 @@ func (e *Engine) CreateIdentity(ctx context.Context, c *vm.Call, name string) (i
 	e.mu.Lock()
 	e.rights.identities[i.ID] = i
 	e.mu.Unlock()
-	e.append(vm.Event{Type: "identity.created", Account: i.Account, Data: map[string]any{"identity": string(i.ID), "name": name}})
+	e.cfg.Journal.Emit(vm.Event{Type: "identity.created", Account: i.Account, Data: map[string]any{"identity": string(i.ID), "name": name}})
 	return i, nil
 }
 
@@ -74,7 +74,7 @@ func (e *Engine) identityNameFree(i vm.Identity) error {
 // Identities lists the identities of the caller's account, oldest first, one
 // page of them; total counts all.
 func (e *Engine) Identities(_ context.Context, c *vm.Call, p Page) (list []vm.Identity, total int, err error) {
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, 0, fail(vm.OpList, "identities", err)
 	}
 	e.mu.Lock()
@@ -94,7 +94,7 @@ func (e *Engine) Identities(_ context.Context, c *vm.Call, p Page) (list []vm.Id
 
 // ownIdentity finds an identity of the caller's account by id or name.
 func (e *Engine) ownIdentity(c *vm.Call, ref string) (vm.Identity, error) {
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return vm.Identity{}, err
 	}
 	e.mu.Lock()
@@ -121,11 +121,11 @@ func (e *Engine) DeleteIdentity(ctx context.Context, c *vm.Call, ref string) (i 
 	if i, err = e.ownIdentity(c, ref); err != nil {
 		return i, err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpIdentityDelete, Subject: string(i.ID)})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpIdentityDelete, Subject: string(i.ID)})
 	if err != nil {
 		return i, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	return i, e.dropIdentity(ctx, i)
@@ -142,7 +142,7 @@ func (e *Engine) dropIdentity(ctx context.Context, i vm.Identity) error {
 	delete(e.rights.identities, i.ID)
 	e.cutLocked()
 	e.mu.Unlock()
-	e.append(vm.Event{Type: "identity.deleted", Account: i.Account, Data: map[string]any{"identity": string(i.ID), "name": i.Name}})
+	e.cfg.Journal.Emit(vm.Event{Type: "identity.deleted", Account: i.Account, Data: map[string]any{"identity": string(i.ID), "name": i.Name}})
 	return e.pruneRights(ctx)
 }
 

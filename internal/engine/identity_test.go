@@ -25,7 +25,7 @@ import (
 )
 
 // identity makes an identity with a token and returns a call of it.
-func identity(t *testing.T, e *engine.Engine, c *vm.Call, r engine.TokenRequest) (vm.Identity, vm.IdentityToken, *vm.Call) {
+func identity(t *testing.T, e *vmtest.House, c *vm.Call, r engine.TokenRequest) (vm.Identity, vm.IdentityToken, *vm.Call) {
 	t.Helper()
 	i, err := e.CreateIdentity(t.Context(), c, "")
 	if err != nil {
@@ -42,7 +42,7 @@ func identity(t *testing.T, e *engine.Engine, c *vm.Call, r engine.TokenRequest)
 	return i, tok, &vm.Call{Actor: actor}
 }
 
-func grantVM(t *testing.T, e *engine.Engine, c *vm.Call, i vm.Identity, v vm.VM, users ...string) {
+func grantVM(t *testing.T, e *vmtest.House, c *vm.Call, i vm.Identity, v vm.VM, users ...string) {
 	t.Helper()
 	if _, err := e.GrantVM(t.Context(), c, string(i.ID), string(v.ID), users); err != nil {
 		t.Fatal(err)
@@ -94,9 +94,9 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-func auditOf(t *testing.T, e *engine.Engine, c *vm.Call) []engine.AuditRecord {
+func auditOf(t *testing.T, e *vmtest.House, c *vm.Call) []vm.AuditRecord {
 	t.Helper()
-	list, err := e.AuditList(t.Context(), c, engine.AuditFilter{Limit: 1000})
+	list, err := e.AuditList(t.Context(), c, vm.AuditFilter{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestTokenExpiry(t *testing.T) {
 		return err == nil && len(recs) == 0
 	})
 	eventually(t, "its end is recorded", func() bool {
-		return slices.ContainsFunc(auditOf(t, e, c), func(r engine.AuditRecord) bool {
+		return slices.ContainsFunc(auditOf(t, e, c), func(r vm.AuditRecord) bool {
 			return r.Op == vm.OpTokenRevoke && r.Detail["reason"] == "expired" && r.Actor.System == "expiry" && r.Outcome == "ok"
 		})
 	})
@@ -231,7 +231,7 @@ func TestIdentityReach(t *testing.T) {
 	only(e.Start(ctx, own, id, engine.StartRequest{IdleTimeout: engine.Null[int64]()}))
 	only(e.Lineage(ctx, own, ""))
 	only(e.Events(ctx, own, -1))
-	only(e.AuditList(ctx, own, engine.AuditFilter{}))
+	only(e.AuditList(ctx, own, vm.AuditFilter{}))
 	only(e.Keys(ctx, own, ""))
 	only(e.CreateIdentity(ctx, own, "x"))
 	only(e.DeleteIdentity(ctx, own, string(i.ID)))
@@ -253,7 +253,7 @@ func TestIdentityReach(t *testing.T) {
 		t.Errorf("%q %d", out, code)
 	}
 	for _, op := range []vm.Op{vm.OpStart, vm.OpExec} {
-		if !slices.ContainsFunc(auditOf(t, e, c), func(r engine.AuditRecord) bool { return r.Op == op && r.Actor.Identity == i.ID }) {
+		if !slices.ContainsFunc(auditOf(t, e, c), func(r vm.AuditRecord) bool { return r.Op == op && r.Actor.Identity == i.ID }) {
 			t.Errorf("%s is not on record as the identity's", op)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-func idleOf(t *testing.T, e *engine.Engine, c *vm.Call, ref string) vm.Idle {
+func idleOf(t *testing.T, e *vmtest.House, c *vm.Call, ref string) vm.Idle {
 	t.Helper()
 	i, err := e.Idle(t.Context(), c, ref)
 	if err != nil {
@@ -270,7 +270,7 @@ func TestWakeByIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	woken := records(t, s)
-	if !slices.ContainsFunc(woken, func(r engine.AuditRecord) bool {
+	if !slices.ContainsFunc(woken, func(r vm.AuditRecord) bool {
 		return r.Op == vm.OpStart && r.Subject == "woken" && r.Actor.Identity == i.ID && r.Outcome == "ok"
 	}) {
 		t.Errorf("no record of its start: %+v", woken)
@@ -439,7 +439,7 @@ func TestNeverAsleepAtWork(t *testing.T) {
 }
 
 // echo sends a little to a guest's port and waits for it to come back.
-func echo(ctx context.Context, e *engine.Engine, c *vm.Call, ref string) error {
+func echo(ctx context.Context, e *vmtest.House, c *vm.Call, ref string) error {
 	conn, err := e.DialPort(ctx, c, ref, 7)
 	if err != nil {
 		return err

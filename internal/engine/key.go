@@ -96,12 +96,12 @@ func (e *Engine) CreateKey(ctx context.Context, c *vm.Call, account vm.AccountID
 	if len(name) > maxKeyName {
 		return k, "", vm.Errorf(vm.Invalid, name, "the name is longer than %d bytes", maxKeyName).WithCode("INVALID_REQUEST")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpKeyCreate, Subject: name, Detail: map[string]any{"account": string(account)}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpKeyCreate, Subject: name, Detail: map[string]any{"account": string(account)}})
 	if err != nil {
 		return k, "", err
 	}
 	k, secret, err = e.addKey(ctx, account, name)
-	r.end(err, map[string]any{"key": string(k.ID)})
+	r.End(err, map[string]any{"key": string(k.ID)})
 	return k, secret, err
 }
 
@@ -109,13 +109,13 @@ const maxKeyName = 100
 
 // keyAccount decides whose keys a call is about.
 func (e *Engine) keyAccount(c *vm.Call, account vm.AccountID) (vm.AccountID, error) {
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return "", err
 	}
 	if account == "" || account == c.Actor.Account {
 		return c.Actor.Account, nil
 	}
-	if err := needAdmin(c); err != nil {
+	if err := c.Actor.AdminOnly(); err != nil {
 		return "", err
 	}
 	e.mu.Lock()
@@ -167,11 +167,11 @@ func (e *Engine) RotateKey(ctx context.Context, c *vm.Call, id vm.KeyID) (k vm.A
 	if k, err = e.ownKey(c, id); err != nil {
 		return vm.APIKey{}, "", err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpKeyRotate, Subject: string(id)})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpKeyRotate, Subject: string(id)})
 	if err != nil {
 		return vm.APIKey{}, "", err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.keyWrite.Lock()
 	defer e.keyWrite.Unlock()
 	if k, err = e.ownKey(c, id); err != nil { // as it is now
@@ -197,12 +197,12 @@ func (e *Engine) RevokeKey(ctx context.Context, c *vm.Call, id vm.KeyID) (err er
 		return vm.Errorf(vm.Denied, string(id), "the last key of an admin account cannot be revoked").
 			WithCode("FORBIDDEN").WithHint("rotate it instead: `warren key rotate %s`", id)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpKeyRevoke, Subject: string(id)})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpKeyRevoke, Subject: string(id)})
 	if err != nil {
 		return err
 	}
 	err = e.dropKey(ctx, k)
-	r.end(err, nil)
+	r.End(err, nil)
 	return err
 }
 

@@ -18,7 +18,7 @@ func (e *Engine) Kill(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err
 		return vm.VM{}, fail(vm.OpKill, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}
 	if op.before.State == vm.Stopped {

@@ -25,12 +25,12 @@ func (e *Engine) Label(ctx context.Context, c *vm.Call, ref string, change map[s
 	if maps.Equal(labels, op.before.Labels) {
 		return op.before, nil
 	}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"change": change}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"change": change}}); err != nil {
 		return vm.VM{}, err
 	}
 	rec, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Labels = labels })
 	if err == nil {
-		e.emit(rec, "vm.labelled", map[string]any{"labels": labels})
+		e.cfg.Journal.EmitVM(rec, "vm.labelled", map[string]any{"labels": labels})
 	}
 	return rec, err
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // sortNewest puts the newest generation first.
-func sortNewest(list []vm.GenerationInfo) {
-	slices.SortFunc(list, func(a, b vm.GenerationInfo) int {
+func sortNewest(list []vm.Generation) {
+	slices.SortFunc(list, func(a, b vm.Generation) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 	})
 }
@@ -23,7 +23,7 @@ func sortNewest(list []vm.GenerationInfo) {
 // Lineage returns a VM, its ancestors and descendants, and the generations that
 // connect them; with ref "" everything of the account.
 func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, error) {
-	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return Lineage{}, fail(vm.OpGet, ref, err)
 	}
 	var only map[vm.ID]bool
@@ -45,7 +45,7 @@ func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, er
 	slices.SortFunc(out.VMs, func(a, b vm.VM) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
-	out.Generations = e.generations(func(g *vm.GenerationInfo) bool {
+	out.Generations = e.generations(func(g *vm.Generation) bool {
 		return g.Account == c.Actor.Account && (only == nil || only[g.VM])
 	})
 	return out, nil
@@ -114,7 +114,7 @@ func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove 
 	if loser == op.slot {
 		return out, vm.Errorf(vm.Invalid, over, "a VM cannot be kept over itself").WithCode("INVALID_REQUEST")
 	}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: string(loser.id), Detail: map[string]any{"remove": remove}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: string(loser.id), Detail: map[string]any{"remove": remove}}); err != nil {
 		return out, err
 	}
 	lost, err := e.beginSlot(ctx, loser, vm.OpKeep)
@@ -138,7 +138,7 @@ func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove 
 	if err := e.moveNames(op.ctx, op, loser, op.slot); err != nil {
 		return out, err
 	}
-	e.emit(out.VM, "vm.kept", map[string]any{"over": string(loser.id)})
+	e.cfg.Journal.EmitVM(out.VM, "vm.kept", map[string]any{"over": string(loser.id)})
 	if !remove {
 		return out, nil
 	}

@@ -35,11 +35,11 @@ func (e *Engine) MapDomain(ctx context.Context, c *vm.Call, domain, ref string, 
 	if err != nil {
 		return m, vm.Errorf(vm.Denied, ref, "no such VM of this account").WithCode("VM_ACCESS_DENIED_FOR_MAPPING", "vmId", ref)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, VM: s.id, Subject: m.Domain, Detail: map[string]any{"do": "map", "port": port}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDomain, VM: s.id, Subject: m.Domain, Detail: map[string]any{"do": "map", "port": port}})
 	if err != nil {
 		return m, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	m.VM, m.Port, m.CreatedAt = s.id, port, e.now()
 	return e.saveMapping(ctx, m)
 }
@@ -127,12 +127,12 @@ func (e *Engine) Unmap(ctx context.Context, c *vm.Call, domain string) (m vm.Map
 		return m, vm.Errorf(vm.Denied, name, "not a mapping of this account").WithCode("FAILED_PERMISSIONS_CHECK", "domain", name).
 			WithHint("`warren domain ls` lists them")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpDomain, VM: m.VM, Subject: name, Detail: map[string]any{"do": "unmap"}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpDomain, VM: m.VM, Subject: name, Detail: map[string]any{"do": "unmap"}})
 	if err != nil {
 		return m, err
 	}
 	err = e.dropMapping(ctx, m)
-	r.end(err, nil)
+	r.End(err, nil)
 	return m, err
 }
 

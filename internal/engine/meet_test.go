@@ -165,7 +165,7 @@ func TestBusy(t *testing.T) {
 }
 
 // verbs are all methods that name a VM, with harmless arguments.
-func verbs(e *engine.Engine) map[string]func(context.Context, *vm.Call, string) error {
+func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) error {
 	type f = func(context.Context, *vm.Call, string) error
 	closing := func(r io.Closer, err error) error {
 		if err == nil {
@@ -364,7 +364,7 @@ func TestOtherAccounts(t *testing.T) {
 	if _, _, _, err := e.List(ctx, other, engine.Filter{All: true}); vm.KindOf(err) != vm.Denied {
 		t.Errorf("list of all: %v", err)
 	}
-	if recs, err := e.AuditList(ctx, other, engine.AuditFilter{Account: admin.Actor.Account}); err != nil || len(recs) != 0 {
+	if recs, err := e.AuditList(ctx, other, vm.AuditFilter{Account: admin.Actor.Account}); err != nil || len(recs) != 0 {
 		t.Errorf("audit: %v, %v", recs, err)
 	}
 	if _, err := e.Create(ctx, other, engine.CreateRequest{Name: "box", UniqueName: true}); err != nil {
@@ -389,7 +389,7 @@ func TestOtherAccounts(t *testing.T) {
 }
 
 // bring makes a VM named box in a state that can be reached in this issue.
-func bring(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, st vm.State) (end func()) {
+func bring(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, st vm.State) (end func()) {
 	t.Helper()
 	switch st {
 	case vm.Running:
@@ -552,7 +552,7 @@ func TestRandomWalk(t *testing.T) {
 	consistent(t, s)
 }
 
-func compare(t *testing.T, e *engine.Engine, c *vm.Call, model map[string]vm.State) {
+func compare(t *testing.T, e *vmtest.House, c *vm.Call, model map[string]vm.State) {
 	t.Helper()
 	vms, _, _, err := e.List(t.Context(), c, engine.Filter{})
 	if err != nil {

@@ -20,7 +20,7 @@ const maxOtherKeys = 16
 // key into the manifest that the agent had already given up, and the generation
 // could not be started. The manifest is looked at once: then it has its keys, or
 // it was right.
-func (e *Engine) mendKeys(g vm.GenerationInfo) {
+func (e *Engine) mendKeys(g vm.Generation) {
 	if !g.Whole() {
 		return
 	}
@@ -42,7 +42,7 @@ func (e *Engine) mendKeys(g vm.GenerationInfo) {
 // the one in the manifest: those of its VM's machine, and those of the warm
 // generations of its image. An agent accepts the key that it had before until
 // somebody has used the next.
-func (e *Engine) otherKeys(m vm.Generation) [][]byte {
+func (e *Engine) otherKeys(m vm.Manifest) [][]byte {
 	var keys [][]byte
 	add := func(key []byte) {
 		same := func(other []byte) bool { return bytes.Equal(key, other) }
@@ -60,7 +60,7 @@ func (e *Engine) otherKeys(m vm.Generation) [][]byte {
 		return keys // the pattern is malformed: it never is
 	}
 	for _, path := range warm {
-		var w vm.Generation
+		var w vm.Manifest
 		if layout.ReadJSON(path, &w) == nil {
 			add(w.GuestKey)
 		}

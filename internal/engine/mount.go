@@ -51,7 +51,7 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	e.used(op.slot)
 	rec := e.volumeRecord(v)
 	detail := map[string]any{"volume": string(v.id), "name": rec.Name, "rw": r.RW, "share": r.Share, "sensitive": true}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: r.Path, Detail: detail}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: r.Path, Detail: detail}); err != nil {
 		return out, err
 	}
 	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
@@ -80,7 +80,7 @@ func (e *Engine) beginAwake(ctx context.Context, c *vm.Call, ref string, verb vm
 	if err != nil {
 		return nil, err
 	}
-	if err := ownerOnly(c.Actor, s.id); err != nil {
+	if err := c.Actor.OwnerOnly(string(s.id)); err != nil {
 		return nil, err
 	}
 	if asleep(e.snapshot(s).State) {
@@ -345,7 +345,7 @@ func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force 
 		return err
 	}
 	detail := map[string]any{"volume": string(v.id), "name": e.volumeRecord(v).Name, "force": force}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: m.Path, Detail: detail}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: m.Path, Detail: detail}); err != nil {
 		return err
 	}
 	v.work.Lock()
@@ -377,7 +377,7 @@ func (e *Engine) cutAt(id vm.ID, at, volume string) (vm.VolumeAt, bool) {
 // unmountCut takes it out of the VM.
 func (e *Engine) unmountCut(op *operation, c *vm.Call, at vm.VolumeAt, force bool) error {
 	detail := map[string]any{"volume": string(at.ID), "name": at.Name, "force": force, "cut": true}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: at.Path, Detail: detail}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: at.Path, Detail: detail}); err != nil {
 		return err
 	}
 	r := e.runOf(op.slot)

@@ -28,7 +28,7 @@ func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (
 	if err := mayReach(op.before, m); err != nil {
 		return vm.VM{}, err
 	}
-	entry := AuditEntry{Detail: map[string]any{"from": string(op.before.Network.Mode), "to": mode}}
+	entry := vm.AuditEntry{Detail: map[string]any{"from": string(op.before.Network.Mode), "to": mode}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}
@@ -48,7 +48,7 @@ func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (
 	}
 	rec, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Network = p })
 	if err == nil {
-		e.emit(rec, "vm.network", map[string]any{"mode": mode})
+		e.cfg.Journal.EmitVM(rec, "vm.network", map[string]any{"mode": mode})
 	}
 	return rec, err
 }

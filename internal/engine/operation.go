@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -25,10 +26,10 @@ type operation struct {
 	done   chan struct{} // closed when it has ended
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	unhook func() bool    // undoes cancelWith; nil = nothing to undo
-	undo   undo           // takes back what it has made
-	rcpt   *receipt       // its audit record; nil before it was written
-	detail map[string]any // what its outcome says beyond that; may be nil
+	unhook func() bool      // undoes cancelWith; nil = nothing to undo
+	undo   undo             // takes back what it has made
+	rcpt   *journal.Receipt // its audit record; nil before it was written
+	detail map[string]any   // what its outcome says beyond that; may be nil
 }
 
 // meeting says what a verb does when it finds another one at work.
@@ -71,7 +72,7 @@ func captures(verb vm.Op) bool {
 // chooses with cancelWith.
 func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
 	if !identityOps[verb] {
-		if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+		if err := c.Actor.OwnerOnly(ref); err != nil {
 			return nil, err
 		}
 	}
@@ -178,7 +179,7 @@ func (e *Engine) finish(op *operation, err error) error {
 			err = errors.Join(err, undoErr)
 		}
 	}
-	op.rcpt.end(err, op.detail)
+	op.rcpt.End(err, op.detail)
 	e.mu.Lock()
 	op.slot.op = nil
 	delete(e.creating, op)

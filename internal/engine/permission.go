@@ -69,12 +69,12 @@ func (e *Engine) grantVM(ctx context.Context, c *vm.Call, identity, ref string, 
 	if err != nil {
 		return p, err
 	}
-	entry := AuditEntry{Op: vm.OpGrant, VM: s.id, Subject: string(i.ID), Detail: map[string]any{"allowedUsers": users}}
+	entry := vm.AuditEntry{Op: vm.OpGrant, VM: s.id, Subject: string(i.ID), Detail: map[string]any{"allowedUsers": users}}
 	r, err := e.record(ctx, c, entry)
 	if err != nil {
 		return p, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	if i, s, err = e.identityAndVM(c, string(i.ID), string(s.id)); err != nil { // as they are now
@@ -100,7 +100,7 @@ func (e *Engine) grantVM(ctx context.Context, c *vm.Call, identity, ref string, 
 	e.rights.grants[at] = p
 	e.cutLocked()
 	e.mu.Unlock()
-	e.append(grantEvent(kind, p))
+	e.cfg.Journal.Emit(grantEvent(kind, p))
 	return p, nil
 }
 
@@ -164,11 +164,11 @@ func (e *Engine) RevokeVM(ctx context.Context, c *vm.Call, identity, ref string)
 	if err != nil {
 		return err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpRevoke, VM: p.VM, Subject: string(p.Identity)})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpRevoke, VM: p.VM, Subject: string(p.Identity)})
 	if err != nil {
 		return err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	return e.dropGrant(ctx, p)
@@ -191,7 +191,7 @@ func (e *Engine) dropGrant(ctx context.Context, p vm.VMPermission) error {
 	delete(e.rights.grants, at)
 	e.cutLocked()
 	e.mu.Unlock()
-	e.append(grantEvent("permission.revoked", p))
+	e.cfg.Journal.Emit(grantEvent("permission.revoked", p))
 	return nil
 }
 

@@ -20,7 +20,7 @@ import (
 type createPlan struct {
 	rec      vm.VM
 	image    vm.Image
-	from     *vm.GenerationInfo // the snapshot that it is made of; nil = the image
+	from     *vm.Generation // the snapshot that it is made of; nil = the image
 	layer    spec.Layer
 	deadline time.Duration
 	claim    *claim  // its place among the VMs that run
@@ -93,7 +93,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 }
 
 // source finds what a VM is made of: an image, or a snapshot with its size.
-func (e *Engine) source(ctx context.Context, c *vm.Call, r *CreateRequest) (vm.Image, *vm.GenerationInfo, error) {
+func (e *Engine) source(ctx context.Context, c *vm.Call, r *CreateRequest) (vm.Image, *vm.Generation, error) {
 	img, err := e.cfg.Images.Find(ctx, r.Image)
 	if err == nil {
 		return img, nil, nil
@@ -127,7 +127,7 @@ func (e *Engine) source(ctx context.Context, c *vm.Call, r *CreateRequest) (vm.I
 }
 
 // usable refuses a snapshot that nothing can be made of.
-func usable(g vm.GenerationInfo) error {
+func usable(g vm.Generation) error {
 	id := string(g.Snapshot)
 	if id == "" {
 		id = string(g.ID)

@@ -25,7 +25,7 @@ func usePool(s *vmtest.Site, on bool) *vmtest.Clock {
 	return clock
 }
 
-func poolOf(t *testing.T, e *engine.Engine, c *vm.Call) engine.PoolInfo {
+func poolOf(t *testing.T, e *vmtest.House, c *vm.Call) engine.PoolInfo {
 	t.Helper()
 	h, err := e.Host(t.Context(), c)
 	if err != nil {
@@ -35,14 +35,14 @@ func poolOf(t *testing.T, e *engine.Engine, c *vm.Call) engine.PoolInfo {
 }
 
 // ready waits until the pool has n members.
-func ready(t *testing.T, e *engine.Engine, c *vm.Call, n int) {
+func ready(t *testing.T, e *vmtest.House, c *vm.Call, n int) {
 	t.Helper()
 	eventually(t, "the pool is full", func() bool { return poolOf(t, e, c).Ready == n })
 }
 
 // pooledSite is a site with an engine whose pool has its one member, the id of
 // which is the last result.
-func pooledSite(t *testing.T) (*vmtest.Site, *engine.Engine, *vm.Call, *vmtest.Clock, vm.ID) {
+func pooledSite(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Clock, vm.ID) {
 	t.Helper()
 	s, e, _ := site(t)
 	closeEngine(t, e)

@@ -102,7 +102,7 @@ func TestOlderKeyOfTheImage(t *testing.T) {
 	if err := layout.ReadJSON(path, &spec); err != nil {
 		t.Fatal(err)
 	}
-	warm := vm.Generation{Format: 1, Image: v.Image, GuestKey: spec.GuestKey}
+	warm := vm.Manifest{Format: 1, Image: v.Image, GuestKey: spec.GuestKey}
 	spec.Reset.LinkKey, spec.GuestKey = []byte("of a start that failed"), []byte("stale")
 	manifest := layout.GenerationDir(s.Dir.Warm(v.Image, "key")).Manifest()
 	if err := os.MkdirAll(s.Dir.Warm(v.Image, "key"), 0o700); err != nil {
@@ -168,7 +168,7 @@ func TestFailedForkIsQuiet(t *testing.T) {
 }
 
 // onlyGeneration returns the record of the one generation of a VM.
-func onlyGeneration(t *testing.T, s *vmtest.Site, id vm.ID) (vm.GenerationInfo, bool) {
+func onlyGeneration(t *testing.T, s *vmtest.Site, id vm.ID) (vm.Generation, bool) {
 	t.Helper()
 	list, err := s.Records.Generations.List(t.Context())
 	if err != nil {
@@ -179,5 +179,5 @@ func onlyGeneration(t *testing.T, s *vmtest.Site, id vm.ID) (vm.GenerationInfo, 
 			return g, true
 		}
 	}
-	return vm.GenerationInfo{}, false
+	return vm.Generation{}, false
 }

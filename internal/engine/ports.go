@@ -279,7 +279,7 @@ type Images interface {
 	List(ctx context.Context) ([]vm.Image, error)
 	// Warm returns the image's warm generation of a size, building it first
 	// where it is missing. Its files lie in layout.Dir.Warm(img.ID, Key).
-	Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Generation, error)
+	Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Manifest, error)
 	// Boot returns the files and command line of a cold boot of the image.
 	Boot(ctx context.Context, img vm.Image) (vm.BootSource, error)
 	// Overlay makes an empty qcow2 at path above backing, a path relative to
@@ -309,14 +309,14 @@ type Generations interface {
 	// Captured returns what a completed capture left word of; else NotFound.
 	Captured(id vm.GenerationID) (vm.Captured, error)
 	// Publish makes a generation complete and durable; it reads all its data.
-	Publish(ctx context.Context, g vm.Generation) (vm.Generation, error)
-	Load(id vm.GenerationID) (vm.Generation, error)
+	Publish(ctx context.Context, g vm.Manifest) (vm.Manifest, error)
+	Load(id vm.GenerationID) (vm.Manifest, error)
 	// Rewrite replaces a manifest, durably.
-	Rewrite(g vm.Generation) error
+	Rewrite(g vm.Manifest) error
 	Source(id vm.GenerationID) vm.GenerationSource
 	// Alias makes a second generation of the same files, with the memory where the
 	// manifest names its file.
-	Alias(from vm.GenerationID, g vm.Generation) error
+	Alias(from vm.GenerationID, g vm.Manifest) error
 	Present(id vm.GenerationID) (disk, memory bool)
 	DropMemory(id vm.GenerationID) error
 	Remove(id vm.GenerationID) error
@@ -409,36 +409,6 @@ type Clock interface {
 	After(d time.Duration) (c <-chan time.Time, stop func())
 }
 
-// Auditor keeps the record of what was done. No record, no action.
-type Auditor interface {
-	// Begin durably records that something is about to be done and returns the
-	// receipt's id.
-	Begin(ctx context.Context, e AuditEntry) (string, error)
-	// End records the outcome; nil = it was done.
-	End(id string, outcome error, detail map[string]any) error
-	// Pending lists records that were begun and have no outcome.
-	Pending(ctx context.Context) ([]AuditRecord, error)
-	List(ctx context.Context, f AuditFilter) ([]AuditRecord, error)
-	// Verify checks the whole chain.
-	Verify(ctx context.Context) (AuditReport, error)
-}
-
-// EventLog is the host's stream of events.
-type EventLog interface {
-	// Append gives the event its ID and Time (where zero) and stores it.
-	Append(e vm.Event) (vm.Event, error)
-	// Subscribe replays events with an ID above after and goes on with new
-	// ones until ctx ends. Kind NotFound, code EVENTS_GONE when after is too
-	// old; after < 0 = only new ones.
-	Subscribe(ctx context.Context, after int64) (EventStream, error)
-}
-
-// EventStream delivers events in order.
-type EventStream interface {
-	Next(ctx context.Context) (vm.Event, error)
-	Close()
-}
-
 // Records are the durable records; package store is behind them.
 type Records struct {
 	VMs      Collection[vm.VM]
@@ -451,7 +421,7 @@ type Records struct {
 	Usage    Collection[vm.UsageRecord]
 	Jobs     Collection[vm.Job]
 
-	Generations Collection[vm.GenerationInfo]
+	Generations Collection[vm.Generation]
 
 	Domains        Collection[vm.Domain]
 	Mappings       Collection[vm.Mapping] // by domain: a name has one

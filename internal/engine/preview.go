@@ -107,11 +107,11 @@ func (e *Engine) changePreview(ctx context.Context, c *vm.Call, ref string, port
 		return out, vm.Errorf(vm.Limit, ref, "the VM has %d previews", maxPreviews)
 	}
 	after := changed(before, port, change)
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpPreview, VM: s.id, Detail: map[string]any{"port": port, "public": after.Public, "epoch": after.Epoch}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpPreview, VM: s.id, Detail: map[string]any{"port": port, "public": after.Public, "epoch": after.Epoch}})
 	if err != nil {
 		return out, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		out = changed(*rec, port, change)
 		out.ChangedAt = e.now()
@@ -125,7 +125,7 @@ func (e *Engine) changePreview(ctx context.Context, c *vm.Call, ref string, port
 	e.mu.Lock()
 	e.cutLocked()
 	e.mu.Unlock()
-	e.emit(rec, "vm.preview", map[string]any{"port": port, "public": out.Public})
+	e.cfg.Journal.EmitVM(rec, "vm.preview", map[string]any{"port": port, "public": out.Public})
 	return out, nil
 }
 

@@ -19,7 +19,7 @@ func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec 
 	}
 	spec.Background = true
 	c.User = spec.User
-	entry := AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
+	entry := vm.AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
 		asked := spec.Cwd
 		spec.Cwd = v.path(asked)
@@ -89,7 +89,7 @@ func (e *Engine) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (v
 // SignalProcess sends a signal (a name such as "TERM") to the process group of
 // a process.
 func (e *Engine) SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error {
-	_, err := act(ctx, e, c, ref, AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
+	_, err := act(ctx, e, c, ref, vm.AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
 		func(ctx context.Context, v *visit) (nothing, error) {
 			if err := v.mayHave(ctx, id); err != nil {
 				return nothing{}, err
@@ -101,7 +101,7 @@ func (e *Engine) SignalProcess(ctx context.Context, c *vm.Call, ref, id, name st
 
 // ForgetProcess removes an ended process and its log.
 func (e *Engine) ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) error {
-	_, err := act(ctx, e, c, ref, AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
+	_, err := act(ctx, e, c, ref, vm.AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
 		func(ctx context.Context, v *visit) (nothing, error) {
 			if err := v.mayHave(ctx, id); err != nil {
 				return nothing{}, err

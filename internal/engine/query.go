@@ -33,7 +33,7 @@ func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, tot
 		return nil, 0, nil, fail(vm.OpList, "", vm.Errorf(vm.Invalid, "", "limit and offset must not be negative").WithCode("INVALID_REQUEST"))
 	}
 	if f.All {
-		if err := needAdmin(c); err != nil {
+		if err := c.Actor.AdminOnly(); err != nil {
 			return nil, 0, nil, fail(vm.OpList, "", err)
 		}
 	}

@@ -166,7 +166,7 @@ func running(s vm.State) bool {
 	return s == vm.Running || s == vm.Starting || s == vm.Building || s == vm.Suspending
 }
 
-func countsAsSnapshot(g vm.GenerationInfo) bool {
+func countsAsSnapshot(g vm.Generation) bool {
 	return g.Snapshot != "" && !g.Deleted && !g.Gone && (g.State == vm.GenReady || g.State == vm.GenBuilding)
 }
 
@@ -248,7 +248,7 @@ func (e *Engine) snapshotFits(account vm.AccountID) error {
 // may ask of any.
 func (e *Engine) Quota(ctx context.Context, c *vm.Call, ref vm.AccountID) (out vm.QuotaState, err error) {
 	defer func() { err = fail(vm.OpQuota, string(ref), err) }()
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return out, err
 	}
 	a, err := e.accountOf(c, ref)
@@ -293,7 +293,7 @@ func (e *Engine) accountOf(c *vm.Call, ref vm.AccountID) (vm.Account, error) {
 // is refused. Admins only.
 func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q vm.Quota) (out vm.QuotaState, err error) {
 	defer func() { err = fail(vm.OpQuota, string(ref), err) }()
-	if err := needAdmin(c); err != nil {
+	if err := c.Actor.AdminOnly(); err != nil {
 		return out, err
 	}
 	a, err := e.accountOf(c, ref)
@@ -311,11 +311,11 @@ func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q v
 	if err := checkQuota(q, out.Use); err != nil {
 		return out, err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpQuota, Subject: a.Name, Detail: map[string]any{"account": string(a.ID), "from": a.Quota, "to": q}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpQuota, Subject: a.Name, Detail: map[string]any{"account": string(a.ID), "from": a.Quota, "to": q}})
 	if err != nil {
 		return out, err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	a.Quota = q
 	if a.Revision, err = e.saveAccount(ctx, a); err != nil {
 		return out, err
@@ -324,7 +324,7 @@ func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q v
 	e.users.accounts[a.ID] = a
 	e.mu.Unlock()
 	out.Quota = q
-	e.append(vm.Event{Type: "account.quota", Account: a.ID, Data: map[string]any{"name": a.Name}})
+	e.cfg.Journal.Emit(vm.Event{Type: "account.quota", Account: a.ID, Data: map[string]any{"name": a.Name}})
 	return out, nil
 }
 

@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
 // quotaed gives an account a quota and returns a call of it.
-func quotaed(t *testing.T, e *engine.Engine, admin *vm.Call, q vm.Quota) *vm.Call {
+func quotaed(t *testing.T, e *vmtest.House, admin *vm.Call, q vm.Quota) *vm.Call {
 	t.Helper()
 	c, _ := newAccount(t, e, admin, "team")
 	if _, err := e.SetQuota(t.Context(), admin, "team", q); err != nil {

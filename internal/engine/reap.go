@@ -209,9 +209,9 @@ func (e *Engine) do(ctx context.Context, ch chore) bool {
 	}
 	if ch.verb == vm.OpDelete {
 		if _, err = e.deleteSlot(op, c, ch.reason); err == nil && ch.reason == "expired" {
-			e.emit(op.before, "vm.expired", nil)
+			e.cfg.Journal.EmitVM(op.before, "vm.expired", nil)
 		}
-	} else if err = e.receiptFor(op.ctx, op, c, AuditEntry{Subject: ch.reason}); err == nil {
+	} else if err = e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: ch.reason}); err == nil {
 		err = e.carryOut(op, ch)
 	}
 	if err = e.finish(op, err); err != nil && !died(err) && !isCancel(err) {

@@ -15,7 +15,7 @@ import (
 )
 
 // clocked opens a site whose time is moved by the test.
-func clocked(t *testing.T) (*vmtest.Site, *engine.Engine, *vm.Call, *vmtest.Clock) {
+func clocked(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Clock) {
 	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
@@ -27,7 +27,7 @@ func clocked(t *testing.T) (*vmtest.Site, *engine.Engine, *vm.Call, *vmtest.Cloc
 	return s, e, c, clock
 }
 
-func stateOf(t *testing.T, e *engine.Engine, c *vm.Call, ref string) vm.State {
+func stateOf(t *testing.T, e *vmtest.House, c *vm.Call, ref string) vm.State {
 	t.Helper()
 	v, err := e.Get(t.Context(), c, ref)
 	if vm.KindOf(err) == vm.NotFound {

@@ -46,7 +46,7 @@ var (
 func (r Records) bounded() Records {
 	r.Accounts = tally(r.Accounts, limitAccounts, func(a *vm.Account) (string, vm.AccountID) { return string(a.ID), "" })
 	r.VMs = tally(r.VMs, limitVMs, func(v *vm.VM) (string, vm.AccountID) { return string(v.ID), v.Account })
-	r.Generations = tally(r.Generations, limitGenerations, func(g *vm.GenerationInfo) (string, vm.AccountID) { return string(g.ID), g.Account })
+	r.Generations = tally(r.Generations, limitGenerations, func(g *vm.Generation) (string, vm.AccountID) { return string(g.ID), g.Account })
 	r.Keys = tally(r.Keys, limitKeys, func(k *vm.APIKey) (string, vm.AccountID) { return string(k.ID), k.Account })
 	r.Identities = tally(r.Identities, limitIdentities, func(i *vm.Identity) (string, vm.AccountID) { return string(i.ID), i.Account })
 	r.Tokens = tally(r.Tokens, limitTokens, func(t *vm.IdentityToken) (string, vm.AccountID) { return string(t.ID), t.Account })

@@ -63,8 +63,8 @@ func TestRecordLimits(t *testing.T) {
 	r := vmtest.NewRecords().Bounded()
 	fillUp(t, "accounts", 1000, r.Accounts, func(a, id string) vm.Account { return vm.Account{ID: vm.AccountID(a + id)} })
 	fillUp(t, "VMs", 10_000, r.VMs, func(a, id string) vm.VM { return vm.VM{ID: vm.ID(id), Account: vm.AccountID(a)} })
-	fillUp(t, "generations", 20_000, r.Generations, func(a, id string) vm.GenerationInfo {
-		return vm.GenerationInfo{ID: vm.GenerationID(id), Account: vm.AccountID(a)}
+	fillUp(t, "generations", 20_000, r.Generations, func(a, id string) vm.Generation {
+		return vm.Generation{ID: vm.GenerationID(id), Account: vm.AccountID(a)}
 	})
 	fillUp(t, "keys", 1000, r.Keys, func(a, id string) vm.APIKey { return vm.APIKey{ID: vm.KeyID(id), Account: vm.AccountID(a)} })
 	fillUp(t, "identities", 1000, r.Identities, func(a, id string) vm.Identity {
@@ -184,7 +184,7 @@ func TestLargeJob(t *testing.T) {
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	for i := range 400 {
-		id, err := s.Audit.Begin(ctx, engine.AuditEntry{Op: vm.OpRead, VM: v.ID, Actor: c.Actor, Subject: fmt.Sprintf("/%d/%s", i, strings.Repeat("\x01", 900))})
+		id, err := s.Audit.Begin(ctx, vm.AuditEntry{Op: vm.OpRead, VM: v.ID, Actor: c.Actor, Subject: fmt.Sprintf("/%d/%s", i, strings.Repeat("\x01", 900))})
 		if err != nil {
 			t.Fatal(err)
 		}

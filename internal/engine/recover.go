@@ -61,7 +61,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.recoverVolumes(ctx); err != nil {
 		return err
 	}
-	if err := e.closePending(ctx); err != nil {
+	if err := e.cfg.Journal.ClosePending(ctx); err != nil {
 		return err
 	}
 	return e.endBuilds(ctx)
@@ -222,7 +222,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 	if err := e.forget(ctx, s); err != nil {
 		return err
 	}
-	e.emit(rec, "vm.deleted", map[string]any{"reason": reason})
+	e.cfg.Journal.EmitVM(rec, "vm.deleted", map[string]any{"reason": reason})
 	return e.dropMappingsOf(ctx, s.id)
 }
 

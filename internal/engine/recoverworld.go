@@ -78,7 +78,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 }
 
 // putDownAs is the generation that a suspend has begun to write a VM down as.
-func (e *Engine) putDownAs(s *slot) (vm.GenerationInfo, bool) {
+func (e *Engine) putDownAs(s *slot) (vm.Generation, bool) {
 	g, ok := e.generationInfo(e.snapshot(s).Head)
 	return g, ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat)
 }
@@ -130,7 +130,7 @@ const continuePause = 100 * time.Millisecond
 
 // completed reports whether a generation is whole, making it durable where
 // that was interrupted.
-func (e *Engine) completed(ctx context.Context, g vm.GenerationInfo) (bool, error) {
+func (e *Engine) completed(ctx context.Context, g vm.Generation) (bool, error) {
 	if g.State == vm.GenReady && g.Durable {
 		return true, nil
 	}
@@ -140,14 +140,14 @@ func (e *Engine) completed(ctx context.Context, g vm.GenerationInfo) (bool, erro
 	if e.hostRestarted(ctx, g) {
 		return false, nil // what was not fsynced may be torn
 	}
-	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Failure = vm.GenReady, "" })
+	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.State, g.Failure = vm.GenReady, "" })
 	if err != nil {
 		return false, err
 	}
 	return true, e.publish(ctx, g.ID)
 }
 
-func (e *Engine) hostRestarted(ctx context.Context, g vm.GenerationInfo) bool {
+func (e *Engine) hostRestarted(ctx context.Context, g vm.Generation) bool {
 	p, err := e.cfg.Host.Platform(ctx)
 	return err != nil || g.BootID != "" && g.BootID != p.BootID
 }
@@ -173,7 +173,7 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 // recoverGenerations brings every generation into a state that is true, and
 // removes directories that belong to none.
 func (e *Engine) recoverGenerations(ctx context.Context) error {
-	for _, g := range e.generations(func(*vm.GenerationInfo) bool { return true }) {
+	for _, g := range e.generations(func(*vm.Generation) bool { return true }) {
 		if e.doubtful(g.VM) {
 			continue // known when its VM is
 		}
@@ -241,7 +241,7 @@ func (e *Engine) dropUnrecorded(id vm.GenerationID) error {
 
 // dropAgain removes the files that a generation should no longer have: its
 // record says so first, and a death may have come before they went.
-func (e *Engine) dropAgain(g vm.GenerationInfo) error {
+func (e *Engine) dropAgain(g vm.Generation) error {
 	switch {
 	case g.Gone:
 		return e.cfg.Generations.Remove(g.ID)
@@ -251,13 +251,13 @@ func (e *Engine) dropAgain(g vm.GenerationInfo) error {
 	return nil
 }
 
-func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) error {
+func (e *Engine) recoverGeneration(ctx context.Context, g vm.Generation) error {
 	if err := e.dropAgain(g); err != nil || g.Gone || g.State == vm.GenLost {
 		return err
 	}
 	if len(g.SealKey) > 0 && !g.Sealed { // it may have been sealed: opening it finds out
 		var err error
-		if g, err = e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Sealed = true }); err != nil {
+		if g, err = e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.Sealed = true }); err != nil {
 			return err
 		}
 	}
@@ -279,6 +279,6 @@ func (e *Engine) recoverGeneration(ctx context.Context, g vm.GenerationInfo) err
 	if g.Durable {
 		state, why = vm.GenLost, "its files are gone"
 	}
-	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Failure = state, why })
+	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.State, g.Failure = state, why })
 	return err
 }

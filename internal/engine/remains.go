@@ -15,9 +15,9 @@ import (
 const maxReceipts = 1000
 
 // auditOf reads all audit records of a VM, the newest first.
-func (e *Engine) auditOf(ctx context.Context, account vm.AccountID, id vm.ID) (all []AuditRecord, err error) {
-	for f := (AuditFilter{Account: account, VM: id, Limit: maxReceipts}); ; {
-		page, err := e.cfg.Audit.List(ctx, f)
+func (e *Engine) auditOf(ctx context.Context, account vm.AccountID, id vm.ID) (all []vm.AuditRecord, err error) {
+	for f := (vm.AuditFilter{Account: account, VM: id, Limit: maxReceipts}); ; {
+		page, err := e.cfg.Journal.Records(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (e *Engine) auditOf(ctx context.Context, account vm.AccountID, id vm.ID) (a
 // id.
 func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Remaining, err error) {
 	defer func() { err = fail(vm.OpGet, ref, err) }()
-	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return out, err
 	}
 	s, err := e.lookup(c, ref)

@@ -28,13 +28,13 @@ func (e *Engine) RenameVM(ctx context.Context, c *vm.Call, ref, name string) (v 
 	if err := e.promiseName(op, name); err != nil {
 		return vm.VM{}, err
 	}
-	entry := AuditEntry{Subject: name, Detail: map[string]any{"from": op.before.Name, "to": name}}
+	entry := vm.AuditEntry{Subject: name, Detail: map[string]any{"from": op.before.Name, "to": name}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}
 	rec, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Name = name })
 	if err == nil {
-		e.emit(rec, "vm.renamed", map[string]any{"from": op.before.Name})
+		e.cfg.Journal.EmitVM(rec, "vm.renamed", map[string]any{"from": op.before.Name})
 	}
 	return rec, err
 }

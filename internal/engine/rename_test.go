@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
-func renameVM(t *testing.T, e *engine.Engine, c *vm.Call, ref, name string) vm.VM {
+func renameVM(t *testing.T, e *vmtest.House, c *vm.Call, ref, name string) vm.VM {
 	t.Helper()
 	v, err := e.RenameVM(t.Context(), c, ref, name)
 	if err != nil {

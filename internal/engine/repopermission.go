@@ -48,11 +48,11 @@ func (e *Engine) GrantRepo(ctx context.Context, c *vm.Call, identity, repo strin
 	if err != nil {
 		return err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpGrant, Subject: string(i.ID), Detail: map[string]any{"repo": found.ID, "access": string(access)}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpGrant, Subject: string(i.ID), Detail: map[string]any{"repo": found.ID, "access": string(access)}})
 	if err != nil {
 		return err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	if i, err = e.ownIdentity(c, string(i.ID)); err != nil { // as it is now
@@ -147,11 +147,11 @@ func (e *Engine) RevokeRepo(ctx context.Context, c *vm.Call, identity, repo stri
 	if p.Access == "" {
 		return noRepoPermission(repo)
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpRevoke, Subject: string(p.Identity), Detail: map[string]any{"repo": p.Repo}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpRevoke, Subject: string(p.Identity), Detail: map[string]any{"repo": p.Repo}})
 	if err != nil {
 		return err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	return e.dropRepoGrant(ctx, p)

@@ -85,7 +85,7 @@ func (e *Engine) alone(op *operation) bool {
 }
 
 // seat names the files of a generation for the machine that was captured.
-func (e *Engine) seat(g vm.GenerationInfo) (vm.GenerationSource, error) {
+func (e *Engine) seat(g vm.Generation) (vm.GenerationSource, error) {
 	m, fresh, err := e.loadManifest(g)
 	if err != nil {
 		return vm.GenerationSource{}, err
@@ -100,7 +100,7 @@ func (e *Engine) seat(g vm.GenerationInfo) (vm.GenerationSource, error) {
 
 // seatLost lets a machine that stands still go on where it was. One that is
 // gone has left all it was in the generation: the VM is started on it.
-func (e *Engine) seatLost(op *operation, g vm.GenerationInfo, why error) error {
+func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 	if died(why) {
 		return why
 	}

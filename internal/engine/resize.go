@@ -47,7 +47,7 @@ func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeReq
 		defer e.settle(claim)
 	}
 	detail := map[string]any{"from": from.String(), "to": to.String()}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: detail}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: detail}); err != nil {
 		return out, err
 	}
 	if op.before.State == vm.Stopped {
@@ -57,7 +57,7 @@ func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeReq
 	}
 	if err == nil {
 		detail["how"] = out.How
-		e.emit(out.VM, "vm.resized", detail)
+		e.cfg.Journal.EmitVM(out.VM, "vm.resized", detail)
 	}
 	return out, err
 }
@@ -176,7 +176,7 @@ func (e *Engine) resizeRunning(op *operation, to vm.Size, limit time.Duration) (
 	why := make(map[string]string)
 	for part, h := range how {
 		if h != vm.Live {
-			why[part] = e.conceal(h)
+			why[part] = e.cfg.Journal.ConcealText(h)
 		}
 	}
 	if len(why) > 0 {

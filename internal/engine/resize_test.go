@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
 var gib = 1 << 10 // MiB
 
-func resize(t *testing.T, e *engine.Engine, c *vm.Call, ref string, to vm.Size) engine.Resized {
+func resize(t *testing.T, e *vmtest.House, c *vm.Call, ref string, to vm.Size) engine.Resized {
 	t.Helper()
 	r, err := e.Resize(t.Context(), c, ref, engine.ResizeRequest{Size: to})
 	if err != nil {
@@ -53,7 +54,7 @@ func TestResizeLive(t *testing.T) {
 	}
 }
 
-func boxNow(t *testing.T, e *engine.Engine, c *vm.Call) vm.VM {
+func boxNow(t *testing.T, e *vmtest.House, c *vm.Call) vm.VM {
 	t.Helper()
 	v, err := e.Get(t.Context(), c, "box")
 	if err != nil {

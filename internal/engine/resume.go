@@ -18,7 +18,7 @@ import (
 // startOn starts the VM of op on a generation, from its record to running,
 // over a fresh disk above the generation's. When it fails the VM is in the
 // state that back writes.
-func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration, prepare func(*vm.VM) error, back func(context.Context) error) (vm.VM, error) {
+func (e *Engine) startOn(op *operation, g vm.Generation, limit time.Duration, prepare func(*vm.VM) error, back func(context.Context) error) (vm.VM, error) {
 	outer, _ := e.patience(limit)
 	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(op.slot.id, outer))
 	defer stop()
@@ -40,7 +40,7 @@ func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration
 	if err := op.undo.add(ctx, "record", back); err != nil {
 		return vm.VM{}, err
 	}
-	e.emit(rec, "vm.starting", nil)
+	e.cfg.Journal.EmitVM(rec, "vm.starting", nil)
 	m, st, err := e.launchOn(ctx, op, rec, g, limit)
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
@@ -57,12 +57,12 @@ func (e *Engine) startOn(op *operation, g vm.GenerationInfo, limit time.Duration
 		return vm.VM{}, err
 	}
 	e.watch(op.slot, m)
-	e.emit(rec, "vm.running", timings(st))
+	e.cfg.Journal.EmitVM(rec, "vm.running", timings(st))
 	return rec, nil
 }
 
 // fillStarted notes what a start on a generation brought back.
-func (e *Engine) fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
+func (e *Engine) fillStarted(rec *vm.VM, g vm.Generation, verb vm.Op) {
 	rec.Cut = e.cutFrom(*rec, g)
 	rec.Generation, rec.Head, rec.DiskOn = g.ID, g.ID, g.ID
 	rec.Booted = true
@@ -81,7 +81,7 @@ func (e *Engine) fillStarted(rec *vm.VM, g vm.GenerationInfo, verb vm.Op) {
 }
 
 // launchOn starts a machine on a generation.
-func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.GenerationInfo, limit time.Duration) (Machine, vm.MachineStatus, error) {
+func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Generation, limit time.Duration) (Machine, vm.MachineStatus, error) {
 	none := vm.MachineStatus{}
 	if err := e.step(ctx, "start:disk"); err != nil {
 		return nil, none, err
@@ -104,7 +104,7 @@ func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Ge
 
 // notContinued says of memory that is not what was written how to go on
 // without it.
-func notContinued(rec vm.VM, g vm.GenerationInfo, err error) error {
+func notContinued(rec vm.VM, g vm.Generation, err error) error {
 	if k := vm.KindOf(err); k != vm.Corrupt && k != vm.NotFound {
 		return err
 	}
@@ -114,7 +114,7 @@ func notContinued(rec vm.VM, g vm.GenerationInfo, err error) error {
 
 // freshDisk puts the VM's disk back to a generation's. The record goes first:
 // it keeps the layer that the disk will lie on.
-func (e *Engine) freshDisk(ctx context.Context, s *slot, g vm.GenerationInfo) error {
+func (e *Engine) freshDisk(ctx context.Context, s *slot, g vm.Generation) error {
 	if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.DiskOn = g.ID }); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (e *Engine) freshDisk(ctx context.Context, s *slot, g vm.GenerationInfo) er
 }
 
 // generationSpec is the machine that continues a generation as rec.
-func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationInfo) (vm.MachineSpec, error) {
+func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.Generation) (vm.MachineSpec, error) {
 	if !g.Whole() {
 		return vm.MachineSpec{}, vm.Errorf(vm.WrongState, string(g.ID), "the generation has no memory to continue from").
 			WithHint("start from its disk: `warren start %s --disk-only`", label(rec))
@@ -173,7 +173,7 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.GenerationI
 
 // loadManifest reads a generation's manifest. One that is not published yet
 // was made by this server moments ago.
-func (e *Engine) loadManifest(g vm.GenerationInfo) (m vm.Generation, fresh bool, err error) {
+func (e *Engine) loadManifest(g vm.Generation) (m vm.Manifest, fresh bool, err error) {
 	m, err = e.cfg.Generations.Load(g.ID)
 	if vm.KindOf(err) == vm.NotFound && !g.Durable {
 		m, err = e.manifest(g)
@@ -187,7 +187,7 @@ func (e *Engine) loadManifest(g vm.GenerationInfo) (m vm.Generation, fresh bool,
 
 // fits refuses to continue a generation on a host that would not continue it
 // truly: another accelerator or CPU model, or an older QEMU.
-func fits(m vm.Generation, p Platform, rec vm.VM) error {
+func fits(m vm.Manifest, p Platform, rec vm.VM) error {
 	refuse := func(format string, args ...any) error {
 		return vm.Errorf(vm.Unsupported, string(m.ID), format, args...).
 			WithHint("start from its disk alone, without its memory: `warren start %s --disk-only`", label(rec))
@@ -242,7 +242,7 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 			rec.Machine, rec.Exit = vm.MachineRef{}, before.Exit
 		})
 		if err == nil {
-			e.emit(rec, "vm.suspended", map[string]any{"reason": "start-failed"})
+			e.cfg.Journal.EmitVM(rec, "vm.suspended", map[string]any{"reason": "start-failed"})
 		}
 		return err
 	})
@@ -258,7 +258,7 @@ func (e *Engine) leaveMemory(op *operation) error {
 		return noGeneration(string(op.before.Generation))
 	}
 	if g.Why == vm.WhySuspend || g.Why == vm.WhyReseat { // others are kept for what they are
-		if _, err := e.changeGeneration(op.ctx, g.ID, func(g *vm.GenerationInfo) { g.Why = vm.WhyBeforeBoot }); err != nil {
+		if _, err := e.changeGeneration(op.ctx, g.ID, func(g *vm.Generation) { g.Why = vm.WhyBeforeBoot }); err != nil {
 			return err
 		}
 	}

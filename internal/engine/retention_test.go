@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -59,7 +60,7 @@ func TestDeleteEvents(t *testing.T) {
 }
 
 // ends suspends or stops the VM, or leaves it alone.
-func ends(t *testing.T, e *engine.Engine, c *vm.Call, how string, idle func()) {
+func ends(t *testing.T, e *vmtest.House, c *vm.Call, how string, idle func()) {
 	t.Helper()
 	var err error
 	switch how {
@@ -130,7 +131,7 @@ func TestTTLAsleep(t *testing.T) {
 		}
 		create(t, e, c, engine.CreateRequest{Name: n, TTLSeconds: ttl, Persistence: &vm.Persistence{Type: vm.Persistent}, IdleTimeout: engine.Null[int64]()})
 	}
-	sleep := func(e *engine.Engine, c *vm.Call, n string) {
+	sleep := func(e *vmtest.House, c *vm.Call, n string) {
 		t.Helper()
 		if _, err := e.Suspend(context.Background(), c, n, engine.SuspendRequest{}); err != nil {
 			t.Fatal(err)

@@ -68,15 +68,6 @@ func asUser(verb vm.Op, user string) string {
 	return cmp.Or(user, "root")
 }
 
-// ownerOnly refuses an identity what only the owner of the account may do.
-func ownerOnly(a vm.Actor, ref vm.ID) error {
-	if a.Identity == "" {
-		return nil
-	}
-	return vm.Errorf(vm.Denied, string(ref), "an identity may not do this").
-		WithCode("FORBIDDEN", "vmId", string(ref)).WithHint("use an API key of the account")
-}
-
 // denied refuses an identity a VM, or a Linux user of it. It says the same of a
 // VM that was not granted and of one that is not there.
 func denied(ref, why string) error {

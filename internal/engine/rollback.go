@@ -38,7 +38,7 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		return out, noGeneration(string(to.ID))
 	}
 	defer e.unpin(to.ID)
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: string(to.ID)}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: string(to.ID)}); err != nil {
 		return out, err
 	}
 	if to, err = e.opened(op.ctx, to); err != nil {
@@ -74,13 +74,13 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 	}
 	e.endLeases(op.ctx, op.slot.id) // what it had belongs to the memory that it left
 	e.sealSeen(op.ctx, before)
-	e.emit(rec, "vm.rolled-back", map[string]any{"to": string(to.ID), "before": string(before.ID)})
+	e.cfg.Journal.EmitVM(rec, "vm.rolled-back", map[string]any{"to": string(to.ID), "before": string(before.ID)})
 	e.collectLater()
 	return RolledBack{VM: rec, To: to, Before: before, NotUndone: vm.NotUndone}, nil
 }
 
 // rollbackTarget finds the generation to go back to.
-func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.GenerationInfo, error) {
+func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.Generation, error) {
 	if ref != "" {
 		g, err := e.findGeneration(rec.Account, ref)
 		switch {
@@ -94,14 +94,14 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.GenerationInfo, error
 		}
 		return g, nil
 	}
-	list := e.generations(func(g *vm.GenerationInfo) bool {
+	list := e.generations(func(g *vm.Generation) bool {
 		return g.VM == rec.ID && g.Whole() && !g.Deleted && g.Why != vm.WhyBeforeRollback && g.Why != vm.WhyReseat
 	})
 	if g, ok := e.generationInfo(rec.Generation); len(list) == 0 && ok && g.Whole() {
 		list = append(list, g) // what it was forked or made from
 	}
 	if len(list) == 0 {
-		return vm.GenerationInfo{}, vm.Errorf(vm.NotFound, label(rec), "there is no generation to go back to").
+		return vm.Generation{}, vm.Errorf(vm.NotFound, label(rec), "there is no generation to go back to").
 			WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", "").
 			WithHint("take one before risky work: `warren snapshot create %s`, or `warren exec --capture-first`", label(rec))
 	}
@@ -110,17 +110,17 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.GenerationInfo, error
 
 // leave captures what the VM is now and ends its machine. From here on it is
 // suspended, or stopped, on that; so a crash brings it back to it.
-func (e *Engine) leave(op *operation) (vm.GenerationInfo, error) {
+func (e *Engine) leave(op *operation) (vm.Generation, error) {
 	o := captureOptions{why: vm.WhyBeforeRollback, volumes: volumesOwn}
 	switch op.before.State {
 	case vm.Running:
 		terminals := e.terminalsNow(op)
 		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { keepTerminals(rec, terminals) }); err != nil {
-			return vm.GenerationInfo{}, err
+			return vm.Generation{}, err
 		}
 		rec, err := e.putDown(op, o, "rollback")
 		if err != nil {
-			return vm.GenerationInfo{}, err
+			return vm.Generation{}, err
 		}
 		g, _ := e.generationInfo(rec.Generation)
 		return g, nil
@@ -130,7 +130,7 @@ func (e *Engine) leave(op *operation) (vm.GenerationInfo, error) {
 }
 
 // goBack starts the VM on the target.
-func (e *Engine) goBack(op *operation, to vm.GenerationInfo, limit time.Duration) (vm.VM, error) {
+func (e *Engine) goBack(op *operation, to vm.Generation, limit time.Duration) (vm.VM, error) {
 	none := func(context.Context) error { return nil } // stay brings it back
 	prepare := func(*vm.VM) error { return nil }
 	if to.Whole() {
@@ -161,7 +161,7 @@ func (e *Engine) takeBackRollback(ctx context.Context, s *slot) error {
 	if rec.Op != vm.OpRollback {
 		return nil
 	}
-	list := e.generations(func(g *vm.GenerationInfo) bool {
+	list := e.generations(func(g *vm.Generation) bool {
 		return g.VM == s.id && g.Why == vm.WhyBeforeRollback && g.State == vm.GenReady && !g.Gone
 	})
 	if n := len(list); n > 0 {
@@ -177,7 +177,7 @@ func (e *Engine) takeBackRollback(ctx context.Context, s *slot) error {
 }
 
 // stay brings a VM back to what it was before a rollback that failed.
-func (e *Engine) stay(op *operation, before vm.GenerationInfo, limit time.Duration, why error) error {
+func (e *Engine) stay(op *operation, before vm.Generation, limit time.Duration, why error) error {
 	ctx := context.WithoutCancel(op.ctx)
 	if err := op.undo.run(ctx); err != nil {
 		e.log.Error("a failed start was not taken back", "vm", op.slot.id, "err", err)

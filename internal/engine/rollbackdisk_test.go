@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
 // prepareDiskRollback makes of the VM box a stopped one with a snapshot of its
 // disk, first, which is not what its disk holds now.
-func prepareDiskRollback(t *testing.T, e *engine.Engine, c *vm.Call) {
+func prepareDiskRollback(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	sh(t, e, c, "box", "echo first > /work/f")
 	if _, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first", DiskOnly: true}); err != nil {
@@ -27,7 +28,7 @@ func prepareDiskRollback(t *testing.T, e *engine.Engine, c *vm.Call) {
 
 // holds starts the VM box where it does not run, and wants the contents of its
 // file.
-func holds(t *testing.T, e *engine.Engine, c *vm.Call, want string) {
+func holds(t *testing.T, e *vmtest.House, c *vm.Call, want string) {
 	t.Helper()
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)

@@ -67,7 +67,7 @@ func (e *Engine) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name st
 func (e *Engine) AddService(ctx context.Context, c *vm.Call, ref, user string, u vm.Unit) (vm.UnitResult, error) {
 	c.User = user
 	name := spec.UnitName(u.Name)
-	entry := AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
+	entry := vm.AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
 	return slowly(ctx, e, c, ref, spec.CheckUnit(u, false), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return units{v.guest, user}.add(ctx, u)
 	})
@@ -76,7 +76,7 @@ func (e *Engine) AddService(ctx context.Context, c *vm.Call, ref, user string, u
 // RemoveService stops a service that was added and removes its unit.
 func (e *Engine) RemoveService(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitResult, error) {
 	c.User = user
-	entry := AuditEntry{Op: vm.OpService, Subject: spec.UnitName(name), Detail: map[string]any{"do": "remove"}}
+	entry := vm.AuditEntry{Op: vm.OpService, Subject: spec.UnitName(name), Detail: map[string]any{"do": "remove"}}
 	return slowly(ctx, e, c, ref, spec.CheckUnitName(name), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
 		return units{v.guest, user}.remove(ctx, name)
 	})
@@ -86,7 +86,7 @@ func (e *Engine) RemoveService(ctx context.Context, c *vm.Call, ref, user, name 
 // says of each what came of it.
 func (e *Engine) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb string, names []string) ([]vm.UnitResult, error) {
 	c.User = user
-	entry := AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
+	entry := vm.AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
 	return slowly(ctx, e, c, ref, checkSwitch(verb, names), entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
 		u := units{v.guest, user}
 		out := make([]vm.UnitResult, 0, len(names))
@@ -116,7 +116,7 @@ func checkSwitch(verb string, names []string) error {
 
 // slowly is act with the time that a service may take. refusal, where it is not
 // nil, is the answer to whoever may know that there is such a VM.
-func slowly[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, refusal error, entry AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
+func slowly[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, refusal error, entry vm.AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
 	v, err := e.visit(ctx, c, ref, entry.Op)
 	if err != nil {
 		return out, err

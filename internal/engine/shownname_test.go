@@ -13,7 +13,7 @@ import (
 )
 
 // show enters a preview by a label, as the gateway does.
-func show(t *testing.T, e *engine.Engine, label string) error {
+func show(t *testing.T, e *vmtest.House, label string) error {
 	t.Helper()
 	at, ok := e.PreviewSite(label, 3000)
 	if !ok {

@@ -19,7 +19,7 @@ func (e *Engine) Shred(ctx context.Context, c *vm.Call, ref string) (v vm.VM, ou
 	if err != nil {
 		return v, out, fail(vm.OpDelete, ref, err)
 	}
-	before := e.generations(func(g *vm.GenerationInfo) bool { return g.VM == op.slot.id && !g.Gone })
+	before := e.generations(func(g *vm.Generation) bool { return g.VM == op.slot.id && !g.Gone })
 	v, err = e.deleteSlot(op, c, "shred")
 	if err = e.finish(op, err); err != nil {
 		return v, out, err
@@ -29,7 +29,7 @@ func (e *Engine) Shred(ctx context.Context, c *vm.Call, ref string) (v vm.VM, ou
 }
 
 // shredded compares what there was of a VM with what is left.
-func (e *Engine) shredded(v vm.VM, before []vm.GenerationInfo) vm.Shredded {
+func (e *Engine) shredded(v vm.VM, before []vm.Generation) vm.Shredded {
 	out := vm.Shredded{Unreadable: []string{}, Readable: []string{}}
 	plain := []string{"its disk"}
 	for _, g := range before {
@@ -55,7 +55,7 @@ func (e *Engine) shredded(v vm.VM, before []vm.GenerationInfo) vm.Shredded {
 }
 
 // neededBy says why a generation of a deleted VM is still there.
-func (e *Engine) neededBy(g vm.GenerationInfo) string {
+func (e *Engine) neededBy(g vm.Generation) string {
 	if g.Snapshot != "" && !g.Deleted {
 		return fmt.Sprintf("it is the snapshot %s; `warren snapshot rm %s`", cmp.Or(g.Name, string(g.Snapshot)), g.Snapshot)
 	}

@@ -25,7 +25,7 @@ type load struct {
 }
 
 // weigh takes the load of a quiet host.
-func weigh(t *testing.T, s *vmtest.Site, e *engine.Engine) (l load) {
+func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -75,7 +75,7 @@ func sum(all ...counted) (n int, err error) {
 
 // cycle makes a VM, uses it, puts it to sleep and wakes it, forks it, and
 // deletes both.
-func cycle(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call) {
+func cycle(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -15,7 +15,7 @@ const maxSnapshotName = 200
 // Snapshot captures a generation that is kept until it is deleted: with memory
 // of a running or suspended VM, the disk alone of a stopped one. The VM goes
 // on as it was. It is durable when it returns.
-func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (g vm.GenerationInfo, err error) {
+func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (g vm.Generation, err error) {
 	o, err := e.planSnapshot(ctx, c, r)
 	if err != nil {
 		return g, fail(vm.OpSnapshot, ref, err)
@@ -29,7 +29,7 @@ func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r Snapsho
 	if err := e.roomForKept(op, !r.DiskOnly); err != nil {
 		return g, err
 	}
-	entry := AuditEntry{Subject: r.Name, Detail: map[string]any{"snapshot": string(o.snapshot), "diskOnly": r.DiskOnly}}
+	entry := vm.AuditEntry{Subject: r.Name, Detail: map[string]any{"snapshot": string(o.snapshot), "diskOnly": r.DiskOnly}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return g, err
 	}
@@ -87,7 +87,7 @@ func (e *Engine) snapshotNameFree(account vm.AccountID, name string, except vm.G
 
 // take makes a generation of the VM of op that is kept, durable when it
 // returns.
-func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error) {
+func (e *Engine) take(op *operation, o captureOptions) (vm.Generation, error) {
 	if op.before.State == vm.Suspended {
 		g, err := e.alias(op.ctx, op.before, o)
 		e.collectLater() // both are sealed again where they have to be
@@ -107,13 +107,13 @@ func (e *Engine) take(op *operation, o captureOptions) (vm.GenerationInfo, error
 	}
 	e.sealSeen(op.ctx, g)
 	g, _ = e.generationInfo(g.ID)
-	e.emit(op.before, "vm.captured", map[string]any{"generation": string(g.ID), "why": string(g.Why), "pauseMs": g.PauseMs})
+	e.cfg.Journal.EmitVM(op.before, "vm.captured", map[string]any{"generation": string(g.ID), "why": string(g.Why), "pauseMs": g.PauseMs})
 	return g, nil
 }
 
 // unkeep lets collect remove a generation that could not be completed.
 func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
-	_, err := e.changeGeneration(ctx, id, func(g *vm.GenerationInfo) { g.Deleted, g.State = true, vm.GenFailed })
+	_, err := e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Deleted, g.State = true, vm.GenFailed })
 	e.collectLater()
 	return err
 }
@@ -121,7 +121,7 @@ func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 // alias keeps what a suspended VM is suspended on a second time, under a name;
 // the files are shared. With diskOnly that is its disk, which nobody writes, and
 // its memory stays as it is.
-func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.GenerationInfo, err error) {
+func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.Generation, err error) {
 	if !o.diskOnly {
 		if err := e.volumesGiven(rec, o.volumes); err != nil {
 			return g, err
@@ -132,7 +132,7 @@ func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.G
 	}
 	defer e.unpin(rec.Generation)
 	from, _ := e.generationInfo(rec.Generation)
-	var m vm.Generation
+	var m vm.Manifest
 	if !o.diskOnly {
 		if from, err = e.opened(ctx, from); err != nil {
 			return from, err
@@ -162,26 +162,26 @@ func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.G
 			return g, joinUndo(err, e.unkeep(context.WithoutCancel(ctx), g.ID))
 		}
 	}
-	return e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.State, g.Durable = vm.GenReady, true })
+	return e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.State, g.Durable = vm.GenReady, true })
 }
 
 // Snapshots lists the account's snapshots, oldest first, without those of
 // images; with all also the deleted ones and every other generation.
-func (e *Engine) Snapshots(_ context.Context, c *vm.Call, all bool) ([]vm.GenerationInfo, error) {
-	return e.generations(func(g *vm.GenerationInfo) bool {
+func (e *Engine) Snapshots(_ context.Context, c *vm.Call, all bool) ([]vm.Generation, error) {
+	return e.generations(func(g *vm.Generation) bool {
 		return g.Account == c.Actor.Account && (all || g.Snapshot != "" && !g.Deleted)
 	}), nil
 }
 
 // FindSnapshot resolves a snapshot id (sc-), a generation id (sl-) or a
 // snapshot's name.
-func (e *Engine) FindSnapshot(_ context.Context, c *vm.Call, ref string) (vm.GenerationInfo, error) {
+func (e *Engine) FindSnapshot(_ context.Context, c *vm.Call, ref string) (vm.Generation, error) {
 	g, err := e.findGeneration(c.Actor.Account, ref)
 	return g, fail(vm.OpGet, ref, err)
 }
 
 // RenameSnapshot changes a snapshot's name.
-func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name string) (g vm.GenerationInfo, err error) {
+func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name string) (g vm.Generation, err error) {
 	defer func() { err = fail(vm.OpSnapshotRename, ref, err) }()
 	if g, err = e.liveSnapshot(c, ref); err != nil {
 		return g, err
@@ -189,32 +189,32 @@ func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name strin
 	if err := e.snapshotNameFree(c.Actor.Account, name, g.ID); err != nil {
 		return g, err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRename, VM: g.VM, Subject: string(g.Snapshot), Detail: map[string]any{"from": g.Name, "to": name}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpSnapshotRename, VM: g.VM, Subject: string(g.Snapshot), Detail: map[string]any{"from": g.Name, "to": name}})
 	if err != nil {
 		return g, err
 	}
 	g, err = e.changeGenerationIf(ctx, g.ID, func() error { // again, now that no other can come between
 		return e.snapshotNameFree(c.Actor.Account, name, g.ID)
-	}, func(g *vm.GenerationInfo) { g.Name = name })
-	r.end(err, nil)
+	}, func(g *vm.Generation) { g.Name = name })
+	r.End(err, nil)
 	return g, err
 }
 
 // RemoveSnapshot deletes a snapshot. VMs made of it, and forks of them, go on:
 // what they need of its files stays until they need it no more.
-func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g vm.GenerationInfo, err error) {
+func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g vm.Generation, err error) {
 	defer func() { err = fail(vm.OpSnapshotRemove, ref, err) }()
 	if g, err = e.liveSnapshot(c, ref); err != nil {
 		return g, err
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSnapshotRemove, VM: g.VM, Subject: string(g.Snapshot), Detail: map[string]any{"name": g.Name, "generation": string(g.ID)}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpSnapshotRemove, VM: g.VM, Subject: string(g.Snapshot), Detail: map[string]any{"name": g.Name, "generation": string(g.ID)}})
 	if err != nil {
 		return g, err
 	}
-	g, err = e.changeGeneration(ctx, g.ID, func(g *vm.GenerationInfo) { g.Deleted = true })
-	r.end(err, nil)
+	g, err = e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.Deleted = true })
+	r.End(err, nil)
 	if err == nil {
-		e.append(vm.Event{Type: "snapshot.deleted", VM: g.VM, Account: g.Account, Data: map[string]any{"snapshot": string(g.Snapshot), "name": g.Name}})
+		e.cfg.Journal.Emit(vm.Event{Type: "snapshot.deleted", VM: g.VM, Account: g.Account, Data: map[string]any{"snapshot": string(g.Snapshot), "name": g.Name}})
 		e.collectLater()
 	}
 	return g, err
@@ -222,7 +222,7 @@ func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g 
 
 // liveSnapshot finds what may be renamed or deleted: a snapshot, or an
 // automatic generation, or a layer.
-func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.GenerationInfo, error) {
+func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.Generation, error) {
 	g, err := e.findGeneration(c.Actor.Account, ref)
 	if err != nil {
 		return g, err
@@ -239,18 +239,18 @@ func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.GenerationInfo, error)
 
 // CaptureFirst captures a generation before something that may break the VM;
 // note says what that is.
-func (e *Engine) CaptureFirst(ctx context.Context, c *vm.Call, ref, note string) (g vm.GenerationInfo, err error) {
+func (e *Engine) CaptureFirst(ctx context.Context, c *vm.Call, ref, note string) (g vm.Generation, err error) {
 	return e.captureAs(ctx, c, ref, captureOptions{why: vm.WhyBeforeExec, note: note})
 }
 
-func (e *Engine) captureAs(ctx context.Context, c *vm.Call, ref string, o captureOptions) (g vm.GenerationInfo, err error) {
+func (e *Engine) captureAs(ctx context.Context, c *vm.Call, ref string, o captureOptions) (g vm.Generation, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpCapture)
 	if err != nil {
 		return g, fail(vm.OpCapture, ref, err)
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Subject: clip(o.note), Detail: map[string]any{"why": string(o.why)}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: clip(o.note), Detail: map[string]any{"why": string(o.why)}}); err != nil {
 		return g, err
 	}
 	return e.take(op, o)
@@ -266,7 +266,7 @@ func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, everyS
 		return vm.VM{}, fail(vm.OpCapture, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{Detail: map[string]any{"everySeconds": everySeconds}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"everySeconds": everySeconds}}); err != nil {
 		return vm.VM{}, err
 	}
 	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.CaptureEverySeconds = everySeconds })

@@ -112,7 +112,7 @@ func TestRenamesMeet(t *testing.T) {
 	s, e, _ := site(t)
 	ctx := t.Context()
 	closeEngine(t, e)
-	g := gate(&s.Records.Generations, func(g vm.GenerationInfo) bool { return g.Name == "same" })
+	g := gate(&s.Records.Generations, func(g vm.Generation) bool { return g.Name == "same" })
 	e, c := open(t, s)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	for _, name := range []string{"a", "b"} {
@@ -136,7 +136,7 @@ func TestRenamesMeet(t *testing.T) {
 		t.Errorf("renamed: %v; %v", one, other)
 	}
 	list, err := e.Snapshots(ctx, c, false)
-	if n := len(slices.DeleteFunc(list, func(g vm.GenerationInfo) bool { return g.Name != "same" })); err != nil || n != 1 {
+	if n := len(slices.DeleteFunc(list, func(g vm.Generation) bool { return g.Name != "same" })); err != nil || n != 1 {
 		t.Errorf("%d snapshots have the name, %v", n, err)
 	}
 }

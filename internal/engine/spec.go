@@ -40,7 +40,7 @@ func (e *Engine) machineSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.M
 }
 
 // warmSpec starts a new VM on its image's warm generation.
-func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Generation) (vm.MachineSpec, error) {
+func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Manifest) (vm.MachineSpec, error) {
 	spec, err := e.machineSpec(ctx, p.rec, p.image)
 	if err != nil {
 		return spec, err

@@ -36,11 +36,11 @@ func (e *Engine) AddSSHKey(ctx context.Context, c *vm.Call, identity, name, line
 		return vm.IdentityKey{}, vm.Errorf(vm.Invalid, k.Name, "not a name for a key").
 			WithCode("INVALID_REQUEST").WithHint("give it one: letters, digits and . _ @ -")
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSSHKeyAdd, Subject: string(i.ID), Detail: map[string]any{"fingerprint": k.Fingerprint, "name": k.Name}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpSSHKeyAdd, Subject: string(i.ID), Detail: map[string]any{"fingerprint": k.Fingerprint, "name": k.Name}})
 	if err != nil {
 		return vm.IdentityKey{}, err
 	}
-	defer func() { r.end(err, map[string]any{"key": string(k.ID)}) }()
+	defer func() { r.End(err, map[string]any{"key": string(k.ID)}) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	if _, err = e.ownIdentity(c, string(i.ID)); err != nil { // as it is now
@@ -138,11 +138,11 @@ func (e *Engine) RemoveSSHKey(ctx context.Context, c *vm.Call, identity, ref str
 			WithCode("NOT_FOUND").WithHint("`warren identity key ls %s` lists its keys", cmp.Or(i.Name, string(i.ID)))
 	}
 	k := list[at]
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpSSHKeyRemove, Subject: string(k.ID), Detail: map[string]any{"fingerprint": k.Fingerprint}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpSSHKeyRemove, Subject: string(k.ID), Detail: map[string]any{"fingerprint": k.Fingerprint}})
 	if err != nil {
 		return err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	return e.dropSSHKey(ctx, k)

@@ -17,7 +17,7 @@ import (
 // When it fails the VM is stopped or suspended, as it was.
 func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartRequest) (v vm.VM, err error) {
 	if r.DiskOnly || r.IdleTimeout.Set { // these manage the VM
-		if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+		if err := c.Actor.OwnerOnly(ref); err != nil {
 			return vm.VM{}, fail(vm.OpStart, ref, err)
 		}
 	}
@@ -27,11 +27,11 @@ func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartReque
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
-	return e.startOp(op, c, AuditEntry{}, r)
+	return e.startOp(op, c, vm.AuditEntry{}, r)
 }
 
 // startOp carries out a start.
-func (e *Engine) startOp(op *operation, c *vm.Call, entry AuditEntry, r StartRequest) (vm.VM, error) {
+func (e *Engine) startOp(op *operation, c *vm.Call, entry vm.AuditEntry, r StartRequest) (vm.VM, error) {
 	if op.before.State == vm.Running {
 		return e.keepRunning(op, r)
 	}
@@ -127,7 +127,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 		return vm.VM{}, err
 	}
 	e.watch(op.slot, m)
-	e.emit(rec, "vm.running", timings(st))
+	e.cfg.Journal.EmitVM(rec, "vm.running", timings(st))
 	return rec, nil
 }
 
@@ -167,7 +167,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 		})
 	}
 	if err == nil {
-		e.emit(rec, "vm.starting", nil)
+		e.cfg.Journal.EmitVM(rec, "vm.starting", nil)
 	}
 	return rec, img, err
 }
@@ -181,7 +181,7 @@ func (e *Engine) markLost(ctx context.Context, s *slot, why error) error {
 	if err != nil {
 		return err
 	}
-	e.emit(rec, "vm.lost", map[string]any{"detail": why.Error()})
+	e.cfg.Journal.EmitVM(rec, "vm.lost", map[string]any{"detail": why.Error()})
 	return vm.Errorf(vm.Corrupt, string(s.id), "its disk is gone or unreadable: %w", why).
 		WithCode("VM_DELETED", "vmId", string(s.id)).
 		WithHint("delete what is left of it: `warren rm %s`", label(rec))

@@ -19,7 +19,7 @@ func (e *Engine) Stop(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err
 		return vm.VM{}, fail(vm.OpStop, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}
 	return e.stopMachine(op, "stop")
@@ -106,7 +106,7 @@ func (e *Engine) exitOf(ctx context.Context, r *run, reason string) vm.MachineEx
 // nowStopped records that a VM has no machine. It lets go of the machine.
 func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm.MachineExit) (vm.VM, error) {
 	ctx = context.WithoutCancel(ctx)
-	exit.Detail = e.conceal(exit.Detail)
+	exit.Detail = e.cfg.Journal.ConcealText(exit.Detail)
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = vm.Stopped, "", reason
 		rec.Exit = exit
@@ -126,6 +126,6 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 	if exit.Detail != "" {
 		data["detail"] = exit.Detail
 	}
-	e.emit(rec, "vm.stopped", data)
+	e.cfg.Journal.EmitVM(rec, "vm.stopped", data)
 	return rec, nil
 }

@@ -242,13 +242,13 @@ func (e *Engine) above(u *usage) map[vm.AccountID]int64 {
 
 // keptForItself says whether a generation is a layer or a snapshot: the others
 // go with the VMs that need them.
-func keptForItself(i vm.GenerationInfo) bool {
+func keptForItself(i vm.Generation) bool {
 	return (i.Why == vm.WhyLayer || i.Snapshot != "") && !i.Deleted && !i.Gone
 }
 
 // priorityOf is that of a layer or a snapshot: layers can be made again, and
 // snapshots go after all VMs.
-func priorityOf(i vm.GenerationInfo) int {
+func priorityOf(i vm.Generation) int {
 	if i.Snapshot == "" {
 		return storage.CachePriority
 	}
@@ -282,7 +282,7 @@ func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
 // budget, and what is free for them.
 func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err error) {
 	defer func() { err = fail(vm.OpStorage, "", err) }()
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return out, err
 	}
 	u, err := e.measure(ctx)

@@ -46,7 +46,7 @@ func stickyOf(priority int) *vm.Persistence {
 }
 
 // stopped makes a VM that is stopped and takes so much of the disk.
-func stopped(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, name string, keep *vm.Persistence, bytes int) vm.VM {
+func stopped(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, name string, keep *vm.Persistence, bytes int) vm.VM {
 	t.Helper()
 	v := create(t, e, c, engine.CreateRequest{Name: name, Persistence: keep})
 	fill(t, s.Dir.VM(v.ID), bytes)
@@ -57,7 +57,7 @@ func stopped(t *testing.T, s *vmtest.Site, e *engine.Engine, c *vm.Call, name st
 }
 
 // names lists the account's VMs.
-func names(t *testing.T, e *engine.Engine, c *vm.Call) []string {
+func names(t *testing.T, e *vmtest.House, c *vm.Call) []string {
 	t.Helper()
 	list, _, _, err := e.List(t.Context(), c, engine.Filter{})
 	if err != nil {
@@ -71,7 +71,7 @@ func names(t *testing.T, e *engine.Engine, c *vm.Call) []string {
 	return out
 }
 
-func wantNames(t *testing.T, e *engine.Engine, c *vm.Call, want ...string) {
+func wantNames(t *testing.T, e *vmtest.House, c *vm.Call, want ...string) {
 	t.Helper()
 	if got := names(t, e, c); !slices.Equal(got, want) {
 		t.Errorf("there are %v, not %v", got, want)
@@ -79,7 +79,7 @@ func wantNames(t *testing.T, e *engine.Engine, c *vm.Call, want ...string) {
 }
 
 // budgeted opens an engine whose data directory may take so much.
-func budgeted(t *testing.T, budget int64) (*vmtest.Site, *engine.Engine, *vm.Call, *vmtest.Clock) {
+func budgeted(t *testing.T, budget int64) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Clock) {
 	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
@@ -120,7 +120,7 @@ func TestEvictionByPriority(t *testing.T) {
 		t.Errorf("%d events say that a VM was let go", n)
 	}
 	eventually(t, "an audit record says why", func() bool {
-		return slices.ContainsFunc(records(t, s), func(r engine.AuditRecord) bool {
+		return slices.ContainsFunc(records(t, s), func(r vm.AuditRecord) bool {
 			return r.VM == one.ID && r.Op == vm.OpDelete && r.Subject == "evicted" && r.Outcome == "ok" && r.Actor.System == "storage" && r.Detail["priority"] == 1
 		})
 	})

@@ -23,7 +23,7 @@ func StoredRecords(s *store.Store) Records {
 		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
 		Mappings:    store.NewCollection(s, "mappings", func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
 		ShownNames:  store.NewCollection(s, "shown-names", func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision }),
-		Generations: store.NewCollection(s, "generations", func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+		Generations: store.NewCollection(s, "generations", func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision }),
 
 		Identities:     store.NewCollection(s, "identities", func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
 		Tokens:         store.NewCollection(s, "tokens", func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),

@@ -105,9 +105,9 @@ func TestHostRestartBeforeFsync(t *testing.T) {
 // for a day and the last of each day for thirty days.
 func TestThin(t *testing.T) {
 	now := time.Date(2026, 3, 20, 12, 30, 0, 0, time.UTC)
-	var list []vm.GenerationInfo
+	var list []vm.Generation
 	for at := now.Add(-40 * 24 * time.Hour); at.Before(now); at = at.Add(10 * time.Minute) {
-		list = append(list, vm.GenerationInfo{ID: vm.GenerationID(at.Format(time.RFC3339)), CreatedAt: at})
+		list = append(list, vm.Generation{ID: vm.GenerationID(at.Format(time.RFC3339)), CreatedAt: at})
 	}
 	want := []string{"2026-03-20T12:20:00Z", "2026-03-20T12:10:00Z", "2026-03-20T12:00:00Z", "2026-03-20T11:50:00Z", "2026-03-20T11:40:00Z"}
 	for h := range 22 { // 10:50 of today to 13:50 of yesterday, younger than a day
@@ -127,7 +127,7 @@ func TestThin(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("kept\n%v, want\n%v", got, want)
 	}
-	few := []vm.GenerationInfo{{ID: "a", CreatedAt: now.AddDate(0, -3, 0)}, {ID: "b", CreatedAt: now.AddDate(0, -2, 0)}}
+	few := []vm.Generation{{ID: "a", CreatedAt: now.AddDate(0, -3, 0)}, {ID: "b", CreatedAt: now.AddDate(0, -2, 0)}}
 	if got := engine.Thin(few, now); len(got) != 2 {
 		t.Errorf("of two old ones stay %v", got)
 	}

@@ -29,7 +29,7 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	if err := e.roomForKept(op, true); err != nil {
 		return vm.VM{}, err
 	}
-	if err := e.receiptFor(op.ctx, op, c, AuditEntry{}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{}); err != nil {
 		return vm.VM{}, err
 	}
 	rec, err := e.suspendMachine(op, "suspend")
@@ -124,7 +124,7 @@ func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, 
 	e.mu.Lock()
 	s.scrubbed = false // of the memory that was written down
 	e.mu.Unlock()
-	e.emit(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
+	e.cfg.Journal.EmitVM(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
 	e.collectLater()
 	return rec, nil
 }

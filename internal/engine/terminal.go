@@ -36,7 +36,7 @@ func (e *Engine) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec 
 	if subject == "" {
 		subject = "login shell"
 	}
-	return e.terminal(ctx, c, ref, AuditEntry{Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (Terminal, error) {
+	return e.terminal(ctx, c, ref, vm.AuditEntry{Subject: clip(subject), Detail: detail}, func(ctx context.Context, v *visit) (Terminal, error) {
 		asked := spec.Cwd
 		spec.Cwd = v.path(asked)
 		t, err := v.guest.OpenTerminal(ctx, spec)
@@ -61,14 +61,14 @@ func checkTerminal(s vm.TerminalSpec) error {
 // AttachTerminal attaches to a terminal; see OpenTerminal.
 func (e *Engine) AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (Terminal, error) {
 	c.User = view.User
-	entry := AuditEntry{Subject: clip(id), Detail: map[string]any{"attach": true, "session": clip(id)}}
+	entry := vm.AuditEntry{Subject: clip(id), Detail: map[string]any{"attach": true, "session": clip(id)}}
 	return e.terminal(ctx, c, ref, entry, func(ctx context.Context, v *visit) (Terminal, error) {
 		return v.guest.AttachTerminal(ctx, id, view)
 	})
 }
 
 // terminal is an attachment with its record.
-func (e *Engine) terminal(ctx context.Context, c *vm.Call, ref string, entry AuditEntry, f func(context.Context, *visit) (Terminal, error)) (Terminal, error) {
+func (e *Engine) terminal(ctx context.Context, c *vm.Call, ref string, entry vm.AuditEntry, f func(context.Context, *visit) (Terminal, error)) (Terminal, error) {
 	v, err := e.visit(ctx, c, ref, vm.OpTerminal)
 	if err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func (e *Engine) sleepingTerminals(c *vm.Call, ref string) ([]vm.TerminalSession
 // CloseTerminal ends a terminal's programs and forgets it.
 func (e *Engine) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id string) (vm.TerminalSession, error) {
 	c.User = user
-	entry := AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
+	entry := vm.AuditEntry{Op: vm.OpTerminal, Subject: clip(id), Detail: map[string]any{"close": true, "session": clip(id)}}
 	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.TerminalSession, error) {
 		t, err := v.guest.CloseTerminal(ctx, user, id)
 		return t, v.session(err)
@@ -253,7 +253,7 @@ func (e *Engine) SendTerminal(ctx context.Context, c *vm.Call, ref, id string, s
 	if err != nil {
 		return none, err
 	}
-	entry := AuditEntry{Subject: clip(id), Detail: map[string]any{"send": len(s.Data), "session": clip(id)}}
+	entry := vm.AuditEntry{Subject: clip(id), Detail: map[string]any{"send": len(s.Data), "session": clip(id)}}
 	if err := v.recordAs(ctx, c, entry); err != nil {
 		err = v.fail(ctx, err)
 		v.end(err, nil)

@@ -81,7 +81,7 @@ func TestTerminalAudit(t *testing.T) {
 	if _, err := e.CloseTerminal(ctx, c, "box", "", "s"); err != nil {
 		t.Fatal(err)
 	}
-	records, err := e.AuditList(ctx, c, engine.AuditFilter{})
+	records, err := e.AuditList(ctx, c, vm.AuditFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func (e *Engine) CreateToken(ctx context.Context, c *vm.Call, identity string, r
 	if err != nil {
 		return t, "", err
 	}
-	entry := AuditEntry{Op: vm.OpTokenCreate, Subject: string(i.ID)}
+	entry := vm.AuditEntry{Op: vm.OpTokenCreate, Subject: string(i.ID)}
 	if !expires.IsZero() {
 		entry.Detail = map[string]any{"expiresAt": expires.UTC().Format(time.RFC3339)}
 	}
@@ -53,7 +53,7 @@ func (e *Engine) CreateToken(ctx context.Context, c *vm.Call, identity string, r
 	if err != nil {
 		return t, "", err
 	}
-	defer func() { r.end(err, map[string]any{"token": string(t.ID)}) }()
+	defer func() { r.End(err, map[string]any{"token": string(t.ID)}) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	if i, err = e.ownIdentity(c, string(i.ID)); err != nil { // as it is now
@@ -70,7 +70,7 @@ func (e *Engine) CreateToken(ctx context.Context, c *vm.Call, identity string, r
 	e.rights.tokens[t.ID], e.rights.byHash[t.Hash] = t, t.ID
 	e.mu.Unlock()
 	e.pokeExpiry()
-	e.append(tokenEvent("token.created", t))
+	e.cfg.Journal.Emit(tokenEvent("token.created", t))
 	return t, secret, nil
 }
 
@@ -112,17 +112,17 @@ func (e *Engine) RevokeToken(ctx context.Context, c *vm.Call, identity string, i
 		return vm.Errorf(vm.NotFound, string(id), "the identity has no such token").
 			WithCode("NOT_FOUND").WithHint("`warren token ls %s` lists its tokens", cmp.Or(i.Name, string(i.ID)))
 	}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpTokenRevoke, Subject: string(id)})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpTokenRevoke, Subject: string(id)})
 	if err != nil {
 		return err
 	}
-	defer func() { r.end(err, nil) }()
+	defer func() { r.End(err, nil) }()
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	if err := e.dropToken(ctx, t); err != nil {
 		return err
 	}
-	e.append(tokenEvent("token.revoked", t))
+	e.cfg.Journal.Emit(tokenEvent("token.revoked", t))
 	return nil
 }
 
@@ -237,16 +237,16 @@ func (e *Engine) expireNow(ctx context.Context) time.Duration {
 
 func (e *Engine) expireToken(ctx context.Context, t vm.IdentityToken) error {
 	c := &vm.Call{Actor: vm.Actor{Account: t.Account, System: "expiry"}}
-	r, err := e.record(ctx, c, AuditEntry{Op: vm.OpTokenRevoke, Subject: string(t.ID), Detail: map[string]any{"reason": "expired"}})
+	r, err := e.record(ctx, c, vm.AuditEntry{Op: vm.OpTokenRevoke, Subject: string(t.ID), Detail: map[string]any{"reason": "expired"}})
 	if err != nil {
 		return err
 	}
 	e.idWrite.Lock()
 	defer e.idWrite.Unlock()
 	err = e.dropToken(ctx, t)
-	r.end(err, nil)
+	r.End(err, nil)
 	if err == nil {
-		e.append(tokenEvent("token.expired", t))
+		e.cfg.Journal.Emit(tokenEvent("token.expired", t))
 	}
 	return err
 }

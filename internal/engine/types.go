@@ -99,48 +99,6 @@ type HostInfo struct {
 	Warnings []string
 }
 
-// AuditEntry is what is recorded before an action.
-type AuditEntry struct {
-	Op      vm.Op
-	VM      vm.ID
-	Subject string // what else it was done to: a path, a command, an account
-	Actor   vm.Actor
-	Request vm.RequestID
-	Detail  map[string]any
-}
-
-// AuditRecord is an entry with its outcome.
-type AuditRecord struct {
-	ID      string         `json:"id"` // the receipt
-	Seq     int64          `json:"seq"`
-	Time    time.Time      `json:"time"`
-	Op      vm.Op          `json:"op"`
-	VM      vm.ID          `json:"vm,omitempty"`
-	Subject string         `json:"subject,omitempty"`
-	Actor   vm.Actor       `json:"actor"`
-	Request vm.RequestID   `json:"requestId,omitempty"`
-	Outcome string         `json:"outcome"` // "ok", "pending", else the kind of the error
-	Error   string         `json:"error,omitempty"`
-	EndedAt time.Time      `json:"endedAt,omitzero"`
-	Detail  map[string]any `json:"detail,omitempty"`
-}
-
-// AuditFilter narrows a list of audit records, newest first.
-type AuditFilter struct {
-	Account vm.AccountID // "" = all; only for admins
-	VM      vm.ID
-	Limit   int   // 0 = 100
-	After   int64 // only records with a lower Seq than this; 0 = from the newest
-}
-
-// AuditReport is the result of checking the chain.
-type AuditReport struct {
-	Records int64  `json:"records"`
-	Signed  int64  `json:"signed"` // number of the last line that a signature covers
-	OK      bool   `json:"ok"`
-	Problem string `json:"problem,omitempty"` // the first thing that is wrong, and where
-}
-
 // Result is the stored answer of a background request.
 type Result struct {
 	Request vm.RequestID `json:"id"`

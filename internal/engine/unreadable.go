@@ -80,7 +80,7 @@ func (e *Engine) loadGenerations(ctx context.Context) error {
 		e.gens[g.ID] = &generation{info: g}
 	}
 	for _, b := range bad {
-		var g vm.GenerationInfo
+		var g vm.Generation
 		err := json.Unmarshal(b.Data, &g)
 		e.log.Error("the record of a generation cannot be read; its files stay", "generation", b.ID, "err", err)
 		g.ID, g.Revision, g.State, g.Failure = vm.GenerationID(b.ID), b.Revision, vm.GenLost, "its record cannot be read"

@@ -39,11 +39,11 @@ type meters struct {
 // gone too, newest first, and the sum of it with all before them; with all, of
 // every account, for admins.
 func (e *Engine) Usage(_ context.Context, c *vm.Call, all bool) (sums, vms []vm.Usage, err error) {
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, nil, fail(vm.OpList, "", err)
 	}
 	if all {
-		if err := needAdmin(c); err != nil {
+		if err := c.Actor.AdminOnly(); err != nil {
 			return nil, nil, fail(vm.OpList, "", err)
 		}
 	}
@@ -76,7 +76,7 @@ func (e *Engine) Usage(_ context.Context, c *vm.Call, all bool) (sums, vms []vm.
 // UsageOf returns what one VM has used: by its name or id, or by the id of one
 // that is gone.
 func (e *Engine) UsageOf(_ context.Context, c *vm.Call, ref string) (vm.Usage, error) {
-	if err := ownerOnly(c.Actor, vm.ID(ref)); err != nil {
+	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return vm.Usage{}, fail(vm.OpGet, ref, err)
 	}
 	e.mu.Lock()

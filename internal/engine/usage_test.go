@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-func usageOf(t *testing.T, e *engine.Engine, c *vm.Call, ref string) vm.Usage {
+func usageOf(t *testing.T, e *vmtest.House, c *vm.Call, ref string) vm.Usage {
 	t.Helper()
 	u, err := e.UsageOf(t.Context(), c, ref)
 	if err != nil {
@@ -26,7 +26,7 @@ func usageOf(t *testing.T, e *engine.Engine, c *vm.Call, ref string) vm.Usage {
 func near(got, want float64) bool { return math.Abs(got-want) < 0.5 }
 
 // stay makes a VM that no timeout ends.
-func stay(t *testing.T, e *engine.Engine, c *vm.Call, name string) vm.VM {
+func stay(t *testing.T, e *vmtest.House, c *vm.Call, name string) vm.VM {
 	t.Helper()
 	return create(t, e, c, engine.CreateRequest{Name: name, IdleTimeout: engine.Null[int64](), Size: vm.Size{MemoryMiB: 1024}})
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -25,7 +26,7 @@ type visit struct {
 
 	ctx    context.Context // the caller's, ended early by the machine's end
 	cancel context.CancelCauseFunc
-	rcpt   *receipt // nil for verbs that leave no record
+	rcpt   *journal.Receipt // nil for verbs that leave no record
 	hold   *session
 	once   sync.Once
 	loose  bool // it no longer counts as activity by being there; guarded by Engine.mu
@@ -144,7 +145,7 @@ func (v *visit) end(err error, detail map[string]any) {
 	v.once.Do(func() {
 		v.e.unhold(v.hold)
 		v.cancel(nil)
-		v.rcpt.end(err, detail)
+		v.rcpt.End(err, detail)
 		if v.loopback {
 			<-v.run.loopback
 		}
@@ -223,7 +224,7 @@ func ask[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, verb vm.
 }
 
 // act is one short call that leaves an audit record about a subject.
-func act[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, entry AuditEntry, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
+func act[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, entry vm.AuditEntry, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
 	return ask(ctx, e, c, ref, entry.Op, func(ctx context.Context, v *visit) (T, error) {
 		if err := v.recordAs(ctx, c, entry); err != nil {
 			var none T
@@ -234,7 +235,7 @@ func act[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, entry Au
 }
 
 // recordAs writes the visit's audit record; end writes its outcome.
-func (v *visit) recordAs(ctx context.Context, c *vm.Call, entry AuditEntry) error {
+func (v *visit) recordAs(ctx context.Context, c *vm.Call, entry vm.AuditEntry) error {
 	entry.Op, entry.VM = v.verb, v.slot.id
 	r, err := v.e.record(ctx, c, entry)
 	v.rcpt = r

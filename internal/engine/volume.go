@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -66,7 +67,7 @@ func (e *Engine) CreateVolume(ctx context.Context, c *vm.Call, r VolumeRequest) 
 	if err != nil {
 		return info, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	v := &volume{id: rec.ID, account: rec.Account, rec: rec}
 	v.work.Lock()
 	defer v.work.Unlock()
@@ -171,7 +172,7 @@ func (e *Engine) makeVolume(ctx context.Context, v *volume, slot vm.VolumeSlotSp
 // Volumes lists volumes by project and name: of one project, or of all when it
 // is "". With a VM, only those that it has mounted.
 func (e *Engine) Volumes(_ context.Context, c *vm.Call, project, ofVM string) ([]VolumeInfo, error) {
-	if err := ownerOnly(c.Actor, ""); err != nil {
+	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, fail(vm.OpList, ofVM, err)
 	}
 	var id vm.ID
@@ -224,7 +225,7 @@ func (e *Engine) VolumeOf(_ context.Context, c *vm.Call, ref VolumeRef) (VolumeI
 func (e *Engine) findVolume(c *vm.Call, ref VolumeRef) (*volume, error) {
 	project, err := checkProject(ref.Project)
 	if err == nil {
-		err = ownerOnly(c.Actor, "")
+		err = c.Actor.OwnerOnly("")
 	}
 	if err != nil {
 		return nil, err
@@ -312,7 +313,7 @@ func (e *Engine) RemoveVolume(ctx context.Context, c *vm.Call, ref VolumeRef) (i
 	if err != nil {
 		return info, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	e.sealVolume(v)
 	if err := e.cfg.Volumes.Remove(v.id); err != nil {
 		return info, err
@@ -385,7 +386,7 @@ func (e *Engine) ResizeVolume(ctx context.Context, c *vm.Call, ref VolumeRef, si
 	if err != nil {
 		return info, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	if sizeMiB > rec.SizeMiB {
 		if err := e.cfg.Volumes.Grow(ctx, v.id, key, sizeMiB); err != nil {
 			return info, err
@@ -399,12 +400,12 @@ func (e *Engine) ResizeVolume(ctx context.Context, c *vm.Call, ref VolumeRef, si
 }
 
 // recordVolume writes the audit record of an action on a volume.
-func (e *Engine) recordVolume(ctx context.Context, c *vm.Call, op vm.Op, rec vm.Volume, detail map[string]any) (*receipt, error) {
+func (e *Engine) recordVolume(ctx context.Context, c *vm.Call, op vm.Op, rec vm.Volume, detail map[string]any) (*journal.Receipt, error) {
 	if detail == nil {
 		detail = map[string]any{}
 	}
 	detail["volume"] = string(rec.ID)
-	return e.record(ctx, c, AuditEntry{Op: op, Subject: rec.Project + "/" + rec.Name, Detail: detail})
+	return e.record(ctx, c, vm.AuditEntry{Op: op, Subject: rec.Project + "/" + rec.Name, Detail: detail})
 }
 
 func (e *Engine) emitVolume(v *volume, kind string, data map[string]any) {
@@ -415,5 +416,5 @@ func (e *Engine) emitVolume(v *volume, kind string, data map[string]any) {
 	data["volume"], data["name"], data["project"] = string(rec.ID), rec.Name, rec.Project
 	id, _ := data["vm"].(vm.ID)
 	delete(data, "vm")
-	e.append(vm.Event{Type: kind, VM: id, Account: rec.Account, Data: data})
+	e.cfg.Journal.Emit(vm.Event{Type: kind, VM: id, Account: rec.Account, Data: data})
 }

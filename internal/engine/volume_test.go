@@ -25,7 +25,7 @@ func mountOf(name, path string) engine.MountRequest {
 	return engine.MountRequest{VolumeRef: ref(name), Path: path, RW: true}
 }
 
-func newVolume(t *testing.T, e *engine.Engine, c *vm.Call, name string) engine.VolumeInfo {
+func newVolume(t *testing.T, e *vmtest.House, c *vm.Call, name string) engine.VolumeInfo {
 	t.Helper()
 	v, err := e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: name})
 	if err != nil {
@@ -34,21 +34,21 @@ func newVolume(t *testing.T, e *engine.Engine, c *vm.Call, name string) engine.V
 	return v
 }
 
-func unlock(t *testing.T, e *engine.Engine, c *vm.Call, name string) {
+func unlock(t *testing.T, e *vmtest.House, c *vm.Call, name string) {
 	t.Helper()
 	if _, _, err := e.UnlockVolume(t.Context(), c, ref(name), engine.UnlockRequest{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func mount(t *testing.T, e *engine.Engine, c *vm.Call, box string, r engine.MountRequest) {
+func mount(t *testing.T, e *vmtest.House, c *vm.Call, box string, r engine.MountRequest) {
 	t.Helper()
 	if _, err := e.Mount(t.Context(), c, box, r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func volumeIs(t *testing.T, e *engine.Engine, c *vm.Call, name string, unlocked bool, mounts int) {
+func volumeIs(t *testing.T, e *vmtest.House, c *vm.Call, name string, unlocked bool, mounts int) {
 	t.Helper()
 	v, err := e.VolumeOf(t.Context(), c, ref(name))
 	if err != nil || v.Unlocked != unlocked || len(v.Mounts) != mounts {
@@ -186,7 +186,7 @@ func TestVolumeLife(t *testing.T) {
 // key.
 func sensitive(t *testing.T, s *vmtest.Site) {
 	t.Helper()
-	recs, err := s.Audit.List(t.Context(), engine.AuditFilter{Limit: 1000})
+	recs, err := s.Audit.List(t.Context(), vm.AuditFilter{Limit: 1000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -288,24 +288,24 @@ func TestVolumeShares(t *testing.T) {
 // TestVolumeLeases: a lease ends with the VM's machine, however that ends, and
 // the volume is locked then unless it was to stay open.
 func TestVolumeLeases(t *testing.T) {
-	for name, end := range map[string]func(context.Context, *vmtest.Site, *engine.Engine, *vm.Call, vm.VM) error{
-		"stop": func(ctx context.Context, _ *vmtest.Site, e *engine.Engine, c *vm.Call, _ vm.VM) error {
+	for name, end := range map[string]func(context.Context, *vmtest.Site, *vmtest.House, *vm.Call, vm.VM) error{
+		"stop": func(ctx context.Context, _ *vmtest.Site, e *vmtest.House, c *vm.Call, _ vm.VM) error {
 			_, err := e.Stop(ctx, c, "box")
 			return err
 		},
-		"kill": func(ctx context.Context, _ *vmtest.Site, e *engine.Engine, c *vm.Call, _ vm.VM) error {
+		"kill": func(ctx context.Context, _ *vmtest.Site, e *vmtest.House, c *vm.Call, _ vm.VM) error {
 			_, err := e.Kill(ctx, c, "box")
 			return err
 		},
-		"delete": func(ctx context.Context, _ *vmtest.Site, e *engine.Engine, c *vm.Call, _ vm.VM) error {
+		"delete": func(ctx context.Context, _ *vmtest.Site, e *vmtest.House, c *vm.Call, _ vm.VM) error {
 			_, err := e.Delete(ctx, c, "box")
 			return err
 		},
-		"crash": func(_ context.Context, s *vmtest.Site, _ *engine.Engine, _ *vm.Call, v vm.VM) error {
+		"crash": func(_ context.Context, s *vmtest.Site, _ *vmtest.House, _ *vm.Call, v vm.VM) error {
 			s.World.End(v.ID, "qemu-crash")
 			return nil
 		},
-		"reboot": func(_ context.Context, s *vmtest.Site, _ *engine.Engine, _ *vm.Call, v vm.VM) error {
+		"reboot": func(_ context.Context, s *vmtest.Site, _ *vmtest.House, _ *vm.Call, v vm.VM) error {
 			s.World.End(v.ID, "guest-reboot")
 			return nil
 		},

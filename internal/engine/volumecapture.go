@@ -206,7 +206,7 @@ func (e *Engine) reattach(op *operation, m Mounted) error {
 
 // owns reports whether a VM that continues a generation has one of its volumes:
 // it is the VM that was put down with it, or a child that reads on.
-func (e *Engine) owns(rec vm.VM, g vm.GenerationInfo, id vm.VolumeID) bool {
+func (e *Engine) owns(rec vm.VM, g vm.Generation, id vm.VolumeID) bool {
 	v := e.volumeByID(id)
 	if v == nil || rec.Generation != g.ID {
 		return false
@@ -217,14 +217,14 @@ func (e *Engine) owns(rec vm.VM, g vm.GenerationInfo, id vm.VolumeID) bool {
 
 // cutFrom is what a generation's memory has mounted and rec, which continues
 // it, does not have.
-func (e *Engine) cutFrom(rec vm.VM, g vm.GenerationInfo) []vm.VolumeAt {
+func (e *Engine) cutFrom(rec vm.VM, g vm.Generation) []vm.VolumeAt {
 	return slices.DeleteFunc(slices.Clone(g.Mounts), func(at vm.VolumeAt) bool { return e.owns(rec, g, at.ID) })
 }
 
 // fillVolumes gives a machine that continues a generation as rec the disks of
 // the volumes that its memory has mounted: with their keys where rec has them,
 // else, where that may be, in name only.
-func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.GenerationInfo) error {
+func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) error {
 	spec.Plugged.Volumes = slices.Clone(spec.Plugged.Volumes)
 	spec.VolumeKeys = make(map[vm.VolumeID]vm.VolumeKey, len(spec.Plugged.Volumes))
 	for i := range spec.Plugged.Volumes {
@@ -260,7 +260,7 @@ func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
 
 // unlockedFor checks that the volumes are unlocked that rec goes on with when it
 // continues a generation.
-func (e *Engine) unlockedFor(rec vm.VM, g vm.GenerationInfo) error {
+func (e *Engine) unlockedFor(rec vm.VM, g vm.Generation) error {
 	for _, at := range g.Mounts {
 		if !e.owns(rec, g, at.ID) {
 			continue
@@ -286,7 +286,7 @@ func (e *Engine) openSeenLocked() bool {
 }
 
 // shareVolumes makes a child a reader of what its parent reads.
-func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.GenerationInfo) error {
+func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) error {
 	if !b.share {
 		return nil
 	}
@@ -341,7 +341,7 @@ func (e *Engine) sharedVolumes(ctx context.Context, b *birth) error {
 
 // sealSeen encrypts memory that is kept and may hold what is in a volume, unless
 // a machine runs on it: then collect does when that has ended.
-func (e *Engine) sealSeen(ctx context.Context, g vm.GenerationInfo) {
+func (e *Engine) sealSeen(ctx context.Context, g vm.Generation) {
 	if !g.Memory || len(g.VolumesSeen) == 0 {
 		return
 	}

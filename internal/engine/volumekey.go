@@ -44,7 +44,7 @@ func (e *Engine) UnlockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, r 
 	if err != nil {
 		return info, false, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	v.work.Lock()
 	defer v.work.Unlock()
 	if v.isGone(e) {
@@ -168,7 +168,7 @@ func (e *Engine) lockedBy(v *volume, reason string) {
 	if err != nil {
 		e.log.Warn("the lock of a volume was not recorded", "volume", v.id, "err", err)
 	}
-	r.end(nil, nil)
+	r.End(nil, nil)
 	e.emitVolume(v, "volume.locked", map[string]any{"reason": reason, "mounts": len(rec.Mounts)})
 }
 
@@ -230,7 +230,7 @@ func (e *Engine) LockVolume(ctx context.Context, c *vm.Call, ref VolumeRef, forc
 	if err != nil {
 		return info, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	if force {
 		if err := e.unmountAll(ctx, c, v); err != nil {
 			return info, err
@@ -346,7 +346,7 @@ func (e *Engine) changeSlots(ctx context.Context, c *vm.Call, ref VolumeRef, det
 	if err != nil {
 		return err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	v.work.Lock()
 	defer v.work.Unlock()
 	if v.isGone(e) {

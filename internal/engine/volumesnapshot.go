@@ -35,7 +35,7 @@ func (e *Engine) SnapshotVolume(ctx context.Context, c *vm.Call, ref VolumeRef, 
 	if err != nil {
 		return snap, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	if err := e.keepSnapshot(ctx, v, snap); err != nil {
 		return snap, err
 	}
@@ -226,7 +226,7 @@ func (e *Engine) RemoveVolumeSnapshot(ctx context.Context, c *vm.Call, ref Volum
 	if err != nil {
 		return err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	if err := e.dropSnapshot(context.WithoutCancel(ctx), v, key, w, snap.ID); err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (e *Engine) RollbackVolume(ctx context.Context, c *vm.Call, ref VolumeRef, 
 	if err != nil {
 		return info, before, err
 	}
-	defer func() { rcpt.end(err, nil) }()
+	defer func() { rcpt.End(err, nil) }()
 	before = planVolumeSnapshot(rec, "")
 	before.CreatedAt, before.Before = e.now(), true
 	if err := e.keepSnapshot(ctx, v, before); err != nil {

@@ -69,7 +69,7 @@ func (e *Engine) wakeNow(ctx context.Context, c *vm.Call, s *slot, kind vm.Activ
 		return err
 	}
 	before := op.before.State
-	rec, err := e.startOp(op, c, AuditEntry{Subject: "woken", Detail: map[string]any{"by": string(kind)}}, StartRequest{})
+	rec, err := e.startOp(op, c, vm.AuditEntry{Subject: "woken", Detail: map[string]any{"by": string(kind)}}, StartRequest{})
 	if err = e.finish(op, err); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (e *Engine) wakeNow(ctx context.Context, c *vm.Call, s *slot, kind vm.Activ
 		e.mu.Lock()
 		n := w.waiters
 		e.mu.Unlock()
-		e.emit(rec, "vm.woken", map[string]any{"by": string(kind), "from": string(before), "waiting": n})
+		e.cfg.Journal.EmitVM(rec, "vm.woken", map[string]any{"by": string(kind), "from": string(before), "waiting": n})
 	}
 	return nil
 }

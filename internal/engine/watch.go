@@ -113,7 +113,7 @@ func (e *Engine) reboot(op *operation, exit vm.MachineExit) {
 		var rec vm.VM
 		rec, err = e.boot(op, e.cfg.Settings.StartDeadline, func(*vm.VM) error { return nil })
 		if err == nil {
-			e.emit(rec, "vm.rebooted", nil)
+			e.cfg.Journal.EmitVM(rec, "vm.rebooted", nil)
 		}
 	}
 	if err = e.finish(op, err); err != nil && !died(err) {

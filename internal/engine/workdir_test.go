@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
 // places are the directories in which each way into a VM begins.
-func places(t *testing.T, e *engine.Engine, c *vm.Call, name string) map[string]string {
+func places(t *testing.T, e *vmtest.House, c *vm.Call, name string) map[string]string {
 	t.Helper()
 	ctx := t.Context()
 	at := map[string]string{}

@@ -16,7 +16,7 @@ import (
 )
 
 // running reports whether a command of that id runs in a VM.
-func running(t *testing.T, e *engine.Engine, c *vm.Call, ref, id string) bool {
+func running(t *testing.T, e *vmtest.House, c *vm.Call, ref, id string) bool {
 	t.Helper()
 	p, err := e.Process(t.Context(), c, ref, id)
 	return err == nil && p.EndedAt == nil

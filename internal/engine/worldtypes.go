@@ -26,7 +26,7 @@ type ForkRequest struct {
 type Forked struct {
 	Parent     vm.VM
 	Children   []vm.VM
-	Generation vm.GenerationInfo
+	Generation vm.Generation
 	Pause      time.Duration // the parent stood still for so long; 0 when it was suspended
 	Caveats    []string      // what no reset can make different
 	First      bool          // no earlier fork of the parent, nor of what it comes from, is known
@@ -50,8 +50,8 @@ type RollbackRequest struct {
 // RolledBack is what a rollback did.
 type RolledBack struct {
 	VM        vm.VM
-	To        vm.GenerationInfo
-	Before    vm.GenerationInfo // what was left: go back to it to undo the rollback
+	To        vm.Generation
+	Before    vm.Generation // what was left: go back to it to undo the rollback
 	NotUndone []string
 }
 
@@ -63,7 +63,7 @@ type SuspendRequest struct {
 // Lineage is where VMs and generations come from.
 type Lineage struct {
 	VMs         []vm.VM
-	Generations []vm.GenerationInfo // oldest first
+	Generations []vm.Generation // oldest first
 }
 
 // Kept is what keep did.

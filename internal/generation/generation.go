@@ -248,7 +248,7 @@ func (s Store) Captured(id vm.GenerationID) (out vm.Captured, err error) {
 
 // Publish completes a generation: sums of its files, its manifest, all durable
 // when it returns. It takes time in proportion to the data, and reads it all.
-func (s Store) Publish(ctx context.Context, g vm.Generation) (vm.Generation, error) {
+func (s Store) Publish(ctx context.Context, g vm.Manifest) (vm.Manifest, error) {
 	dir := s.dir(g.ID)
 	g.DataBytes = 0
 	for _, f := range []struct {
@@ -285,7 +285,7 @@ func (s Store) Publish(ctx context.Context, g vm.Generation) (vm.Generation, err
 }
 
 // sumModules makes the memory of a machine's modules durable and notes its sums.
-func (s Store) sumModules(ctx context.Context, g *vm.Generation) error {
+func (s Store) sumModules(ctx context.Context, g *vm.Manifest) error {
 	g.Modules = nil
 	for _, m := range g.Plugged.Modules {
 		path := s.dir(g.ID).Module(m.ID)
@@ -319,7 +319,7 @@ func (s Store) modules(id vm.GenerationID) ([]string, error) {
 
 // Load reads a manifest. Kinds: NotFound when the generation is not complete,
 // Corrupt.
-func (s Store) Load(id vm.GenerationID) (g vm.Generation, err error) {
+func (s Store) Load(id vm.GenerationID) (g vm.Manifest, err error) {
 	if err := layout.ReadJSON(s.dir(id).Manifest(), &g); err != nil {
 		return g, err
 	}
@@ -334,7 +334,7 @@ func (s Store) Load(id vm.GenerationID) (g vm.Generation, err error) {
 }
 
 // Rewrite replaces the manifest of a complete generation, durably.
-func (s Store) Rewrite(g vm.Generation) error {
+func (s Store) Rewrite(g vm.Manifest) error {
 	return layout.WriteJSON(s.dir(g.ID).Manifest(), g, 0o600)
 }
 
@@ -345,7 +345,7 @@ func (s Store) Source(id vm.GenerationID) vm.GenerationSource {
 
 // Alias makes a second generation of the same files: they cost no space again. It
 // has the memory only where g names its file.
-func (s Store) Alias(from vm.GenerationID, g vm.Generation) error {
+func (s Store) Alias(from vm.GenerationID, g vm.Manifest) error {
 	src, dst := s.dir(from), s.dir(g.ID)
 	if err := os.Mkdir(string(dst), 0o700); err != nil {
 		return fileError(string(dst), err)

@@ -32,13 +32,13 @@ func (s Store) key(wrapped []byte) (seal.Key, error) {
 // Seal compresses and encrypts a generation's memory and says what it takes of
 // the disk then. It may be called again after a crash.
 func (s Store) Seal(ctx context.Context, id vm.GenerationID, wrapped []byte) (int64, error) {
-	return s.withKey(id, wrapped, func(key seal.Key, m vm.Generation) error { return seal.Generation(ctx, s.dir(id), key, m) })
+	return s.withKey(id, wrapped, func(key seal.Key, m vm.Manifest) error { return seal.Generation(ctx, s.dir(id), key, m) })
 }
 
 // Open takes Seal back for a start: the sealed files stay until Settle. It may
 // be called again after a crash. Kinds: Corrupt, NoSpace.
 func (s Store) Open(ctx context.Context, id vm.GenerationID, wrapped []byte) error {
-	_, err := s.withKey(id, wrapped, func(key seal.Key, m vm.Generation) error { return seal.Open(ctx, s.dir(id), key, m) })
+	_, err := s.withKey(id, wrapped, func(key seal.Key, m vm.Manifest) error { return seal.Open(ctx, s.dir(id), key, m) })
 	return err
 }
 
@@ -54,7 +54,7 @@ func (s Store) Settle(ctx context.Context, id vm.GenerationID) (int64, error) {
 	return s.dataBytes(id), nil
 }
 
-func (s Store) withKey(id vm.GenerationID, wrapped []byte, do func(seal.Key, vm.Generation) error) (int64, error) {
+func (s Store) withKey(id vm.GenerationID, wrapped []byte, do func(seal.Key, vm.Manifest) error) (int64, error) {
 	key, err := s.key(wrapped)
 	if err != nil {
 		return 0, err

@@ -160,7 +160,7 @@ func TestPublish(t *testing.T) {
 	if disk, memory := s.Present(id); !disk || memory {
 		t.Error("present", disk, memory)
 	}
-	g, err := s.Publish(t.Context(), vm.Generation{Format: 1, ID: id})
+	g, err := s.Publish(t.Context(), vm.Manifest{Format: 1, ID: id})
 	disk, derr := qemu.DataBytes(s.dir(id).Disk())
 	if err != nil || derr != nil || g.DataBytes != disk || g.RAM.Name != "" || g.Disk.Name != "disk.qcow2" {
 		t.Errorf("without memory: %+v, %v", g, err)
@@ -168,7 +168,7 @@ func TestPublish(t *testing.T) {
 
 	must(t, os.WriteFile(s.dir(id).RAM(), make([]byte, 8192), 0o600))
 	must(t, os.WriteFile(s.dir(id).Device(), []byte("device"), 0o600))
-	g = vm.Generation{Format: 1, ID: id}
+	g = vm.Manifest{Format: 1, ID: id}
 	g.Plugged.Modules = []vm.MemoryModule{{ID: "dimm0", MiB: 1}}
 	if _, err := s.Publish(t.Context(), g); vm.KindOf(err) != vm.NotFound {
 		t.Errorf("without its module: %v", err)

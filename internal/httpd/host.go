@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -67,14 +66,14 @@ func (s *server) audit(q *request) error {
 	if err != nil {
 		return err
 	}
-	f := engine.AuditFilter{Limit: int(min(limit, 10_000)), After: after}
+	f := vm.AuditFilter{Limit: int(min(limit, 10_000)), After: after}
 	if ref := q.query().Get("vm"); ref != "" {
 		f.VM = vm.ID(ref) // the record of a deleted VM is found by its id
 		if v, err := s.Engine.Get(q.Context(), q.call, ref); err == nil {
 			f.VM = v.ID
 		}
 	}
-	l, err := s.Engine.AuditList(q.Context(), q.call, f)
+	l, err := s.Journal.AuditList(q.Context(), q.call, f)
 	if err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ func (s *server) audit(q *request) error {
 }
 
 func (s *server) auditVerify(q *request) error {
-	r, err := s.Engine.AuditVerify(q.Context(), q.call)
+	r, err := s.Journal.AuditVerify(q.Context(), q.call)
 	if err != nil {
 		return err
 	}
@@ -238,7 +237,7 @@ func (s *server) events(q *request) error {
 	}
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	stream, err := s.Engine.Events(ctx, q.call, after)
+	stream, err := s.Journal.Events(ctx, q.call, after)
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ import (
 // bench is the API over an engine on a simulated host.
 type bench struct {
 	t      *testing.T
-	engine *engine.Engine
+	engine *vmtest.House
 	server *httptest.Server
 	admin  string // the admin's secret
 	call   *vm.Call
@@ -58,7 +58,7 @@ func newBenchAt(t *testing.T, clock engine.Clock) *bench {
 		t.Fatal(err)
 	}
 	lifetime, end := context.WithCancel(context.Background())
-	handler := New(Config{Engine: e, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime, SSH: fakeSSH{}, SSHAddress: "127.0.0.1:2222"})
+	handler := New(Config{House: e.Rooms, Log: slog.New(slog.DiscardHandler), Settings: map[string]any{"data": "x"}, Lifetime: lifetime, SSH: fakeSSH{}, SSHAddress: "127.0.0.1:2222"})
 	handler.authDelay = 0
 	server := httptest.NewServer(handler)
 	t.Cleanup(func() {

@@ -24,14 +24,14 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/vm"
 )
 
 // Config is what the door needs.
 type Config struct {
-	Engine *engine.Engine
-	Log    *slog.Logger
+	*house.House
+	Log *slog.Logger
 	// Settings is answered to GET /v1/config as it is.
 	Settings any
 	// HostNames are further names that the API may be called by, beside IP
@@ -432,7 +432,7 @@ func (q *request) fail(s *server, err error) {
 // errorBody is the body that answers an error, without the host's paths: those are
 // for the operator, in the log. ref is the VM as the caller named it; "" = none.
 func (s *server) errorBody(err error, c *vm.Call, ref string) api.ErrorBody {
-	shown := s.Engine.Conceal(err)
+	shown := s.Journal.Conceal(err)
 	if shown.Error() != err.Error() {
 		s.Log.Warn("an error names files of this host; its answer does not", "request", c.Request, "err", err)
 	}

@@ -26,7 +26,7 @@ func (s *server) worldRoutes() []route {
 		{"GET", "/v1/lineage", key, s.lineage, "Every VM and generation of the account.", nil, api.Lineage{}, false, ""},
 		{"POST", "/v1/vms/{vm}/keep", key, s.keepOver, "Take another VM's name and place.", api.KeepVM{}, api.KeptVM{}, false, ""},
 		{"PUT", "/v1/vms/{vm}/schedule", key, s.schedule, "How often a generation is captured of its own.", api.Schedule{}, api.VM{}, false, ""},
-		{"POST", "/v1/vms/{vm}/capture", key, s.captureFirst, "Capture a generation before something risky.", api.CaptureVM{}, vm.GenerationInfo{}, false, ""},
+		{"POST", "/v1/vms/{vm}/capture", key, s.captureFirst, "Capture a generation before something risky.", api.CaptureVM{}, vm.Generation{}, false, ""},
 	}
 }
 
@@ -132,7 +132,7 @@ func (s *server) takeSnapshot(q *request) error {
 }
 
 // shownSnapshot is a generation as the contract shows snapshots.
-func shownSnapshot(g vm.GenerationInfo) api.Snapshot {
+func shownSnapshot(g vm.Generation) api.Snapshot {
 	return api.Snapshot{
 		SnapshotID: g.Snapshot, State: string(g.State), CreatedAt: g.CreatedAt, Name: g.Name, AccountID: string(g.Account),
 		Failed: g.State == vm.GenFailed, Lost: g.State == vm.GenLost, Deleted: g.Deleted, FailureReason: g.Failure,
@@ -296,7 +296,7 @@ func (s *server) lineage(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.Lineage{VMs: make([]api.VM, 0, len(l.VMs)), Generations: slices.Clip(append([]vm.GenerationInfo{}, l.Generations...))}
+	out := api.Lineage{VMs: make([]api.VM, 0, len(l.VMs)), Generations: slices.Clip(append([]vm.Generation{}, l.Generations...))}
 	for _, v := range l.VMs {
 		out.VMs = append(out.VMs, shown(&v))
 	}

@@ -252,7 +252,7 @@ func TestLaunchFailures(t *testing.T) {
 func generation(t *testing.T) *vm.GenerationSource {
 	t.Helper()
 	dir := layout.GenerationDir(t.TempDir())
-	var g vm.Generation
+	var g vm.Manifest
 	for path, to := range map[string]*vm.File{dir.RAM(): &g.RAM, dir.Device(): &g.Device} {
 		if err := os.WriteFile(path, []byte(strings.Repeat("x", 3<<20)), 0o600); err != nil {
 			t.Fatal(err)

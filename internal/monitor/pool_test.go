@@ -105,7 +105,7 @@ func capturedKey(ctx context.Context, t *testing.T, c *Client, spec vm.MachineSp
 	if err := layout.ReadJSON(filepath.Join(dir, "captured.json"), &note); err != nil {
 		t.Fatal(err)
 	}
-	for where, got := range map[string]vm.Generation{"answer": out.Machine, "note": note.Machine} {
+	for where, got := range map[string]vm.Manifest{"answer": out.Machine, "note": note.Machine} {
 		if !bytes.Equal(got.GuestKey, want) || !got.TrueKey {
 			t.Errorf("the capture's %s has key %q (true: %v), the agent holds %q", where, got.GuestKey, got.TrueKey, want)
 		}

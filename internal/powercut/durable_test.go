@@ -164,7 +164,7 @@ var operations = []operation{
 				err = errors.Join(err, f.Close())
 			}
 			if err == nil {
-				_, err = generation.Store{Dir: dir}.Publish(context.Background(), vm.Generation{Format: 1, ID: next})
+				_, err = generation.Store{Dir: dir}.Publish(context.Background(), vm.Manifest{Format: 1, ID: next})
 			}
 			return err
 		},
@@ -443,7 +443,7 @@ func published(dir layout.Dir) error {
 	if err := errors.Join(above(dir, next), memory(dir)); err != nil {
 		return err
 	}
-	_, err := generation.Store{Dir: dir}.Publish(context.Background(), vm.Generation{Format: 1, ID: next})
+	_, err := generation.Store{Dir: dir}.Publish(context.Background(), vm.Manifest{Format: 1, ID: next})
 	return err
 }
 

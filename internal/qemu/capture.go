@@ -225,15 +225,15 @@ func full(path string) bool {
 
 // describe says what a start on a capture of this machine needs to be equal. key
 // is what its agent holds.
-func (p *Process) describe(ctx context.Context, key []byte) (vm.Generation, error) {
+func (p *Process) describe(ctx context.Context, key []byte) (vm.Manifest, error) {
 	var version struct {
 		QEMU struct{ Major, Minor, Micro int } `json:"qemu"`
 	}
 	if err := p.QMP.Execute(ctx, "query-version", nil, &version); err != nil {
-		return vm.Generation{}, p.failure(err)
+		return vm.Manifest{}, p.failure(err)
 	}
 	s := p.Machine()
-	return vm.Generation{
+	return vm.Manifest{
 		Format: 1, Size: s.Size, Accel: s.Accel, CPU: s.CPU, Machine: s.Machine, Cmdline: s.Boot.Cmdline, Devices: Devices(s), Plugged: s.Plugged,
 		QEMU: fmt.Sprintf("%d.%d.%d", version.QEMU.Major, version.QEMU.Minor, version.QEMU.Micro), GuestKey: key, TrueKey: len(key) > 0,
 	}, nil

@@ -108,7 +108,7 @@ func TestVerifierRemembers(t *testing.T) {
 	if err := v.Generation(t.Context(), src); !errors.Is(err, vm.NotFound) {
 		t.Errorf("nothing there: %v", err)
 	}
-	var g vm.Generation
+	var g vm.Manifest
 	for path, to := range map[string]*vm.File{src.RAM: &g.RAM, src.Device: &g.Device} {
 		if err := os.WriteFile(path, bytes.Repeat([]byte{7}, mib), 0o600); err != nil {
 			t.Fatal(err)

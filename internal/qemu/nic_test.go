@@ -14,7 +14,7 @@ import (
 func TestQuietNIC(t *testing.T) {
 	for _, quiet := range []bool{true, false} {
 		spec := vm.MachineSpec{Machine: "pc-q35-7.2", Accel: vm.TCG, CPU: "Nehalem", Size: vm.DefaultSize, QuietNIC: quiet}
-		if got := (vm.Generation{Devices: Devices(spec)}).QuietNIC(); got != quiet {
+		if got := (vm.Manifest{Devices: Devices(spec)}).QuietNIC(); got != quiet {
 			t.Errorf("captured with a quiet card %v, it continues on a quiet card %v", quiet, got)
 		}
 	}

@@ -170,7 +170,7 @@ func TestModulesMustBeThere(t *testing.T) {
 // A module's file is checked at each start like the rest of the memory.
 func TestVerifyModules(t *testing.T) {
 	dir := layout.GenerationDir(t.TempDir())
-	var g vm.Generation
+	var g vm.Manifest
 	for path, to := range map[string]*vm.File{dir.RAM(): &g.RAM, dir.Device(): &g.Device, dir.Module("dimm0"): nil} {
 		if err := os.WriteFile(path, []byte(path), 0o600); err != nil {
 			t.Fatal(err)

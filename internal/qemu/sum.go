@@ -161,7 +161,7 @@ func (v *Verifier) Generation(ctx context.Context, src vm.GenerationSource) erro
 	if len(todo) == 0 {
 		return nil
 	}
-	var g vm.Generation
+	var g vm.Manifest
 	if err := layout.ReadJSON(layout.GenerationDir(filepath.Dir(src.RAM)).Manifest(), &g); err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (v *Verifier) Generation(ctx context.Context, src vm.GenerationSource) erro
 }
 
 // recorded is what a manifest says of a file with memory or device state.
-func recorded(g vm.Generation, name string) vm.File {
+func recorded(g vm.Manifest, name string) vm.File {
 	for _, f := range append([]vm.File{g.RAM, g.Device}, g.Modules...) {
 		if f.Name == name {
 			return f

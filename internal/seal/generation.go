@@ -28,7 +28,7 @@ import (
 // it keep the files that they have open, and so their space. Kinds: NotFound,
 // Corrupt when the files are not what the manifest m says (the plain ones stay),
 // NoSpace, Cancelled.
-func Generation(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+func Generation(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest) error {
 	return steps{}.seal(ctx, dir, key, m)
 }
 
@@ -36,7 +36,7 @@ func Generation(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Gen
 // started on them. They need not survive a crash of the host: the sealed files
 // stay until Settle. It does nothing when the plain files are there and right.
 // Kinds: NotFound, Corrupt, NoSpace, Cancelled.
-func Open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+func Open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest) error {
 	return steps{}.open(ctx, dir, key, m)
 }
 
@@ -44,7 +44,7 @@ func Open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generatio
 // ones. Until it has succeeded the generation counts as sealed. It may run while
 // machines are started on it. Kinds: Corrupt when a plain file is damaged; the
 // next Open makes it anew.
-func Settle(ctx context.Context, dir layout.GenerationDir, m vm.Generation) error {
+func Settle(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
 	return steps{}.settle(ctx, dir, m)
 }
 
@@ -68,7 +68,7 @@ type both struct {
 
 // pairs are the files of a generation that are sealed; none of one that was
 // taken of a stopped machine.
-func pairs(dir layout.GenerationDir, m vm.Generation) []both {
+func pairs(dir layout.GenerationDir, m vm.Manifest) []both {
 	if m.RAM.Size == 0 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func pairs(dir layout.GenerationDir, m vm.Generation) []both {
 	return out
 }
 
-func (s steps) seal(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+func (s steps) seal(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest) error {
 	if err := sweep(dir); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s steps) sealOne(ctx context.Context, b both, key Key) error {
 	return checkFile(ctx, b.sealed, key, b.want)
 }
 
-func (s steps) open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Generation) error {
+func (s steps) open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest) error {
 	if err := sweep(dir); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s steps) openOne(ctx context.Context, b both, key Key) error {
 	return openFile(ctx, b.sealed, b.plain, key, b.want, func(*os.File) error { return s.at("open:write-" + b.what) })
 }
 
-func (s steps) settle(ctx context.Context, dir layout.GenerationDir, m vm.Generation) error {
+func (s steps) settle(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
 	for _, b := range pairs(dir, m) {
 		if err := s.settleOne(ctx, b); err != nil {
 			return err

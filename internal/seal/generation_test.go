@@ -36,7 +36,7 @@ type world struct {
 	dir  layout.GenerationDir
 	host *HostKey
 	key  Key
-	m    vm.Generation
+	m    vm.Manifest
 	ram  []byte
 	dev  []byte
 }
@@ -176,7 +176,7 @@ func TestExported(t *testing.T) {
 	w.wantFiles("all three", onlyPlain)
 	// One of a stopped machine has nothing to seal.
 	empty := layout.GenerationDir(t.TempDir())
-	if err := errors.Join(Generation(t.Context(), empty, w.key, vm.Generation{}), Open(t.Context(), empty, w.key, vm.Generation{})); err != nil {
+	if err := errors.Join(Generation(t.Context(), empty, w.key, vm.Manifest{}), Open(t.Context(), empty, w.key, vm.Manifest{})); err != nil {
 		t.Error(err)
 	}
 	wantKind(t, "no directory", Generation(t.Context(), empty+"x", w.key, w.m), vm.NotFound)

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/audit"
-	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
@@ -31,7 +30,7 @@ func TestAuditHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	session := func(n int) engine.AuditReport {
+	session := func(n int) vm.AuditReport {
 		t.Helper()
 		l, err := audit.Open(dir)
 		if err != nil {
@@ -42,7 +41,7 @@ func TestAuditHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range n {
-			if _, err := a.Begin(ctx, engine.AuditEntry{Op: vm.OpExec}); err != nil {
+			if _, err := a.Begin(ctx, vm.AuditEntry{Op: vm.OpExec}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -84,7 +84,7 @@ func (i *images) List(context.Context) ([]vm.Image, error) {
 }
 
 // Warm returns the warm generation of a size, made on first use.
-func (i *images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Generation, error) {
+func (i *images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Manifest, error) {
 	return i.warm.generation(ctx, img, size)
 }
 

@@ -141,7 +141,7 @@ type warmer struct {
 	host  engine.Host
 
 	mu    sync.Mutex // guards known
-	known map[warmKey]vm.Generation
+	known map[warmKey]vm.Manifest
 }
 
 type warmKey struct {
@@ -149,7 +149,7 @@ type warmKey struct {
 	size  vm.Size
 }
 
-func (w *warmer) generation(ctx context.Context, img vm.Image, size vm.Size) (vm.Generation, error) {
+func (w *warmer) generation(ctx context.Context, img vm.Image, size vm.Size) (vm.Manifest, error) {
 	key := warmKey{img.ID, size}
 	w.mu.Lock()
 	g, ok := w.known[key]
@@ -161,14 +161,14 @@ func (w *warmer) generation(ctx context.Context, img vm.Image, size vm.Size) (vm
 	}
 	p, err := w.host.Platform(ctx)
 	if err != nil {
-		return vm.Generation{}, err
+		return vm.Manifest{}, err
 	}
 	o, err := w.local.warmOptions(img, size, p)
 	if err != nil {
-		return vm.Generation{}, err
+		return vm.Manifest{}, err
 	}
 	if g, err = warm.Get(ctx, o); err != nil {
-		return vm.Generation{}, err
+		return vm.Manifest{}, err
 	}
 	w.mu.Lock()
 	w.known[key] = g

@@ -11,6 +11,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/guest"
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/monitor"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
@@ -117,7 +118,7 @@ func (w watch) Close() error {
 	return nil
 }
 
-// auditor is engine.Auditor by the chain in dir.
+// auditor is journal.Auditor by the chain in dir.
 type auditor struct {
 	log  *audit.Log
 	dir  string
@@ -164,10 +165,10 @@ func (h *auditHead) Save(ctx context.Context, end audit.Head) error {
 	return err
 }
 
-var _ engine.Auditor = auditor{}
+var _ journal.Auditor = auditor{}
 
 // Begin records that an action is about to be taken.
-func (a auditor) Begin(ctx context.Context, e engine.AuditEntry) (string, error) {
+func (a auditor) Begin(ctx context.Context, e vm.AuditEntry) (string, error) {
 	return a.log.Begin(ctx, audit.Entry{Op: e.Op, VM: e.VM, Subject: e.Subject, Actor: e.Actor, Request: e.Request, Detail: e.Detail})
 }
 
@@ -177,33 +178,33 @@ func (a auditor) End(id string, outcome error, detail map[string]any) error {
 }
 
 // Pending lists actions without an outcome.
-func (a auditor) Pending(context.Context) ([]engine.AuditRecord, error) {
+func (a auditor) Pending(context.Context) ([]vm.AuditRecord, error) {
 	return auditRecords(a.log.Pending()), nil
 }
 
 // List lists records, newest first.
-func (a auditor) List(_ context.Context, f engine.AuditFilter) ([]engine.AuditRecord, error) {
+func (a auditor) List(_ context.Context, f vm.AuditFilter) ([]vm.AuditRecord, error) {
 	l, err := a.log.List(audit.Filter{Account: f.Account, VM: f.VM, Limit: f.Limit, Before: f.After})
 	return auditRecords(l), err
 }
 
 // Verify checks the chain as it is on disk, also against its end as the record
 // store has it.
-func (a auditor) Verify(ctx context.Context) (engine.AuditReport, error) {
+func (a auditor) Verify(ctx context.Context) (vm.AuditReport, error) {
 	if err := a.log.Sync(); err != nil {
-		return engine.AuditReport{}, err
+		return vm.AuditReport{}, err
 	}
 	kept, err := a.head.Load(ctx)
 	if err != nil {
-		return engine.AuditReport{}, err
+		return vm.AuditReport{}, err
 	}
 	r, err := audit.VerifyKept(a.dir, "", kept)
-	return engine.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
+	return vm.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
 }
 
 // auditRecords is what the log has of each action: what was asked for, and what came of it.
-func auditRecords(in []audit.Record) []engine.AuditRecord {
-	out := make([]engine.AuditRecord, 0, len(in))
+func auditRecords(in []audit.Record) []vm.AuditRecord {
+	out := make([]vm.AuditRecord, 0, len(in))
 	for _, r := range in {
 		detail := r.Detail
 		if len(r.Result) > 0 {
@@ -211,7 +212,7 @@ func auditRecords(in []audit.Record) []engine.AuditRecord {
 			maps.Copy(detail, r.Detail)
 			maps.Copy(detail, r.Result)
 		}
-		out = append(out, engine.AuditRecord{
+		out = append(out, vm.AuditRecord{
 			ID: r.ID, Seq: r.Seq, Time: r.Time, Op: r.Op, VM: r.VM, Subject: r.Subject, Actor: r.Actor, Request: r.Request,
 			Outcome: r.Outcome, Error: r.Error, EndedAt: r.EndedAt, Detail: detail,
 		})
@@ -219,13 +220,13 @@ func auditRecords(in []audit.Record) []engine.AuditRecord {
 	return out
 }
 
-// eventLog is engine.EventLog by the log of the data directory.
+// eventLog is journal.EventLog by the log of the data directory.
 type eventLog struct{ *events.Log }
 
-var _ engine.EventLog = eventLog{}
+var _ journal.EventLog = eventLog{}
 
 // Subscribe replays and follows events.
-func (e eventLog) Subscribe(_ context.Context, after int64) (engine.EventStream, error) {
+func (e eventLog) Subscribe(_ context.Context, after int64) (journal.EventStream, error) {
 	s, err := e.Log.Subscribe(after)
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/generation"
+	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/image"
 	"github.com/warren-vm/warren/internal/layout"
@@ -120,6 +121,7 @@ type stack struct {
 	store  *store.Store
 	audit  *audit.Log
 	events *events.Log
+	house  *house.House
 	engine *engine.Engine
 
 	previews    net.Listener // nil = off
@@ -165,24 +167,25 @@ func (s *stack) open(ctx context.Context) error {
 	}
 	budget, share := s.cfg.budget()
 	each, eachShare := s.cfg.accountDisk()
-	w := &warmer{local: l, host: h, known: map[warmKey]vm.Generation{}}
-	s.engine, err = engine.Open(ctx, engine.Config{
-		Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
-		Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
-		Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
-		Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
-		Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
-		Settings: engine.Settings{
-			DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomains: s.cfg.PreviewDomain,
-			StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
-		},
-		Log:      s.log,
-		Resolver: s.resolver(),
-	})
+	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
+	s.house, err = house.Open(ctx, house.Config{
+		Backend: store.Backend{Store: s.store}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events}, Config: engine.Config{
+			Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
+			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
+			Generations: generation.Store{Dir: s.dir}, Volumes: volume.Store{Dir: s.dir},
+			Folders: folders{doctor.Host(), []string{string(s.dir), string(run)}},
+			Settings: engine.Settings{
+				DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomains: s.cfg.PreviewDomain,
+				StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
+			},
+			Log:      s.log,
+			Resolver: s.resolver(),
+		}})
 	if err != nil {
 		return err
 	}
-	if s.ssh, err = newSSH(s.dir, s.engine, s.log); err != nil {
+	s.engine = s.house.Engine
+	if s.ssh, err = newSSH(s.dir, s.house, s.log); err != nil {
 		return err
 	}
 	secret, created, err := s.engine.EnsureAdmin(ctx)
@@ -226,7 +229,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		return err
 	}
 	door := httpd.New(httpd.Config{
-		Engine: s.engine, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
+		House: s.house, Log: s.log, HostNames: s.cfg.HostNames, Lifetime: lifetime, SSH: s.ssh, SSHAddress: address(s.sshListener), Previews: previewsOf(gate),
 		Settings: map[string]any{"data": string(s.dir), "settings": settings}, Rate: s.cfg.rate(),
 	})
 	server := &http.Server{
@@ -273,8 +276,8 @@ func (s *stack) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
 	var errs []error
-	if s.engine != nil {
-		errs = append(errs, s.engine.Close(ctx))
+	if s.house != nil {
+		errs = append(errs, s.house.Close(ctx))
 	}
 	if s.events != nil {
 		errs = append(errs, s.events.Close())

@@ -18,18 +18,26 @@ import (
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/house"
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/vm"
 )
 
+// sshRooms is what the SSH gateway needs of the rooms.
+type sshRooms struct {
+	*engine.Engine
+	*journal.Journal
+}
+
 // newSSH returns the SSH gateway with the host key of the data directory.
-func newSSH(dir layout.Dir, e *engine.Engine, log *slog.Logger) (*sshd.Server, error) {
+func newSSH(dir layout.Dir, h *house.House, log *slog.Logger) (*sshd.Server, error) {
 	key, err := sshHostKey(dir.SSHHostKey())
 	if err != nil {
 		return nil, err
 	}
-	return sshd.New(sshd.Config{Engine: e, HostKey: key, Log: log, Version: api.Version}), nil
+	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Journal}, HostKey: key, Log: log, Version: api.Version}), nil
 }
 
 // sshHostKey reads the host key, in OpenSSH's format, and makes it the first

@@ -32,7 +32,7 @@ import (
 type door struct {
 	t      *testing.T
 	site   *vmtest.Site
-	engine *engine.Engine
+	engine *vmtest.House
 	call   *vm.Call
 	secret string
 	server *sshd.Server
@@ -344,9 +344,9 @@ func TestHangUp(t *testing.T) {
 	wait(t, "the command runs", func() bool { return d.running() == 1 })
 	_ = c.Close()
 	wait(t, "the command ends", func() bool { return d.running() == 0 })
-	var login engine.AuditRecord
+	var login vm.AuditRecord
 	wait(t, "the login's record is closed", func() bool {
-		l, err := d.engine.AuditList(t.Context(), d.call, engine.AuditFilter{})
+		l, err := d.engine.AuditList(t.Context(), d.call, vm.AuditFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -118,14 +118,14 @@ func (g generations) GrowDisk(of vm.ID, _ int) error {
 	return err
 }
 
-func (g generations) Publish(ctx context.Context, m vm.Generation) (vm.Generation, error) {
+func (g generations) Publish(ctx context.Context, m vm.Manifest) (vm.Manifest, error) {
 	if err := g.w.step(ctx, "publish"); err != nil {
 		return m, err
 	}
 	return g.Store.Publish(ctx, m)
 }
 
-func (g generations) Alias(from vm.GenerationID, m vm.Generation) error {
+func (g generations) Alias(from vm.GenerationID, m vm.Manifest) error {
 	if err := g.Store.Alias(from, m); err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 		key = h.spec.Reset.LinkKey
 	}
 	h.mu.Unlock()
-	out.Machine = vm.Generation{
+	out.Machine = vm.Manifest{
 		Format: 1, Size: size, Plugged: plugged, Accel: h.spec.Accel, CPU: h.spec.CPU, Machine: h.spec.Machine, QEMU: "7.2.0", GuestKey: key, TrueKey: !h.w.older.Load(),
 	}
 	if s.RAM != "" {

@@ -72,9 +72,9 @@ func (i images) List(context.Context) ([]vm.Image, error) {
 	return slices.Clone(i.w.images), nil
 }
 
-func (i images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Generation, error) {
+func (i images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Manifest, error) {
 	if err := i.w.step(ctx, "warm"); err != nil {
-		return vm.Generation{}, err
+		return vm.Manifest{}, err
 	}
 	i.w.mu.Lock()
 	defer i.w.mu.Unlock()
@@ -83,7 +83,7 @@ func (i images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Genera
 		key += fmt.Sprintf("-%d", i.w.rewarmed)
 	}
 	i.w.warmed[string(img.ID)+"/"+key]++
-	return vm.Generation{
+	return vm.Manifest{
 		Format: 1, ID: vm.NewGenerationID(), Image: img.ID, Key: key, Size: size,
 		Accel: vm.TCG, CPU: "Nehalem", Machine: "pc-q35-7.2", QEMU: "7.2.0", GuestKey: []byte("the key of the generation"),
 	}, nil

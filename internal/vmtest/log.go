@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -18,7 +18,7 @@ import (
 type Audit struct {
 	mu sync.Mutex
 	// guarded by mu
-	recs []engine.AuditRecord
+	recs []vm.AuditRecord
 	fail error
 	hold chan struct{} // a Begin waits until it is closed; nil = none does
 }
@@ -45,7 +45,7 @@ func (a *Audit) Fail(err error) {
 }
 
 // Begin implements engine.Auditor.
-func (a *Audit) Begin(ctx context.Context, e engine.AuditEntry) (string, error) {
+func (a *Audit) Begin(ctx context.Context, e vm.AuditEntry) (string, error) {
 	a.mu.Lock()
 	hold := a.hold
 	a.mu.Unlock()
@@ -63,7 +63,7 @@ func (a *Audit) Begin(ctx context.Context, e engine.AuditEntry) (string, error) 
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	r := engine.AuditRecord{
+	r := vm.AuditRecord{
 		ID: vm.NewReceiptID(), Seq: int64(len(a.recs) + 1), Time: time.Now().UTC(), Op: e.Op, VM: e.VM,
 		Subject: e.Subject, Actor: e.Actor, Request: e.Request, Outcome: "pending", Detail: e.Detail,
 	}
@@ -101,17 +101,17 @@ func (a *Audit) End(id string, outcome error, detail map[string]any) error {
 }
 
 // Pending implements engine.Auditor.
-func (a *Audit) Pending(context.Context) ([]engine.AuditRecord, error) {
+func (a *Audit) Pending(context.Context) ([]vm.AuditRecord, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(a.recs), func(r engine.AuditRecord) bool { return r.Outcome != "pending" }), nil
+	return slices.DeleteFunc(slices.Clone(a.recs), func(r vm.AuditRecord) bool { return r.Outcome != "pending" }), nil
 }
 
 // List implements engine.Auditor.
-func (a *Audit) List(_ context.Context, f engine.AuditFilter) ([]engine.AuditRecord, error) {
+func (a *Audit) List(_ context.Context, f vm.AuditFilter) ([]vm.AuditRecord, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var out []engine.AuditRecord
+	var out []vm.AuditRecord
 	for _, r := range slices.Backward(a.recs) {
 		if (f.Account != "" && r.Actor.Account != f.Account) || (f.VM != "" && r.VM != f.VM) || (f.After > 0 && r.Seq >= f.After) {
 			continue
@@ -124,10 +124,10 @@ func (a *Audit) List(_ context.Context, f engine.AuditFilter) ([]engine.AuditRec
 }
 
 // Verify implements engine.Auditor.
-func (a *Audit) Verify(context.Context) (engine.AuditReport, error) {
+func (a *Audit) Verify(context.Context) (vm.AuditReport, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return engine.AuditReport{Records: int64(len(a.recs)), OK: true}, nil
+	return vm.AuditReport{Records: int64(len(a.recs)), OK: true}, nil
 }
 
 // Events is an event log in memory.
@@ -162,7 +162,7 @@ func (l *Events) All() []vm.Event {
 }
 
 // Subscribe implements engine.EventLog.
-func (l *Events) Subscribe(_ context.Context, after int64) (engine.EventStream, error) {
+func (l *Events) Subscribe(_ context.Context, after int64) (journal.EventStream, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if after < 0 || after > int64(len(l.all)) {

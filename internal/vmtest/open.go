@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/house"
+	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/vm"
@@ -22,6 +24,8 @@ type Site struct {
 	Dir     layout.Dir
 	Run     layout.RunDir
 	Records engine.Records
+	Backend *Backend // of the ledger
+	Host    string   // id of the server
 	Audit   *Audit
 	Events  *Events
 	Clock   engine.Clock // nil = the system's
@@ -46,24 +50,38 @@ func NewSite(dir string) (*Site, error) {
 		return nil, err
 	}
 	return &Site{
-		World: NewWorld(), Dir: d, Run: layout.RunDir(run), Records: NewRecords(), Audit: &Audit{}, Events: &Events{},
+		World: NewWorld(), Dir: d, Run: layout.RunDir(run), Records: NewRecords(), Backend: NewBackend(), Host: "here", Audit: &Audit{}, Events: &Events{},
 		Folders: &Folders{}, Log: slog.New(slog.DiscardHandler),
 	}, nil
 }
 
-// Open opens an engine on the site.
-func (s *Site) Open(ctx context.Context) (*engine.Engine, error) {
-	return engine.Open(ctx, engine.Config{
-		Dir: s.Dir, Run: s.Run, Records: s.Records, Audit: s.Audit, Events: s.Events,
+// House is the rooms of a server, each of whose verbs a test may call at once.
+type House struct {
+	*engine.Engine
+	*journal.Journal
+	Rooms *house.House
+}
+
+// Open opens a server's rooms on the site.
+func (s *Site) Open(ctx context.Context) (*House, error) {
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, HostID: s.Host, Audit: s.Audit, Events: s.Events, Config: engine.Config{
+		Dir: s.Dir, Run: s.Run, Records: s.Records,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Volumes: s.World.Volumes, Folders: s.Folders, Repositories: s.Repositories,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log, Resolver: s.Resolver,
-	})
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &House{Engine: h.Engine, Journal: h.Journal, Rooms: h}, nil
 }
+
+// Close closes the rooms.
+func (h *House) Close(ctx context.Context) error { return h.Rooms.Close(ctx) }
 
 // Admin makes the admin account of a fresh engine, and returns a call of it and
 // the secret of its key.
-func Admin(ctx context.Context, e *engine.Engine) (*vm.Call, string, error) {
+func Admin(ctx context.Context, e *House) (*vm.Call, string, error) {
 	secret, _, err := e.EnsureAdmin(ctx)
 	if err != nil {
 		return nil, "", err

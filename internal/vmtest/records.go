@@ -29,7 +29,7 @@ func NewRecords() engine.Records {
 		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
 		Mappings:    newCollection(func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
 		ShownNames:  newCollection(func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision }),
-		Generations: newCollection(func(g *vm.GenerationInfo) (string, *int64) { return string(g.ID), &g.Revision }),
+		Generations: newCollection(func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision }),
 
 		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
 		Tokens:         newCollection(func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),

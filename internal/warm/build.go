@@ -47,7 +47,7 @@ var warming = [][]string{
 // it, and captures it as a generation in Dir.Warm(image, key), which appears
 // whole or not at all. When it is there already it is returned. Nothing is
 // left when it fails. Kinds: those of a launch, GuestFault, NoSpace.
-func Build(ctx context.Context, o Options) (g vm.Generation, err error) {
+func Build(ctx context.Context, o Options) (g vm.Manifest, err error) {
 	root := o.Dir.WarmRoot(o.Image.ID)
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return g, vm.Errorf(vm.Internal, root, "%w", err)
@@ -307,9 +307,9 @@ func settle(ctx context.Context, c *monitor.Client) error {
 }
 
 // manifest writes the generation's manifest into dir.
-func (o Options) manifest(ctx context.Context, spec vm.MachineSpec, key, dir string, hello vm.AgentHello) (vm.Generation, error) {
+func (o Options) manifest(ctx context.Context, spec vm.MachineSpec, key, dir string, hello vm.AgentHello) (vm.Manifest, error) {
 	gen := layout.GenerationDir(dir)
-	g := vm.Generation{
+	g := vm.Manifest{
 		Format: 1, ID: vm.NewGenerationID(), Image: o.Image.ID, Key: key, CreatedAt: time.Now().UTC().Truncate(time.Second),
 		Size: o.Size, Accel: o.Accel, CPU: o.CPU, Machine: o.Machine, QEMU: o.QEMUVersion, Cmdline: o.Boot.Cmdline,
 		Devices: qemu.Devices(spec), Agent: hello, GuestKey: spec.Reset.LinkKey,

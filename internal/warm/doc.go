@@ -83,14 +83,14 @@ func (o Options) spec(id vm.ID) vm.MachineSpec {
 
 // Find returns the warm generation for o. Kind NotFound when it has not been
 // made; a generation that does not fit is no longer one (NotFound too).
-func Find(o Options) (vm.Generation, error) {
+func Find(o Options) (vm.Manifest, error) {
 	key := Key(o)
-	var g vm.Generation
+	var g vm.Manifest
 	if err := layout.ReadJSON(layout.GenerationDir(o.Dir.Warm(o.Image.ID, key)).Manifest(), &g); err != nil {
-		return vm.Generation{}, err
+		return vm.Manifest{}, err
 	}
 	if g.Key != key || g.Format != 1 {
-		return vm.Generation{}, vm.Errorf(vm.NotFound, key, "the generation was made for something else")
+		return vm.Manifest{}, vm.Errorf(vm.NotFound, key, "the generation was made for something else")
 	}
 	return g, nil
 }
@@ -100,7 +100,7 @@ const clockTries = 3
 
 // Get is Find, and Build where there is none. Several callers at once, also of
 // several processes, make one.
-func Get(ctx context.Context, o Options) (vm.Generation, error) {
+func Get(ctx context.Context, o Options) (vm.Manifest, error) {
 	g, err := Find(o)
 	if !errors.Is(err, vm.NotFound) {
 		return g, err

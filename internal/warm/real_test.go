@@ -36,7 +36,7 @@ import (
 // a run.
 type rig struct {
 	o   Options
-	gen vm.Generation
+	gen vm.Manifest
 	err error
 	why string // why the tests can't run; "" = they can
 }
@@ -438,7 +438,7 @@ func TestCaptureRealGuest(t *testing.T) {
 	if got, code := run(ctx, t, c.Guest(), "echo after > /work/a; sync; cat /run/b"); code != 0 || got != "ram" {
 		t.Errorf("the parent after its capture: %q", got)
 	}
-	var g vm.Generation
+	var g vm.Manifest
 	g.RAM, _ = qemu.Sum(ctx, dir.RAM())
 	g.Device, _ = qemu.Sum(ctx, dir.Device())
 	if err := layout.WriteJSON(dir.Manifest(), g, 0o600); err != nil {

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/vmtest"
@@ -58,7 +57,7 @@ func needPackages(t *testing.T) {
 // site is the API over an engine on a simulated host.
 type site struct {
 	*vmtest.Site
-	engine *engine.Engine
+	engine *vmtest.House
 	url    string
 	secret string // the admin's key
 	call   *vm.Call
@@ -89,7 +88,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	lifetime, end := context.WithCancel(context.Background())
-	door := httpd.New(httpd.Config{Engine: e, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime, Previews: gateway.New(gateway.Config{Engine: e, Domains: []string{"warren.localhost"}})})
+	door := httpd.New(httpd.Config{House: e.Rooms, Log: slog.New(slog.DiscardHandler), Lifetime: lifetime, Previews: gateway.New(gateway.Config{Engine: e, Domains: []string{"warren.localhost"}})})
 	server := httptest.NewServer(door)
 	t.Cleanup(func() {
 		end()

@@ -28,7 +28,7 @@ func TestWorldRefusedKey(t *testing.T) {
 	if err != nil || len(manifests) != 1 {
 		t.Fatalf("%v, %v", manifests, err)
 	}
-	var g vm.Generation
+	var g vm.Manifest
 	if err := layout.ReadJSON(manifests[0], &g); err != nil {
 		t.Fatal(err)
 	}

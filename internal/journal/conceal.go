@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package journal
 
 import (
 	"maps"
@@ -15,33 +15,33 @@ import (
 // Conceal returns err as it may be shown to a user: with names within the server's
 // directories, and not where on the host these are. An error that names none is
 // returned as it is. The operator finds the rest in the server's log.
-func (e *Engine) Conceal(err error) error {
+func (j *Journal) Conceal(err error) error {
 	if err == nil {
 		return nil
 	}
 	was := vm.AsError(err)
 	out := *was
-	out.Subject, out.Hint, out.Fields = e.conceal(was.Subject), e.conceal(was.Hint), maps.Clone(was.Fields)
+	out.Subject, out.Hint, out.Fields = j.ConcealText(was.Subject), j.ConcealText(was.Hint), maps.Clone(was.Fields)
 	changed := out.Subject != was.Subject || out.Hint != was.Hint
 	for _, name := range []string{"message", "reason", "details"} { // others are names, or what a guest has said
 		if s, ok := was.Fields[name].(string); ok {
-			out.Fields[name] = e.conceal(s)
+			out.Fields[name] = j.ConcealText(s)
 			changed = changed || out.Fields[name] != s
 		}
 	}
 	why := vm.Error{Kind: was.Kind, Msg: was.Msg, Err: was.Err}
-	if out.Msg, out.Err = e.conceal(why.Error()), nil; out.Msg == why.Error() && !changed {
+	if out.Msg, out.Err = j.ConcealText(why.Error()), nil; out.Msg == why.Error() && !changed {
 		return err
 	}
 	return &out
 }
 
-// conceal takes the server's directories out of the names in a text.
-func (e *Engine) conceal(text string) string {
+// ConcealText takes the server's directories out of the names in a text.
+func (j *Journal) ConcealText(text string) string {
 	if !strings.Contains(text, "/") {
 		return text
 	}
-	for _, dir := range e.hidden {
+	for _, dir := range j.hidden {
 		text = strings.ReplaceAll(text, dir+"/", "")
 	}
 	return text

@@ -1,0 +1,189 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package journal is how every room of the server writes audit records and events,
+// and how it keeps paths of the host out of what a caller reads. No record, no
+// action: Begin comes before what it records.
+package journal
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Auditor keeps the record of what was done.
+type Auditor interface {
+	// Begin durably records that something is about to be done and returns the
+	// receipt's id.
+	Begin(ctx context.Context, e vm.AuditEntry) (string, error)
+	// End records the outcome; nil = it was done.
+	End(id string, outcome error, detail map[string]any) error
+	// Pending lists records that were begun and have no outcome.
+	Pending(ctx context.Context) ([]vm.AuditRecord, error)
+	// List returns records, newest first.
+	List(ctx context.Context, f vm.AuditFilter) ([]vm.AuditRecord, error)
+	// Verify checks the whole chain.
+	Verify(ctx context.Context) (vm.AuditReport, error)
+}
+
+// EventLog is the host's stream of events.
+type EventLog interface {
+	// Append gives the event its ID and Time (where zero) and stores it.
+	Append(e vm.Event) (vm.Event, error)
+	// Subscribe replays events with an ID above after and then sends new ones until
+	// ctx ends. Kind NotFound, code EVENTS_GONE when after is too old; after < 0 =
+	// only new ones.
+	Subscribe(ctx context.Context, after int64) (EventStream, error)
+}
+
+// EventStream delivers events in order.
+type EventStream interface {
+	Next(ctx context.Context) (vm.Event, error)
+	Close()
+}
+
+// Clock tells when a time has passed.
+type Clock interface {
+	// After is like time.NewTimer: the channel receives once, unless stop is
+	// called first.
+	After(d time.Duration) (c <-chan time.Time, stop func())
+}
+
+// Config is what a journal writes to.
+type Config struct {
+	Audit  Auditor
+	Events EventLog
+	Clock  Clock // nil = the system's
+	Log    *slog.Logger
+	Dirs   []string // of the host, which no caller is to read
+}
+
+// Journal writes audit records and events.
+type Journal struct {
+	cfg    Config
+	hidden []string
+	mute   func() bool // see Mute; nil = never
+}
+
+// New returns a journal.
+func New(c Config) *Journal {
+	if c.Clock == nil {
+		c.Clock = systemClock{}
+	}
+	return &Journal{cfg: c, hidden: hiddenDirs(c.Dirs...)}
+}
+
+// Mute makes the journal write nothing while f says so: a test plays the death of
+// the server with it. Call it before the first record.
+func (j *Journal) Mute(f func() bool) { j.mute = f }
+
+func (j *Journal) muted() bool { return j.mute != nil && j.mute() }
+
+// Receipt is an audit record whose outcome is not written yet. A nil one stands
+// for a verb that leaves no record.
+type Receipt struct {
+	j    *Journal
+	id   string
+	once sync.Once
+}
+
+const auditDeadline = 30 * time.Second
+
+// Begin writes an audit record durably, with the actor and the request of c, which
+// gets the receipt's id if it has none yet. The caller ends the receipt. It blocks
+// for a write to disk, at most 30 s.
+func (j *Journal) Begin(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*Receipt, error) {
+	entry.Actor, entry.Request = c.Actor, c.Request
+	bounded, stop := j.withDeadline(ctx)
+	id, err := j.cfg.Audit.Begin(bounded, entry)
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = context.Cause(bounded)
+	}
+	stop()
+	if err != nil {
+		return nil, vm.Errorf(vm.KindOf(err), "", "no audit record could be written: %w", err).
+			WithHint("nothing was done; see that the data directory has space and is writable, and that its disk answers")
+	}
+	if c.Receipt == "" {
+		c.Receipt = id
+	}
+	return &Receipt{j: j, id: id}, nil
+}
+
+// withDeadline bounds the wait for a record: a disk that stands still holds up a
+// caller for so long at most.
+func (j *Journal) withDeadline(ctx context.Context) (bounded context.Context, stop func()) {
+	bounded, cancel := context.WithCancelCause(ctx)
+	after, release := j.cfg.Clock.After(auditDeadline)
+	go func() { // ends with bounded
+		defer release()
+		select {
+		case <-after:
+			cancel(vm.Errorf(vm.Timeout, "audit", "the disk did not take it within %s", auditDeadline))
+		case <-bounded.Done():
+		}
+	}()
+	return bounded, func() { cancel(nil) }
+}
+
+// End writes the outcome, once; nil = it was done. It blocks for a write.
+func (r *Receipt) End(outcome error, detail map[string]any) {
+	if r == nil || r.j.muted() {
+		return
+	}
+	r.once.Do(func() {
+		if err := r.j.cfg.Audit.End(r.id, r.j.Conceal(outcome), detail); err != nil {
+			r.j.cfg.Log.Error("the outcome of an action was not recorded", "receipt", r.id, "err", err)
+		}
+	})
+}
+
+// ClosePending gives an outcome to the records that an earlier server left without
+// one.
+func (j *Journal) ClosePending(ctx context.Context) error {
+	open, err := j.cfg.Audit.Pending(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range open {
+		cut := vm.Errorf(vm.Unavailable, string(r.VM), "the server ended before the outcome was known")
+		if err := j.cfg.Audit.End(r.ID, cut, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Emit stores an event. One that cannot be stored is logged.
+func (j *Journal) Emit(ev vm.Event) {
+	if j.muted() {
+		return
+	}
+	if _, err := j.cfg.Events.Append(ev); err != nil {
+		j.cfg.Log.Warn("an event was lost", "type", ev.Type, "vm", ev.VM, "err", err)
+	}
+}
+
+// EmitVM stores an event about a VM, with its state and name in the data.
+func (j *Journal) EmitVM(rec vm.VM, kind string, data map[string]any) {
+	if data == nil {
+		data = map[string]any{}
+	}
+	data["state"] = string(rec.State)
+	if rec.Name != "" {
+		data["name"] = rec.Name
+	}
+	j.Emit(vm.Event{Type: kind, VM: rec.ID, Account: rec.Account, Data: data})
+}
+
+// systemClock is the host's time.
+type systemClock struct{}
+
+func (systemClock) After(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}

@@ -1,0 +1,160 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package vmtest
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Backend is a ledger's backend in memory, with the revisions, refusals and events
+// of the real store.
+type Backend struct {
+	// Fault is asked before each write, and again with done after it was made; an
+	// error it returns is the answer. nil = no faults.
+	Fault func(done bool, ops []ledger.Op) error
+
+	mu sync.Mutex
+	// guarded by mu
+	seq     int64
+	entries map[string]ledger.Entry // by kind and id
+	events  []ledger.Event
+	more    chan struct{} // closed and replaced when events grow
+}
+
+// NewBackend returns an empty backend.
+func NewBackend() *Backend {
+	return &Backend{entries: map[string]ledger.Entry{}, more: make(chan struct{})}
+}
+
+// ReadAll returns every record of a kind.
+func (b *Backend) ReadAll(ctx context.Context, kind string) ([]ledger.Entry, int64, error) {
+	if ctx.Err() != nil {
+		return nil, 0, context.Cause(ctx)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []ledger.Entry
+	for _, e := range b.entries {
+		if e.Kind == kind {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(x, y ledger.Entry) int { return cmp.Compare(x.ID, y.ID) })
+	return out, b.seq, nil
+}
+
+// Read returns one record.
+func (b *Backend) Read(ctx context.Context, kind, id string) (ledger.Entry, error) {
+	if ctx.Err() != nil {
+		return ledger.Entry{}, context.Cause(ctx)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e, ok := b.entries[kind+"/"+id]
+	if !ok {
+		return e, vm.Errorf(vm.NotFound, id, "no such record in %s", kind)
+	}
+	return e, nil
+}
+
+// Write makes all the writes or none.
+func (b *Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if b.Fault != nil {
+		if err := b.Fault(false, ops); err != nil {
+			return 0, err
+		}
+	}
+	rev, err := b.write(ops)
+	if err == nil && b.Fault != nil {
+		err = b.Fault(true, ops)
+	}
+	return rev, err
+}
+
+func (b *Backend) write(ops []ledger.Op) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, o := range ops {
+		e := b.entries[o.Kind+"/"+o.ID]
+		switch {
+		case len(o.Value) > ledger.MaxRecord:
+			return 0, vm.Errorf(vm.Limit, o.ID, "the record would have %d bytes", len(o.Value))
+		case e.Revision == o.Revision && (e.Revision > 0 || !o.Delete):
+		case e.Revision == 0:
+			return 0, vm.Errorf(vm.NotFound, o.ID, "no such record in %s", o.Kind)
+		case o.Revision == 0:
+			return 0, vm.Errorf(vm.Exists, o.ID, "there is such a record in %s already", o.Kind)
+		default:
+			return 0, vm.Errorf(vm.Busy, o.ID, "the record in %s was changed meanwhile", o.Kind)
+		}
+	}
+	b.seq++
+	for _, o := range ops {
+		e := ledger.Entry{Kind: o.Kind, ID: o.ID, Value: o.Value, Revision: b.seq}
+		if o.Delete {
+			e.Value = nil
+			delete(b.entries, o.Kind+"/"+o.ID)
+		} else {
+			b.entries[o.Kind+"/"+o.ID] = e
+		}
+		b.events = append(b.events, ledger.Event{Entry: e, Deleted: o.Delete})
+	}
+	close(b.more)
+	b.more = make(chan struct{})
+	return b.seq, nil
+}
+
+// Damage replaces what is stored of a record by what f makes of it, as a broken
+// disk or a newer warren would.
+func (b *Backend) Damage(kind, id string, f func(value []byte) []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.entries[kind+"/"+id]
+	e.Value = f(slices.Clone(e.Value))
+	b.entries[kind+"/"+id] = e
+}
+
+// Follow returns the changes of every kind.
+func (b *Backend) Follow(_ context.Context, after int64) ledger.Follower {
+	return &backendFollower{b: b, after: after}
+}
+
+type backendFollower struct {
+	b     *Backend
+	after int64
+	next  int // index of the next event to look at
+}
+
+// Next waits for a change.
+func (f *backendFollower) Next(ctx context.Context) (ledger.Event, error) {
+	for {
+		f.b.mu.Lock()
+		for ; f.next < len(f.b.events); f.next++ {
+			if ev := f.b.events[f.next]; ev.Revision > f.after {
+				f.next++
+				f.b.mu.Unlock()
+				return ev, nil
+			}
+		}
+		more := f.b.more
+		f.b.mu.Unlock()
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ledger.Event{}, ctx.Err()
+		}
+	}
+}
+
+// Close does nothing: there is nothing to free.
+func (f *backendFollower) Close() {}
