@@ -41,7 +41,8 @@ type Build struct {
 	EndedAt   time.Time    `json:"endedAt,omitzero"`
 	UpdatedAt time.Time    `json:"updatedAt"`
 
-	Revision int64 `json:"-"`
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`
 }
 
 // BuildPhase is one step of a build.

@@ -88,7 +88,8 @@ type Generation struct {
 	// Build is how a snapshot was made by a spec; "" = it was not.
 	Build BuildID `json:"build,omitempty"`
 
-	Revision int64 `json:"-"`
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`
 }
 
 // Whole reports whether a machine can be started on the generation's memory.

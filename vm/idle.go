@@ -46,7 +46,8 @@ type Hold struct {
 	Until     time.Time `json:"until"`
 	By        Actor     `json:"by"`
 
-	Revision int64 `json:"-"`
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`
 }
 
 // Idle explains when a VM falls asleep, or why it does not.

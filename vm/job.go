@@ -118,5 +118,6 @@ type Job struct {
 
 	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // somebody said that they have a purpose
 
-	Revision int64 `json:"-"`
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`
 }

@@ -83,7 +83,8 @@ type UsageRecord struct {
 	// last: its own record is to be removed.
 	Folded ID `json:"folded,omitempty"`
 
-	Revision int64 `json:"-"`
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`
 }
 
 // Key is the id of the record: that of the VM, or the account's.

@@ -182,7 +182,8 @@ type VM struct {
 	// TerminalsOmitted is how many more the guest named than are kept.
 	TerminalsOmitted int `json:"terminalsOmitted,omitempty"`
 
-	Revision int64 `json:"-"` // the store's revision, for compare-and-swap
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`              // the store's revision, for compare-and-swap
 }
 
 // MachineRef finds the processes of a running VM again after a restart of serve.

@@ -50,6 +50,7 @@ type Volume struct {
 	// before NotBefore none is tried.
 	Refused   int       `json:"refused,omitempty"`
 	NotBefore time.Time `json:"notBefore,omitzero"`
+	Host      string    `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 	Revision  int64     `json:"-"`
 }
 

@@ -109,7 +109,8 @@ type Result struct {
 	Logs    []ResultLog  `json:"logs,omitempty"`
 	Created time.Time    `json:"created"`
 
-	Revision int64 `json:"-"`
+	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Revision int64  `json:"-"`
 }
 
 // ResultLog is one line of progress of a background request.
