@@ -21,10 +21,11 @@ func TestDiskOnlyKeepsMemory(t *testing.T) {
 	if _, err := e.Exec(t.Context(), c, "box", vm.ExecSpec{Command: "sleep 1000"}); err != nil {
 		t.Fatal(err)
 	}
-	v, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
+	suspended, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	v := suspended.VM
 	memory := v.Generation
 	s.World.Fail("launch", vm.Errorf(vm.GuestFault, "", "the agent in the guest refuses this server's key"))
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); vm.KindOf(err) != vm.GuestFault {

@@ -112,7 +112,7 @@ func TestLineageStays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept = append(kept, g)
+		kept = append(kept, g.Generation)
 	}
 	f, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 2, Prefix: "kid"})
 	if err != nil {
@@ -176,7 +176,7 @@ func TestDeletedSnapshots(t *testing.T) {
 		if _, err := e.RemoveSnapshot(ctx, c, string(g.Snapshot)); err != nil {
 			t.Fatal(err)
 		}
-		last = g
+		last = g.Generation
 	}
 	if _, err := e.Delete(ctx, c, "app"); err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func olderSuspended(t *testing.T) (*vmtest.Site, vm.VM) {
 	if err := store.Rewrite(m); err != nil {
 		t.Fatal(err)
 	}
-	return s, v
+	return s, v.VM
 }
 
 // TestOlderKeyMended: what an older Warren captured with a stale key can be

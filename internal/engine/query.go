@@ -135,11 +135,7 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 		out.MachineErr = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer")
 	}
 	out.Usage = e.UsageNow([]vm.VM{out.VM})[0]
-	var st syscall.Stat_t
-	if syscall.Stat(e.cfg.Dir.Overlay(s.id), &st) == nil {
-		out.DiskBytes = st.Blocks * 512
-	}
-	out.LogBytes = sizeOf(e.cfg.Dir.Logs(s.id))
+	out.DiskBytes, out.LogBytes = e.diskUse(s.id)
 	if img, err := e.cfg.Images.Find(ctx, string(out.VM.Image)); err == nil {
 		out.Image = &img
 	}
@@ -147,6 +143,16 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 		out.Warnings = append(out.Warnings, vm.EmulatedWarning)
 	}
 	return out, nil
+}
+
+// diskUse is how many bytes of the host's disk a VM's own disk layer and the logs of
+// it take.
+func (e *Engine) diskUse(id vm.ID) (disk, logs int64) {
+	var st syscall.Stat_t
+	if syscall.Stat(e.cfg.Dir.Overlay(id), &st) == nil {
+		disk = st.Blocks * 512
+	}
+	return disk, sizeOf(e.cfg.Dir.Logs(id))
 }
 
 // Stats returns the use of the machine as the guest sees it.

@@ -13,31 +13,32 @@ import (
 const maxSnapshotName = 200
 
 // Snapshot captures a generation that is kept until it is deleted: with memory
-// of a running or suspended VM, the disk alone of a stopped one. The VM goes
-// on as it was. It is durable when it returns.
-func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (g vm.Generation, err error) {
+// of a running or suspended VM, the disk alone of a stopped one. The VM stays as it
+// was. The snapshot is durable when Snapshot returns.
+func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (out Taken, err error) {
 	o, err := e.planSnapshot(ctx, c, r)
 	if err != nil {
-		return g, fail(vm.OpSnapshot, ref, err)
+		return out, fail(vm.OpSnapshot, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpSnapshot)
 	if err != nil {
-		return g, fail(vm.OpSnapshot, ref, err)
+		return out, fail(vm.OpSnapshot, ref, err)
 	}
 	op.cancelWith(ctx)
 	defer func() { err = e.finish(op, err) }()
 	if err := e.roomForKept(op, !r.DiskOnly); err != nil {
-		return g, err
+		return out, err
 	}
 	entry := vm.AuditEntry{Subject: r.Name, Detail: map[string]any{"snapshot": string(o.snapshot), "diskOnly": r.DiskOnly}}
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
-		return g, err
+		return out, err
 	}
 	err = e.withoutVolumes(op, r.Volumes, func() (err error) {
-		g, err = e.take(op, o)
+		out.Generation, err = e.take(op, o)
 		return err
 	})
-	return g, err
+	out.Instance = op.before.InstanceID
+	return out, err
 }
 
 func (e *Engine) planSnapshot(ctx context.Context, c *vm.Call, r SnapshotRequest) (captureOptions, error) {

@@ -12,14 +12,24 @@ import (
 
 // Suspend writes memory and disk of a running VM down, durably, and ends its
 // machine; a start continues the same processes. Suspending a suspended VM
-// succeeds and does nothing. It goes on when ctx ends. When it fails the VM
-// runs on, or, when its machine has ended meanwhile, is stopped.
-func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendRequest) (v vm.VM, err error) {
+// succeeds and does nothing. The end of ctx does not stop it. When it fails the VM
+// still runs, or, when its machine has ended meanwhile, is stopped.
+func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendRequest) (Suspended, error) {
 	op, err := e.begin(ctx, c, ref, vm.OpSuspend)
 	if err != nil {
-		return vm.VM{}, fail(vm.OpSuspend, ref, err)
+		return Suspended{}, fail(vm.OpSuspend, ref, err)
 	}
-	defer func() { err = e.finish(op, err) }()
+	rec, err := e.suspend(op, c, r)
+	if err = e.finish(op, err); err != nil {
+		return Suspended{}, err
+	}
+	g, _ := e.generationInfo(rec.Generation) // collected meanwhile: then it takes nothing
+	disk, logs := e.diskUse(rec.ID)
+	return Suspended{VM: rec, MemoryBytes: g.DataBytes, DiskBytes: disk, LogBytes: logs}, nil
+}
+
+// suspend carries out a suspend that somebody asked for.
+func (e *Engine) suspend(op *operation, c *vm.Call, r SuspendRequest) (vm.VM, error) {
 	if op.before.State == vm.Suspended && r.Cold {
 		return op.before, e.sealSuspended(op)
 	}

@@ -60,6 +60,20 @@ type SuspendRequest struct {
 	Cold bool // compress and encrypt the memory at once
 }
 
+// Suspended is what a suspend left.
+type Suspended struct {
+	vm.VM
+	MemoryBytes int64 // that the generation's files take
+	DiskBytes   int64 // allocated by the VM's own disk layer
+	LogBytes    int64 // of the host's logs of the VM
+}
+
+// Taken is a snapshot that was captured.
+type Taken struct {
+	vm.Generation
+	Instance string // of the VM that was captured
+}
+
 // Lineage is where VMs and generations come from.
 type Lineage struct {
 	VMs         []vm.VM

@@ -39,14 +39,10 @@ func (s *server) suspend(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.SuspendedVM{ID: v.ID, VMInstanceID: v.InstanceID, SnapshotLayerID: v.Generation}
-	if g, err := s.Engine.FindSnapshot(q.Context(), q.call, string(v.Generation)); err == nil {
-		out.MemoryBytes = g.DataBytes
-	}
-	if i, err := s.Engine.Inspect(q.Context(), q.call, string(v.ID)); err == nil {
-		out.Remains = api.Remains{DiskBytes: i.DiskBytes, LogBytes: i.LogBytes}
-	}
-	return q.ok(out)
+	return q.ok(api.SuspendedVM{
+		ID: v.ID, VMInstanceID: v.InstanceID, SnapshotLayerID: v.VM.Generation, MemoryBytes: v.MemoryBytes,
+		Remains: api.Remains{DiskBytes: v.DiskBytes, LogBytes: v.LogBytes},
+	})
 }
 
 func (s *server) drain(q *request) error {
@@ -120,15 +116,11 @@ func (s *server) takeSnapshot(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	v, err := s.Engine.Get(q.Context(), q.call, q.ref())
-	if err != nil {
-		return err
-	}
 	g, err := s.Engine.Snapshot(q.Context(), q.call, q.ref(), engine.SnapshotRequest{Name: in.Name, Persistence: in.Persistence, DiskOnly: in.DiskOnly, Volumes: in.Volumes})
 	if err != nil {
 		return err
 	}
-	return q.ok(api.TakenSnapshot{SnapshotID: g.Snapshot, SourceVMID: v.ID, SourceVMInstanceID: v.InstanceID, Snapshot: shownSnapshot(g)})
+	return q.ok(api.TakenSnapshot{SnapshotID: g.Snapshot, SourceVMID: g.VM, SourceVMInstanceID: g.Instance, Snapshot: shownSnapshot(g.Generation)})
 }
 
 // shownSnapshot is a generation as the contract shows snapshots.
