@@ -4,6 +4,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -137,6 +138,21 @@ func KindOf(err error) Kind {
 	default:
 		return Internal
 	}
+}
+
+// WithOp returns err as an error of a verb on a subject, where err does not name
+// its own. It returns nil for nil.
+func WithOp(op Op, subject string, err error) error {
+	if err == nil {
+		return nil
+	}
+	out := *AsError(err)
+	out.Op = cmp.Or(out.Op, op)
+	out.Subject = cmp.Or(out.Subject, subject)
+	if out.Kind == Cancelled && out.Msg == "" {
+		out.Msg = "the caller went away"
+	}
+	return &out
 }
 
 // AsError returns the first *Error of the chain, or wraps err in one.

@@ -13,23 +13,10 @@ import (
 // fail gives err its verb and subject, where it has none, and makes it a
 // *vm.Error. It returns nil for nil.
 func fail(op vm.Op, subject string, err error) error {
-	if err == nil {
-		return nil
-	}
 	if errors.Is(err, ErrDied) {
 		return err
 	}
-	out := *vm.AsError(err)
-	if out.Op == "" {
-		out.Op = op
-	}
-	if out.Subject == "" {
-		out.Subject = subject
-	}
-	if out.Kind == vm.Cancelled && out.Msg == "" {
-		out.Msg = "the caller went away"
-	}
-	return &out
+	return vm.WithOp(op, subject, err)
 }
 
 func notFound(ref string) *vm.Error {
