@@ -15,6 +15,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -24,6 +25,7 @@ type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
 	Records  Records
+	Ledger   *ledger.Ledger
 	Journal  *journal.Journal
 	Machines Machines
 	Images   Images
@@ -159,11 +161,9 @@ type Engine struct {
 	calm      chan struct{}   // closed when no VM is on its way any more; nil = nobody waits for that
 }
 
-// Open loads the records, reconciles them with what is on disk and what runs,
-// and returns an engine that is ready for calls. The machines of an earlier
-// engine on the same data directory are adopted. The engine lives until Close,
-// not only as long as ctx.
-func Open(ctx context.Context, cfg Config) (*Engine, error) {
+// New returns an engine whose tables are in the ledger. Load the ledger next, then
+// call Open.
+func New(cfg Config) *Engine {
 	cfg.Settings = cfg.Settings.withDefaults()
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
@@ -172,7 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 		cfg.Clock = systemClock{}
 	}
 	cfg.Records = certain(cfg.Records).bounded()
-	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	life, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
@@ -182,10 +182,18 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.cfg.Journal.Mute(e.dead.Load)
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
+	return e
+}
+
+// Open reconciles the records with what is on disk and what runs. After it the
+// engine is ready for calls. It adopts the machines of an earlier engine on the
+// same data directory. The engine lives until Close, not only as long as ctx.
+// After an error the engine is closed.
+func (e *Engine) Open(ctx context.Context) error {
 	if err := e.recover(ctx); err != nil {
-		cancel(errClosed)
+		e.cancel(errClosed)
 		e.tasks.Wait()
-		return nil, fail(vm.OpServe, string(cfg.Dir), err)
+		return fail(vm.OpServe, string(e.cfg.Dir), err)
 	}
 	e.mu.Lock()
 	e.recovered = true
@@ -197,10 +205,10 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.goOnAfterBoot()
 	e.spawn(e.runMeters)
 	e.spawn(e.keepBudget)
-	if cfg.Settings.Pool > 0 {
+	if e.cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
 	}
-	return e, nil
+	return nil
 }
 
 var errClosed = &vm.Error{Kind: vm.Unavailable, Msg: "the server is stopping", Hint: "start it again: `warren serve`"}

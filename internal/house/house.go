@@ -31,14 +31,15 @@ type House struct {
 
 // Open loads the ledger and opens every room. Close the house once. The kinds of
 // its errors are those of engine.Open.
-func Open(ctx context.Context, c Config) (_ *House, err error) {
+func Open(ctx context.Context, c Config) (*House, error) {
 	h := &House{Ledger: ledger.New(c.Backend, c.HostID, c.Log)}
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
-	c.Config.Journal = h.Journal
+	c.Config.Journal, c.Config.Ledger = h.Journal, h.Ledger
+	h.Engine = engine.New(c.Config)
 	if err := h.Ledger.Load(ctx); err != nil {
 		return nil, err
 	}
-	if h.Engine, err = engine.Open(ctx, c.Config); err != nil {
+	if err := h.Engine.Open(ctx); err != nil {
 		h.Ledger.Close()
 		return nil, err
 	}

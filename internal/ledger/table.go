@@ -23,6 +23,8 @@ type Kind[K ~string, T any] struct {
 	Host func(*T) *string
 	// Index gives the values under which By finds a record, by the index's name.
 	Index map[string]func(*T) []string
+	// Limit bounds how many records each owner has; the zero value does not.
+	Limit Limit[T]
 	// Changed is called after memory took over what another server wrote, or what a
 	// lost answer had hidden; was or now is nil where there was or is no record. It
 	// may read the table and must not change it. nil = nobody wants to know.
@@ -43,6 +45,7 @@ type Table[K ~string, T any] struct {
 	index   map[string]map[string]map[K]bool
 	writing map[K]*writer
 	bad     []Unreadable
+	owned   map[string]int // rows and creates under way, by owner; see Limit
 }
 
 // row is one record as it is stored.
@@ -59,7 +62,7 @@ type Unreadable struct {
 
 // Add makes a table and gives it to the ledger, which has not been loaded yet.
 func Add[K ~string, T any](l *Ledger, kind Kind[K, T]) *Table[K, T] {
-	t := &Table[K, T]{l: l, kind: kind, rows: map[K]row[T]{}, dropped: map[K]int64{}, writing: map[K]*writer{}}
+	t := &Table[K, T]{l: l, kind: kind, rows: map[K]row[T]{}, dropped: map[K]int64{}, writing: map[K]*writer{}, owned: map[string]int{}}
 	t.index = map[string]map[string]map[K]bool{}
 	for name := range kind.Index {
 		t.index[name] = map[string]map[K]bool{}
@@ -118,11 +121,15 @@ func (t *Table[K, T]) Unreadable() []Unreadable {
 }
 
 // Create stores a new record durably. It blocks for a write. Kinds: Exists when
-// the id is taken, Limit above MaxRecord, NoSpace when the store is full,
+// the id is taken, Limit above MaxRecord and above the kind's Limit, NoSpace when the store is full,
 // Unavailable when it does not answer: the record is not there then, and is
 // removed should it turn out later that it was stored.
 func (t *Table[K, T]) Create(ctx context.Context, rec T) error {
 	id := t.kind.Key(&rec)
+	if err := t.reserve(&rec); err != nil {
+		return err
+	}
+	defer t.count(&rec, -1)
 	return t.alone(ctx, id, func(w *writer) error { return t.create(ctx, w, id, rec) })
 }
 
@@ -173,6 +180,7 @@ func (t *Table[K, T]) remove(id K, revision int64) (was *T, taken bool) {
 }
 
 func (t *Table[K, T]) list(id K, rec *T) {
+	t.countLocked(rec, 1)
 	for name, values := range t.kind.Index {
 		for _, v := range values(rec) {
 			if t.index[name][v] == nil {
@@ -184,6 +192,7 @@ func (t *Table[K, T]) list(id K, rec *T) {
 }
 
 func (t *Table[K, T]) unlist(id K, rec *T) {
+	t.countLocked(rec, -1)
 	for name, values := range t.kind.Index {
 		for _, v := range values(rec) {
 			ids := t.index[name][v]
