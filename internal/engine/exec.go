@@ -103,12 +103,7 @@ func command(s vm.ExecSpec) string {
 
 func clip(s string) string { return cutText(s, maxAuditSubject) }
 
-func cutText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
+func cutText(s string, most int) string { return vm.Clip(s, most) }
 
 // execDetail names the environment's variables, never their values: they may
 // be secrets.

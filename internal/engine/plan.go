@@ -270,8 +270,7 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	return setIdle(rec, r.IdleTimeout)
 }
 
-// maxSeconds bounds every duration that a caller gives: a hundred years.
-const maxSeconds = 100 * 366 * 24 * 3600
+const maxSeconds = vm.MaxSeconds
 
 // setIdle records an idle timeout; 0 and null are never.
 func setIdle(rec *vm.VM, idle Optional[int64]) error {

@@ -114,6 +114,13 @@ func (j *Journal) Begin(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*
 	return &Receipt{j: j, id: id}, nil
 }
 
+// Record is Begin for rooms that do not import this package: end writes the outcome,
+// as Receipt.End does.
+func (j *Journal) Record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (end func(outcome error, detail map[string]any), err error) {
+	r, err := j.Begin(ctx, c, entry)
+	return r.End, err
+}
+
 // withDeadline bounds the wait for a record: a disk that stands still holds up a
 // caller for so long at most.
 func (j *Journal) withDeadline(ctx context.Context) (bounded context.Context, stop func()) {
