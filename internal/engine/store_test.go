@@ -40,7 +40,7 @@ func storeSite(t testing.TB) *vmtest.Site {
 			t.Errorf("store: %v", err)
 		}
 	})
-	s.Records = engine.StoredRecords(st)
+	s.Records, s.Backend.Over = engine.StoredRecords(st), store.Backend{Store: st}
 	return s
 }
 

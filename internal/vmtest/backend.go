@@ -19,6 +19,11 @@ type Backend struct {
 	// Fault is asked before each write, and again with done after it was made; an
 	// error it returns is the answer. nil = no faults.
 	Fault func(done bool, ops []ledger.Op) error
+	// Silent is asked before each read; an error it returns is the answer. nil = no
+	// faults.
+	Silent func(kind string) error
+	// Over is the store behind the faults, e.g. an etcd; nil = memory.
+	Over ledger.Backend
 
 	mu sync.Mutex
 	// guarded by mu
@@ -38,6 +43,14 @@ func (b *Backend) ReadAll(ctx context.Context, kind string) ([]ledger.Entry, int
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
 	}
+	if b.Silent != nil {
+		if err := b.Silent(kind); err != nil {
+			return nil, 0, err
+		}
+	}
+	if b.Over != nil {
+		return b.Over.ReadAll(ctx, kind)
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []ledger.Entry
@@ -54,6 +67,14 @@ func (b *Backend) ReadAll(ctx context.Context, kind string) ([]ledger.Entry, int
 func (b *Backend) Read(ctx context.Context, kind, id string) (ledger.Entry, error) {
 	if ctx.Err() != nil {
 		return ledger.Entry{}, context.Cause(ctx)
+	}
+	if b.Silent != nil {
+		if err := b.Silent(kind); err != nil {
+			return ledger.Entry{}, err
+		}
+	}
+	if b.Over != nil {
+		return b.Over.Read(ctx, kind, id)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +95,11 @@ func (b *Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
 			return 0, err
 		}
 	}
-	rev, err := b.write(ops)
+	write := func(_ context.Context, ops ...ledger.Op) (int64, error) { return b.write(ops) }
+	if b.Over != nil {
+		write = b.Over.Write
+	}
+	rev, err := write(ctx, ops...)
 	if err == nil && b.Fault != nil {
 		err = b.Fault(true, ops)
 	}
@@ -115,7 +140,7 @@ func (b *Backend) write(ops []ledger.Op) (int64, error) {
 }
 
 // Damage replaces what is stored of a record by what f makes of it, as a broken
-// disk or a newer warren would.
+// disk or a newer warren would. It is for a backend in memory.
 func (b *Backend) Damage(kind, id string, f func(value []byte) []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +150,10 @@ func (b *Backend) Damage(kind, id string, f func(value []byte) []byte) {
 }
 
 // Follow returns the changes of every kind.
-func (b *Backend) Follow(_ context.Context, after int64) ledger.Follower {
+func (b *Backend) Follow(ctx context.Context, after int64) ledger.Follower {
+	if b.Over != nil {
+		return b.Over.Follow(ctx, after)
+	}
 	return &backendFollower{b: b, after: after}
 }
 
