@@ -20,7 +20,7 @@ import (
 )
 
 // guest is the simulated agent: it implements engine.Guest over a disk and a
-// small shell.
+// shell.
 type guest struct {
 	m    *machine
 	disk *disk

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -82,17 +83,18 @@ func (g *guest) spawn(ctx context.Context, spec vm.ExecSpec, background bool) (*
 func (p *process) run(ctx context.Context, spec vm.ExecSpec, cwd string) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sh := &shell{disk: p.g.disk, user: spec.User, cwd: cwd, env: map[string]string{}, ctx: ctx, out: p.write, net: p.g.m.mode}
-	sh.env["HOME"], sh.env["HOSTNAME"] = home(spec.User), p.g.m.spec.Reset.Hostname
-	for k, v := range spec.Env {
-		sh.env[k] = v
+	sh := &shell{
+		disk: p.g.disk, user: spec.User, cwd: cwd, ctx: ctx, net: p.g.m.mode,
+		env:   map[string]string{"HOME": home(spec.User), "HOSTNAME": p.g.m.spec.Reset.Hostname},
+		stdin: p.stdin, stdout: streamWriter{p.write, false}, stderr: streamWriter{p.write, true},
 	}
+	maps.Copy(sh.env, spec.Env)
 	result := make(chan int, 1)
 	go func() { // ends with ctx at the latest
 		if spec.Command != "" {
-			result <- sh.script(spec.Command, p.stdin)
+			result <- sh.script(spec.Command)
 		} else {
-			result <- sh.command(spec.Argv, p.stdin, io.Writer(streamWriter{p.write, false}), streamWriter{p.write, true})
+			result <- sh.program(spec.Argv)
 		}
 	}()
 	var limit <-chan time.Time

@@ -6,265 +6,134 @@ package vmtest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"maps"
+	"os"
 	"path"
-	"strconv"
 	"strings"
+	"syscall"
+	"time"
+
+	"mvdan.cc/sh/v3/expand"
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// shell runs a small part of the shell language: words, quotes, variables,
-// `;`, newlines, `&&`, `||`, `|`, redirections. It is enough for tests that
-// need a guest and not a Linux.
+// shell runs bash scripts on a simulated guest's disk. The language and the
+// builtins are those of mvdan.cc/sh; the programs are in commands.go. Nothing
+// of it reaches the host's files or programs.
 type shell struct {
-	disk *disk
-	user string
-	cwd  string
-	env  map[string]string
-	ctx  context.Context
-	out  func(stderr bool, data []byte)
-	net  func() vm.NetworkMode // nil = open
+	disk           *disk
+	user           string
+	cwd            string            // where the first script begins
+	env            map[string]string // what the first script begins with
+	ctx            context.Context
+	stdin          io.Reader // nil = empty
+	stdout, stderr io.Writer
+	net            func() vm.NetworkMode // nil = open
 
-	last   int
-	exited bool
+	runner *interp.Runner // made by the first script; keeps variables and directory for the next
 }
 
-// token is a word or an operator.
-type token struct {
-	text string
-	op   bool
-}
-
-// operators, longest first.
-var operators = []string{"2>&1", "2>>", "2>", ">&2", "1>&2", "&&", "||", ">>", ">", "<", "|", ";", "&", "\n"}
-
-// lex splits a script, expanding variables.
-func (sh *shell) lex(s string) []token {
-	var list []token
-	var word strings.Builder
-	open := false
-	flush := func() {
-		if open {
-			list = append(list, token{word.String(), false})
-		}
-		word.Reset()
-		open = false
-	}
-scan:
-	for i := 0; i < len(s); {
-		if !open || strings.ContainsRune(";&|>\n", rune(s[i])) {
-			for _, op := range operators {
-				if strings.HasPrefix(s[i:], op) {
-					flush()
-					list = append(list, token{op, true})
-					i += len(op)
-					continue scan
-				}
-			}
-		}
-		switch ch := s[i]; {
-		case ch == ' ' || ch == '\t':
-			flush()
-			i++
-		case ch == '#' && !open:
-			for i < len(s) && s[i] != '\n' {
-				i++
-			}
-		case ch == '\'':
-			end := strings.IndexByte(s[i+1:], '\'')
-			if end < 0 {
-				end = len(s) - i - 1
-			}
-			word.WriteString(s[i+1 : i+1+end])
-			open, i = true, min(i+end+2, len(s))
-		case ch == '"':
-			i++
-			for i < len(s) && s[i] != '"' {
-				i = sh.char(s, i, &word)
-			}
-			open, i = true, min(i+1, len(s))
-		default:
-			i = sh.char(s, i, &word)
-			open = true
+// script runs a whole script and returns its exit status. 137 means that
+// the shell's context ended first.
+func (sh *shell) script(text string) int {
+	if sh.runner == nil {
+		if err := sh.open(); err != nil {
+			return sh.complain(err)
 		}
 	}
-	flush()
-	return list
-}
-
-// char adds the character, escape or variable at i and returns what follows.
-func (sh *shell) char(s string, i int, word *strings.Builder) int {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "bash")
+	if err != nil {
+		sh.complain(err)
+		return 2
+	}
+	err = sh.runner.Run(sh.ctx, file)
+	var status interp.ExitStatus
 	switch {
-	case s[i] == '\\' && i+1 < len(s):
-		word.WriteByte(s[i+1])
-		return i + 2
-	case s[i] == '$' && i+1 < len(s) && s[i+1] == '?':
-		word.WriteString(strconv.Itoa(sh.last))
-		return i + 2
-	case s[i] == '$':
-		j := i + 1
-		braced := j < len(s) && s[j] == '{'
-		if braced {
-			j++
-		}
-		k := j
-		for k < len(s) && (s[k] == '_' || s[k] >= 'A' && s[k] <= 'Z' || s[k] >= 'a' && s[k] <= 'z' || s[k] >= '0' && s[k] <= '9') {
-			k++
-		}
-		if k == j {
-			word.WriteByte('$')
-			return i + 1
-		}
-		word.WriteString(sh.env[s[j:k]])
-		if braced && k < len(s) {
-			k++
-		}
-		return k
+	case sh.ctx.Err() != nil:
+		return 137
+	case errors.As(err, &status):
+		return int(status)
+	case err != nil:
+		return sh.complain(err)
 	}
-	word.WriteByte(s[i])
-	return i + 1
+	return 0
 }
 
-// script runs a whole script and returns its exit status. Each statement is
-// expanded when it is reached, as $? wants it.
-func (sh *shell) script(text string, stdin io.Reader) int {
-	skip := false
-	for text != "" && !sh.exited && sh.ctx.Err() == nil {
-		stmt, op, rest := cutStatement(text)
-		if tokens := sh.lex(stmt); len(tokens) > 0 && !skip {
-			sh.last = sh.pipeline(tokens, stdin)
+// program runs one program without a shell.
+func (sh *shell) program(argv []string) int {
+	words := make([]string, len(argv))
+	for i, a := range argv {
+		word, err := syntax.Quote(a, syntax.LangBash)
+		if err != nil {
+			return sh.complain(err)
 		}
-		switch op {
-		case "&&":
-			skip = sh.last != 0
-		case "||":
-			skip = sh.last == 0
-		default:
-			skip = false
-		}
-		text = rest
+		words[i] = word
 	}
-	return sh.last
+	return sh.script(strings.Join(words, " "))
 }
 
-// cutStatement cuts text at the first separator outside of quotes.
-func cutStatement(text string) (stmt, op, rest string) {
-	quote := byte(0)
-	for i := 0; i < len(text); i++ {
-		switch ch := text[i]; {
-		case quote != 0:
-			if ch == '\\' && quote == '"' {
-				i++
-			} else if ch == quote {
-				quote = 0
-			}
-		case ch == '\\':
-			i++
-		case ch == '\'' || ch == '"':
-			quote = ch
-		case ch == '#' && (i == 0 || strings.IndexByte(" \t\n", text[i-1]) >= 0):
-			for i+1 < len(text) && text[i+1] != '\n' {
-				i++
-			}
-		default:
-			for _, sep := range []string{"&&", "||", ";", "\n", "&"} {
-				if strings.HasPrefix(text[i:], sep) && !(sep == "&" && i > 0 && text[i-1] == '>') && !(sep == "&" && strings.HasPrefix(text[i:], "&1")) {
-					return text[:i], sep, text[i+len(sep):]
-				}
-			}
-		}
-	}
-	return text, "", ""
-}
+// exited says that the last script ended the shell.
+func (sh *shell) exited() bool { return sh.runner != nil && sh.runner.Exited() }
 
-// pipeline runs commands joined by |, one after the other.
-func (sh *shell) pipeline(tokens []token, stdin io.Reader) int {
-	for {
-		n := 0
-		for n < len(tokens) && !(tokens[n].op && tokens[n].text == "|") {
-			n++
-		}
-		if n == len(tokens) {
-			return sh.simple(tokens, stdin, streamWriter{sh.out, false})
-		}
-		var buf bytes.Buffer
-		sh.simple(tokens[:n], stdin, &buf)
-		stdin, tokens = &buf, tokens[n+1:]
-	}
-}
-
-// simple runs one command with its redirections.
-func (sh *shell) simple(tokens []token, stdin io.Reader, stdout io.Writer) int {
-	var argv []string
-	var stderr io.Writer = streamWriter{sh.out, true}
-	var files []func() error
-	for i := 0; i < len(tokens); i++ {
-		t := tokens[i]
-		if !t.op {
-			argv = append(argv, t.text)
-			continue
-		}
-		arg := ""
-		if strings.HasSuffix(t.text, ">") || t.text == "<" {
-			if i++; i >= len(tokens) {
-				return sh.complain(stderr, "syntax error")
-			}
-			arg = tokens[i].text
-		}
-		switch t.text {
-		case "2>&1":
-			stderr = stdout
-		case ">&2", "1>&2":
-			stdout = stderr
-		case "2>", "2>>":
-			stderr = io.Discard
-		case "<":
-			data, err := sh.read(arg)
-			if err != nil {
-				return sh.complain(stderr, arg+": No such file or directory")
-			}
-			stdin = bytes.NewReader(data)
-		case ">", ">>":
-			if arg == "/dev/null" {
-				stdout = io.Discard
-				continue
-			}
-			var buf bytes.Buffer
-			if t.text == ">>" {
-				old, _ := sh.read(arg) // a missing file is empty
-				buf.Write(old)
-			}
-			stdout = &buf
-			files = append(files, func() error {
-				_, err := sh.disk.put(sh.user, sh.abs(arg), buf.Bytes(), 0, false)
-				return err
-			})
-		}
-	}
-	for len(argv) > 0 {
-		k, v, ok := strings.Cut(argv[0], "=")
-		if !ok || k == "" || strings.ContainsAny(k, "/-. ") {
-			break
-		}
-		sh.env[k] = v
-		argv = argv[1:]
-	}
-	code := 0
-	if len(argv) > 0 {
-		code = sh.command(argv, stdin, stdout, stderr)
-	}
-	for _, write := range files {
-		if err := write(); err != nil {
-			return sh.complain(stderr, err.Error())
-		}
-	}
-	return code
-}
-
-func (sh *shell) complain(w io.Writer, msg string) int {
-	_, _ = io.WriteString(w, "sh: "+msg+"\n") // what cannot be written is lost, as in a shell
+func (sh *shell) complain(err error) int {
+	_, _ = fmt.Fprintf(sh.stderr, "bash: %v\n", err) // what cannot be written is lost, as in a shell
 	return 1
+}
+
+func (sh *shell) open() error {
+	env := []string{"PATH=/usr/bin"}
+	for k, v := range sh.env {
+		env = append(env, k+"="+v)
+	}
+	r, err := interp.New(
+		interp.Env(expand.ListEnviron(env...)),
+		interp.Dir("/"),
+		interp.StdIO(sh.stdin, sh.stdout, sh.stderr),
+		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return sh.exec }),
+		interp.OpenHandler(sh.openFile),
+		interp.StatHandler(sh.statFile),
+		interp.ReadDirHandler2(sh.readDir),
+		interp.AccessHandler(func(context.Context, string, interp.AccessMode) error { return nil }),
+	)
+	if err != nil {
+		return err
+	}
+	r.Dir = sh.cwd // interp.Dir would look for it on the host
+	sh.runner = r
+	return nil
+}
+
+// exec is called for each command that is not a builtin.
+func (sh *shell) exec(ctx context.Context, argv []string) error {
+	hc := interp.HandlerCtx(ctx)
+	inner := &shell{
+		disk: sh.disk, user: sh.user, cwd: hc.Dir, env: map[string]string{}, ctx: ctx,
+		stdin: hc.Stdin, stdout: hc.Stdout, stderr: hc.Stderr, net: sh.net,
+	}
+	for name, v := range hc.Env.Each {
+		if v.Exported && v.Kind == expand.String {
+			inner.env[name] = v.Str
+		}
+	}
+	if code := inner.command(argv); code != 0 {
+		return interp.ExitStatus(code)
+	}
+	return nil
+}
+
+// on returns a shell that begins as this one did, with another output.
+func (sh *shell) on(out io.Writer) *shell {
+	inner := *sh
+	inner.runner, inner.stdin, inner.env = nil, nil, maps.Clone(sh.env)
+	inner.stdout, inner.stderr = out, out
+	return &inner
 }
 
 func (sh *shell) abs(p string) string {
@@ -283,4 +152,107 @@ func (sh *shell) read(p string) ([]byte, error) {
 		return nil, noFile(p)
 	}
 	return bytes.Clone(n.data), nil
+}
+
+// openFile serves redirections.
+func (sh *shell) openFile(ctx context.Context, p string, flag int, _ fs.FileMode) (io.ReadWriteCloser, error) {
+	if !path.IsAbs(p) {
+		p = path.Join(interp.HandlerCtx(ctx).Dir, p)
+	}
+	if p == "/dev/null" {
+		return &redirected{}, nil
+	}
+	f := &redirected{sh: sh, path: p}
+	old, err := sh.read(p)
+	if flag&os.O_CREATE == 0 || flag&os.O_APPEND != 0 {
+		f.data = old
+	}
+	if flag&os.O_CREATE == 0 {
+		f.sh = nil
+		f.left = bytes.NewReader(old)
+	} else {
+		err = f.save() // a full disk or a missing directory is said before anything runs
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: p, Err: syscall.ENOENT}
+	}
+	return f, nil
+}
+
+// redirected is a file that a redirection has open.
+type redirected struct {
+	sh   *shell // nil = what is written is not kept
+	path string
+	data []byte
+	left *bytes.Reader // what is still to be read; nil = nothing
+}
+
+func (f *redirected) Read(p []byte) (int, error) {
+	if f.left == nil {
+		return 0, io.EOF
+	}
+	return f.left.Read(p)
+}
+
+func (f *redirected) Write(p []byte) (int, error) {
+	f.data = append(f.data, p...)
+	if err := f.save(); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (f *redirected) Close() error { return nil }
+
+func (f *redirected) save() error {
+	if f.sh == nil {
+		f.data = nil
+		return nil
+	}
+	_, err := f.sh.disk.put(f.sh.user, f.path, bytes.Clone(f.data), 0, false)
+	return err
+}
+
+func (sh *shell) statFile(_ context.Context, p string, follow bool) (fs.FileInfo, error) {
+	sh.disk.mu.Lock()
+	defer sh.disk.mu.Unlock()
+	at := sh.disk.resolve(sh.user, p)
+	if follow {
+		at = sh.disk.follow(sh.user, p)
+	}
+	n := sh.disk.nodes[at]
+	if n == nil {
+		return nil, &fs.PathError{Op: "stat", Path: p, Err: syscall.ENOENT}
+	}
+	return entry{info(at, n)}, nil
+}
+
+func (sh *shell) readDir(_ context.Context, p string) ([]fs.DirEntry, error) {
+	sh.disk.mu.Lock()
+	defer sh.disk.mu.Unlock()
+	var list []fs.DirEntry
+	for _, c := range sh.disk.children(sh.disk.follow(sh.user, p)) {
+		list = append(list, fs.FileInfoToDirEntry(entry{c}))
+	}
+	return list, nil
+}
+
+// entry is a file of the disk as io/fs describes one.
+type entry struct{ f vm.FileInfo }
+
+func (e entry) Name() string       { return e.f.Name }
+func (e entry) Size() int64        { return e.f.Size }
+func (e entry) ModTime() time.Time { return e.f.ModTime }
+func (e entry) IsDir() bool        { return e.f.Kind == vm.FileDirectory }
+func (e entry) Sys() any           { return nil }
+
+func (e entry) Mode() fs.FileMode {
+	mode := fs.FileMode(e.f.Mode & 0o777)
+	switch e.f.Kind {
+	case vm.FileDirectory:
+		mode |= fs.ModeDir
+	case vm.FileSymlink:
+		mode |= fs.ModeSymlink
+	}
+	return mode
 }

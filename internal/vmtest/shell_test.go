@@ -37,17 +37,17 @@ func TestShell(t *testing.T) {
 		var out, errOut bytes.Buffer
 		sh := &shell{
 			disk: newDisk(1 << 20), cwd: "/root", env: map[string]string{"X": "val"}, ctx: t.Context(),
-			out: func(stderr bool, data []byte) {
-				if stderr {
-					errOut.Write(data)
-				} else {
-					out.Write(data)
-				}
-			},
+			stdin: strings.NewReader("input"), stdout: &out, stderr: &errOut,
 		}
-		code := sh.script(script, strings.NewReader("input"))
-		if out.String() != want.out || errOut.String() != want.err || code != want.code {
-			t.Errorf("%q: %q, %q, %d; want %+v", script, out.String(), errOut.String(), code, want)
+		code := sh.script(script)
+		if out.String() != want.out {
+			t.Errorf("%q: the output is %q, want %q", script, out.String(), want.out)
+		}
+		if errOut.String() != want.err {
+			t.Errorf("%q: the error output is %q, want %q", script, errOut.String(), want.err)
+		}
+		if code != want.code {
+			t.Errorf("%q: the exit status is %d, want %d", script, code, want.code)
 		}
 	}
 }

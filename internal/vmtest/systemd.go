@@ -23,7 +23,7 @@ const unitDir = "/etc/systemd/system"
 type unit struct {
 	active, sub string
 	enabled     bool
-	log         []string
+	log         []byte
 }
 
 // unitOf returns a service whose file is there, or that still runs.
@@ -39,7 +39,7 @@ func (sh *shell) unitOf(name string) *unit {
 	return u
 }
 
-func (sh *shell) systemctl(args []string, stdout, stderr io.Writer) int {
+func (sh *shell) systemctl(args []string) int {
 	var names []string
 	for _, a := range args[1:] {
 		if !strings.HasPrefix(a, "-") {
@@ -49,28 +49,28 @@ func (sh *shell) systemctl(args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "list-units":
 		if slices.Contains(args, "--output=json") {
-			return sh.listUnits(stdout)
+			return sh.listUnits()
 		}
-		_, _ = io.WriteString(stdout, "cron.service loaded active running Jobs\napp.service loaded failed failed My app\nnone.service not-found inactive dead none.service\n")
+		_, _ = io.WriteString(sh.stdout, "cron.service loaded active running Jobs\napp.service loaded failed failed My app\nnone.service not-found inactive dead none.service\n")
 		return 0
 	case "show":
 		for i, n := range names {
 			if i > 0 {
-				_, _ = io.WriteString(stdout, "\n")
+				_, _ = io.WriteString(sh.stdout, "\n")
 			}
-			sh.showUnit(n, stdout)
+			sh.showUnit(n)
 		}
 		return 0
 	}
 	for _, n := range names {
-		if code := sh.unitVerb(args[0], n, slices.Contains(args, "--now"), stderr); code != 0 {
+		if code := sh.unitVerb(args[0], n, slices.Contains(args, "--now")); code != 0 {
 			return code
 		}
 	}
 	return 0
 }
 
-func (sh *shell) listUnits(stdout io.Writer) int {
+func (sh *shell) listUnits() int {
 	type row struct {
 		Unit   string `json:"unit"`
 		Load   string `json:"load"`
@@ -84,24 +84,24 @@ func (sh *shell) listUnits(stdout io.Writer) int {
 	}
 	sh.disk.mu.Unlock()
 	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.Unit, b.Unit) })
-	if json.NewEncoder(stdout).Encode(rows) != nil {
+	if json.NewEncoder(sh.stdout).Encode(rows) != nil {
 		return 1
 	}
 	return 0
 }
 
-func (sh *shell) showUnit(name string, stdout io.Writer) {
+func (sh *shell) showUnit(name string) {
 	u, load := sh.unitOf(name), "loaded"
 	if u == nil {
 		u, load = &unit{active: "inactive", sub: "dead"}, "not-found"
 	}
-	_, _ = fmt.Fprintf(stdout, "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nDescription=%s\n", name, load, u.active, u.sub, strings.TrimSuffix(name, ".service"))
+	_, _ = fmt.Fprintf(sh.stdout, "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nDescription=%s\n", name, load, u.active, u.sub, strings.TrimSuffix(name, ".service"))
 }
 
-func (sh *shell) unitVerb(verb, name string, now bool, stderr io.Writer) int {
+func (sh *shell) unitVerb(verb, name string, now bool) int {
 	u := sh.unitOf(name)
 	if u == nil {
-		_, _ = fmt.Fprintf(stderr, "Failed to %s %s: Unit %s not found.\n", verb, name, name)
+		_, _ = fmt.Fprintf(sh.stderr, "Failed to %s %s: Unit %s not found.\n", verb, name, name)
 		return 5
 	}
 	set := func(active, sub string) {
@@ -127,33 +127,28 @@ func (sh *shell) unitVerb(verb, name string, now bool, stderr io.Writer) int {
 		if verb == "start" && u.active == "active" {
 			return 0
 		}
-		return sh.startUnit(name, u, set, stderr)
+		return sh.startUnit(name, u, set)
 	}
 	return 0
 }
 
 // startUnit runs a oneshot's commands to their end; of a service only the file
 // is looked at.
-func (sh *shell) startUnit(name string, u *unit, set func(active, sub string), stderr io.Writer) int {
+func (sh *shell) startUnit(name string, u *unit, set func(active, sub string)) int {
 	data, err := sh.read(path.Join(unitDir, name))
 	if err != nil {
 		return 5
 	}
 	oneshot := strings.Contains(string(data), "\nType=oneshot\n")
-	inner := *sh
-	inner.out = func(_ bool, data []byte) {
-		sh.disk.mu.Lock()
-		u.log = append(u.log, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")...)
-		sh.disk.mu.Unlock()
-	}
+	log := unitLog{sh.disk, u}
 	for line := range strings.SplitSeq(string(data), "\n") {
 		key, command, _ := strings.Cut(line, "=")
 		if !oneshot || key != "ExecStart" && key != "ExecStartPost" {
 			continue
 		}
-		if code := inner.execLine(strings.TrimPrefix(command, "+")); code != 0 {
+		if code := sh.on(log).execLine(strings.TrimPrefix(command, "+")); code != 0 {
 			set("failed", "failed")
-			_, _ = fmt.Fprintf(stderr, "Job for %s failed because the control process exited with error code.\n", name)
+			_, _ = fmt.Fprintf(sh.stderr, "Job for %s failed because the control process exited with error code.\n", name)
 			return 1
 		}
 	}
@@ -175,12 +170,23 @@ func (sh *shell) execLine(line string) int {
 		}
 		line = string(script)
 	}
-	inner := *sh
-	inner.last, inner.exited = 0, false
-	return inner.script(line, strings.NewReader(""))
+	return sh.script(line)
 }
 
-func (sh *shell) journalctl(args []string, stdout io.Writer) int {
+// unitLog is the journal of a unit, as a writer.
+type unitLog struct {
+	disk *disk
+	unit *unit
+}
+
+func (l unitLog) Write(p []byte) (int, error) {
+	l.disk.mu.Lock()
+	defer l.disk.mu.Unlock()
+	l.unit.log = append(l.unit.log, p...)
+	return len(p), nil
+}
+
+func (sh *shell) journalctl(args []string) int {
 	var name string
 	lines := 100
 	for _, a := range args {
@@ -196,14 +202,14 @@ func (sh *shell) journalctl(args []string, stdout io.Writer) int {
 		return 0
 	}
 	sh.disk.mu.Lock()
-	log := slices.Clone(u.log[max(0, len(u.log)-lines):])
+	log := slices.Collect(strings.Lines(string(u.log)))
 	sh.disk.mu.Unlock()
-	for i, l := range log {
+	for i, l := range log[max(0, len(log)-lines):] {
 		entry := map[string]string{
-			"MESSAGE": l, "PRIORITY": "6", "_SYSTEMD_UNIT": name,
+			"MESSAGE": strings.TrimSuffix(l, "\n"), "PRIORITY": "6", "_SYSTEMD_UNIT": name,
 			"__REALTIME_TIMESTAMP": strconv.FormatInt(time.Now().UnixMicro()+int64(i), 10),
 		}
-		if json.NewEncoder(stdout).Encode(entry) != nil {
+		if json.NewEncoder(sh.stdout).Encode(entry) != nil {
 			return 1
 		}
 	}
@@ -212,9 +218,9 @@ func (sh *shell) journalctl(args []string, stdout io.Writer) int {
 
 // fetch stands for programs that need the network: they leave a file, and find
 // nothing when the policy is closed.
-func (sh *shell) fetch(name string, args []string, stderr io.Writer) int {
+func (sh *shell) fetch(name string, args []string) int {
 	if sh.net != nil && sh.net() == vm.NetClosed {
-		_, _ = fmt.Fprintf(stderr, "%s: the network is unreachable\n", name)
+		_, _ = fmt.Fprintf(sh.stderr, "%s: the network is unreachable\n", name)
 		return 100
 	}
 	if _, err := sh.disk.put("", "/var/lib/"+name, []byte(strings.Join(args, " ")), 0, true); err != nil {

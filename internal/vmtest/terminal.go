@@ -19,8 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// terminal is a simulated one: it echoes, and the small shell runs each line.
-// "exit N" ends it.
+// terminal is a simulated one: it echoes, and the shell runs each line.
 type terminal struct {
 	g   *guest
 	sh  *shell
@@ -78,11 +77,12 @@ func (g *guest) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (engine.
 	}
 	t.sh = &shell{disk: g.disk, user: spec.User, cwd: cwd, ctx: life, env: map[string]string{"HOME": home(spec.User), "TERM": "xterm-256color"}}
 	maps.Copy(t.sh.env, spec.Env)
-	t.sh.out = func(_ bool, data []byte) { t.print(string(data)) }
+	t.sh.stdout = streamWriter{func(_ bool, data []byte) { t.print(string(data)) }, false}
+	t.sh.stderr = t.sh.stdout
 	g.terms[spec.ID] = t
 	a := t.attach(ctx, vm.TerminalView{Cols: spec.Cols, Rows: spec.Rows})
 	if spec.Command != "" {
-		go func() { t.exit(t.sh.script(spec.Command, strings.NewReader(""))) }() // ends with the command or the terminal
+		go func() { t.exit(t.sh.script(spec.Command)) }() // ends with the command or the terminal
 	} else {
 		t.print("$ ")
 	}
@@ -160,12 +160,10 @@ func (t *terminal) input(p []byte) {
 			t.print("\n")
 			line := string(t.line)
 			t.line = nil
-			if code, ok := strings.CutPrefix(line, "exit"); ok {
-				n, _ := strconv.Atoi(strings.TrimSpace(code))
-				t.exit(n)
+			if code := t.sh.script(line); t.sh.exited() {
+				t.exit(code)
 				return
 			}
-			t.sh.script(line, strings.NewReader(""))
 			t.print("$ ")
 		default:
 			t.line = append(t.line, c)
