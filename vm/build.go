@@ -41,8 +41,7 @@ type Build struct {
 	EndedAt   time.Time    `json:"endedAt,omitzero"`
 	UpdatedAt time.Time    `json:"updatedAt"`
 
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`
+	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
 // BuildPhase is one step of a build.

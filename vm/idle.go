@@ -46,8 +46,7 @@ type Hold struct {
 	Until     time.Time `json:"until"`
 	By        Actor     `json:"by"`
 
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`
+	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
 // Idle explains when a VM falls asleep, or why it does not.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -192,7 +193,7 @@ func TestLastUsed(t *testing.T) {
 
 // TestResults keeps answers for their account, for an hour.
 func TestResults(t *testing.T) {
-	_, e, c, clock := clocked(t)
+	s, e, c, clock := clocked(t)
 	ctx := t.Context()
 	id := vm.NewRequestID()
 	if err := e.SaveResult(ctx, c, engine.Result{Request: id}); err != nil {
@@ -209,6 +210,50 @@ func TestResults(t *testing.T) {
 	clock.Advance(2 * time.Hour)
 	_, err = e.Result(ctx, c, id)
 	wantCode(t, err, vm.NotFound, "NOT_FOUND")
+	if err := e.SaveResult(ctx, c, engine.Result{Request: vm.NewRequestID()}); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(s.Dir.Answers()); err != nil || len(files) != 0 {
+		t.Errorf("files of answers that nobody can fetch any more: %v, %v", files, err)
+	}
+}
+
+// TestAnswersAreFiles: the body of an answer is no part of its record, and
+// survives a restart; one that an older warren stored in the record is answered,
+// too. A file without a record is removed.
+func TestAnswersAreFiles(t *testing.T) {
+	s, e, c := site(t)
+	ctx := t.Context()
+	id, old := vm.NewRequestID(), vm.NewRequestID()
+	body := strings.Repeat("x", 1<<20)
+	if err := e.SaveResult(ctx, c, engine.Result{Request: id, Done: true, Status: 200, Body: []byte(body)}); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := vmtest.Stored[engine.Result](s.Backend, "results")
+	if err != nil || len(stored) != 1 {
+		t.Fatal(stored, err)
+	}
+	if n := len(stored[0].Body); n != 0 {
+		t.Errorf("the record has %d bytes of the body", n)
+	}
+	closeEngine(t, e)
+	orphan := s.Dir.Answer(vm.NewRequestID())
+	if err := os.WriteFile(orphan, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := vmtest.Put(s.Backend, "results", string(old), engine.Result{Request: old, Account: c.Actor.Account, Done: true, Body: []byte("old"), Created: time.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	e, c = open(t, s)
+	if r, err := e.Result(ctx, c, id); err != nil || string(r.Body) != body {
+		t.Errorf("after a restart: %d bytes, %v", len(r.Body), err)
+	}
+	if r, err := e.Result(ctx, c, old); err != nil || string(r.Body) != "old" {
+		t.Errorf("of an older warren: %q, %v", r.Body, err)
+	}
+	if _, err := os.Stat(orphan); err == nil {
+		t.Error("a file without a record is still there")
+	}
 }
 
 // TestNetwork: the policy changes in the machine and in the record, or in

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/internal/spec"
@@ -276,10 +275,8 @@ func (e *Engine) layerNetwork(asked string) (string, error) {
 // building writes the record of a build as it goes on. A nil one writes none.
 // What cannot be written is logged: the build itself does not depend on it.
 type building struct {
-	e *Engine
-
-	mu  sync.Mutex
-	rec vm.Build // guarded by mu
+	e   *Engine
+	key vm.BuildID
 }
 
 // buildsKept is how long the record of a build is kept.
@@ -301,28 +298,18 @@ func (e *Engine) beginBuild(ctx context.Context, c *vm.Call, r CreateRequest, pl
 	}
 	keys, _ := spec.Keys(r.Image, r.Layers)
 	now := e.now()
-	b := &building{e: e, rec: vm.Build{
-		ID: vm.NewBuildID(), Account: c.Actor.Account, Request: c.Request, State: vm.BuildRunning, Key: keys[len(keys)-1],
+	b := &building{e, vm.NewBuildID()}
+	return b, e.tables.builds.Create(ctx, vm.Build{
+		ID: b.key, Account: c.Actor.Account, Request: c.Request, State: vm.BuildRunning, Key: keys[len(keys)-1],
 		Planned: planned, Phases: []vm.BuildPhase{}, StartedAt: now, UpdatedAt: now,
-	}}
-	ctx, stop := durable(ctx)
-	defer stop()
-	rev, err := e.cfg.Records.Builds.Create(ctx, b.rec)
-	b.rec.Revision = rev
-	return b, err
+	})
 }
 
 // dropBuilds forgets builds of long ago.
 func (e *Engine) dropBuilds(ctx context.Context) error {
-	list, err := e.cfg.Records.Builds.List(ctx)
-	if err != nil {
-		return err
-	}
-	ctx, stop := durable(ctx)
-	defer stop()
-	for _, b := range list {
+	for _, b := range e.tables.builds.All() {
 		if b.State != vm.BuildRunning && e.now().Sub(b.UpdatedAt) > buildsKept {
-			if err := e.cfg.Records.Builds.Delete(ctx, b); err != nil && vm.KindOf(err) != vm.NotFound {
+			if err := e.tables.builds.Drop(ctx, b.ID); err != nil {
 				return err
 			}
 		}
@@ -334,25 +321,21 @@ func (b *building) id() vm.BuildID {
 	if b == nil {
 		return ""
 	}
-	return b.rec.ID // never changes
+	return b.key
 }
 
 func (b *building) change(f func(*vm.Build)) {
 	if b == nil || b.e.dead.Load() {
 		return
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f(&b.rec)
-	b.rec.UpdatedAt = b.e.now()
-	ctx, stop := durable(b.e.life)
-	defer stop()
-	rev, err := b.e.cfg.Records.Builds.Update(ctx, b.rec)
+	_, err := b.e.tables.builds.Change(b.e.life, b.key, func(rec *vm.Build) error {
+		f(rec)
+		rec.UpdatedAt = b.e.now()
+		return nil
+	})
 	if err != nil {
-		b.e.log.Warn("the progress of a build was not recorded", "build", b.rec.ID, "err", err)
-		return
+		b.e.log.Warn("the progress of a build was not recorded", "build", b.key, "err", err)
 	}
-	b.rec.Revision = rev
 }
 
 // phase notes that a phase has begun.
@@ -385,16 +368,15 @@ func (b *building) end(made vm.ID, snapshot vm.SnapshotID, err error) {
 // endBuilds closes the records of builds that an earlier engine did not live to
 // end.
 func (e *Engine) endBuilds(ctx context.Context) error {
-	list, err := e.cfg.Records.Builds.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, b := range list {
+	for _, b := range e.tables.builds.All() {
 		if b.State != vm.BuildRunning {
 			continue
 		}
-		b.State, b.Failure, b.EndedAt, b.UpdatedAt = vm.BuildFailed, "the server ended before the build did", e.now(), e.now()
-		if _, err := e.cfg.Records.Builds.Update(ctx, b); err != nil {
+		_, err := e.tables.builds.Change(ctx, b.ID, func(b *vm.Build) error {
+			b.State, b.Failure, b.EndedAt, b.UpdatedAt = vm.BuildFailed, "the server ended before the build did", e.now(), e.now()
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -402,15 +384,9 @@ func (e *Engine) endBuilds(ctx context.Context) error {
 }
 
 // Build returns the record of a build.
-func (e *Engine) Build(ctx context.Context, c *vm.Call, id vm.BuildID) (vm.Build, error) {
-	list, err := e.cfg.Records.Builds.List(ctx)
-	if err != nil {
-		return vm.Build{}, fail(vm.OpGet, string(id), err)
-	}
-	for _, b := range list {
-		if b.ID == id && b.Account == c.Actor.Account {
-			return b, nil
-		}
+func (e *Engine) Build(_ context.Context, c *vm.Call, id vm.BuildID) (vm.Build, error) {
+	if b, ok := e.tables.builds.Get(id); ok && b.Account == c.Actor.Account {
+		return b, nil
 	}
 	return vm.Build{}, fail(vm.OpGet, string(id), vm.Errorf(vm.NotFound, string(id), "no such build").WithCode("BUILD_NOT_FOUND", "buildId", string(id)))
 }

@@ -244,10 +244,10 @@ func TestBuildOfADeadServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.State = vm.BuildRunning
-	if _, err := s.Records.Builds.Update(t.Context(), b); err != nil {
+	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(t.Context()); err != nil {
+	if err := vmtest.Put(s.Backend, "builds", string(b.ID), b); err != nil {
 		t.Fatal(err)
 	}
 	e, err = s.Open(t.Context())

@@ -19,9 +19,7 @@ import (
 func certain(r Records) Records {
 	r.Accounts = withCertainty(r.Accounts, func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision })
 	r.Keys = withCertainty(r.Keys, func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision })
-	r.Builds = withCertainty(r.Builds, func(b *vm.Build) (string, *int64) { return string(b.ID), &b.Revision })
 	r.Volumes = withCertainty(r.Volumes, func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision })
-	r.Holds = withCertainty(r.Holds, func(h *vm.Hold) (string, *int64) { return string(h.ID), &h.Revision })
 	r.Jobs = withCertainty(r.Jobs, func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision })
 	r.Domains = withCertainty(r.Domains, func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision })
 	r.ShownNames = withCertainty(r.ShownNames, func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision })

@@ -82,7 +82,7 @@ func (e *Engine) dropPlan(p *createPlan) {
 // beginCreate makes a slot that nobody can see yet, claiming its name when it
 // is to be the only one.
 func (e *Engine) beginCreate(rec vm.VM, unique bool) (*operation, error) {
-	s := newSlot(rec)
+	s := e.newSlot(rec)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if unique {

@@ -118,6 +118,7 @@ func (s Settings) withDefaults() Settings {
 // keyWrite, genWrite, volume.write or accountWrite before mu.
 type Engine struct {
 	cfg      Config
+	tables   tables
 	log      *slog.Logger
 	life     context.Context // ends with Close, or with the death that a Fault plays
 	cancel   context.CancelCauseFunc
@@ -179,6 +180,7 @@ func New(cfg Config) *Engine {
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
 	}
+	e.tables = newTables(cfg.Ledger)
 	e.cfg.Journal.Mute(e.dead.Load)
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))

@@ -57,25 +57,18 @@ func checkHold(r HoldRequest) error {
 	return nil
 }
 
-// addHold stores a hold durably, and then in memory.
+// addHold stores a hold.
 func (e *Engine) addHold(ctx context.Context, s *slot, h vm.Hold, d time.Duration) (vm.Hold, error) {
-	s.write.Lock()
-	defer s.write.Unlock()
+	s.holding.Lock()
+	defer s.holding.Unlock()
 	if err := e.roomForHold(s); err != nil {
 		return h, err
 	}
 	h.ID, h.CreatedAt = vm.NewHoldID(), e.now()
 	h.Until = h.CreatedAt.Add(d)
-	bounded, stop := durable(ctx)
-	defer stop()
-	rev, err := e.cfg.Records.Holds.Create(bounded, h)
-	if err != nil {
+	if err := e.tables.holds.Create(ctx, h); err != nil {
 		return h, err
 	}
-	h.Revision = rev
-	e.mu.Lock()
-	e.keepHoldLocked(s, h)
-	e.mu.Unlock()
 	e.holdsChanged()
 	return h, nil
 }
@@ -83,21 +76,14 @@ func (e *Engine) addHold(ctx context.Context, s *slot, h vm.Hold, d time.Duratio
 func (e *Engine) roomForHold(s *slot) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
+	switch n := len(s.holds()); {
 	case s.gone:
 		return notFound(string(s.id))
-	case len(s.holds) >= vm.MaxHolds:
-		return vm.Errorf(vm.Limit, string(s.id), "it has %d holds already", len(s.holds)).
+	case n >= vm.MaxHolds:
+		return vm.Errorf(vm.Limit, string(s.id), "it has %d holds already", n).
 			WithCode("VM_LIMIT_EXCEEDED").WithHint("release one: `warren hold ls %s`", label(s.rec))
 	}
 	return nil
-}
-
-func (e *Engine) keepHoldLocked(s *slot, h vm.Hold) {
-	if s.holds == nil {
-		s.holds = map[vm.HoldID]vm.Hold{}
-	}
-	s.holds[h.ID] = h
 }
 
 // holdsChanged wakes the task that ends them, and the reaper.
@@ -115,16 +101,12 @@ func (e *Engine) Holds(_ context.Context, c *vm.Call, ref string) ([]vm.Hold, er
 	if err != nil {
 		return nil, fail(vm.OpList, ref, err)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return s.holdsLocked(), nil
+	return s.holds(), nil
 }
 
-func (s *slot) holdsLocked() []vm.Hold {
-	list := make([]vm.Hold, 0, len(s.holds))
-	for _, h := range s.holds {
-		list = append(list, h)
-	}
+// holdsOf returns the holds of a VM, the soonest to end first.
+func (e *Engine) holdsOf(id vm.ID) []vm.Hold {
+	list := e.tables.holds.By(byVM, string(id))
 	slices.SortFunc(list, func(a, b vm.Hold) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.ID, b.ID)) })
 	return list
 }
@@ -136,10 +118,8 @@ func (e *Engine) Release(ctx context.Context, c *vm.Call, ref string, id vm.Hold
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	h, ok := s.holds[id]
-	e.mu.Unlock()
-	if !ok {
+	h, ok := e.tables.holds.Get(id)
+	if !ok || h.VM != s.id {
 		return noHold(id)
 	}
 	return e.endHold(ctx, c, s, h, "released")
@@ -167,31 +147,22 @@ func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, wh
 	return nil
 }
 
-// dropHold removes a hold durably, and then from memory; kind NotFound when
-// somebody else has.
+// dropHold removes a hold; kind NotFound when somebody else has.
 func (e *Engine) dropHold(ctx context.Context, s *slot, h vm.Hold) error {
-	s.write.Lock()
-	defer s.write.Unlock()
-	e.mu.Lock()
-	_, ok := s.holds[h.ID]
-	e.mu.Unlock()
-	if !ok {
+	s.holding.Lock()
+	defer s.holding.Unlock()
+	if _, ok := e.tables.holds.Get(h.ID); !ok {
 		return noHold(h.ID)
 	}
-	return e.eraseHold(ctx, s, h)
+	e.holdEnds(s, h)
+	return e.tables.holds.Drop(ctx, h.ID)
 }
 
-// eraseHold is dropHold for callers that hold s.write. Its end counts as use at
-// the moment at which it no longer holds: the reaper must not look in between.
-func (e *Engine) eraseHold(ctx context.Context, s *slot, h vm.Hold) error {
-	bounded, stop := durable(ctx)
-	defer stop()
-	if err := e.cfg.Records.Holds.Delete(bounded, h); err != nil && vm.KindOf(err) != vm.NotFound {
-		return err
-	}
+// holdEnds counts the end of a hold as use. It comes before the hold is removed:
+// the reaper must not look in between.
+func (e *Engine) holdEnds(s *slot, h vm.Hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(s.holds, h.ID)
 	end := e.now()
 	if h.Until.Before(end) {
 		end = h.Until
@@ -199,36 +170,26 @@ func (e *Engine) eraseHold(ctx context.Context, s *slot, h vm.Hold) error {
 	if end.After(s.rec.LastActive) {
 		s.rec.LastActive, s.rec.LastKind = end, vm.ActivityHold
 	}
-	return nil
 }
 
 // dropHolds removes every hold of a VM that is being forgotten. The caller
-// holds s.write.
+// holds s.holding.
 func (e *Engine) dropHolds(ctx context.Context, s *slot) error {
-	e.mu.Lock()
-	list := s.holdsLocked()
-	e.mu.Unlock()
-	for _, h := range list {
-		if err := e.eraseHold(ctx, s, h); err != nil {
+	for _, h := range s.holds() {
+		if err := e.tables.holds.Drop(ctx, h.ID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadHolds reads the holds of the VMs that there are, and removes those that
-// a crash has left of others.
-func (e *Engine) loadHolds(ctx context.Context) error {
-	list, err := e.cfg.Records.Holds.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, h := range list {
-		if s := e.vms[h.VM]; s != nil {
-			e.keepHoldLocked(s, h) // nobody else is there yet
+// sweepHolds removes the holds that a crash has left of VMs that are gone.
+func (e *Engine) sweepHolds(ctx context.Context) error {
+	for _, h := range e.tables.holds.All() {
+		if e.vms[h.VM] != nil { // nobody else is there yet
 			continue
 		}
-		if err := e.cfg.Records.Holds.Delete(ctx, h); err != nil {
+		if err := e.tables.holds.Drop(ctx, h.ID); err != nil {
 			return err
 		}
 	}
@@ -280,8 +241,8 @@ func (e *Engine) allHolds() map[*slot][]vm.Hold {
 	defer e.mu.Unlock()
 	all := map[*slot][]vm.Hold{}
 	for _, s := range e.vms {
-		if len(s.holds) > 0 {
-			all[s] = s.holdsLocked()
+		if list := s.holds(); len(list) > 0 {
+			all[s] = list
 		}
 	}
 	return all

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -62,7 +63,7 @@ func TestHold(t *testing.T) {
 	if _, err := e.Delete(ctx, c, "box"); err != nil {
 		t.Fatal(err)
 	}
-	if left, _ := s.Records.Holds.List(ctx); len(left) != 0 {
+	if left, _ := vmtest.Stored[vm.Hold](s.Backend, "holds"); len(left) != 0 {
 		t.Errorf("records left: %+v", left)
 	}
 	if held, released := eventsOf(s, "vm.held"), eventsOf(s, "vm.released"); held != 2 || released != 1 {

@@ -17,7 +17,7 @@ import (
 // end of its last hold, which may be to come.
 func (s *slot) lastUseLocked() time.Time {
 	last := s.rec.LastActive
-	for _, h := range s.holds {
+	for _, h := range s.holds() {
 		if h.Until.After(last) {
 			last = h.Until
 		}
@@ -48,7 +48,7 @@ func (e *Engine) Idle(_ context.Context, c *vm.Call, ref string) (vm.Idle, error
 	out := vm.Idle{
 		VM: rec.ID, Name: rec.Name, State: rec.State, LastActivity: rec.LastActive, LastKind: rec.LastKind,
 		IdleTimeoutSeconds: rec.IdleTimeoutSeconds, OnIdle: onIdle(rec), Never: never(rec),
-		Awake: s.keepersLocked(e.now()), Holds: s.holdsLocked(),
+		Awake: s.keepersLocked(e.now()), Holds: s.holds(),
 	}
 	if c.Actor.Identity != "" { // whose keys there are is not its business
 		for i := range out.Holds {
@@ -94,7 +94,7 @@ func (s *slot) keepersLocked(now time.Time) []vm.Keeper {
 		n := s.calls[kind]
 		list = append(list, vm.Keeper{Kind: kind, Count: n, Why: inFlight(kind, n)})
 	}
-	for _, h := range s.holdsLocked() {
+	for _, h := range s.holds() {
 		if h.Until.After(now) {
 			why := "held"
 			if h.Reason != "" {

@@ -414,10 +414,7 @@ type Records struct {
 	VMs      Collection[vm.VM]
 	Accounts Collection[vm.Account]
 	Keys     Collection[vm.APIKey]
-	Results  Collection[Result]
-	Builds   Collection[vm.Build]
 	Volumes  Collection[vm.Volume]
-	Holds    Collection[vm.Hold]
 	Usage    Collection[vm.UsageRecord]
 	Jobs     Collection[vm.Job]
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
@@ -38,9 +39,16 @@ var (
 	limitGrants      = recordLimit{10_000, "permissions for VMs", "revoke some (`warren identity revoke`)", ""}
 	limitRepoGrants  = recordLimit{10_000, "permissions for repositories", "revoke some", ""}
 	limitVolumes     = recordLimit{1000, "volumes", "remove one (`warren volume rm NAME`)", "VOLUME_LIMIT_EXCEEDED"}
-	limitBuilds      = recordLimit{2000, "builds of the last 30 days", "wait until older ones are forgotten", ""}
-	limitResults     = recordLimit{500, "background requests of the last hour", "wait for the answer instead", ""}
+	limitBuilds      = limit[vm.Build]{2000, "builds of the last 30 days", "wait until older ones are forgotten", ""}
+	limitResults     = limit[Result]{500, "background requests of the last hour", "wait for the answer instead", ""}
 )
+
+// limit is a recordLimit of a table's records.
+type limit[T any] recordLimit
+
+func (l limit[T]) of(account func(*T) vm.AccountID) ledger.Limit[T] {
+	return ledger.Limit[T]{Most: l.most, What: l.what, Then: l.then, Code: l.code, Owner: func(rec *T) string { return string(account(rec)) }}
+}
 
 // bounded returns the records with a limit for each account.
 func (r Records) bounded() Records {
@@ -54,8 +62,6 @@ func (r Records) bounded() Records {
 	r.VMPermissions = tally(r.VMPermissions, limitGrants, func(p *vm.VMPermission) (string, vm.AccountID) { return p.ID, p.Account })
 	r.GitPermissions = tally(r.GitPermissions, limitRepoGrants, func(p *vm.GitPermission) (string, vm.AccountID) { return p.ID, p.Account })
 	r.Volumes = tally(r.Volumes, limitVolumes, func(v *vm.Volume) (string, vm.AccountID) { return string(v.ID), v.Account })
-	r.Builds = tally(r.Builds, limitBuilds, func(b *vm.Build) (string, vm.AccountID) { return string(b.ID), b.Account })
-	r.Results = tally(r.Results, limitResults, func(r *Result) (string, vm.AccountID) { return string(r.Request), r.Account })
 	return r
 }
 

@@ -83,10 +83,6 @@ func TestRecordLimits(t *testing.T) {
 		return vm.GitPermission{ID: id, Account: vm.AccountID(a)}
 	})
 	fillUp(t, "volumes", 1000, r.Volumes, func(a, id string) vm.Volume { return vm.Volume{ID: vm.VolumeID(id), Account: vm.AccountID(a)} })
-	fillUp(t, "builds", 2000, r.Builds, func(a, id string) vm.Build { return vm.Build{ID: vm.BuildID(id), Account: vm.AccountID(a)} })
-	fillUp(t, "results", 500, r.Results, func(a, id string) engine.Result {
-		return engine.Result{Request: vm.RequestID(id), Account: vm.AccountID(a)}
-	})
 }
 
 // TestTokensHaveAnEnd: the limits hold of what callers make, also after a

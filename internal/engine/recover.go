@@ -43,7 +43,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadRights(ctx); err != nil {
 		return err
 	}
-	if err := e.loadHolds(ctx); err != nil {
+	if err := e.sweepHolds(ctx); err != nil {
 		return err
 	}
 	if err := e.recoverVMs(ctx, recs); err != nil {
@@ -64,7 +64,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.cfg.Journal.ClosePending(ctx); err != nil {
 		return err
 	}
-	return e.endBuilds(ctx)
+	if err := e.endBuilds(ctx); err != nil {
+		return err
+	}
+	return e.sweepAnswers()
 }
 
 // recoverWidth is how many VMs are recovered at a time. One that takes longer

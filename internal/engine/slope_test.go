@@ -42,7 +42,7 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 	// The usage of a bounded number of VMs stays when they are gone, to be read.
 	l.remembered = e.Remembered() - amount(ctx, r.Usage).n
 	l.records, err = sum(
-		amount(ctx, r.VMs), amount(ctx, r.Generations), amount(ctx, r.Results), amount(ctx, r.Holds), amount(ctx, r.Builds),
+		amount(ctx, r.VMs), amount(ctx, r.Generations), stored(s, "results"), stored(s, "holds"), stored(s, "builds"),
 		amount(ctx, r.Mappings), amount(ctx, r.VMPermissions), amount(ctx, r.Keys), amount(ctx, r.Accounts),
 	)
 	if err != nil {
@@ -63,6 +63,11 @@ type counted struct {
 
 func amount[T any](ctx context.Context, c engine.Collection[T]) counted {
 	list, err := c.List(ctx)
+	return counted{len(list), err}
+}
+
+func stored(s *vmtest.Site, kind string) counted {
+	list, err := vmtest.Stored[any](s.Backend, kind)
 	return counted{len(list), err}
 }
 

@@ -15,7 +15,9 @@ import (
 type slot struct {
 	id      vm.ID
 	account vm.AccountID
-	write   sync.Mutex // held while its record is written; before Engine.mu
+	write   sync.Mutex       // held while its record is written; before Engine.mu
+	holding sync.Mutex       // held while a hold is made or removed; before Engine.mu
+	holds   func() []vm.Hold // the soonest to end first
 
 	metering sync.Mutex // held while its machine is asked for what it has used; before Engine.mu
 
@@ -28,8 +30,7 @@ type slot struct {
 	waiting     int                     // callers that wait to get in
 	waking      *waking                 // its start on behalf of those; nil = none
 	calls       map[vm.ActivityKind]int // attached, by kind
-	holds       map[vm.HoldID]vm.Hold
-	traffic     int64 // bytes of loose streams since trafficFrom
+	traffic     int64                   // bytes of loose streams since trafficFrom
 	trafficFrom time.Time
 	changed     chan struct{} // closed and replaced when rec or run changes
 	gone        bool          // deleted
@@ -54,8 +55,9 @@ type run struct {
 	loopback chan struct{} // holds one for each connection to the guest's loopback
 }
 
-func newSlot(rec vm.VM) *slot {
-	return &slot{id: rec.ID, account: rec.Account, rec: rec, changed: make(chan struct{})}
+func (e *Engine) newSlot(rec vm.VM) *slot {
+	holds := func() []vm.Hold { return e.holdsOf(rec.ID) }
+	return &slot{id: rec.ID, account: rec.Account, rec: rec, holds: holds, changed: make(chan struct{})}
 }
 
 // touchLocked tells those who wait that the slot has changed.
@@ -187,6 +189,8 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	}
 	s.write.Lock()
 	defer s.write.Unlock()
+	s.holding.Lock()
+	defer s.holding.Unlock()
 	if err := e.dropHolds(ctx, s); err != nil {
 		return err
 	}

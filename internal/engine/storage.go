@@ -274,7 +274,7 @@ func keptGeneration(g *generation) string {
 // keptWhyLocked says why a VM may not be let go; "" = it may.
 func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
 	used := busy || s.doubt != nil || s.attached+s.loose+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
-	return storage.Kept(s.rec, len(s.holds) > 0, used)
+	return storage.Kept(s.rec, len(s.holds()) > 0, used)
 }
 
 // Storage says who uses what of the disk and what would go next. Admins see

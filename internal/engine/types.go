@@ -105,12 +105,11 @@ type Result struct {
 	Account vm.AccountID `json:"account"`
 	Done    bool         `json:"done"`
 	Status  int          `json:"status,omitempty"` // HTTP status of the answer
-	Body    []byte       `json:"body,omitempty"`
+	Body    []byte       `json:"body,omitempty"`   // stored in a file; an older warren stored it here
+	Bytes   int64        `json:"bytes,omitempty"`  // that the file has; 0 = there is none
 	Logs    []ResultLog  `json:"logs,omitempty"`
 	Created time.Time    `json:"created"`
-
-	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision int64  `json:"-"`
+	Host    string       `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
 // ResultLog is one line of progress of a background request.

@@ -39,7 +39,7 @@ func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
 	for i := range recs {
 		fitClock(&recs[i], now)
 		fitTerminals(&recs[i])
-		e.vms[recs[i].ID] = newSlot(recs[i])
+		e.vms[recs[i].ID] = e.newSlot(recs[i])
 	}
 	for _, b := range bad {
 		var rec vm.VM
@@ -52,7 +52,7 @@ func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
 			rec.DiskOn = on
 		}
 		e.log.Error("the record of a VM cannot be read; all of the VM stays as it is", "vm", b.ID, "err", why)
-		s := newSlot(rec)
+		s := e.newSlot(rec)
 		s.doubt = why
 		e.vms[rec.ID] = s
 	}

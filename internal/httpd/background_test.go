@@ -123,14 +123,19 @@ func TestStopUndoes(t *testing.T) {
 	b.as("", "GET", "/readyz", nil).wants(t, 503, "SERVICE_UNAVAILABLE")
 }
 
-// TestBackgroundTooLarge: an answer that is larger than a record may be is told
-// as one, instead of never.
+// TestBackgroundTooLarge: an answer that is larger than what is kept is told as
+// one, instead of never. One that is larger than a record is kept.
 func TestBackgroundTooLarge(t *testing.T) {
 	b := newBench(t)
 	rec := engine.Result{Request: "rq-large", Account: b.call.Actor.Account, Created: time.Now()}
 	if err := b.engine.SaveResult(t.Context(), b.call, rec); err != nil {
 		t.Fatal(err)
 	}
-	b.handler.keep(t.Context(), b.call, "", rec, outcome{200, []byte(`"` + strings.Repeat("x", 100<<10) + `"`)})
+	large := `"` + strings.Repeat("x", 100<<10) + `"`
+	b.handler.keep(t.Context(), b.call, "", rec, outcome{200, []byte(large)})
+	if a := b.do("GET", "/auth/v1/background-requests/rq-large", nil); string(a.body) != large {
+		t.Errorf("%d bytes came back, not %d", len(a.body), len(large))
+	}
+	b.handler.keep(t.Context(), b.call, "", rec, outcome{200, []byte(`"` + strings.Repeat("x", 5<<20) + `"`)})
 	b.do("GET", "/auth/v1/background-requests/rq-large", nil).wants(t, 403, "VM_LIMIT_EXCEEDED")
 }

@@ -139,6 +139,12 @@ func (d Dir) Volumes() string { return d.join("volumes") }
 // Volume is the directory of one managed volume.
 func (d Dir) Volume(id vm.VolumeID) string { return d.join("volumes", string(id)) }
 
+// Answers has the answers of background requests.
+func (d Dir) Answers() string { return d.join("answers") }
+
+// Answer is the body of one answer, 0600.
+func (d Dir) Answer(id vm.RequestID) string { return d.join("answers", string(id)) }
+
 // Unrecorded is where VMs, generations and volumes are put of which there is no
 // record: in it are directories named like those here, so that names of files
 // between them stay right.
