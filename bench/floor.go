@@ -120,7 +120,7 @@ func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, h
 	if err != nil {
 		return nil, nil, err
 	}
-	session, err := link.Host(ctx, conn, key)
+	session, err := link.Host(ctx, conn, nil, key)
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
@@ -149,7 +149,7 @@ func firstTrue(ctx context.Context, conn net.Conn, key []byte) (answered time.Ti
 		}
 	}
 	answered = time.Now()
-	session, err := link.Host(ctx, conn, key)
+	session, err := link.Host(ctx, conn, nil, key)
 	if err != nil {
 		return answered, err
 	}

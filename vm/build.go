@@ -19,7 +19,6 @@ type BuildState string
 
 // The states of a build.
 const (
-	BuildPending   BuildState = "pending"
 	BuildRunning   BuildState = "running"
 	BuildSucceeded BuildState = "succeeded"
 	BuildFailed    BuildState = "failed"

@@ -134,17 +134,13 @@ type CaptureSpec struct {
 	GuestKey []byte `json:"-"`
 }
 
-// Captured is what a capture did. DiskMoved is right even when the capture
-// fails: the machine then writes to the new overlay all the same.
+// Captured is what a capture did.
 type Captured struct {
-	DiskMoved    bool          `json:"diskMoved"`
-	Pause        time.Duration `json:"pause"`  // the guest stood still for so long; 0 with Quit
-	Frozen       time.Duration `json:"frozen"` // its programs did
+	Pause        time.Duration `json:"pause"` // the guest stood still for so long; 0 with Quit
 	Total        time.Duration `json:"total"`
 	RAMBytes     int64         `json:"ramBytes"` // data in the memory file
 	DeviceBytes  int64         `json:"deviceBytes"`
 	PrivatePages int64         `json:"privatePages"`
-	Unfrozen     []string      `json:"unfrozen,omitempty"` // groups of programs that did not stand still in time
 	// Machine is what a start on it needs to know; without ids and files.
 	Machine Manifest `json:"machine"`
 }

@@ -69,8 +69,6 @@ const (
 	OpLabel    Op = "label" // labels of a VM are set or taken away
 
 	OpLogin          Op = "login" // somebody enters a VM from outside the API
-	OpImageBuild     Op = "image-build"
-	OpImageRemove    Op = "image-remove"
 	OpSnapshotRename Op = "snapshot-rename"
 	OpSnapshotRemove Op = "snapshot-remove"
 	OpAccountCreate  Op = "account-create"

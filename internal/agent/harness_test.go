@@ -186,7 +186,7 @@ func (r *rig) connect() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := link.Host(ctx, c, r.cfg.Key)
+	s, err := link.Host(ctx, c, nil, r.cfg.Key)
 	if err != nil {
 		r.t.Fatal(err)
 	}

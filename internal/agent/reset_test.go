@@ -153,7 +153,7 @@ func TestRekey(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if s, err := link.Host(ctx, c, old); err == nil {
+	if s, err := link.Host(ctx, c, nil, old); err == nil {
 		_ = s.Close()
 		t.Error("the old key still opens the link")
 	}

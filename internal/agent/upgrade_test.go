@@ -255,7 +255,7 @@ func TestUpgrade(t *testing.T) {
 	defer c.Close()
 	short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
-	if _, err := link.Host(short, c, testKey); err == nil {
+	if _, err := link.Host(short, c, nil, testKey); err == nil {
 		t.Errorf("the old key %s opens the link", hex.EncodeToString(testKey[:2]))
 	}
 }

@@ -61,7 +61,7 @@ func list(t testing.TB, l *Log, f Filter) []Record {
 // whole wants the log in dir to be without a problem, with that many lines (-1 = any).
 func whole(t testing.TB, dir string, lines int64) Report {
 	t.Helper()
-	r, err := Verify(dir, "")
+	r, err := Verify(dir, "", Head{})
 	if err != nil || r.Problem != "" || lines >= 0 && r.Records != lines {
 		t.Errorf("verify: %+v, %v; want %d lines", r, err, lines)
 	}

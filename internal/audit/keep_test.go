@@ -119,7 +119,7 @@ func TestCutTail(t *testing.T) {
 		acted(t, dir, k, 200)
 		acted(t, dir, k, 100) // and a signature at each end
 		kept := k.head
-		if r, err := VerifyKept(dir, "", kept); err != nil || r.Problem != "" || r.Records != 600 || kept.Seq != 600 {
+		if r, err := Verify(dir, "", kept); err != nil || r.Problem != "" || r.Records != 600 || kept.Seq != 600 {
 			t.Fatalf("as it was: %+v, %v, kept %d", r, err, kept.Seq)
 		}
 		cutTo(t, dir, 400)
@@ -128,10 +128,10 @@ func TestCutTail(t *testing.T) {
 			acted(t, dir, nil, 150)
 			want = "record 600 is not the one"
 		}
-		if r, err := Verify(dir, ""); err != nil || r.Problem != "" {
+		if r, err := Verify(dir, "", Head{}); err != nil || r.Problem != "" {
 			t.Fatalf("the log by itself: %+v, %v", r, err)
 		}
-		if r, err := VerifyKept(dir, "", kept); err != nil || !strings.Contains(r.Problem, want) {
+		if r, err := Verify(dir, "", kept); err != nil || !strings.Contains(r.Problem, want) {
 			t.Errorf("forged %v: %+v, %v", forged, r, err)
 		}
 		if err := opening(t, dir, k); !errors.Is(err, vm.Corrupt) || !strings.Contains(err.Error(), want) {
@@ -193,7 +193,7 @@ func TestLogIsGone(t *testing.T) {
 	if !strings.Contains(string(line), "ended with record 20, hash "+was.Hash) {
 		t.Errorf("the first line: %s", line)
 	}
-	if r, err := VerifyKept(dir, "", k.head); err != nil || r.Problem != "" || k.head.Seq != 7 {
+	if r, err := Verify(dir, "", k.head); err != nil || r.Problem != "" || k.head.Seq != 7 {
 		t.Errorf("%+v, %v, kept %d", r, err, k.head.Seq)
 	}
 }

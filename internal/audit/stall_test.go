@@ -57,7 +57,7 @@ func TestDiskHangs(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Verify(d.Dir, ""); err != nil || r.Problem != "" {
+	if r, err := Verify(d.Dir, "", Head{}); err != nil || r.Problem != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if l, err = Open(d.Dir); err != nil {

@@ -34,12 +34,9 @@ var errFound = errors.New("found")
 // which proves nothing against somebody who can replace it. A broken chain is
 // reported, not returned as an error. What it cannot see: lines cut off after
 // the last signature, at most a minute's worth, and lines that were cut off
-// together with their signatures. VerifyKept sees them.
-func Verify(dir, public string) (Report, error) { return VerifyKept(dir, public, Head{}) }
-
-// VerifyKept is Verify, also against what a Keeper had before the call. What it
-// cannot see: lines cut off after that, at most a second's worth.
-func VerifyKept(dir, public string, kept Head) (Report, error) {
+// together with their signatures. With kept, which is what a Keeper had before the call, only lines
+// that were cut off after that are not seen, at most a second's worth.
+func Verify(dir, public string, kept Head) (Report, error) {
 	pub, err := publicKey(dir, public)
 	if err != nil {
 		return Report{}, err

@@ -103,7 +103,7 @@ func TestTampering(t *testing.T) {
 			mustClose(t, l)
 			whole(t, dir, 10)
 			c.damage(dir)
-			r, err := Verify(dir, "")
+			r, err := Verify(dir, "", Head{})
 			if err != nil || !strings.Contains(r.Problem, c.want) {
 				t.Errorf("%+v, %v, want %q", r, err, c.want)
 			}
@@ -168,7 +168,7 @@ func TestTamperingOfHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.damage(t, dir)
-			if r, err := Verify(dir, ""); err != nil || !strings.Contains(r.Problem, c.want) {
+			if r, err := Verify(dir, "", Head{}); err != nil || !strings.Contains(r.Problem, c.want) {
 				t.Errorf("%+v, %v, want %q", r, err, c.want)
 			}
 		})
@@ -197,16 +197,16 @@ func TestForgedAnchors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := Verify(forged, string(pub)); err != nil || !strings.Contains(r.Problem, "signature") {
+	if r, err := Verify(forged, string(pub), Head{}); err != nil || !strings.Contains(r.Problem, "signature") {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if r, err := Verify(dir, string(pub)); err != nil || r.Problem != "" {
+	if r, err := Verify(dir, string(pub), Head{}); err != nil || r.Problem != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if _, err := Verify(dir, "abc"); !errors.Is(err, vm.Invalid) {
+	if _, err := Verify(dir, "abc", Head{}); !errors.Is(err, vm.Invalid) {
 		t.Errorf("a wrong key: %v", err)
 	}
-	if _, err := Verify(t.TempDir(), ""); !errors.Is(err, vm.NotFound) {
+	if _, err := Verify(t.TempDir(), "", Head{}); !errors.Is(err, vm.NotFound) {
 		t.Errorf("no log: %v", err)
 	}
 	if st, err := os.Stat(filepath.Join(dir, keyFile)); err != nil || st.Mode().Perm() != 0o600 {

@@ -194,7 +194,7 @@ func TestBuild(t *testing.T) {
 	if b.building() || warmed != img.ID {
 		t.Errorf("still building: %v, warmed %q", b.building(), warmed)
 	}
-	if err := Verify(t.Context(), b.opts.Dir, img); err != nil {
+	if err := verify(t.Context(), b.opts.Dir, img); err != nil {
 		t.Error(err)
 	}
 	want := []vm.Registry{

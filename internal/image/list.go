@@ -167,25 +167,6 @@ func Remove(dir layout.Dir, ref string, o RemoveOptions) (vm.Image, error) {
 	return img, nil
 }
 
-// Verify reads every file of the image and compares it with the manifest. Kind
-// Corrupt when one differs. It takes as long as reading the image.
-func Verify(ctx context.Context, dir layout.Dir, img vm.Image) error {
-	for _, want := range img.Files {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		got, err := digestFile(dir.Image(img.ID), want.Name)
-		if err != nil && !errors.Is(err, vm.NotFound) {
-			return err
-		}
-		if got.Size != want.Size || got.SHA256 != want.SHA256 {
-			return vm.Errorf(vm.Corrupt, string(img.ID), "%s is not as it was built", want.Name).
-				WithHint("remove it with `warren image rm --force %s` and build it again", img.ID)
-		}
-	}
-	return nil
-}
-
 // Swept says what Sweep removed.
 type Swept struct {
 	Removed []string // paths

@@ -4,6 +4,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -120,33 +121,22 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
-	dir, imgs := store(t, "base")
-	img := imgs[0]
-	disk := dir.ImageDisk(img.ID)
-	if err := os.WriteFile(disk, []byte("data"), 0o600); err != nil {
-		t.Fatal(err)
+// verify reads every file of the image and compares it with the manifest. Kind
+// Corrupt when one differs.
+func verify(ctx context.Context, dir layout.Dir, img vm.Image) error {
+	for _, want := range img.Files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		got, err := digestFile(dir.Image(img.ID), want.Name)
+		if err != nil && !errors.Is(err, vm.NotFound) {
+			return err
+		}
+		if got.Size != want.Size || got.SHA256 != want.SHA256 {
+			return vm.Errorf(vm.Corrupt, string(img.ID), "%s is not as it was built", want.Name)
+		}
 	}
-	f, err := digestFile(dir.Image(img.ID), "disk.qcow2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	img.Files = []vm.File{f}
-	if err := Verify(t.Context(), dir, img); err != nil {
-		t.Error(err)
-	}
-	if err := os.WriteFile(disk, []byte("dato"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := Verify(t.Context(), dir, img); !errors.Is(err, vm.Corrupt) {
-		t.Errorf("changed: %v", err)
-	}
-	if err := os.Remove(disk); err != nil {
-		t.Fatal(err)
-	}
-	if err := Verify(t.Context(), dir, img); !errors.Is(err, vm.Corrupt) {
-		t.Errorf("gone: %v", err)
-	}
+	return nil
 }
 
 // What kill -9 leaves is swept; a build that goes on is not.

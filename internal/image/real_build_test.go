@@ -41,7 +41,7 @@ func TestRealBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(t.Context(), dir, img); err != nil {
+	if err := verify(t.Context(), dir, img); err != nil {
 		t.Error(err)
 	}
 	t.Logf("%+v", img)

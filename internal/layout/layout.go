@@ -111,16 +111,6 @@ func (d Dir) ImageDisk(id vm.ImageID) string { return ImageDir(d.Image(id)).Disk
 // Kernel is the image's kernel, an ELF vmlinux that boots by PVH.
 func (d Dir) Kernel(id vm.ImageID) string { return ImageDir(d.Image(id)).Kernel() }
 
-// ImageModules is the directory of the kernel modules that go into the initial
-// file system, and of the file `order` that says in which order to load them.
-func (d Dir) ImageModules(id vm.ImageID) string { return ImageDir(d.Image(id)).Modules() }
-
-// ImageRecipe is the resolved recipe that the image was made from.
-func (d Dir) ImageRecipe(id vm.ImageID) string { return ImageDir(d.Image(id)).Recipe() }
-
-// ImageLog is what the build's programs printed.
-func (d Dir) ImageLog(id vm.ImageID) string { return ImageDir(d.Image(id)).Log() }
-
 // WarmRoot is the directory of an image's warm generations.
 func (d Dir) WarmRoot(id vm.ImageID) string { return ImageDir(d.Image(id)).WarmRoot() }
 
@@ -173,14 +163,8 @@ func (d Dir) VMs() string { return d.join("vms") }
 // VM is the directory of one VM.
 func (d Dir) VM(id vm.ID) string { return d.join("vms", string(id)) }
 
-// Machine is the vm.MachineSpec of a VM, as JSON, mode 0600.
-func (d Dir) Machine(id vm.ID) string { return VMDir(d.VM(id)).Machine() }
-
 // Overlay is the VM's disk, a qcow2 over its generation's disk.
 func (d Dir) Overlay(id vm.ID) string { return VMDir(d.VM(id)).Overlay() }
-
-// ColdRAM is the empty sparse file that a cold-booted VM maps privately.
-func (d Dir) ColdRAM(id vm.ID) string { return VMDir(d.VM(id)).ColdRAM() }
 
 // Logs is the directory of a VM's logs on the host.
 func (d Dir) Logs(id vm.ID) string { return VMDir(d.VM(id)).Logs() }
@@ -188,12 +172,6 @@ func (d Dir) Logs(id vm.ID) string { return VMDir(d.VM(id)).Logs() }
 // ConsoleLog is what the guest wrote to its serial console, bounded; the older
 // half is the same name with ".1".
 func (d Dir) ConsoleLog(id vm.ID) string { return VMDir(d.VM(id)).ConsoleLog() }
-
-// QEMULog is what QEMU wrote to its standard error.
-func (d Dir) QEMULog(id vm.ID) string { return VMDir(d.VM(id)).QEMULog() }
-
-// MonitorLog is what the VM's monitor logged.
-func (d Dir) MonitorLog(id vm.ID) string { return VMDir(d.VM(id)).MonitorLog() }
 
 // ImageDir is one image's directory, finished or being built.
 type ImageDir string

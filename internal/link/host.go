@@ -33,20 +33,15 @@ const (
 var ErrRefused = errors.New("link: the guest's agent refuses the key")
 
 // Host synchronises with the guest over c, which is a connection to the chardev of
-// the VM's agent port on which nothing was said yet, and returns a multiplexer on
+// the VM's agent port on which nothing was said yet, or only wake, and returns a multiplexer on
 // which streams are opened. It skips whatever an earlier session left in the guest. It
-// blocks until the guest answers or ctx ends. others are keys that are tried beside
+// blocks until the guest answers or ctx ends. A wake that was not answered is repeated, and an
+// answer that comes late counts; nil means that there was none. A guest of an older Warren
+// synchronises and leaves wake unanswered. others are keys that are tried beside
 // the first. A guest that holds none of the keys says so, and the error is
 // ErrRefused; a guest of an older Warren is silent. Closing the session closes c; on
 // an error c is the caller's.
-func Host(ctx context.Context, c net.Conn, key []byte, others ...[]byte) (*yamux.Session, error) {
-	return HostWaking(ctx, c, nil, key, others...)
-}
-
-// HostWaking is Host after a Wake that was not answered: it is repeated, and an
-// answer that comes late counts. A guest of an older Warren synchronises and leaves
-// wake unanswered; so does a wake that is nil.
-func HostWaking(ctx context.Context, c net.Conn, wake *Waking, key []byte, others ...[]byte) (*yamux.Session, error) {
+func Host(ctx context.Context, c net.Conn, wake *Waking, key []byte, others ...[]byte) (*yamux.Session, error) {
 	keys := append([][]byte{key}, others...)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()

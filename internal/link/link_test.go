@@ -190,7 +190,7 @@ func host(t *testing.T, c net.Conn, key []byte) *yamux.Session {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	s, err := Host(ctx, c, key)
+	s, err := Host(ctx, c, nil, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,12 +246,12 @@ func TestHandshakeWrongKey(t *testing.T) {
 	p := newFakePort(t)
 	startGuest(t, p, fixed(keyA))
 	for _, others := range [][][]byte{nil, {bytes.Repeat([]byte{3}, KeySize)}} {
-		if _, err := Host(t.Context(), p.dial(), keyB, others...); !errors.Is(err, ErrRefused) {
+		if _, err := Host(t.Context(), p.dial(), nil, keyB, others...); !errors.Is(err, ErrRefused) {
 			t.Fatalf("a host with a wrong key got %v", err)
 		}
 	}
 	echo(t, host(t, p.dial(), keyA))
-	s, err := Host(t.Context(), p.dial(), keyB, bytes.Repeat([]byte{3}, KeySize), keyA) // one of them is right
+	s, err := Host(t.Context(), p.dial(), nil, keyB, bytes.Repeat([]byte{3}, KeySize), keyA) // one of them is right
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func TestGoodBye(t *testing.T) {
 func TestHostConnectionLost(t *testing.T) {
 	a, b := socketpair(t)
 	_ = b.Close()
-	if _, err := Host(t.Context(), a, keyA); err == nil {
+	if _, err := Host(t.Context(), a, nil, keyA); err == nil {
 		t.Fatal("Host succeeded on a closed connection")
 	}
 }

@@ -60,7 +60,7 @@ func TestWake(t *testing.T) {
 	if got := string(w.Answer()); got != "did one" {
 		t.Errorf("the guest answered %q", got)
 	}
-	s, err := HostWaking(t.Context(), c, w, keyB)
+	s, err := Host(t.Context(), c, w, keyB)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestWakeOlderGuest(t *testing.T) {
 	if err := Wake(t.Context(), c, w, 50*time.Millisecond, keyA); err != nil {
 		t.Fatal(err)
 	}
-	s, err := HostWaking(t.Context(), c, w, keyA)
+	s, err := Host(t.Context(), c, w, keyA)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestWakeLate(t *testing.T) {
 		t.Fatal("there is an answer already")
 	}
 	close(release)
-	s, err := HostWaking(t.Context(), c, w, keyA)
+	s, err := Host(t.Context(), c, w, keyA)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestWakeWrongKey(t *testing.T) {
 	if err := Wake(t.Context(), c, w, 50*time.Millisecond, keyB); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := HostWaking(t.Context(), c, w, keyB); !errors.Is(err, ErrRefused) {
+	if _, err := Host(t.Context(), c, w, keyB); !errors.Is(err, ErrRefused) {
 		t.Errorf("a session: %v", err)
 	}
 	if got := guest.heard(); len(got) != 0 {

@@ -185,7 +185,7 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 	}
 	var session *yamux.Session
 	if err == nil {
-		session, err = link.HostWaking(ctx, conn, wake, key, others...)
+		session, err = link.Host(ctx, conn, wake, key, others...)
 	}
 	if err != nil {
 		conn.Close()

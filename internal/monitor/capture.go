@@ -39,16 +39,13 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 		m.intend("stop")
 	}
 	s.GuestKey = m.link.holds()
-	var froze time.Time
-	var unfrozen []string
+	frozen := false
 	before := func(ctx context.Context) error {
 		if s.Freeze && slices.Contains(m.agent().Features, "freeze") {
-			froze = time.Now()
-			report, err := m.freeze(ctx, s.RAM == "")
-			if err != nil {
+			frozen = true
+			if err := m.freeze(ctx, s.RAM == ""); err != nil {
 				return err
 			}
-			unfrozen = report.Unfrozen
 			if s.RAM != "" {
 				pause(ctx, restTime)
 			}
@@ -58,12 +55,12 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	}
 	out, err := m.qemu().Capture(ctx, s, before)
 	if err == nil && s.Hold {
-		out.Unfrozen, out.Machine.Agent = unfrozen, m.agent()
-		m.held = !froze.IsZero()
+		out.Machine.Agent = m.agent()
+		m.held = frozen
 		return out, nil
 	}
 	m.link.setPaused(false)
-	out.Unfrozen, out.Machine.Agent = unfrozen, m.agent()
+	out.Machine.Agent = m.agent()
 	if s.Quit && err == nil {
 		<-m.gone
 		return out, nil
@@ -71,9 +68,8 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	if s.Quit {
 		m.intend("")
 	}
-	if !froze.IsZero() {
+	if frozen {
 		err = errors.Join(err, m.thaw(ctx))
-		out.Frozen = time.Since(froze)
 	}
 	if s.RAM != "" {
 		m.makeSpare()
@@ -99,15 +95,14 @@ func (m *machine) resume(ctx context.Context) error {
 	return nil
 }
 
-func (m *machine) freeze(ctx context.Context, disk bool) (vm.FreezeReport, error) {
+func (m *machine) freeze(ctx context.Context, disk bool) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeWait)
 	defer cancel()
-	report, err := m.guest.Freeze(ctx, disk)
-	if err != nil {
-		return report, vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be made to stand still: %w", err).
+	if _, err := m.guest.Freeze(ctx, disk); err != nil {
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be made to stand still: %w", err).
 			WithHint("look at its console (`warren logs NAME`)")
 	}
-	return report, nil
+	return nil
 }
 
 // thaw lets the guest's programs go on. The caller's going away does not

@@ -146,18 +146,12 @@ func (c *Client) Connections(ctx context.Context) ([]vm.Connection, error) {
 	return list, c.call(ctx, "GET", "/connections", nil, &list)
 }
 
-// Capture writes the running machine down; see machine.capture. With an
-// error the field DiskMoved still holds.
+// Capture writes the running machine down; see machine.capture.
 func (c *Client) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
 	var out vm.Captured
-	err := c.call(ctx, "POST", "/capture", s, &out)
-	var e *vm.Error
-	if errors.As(err, &e) {
-		out.DiskMoved, _ = e.Fields["diskMoved"].(bool)
-	}
-	return out, err
+	return out, c.call(ctx, "POST", "/capture", s, &out)
 }
 
 // Resume lets a machine go on that a capture has held.

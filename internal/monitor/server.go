@@ -187,8 +187,7 @@ func (s *server) capture(w http.ResponseWriter, r *http.Request) {
 	}
 	out, err := s.m.capture(r.Context(), spec)
 	if err != nil {
-		e := vm.AsError(err)
-		writeError(w, e.WithCode(e.Code, "diskMoved", out.DiskMoved))
+		writeError(w, err)
 		return
 	}
 	writeJSONBody(w, out)

@@ -280,7 +280,7 @@ var operations = []operation{
 			return log.Sync()
 		},
 		check: func(dir layout.Dir) error {
-			r, err := audit.Verify(dir.Audit(), "")
+			r, err := audit.Verify(dir.Audit(), "", audit.Head{})
 			if err != nil || r.Problem != "" || r.Anchored != r.Records || r.Records == 0 {
 				return fmt.Errorf("not signed to the end: %+v, %w", r, err)
 			}

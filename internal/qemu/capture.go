@@ -191,7 +191,7 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 // state.
 func (p *Process) saveState(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string) (err error) {
 	if s.Overlay != "" {
-		if out.DiskMoved, err = p.moveDisk(ctx, s.Overlay); err != nil {
+		if err := p.moveDisk(ctx, s.Overlay); err != nil {
 			return err
 		}
 	}

@@ -198,8 +198,8 @@ func TestProbeInTheirPlace(t *testing.T) {
 	a := aims{
 		Own: own, OwnDisks: disks,
 		Others: []string{
-			put(dir.AdminKey()), put(dir.HostKey()), put(dir.ServerConfig()), put(dir.Machine(spec.ID)), put(dir.MonitorLog(spec.ID)),
-			put(dir.Overlay(other)), put(dir.ColdRAM(other)), put(layout.GenerationDir(dir.Generation("g2")).RAM()),
+			put(dir.AdminKey()), put(dir.HostKey()), put(dir.ServerConfig()), put(layout.VMDir(dir.VM(spec.ID)).Machine()), put(layout.VMDir(dir.VM(spec.ID)).MonitorLog()),
+			put(dir.Overlay(other)), put(layout.VMDir(dir.VM(other)).ColdRAM()), put(layout.GenerationDir(dir.Generation("g2")).RAM()),
 			put(filepath.Join(dir.Etcd(), "wal")), string(dir), "/etc/passwd", "/proc/self/environ", "/tmp", "/",
 		},
 		API:     answer(t, "tcp", "127.0.0.1:0"),

@@ -132,21 +132,21 @@ func syncDisk(path string) error {
 	return fileError(path, unix.Fsync(fd))
 }
 
-// moveDisk puts the overlay on top of the disk and says whether it is there, also
-// with an error: the answer may not have been heard. Where QEMU cannot be asked
+// moveDisk puts the overlay on top of the disk. With an error the overlay may be
+// there all the same: the answer may not have been heard. Where QEMU cannot be asked
 // what was lent to it stays, for it may be about to use it.
-func (p *Process) moveDisk(ctx context.Context, overlay string) (moved bool, err error) {
+func (p *Process) moveDisk(ctx context.Context, overlay string) error {
 	node, err := p.diskNode(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	next, err := nodeOf(overlay)
 	if err != nil {
-		return false, err
+		return err
 	}
 	name, err := p.Lend(overlay)
 	if err != nil {
-		return false, err
+		return err
 	}
 	// Not blockdev-add and blockdev-snapshot: a node that was added with
 	// "backing": null can't be made read-only again when it is frozen in its
@@ -154,7 +154,7 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) (moved bool, err
 	err = p.QMP.Execute(ctx, "blockdev-snapshot-sync", map[string]any{
 		"node-name": node, "snapshot-node-name": next, "snapshot-file": name, "format": "qcow2", "mode": "existing",
 	}, nil)
-	moved = err == nil
+	moved := err == nil
 	if unheard(err) {
 		// QEMU carries out one command after the other: its next answer is of the
 		// time after this one.
@@ -162,7 +162,7 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) (moved bool, err
 		defer cancel()
 		now, nerr := p.diskNode(settle)
 		if nerr != nil {
-			return false, fileError(overlay, err) // RemoveSockets takes back what is lent
+			return fileError(overlay, err) // RemoveSockets takes back what is lent
 		}
 		moved = now == next
 	}
@@ -171,7 +171,7 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) (moved bool, err
 	} else {
 		p.TakeBack(overlay)
 	}
-	return moved, fileError(overlay, err)
+	return fileError(overlay, err)
 }
 
 // unheard reports whether an error leaves open what became of a command: QEMU has

@@ -66,12 +66,6 @@ func Inspect(ctx context.Context, binary string) (Info, error) {
 	return info, err
 }
 
-// Version returns the binary's version, e.g. "7.2.22".
-func Version(ctx context.Context, binary string) (string, error) {
-	info, err := Inspect(ctx, binary)
-	return info.Version, err
-}
-
 // CPUModel returns the first of the named models (best first) that the accelerator runs on
 // this host without leaving out a feature. Kind Unsupported when none.
 func CPUModel(ctx context.Context, binary string, accel vm.Accel, models []string) (string, error) {

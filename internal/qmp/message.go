@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
-	"syscall"
 	"time"
 )
 
@@ -112,20 +110,4 @@ func (m message) event() Event {
 		Data: m.Data,
 		Time: time.Unix(m.Timestamp.Seconds, m.Timestamp.Microseconds*1000),
 	}
-}
-
-// writeFD sends data with a descriptor attached to its first byte.
-func writeFD(conn net.Conn, data []byte, fd int) error {
-	u, ok := conn.(*net.UnixConn)
-	if !ok {
-		return errors.New("descriptors need a unix socket")
-	}
-	n, _, err := u.WriteMsgUnix(data, syscall.UnixRights(fd), nil)
-	if err != nil {
-		return err
-	}
-	if n < len(data) {
-		_, err = u.Write(data[n:])
-	}
-	return err
 }

@@ -104,22 +104,12 @@ func (c *Client) greet(ctx context.Context, r *bufio.Reader) error {
 // into out. A refusal is an *Error. When ctx ends first its error is returned
 // and the answer, when it comes, is dropped.
 func (c *Client) Execute(ctx context.Context, command string, args, out any) error {
-	return c.execute(ctx, command, args, out, nil)
-}
-
-// ExecuteFD is Execute that passes a file descriptor with the command, as
-// getfd and add-fd want it. The descriptor stays the caller's.
-func (c *Client) ExecuteFD(ctx context.Context, command string, args, out any, fd int) error {
-	return c.execute(ctx, command, args, out, &fd)
-}
-
-func (c *Client) execute(ctx context.Context, command string, args, out any, fd *int) error {
 	id, ch, err := c.register()
 	if err != nil {
 		return fmt.Errorf("qmp %s: %w", command, err)
 	}
 	defer c.forget(id)
-	if err := c.send(ctx, request{Execute: command, Arguments: args, ID: id}, fd); err != nil {
+	if err := c.send(ctx, request{Execute: command, Arguments: args, ID: id}); err != nil {
 		return fmt.Errorf("qmp %s: %w", command, err)
 	}
 	select {
@@ -158,7 +148,7 @@ func (c *Client) forget(id string) {
 
 // send writes one request. A context that ends in the middle of a write ends
 // the connection, since half a request can't be taken back.
-func (c *Client) send(ctx context.Context, r request, fd *int) error {
+func (c *Client) send(ctx context.Context, r request) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -180,12 +170,7 @@ func (c *Client) send(ctx context.Context, r request, fd *int) error {
 			_ = c.conn.SetWriteDeadline(time.Time{})
 		}
 	}()
-	if fd == nil {
-		_, err = c.conn.Write(data)
-	} else {
-		err = writeFD(c.conn, data, *fd)
-	}
-	if err != nil {
+	if _, err = c.conn.Write(data); err != nil {
 		c.conn.Close()
 		if cause := ctx.Err(); cause != nil {
 			return cause
@@ -237,9 +222,6 @@ func (c *Client) finish(err error) {
 	}
 	clear(c.subs)
 }
-
-// Done is closed when the connection has ended.
-func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Err says why the connection ended; nil while it lives.
 func (c *Client) Err() error {

@@ -264,18 +264,6 @@ func TestRealQEMU(t *testing.T) {
 	if err := c.Execute(ctx, "no-such-command", nil, nil); !errors.As(err, &refused) || refused.Class != "CommandNotFound" {
 		t.Errorf("got %v", err)
 	}
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	if err := c.ExecuteFD(ctx, "getfd", map[string]any{"fdname": "pipe"}, nil, int(w.Fd())); err != nil {
-		t.Errorf("getfd: %v", err)
-	}
-	if err := c.Execute(ctx, "closefd", map[string]any{"fdname": "pipe"}, nil); err != nil {
-		t.Errorf("the descriptor did not arrive: %v", err)
-	}
-	w.Close()
 
 	events := c.Subscribe()
 	if err := c.Execute(ctx, "quit", nil, nil); err != nil {

@@ -68,7 +68,7 @@ func BenchmarkRAM(b *testing.B) {
 	}
 	for b.Loop() {
 		_ = os.Remove(plain) // ext4 writes out at once what takes another's name
-		stage("seal", func() (err error) { want, err = SealFile(b.Context(), src, sealed, key); return err })
+		stage("seal", func() (err error) { want, err = sealWhole(b.Context(), src, sealed, key); return err })
 		stage("check", func() error { return checkFile(b.Context(), sealed, key, want) })
 		stage("open", func() error { // as before a start
 			return openFile(b.Context(), sealed, plain, key, want, func(*os.File) error { return nil })

@@ -419,15 +419,15 @@ func fullDisk(t *testing.T, dir string) {
 	key, big := newKey(t), t.TempDir()
 	src, sealed := filepath.Join(big, "src"), filepath.Join(big, "sealed")
 	writeSparse(t, src, 8*mib, piece{0, random(1, 8*mib)})
-	f, err := SealFile(t.Context(), src, sealed, key)
+	f, err := sealWhole(t.Context(), src, sealed, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = SealFile(t.Context(), src, filepath.Join(dir, "a"), key)
+	_, err = sealWhole(t.Context(), src, filepath.Join(dir, "a"), key)
 	if vm.KindOf(err) != vm.NoSpace || vm.AsError(err).Subject != filepath.Join(dir, "a") || vm.AsError(err).Hint == "" {
 		t.Errorf("seal: %v", err)
 	}
-	err = OpenFile(t.Context(), sealed, filepath.Join(dir, "b"), key, f)
+	err = openWhole(t.Context(), sealed, filepath.Join(dir, "b"), key, f)
 	if vm.KindOf(err) != vm.NoSpace || vm.AsError(err).Subject != filepath.Join(dir, "b") || vm.AsError(err).Hint == "" {
 		t.Errorf("open: %v", err)
 	}

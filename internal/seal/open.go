@@ -24,19 +24,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// OpenFile makes dst of the sealed src, sparse: pages of zeros are holes. want
+// openFile makes dst of the sealed src, sparse: pages of zeros are holes. want
 // is what was recorded of the original: a difference, and any change to src,
-// has kind Corrupt. dst appears whole, durable and 0600, or not at all. Other
-// kinds: NotFound, NoSpace, Cancelled.
-func OpenFile(ctx context.Context, src, dst string, key Key, want vm.File) error {
-	if err := openFile(ctx, src, dst, key, want, (*os.File).Sync); err != nil {
-		return err
-	}
-	return layout.SyncDir(filepath.Dir(dst))
-}
-
-// openFile calls written with the file when it is complete and has no name yet.
-// It makes nothing durable itself.
+// has kind Corrupt. It calls written with the file when it is complete and has no name
+// yet, and makes nothing durable itself. Other kinds: NotFound, NoSpace, Cancelled.
 func openFile(ctx context.Context, src, dst string, key Key, want vm.File, written func(*os.File) error) error {
 	in, err := os.Open(src)
 	if err != nil {
@@ -114,7 +105,7 @@ func corrupt(src, format string, args ...any) error {
 		WithHint("put the file back from a copy; the state that it holds can't be started otherwise")
 }
 
-// opening is one OpenFile: workers read the next record each, one at a time,
+// opening is one openFile: workers read the next record each, one at a time,
 // and unpack it.
 type opening struct {
 	src  string

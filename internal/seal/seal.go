@@ -41,21 +41,11 @@ const (
 	workers = 2
 )
 
-// SealFile makes dst, compressed and encrypted, of src, and returns what src
-// held: its size and one CRC-32C per MiB, holes counted as zeros. Holes are not
-// read and cost nothing. dst appears whole, durable and 0600, or not at all;
-// src stays. Kinds: NotFound, Corrupt when src shrinks meanwhile, NoSpace,
-// Cancelled.
-func SealFile(ctx context.Context, src, dst string, key Key) (out vm.File, err error) {
-	err = sealFile(ctx, src, dst, key, func(f vm.File) error {
-		out = f
-		return nil
-	})
-	return out, err
-}
-
-// sealFile calls written with what src held when all is in a file that has no
-// name yet.
+// sealFile makes dst, compressed and encrypted, of src. It calls written with what src
+// held (its size and one CRC-32C per MiB, holes counted as zeros) when all is in a
+// file that has no name yet. Holes are not read and cost nothing. dst appears whole,
+// durable and 0600, or not at all; src stays. Kinds: NotFound, Corrupt when src
+// shrinks meanwhile, NoSpace, Cancelled.
 func sealFile(ctx context.Context, src, dst string, key Key, written func(vm.File) error) error {
 	if key.id == nil {
 		return noKey(dst)
@@ -91,7 +81,7 @@ func given(ctx context.Context, path string, err error) error {
 	return err
 }
 
-// sealing is one SealFile: workers take the next MiB each, and write what they
+// sealing is one sealFile: workers take the next MiB each, and write what they
 // made of it one at a time.
 type sealing struct {
 	in   *os.File

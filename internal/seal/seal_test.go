@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/qemu"
 	"github.com/warren-vm/warren/vm"
 )
@@ -86,7 +87,7 @@ func roundTrip(t testing.TB, src string, key Key) (sealed, opened string) {
 	t.Helper()
 	dir := t.TempDir()
 	sealed, opened = filepath.Join(dir, "sealed"), filepath.Join(dir, "opened")
-	got, err := SealFile(t.Context(), src, sealed, key)
+	got, err := sealWhole(t.Context(), src, sealed, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func roundTrip(t testing.TB, src string, key Key) (sealed, opened string) {
 	if got.Name != want.Name || got.Size != want.Size || !slices.Equal(got.CRC32C, want.CRC32C) {
 		t.Errorf("sealing says %s, %d bytes; qemu.Sum says %s, %d bytes, or other sums", got.Name, got.Size, want.Name, want.Size)
 	}
-	if err := OpenFile(t.Context(), sealed, opened, key, want); err != nil {
+	if err := openWhole(t.Context(), sealed, opened, key, want); err != nil {
 		t.Fatal(err)
 	}
 	if !sameFiles(t, src, opened) {
@@ -165,11 +166,11 @@ func everyOther(size int64) (out []piece) {
 func bigHole(t *testing.T, src string, key Key) {
 	sealed, opened := src+".sealed", src+".opened"
 	start := time.Now()
-	f, err := SealFile(t.Context(), src, sealed, key)
+	f, err := sealWhole(t.Context(), src, sealed, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := OpenFile(t.Context(), sealed, opened, key, f); err != nil {
+	if err := openWhole(t.Context(), sealed, opened, key, f); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took > 5*time.Second { // reading it would take far longer
@@ -241,7 +242,7 @@ func TestNoPlaintextInSealedFile(t *testing.T) {
 		t.Errorf("a MiB that can't be compressed became %d bytes", len(data))
 	}
 	again := sealed + "2"
-	if _, err := SealFile(t.Context(), src, again, key); err != nil {
+	if _, err := sealWhole(t.Context(), src, again, key); err != nil {
 		t.Fatal(err)
 	}
 	if second, _ := os.ReadFile(again); bytes.Equal(second[len(second)/2:], data[len(data)/2:]) {
@@ -254,16 +255,16 @@ func TestWrongKey(t *testing.T) {
 	writeSparse(t, src, 100, piece{0, []byte("x")})
 	dir := t.TempDir()
 	sealed, opened := filepath.Join(dir, "sealed"), filepath.Join(dir, "opened")
-	f, err := SealFile(t.Context(), src, sealed, newKey(t))
+	f, err := sealWhole(t.Context(), src, sealed, newKey(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantKind(t, "another key", OpenFile(t.Context(), sealed, opened, newKey(t), f), vm.Corrupt)
-	wantKind(t, "no key", OpenFile(t.Context(), sealed, opened, Key{}, f), vm.Invalid)
-	_, err = SealFile(t.Context(), src, opened, Key{})
+	wantKind(t, "another key", openWhole(t.Context(), sealed, opened, newKey(t), f), vm.Corrupt)
+	wantKind(t, "no key", openWhole(t.Context(), sealed, opened, Key{}, f), vm.Invalid)
+	_, err = sealWhole(t.Context(), src, opened, Key{})
 	wantKind(t, "sealing without a key", err, vm.Invalid)
-	wantKind(t, "no sealed file", OpenFile(t.Context(), sealed+"x", opened, newKey(t), f), vm.NotFound)
-	_, err = SealFile(t.Context(), src+"x", opened, newKey(t))
+	wantKind(t, "no sealed file", openWhole(t.Context(), sealed+"x", opened, newKey(t), f), vm.NotFound)
+	_, err = sealWhole(t.Context(), src+"x", opened, newKey(t))
 	wantKind(t, "no plain file", err, vm.NotFound)
 	if list, _ := os.ReadDir(dir); len(list) != 1 {
 		t.Errorf("%d files in the directory, want 1", len(list))
@@ -290,18 +291,18 @@ func TestCancel(t *testing.T) {
 	writeSparse(t, src, 40*mib, piece{0, random(4, 40*mib)})
 	dir := t.TempDir()
 	sealed, opened := filepath.Join(dir, "sealed"), filepath.Join(dir, "opened")
-	f, err := SealFile(t.Context(), src, sealed, key)
+	f, err := sealWhole(t.Context(), src, sealed, key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Each wait is shorter than the work by far: the end comes in the middle.
 	for _, after := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 		ctx, cancel := context.WithTimeout(t.Context(), after)
-		_, err := SealFile(ctx, src, opened, key)
+		_, err := sealWhole(ctx, src, opened, key)
 		wantKind(t, "seal", err, vm.Timeout)
 		cancel()
 		ctx, cancel = context.WithTimeout(t.Context(), after)
-		wantKind(t, "open", OpenFile(ctx, sealed, opened, key, f), vm.Timeout)
+		wantKind(t, "open", openWhole(ctx, sealed, opened, key, f), vm.Timeout)
 		cancel()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -336,4 +337,21 @@ func TestShrinks(t *testing.T) {
 func TestReadError(t *testing.T) {
 	wantKind(t, "unreadable", readError("f", &os.PathError{Op: "read", Path: "f", Err: syscall.EIO}), vm.Internal)
 	wantKind(t, "cut off", readError("f", io.ErrUnexpectedEOF), vm.Corrupt)
+}
+
+// sealWhole seals a file and returns what it held.
+func sealWhole(ctx context.Context, src, dst string, key Key) (out vm.File, err error) {
+	err = sealFile(ctx, src, dst, key, func(f vm.File) error {
+		out = f
+		return nil
+	})
+	return out, err
+}
+
+// openWhole opens a sealed file and makes it durable.
+func openWhole(ctx context.Context, src, dst string, key Key, want vm.File) error {
+	if err := openFile(ctx, src, dst, key, want, (*os.File).Sync); err != nil {
+		return err
+	}
+	return layout.SyncDir(filepath.Dir(dst))
 }

@@ -31,7 +31,7 @@ func openBytes(t testing.TB, data []byte, key Key, want vm.File) error {
 	if err := os.WriteFile(dst, []byte("before"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := OpenFile(t.Context(), src, dst, key, want)
+	err := openWhole(t.Context(), src, dst, key, want)
 	list, _ := os.ReadDir(dir)
 	if got, _ := os.ReadFile(dst); err != nil && (string(got) != "before" || len(list) != 2) {
 		t.Errorf("after %v: %d files, and the one that was there before has %d bytes", err, len(list), len(got))
@@ -47,7 +47,7 @@ func sealBytes(t testing.TB, key Key, size int64, pieces ...piece) ([]byte, vm.F
 	dir := t.TempDir()
 	src, dst := filepath.Join(dir, "src"), filepath.Join(dir, "dst")
 	writeSparse(t, src, size, pieces...)
-	f, err := SealFile(t.Context(), src, dst, key)
+	f, err := sealWhole(t.Context(), src, dst, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func FuzzContents(f *testing.F) {
 		if err := os.WriteFile(src, encrypt(t, key, data), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := OpenFile(t.Context(), src, dst, key, want)
+		err := openWhole(t.Context(), src, dst, key, want)
 		got, _ := os.ReadFile(dst)
 		switch {
 		case err == nil && !bytes.Equal(got, content):

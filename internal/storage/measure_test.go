@@ -57,8 +57,8 @@ func itemsOf(f *File) []Item { return []Item{f.Item} }
 func TestMeasure(t *testing.T) {
 	dir := layout.Dir(t.TempDir())
 	write(t, dir.Overlay("a"), 1<<20)
-	write(t, dir.ColdRAM("a"), 1<<18)
-	if err := os.Truncate(dir.ColdRAM("a"), 1<<40); err != nil {
+	write(t, layout.VMDir(dir.VM("a")).ColdRAM(), 1<<18)
+	if err := os.Truncate(layout.VMDir(dir.VM("a")).ColdRAM(), 1<<40); err != nil {
 		t.Fatal(err)
 	}
 	gen := layout.GenerationDir(dir.Generation("g"))

@@ -51,7 +51,7 @@ func linked(t *testing.T, play func(guest *yamux.Session)) *yamux.Session {
 	t.Cleanup(func() { cancel(); <-done; port.Close(); conn.Close() })
 	hctx, hcancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer hcancel()
-	s, err := link.Host(hctx, conn, key)
+	s, err := link.Host(hctx, conn, nil, key)
 	if err != nil {
 		t.Fatal(err)
 	}
