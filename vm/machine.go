@@ -180,6 +180,10 @@ type MachineExit struct {
 	Time   time.Time `json:"time,omitzero"`
 }
 
+// ExitUnseen is the Detail of a machine's end that nobody saw: until when it ran is
+// not known.
+const ExitUnseen = "its processes were gone"
+
 // Connection is one connection of a guest to the outside, as the egress
 // policy judged it.
 type Connection struct {

@@ -79,6 +79,9 @@ type UsageRecord struct {
 	RxBytes    int64         `json:"rxBytes,omitempty"`
 	TxBytes    int64         `json:"txBytes,omitempty"`
 
+	// Server is, in the record of an account, the server whose VMs it sums up; "" =
+	// an older warren wrote it.
+	Server string `json:"server,omitempty"`
 	// Folded is, in the record of an account, the VM whose usage was added to it
 	// last: its own record is to be removed.
 	Folded ID `json:"folded,omitempty"`
@@ -89,10 +92,13 @@ type UsageRecord struct {
 
 // Key is the id of the record: that of the VM, or the account's.
 func (u *UsageRecord) Key() string {
-	if u.VM == "" {
-		return string(u.Account)
+	switch {
+	case u.VM != "":
+		return string(u.VM)
+	case u.Server != "":
+		return string(u.Account) + "." + u.Server
 	}
-	return string(u.VM)
+	return string(u.Account)
 }
 
 // Count adds what the counters of a machine show beyond the last count.

@@ -201,7 +201,7 @@ func (e *Engine) dropAccount(ctx context.Context, id vm.AccountID) error {
 	if err := e.dropJobs(ctx, id, 0); err != nil {
 		return err
 	}
-	if err := e.forgetUsage(ctx, id); err != nil {
+	if err := e.cfg.Meter.Forget(ctx, id); err != nil {
 		return err
 	}
 	if err := e.dropAccountRecord(ctx, a); err != nil {

@@ -16,17 +16,19 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what an engine works with. Everything but Fault, Settings, Clock
-// and Repositories is required.
+// Config is what an engine works with. Everything but Fault, Settings and
+// Repositories is required.
 type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
 	Records  Records
 	Ledger   *ledger.Ledger
 	Journal  *journal.Journal
+	Meter    *meter.Meter
 	Machines Machines
 	Images   Images
 	Host     Host
@@ -34,9 +36,9 @@ type Config struct {
 
 	Generations  Generations
 	Volumes      Volumes
-	Folders      Folders                  // nil = none are given
-	Repositories Repositories             // nil = there are none
-	Clock        Clock                    // nil = the system's
+	Folders      Folders      // nil = none are given
+	Repositories Repositories // nil = there are none
+	Clock        Clock
 	Fault        func(label string) error // nil in production; see Labels
 	Settings     Settings
 	Log          *slog.Logger
@@ -138,7 +140,6 @@ type Engine struct {
 	measuring sync.Mutex    // one look at the disk at a time; before mu
 	found     found         // what was there at the start; not changed after
 	pool      *pool         // its lock after mu
-	meters    meters
 
 	accountWrite sync.Mutex // held while an account's record is changed; before mu
 
@@ -168,9 +169,6 @@ func New(cfg Config) *Engine {
 	cfg.Settings = cfg.Settings.withDefaults()
 	if cfg.Resolver == nil {
 		cfg.Resolver = net.DefaultResolver
-	}
-	if cfg.Clock == nil {
-		cfg.Clock = systemClock{}
 	}
 	cfg.Records = certain(cfg.Records).bounded()
 	life, cancel := context.WithCancelCause(context.Background())
@@ -205,7 +203,6 @@ func (e *Engine) Open(ctx context.Context) error {
 	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
 	e.goOnAfterBoot()
-	e.spawn(e.runMeters)
 	e.spawn(e.keepBudget)
 	if e.cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)
@@ -284,16 +281,6 @@ func joinContext(ctx, other context.Context) (context.Context, context.CancelCau
 		stop()
 		cancel(err)
 	}
-}
-
-// systemClock is the host's time.
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now().UTC() }
-
-func (systemClock) After(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
 }
 
 // isCancel reports whether err says no more than that somebody gave up waiting.

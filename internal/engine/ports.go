@@ -415,7 +415,6 @@ type Records struct {
 	Accounts Collection[vm.Account]
 	Keys     Collection[vm.APIKey]
 	Volumes  Collection[vm.Volume]
-	Usage    Collection[vm.UsageRecord]
 	Jobs     Collection[vm.Job]
 
 	Generations Collection[vm.Generation]

@@ -125,7 +125,7 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 	switch {
 	case r != nil:
 		bounded, stop := context.WithTimeout(ctx, machineDeadline)
-		st, err := e.metered(bounded, s, r)
+		st, err := e.cfg.Meter.Ask(bounded, s.id, r.machine)
 		stop()
 		if err == nil {
 			out.Machine = &st
@@ -134,7 +134,7 @@ func (e *Engine) Inspect(ctx context.Context, c *vm.Call, ref string) (Inspectio
 	case out.VM.State == vm.Running:
 		out.MachineErr = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer")
 	}
-	out.Usage = e.UsageNow([]vm.VM{out.VM})[0]
+	out.Usage = e.cfg.Meter.UsageNow([]vm.VM{out.VM})[0]
 	out.DiskBytes, out.LogBytes = e.diskUse(s.id)
 	if img, err := e.cfg.Images.Find(ctx, string(out.VM.Image)); err == nil {
 		out.Image = &img

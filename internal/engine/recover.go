@@ -37,7 +37,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadVolumes(ctx); err != nil {
 		return err
 	}
-	if err := e.loadUsage(ctx); err != nil {
+	if err := e.openMeter(ctx); err != nil {
 		return err
 	}
 	if err := e.loadRights(ctx); err != nil {

@@ -132,11 +132,8 @@ func (e *Engine) remainsOf(account vm.AccountID, out *vm.Remaining) (known bool)
 			}
 		}
 	}
-	if u := e.meters.recs[string(out.VM)]; u != nil && u.Account == account {
-		known = true
-		if out.Name == "" {
-			out.Name = u.Name
-		}
+	if u, ran := e.cfg.Meter.Past(account, out.VM); ran {
+		known, out.Name = true, cmp.Or(out.Name, u.Name)
 	}
 	slices.SortFunc(out.Snapshots, func(a, b vm.RemainingSnapshot) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))

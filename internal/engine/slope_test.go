@@ -39,8 +39,7 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 		}
 	}
 	ctx, r := t.Context(), s.Records
-	// The usage of a bounded number of VMs stays when they are gone, to be read.
-	l.remembered = e.Remembered() - amount(ctx, r.Usage).n
+	l.remembered = e.Remembered()
 	l.records, err = sum(
 		amount(ctx, r.VMs), amount(ctx, r.Generations), stored(s, "results"), stored(s, "holds"), stored(s, "builds"),
 		amount(ctx, r.Mappings), amount(ctx, r.VMPermissions), amount(ctx, r.Keys), amount(ctx, r.Accounts),

@@ -19,8 +19,6 @@ type slot struct {
 	holding sync.Mutex       // held while a hold is made or removed; before Engine.mu
 	holds   func() []vm.Hold // the soonest to end first
 
-	metering sync.Mutex // held while its machine is asked for what it has used; before Engine.mu
-
 	// guarded by Engine.mu
 	rec         vm.VM                   // as the store has it; LastActive may be newer
 	op          *operation              // under way; nil = none
@@ -173,11 +171,8 @@ func (e *Engine) updated(s *slot, before, rec vm.VM) vm.VM {
 	}
 	s.rec = rec
 	s.touchLocked()
-	ended := e.meterLocked(before, rec)
+	e.cfg.Meter.Changed(before, rec)
 	e.mu.Unlock()
-	if ended {
-		e.spawn(func(ctx context.Context) { e.storeUsage(ctx, string(s.id)) })
-	}
 	e.poke()
 	return rec
 }
@@ -194,8 +189,9 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if err := e.dropHolds(ctx, s); err != nil {
 		return err
 	}
-	e.endUsage(ctx, s)
-	if err := e.dropRecord(ctx, e.snapshot(s)); err != nil {
+	rec := e.snapshot(s)
+	e.cfg.Meter.Gone(ctx, rec)
+	if err := e.dropRecord(ctx, rec); err != nil {
 		return err
 	}
 	e.mu.Lock()

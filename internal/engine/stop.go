@@ -52,7 +52,7 @@ func (e *Engine) powerOff(op *operation) (vm.MachineExit, error) {
 	}
 	ctx, stop := context.WithTimeout(op.ctx, e.cfg.Settings.StopGrace+machineDeadline)
 	defer stop()
-	e.countLast(ctx, op.slot, r)
+	e.countLast(ctx, op.slot.id, r)
 	if err := r.machine.Stop(ctx, e.cfg.Settings.StopGrace); err != nil {
 		if op.ctx.Err() != nil {
 			return vm.MachineExit{}, context.Cause(op.ctx)
@@ -66,7 +66,7 @@ func (e *Engine) powerOff(op *operation) (vm.MachineExit, error) {
 // endMachine kills a machine and sweeps what is left of it.
 func (e *Engine) endMachine(ctx context.Context, s *slot, r *run) error {
 	if r != nil {
-		e.countLast(ctx, s, r)
+		e.countLast(ctx, s.id, r)
 		bounded, stop := context.WithTimeout(ctx, machineDeadline)
 		err := r.machine.Kill(bounded)
 		stop()

@@ -14,7 +14,6 @@ func StoredRecords(s *store.Store) Records {
 		VMs:         store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
 		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Usage:       store.NewCollection(s, "usage", func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision }),
 		Jobs:        store.NewCollection(s, "jobs", func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 		Volumes:     store.NewCollection(s, "volumes", func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision }),
 		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),

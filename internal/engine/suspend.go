@@ -92,7 +92,7 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		}
 		return vm.VM{}, joinUndo(err, e.letRun(op.ctx, op.slot, r))
 	}
-	e.countLast(op.ctx, op.slot, r)
+	e.countLast(op.ctx, op.slot.id, r)
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
 		return vm.VM{}, joinUndo(err, e.letRun(op.ctx, op.slot, r))

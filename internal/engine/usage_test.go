@@ -4,7 +4,6 @@
 package engine_test
 
 import (
-	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -91,7 +90,7 @@ func TestUsageUnseen(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	v := stay(t, e, c, "box")
 	stored := func() (u vm.UsageRecord) {
-		if l, err := s.Records.Usage.List(t.Context()); err == nil && len(l) == 1 {
+		if l, err := vmtest.Stored[vm.UsageRecord](s.Backend, "usage"); err == nil && len(l) == 1 {
 			u = l[0]
 		}
 		return u
@@ -113,41 +112,5 @@ func TestUsageUnseen(t *testing.T) {
 	e, c = open(t, s)
 	if u := usageOf(t, e, c, string(v.ID)); u.RunningSeconds != last.RunningSeconds || u.DaySeconds != 0 || u.CPUSeconds != last.CPUSeconds {
 		t.Errorf("after a day without the host: %+v, was %+v", u, last)
-	}
-}
-
-// TestUsageBounded: the usage of the VMs that went first is kept in the sum only,
-// and each counts once. Nobody sees another account's.
-func TestUsageBounded(t *testing.T) {
-	s, e, c, clock := clocked(t)
-	const n = 203
-	for i := range n {
-		v := stay(t, e, c, fmt.Sprintf("b-%d", i))
-		s.World.Spend(v.ID, vmtest.Spent{CPU: time.Second})
-		clock.Advance(time.Second)
-		if _, err := e.Delete(t.Context(), c, string(v.ID)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	check := func() {
-		t.Helper()
-		sums, vms, err := e.Usage(t.Context(), c, true)
-		if err != nil || len(sums) != 1 || len(vms) != 200 || sums[0].CPUSeconds != n || !near(sums[0].RunningSeconds, n) || vms[0].Name != "b-202" {
-			t.Errorf("%d VMs, %+v, %v", len(vms), sums, err)
-		}
-	}
-	check()
-	closeEngine(t, e)
-	e, c = open(t, s)
-	check()
-	if l, err := s.Records.Usage.List(t.Context()); err != nil || len(l) != 201 {
-		t.Errorf("%d records, %v", len(l), err)
-	}
-	other := &vm.Call{Actor: vm.Actor{Account: "another"}}
-	if _, vms, err := e.Usage(t.Context(), other, false); err != nil || len(vms) != 0 {
-		t.Errorf("another's: %v, %v", vms, err)
-	}
-	if _, _, err := e.Usage(t.Context(), other, true); vm.KindOf(err) != vm.Denied {
-		t.Errorf("everybody's: %v", err)
 	}
 }

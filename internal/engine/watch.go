@@ -144,7 +144,7 @@ func (e *Engine) exitNote(id vm.ID) vm.MachineExit {
 	var exit vm.MachineExit
 	err := layout.ReadJSON(layout.RunVM(e.cfg.Run.VM(id)).Exit(), &exit)
 	if err != nil || exit.Reason == "" {
-		return vm.MachineExit{Reason: "qemu-crash", Detail: unseen, Time: e.now()}
+		return vm.MachineExit{Reason: "qemu-crash", Detail: vm.ExitUnseen, Time: e.now()}
 	}
 	return exit
 }

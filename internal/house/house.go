@@ -7,13 +7,17 @@ package house
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/internal/meter"
 )
 
-// Config is what the rooms of a server work with.
+// Config is what the rooms of a server work with. Without a Clock it is the
+// system's.
 type Config struct {
 	engine.Config
 	Audit   journal.Auditor
@@ -26,20 +30,26 @@ type Config struct {
 type House struct {
 	Ledger  *ledger.Ledger
 	Journal *journal.Journal
+	Meter   *meter.Meter
 	Engine  *engine.Engine
 }
 
 // Open loads the ledger and opens every room. Close the house once. The kinds of
 // its errors are those of engine.Open.
 func Open(ctx context.Context, c Config) (*House, error) {
+	if c.Clock == nil {
+		c.Clock = systemClock{}
+	}
 	h := &House{Ledger: ledger.New(c.Backend, c.HostID, c.Log)}
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
-	c.Config.Journal, c.Config.Ledger = h.Journal, h.Ledger
+	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
+	c.Config.Journal, c.Config.Ledger, c.Config.Meter = h.Journal, h.Ledger, h.Meter
 	h.Engine = engine.New(c.Config)
 	if err := h.Ledger.Load(ctx); err != nil {
 		return nil, err
 	}
 	if err := h.Engine.Open(ctx); err != nil {
+		_ = h.Meter.Close(ctx)
 		h.Ledger.Close()
 		return nil, err
 	}
@@ -48,7 +58,17 @@ func Open(ctx context.Context, c Config) (*House, error) {
 
 // Close ends what the rooms do, at most as long as ctx. Machines go on.
 func (h *House) Close(ctx context.Context) error {
-	err := h.Engine.Close(ctx)
+	err := errors.Join(h.Engine.Close(ctx), h.Meter.Close(ctx))
 	h.Ledger.Close()
 	return err
+}
+
+// systemClock is the host's time.
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now().UTC() }
+
+func (systemClock) After(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
 }

@@ -52,7 +52,7 @@ func (s *server) usage(q *request) error {
 	if err != nil {
 		return err
 	}
-	sums, vms, err := s.Engine.Usage(q.Context(), q.call, all)
+	sums, vms, err := s.Meter.Usage(q.Context(), q.call, all)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *server) usage(q *request) error {
 }
 
 func (s *server) usageOf(q *request) error {
-	u, err := s.Engine.UsageOf(q.Context(), q.call, q.ref())
+	u, err := s.Meter.UsageOf(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}

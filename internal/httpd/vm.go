@@ -68,7 +68,7 @@ func (s *server) list(q *request) error {
 		StartingCount: n[vm.Starting], SuspendingCount: n[vm.Suspending], SuspendedCount: n[vm.Suspended],
 		StoppedCount: n[vm.Stopped], LostCount: n[vm.Lost],
 	}
-	snapshots, used := s.imageSnapshots(q), s.Engine.UsageNow(vms)
+	snapshots, used := s.imageSnapshots(q), s.Meter.UsageNow(vms)
 	for i := range vms {
 		row := &out.VMs[i]
 		*row = shown(&vms[i])

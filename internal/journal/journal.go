@@ -57,7 +57,7 @@ type Clock interface {
 type Config struct {
 	Audit  Auditor
 	Events EventLog
-	Clock  Clock // nil = the system's
+	Clock  Clock
 	Log    *slog.Logger
 	Dirs   []string // of the host, which no caller is to read
 }
@@ -71,9 +71,6 @@ type Journal struct {
 
 // New returns a journal.
 func New(c Config) *Journal {
-	if c.Clock == nil {
-		c.Clock = systemClock{}
-	}
 	return &Journal{cfg: c, hidden: hiddenDirs(c.Dirs...)}
 }
 
@@ -185,12 +182,4 @@ func (j *Journal) EmitVM(rec vm.VM, kind string, data map[string]any) {
 		data["name"] = rec.Name
 	}
 	j.Emit(vm.Event{Type: kind, VM: rec.ID, Account: rec.Account, Data: data})
-}
-
-// systemClock is the host's time.
-type systemClock struct{}
-
-func (systemClock) After(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTimer(d)
-	return t.C, func() { t.Stop() }
 }

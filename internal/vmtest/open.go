@@ -13,6 +13,7 @@ import (
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/vm"
 )
@@ -59,6 +60,7 @@ func NewSite(dir string) (*Site, error) {
 type House struct {
 	*engine.Engine
 	*journal.Journal
+	*meter.Meter
 	Rooms *house.House
 }
 
@@ -73,7 +75,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Journal: h.Journal, Rooms: h}, nil
+	return &House{Engine: h.Engine, Journal: h.Journal, Meter: h.Meter, Rooms: h}, nil
 }
 
 // Close closes the rooms.

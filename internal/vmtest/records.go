@@ -20,7 +20,6 @@ func NewRecords() engine.Records {
 		VMs:         newCollection(func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
 		Accounts:    newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Usage:       newCollection(func(u *vm.UsageRecord) (string, *int64) { return u.Key(), &u.Revision }),
 		Jobs:        newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 		Volumes:     newCollection(func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision }),
 		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
