@@ -8,24 +8,3 @@
 // contract are camelCase; the reserved names are those of npm's `freestyle`
 // package, version 0.1.63.
 package api
-
-// Version is the version of this build, set by the linker.
-var Version = "dev"
-
-// Headers that Warren reads or sends.
-const (
-	HeaderReceipt       = "Warren-Receipt"                    // id of the audit record of this action
-	HeaderRequest       = "Warren-Request-Id"                 // id of this request
-	HeaderTrace         = "X-Freestyle-Trace-Id"              // the same, for the SDK
-	HeaderVersion       = "Warren-Version"                    //
-	HeaderLength        = "Warren-Length"                     // bytes that a stream will carry
-	HeaderDigest        = "Warren-Digest"                     // trailer: hex SHA-256 of the stream, made on the host
-	HeaderOffset        = "Warren-Offset"                     // absolute offset of a log's first byte
-	HeaderNextOffset    = "Warren-Next-Offset"                // absolute offset after what was answered
-	HeaderEnd           = "Warren-End"                        // trailer: "ok" when a stream is whole
-	HeaderDestination   = "Warren-Destination"                // of a download: where on the caller's computer it goes, HOST:PATH, percent-encoded
-	HeaderLinuxUser     = "X-Freestyle-Vm-Linux-User-Id"      // a Linux user's name
-	HeaderIdentityToken = "X-Freestyle-Identity-Access-Token" //
-	HeaderBackgroundIn  = "X-Freestyle-Background-After-Secs" // answer 202 after so many seconds
-	HeaderBackgroundID  = "X-Freestyle-Background-Request-Id" // where the answer will be
-)

@@ -259,39 +259,18 @@ func DecodeExit(b []byte) (vm.ExitStatus, error) {
 	return s, err
 }
 
-// wireError is a *vm.Error as JSON.
-type wireError struct {
-	Kind    vm.Kind        `json:"kind"`
-	Code    string         `json:"code,omitempty"`
-	Subject string         `json:"subject,omitempty"`
-	Msg     string         `json:"msg,omitempty"`
-	Hint    string         `json:"hint,omitempty"`
-	Fields  map[string]any `json:"fields,omitempty"`
-}
-
 // EncodeError renders an error for the wire.
 func EncodeError(err error) []byte {
-	e := vm.AsError(err)
-	msg := e.Msg
-	if e.Err != nil && e.Err.Error() != "" {
-		if msg != "" {
-			msg += ": "
-		}
-		msg += e.Err.Error()
-	}
-	b, merr := json.Marshal(wireError{e.Kind, e.Code, e.Subject, msg, e.Hint, e.Fields})
-	if merr != nil { // only Fields can be unmarshallable
-		b, _ = json.Marshal(wireError{Kind: e.Kind, Code: e.Code, Subject: e.Subject, Msg: msg, Hint: e.Hint})
-	}
+	b, _ := json.Marshal(vm.ToWire(err)) // cannot fail: fields without JSON are left out
 	return b
 }
 
 // DecodeError reads what EncodeError wrote. Anything else gives an error of
 // kind GuestFault.
 func DecodeError(b []byte) error {
-	var w wireError
+	var w vm.WireError
 	if err := json.Unmarshal(b, &w); err != nil || w.Kind == "" {
 		return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent answered with something that is no error", Err: errors.Join(err)}
 	}
-	return &vm.Error{Kind: w.Kind, Code: w.Code, Subject: w.Subject, Msg: w.Msg, Hint: w.Hint, Fields: w.Fields}
+	return w.Error()
 }

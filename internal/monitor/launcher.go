@@ -140,7 +140,7 @@ func (l *Launcher) run(ctx context.Context, spec vm.MachineSpec, path string, at
 		}
 		return *msg.Ready, nil
 	case err == nil && msg.Error != nil:
-		err = msg.Error.error()
+		err = msg.Error.Error()
 	case ctx.Err() != nil:
 		err = vm.Errorf(vm.KindOf(ctx.Err()), string(spec.ID), "its start was given up: %w", ctx.Err())
 	default:

@@ -35,7 +35,7 @@ type Options struct {
 // message is what goes over Status: one of the two.
 type message struct {
 	Ready *vm.MachineStatus `json:"ready,omitempty"`
-	Error *wireError        `json:"error,omitempty"`
+	Error *vm.WireError     `json:"error,omitempty"`
 }
 
 // Main is the whole life of a monitor: it starts the machine (or takes it
@@ -82,7 +82,7 @@ func tell(ctx context.Context, o Options, m *machine, err error) {
 	defer o.Status.Close()
 	var msg message
 	if err != nil {
-		msg.Error = toWire(err)
+		msg.Error = vm.ToWire(err)
 	} else {
 		st := m.status(ctx)
 		msg.Ready = &st

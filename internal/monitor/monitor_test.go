@@ -692,14 +692,3 @@ func TestDialPortRefuses(t *testing.T) {
 		t.Errorf("kind %s: %v", k, err)
 	}
 }
-
-func TestErrorCrossesTheWire(t *testing.T) {
-	in := vm.Errorf(vm.GuestFault, "x", "why: %w", os.ErrNotExist).WithHint("do this").WithCode("CODE", "a", "b")
-	var out *vm.Error
-	if !errors.As(toWire(in).error(), &out) {
-		t.Fatal("not an error")
-	}
-	if out.Kind != in.Kind || out.Hint != in.Hint || out.Code != in.Code || out.Error() != in.Error() || out.Fields["a"] != "b" {
-		t.Errorf("%#v became %#v", in, out)
-	}
-}

@@ -107,7 +107,7 @@ func writeJSONBody(w http.ResponseWriter, v any) {
 func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusInternalServerError) // the kind says more
-	_ = json.NewEncoder(w).Encode(toWire(err))
+	_ = json.NewEncoder(w).Encode(vm.ToWire(err))
 }
 
 func readJSONBody(r *http.Request, v any) error {

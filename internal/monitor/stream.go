@@ -216,9 +216,9 @@ func upgrade(conn net.Conn, path string) (net.Conn, error) {
 
 // responseError reads the error of a response that is one.
 func responseError(resp *http.Response) error {
-	var e wireError
+	var e vm.WireError
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&e); err != nil || e.Kind == "" {
 		return vm.Errorf(vm.Internal, "", "the monitor answered %s", resp.Status)
 	}
-	return e.error()
+	return e.Error()
 }
