@@ -5,7 +5,8 @@ package ledger
 
 import "context"
 
-// MaxRecord is the most bytes that one stored record may have.
+// MaxRecord is the most bytes that one stored record may have. A backend refuses
+// a larger one with kind Limit, unless it replaces one that was larger still.
 const MaxRecord = 64 << 10
 
 // Entry is one stored record.
@@ -30,12 +31,14 @@ type Event struct {
 	Deleted bool
 }
 
-// Backend stores records durably.
+// Backend stores records durably. Revisions grow with every write, of whatever
+// kind.
 type Backend interface {
 	// ReadAll returns every record of a kind, ordered by id, and the revision that
 	// the list shows.
 	ReadAll(ctx context.Context, kind string) (entries []Entry, revision int64, err error)
-	// Read returns one record. Kind NotFound when there is none.
+	// Read returns one record. Kind NotFound when there is none: the entry then has
+	// the revision that the answer shows, and nothing else.
 	Read(ctx context.Context, kind, id string) (Entry, error)
 	// Write makes all the writes or none and returns their revision. Kinds Exists,
 	// NotFound and Busy tell of a record that is not as an Op expects; Limit of a
@@ -49,7 +52,8 @@ type Backend interface {
 // Follower waits for changes. It serves one goroutine.
 type Follower interface {
 	// Next blocks until there is a change. Kind NotFound, code REVISION_GONE, says
-	// that changes after the revision are not kept any more: read all again.
+	// that changes after the revision are not kept any more: read all again. An error
+	// comes only between revisions, never in the midst of one.
 	Next(ctx context.Context) (Event, error)
 	// Close ends the follower.
 	Close()

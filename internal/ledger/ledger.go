@@ -22,100 +22,147 @@ const (
 type Ledger struct {
 	backend Backend
 	host    string
+	others  bool // records without a host belong to another server
 	log     *slog.Logger
-	stop    context.CancelFunc
-	done    chan struct{} // closed when the follower has ended
+
+	life context.Context // ends with Close; set by Load
+	stop context.CancelFunc
+	work sync.WaitGroup // goroutines that end with life
 
 	mu     sync.Mutex
 	tables map[string]table // by kind; guarded by mu until Load
+
+	newsMu sync.Mutex
+	news   []func()      // calls of Changed that are due; guarded by newsMu
+	more   chan struct{} // holds one while there is news
 }
 
 // table is what the ledger needs of a Table of any type.
 type table interface {
-	load(ctx context.Context) (revision int64, err error)
-	take(ev Event)
+	load(ctx context.Context, first bool) (revision int64, err error)
+	follow(ev Event)
 }
 
 // New returns a ledger without tables. host is the id of this server among those
 // that share the backend. Add tables with Add, then call Load once.
 func New(b Backend, host string, log *slog.Logger) *Ledger {
-	return &Ledger{backend: b, host: host, log: log, done: make(chan struct{}), tables: map[string]table{}}
+	return &Ledger{backend: b, host: host, log: log, tables: map[string]table{}, more: make(chan struct{}, 1)}
 }
 
 // Host is the id of this server.
 func (l *Ledger) Host() string { return l.host }
 
+// LeaveUnclaimed says that the records without a host, which an older warren
+// wrote, belong to another server. Without it they are this server's. Call it
+// before Load.
+func (l *Ledger) LeaveUnclaimed() { l.others = true }
+
 // Load reads every table and then follows what other servers write, until Close.
 func (l *Ledger) Load(ctx context.Context) error {
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l.stop = stop
-	from := int64(-1)
-	for _, t := range l.tables {
-		rev, err := t.load(ctx)
-		if err != nil {
-			stop()
-			close(l.done)
-			return err
-		}
-		if from < 0 || rev < from {
-			from = rev
-		}
+	l.life, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	from, err := l.read(ctx, true)
+	if err != nil {
+		l.stop()
+		return err
 	}
-	go l.follow(life, max(from, 0))
+	l.work.Go(func() { l.follow(from) })
+	l.work.Go(l.tell)
 	return nil
 }
 
-// Close ends the following. Tables stay readable.
+// Close ends the following and waits for a call of Changed that is under way.
+// Tables stay readable.
 func (l *Ledger) Close() {
 	if l.stop != nil {
 		l.stop()
-		<-l.done
+		l.work.Wait()
 	}
+}
+
+// read reads every table and returns the revision that all of them show.
+func (l *Ledger) read(ctx context.Context, first bool) (revision int64, err error) {
+	revision = -1
+	for _, t := range l.tables {
+		rev, err := t.load(ctx, first)
+		if err != nil {
+			return 0, err
+		}
+		if revision < 0 || rev < revision {
+			revision = rev
+		}
+	}
+	return max(revision, 0), nil
 }
 
 // follow hands every change to its table. When the store no longer has all changes
 // after a revision, the tables are read again.
-func (l *Ledger) follow(life context.Context, after int64) {
-	defer close(l.done)
-	for life.Err() == nil {
-		f := l.backend.Follow(life, after)
+func (l *Ledger) follow(after int64) {
+	for l.life.Err() == nil {
 		var err error
-		for {
-			var ev Event
-			if ev, err = f.Next(life); err != nil {
-				break
-			}
-			after = max(after, ev.Revision)
-			if t := l.tables[ev.Kind]; t != nil {
-				t.take(ev)
-			}
-		}
-		f.Close()
-		if life.Err() != nil {
+		after, err = l.followFrom(after)
+		if l.life.Err() != nil {
 			return
 		}
 		l.log.Warn("the record store stopped to tell of changes", "err", err)
 		if vm.KindOf(err) == vm.NotFound {
-			after = l.readAgain(life, after)
+			if rev, err := l.read(l.life, false); err != nil {
+				l.log.Warn("records could not be read again", "err", err)
+			} else {
+				after = max(after, rev)
+				continue
+			}
 		}
 		select {
-		case <-life.Done():
+		case <-l.life.Done():
 		case <-time.After(followAgain):
 		}
 	}
 }
 
-func (l *Ledger) readAgain(life context.Context, after int64) int64 {
-	least := int64(-1)
-	for _, t := range l.tables {
-		rev, err := t.load(life)
+// followFrom follows until an error and returns the last revision that was seen.
+func (l *Ledger) followFrom(after int64) (int64, error) {
+	f := l.backend.Follow(l.life, after)
+	defer f.Close()
+	for {
+		ev, err := f.Next(l.life)
 		if err != nil {
-			l.log.Warn("records could not be read again", "err", err)
-			return after
+			return after, err
 		}
-		if least < 0 || rev < least {
-			least = rev
+		after = max(after, ev.Revision)
+		if t := l.tables[ev.Kind]; t != nil {
+			t.follow(ev)
 		}
 	}
-	return max(least, after)
+}
+
+// tell calls Changed, one call after the other, in the order of the changes.
+func (l *Ledger) tell() {
+	for {
+		select {
+		case <-l.more:
+		case <-l.life.Done():
+			return
+		}
+		l.newsMu.Lock()
+		due := l.news
+		l.news = nil
+		l.newsMu.Unlock()
+		for _, f := range due {
+			if l.life.Err() != nil {
+				return
+			}
+			f()
+		}
+	}
+}
+
+// later has f called by tell.
+func (l *Ledger) later(f func()) {
+	l.newsMu.Lock()
+	l.news = append(l.news, f)
+	l.newsMu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
 }

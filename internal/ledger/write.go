@@ -15,310 +15,244 @@ import (
 )
 
 const (
-	changeTries = 8 // of a change that meets other servers' writes
-	maxTried    = 8 // writes whose outcome is not known, of one record
+	changeTries = 8 // of a write that meets other servers' writes
 	// writeField carries the id of a write in the stored JSON. No record has a field
 	// of that name.
 	writeField = `"_write":"`
 )
 
-// writer orders the writes of one record. It is there while somebody writes, or
-// the outcome of a write is not known.
+// writer orders the writes of one record. It is there while somebody writes.
 type writer struct {
-	turn  chan struct{} // holds one: whose turn it is
-	users int           // guarded by the table's mu
-	// tried are the ids of writes whose outcome is not known. unwanted are those
-	// among them that are to be removed again. Both belong to who has the turn.
-	tried    []string
-	unwanted string
+	turn chan struct{} // holds one: whose turn it is
+	// guarded by the table's mu
+	users    int
+	write    string // the id of the write that is under way; "" = none
+	dropping bool   // a delete is under way
+	made     int64  // the revision of either, once the follower has told of it
 }
 
-// alone runs f when no other write of the record is under way.
-func (t *Table[K, T]) alone(ctx context.Context, id K, f func(w *writer) error) error {
-	t.mu.Lock()
-	w := t.writing[id]
-	if w == nil {
-		w = &writer{turn: make(chan struct{}, 1)}
-		t.writing[id] = w
+// madeBy reports whether an event tells of the write that is under way, and notes
+// its revision. The caller holds the table's mu.
+func (w *writer) madeBy(ev Event) bool {
+	if w == nil || ev.Deleted && !w.dropping || !ev.Deleted && (w.write == "" || w.write != writeOf(ev.Value)) {
+		return false
 	}
-	w.users++
-	t.mu.Unlock()
-	defer func() {
+	w.made = ev.Revision
+	return true
+}
+
+// enter waits until no other write of the records is under way, and keeps others
+// from writing them until leave is called. The writers are in no order.
+func (t *Table[K, T]) enter(ctx context.Context, ids ...K) (ws []*writer, leave func(), err error) {
+	ordered := slices.Sorted(slices.Values(ids)) // whoever wants several takes them in this order
+	if n := len(slices.Compact(slices.Clone(ordered))); n < len(ids) {
+		return nil, nil, vm.Errorf(vm.Internal, string(ids[0]), "one change of %s names a record twice", t.kind.Name)
+	}
+	taken := 0
+	leave = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if w.users--; w.users == 0 && len(w.tried) == 0 {
-			delete(t.writing, id)
+		for i, id := range ordered {
+			w := t.writing[id]
+			if i < taken {
+				<-w.turn
+			}
+			if w.users--; w.users == 0 {
+				delete(t.writing, id)
+			}
 		}
-	}()
+	}
+	t.mu.Lock()
+	for _, id := range ordered {
+		if t.writing[id] == nil {
+			t.writing[id] = &writer{turn: make(chan struct{}, 1)}
+		}
+		t.writing[id].users++
+		ws = append(ws, t.writing[id])
+	}
+	t.mu.Unlock()
+	for _, w := range ws {
+		if err := w.wait(ctx); err != nil {
+			leave()
+			return nil, nil, err
+		}
+		taken++
+	}
+	return ws, leave, nil
+}
+
+func (w *writer) wait(ctx context.Context) error {
+	if ctx.Err() != nil { // nothing is written for a caller that is gone
+		return context.Cause(ctx)
+	}
 	select {
 	case w.turn <- struct{}{}:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	defer func() { <-w.turn }()
-	return f(w)
 }
 
-func (t *Table[K, T]) create(ctx context.Context, w *writer, id K, rec T) error {
-	if t.kind.Host != nil {
-		*t.kind.Host(&rec) = t.l.host
-	}
-	value, write, err := t.encode(id, &rec)
-	if err != nil {
-		return err
-	}
-	rev, err := t.write(ctx, Op{Kind: t.kind.Name, ID: string(id), Value: value})
-	if err != nil && (vm.KindOf(err) == vm.Exists || !decided(err)) {
-		e, found, lerr := t.look(ctx, id)
-		switch {
-		case lerr != nil && !decided(err):
-			w.tried, w.unwanted = append(w.tried, write), write
-			return err
-		case lerr != nil:
-			return err
-		case found && writeOf(e.Value) == write:
-			rev, err = e.Revision, nil
-		case found && slices.Contains(w.tried, writeOf(e.Value)): // of an earlier create that failed
-			if rev, err = t.write(ctx, Op{Kind: t.kind.Name, ID: string(id), Value: value, Revision: e.Revision}); err != nil {
-				return err
-			}
-		default:
-			return err
+// create stores a new record. Its owner's reservation ends with it.
+func (t *Table[K, T]) create(ctx context.Context, w *writer, id K, rec T) (err error) {
+	made, given := int64(0), ""
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.countLocked(&rec, -1)
+		if err == nil {
+			t.put(id, row[T]{rec, made})
+			delete(t.unwanted.writes, given)
 		}
-	}
-	if err != nil {
-		return err
-	}
-	w.tried, w.unwanted = nil, ""
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.put(id, row[T]{rec, rev})
-	return nil
-}
-
-func (t *Table[K, T]) change(ctx context.Context, w *writer, id K, f func(*T) error) (rec T, err error) {
+	}()
+	over := int64(0) // the revision of a record of an earlier create, whose caller was told that it failed
 	for range changeTries {
-		t.mu.RLock()
-		r, ok := t.rows[id]
-		t.mu.RUnlock()
-		if !ok {
-			return rec, t.notFound(id)
-		}
-		rec = r.rec
-		if err := f(&rec); err != nil {
-			return r.rec, err
-		}
-		if t.kind.Host != nil {
-			*t.kind.Host(&rec) = t.l.host
-		}
 		value, write, err := t.encode(id, &rec)
 		if err != nil {
-			return r.rec, err
+			return err
 		}
-		rev, err := t.write(ctx, Op{Kind: t.kind.Name, ID: string(id), Value: value, Revision: r.revision})
-		if err != nil {
-			again, newer, lerr := t.missed(ctx, w, id, write, err)
-			if lerr != nil {
-				return r.rec, lerr
-			}
-			if again {
-				continue
-			}
-			rev = newer
+		made, err = t.write(ctx, write, true, []*writer{w}, Op{Kind: t.kind.Name, ID: string(id), Value: value, Revision: over})
+		if kind := vm.KindOf(err); kind != vm.Exists && (over == 0 || kind != vm.Busy && kind != vm.NotFound) {
+			return err
 		}
-		w.tried = nil
-		t.mu.Lock()
-		t.put(id, row[T]{rec, rev})
-		t.mu.Unlock()
-		return rec, nil
+		e, found, lookErr := t.look(ctx, id)
+		switch {
+		case lookErr != nil:
+			return err
+		case !found:
+			over, given = 0, ""
+		case !t.gaveUp(e):
+			t.learn(Event{Entry: e}, false)
+			return vm.Errorf(vm.Exists, string(id), "there is such a record in %s already", t.kind.Name)
+		default:
+			over, given = e.Revision, writeOf(e.Value)
+		}
 	}
-	return rec, vm.Errorf(vm.Busy, string(id), "the record in %s was changed meanwhile", t.kind.Name).WithHint("try again")
+	return t.busy(id)
 }
 
-// missed finds out what became of a change whose write failed with err: again, the
-// store has another record, which memory has taken over; revision, the write is
-// stored; else the error to return.
-func (t *Table[K, T]) missed(ctx context.Context, w *writer, id K, write string, err error) (again bool, revision int64, _ error) {
-	sure := decided(err)
-	if sure && vm.KindOf(err) != vm.Busy && vm.KindOf(err) != vm.NotFound {
-		return false, 0, err
+func (t *Table[K, T]) changeAll(ctx context.Context, ws []*writer, ids []K, f func(i int, rec *T) error) ([]T, error) {
+	for range changeTries {
+		was, err := t.current(ids)
+		if err != nil {
+			return recsOf(was), err
+		}
+		ops, recs, write, err := t.changed(ids, was, f)
+		if err != nil {
+			return recsOf(was), err
+		}
+		made, err := t.write(ctx, write, false, ws, ops...)
+		if kind := vm.KindOf(err); err != nil && kind != vm.Busy && kind != vm.NotFound {
+			return recsOf(was), err
+		}
+		if err == nil {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			for i, id := range ids {
+				t.put(id, row[T]{recs[i], made})
+			}
+			return recs, nil
+		}
+		if !t.refresh(ctx, ids) {
+			return recsOf(was), err
+		}
 	}
-	e, found, lerr := t.look(ctx, id)
-	switch {
-	case lerr != nil && !sure:
-		w.tried = append(w.tried, write)
-		w.tried = w.tried[max(0, len(w.tried)-maxTried):]
-		return false, 0, err
-	case lerr != nil:
-		return false, 0, err
-	case found && writeOf(e.Value) == write:
-		return false, e.Revision, nil
-	case !found:
-		t.gone(id)
-		return false, 0, t.notFound(id)
+	was, _ := t.current(ids)
+	return recsOf(was), t.busy(ids[0])
+}
+
+// current returns records as memory has them.
+func (t *Table[K, T]) current(ids []K) (rows []row[T], err error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	rows = make([]row[T], len(ids))
+	for i, id := range ids {
+		r, ok := t.rows[id]
+		if rows[i] = r; err != nil {
+			continue
+		}
+		if bad, unreadable := t.bad[id]; unreadable {
+			err = bad.Err
+		} else if !ok {
+			err = t.notFound(id)
+		}
 	}
-	t.take(Event{Entry: e})
-	if !sure { // it was not made, and may be made yet: the revision that it expects may still be there
-		w.tried = append(w.tried, write)
-		return false, 0, err
+	return rows, err
+}
+
+// changed returns what f makes of records and the writes that store it. The writes
+// are one: they have one id.
+func (t *Table[K, T]) changed(ids []K, was []row[T], f func(i int, rec *T) error) (ops []Op, recs []T, write string, err error) {
+	recs = recsOf(was)
+	write = newWrite()
+	for i, id := range ids {
+		if err := f(i, &recs[i]); err != nil {
+			return nil, nil, "", err
+		}
+		if t.kind.Host != nil {
+			*t.kind.Host(&recs[i]) = t.l.host
+		}
+		value, err := t.encodeAs(write, id, &recs[i])
+		if err != nil {
+			return nil, nil, "", err
+		}
+		ops = append(ops, Op{Kind: t.kind.Name, ID: string(id), Value: value, Revision: was[i].revision})
 	}
-	return true, 0, nil
+	return ops, recs, write, nil
+}
+
+func recsOf[T any](rows []row[T]) []T {
+	out := make([]T, len(rows))
+	for i := range rows {
+		out[i] = rows[i].rec
+	}
+	return out
 }
 
 func (t *Table[K, T]) drop(ctx context.Context, w *writer, id K) error {
 	for range changeTries {
 		t.mu.RLock()
-		r, ok := t.rows[id]
+		revision := max(t.rows[id].revision, t.bad[id].Revision)
 		t.mu.RUnlock()
-		if !ok {
+		if revision == 0 {
 			return nil
 		}
-		rev, err := t.write(ctx, Op{Kind: t.kind.Name, ID: string(id), Revision: r.revision, Delete: true})
+		made, err := t.delete(ctx, w, id, revision)
 		if err == nil {
-			t.mu.Lock()
-			t.remove(id, rev)
-			t.dropped[id] = rev
-			t.mu.Unlock()
-			w.tried = nil
+			t.gone(id, made, true)
 			return nil
 		}
-		if decided(err) && vm.KindOf(err) != vm.Busy && vm.KindOf(err) != vm.NotFound {
+		if kind := vm.KindOf(err); kind != vm.Busy && kind != vm.NotFound || !t.refresh(ctx, []K{id}) {
 			return err
 		}
-		e, found, lerr := t.look(ctx, id)
-		switch {
-		case lerr != nil:
-			return err
-		case !found:
-			t.gone(id)
-			w.tried = nil
-			return nil
-		case !decided(err):
-			return err
-		}
-		t.take(Event{Entry: e})
 	}
+	return t.busy(id)
+}
+
+func (t *Table[K, T]) busy(id K) error {
 	return vm.Errorf(vm.Busy, string(id), "the record in %s was changed meanwhile", t.kind.Name).WithHint("try again")
-}
-
-// gone takes a record out of memory that the store does not have any more.
-func (t *Table[K, T]) gone(id K) {
-	t.mu.Lock()
-	r, ok := t.rows[id]
-	var was *T
-	if ok {
-		was, _ = t.remove(id, r.revision)
-	}
-	t.mu.Unlock()
-	if was != nil && t.kind.Changed != nil {
-		t.kind.Changed(was, nil)
-	}
-}
-
-// take takes over what the store has, unless memory has it already.
-func (t *Table[K, T]) take(ev Event) {
-	id := K(ev.ID)
-	t.mu.Lock()
-	r, ok := t.rows[id]
-	if ev.Deleted && t.dropped[id] <= ev.Revision {
-		delete(t.dropped, id)
-	}
-	t.mu.Unlock()
-	if ok && r.revision >= ev.Revision || !ok && ev.Deleted {
-		return
-	}
-	var rec T
-	if !ev.Deleted {
-		if err := json.Unmarshal(ev.Value, &rec); err != nil {
-			t.l.log.Error("a record that changed cannot be read", "kind", t.kind.Name, "id", ev.ID, "err", err)
-			return
-		}
-	}
-	t.mu.Lock()
-	var was, now *T
-	var taken bool
-	if ev.Deleted || !t.mine(&rec) {
-		was, taken = t.remove(id, ev.Revision)
-	} else {
-		was, taken = t.put(id, row[T]{rec, ev.Revision})
-		now = &rec
-	}
-	t.mu.Unlock()
-	if taken && t.kind.Changed != nil {
-		t.kind.Changed(was, now)
-	}
-}
-
-// load reads every record and drops from memory those that are gone.
-func (t *Table[K, T]) load(ctx context.Context) (int64, error) {
-	entries, revision, err := t.l.backend.ReadAll(ctx, t.kind.Name)
-	if err != nil {
-		return 0, err
-	}
-	there := map[K]bool{}
-	var bad []Unreadable
-	for _, e := range entries {
-		var rec T
-		if err := json.Unmarshal(e.Value, &rec); err != nil {
-			bad = append(bad, Unreadable{e, vm.Errorf(vm.Corrupt, t.kind.Name, "a record cannot be read: %w", err).
-				WithHint("it was damaged, or written by a newer warren")})
-			continue
-		}
-		there[K(e.ID)] = true
-		t.take(Event{Entry: e})
-	}
-	t.mu.Lock()
-	t.bad = bad
-	var old []K
-	for id, r := range t.rows {
-		if !there[id] && r.revision <= revision {
-			old = append(old, id)
-		}
-	}
-	t.mu.Unlock()
-	for _, id := range old {
-		t.gone(id)
-	}
-	return revision, nil
-}
-
-// write is the backend's, with a deadline of its own: a caller that goes away must
-// not leave a write behind whose outcome nobody knows.
-func (t *Table[K, T]) write(ctx context.Context, op Op) (int64, error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), writeDeadline)
-	defer stop()
-	return t.l.backend.Write(ctx, op)
-}
-
-func (t *Table[K, T]) look(ctx context.Context, id K) (e Entry, found bool, err error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lookDeadline)
-	defer stop()
-	e, err = t.l.backend.Read(ctx, t.kind.Name, string(id))
-	if vm.KindOf(err) == vm.NotFound {
-		return e, false, nil
-	}
-	return e, err == nil, err
 }
 
 // encode returns the stored form of a record, with the id of a new write.
 func (t *Table[K, T]) encode(id K, rec *T) (value []byte, write string, err error) {
+	write = newWrite()
+	value, err = t.encodeAs(write, id, rec)
+	return value, write, err
+}
+
+func (t *Table[K, T]) encodeAs(write string, id K, rec *T) (value []byte, err error) {
 	value, err = json.Marshal(rec)
 	if err != nil {
-		return nil, "", vm.Errorf(vm.Internal, string(id), "record of %s: %w", t.kind.Name, err)
+		return nil, vm.Errorf(vm.Internal, string(id), "record of %s: %w", t.kind.Name, err)
 	}
-	write = strings.ToLower(rand.Text()[:16])
 	field := writeField + write + `"`
 	if !bytes.Equal(value, []byte("{}")) {
 		field = "," + field
 	}
-	value = append(value[:len(value)-1], field+"}"...)
-	if len(value) > MaxRecord {
-		return nil, "", vm.Errorf(vm.Limit, string(id), "the record in %s would have %d bytes, at most %d", t.kind.Name, len(value), MaxRecord).
-			WithCode("LIMIT_EXCEEDED", "limit", MaxRecord, "requested", len(value)).
-			WithHint("remove some of what belongs to it, or give shorter names and paths")
-	}
-	return value, write, nil
+	return append(value[:len(value)-1], field+"}"...), nil
 }
+
+func newWrite() string { return strings.ToLower(rand.Text()[:16]) }
 
 // writeOf is the id of the write that made a stored record; "" where an older
 // warren wrote it.
@@ -327,15 +261,6 @@ func writeOf(value []byte) string {
 	if i < 0 {
 		return ""
 	}
-	id, _, _ := strings.Cut(string(value[i+len(writeField):]), `"`)
-	return id
-}
-
-// decided reports whether a failed write was certainly not made.
-func decided(err error) bool {
-	switch vm.KindOf(err) {
-	case vm.Busy, vm.NotFound, vm.Exists, vm.Limit, vm.NoSpace, vm.Invalid:
-		return true
-	}
-	return false
+	id, _, _ := bytes.Cut(value[i+len(writeField):], []byte(`"`))
+	return string(id)
 }

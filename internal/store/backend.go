@@ -43,7 +43,7 @@ func (b Backend) Read(ctx context.Context, kind, id string) (ledger.Entry, error
 		return ledger.Entry{}, requestError(id, err)
 	}
 	if len(resp.Kvs) == 0 {
-		return ledger.Entry{}, vm.Errorf(vm.NotFound, id, "no such record in %s", kind)
+		return ledger.Entry{Revision: resp.Header.Revision}, vm.Errorf(vm.NotFound, id, "no such record in %s", kind)
 	}
 	return entry(resp.Kvs[0]), nil
 }
@@ -59,7 +59,7 @@ func (b Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
 
 // Follow returns the changes of every kind; see ledger.Backend.
 func (b Backend) Follow(ctx context.Context, after int64) ledger.Follower {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := context.WithCancel(clientv3.WithRequireLeader(ctx)) // a member that is cut off has no changes to tell
 	return &follower{store: b.Store, changes: b.client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1)), stop: stop}
 }
 

@@ -28,7 +28,9 @@ type Backend struct {
 	mu sync.Mutex
 	// guarded by mu
 	seq     int64
+	full    bool
 	entries map[string]ledger.Entry // by kind and id
+	gone    int64                   // the last revision whose events are not kept any more
 	events  []ledger.Event
 	more    chan struct{} // closed and replaced when events grow
 }
@@ -80,7 +82,7 @@ func (b *Backend) Read(ctx context.Context, kind, id string) (ledger.Entry, erro
 	defer b.mu.Unlock()
 	e, ok := b.entries[kind+"/"+id]
 	if !ok {
-		return e, vm.Errorf(vm.NotFound, id, "no such record in %s", kind)
+		return ledger.Entry{Revision: b.seq}, vm.Errorf(vm.NotFound, id, "no such record in %s", kind)
 	}
 	return e, nil
 }
@@ -109,10 +111,13 @@ func (b *Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
 func (b *Backend) write(ops []ledger.Op) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err := b.fits(ops); err != nil {
+		return 0, err
+	}
 	for _, o := range ops {
 		e := b.entries[o.Kind+"/"+o.ID]
 		switch {
-		case len(o.Value) > ledger.MaxRecord:
+		case len(o.Value) > ledger.MaxRecord && len(o.Value) >= len(e.Value):
 			return 0, vm.Errorf(vm.Limit, o.ID, "the record would have %d bytes", len(o.Value))
 		case e.Revision == o.Revision && (e.Revision > 0 || !o.Delete):
 		case e.Revision == 0:
@@ -139,6 +144,41 @@ func (b *Backend) write(ops []ledger.Op) (int64, error) {
 	return b.seq, nil
 }
 
+// smallGrowth is by how many bytes records may grow in a full store.
+const smallGrowth = 1 << 10
+
+// fits refuses what grows while the store is full. The caller holds mu.
+func (b *Backend) fits(ops []ledger.Op) error {
+	grows := 0
+	for _, o := range ops {
+		e := b.entries[o.Kind+"/"+o.ID]
+		if grows += len(o.Value) - len(e.Value); e.Revision == 0 && !o.Delete {
+			grows += smallGrowth
+		}
+	}
+	if b.full && grows > smallGrowth {
+		return vm.Errorf(vm.NoSpace, ops[0].ID, "the records take as much as they may").WithHint("delete something")
+	}
+	return nil
+}
+
+// SetFull says whether the store is full: it then refuses what grows.
+func (b *Backend) SetFull(full bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.full = full
+}
+
+// Compact forgets the changes so far: who follows from before one of them is told
+// that it is gone, also those who follow now and have not been told of it.
+func (b *Backend) Compact() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.gone, b.events = b.seq, nil
+	close(b.more)
+	b.more = make(chan struct{})
+}
+
 // Damage replaces what is stored of a record by what f makes of it, as a broken
 // disk or a newer warren would. It is for a backend in memory.
 func (b *Backend) Damage(kind, id string, f func(value []byte) []byte) {
@@ -158,30 +198,46 @@ func (b *Backend) Follow(ctx context.Context, after int64) ledger.Follower {
 }
 
 type backendFollower struct {
-	b     *Backend
-	after int64
-	next  int // index of the next event to look at
+	b      *Backend
+	after  int64          // the last revision of what was taken from b, or is not wanted
+	events []ledger.Event // that were taken and not told yet
 }
 
 // Next waits for a change.
 func (f *backendFollower) Next(ctx context.Context) (ledger.Event, error) {
-	for {
-		f.b.mu.Lock()
-		for ; f.next < len(f.b.events); f.next++ {
-			if ev := f.b.events[f.next]; ev.Revision > f.after {
-				f.next++
-				f.b.mu.Unlock()
-				return ev, nil
-			}
+	for len(f.events) == 0 {
+		more, err := f.fetch()
+		if err != nil {
+			return ledger.Event{}, err
 		}
-		more := f.b.more
-		f.b.mu.Unlock()
+		if more == nil {
+			break
+		}
 		select {
 		case <-more:
 		case <-ctx.Done():
 			return ledger.Event{}, ctx.Err()
 		}
 	}
+	ev := f.events[0]
+	f.events = f.events[1:]
+	return ev, nil
+}
+
+// fetch takes the events that have come; more is closed when others have, and nil
+// when there are some.
+func (f *backendFollower) fetch() (more <-chan struct{}, err error) {
+	f.b.mu.Lock()
+	defer f.b.mu.Unlock()
+	if f.after < f.b.gone {
+		return nil, vm.Errorf(vm.NotFound, "records", "changes this old are no longer kept").WithCode("REVISION_GONE", "oldest", f.b.gone)
+	}
+	i, _ := slices.BinarySearchFunc(f.b.events, f.after+1, func(ev ledger.Event, rev int64) int { return cmp.Compare(ev.Revision, rev) })
+	if f.events = slices.Clone(f.b.events[i:]); len(f.events) == 0 {
+		return f.b.more, nil
+	}
+	f.after = f.events[len(f.events)-1].Revision
+	return nil, nil
 }
 
 // Close does nothing: there is nothing to free.
