@@ -4,22 +4,17 @@
 package engine
 
 import (
-	"net"
-	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// activityInterval is the time over which traffic is added up before it is held
-// against a VM's threshold.
+// activityInterval is the time over which traffic is added up and compared with a
+// VM's threshold.
 const activityInterval = 10 * time.Second
 
-// notedEvery is how exactly the time of the last byte is known.
-const notedEvery = 100 * time.Millisecond
-
-// looks reports whether a verb only looks at a VM: it neither wakes it nor
-// counts as activity.
+// looks reports whether a verb only looks at a VM: such a verb does not wake the VM
+// and is no activity.
 func looks(verb vm.Op) bool { return verb == vm.OpStats || verb == vm.OpState }
 
 // kindOf is the activity that a call is.
@@ -48,8 +43,8 @@ func (e *Engine) activeLocked(s *slot, kind vm.ActivityKind) {
 	}
 }
 
-// arriveLocked counts a call into a guest. While it is there the VM does not
-// fall asleep.
+// arriveLocked counts a call into a guest. Until leaveLocked the VM does not fall
+// asleep.
 func (e *Engine) arriveLocked(s *slot, kind vm.ActivityKind) {
 	s.attached++
 	if s.calls == nil {
@@ -59,7 +54,7 @@ func (e *Engine) arriveLocked(s *slot, kind vm.ActivityKind) {
 	e.activeLocked(s, kind)
 }
 
-// leaveLocked counts it no longer.
+// leaveLocked ends what arriveLocked began.
 func (e *Engine) leaveLocked(s *slot, kind vm.ActivityKind) {
 	s.attached--
 	if s.calls[kind]--; s.calls[kind] == 0 {
@@ -68,8 +63,8 @@ func (e *Engine) leaveLocked(s *slot, kind vm.ActivityKind) {
 	e.activeLocked(s, kind)
 }
 
-// countAs makes a visit that would be only a look an activity.
-func (v *visit) countAs(kind vm.ActivityKind) {
+// CountAs changes the kind of activity that the visit is.
+func (v *Visit) CountAs(kind vm.ActivityKind) {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	v.e.leaveLocked(v.slot, v.kind)
@@ -77,9 +72,9 @@ func (v *visit) countAs(kind vm.ActivityKind) {
 	v.e.arriveLocked(v.slot, kind)
 }
 
-// loosen makes a visit count as activity by what goes through it, no longer by
-// being there: it may be silent for days.
-func (v *visit) loosen() {
+// Loosen is for a stream that may be silent for days. From now on the visit keeps the
+// VM awake by what is reported to Moved and Touch, and no longer by lasting.
+func (v *Visit) Loosen() {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	v.loose = true
@@ -88,16 +83,16 @@ func (v *visit) loosen() {
 	v.e.poke()
 }
 
-// touch notes activity.
-func (v *visit) touch() {
+// Touch notes activity of a loosened visit.
+func (v *Visit) Touch() {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	v.e.activeLocked(v.slot, v.kind)
 }
 
-// moved notes bytes of a loosened visit. Fewer within the interval than the
-// VM's threshold are no activity.
-func (v *visit) moved(n int64) {
+// Moved notes bytes that went through a loosened visit. They are no activity while
+// they are fewer, within the interval, than the VM's threshold.
+func (v *Visit) Moved(n int64) {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	s := v.slot
@@ -111,68 +106,4 @@ func (v *visit) moved(n int64) {
 		}
 	}
 	v.e.activeLocked(s, v.kind)
-}
-
-// traffic adds up the bytes of a loosened visit, so that not each of them asks
-// for the engine's lock.
-type traffic struct {
-	v *visit
-
-	mu    sync.Mutex
-	n     int64     // guarded by mu
-	noted time.Time // guarded by mu
-}
-
-// count notes bytes that went through.
-func (t *traffic) count(n int) {
-	if n <= 0 {
-		return
-	}
-	now := t.v.e.now()
-	t.mu.Lock()
-	t.n += int64(n)
-	bytes := int64(0)
-	if now.Sub(t.noted) >= notedEvery || now.Before(t.noted) {
-		bytes, t.n, t.noted = t.n, 0, now
-	}
-	t.mu.Unlock()
-	if bytes > 0 {
-		t.v.moved(bytes)
-	}
-}
-
-// dialled is a connection to a port of a guest. What goes through it is
-// activity; that it is open is not.
-type dialled struct {
-	net.Conn
-	v       *visit
-	traffic *traffic
-	unheld  func() bool // it need no longer be closed when the right to it is lost
-}
-
-func (d *dialled) Read(p []byte) (int, error) {
-	n, err := d.Conn.Read(p)
-	d.traffic.count(n)
-	return n, err
-}
-
-func (d *dialled) Write(p []byte) (int, error) {
-	n, err := d.Conn.Write(p)
-	d.traffic.count(n)
-	return n, err
-}
-
-// CloseWrite ends this side's bytes; the other's may go on.
-func (d *dialled) CloseWrite() error {
-	if c, ok := d.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return nil
-}
-
-func (d *dialled) Close() error {
-	d.unheld()
-	err := d.Conn.Close()
-	d.v.end(nil, nil)
-	return err
 }

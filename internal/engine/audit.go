@@ -32,3 +32,10 @@ func (e *Engine) receiptFor(ctx context.Context, op *operation, c *vm.Call, entr
 	op.rcpt = r
 	return err
 }
+
+// maxAuditSubject bounds, in bytes, what a record keeps of a command or path.
+const maxAuditSubject = 1024
+
+func clip(s string) string { return cutText(s, maxAuditSubject) }
+
+func cutText(s string, most int) string { return vm.Clip(s, most) }

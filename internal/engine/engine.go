@@ -114,6 +114,15 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
+// WithDefaults returns the configuration with its optional fields set.
+func (c Config) WithDefaults() Config {
+	c.Settings = c.Settings.withDefaults()
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
+	}
+	return c
+}
+
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
 // nameWrite before slot.write; volume.work before slot.write; slot.write, idWrite,
@@ -166,10 +175,7 @@ type Engine struct {
 // New returns an engine whose tables are in the ledger. Load the ledger next, then
 // call Open.
 func New(cfg Config) *Engine {
-	cfg.Settings = cfg.Settings.withDefaults()
-	if cfg.Resolver == nil {
-		cfg.Resolver = net.DefaultResolver
-	}
+	cfg = cfg.WithDefaults()
 	cfg.Records = certain(cfg.Records).bounded()
 	life, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{

@@ -496,14 +496,14 @@ func TestProcesses(t *testing.T) {
 		now, err := e.Process(ctx, c, "box", p.ID)
 		return err == nil && now.LogBytes == 4
 	})
-	if err := e.SignalProcess(ctx, c, "box", p.ID, "TERM"); err != nil {
+	if err := e.SignalProcess(ctx, c, "box", "", p.ID, "TERM"); err != nil {
 		t.Fatal(err)
 	}
 	p, err = e.WaitProcess(ctx, c, "box", p.ID)
 	if err != nil || p.Signal != "TERM" || *p.ExitCode != 143 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	r, at, err := e.ProcessLog(ctx, c, "box", p.ID, 1, true)
+	r, at, err := e.ProcessLog(ctx, c, "box", "", p.ID, 1, true)
 	if err != nil || at != 1 {
 		t.Fatalf("log at %d, %v", at, err)
 	}
@@ -512,7 +512,7 @@ func TestProcesses(t *testing.T) {
 		t.Errorf("log %q, %v", data, err)
 	}
 	_ = r.Close()
-	if err := e.ForgetProcess(ctx, c, "box", p.ID); err != nil {
+	if err := e.ForgetProcess(ctx, c, "box", "", p.ID); err != nil {
 		t.Fatal(err)
 	}
 	_, err = e.Process(ctx, c, "box", p.ID)

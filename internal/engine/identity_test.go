@@ -306,17 +306,16 @@ func TestAllowedUsers(t *testing.T) {
 	if list, err := e.Terminals(ctx, own, id); err != nil || len(list) != 0 {
 		t.Errorf("another user's terminals are listed: %v, %v", list, err)
 	}
-	own.User = "alice"
 	if list, err := e.Processes(ctx, own, id); err != nil || len(list) != 1 || list[0].ID != alices.ID {
 		t.Errorf("processes %v, %v", list, err)
 	}
 	denied(e.Process(ctx, own, id, roots.ID))
 	denied(e.WaitProcess(ctx, own, id, roots.ID))
-	denied(nil, e.SignalProcess(ctx, own, id, roots.ID, "KILL"))
-	denied(nil, e.ForgetProcess(ctx, own, id, roots.ID))
-	_, _, err = e.ProcessLog(ctx, own, id, roots.ID, 0, false)
+	denied(nil, e.SignalProcess(ctx, own, id, "alice", roots.ID, "KILL"))
+	denied(nil, e.ForgetProcess(ctx, own, id, "alice", roots.ID))
+	_, _, err = e.ProcessLog(ctx, own, id, "alice", roots.ID, 0, false)
 	denied(nil, err)
-	if err := e.SignalProcess(ctx, own, id, alices.ID, "KILL"); err != nil {
+	if err := e.SignalProcess(ctx, own, id, "alice", alices.ID, "KILL"); err != nil {
 		t.Error(err)
 	}
 	if p, err := e.Process(ctx, c, id, roots.ID); err != nil || p.EndedAt != nil {

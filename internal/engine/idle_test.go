@@ -156,7 +156,7 @@ func TestSilentStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, _, err := e.ProcessLog(ctx, c, "box", p.ID, 0, true)
+	log, _, err := e.ProcessLog(ctx, c, "box", "", p.ID, 0, true)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -307,13 +307,13 @@ func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) e
 			return noProcess(func() error { _, err := e.WaitProcess(ctx, c, r, "p99"); return err }())
 		},
 		"signal": func(ctx context.Context, c *vm.Call, r string) error {
-			return noProcess(e.SignalProcess(ctx, c, r, "p99", "TERM"))
+			return noProcess(e.SignalProcess(ctx, c, r, "", "p99", "TERM"))
 		},
 		"forget": func(ctx context.Context, c *vm.Call, r string) error {
-			return noProcess(e.ForgetProcess(ctx, c, r, "p99"))
+			return noProcess(e.ForgetProcess(ctx, c, r, "", "p99"))
 		},
 		"log": func(ctx context.Context, c *vm.Call, r string) error {
-			rc, _, err := e.ProcessLog(ctx, c, r, "p99", 0, false)
+			rc, _, err := e.ProcessLog(ctx, c, r, "", "p99", 0, false)
 			return noProcess(closing(rc, err))
 		},
 		"remove": func(ctx context.Context, c *vm.Call, r string) error {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -316,12 +317,12 @@ func makeFileSystem(ctx context.Context, g Guest, dev string) error {
 }
 
 func inGuest(ctx context.Context, g Guest, argv ...string) error {
-	r, err := runGuest(ctx, g, vm.ExecSpec{Argv: argv, Cwd: "/"})
+	r, err := program.Run(ctx, g, vm.ExecSpec{Argv: argv, Cwd: "/"})
 	if err != nil {
 		return err
 	}
-	if r.status.Code != 0 {
-		return vm.Errorf(vm.GuestFault, "", "%s exited with %d: %s", argv[0], r.status.Code, r.why())
+	if r.Status.Code != 0 {
+		return vm.Errorf(vm.GuestFault, "", "%s exited with %d: %s", argv[0], r.Status.Code, r.Why())
 	}
 	return nil
 }

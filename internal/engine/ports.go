@@ -125,6 +125,11 @@ type Pooled interface {
 // Network is a machine's side of its user network.
 type Network interface {
 	SetNetwork(ctx context.Context, p vm.NetworkPolicy) error
+	Ports
+}
+
+// Ports connects to the guest's ports and lists its connections to the outside.
+type Ports interface {
 	Connections(ctx context.Context) ([]vm.Connection, error)
 	DialPort(ctx context.Context, port uint16) (net.Conn, error)
 }

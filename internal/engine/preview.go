@@ -146,11 +146,11 @@ func (e *Engine) EnterPreview(ctx context.Context, c *vm.Call, at vm.Site) (site
 	if err := e.showName(ctx, at); err != nil {
 		return vm.Site{}, nil, fail(vm.OpPreview, string(at.VM), err)
 	}
-	v, err := e.visit(ctx, c, string(at.VM), vm.OpDial)
+	v, err := e.Visit(ctx, c, string(at.VM), vm.OpDial, "")
 	if err != nil {
 		return vm.Site{}, nil, err
 	}
-	return siteOf(v.rec, 0), func() { v.end(nil, nil) }, nil
+	return siteOf(v.rec, 0), func() { v.End(nil, nil) }, nil
 }
 
 // MayPreview reports whether an actor may see a port of a VM: it is of the VM's

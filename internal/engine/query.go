@@ -155,15 +155,6 @@ func (e *Engine) diskUse(id vm.ID) (disk, logs int64) {
 	return disk, sizeOf(e.cfg.Dir.Logs(id))
 }
 
-// Stats returns the use of the machine as the guest sees it.
-func (e *Engine) Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error) {
-	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) (vm.Stats, error) {
-		st, err := v.guest.Stats(ctx)
-		v.stats(&st)
-		return st, err
-	})
-}
-
 // Images lists the images that VMs can be made of.
 func (e *Engine) Images(ctx context.Context, _ *vm.Call) ([]vm.Image, error) {
 	return e.cfg.Images.List(ctx)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
 )
@@ -66,16 +67,16 @@ func (s setup) apply(ctx context.Context, l spec.Layer) error {
 
 // run runs one program of the setup to its end.
 func (s setup) run(ctx context.Context, what string, x vm.ExecSpec) error {
-	r, err := runGuest(ctx, s.m.Guest(), x)
+	r, err := program.Run(ctx, s.m.Guest(), x)
 	if err != nil {
 		return setupFailed(what, err.Error(), err)
 	}
-	if r.status.Code != 0 {
-		program := "the command"
+	if r.Status.Code != 0 {
+		name := "the command"
 		if len(x.Argv) > 0 {
-			program = x.Argv[0]
+			name = x.Argv[0]
 		}
-		return setupFailed(what, fmt.Sprintf("%s exited with %d: %s", program, r.status.Code, r.why()), nil)
+		return setupFailed(what, fmt.Sprintf("%s exited with %d: %s", name, r.Status.Code, r.Why()), nil)
 	}
 	return nil
 }
@@ -83,13 +84,13 @@ func (s setup) run(ctx context.Context, what string, x vm.ExecSpec) error {
 // dockerfile runs the commands of a base image.
 func (s setup) dockerfile(ctx context.Context, commands []string) error {
 	for _, command := range commands {
-		r, err := runGuest(ctx, s.m.Guest(), vm.ExecSpec{Command: command, Cwd: "/"})
+		r, err := program.Run(ctx, s.m.Guest(), vm.ExecSpec{Command: command, Cwd: "/"})
 		if err != nil {
 			return setupFailed("RUN "+clip(command), err.Error(), err)
 		}
-		if r.status.Code != 0 {
-			return vm.Errorf(vm.GuestFault, "RUN "+clip(command), "exited with %d: %s", r.status.Code, r.why()).
-				WithCode("BUILD_FAILED", "exitCode", r.status.Code, "stderr", strings.ToValidUTF8(r.err, "�"))
+		if r.Status.Code != 0 {
+			return vm.Errorf(vm.GuestFault, "RUN "+clip(command), "exited with %d: %s", r.Status.Code, r.Why()).
+				WithCode("BUILD_FAILED", "exitCode", r.Status.Code, "stderr", strings.ToValidUTF8(r.Err, "�"))
 		}
 	}
 	return nil
@@ -195,10 +196,10 @@ func (s setup) units(ctx context.Context, l spec.Layer) error {
 	if len(l.Units)+len(l.Patches) == 0 {
 		return nil
 	}
-	sys := units{guest: s.m.Guest()}
+	sys := program.UnitsOf(s.m.Guest(), "")
 	var enable, patched []string
 	for _, u := range l.Units {
-		if err := sys.write(ctx, spec.UnitPath(u.Name), spec.RenderUnit(u)); err != nil {
+		if err := sys.Write(ctx, spec.UnitPath(u.Name), spec.RenderUnit(u)); err != nil {
 			return setupFailed("service "+u.Name, err.Error(), err)
 		}
 		if u.Enabled() {
@@ -206,7 +207,7 @@ func (s setup) units(ctx context.Context, l spec.Layer) error {
 		}
 	}
 	for _, u := range l.Patches {
-		if err := sys.write(ctx, spec.PatchPath(u.Name), spec.RenderPatch(u)); err != nil {
+		if err := sys.Write(ctx, spec.PatchPath(u.Name), spec.RenderPatch(u)); err != nil {
 			return setupFailed("service "+u.Name, err.Error(), err)
 		}
 		patched = append(patched, spec.UnitName(u.Name))
@@ -215,11 +216,11 @@ func (s setup) units(ctx context.Context, l spec.Layer) error {
 	if len(enable) > 0 {
 		argv = append([]string{"systemctl", "enable", "--quiet", "--"}, enable...) // reloads too
 	}
-	if _, err := sys.must(ctx, argv...); err != nil {
+	if _, err := sys.Must(ctx, argv...); err != nil {
 		return setupFailed("services", err.Error(), err)
 	}
 	if len(patched) > 0 {
-		if _, err := sys.must(ctx, append([]string{"systemctl", "try-restart", "--"}, patched...)...); err != nil {
+		if _, err := sys.Must(ctx, append([]string{"systemctl", "try-restart", "--"}, patched...)...); err != nil {
 			return s.unitFailed(ctx, l, "the patched services do not start: "+err.Error(), err)
 		}
 	}
@@ -236,7 +237,7 @@ func (s setup) units(ctx context.Context, l spec.Layer) error {
 
 // start starts one unit and waits: for the end of a oneshot, and for the signal
 // of a service that gives one.
-func (s setup) start(ctx context.Context, sys units, l spec.Layer, u vm.Unit) error {
+func (s setup) start(ctx context.Context, sys program.Units, l spec.Layer, u vm.Unit) error {
 	verb := "start"
 	if u.Notifies() {
 		if !s.wait {
@@ -246,7 +247,7 @@ func (s setup) start(ctx context.Context, sys units, l spec.Layer, u vm.Unit) er
 		ctx, stop = context.WithTimeoutCause(ctx, s.ready, startTimeout(s.rec.ID, s.ready))
 		defer stop()
 	}
-	r, err := sys.change(ctx, verb, u.Name)
+	r, err := sys.Change(ctx, verb, u.Name)
 	if err != nil {
 		return cause(ctx, setupFailed("service "+u.Name, err.Error(), err))
 	}
@@ -262,8 +263,8 @@ func firstLine(s string) string {
 }
 
 // allUp finds units that failed after their start.
-func (s setup) allUp(ctx context.Context, sys units, l spec.Layer) error {
-	list, err := sys.show(ctx, unitNames(l)...)
+func (s setup) allUp(ctx context.Context, sys program.Units, l spec.Layer) error {
+	list, err := sys.Show(ctx, unitNames(l)...)
 	if err != nil {
 		return setupFailed("services", err.Error(), err)
 	}
@@ -294,8 +295,8 @@ func (s setup) unitFailed(ctx context.Context, l spec.Layer, reason string, err 
 	}
 	ctx, stop := context.WithTimeout(ctx, diagnoseWithin)
 	defer stop()
-	sys := units{guest: s.m.Guest()}
-	list, showErr := sys.show(ctx, unitNames(l)...)
+	sys := program.UnitsOf(s.m.Guest(), "")
+	list, showErr := sys.Show(ctx, unitNames(l)...)
 	if showErr != nil {
 		s.e.log.Warn("no diagnosis of a failed setup", "vm", s.rec.ID, "err", showErr)
 	}
@@ -304,7 +305,7 @@ func (s setup) unitFailed(ctx context.Context, l spec.Layer, reason string, err 
 		if u.ActiveState != "failed" {
 			continue
 		}
-		if lines, err := sys.journal(ctx, u.Name, diagnosisLines, ""); err == nil {
+		if lines, err := sys.Journal(ctx, u.Name, diagnosisLines, ""); err == nil {
 			logs[u.Name] = lines
 		}
 	}
@@ -323,29 +324,4 @@ func setupFailed(what, reason string, err error) error {
 	// Without the cause, which has a code of its own: the reason says it all.
 	out := &vm.Error{Kind: vm.GuestFault, Subject: what, Msg: reason}
 	return out.WithCode("VM_SETUP_FAILED", "failedReason", what+": "+reason, "snapshotId", nil)
-}
-
-// headBuffer keeps the first bytes that are written to it.
-type headBuffer struct {
-	bytes.Buffer
-	max int
-}
-
-func (b *headBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p[:min(len(p), max(0, b.max-b.Len()))])
-	return len(p), nil
-}
-
-// tailBuffer keeps the last bytes that are written to it.
-type tailBuffer struct {
-	bytes.Buffer
-	max int
-}
-
-func (b *tailBuffer) Write(p []byte) (int, error) {
-	b.Buffer.Write(p)
-	if over := b.Len() - b.max; over > 0 {
-		b.Next(over)
-	}
-	return len(p), nil
 }

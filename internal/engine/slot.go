@@ -49,8 +49,6 @@ type run struct {
 	gone    chan struct{}  // closed after the machine's end
 	exit    vm.MachineExit // set before gone is closed
 	lost    bool           // its connection was lost; guarded by Engine.mu
-
-	loopback chan struct{} // holds one for each connection to the guest's loopback
 }
 
 func (e *Engine) newSlot(rec vm.VM) *slot {

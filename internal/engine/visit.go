@@ -5,44 +5,38 @@ package engine
 
 import (
 	"context"
-	"path"
 	"sync"
-	"time"
 
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
 
-// visit is one call into a running guest. It counts as activity of the VM from
-// its begin to its end, and ends when its caller loses the right to it.
-type visit struct {
-	e     *Engine
-	verb  vm.Op
-	kind  vm.ActivityKind
-	slot  *slot
-	rec   vm.VM
-	run   *run
-	guest Guest
+// Visit is one call into a running guest. While it lasts, the VM counts as in use
+// and does not fall asleep. It ends early when its caller loses the right to it or
+// the machine ends. Whoever has it calls End.
+type Visit struct {
+	e    *Engine
+	verb vm.Op
+	kind vm.ActivityKind
+	slot *slot
+	rec  vm.VM
+	run  *run
+	call *vm.Call
 
-	ctx    context.Context // the caller's, ended early by the machine's end
+	ctx    context.Context
 	cancel context.CancelCauseFunc
 	rcpt   *journal.Receipt // nil for verbs that leave no record
 	hold   *session
 	once   sync.Once
-	loose  bool // it no longer counts as activity by being there; guarded by Engine.mu
-
-	loopback bool // it has one of run.loopback
+	loose  bool // see Loosen; guarded by Engine.mu
 }
 
-// visit finds a running guest. It wakes a VM that is suspended or stopped, when
-// the verb is one that does; it waits while the VM is being created, started or
-// suspended, and refuses while it is being stopped, killed or deleted.
-func (e *Engine) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
-	return e.visitFor(ctx, ctx, c, ref, verb)
-}
-
-// visitFor is visit for what outlives the context that its caller waits with.
-func (e *Engine) visitFor(ctx, life context.Context, c *vm.Call, ref string, verb vm.Op) (*visit, error) {
+// Visit enters a running guest as a Linux user; "" = root. It wakes a VM that is
+// suspended or stopped, unless the verb only looks (OpStats, OpState). It waits
+// while the VM is being created, started or suspended, and refuses while it is
+// being stopped, killed or deleted. ctx bounds the wait and then the visit. Kinds:
+// NotFound, Denied, WrongState, Busy, Unavailable.
+func (e *Engine) Visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op, user string) (*Visit, error) {
 	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
 	limit, stop := context.WithTimeoutCause(ctx, outer+machineDeadline,
 		vm.Errorf(vm.Unavailable, ref, "the VM is still starting").WithHint("try again"))
@@ -50,13 +44,13 @@ func (e *Engine) visitFor(ctx, life context.Context, c *vm.Call, ref string, ver
 	var queue *slot // where the caller is counted as waiting
 	defer func() { e.leaveQueue(queue) }()
 	for {
-		v, at, wait, err := e.tryVisit(c, ref, verb)
+		v, at, wait, err := e.tryVisit(c, ref, verb, user)
 		if err != nil {
 			return nil, fail(verb, ref, err)
 		}
 		if v != nil {
-			v.ctx, v.cancel = joinContext(life, v.run.ctx)
-			v.hold = &session{actor: c.Actor, vm: v.slot.id, user: asUser(verb, c.User), cancel: v.cancel}
+			v.ctx, v.cancel = joinContext(ctx, v.run.ctx)
+			v.hold = &session{actor: c.Actor, vm: v.slot.id, user: asUser(verb, user), cancel: v.cancel}
 			e.hold(v.hold)
 			return v, nil
 		}
@@ -79,8 +73,8 @@ func (e *Engine) visitFor(ctx, life context.Context, c *vm.Call, ref string, ver
 	}
 }
 
-// joinQueue counts a caller that waits to get into a VM, which does not fall
-// asleep before it was in.
+// joinQueue counts a caller that waits for a VM. The VM does not fall asleep before
+// the caller was in.
 func (e *Engine) joinQueue(s *slot) *slot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -98,14 +92,14 @@ func (e *Engine) leaveQueue(s *slot) {
 	e.poke()
 }
 
-// tryVisit returns a visit, or the VM and a channel that is closed when it is
-// worth to look again, or an error; the VM alone is to be woken.
-func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, *slot, <-chan struct{}, error) {
+// tryVisit returns one of four answers: a visit; a VM and a channel, which is closed
+// when the caller should try again; a VM alone, which is to be woken; or an error.
+func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op, user string) (*Visit, *slot, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, err := e.lookupLocked(c.Actor, ref)
 	if err == nil {
-		err = e.mayActLocked(c.Actor, s.id, verb, c.User)
+		err = e.mayActLocked(c.Actor, s.id, verb, user)
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -137,18 +131,51 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op) (*visit, *slot, <-
 	}
 	kind := kindOf(c, verb)
 	e.arriveLocked(s, kind)
-	return &visit{e: e, verb: verb, kind: kind, slot: s, rec: s.rec, run: s.run, guest: s.run.machine.Guest()}, s, nil, nil
+	return &Visit{e: e, verb: verb, kind: kind, slot: s, rec: s.rec, run: s.run, call: c}, s, nil, nil
 }
 
-// end ends the visit, once, with its outcome.
-func (v *visit) end(err error, detail map[string]any) {
+// Guest returns the guest's verbs.
+func (v *Visit) Guest() Guest { return v.run.machine.Guest() }
+
+// Ports returns the machine's side of the guest's network. The same machine has
+// the same value.
+func (v *Visit) Ports() Ports { return v.run.machine }
+
+// Record returns the VM's record as it was when the visit began.
+func (v *Visit) Record() vm.VM { return v.rec }
+
+// Context returns the context of the visit. Its cause says why the visit ended.
+func (v *Visit) Context() context.Context { return v.ctx }
+
+// Cancel ends the visit's context for a reason. End is still to be called.
+func (v *Visit) Cancel(why error) { v.cancel(why) }
+
+// Lost reports whether the machine has ended or the engine is closing.
+func (v *Visit) Lost() bool { return v.run.ctx.Err() != nil }
+
+// MayActAs refuses, with kind Denied, what belongs to a Linux user that the caller
+// may not act as; "" = root.
+func (v *Visit) MayActAs(user string) error {
+	v.e.mu.Lock()
+	defer v.e.mu.Unlock()
+	return v.e.mayActLocked(v.call.Actor, v.slot.id, vm.OpExec, user)
+}
+
+// Begin writes the visit's audit record. The visit gives the entry its verb and its
+// VM, and End writes the outcome. After an error nothing may be done.
+func (v *Visit) Begin(ctx context.Context, entry vm.AuditEntry) error {
+	entry.Op, entry.VM = v.verb, v.slot.id
+	r, err := v.e.record(ctx, v.call, entry)
+	v.rcpt = r
+	return err
+}
+
+// End ends the visit with its outcome; nil = success. Only the first call counts.
+func (v *Visit) End(err error, detail map[string]any) {
 	v.once.Do(func() {
 		v.e.unhold(v.hold)
 		v.cancel(nil)
 		v.rcpt.End(err, detail)
-		if v.loopback {
-			<-v.run.loopback
-		}
 		e := v.e
 		e.mu.Lock()
 		if v.loose {
@@ -164,9 +191,10 @@ func (v *visit) end(err error, detail map[string]any) {
 	})
 }
 
-// fail explains an error of the guest: when the call's context has ended, or
-// the machine has, that is the reason, not the broken link that came of it.
-func (v *visit) fail(ctx context.Context, err error) error {
+// Fail explains an error of the guest to the caller. When the machine or ctx has
+// ended, that is the reason, and not the broken link that followed from it. It
+// returns nil for nil.
+func (v *Visit) Fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -183,64 +211,3 @@ func (v *visit) fail(ctx context.Context, err error) error {
 	}
 	return fail(v.verb, string(v.slot.id), err)
 }
-
-// bounded returns the visit's context with the deadline of one short answer.
-func (v *visit) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(v.ctx, v.e.cfg.Settings.GuestDeadline, v.noAnswer(v.e.cfg.Settings.GuestDeadline))
-}
-
-func (v *visit) noAnswer(d time.Duration) error {
-	return vm.Errorf(vm.Timeout, string(v.slot.id), "the guest did not answer within %v", d).
-		WithHint("look at the console: `warren logs %s`; end it with `warren kill %s`", label(v.rec), label(v.rec))
-}
-
-// path is where every path of a call leads, of a command's directory as of a
-// file: a relative one begins at the VM's working directory, and "" is that
-// directory. In a VM that has none it stays as it is: the guest lets it begin at
-// the Linux user's home.
-func (v *visit) path(p string) string {
-	if v.rec.Workdir == "" || path.IsAbs(p) {
-		return p
-	}
-	return path.Join(v.rec.Workdir, p)
-}
-
-// ask is one short call into a guest without an audit record.
-func ask[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, verb vm.Op, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
-	var none T
-	v, err := e.visit(ctx, c, ref, verb)
-	if err != nil {
-		return none, err
-	}
-	bounded, stop := v.bounded()
-	defer stop()
-	out, err := f(bounded, v)
-	err = v.fail(bounded, err)
-	v.end(err, nil)
-	if err != nil {
-		return none, err
-	}
-	return out, nil
-}
-
-// act is one short call that leaves an audit record about a subject.
-func act[T any](ctx context.Context, e *Engine, c *vm.Call, ref string, entry vm.AuditEntry, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
-	return ask(ctx, e, c, ref, entry.Op, func(ctx context.Context, v *visit) (T, error) {
-		if err := v.recordAs(ctx, c, entry); err != nil {
-			var none T
-			return none, err
-		}
-		return f(ctx, v)
-	})
-}
-
-// recordAs writes the visit's audit record; end writes its outcome.
-func (v *visit) recordAs(ctx context.Context, c *vm.Call, entry vm.AuditEntry) error {
-	entry.Op, entry.VM = v.verb, v.slot.id
-	r, err := v.e.record(ctx, c, entry)
-	v.rcpt = r
-	return err
-}
-
-// nothing is the result of verbs that have none.
-type nothing struct{}

@@ -31,7 +31,7 @@ func (e *Engine) runOf(s *slot) *run {
 
 // watch gives the VM its machine and waits for the machine's end.
 func (e *Engine) watch(s *slot, m Machine) {
-	r := &run{machine: m, gone: make(chan struct{}), loopback: make(chan struct{}, maxLoopback)}
+	r := &run{machine: m, gone: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(e.life)
 	e.mu.Lock()
 	s.run, s.private = r, 0 // a new machine has written nothing yet

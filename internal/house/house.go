@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
@@ -32,6 +33,7 @@ type House struct {
 	Journal *journal.Journal
 	Meter   *meter.Meter
 	Engine  *engine.Engine
+	Inside  *inside.Inside
 }
 
 // Open loads the ledger and opens every room. Close the house once. The kinds of
@@ -40,6 +42,7 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	if c.Clock == nil {
 		c.Clock = systemClock{}
 	}
+	c.Config = c.Config.WithDefaults()
 	h := &House{Ledger: ledger.New(c.Backend, c.HostID, c.Log)}
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
@@ -53,12 +56,13 @@ func Open(ctx context.Context, c Config) (*House, error) {
 		h.Ledger.Close()
 		return nil, err
 	}
+	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
 	return h, nil
 }
 
 // Close ends what the rooms do, at most as long as ctx. Machines go on.
 func (h *House) Close(ctx context.Context) error {
-	err := errors.Join(h.Engine.Close(ctx), h.Meter.Close(ctx))
+	err := errors.Join(h.Inside.Close(ctx), h.Engine.Close(ctx), h.Meter.Close(ctx))
 	h.Ledger.Close()
 	return err
 }

@@ -68,14 +68,14 @@ func (s *server) carryOut(ctx context.Context, c *vm.Call, ref string, do work) 
 	status := http.StatusOK
 	v, err := do(ctx, c)
 	if err != nil {
-		status, v = api.Status(err), s.errorBody(err, c, ref)
+		status, v = api.Status(err), s.errorBody(ctx, err, c, ref)
 	}
 	body, err := json.Marshal(v)
 	if err != nil {
 		err = vm.Errorf(vm.Internal, "", "answer: %w", err)
 		s.Log.Error("background answer", "request", c.Request, "err", err)
 		status = api.Status(err)
-		body, _ = json.Marshal(s.errorBody(err, c, ref)) // strings only: cannot fail
+		body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // strings only: cannot fail
 	}
 	return outcome{status, body}
 }
@@ -87,7 +87,7 @@ func (s *server) keep(ctx context.Context, c *vm.Call, ref string, rec engine.Re
 	err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	if vm.KindOf(err) == vm.Limit { // what was asked for is done: its caller is told that much
 		rec.Status = api.Status(err)
-		rec.Body, _ = json.Marshal(s.errorBody(err, c, ref)) // strings and numbers only: cannot fail
+		rec.Body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // strings and numbers only: cannot fail
 		err = s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	}
 	if err != nil {

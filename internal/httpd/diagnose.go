@@ -33,7 +33,7 @@ func (s *server) top(q *request) error {
 	if err != nil {
 		return err
 	}
-	t, err := s.Engine.Top(q.Context(), q.call, q.ref(), apart, brief)
+	t, err := s.Inside.Top(q.Context(), q.call, q.ref(), apart, brief)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *server) diagnose(q *request) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.Engine.Diagnose(q.Context(), q.call, q.ref(), apart)
+	d, err := s.Inside.Diagnose(q.Context(), q.call, q.ref(), apart)
 	if err != nil {
 		return err
 	}
@@ -56,14 +56,14 @@ func (s *server) diagnose(q *request) error {
 func (s *server) followService(q *request, lines int) error {
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	f, err := s.Engine.FollowService(ctx, q.call, q.ref(), q.user(), q.values["service"], lines, q.query().Get("since"))
+	f, err := s.Inside.FollowService(ctx, q.call, q.ref(), q.user(), q.values["service"], lines, q.query().Get("since"))
 	if err != nil {
 		return err
 	}
 	out := q.ndjson()
 	out.f.Flush()
 	if err := f.Run(func(l vm.UnitLog) error { return out.message(l) }); err != nil && ctx.Err() == nil {
-		return out.message(s.errorBody(err, q.call, q.ref()))
+		return out.message(s.errorBody(q.Context(), err, q.call, q.ref()))
 	}
 	return nil
 }

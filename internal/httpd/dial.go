@@ -19,7 +19,7 @@ func (s *server) dial(q *request) error {
 	}
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	conn, err := s.Engine.DialPort(ctx, q.call, q.ref(), port)
+	conn, err := s.Inside.DialPort(ctx, q.call, q.ref(), port)
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func (s *server) execAwait(q *request) error {
 		limit = min(limit, time.Duration(*in.TimeoutMs)*time.Millisecond)
 	}
 	spec := vm.ExecSpec{Command: in.Command, User: q.user(), TimeoutMs: limit.Milliseconds()}
-	x, err := s.Engine.Exec(q.Context(), q.call, q.ref(), spec)
+	x, err := s.Inside.Exec(q.Context(), q.call, q.ref(), spec)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *server) execSocket(q *request) error {
 	defer cancel()
 	conn.SetReadLimit(specLimit)
 	if err := s.runSocket(ctx, q, k); err != nil {
-		body := s.errorBody(err, q.call, q.ref())
+		body := s.errorBody(q.Context(), err, q.call, q.ref())
 		if k.message(api.ExecMessage{Type: "error", Error: &body}) == nil {
 			_ = conn.Close(closeStatus(err), "")
 		}
@@ -211,7 +211,7 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	}
 	attached, detach := context.WithCancel(ctx)
 	defer detach()
-	x, err := s.Engine.Exec(attached, q.call, q.ref(), spec)
+	x, err := s.Inside.Exec(attached, q.call, q.ref(), spec)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte)
 			give(nil)
 		case "signal":
 			if err := x.Signal(m.Signal); err != nil {
-				body := k.s.errorBody(err, &vm.Call{}, "")
+				body := k.s.errorBody(ctx, err, &vm.Call{}, "")
 				_ = k.message(api.ExecMessage{Type: "warning", Error: &body})
 			}
 		case "detach":
@@ -345,7 +345,7 @@ func (s *server) execChunked(q *request) error {
 	in.Stdin = in.Stdin || len(in.Input) > 0
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	x, err := s.Engine.Exec(ctx, q.call, q.ref(), in.ExecSpec)
+	x, err := s.Inside.Exec(ctx, q.call, q.ref(), in.ExecSpec)
 	if err != nil {
 		return err
 	}
@@ -367,7 +367,7 @@ func (s *server) execChunked(q *request) error {
 	}
 	status, err := x.Run(lineStream{l, "stdout"}, lineStream{l, "stderr"})
 	if err != nil {
-		body := s.errorBody(err, q.call, q.ref())
+		body := s.errorBody(q.Context(), err, q.call, q.ref())
 		_ = l.message(api.ExecMessage{Type: "error", Error: &body})
 		return nil
 	}

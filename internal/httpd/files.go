@@ -31,7 +31,7 @@ const (
 
 // getFile answers a file's content or a directory's entries.
 func (s *server) getFile(q *request) error {
-	st, err := s.Engine.Stat(q.Context(), q.call, q.ref(), q.user(), q.path())
+	st, err := s.Inside.Stat(q.Context(), q.call, q.ref(), q.user(), q.path())
 	if err == nil && st.Kind == vm.FileDirectory {
 		return s.listFiles(q)
 	}
@@ -39,9 +39,9 @@ func (s *server) getFile(q *request) error {
 		return err
 	}
 	// A symlink is followed by opening it.
-	st, r, err := s.Engine.OpenFile(q.Context(), q.call, q.ref(), q.user(), q.path())
+	st, r, err := s.Inside.OpenFile(q.Context(), q.call, q.ref(), q.user(), q.path())
 	if err != nil {
-		if l, listErr := s.Engine.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path()); listErr == nil {
+		if l, listErr := s.Inside.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path()); listErr == nil {
 			return q.ok(listing(l))
 		}
 		return err
@@ -68,7 +68,7 @@ func (s *server) getFile(q *request) error {
 }
 
 func (s *server) listFiles(q *request) error {
-	l, err := s.Engine.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path())
+	l, err := s.Inside.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path())
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *server) putFile(q *request) error {
 		return err
 	}
 	o := vm.WriteOptions{Parents: true, Size: int64(len(data))}
-	if _, err := s.Engine.WriteFile(q.Context(), q.call, q.ref(), q.user(), q.path(), o, bytes.NewReader(data)); err != nil {
+	if _, err := s.Inside.WriteFile(q.Context(), q.call, q.ref(), q.user(), q.path(), o, bytes.NewReader(data)); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -119,7 +119,7 @@ func (s *server) stat(q *request) error {
 	if err != nil {
 		return err
 	}
-	st, err := s.Engine.Stat(q.Context(), q.call, q.ref(), q.user(), p)
+	st, err := s.Inside.Stat(q.Context(), q.call, q.ref(), q.user(), p)
 	if err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (s *server) readDir(q *request) error {
 	if err != nil {
 		return err
 	}
-	l, err := s.Engine.ReadDir(q.Context(), q.call, q.ref(), q.user(), p)
+	l, err := s.Inside.ReadDir(q.Context(), q.call, q.ref(), q.user(), p)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (s *server) op(q *request, do func(in api.FileOp) error) error {
 
 func (s *server) mkdir(q *request) error {
 	return s.op(q, func(in api.FileOp) error {
-		return s.Engine.Mkdir(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Mode, in.Parents)
+		return s.Inside.Mkdir(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Mode, in.Parents)
 	})
 }
 
@@ -167,19 +167,19 @@ func (s *server) rename(q *request) error {
 		if in.From == "" || in.To == "" {
 			return vm.Errorf(vm.Invalid, "rename", "needs from and to")
 		}
-		return s.Engine.Rename(q.Context(), q.call, q.ref(), q.user(), in.From, in.To)
+		return s.Inside.Rename(q.Context(), q.call, q.ref(), q.user(), in.From, in.To)
 	})
 }
 
 func (s *server) remove(q *request) error {
 	return s.op(q, func(in api.FileOp) error {
-		return s.Engine.Remove(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Recursive)
+		return s.Inside.Remove(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Recursive)
 	})
 }
 
 func (s *server) chmod(q *request) error {
 	return s.op(q, func(in api.FileOp) error {
-		return s.Engine.Chmod(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Mode)
+		return s.Inside.Chmod(q.Context(), q.call, q.ref(), q.user(), in.Path, in.Mode)
 	})
 }
 
@@ -188,7 +188,7 @@ func (s *server) symlink(q *request) error {
 		if in.Target == "" {
 			return vm.Errorf(vm.Invalid, "symlink", "needs a target")
 		}
-		return s.Engine.Symlink(q.Context(), q.call, q.ref(), q.user(), in.Target, in.Path)
+		return s.Inside.Symlink(q.Context(), q.call, q.ref(), q.user(), in.Target, in.Path)
 	})
 }
 
@@ -201,7 +201,7 @@ func (s *server) getRaw(q *request) error {
 	}
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	st, r, err := s.Engine.OpenFile(ctx, q.call, q.ref(), q.user(), q.path())
+	st, r, err := s.Inside.OpenFile(ctx, q.call, q.ref(), q.user(), q.path())
 	if err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ func (s *server) putRaw(q *request) error {
 	defer cancel()
 	sum := sha256.New()
 	o := vm.WriteOptions{Mode: uint32(mode), Parents: parents, Size: q.ContentLength}
-	st, err := s.Engine.WriteFile(ctx, q.call, q.ref(), q.user(), q.path(), o, io.TeeReader(q.Body, sum))
+	st, err := s.Inside.WriteFile(ctx, q.call, q.ref(), q.user(), q.path(), o, io.TeeReader(q.Body, sum))
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func orDefault(s, def string) string {
 func (s *server) getTar(q *request) error {
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	r, err := s.Engine.TarDown(ctx, q.call, q.ref(), q.user(), q.path())
+	r, err := s.Inside.TarDown(ctx, q.call, q.ref(), q.user(), q.path())
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (s *server) getTar(q *request) error {
 func (s *server) putTar(q *request) error {
 	ctx, cancel := s.streaming(q)
 	defer cancel()
-	if err := s.Engine.TarUp(ctx, q.call, q.ref(), q.user(), q.path(), q.Body); err != nil {
+	if err := s.Inside.TarUp(ctx, q.call, q.ref(), q.user(), q.path(), q.Body); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -353,7 +353,7 @@ func (s *server) stream(q *request, paths []string, recursive bool) error {
 	var readers sync.WaitGroup
 	defer func() { cancel(); readers.Wait() }()
 	for _, p := range paths {
-		w, err := s.Engine.Watch(ctx, q.call, q.ref(), q.user(), p, recursive)
+		w, err := s.Inside.Watch(ctx, q.call, q.ref(), q.user(), p, recursive)
 		if err != nil {
 			return err
 		}
@@ -378,7 +378,7 @@ func (s *server) stream(q *request, paths []string, recursive bool) error {
 		case err := <-ended:
 			s.Log.Debug("watch ended", "request", q.call.Request, "err", err)
 			if err != nil && ctx.Err() == nil {
-				_ = l.message(s.errorBody(err, q.call, q.ref())) // the last line says why
+				_ = l.message(s.errorBody(q.Context(), err, q.call, q.ref())) // the last line says why
 			}
 			return nil
 		}

@@ -257,7 +257,7 @@ func (s *server) events(q *request) error {
 			}
 			continue
 		case err != nil && ctx.Err() == nil:
-			data, encErr := json.Marshal(s.errorBody(err, q.call, q.ref()))
+			data, encErr := json.Marshal(s.errorBody(q.Context(), err, q.call, q.ref()))
 			if encErr != nil {
 				return encErr
 			}

@@ -15,7 +15,7 @@ import (
 )
 
 func (s *server) processes(q *request) error {
-	l, err := s.Engine.Processes(q.Context(), q.call, q.ref())
+	l, err := s.Inside.Processes(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (s *server) startProcess(q *request) error {
 		spec.User = q.user()
 	}
 	spec.Background = true
-	p, err := s.Engine.StartProcess(q.Context(), q.call, q.ref(), spec)
+	p, err := s.Inside.StartProcess(q.Context(), q.call, q.ref(), spec)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (s *server) startProcess(q *request) error {
 }
 
 func (s *server) process(q *request) error {
-	p, err := s.Engine.Process(q.Context(), q.call, q.ref(), q.values["process"])
+	p, err := s.Inside.Process(q.Context(), q.call, q.ref(), q.values["process"])
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *server) process(q *request) error {
 }
 
 func (s *server) forgetProcess(q *request) error {
-	if err := s.Engine.ForgetProcess(q.Context(), q.call, q.ref(), q.values["process"]); err != nil {
+	if err := s.Inside.ForgetProcess(q.Context(), q.call, q.ref(), q.user(), q.values["process"]); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -67,7 +67,7 @@ func (s *server) waitProcess(q *request) error {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(ms)*time.Millisecond)
 		defer cancel()
 	}
-	p, err := s.Engine.WaitProcess(ctx, q.call, q.ref(), q.values["process"])
+	p, err := s.Inside.WaitProcess(ctx, q.call, q.ref(), q.values["process"])
 	if ctx.Err() != nil && q.Context().Err() == nil && ms > 0 {
 		return vm.Errorf(vm.Timeout, q.values["process"], "it has not ended within %d ms", ms).
 			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).WithHint("it goes on; wait again")
@@ -86,7 +86,7 @@ func (s *server) signalProcess(q *request) error {
 	if in.Signal == "" {
 		in.Signal = "TERM"
 	}
-	if err := s.Engine.SignalProcess(q.Context(), q.call, q.ref(), q.values["process"], in.Signal); err != nil {
+	if err := s.Inside.SignalProcess(q.Context(), q.call, q.ref(), q.user(), q.values["process"], in.Signal); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -94,7 +94,7 @@ func (s *server) signalProcess(q *request) error {
 
 func (s *server) processLog(q *request) error {
 	return s.log(q, func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error) {
-		return s.Engine.ProcessLog(ctx, q.call, q.ref(), q.values["process"], from, follow)
+		return s.Inside.ProcessLog(ctx, q.call, q.ref(), q.user(), q.values["process"], from, follow)
 	})
 }
 

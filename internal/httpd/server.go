@@ -417,7 +417,7 @@ func (q *request) fail(s *server, err error) {
 	if q.sent {
 		panic(http.ErrAbortHandler)
 	}
-	body := s.errorBody(err, q.call, q.ref())
+	body := s.errorBody(q.Context(), err, q.call, q.ref())
 	if api.RowOf(body.Kind).Retry {
 		q.w.Header().Set("Retry-After", "1")
 	}
@@ -431,12 +431,12 @@ func (q *request) fail(s *server, err error) {
 
 // errorBody is the body that answers an error, without the host's paths: those are
 // for the operator, in the log. ref is the VM as the caller named it; "" = none.
-func (s *server) errorBody(err error, c *vm.Call, ref string) api.ErrorBody {
+func (s *server) errorBody(ctx context.Context, err error, c *vm.Call, ref string) api.ErrorBody {
 	shown := s.Journal.Conceal(err)
 	if shown.Error() != err.Error() {
 		s.Log.Warn("an error names files of this host; its answer does not", "request", c.Request, "err", err)
 	}
-	return api.EncodeError(s.Engine.AsNamed(c, ref, shown), c.Request)
+	return api.EncodeError(s.asNamed(ctx, c, ref, shown), c.Request)
 }
 
 // streaming is a context that ends with the request, the server, or the

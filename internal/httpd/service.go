@@ -22,7 +22,7 @@ func (s *server) serviceRoutes() []route {
 }
 
 func (s *server) services(q *request) error {
-	l, err := s.Engine.Services(q.Context(), q.call, q.ref(), q.user())
+	l, err := s.Inside.Services(q.Context(), q.call, q.ref(), q.user())
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (s *server) addService(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r, err := s.Engine.AddService(q.Context(), q.call, q.ref(), q.user(), in)
+	r, err := s.Inside.AddService(q.Context(), q.call, q.ref(), q.user(), in)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (s *server) addService(q *request) error {
 }
 
 func (s *server) removeService(q *request) error {
-	r, err := s.Engine.RemoveService(q.Context(), q.call, q.ref(), q.user(), q.values["service"])
+	r, err := s.Inside.RemoveService(q.Context(), q.call, q.ref(), q.user(), q.values["service"])
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *server) removeService(q *request) error {
 }
 
 func (s *server) serviceStatus(q *request) error {
-	u, err := s.Engine.Service(q.Context(), q.call, q.ref(), q.user(), q.values["service"])
+	u, err := s.Inside.Service(q.Context(), q.call, q.ref(), q.user(), q.values["service"])
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *server) serviceLogs(q *request) error {
 		}
 		return s.followService(q, int(lines))
 	}
-	l, err := s.Engine.ServiceLogs(q.Context(), q.call, q.ref(), q.user(), q.values["service"], int(lines), q.query().Get("since"))
+	l, err := s.Inside.ServiceLogs(q.Context(), q.call, q.ref(), q.user(), q.values["service"], int(lines), q.query().Get("since"))
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *server) switchServices(verb string) func(*request) error {
 		for _, s := range in.Services {
 			names = append(names, s.ID)
 		}
-		r, err := s.Engine.SwitchServices(q.Context(), q.call, q.ref(), q.user(), verb, names)
+		r, err := s.Inside.SwitchServices(q.Context(), q.call, q.ref(), q.user(), verb, names)
 		if err != nil {
 			return err
 		}

@@ -41,7 +41,7 @@ func ptySession(t vm.TerminalSession) api.PtySession {
 }
 
 func (s *server) ptySessions(q *request) error {
-	l, err := s.Engine.Terminals(q.Context(), q.call, q.ref())
+	l, err := s.Inside.Terminals(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (s *server) ptySessions(q *request) error {
 }
 
 func (s *server) closePty(q *request) error {
-	t, err := s.Engine.CloseTerminal(q.Context(), q.call, q.ref(), q.user(), q.values["session"])
+	t, err := s.Inside.CloseTerminal(q.Context(), q.call, q.ref(), q.user(), q.values["session"])
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (s *server) openPty(q *request) error {
 		}
 	}
 	return s.ptySocket(q, func(ctx context.Context) (engine.Terminal, error) {
-		return s.Engine.OpenTerminal(ctx, q.call, q.ref(), spec)
+		return s.Inside.OpenTerminal(ctx, q.call, q.ref(), spec)
 	})
 }
 
@@ -115,7 +115,7 @@ func (s *server) attachPty(q *request) error {
 		}
 	}
 	return s.ptySocket(q, func(ctx context.Context) (engine.Terminal, error) {
-		return s.Engine.AttachTerminal(ctx, q.call, q.ref(), q.values["session"], view)
+		return s.Inside.AttachTerminal(ctx, q.call, q.ref(), q.values["session"], view)
 	})
 }
 
@@ -254,7 +254,7 @@ func (s *server) ptyScreen(q *request) error {
 	if format != "" && format != "text" && format != "json" {
 		return vm.Errorf(vm.Invalid, "format="+format, "not text or json")
 	}
-	c, err := s.Engine.ReadTerminal(q.Context(), q.call, q.ref(), q.user(), q.values["session"], -1)
+	c, err := s.Inside.ReadTerminal(q.Context(), q.call, q.ref(), q.user(), q.values["session"], -1)
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (s *server) ptyScrollback(q *request) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.Engine.ReadTerminal(q.Context(), q.call, q.ref(), q.user(), q.values["session"], since)
+	c, err := s.Inside.ReadTerminal(q.Context(), q.call, q.ref(), q.user(), q.values["session"], since)
 	if err != nil {
 		return err
 	}
@@ -339,7 +339,7 @@ func (s *server) ptyInput(q *request) error {
 		send.Limit = time.Duration(*in.TimeoutMs) * time.Millisecond
 		send.Quiet = min(send.Quiet, send.Limit)
 	}
-	c, err := s.Engine.SendTerminal(q.Context(), q.call, q.ref(), q.values["session"], send)
+	c, err := s.Inside.SendTerminal(q.Context(), q.call, q.ref(), q.values["session"], send)
 	if err != nil {
 		return err
 	}

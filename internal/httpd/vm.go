@@ -239,7 +239,7 @@ func (s *server) terminals(q *request) error {
 }
 
 func (s *server) stats(q *request) error {
-	st, err := s.Engine.Stats(q.Context(), q.call, q.ref())
+	st, err := s.Inside.Stats(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -247,7 +247,7 @@ func (s *server) stats(q *request) error {
 }
 
 func (s *server) state(q *request) error {
-	st, err := s.Engine.State(q.Context(), q.call, q.ref())
+	st, err := s.Inside.State(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -255,7 +255,7 @@ func (s *server) state(q *request) error {
 }
 
 func (s *server) ports(q *request) error {
-	st, err := s.Engine.Stats(q.Context(), q.call, q.ref())
+	st, err := s.Inside.Stats(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -287,7 +287,7 @@ func (s *server) waitPort(q *request) error {
 		ctx, stop = context.WithTimeoutCause(ctx, limit, late)
 		defer stop()
 	}
-	if err := s.Engine.WaitPort(ctx, q.call, q.ref(), port); err != nil {
+	if err := s.Inside.WaitPort(ctx, q.call, q.ref(), port); err != nil {
 		return err
 	}
 	return q.ok(api.OpenPort{Port: int(port)})
@@ -330,7 +330,7 @@ func (s *server) setNetwork(q *request) error {
 }
 
 func (s *server) connections(q *request) error {
-	l, err := s.Engine.Connections(q.Context(), q.call, q.ref())
+	l, err := s.Inside.Connections(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -355,6 +355,6 @@ func (s *server) console(q *request) error {
 		return vm.Errorf(vm.Invalid, src, "no such log").WithHint("source=console is the one there is; logs of commands are below /processes")
 	}
 	return s.log(q, func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error) {
-		return s.Engine.ConsoleLog(ctx, q.call, q.ref(), from, follow)
+		return s.Inside.ConsoleLog(ctx, q.call, q.ref(), from, follow)
 	})
 }

@@ -12,7 +12,14 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
+	"github.com/warren-vm/warren/internal/inside"
 )
+
+// previewRooms is what the preview gateway needs of the rooms.
+type previewRooms struct {
+	*engine.Engine
+	*inside.Inside
+}
 
 // gateway makes the preview gateway; nil when previews are off.
 func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
@@ -36,7 +43,7 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return gateway.New(gateway.Config{
-		Engine: s.engine, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
+		Engine: previewRooms{s.engine, s.house.Inside}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
 	}), nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
+	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/sshd"
@@ -29,6 +30,7 @@ import (
 type sshRooms struct {
 	*engine.Engine
 	*journal.Journal
+	*inside.Inside
 }
 
 // newSSH returns the SSH gateway with the host key of the data directory.
@@ -37,7 +39,7 @@ func newSSH(dir layout.Dir, h *house.House, log *slog.Logger) (*sshd.Server, err
 	if err != nil {
 		return nil, err
 	}
-	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Journal}, HostKey: key, Log: log, Version: api.Version}), nil
+	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Journal, h.Inside}, HostKey: key, Log: log, Version: api.Version}), nil
 }
 
 // sshHostKey reads the host key, in OpenSSH's format, and makes it the first

@@ -120,10 +120,8 @@ func (c *client) resolve(name string) ([]netip.Addr, error) {
 	var out limited
 	_, err = x.Run(&out, &limited{})
 	if err == nil || ctx.Err() != nil { // else the machine has ended, and is not woken for this
-		call := c.call()
-		call.User = c.name
 		// It is no command of the user's.
-		_ = c.s.cfg.Engine.ForgetProcess(context.WithoutCancel(ctx), call, c.ref, x.Process().ID)
+		_ = c.s.cfg.Engine.ForgetProcess(context.WithoutCancel(ctx), c.call(), c.ref, c.name, x.Process().ID)
 	}
 	if err != nil {
 		return nil, err

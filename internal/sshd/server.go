@@ -26,8 +26,8 @@ type Engine interface {
 	LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error)
 
 	Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error)
-	SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error
-	ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) error
+	SignalProcess(ctx context.Context, c *vm.Call, ref, user, id, name string) error
+	ForgetProcess(ctx context.Context, c *vm.Call, ref, user, id string) error
 	OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error)
 	AttachTerminal(ctx context.Context, c *vm.Call, ref, id string, view vm.TerminalView) (engine.Terminal, error)
 	Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error)

@@ -279,7 +279,7 @@ func (s *session) command(spec vm.ExecSpec) {
 	close(done)
 	if err != nil {
 		s.tidy(func(ctx context.Context, c *vm.Call) {
-			_ = s.c.s.cfg.Engine.SignalProcess(ctx, c, s.c.ref, x.Process().ID, "HUP") // it may have ended
+			_ = s.c.s.cfg.Engine.SignalProcess(ctx, c, s.c.ref, s.c.name, x.Process().ID, "HUP") // it may have ended
 		})
 		s.refuse(err)
 		return

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
+	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/meter"
@@ -61,6 +62,7 @@ type House struct {
 	*engine.Engine
 	*journal.Journal
 	*meter.Meter
+	*inside.Inside
 	Rooms *house.House
 }
 
@@ -75,7 +77,7 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Journal: h.Journal, Meter: h.Meter, Rooms: h}, nil
+	return &House{Engine: h.Engine, Journal: h.Journal, Meter: h.Meter, Inside: h.Inside, Rooms: h}, nil
 }
 
 // Close closes the rooms.

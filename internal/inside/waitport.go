@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 // and keeps it awake until it returns. The kernel tells nobody that a program
 // begins to listen, so it connects now and then, and closes at once what it has
 // got.
-func (e *Engine) WaitPort(ctx context.Context, c *vm.Call, ref string, port uint16) error {
-	v, err := e.visit(ctx, c, ref, vm.OpDial)
+func (in *Inside) WaitPort(ctx context.Context, c *vm.Call, ref string, port uint16) error {
+	v, err := in.visit(ctx, c, ref, vm.OpDial, "")
 	if err != nil {
 		return err
 	}
-	err = v.fail(v.ctx, v.waitPort(port))
-	v.end(err, nil)
+	err = v.Fail(v.ctx, v.waitPort(port))
+	v.End(err, nil)
 	return err
 }
 
@@ -38,7 +38,7 @@ func (v *visit) waitPort(port uint16) error {
 		if vm.KindOf(err) != vm.Unavailable {
 			return err
 		}
-		after, stop := v.e.cfg.Clock.After(pause)
+		after, stop := v.in.cfg.Clock.After(pause)
 		select {
 		case <-after:
 		case <-v.ctx.Done():
@@ -53,7 +53,7 @@ func (v *visit) waitPort(port uint16) error {
 // connectTo makes a connection to a port, wherever something listens, and closes
 // it. Kind Unavailable when nothing does.
 func (v *visit) connectTo(port uint16) error {
-	ctx, stop := v.bounded()
+	ctx, stop := v.bounded(0)
 	defer stop()
 	conn, err := v.reach(ctx, port)
 	if err != nil {

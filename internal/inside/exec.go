@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"context"
@@ -10,32 +10,29 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
-
-// maxAuditSubject bounds what a record keeps of a command or path.
-const maxAuditSubject = 1024
 
 // Exec starts a command and stays attached to it. ctx is the attachment's
 // life: when it ends, the command goes on in the background with a log. The
 // caller calls Run, or Detach.
-func (e *Engine) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (Exec, error) {
+func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error) {
 	if err := checkExec(spec); err != nil {
-		return nil, fail(vm.OpExec, ref, err)
+		return nil, vm.WithOp(vm.OpExec, ref, err)
 	}
-	c.User = spec.User
-	v, err := e.visit(ctx, c, ref, vm.OpExec)
+	v, err := in.visit(ctx, c, ref, vm.OpExec, spec.User)
 	if err != nil {
 		return nil, err
 	}
 	asked := spec.Cwd
 	spec.Cwd = v.path(asked)
-	if err := v.recordAs(ctx, c, vm.AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
-		err = v.fail(ctx, err)
-		v.end(err, nil)
+	if err := v.Begin(ctx, vm.AuditEntry{Subject: command(spec), Detail: execDetail(spec)}); err != nil {
+		err = v.Fail(ctx, err)
+		v.End(err, nil)
 		return nil, err
 	}
-	x, err := open(v, func(ctx context.Context) (Exec, error) {
+	x, err := open(v, func(ctx context.Context) (engine.Exec, error) {
 		x, err := v.guest.Exec(ctx, spec)
 		return x, v.started(asked, err)
 	})
@@ -44,7 +41,7 @@ func (e *Engine) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecS
 	}
 	a := &attachment{Exec: x, v: v, moved: v.guard()}
 	// A caller that goes away without Run or Detach ends the visit too.
-	a.stop = context.AfterFunc(v.ctx, func() { a.end(vm.ExitStatus{}, v.fail(v.ctx, context.Cause(v.ctx))) })
+	a.stop = context.AfterFunc(v.ctx, func() { a.end(vm.ExitStatus{}, v.Fail(v.ctx, context.Cause(v.ctx))) })
 	return a, nil
 }
 
@@ -60,7 +57,7 @@ func checkExec(s vm.ExecSpec) error {
 		return bad("both argv and command are given")
 	case len(s.Argv) > 0 && s.Argv[0] == "":
 		return bad("the program's name is empty")
-	case s.TimeoutMs < 0 || s.TimeoutMs > maxSeconds*1000:
+	case s.TimeoutMs < 0 || s.TimeoutMs > vm.MaxSeconds*1000:
 		return bad("the timeout is out of range")
 	}
 	for _, a := range append([]string{s.Command, s.Cwd, s.User}, s.Argv...) {
@@ -101,10 +98,6 @@ func command(s vm.ExecSpec) string {
 	return clip(text)
 }
 
-func clip(s string) string { return cutText(s, maxAuditSubject) }
-
-func cutText(s string, most int) string { return vm.Clip(s, most) }
-
 // execDetail names the environment's variables, never their values: they may
 // be secrets.
 func execDetail(s vm.ExecSpec) map[string]any {
@@ -128,7 +121,7 @@ func execDetail(s vm.ExecSpec) map[string]any {
 
 // attachment is an attached command: it holds the visit until it is over.
 type attachment struct {
-	Exec
+	engine.Exec
 	v     *visit
 	moved *atomic.Int64
 	stop  func() bool
@@ -137,20 +130,20 @@ type attachment struct {
 func (a *attachment) Write(p []byte) (int, error) {
 	n, err := a.Exec.Write(p)
 	a.moved.Add(int64(n))
-	return n, a.v.fail(a.v.ctx, err)
+	return n, a.v.Fail(a.v.ctx, err)
 }
 
 func (a *attachment) Detach() error {
 	a.stop()
-	err := a.v.fail(a.v.ctx, a.Exec.Detach())
-	a.v.end(err, map[string]any{"process": a.Process().ID, "detached": true})
+	err := a.v.Fail(a.v.ctx, a.Exec.Detach())
+	a.v.End(err, map[string]any{"process": a.Process().ID, "detached": true})
 	return err
 }
 
 func (a *attachment) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	st, err := a.Exec.Run(progress{stdout, a.moved}, progress{stderr, a.moved})
 	a.stop()
-	err = a.v.fail(a.v.ctx, err)
+	err = a.v.Fail(a.v.ctx, err)
 	a.end(st, err)
 	return st, err
 }
@@ -163,7 +156,7 @@ func (a *attachment) end(st vm.ExitStatus, err error) {
 	if st.TimedOut {
 		d["timedOut"] = true
 	}
-	a.v.end(err, d)
+	a.v.End(err, d)
 }
 
 // progress raises a counter with what is written.

@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
 )
@@ -16,6 +17,9 @@ import (
 // followFor bounds one journalctl in the guest: one whose reader went away with
 // the machine, and that was restored, ends by itself.
 const followFor = time.Hour
+
+// forgetWithin bounds the removal of what a journalctl left.
+const forgetWithin = 15 * time.Second
 
 // maxJournalLine bounds one line of a journal; a longer one is left out.
 const maxJournalLine = 1 << 20
@@ -30,7 +34,7 @@ type ServiceFollow struct {
 
 // FollowService opens a service's journal: its last lines, and then what comes.
 // Following does not keep the VM awake.
-func (e *Engine) FollowService(ctx context.Context, c *vm.Call, ref, user, name string, lines int, since string) (*ServiceFollow, error) {
+func (in *Inside) FollowService(ctx context.Context, c *vm.Call, ref, user, name string, lines int, since string) (*ServiceFollow, error) {
 	from, refusal := spec.Since(since)
 	if refusal == nil {
 		refusal = spec.CheckUnitName(name)
@@ -38,19 +42,19 @@ func (e *Engine) FollowService(ctx context.Context, c *vm.Call, ref, user, name 
 	if refusal == nil && (lines < 0 || lines > maxUnitLines) {
 		refusal = vm.Errorf(vm.Invalid, "lines", "%d is not within 0 to %d", lines, maxUnitLines).WithCode("INVALID_REQUEST")
 	}
-	v, err := e.visit(ctx, c, ref, vm.OpService)
+	v, err := in.visit(ctx, c, ref, vm.OpService, user)
 	if err != nil {
 		return nil, err
 	}
-	v.loosen()
+	v.Loosen()
 	if err = refusal; err == nil {
-		bounded, stop := v.bounded()
-		_, err = units{v.guest, user}.one(bounded, name)
+		bounded, stop := v.bounded(0)
+		_, err = program.UnitsOf(v.guest, user).One(bounded, name)
 		stop()
 	}
 	if err != nil {
-		err = v.fail(v.ctx, err)
-		v.end(err, nil)
+		err = v.Fail(v.ctx, err)
+		v.End(err, nil)
 		return nil, err
 	}
 	f := &ServiceFollow{v: v, lines: lines, since: from}
@@ -62,13 +66,13 @@ func (e *Engine) FollowService(ctx context.Context, c *vm.Call, ref, user, name 
 }
 
 // Close ends a follow that was not run.
-func (f *ServiceFollow) Close() { f.v.end(nil, nil) }
+func (f *ServiceFollow) Close() { f.v.End(nil, nil) }
 
 // Run calls each with every line until that fails, the caller goes away or the
 // journal ends.
 func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
 	defer f.Close()
-	last := cursor{each: each, stop: func() { f.v.cancel(nil) }}
+	last := cursor{each: each, stop: func() { f.v.Cancel(nil) }}
 	for {
 		argv := f.argv
 		if last.at != "" {
@@ -80,11 +84,11 @@ func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
 			}
 		}
 		again, err := f.once(argv, &last)
-		if last.failed != nil || f.v.ctx.Err() != nil && f.v.run.ctx.Err() == nil {
+		if last.failed != nil || f.v.ctx.Err() != nil && !f.v.Lost() {
 			return last.failed
 		}
 		if err != nil || !again {
-			return f.v.fail(f.v.ctx, err)
+			return f.v.Fail(f.v.ctx, err)
 		}
 	}
 }
@@ -99,14 +103,14 @@ func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error)
 	}
 	unhook := context.AfterFunc(f.v.ctx, func() { _ = x.Signal("KILL") }) // it may have ended
 	defer unhook()
-	errs := tailBuffer{max: 1 << 10}
+	errs := program.Tail{Max: 1 << 10}
 	st, err := x.Run(out, &errs)
-	bounded, stop := context.WithTimeout(ctx, machineDeadline)
+	bounded, stop := context.WithTimeout(ctx, forgetWithin)
 	defer stop()
 	_ = f.v.guest.Forget(bounded, x.Process().ID) // with the machine gone there is nothing to forget
 	// It ends by itself with a complaint where it cannot watch the journal.
 	if err == nil && !st.TimedOut && (st.Code != 0 || errs.Len() > 0) && f.v.ctx.Err() == nil {
-		err = vm.Errorf(vm.GuestFault, "", "%s", ran{err: errs.String(), status: st}.why()).WithHint("`warren diagnose %s` says whether the guest can watch files", label(f.v.rec))
+		err = vm.Errorf(vm.GuestFault, "", "%s", program.Ran{Err: errs.String(), Status: st}.Why()).WithHint("`warren diagnose %s` says whether the guest can watch files", label(f.v.rec))
 	}
 	return st.TimedOut, err
 }

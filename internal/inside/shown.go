@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"slices"
@@ -15,17 +15,17 @@ import (
 
 // mayBeRoot reports whether a caller may read what only root reads: the journal,
 // the kernel's log, every directory.
-func (v *visit) mayBeRoot() bool { return v.mayBe("root") == nil }
+func (v *visit) mayBeRoot() bool { return v.MayActAs("root") == nil }
 
 // hides reports whether the caller may not see what is of a Linux user; nobody's
 // is root's.
-func (v *visit) hides(user string) bool { return v.mayBe(user) != nil }
+func (v *visit) hides(user string) bool { return v.MayActAs(user) != nil }
 
-// world leaves of a guest's lists what the caller may see. A port stays: it
+// hide leaves of a guest's lists what the caller may see. A port stays: it
 // can be reached by everybody inside. Who listens on it goes. It says which
 // processes are shown; nil = all are.
-func (v *visit) world(w *vm.WorldState) (shown map[int]bool) {
-	if v.hold.actor.Identity == "" {
+func (v *visit) hide(w *vm.WorldState) (shown map[int]bool) {
+	if v.actor.Identity == "" {
 		return nil
 	}
 	w.Processes = slices.DeleteFunc(w.Processes, func(p vm.WorldProcess) bool { return v.hides(p.User) })
@@ -41,10 +41,10 @@ func (v *visit) world(w *vm.WorldState) (shown map[int]bool) {
 	return shown
 }
 
-// evidence is world for a look that says more. A lock stays for who waits for
+// evidence is hide for a look that says more. A lock stays for who waits for
 // it, without the path that only its holder has.
 func (v *visit) evidence(ev *vm.Evidence) {
-	shown := v.world(&ev.World)
+	shown := v.hide(&ev.World)
 	if shown == nil {
 		return
 	}
@@ -60,9 +60,9 @@ func (v *visit) evidence(ev *vm.Evidence) {
 	}
 }
 
-// stats is world for the numbers of a guest.
+// stats is hide for the numbers of a guest.
 func (v *visit) stats(st *vm.Stats) {
-	if v.hold.actor.Identity == "" {
+	if v.actor.Identity == "" {
 		return
 	}
 	st.Processes = slices.DeleteFunc(st.Processes, func(p vm.SystemProcess) bool { return v.hides(p.User) })

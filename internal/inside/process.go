@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"context"
@@ -13,14 +13,13 @@ import (
 
 // StartProcess starts a command in the background: it has a log from its first
 // byte, and an id that stays readable after its end.
-func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (vm.Process, error) {
+func (in *Inside) StartProcess(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (vm.Process, error) {
 	if err := checkExec(spec); err != nil {
-		return vm.Process{}, fail(vm.OpExec, ref, err)
+		return vm.Process{}, vm.WithOp(vm.OpExec, ref, err)
 	}
 	spec.Background = true
-	c.User = spec.User
 	entry := vm.AuditEntry{Op: vm.OpExec, Subject: command(spec), Detail: execDetail(spec)}
-	return act(ctx, e, c, ref, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
+	return act(ctx, in, c, ref, spec.User, entry, func(ctx context.Context, v *visit) (vm.Process, error) {
 		asked := spec.Cwd
 		spec.Cwd = v.path(asked)
 		p, err := v.guest.Start(ctx, spec)
@@ -29,38 +28,31 @@ func (e *Engine) StartProcess(ctx context.Context, c *vm.Call, ref string, spec 
 }
 
 // Processes lists the commands that exec has started and nobody has forgotten.
-func (e *Engine) Processes(ctx context.Context, c *vm.Call, ref string) ([]vm.Process, error) {
-	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) ([]vm.Process, error) {
+func (in *Inside) Processes(ctx context.Context, c *vm.Call, ref string) ([]vm.Process, error) {
+	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) ([]vm.Process, error) {
 		list, err := v.guest.Processes(ctx)
-		return slices.DeleteFunc(list, func(p vm.Process) bool { return v.mayBe(p.User) != nil }), err
+		return slices.DeleteFunc(list, func(p vm.Process) bool { return v.MayActAs(p.User) != nil }), err
 	})
-}
-
-// mayBe refuses a caller what is of a Linux user that it may not act as.
-func (v *visit) mayBe(user string) error {
-	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
-	return v.e.mayActLocked(v.hold.actor, v.slot.id, vm.OpExec, user)
 }
 
 // mayHave refuses a caller a process of a Linux user that it may not act as.
 func (v *visit) mayHave(ctx context.Context, id string) error {
-	if v.hold.actor.Identity == "" {
+	if v.actor.Identity == "" {
 		return nil
 	}
 	p, err := v.guest.Process(ctx, id)
 	if err != nil {
 		return err
 	}
-	return v.mayBe(p.User)
+	return v.MayActAs(p.User)
 }
 
 // Process returns one of them; kind NotFound when there is none of that id.
-func (e *Engine) Process(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
-	return ask(ctx, e, c, ref, vm.OpStats, func(ctx context.Context, v *visit) (vm.Process, error) {
+func (in *Inside) Process(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
+	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) (vm.Process, error) {
 		p, err := v.guest.Process(ctx, id)
 		if err == nil {
-			err = v.mayBe(p.User)
+			err = v.MayActAs(p.User)
 		}
 		if err != nil {
 			return vm.Process{}, err
@@ -70,26 +62,26 @@ func (e *Engine) Process(ctx context.Context, c *vm.Call, ref, id string) (vm.Pr
 }
 
 // WaitProcess returns when the process has ended, or ctx.
-func (e *Engine) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
-	v, err := e.visit(ctx, c, ref, vm.OpStats)
+func (in *Inside) WaitProcess(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
+	v, err := in.visit(ctx, c, ref, vm.OpStats, "")
 	if err != nil {
 		return vm.Process{}, err
 	}
-	v.countAs(vm.ActivityExec)
+	v.CountAs(vm.ActivityExec)
 	v.guard()
 	var p vm.Process
 	if err = v.mayHave(v.ctx, id); err == nil {
 		p, err = v.guest.Wait(v.ctx, id)
 	}
-	err = v.fail(v.ctx, err)
-	v.end(err, nil)
+	err = v.Fail(v.ctx, err)
+	v.End(err, nil)
 	return p, err
 }
 
 // SignalProcess sends a signal (a name such as "TERM") to the process group of
 // a process.
-func (e *Engine) SignalProcess(ctx context.Context, c *vm.Call, ref, id, name string) error {
-	_, err := act(ctx, e, c, ref, vm.AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
+func (in *Inside) SignalProcess(ctx context.Context, c *vm.Call, ref, user, id, name string) error {
+	_, err := act(ctx, in, c, ref, user, vm.AuditEntry{Op: vm.OpSignal, Subject: clip(id + " " + name)},
 		func(ctx context.Context, v *visit) (nothing, error) {
 			if err := v.mayHave(ctx, id); err != nil {
 				return nothing{}, err
@@ -100,8 +92,8 @@ func (e *Engine) SignalProcess(ctx context.Context, c *vm.Call, ref, id, name st
 }
 
 // ForgetProcess removes an ended process and its log.
-func (e *Engine) ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) error {
-	_, err := act(ctx, e, c, ref, vm.AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
+func (in *Inside) ForgetProcess(ctx context.Context, c *vm.Call, ref, user, id string) error {
+	_, err := act(ctx, in, c, ref, user, vm.AuditEntry{Op: vm.OpRemove, Subject: clip("process " + id)},
 		func(ctx context.Context, v *visit) (nothing, error) {
 			if err := v.mayHave(ctx, id); err != nil {
 				return nothing{}, err
@@ -114,11 +106,11 @@ func (e *Engine) ForgetProcess(ctx context.Context, c *vm.Call, ref, id string) 
 // ProcessLog returns a process's output from an absolute offset; the second
 // result is the offset of the first byte, later when older bytes were dropped.
 // With follow it ends with the process. The caller closes it.
-func (e *Engine) ProcessLog(ctx context.Context, c *vm.Call, ref, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
+func (in *Inside) ProcessLog(ctx context.Context, c *vm.Call, ref, user, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	if from < 0 {
-		return nil, 0, fail(vm.OpRead, ref, vm.Errorf(vm.Invalid, id, "the offset is negative"))
+		return nil, 0, vm.WithOp(vm.OpRead, ref, vm.Errorf(vm.Invalid, id, "the offset is negative"))
 	}
-	v, err := e.visit(ctx, c, ref, vm.OpRead)
+	v, err := in.visit(ctx, c, ref, vm.OpRead, user)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -136,7 +128,7 @@ func (e *Engine) ProcessLog(ctx context.Context, c *vm.Call, ref, id string, fro
 	}
 	out := newReader(v, r)
 	if follow { // a program may be silent for days
-		v.loosen()
+		v.Loosen()
 		out.traffic = &traffic{v: v}
 	}
 	return out, offset, nil

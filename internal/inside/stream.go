@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 // none. The returned counter is raised by whoever moves bytes.
 func (v *visit) guard() *atomic.Int64 {
 	moved := &atomic.Int64{}
-	v.e.spawn(func(life context.Context) {
+	v.in.spawn(func() {
 		for seen := int64(-1); ; {
-			after, stop := v.e.cfg.Clock.After(v.e.cfg.Settings.StallCheck)
+			after, stop := v.in.cfg.Clock.After(v.in.cfg.Settings.StallCheck)
 			select {
 			case <-after:
 			case <-v.ctx.Done():
 				stop()
 				return
-			case <-life.Done():
+			case <-v.in.life.Done():
 				stop()
 				return
 			}
@@ -33,11 +33,11 @@ func (v *visit) guard() *atomic.Int64 {
 				seen = n
 				continue
 			}
-			bounded, stop := v.bounded()
+			bounded, stop := v.bounded(0)
 			_, err := v.guest.Hello(bounded)
 			stop()
 			if err != nil && v.ctx.Err() == nil {
-				v.cancel(vm.Errorf(vm.GuestFault, string(v.slot.id), "the guest has stopped answering").
+				v.Cancel(vm.Errorf(vm.GuestFault, string(v.rec.ID), "the guest has stopped answering").
 					WithHint("look at the console: `warren logs %s`; end it with `warren kill %s`", label(v.rec), label(v.rec)))
 				return
 			}
@@ -74,7 +74,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		return n, io.EOF
 	}
 	if err != nil {
-		err = r.v.fail(r.v.ctx, err)
+		err = r.v.Fail(r.v.ctx, err)
 		if r.err == nil {
 			r.err = err
 		}
@@ -86,9 +86,9 @@ func (r *reader) Close() error {
 	err := r.r.Close()
 	outcome := r.err
 	if outcome == nil && !r.eof {
-		outcome = &vm.Error{Kind: vm.Cancelled, Op: r.v.verb, Subject: string(r.v.slot.id), Msg: "closed before the end"}
+		outcome = &vm.Error{Kind: vm.Cancelled, Op: vm.OpRead, Subject: string(r.v.rec.ID), Msg: "closed before the end"}
 	}
-	r.v.end(outcome, map[string]any{"bytes": r.n})
+	r.v.End(outcome, map[string]any{"bytes": r.n})
 	return err
 }
 
@@ -110,22 +110,23 @@ func (c *counted) Read(p []byte) (int, error) {
 // open starts a stream out of a guest: the first answer within the deadline of
 // a short call, the rest as long as it flows.
 func open[T any](v *visit, f func(ctx context.Context) (T, error)) (T, error) {
-	timer, stop := v.e.cfg.Clock.After(v.e.cfg.Settings.GuestDeadline)
+	timer, stop := v.in.cfg.Clock.After(v.in.cfg.Settings.GuestDeadline)
 	defer stop()
 	answered := make(chan struct{})
-	v.e.spawn(func(context.Context) {
+	v.in.spawn(func() {
 		select {
 		case <-timer:
-			v.cancel(v.noAnswer(v.e.cfg.Settings.GuestDeadline))
+			v.Cancel(v.noAnswer(v.in.cfg.Settings.GuestDeadline))
 		case <-answered:
 		case <-v.ctx.Done():
+		case <-v.in.life.Done():
 		}
 	})
 	out, err := f(v.ctx)
 	close(answered)
 	if err != nil {
-		err = v.fail(v.ctx, err)
-		v.end(err, nil)
+		err = v.Fail(v.ctx, err)
+		v.End(err, nil)
 		var none T
 		return none, err
 	}

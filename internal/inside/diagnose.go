@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"cmp"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/diagnose"
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/internal/spec"
 	"github.com/warren-vm/warren/vm"
 )
@@ -35,25 +37,24 @@ const (
 
 // Diagnose says what is wrong with a VM. It looks twice, some time apart (0 =
 // 3 s). A VM that does not run is not woken: its record says why.
-func (e *Engine) Diagnose(ctx context.Context, c *vm.Call, ref string, apart time.Duration) (vm.Diagnosis, error) {
+func (in *Inside) Diagnose(ctx context.Context, c *vm.Call, ref string, apart time.Duration) (vm.Diagnosis, error) {
 	if apart = cmp.Or(apart, defaultLook); apart < 0 || apart > maxLook {
-		return vm.Diagnosis{}, fail(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
+		return vm.Diagnosis{}, vm.WithOp(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
 	}
-	rec, v, err := e.inside(ctx, c, ref)
+	rec, v, err := in.look(ctx, c, ref)
 	if err != nil {
 		return vm.Diagnosis{}, err
 	}
-	out := vm.Diagnosis{ID: rec.ID, Name: rec.Name, State: rec.State, Time: e.now(), Findings: []vm.Finding{}, Problems: []string{}}
+	out := vm.Diagnosis{ID: rec.ID, Name: rec.Name, State: rec.State, Time: in.now(), Findings: []vm.Finding{}, Problems: []string{}}
 	if v == nil {
 		out.Findings = diagnose.Asleep(rec)
 		return out, nil
 	}
-	limit := apart + afterLook
-	bounded, stop := context.WithTimeoutCause(v.ctx, limit, v.noAnswer(limit))
+	bounded, stop := v.within(apart + afterLook)
 	defer stop()
 	r, problems, err := v.collect(bounded, apart)
-	err = v.fail(bounded, err)
-	v.end(err, nil)
+	err = v.Fail(bounded, err)
+	v.End(err, nil)
 	if err != nil {
 		return vm.Diagnosis{}, err
 	}
@@ -63,24 +64,24 @@ func (e *Engine) Diagnose(ctx context.Context, c *vm.Call, ref string, apart tim
 	return out, nil
 }
 
-// inside is a visit to look; of a VM that does not run it is nil.
-func (e *Engine) inside(ctx context.Context, c *vm.Call, ref string) (vm.VM, *visit, error) {
+// look is a visit to look; of a VM that does not run it is nil.
+func (in *Inside) look(ctx context.Context, c *vm.Call, ref string) (vm.VM, *visit, error) {
 	for {
-		rec, err := e.Get(ctx, c, ref)
+		rec, err := in.cfg.Engine.Get(ctx, c, ref)
 		if err != nil {
-			return rec, nil, fail(vm.OpState, ref, err)
+			return rec, nil, vm.WithOp(vm.OpState, ref, err)
 		}
 		switch rec.State {
 		case vm.Running, vm.Starting, vm.Building:
 		default:
 			return rec, nil, nil
 		}
-		v, err := e.visit(ctx, c, string(rec.ID), vm.OpState)
+		v, err := in.visit(ctx, c, string(rec.ID), vm.OpState, "")
 		if vm.KindOf(err) != vm.WrongState {
 			return rec, v, err
 		}
 		// It ended in between: the record says how.
-		if now, gerr := e.Get(ctx, c, string(rec.ID)); gerr != nil || now.State == rec.State {
+		if now, gerr := in.cfg.Engine.Get(ctx, c, string(rec.ID)); gerr != nil || now.State == rec.State {
 			return rec, nil, err
 		}
 	}
@@ -110,7 +111,7 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 	if r.Before, err = v.guest.Evidence(ctx, false); err != nil {
 		return nil, nil, err
 	}
-	done, stop := v.e.cfg.Clock.After(apart)
+	done, stop := v.in.cfg.Clock.After(apart)
 	defer stop()
 	r.Services, err = services(ctx, v)
 	k.failed("services", err)
@@ -119,16 +120,16 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}
-	asked := v.e.now()
+	asked := v.in.now()
 	if r.After, err = v.guest.Evidence(ctx, true); err != nil {
 		return nil, nil, err
 	}
-	r.Now = v.e.now()
+	r.Now = v.in.now()
 	// The guest read its clock at some moment between the two.
 	r.ClockSlack = r.Now.Sub(asked)
 	r.ClockOff = r.After.World.Time.Sub(asked.Add(r.ClockSlack / 2))
 	if v.mayBeRoot() { // they are of every user
-		r.Connections, err = v.run.machine.Connections(ctx)
+		r.Connections, err = v.Ports().Connections(ctx)
 		k.failed("connections", err)
 	}
 	var ports sync.WaitGroup
@@ -186,12 +187,12 @@ func (k *collector) quietly(ctx context.Context, argv ...string) (string, error)
 	return quietly(ctx, k.guest, 10*time.Second, argv...)
 }
 
-func quietly(ctx context.Context, g Guest, limit time.Duration, argv ...string) (string, error) {
+func quietly(ctx context.Context, g engine.Guest, limit time.Duration, argv ...string) (string, error) {
 	x, err := g.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: limit.Milliseconds()})
 	if err != nil {
 		return "", err
 	}
-	out, errs := headBuffer{max: maxUnits}, tailBuffer{max: 1 << 10}
+	out, errs := program.Head{Max: maxUnits}, program.Tail{Max: 1 << 10}
 	st, err := x.Run(&out, &errs)
 	_ = g.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is no command of the user's
 	switch {
@@ -220,7 +221,7 @@ func (k *collector) commands(ctx context.Context, r *diagnose.Report) {
 }
 
 // tail returns the last lines of a command's log.
-func tail(ctx context.Context, g Guest, p vm.Process, most int) ([]string, error) {
+func tail(ctx context.Context, g engine.Guest, p vm.Process, most int) ([]string, error) {
 	l, _, err := g.Log(ctx, p.ID, max(p.LogBytes-tailBytes, p.LogStart), false)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"cmp"
@@ -26,25 +26,24 @@ const (
 // Top says what a VM does now. With apart it looks twice and says how busy each
 // process was in between. Brief leaves out what costs the guest a program each:
 // services and journal. A VM that does not run is not woken.
-func (e *Engine) Top(ctx context.Context, c *vm.Call, ref string, apart time.Duration, brief bool) (vm.Top, error) {
+func (in *Inside) Top(ctx context.Context, c *vm.Call, ref string, apart time.Duration, brief bool) (vm.Top, error) {
 	if apart < 0 || apart > maxLook {
-		return vm.Top{}, fail(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
+		return vm.Top{}, vm.WithOp(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
 	}
-	rec, v, err := e.inside(ctx, c, ref)
+	rec, v, err := in.look(ctx, c, ref)
 	if err != nil {
 		return vm.Top{}, err
 	}
 	if v == nil {
 		out := topOf(rec, vm.Evidence{})
-		out.Time, out.Why = e.now(), diagnose.Why(rec)
+		out.Time, out.Why = in.now(), diagnose.Why(rec)
 		return out, nil
 	}
-	limit := apart + e.cfg.Settings.GuestDeadline
-	bounded, stop := context.WithTimeoutCause(v.ctx, limit, v.noAnswer(limit))
+	bounded, stop := v.bounded(apart)
 	defer stop()
 	out, err := v.top(bounded, apart, brief)
-	err = v.fail(bounded, err)
-	v.end(err, nil)
+	err = v.Fail(bounded, err)
+	v.End(err, nil)
 	return out, err
 }
 
@@ -60,7 +59,7 @@ func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.To
 	k := &collector{visit: v}
 	var list []vm.WorldService
 	var logs []vm.TopLog
-	done, stop := v.e.cfg.Clock.After(apart)
+	done, stop := v.in.cfg.Clock.After(apart)
 	defer stop()
 	if !brief {
 		list, err = services(ctx, v)
@@ -130,4 +129,13 @@ func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
 		out = append(out, vm.TopLog{Source: cmp.Or(strings.TrimSuffix(l.Unit, ".service"), "journal"), Text: diagnose.Clip(l.Message)})
 	}
 	return out
+}
+
+// Stats returns the use of the machine as the guest sees it.
+func (in *Inside) Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error) {
+	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) (vm.Stats, error) {
+		st, err := v.guest.Stats(ctx)
+		v.stats(&st)
+		return st, err
+	})
 }

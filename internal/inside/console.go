@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
 	"context"
@@ -21,18 +21,18 @@ const followEvery = 250 * time.Millisecond
 // offset within what is kept; negative = that many bytes before the end. It
 // works in every state. With follow it goes on until ctx ends or the VM is
 // deleted. The caller closes it.
-func (e *Engine) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
+func (in *Inside) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	if err := c.Actor.OwnerOnly(ref); err != nil {
-		return nil, 0, fail(vm.OpRead, ref, err)
+		return nil, 0, vm.WithOp(vm.OpRead, ref, err)
 	}
-	s, err := e.lookup(c, ref)
+	rec, err := in.cfg.Engine.Get(ctx, c, ref)
 	if err != nil {
-		return nil, 0, fail(vm.OpRead, ref, err)
+		return nil, 0, vm.WithOp(vm.OpRead, ref, err)
 	}
-	r := &consoleReader{e: e, ctx: ctx, slot: s, path: e.cfg.Dir.ConsoleLog(s.id), follow: follow}
+	r := &consoleReader{in: in, ctx: ctx, call: c, id: rec.ID, path: in.cfg.Dir.ConsoleLog(rec.ID), follow: follow}
 	offset, err := r.open(from)
 	if err != nil {
-		return nil, 0, fail(vm.OpRead, ref, diskError(r.path, err))
+		return nil, 0, vm.WithOp(vm.OpRead, ref, vm.Errorf(vm.Internal, r.path, "%w", err))
 	}
 	return r, offset, nil
 }
@@ -40,9 +40,10 @@ func (e *Engine) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from in
 // consoleReader reads the older half of a console log, then the newer one, and
 // whatever is written after.
 type consoleReader struct {
-	e      *Engine
+	in     *Inside
 	ctx    context.Context
-	slot   *slot
+	call   *vm.Call
+	id     vm.ID
 	path   string
 	follow bool
 	files  []*os.File // still to be read, oldest first; the last one grows
@@ -111,19 +112,16 @@ func (r *consoleReader) Read(p []byte) (int, error) {
 
 // await waits a moment and picks up a log that was begun or rotated meanwhile.
 func (r *consoleReader) await() error {
-	r.e.mu.Lock()
-	gone := r.slot.gone
-	r.e.mu.Unlock()
-	if gone {
+	if _, err := r.in.cfg.Engine.Get(r.ctx, r.call, string(r.id)); vm.KindOf(err) == vm.NotFound {
 		return io.EOF
 	}
-	after, stop := r.e.cfg.Clock.After(followEvery)
+	after, stop := r.in.cfg.Clock.After(followEvery)
 	defer stop()
 	select {
 	case <-after:
 	case <-r.ctx.Done():
 		return context.Cause(r.ctx)
-	case <-r.e.life.Done():
+	case <-r.in.life.Done():
 		return io.EOF
 	}
 	f, err := os.Open(r.path)
@@ -131,7 +129,7 @@ func (r *consoleReader) await() error {
 		return nil
 	}
 	if err != nil {
-		return diskError(r.path, err)
+		return vm.Errorf(vm.Internal, r.path, "%w", err)
 	}
 	if len(r.files) > 0 && sameFile(f, r.files[len(r.files)-1]) {
 		return f.Close()

@@ -1,10 +1,9 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package inside
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/program"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -30,33 +30,29 @@ const (
 // State says what lives in a VM: what its guest lists, each port with its
 // answer to a request, and what the last start restored and lost. A VM that
 // does not run is described by its record.
-func (e *Engine) State(ctx context.Context, c *vm.Call, ref string) (vm.WorldState, error) {
-	for {
-		rec, err := e.Get(ctx, c, ref)
-		if err != nil {
-			return vm.WorldState{}, fail(vm.OpState, ref, err)
-		}
-		switch rec.State {
-		case vm.Running, vm.Starting, vm.Building:
-		default:
-			return e.recorded(rec), nil
-		}
-		out, err := ask(ctx, e, c, string(rec.ID), vm.OpState, e.look)
-		if vm.KindOf(err) != vm.WrongState {
-			return out, err
-		}
-		// It ended in between: the record says how. One that is still said to
-		// run would be looked at for ever.
-		if now, gerr := e.Get(ctx, c, string(rec.ID)); gerr != nil || now.State == rec.State {
-			return vm.WorldState{}, err
-		}
+func (in *Inside) State(ctx context.Context, c *vm.Call, ref string) (vm.WorldState, error) {
+	rec, v, err := in.look(ctx, c, ref)
+	if err != nil {
+		return vm.WorldState{}, err
 	}
+	if v == nil {
+		return in.known(rec), nil
+	}
+	bounded, stop := v.bounded(0)
+	defer stop()
+	out, err := v.state(bounded)
+	err = v.Fail(bounded, err)
+	v.End(err, nil)
+	if err != nil {
+		return vm.WorldState{}, err
+	}
+	return out, nil
 }
 
-// recorded is what a VM's record alone says. Lists are never nil.
-func (e *Engine) recorded(rec vm.VM) vm.WorldState {
+// known is what a VM's record alone says. Lists are never nil.
+func (in *Inside) known(rec vm.VM) vm.WorldState {
 	out := vm.WorldState{
-		ID: rec.ID, Name: rec.Name, State: rec.State, Time: e.now(), StartedAt: rec.StartedAt,
+		ID: rec.ID, Name: rec.Name, State: rec.State, Time: in.now(), StartedAt: rec.StartedAt,
 		From: origin(rec), Generation: rec.Generation, Parent: rec.Parent,
 		Restored: append([]string{}, rec.Restored...), Losses: append([]string{}, rec.Losses...),
 		Processes: []vm.WorldProcess{}, Terminals: []vm.WorldTerminal{}, Ports: []vm.WorldPort{}, Services: []vm.WorldService{},
@@ -97,11 +93,9 @@ func (v *visit) lostTerminals(ctx context.Context, out *vm.WorldState) {
 	}
 }
 
-// look asks the guest, then its ports and its systemd at the same time.
-func (e *Engine) look(ctx context.Context, v *visit) (vm.WorldState, error) {
-	e.mu.Lock()
-	out := e.recorded(v.slot.rec)
-	e.mu.Unlock()
+// state asks the guest, and then its ports and its systemd at the same time.
+func (v *visit) state(ctx context.Context) (vm.WorldState, error) {
+	out := v.in.known(v.rec)
 	got, err := v.guest.State(ctx)
 	if err != nil {
 		return vm.WorldState{}, err
@@ -129,7 +123,7 @@ func (e *Engine) look(ctx context.Context, v *visit) (vm.WorldState, error) {
 		out.Problems = append(out.Problems, failed)
 	}
 	judge(out.Roles, out.Ports)
-	v.world(&out)
+	v.hide(&out)
 	return out, nil
 }
 
@@ -161,11 +155,11 @@ func (v *visit) askPorts(ctx context.Context, ports []vm.WorldPort) {
 
 // askPort makes one request through the VM's network.
 func (v *visit) askPort(ctx context.Context, l vm.ListeningPort) (p vm.Probe) {
-	begin := v.e.now()
-	defer func() { p.From, p.Millis = "host", v.e.now().Sub(begin).Milliseconds() }()
+	begin := v.in.now()
+	defer func() { p.From, p.Millis = "host", v.in.now().Sub(begin).Milliseconds() }()
 	ctx, stop := context.WithTimeout(ctx, probeTime)
 	defer stop()
-	conn, err := v.run.machine.DialPort(ctx, uint16(l.Port))
+	conn, err := v.Ports().DialPort(ctx, uint16(l.Port))
 	if err != nil {
 		return vm.Probe{Kind: "refused", Why: why(err)}
 	}
@@ -227,8 +221,8 @@ func services(ctx context.Context, v *visit) ([]vm.WorldService, error) {
 	if err != nil {
 		return nil, err
 	}
-	var stdout, stderr bytes.Buffer
-	st, err := x.Run(&limited{Buffer: &stdout, left: maxUnits}, &limited{Buffer: &stderr, left: 1 << 10})
+	stdout, stderr := program.Head{Max: maxUnits}, program.Head{Max: 1 << 10}
+	st, err := x.Run(&stdout, &stderr)
 	_ = v.guest.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is no command of the user's
 	switch {
 	case err != nil:
@@ -260,17 +254,4 @@ func parseUnits(text string) []vm.WorldService {
 	}
 	slices.SortFunc(out, func(a, b vm.WorldService) int { return strings.Compare(a.Name, b.Name) })
 	return out
-}
-
-// limited keeps the first bytes that are written to it.
-type limited struct {
-	*bytes.Buffer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	n := min(len(p), l.left)
-	l.left -= n
-	_, _ = l.Buffer.Write(p[:n]) // never fails
-	return len(p), nil
 }

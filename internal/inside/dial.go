@@ -1,0 +1,159 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inside
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Connections returns the latest connections of the guest to the outside, as
+// its policy judged them; at most 1000.
+func (in *Inside) Connections(ctx context.Context, c *vm.Call, ref string) ([]vm.Connection, error) {
+	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) ([]vm.Connection, error) {
+		return v.Ports().Connections(ctx)
+	})
+}
+
+// DialPort connects to a TCP port of the guest: to a server that listens on the
+// guest's network, else to one that listens on its 127.0.0.1 or ::1 alone. What
+// goes through the connection counts as activity. ctx bounds the wait for a VM that has to wake
+// and the dial, not the connection. A VM that had to boot for it is given a
+// moment to start its servers.
+func (in *Inside) DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
+	v, err := in.visitBeyond(ctx, c, ref, vm.OpDial, "")
+	if err != nil {
+		return nil, err
+	}
+	bounded, stop := v.bounded(0)
+	defer stop()
+	unhook := context.AfterFunc(ctx, func() { stop() })
+	defer unhook()
+	conn, err := v.dial(bounded, port)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		err = v.Fail(bounded, err)
+		v.End(err, nil)
+		return nil, err
+	}
+	v.Loosen()
+	return newStream(v, conn, &pulse{traffic: traffic{v: v}, moved: &atomic.Int64{}}), nil
+}
+
+// bootPatience is how long after a boot a port that refuses may still come.
+const bootPatience = 10 * time.Second
+
+// dial connects to a port, again and again while the guest is still booting its
+// services.
+func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
+	for {
+		conn, err := v.reach(ctx, port)
+		if err == nil || vm.KindOf(err) != vm.Unavailable || ctx.Err() != nil || !v.justBooted() {
+			return conn, err
+		}
+		after, stop := v.in.cfg.Clock.After(dialEvery)
+		select {
+		case <-after:
+		case <-ctx.Done():
+		}
+		stop()
+	}
+}
+
+const (
+	// loopbackUser is who the guest sees connect to its loopback: one without rights,
+	// whoever it is that may see the port.
+	loopbackUser = "nobody"
+	// maxLoopback bounds the connections to one guest's loopback. Each takes memory
+	// of its agent, and strangers may make them. More of them wait.
+	maxLoopback = 256
+)
+
+// reach connects to a port once. When the guest's network refuses, the guest's agent
+// tries the loopback, where development servers listen by default.
+func (v *visit) reach(ctx context.Context, port uint16) (net.Conn, error) {
+	conn, refused := v.Ports().DialPort(ctx, port)
+	if vm.KindOf(refused) != vm.Unavailable {
+		return conn, refused
+	}
+	give, err := v.in.takePlace(ctx, v.Ports())
+	if err != nil {
+		return nil, vm.Errorf(vm.Limit, string(v.rec.ID), "%d connections to its 127.0.0.1 are open, and none has ended", maxLoopback).
+			WithHint("close some, or have the server listen on 0.0.0.0:%d", port)
+	}
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		address = net.JoinHostPort(address, strconv.Itoa(int(port)))
+		if conn, err := v.guest.DialSocket(ctx, vm.SocketSpec{User: loopbackUser, Network: "tcp", Address: address}); err == nil {
+			return &placed{Conn: conn, give: give}, nil
+		}
+	}
+	give()
+	return nil, vm.Errorf(vm.Unavailable, string(v.rec.ID), "nothing listens on port %d, neither on its network nor on 127.0.0.1 or [::1]: %w", port, refused).
+		WithHint("start a server in the VM that listens on port %d", port)
+}
+
+// places are those for connections to one guest's loopback.
+type places struct {
+	taken chan struct{} // holds one for each
+	users int           // who has a place or waits for one; guarded by Inside.mu
+}
+
+// takePlace waits for a place for a connection to a guest's loopback. give gives it
+// back.
+func (in *Inside) takePlace(ctx context.Context, guest engine.Ports) (give func(), err error) {
+	in.mu.Lock()
+	p := in.loopback[guest]
+	if p == nil {
+		p = &places{taken: make(chan struct{}, maxLoopback)}
+		in.loopback[guest] = p
+	}
+	p.users++
+	in.mu.Unlock()
+	leave := func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		if p.users--; p.users == 0 {
+			delete(in.loopback, guest)
+		}
+	}
+	select {
+	case p.taken <- struct{}{}:
+		return sync.OnceFunc(func() { <-p.taken; leave() }), nil
+	case <-ctx.Done():
+		leave()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// placed is a connection to a guest's loopback. Its close gives its place back.
+type placed struct {
+	net.Conn
+	give func()
+}
+
+func (p *placed) Close() error {
+	defer p.give()
+	return p.Conn.Close()
+}
+
+// CloseWrite ends this side's bytes.
+func (p *placed) CloseWrite() error { return closeWrite(p.Conn) }
+
+// dialEvery is the pause between two attempts.
+const dialEvery = 100 * time.Millisecond
+
+// justBooted reports whether the machine was booted, not continued, a moment
+// ago.
+func (v *visit) justBooted() bool {
+	return v.rec.Generation == "" && v.rec.StartedAt.After(v.rec.CreatedAt) && v.in.now().Sub(v.rec.StartedAt) < bootPatience
+}

@@ -1,0 +1,151 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inside
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Stat describes a directory entry, not following a symlink.
+func (in *Inside) Stat(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, error) {
+	return ask(ctx, in, c, ref, vm.OpRead, user, func(ctx context.Context, v *visit) (vm.FileInfo, error) {
+		return v.guest.Stat(ctx, user, v.path(path))
+	})
+}
+
+// ReadDir lists a directory.
+func (in *Inside) ReadDir(ctx context.Context, c *vm.Call, ref, user, path string) ([]vm.FileInfo, error) {
+	return ask(ctx, in, c, ref, vm.OpRead, user, func(ctx context.Context, v *visit) ([]vm.FileInfo, error) {
+		return v.guest.ReadDir(ctx, user, v.path(path))
+	})
+}
+
+// OpenFile returns a file and its content. The content ends with
+// io.ErrUnexpectedEOF when the guest sent less than it announced. The caller
+// closes it.
+func (in *Inside) OpenFile(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, io.ReadCloser, error) {
+	var info vm.FileInfo
+	r, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
+		var r io.ReadCloser
+		var err error
+		info, r, err = v.guest.Open(ctx, user, v.path(path))
+		return r, err
+	})
+	return info, r, err
+}
+
+// TarDown returns a tree as a tar stream. The caller closes it.
+func (in *Inside) TarDown(ctx context.Context, c *vm.Call, ref, user, path string) (io.ReadCloser, error) {
+	return in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
+		return v.guest.TarDown(ctx, user, v.path(path))
+	})
+}
+
+// download starts a recorded stream out of a guest.
+func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user string, f func(ctx context.Context, v *visit) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	entry := fileEntry(vm.OpRead, path, user)
+	if c.To != "" {
+		entry.Detail = map[string]any{"to": clip(c.To)}
+		if user != "" {
+			entry.Detail["user"] = user
+		}
+	}
+	v, err := in.recorded(ctx, c, ref, user, entry)
+	if err != nil {
+		return nil, err
+	}
+	r, err := open(v, func(ctx context.Context) (io.ReadCloser, error) { return f(ctx, v) })
+	if err != nil {
+		return nil, err
+	}
+	return newReader(v, r), nil
+}
+
+func fileEntry(op vm.Op, path, user string) vm.AuditEntry {
+	entry := vm.AuditEntry{Op: op, Subject: clip(path)}
+	if user != "" {
+		entry.Detail = map[string]any{"user": user}
+	}
+	return entry
+}
+
+// WriteFile writes a file from r: under a temporary name, renamed when all of
+// it has come. A shorter or longer stream than o.Size leaves the old file.
+func (in *Inside) WriteFile(ctx context.Context, c *vm.Call, ref, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
+	var info vm.FileInfo
+	err := in.upload(ctx, c, ref, path, user, r, func(ctx context.Context, v *visit, r io.Reader) (err error) {
+		info, err = v.guest.WriteFile(ctx, user, v.path(path), o, r)
+		return err
+	})
+	return info, err
+}
+
+// TarUp unpacks a tar stream below path.
+func (in *Inside) TarUp(ctx context.Context, c *vm.Call, ref, user, path string, r io.Reader) error {
+	return in.upload(ctx, c, ref, path, user, r, func(ctx context.Context, v *visit, r io.Reader) error {
+		return v.guest.TarUp(ctx, user, v.path(path), r)
+	})
+}
+
+// upload carries out a recorded stream into a guest.
+func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
+	v, err := in.visit(ctx, c, ref, vm.OpWrite, user)
+	if err != nil {
+		return err
+	}
+	sent := &counted{r: r}
+	if err = v.Begin(ctx, fileEntry(vm.OpWrite, path, user)); err == nil {
+		sent.moved = v.guard()
+		err = f(v.ctx, v, sent)
+	}
+	err = v.Fail(v.ctx, err)
+	v.End(err, map[string]any{"bytes": sent.n.Load()})
+	return err
+}
+
+// Watch reports changes below a directory until the watch is closed. What it
+// reports is activity of the VM; that it is open is not.
+func (in *Inside) Watch(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) (engine.Watch, error) {
+	v, err := in.visit(ctx, c, ref, vm.OpWatch, user)
+	if err != nil {
+		return nil, err
+	}
+	w, err := open(v, func(ctx context.Context) (engine.Watch, error) {
+		return v.guest.Watch(ctx, user, v.path(path), recursive)
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.guard()
+	v.Loosen() // it may see nothing for days
+	return &watching{Watch: w, v: v}, nil
+}
+
+// watching is a watch that holds its visit.
+type watching struct {
+	engine.Watch
+	v *visit
+}
+
+func (w *watching) Next() (vm.FileEvent, error) {
+	ev, err := w.Watch.Next()
+	if err == nil {
+		w.v.Touch()
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = w.v.Fail(w.v.ctx, err)
+	}
+	return ev, err
+}
+
+func (w *watching) Close() error {
+	err := w.Watch.Close()
+	w.v.End(nil, nil)
+	return err
+}

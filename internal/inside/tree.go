@@ -1,0 +1,54 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inside
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// change makes one recorded change of the guest's tree of names.
+func (in *Inside) change(ctx context.Context, c *vm.Call, ref string, op vm.Op, subject, user string, f func(ctx context.Context, v *visit) error) error {
+	_, err := act(ctx, in, c, ref, user, fileEntry(op, subject, user), func(ctx context.Context, v *visit) (nothing, error) {
+		return nothing{}, f(ctx, v)
+	})
+	return err
+}
+
+// Mkdir makes a directory, with parents also the missing ones above it; then
+// one that exists is no error.
+func (in *Inside) Mkdir(ctx context.Context, c *vm.Call, ref, user, path string, mode uint32, parents bool) error {
+	return in.change(ctx, c, ref, vm.OpMkdir, path, user, func(ctx context.Context, v *visit) error {
+		return v.guest.Mkdir(ctx, user, v.path(path), mode, parents)
+	})
+}
+
+// Rename moves an entry, replacing a file of the new name.
+func (in *Inside) Rename(ctx context.Context, c *vm.Call, ref, user, from, to string) error {
+	return in.change(ctx, c, ref, vm.OpRename, from+" -> "+to, user, func(ctx context.Context, v *visit) error {
+		return v.guest.Rename(ctx, user, v.path(from), v.path(to))
+	})
+}
+
+// Remove removes an entry, recursively a whole tree.
+func (in *Inside) Remove(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) error {
+	return in.change(ctx, c, ref, vm.OpRemove, path, user, func(ctx context.Context, v *visit) error {
+		return v.guest.Remove(ctx, user, v.path(path), recursive)
+	})
+}
+
+// Chmod sets the permission bits.
+func (in *Inside) Chmod(ctx context.Context, c *vm.Call, ref, user, path string, mode uint32) error {
+	return in.change(ctx, c, ref, vm.OpChmod, path, user, func(ctx context.Context, v *visit) error {
+		return v.guest.Chmod(ctx, user, v.path(path), mode)
+	})
+}
+
+// Symlink makes path a symlink with that target, which is kept as it is.
+func (in *Inside) Symlink(ctx context.Context, c *vm.Call, ref, user, target, path string) error {
+	return in.change(ctx, c, ref, vm.OpSymlink, path+" -> "+target, user, func(ctx context.Context, v *visit) error {
+		return v.guest.Symlink(ctx, user, target, v.path(path))
+	})
+}
