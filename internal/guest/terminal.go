@@ -4,11 +4,9 @@
 package guest
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/warren-vm/warren/internal/link"
@@ -18,16 +16,11 @@ import (
 // Terminal is one attachment to a terminal in a guest. The caller runs Run,
 // which reads everything, and may meanwhile call the others from other
 // goroutines. When the stream ends without an exit, by Detach, the context or
-// a broken link, the terminal goes on in the guest. Output that the caller
+// a broken link, the terminal continues in the guest. Output that the caller
 // does not take waits in the guest: it costs nothing here.
 type Terminal struct {
-	conn *headReader
-	in   *bufio.Reader
+	*attachment
 	info vm.TerminalSession
-	stop func() bool
-
-	wmu sync.Mutex // one frame at a time
-	window
 }
 
 // OpenTerminal starts a program on a new terminal and attaches to it.
@@ -44,57 +37,25 @@ func (c *Client) AttachTerminal(ctx context.Context, id string, view vm.Terminal
 }
 
 func (c *Client) terminal(ctx context.Context, target string, body []byte) (*Terminal, error) {
-	stream, err := c.dial(ctx)
+	s, b, err := c.attach(ctx, target, body, 16<<10)
 	if err != nil {
-		return nil, broken(ctx, err)
+		return nil, err
 	}
-	conn := newHeadReader(stream)
-	t := &Terminal{conn: conn, in: bufio.NewReaderSize(conn, 16<<10), window: newWindow()}
-	t.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	b, err := upgrade(conn, t.in, target, body)
-	if err == nil {
-		t.info, err = link.DecodeTerminal(b)
-		err = odd(err)
+	t := &Terminal{attachment: s}
+	if t.info, err = link.DecodeTerminal(b); err != nil {
+		return nil, s.giveUp(ctx, odd(err))
 	}
-	if err != nil {
-		t.stop()
-		_ = conn.Close()
-		return nil, broken(ctx, err)
-	}
+	s.id, s.path = t.info.ID, "/pty" // what an agent may refuse is the same
 	return t, nil
 }
 
 // Session returns the terminal as it was at the attachment.
 func (t *Terminal) Session() vm.TerminalSession { return t.info }
 
-// Write sends input. It waits while the program does not read.
-func (t *Terminal) Write(p []byte) (int, error) {
-	return t.input(p, t.frame)
-}
-
 // Resize says how large this viewer is. The terminal is as large as the
 // smallest.
 func (t *Terminal) Resize(cols, rows int) error {
 	return t.frame(link.FrameSize, link.EncodeSize(cols, rows))
-}
-
-// Signal sends a signal, by its name without SIG, to the terminal's root
-// process.
-func (t *Terminal) Signal(name string) error { return t.frame(link.FrameSignal, []byte(name)) }
-
-// Detach ends the attachment; the terminal goes on.
-func (t *Terminal) Detach() error {
-	t.finish()
-	return t.conn.Close()
-}
-
-func (t *Terminal) frame(kind link.FrameType, b []byte) error {
-	t.wmu.Lock()
-	defer t.wmu.Unlock()
-	if err := link.WriteFrame(t.conn, kind, b); err != nil {
-		return &vm.Error{Kind: vm.GuestFault, Subject: t.info.ID, Msg: "the link to the guest's agent broke", Err: err}
-	}
-	return nil
 }
 
 // Run passes output on until the program has ended, and closes the stream.
@@ -103,40 +64,21 @@ func (t *Terminal) frame(kind link.FrameType, b []byte) error {
 // breaks before the exit is known the error has kind GuestFault; when the
 // caller's function or writer fails its error is returned.
 func (t *Terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error) {
-	defer t.conn.Close()
-	defer t.stop()
-	defer t.finish()
-	frames := link.NewFrameReader(t.in)
-	for {
-		kind, b, err := frames.Next()
-		if err != nil {
-			return vm.ExitStatus{}, &vm.Error{
-				Kind: vm.GuestFault, Subject: t.info.ID, Msg: "the link to the guest broke", Err: err, Hint: "the terminal goes on: attach again",
-			}
-		}
+	lost := vm.Error{Msg: "the link to the guest broke", Hint: "the terminal goes on: attach again"}
+	return t.run(lost, func(kind link.FrameType, b []byte) error {
 		switch kind {
 		case link.FrameStdout:
-			_, err = out.Write(b)
+			_, err := out.Write(b)
+			return err
 		case link.FrameReplay:
-			var r vm.TerminalReplay
-			if r, err = link.DecodeReplay(b); err != nil {
-				return vm.ExitStatus{}, odd(err)
+			r, err := link.DecodeReplay(b)
+			if err != nil {
+				return odd(err)
 			}
-			err = replay(r)
-		case link.FrameStdinAck:
-			err = t.acknowledged(b)
-		case link.FrameError:
-			return vm.ExitStatus{}, refusal("/pty", b)
-		case link.FrameExit:
-			s, err := link.DecodeExit(b)
-			return s, odd(err)
-		default:
-			return vm.ExitStatus{}, fault("unexpected frame %d", kind)
+			return replay(r)
 		}
-		if err != nil {
-			return vm.ExitStatus{}, err
-		}
-	}
+		return fault("unexpected frame %d", kind)
+	})
 }
 
 // Terminals lists them, oldest first, those that ended lately too.

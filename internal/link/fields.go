@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // The verbs on the way of every start (hello, reset, exec) use a plain list
@@ -26,8 +27,103 @@ func (f *fields) put(name, value string) {
 	*f = append(b, value...)
 }
 
-// opt puts a value unless it is empty.
-func (f *fields) opt(name, value string) {
+// field binds a name on the wire to a variable, in both directions: a pointer to
+// a string, []byte, number, bool, time, or a list of strings or of variables. Zero
+// values are not sent.
+type field struct {
+	name string
+	at   any
+}
+
+// encodeFields renders the variables of a list.
+func encodeFields(list []field) []byte {
+	var f fields
+	for _, e := range list {
+		switch at := e.at.(type) {
+		case *string:
+			f.text(e.name, *at)
+		case *[]byte:
+			f.text(e.name, string(*at))
+		case *int:
+			f.num(e.name, int64(*at))
+		case *int64:
+			f.num(e.name, *at)
+		case *bool:
+			if *at {
+				f.put(e.name, "1")
+			}
+		case *time.Time:
+			f.num(e.name, at.UnixNano())
+		case *time.Duration:
+			f.num(e.name, int64(*at))
+		case **int:
+			if *at != nil {
+				f.put(e.name, strconv.Itoa(**at))
+			}
+		case **time.Time:
+			if *at != nil {
+				f.num(e.name, (*at).UnixNano())
+			}
+		case *[]string:
+			for _, v := range *at {
+				f.put(e.name, v)
+			}
+		case *map[string]string:
+			for k, v := range *at {
+				f.put(e.name, k+"="+v)
+			}
+		}
+	}
+	return f
+}
+
+// decoded reads a list into the variables of a new T.
+func decoded[T any](b []byte, of func(*T) []field) (T, error) {
+	var v T
+	list := of(&v)
+	err := each(b, func(name, value string) error { return take(list, name, value) })
+	return v, err
+}
+
+// take reads one value; a name that is not in the list is skipped.
+func take(list []field, name, value string) error {
+	for i := range list {
+		if list[i].name != name {
+			continue
+		}
+		switch at := list[i].at.(type) {
+		case *string:
+			*at = value
+		case *[]byte:
+			*at = []byte(value)
+		case *int:
+			return number(at, value)
+		case *int64:
+			return number(at, value)
+		case *bool:
+			*at = true
+		case *time.Time:
+			return instant(at, value)
+		case *time.Duration:
+			return number(at, value)
+		case **int:
+			*at = new(int)
+			return number(*at, value)
+		case **time.Time:
+			*at = new(time.Time)
+			return instant(*at, value)
+		case *[]string:
+			*at = append(*at, value)
+		case *map[string]string:
+			return variable(at, value)
+		}
+		return nil
+	}
+	return nil
+}
+
+// text puts a value unless it is empty.
+func (f *fields) text(name, value string) {
 	if value != "" {
 		f.put(name, value)
 	}
@@ -36,12 +132,6 @@ func (f *fields) opt(name, value string) {
 func (f *fields) num(name string, n int64) {
 	if n != 0 {
 		f.put(name, strconv.FormatInt(n, 10))
-	}
-}
-
-func (f *fields) flag(name string, on bool) {
-	if on {
-		f.put(name, "1")
 	}
 }
 
@@ -85,13 +175,21 @@ func each(b []byte, take func(name, value string) error) error {
 }
 
 // number reads a decimal into *to.
-func number[T int | int64](to *T, s string) error {
+func number[T ~int | ~int64](to *T, s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || int64(T(n)) != n {
 		return errFields
 	}
 	*to = T(n)
 	return nil
+}
+
+// instant reads nanoseconds since 1970 into *to.
+func instant(to *time.Time, s string) error {
+	var n int64
+	err := number(&n, s)
+	*to = time.Unix(0, n).UTC()
+	return err
 }
 
 // variable adds NAME=VALUE to *env.

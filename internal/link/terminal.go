@@ -5,122 +5,35 @@ package link
 
 import (
 	"encoding/binary"
-	"strconv"
-	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
 
-// EncodeTerminalSpec renders a terminal to be opened for the wire.
-func EncodeTerminalSpec(s vm.TerminalSpec) []byte {
-	var f fields
-	f.opt("id", s.ID)
-	f.opt("command", s.Command)
-	f.opt("user", s.User)
-	f.opt("cwd", s.Cwd)
-	for k, v := range s.Env {
-		f.put("env", k+"="+v)
+func terminalSpecFields(s *vm.TerminalSpec) []field {
+	return []field{
+		{"id", &s.ID}, {"command", &s.Command}, {"user", &s.User}, {"cwd", &s.Cwd}, {"env", &s.Env}, {"cols", &s.Cols}, {"rows", &s.Rows},
 	}
-	f.num("cols", int64(s.Cols))
-	f.num("rows", int64(s.Rows))
-	return f
 }
 
+// EncodeTerminalSpec renders a terminal to be opened for the wire.
+func EncodeTerminalSpec(s vm.TerminalSpec) []byte { return encodeFields(terminalSpecFields(&s)) }
+
 // DecodeTerminalSpec reads what EncodeTerminalSpec wrote.
-func DecodeTerminalSpec(b []byte) (vm.TerminalSpec, error) {
-	var s vm.TerminalSpec
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "id":
-			s.ID = value
-		case "command":
-			s.Command = value
-		case "user":
-			s.User = value
-		case "cwd":
-			s.Cwd = value
-		case "env":
-			return variable(&s.Env, value)
-		case "cols":
-			return number(&s.Cols, value)
-		case "rows":
-			return number(&s.Rows, value)
-		}
-		return nil
-	})
-	return s, err
+func DecodeTerminalSpec(b []byte) (vm.TerminalSpec, error) { return decoded(b, terminalSpecFields) }
+
+func terminalFields(t *vm.TerminalSession) []field {
+	return []field{
+		{"id", &t.ID}, {"user", &t.User}, {"command", &t.Command}, {"pid", &t.PID}, {"cols", &t.Cols}, {"rows", &t.Rows},
+		{"createdAt", &t.CreatedAt}, {"attached", &t.Attached}, {"exitCode", &t.ExitCode}, {"exitedAt", &t.ExitedAt},
+		{"title", &t.Title}, {"lost", &t.Lost}, {"start", &t.Start}, {"end", &t.End},
+	}
 }
 
 // EncodeTerminal renders a terminal for the wire.
-func EncodeTerminal(t vm.TerminalSession) []byte {
-	var f fields
-	f.put("id", t.ID)
-	f.opt("user", t.User)
-	f.opt("command", t.Command)
-	f.num("pid", int64(t.PID))
-	f.num("cols", int64(t.Cols))
-	f.num("rows", int64(t.Rows))
-	f.num("createdAt", t.CreatedAt.UnixNano())
-	f.num("attached", int64(t.Attached))
-	if t.ExitCode != nil {
-		f.put("exitCode", strconv.Itoa(*t.ExitCode))
-	}
-	if t.ExitedAt != nil {
-		f.num("exitedAt", t.ExitedAt.UnixNano())
-	}
-	f.opt("title", t.Title)
-	f.flag("lost", t.Lost)
-	f.num("start", t.Start)
-	f.num("end", t.End)
-	return f
-}
+func EncodeTerminal(t vm.TerminalSession) []byte { return encodeFields(terminalFields(&t)) }
 
 // DecodeTerminal reads what EncodeTerminal wrote.
-func DecodeTerminal(b []byte) (vm.TerminalSession, error) {
-	var t vm.TerminalSession
-	when := func(to *time.Time, value string) error {
-		var n int64
-		err := number(&n, value)
-		*to = time.Unix(0, n).UTC()
-		return err
-	}
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "id":
-			t.ID = value
-		case "user":
-			t.User = value
-		case "command":
-			t.Command = value
-		case "pid":
-			return number(&t.PID, value)
-		case "cols":
-			return number(&t.Cols, value)
-		case "rows":
-			return number(&t.Rows, value)
-		case "createdAt":
-			return when(&t.CreatedAt, value)
-		case "attached":
-			return number(&t.Attached, value)
-		case "exitCode":
-			t.ExitCode = new(int)
-			return number(t.ExitCode, value)
-		case "exitedAt":
-			t.ExitedAt = new(time.Time)
-			return when(t.ExitedAt, value)
-		case "title":
-			t.Title = value
-		case "lost":
-			t.Lost = true
-		case "start":
-			return number(&t.Start, value)
-		case "end":
-			return number(&t.End, value)
-		}
-		return nil
-	})
-	return t, err
-}
+func DecodeTerminal(b []byte) (vm.TerminalSession, error) { return decoded(b, terminalFields) }
 
 // EncodeTerminals renders a list of terminals for the wire.
 func EncodeTerminals(list []vm.TerminalSession) []byte {
@@ -152,63 +65,40 @@ func DecodeTerminals(b []byte) ([]vm.TerminalSession, error) {
 	return list, err
 }
 
+func contentFields(c *vm.TerminalContent) []field {
+	return []field{{"redraw", &c.Redraw}, {"output", &c.Output}, {"since", &c.Since}, {"quiet", &c.Quiet}}
+}
+
 // EncodeContent renders what a terminal shows for the wire.
 func EncodeContent(c vm.TerminalContent) []byte {
-	var f fields
+	f := fields(encodeFields(contentFields(&c)))
 	f.put("terminal", string(EncodeTerminal(c.Session)))
-	f.opt("redraw", string(c.Redraw))
-	f.opt("output", string(c.Output))
-	f.num("since", c.Since)
-	f.flag("quiet", c.Quiet)
 	return f
 }
 
 // DecodeContent reads what EncodeContent wrote.
 func DecodeContent(b []byte) (vm.TerminalContent, error) {
 	var c vm.TerminalContent
+	list := contentFields(&c)
 	err := each(b, func(name, value string) (err error) {
-		switch name {
-		case "terminal":
-			c.Session, err = DecodeTerminal([]byte(value))
-		case "redraw":
-			c.Redraw = []byte(value)
-		case "output":
-			c.Output = []byte(value)
-		case "since":
-			err = number(&c.Since, value)
-		case "quiet":
-			c.Quiet = true
+		if name != "terminal" {
+			return take(list, name, value)
 		}
+		c.Session, err = DecodeTerminal([]byte(value))
 		return err
 	})
 	return c, err
 }
 
-// EncodeReplay renders the head of a replay for the wire.
-func EncodeReplay(r vm.TerminalReplay) []byte {
-	var f fields
-	f.flag("redraw", r.Redraw)
-	f.num("bytes", int64(r.Bytes))
-	f.num("offset", r.Offset)
-	return f
+func replayFields(r *vm.TerminalReplay) []field {
+	return []field{{"redraw", &r.Redraw}, {"bytes", &r.Bytes}, {"offset", &r.Offset}}
 }
 
+// EncodeReplay renders the head of a replay for the wire.
+func EncodeReplay(r vm.TerminalReplay) []byte { return encodeFields(replayFields(&r)) }
+
 // DecodeReplay reads what EncodeReplay wrote.
-func DecodeReplay(b []byte) (vm.TerminalReplay, error) {
-	var r vm.TerminalReplay
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "redraw":
-			r.Redraw = true
-		case "bytes":
-			return number(&r.Bytes, value)
-		case "offset":
-			return number(&r.Offset, value)
-		}
-		return nil
-	})
-	return r, err
-}
+func DecodeReplay(b []byte) (vm.TerminalReplay, error) { return decoded(b, replayFields) }
 
 // EncodeSize renders a viewer's size for the wire.
 func EncodeSize(cols, rows int) []byte {

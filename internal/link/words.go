@@ -7,20 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
 
+func resetFields(r *vm.Reset) []field {
+	return []field{
+		{"time", &r.Time}, {"entropy", &r.Entropy}, {"hostname", &r.Hostname}, {"machineId", &r.MachineID},
+		{"bootId", &r.BootID}, {"linkKey", &r.LinkKey},
+	}
+}
+
 // EncodeReset renders a reset for the wire.
 func EncodeReset(r vm.Reset) []byte {
-	var f fields
-	f.num("time", r.Time.UnixNano())
-	f.opt("entropy", string(r.Entropy))
-	f.opt("hostname", r.Hostname)
-	f.opt("machineId", r.MachineID)
-	f.opt("bootId", r.BootID)
-	f.opt("linkKey", string(r.LinkKey))
+	f := fields(encodeFields(resetFields(&r)))
 	for name, key := range r.HostKeys {
 		f.put("hostKey."+name, key)
 	}
@@ -30,50 +30,31 @@ func EncodeReset(r vm.Reset) []byte {
 // DecodeReset reads what EncodeReset wrote.
 func DecodeReset(b []byte) (vm.Reset, error) {
 	var r vm.Reset
+	list := resetFields(&r)
 	err := each(b, func(name, value string) error {
-		switch name {
-		case "time":
-			var n int64
-			if err := number(&n, value); err != nil {
-				return err
-			}
-			r.Time = time.Unix(0, n)
-		case "entropy":
-			r.Entropy = []byte(value)
-		case "hostname":
-			r.Hostname = value
-		case "machineId":
-			r.MachineID = value
-		case "bootId":
-			r.BootID = value
-		case "linkKey":
-			r.LinkKey = []byte(value)
-		default:
-			if file, ok := strings.CutPrefix(name, "hostKey."); ok {
-				if r.HostKeys == nil {
-					r.HostKeys = make(map[string]string)
-				}
-				r.HostKeys[file] = value
-			}
+		file, ok := strings.CutPrefix(name, "hostKey.")
+		if !ok {
+			return take(list, name, value)
 		}
+		if r.HostKeys == nil {
+			r.HostKeys = make(map[string]string)
+		}
+		r.HostKeys[file] = value
 		return nil
 	})
 	return r, err
 }
 
+func helloFields(h *vm.AgentHello) []field {
+	return []field{
+		{"protocol", &h.Protocol}, {"version", &h.Version}, {"digest", &h.Digest}, {"feature", &h.Features},
+		{"booted", &h.Booted}, {"bootId", &h.BootID}, {"kernel", &h.Kernel}, {"systemd", &h.Systemd},
+	}
+}
+
 // EncodeWake renders a hello and, if it is not nil, a report of resets.
 func EncodeWake(h vm.AgentHello, report vm.ResetReport) []byte {
-	var f fields
-	f.num("protocol", int64(h.Protocol))
-	f.opt("version", h.Version)
-	f.opt("digest", h.Digest)
-	for _, s := range h.Features {
-		f.put("feature", s)
-	}
-	f.flag("booted", h.Booted)
-	f.opt("bootId", h.BootID)
-	f.opt("kernel", h.Kernel)
-	f.flag("systemd", h.Systemd)
+	f := fields(encodeFields(helloFields(&h)))
 	for name, outcome := range report {
 		f.put("reset."+name, outcome)
 	}
@@ -84,180 +65,73 @@ func EncodeWake(h vm.AgentHello, report vm.ResetReport) []byte {
 func DecodeWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 	var h vm.AgentHello
 	report := vm.ResetReport{}
+	list := helloFields(&h)
 	err := each(b, func(name, value string) error {
-		switch name {
-		case "protocol":
-			return number(&h.Protocol, value)
-		case "version":
-			h.Version = value
-		case "digest":
-			h.Digest = value
-		case "feature":
-			h.Features = append(h.Features, value)
-		case "booted":
-			h.Booted = true
-		case "bootId":
-			h.BootID = value
-		case "kernel":
-			h.Kernel = value
-		case "systemd":
-			h.Systemd = true
-		default:
-			if reset, ok := strings.CutPrefix(name, "reset."); ok {
-				report[reset] = value
-			}
+		reset, ok := strings.CutPrefix(name, "reset.")
+		if !ok {
+			return take(list, name, value)
 		}
+		report[reset] = value
 		return nil
 	})
 	return h, report, err
 }
 
-// EncodeFreeze renders the report of a freeze for the wire.
-func EncodeFreeze(r vm.FreezeReport) []byte {
-	var f fields
-	f.num("groups", int64(r.Groups))
-	f.num("waited", int64(r.Waited))
-	for _, g := range r.Unfrozen {
-		f.put("unfrozen", g)
-	}
-	return f
+func freezeFields(r *vm.FreezeReport) []field {
+	return []field{{"groups", &r.Groups}, {"waited", &r.Waited}, {"unfrozen", &r.Unfrozen}}
 }
 
+// EncodeFreeze renders the report of a freeze for the wire.
+func EncodeFreeze(r vm.FreezeReport) []byte { return encodeFields(freezeFields(&r)) }
+
 // DecodeFreeze reads what EncodeFreeze wrote.
-func DecodeFreeze(b []byte) (vm.FreezeReport, error) {
-	var r vm.FreezeReport
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "groups":
-			return number(&r.Groups, value)
-		case "waited":
-			var n int64
-			if err := number(&n, value); err != nil {
-				return err
-			}
-			r.Waited = time.Duration(n)
-		case "unfrozen":
-			r.Unfrozen = append(r.Unfrozen, value)
-		}
-		return nil
-	})
-	return r, err
+func DecodeFreeze(b []byte) (vm.FreezeReport, error) { return decoded(b, freezeFields) }
+
+func execFields(s *vm.ExecSpec) []field {
+	return []field{
+		{"arg", &s.Argv}, {"command", &s.Command}, {"user", &s.User}, {"cwd", &s.Cwd}, {"env", &s.Env},
+		{"timeoutMs", &s.TimeoutMs}, {"stdin", &s.Stdin}, {"background", &s.Background},
+	}
 }
 
 // EncodeExec renders a command for the wire.
-func EncodeExec(s vm.ExecSpec) []byte {
-	var f fields
-	for _, a := range s.Argv {
-		f.put("arg", a)
-	}
-	f.opt("command", s.Command)
-	f.opt("user", s.User)
-	f.opt("cwd", s.Cwd)
-	for k, v := range s.Env {
-		f.put("env", k+"="+v)
-	}
-	f.num("timeoutMs", s.TimeoutMs)
-	f.flag("stdin", s.Stdin)
-	f.flag("background", s.Background)
-	return f
-}
+func EncodeExec(s vm.ExecSpec) []byte { return encodeFields(execFields(&s)) }
 
 // DecodeExec reads what EncodeExec wrote.
-func DecodeExec(b []byte) (vm.ExecSpec, error) {
-	var s vm.ExecSpec
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "arg":
-			s.Argv = append(s.Argv, value)
-		case "command":
-			s.Command = value
-		case "user":
-			s.User = value
-		case "cwd":
-			s.Cwd = value
-		case "env":
-			return variable(&s.Env, value)
-		case "timeoutMs":
-			return number(&s.TimeoutMs, value)
-		case "stdin":
-			s.Stdin = true
-		case "background":
-			s.Background = true
-		}
-		return nil
-	})
-	return s, err
+func DecodeExec(b []byte) (vm.ExecSpec, error) { return decoded(b, execFields) }
+
+func processFields(p *vm.Process) []field {
+	return []field{
+		{"id", &p.ID}, {"pid", &p.PID}, {"arg", &p.Argv}, {"user", &p.User}, {"cwd", &p.Cwd},
+		{"startedAt", &p.StartedAt}, {"background", &p.Background},
+	}
 }
 
 // EncodeProcess renders a process for the wire.
-func EncodeProcess(p vm.Process) []byte {
-	var f fields
-	f.put("id", p.ID)
-	f.num("pid", int64(p.PID))
-	for _, a := range p.Argv {
-		f.put("arg", a)
-	}
-	f.opt("user", p.User)
-	f.opt("cwd", p.Cwd)
-	f.num("startedAt", p.StartedAt.UnixNano())
-	f.flag("background", p.Background)
-	return f
-}
+func EncodeProcess(p vm.Process) []byte { return encodeFields(processFields(&p)) }
 
 // DecodeProcess reads what EncodeProcess wrote.
-func DecodeProcess(b []byte) (vm.Process, error) {
-	var p vm.Process
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "id":
-			p.ID = value
-		case "pid":
-			return number(&p.PID, value)
-		case "arg":
-			p.Argv = append(p.Argv, value)
-		case "user":
-			p.User = value
-		case "cwd":
-			p.Cwd = value
-		case "startedAt":
-			var n int64
-			if err := number(&n, value); err != nil {
-				return err
-			}
-			p.StartedAt = time.Unix(0, n).UTC()
-		case "background":
-			p.Background = true
-		}
-		return nil
-	})
-	return p, err
+func DecodeProcess(b []byte) (vm.Process, error) { return decoded(b, processFields) }
+
+func exitFields(s *vm.ExitStatus) []field {
+	return []field{{"code", &s.Code}, {"signal", &s.Signal}, {"timedOut", &s.TimedOut}}
 }
 
 // EncodeExit renders how a command ended.
-func EncodeExit(s vm.ExitStatus) []byte {
-	var f fields
-	f.num("code", int64(s.Code))
-	f.opt("signal", s.Signal)
-	f.flag("timedOut", s.TimedOut)
-	return f
-}
+func EncodeExit(s vm.ExitStatus) []byte { return encodeFields(exitFields(&s)) }
 
 // DecodeExit reads what EncodeExit wrote.
-func DecodeExit(b []byte) (vm.ExitStatus, error) {
-	var s vm.ExitStatus
-	err := each(b, func(name, value string) error {
-		switch name {
-		case "code":
-			return number(&s.Code, value)
-		case "signal":
-			s.Signal = value
-		case "timedOut":
-			s.TimedOut = true
-		}
-		return nil
-	})
-	return s, err
+func DecodeExit(b []byte) (vm.ExitStatus, error) { return decoded(b, exitFields) }
+
+func userFields(u *vm.LinuxUser) []field {
+	return []field{{"name", &u.Name}, {"uid", &u.UID}, {"gid", &u.GID}, {"home", &u.Home}, {"shell", &u.Shell}}
 }
+
+// EncodeUser renders a Linux user for the wire.
+func EncodeUser(u vm.LinuxUser) []byte { return encodeFields(userFields(&u)) }
+
+// DecodeUser reads what EncodeUser wrote.
+func DecodeUser(b []byte) (vm.LinuxUser, error) { return decoded(b, userFields) }
 
 // EncodeError renders an error for the wire.
 func EncodeError(err error) []byte {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestWords(t *testing.T) {
-	now := time.Unix(1700000000, 123456789)
+	now := time.Unix(1700000000, 123456789).UTC()
 	reset := vm.Reset{
 		Time: now, Entropy: []byte{0, 1, 255}, Hostname: "box", MachineID: "m", BootID: "b",
 		LinkKey: keyA, HostKeys: map[string]string{"ssh_host_ed25519_key": "k\n", "x.pub": ""},
@@ -41,7 +41,7 @@ func TestWords(t *testing.T) {
 	if got, err := DecodeExec(EncodeExec(spec)); err != nil || !reflect.DeepEqual(got, spec) {
 		t.Errorf("exec: %+v, %v", got, err)
 	}
-	p := vm.Process{ID: "p1", PID: 7, Argv: []string{"x"}, User: "root", Cwd: "/", StartedAt: now.UTC(), Background: true}
+	p := vm.Process{ID: "p1", PID: 7, Argv: []string{"x"}, User: "root", Cwd: "/", StartedAt: now, Background: true}
 	if got, err := DecodeProcess(EncodeProcess(p)); err != nil || !reflect.DeepEqual(got, p) {
 		t.Errorf("process: %+v, %v", got, err)
 	}
