@@ -23,8 +23,8 @@ type accountOptions struct {
 func newAccountCreate(a *app, runF func(context.Context, *accountOptions) error) *cobra.Command {
 	o := &accountOptions{}
 	cmd := &cobra.Command{
-		Use: "create ACCOUNT", Short: "Make an account with a first key", Example: "  warren account create team-a",
-		Long: "Make an account with a first API key. The key's secret is printed once and kept nowhere.",
+		Use: "create ACCOUNT", Short: "Make an account with a first API key", Example: "  warren account create team-a",
+		Long: "Make an account with a first API key. The key's secret is printed once; the server does not store it.",
 		Args: args(1, 1, "what is its name? warren account create ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -56,10 +56,10 @@ func (a *app) accountCreate(ctx context.Context, o *accountOptions) error {
 	return nil
 }
 
-// secret prints a key's secret, which nobody can show again.
+// secret prints a key's secret, which the server cannot show again.
 func (a *app) secret(id, secret string) {
 	a.io.printf("%-9s%s\n%-9s%s\n", "key", id, "secret", secret)
-	a.io.notef("the secret is shown this once; use it as WARREN_API_KEY")
+	a.io.notef("the secret is shown only once; use it as WARREN_API_KEY")
 }
 
 func newAccountLs(a *app, runF func(context.Context, *accountOptions) error) *cobra.Command {
@@ -106,7 +106,7 @@ func newAccountRm(a *app, runF func(context.Context, *accountOptions) error) *co
 	o := &accountOptions{}
 	cmd := &cobra.Command{
 		Use: "rm ACCOUNT", Short: "Remove an account with its keys", Example: "  warren account rm team-a\n  warren account rm --force team-a",
-		Long: "Remove an account, by id or name, with its keys. One that has VMs, volumes or snapshots is refused,\nunless --force removes them too.",
+		Long: "Remove an account, by id or name, with its keys. An account with VMs, volumes or snapshots is refused,\nunless --force removes them too.",
 		Args: args(1, 1, "which account? warren account rm ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]

@@ -16,14 +16,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// addDirFlag is the flag of the commands that make VMs with directories of the
-// host.
+// addDirFlag adds --add-dir to a command that makes VMs.
 func addDirFlag(cmd *cobra.Command, to *[]string) {
-	cmd.Flags().StringArrayVar(to, "add-dir", nil, "give it a directory of this host: DIR:/path:ro, or :rw with --profile dev; may repeat")
+	cmd.Flags().StringArrayVar(to, "add-dir", nil, "mount a directory of this host: DIR:/path:ro, or :rw with --profile dev; may repeat")
 }
 
-// addDirs are the directories that --add-dir names. What is written is looked
-// up here, where it was written: the server takes no links on the way.
+// addDirs reads the values of --add-dir. It resolves links here, because the
+// server accepts no path with links.
 func addDirs(flags []string) ([]api.NewMount, error) {
 	var out []api.NewMount
 	for _, f := range flags {
@@ -47,13 +46,14 @@ func addDirs(flags []string) ([]api.NewMount, error) {
 	return out, nil
 }
 
-// mayAdd refuses, before there is a VM, what its profile never gets.
+// mayAdd refuses directories that the VM's profile does not allow, before the
+// VM is made.
 func mayAdd(name, profile string, list []api.NewMount) error {
 	p, err := vm.FindProfile(profile)
 	if err != nil || p.Folders || !slices.ContainsFunc(list, func(m api.NewMount) bool { return m.RW }) {
 		return err
 	}
-	return p.Forbids(name, "writing to directories of the host").WithHint("use --profile %s, or give them to read: DIR:/path:ro", vm.ProfileDev)
+	return p.Forbids(name, "writing to directories of the host").WithHint("use --profile %s, or mount them read-only: DIR:/path:ro", vm.ProfileDev)
 }
 
 // mountAll mounts directories in a new VM.

@@ -13,7 +13,7 @@ import (
 )
 
 func newAudit(a *app) *cobra.Command {
-	return group("audit", "List and verify the record of what was done", "  warren audit ls\n  warren audit verify", newAuditLs(a, nil), newAuditVerify(a, nil))
+	return group("audit", "List and verify the audit records", "  warren audit ls\n  warren audit verify", newAuditLs(a, nil), newAuditVerify(a, nil))
 }
 
 type auditOptions struct {
@@ -41,9 +41,9 @@ func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.vm, "vm", "", "only those of one VM")
-	f.IntVarP(&o.limit, "limit", "n", 0, "at most so many (default the server's)")
-	f.Int64Var(&o.after, "after", 0, "go on after the record of this number")
+	f.StringVar(&o.vm, "vm", "", "only those of this VM")
+	f.IntVarP(&o.limit, "limit", "n", 0, "at most this many (default the server's)")
+	f.Int64Var(&o.after, "after", 0, "begin after the record with this number")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)
 	return cmd
@@ -73,8 +73,8 @@ func (a *app) auditLs(ctx context.Context, o *auditOptions) error {
 func newAuditVerify(a *app, runF func(context.Context, *auditOptions) error) *cobra.Command {
 	o := &auditOptions{}
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Check that no audit record was changed, removed or put in", Example: "  warren audit verify",
-		Long: "Check the chain of audit records. When it does not hold the exit status is 13.",
+		Use: "verify", Short: "Check that no audit record was changed, removed or inserted", Example: "  warren audit verify",
+		Long: "Check the chain of audit records. If it is broken, the exit status is 13.",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
@@ -105,10 +105,10 @@ func (a *app) auditVerify(ctx context.Context, o *auditOptions) error {
 		}
 	}
 	if !r.OK {
-		return vm.Errorf(vm.Corrupt, "audit chain", "%s", r.Problem).WithHint("keep a copy of the audit directory before anything else")
+		return vm.Errorf(vm.Corrupt, "audit chain", "%s", r.Problem).WithHint("first make a copy of the audit directory")
 	}
 	if !o.json {
-		a.io.printf("%d records, the chain holds\n", r.Records)
+		a.io.printf("%d records, the chain is intact\n", r.Records)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func newCA(a *app) *cobra.Command {
-	return group("ca", "Have this computer trust previews' certificates", "  warren ca print\n  warren ca trust",
+	return group("ca", "Make this computer trust the certificates of previews", "  warren ca print\n  warren ca trust",
 		newCAPrint(a, nil), newCATrust(a, nil))
 }
 
@@ -51,7 +51,8 @@ func (a *app) authority(ctx context.Context) ([]byte, error) {
 	return c.CA(ctx)
 }
 
-// Debian's store, below the root directory: own CAs and what is made of them.
+// Debian's store, below the root directory: the local CAs, and the bundle
+// made from them.
 const (
 	caLocal = "usr/local/share/ca-certificates"
 	caEtc   = "etc/ssl/certs"
@@ -68,9 +69,9 @@ For Firefox: Settings, Certificates, Authorities, Import.
 
 func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 	return a.changing(&cobra.Command{
-		Use: "trust", Short: "Add the CA to this computer's store, as root; else say how", Example: "  warren ca trust",
-		Long: "Add the CA to the store that curl and other programs of Debian use, and say how browsers are told.\n" +
-			"The CA can only speak for names below the preview domain.",
+		Use: "trust", Short: "Add the CA to this computer's store (needs root), or print how to", Example: "  warren ca trust",
+		Long: "Add the CA to the store that curl and other Debian programs use, and print how to add it to browsers.\n" +
+			"The CA can sign only names below the preview domain.",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// change is what a verb did that only changes something: a sentence for people,
-// an object of a list with --json.
+// change is the result of a verb that changes something: a sentence for people,
+// or with --json an object of a list.
 type change struct {
-	Name   string `json:"name"` // as it was typed
+	Name   string `json:"name"` // the name in the command line
 	Result string `json:"result"`
 
 	To         string        `json:"to,omitempty"`         // its new name
-	VM         *api.VM       `json:"vm,omitempty"`         // as it is then
+	VM         *api.VM       `json:"vm,omitempty"`         // its state afterwards
 	Remains    *vm.Remaining `json:"remains,omitempty"`    // what was not removed with it
 	Unreadable []string      `json:"unreadable,omitempty"` // its key was destroyed
 	Readable   []string      `json:"readable,omitempty"`   // not erased
@@ -28,21 +28,21 @@ type change struct {
 	text string // the sentence; "" = "NAME is RESULT"
 }
 
-// changing gives --json to a command that tells what it does by changed. Main
-// prints the list at the end, also where a part of it failed.
+// changing adds --json to a command that reports its results with changed.
+// Main prints the list at the end, even if a part of the command failed.
 func (a *app) changing(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().BoolVar(&a.listed, "json", false, "print as JSON: a list of what was changed")
+	cmd.Flags().BoolVar(&a.listed, "json", false, "print a JSON list of the changes")
 	return cmd
 }
 
-// changed tells of a change.
+// changed reports a change.
 func (a *app) changed(c change) {
 	a.changes = append(a.changes, c)
 	a.details("%s\n", plain(or(c.text, c.Name+" is "+c.Result)))
 }
 
-// changedQuietly notes a change, unless err says that there was none, of which
-// people are told by the exit status alone, as by rm and mkdir.
+// changedQuietly records a change for --json, unless err is set. For people
+// the exit status says enough, as with rm and mkdir.
 func (a *app) changedQuietly(err error, c change) error {
 	if err == nil {
 		a.changes = append(a.changes, c)
@@ -64,19 +64,19 @@ func endsWith(v api.VM, event string) bool {
 	return v.Persistence.Type == vm.Ephemeral && (on == "" || on == event)
 }
 
-// goOn says how a VM is used again that a verb has ended: event is onstop or
-// onsuspend, before is the VM before that.
+// goOn prints how to use a VM again after a verb stopped or suspended it.
+// event is onstop or onsuspend; before is the VM before the verb.
 func (a *app) goOn(before api.VM, name, event, verb string) {
 	n := printable(name)
 	if endsWith(before, event) {
 		a.details("  it is ephemeral: it is deleted now, with its disk, memory and logs\n")
 		return
 	}
-	a.details("  go on     warren %s %s\n  erase     warren rm %s\n", verb, n, n)
+	a.details("  continue  warren %s %s\n  erase     warren rm %s\n", verb, n, n)
 }
 
-// known is a VM as it is before a verb ends it, which may delete it. What cannot
-// be asked is left to the verb to tell.
+// known reads a VM before a verb ends or deletes it. It ignores errors: the verb
+// will report them.
 func known(ctx context.Context, c *client.Client, name string) api.VM {
 	v, _ := c.Get(ctx, name)
 	return v

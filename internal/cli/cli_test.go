@@ -172,14 +172,14 @@ func TestUsage(t *testing.T) {
 		{"exec box --timeout never -- true", 125, "never"},
 		{"exec box -e =x -- true", 125, "variable"},
 		{"exec box -i -d -- true", 125, "input"},
-		{"exec box -it -- true", 125, "standard input is no terminal"},
+		{"exec box -it -- true", 125, "standard input is not a terminal"},
 		{"exec box -td -- true", 125, "no terminal"},
 		{"exec box -t --timeout 9 -- true", 125, "timeout --foreground 9 CMD"},
-		{"exec box -t --json -- true", 125, "leave out -t"},
-		{"run true", 125, "put it behind --"},
-		{"run a b -- true", 125, "too many"},
+		{"exec box -t --json -- true", 125, "omit -t"},
+		{"run true", 125, "put it after --"},
+		{"run a b -- true", 125, "unexpected"},
 		{"run --", 125, "no command"},
-		{"wait", 125, "for what"},
+		{"wait", 125, "which command"},
 	} {
 		f := newFake(t)
 		r := run(t, f, Local{}, "", strings.Fields(c.line)...)
@@ -362,7 +362,7 @@ func TestAlready(t *testing.T) {
 	f.on("GET /v1/vms/box", box)
 	f.on("DELETE /v1/vms/gone", vm.Errorf(vm.NotFound, "gone", "no such VM"))
 	for _, c := range []struct{ verb, name, said string }{
-		{"stop", "off", "off is stopped already"}, {"start", "box", "box is running already"}, {"rm", "gone", "gone is not there: nothing to remove"},
+		{"stop", "off", "off is stopped already"}, {"start", "box", "box is running already"}, {"rm", "gone", "gone does not exist: nothing to remove"},
 	} {
 		r := run(t, f, Local{}, "", c.verb, c.name)
 		if r.code != 0 || !strings.Contains(r.out+r.stderr, c.said) {

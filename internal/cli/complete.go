@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	completeWithin = 2 * time.Second // a shell waits for the names
+	completeWithin = 2 * time.Second // the shell waits for the names
 	noFiles        = cobra.ShellCompDirectiveNoFileComp
 )
 
 type completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective)
 
-// asked are the names that the server gives, as far as they begin so; none when
-// it does not answer.
+// asked returns the server's names with this prefix, or none if it does not
+// answer.
 func (a *app) asked(ctx context.Context, prefix string, ask func(context.Context, *client.Client) ([]string, error)) (out []string) {
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
@@ -105,8 +105,8 @@ func (a *app) completeFlag(cmd *cobra.Command, flag string, words ...string) {
 	var f completion = func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return words, noFiles
 	}
-	// The only failure is a flag that does not exist or was completed before:
-	// a mistake in the source.
+	// It fails only if the flag does not exist or already has a completion,
+	// which is a bug.
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 		panic(err)
 	}

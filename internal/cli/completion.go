@@ -26,7 +26,7 @@ func newCompletion(a *app) *cobra.Command {
 			case "fish":
 				return root.GenFishCompletion(a.io.out, true)
 			}
-			return usage("%s is not a shell that is known here", printable(list[0])).WithHint("use bash, zsh or fish")
+			return usage("%s is not a supported shell", printable(list[0])).WithHint("use bash, zsh or fish")
 		},
 	}
 }

@@ -23,7 +23,7 @@ func newConfigShow(a *app, runF func(context.Context, *configOptions) error) *co
 	o := &configOptions{}
 	cmd := &cobra.Command{
 		Use:     "show",
-		Short:   "Show the settings of a server here, and where each comes from",
+		Short:   "Show a server's settings, and where each comes from",
 		Example: "  warren config show\n  warren config show --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {

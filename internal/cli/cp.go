@@ -19,7 +19,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// defaultMaxBytes is the largest file that leaves a guest unless more is asked for.
+// defaultMaxBytes limits the size of a file that is copied out of a guest, unless
+// --max-bytes sets another limit.
 const defaultMaxBytes = "16M"
 
 type cpOptions struct {
@@ -39,22 +40,23 @@ func newCp(a *app, runF func(context.Context, *cpOptions) error) *cobra.Command 
 		Long: `Copy a file, or with -r a directory, into or out of a VM; one side is NAME:PATH, where NAME: alone is the VM's
 working directory. "-" is standard input or output.
 
-Where DST is a directory that is there, the copy is put into it and keeps its name; else DST is its new name, whose
-directory must be there. SRC/. means what is in the directory SRC, without its name; a slash at the end of SRC means
-nothing, one at the end of DST that DST must be a directory. A directory that is there already is merged: what only
-it has stays, files of the same path are replaced, and a file never replaces a directory nor a directory a file.
+If DST is an existing directory, the copy goes into it and keeps its name. Otherwise DST is the new name, and its
+parent directory must exist. SRC/. means the contents of the directory SRC. A slash at the end of SRC means
+nothing; a slash at the end of DST says that DST must be a directory. An existing directory is merged: files that
+only it has stay, files of the same path are replaced. A file never replaces a directory, and a directory never
+replaces a file.
 
   cp -r src box:app       app is not there: src becomes app.  app is there: src becomes app/src
   cp -r src/. box:app     the files of src become files of app, beside those it has
 
-A link that leads out of the tree (an absolute one does), a device, a pipe or a socket is left out; stderr names the
-first of them, --json a hundred. The exit status is 0 then: all else was copied.
+Links that lead out of the tree (absolute links do), devices, pipes and sockets are left out. stderr names the
+first five, --json the first hundred. The exit status is 0, because everything else was copied.
 
 Into the VM files may have any size; out of it a file has at most 16 MiB unless --max-bytes allows more. A file
-appears whole or not at all, and so does a tree that leaves a VM. What a guest sends is not trusted: a tree with
-names that lead elsewhere is refused, and nothing outside of DST is ever touched.
+appears whole or not at all, and so does a tree that leaves a VM. Warren does not trust what a guest sends: it
+refuses a tree with names that lead elsewhere, and never touches anything outside DST.
 
-On a terminal stderr shows how far it is, and at the end the size; -q leaves that out.
+On a terminal stderr shows the progress, and at the end the size; -q turns that off.
 
 ` + aboutWorkdir,
 		Example: `  warren cp in.txt box:
@@ -74,7 +76,7 @@ On a terminal stderr shows how far it is, and at the end the size; -q leaves tha
 		ValidArgsFunction: a.completePlace,
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy a directory with all that is in it")
+	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy a directory with everything in it")
 	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that leaves the VM; 0 = any size")
 	f.StringVar(&o.user, "user", "", "Linux user in the guest to act as (default root)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show neither progress nor the size")
@@ -92,7 +94,7 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 	case src.vm == "" && dst.vm == "":
 		return usage("neither side is in a VM").WithHint("write one side as NAME:/path")
 	case o.json && o.dst == "-":
-		return usage("--json and the file would both go to standard output").WithHint("leave one of them out")
+		return usage("--json and the file would both be written to standard output").WithHint("omit one of them")
 	}
 	limit, err := parseBytes(o.maxBytes, 1)
 	if err != nil {
@@ -125,11 +127,11 @@ type copying struct {
 	c         *client.Client
 	user      string
 	recursive bool
-	limit     int64 // bytes of the largest file that leaves the VM; 0 = none
+	limit     int64 // limit of bytes a file out of the VM; 0 = none
 	quiet     bool  // neither progress nor a last line
 }
 
-// watched does a copy while a terminal shows how far it is, and its size at the
+// watched runs a copy. On a terminal it shows the progress, and the size at the
 // end.
 func (cp *copying) watched(from, to string, do func(t *transfer) error) (copied, error) {
 	t, s := newTransfer(), cp.app.io
@@ -187,8 +189,8 @@ func (cp *copying) in(ctx context.Context, src string, dst place) (copied, error
 	})
 }
 
-// lastName is the name that a copy of a path keeps; "" = none: what is in the
-// directory is meant.
+// lastName is the name that the copy of a path gets; "" = none: the path
+// means the contents of a directory.
 func lastName(p string) string {
 	switch name := path.Base(p); name {
 	case ".", "..", "/":
@@ -220,7 +222,7 @@ func (cp *copying) inside(ctx context.Context, dst place, src string, dir bool) 
 	return dst.path, nil
 }
 
-// isFileNotFound tells a path that is missing from a VM that is.
+// isFileNotFound reports whether the path is missing, rather than the VM.
 func isFileNotFound(err error) bool { return vm.AsError(err).Code == "FILE_NOT_FOUND" }
 
 // statFollowed describes what a path leads to: a trailing slash and a dot make
@@ -246,7 +248,7 @@ func (cp *copying) treeIn(ctx context.Context, src string, dst place, t *transfe
 	}
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
-	go func() { // ends with the pipe, which the sender below closes
+	go func() { // ends when the sender below closes the pipe
 		err := packTar(w, src, t)
 		w.CloseWithError(err)
 		packed <- err
@@ -254,7 +256,7 @@ func (cp *copying) treeIn(ctx context.Context, src string, dst place, t *transfe
 	err := cp.c.PutTar(ctx, dst.vm, cp.user, dst.path, r)
 	r.CloseWithError(context.Canceled)
 	if perr := <-packed; perr != nil && !errors.Is(perr, context.Canceled) {
-		return perr // why the stream broke off
+		return perr // why the stream broke
 	}
 	return err
 }
@@ -288,7 +290,7 @@ func (cp *copying) out(ctx context.Context, src place, dst string) (copied, erro
 	})
 }
 
-// onThisHost names a place of this computer for others.
+// onThisHost describes a path of this computer for the server's records.
 func onThisHost(path string) string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -25,14 +25,15 @@ func newDiagnose(a *app, runF func(context.Context, *diagnoseOptions) error) *co
 	o := &diagnoseOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "diagnose NAME",
-		Short: "Say what is wrong with a VM, and what to do about it",
-		Long: `Look into a VM twice, some seconds apart, and name what is wrong: installs that hang and what they wait for,
-ports that another program has or that only the guest itself reaches, watchers that see nothing, full disks
-and what fills them, programs killed for want of memory, failed services, stopped and stuck processes,
-terminals that wait for an answer, refused connections, a wrong clock, errors of the disk. Each finding comes
-with what was seen and with what to do.
+		Short: "Find out what is wrong with a VM, and what to do",
+		Long: `Look into a VM twice, some seconds apart, and list its problems: installs that hang and what they wait for, ports
+in use by another program or without an answer, file watchers that watch nothing, full disks and their largest
+directories, programs killed for lack of memory, failed services, stopped and stuck processes, terminals that wait
+for an answer, refused connections, a wrong clock, errors of the disk. Each finding has its evidence and what to
+do.
 
-Ports are asked as by "warren state". A VM that does not run is not woken: the page says why it does not.`,
+It makes one request to each port, as "warren state" does. It does not wake a VM: for a VM that does not run it
+says why.`,
 		Example: `  warren diagnose box
   warren diagnose box --for 20s
   warren diagnose box --fail
@@ -48,8 +49,8 @@ Ports are asked as by "warren state". A VM that does not run is not woken: the p
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.span, "for", 3*time.Second, "time between the two looks, up to 1m: what does nothing for so long is said to hang")
-	f.BoolVar(&o.fail, "fail", false, "end with status 1 when there is an error or a warning")
+	f.DurationVar(&o.span, "for", 3*time.Second, "time between the two looks, up to 1m; a program without progress in this time is reported as hung")
+	f.BoolVar(&o.fail, "fail", false, "exit with status 1 if there is an error or a warning")
 	f.BoolVar(&o.json, "json", false, "print an object as JSON")
 	return cmd
 }
@@ -89,9 +90,9 @@ func (o *diagnoseOptions) page(d vm.Diagnosis) {
 	case !d.Live:
 		s.printf("\n")
 	case len(d.Findings) == 0:
-		s.printf(", looked at for %.1f s: nothing wrong was found\n", d.Seconds)
+		s.printf(", observed for %.1f s: no problem found\n", d.Seconds)
 	default:
-		s.printf(", looked at for %.1f s: %s\n", d.Seconds, tally(d.Findings))
+		s.printf(", observed for %.1f s: %s\n", d.Seconds, tally(d.Findings))
 	}
 	for _, f := range d.Findings {
 		s.printf("\n%s  %s\n  %s\n", strings.ToUpper(plain(string(f.Severity))), plain(f.Code), plain(f.Says))

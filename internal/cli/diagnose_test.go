@@ -25,7 +25,7 @@ func aDiagnosis() vm.Diagnosis {
 	}
 }
 
-const diagnosisPage = `box  running, looked at for 3.0 s: 1 error, 1 warning, 1 info
+const diagnosisPage = `box  running, observed for 3.0 s: 1 error, 1 warning, 1 info
 
 ERROR  disk-full
   the file system at / has no room left
@@ -65,7 +65,7 @@ func TestDiagnosePage(t *testing.T) {
 		t.Errorf("%d %s", r.code, r.stderr)
 	}
 	run(t, f, Local{}, "", "diagnose", "fine", "--fail").wants(t, 0, "")
-	if r := run(t, f, Local{}, "", "diagnose", "none"); r.out != "box  running, looked at for 3.0 s: nothing wrong was found\n" {
+	if r := run(t, f, Local{}, "", "diagnose", "none"); r.out != "box  running, observed for 3.0 s: no problem found\n" {
 		t.Errorf("%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "diagnose", "off"); r.out != "off  suspended\n\nINFO  not-running\n  the VM is suspended: nothing used it\n  do: start it\n" {

@@ -27,7 +27,7 @@ func reference(root *cobra.Command) string {
 	var b strings.Builder
 	b.WriteString("# warren\n\nMade from the commands by `make docs`; do not edit.\n\n")
 	b.WriteString("```\n" + firstMinutes + "```\n")
-	b.WriteString("\nNames work wherever ids do. Every command but those that pass bytes or a terminal through has `--json`.\n")
+	b.WriteString("\nA name works wherever an id does. Every command has `--json`, except those that pass bytes or a terminal through.\n")
 	b.WriteString("\n## Environment\n\n```\n" + environment + "```\n\n## Flags of every command\n\n```\n" + root.PersistentFlags().FlagUsages() + "```\n\n")
 	b.WriteString("## Exit statuses\n\n```\n" + exitTable() + "```\n" + statusesPassed)
 	for _, g := range root.Groups() {

@@ -20,9 +20,9 @@ func newDoctor(a *app, runF func(context.Context, *doctorOptions) error) *cobra.
 	o := &doctorOptions{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host offers and what it lacks",
-		Long: `Check everything that Warren needs of this host: programs, the accelerator (by starting a guest), the
-data directory. What is missing is shown with the one command that mends it; then the exit status is 9.`,
+		Short: "Check what this host offers and lacks",
+		Long: `Check everything that Warren needs of this host: programs, the accelerator (by starting a guest), the data
+directory. For each missing thing it shows the command that fixes it; the exit status is then 9.`,
 		Example: "  warren doctor\n  warren doctor --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -82,7 +82,7 @@ type domainView struct {
 func newDomainLs(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List domains and what they lead to", Example: "  warren domain ls\n  warren domain ls --json", Args: args(0, 0, ""),
+		Use: "ls", Short: "List domains and their targets", Example: "  warren domain ls\n  warren domain ls --json", Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -136,7 +136,7 @@ func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cob
 			}
 			if !o.public {
 				return usage("a mapped name shows port %d of %s to everybody", o.port, printable(o.name)).
-					WithHint("say that you want that: `%s %s %s %d --public`", cmd.CommandPath(), printable(o.domain), printable(o.name), o.port)
+					WithHint("confirm it: `%s %s %s %d --public`", cmd.CommandPath(), printable(o.domain), printable(o.name), o.port)
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -145,7 +145,7 @@ func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cob
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&o.public, "public", false, "everybody may open the name; there is no other kind of mapping")
+	cmd.Flags().BoolVar(&o.public, "public", false, "let everybody open the name; required, since there is no other kind of mapping")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

@@ -35,19 +35,19 @@ func newDone(a *app, runF func(context.Context, *doneOptions) error) *cobra.Comm
 	o := &doneOptions{}
 	cmd := &cobra.Command{
 		Use:   "done NAME",
-		Short: "End the job of a VM: go through what is to be closed",
-		Long: `Go through what is to be closed when work in a VM is over: no machine runs, volumes are locked, mounts are gone,
-snapshots without a purpose are deleted, credentials that code in it could reach are rotated, logs are read
-before they go on, and what stopping did not erase is listed. Each step is done, or asked for, or left open. The
-ids of the audit records are kept in the record of the job, also when the VM is gone.
+		Short: "Close the job of a VM step by step",
+		Long: `Go through the steps that end the work in a VM: stop its machine, lock its volumes, remove its mounts, delete
+snapshots without a purpose, confirm that credentials are rotated and logs are read, and list what was not erased.
+Each step is done, asked for, or left open. The record of the job keeps the ids of the audit records, also after
+the VM is deleted.
 
-On a terminal it asks for what the flags leave open. The exit status is 6 while a step is open; another
-"warren done NAME" goes on there, by the VM's id when it is gone.`,
+On a terminal it asks about the steps that the flags leave open. The exit status is 6 while a step is open; the
+next "warren done NAME" continues with it. For a deleted VM, use its id.`,
 		Example: "  warren done box\n  warren done box --suspend --keep-snapshots --rotated --logs-reviewed --label TICKET-7\n  warren done box --rm --drop-snapshots --revoke-tokens\n  warren done --list --json",
 		Args:    args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if o.list == (len(list) == 1) {
-				return usage("which VM? warren done NAME").WithHint("or list what was said to be done: warren done --list")
+				return usage("which VM? warren done NAME").WithHint("or list the jobs that were closed: warren done --list")
 			}
 			if o.stop && o.suspend || o.remove && (o.stop || o.suspend) {
 				return usage("--stop, --suspend and --rm exclude each other")
@@ -64,16 +64,16 @@ On a terminal it asks for what the flags leave open. The exit status is 6 while 
 	f.BoolVar(&o.stop, "stop", false, "keep its disk")
 	f.BoolVar(&o.suspend, "suspend", false, "keep its disk and its memory, compressed and encrypted")
 	f.BoolVar(&o.remove, "rm", false, "remove it")
-	f.StringArrayVar(&o.drop, "drop-snapshot", nil, "delete this snapshot of it, by its id; may be repeated")
+	f.StringArrayVar(&o.drop, "drop-snapshot", nil, "delete this snapshot of it, by id; may repeat")
 	f.BoolVar(&o.dropAll, "drop-snapshots", false, "delete every snapshot of it")
-	f.BoolVar(&o.in.KeepSnapshots, "keep-snapshots", false, "the snapshots that stay have a purpose")
-	f.BoolVar(&o.in.LockVolumes, "lock-volumes", false, "unmount the volumes and folders that it has, and lock the volumes that no other VM has")
+	f.BoolVar(&o.in.KeepSnapshots, "keep-snapshots", false, "confirm that the remaining snapshots have a purpose")
+	f.BoolVar(&o.in.LockVolumes, "lock-volumes", false, "unmount its volumes and folders, and lock the volumes that no other VM uses")
 	f.BoolVar(&o.in.RevokeTokens, "revoke-tokens", false, "revoke the tokens of the identities that were granted the VM")
-	f.BoolVar(&o.in.Rotated, "rotated", false, "what code in it could reach is rotated")
-	f.BoolVar(&o.in.LogsReviewed, "logs-reviewed", false, "its logs were read")
-	f.StringVar(&o.in.Label, "label", "", "what you call the job: a ticket, a run")
-	f.BoolVar(&o.ask, "ask", false, "ask also when standard input is not a terminal")
-	f.BoolVar(&o.list, "list", false, "list the last jobs that were said to be done")
+	f.BoolVar(&o.in.Rotated, "rotated", false, "confirm that every credential that code in it could reach is rotated")
+	f.BoolVar(&o.in.LogsReviewed, "logs-reviewed", false, "confirm that its logs were read")
+	f.StringVar(&o.in.Label, "label", "", "your name for the job: a ticket, a run")
+	f.BoolVar(&o.ask, "ask", false, "ask even if standard input is not a terminal")
+	f.BoolVar(&o.list, "list", false, "list the last closed jobs")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -104,12 +104,12 @@ func (a *app) done(ctx context.Context, o *doneOptions) error {
 		a.showJob(job)
 	}
 	if err == nil && !job.Complete {
-		return vm.Errorf(vm.WrongState, o.name, "the job has open steps").WithHint("`warren done %s` goes on there", job.VM)
+		return vm.Errorf(vm.WrongState, o.name, "the job has open steps").WithHint("`warren done %s` continues with them", job.VM)
 	}
 	return err
 }
 
-// decide turns the flags into what is sent.
+// decide turns the flags into the request.
 func (o *doneOptions) decide(left vm.Remaining) {
 	switch {
 	case o.stop:
@@ -129,7 +129,8 @@ func (o *doneOptions) decide(left vm.Remaining) {
 	}
 }
 
-// askDone asks for what the flags have left open. An empty answer leaves it so.
+// askDone asks about the steps that the flags left open. An empty answer leaves
+// a step open.
 func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 	in := bufio.NewScanner(a.io.in)
 	ask := func(format string, args ...any) string {
@@ -141,7 +142,7 @@ func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 	}
 	yes := func(format string, args ...any) bool { return strings.HasPrefix(ask(format+" [y/N] ", args...), "y") }
 	if o.in.Retention == "" && left.State != "" {
-		o.in.Retention = ask("%s is %s: what of it is kept? [stop/suspend/destroy; nothing = leave it] ", printable(o.name), left.State)
+		o.in.Retention = ask("%s is %s: how do you want to end it? [stop/suspend/destroy; empty = leave it] ", printable(o.name), left.State)
 	}
 	if !o.in.KeepSnapshots && len(o.in.DropSnapshots) == 0 && len(left.Snapshots) > 0 {
 		for _, s := range left.Snapshots {
@@ -149,7 +150,7 @@ func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 				o.in.DropSnapshots = append(o.in.DropSnapshots, s.ID)
 			}
 		}
-		o.in.KeepSnapshots = len(o.in.DropSnapshots) == len(left.Snapshots) || yes("do the other snapshots have a purpose?")
+		o.in.KeepSnapshots = len(o.in.DropSnapshots) == len(left.Snapshots) || yes("do you need the other snapshots?")
 	}
 	if !o.in.LockVolumes && (len(left.Folders) > 0 || slices.ContainsFunc(left.Volumes, func(v vm.RemainingVolume) bool { return v.Unlocked || v.Path != "" })) {
 		o.in.LockVolumes = yes("unmount and lock %s?", strings.Join(append(foldersLeft(left), volumesLeft(left)...), ", "))
@@ -158,10 +159,10 @@ func (a *app) askDone(o *doneOptions, left vm.Remaining) {
 		o.in.RevokeTokens = yes("revoke the tokens of identities that reach the VM?")
 	}
 	if !o.in.Rotated {
-		o.in.Rotated = yes("is every key, token and password rotated that code in it could reach?")
+		o.in.Rotated = yes("have you rotated every key, token and password that code in it could reach?")
 	}
 	if !o.in.LogsReviewed && left.State != "" {
-		o.in.LogsReviewed = yes("were its logs read (`warren logs %s`) before they go to tickets, traces or a model?", printable(o.name))
+		o.in.LogsReviewed = yes("has a person read its logs (`warren logs %s`) before they go to tickets, traces or a model?", printable(o.name))
 	}
 }
 
@@ -172,7 +173,7 @@ func (a *app) showJob(job vm.Job) {
 	}
 	r := job.Remains
 	if r.State == "" {
-		a.details("  remains   of %s, which is gone\n", printable(or(job.Name, string(job.VM))))
+		a.details("  remains   of %s, which was deleted\n", printable(or(job.Name, string(job.VM))))
 	} else {
 		a.details("  remains   disk %s, memory %s, logs %s\n", human(r.DiskBytes), human(r.MemoryBytes), human(r.LogBytes))
 	}

@@ -18,10 +18,10 @@ func newDrain(a *app, runF func(context.Context, *drainOptions) error) *cobra.Co
 	cmd := &cobra.Command{
 		Use:   "drain",
 		Short: "Suspend every VM before the host is shut down",
-		Long: `Write memory and disk of every VM that runs down, of all accounts, and end their machines. The next start of the
-server lets those go on that were created with --on-boot resume, or are persistent; the others go on when they are
-used. No VM starts from then on: "warren drain --undo" ends that, and so does a restart of the server.
-It needs the admin key. Installed as deploy/warren-drain.service it runs at each shutdown of the host.`,
+		Long: `Suspend every running VM of all accounts: their memory and disks are saved. The next start of the server resumes
+those that were created with --on-boot resume, or are persistent; the others resume when they are used. Until then
+no VM can start; "warren drain --undo" or a restart of the server allows starts again. It needs the admin key.
+Installed as deploy/warren-drain.service it runs at each shutdown of the host.`,
 		Example: "  warren drain\n  warren drain --json\n  warren drain --undo",
 		Args:    args(0, 0, "warren drain has no arguments: it suspends all VMs"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,7 +35,7 @@ It needs the admin key. Installed as deploy/warren-drain.service it runs at each
 		},
 	}
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
-	cmd.Flags().BoolVar(&o.undo, "undo", false, "end a drain: the host stays up after all")
+	cmd.Flags().BoolVar(&o.undo, "undo", false, "cancel a drain: allow starts again")
 	return cmd
 }
 
@@ -51,7 +51,7 @@ func (a *app) undrain(ctx context.Context, o *drainOptions) error {
 	case o.json:
 		return a.io.json(done)
 	}
-	a.io.printf("VMs may start again; %d go on\n", done.Resumed)
+	a.io.printf("VMs may start again; %d resume\n", done.Resumed)
 	return nil
 }
 
@@ -72,9 +72,9 @@ func (a *app) drain(ctx context.Context, o *drainOptions) error {
 		if name == "" {
 			name = string(d.ID)
 		}
-		then := "stays asleep until it is used"
+		then := "stays suspended until it is used"
 		if d.ResumesOnBoot {
-			then = "goes on when the server starts"
+			then = "resumes when the server starts"
 		}
 		if d.Error != "" {
 			failed++

@@ -13,24 +13,25 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Exit statuses of exec, run and wait beside those of the command in the guest.
+// Exit statuses of exec, run and wait, in addition to those of the command in
+// the guest.
 const (
-	statusTimeout = 124 // the time limit has passed
+	statusTimeout = 124 // the time limit was reached
 	statusOurs    = 125 // Warren failed, not the command
 )
 
-// exitStatus ends a command with a status and without a message.
+// exitStatus is an error that ends the program with a status and no message.
 type exitStatus int
 
 func (e exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 
-// passing marks an error of a command that passes statuses of the guest
-// through: our own failures get a status of their own.
+// passing marks an error of a command that returns the guest's exit status:
+// failures of Warren then get a separate status.
 type passing struct{ error }
 
 func (p passing) Unwrap() error { return p.error }
 
-// usage is a command line that is not understood.
+// usage is an error in the command line.
 func usage(format string, args ...any) *vm.Error {
 	return vm.Errorf(vm.Invalid, "", format, args...)
 }
@@ -55,7 +56,7 @@ func (a *app) report(err error) int {
 	return code
 }
 
-// errReported marks errors that were told already.
+// errReported marks errors that were already printed.
 var errReported = errors.New("reported")
 
 // complain prints an error for people.
@@ -66,7 +67,7 @@ func (a *app) complain(err error) {
 	}
 	e := vm.AsError(err)
 	text := err.Error()
-	if e.Op != "" && a.verb != "" { // the verb as it was typed
+	if e.Op != "" && a.verb != "" { // the verb in the command line
 		text = strings.Replace(text, string(e.Op)+": ", a.verb+": ", 1)
 	}
 	text = strings.ReplaceAll(text, "\n", "; ")
@@ -76,8 +77,8 @@ func (a *app) complain(err error) {
 	}
 }
 
-// each does something to several VMs and goes on after failures, which are
-// told at once. The first failure decides the exit status.
+// each calls a function for several VMs. It prints a failure at once and
+// continues with the next VM. The first failure decides the exit status.
 func (a *app) each(names []string, do func(name string) error) error {
 	var first error
 	for _, n := range names {
@@ -94,7 +95,8 @@ func (a *app) each(names []string, do func(name string) error) error {
 	return first
 }
 
-// endEach is each for what ends things on the server, and says so of each.
+// endEach is each for verbs that remove things on the server; it prints a
+// line for each.
 func (a *app) endEach(names []string, ended string, do func(c *client.Client, name string) error) error {
 	c, err := a.client()
 	if err != nil {

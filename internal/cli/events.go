@@ -15,7 +15,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// fromNow asks for events that have not happened yet.
+// fromNow requests only events after this moment.
 const fromNow = -1
 
 type eventsOptions struct {
@@ -29,8 +29,8 @@ func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.
 	o := &eventsOptions{}
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what happens, as it happens, until ^C",
-		Long:  "Print the server's events as they happen. Each has a number: --after goes on after it, so that none is missed.",
+		Short: "Print events as they happen, until ^C",
+		Long:  "Print the server's events as they happen. Each has a number: --after NUMBER continues after it, so that you miss none.",
 		Example: `  warren events
   warren events --vm box --type vm.running,vm.stopped
   warren events --after 120 --json`,
@@ -48,8 +48,8 @@ func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.types, "type", nil, "only these types")
-	f.StringVar(&o.vm, "vm", "", "only those of one VM")
-	f.Int64Var(&o.after, "after", 0, "begin with those after this number; 0 = the oldest that is kept (default from now on)")
+	f.StringVar(&o.vm, "vm", "", "only those of this VM")
+	f.Int64Var(&o.after, "after", 0, "begin after this number; 0 = with the oldest event (default from now on)")
 	f.BoolVar(&o.json, "json", false, "print a JSON object a line")
 	return cmd
 }
@@ -69,13 +69,13 @@ func (a *app) events(ctx context.Context, o *eventsOptions) error {
 		e, err := s.Next()
 		switch {
 		case ctx.Err() != nil:
-			return nil // ^C is how one stops looking
+			return nil // ^C ends it without an error
 		case errors.Is(err, io.EOF):
 			e := vm.Errorf(vm.Unavailable, "events", "the server ended the stream")
 			if last < 0 {
 				return e
 			}
-			return e.WithHint("go on with `warren events --after %d`", last)
+			return e.WithHint("continue with `warren events --after %d`", last)
 		case err != nil:
 			return err
 		}

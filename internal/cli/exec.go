@@ -20,8 +20,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// execGrace is how much longer than its limit a command may take to be ended
-// by the guest, before the guest counts as silent.
+// execGrace is how long after a command's time limit the guest may take to
+// end it. After that the guest counts as silent.
 const execGrace = 15 * time.Second
 
 // startGrace is how long a command may still take to start after ^C.
@@ -43,11 +43,11 @@ type execOptions struct {
 
 // add adds the flags that every command line for a guest has.
 func (o *execOptions) add(f *pflag.FlagSet) {
-	f.StringVar(&o.timeout, "timeout", "", "end the command after so many seconds, or such as 10m; then the exit status is 124")
+	f.StringVar(&o.timeout, "timeout", "", "end the command after this time: seconds, or a duration such as 10m; the exit status is then 124")
 	f.StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
 	f.StringVar(&o.cwd, "cwd", "", aboutCwd)
-	f.StringArrayVarP(&o.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to pass this shell's on; may repeat")
-	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input on")
+	f.StringArrayVarP(&o.env, "env", "e", nil, "set a variable: NAME=VALUE, or NAME to copy this shell's; may repeat")
+	f.BoolVarP(&o.stdin, "stdin", "i", false, "pass standard input to the command")
 	f.BoolVar(&o.json, "json", false, "print output and exit status as one JSON object at the end")
 }
 
@@ -59,13 +59,14 @@ func newExec(a *app, runF func(context.Context, *execOptions) error) *cobra.Comm
 		Long: `Run a command in a running VM. Its output, standard error and exit status are passed on; 124 says that
 --timeout ended it, 125 that Warren failed and not the command, 126 and 127 that the guest could not run it.
 
--t gives the command a terminal, with -i one to type into, which has the size of this one; ^C and all other keys go
-to the command. -i needs a terminal here then, -t alone does not. A connection that breaks is made again; the
-command goes on meanwhile, and "warren pty ls" lists it. As every terminal, it keeps the VM awake by what goes
-through it, not by being there.
+-t gives the command a terminal; -it connects it to this terminal, with the same size, and all keys, including ^C,
+go to the command. -it needs a terminal here; -t alone does not. If the connection breaks, the command keeps
+running, "warren pty ls" lists it, and exec attaches again. Like every terminal, it keeps the VM awake by its
+input and output, not by being open.
 
-Without -t, ^C goes to the command; a second one leaves it alone: it goes on in the background with a log, as it
-does when this program or the server dies ("warren ps", "warren logs", "warren wait").
+Without -t, the first ^C goes to the command. A second one detaches from it: the command keeps running in the
+background with a log, as it does when this program or the server dies ("warren ps", "warren logs", "warren
+wait").
 
 ` + aboutWorkdir,
 		Example: `  warren exec box -- uname -a
@@ -86,13 +87,14 @@ does when this program or the server dies ("warren ps", "warren logs", "warren w
 		ValidArgsFunction: a.completeVM,
 	}
 	o.add(cmd.Flags())
-	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "capture a generation to roll back to before it runs")
+	cmd.Flags().BoolVar(&o.captureFirst, "capture-first", false, "before it runs, capture a generation to roll back to")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal; -it to type into it")
-	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and leave it; its output goes to its log")
+	cmd.Flags().BoolVarP(&o.background, "background", "d", false, "print the process's id and return; its output goes to its log")
 	return cmd
 }
 
-// passed marks failures of ours in a command that passes statuses through.
+// passed marks Warren's failures in a command that returns the guest's exit
+// status.
 func passed(err error) error {
 	var status exitStatus
 	if err == nil || errors.As(err, &status) {
@@ -105,7 +107,7 @@ func passingArgs(f cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, list []string) error { return passed(f(cmd, list)) }
 }
 
-// spec turns the flags into what is sent.
+// spec turns the flags into the request.
 func (o *execOptions) spec(getenv func(string) string) (vm.ExecSpec, error) {
 	s := vm.ExecSpec{Argv: o.argv, User: o.user, Cwd: o.cwd, Stdin: o.stdin, Background: o.background}
 	var err error
@@ -142,7 +144,7 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 		if err != nil {
 			return err
 		}
-		a.io.notef("captured %s: `warren rollback %s %s` goes back to it", g.ID, printable(o.name), g.ID)
+		a.io.notef("captured %s: `warren rollback %s %s` returns to it", g.ID, printable(o.name), g.ID)
 	}
 	if o.background {
 		p, err := c.StartProcess(ctx, o.name, spec)
@@ -164,14 +166,14 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 	return a.printGathered(a.attached(ctx, c, o.name, spec, a.leave))
 }
 
-// attached runs a command with this program's streams until it has ended.
-// Signals go to the command; after the second one, leave decides.
+// attached runs a command with this program's streams until it ends. Signals
+// go to the command; after the second signal, leave decides.
 func (a *app) attached(ctx context.Context, c *client.Client, name string, spec vm.ExecSpec, leave leaveFunc) error {
 	if spec.TimeoutMs > 0 {
 		limit := time.Duration(spec.TimeoutMs)*time.Millisecond + execGrace
 		var late context.CancelFunc
 		ctx, late = context.WithTimeoutCause(ctx, limit, vm.Errorf(vm.GuestFault, name, "the guest does not answer").
-			WithHint("`warren kill %s` ends it without its help", name))
+			WithHint("`warren kill %s` ends it without the guest's help", name))
 		defer late()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -193,12 +195,12 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		a.passSignals(e, name, first, sigs, over, leave)
 	}()
 	if spec.Stdin {
-		// Nothing can interrupt a read of a terminal: this goroutine ends with
-		// the input, or with the program, which has nothing left to do then.
+		// Nothing can interrupt a read of a terminal. This goroutine ends with
+		// the input or with the program.
 		go feed(e, a.io.in)
 	}
-	// A reader of our output that goes away must not end this program before
-	// the command was told.
+	// If the reader of our output goes away, this program must signal the
+	// command before it ends.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	defer signal.Stop(pipe)
@@ -224,8 +226,8 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 	return nil
 }
 
-// telling passes output on; when nobody reads it any more it tells the command,
-// as a pipe on one machine would.
+// telling writes output. If nobody reads it any more, it signals the command,
+// as a local pipe would.
 type telling struct {
 	w io.Writer
 	e *client.Exec
@@ -234,12 +236,13 @@ type telling struct {
 func (t *telling) Write(p []byte) (int, error) {
 	n, err := t.w.Write(p)
 	if errors.Is(err, syscall.EPIPE) {
-		_ = t.e.Signal("PIPE") // a command that cannot be told goes on in the background
+		_ = t.e.Signal("PIPE") // a command that cannot be signalled keeps running in the background
 	}
 	return n, err
 }
 
-// causeOf prefers why a context ended to that it ended.
+// causeOf returns the cause of a context's end, if there is one, instead of
+// its error.
 func causeOf(ctx context.Context, err error) error {
 	var why *vm.Error
 	if errors.As(context.Cause(ctx), &why) {
@@ -250,18 +253,19 @@ func causeOf(ctx context.Context, err error) error {
 
 // feed sends input to its end.
 func feed(e *client.Exec, in io.Reader) {
-	// A failure of the connection is told by Run; input that nobody reads any
-	// more is no failure.
+	// Run reports a failure of the connection; input that the command no
+	// longer reads is no failure.
 	_, _ = io.Copy(e, in)
 	_ = e.CloseStdin()
 }
 
-// leaveFunc ends the attachment to a command that a signal did not end.
+// leaveFunc detaches from a command that a signal did not end.
 type leaveFunc func(e *client.Exec, name string)
 
-// earlySignal watches signals while a command is being started: one is kept for
-// the command; when it does not start soon after, or at a second one, the
-// attempt is given up. Close started at the end and then read early, once.
+// earlySignal watches signals while a command is being started. It keeps the
+// first one for the command. If the command does not start soon after, or at a
+// second signal, the start is cancelled. Close started at the end and then read
+// early, once.
 func earlySignal(sigs <-chan os.Signal, giveUp context.CancelCauseFunc) (early <-chan os.Signal, started chan struct{}) {
 	out := make(chan os.Signal, 1)
 	started = make(chan struct{})
@@ -287,8 +291,8 @@ func earlySignal(sigs <-chan os.Signal, giveUp context.CancelCauseFunc) (early <
 	return out, started
 }
 
-// passSignals sends ^C to the command. The second ^C, and SIGTERM, which asks
-// this program to end, leave it alone. first came early; nil = none did.
+// passSignals sends the first ^C to the command. The second ^C, and SIGTERM,
+// only detach from it. first is a signal that came early, or nil.
 func (a *app) passSignals(e *client.Exec, name string, first os.Signal, sigs <-chan os.Signal, over <-chan struct{}, leave leaveFunc) {
 	for n := 0; ; n++ {
 		sig := first
@@ -307,9 +311,9 @@ func (a *app) passSignals(e *client.Exec, name string, first os.Signal, sigs <-c
 	}
 }
 
-// leave detaches and says where the command is found again.
+// leave detaches and prints how to find the command again.
 func (a *app) leave(e *client.Exec, name string) {
-	_ = e.Detach() // Run tells what comes of it
+	_ = e.Detach() // Run reports the result
 	id := e.Process().ID
 	a.io.tellf("%s", strings.Join([]string{
 		"warren: left " + id + " running in the background; find it again with",

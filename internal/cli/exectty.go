@@ -11,29 +11,30 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// tidyWithin bounds what is done behind a command that has ended.
+// tidyWithin limits the clean-up after a command has ended.
 const tidyWithin = 5 * time.Second
 
-// checkTTY refuses what goes not together with a terminal, as docker does.
+// checkTTY refuses flags that cannot be combined with a terminal, as docker
+// does.
 func (o *execOptions) checkTTY(in any) error {
 	_, tty := terminal(in)
 	switch {
 	case o.tty && o.json:
-		return usage("what a terminal shows is no JSON").WithHint("leave out -t, or --json")
+		return usage("the output of a terminal is not JSON").WithHint("omit -t or --json")
 	case !o.tty:
 		return nil
 	case o.stdin && !tty:
-		return usage("-i with -t: standard input is no terminal").WithHint("leave out -t to pass a pipe or a file on")
+		return usage("-i with -t: standard input is not a terminal").WithHint("omit -t to pass a pipe or a file")
 	case o.background:
-		return usage("a command in the background gets no terminal").WithHint("leave out -t, or use `warren pty %s --detach --exec CMD`", printable(o.name))
+		return usage("a command in the background gets no terminal").WithHint("omit -t, or use `warren pty %s --detach --exec CMD`", printable(o.name))
 	case o.timeout != "":
 		return usage("--timeout: not with -t").WithHint("let the guest end it: `-- timeout --foreground %s CMD`", printable(o.timeout))
 	}
 	return nil
 }
 
-// onTerminal runs a command on a terminal of the guest and joins that with this
-// program's, until the command has ended.
+// onTerminal runs a command on a terminal of the guest and connects it to this
+// program's terminal until the command ends.
 func (a *app) onTerminal(ctx context.Context, c *client.Client, name string, spec vm.ExecSpec) error {
 	cols, rows := a.io.size()
 	t, err := c.OpenTerminal(ctx, name, vm.TerminalSpec{
@@ -46,7 +47,8 @@ func (a *app) onTerminal(ctx context.Context, c *client.Client, name string, spe
 	v.out = &ptyFilter{w: a.io.out}
 	err = v.run(ctx)
 	if v.ended {
-		// Nobody will ask for it by its number; the guest forgets it by itself, too.
+		// Nobody will ask for the terminal by its number. The guest also removes it
+		// by itself.
 		tidy, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWithin)
 		defer stop()
 		_, _ = c.CloseTerminal(tidy, name, spec.User, t.Session().SessionID)

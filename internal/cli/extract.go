@@ -18,7 +18,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Bounds of one tree that comes out of a guest.
+// Limits of a tree that is copied out of a guest.
 const (
 	maxEntries   = 1 << 18
 	maxNameBytes = 64 << 20 // of all names together
@@ -29,15 +29,14 @@ const (
 	copyBuffer   = 256 << 10
 )
 
-// extractTar unpacks a tree that a guest sent as dest/name. A directory that is
-// there gets what it holds beside its own, and name "." is dest itself; anything
-// else that is there is refused. Everything goes to a temporary directory first,
-// which is put into place when the tree is whole and removed when it is not, so
-// that no part of a tree is ever seen. What the archive holds is not trusted: no
-// entry touches anything but that new directory, and an archive that tries is
-// refused as a whole. A symlink that leads outside is left out, and t is told of
-// it. Files larger than limit are refused (0 = no limit). r is read to its end, so
-// that an error of its last read counts.
+// extractTar unpacks a tree that a guest sent as dest/name. It merges into an
+// existing directory (name "." is dest itself) and refuses anything else that
+// exists. It unpacks into a temporary directory first, moves that into place if
+// the tree is complete, and removes it otherwise, so that no partial tree is ever
+// visible. The archive is not trusted: no entry touches anything outside the new
+// directory, and an archive that tries is refused as a whole. A symlink that leads
+// outside is left out and noted in t. Files larger than limit are refused (0 = no
+// limit). It reads r to its end, so that an error of the last read counts.
 func extractTar(r io.Reader, dest *os.Root, name string, limit int64, t *transfer) (err error) {
 	if name == "" || name == ".." || strings.ContainsAny(name, "/\x00") {
 		return vm.Errorf(vm.Invalid, printable(name), "cannot be the name of a directory")
@@ -75,8 +74,8 @@ func extractTar(r io.Reader, dest *os.Root, name string, limit int64, t *transfe
 	return localError(name, dest.Rename(temp, name))
 }
 
-// receiver opens the directory that a tree gets into; nil = nothing is there. A
-// symlink is refused: who has made it is not known.
+// receiver opens the directory that receives a tree; nil = it does not exist.
+// It refuses a symlink, because its origin is unknown.
 func receiver(dest *os.Root, name string) (*os.Root, error) {
 	st, err := dest.Lstat(name)
 	switch {
@@ -122,13 +121,13 @@ func (x *extractor) all(r io.Reader) error {
 			return err
 		}
 	}
-	// The sender's verdict on the whole stream comes with its end.
+	// The sender reports an error of the whole stream at its end.
 	n, err := io.CopyBuffer(io.Discard, io.LimitReader(r, maxTail), x.buf)
 	switch {
 	case err != nil:
 		return streamError(err)
 	case n == maxTail:
-		return vm.Errorf(vm.GuestFault, "", "the guest goes on sending after the end of the tree")
+		return vm.Errorf(vm.GuestFault, "", "the guest keeps sending after the end of the tree")
 	}
 	return nil
 }
@@ -141,7 +140,7 @@ func (x *extractor) entry(h *tar.Header, r io.Reader) error {
 	}
 	for key := range h.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {
-			return refused(h.Name, "is a sparse entry, which can be far larger than what was sent")
+			return refused(h.Name, "is a sparse entry, which can be far larger than the bytes sent")
 		}
 	}
 	if name == "." {
@@ -170,7 +169,8 @@ func (x *extractor) entry(h *tar.Header, r io.Reader) error {
 // write to it and remove it again.
 func dirBits(h *tar.Header) fs.FileMode { return fs.FileMode(h.Mode)&0o777 | 0o700 }
 
-// top takes permissions from the tree's own directory; it never adds any.
+// top removes permissions that the tree's own directory lacks; it never adds
+// any.
 func (x *extractor) top(h *tar.Header) error {
 	st, err := x.root.Stat(".")
 	if err != nil {
@@ -204,8 +204,8 @@ func entryName(raw string) (string, error) {
 	return path.Clean(raw), nil
 }
 
-// claim notes a path. Each may come once, in one spelling, and only below a
-// directory that this archive made: never through a symlink.
+// claim records a path. Each path may come once, in one spelling, and only
+// below a directory that this archive made, never through a symlink.
 func (x *extractor) claim(name string, h *tar.Header) error {
 	fold := strings.ToLower(strings.ToUpper(name))
 	if other, ok := x.folded[fold]; ok {
@@ -221,7 +221,7 @@ func (x *extractor) claim(name string, h *tar.Header) error {
 			return err
 		}
 	case typ != tar.TypeDir:
-		return refused(name, "is below something that is no directory")
+		return refused(name, "is below something that is not a directory")
 	}
 	return x.note(name, fold, h.Typeflag)
 }
@@ -229,7 +229,7 @@ func (x *extractor) claim(name string, h *tar.Header) error {
 func (x *extractor) note(name, fold string, typ byte) error {
 	x.nameBytes += len(name)
 	if x.nameBytes > maxNameBytes {
-		return vm.Errorf(vm.Limit, "", "the names that the guest sent are too long together").WithHint("copy a smaller directory")
+		return vm.Errorf(vm.Limit, "", "the names that the guest sent are too long in total").WithHint("copy a smaller directory")
 	}
 	x.made[name], x.folded[fold] = typ, name
 	return nil
@@ -244,7 +244,7 @@ func (x *extractor) parents(dir string) error {
 	return x.entry(h, nil)
 }
 
-// symlink makes a symlink, or leaves it out where it leads outside.
+// symlink makes a symlink, or leaves it out if it leads outside.
 func (x *extractor) symlink(name, target string) error {
 	switch {
 	case target == "" || len(target) > maxPath || strings.ContainsRune(target, 0):
@@ -257,9 +257,9 @@ func (x *extractor) symlink(name, target string) error {
 }
 
 // leadsOutside reports whether a symlink of a tree may lead out of it, whatever
-// other symlinks there are: ".." may stand at its beginning only, where it is
-// counted from the link's real directory. Behind a name it would be counted
-// from wherever that name leads.
+// other symlinks there are. ".." is allowed only at its beginning, where it is
+// relative to the link's real directory. After a name it would be relative to
+// the directory that the name leads to.
 func leadsOutside(name, target string) bool {
 	if strings.HasPrefix(target, "/") {
 		return true
@@ -283,7 +283,7 @@ func leadsOutside(name, target string) bool {
 // file writes a regular file; the umask applies, setuid and setgid do not.
 func (x *extractor) file(name string, h *tar.Header, r io.Reader) error {
 	if x.limit > 0 && h.Size > x.limit {
-		return vm.Errorf(vm.Limit, printable(name), "has %d bytes, more than the %d that were allowed", h.Size, x.limit).
+		return vm.Errorf(vm.Limit, printable(name), "has %d bytes, more than the allowed %d", h.Size, x.limit).
 			WithHint("allow more: --max-bytes %d", h.Size)
 	}
 	f, err := x.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, fs.FileMode(h.Mode)&0o777)
@@ -344,7 +344,7 @@ func receiveFile(r io.Reader, size int64, dest string, mode os.FileMode) (err er
 	if err := dir.Rename(temp, filepath.Base(dest)); err != nil {
 		return localError(dest, err)
 	}
-	// The file is there; only its name might not outlive a power cut.
+	// The file is written; only its name might not survive a power cut.
 	if d, err := dir.Open("."); err == nil {
 		_ = d.Sync() // not every file system can sync a directory
 		d.Close()
@@ -352,7 +352,7 @@ func receiveFile(r io.Reader, size int64, dest string, mode os.FileMode) (err er
 	return nil
 }
 
-// replaceable refuses what a file must not be put in the place of.
+// replaceable returns an error for a path that a file must not replace.
 func replaceable(dest string) error {
 	if base := filepath.Base(dest); dest == "" || os.IsPathSeparator(dest[len(dest)-1]) || base == "." || base == ".." {
 		return vm.Errorf(vm.Invalid, dest, "is not the name of a file").WithHint("add the file's name")
@@ -392,7 +392,8 @@ func copyExact(dest string, f io.Writer, r io.Reader, size int64) error {
 	return nil
 }
 
-// copyInto tells failures to read, which are the sender's, from those to write.
+// copyInto distinguishes failures to read, which are the sender's, from
+// failures to write.
 func copyInto(name string, f io.Writer, r io.Reader, buf []byte) (int64, error) {
 	var total int64
 	for {
@@ -412,7 +413,7 @@ func copyInto(name string, f io.Writer, r io.Reader, buf []byte) (int64, error) 
 	}
 }
 
-// refused is the error of an archive that no honest guest sends.
+// refused is the error for an archive that no honest guest sends.
 func refused(name, why string) error {
 	return vm.Errorf(vm.GuestFault, printable(name), "%s; nothing was copied", why).
 		WithHint("look at it inside the VM with `warren fs ls`, and copy the files that you want one by one")
@@ -424,7 +425,7 @@ func streamError(err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return vm.Errorf(vm.GuestFault, "", "what the guest sent is cut off or malformed: %w", err).WithHint("copy it again")
+	return vm.Errorf(vm.GuestFault, "", "the data from the guest is cut off or malformed: %w", err).WithHint("copy it again")
 }
 
 // localError is the error of a file system of this host; nil for nil.
@@ -440,13 +441,13 @@ func localError(name string, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		kind, hint = vm.Denied, "choose a place that you may write to"
 	case errors.Is(err, fs.ErrNotExist):
-		kind, hint = vm.NotFound, "look whether it is spelled rightly"
+		kind, hint = vm.NotFound, "check the spelling"
 	case errors.Is(err, fs.ErrExist), errors.Is(err, syscall.ENOTEMPTY):
 		kind = vm.Exists
 	}
 	var p *fs.PathError
 	var l *os.LinkError
-	switch { // their own names may hold what a guest chose
+	switch { // their names may contain text that a guest chose
 	case errors.As(err, &p):
 		err = p.Err
 	case errors.As(err, &l):

@@ -31,9 +31,9 @@ func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Comm
 		Use:   "fork NAME",
 		Short: "Make running copies of a VM",
 		Long: `Make running copies of a running or suspended VM: memory, processes, terminals, ports and disk of one instant,
-each with an identity of its own. The parent goes on; it stands still for some milliseconds. Either all copies
-run or none. They are called PREFIX-1, PREFIX-2 and so on; without --name after the parent, at the next free numbers.
-The first fork of a VM says what no reset can make different in its copies.`,
+each with its own identity. The parent is paused for some milliseconds and keeps running. Either all copies run or
+none. They are called PREFIX-1, PREFIX-2 and so on; without --name the prefix is the parent's name, with the next
+free numbers. The first fork of a VM says what the copies still share.`,
 		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json\n  warren fork app -n 2 --label try=7",
 		Args:    args(1, 1, "which VM? warren fork NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -48,9 +48,9 @@ The first fork of a VM says what no reset can make different in its copies.`,
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "how many copies")
 	f.StringVar(&o.prefix, "name", "", "the copies are called NAME-1, NAME-2, ...")
-	f.StringVar(&o.folders, "folders", "", "what they get of directories of the host that it has: ro (default), rw, none")
-	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment), cut (the copies get disks that fail), ro (the copies read, too)")
-	f.StringArrayVar(&o.labels, "label", nil, "label the copies, which have the parent's labels besides: KEY=VALUE; may repeat")
+	f.StringVar(&o.folders, "folders", "", "how they get its directories of the host: ro (default), rw, none")
+	f.StringVar(&o.volumes, "volumes", "", "if it has volumes mounted: detach (unmount them meanwhile), cut (the copies get disks that fail), ro (the copies read, too)")
+	f.StringArrayVar(&o.labels, "label", nil, "label the copies, in addition to the parent's labels: KEY=VALUE; may repeat")
 	a.completeLabels(cmd, "=")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -90,12 +90,12 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 		return nil
 	}
 	if f.PauseMs > 0 {
-		a.io.printf("%s stood still for %.0f ms and goes on\n", printable(o.parent), f.PauseMs)
+		a.io.printf("%s was paused for %.0f ms\n", printable(o.parent), f.PauseMs)
 	}
 	a.io.printf("  enter     warren exec %s -- COMMAND\n", printable(f.Forks[0].Name))
 	a.io.printf("  compare   warren tree %s\n", printable(o.parent))
 	a.io.printf("  keep one  warren keep %s --over %s\n", printable(f.Forks[0].Name), printable(o.parent))
-	if f.First { // who forks a VM again has read them
+	if f.First { // a second fork of the VM need not repeat them
 		for _, w := range f.Caveats {
 			a.io.notef("note: %s", plain(w))
 		}

@@ -30,9 +30,9 @@ type forwardOptions struct {
 func newForward(a *app, runF func(context.Context, *forwardOptions) error) *cobra.Command {
 	o := &forwardOptions{}
 	cmd := &cobra.Command{
-		Use: "forward NAME [LOCAL:]PORT...", Short: "Have ports of a VM on this computer's localhost",
+		Use: "forward NAME [LOCAL:]PORT...", Short: "Make ports of a VM available on localhost",
 		Example: "  warren forward box 3000\n  warren forward box 8080:3000 5433:5432",
-		Long:    "Listen on localhost and pass each connection to a port of the VM, until it is interrupted.\nServers that listen only on the VM's 127.0.0.1 or [::1] are reached, too.\nA connection wakes a VM that sleeps.",
+		Long:    "Listen on localhost and pass each connection to a port of the VM, until ^C.\nThis also reaches servers that listen only on the VM's 127.0.0.1 or [::1].\nA connection wakes a suspended VM.",
 		Args:    args(2, -1, "which ports of which VM? warren forward NAME 8080:3000"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -109,7 +109,7 @@ func (a *app) forward(ctx context.Context, o *forwardOptions) error {
 	return nil
 }
 
-// accept passes connections on until the listener is closed.
+// accept forwards connections until the listener is closed.
 func (a *app) accept(ctx context.Context, c *client.Client, l net.Listener, name string, port uint16) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -136,7 +136,7 @@ func (a *app) accept(ctx context.Context, c *client.Client, l net.Listener, name
 	}
 }
 
-// splice copies both ways until either end has gone.
+// splice copies both ways until either end closes.
 func splice(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() { // ends when b is closed

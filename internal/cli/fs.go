@@ -25,7 +25,7 @@ func newFs(a *app) *cobra.Command {
 	return cmd
 }
 
-// fsOptions are those of every file verb; each uses its own.
+// fsOptions are the options of all file verbs; each verb uses some.
 type fsOptions struct {
 	places []place
 	user   string
@@ -164,7 +164,7 @@ func newFsMkdir(a *app, runF func(context.Context, *fsOptions) error) *cobra.Com
 		},
 	}, o, runF)
 	cmd.Flags().StringVar(&o.mode, "mode", "755", "permissions, octal")
-	cmd.Flags().BoolVarP(&o.deep, "parents", "p", false, "make missing directories; one that is there is fine")
+	cmd.Flags().BoolVarP(&o.deep, "parents", "p", false, "make missing parent directories; accept an existing directory")
 	return a.changing(cmd)
 }
 
@@ -182,7 +182,7 @@ func newFsRm(a *app, runF func(context.Context, *fsOptions) error) *cobra.Comman
 			return nil
 		},
 	}, o, runF)
-	cmd.Flags().BoolVarP(&o.deep, "recursive", "r", false, "remove a directory with all that is in it")
+	cmd.Flags().BoolVarP(&o.deep, "recursive", "r", false, "remove a directory with everything in it")
 	return a.changing(cmd)
 }
 

@@ -11,11 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxGathered bounds what is kept of each stream of a command; the rest is
-// dropped, and that is said.
+// maxGathered limits the bytes kept of each stream of a command. The rest is
+// dropped, and the result says so.
 const maxGathered = 16 << 20
 
-// gathered is the output of a command in a guest, where --json prints it at the
+// gathered is the output of a command in a guest, which --json prints at the
 // end with its status.
 type gathered struct {
 	stdout, stderr bounded
@@ -46,20 +46,20 @@ func (a *app) guestStreams() (stdout, stderr io.Writer) {
 
 // ranCommand is how a command ended, as api.ExecResult has it.
 type ranCommand struct {
-	StatusCode int    `json:"statusCode"` // 124 = its time was over
+	StatusCode int    `json:"statusCode"` // 124 = its time limit was reached
 	TimedOut   bool   `json:"timedOut"`
 	Stdout     string `json:"stdout"`
 	Stderr     string `json:"stderr"`
 	// StdoutEncoding and StderrEncoding are "base64" where the output is not UTF-8.
 	StdoutEncoding string `json:"stdoutEncoding,omitempty"`
 	StderrEncoding string `json:"stderrEncoding,omitempty"`
-	Truncated      bool   `json:"truncated"` // more was written than is here
-	// Outputs are what a run brought back, where it was asked to.
+	Truncated      bool   `json:"truncated"` // the command wrote more than is kept here
+	// Outputs are the files that a run brought back for --output.
 	Outputs []broughtOutput `json:"outputs,omitempty"`
 }
 
-// printGathered prints what a command wrote and how it ended; err is how that
-// came out, and is returned.
+// printGathered prints a command's output and result. It returns err, the
+// result.
 func (a *app) printGathered(err error) error {
 	g := a.gather
 	if g == nil {
@@ -67,7 +67,7 @@ func (a *app) printGathered(err error) error {
 	}
 	var status exitStatus
 	if err != nil && !errors.As(err, &status) {
-		return err // Warren failed, and not the command
+		return err // Warren failed, not the command
 	}
 	out := ranCommand{StatusCode: int(status), TimedOut: g.timedOut, Truncated: g.stdout.cut || g.stderr.cut, Outputs: g.outputs}
 	out.Stdout, out.StdoutEncoding = jsonText(g.stdout.Bytes())
@@ -75,7 +75,7 @@ func (a *app) printGathered(err error) error {
 	return errors.Join(err, a.io.json(out))
 }
 
-// jsonText is output as JSON can hold it without loss.
+// jsonText encodes output for JSON without loss.
 func jsonText(b []byte) (text, encoding string) {
 	if utf8.Valid(b) {
 		return string(b), ""
@@ -83,13 +83,13 @@ func jsonText(b []byte) (text, encoding string) {
 	return base64.StdEncoding.EncodeToString(b), "base64"
 }
 
-// maxJSONLine bounds a line of a log; one that is longer is printed in parts.
+// maxJSONLine limits a line of a log; a longer line is printed in parts.
 const maxJSONLine = 64 << 10
 
 // jsonLines prints each line that is written to it as a JSON object.
 type jsonLines struct {
 	io   *streams
-	part []byte // of a line that has not ended
+	part []byte // of an incomplete line
 }
 
 func (j *jsonLines) Write(p []byte) (int, error) {
@@ -109,7 +109,7 @@ func (j *jsonLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close prints what has no end of line.
+// Close prints an incomplete last line.
 func (j *jsonLines) Close() error {
 	if len(j.part) == 0 {
 		return nil

@@ -31,7 +31,7 @@ type identityOptions struct {
 func newIdentityCreate(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
 	o := &identityOptions{}
 	cmd := &cobra.Command{
-		Use: "create [NAME]", Short: "Make an identity, which may do nothing yet", Example: "  warren identity create ci",
+		Use: "create [NAME]", Short: "Make an identity, without any rights yet", Example: "  warren identity create ci",
 		Args: args(0, 1, "one name at most: warren identity create [NAME]"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = strings.Join(list, "")
@@ -50,7 +50,7 @@ func newIdentityCreate(a *app, runF func(context.Context, *identityOptions) erro
 				return a.io.json(i)
 			}
 			a.io.printf("%s %s\n", i.ID, printable(or(i.Name, "-")))
-			a.io.notef("let it use a VM: warren identity grant %s VM", printable(or(i.Name, string(i.ID))))
+			a.io.notef("give it a VM: warren identity grant %s VM", printable(or(i.Name, string(i.ID))))
 			return nil
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -98,7 +98,7 @@ func (a *app) identityLs(ctx context.Context, o *identityOptions) error {
 func newIdentityRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use: "rm IDENTITY...", Short: "Remove identities with their tokens, keys and permissions", Example: "  warren identity rm ci",
-		Long: "Remove identities, by id or name, with their tokens, keys and permissions. What goes on as one of them is cut.",
+		Long: "Remove identities, by id or name, with their tokens, keys and permissions. Their open connections are closed.",
 		Args: args(1, -1, "which identity? warren identity rm IDENTITY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {
@@ -135,7 +135,7 @@ func newIdentityGrant(a *app, runF func(context.Context, *identityOptions) error
 		Long: `Let an identity use a VM: look at it, start it, run commands, read and write files, open terminals. It may not change,
 stop or delete the VM. With --user it may do so as these Linux users only; else as any.`,
 		Example: "  warren identity grant ci box\n  warren identity grant ci box --user alice --user deploy\n  warren identity grant ci box --change --user alice",
-		Args:    args(2, 2, "whom, and to what? warren identity grant IDENTITY VM"),
+		Args:    args(2, 2, "which identity, and which VM? warren identity grant IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]
 			if runF != nil {
@@ -146,7 +146,7 @@ stop or delete the VM. With --user it may do so as these Linux users only; else 
 		ValidArgsFunction: a.completeIdentity,
 	}
 	cmd.Flags().StringSliceVar(&o.users, "user", nil, "a Linux user that it may act as; may repeat (default any)")
-	cmd.Flags().BoolVar(&o.change, "change", false, "change the Linux users of a permission that is there")
+	cmd.Flags().BoolVar(&o.change, "change", false, "change the Linux users of an existing permission")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -185,8 +185,8 @@ func linuxUsers(p api.VMPermission) string {
 func newIdentityRevoke(a *app, runF func(context.Context, *identityOptions) error) *cobra.Command {
 	o := &identityOptions{}
 	return a.changing(&cobra.Command{
-		Use: "revoke IDENTITY VM", Short: "Take a VM back from an identity; what it does there is cut", Example: "  warren identity revoke ci box",
-		Args: args(2, 2, "from whom, and what? warren identity revoke IDENTITY VM"),
+		Use: "revoke IDENTITY VM", Short: "Revoke a permission, and close its connections", Example: "  warren identity revoke ci box",
+		Args: args(2, 2, "which identity, and which VM? warren identity revoke IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.vm = list[0], list[1]
 			if runF != nil {
@@ -210,7 +210,7 @@ func newIdentityPermissions(a *app, runF func(context.Context, *identityOptions)
 	o := &identityOptions{}
 	cmd := &cobra.Command{
 		Use: "permissions IDENTITY", Short: "List the VMs that an identity may use", Example: "  warren identity permissions ci --json",
-		Args: args(1, 1, "whose? warren identity permissions IDENTITY"),
+		Args: args(1, 1, "which identity? warren identity permissions IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
 			if runF != nil {

@@ -38,7 +38,7 @@ func newIdentityKeyAdd(a *app, runF func(context.Context, *identityKeyOptions) e
 		Long: `Let the holder of an SSH key act as an identity. FILE holds the public half, such as ~/.ssh/id_ed25519.pub; - reads
 standard input.`,
 		Example: "  warren identity key add ci ~/.ssh/id_ed25519.pub\n  warren identity key add ci - --name laptop --forward-agent",
-		Args:    args(2, 2, "whose, and which? warren identity key add IDENTITY FILE"),
+		Args:    args(2, 2, "which identity, and which key? warren identity key add IDENTITY FILE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.file = list[0], list[1]
 			if runF != nil {
@@ -53,8 +53,8 @@ standard input.`,
 			return a.completeIdentity(cmd, list, prefix)
 		},
 	}
-	cmd.Flags().StringVar(&o.name, "name", "", "what to call it (default its comment)")
-	cmd.Flags().BoolVar(&o.agent, "forward-agent", false, "allow its sessions to use the SSH agent of who connects")
+	cmd.Flags().StringVar(&o.name, "name", "", "its name (default its comment)")
+	cmd.Flags().BoolVar(&o.agent, "forward-agent", false, "allow its sessions to use the client's SSH agent")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -101,7 +101,7 @@ func newIdentityKeyLs(a *app, runF func(context.Context, *identityKeyOptions) er
 	o := &identityKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "ls IDENTITY", Short: "List the SSH keys of an identity", Example: "  warren identity key ls ci --json",
-		Args: args(1, 1, "whose? warren identity key ls IDENTITY"),
+		Args: args(1, 1, "which identity? warren identity key ls IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
 			if runF != nil {
@@ -143,8 +143,8 @@ func newIdentityKeyRm(a *app, runF func(context.Context, *identityKeyOptions) er
 	o := &identityKeyOptions{}
 	return a.changing(&cobra.Command{
 		Use: "rm IDENTITY KEY...", Short: "Remove SSH keys from an identity", Example: "  warren identity key rm ci laptop",
-		Long: "Remove SSH keys, by name, id or fingerprint, from an identity. What goes on by one of them is cut.",
-		Args: args(2, -1, "whose, and which? warren identity key rm IDENTITY KEY..."),
+		Long: "Remove SSH keys, by name, id or fingerprint, from an identity. Connections that use them are closed.",
+		Args: args(2, -1, "which identity, and which key? warren identity key rm IDENTITY KEY..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.keys = list[0], list[1:]
 			if runF != nil {

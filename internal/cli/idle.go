@@ -24,9 +24,9 @@ func newIdle(a *app, runF func(context.Context, *idleOptions) error) *cobra.Comm
 	o := &idleOptions{}
 	cmd := &cobra.Command{
 		Use:   "idle NAME",
-		Short: "Say when a VM falls asleep, or why it does not",
-		Long: `Say since when a VM is idle, what counted last as use, what keeps it awake, and when it falls asleep and how.
-Asking neither wakes it nor keeps it awake.`,
+		Short: "Show when a VM will be suspended, or why not",
+		Long: `Show since when a VM is idle, its last use, what keeps it awake, and when it will be suspended or stopped. The
+command neither wakes the VM nor keeps it awake.`,
 		Example: "  warren idle app\n  warren idle app --json",
 		Args:    args(1, 1, "which VM? warren idle NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -86,19 +86,19 @@ func idleLines(name string, i vm.Idle, now time.Time) []string {
 	return append(lines, idleOutlook(name, i, now))
 }
 
-// idleOutlook says what is to come.
+// idleOutlook says when the VM will be suspended or what wakes it.
 func idleOutlook(name string, i vm.Idle, now time.Time) string {
 	switch {
 	case i.AsleepFor != "":
-		return "  wakes     by whatever enters it: exec, cp, pty, ssh, a connection, or warren start " + printable(name)
+		return "  wakes     on use: exec, cp, pty, ssh, a connection, or warren start " + printable(name)
 	case i.Never != "":
-		return "  never     it does not fall asleep by itself: " + i.Never
+		return "  never     it is not suspended automatically: " + i.Never
 	case !i.SleepsAt.IsZero():
-		return fmt.Sprintf("  sleeps    in %s, if nothing comes (%s)", span(i.SleepsAt.Sub(now)), i.OnIdle)
+		return fmt.Sprintf("  sleeps    in %s, unless it is used (%s)", span(i.SleepsAt.Sub(now)), i.OnIdle)
 	case i.IdleTimeoutSeconds == nil:
 		return "  never     it has no idle timeout"
 	}
-	return fmt.Sprintf("  sleeps    %s after what keeps it awake has ended (%s)", span(time.Duration(*i.IdleTimeoutSeconds)*time.Second), i.OnIdle)
+	return fmt.Sprintf("  sleeps    %s after the last of these has ended (%s)", span(time.Duration(*i.IdleTimeoutSeconds)*time.Second), i.OnIdle)
 }
 
 type holdOptions struct {
@@ -113,9 +113,9 @@ func newHold(a *app, runF func(context.Context, *holdOptions) error) *cobra.Comm
 	o := &holdOptions{}
 	cmd := &cobra.Command{
 		Use:   "hold NAME",
-		Short: "Keep a VM from falling asleep for a while",
-		Long: `Keep a VM from falling asleep for a while, such as until a build that nobody watches is done. It ends by itself, and
-with the VM. It does not wake a VM, is no obstacle to stop, suspend and rm, and forks do not inherit it.`,
+		Short: "Keep a VM awake for a while",
+		Long: `Keep a VM awake for a while, such as during a build in the background. A hold ends by itself, and with the VM. It
+does not wake a VM, does not prevent stop, suspend or rm, and forks do not inherit it.`,
 		Example: "  warren hold app --for 1h --reason \"build\"\n  warren hold ls app\n  warren hold release app hd-0123456789abcdef",
 		Args:    args(1, 1, "which VM? warren hold NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -127,8 +127,8 @@ with the VM. It does not wake a VM, is no obstacle to stop, suspend and rm, and 
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().StringVar(&o.dur, "for", "1h", "how long: seconds, or such as 90s, 15m, 2h, 3d; at most 7d")
-	cmd.Flags().StringVar(&o.reason, "reason", "", "what for; `warren idle` shows it")
+	cmd.Flags().StringVar(&o.dur, "for", "1h", "how long: seconds, or a duration such as 90s, 15m, 2h, 3d; at most 7d")
+	cmd.Flags().StringVar(&o.reason, "reason", "", "the reason; `warren idle` shows it")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	cmd.AddCommand(newHoldLs(a, nil), newHoldRelease(a, nil))
 	return cmd
@@ -164,7 +164,7 @@ func newHoldLs(a *app, runF func(context.Context, *holdOptions) error) *cobra.Co
 	cmd := &cobra.Command{
 		Use: "ls NAME", Aliases: []string{"list"}, Short: "List a VM's holds",
 		Example: "  warren hold ls app\n  warren hold ls app --json",
-		Args:    args(1, 1, "of which VM? warren hold ls NAME"),
+		Args:    args(1, 1, "which VM? warren hold ls NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
 			if runF != nil {
@@ -201,8 +201,8 @@ func (a *app) holdLs(ctx context.Context, o *holdOptions) error {
 func newHoldRelease(a *app, runF func(context.Context, *holdOptions) error) *cobra.Command {
 	o := &holdOptions{}
 	return a.changing(&cobra.Command{
-		Use: "release NAME HOLD...", Short: "End holds before their time", Example: "  warren hold release app hd-0123456789abcdef",
-		Args: args(2, -1, "which hold of which VM? warren hold release NAME HOLD..."),
+		Use: "release NAME HOLD...", Short: "Release holds early", Example: "  warren hold release app hd-0123456789abcdef",
+		Args: args(2, -1, "which VM, and which hold? warren hold release NAME HOLD..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.ids = list[0], list[1:]
 			if runF != nil {

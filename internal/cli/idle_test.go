@@ -23,7 +23,7 @@ func TestIdlePage(t *testing.T) {
 	for want, i := range map[string]vm.Idle{
 		`box  running, idle for 100s
   last      exec, 100s ago
-  sleeps    in 3m, if nothing comes (suspend)`: {
+  sleeps    in 3m, unless it is used (suspend)`: {
 			State: vm.Running, LastKind: vm.ActivityExec, LastActivity: now.Add(-100 * time.Second), IdleSince: now.Add(-100 * time.Second),
 			SleepsAt: now.Add(200 * time.Second), IdleTimeoutSeconds: &timeout, OnIdle: vm.OpSuspend,
 		},
@@ -31,19 +31,19 @@ func TestIdlePage(t *testing.T) {
   last      files, 1s ago
   awake     2 commands under way
   held      for another 30m  hd-0123456789abcdef  "a\x1b[2Jb"
-  sleeps    5m after what keeps it awake has ended (stop)`: {
+  sleeps    5m after the last of these has ended (stop)`: {
 			State: vm.Running, LastKind: vm.ActivityFiles, LastActivity: now.Add(-time.Second), IdleTimeoutSeconds: &timeout, OnIdle: vm.OpStop,
 			Awake: []vm.Keeper{{Kind: vm.ActivityExec, Count: 2, Why: "2 commands under way"}, {Kind: vm.ActivityHold, Hold: hold.ID, Why: "held"}},
 			Holds: []vm.Hold{hold},
 		},
 		`box  running, idle for 5m
   last      ssh, 5m ago
-  never     it does not fall asleep by itself: its idle timeout is null`: {
+  never     it is not suspended automatically: its idle timeout is null`: {
 			State: vm.Running, LastKind: vm.ActivitySSH, LastActivity: now.Add(-5 * time.Minute), IdleSince: now.Add(-5 * time.Minute), Never: "its idle timeout is null",
 		},
 		`box  suspended for 3h (idle)
   last      pty, 3h ago
-  wakes     by whatever enters it: exec, cp, pty, ssh, a connection, or warren start box`: {
+  wakes     on use: exec, cp, pty, ssh, a connection, or warren start box`: {
 			State: vm.Suspended, LastKind: vm.ActivityPTY, LastActivity: now.Add(-3*time.Hour - 5*time.Minute), AsleepFor: "idle", Asleep: now.Add(-3 * time.Hour), IdleTimeoutSeconds: &timeout,
 		},
 	} {
@@ -68,7 +68,7 @@ func TestIdleAndHold(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(h)
 	})
 	run(t, f, Local{}, "", "idle", "box").wants(t, 0, "")
-	if r := run(t, f, Local{}, "", "idle", "box"); !strings.Contains(r.out, "never     it does not fall asleep by itself") {
+	if r := run(t, f, Local{}, "", "idle", "box"); !strings.Contains(r.out, "never     it is not suspended automatically") {
 		t.Errorf("%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "idle", "box", "--json"); !strings.Contains(r.out, `"idleTimeoutSeconds": null`) {

@@ -32,9 +32,9 @@ func newImageBuild(a *app, runF func(context.Context, *imageBuildOptions) error)
 	cmd := &cobra.Command{
 		Use:   "build [RECIPE]",
 		Short: "Build an image",
-		Long: `Build an image from a recipe: base (the default), dev, or a directory with a warren.yaml. It needs no root.
-A build that was interrupted goes on where it stopped; an image appears whole or not at all. The image
-trusts the CAs that were added to this host, since company networks need it, unless --no-host-ca.`,
+		Long: `Build an image from a recipe: base (the default), dev, or a directory with a warren.yaml. It needs no root. An
+interrupted build continues where it stopped; an image appears whole or not at all. The image trusts the CAs that
+were added to this host, because company networks need it; --no-host-ca turns that off.`,
 		Example: "  warren image build\n  warren image build base --if-missing\n  warren image build ./agent-image --no-host-ca",
 		Args:    args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -48,8 +48,8 @@ trusts the CAs that were added to this host, since company networks need it, unl
 		},
 	}
 	cmd.ValidArgsFunction = a.completeImages
-	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an image of that name; make only what it lacks")
-	cmd.Flags().BoolVar(&o.noHostCA, "no-host-ca", false, "leave this host's own CAs out")
+	cmd.Flags().BoolVar(&o.ifMissing, "if-missing", false, "keep an existing image of that name; make only its missing parts")
+	cmd.Flags().BoolVar(&o.noHostCA, "no-host-ca", false, "do not install this host's own CAs")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -141,7 +141,7 @@ func newImageInspect(a *app, runF func(context.Context, string, bool) error) *co
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "inspect IMAGE",
-		Short:   "Show everything known of an image",
+		Short:   "Show all details of an image",
 		Example: "  warren image inspect base\n  warren image inspect base --json",
 		Args:    args(1, 1, "which image? warren image inspect IMAGE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -195,7 +195,7 @@ func newImageRm(a *app, runF func(context.Context, *imageRmOptions) error) *cobr
 	cmd := &cobra.Command{
 		Use:     "rm IMAGE...",
 		Short:   "Remove images",
-		Long:    "Remove images from this host. One that a VM is based on is refused.",
+		Long:    "Remove images from this host. An image that a VM is based on is refused.",
 		Example: "  warren image rm dev\n  warren image rm --force base",
 		Args:    args(1, -1, "which image? warren image rm IMAGE..."),
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -24,8 +24,8 @@ func newInspect(a *app, runF func(context.Context, *inspectOptions) error) *cobr
 	o := &inspectOptions{}
 	cmd := &cobra.Command{
 		Use:     "inspect NAME...",
-		Short:   "Show everything known of VMs",
-		Long:    "Show what is recorded of VMs, how their machines run, and what they use of the host.",
+		Short:   "Show all details of VMs",
+		Long:    "Show the records of VMs, the state of their machines, and their use of the host.",
 		Example: "  warren inspect box\n  warren inspect --json box",
 		Args:    args(1, -1, "which VM? warren inspect NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -37,7 +37,7 @@ func newInspect(a *app, runF func(context.Context, *inspectOptions) error) *cobr
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON: one object, or one each in turn")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON: one object for each VM")
 	return cmd
 }
 
@@ -97,7 +97,7 @@ func (a *app) inspected(i api.Inspection) {
 	}
 	if m := i.Machine; m != nil {
 		if m.RunState == "io-error" {
-			row("stands still", "the disk of the data directory is full; it goes on when there is room")
+			row("stands still", "the disk of the data directory is full; it resumes when there is room")
 		}
 		row("machine", "qemu %d %s resident, monitor %d %s resident", m.QEMUPID, human(m.RSS), m.MonitorPID, human(m.MonRSS))
 		row("cpu time", "%s", m.CPU.Round(10*time.Millisecond))

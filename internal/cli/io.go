@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// streams are a command's standard streams and what is known of them.
+// streams are a command's standard streams and their properties.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -26,12 +26,12 @@ type streams struct {
 	colour         bool // stdout shows colours
 	width          int  // of stdout's terminal; 0 = unlimited
 	errWidth       int  // of stderr's
-	quiet          bool // no notes, progress and confirmations; of listings only the ids
+	quiet          bool // no notes, progress or confirmations; listings print only ids
 
-	rename func(string) string // gives a text the name that the program was called by; nil = it has it
+	rename func(string) string // puts the name that the program was called by into a text; nil = the name is warren
 }
 
-// named is a text of ours with the name that the program was called by.
+// named returns a message with the name that the program was called by.
 func (s *streams) named(text string) string {
 	if s.rename == nil {
 		return text
@@ -67,8 +67,8 @@ func screen(w io.Writer) (tty bool, width int) {
 	return tty, width
 }
 
-// printf writes to stdout. A stdout that is gone ends the process by SIGPIPE;
-// other failures have nowhere to be told.
+// printf writes to stdout. If stdout is closed, SIGPIPE ends the process;
+// other failures cannot be reported.
 func (s *streams) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.out, s.named(format), args...)
 }
@@ -80,13 +80,13 @@ func (s *streams) notef(format string, args ...any) {
 	}
 }
 
-// tellf writes to stderr what nobody silences: an error, a loss.
+// tellf writes to stderr even with -q: an error, a loss.
 func (s *streams) tellf(format string, args ...any) {
 	_, _ = fmt.Fprint(s.err, fold(s.named(fmt.Sprintf(format, args...)), s.errWidth)+"\n")
 }
 
-// fold breaks lines at spaces so that none is wider than width (0 = any); what
-// follows is indented, so that it is seen to belong there.
+// fold breaks lines at spaces so that none is wider than width (0 = any);
+// continuation lines are indented.
 func fold(text string, width int) string {
 	var out strings.Builder
 	for i, line := range strings.Split(text, "\n") {
@@ -96,7 +96,7 @@ func fold(text string, width int) string {
 		indent := "  " + line[:len(line)-len(strings.TrimLeft(line, " "))]
 		for width > 2*len(indent) && utf8.RuneCountInString(line) > width {
 			cut := strings.LastIndexByte(string([]rune(line)[:width+1]), ' ')
-			for cut > 0 && strings.Count(line[:cut], "`")%2 == 1 { // a command stays whole, to be copied
+			for cut > 0 && strings.Count(line[:cut], "`")%2 == 1 { // a command stays on one line, to be copied
 				cut = strings.LastIndexByte(line[:cut], ' ')
 			}
 			if cut <= len(indent) {
@@ -110,7 +110,7 @@ func fold(text string, width int) string {
 	return out.String()
 }
 
-// askf writes a question to stderr, without a line's end.
+// askf writes a question to stderr, without a line break.
 func (s *streams) askf(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.err, s.named(format), args...)
 }
@@ -135,7 +135,7 @@ func list[T any](s *streams, l []T) error {
 	return s.json(l)
 }
 
-// state colours a state on a terminal; the word says the same.
+// state colours a state on a terminal; the word alone says the same.
 func (s *streams) state(v vm.State) string {
 	code := map[vm.State]string{vm.Running: "32", vm.Lost: "31", vm.Stopped: "2", vm.Suspended: "2"}[v]
 	if !s.colour || code == "" {
@@ -149,8 +149,8 @@ func (s *streams) state(v vm.State) string {
 type table struct {
 	head []string
 	rows [][]string
-	// spare names the columns that a narrow terminal does without, the first to
-	// go first.
+	// spare names the columns that a narrow terminal omits, the first ones
+	// first.
 	spare []string
 }
 
@@ -189,8 +189,8 @@ func (t *table) without(name string) *table {
 	return out
 }
 
-// refs returns the one column by which the rows are called elsewhere: their ids,
-// else their names. A table without either stays whole.
+// refs returns the column that identifies the rows: their ids, else their names.
+// A table without either stays whole.
 func (t *table) refs() *table {
 	for _, name := range []string{"ID", "NAME"} {
 		if slices.Contains(t.head, name) {

@@ -22,9 +22,9 @@ func newKeep(a *app, runF func(context.Context, *keepOptions) error) *cobra.Comm
 	o := &keepOptions{}
 	cmd := &cobra.Command{
 		Use:   "keep CHILD --over PARENT",
-		Short: "Make the better copy the one that counts",
-		Long: `Make a VM, usually a fork, take another's name and place. The other keeps running under a name that says so, or
-with --rm is removed.`,
+		Short: "Replace a VM by its better copy",
+		Long: `Give a VM, usually a fork, the name of another VM, which it replaces. The other VM keeps running under a new name;
+--rm removes it.`,
 		Example: "  warren keep try-2 --over app\n  warren keep try-2 --over app --rm",
 		Args:    args(1, 1, "which VM? warren keep CHILD --over PARENT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -59,9 +59,9 @@ func (a *app) keep(ctx context.Context, o *keepOptions) error {
 	}
 	a.io.printf("%s is now %s\n", printable(o.child), printable(or(k.VM.Name, string(k.VM.ID))))
 	if o.remove {
-		a.io.printf("what it replaced is removed\n")
+		a.io.printf("the replaced VM is removed\n")
 	} else {
-		a.io.printf("what it replaced is now called %s\n", printable(or(k.Over.Name, string(k.Over.ID))))
+		a.io.printf("the replaced VM is now called %s\n", printable(or(k.Over.Name, string(k.Over.ID))))
 	}
 	return nil
 }

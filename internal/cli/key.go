@@ -45,7 +45,7 @@ func newKeyCreate(a *app, runF func(context.Context, *keyOptions) error) *cobra.
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&o.name, "name", "", "what it is for")
-	cmd.Flags().StringVar(&o.account, "account", "", "id of the account it is for (default your own); for admins")
+	cmd.Flags().StringVar(&o.account, "account", "", "id of its account (default your own); for admins")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -101,7 +101,7 @@ func (a *app) keyLs(ctx context.Context, o *keyOptions) error {
 func newKeyRotate(a *app, runF func(context.Context, *keyOptions) error) *cobra.Command {
 	o := &keyOptions{}
 	cmd := &cobra.Command{
-		Use: "rotate KEY", Short: "Replace a key's secret; the old one ends at once", Example: "  warren key rotate ky-0123456789abcdef",
+		Use: "rotate KEY", Short: "Replace a key's secret; the old one stops working at once", Example: "  warren key rotate ky-0123456789abcdef",
 		Args: args(1, 1, "which key? warren key rotate KEY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.id = list[0]

@@ -12,7 +12,7 @@ import (
 func newKill(a *app, runF func(context.Context, []string) error) *cobra.Command {
 	return a.changing(&cobra.Command{
 		Use:   "kill NAME...",
-		Short: "End VMs at once, as if the power failed",
+		Short: "Stop VMs at once, like a power failure",
 		Long: `End VMs at once, without their help: for guests that do not answer. The disk is kept as it was at its
 last sync. To end one process in a VM see "warren signal".`,
 		Example: "  warren kill box\n  warren kill box box-2 --json",

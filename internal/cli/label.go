@@ -18,7 +18,7 @@ import (
 
 type labelOptions struct {
 	name   string
-	change map[string]*string // nil = none was asked for
+	change map[string]*string // nil = not requested
 	json   bool
 }
 
@@ -26,12 +26,12 @@ func newLabel(a *app, runF func(context.Context, *labelOptions) error) *cobra.Co
 	o := &labelOptions{}
 	cmd := &cobra.Command{
 		Use:   "label NAME [KEY=VALUE...] [KEY-...]",
-		Short: "Set, take away and show a VM's labels",
-		Long: `Set labels of a VM with KEY=VALUE and take them away with KEY-; others stay. Without either, print them. "warren ls -l"
-finds VMs by them.
+		Short: "Set, remove and show a VM's labels",
+		Long: `Set labels of a VM with KEY=VALUE and remove them with KEY-; others stay. Without either, print them. "warren ls
+-l" finds VMs by them.
 
-A VM has up to 64. A key has up to 128 letters, digits and . _ - /, a letter or digit first and last; a value up to
-128 letters, digits and . _ - / : @ + ~, or none. Copies that fork makes have those of their parent.`,
+A VM has up to 64. A key has up to 128 letters, digits and . _ - /, a letter or digit first and last; a value up
+to 128 letters, digits and . _ - / : @ + ~, or none. Forks have their parent's labels.`,
 		Example: "  warren label box team=web tier=test\n  warren label box tier-\n  warren label box\n  warren ls -l team=web",
 		Args:    args(1, -1, "which VM? warren label NAME KEY=VALUE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -140,7 +140,7 @@ func (a *app) labelKeys(ctx context.Context, prefix, end string) []string {
 	})
 }
 
-// parseLabels reads what --label was given.
+// parseLabels reads the values of --label.
 func parseLabels(list []string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil

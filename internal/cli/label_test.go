@@ -112,7 +112,7 @@ func TestLsByLabel(t *testing.T) {
 	}
 	f = newFake(t)
 	f.on("GET /v1/vms", api.VMList{})
-	run(t, f, Local{}, "", "ls", "-l", "team").wants(t, 0, "no VMs that match")
+	run(t, f, Local{}, "", "ls", "-l", "team").wants(t, 0, "no VM matches")
 }
 
 // TestRename: a name that cannot be one is refused here; what becomes of the
@@ -124,7 +124,7 @@ func TestRename(t *testing.T) {
 	v.Name = "web"
 	f.body("POST /v1/vms/box/rename", &in, v)
 	r := run(t, f, Local{}, "", "rename", "box", "web")
-	r.wants(t, 0, "host name follows when it next starts or wakes")
+	r.wants(t, 0, "host name changes at its next start or wake")
 	if in.Name != "web" || r.out != "box is now web\n" {
 		t.Errorf("%+v %+v", in, r)
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// finding is something for which a smaller mechanism is enough.
+// finding is a thing that a smaller mechanism could replace.
 type finding struct {
 	Rule    string `json:"rule"`
 	Subject string `json:"subject"` // a snapshot, a VM and its path, a file and its line
 	Why     string `json:"why"`
-	Instead string `json:"instead"` // what is enough
+	Instead string `json:"instead"` // the smaller mechanism
 }
 
 // The rules of lint.
 const (
 	ruleUnused   = "snapshot-unused"  // nothing starts from it
-	ruleJob      = "snapshot-of-job"  // of a VM whose result is a file
-	ruleSecrets  = "snapshot-volume"  // its memory may hold what a volume keeps encrypted
-	ruleShare    = "writable-share"   // a volume that a writer shares
+	ruleJob      = "snapshot-of-job"  // from a VM whose result is a file
+	ruleSecrets  = "snapshot-volume"  // its memory may contain files of an encrypted volume
+	ruleShare    = "writable-share"   // a volume that a writer shares with readers
 	ruleHost     = "writable-folder"  // a folder of the host that a guest writes to
 	ruleSpecFile = "spec-layer-files" // a layer that holds files only
 )
@@ -39,10 +39,10 @@ func newLint(a *app, runF func(context.Context, *lintOptions) error) *cobra.Comm
 	o := &lintOptions{}
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
-		Short: "Say where a smaller mechanism is enough",
-		Long: `Look for snapshots where an output file is enough, and for writable shares where a managed volume is: among
-the snapshots, VMs and mounts of the server, or, with files, in scripts that call warren and in specs (JSON).
-Files are read only, and no server is asked. Nothing is changed.
+		Short: "Find things that a smaller mechanism could replace",
+		Long: `Look for snapshots that an output file could replace, and for writable shares that a managed volume could replace:
+among the snapshots, VMs and mounts of the server, or, with files, in scripts that call warren and in specs
+(JSON). With files, no server is asked. The command changes nothing.
 
   snapshot-unused    nothing was started from it, and the VM that it could bring back is gone
   snapshot-of-job    of a VM of the profile untrusted, whose results are files

@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// lintState looks at what a server has.
+// lintState checks the server's VMs, snapshots and mounts.
 func lintState(snapshots []api.Snapshot, vms []api.VM, volumes []api.Volume) (out []finding) {
 	there, started := map[vm.ID]api.VM{}, map[vm.SnapshotID]bool{}
 	for _, v := range vms {
@@ -36,7 +36,7 @@ func lintState(snapshots []api.Snapshot, vms []api.VM, volumes []api.Volume) (ou
 			if m.RW && m.Share {
 				out = append(out, finding{
 					ruleShare, or(m.VMName, string(m.VM)) + ":" + m.Path,
-					"it writes to the volume " + v.Name + " while others read it, which they may see half written",
+					"it writes to the volume " + v.Name + " while others read it, who may see half-written files",
 					"a volume of its own: `warren volume create NAME`; or copy the result over: `warren cp`",
 				})
 			}
@@ -45,20 +45,20 @@ func lintState(snapshots []api.Snapshot, vms []api.VM, volumes []api.Volume) (ou
 	return out
 }
 
-// lintSnapshot looks at a snapshot that somebody asked for.
+// lintSnapshot checks a snapshot that a user made.
 func lintSnapshot(s api.Snapshot, source api.VM, has, started bool, volumes map[vm.VolumeID]string) (out []finding) {
 	subject := or(s.Name, string(s.SnapshotID))
 	remove := "; then `warren snapshot rm " + subject + "`"
 	switch {
 	case has && source.Profile == "untrusted":
 		out = append(out, finding{
-			ruleJob, subject, "it keeps all that untrusted code in " + or(source.Name, string(source.ID)) + " left, where its result is a file",
+			ruleJob, subject, "it keeps everything that untrusted code in " + or(source.Name, string(source.ID)) + " left, but its result is a file",
 			"copy the result out: `warren cp --max-bytes N " + or(source.Name, string(source.ID)) + ":PATH .`" + remove,
 		})
 	case !has && !started:
 		out = append(out, finding{
-			ruleUnused, subject, "the VM that it is of is gone, and nothing was started from it",
-			"keep what is wanted of it as a file (`warren up " + subject + " --name x`, `warren cp x:PATH .`) or in a volume" + remove,
+			ruleUnused, subject, "its VM is deleted, and nothing was started from it",
+			"keep the files that you need (`warren up " + subject + " --name x`, `warren cp x:PATH .`) or in a volume" + remove,
 		})
 	}
 	if len(s.VolumesSeen) > 0 {
@@ -67,7 +67,7 @@ func lintSnapshot(s api.Snapshot, source api.VM, has, started bool, volumes map[
 			of = append(of, or(volumes[id], string(id)))
 		}
 		out = append(out, finding{
-			ruleSecrets, subject, "its memory may hold what is in " + strings.Join(of, ", "),
+			ruleSecrets, subject, "its memory may contain files of " + strings.Join(of, ", "),
 			"a snapshot of the volume (`warren volume snapshot create " + of[0] + "`) or of the disk alone (`warren snapshot create NAME --disk-only`)",
 		})
 	}
@@ -94,11 +94,11 @@ func lintSpec(name string, s api.BuildSnapshot) (out []finding) {
 	if outer == nil {
 		outer = &s.Layer
 	}
-	for l, depth := outer.Snapshot, 1; l != nil; l, depth = l.Snapshot, depth+1 { // the outermost is done to each VM anew
+	for l, depth := outer.Snapshot, 1; l != nil; l, depth = l.Snapshot, depth+1 { // the outermost is applied to each new VM
 		runs := l.Systemd != nil || l.Git != nil || l.BaseImage != nil || len(l.AptDeps)+len(l.GitRepos)+len(l.LayerUsers)+len(l.LayerGroups) > 0
 		if !runs && len(l.LayerFiles) > 0 {
 			out = append(out, finding{
-				ruleSpecFile, name + ": layer " + itoa(depth), "a snapshot of memory and disk is kept of it, and it holds files only",
+				ruleSpecFile, name + ": layer " + itoa(depth), "it is kept as a snapshot of memory and disk, but contains only files",
 				"put the files into the layer above it, copy them in (`warren cp`), or keep them in a volume",
 			})
 		}
@@ -128,8 +128,8 @@ func (c lintCall) values(flag string) (out []string) {
 	return out
 }
 
-// lintScript looks at the command lines of a script. It reads words, it is not
-// a shell: what a variable holds is not known.
+// lintScript checks the command lines of a script. It reads words like a
+// shell, but does not know the values of variables.
 func lintScript(name, text string) (out []finding) {
 	calls := lintCalls(text)
 	for _, c := range calls {
@@ -149,7 +149,7 @@ func lintScript(name, text string) (out []finding) {
 			}
 			if rw && slices.Contains(c.args, "--share") {
 				out = append(out, finding{
-					ruleShare, subject, "a volume is written while others read it, which they may see half written",
+					ruleShare, subject, "a volume is written while others read it, who may see half-written files",
 					"a volume of its own: `warren volume create NAME`",
 				})
 			}
@@ -163,7 +163,7 @@ func lintScript(name, text string) (out []finding) {
 	return out
 }
 
-// lintFolders looks at what a VM that is not for development has of the host.
+// lintFolders checks the folders of VMs that do not have profile dev.
 func lintFolders(v api.VM, mounts []api.Mount) (out []finding) {
 	for _, m := range mounts {
 		if m.Host != "" && m.RW {

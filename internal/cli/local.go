@@ -10,17 +10,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Local holds what needs packages of the host and no server. cmd/warren fills
-// it. A nil function makes its commands say that this build lacks them. data is
-// the --data flag; "" = as the environment says.
+// Local has the functions that need packages of the host and no server.
+// cmd/warren fills it. The commands of a nil function fail with "this build
+// cannot do that". data is the --data flag; "" = from the environment.
 type Local struct {
-	// Program is what this program was called by, with or without a path; "" =
-	// warren.
+	// Program is the name that this program was called by, with or without a
+	// path; "" = warren.
 	Program string
 	// Serve runs the server until ctx ends; then it returns nil.
 	Serve func(ctx context.Context, o ServeOptions, stdout, stderr io.Writer) error
-	// Doctor makes every check; ok is false when something needed is missing.
-	// It fails only when it could not look.
+	// Doctor makes every check; ok is false if something required is missing.
+	// It fails only if it could not check.
 	Doctor func(ctx context.Context, data string) (checks []Check, ok bool, err error)
 	// Config returns the data directory and the effective settings.
 	Config func(ctx context.Context, data string) (dataDir string, settings []Setting, err error)
@@ -58,7 +58,7 @@ type Check struct {
 	Name   string `json:"name"`
 	Status string `json:"status"` // ok, warn, fail
 	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"` // the command, or the setting, that mends it
+	Fix    string `json:"fix,omitempty"` // the command, or the setting, that fixes it
 }
 
 // Setting is one effective value with where it came from.
@@ -68,17 +68,17 @@ type Setting struct {
 	Origin string `json:"origin"` // flag, environment, file, default
 }
 
-// BuildOptions say what to build.
+// BuildOptions describe an image build.
 type BuildOptions struct {
 	Data      string // data directory; "" = as the environment says
 	Recipe    string // a shipped recipe's name, or the path of a directory
 	HostCAs   bool   // trust the CAs that the operator added to this host
-	IfMissing bool   // keep an image of that name, and make only what it lacks
-	// Progress is called with the step that goes on and how far the build is.
+	IfMissing bool   // keep an existing image of that name, and make only its missing parts
+	// Progress is called with the current step and its progress.
 	Progress func(step string, done, total int)
 }
 
-// notHere is the error of a command whose function is missing.
+// notHere is the error of a command whose function is nil.
 func notHere(what string) error {
 	return vm.Errorf(vm.Unsupported, what, "this build of warren cannot do that").WithHint("run it on the server's host")
 }

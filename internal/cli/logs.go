@@ -34,9 +34,9 @@ func newLogs(a *app, runF func(context.Context, *logsOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "logs NAME [PROCESS]",
 		Short: "Show the output of a command in a VM, or the VM's console",
-		Long: `Show the log of a command that runs or ran in the background, by the id that "warren ps" lists; without an
-id the VM's console, where its kernel and boot write; with --service the journal of a systemd service.
-On a terminal, bytes that could steer it are shown as escapes.`,
+		Long: `Show the log of a command that runs or ran in the background, by the id that "warren ps" lists; without an id the
+VM's console, where its kernel and boot write; with --service the journal of a systemd service. On a terminal,
+control characters are shown as escapes.`,
 		Example: `  warren logs box
   warren logs box p3 -f
   warren logs box p3 --tail 20
@@ -62,23 +62,23 @@ On a terminal, bytes that could steer it are shown as escapes.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVarP(&o.follow, "follow", "f", false, "go on as more is written, until it ends or ^C")
-	fs.IntVarP(&o.tail, "tail", "n", -1, "only the last so many lines")
+	fs.BoolVarP(&o.follow, "follow", "f", false, "print new lines until it ends or ^C")
+	fs.IntVarP(&o.tail, "tail", "n", -1, "only the last N lines")
 	fs.IntVar(&o.tail, "lines", -1, "the same as --tail")
 	fs.StringVar(&o.unit, "service", "", "the journal of this systemd service, by default 100 lines")
-	fs.StringVar(&o.since, "since", "", "with --service: none before this time")
+	fs.StringVar(&o.since, "since", "", "with --service: only lines from this time on")
 	fs.BoolVar(&o.json, "json", false, "print as JSON; without --service an object a line")
 	fs.Int64Var(&o.from, "from", 0, "begin at this byte")
 	fs.BoolVar(&o.raw, "raw", false, "on a terminal, print every byte as it is")
 	return cmd
 }
 
-// check refuses flags that are of the other kind of log.
+// check refuses flags that do not apply to the kind of log.
 func (o *logsOptions) check(cmd *cobra.Command) error {
 	var wrong []string
 	switch {
 	case o.unit != "" && o.id != "":
-		return usage("%s and --service are two logs", printable(o.id))
+		return usage("%s and --service name two logs", printable(o.id))
 	case o.unit != "":
 		wrong = []string{"from", "raw"}
 	default:
@@ -86,7 +86,7 @@ func (o *logsOptions) check(cmd *cobra.Command) error {
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
-			return usage("--%s does not go with that log", name).WithHint("--since needs --service; --from and --raw go without it")
+			return usage("--%s does not apply to that log", name).WithHint("--since needs --service; --from and --raw do not work with it")
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (o *logsOptions) service(ctx context.Context) error {
 	}
 	if !o.follow {
 		var l []vm.UnitLog
-		if lines > 0 { // to the server 0 is "as usual"
+		if lines > 0 { // 0 means the server's default
 			if l, err = c.ServiceLogs(ctx, o.name, o.unit, lines, o.since); err != nil {
 				return err
 			}
@@ -139,7 +139,8 @@ func (o *logsOptions) service(ctx context.Context) error {
 	}
 }
 
-// line prints one line of a journal; what could steer a terminal is escaped.
+// line prints one line of a journal; characters that could control a terminal
+// are escaped.
 func (o *logsOptions) line(l vm.UnitLog) {
 	o.app.io.printf("%s %s\n", l.Timestamp.Local().Format(time.DateTime), plain(l.Message))
 }
@@ -166,11 +167,11 @@ func (o *logsOptions) run(ctx context.Context) error {
 	}
 	defer l.Close()
 	if offset > from {
-		o.app.io.tellf("%d bytes before this were dropped: the log is bounded", offset-from)
+		o.app.io.tellf("%d bytes before this were dropped: the size of the log is limited", offset-from)
 	}
 	_, err = io.Copy(out, l)
 	if o.follow && ctx.Err() != nil {
-		return nil // ^C is how one stops looking
+		return nil // ^C ends it without an error
 	}
 	return err
 }
@@ -216,7 +217,8 @@ type nopCloser struct{ io.Writer }
 
 func (nopCloser) Close() error { return nil }
 
-// guestWriter is stdout for bytes of a guest: on a terminal they are made safe.
+// guestWriter is stdout for bytes of a guest: on a terminal it escapes control
+// characters.
 func (s *streams) guestWriter(raw bool) io.WriteCloser {
 	if s.outTTY && !raw {
 		return &safeWriter{w: s.out}

@@ -46,15 +46,15 @@ not), KEY=VALUE or KEY!=VALUE. Several, or one list with commas, must all match.
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "those of every account; for admins")
-	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "those with a label: KEY, !KEY, KEY=VALUE, KEY!=VALUE; may repeat, all must match")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "list VMs of every account; for admins")
+	cmd.Flags().StringArrayVarP(&o.labels, "label", "l", nil, "only VMs that match: KEY, !KEY, KEY=VALUE, KEY!=VALUE; may repeat, all must match")
 	a.completeLabels(cmd, "")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)
 	return cmd
 }
 
-// selectors parts what -l was given at its commas, and checks it.
+// selectors splits the values of -l at commas and checks them.
 func (o *lsOptions) selectors() error {
 	var all []string
 	for _, l := range o.labels {
@@ -69,20 +69,20 @@ func (o *lsOptions) selectors() error {
 	return nil
 }
 
-// formFlag adds -o, which says how much of a table is printed.
+// formFlag adds -o, the form of a table.
 func formFlag(cmd *cobra.Command, form *string) {
 	cmd.Flags().StringVarP(form, "output", "o", "", "wide: print every column, however narrow the terminal is")
 }
 
-// wideOrPlain refuses a form that there is not.
+// wideOrPlain refuses an unknown form.
 func wideOrPlain(form string) error {
 	if form != "" && form != "wide" {
-		return usage("-o %s: no such form", printable(form)).WithHint("-o wide prints every column, --json all that is known")
+		return usage("-o %s: no such form", printable(form)).WithHint("-o wide prints every column, --json every field")
 	}
 	return nil
 }
 
-// form is the table as -o asks for it.
+// form prints the table as -o says.
 func (t *table) form(form string) *table {
 	if form == "wide" {
 		t.spare = nil
@@ -109,7 +109,7 @@ func (a *app) ls(ctx context.Context, o *lsOptions) error {
 		t.add(or(v.Name, "-"), string(v.ID), a.io.state(v.State), printable(v.Image), sizing(v.Sizing), v.Network, age(v.CreatedAt), retention(v), or(strings.Join(labelList(v.Labels), ","), "-"))
 	}
 	if len(l.VMs) == 0 && len(o.labels) > 0 {
-		a.io.notef("no VMs that match; `warren ls -o wide` shows labels")
+		a.io.notef("no VM matches; `warren ls -o wide` shows labels")
 		return nil
 	}
 	if len(l.VMs) == 0 {

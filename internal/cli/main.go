@@ -18,7 +18,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// app is what commands share. Nothing in it is made before it is needed.
+// app is the state that commands share. Its parts are made when they are
+// first needed.
 type app struct {
 	io      *streams
 	getenv  func(string) string
@@ -28,10 +29,10 @@ type app struct {
 	client  func() (*client.Client, error)
 
 	verbose bool      // ids of audit records too
-	verb    string    // as it was typed
-	listed  bool      // what was changed is printed as JSON at the end
+	verb    string    // the name in the command line
+	listed  bool      // changes are printed as JSON at the end
 	changes []change  // so far
-	gather  *gathered // takes the output of a command in a guest; nil = it is passed on
+	gather  *gathered // collects the output of a command in a guest; nil = the output is passed on
 }
 
 // connect returns a client of the server that the environment names, or --data.
@@ -109,11 +110,11 @@ func newRoot(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	root.Long = root.Short + ".\n\nEnvironment:\n" + environment + "\nExit status: 0, or what kind of failure it was:\n" + exitTable() + statusesPassed
+	root.Long = root.Short + ".\n\nEnvironment:\n" + environment + "\nExit status: 0, or the kind of failure:\n" + exitTable() + statusesPassed
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		e := usage("%s", err).WithHint("see `%s --help`", cmd.CommandPath())
 		if hasCommandLine(cmd) {
-			e = e.WithHint("put -- before the command that the guest shall run; see `%s --help`", cmd.CommandPath())
+			e = e.WithHint("put -- before the command for the guest; see `%s --help`", cmd.CommandPath())
 		}
 		if cmd.Annotations[passes] != "" {
 			return passing{e}
@@ -122,7 +123,7 @@ func newRoot(a *app) *cobra.Command {
 	})
 	f := root.PersistentFlags()
 	f.StringVar(&a.data, "data", "", "data directory of this host's server (default $WARREN_DATA, else by user)")
-	f.BoolVarP(&a.io.quiet, "quiet", "q", false, "no notes, progress and confirmations; of what is listed or made, only ids")
+	f.BoolVarP(&a.io.quiet, "quiet", "q", false, "print no notes, progress or confirmations; listings and new things print only ids")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "print ids of audit records too")
 	f.Bool("version", false, "print the version of this program")
 	root.SetVersionTemplate("{{.Root.Name}} {{.Version}}\n")
@@ -150,7 +151,8 @@ func setVersion(cmd *cobra.Command) {
 	}
 }
 
-// typed is a verb as it was typed: "resume", where its command is "start".
+// typed is the verb in the command line, such as "resume" for the command
+// "start".
 func typed(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return ""
@@ -175,13 +177,13 @@ func commands(a *app) []*cobra.Command {
 	return append(out, newDocs(a))
 }
 
-// passes marks commands that pass a guest's exit status through.
+// passes marks commands that return the guest's exit status.
 const passes = "passes"
 
 func hasCommandLine(cmd *cobra.Command) bool { return strings.Contains(cmd.Use, "-- CMD") }
 
 // destructive are the verbs that lose or stop something. They are never suggested
-// for a typo: a person who is asked may just say yes.
+// for a typo, because a person may just confirm the suggestion.
 var destructive = []string{"rm", "kill", "stop", "down", "drain", "prune", "done", "rollback", "keep", "revoke", "lock", "remove", "delete", "unmount", "unmap", "rotate", "close"}
 
 func unknownCommand(cmd *cobra.Command, name string) error {
@@ -195,7 +197,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return e.WithHint("`%s help` lists the commands", cmd.Root().CommandPath())
 }
 
-// alike is how many letters two words begin with in common.
+// alike is the length of the common prefix of two words.
 func alike(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++
@@ -226,7 +228,7 @@ func args(least, most int, missing string) cobra.PositionalArgs {
 		case len(list) < least:
 			return usage("%s", missing).WithHint("see `%s --help`", cmd.CommandPath())
 		case most >= 0 && len(list) > most:
-			return usage("%s is one argument too many", printable(list[most])).WithHint("see `%s --help`", cmd.CommandPath())
+			return usage("unexpected argument %s", printable(list[most])).WithHint("see `%s --help`", cmd.CommandPath())
 		}
 		return nil
 	}
@@ -283,7 +285,7 @@ Flags:
 Every command has --quiet, --verbose, --data and --version: see "{{.Root.Name}} --help".{{end}}
 `
 
-// helpWidth is how wide help is: what an ordinary terminal shows.
+// helpWidth is the width of help: that of an ordinary terminal.
 const helpWidth = 80
 
 // help prints what a command is for and how it is used.
@@ -291,11 +293,11 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	a.io.printf("%s\n\n%s", reflow(or(cmd.Long, cmd.Short), helpWidth), cmd.UsageString())
 }
 
-// reflow gives paragraphs another width. Lines that begin with a space stand as
-// they are, if they fit.
+// reflow wraps paragraphs to a width. Lines that begin with a space stay
+// unchanged if they fit.
 func reflow(text string, width int) string {
 	var out []string
-	open := false // the last line is of a paragraph that goes on
+	open := false // the last line belongs to a paragraph that continues
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		if line == "" || line[0] == ' ' {
 			out, open = append(out, fold(line, width)), false

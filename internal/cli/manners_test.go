@@ -386,7 +386,7 @@ func TestEphemeralEnds(t *testing.T) {
 		f.on("POST /v1/vms/box/kill", map[string]any{})
 		f.on("GET /v1/vms/"+string(box.ID)+"/remains", left)
 		r := run(t, f, Local{}, "", strings.Fields(c.line)...)
-		if r.code != 0 || strings.Contains(r.out, "it is deleted now") != c.deleted || strings.Contains(r.out, "go on ") == c.deleted {
+		if r.code != 0 || strings.Contains(r.out, "it is deleted now") != c.deleted || strings.Contains(r.out, "continue  ") == c.deleted {
 			t.Errorf("%s, deleted by %q: %+v", c.line, c.event, r)
 		}
 	}

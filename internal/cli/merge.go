@@ -12,10 +12,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// merge moves what a new directory of root holds into root: a directory that is
-// there keeps what it has, a file or symlink is replaced. A file in the place of
-// a directory, a directory in the place of anything else, and what is neither
-// file, directory nor symlink are refused before anything is moved. No symlink
+// merge moves the contents of a new directory of root into root. An existing
+// directory keeps its other contents; an existing file or symlink is replaced. A
+// file never replaces a directory, and a directory replaces nothing else; these
+// conflicts, and special files, are refused before anything is moved. No symlink
 // of root is followed.
 func merge(root *os.Root, from string) error {
 	if err := mergeEach(root, from, ".", func(string, string) error { return nil }); err != nil {
@@ -24,8 +24,8 @@ func merge(root *os.Root, from string) error {
 	return mergeEach(root, from, ".", root.Rename)
 }
 
-// mergeEach calls move for each entry below from/dir that takes a place in dir,
-// and looks into the directories that both have.
+// mergeEach calls move for each entry below from/dir that goes into dir, and
+// descends into directories that both have.
 func mergeEach(root *os.Root, from, dir string, move func(from, to string) error) error {
 	d, err := root.Open(path.Join(from, dir))
 	if err != nil {
@@ -58,18 +58,19 @@ func mergeEach(root *os.Root, from, dir string, move func(from, to string) error
 	return nil
 }
 
-// mayReplace refuses what an entry of a tree must not take the place of.
+// mayReplace returns an error for a path that an entry of a tree must not
+// replace.
 func mayReplace(name string, there fs.FileInfo, byDir bool) error {
 	why := ""
 	switch kind := there.Mode().Type(); {
 	case byDir:
-		why = "is a directory in the VM and none here"
+		why = "is a directory in the VM and not here"
 	case kind == fs.ModeDir:
-		why = "is a directory here and none in the VM"
+		why = "is a directory here and not in the VM"
 	case kind != 0 && kind != fs.ModeSymlink:
 		why = "is a device, pipe or socket here"
 	default:
 		return nil
 	}
-	return vm.Errorf(vm.Exists, printable(name), "%s; nothing was copied", why).WithHint("remove it, or copy to another place")
+	return vm.Errorf(vm.Exists, printable(name), "%s; nothing was copied", why).WithHint("remove it, or copy to another path")
 }

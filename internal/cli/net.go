@@ -82,7 +82,7 @@ func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Com
 	o := &netOptions{}
 	return a.changing(&cobra.Command{
 		Use: "set NAME closed|packages|open", Short: "Change what a VM may reach", Example: "  warren net set box packages\n  warren net set box closed",
-		Long: "Change what a VM may reach. It holds at once; connections that are no longer allowed are ended.",
+		Long: "Change what a VM may reach. The change applies at once; connections that are no longer allowed are closed.",
 		Args: args(2, 2, "warren net set NAME closed|packages|open"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.mode = list[0], list[1]
@@ -114,7 +114,7 @@ func newNetSet(a *app, runF func(context.Context, *netOptions) error) *cobra.Com
 func newNetConnections(a *app, runF func(context.Context, *netOptions) error) *cobra.Command {
 	o := &netOptions{}
 	cmd := &cobra.Command{
-		Use: "connections NAME", Short: "List a VM's last connections and how they were judged", Example: "  warren net connections box\n  warren net connections box --json",
+		Use: "connections NAME", Short: "List a VM's last connections, allowed and refused", Example: "  warren net connections box\n  warren net connections box --json",
 		Args: args(1, 1, "which VM? warren net connections NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]

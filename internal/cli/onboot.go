@@ -20,9 +20,10 @@ func newOnBoot(a *app, runF func(context.Context, *onBootOptions) error) *cobra.
 	o := &onBootOptions{}
 	cmd := &cobra.Command{
 		Use:   "on-boot NAME resume|stay|default",
-		Short: "Say what becomes of a VM when the host has started again",
-		Long: `Change what becomes of a VM that ran when the host was shut down (see "warren drain"): after the host's start it
-goes on (resume) or sleeps until somebody uses it (stay). By default a persistent VM goes on, any other stays.`,
+		Short: "Set what happens to a VM after a restart of the host",
+		Long: `Set what happens to a VM that ran when the host was shut down (see "warren drain"): after the host's start it
+resumes (resume), or stays suspended until it is used (stay). By default a persistent VM resumes and any other
+stays suspended.`,
 		Example: "  warren on-boot app resume\n  warren on-boot app default",
 		Args:    args(2, 2, "warren on-boot NAME resume|stay|default"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -65,6 +66,6 @@ func (a *app) onBoot(ctx context.Context, o *onBootOptions) error {
 }
 
 var onBootMeaning = map[vm.OnBoot]string{
-	vm.OnBootResume: "goes on after a drain, when the host has started",
-	vm.OnBootStay:   "sleeps after a drain until it is used",
+	vm.OnBootResume: "resumes after a drain, when the host has started",
+	vm.OnBootStay:   "stays suspended after a drain until it is used",
 }

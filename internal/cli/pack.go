@@ -22,7 +22,7 @@ type packer struct {
 }
 
 // packTar writes a directory of this host as a tar stream: files, directories,
-// and the symlinks that lead to a place inside. t is told of the rest.
+// and symlinks that lead inside. It notes the rest in t.
 func packTar(w io.Writer, root string, t *transfer) error {
 	p := packer{tw: tar.NewWriter(w), t: t, buf: make([]byte, copyBuffer)}
 	top, err := os.Stat(root)

@@ -29,10 +29,10 @@ func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobr
 	cmd := &cobra.Command{
 		Use: "preview NAME PORT", Short: "Show a port of a VM in a browser",
 		Example: "  warren preview box 3000\n  warren preview box 3000 --open\n  warren preview box 3000 --link --for 8h\n  warren preview box 3000 --public\n  warren preview ls box",
-		Long: "Print the address of a VM's port at the preview gateway, or say who may open it.\n\n" +
+		Long: "Print the address of a VM's port at the preview gateway, or set who may open it.\n\n" +
 			"A port is private: it opens with an API key or token in the header X-Warren-Key, in your browser with the\n" +
 			"address that --open prints (for one use, within 30 seconds), to others with a signed link (--link).\n" +
-			"A page load wakes a VM that sleeps.",
+			"A page load wakes a suspended VM.",
 		Args: args(2, 2, "which port of which VM? warren preview NAME PORT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			var err error
@@ -52,7 +52,7 @@ func newPreview(a *app, runF func(context.Context, *previewOptions) error) *cobr
 	f.BoolVar(&o.link, "link", false, "sign a link that opens it")
 	f.DurationVar(&o.lasts, "for", time.Hour, "how long the link opens it")
 	f.BoolVar(&o.public, "public", false, "open it to everybody")
-	f.BoolVar(&o.private, "private", false, "make it private, and end the links that were signed")
+	f.BoolVar(&o.private, "private", false, "make it private, and revoke its signed links")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	cmd.MarkFlagsMutuallyExclusive("open", "link", "public", "private")
 	cmd.AddCommand(newPreviewLs(a, nil))
@@ -107,7 +107,7 @@ func (a *app) preview(ctx context.Context, o *previewOptions) error {
 func newPreviewLs(a *app, runF func(context.Context, *previewOptions) error) *cobra.Command {
 	o := &previewOptions{}
 	cmd := &cobra.Command{
-		Use: "ls NAME", Short: "List ports of a VM that were opened or closed", Example: "  warren preview ls box\n  warren preview ls box --json",
+		Use: "ls NAME", Short: "List the ports of a VM whose access was set", Example: "  warren preview ls box\n  warren preview ls box --json",
 		Args: args(1, 1, "which VM? warren preview ls NAME"),
 		RunE: func(cmd *cobra.Command, l []string) error {
 			o.name = l[0]

@@ -12,13 +12,13 @@ import (
 )
 
 func newProfile(a *app) *cobra.Command {
-	return group("profile", "How far VMs are trusted", "  warren profile ls\n  warren up --profile dev", newProfileLs(a, nil))
+	return group("profile", "Show how far VMs are trusted", "  warren profile ls\n  warren up --profile dev", newProfileLs(a, nil))
 }
 
 func newProfileLs(a *app, runF func(context.Context, bool) error) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the profiles that up and run know",
+		Use: "ls", Short: "List the profiles of up and run",
 		Example: "  warren profile ls\n  warren profile ls --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,8 +73,8 @@ func profileNames() (names []string) {
 	return names
 }
 
-// profileFlag is the flag of the commands that make VMs.
+// profileFlag adds --profile to a command that makes VMs.
 func (a *app) profileFlag(cmd *cobra.Command, to *string, otherwise string) {
-	cmd.Flags().StringVar(to, "profile", "", "how far it is trusted: untrusted, agent, dev (default "+otherwise+"); see `warren profile ls`")
+	cmd.Flags().StringVar(to, "profile", "", "how far the VM is trusted: untrusted, agent, dev (default "+otherwise+"); see `warren profile ls`")
 	a.completeFlag(cmd, "profile", profileNames()...)
 }

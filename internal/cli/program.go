@@ -12,13 +12,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// otherName is the name that the program has beside warren, by a symbolic link,
-// for those who come from there.
+// otherName is another name of the program, a symbolic link, for users of that
+// command line.
 const otherName = "mvmctl"
 
-// calledBy makes help and messages say the name that the program was called by:
-// in front of the name of one of its commands, and where a message begins with
-// it.
+// calledBy makes help and messages use the name that the program was called by:
+// before the name of a command, and at the beginning of a message.
 func (s *streams) calledBy(program string, root *cobra.Command) {
 	if filepath.Base(program) != otherName {
 		return

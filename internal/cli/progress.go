@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	progressAfter = time.Second            // what is quicker needs no words
+	progressAfter = time.Second            // a quicker operation shows nothing
 	progressEvery = 200 * time.Millisecond //
 )
 
-// progress tells on a terminal what goes on, once that takes longer than a
-// second, by one line of stderr that is wiped at the end. Elsewhere it is silent.
+// progress shows an operation that takes longer than a second, on one line of a
+// terminal's stderr. The line is erased at the end. Elsewhere it prints nothing.
 type progress struct {
 	io    *streams
 	start time.Time
@@ -26,8 +26,8 @@ type progress struct {
 	text func() string
 }
 
-// progress begins to watch something; text says how it stands and is called
-// from another goroutine. Call done at the end.
+// progress starts to show an operation. text describes its state and is
+// called from another goroutine. Call done at the end.
 func (s *streams) progress(text func() string) *progress {
 	p := &progress{io: s, start: time.Now(), stop: make(chan struct{}), ended: make(chan struct{}), text: text}
 	if !s.errTTY || s.quiet {
@@ -72,13 +72,13 @@ func (p *progress) show() {
 	p.mu.Unlock()
 	took := "  " + time.Since(p.start).Round(time.Second).String()
 	line := []rune(plain(text))
-	if room := p.io.errWidth - len(took) - 1; room > 0 && len(line) > room { // a line that wraps could not be wiped
+	if room := p.io.errWidth - len(took) - 1; room > 0 && len(line) > room { // a line that wraps could not be erased
 		line = append(line[:room-1], '…')
 	}
 	_, _ = fmt.Fprintf(p.io.err, "\r\x1b[K%s%s", string(line), took)
 }
 
-// done ends it and returns when nothing more is written.
+// done ends the display, and returns when nothing more will be written.
 func (p *progress) done() {
 	select {
 	case <-p.stop:

@@ -133,7 +133,7 @@ func dashZero(n int) string {
 	return itoa(n)
 }
 
-// commandText joins arguments so that a person sees where each ends.
+// commandText joins arguments and quotes them where necessary.
 func commandText(argv []string) string {
 	out := make([]string, 0, len(argv))
 	for _, a := range argv {

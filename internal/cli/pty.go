@@ -28,12 +28,12 @@ type ptyOptions struct {
 	clipboard bool
 }
 
-const aboutDetaching = `Ctrl-] (or --detach-key), or Ctrl-P Ctrl-Q, leaves the terminal, whose programs go on; so they do when this
-program, the connection or the server dies, and when the VM is suspended or forked. A VM that sleeps is woken. The
-exit status is that of the terminal's program; after leaving it is 0.
+const aboutDetaching = `Ctrl-] (or --detach-key), or Ctrl-P Ctrl-Q, detaches from the terminal. Its programs keep running; they also
+survive the end of this program, of the connection or of the server, and a suspend or fork of the VM. Attaching
+wakes a suspended VM. The exit status is that of the terminal's program; after detaching it is 0.
 
-What the VM's programs write reaches this terminal's screen, not its clipboard, printer or files, and questions whose
-answer could type text of their choice are left out; --clipboard lets them set the clipboard.`
+Output of the VM's programs reaches this terminal's screen, but not its clipboard, printer or files. Queries whose
+answer could type text of their choice are removed. --clipboard lets programs set the clipboard.`
 
 func newPty(a *app) *cobra.Command {
 	cmd := newPtyOpen(a, nil)
@@ -46,7 +46,7 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 	cmd := &cobra.Command{
 		Use:   "pty NAME",
 		Short: "Open a terminal in a VM, or find one again",
-		Long: `Open a terminal in a VM. With --session of one that runs, attach to that; it shows what was there.
+		Long: `Open a terminal in a VM. If --session names a running terminal, attach to it and show its screen.
 
 ` + aboutDetaching + "\n\n" + aboutWorkdir,
 		Example: `  warren pty box
@@ -65,18 +65,18 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&o.session, "session", "s", "", "id of the terminal: up to 64 of letters, digits, . _ - (default: one is given)")
-	fs.StringVar(&o.command, "exec", "", "command line to run in place of the login shell")
+	fs.StringVarP(&o.session, "session", "s", "", "id of the terminal: up to 64 letters, digits, . _ - (default a new one)")
+	fs.StringVar(&o.command, "exec", "", "command line to run instead of the login shell")
 	fs.StringVar(&o.user, "user", "", "Linux user in the guest (default root)")
 	fs.StringVar(&o.cwd, "cwd", "", aboutCwd)
-	fs.BoolVarP(&o.detached, "detach", "d", false, "open it, print its id and leave it")
+	fs.BoolVarP(&o.detached, "detach", "d", false, "open it, print its id and detach")
 	o.addKey(cmd)
 	return cmd
 }
 
 func (o *ptyOptions) addKey(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.clipboard, "clipboard", false, "let the VM's programs set this terminal's clipboard")
-	cmd.Flags().StringVar(&o.detachKey, "detach-key", "ctrl-]", "key that leaves the terminal; none = there is none")
+	cmd.Flags().StringVar(&o.detachKey, "detach-key", "ctrl-]", "key that detaches from the terminal, or none")
 	o.app.completeFlag(cmd, "detach-key", "ctrl-]", "ctrl-\\", "ctrl-_", "ctrl-^", "none")
 }
 
@@ -85,7 +85,7 @@ func newPtyAttach(a *app, runF func(context.Context, *ptyOptions) error) *cobra.
 	cmd := &cobra.Command{
 		Use:   "attach NAME SESSION",
 		Short: "Attach to a terminal",
-		Long:  "Attach to a terminal that \"warren pty ls\" lists; it shows what was there. Several may look at one.\n\n" + aboutDetaching,
+		Long:  "Attach to a terminal that \"warren pty ls\" lists, and show its screen. Several viewers may attach to one.\n\n" + aboutDetaching,
 		Example: `  warren pty attach box work
   warren pty attach box editor --detach-key 'ctrl-\'`,
 		Args:              args(2, 2, "which terminal? give the VM and the session; `warren pty ls NAME` lists them"),
@@ -106,14 +106,14 @@ func newShell(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Comm
 	o := &ptyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "shell NAME",
-		Short: "A shell in a VM that stays when you leave",
-		Long: `Open a login shell in a VM, or find again the one that you left: the terminal "shell", or "shell-USER" with
---user, or the one that --session names, whatever runs there.
+		Short: "Open a shell in a VM that stays when you leave",
+		Long: `Open a login shell in a VM, or attach to the one that you left: the terminal "shell", or "shell-USER" with --user,
+or the one that --session names.
 
 ` + aboutDetaching + `
 
-When standard input is no terminal, and without --session, the commands that come there are run by a login shell
-without a terminal, and nothing stays.
+If standard input is not a terminal, and without --session, a login shell runs its commands without a terminal,
+and nothing stays.
 
 ` + aboutWorkdir,
 		Example: `  warren shell box
@@ -150,7 +150,8 @@ without a terminal, and nothing stays.
 	return cmd
 }
 
-// run opens or attaches, and stays until the program's end or the detach key.
+// run opens a terminal or attaches to it, until the program ends or the
+// detach key is pressed.
 func (o *ptyOptions) run(ctx context.Context) error {
 	key, err := parseDetachKey(o.detachKey)
 	if err != nil {
@@ -172,20 +173,20 @@ func (o *ptyOptions) run(ctx context.Context) error {
 		return nil
 	}
 	if _, tty := terminal(o.app.io.in); tty && key != 0 {
-		o.app.io.notef("warren: terminal %s; %s leaves it", id, o.detachKey)
+		o.app.io.notef("warren: terminal %s; %s detaches", id, o.detachKey)
 	}
 	v := &ptyView{app: o.app, c: c, name: o.name, key: key, t: t, news: make(chan struct{})}
 	v.out = &ptyFilter{w: o.app.io.out, clipboard: o.clipboard}
 	return v.run(ctx)
 }
 
-// open attaches to the session when there is one, and opens it otherwise.
+// open attaches to the session if it exists, and otherwise opens it.
 func (o *ptyOptions) open(ctx context.Context, c *client.Client, cols, rows int) (*client.Terminal, error) {
 	view := vm.TerminalView{User: o.user, Cols: cols, Rows: rows, Since: -1}
 	find := o.session != "" && o.command == ""
 	if find {
 		s, err := findSession(ctx, c, o.name, o.session)
-		if err != nil && (o.must || vm.KindOf(err) != vm.WrongState) { // one that is stopped is started
+		if err != nil && (o.must || vm.KindOf(err) != vm.WrongState) { // a stopped VM is started
 			return nil, err
 		}
 		if o.must || s != nil && (s.Running || s.Suspended) {
@@ -196,7 +197,7 @@ func (o *ptyOptions) open(ctx context.Context, c *client.Client, cols, rows int)
 	t, err := c.OpenTerminal(ctx, o.name, vm.TerminalSpec{
 		ID: o.session, Command: o.command, User: o.user, Cwd: o.cwd, Cols: cols, Rows: rows,
 	})
-	if find && err != nil && vm.AsError(err).Code == "SESSION_ALREADY_EXISTS" { // another was faster
+	if find && err != nil && vm.AsError(err).Code == "SESSION_ALREADY_EXISTS" { // another client was faster
 		return c.AttachTerminal(ctx, o.name, o.session, view)
 	}
 	return t, err
@@ -249,7 +250,7 @@ func newPtyLs(a *app, runF func(context.Context, *ptyLsOptions) error) *cobra.Co
 	cmd := &cobra.Command{
 		Use:               "ls NAME",
 		Short:             "List a VM's terminals",
-		Long:              "List the terminals of a VM. One whose program has ended stays listed for ten minutes.",
+		Long:              "List the terminals of a VM. A terminal whose program has ended is listed for ten minutes.",
 		Example:           "  warren pty ls box\n  warren pty ls box --json",
 		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
 		ValidArgsFunction: a.completeVM,
@@ -308,8 +309,8 @@ func newPtyClose(a *app, runF func(context.Context, *ptyCloseOptions) error) *co
 	o := &ptyCloseOptions{app: a}
 	return a.changing(&cobra.Command{
 		Use:               "close NAME SESSION",
-		Short:             "End a terminal's programs and forget it",
-		Long:              "Hang a terminal up: its programs end, those that refuse by force, and what it showed is forgotten.",
+		Short:             "End a terminal's programs and remove it",
+		Long:              "Hang up a terminal: its programs end (they are killed if they refuse), and its screen is removed.",
 		Example:           "  warren pty close box work",
 		Args:              args(2, 2, "which terminal? give the VM and the session; `warren pty ls NAME` lists them"),
 		ValidArgsFunction: a.completeSession,

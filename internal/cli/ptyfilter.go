@@ -10,21 +10,21 @@ import (
 	"unicode/utf8"
 )
 
-// ptyFilter hands a guest's output on to this program's terminal, but for what
-// reaches beyond its screen: the clipboard, files, the printer and the function
-// keys of whoever looks, and questions whose answer, which is typed into the
-// guest, holds text of the guest's choice or of the screen. Everything else
-// passes as it is, as soon as it is known what it is.
+// ptyFilter copies a guest's output to this program's terminal. It removes
+// sequences that act beyond the screen: on the viewer's clipboard, files,
+// printer and function keys, and queries whose answer would type text of the
+// guest's choice, or text of the screen, into the guest. Everything else passes
+// unchanged, as soon as it is recognised.
 type ptyFilter struct {
 	w         io.Writer
 	clipboard bool // the guest may set it
 
 	state      filterState
-	held       []byte // a sequence or character that is not complete
+	held       []byte // an incomplete sequence or character
 	drop       bool   // the string is dropped
 	recoloured bool   // the guest has changed the terminal's colours
 	steered    bool   // it has written more than text
-	alternate  bool   // it shows the screen of full-screen programs
+	alternate  bool   // the alternate screen is shown
 }
 
 type filterState uint8
@@ -34,15 +34,15 @@ const (
 	filterEscape              // after ESC and intermediate bytes
 	filterControl             // after CSI
 	filterText                // in OSC, which is held to its end
-	filterHead                // in DCS, before it is known what it is
+	filterHead                // in DCS, before its kind is known
 	filterBody                // in DCS, APC, PM or SOS
 	filterEnd                 // there, after ESC
 )
 
 const (
-	maxHeld      = 8 << 10 // of a sequence; a longer one is dropped
-	maxClipboard = 1 << 20 // of one that sets the clipboard
-	// recolour takes a guest's colours back.
+	maxHeld      = 8 << 10 // limit of a sequence; a longer one is dropped
+	maxClipboard = 1 << 20 // limit of one that sets the clipboard
+	// recolour resets a guest's colours.
 	recolour = "\x1b]104\x07\x1b]110\x07\x1b]111\x07\x1b]112\x07"
 )
 
@@ -59,7 +59,7 @@ func (f *ptyFilter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// take takes one byte and appends what may be written.
+// take processes one byte and appends the bytes that may be written.
 func (f *ptyFilter) take(out []byte, c byte) []byte {
 	switch {
 	case f.state == filterGround:
@@ -76,7 +76,7 @@ func (f *ptyFilter) take(out []byte, c byte) []byte {
 	case c == 0x1b:
 		f.begin()
 		return out
-	case c < ' ': // obeyed in the middle of a sequence
+	case c < ' ': // terminals obey it in the middle of a sequence
 		return f.ground(out, c)
 	case c >= 0x7f:
 		f.reset()
@@ -93,7 +93,7 @@ func (f *ptyFilter) begin() {
 	f.state, f.held = filterEscape, append(f.held, 0x1b)
 }
 
-// pass ends a sequence that may be written.
+// pass writes a complete, permitted sequence.
 func (f *ptyFilter) pass(out []byte, ok bool) []byte {
 	if ok {
 		f.steered = f.steered || f.held[0] == 0x1b
@@ -103,8 +103,8 @@ func (f *ptyFilter) pass(out []byte, ok bool) []byte {
 	return out
 }
 
-// ground takes a byte of text. What is no UTF-8, and control characters of
-// eight bits, are left out: some terminals obey them.
+// ground processes a byte of text. It removes invalid UTF-8 and 8-bit control
+// characters, because some terminals obey them.
 func (f *ptyFilter) ground(out []byte, c byte) []byte {
 	switch {
 	case f.state != filterGround: // a control character in a sequence
@@ -115,7 +115,7 @@ func (f *ptyFilter) ground(out []byte, c byte) []byte {
 	case c == 0x1b:
 		f.begin()
 		return out
-	case c == 0x05: // asks for the answer back
+	case c == 0x05: // requests the answerback
 		f.reset()
 		return out
 	case c < utf8.RuneSelf:
@@ -133,7 +133,7 @@ func (f *ptyFilter) ground(out []byte, c byte) []byte {
 	return f.pass(out, r != utf8.RuneError && r > 0x9f || string(f.held) == "\ufffd")
 }
 
-// sequence looks at what is held, of which c is the last byte.
+// sequence checks the bytes held so far; c is the last one.
 func (f *ptyFilter) sequence(out []byte, c byte) []byte {
 	if len(f.held) > maxHeld {
 		f.reset()
@@ -184,8 +184,8 @@ func (f *ptyFilter) noteScreen(b []byte) {
 	}
 }
 
-// harmless reports whether a control sequence may pass: none that prints,
-// reports the title or sums up the screen.
+// harmless reports whether a control sequence may pass. Sequences that print,
+// report the title or checksum the screen may not.
 func harmless(b []byte) bool {
 	n := len(b) - 1
 	switch b[n] {
@@ -201,15 +201,15 @@ func harmless(b []byte) bool {
 	return true
 }
 
-// picture reports whether a DCS may pass: a picture, a question for a terminal's
-// capabilities, which are the terminal's own, or the begin or end of an update.
+// picture reports whether a DCS may pass: an image, a query for the terminal's
+// capabilities, or the begin or end of a synchronised update.
 func picture(b []byte) bool {
 	n := len(b) - 1
 	head := bytes.TrimLeft(b[:n], "0123456789;")
 	return b[n] == 'q' && (len(head) == 0 || string(head) == "+") || b[n] == 's' && n > 0 && b[0] == '='
 }
 
-// text takes a byte of an OSC.
+// text processes a byte of an OSC.
 func (f *ptyFilter) text(out []byte, c byte) []byte {
 	limit := maxHeld
 	if f.clipboard && bytes.HasPrefix(f.held, []byte("\x1b]52;")) {
@@ -254,7 +254,7 @@ func (f *ptyFilter) textEnd(out, body []byte, c byte) []byte {
 	return f.pass(out, ok)
 }
 
-// body takes a byte of a string that is not held.
+// body processes a byte of a string that is not held.
 func (f *ptyFilter) body(out []byte, c byte) []byte {
 	switch {
 	case c == 0x1b:
@@ -267,7 +267,7 @@ func (f *ptyFilter) body(out []byte, c byte) []byte {
 	return out
 }
 
-// end takes what follows ESC in a string.
+// end processes the byte after ESC in a string.
 func (f *ptyFilter) end(out []byte, c byte) []byte {
 	passed := !f.drop
 	f.begin()

@@ -24,16 +24,16 @@ type ptyReadOptions struct {
 // ptyText is `pty read --scrollback --json`.
 type ptyText struct {
 	Text   string `json:"text"`
-	Offset int64  `json:"offset"` // to go on from
+	Offset int64  `json:"offset"` // to continue from
 }
 
 func newPtyRead(a *app, runF func(context.Context, *ptyReadOptions) error) *cobra.Command {
 	o := &ptyReadOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "read NAME SESSION",
-		Short: "Print what a terminal shows, as text",
-		Long: `Print a terminal's screen as text, or with --scrollback its output as lines, without colours and without
-anything that could steer a terminal. The last MiB of output is kept.`,
+		Short: "Print a terminal's screen as text",
+		Long: `Print a terminal's screen as text, or with --scrollback its output as lines, without colours and control
+sequences. The last MiB of output is kept.`,
 		Example: `  warren pty read box work
   warren pty read box work --json
   warren pty read box work --scrollback
@@ -50,8 +50,8 @@ anything that could steer a terminal. The last MiB of output is kept.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.BoolVar(&o.scrollback, "scrollback", false, "the output that is kept, in place of the screen")
-	fs.Int64Var(&o.since, "since", 0, "output from this offset on")
+	fs.BoolVar(&o.scrollback, "scrollback", false, "print the kept output instead of the screen")
+	fs.Int64Var(&o.since, "since", 0, "print the output from this offset on")
 	fs.BoolVar(&o.json, "json", false, "print as JSON: the screen with its colours and cursor, or text and offset")
 	return cmd
 }
@@ -88,7 +88,7 @@ func (o *ptyReadOptions) run(ctx context.Context) error {
 	return o.app.say(screen.Text)
 }
 
-// say prints text of a guest, with a line end.
+// say prints text of a guest, with a line break.
 func (a *app) say(text string) error {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -115,9 +115,9 @@ func newPtySend(a *app, runF func(context.Context, *ptySendOptions) error) *cobr
 	o := &ptySendOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "send NAME SESSION [TEXT...]",
-		Short: "Type into a terminal and print what comes of it",
-		Long: `Type text and Enter into a terminal, or keys, wait until nothing has come for a while, and print what came, as
-lines of text. Put -- before text that begins with a hyphen.`,
+		Short: "Type into a terminal and print its answer",
+		Long: `Type text and Enter, or keys, into a terminal, wait until its output pauses, and print the new output as lines of
+text. Put -- before text that begins with a hyphen.`,
 		Example: `  warren pty send box work ls -- -la
   warren pty send box repl 'print(6*7)' --wait 0.5
   warren pty send box editor --key esc --no-enter ':wq'
@@ -133,16 +133,16 @@ lines of text. Put -- before text that begins with a hyphen.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringArrayVarP(&o.keys, "key", "k", nil, "a key before the text, such as esc, up, f1, ctrl-c, alt-x; may repeat")
+	fs.StringArrayVarP(&o.keys, "key", "k", nil, "press a key before the text, such as esc, up, f1, ctrl-c, alt-x; may repeat")
 	fs.BoolVar(&o.noEnter, "no-enter", false, "do not press Enter after the text")
-	fs.StringVar(&o.wait, "wait", "", "answer when nothing has come for so many seconds (default 0.25)")
-	fs.StringVar(&o.timeout, "timeout", "", "answer after so many seconds at the latest (default 10)")
-	fs.BoolVar(&o.screen, "screen", false, "print the screen in place of what came")
+	fs.StringVar(&o.wait, "wait", "", "return when there was no output for so many seconds (default 0.25)")
+	fs.StringVar(&o.timeout, "timeout", "", "return after so many seconds at the latest (default 10)")
+	fs.BoolVar(&o.screen, "screen", false, "print the screen instead of the new output")
 	fs.BoolVar(&o.json, "json", false, "print output, screen, offset and state as JSON")
 	return cmd
 }
 
-// input is what the flags ask to type.
+// input is the text and keys from the flags.
 func (o *ptySendOptions) input() (api.PtyInput, error) {
 	var in api.PtyInput
 	for _, k := range o.keys {

@@ -24,15 +24,15 @@ const (
 	// reattachFor is how long a lost connection is tried again.
 	reattachFor   = 60 * time.Second
 	reattachEvery = 500 * time.Millisecond
-	// calm puts this program's terminal back after that of a guest.
+	// calm resets this program's terminal after a guest used it.
 	calm = "\x18\x1b\\\x1b[<16u\x1b[?1049l\x1b[<16u\x1b[!p\x1b[?9;1000;1002;1003;1004;1005;1006;1015;1016;2004l\x1b[?7;25h\x1b[>4;0m\x1b>\x1b[r\x1b[m\x1b[999;1H\r\n"
 )
 
-// calmHere is calm for a program whose output is left where it is: the cursor
-// stays.
+// calmHere is calm for a program whose output stays on the screen: the cursor
+// does not move.
 const calmHere = "\x18\x1b\\\x1b[<16u\x1b[!p\x1b[?9;1000;1002;1003;1004;1005;1006;1015;1016;2004l\x1b[?7;25h\x1b[>4;0m\x1b>\x1b[m\x1b7\x1b[r\x1b8"
 
-// calm is what puts the terminal back.
+// calm returns the sequences that reset the terminal.
 func (v *ptyView) calm() string {
 	back := calm
 	if v.inline && !v.out.alternate {
@@ -56,7 +56,7 @@ func parseDetachKey(name string) (byte, error) {
 	if k, err := parseKey(name); err == nil && len(k) == 1 && k[0] < ' ' && k[0] != 0 {
 		return k[0], nil
 	}
-	return 0, usage("%s: not a control key", printable(name)).WithHint("give such as ctrl-], or none")
+	return 0, usage("%s: not a control key", printable(name)).WithHint("give a key such as ctrl-], or none")
 }
 
 // size is that of this program's terminal; 0 when there is none.
@@ -75,11 +75,11 @@ type ptyView struct {
 	c    *client.Client
 	name string
 	key  byte       // that detaches; 0 = none
-	out  *ptyFilter // before this program's terminal
+	out  *ptyFilter // the state of this program's terminal before
 
-	inline  bool // its output belongs where the cursor was: it is no screen that is looked at for a while
+	inline  bool // it runs one command: output begins at the cursor, without clearing the screen
 	watches bool // input is not passed on, and ^C is, once
-	ended   bool // the program has; set by run
+	ended   bool // the program has ended; set by run
 
 	mu   sync.Mutex
 	t    *client.Terminal
@@ -99,7 +99,7 @@ func (v *ptyView) now() *client.Terminal {
 	return v.t
 }
 
-// leave detaches for good.
+// leave detaches and does not attach again.
 func (v *ptyView) leave() {
 	v.mu.Lock()
 	v.left = true
@@ -115,7 +115,7 @@ func (v *ptyView) hasLeft() bool {
 	return v.left
 }
 
-// run stays until the program's end, the detach key, or a signal.
+// run returns at the program's end, the detach key, or a signal.
 func (v *ptyView) run(ctx context.Context) error {
 	restore := func() {}
 	if fd, ok := terminal(v.app.io.in); ok {
@@ -139,8 +139,8 @@ func (v *ptyView) run(ctx context.Context) error {
 	stop := v.watchSignals()
 	defer stop()
 	if !v.watches {
-		// Nothing can interrupt a read of a terminal: this goroutine ends with the
-		// input, or with the program, which has nothing left to do then.
+		// Nothing can interrupt a read of a terminal. This goroutine ends with the
+		// input or with the program.
 		go v.feed(v.app.io.in)
 	}
 	for {
@@ -156,7 +156,7 @@ func (v *ptyView) run(ctx context.Context) error {
 			return nil
 		case v.hasLeft():
 			restore()
-			v.app.io.notef("warren: left %s running; `warren pty attach %s %s` finds it again", id, v.name, id)
+			v.app.io.notef("warren: %s keeps running; `warren pty attach %s %s` attaches to it again", id, v.name, id)
 			return nil
 		case vm.KindOf(err) != vm.Unavailable || ctx.Err() != nil:
 			return err
@@ -172,14 +172,15 @@ func (v *ptyView) run(ctx context.Context) error {
 	}
 }
 
-// asleep reports whether the VM has been suspended: a viewer that came back by
-// itself would wake it.
+// asleep reports whether the VM is suspended. The viewer must not attach again
+// by itself, because that would wake it.
 func (v *ptyView) asleep(ctx context.Context) bool {
 	m, err := v.c.Get(ctx, v.name)
 	return err == nil && (m.State == vm.Suspended || m.State == vm.Suspending)
 }
 
-// again attaches anew after the connection broke, from where the output was.
+// again attaches again after the connection broke, and continues the output
+// at the same byte.
 func (v *ptyView) again(ctx context.Context, lost error) error {
 	late := time.NewTimer(reattachFor)
 	defer late.Stop()
@@ -214,8 +215,8 @@ func (v *ptyView) again(ctx context.Context, lost error) error {
 	}
 }
 
-// watchSignals passes on changes of the size, and leaves at SIGTERM and SIGHUP,
-// and at ^C: of who only watches, at the second one.
+// watchSignals forwards size changes, and detaches at SIGTERM, SIGHUP and ^C. A
+// viewer without input detaches at the second ^C.
 func (v *ptyView) watchSignals() (stop func()) {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, syscall.SIGWINCH, syscall.SIGHUP)
@@ -230,12 +231,12 @@ func (v *ptyView) watchSignals() (stop func()) {
 				if s == syscall.SIGHUP {
 					v.leave()
 				} else if cols, rows := v.app.io.size(); cols > 0 {
-					_ = v.now().Resize(cols, rows) // a broken connection is told by Run
+					_ = v.now().Resize(cols, rows) // Run reports a broken connection
 				}
 			case s := <-ending:
 				if s == os.Interrupt && v.watches && !passed {
 					passed = true
-					_ = v.now().Signal("SIGINT") // a broken connection is told by Run
+					_ = v.now().Signal("SIGINT") // Run reports a broken connection
 					continue
 				}
 				v.leave()
@@ -252,7 +253,7 @@ func (v *ptyView) watchSignals() (stop func()) {
 	}
 }
 
-// feed types what comes on standard input, until its end or the detach key.
+// feed types standard input, until its end or the detach key.
 func (v *ptyView) feed(in io.Reader) {
 	d := detector{key: v.key}
 	buf := make([]byte, 4096)
@@ -272,7 +273,8 @@ func (v *ptyView) feed(in io.Reader) {
 	}
 }
 
-// typeIn sends keys, on the next connection when this one breaks.
+// typeIn sends keys, and repeats them on the next connection if this one
+// breaks.
 func (v *ptyView) typeIn(keys []byte) {
 	for len(keys) > 0 {
 		t := v.now()
@@ -284,8 +286,8 @@ func (v *ptyView) typeIn(keys []byte) {
 	}
 }
 
-// replaced waits until a broken connection has been replaced by another; it
-// reports false when none will come.
+// replaced waits until another connection replaces a broken one. It reports
+// false if none will.
 func (v *ptyView) replaced(old *client.Terminal) bool {
 	late := time.NewTimer(reattachFor)
 	defer late.Stop()
@@ -304,10 +306,10 @@ func (v *ptyView) replaced(old *client.Terminal) bool {
 	}
 }
 
-// detector finds the keys that leave: one of its own, or Ctrl-P Ctrl-Q. Ctrl-P
-// is passed on at once, so that it never waits for what follows.
+// detector finds the keys that detach: the configured key, or Ctrl-P Ctrl-Q.
+// It forwards Ctrl-P at once, so that Ctrl-P never waits for the next key.
 type detector struct {
-	key byte // 0 = none; then Ctrl-P Ctrl-Q is none either
+	key byte // 0 = none; Ctrl-P Ctrl-Q is then off, too
 	p   bool // the last one was Ctrl-P
 }
 

@@ -26,10 +26,10 @@ func newAccountQuota(a *app, runF func(context.Context, *quotaOptions) error) *c
 	o := &quotaOptions{}
 	cmd := &cobra.Command{
 		Use:   "quota [ACCOUNT]",
-		Short: "Show or set what an account may have",
-		Long: `Show what an account may have and what it has; without a name, one's own. With flags, set it: what no flag
-names stays, 0 is no limit, and of disk what "warren serve --account-disk" says. A quota below what the account
-has is refused. Setting, and other accounts, are for admins.`,
+		Short: "Show or set the limits of an account",
+		Long: `Show the limits and the use of an account, by default your own. Flags set limits and keep the others; 0 means no
+limit, for disk the default of "warren serve --account-disk". A limit below the present use is refused. Only
+admins set limits and see other accounts.`,
 		Example: "  warren account quota\n  warren account quota team-a --vms 20 --running 5 --disk 50G",
 		Args:    args(0, 1, "which account? warren account quota ACCOUNT"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -49,14 +49,14 @@ has is refused. Setting, and other accounts, are for admins.`,
 	f.IntVar(&o.counts.Running, "running", 0, "VMs that run at once")
 	f.IntVar(&o.counts.VCPU, "vcpu", 0, "CPUs of its running VMs together")
 	f.StringVar(&o.mem, "mem", "", "memory of its running VMs together: MiB, or such as 8G")
-	f.StringVar(&o.disk, "disk", "", "disk that its VMs, generations and snapshots take: GiB, or such as 500M")
-	f.StringVar(&o.memoryImage, "memory-images", "", "the part of it that is memory, of suspended VMs and snapshots")
+	f.StringVar(&o.disk, "disk", "", "disk of its VMs, generations and snapshots: GiB, or such as 500M")
+	f.StringVar(&o.memoryImage, "memory-images", "", "the part of it that is memory of suspended VMs and snapshots")
 	f.IntVar(&o.counts.Snapshots, "snapshots", 0, "snapshots")
 	f.BoolVar(&o.json, "json", false, "print an object as JSON")
 	return cmd
 }
 
-// quotaFlags are those that set something.
+// quotaFlags are the flags that set a limit.
 var quotaFlags = []string{"vms", "running", "vcpu", "mem", "disk", "memory-images", "snapshots"}
 
 func (a *app) accountQuota(ctx context.Context, o *quotaOptions) error {
@@ -103,7 +103,7 @@ func (a *app) accountQuota(ctx context.Context, o *quotaOptions) error {
 	return nil
 }
 
-// change sets what the flags name and leaves the rest.
+// change sets the limits that the flags name, and keeps the others.
 func (o *quotaOptions) change(ctx context.Context, c *client.Client, q vm.Quota) (vm.QuotaState, error) {
 	number := func(name string, to *int, n int) {
 		if o.flags.Changed(name) {

@@ -14,7 +14,7 @@ import (
 // One that holds anything that could move the cursor, change colours, hide or
 // reorder text or break a line (control bytes, escapes, bidi and other
 // invisible characters, invalid UTF-8), or that looks like a quoted one, is
-// quoted as in Go. Everything that a guest had the naming of goes through it.
+// quoted as in Go. Every name that a guest chose goes through it.
 func printable(name string) string {
 	if name == "" || name[0] == '"' || plain(name) != name {
 		return strconv.Quote(name)
@@ -22,8 +22,8 @@ func printable(name string) string {
 	return name
 }
 
-// plain returns a text in which the same characters are visible escapes, but
-// which is not quoted: for messages that hold names, and for lines of output.
+// plain escapes the same characters, but does not quote: for messages that
+// contain names, and for lines of output.
 func plain(text string) string {
 	odd := func(r rune) bool { return !unicode.IsPrint(r) }
 	if utf8.ValidString(text) && strings.IndexFunc(text, odd) < 0 {

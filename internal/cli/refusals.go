@@ -17,14 +17,15 @@ const (
 	refusalsWait  = 2 * time.Second // for the server's list
 )
 
-// explainRefusals says, after a command that failed, which names the network
-// refused it since start: programs seldom say why they could not connect.
+// explainRefusals prints, after a command failed, which connections the
+// network refused since start, because programs seldom say why they could not
+// connect.
 func (a *app) explainRefusals(ctx context.Context, c *client.Client, name string, start time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, refusalsWait)
 	defer cancel()
 	list, err := c.Connections(ctx, name)
 	if err != nil {
-		return // the command's own failure is what counts
+		return // only the command's own failure is returned
 	}
 	var names []string
 	why := ""

@@ -12,18 +12,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// remaining asks what there is of a VM. Not knowing is said and is no failure:
-// what was asked for was done.
+// remaining asks the server what remains of a VM. If it cannot, it says so and
+// does not fail: the verb itself succeeded.
 func (a *app) remaining(ctx context.Context, c *client.Client, ref string) (vm.Remaining, bool) {
 	r, err := c.Remains(ctx, ref)
-	if err != nil && vm.KindOf(err) != vm.NotFound { // what does not know the VM says so itself
-		a.io.notef("what else remains could not be asked: %s", err)
+	if err != nil && vm.KindOf(err) != vm.NotFound { // an unknown VM is the verb's error
+		a.io.notef("cannot find out what else remains: %s", err)
 	}
 	return r, err == nil
 }
 
-// ownRemains prints what remains of a VM that a verb has ended, unless that
-// deletes it.
+// ownRemains prints what remains of a VM after a verb ended it, unless the
+// verb deleted it.
 func (a *app) ownRemains(ctx context.Context, c *client.Client, before api.VM, event, id, own string) {
 	if endsWith(before, event) || a.io.quiet {
 		return
@@ -34,8 +34,8 @@ func (a *app) ownRemains(ctx context.Context, c *client.Client, before api.VM, e
 	}
 }
 
-// others prints what remains beside a VM's own files; with -v also the ids of
-// audit records.
+// others prints what remains in addition to a VM's own files; with -v also
+// the ids of audit records.
 func (a *app) others(r vm.Remaining) {
 	row := func(what string, list []string) {
 		if len(list) > 0 {
@@ -86,7 +86,7 @@ func foldersLeft(r vm.Remaining) (list []string) {
 	return list
 }
 
-// volumesLeft describes the volumes that a VM worked in.
+// volumesLeft describes the volumes that a VM used.
 func volumesLeft(r vm.Remaining) (list []string) {
 	for _, v := range r.Volumes {
 		text := printable(v.Project + "/" + v.Name)

@@ -21,12 +21,12 @@ func newRename(a *app, runF func(context.Context, *renameOptions) error) *cobra.
 	cmd := &cobra.Command{
 		Use:   "rename OLD NEW",
 		Short: "Give a VM another name",
-		Long: `Give a VM another name, which no other VM of the account has. It may run, sleep or be stopped; while something
-else is under way on it, such as its start, the command waits.
+		Long: `Give a VM another name, which no other VM of the account has. It may run, or be suspended or stopped. The command
+waits for other operations on it, such as its start.
 
-The old name finds nothing from then on: commands, ssh to OLD.warren and previews at OLD's address fail, and NEW
-takes their place. The VM's id, connections that are open, mapped domains, permissions and snapshots stay. A guest
-that runs keeps its host name until it next starts or wakes.`,
+The old name stops working: commands, ssh to OLD.warren and previews at OLD's address fail, and the same with NEW
+work. The VM's id, open connections, mapped domains, permissions and snapshots stay. A running guest keeps its
+host name until its next start or wake.`,
 		Example: "  warren rename box web\n  warren rename abcdefghij0123456789 web --json",
 		Args:    args(2, 2, "which VM, and what is its new name? warren rename OLD NEW"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -59,12 +59,12 @@ func (a *app) rename(ctx context.Context, o *renameOptions) error {
 	case o.json:
 		return a.io.json(v)
 	case o.old == o.name:
-		a.io.printf("%s has that name already\n", printable(o.name))
+		a.io.printf("%s already has that name\n", printable(o.name))
 		return nil
 	}
 	a.io.printf("%s is now %s\n", printable(o.old), printable(v.Name))
 	if v.State == vm.Running {
-		a.io.notef("its host name follows when it next starts or wakes")
+		a.io.notef("its host name changes at its next start or wake")
 	}
 	return nil
 }

@@ -23,10 +23,10 @@ func newResize(a *app, runF func(context.Context, *resizeOptions) error) *cobra.
 	cmd := &cobra.Command{
 		Use:   "resize NAME [--cpu N] [--mem SIZE] [--disk SIZE]",
 		Short: "Change a VM's CPUs, memory or disk",
-		Long: `Change what a VM has. CPUs are added and taken away while it runs, memory and disk are added while it runs. Where that
-is not possible, such as for less memory, the VM is stopped and started again: its disk is kept, its memory and
-processes are not. The command says which of the two happened. A disk never shrinks. A stopped VM has its new
-size from its next start on.`,
+		Long: `Change the size of a VM. While it runs, CPUs can be added and removed, memory and disk can be added. For other
+changes, such as less memory, the VM is stopped and started again: its disk is kept, its memory and processes are
+lost. The command says which of the two happened. A disk never shrinks. A stopped VM gets its new size at its next
+start.`,
 		Example: "  warren resize app --cpu 4\n  warren resize app --mem 2G --disk 32G\n  warren resize app --cpu 2 --json",
 		Args:    args(1, 1, "which VM? warren resize NAME --cpu N"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -82,7 +82,7 @@ func (a *app) resize(ctx context.Context, o *resizeOptions) error {
 	return nil
 }
 
-// resizedHow says in words how a part was changed.
+// resizedHow describes how a part was changed.
 func resizedHow(how string) string {
 	switch how {
 	case vm.Live:

@@ -48,7 +48,7 @@ func TestUpSaysRetention(t *testing.T) {
 		want   []string
 	}{
 		{func(v *api.VM) { v.IdleTimeoutSeconds = &five }, []string{"kept     sticky:5: may be removed", "until    no time limit", "idle     suspended after 5m"}},
-		{func(v *api.VM) { v.Persistence = vm.Persistence{Type: vm.Persistent}; v.ExpiresAt = at }, []string{"persistent: never removed", at.Format(time.DateTime) + ": deleted then", "never put to sleep"}},
+		{func(v *api.VM) { v.Persistence = vm.Persistence{Type: vm.Persistent}; v.ExpiresAt = at }, []string{"persistent: removed only", at.Format(time.DateTime) + ": then deleted", "never suspended"}},
 		{func(v *api.VM) {
 			v.Persistence = vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onIdleTimeout"}
 			v.IdleTimeoutSeconds = &five

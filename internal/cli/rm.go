@@ -23,12 +23,12 @@ func newRm(a *app, runF func(context.Context, *rmOptions) error) *cobra.Command 
 		Use:     "rm NAME...",
 		Aliases: []string{"delete"},
 		Short:   "Remove VMs with their disks and logs",
-		Long: `Remove VMs in any state, with their disks, memory and logs. There is no way back. Snapshots, VMs made of them, the
-audit trail and what they have used stay, and are listed.
+		Long: `Remove VMs in any state, with their disks, memory and logs. This cannot be undone. Snapshots, VMs made from them,
+the audit trail and the usage records stay, and are listed.
 
---shred says what is unreadable for good afterwards, because its key is destroyed: memory that was compressed and
-encrypted (warren suspend --cold, or asleep for a day). It also says what was never encrypted: a deleted file's
-blocks stay on the drive until they are written over. Encrypt the drive where that matters.`,
+--shred also destroys the keys of memory that was compressed and encrypted (warren suspend --cold, or suspended
+for a day), and says what has become unreadable. It also says what was never encrypted: a deleted file's blocks
+stay on the drive until they are overwritten. Encrypt the drive if that matters.`,
 		Example: "  warren rm box\n  warren rm box box-2 build-7\n  warren rm --shred box\n  warren rm box --json",
 		Args:    args(1, -1, "which VM? warren rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -40,7 +40,7 @@ blocks stay on the drive until they are written over. Encrypt the drive where th
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().BoolVar(&o.shred, "shred", false, "say what is unreadable then, its key being destroyed, and what is not")
+	cmd.Flags().BoolVar(&o.shred, "shred", false, "also destroy the key of sealed memory; print what is then unreadable, and what is not")
 	return a.changing(cmd)
 }
 
@@ -55,7 +55,7 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 		gone, err := remove(ctx, c, name, o.shred)
 		p.done()
 		if vm.KindOf(err) == vm.NotFound {
-			a.io.notef("%s is not there: nothing to remove", printable(name))
+			a.io.notef("%s does not exist: nothing to remove", printable(name))
 			return a.changedQuietly(nil, change{Name: name, Result: "not there"})
 		}
 		if err != nil {
@@ -64,7 +64,7 @@ func (a *app) rm(ctx context.Context, o *rmOptions) error {
 		did := change{Name: name, Result: "removed", Unreadable: gone.Unreadable, Readable: gone.Readable, text: name + " is removed, with its disk and logs"}
 		remains := asked && len(left.Snapshots)+len(left.Forks)+len(left.Copies)+len(left.Volumes) > 0
 		if remains {
-			left.Folders = nil // they end with it
+			left.Folders = nil // the VM's removal ends them
 			did.Remains = &left
 		}
 		a.changed(did)

@@ -24,10 +24,10 @@ func newRollback(a *app, runF func(context.Context, *rollbackOptions) error) *co
 	o := &rollbackOptions{}
 	cmd := &cobra.Command{
 		Use:   "rollback NAME [GENERATION]",
-		Short: "Put a VM back to what it was",
-		Long: `Put a VM back to a generation: memory, processes and disk of then, under the same name and id. Without GENERATION
-it is the newest of the VM: a snapshot, what it was last forked or resumed from, or one of its schedule. What is
-left is captured first, so that a rollback can be undone.`,
+		Short: "Put a VM back to an earlier state",
+		Long: `Put a VM back to a generation, with its memory, processes and disk of then, under the same name and id. The
+default is the VM's newest generation: a snapshot, the state of its last fork or resume, or one from its schedule.
+The present state is captured first, so that you can undo a rollback.`,
 		Example: "  warren rollback app\n  warren rollback app --volumes detach\n  warren rollback app before-upgrade\n  warren rollback app sl-0123456789abcdef",
 		Args:    args(1, 2, "which VM? warren rollback NAME [GENERATION]"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -42,7 +42,7 @@ left is captured first, so that a rollback can be undone.`,
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted, or had then: detach (unmounted first) or cut (what it had stays behind; what it had then fails)")
+	cmd.Flags().StringVar(&o.volumes, "volumes", "", "if it has volumes mounted, or had then: detach (unmount them first) or cut (it loses them; disks that it had then fail)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -62,7 +62,7 @@ func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
 		return a.io.json(r)
 	}
 	n := printable(o.name)
-	a.io.printf("%s is what it was at %s (%s)\n", n, r.To.CreatedAt.Local().Format("2006-01-02 15:04:05"), called(r.To))
+	a.io.printf("%s is back to %s (%s)\n", n, r.To.CreatedAt.Local().Format("2006-01-02 15:04:05"), called(r.To))
 	a.io.printf("  undo      warren rollback %s %s\n", n, r.Before.ID)
 	for _, l := range r.VM.Losses {
 		a.io.tellf("not restored: %s", plain(l))
@@ -73,7 +73,7 @@ func (a *app) rollback(ctx context.Context, o *rollbackOptions) error {
 	return nil
 }
 
-// called is what a person calls a generation.
+// called is the name of a generation for people.
 func called(g vm.Generation) string {
 	if g.Name != "" {
 		return "snapshot " + printable(g.Name)

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	removeWithin = 60 * time.Second       // bounds the removal at the end, which no signal interrupts
+	removeWithin = 60 * time.Second       // limits the removal at the end, which no signal interrupts
 	removeRetry  = 200 * time.Millisecond // while another operation holds the VM
 )
 
@@ -46,21 +46,21 @@ func newRun(a *app, runF func(context.Context, *runOptions) error) *cobra.Comman
 		Long: `Make a VM, run one command in it and remove the VM, also after ^C and when this program is killed.
 Output and exit status are the command's; 124 says that --timeout ended it, 125 that Warren failed.
 
-The VM has the profile untrusted, which means a closed network, no volumes and an end after an hour, or later where
---timeout is longer; with --volume or --net, or when --profile says so, that of an agent.
+The VM has the profile untrusted: a closed network, no volumes, and an end after an hour, or later if --timeout is
+longer. With --volume or --net it has the profile agent; --profile sets another.
 
---output PATH brings a file or directory of the VM back into this directory once the command has ended, also when it
-failed or ran out of time; PATH:LOCAL brings it to LOCAL, by the rules of "warren cp -r". A relative PATH begins where
-the command does. One that is missing is told, and makes the exit status 125 where the command's was 0.
+--output PATH copies a file or directory of the VM into this directory once the command has ended, also if it
+failed or timed out; PATH:LOCAL copies it to LOCAL, by the rules of "warren cp -r". A relative PATH starts in the
+command's directory. If an output is missing, a message says so, and an exit status 0 becomes 125.
 
 ` + aboutWorkdir + `
-With --cwd the command begins there. --add puts its copies into /work.
+--cwd sets the command's directory. --add copies to /work.
 
---volume mounts an unlocked volume: what the command writes there is all that stays. It is unmounted behind the command
-and stays unlocked.
+--volume mounts an unlocked volume: only files that the command writes there stay. It is unmounted after the
+command and stays unlocked.
 
---add-dir gives a directory of this host, which must be the server's. It is read-only; with --profile dev it may be
-given to be written to. What is in it is not checked for encryption: see ` + "`warren volume mount --host`" + ` for that.`,
+--add-dir mounts a directory of this host, which must be the server's. It is read-only; with --profile dev it may
+be writable. It need not be encrypted: see ` + "`warren volume mount --host`" + ` for that.`,
 		Example: `  warren run -- python3 -c 'print(6*7)'
   warren run --add data.csv -- wc -l /work/data.csv
   warren run --output report.html -- sh -c 'make-report >report.html'
@@ -74,10 +74,10 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 		Args: func(cmd *cobra.Command, list []string) error {
 			dash := cmd.ArgsLenAtDash()
 			if dash < 0 || dash == len(list) {
-				return passing{usage("no command is given").WithHint("put it behind --, such as `warren run -- uname -a`")}
+				return passing{usage("no command is given").WithHint("put it after --, such as `warren run -- uname -a`")}
 			}
 			if dash > 1 {
-				return passing{usage("%s is one argument too many", printable(list[1])).WithHint("put -- before the command")}
+				return passing{usage("unexpected argument %s", printable(list[1])).WithHint("put -- before the command")}
 			}
 			return nil
 		},
@@ -97,8 +97,8 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 		ValidArgsFunction: a.completeImages,
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.add, "add", nil, "copy a file or directory to /work before; may repeat")
-	f.StringArrayVar(&o.outputs, "output", nil, "bring a file or directory back at the end: PATH, or PATH:LOCAL; may repeat")
+	f.StringArrayVar(&o.add, "add", nil, "first copy a file or directory to /work; may repeat")
+	f.StringArrayVar(&o.outputs, "output", nil, "copy a file or directory back at the end: PATH, or PATH:LOCAL; may repeat")
 	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that --output brings back; 0 = any size")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
 	f.StringArrayVar(&o.volumes, "volume", nil, "mount a volume: VOLUME:/path, or VOLUME:/path:ro to read only; may repeat")
@@ -112,8 +112,8 @@ given to be written to. What is in it is not checked for encryption: see ` + "`w
 	return cmd
 }
 
-// request turns the flags into the VM to make. Its name is known before it
-// exists, so that it can be removed whatever happens.
+// request turns the flags into the VM to make. The name is chosen before the
+// VM exists, so that it can always be removed.
 func (o *runOptions) request() (api.CreateVM, error) {
 	up := upOptions{source: o.image, name: "run-" + string(vm.NewID()), net: o.net, size: o.size, persist: string(vm.Ephemeral), profile: o.profileName(), labels: o.labels}
 	r, err := up.request()
@@ -124,7 +124,7 @@ func (o *runOptions) request() (api.CreateVM, error) {
 	return r, err
 }
 
-// profileName is the least trusted profile that has what is asked for.
+// profileName is the least trusted profile that allows the request.
 func (o *runOptions) profileName() string {
 	switch {
 	case o.profile != "":
@@ -135,11 +135,11 @@ func (o *runOptions) profileName() string {
 	return vm.ProfileUntrusted
 }
 
-// afterTimeout is how long a VM is there beyond the time that its command has.
+// afterTimeout is how long a VM exists after its command's time limit.
 const afterTimeout = 10 * time.Minute
 
-// outlive gives a VM the time that its command has, where its profile's is
-// shorter.
+// outlive extends a VM's TTL to its command's time limit, if its profile's
+// TTL is shorter.
 func (o *runOptions) outlive(r *api.CreateVM) error {
 	p, err := vm.FindProfile(r.Profile)
 	if err != nil || p.TTL == 0 || o.exec.timeout == "" {
@@ -185,7 +185,7 @@ func (a *app) run(ctx context.Context, o *runOptions) (err error) {
 		return err
 	}
 	if p, err := vm.FindProfile(r.Profile); err == nil && !p.Volumes && len(mounts) > 0 {
-		return p.Forbids("", "volumes").WithHint("leave --profile out, or use --profile %s", vm.ProfileAgent)
+		return p.Forbids("", "volumes").WithHint("omit --profile, or use --profile %s", vm.ProfileAgent)
 	}
 	if err := checkVolumes(ctx, c, mounts); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (a *app) runCommand(ctx context.Context, c *client.Client, name string, spe
 	return err
 }
 
-// lateEnd notes that a second signal, or SIGTERM, ended a run.
+// lateEnd records that a second signal, or SIGTERM, ended a run.
 type lateEnd struct {
 	mu  sync.Mutex
 	did bool
@@ -246,8 +246,8 @@ func (l *lateEnd) ended() bool {
 	return l.did
 }
 
-// removeAfter removes the VM of a run. No signal stops it. When create was
-// interrupted the VM may still be about to appear, so it is looked for again.
+// removeAfter removes the VM of a run. No signal stops it. If the create was
+// interrupted, the VM may appear later, so it looks for the VM again.
 func (a *app) removeAfter(ctx context.Context, c *client.Client, name string, cause error) error {
 	_, release := a.signals.take()
 	defer release()
@@ -270,7 +270,7 @@ func (a *app) removeAfter(ctx context.Context, c *client.Client, name string, ca
 			}
 		case errors.Is(err, vm.Busy):
 		case cause != nil && errors.Is(err, vm.Unavailable):
-			return nil // no server, which was told; it removes one-shot VMs itself when it is back
+			return nil // the server is gone, which was reported; it removes one-shot VMs itself when it is back
 		default:
 			return err
 		}

@@ -14,25 +14,25 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// runOutput is what a run brings back from its VM, as --output names it.
+// runOutput is a path that a run copies back, from --output.
 type runOutput struct {
-	typed string // as the command line names it
+	typed string // as in the command line
 	path  string // in the VM
 	local string // on this host
 }
 
-// broughtOutput is what --json says of an output.
+// broughtOutput describes an output for --json.
 type broughtOutput struct {
 	copied
-	Error *api.ErrorBody `json:"error,omitempty"` // why it was not brought
+	Error *api.ErrorBody `json:"error,omitempty"` // why it was not copied back
 }
 
-// runOutputs reads --output PATH[:LOCAL], where a relative PATH begins where the
-// command does, and refuses before there is a VM what could not be written at
-// its end.
+// runOutputs reads --output PATH[:LOCAL], where a relative PATH starts in the
+// command's directory. It refuses, before the VM is made, a LOCAL that could not
+// be written.
 func runOutputs(flags []string, cwd string) ([]runOutput, error) {
 	var out []runOutput
-	taken := map[string]string{} // by where a copy goes
+	taken := map[string]string{} // by the destination of the copy
 	for _, f := range flags {
 		from, to, named := strings.Cut(f, ":")
 		if from == "" || named && to == "" {
@@ -54,7 +54,7 @@ func runOutputs(flags []string, cwd string) ([]runOutput, error) {
 		}
 		if other, is := taken[at]; is {
 			return nil, usage("--output %s and --output %s would both become %s", printable(other), printable(f), printable(at)).
-				WithHint("name another place for one of them: PATH:LOCAL")
+				WithHint("give one of them another destination: PATH:LOCAL")
 		}
 		taken[at] = f
 		out = append(out, o)
@@ -62,15 +62,15 @@ func runOutputs(flags []string, cwd string) ([]runOutput, error) {
 	return out, nil
 }
 
-// withOutputs runs a command by do and brings its outputs back once it has
-// ended, however. The command's status counts; only that of one that succeeded
-// gives way to an output that is missing.
+// withOutputs runs a command with do and copies its outputs back once it has
+// ended, also after a failure. The command's status counts; a missing output
+// changes it only if the command succeeded.
 func (a *app) withOutputs(ctx context.Context, cp *copying, name string, list []runOutput, do func() error) ([]broughtOutput, error) {
 	err := do()
 	var status exitStatus
 	if err != nil && !errors.As(err, &status) {
 		if len(list) > 0 && vm.KindOf(err) != vm.Cancelled {
-			a.io.notef("nothing was brought back from the VM")
+			a.io.notef("nothing was copied back from the VM")
 		}
 		return nil, err
 	}
@@ -98,13 +98,13 @@ func (a *app) withOutputs(ctx context.Context, cp *copying, name string, list []
 	return got, err
 }
 
-// outputError says of an output why it was not brought, without the name of a
-// VM that nobody has chosen and that is gone by then.
+// outputError says why an output was not copied back. It leaves out the VM's
+// generated name, because the VM is deleted by then.
 func outputError(path string, err error) error {
 	e := *vm.AsError(err)
 	if isFileNotFound(err) {
 		return vm.Errorf(vm.NotFound, printable(path), "--output: the command has left no such file or directory").WithCode(e.Code, "path", path).
-			WithHint("a relative path begins where the command did; --output /PATH names any other place")
+			WithHint("a relative path starts in the command's directory; --output /PATH names any other path")
 	}
 	e.Hint = strings.ReplaceAll(e.Hint, "warren cp", "warren run")
 	return &e

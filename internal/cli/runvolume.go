@@ -13,8 +13,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// unmountWithin bounds the unmounting at the end of a run: what the command
-// wrote is written out.
+// unmountWithin limits the unmount at the end of a run, which flushes the
+// command's writes.
 const unmountWithin = 2 * time.Minute
 
 // runVolumes are the volumes that a run mounts, as --volume names them.
@@ -36,7 +36,7 @@ func runVolumes(flags []string, project string) ([]api.NewMount, error) {
 	return out, nil
 }
 
-// checkVolumes refuses, before there is a VM, what could not be mounted in it.
+// checkVolumes refuses volumes that cannot be mounted, before the VM is made.
 func checkVolumes(ctx context.Context, c *client.Client, list []api.NewMount) error {
 	for _, m := range list {
 		v, err := c.Volume(ctx, m.Project, m.Volume)
@@ -51,8 +51,9 @@ func checkVolumes(ctx context.Context, c *client.Client, list []api.NewMount) er
 	return nil
 }
 
-// withVolumes does something in a VM with volumes mounted, and unmounts them
-// behind it: so what was written is whole, and the volumes stay unlocked.
+// withVolumes calls a function while volumes are mounted in a VM, and
+// unmounts them afterwards, so that all writes are flushed and the volumes
+// stay unlocked.
 func (a *app) withVolumes(ctx context.Context, c *client.Client, name string, list []api.NewMount, do func() error) (err error) {
 	for _, m := range list {
 		if _, err := c.Mount(ctx, name, m); err != nil {
@@ -60,7 +61,7 @@ func (a *app) withVolumes(ctx context.Context, c *client.Client, name string, li
 		}
 		defer func() {
 			if vm.KindOf(err) == vm.Cancelled {
-				return // the VM goes with all that it has
+				return // the VM is deleted, with its mounts
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unmountWithin)
 			defer cancel()
@@ -68,9 +69,9 @@ func (a *app) withVolumes(ctx context.Context, c *client.Client, name string, li
 			switch {
 			case uerr == nil:
 			case err == nil:
-				err = vm.Errorf(vm.KindOf(uerr), m.Volume, "the volume was not unmounted, what was written last may be missing: %w", uerr)
+				err = vm.Errorf(vm.KindOf(uerr), m.Volume, "the volume was not unmounted; the last writes may be missing: %w", uerr)
 			default:
-				a.io.tellf("the volume %s was not unmounted, what was written last may be missing: %v", printable(m.Volume), uerr)
+				a.io.tellf("the volume %s was not unmounted; the last writes may be missing: %v", printable(m.Volume), uerr)
 			}
 		}()
 	}

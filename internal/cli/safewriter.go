@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// safeWriter shows bytes of a guest on a terminal: line ends and tabs stay,
-// what could steer the terminal becomes a visible escape. Close writes what is
-// left of a cut character.
+// safeWriter shows bytes of a guest on a terminal. Line breaks and tabs stay;
+// characters that could control the terminal become visible escapes. Close
+// writes the rest of an incomplete character.
 type safeWriter struct {
 	w    io.Writer
 	rest []byte // beginning of a character

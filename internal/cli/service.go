@@ -14,7 +14,7 @@ import (
 )
 
 func newService(a *app) *cobra.Command {
-	return group("service", "Services of a VM's systemd",
+	return group("service", "Manage services of a VM's systemd",
 		"  warren service ls box\n  warren service add box web --workdir /srv -- python3 -m http.server 3000\n  warren service logs box web",
 		newServiceLs(a, nil), newServiceStatus(a, nil), newServiceLogs(a, nil), newServiceAdd(a, nil), newServiceRm(a, nil),
 		newServiceSwitch(a, "start", nil), newServiceSwitch(a, "stop", nil), newServiceSwitch(a, "restart", nil))
@@ -55,7 +55,7 @@ func newServiceLs(a *app, runF func(context.Context, *serviceOptions) error) *co
 		runF = a.serviceLs
 	}
 	cmd := serviceCommand(a, o, "ls VM", "List services", "  warren service ls box\n  warren service ls box --all\n  warren service ls box --json", 1, 1, runF)
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "those that are not active too")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also inactive services")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -87,7 +87,7 @@ func newServiceStatus(a *app, runF func(context.Context, *serviceOptions) error)
 	if runF == nil {
 		runF = a.serviceStatus
 	}
-	cmd := serviceCommand(a, o, "status VM SERVICE", "Show how a service is", "  warren service status box web\n  warren service status box web --json", 2, 2, runF)
+	cmd := serviceCommand(a, o, "status VM SERVICE", "Show the state of a service", "  warren service status box web\n  warren service status box web --json", 2, 2, runF)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -115,7 +115,7 @@ func newServiceLogs(a *app, runF func(context.Context, *serviceOptions) error) *
 	}
 	cmd := serviceCommand(a, o, "logs VM SERVICE", "Show the last lines of a service's journal",
 		"  warren service logs box web\n  warren service logs box web --tail 20 --since '10 min ago'\n  warren service logs box web --json", 2, 2, runF)
-	cmd.Flags().IntVarP(&o.lines, "tail", "n", 100, "only the last so many lines")
+	cmd.Flags().IntVarP(&o.lines, "tail", "n", 100, "only the last N lines")
 	cmd.Flags().IntVar(&o.lines, "lines", 100, "the same as --tail")
 	cmd.Flags().StringVar(&o.since, "since", "", "none before this time")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
@@ -144,7 +144,7 @@ func newServiceAdd(a *app, runF func(context.Context, *serviceOptions) error) *c
 	o := &serviceOptions{}
 	cmd := &cobra.Command{
 		Use: "add VM SERVICE [flags] -- CMD [ARG...]", Short: "Install a service and start it",
-		Long: "Install a systemd service and start it, now and with the VM. With --oneshot the command is one that ends.",
+		Long: "Install a systemd service and start it, now and with the VM. --oneshot is for a command that ends.",
 		Example: "  warren service add box web --workdir /srv -- python3 -m http.server 3000\n" +
 			"  warren service add box job --oneshot --env LEVEL=debug -- /opt/job.sh\n  warren service add box worker --restart on-failure --user ann -- /opt/worker",
 		Args: args(3, -1, "warren service add VM SERVICE -- CMD"),
@@ -168,12 +168,12 @@ func newServiceAdd(a *app, runF func(context.Context, *serviceOptions) error) *c
 	f.StringVar(&o.user, "user", "", "Linux user to run as (default root)")
 	f.StringVar(&o.workdir, "workdir", "", "directory to run in")
 	f.StringArrayVarP(&o.env, "env", "e", nil, "a variable as KEY=VALUE")
-	f.StringVar(&o.restart, "restart", "", "when to start it again: no, on-failure, always, on-abnormal")
+	f.StringVar(&o.restart, "restart", "", "when to restart it: no, on-failure, always, on-abnormal")
 	f.BoolVar(&o.disabled, "disabled", false, "only install it")
 	return a.changing(cmd)
 }
 
-// fill makes a unit of what was given.
+// fill makes a unit from the flags and arguments.
 func (o *serviceOptions) fill() error {
 	quoted := make([]string, 0, len(o.command))
 	for _, w := range o.command {
@@ -209,7 +209,7 @@ func (o *serviceOptions) fill() error {
 	return nil
 }
 
-// unitWord quotes one word for systemd, so that it comes as it was typed.
+// unitWord quotes one word for systemd, so that it arrives unchanged.
 func unitWord(w string) string {
 	if w != "" && !strings.ContainsAny(w, " \t\n\"'\\$;") {
 		return w
@@ -227,7 +227,7 @@ func (a *app) serviceAdd(ctx context.Context, o *serviceOptions) error {
 		return err
 	}
 	if !r.Success {
-		return vm.Errorf(vm.GuestFault, r.ServiceName, "installed, and does not start: %s", firstLine(r.Message)).
+		return vm.Errorf(vm.GuestFault, r.ServiceName, "installed, but it does not start: %s", firstLine(r.Message)).
 			WithHint("`warren service logs %s %s` shows what it wrote", o.name, o.services[0])
 	}
 	a.changed(change{Name: r.ServiceName, Result: r.Message})
@@ -244,7 +244,7 @@ func newServiceRm(a *app, runF func(context.Context, *serviceOptions) error) *co
 	if runF == nil {
 		runF = a.serviceRm
 	}
-	return a.changing(serviceCommand(a, o, "rm VM SERVICE...", "Stop and remove services that were added", "  warren service rm box web", 2, -1, runF))
+	return a.changing(serviceCommand(a, o, "rm VM SERVICE...", "Stop and remove added services", "  warren service rm box web", 2, -1, runF))
 }
 
 func (a *app) serviceRm(ctx context.Context, o *serviceOptions) error {

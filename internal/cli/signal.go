@@ -25,7 +25,7 @@ func newSignal(a *app, runF func(context.Context, *signalOptions) error) *cobra.
 		Long:  "Send a signal, TERM unless another is named, to a command that exec started and to its children.",
 		Example: `  warren signal box p3
   warren signal box p3 KILL`,
-		Args:              args(2, 3, "to what? give a VM and the id of a command, as `warren ps NAME` lists it"),
+		Args:              args(2, 3, "which command? give a VM and the id of a command, as `warren ps NAME` lists it"),
 		ValidArgsFunction: a.completeVM,
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.id, o.signal = list[0], list[1], "TERM"

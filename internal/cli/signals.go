@@ -13,9 +13,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// signals turns SIGINT and SIGTERM into the end of the command's context,
-// unless the command takes them. After the first the system's default holds
-// again: a second ^C ends the program whatever it does.
+// signals cancels the command's context at SIGINT or SIGTERM, unless the
+// command takes the signals. After the first one the system's default applies
+// again: a second ^C ends the program.
 type signals struct {
 	in   chan os.Signal
 	done chan struct{}
@@ -24,7 +24,8 @@ type signals struct {
 	taker chan<- os.Signal // nil = nobody
 }
 
-// watch returns a context that a signal ends, and what ends the watch.
+// watch returns a context that a signal cancels, and a function that ends the
+// watch.
 func (s *signals) watch(ctx context.Context) (context.Context, func()) {
 	s.in, s.done = make(chan os.Signal, 8), make(chan struct{})
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -46,7 +47,8 @@ func (s *signals) watch(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// pass gives a signal to its taker. One that does not look loses it.
+// pass gives a signal to its taker. If the taker is not ready, the signal is
+// dropped.
 func (s *signals) pass(sig os.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +75,7 @@ func (s *signals) take() (sigs <-chan os.Signal, release func()) {
 	}
 }
 
-// signalName is the guest's name of a signal of ours.
+// signalName is the guest's name for a local signal.
 func signalName(sig os.Signal) string {
 	if sig == syscall.SIGTERM {
 		return "TERM"

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// sizeFlags are the flags that say what a VM gets of the host.
+// sizeFlags are the flags for a VM's size.
 type sizeFlags struct {
 	cpu  int
 	mem  string
@@ -26,7 +26,8 @@ func (f *sizeFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&f.disk, "disk", "", "disk: GiB, or such as 32G (default 16); it takes space as it fills")
 }
 
-// sizes reads the flags. It refuses what no server takes, by the flag's name.
+// sizes reads the flags. It refuses values that no server accepts, and names
+// the flag.
 func (f *sizeFlags) sizes() (api.Sizes, error) {
 	out := api.Sizes{VCPUCount: f.cpu}
 	if f.cpu != 0 && (f.cpu < 1 || f.cpu > vm.MaxVCPU || bits.OnesCount(uint(f.cpu)) != 1) {
@@ -56,7 +57,7 @@ func (f *sizeFlags) sizes() (api.Sizes, error) {
 	return out, nil
 }
 
-// nextMemory names what can be given for --mem in place of a number of bytes.
+// nextMemory suggests values for --mem near a number of bytes.
 func nextMemory(n int64) string {
 	write := func(mem int64) string {
 		if mem >= 1<<10 {

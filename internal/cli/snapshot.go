@@ -15,7 +15,7 @@ import (
 )
 
 func newSnapshot(a *app) *cobra.Command {
-	return group("snapshot", "Keep states of VMs under a name", "  warren snapshot create app --name before-upgrade\n  warren snapshot ls",
+	return group("snapshot", "Keep named states of VMs", "  warren snapshot create app --name before-upgrade\n  warren snapshot ls",
 		newSnapshotCreate(a, nil), newSnapshotLs(a, nil), newSnapshotInspect(a, nil), newSnapshotRename(a, nil), newSnapshotRm(a, nil))
 }
 
@@ -32,9 +32,9 @@ func newSnapshotCreate(a *app, runF func(context.Context, *snapshotCreateOptions
 	o := &snapshotCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Capture a snapshot of a VM, which goes on",
-		Long: `Capture memory, processes and disk of a running or suspended VM, or the disk of a stopped one. It is kept until it
-is removed, also when the VM is. Go back to it with rollback, make VMs of it with ` + "`warren up SNAPSHOT`" + `.`,
+		Short: "Capture a snapshot of a VM, which keeps running",
+		Long: `Capture memory, processes and disk of a running or suspended VM, or the disk of a stopped one. It stays until you
+remove it, even if the VM is removed. Return to it with rollback, make VMs from it with ` + "`warren up SNAPSHOT`" + `.`,
 		Example: "  warren snapshot create app\n  warren snapshot create app --name before-upgrade\n  warren snapshot create app --disk-only",
 		Args:    args(1, 1, "which VM? warren snapshot create NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -49,7 +49,7 @@ is removed, also when the VM is. Go back to it with rollback, make VMs of it wit
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "call it so")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: sticky, sticky:0 to sticky:10, persistent (default sticky)")
-	f.StringVar(&o.volumes, "volumes", "", "of a VM that has volumes mounted: detach (unmounted for the moment) or cut (VMs made of it get disks that fail)")
+	f.StringVar(&o.volumes, "volumes", "", "if it has volumes mounted: detach (unmount them meanwhile) or cut (VMs made from it get disks that fail)")
 	f.BoolVar(&o.diskOnly, "disk-only", false, "leave the memory out; the file system is frozen for the instant")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
@@ -74,8 +74,8 @@ func (a *app) snapshotCreate(ctx context.Context, o *snapshotCreateOptions) erro
 		return a.io.json(s.Snapshot)
 	}
 	name := or(s.Snapshot.Name, string(s.SnapshotID))
-	a.io.printf("%s  %s on disk, %s stood still for %.0f ms\n", s.SnapshotID, human(s.Snapshot.DataBytes), printable(o.vm), s.Snapshot.PauseMs)
-	a.io.printf("  holds     %s: whatever of these was in the VM\n", strings.Join(s.Snapshot.MayContain, ", "))
+	a.io.printf("%s  %s on disk, %s was paused for %.0f ms\n", s.SnapshotID, human(s.Snapshot.DataBytes), printable(o.vm), s.Snapshot.PauseMs)
+	a.io.printf("  holds     %s: all of these that were in the VM\n", strings.Join(s.Snapshot.MayContain, ", "))
 	a.io.printf("  go back   warren rollback %s %s\n", printable(o.vm), printable(name))
 	a.io.printf("  copy      warren up %s --name NAME\n", printable(name))
 	a.io.printf("  erase     warren snapshot rm %s\n", printable(name))
@@ -102,7 +102,7 @@ func newSnapshotLs(a *app, runF func(context.Context, *snapshotLsOptions) error)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also deleted and lost ones")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "also list deleted and lost snapshots")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -140,7 +140,7 @@ func (a *app) snapshotLs(ctx context.Context, o *snapshotLsOptions) error {
 
 func newSnapshotInspect(a *app, runF func(context.Context, []string) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "inspect SNAPSHOT...", Short: "Show all that is known of snapshots",
+		Use: "inspect SNAPSHOT...", Short: "Show all details of snapshots",
 		Example: "  warren snapshot inspect before-upgrade", Args: args(1, -1, "which snapshot?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {
@@ -188,7 +188,7 @@ func newSnapshotRename(a *app, runF func(context.Context, []string) error) *cobr
 
 func newSnapshotRm(a *app, runF func(context.Context, []string) error) *cobra.Command {
 	return a.changing(&cobra.Command{
-		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots; VMs made of them go on",
+		Use: "rm SNAPSHOT...", Aliases: []string{"delete"}, Short: "Delete snapshots; VMs made from them stay",
 		Example: "  warren snapshot rm before-upgrade", Args: args(1, -1, "which snapshot?"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {

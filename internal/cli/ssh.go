@@ -19,7 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// become replaces this program by another; tests look at what it would be.
+// become replaces this program by another one; tests replace become.
 var become = syscall.Exec
 
 type sshOptions struct {
@@ -37,9 +37,9 @@ func newSSH(a *app, runF func(context.Context, *sshOptions) error) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:   "ssh NAME [flags] [-- CMD ARG...]",
 		Short: "Run this machine's ssh on a VM",
-		Long: `Run OpenSSH's client on a VM, with nothing to set up: it is led through the API, which knows this user by
-the API key, and it knows the server's host key from there. A VM that sleeps wakes. The exit status is ssh's:
-that of the command, or 255. One argument is a line for the guest's shell, several are passed on as they are.
+		Long: `Run OpenSSH's client on a VM without any setup. It connects through the API, which authenticates you by the API
+key and provides the server's host key. A suspended VM wakes. The exit status is ssh's: that of the command, or
+255. One argument is a line for the guest's shell; several are passed unchanged.
 
 "warren ssh-config" sets up ssh, scp, sftp, rsync, git and editors in the same way.
 
@@ -115,8 +115,8 @@ func (o *sshOptions) run(ctx context.Context) error {
 	return become(program, argv, os.Environ())
 }
 
-// joinShell makes one line for a shell of arguments, which ssh would only put
-// side by side.
+// joinShell quotes arguments and joins them to one line for a shell; ssh
+// would join them without quotes.
 func joinShell(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, a := range argv {
@@ -145,9 +145,9 @@ func newSSHProxy(a *app, runF func(context.Context, *sshProxyOptions) error) *co
 	o := &sshProxyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ssh-proxy NAME",
-		Short: "The way to a VM's SSH, for ssh's ProxyCommand",
+		Short: "Connect to a VM's SSH, for ssh's ProxyCommand",
 		Long: `Carry standard input and output to the SSH gateway of a VM through the API. ssh calls it; "warren ssh-config"
-writes what ssh needs for that. What follows the first dot of NAME is left out.`,
+writes the configuration for that. The part of NAME after the first dot is ignored.`,
 		Example:           "  ssh -o ProxyCommand='warren ssh-proxy %h' root@box",
 		Args:              args(1, 1, "which VM? give its name or id; `warren ls` lists VMs"),
 		ValidArgsFunction: a.completeVM,
@@ -184,7 +184,7 @@ func (o *sshProxyOptions) run(ctx context.Context) error {
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return nil // ssh says what is wrong with a connection that has ended
+	return nil // ssh reports the error of a connection
 }
 
 // connectAs is connect to another server, or with a key from a file.
@@ -214,7 +214,7 @@ func (a *app) connectAs(url, keyFile string) (*client.Client, error) {
 	return b.connect()
 }
 
-// configDir is where the command line keeps what it has to keep.
+// configDir is the directory for files of the command line.
 func (a *app) configDir() (string, error) {
 	if dir := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "warren"), nil

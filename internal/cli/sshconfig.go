@@ -19,7 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// sshWay is how OpenSSH gets to a server's VMs: by a proxy command that shows
+// sshWay is how OpenSSH reaches a server's VMs: a proxy command that sends
 // the API key, so that no secret is in an argument or a configuration.
 type sshWay struct {
 	proxy      string // the command line, without the VM
@@ -27,7 +27,8 @@ type sshWay struct {
 	knownHosts string // file
 }
 
-// sshWay makes the way and writes the server's host key to our known_hosts.
+// sshWay builds the configuration and writes the server's host key to our
+// known_hosts.
 func (a *app) sshWay(ctx context.Context, c *client.Client, urlOf, keyFile string) (sshWay, error) {
 	var w sshWay
 	info, err := c.SSHInfo(ctx)
@@ -35,7 +36,7 @@ func (a *app) sshWay(ctx context.Context, c *client.Client, urlOf, keyFile strin
 		return w, err
 	}
 	if strings.ContainsAny(info.HostKey, "\r\n") || len(strings.Fields(info.HostKey)) != 2 {
-		return w, vm.Errorf(vm.Corrupt, c.URL(), "its host key is none")
+		return w, vm.Errorf(vm.Corrupt, c.URL(), "its host key is not valid")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -73,7 +74,7 @@ func alias(server string) string {
 	}, server)
 }
 
-// know writes a host key, which came over the API, in place of what was there.
+// know replaces the host key with the one from the API.
 func know(path, alias, key string) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -93,7 +94,7 @@ func know(path, alias, key string) error {
 	return replaceFile(path, out.Bytes(), 0o644)
 }
 
-// replaceFile writes a file of ours in one step, and the directories above it.
+// replaceFile writes one of our files atomically, and makes its directories.
 func replaceFile(path string, data []byte, mode os.FileMode) error {
 	fail := func(err error) error { return vm.Errorf(vm.Internal, path, "cannot be written: %w", err) }
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -114,7 +115,7 @@ func replaceFile(path string, data []byte, mode os.FileMode) error {
 	return nil
 }
 
-// options are those of ssh, for a VM that is a word of the shell.
+// options are the ssh options for a VM, which must be one word of the shell.
 func (w sshWay) options(name string) [][2]string {
 	return [][2]string{
 		{"ProxyCommand", w.proxy + " " + name},
@@ -148,17 +149,17 @@ func newSSHConfig(a *app, runF func(context.Context, *sshConfigOptions) error) *
 	cmd := &cobra.Command{
 		Use:   "ssh-config [NAME...]",
 		Short: "Set up ssh, scp, rsync, git and editors for VMs",
-		Long: `Print what ~/.ssh/config needs so that NAME.warren is that VM for ssh, scp, sftp, rsync, git, VS Code and all
-that uses OpenSSH, without a password. With --write, put it there. Without names it is for every VM.
+		Long: `Print the part of ~/.ssh/config that makes NAME.warren work for ssh, scp, sftp, rsync, git, VS Code and other
+programs that use OpenSSH, without a password. --write writes it. Without names it covers every VM.
 
   ssh box.warren
   scp -r src box.warren:/work/
   rsync -a box.warren:/work/out .
   git clone box.warren:/srv/repo.git
 
-ssh then calls "warren ssh-proxy", which shows the API key to the server: no key or token is written down or
-shown in an argument. Where the key is in WARREN_API_KEY, ssh needs that variable too; an editor that is
-started from a menu may lack it: then name a file that holds the key, with --key-file.`,
+ssh then calls "warren ssh-proxy", which sends the API key to the server: no key or token is in a file or an
+argument. If the key is in WARREN_API_KEY, ssh needs that variable too. An editor that was started from a menu may
+lack it: give it a file with the key, --key-file.`,
 		Example: `  warren ssh-config --write
   warren ssh-config box >> ~/.ssh/config
   warren ssh-config --write --suffix lab --url https://lab.example:8787 --key-file ~/.lab-key`,
@@ -174,10 +175,10 @@ started from a menu may lack it: then name a file that holds the key, with --key
 	}
 	f := cmd.Flags()
 	f.StringVarP(&o.user, "user", "l", "root", "Linux user in the guest")
-	f.StringVar(&o.suffix, "suffix", "warren", "what follows the dot of the host names")
+	f.StringVar(&o.suffix, "suffix", "warren", "suffix of the host names, after the dot")
 	f.StringVar(&o.url, "url", "", "the server (default $WARREN_API_URL, else this host's)")
 	f.StringVar(&o.keyFile, "key-file", "", "file that holds the API key")
-	f.BoolVar(&o.write, "write", false, "write it to a file of its own that ~/.ssh/config includes")
+	f.BoolVar(&o.write, "write", false, "write it to a separate file that ~/.ssh/config includes")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -234,8 +235,8 @@ func (o *sshConfigOptions) block(way sshWay) (string, error) {
 	return b.String(), nil
 }
 
-// install writes the block beside our known_hosts and has ~/.ssh/config include
-// it, before everything else: what follows a Host line belongs to it.
+// install writes the block next to our known_hosts and adds an Include to the
+// top of ~/.ssh/config: below a Host line it would apply only to that host.
 func (o *sshConfigOptions) install(way sshWay, text string) error {
 	path := filepath.Join(filepath.Dir(way.knownHosts), "ssh_config.d", o.suffix+"-"+way.alias)
 	if err := replaceFile(path, []byte(text), 0o600); err != nil {
@@ -243,7 +244,7 @@ func (o *sshConfigOptions) install(way sshWay, text string) error {
 	}
 	config := filepath.Join(o.app.getenv("HOME"), ".ssh", "config")
 	if target, err := filepath.EvalSymlinks(config); err == nil {
-		config = target // a link stays one
+		config = target // a symlink stays a symlink
 	}
 	old, err := os.ReadFile(config)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

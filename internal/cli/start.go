@@ -23,8 +23,8 @@ func newStart(a *app, runF func(context.Context, *startOptions) error) *cobra.Co
 		Use:     "start NAME...",
 		Aliases: []string{"resume"},
 		Short:   "Start stopped or suspended VMs",
-		Long: `Start VMs and return when they are usable: a suspended one continues the same processes, a stopped one is booted on
-the disk it had. A running VM stays as it is.`,
+		Long: `Start VMs and return when they are usable: a suspended VM continues its processes, a stopped one boots from its
+disk. A running VM stays unchanged.`,
 		Example: "  warren start box\n  warren resume box\n  warren start box --disk-only\n  warren start box --json",
 		Args:    args(1, -1, "which VM? warren start NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -36,7 +36,7 @@ the disk it had. A running VM stays as it is.`,
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().BoolVar(&o.diskOnly, "disk-only", false, "boot a suspended VM on its disk; its memory is kept, and rollback goes back to it")
+	cmd.Flags().BoolVar(&o.diskOnly, "disk-only", false, "boot a suspended VM from its disk; its memory is kept, and rollback returns to it")
 	return a.changing(cmd)
 }
 

@@ -29,20 +29,18 @@ func newState(a *app, runF func(context.Context, *stateOptions) error) *cobra.Co
 	o := &stateOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "state NAME",
-		Short: "Show what lives in a VM, and whether it answers",
-		Long: `Show what lives in a VM: its processes and what each waits for, the terminals with their directory and the
-command in front, the listening ports with their answer to a real request, services, file systems, and
-whether a file watcher, queue worker, database, browser or REPL is alive, with the evidence. At its end
-stands what the last start restored and what it lost, and why. A VM that does not run is described by
-its record.
+		Short: "Show what runs in a VM, and whether it answers",
+		Long: `Show what runs in a VM: its processes and what each waits for, the terminals with their directory and foreground
+command, the listening ports with their answer to a real request, services, file systems, and whether a file
+watcher, queue worker, database, browser or REPL is alive, with the evidence. At the end it says what the last
+start restored, what it lost, and why. For a VM that does not run it shows the record.
 
-The request is GET / by User-Agent warren-state, so that a server's log can be held against the answer;
-known databases are asked in their own words.
+The request is GET / with User-Agent warren-state, so that you can find it in the server's log; known databases
+are asked in their own protocol.
 
-With --expect there is no page, only the status: 1 when something is missing, which is named. It takes
-port:N (answers), process:PROGRAM, service:NAME (active), terminal:NAME, mount:PATH, file:PATH and role:ROLE
-(alive: watcher, worker, database, browser, repl). With --diff it lists what differs between two VMs, as after
-a fork.`,
+--expect prints no page: it names what is missing, and the exit status is then 1. It takes port:N (answers),
+process:PROGRAM, service:NAME (active), terminal:NAME, mount:PATH, file:PATH and role:ROLE (alive: watcher,
+worker, database, browser, repl). --diff lists the differences between two VMs, as after a fork.`,
 		Example: `  warren state box
   warren state box --expect port:3000 --expect process:python3
   warren state box --diff box-1
@@ -58,9 +56,9 @@ a fork.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.expect, "expect", nil, "fail with status 1 unless this is there; KIND:VALUE, may be repeated")
-	f.StringVar(&o.diff, "diff", "", "another VM: list what differs between the two")
-	f.BoolVarP(&o.all, "all", "a", false, "also the system's own processes and services that are not active")
+	f.StringArrayVar(&o.expect, "expect", nil, "fail with status 1 unless this exists; KIND:VALUE; may repeat")
+	f.StringVar(&o.diff, "diff", "", "list the differences to another VM")
+	f.BoolVarP(&o.all, "all", "a", false, "also list the system's own processes and inactive services")
 	f.BoolVar(&o.json, "json", false, "print an object as JSON; with --diff a list of differences")
 	return cmd
 }
@@ -72,7 +70,7 @@ func (o *stateOptions) run(ctx context.Context) error {
 		}
 	}
 	if o.diff != "" && len(o.expect) > 0 {
-		return usage("--expect and --diff are two commands")
+		return usage("--expect and --diff cannot be combined")
 	}
 	c, err := o.app.client()
 	if err != nil {
@@ -100,8 +98,8 @@ func (o *stateOptions) run(ctx context.Context) error {
 	return o.check(ctx, c, w)
 }
 
-// check holds the state, and the files, against the expectations: that a
-// program answers and that a file is there are two results.
+// check compares the state and the files with the expectations. "The program
+// answers" and "the file exists" are separate results.
 func (o *stateOptions) check(ctx context.Context, c *client.Client, w vm.WorldState) error {
 	missing := 0
 	for _, e := range o.expect {
@@ -188,7 +186,7 @@ func (o *stateOptions) processes(w vm.WorldState) {
 	}
 	o.section("PROCESSES", t)
 	if hidden > 0 {
-		o.app.io.printf("and %d of the system; -a shows them\n", hidden)
+		o.app.io.printf("and %d of the system; -a lists them\n", hidden)
 	}
 }
 
@@ -217,7 +215,7 @@ func portTable(w vm.WorldState) *table {
 	return t
 }
 
-// answerText says in a few words what a port answered.
+// answerText summarises a port's answer.
 func answerText(p vm.Probe) string {
 	if !p.OK {
 		if p.Kind == "none" {
@@ -257,7 +255,7 @@ func (o *stateOptions) services(w vm.WorldState) {
 	}
 	o.section("SERVICES", t)
 	if hidden > 0 {
-		o.app.io.printf("and %d that are not active; -a shows them\n", hidden)
+		o.app.io.printf("and %d inactive; -a lists them\n", hidden)
 	}
 }
 
@@ -288,13 +286,13 @@ func roleTable(w vm.WorldState) *table {
 	return t
 }
 
-// expectation reads KIND:VALUE. What it returns says why that is missing, or
-// "" when it is there.
+// expectation reads KIND:VALUE. The function that it returns gives the reason
+// why the thing is missing, or "" if it exists.
 func expectation(text string) (func(vm.WorldState) string, error) {
 	kind, value, ok := strings.Cut(text, ":")
 	test, known := expectations[kind]
 	if !ok || value == "" || !known {
-		return nil, usage("%s is nothing to expect", printable(text)).
+		return nil, usage("%s is not an expectation", printable(text)).
 			WithHint("write one such as port:3000, process:python3, service:nginx, role:repl, terminal:pts/0, mount:/data, file:/work/app.db")
 	}
 	if n, err := strconv.Atoi(value); kind == "port" && (err != nil || n < 1 || n > 65535) {
@@ -319,7 +317,7 @@ var expectations = map[string]func(vm.WorldState, string) string{
 			if p.Probe.OK || !strings.HasPrefix(p.Proto, "tcp") {
 				return ""
 			}
-			why = or(p.Probe.Why, "it listens and does not answer")
+			why = or(p.Probe.Why, "it listens but does not answer")
 		}
 		return why
 	},
@@ -378,8 +376,8 @@ var expectations = map[string]func(vm.WorldState, string) string{
 	},
 }
 
-// runs reports whether a command line's program, or the file or module that it
-// was given to run, has this name.
+// runs reports whether a command line's program, or the script or module that
+// it runs, has this name.
 func runs(command, name string) bool {
 	if vm.ProgramName(command) == name {
 		return true

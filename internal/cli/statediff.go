@@ -11,15 +11,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// difference is one thing that two VMs do not have alike.
+// difference is one thing that differs between two VMs.
 type difference struct {
 	What  string `json:"what"`  // process, terminal, port, service, mount, role
 	Name  string `json:"name"`  //
-	Left  string `json:"left"`  // how the first VM has it; "" = not at all
-	Right string `json:"right"` // how the other has it
+	Left  string `json:"left"`  // in the first VM; "" = missing
+	Right string `json:"right"` // in the other VM
 }
 
-// differ prints what differs between two VMs.
+// differ prints the differences between two VMs.
 func (o *stateOptions) differ(left, right vm.WorldState) error {
 	for _, w := range []vm.WorldState{left, right} {
 		if !w.Live {
@@ -44,8 +44,8 @@ func (o *stateOptions) differ(left, right vm.WorldState) error {
 	return nil
 }
 
-// differences compares what has a name of its own. Processes of the system
-// come and go, and are left out.
+// differences compares things that have names. It leaves out processes of the
+// system, which come and go.
 func differences(left, right vm.WorldState) []difference {
 	var out []difference
 	a, b := facts(left), facts(right)
@@ -64,8 +64,8 @@ func differences(left, right vm.WorldState) []difference {
 	return out
 }
 
-// facts maps each thing that lives in a VM to what is said of it, without what
-// always differs: times, figures of use.
+// facts maps each thing in a VM to its description, without values that always
+// differ: times and usage.
 func facts(w vm.WorldState) map[string]map[string]string {
 	out := map[string]map[string]string{"process": {}, "terminal": {}, "port": {}, "service": {}, "mount": {}, "role": {}}
 	for _, p := range w.Processes {

@@ -23,9 +23,9 @@ func newStop(a *app, runF func(context.Context, *stopOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:     "stop NAME...",
 		Aliases: []string{"down"},
-		Short:   "Power VMs off; their disks are kept",
-		Long: `Power VMs off. Files, installed packages and logs are kept; memory and running processes are not.
-It prints what remains on the host and how to erase it.`,
+		Short:   "Stop VMs; their disks are kept",
+		Long: `Stop VMs. Files, installed packages and logs are kept; memory and running processes are lost. The command prints
+what remains on the host and how to erase it.`,
 		Example: "  warren stop box\n  warren down box",
 		Args:    args(1, -1, "which VM? warren stop NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -74,7 +74,7 @@ func (a *app) stop(ctx context.Context, o *stopOptions) error {
 		}
 		stopped = append(stopped, s)
 		if !o.json {
-			a.details("%s is stopped; its memory is gone\n", printable(name))
+			a.details("%s is stopped; its memory is lost\n", printable(name))
 			a.ownRemains(ctx, c, before, "onstop", string(s.VMID), "disk "+human(s.Remains.DiskBytes)+", logs "+human(s.Remains.LogBytes))
 			a.goOn(before, name, "onstop", "start")
 		}

@@ -21,16 +21,16 @@ func newStorage(a *app, runF func(context.Context, *storageOptions) error) *cobr
 	o := &storageOptions{}
 	cmd := &cobra.Command{
 		Use:   "storage",
-		Short: "Say who uses what of the disk, and what would go next",
-		Long: `Say what each VM, generation and image takes of the disk, as the file system counts it: holes take nothing,
-and what several have in common is there once. OWN is free once the thing is gone, SHARED is what others have,
-too. FREES is what removing a VM makes free, with all that only it needs.
+		Short: "Show who uses the disk, and what would be removed next",
+		Long: `Show the disk space of each VM, generation and image, as the file system counts it: holes take nothing, and shared
+blocks count once. OWN is freed when the thing is removed, SHARED is also used by other things. FREES is what
+removing a VM frees, including everything that only it needs.
 
-When the data directory takes more than its budget, or the disk lacks its reserve, room is made: layers of
-specs first, which are made again when they are needed, then sticky VMs that don't run, the lowest priority
-first, then the longest unused, then sticky snapshots. NEXT is the place in that order, or why a VM is kept.
-What accounts have above a fair share of the budget goes before the rest. Others than admins see their own
-account: what it has, its quota, and what is free for it.`,
+If the data directory exceeds its budget, or the disk lacks its reserve, the server removes things: layers of
+specs first, which are built again when needed, then sticky VMs that do not run (the lowest priority first, then
+the longest unused), then sticky snapshots. NEXT is the place in that order, or why a VM is kept. Things of
+accounts above an equal share of the budget go first. Accounts other than admins see their own use, their quota,
+and what is free for them.`,
 		Example: "  warren storage\n  warren storage --json",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,7 +59,7 @@ func (a *app) storage(ctx context.Context, o *storageOptions) error {
 	}
 	switch {
 	case s.DiskTotal > 0:
-		a.io.printf("%s of a budget of %s in %s; of the disk %s of %s are free, %s stay so\n",
+		a.io.printf("%s of a budget of %s in %s; %s of %s of the disk are free, %s stay reserved\n",
 			human(s.Used), human(s.Budget), printable(s.Path), human(s.DiskFree), human(s.DiskTotal), human(s.Reserve))
 	case s.Budget > 0:
 		a.io.printf("%s of a quota of %s; %s are free for this account\n", human(s.Used), human(s.Budget), human(s.Available))
@@ -83,7 +83,7 @@ func (a *app) storage(ctx context.Context, o *storageOptions) error {
 	return nil
 }
 
-// storageTable lists things that take disk.
+// storageTable lists things that use the disk.
 func storageTable(items []vm.StorageItem) *table {
 	t := &table{head: []string{"KIND", "NAME", "STATE", "OWN", "SHARED", "FREES", "NEXT"}}
 	for _, it := range items {
@@ -96,8 +96,8 @@ func storageTable(items []vm.StorageItem) *table {
 	return t
 }
 
-// kindOf says what a thing is: of generations snapshot, or for what they were
-// captured.
+// kindOf is the kind of a thing; for a generation "snapshot", or the purpose
+// of its capture.
 func kindOf(it vm.StorageItem) string {
 	if it.Why != "" {
 		return string(it.Why)
@@ -105,7 +105,7 @@ func kindOf(it vm.StorageItem) string {
 	return it.Kind
 }
 
-// nextOf is a thing's place in the order in which things go, or why it has none.
+// nextOf is a thing's place in the order of removal, or why it has none.
 func nextOf(it vm.StorageItem) string {
 	switch {
 	case it.Goes:
@@ -128,12 +128,11 @@ func newPrune(a *app, runF func(context.Context, *pruneOptions) error) *cobra.Co
 	o := &pruneOptions{}
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Make room on the disk",
-		Long: `Remove what nobody needs any more, and make room as far as the storage budget needs it, or as --free asks for
-besides: layers of specs, then sticky VMs that don't run, the lowest priority first, then the longest unused.
-VMs that run, are held, or are persistent never go; sticky snapshots go last. --dry-run says what would go and removes
-nothing. The server does the same by itself when it must; this does it now. Others than admins prune their own
-account.`,
+		Short: "Free space on the disk",
+		Long: `Remove what is no longer needed, then free space until the storage budget is met and --free is free: layers of
+specs, then sticky VMs that do not run (the lowest priority first, then the longest unused), sticky snapshots
+last. VMs that run, are held, or are persistent are never removed. --dry-run only prints what would be removed.
+The server does the same when necessary; this does it now. Accounts other than admins prune their own things.`,
 		Example: "  warren prune --dry-run\n  warren prune --free 10G",
 		Args:    args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -144,8 +143,8 @@ account.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "only say what would go")
-	cmd.Flags().StringVar(&o.free, "free", "", "make so much free besides: GiB, or such as 500M")
+	cmd.Flags().BoolVar(&o.dry, "dry-run", false, "only print what would be removed")
+	cmd.Flags().StringVar(&o.free, "free", "", "free this much more: GiB, or such as 500M")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print an object as JSON")
 	return cmd
 }
@@ -182,12 +181,12 @@ func (a *app) prune(ctx context.Context, o *pruneOptions) error {
 		a.io.print(t)
 	}
 	if p.DryRun {
-		a.io.printf("%d would go and free %s\n", len(p.Gone), human(p.Frees))
+		a.io.printf("would remove %d and free %s\n", len(p.Gone), human(p.Frees))
 	} else {
 		a.io.printf("%d let go, %s freed\n", len(p.Gone), human(p.Frees))
 	}
 	if p.Left > 0 {
-		a.io.tellf("%s must still go, and nothing may: stop VMs, or delete VMs, snapshots or images", human(p.Left))
+		a.io.tellf("%s more are needed, and nothing else may be removed: stop VMs, or delete VMs, snapshots or images", human(p.Left))
 	}
 	return nil
 }

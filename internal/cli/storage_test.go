@@ -29,7 +29,7 @@ func TestStoragePage(t *testing.T) {
 	})
 	r := run(t, f, Local{}, "", "storage")
 	for _, want := range []string{
-		"21 GiB of a budget of 20 GiB in /data; of the disk 30 GiB of 100 GiB are free, 1 GiB stay so", "1 GiB must go",
+		"21 GiB of a budget of 20 GiB in /data; 30 GiB of 100 GiB of the disk are free, 1 GiB stay reserved", "1 GiB must go",
 		"team     5 GiB  1 GiB          6 GiB", "kept: running", "layer  g ", `"old\x1b[2J"`, "1, now",
 	} {
 		if !strings.Contains(r.out, want) {
@@ -55,11 +55,11 @@ func TestPrune(t *testing.T) {
 		}})
 	})
 	r := run(t, f, Local{}, "", "prune", "--dry-run")
-	if !got.DryRun || got.Free != 0 || !strings.Contains(r.out, "1 would go and free 2 MiB") || !strings.Contains(r.out, "vm    old   abc  3         2h") {
+	if !got.DryRun || got.Free != 0 || !strings.Contains(r.out, "would remove 1 and free 2 MiB") || !strings.Contains(r.out, "vm    old   abc  3         2h") {
 		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
 	}
 	r = run(t, f, Local{}, "", "prune", "--free", "2")
-	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 let go") || !strings.Contains(r.stderr, "1 MiB must still go") {
+	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 let go") || !strings.Contains(r.stderr, "1 MiB more are needed") {
 		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
 	}
 	run(t, f, Local{}, "", "prune", "--free", "much").wants(t, 2, "")

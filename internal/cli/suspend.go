@@ -21,9 +21,9 @@ func newSuspend(a *app, runF func(context.Context, *suspendOptions) error) *cobr
 	o := &suspendOptions{}
 	cmd := &cobra.Command{
 		Use:   "suspend NAME...",
-		Short: "Put VMs to sleep with everything that runs in them",
-		Long: `Write memory and disk of VMs down and end their machines. Nothing runs then, nothing is lost: resume, or whatever
-enters the VM (exec, cp), continues the same processes.`,
+		Short: "Suspend VMs with everything that runs in them",
+		Long: `Save memory and disk of VMs and end their machines. Nothing is lost: resume, or any use of the VM (exec, cp),
+continues the same processes.`,
 		Example: "  warren suspend app\n  warren suspend app --cold",
 		Args:    args(1, -1, "which VM? warren suspend NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {

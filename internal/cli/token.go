@@ -28,10 +28,10 @@ type tokenOptions struct {
 func newTokenCreate(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
 	o := &tokenOptions{}
 	cmd := &cobra.Command{
-		Use: "create IDENTITY", Short: "Make a token of an identity", Example: "  warren token create ci\n  warren token create ci --ttl 24h",
-		Long: `Make a token, by which a program acts as an identity. It is printed once; the server keeps only a hash. It works
-wherever an API key does (WARREN_API_KEY), for what the identity may do.`,
-		Args: args(1, 1, "whose? warren token create IDENTITY"),
+		Use: "create IDENTITY", Short: "Make a token for an identity", Example: "  warren token create ci\n  warren token create ci --ttl 24h",
+		Long: `Make a token, with which a program acts as an identity. It is printed once; the server stores only a hash. It
+works wherever an API key does (WARREN_API_KEY), with the rights of the identity.`,
+		Args: args(1, 1, "which identity? warren token create IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
 			if runF != nil {
@@ -41,7 +41,7 @@ wherever an API key does (WARREN_API_KEY), for what the identity may do.`,
 		},
 		ValidArgsFunction: a.completeIdentity,
 	}
-	cmd.Flags().StringVar(&o.ttl, "ttl", "", "how long it lasts, such as 90s, 15m, 2h, 3d (default until it is revoked)")
+	cmd.Flags().StringVar(&o.ttl, "ttl", "", "how long it is valid, such as 90s, 15m, 2h, 3d (default until it is revoked)")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -67,7 +67,7 @@ func (a *app) tokenCreate(ctx context.Context, o *tokenOptions) error {
 		return a.io.json(made)
 	}
 	a.io.printf("%-9s%s\n%-9s%s\n", "token", made.ID, "secret", made.Token)
-	a.io.notef("the secret is shown this once; use it as WARREN_API_KEY")
+	a.io.notef("the secret is shown only once; use it as WARREN_API_KEY")
 	return nil
 }
 
@@ -75,7 +75,7 @@ func newTokenLs(a *app, runF func(context.Context, *tokenOptions) error) *cobra.
 	o := &tokenOptions{}
 	cmd := &cobra.Command{
 		Use: "ls IDENTITY", Short: "List the tokens of an identity", Example: "  warren token ls ci --json",
-		Args: args(1, 1, "whose? warren token ls IDENTITY"),
+		Args: args(1, 1, "which identity? warren token ls IDENTITY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity = list[0]
 			if runF != nil {
@@ -119,9 +119,9 @@ func (a *app) tokenLs(ctx context.Context, o *tokenOptions) error {
 func newTokenRevoke(a *app, runF func(context.Context, *tokenOptions) error) *cobra.Command {
 	o := &tokenOptions{}
 	return a.changing(&cobra.Command{
-		Use: "revoke IDENTITY TOKEN...", Short: "End tokens, and all that goes on by them",
+		Use: "revoke IDENTITY TOKEN...", Short: "Revoke tokens, and close their connections",
 		Example: "  warren token revoke ci 0d9b3c4e-5f60-4718-9a2b-3c4d5e6f7081",
-		Args:    args(2, -1, "whose, and which? warren token revoke IDENTITY TOKEN..."),
+		Args:    args(2, -1, "which identity, and which token? warren token revoke IDENTITY TOKEN..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.identity, o.tokens = list[0], list[1:]
 			if runF != nil {

@@ -34,11 +34,11 @@ func newTop(a *app, runF func(context.Context, *topOptions) error) *cobra.Comman
 		Use:   "top NAME",
 		Short: "Watch what a VM does: programs, ports, services, last log lines",
 		Long: `Show what a VM does now, the busiest processes first: their share of a CPU, memory and what each waits for;
-programs that do not go on by themselves and who they wait for; ports with the process behind each; services
-that are not well; disks; the last lines of running commands and of the journal.
+blocked programs and what they wait for; ports with the process behind each; failed services; disks; the last
+lines of running commands and of the journal.
 
-On a terminal the page is drawn again every --every; q ends it. Otherwise, and with --once or --json, it is
-printed once. Looking does not wake a VM: of one that sleeps the page says why.`,
+On a terminal the page is updated every --every; q ends it. Otherwise, and with --once or --json, it is printed
+once. The command does not wake a VM: for a suspended one the page says why.`,
 		Example: `  warren top box
   warren top box --once
   warren top box --json`,
@@ -53,14 +53,15 @@ printed once. Looking does not wake a VM: of one that sleeps the page says why.`
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.once, "once", false, "print once and end")
+	f.BoolVar(&o.once, "once", false, "print once and exit")
 	f.BoolVarP(&o.all, "all", "a", false, "also the system's own processes")
-	f.DurationVar(&o.every, "every", 2*time.Second, "time between two pages")
+	f.DurationVar(&o.every, "every", 2*time.Second, "time between two updates")
 	f.BoolVar(&o.json, "json", false, "print an object as JSON, once")
 	return cmd
 }
 
-// onceApart is the time between the two looks of a page that is printed once.
+// onceApart is the time between the two samples of a page that is printed
+// once.
 const onceApart = time.Second
 
 func (o *topOptions) run(ctx context.Context) error {
@@ -85,11 +86,11 @@ func (o *topOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// seldom is at which pages services and journal are asked for again: each costs
-// the guest a program.
+// seldom is how many pages pass before services and journal are read again:
+// each read starts a program in the guest.
 const seldom = 5
 
-// live draws the page again and again until q, ^C, or the VM is gone.
+// live redraws the page until q, ^C, or the VM's end.
 func (o *topOptions) live(ctx context.Context, c *client.Client) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -126,7 +127,8 @@ func (o *topOptions) live(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// keys ends by q or ^C, typed without enter. The result puts the terminal back.
+// keys cancels at q or ^C, typed without Enter. The function that it returns
+// resets the terminal.
 func (o *topOptions) keys(stop func()) (restore func()) {
 	fd, ok := terminal(o.app.io.in)
 	if !ok {
@@ -167,8 +169,8 @@ func (o *topOptions) draw(t vm.Top) {
 	o.app.io.printf("\x1b[H%s\x1b[K\x1b[J", strings.Join(lines, "\x1b[K\r\n"))
 }
 
-// page writes everything. rows is the screen's height, 0 = unlimited: the
-// processes get what the rest leaves.
+// page writes everything. rows is the screen's height, 0 = unlimited:
+// processes get the rows that remain.
 func (o *topOptions) page(s *streams, t vm.Top, rows int) {
 	s.printf("%s  %s", printable(or(t.Name, string(t.ID))), s.state(t.State))
 	if !t.Live {
@@ -248,7 +250,7 @@ func (o *topOptions) rest(s *streams, t vm.Top) {
 	}
 }
 
-// serviceLine counts services and names those that are not well.
+// serviceLine counts services and names the failed ones.
 func serviceLine(list []vm.WorldService) string {
 	active := 0
 	var other []string

@@ -15,7 +15,7 @@ const (
 	maxLeftKept = 100 // of it in JSON
 )
 
-// transfer is one copy: how far it is, and what was left out.
+// transfer is one copy: its progress, and the entries that were left out.
 type transfer struct {
 	began time.Time
 	bytes atomic.Int64 // of files, so far
@@ -33,7 +33,7 @@ type leftOut struct {
 	Target string `json:"target,omitempty"` // of a symlink that leads outside; "" = a device, pipe or socket
 }
 
-// copied is what --json says of a copy.
+// copied describes a copy for --json.
 type copied struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
@@ -50,7 +50,7 @@ func newTransfer() *transfer {
 	return t
 }
 
-// counted counts what is read of a file.
+// counted counts the bytes read from a file.
 func (t *transfer) counted(r io.Reader) io.Reader { return countedReader{r, t} }
 
 type countedReader struct {
@@ -65,7 +65,8 @@ func (c countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leaveOut notes an entry that is not copied; target is a symlink's, else "".
+// leaveOut records an entry that is not copied; target is a symlink's, else
+// "".
 func (t *transfer) leaveOut(path, target string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +75,7 @@ func (t *transfer) leaveOut(path, target string) {
 	}
 }
 
-// progress says how far it is after so much time.
+// progress describes the progress after a time.
 func (t *transfer) progress(took time.Duration) string {
 	n, size := t.bytes.Load(), t.size.Load()
 	text := human(n)
@@ -87,14 +88,14 @@ func (t *transfer) progress(took time.Duration) string {
 	return text
 }
 
-// result is what was copied.
+// result describes the finished copy.
 func (t *transfer) result(from, to string) copied {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return copied{From: from, To: to, Bytes: t.bytes.Load(), Files: t.files.Load(), LeftOut: t.left, LeftOutCount: t.leftAll}
 }
 
-// tellLeftOut says on stderr what was left out of a copy.
+// tellLeftOut prints to stderr the entries that were left out.
 func (s *streams) tellLeftOut(c copied) {
 	for i, l := range c.LeftOut {
 		switch {

@@ -25,9 +25,9 @@ func newTree(a *app, runF func(context.Context, *treeOptions) error) *cobra.Comm
 	o := &treeOptions{}
 	cmd := &cobra.Command{
 		Use:   "tree [NAME]",
-		Short: "Draw where VMs and their generations come from",
-		Long: `Draw the lineage of a VM and its relatives, or of everything: generations (snapshots, what forks and suspends made)
-and the VMs that run on them. A generation in parentheses has no memory left, only its disk.`,
+		Short: "Draw the history of VMs and their generations",
+		Long: `Draw the lineage of a VM and its relatives, or of everything: generations (from snapshots, forks and suspends) and
+the VMs that run on them. A generation in parentheses has no memory any more, only its disk.`,
 		Example: "  warren tree\n  warren tree app\n  warren tree --json",
 		Args:    args(0, 1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -70,8 +70,8 @@ type twig struct {
 	below []*twig
 }
 
-// drawTree hangs each generation below the one before it, and each VM below
-// the newest generation in its history.
+// drawTree puts each generation below its parent, and each VM below its
+// newest generation.
 func drawTree(l api.Lineage, now time.Time) []string {
 	gens := map[vm.GenerationID]*twig{}
 	for _, g := range l.Generations {

@@ -46,8 +46,8 @@ func newUp(a *app, runF func(context.Context, *upOptions) error) *cobra.Command 
 IMAGE is a name or id of "warren image ls" (default base). A shipped recipe that was not built yet is built
 first, which takes minutes. DIR, with a slash or a dot in it, holds a warren.yaml: it is built, then used.
 
-How long it is kept is said before it starts. A sticky VM, the default, may be evicted while it does not run, when the
-disk runs short: those of the lowest priority first.`,
+Before the start it prints how long the VM is kept. A sticky VM, the default, may be evicted while it does not
+run, if the disk runs short, the lowest priority first.`,
 		Example: `  warren up --name box
   warren up dev --name net --net packages --mem 1G
   warren up --ttl 1h --idle 10m --persist ephemeral
@@ -67,13 +67,13 @@ disk runs short: those of the lowest priority first.`,
 		ValidArgsFunction: a.completeImages,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.name, "name", "", "name of the VM; one that is taken is refused")
+	f.StringVar(&o.name, "name", "", "name of the VM; a name in use is refused")
 	f.StringVar(&o.net, "net", "", "what it may reach: closed, packages, open (default closed)")
 	f.StringVar(&o.ttl, "ttl", "", "delete it after this time, such as 1h")
-	f.StringVar(&o.idle, "idle", "", "put it to sleep when nobody has used it for this time; or never (default 5m)")
-	f.StringVar(&o.onIdle, "on-idle", "", "what that is: suspend (default) or stop")
-	f.StringVar(&o.onBoot, "on-boot", "", "when the host was restarted: resume it, or stay asleep (default resume if persistent, else stay)")
-	f.StringVar(&o.captureEvery, "capture-every", "", "capture a generation so often to go back to, such as 10m")
+	f.StringVar(&o.idle, "idle", "", "suspend it after this time without use; or never (default 5m)")
+	f.StringVar(&o.onIdle, "on-idle", "", "what to do then: suspend (default) or stop")
+	f.StringVar(&o.onBoot, "on-boot", "", "after a restart of the host: resume it, or stay suspended (default resume if persistent, else stay)")
+	f.StringVar(&o.captureEvery, "capture-every", "", "capture a generation at this interval, such as 10m, to roll back to")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: ephemeral, sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.BoolVarP(&o.detach, "detach", "d", false, "print the id only")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
@@ -88,7 +88,7 @@ disk runs short: those of the lowest priority first.`,
 	return cmd
 }
 
-// request turns the flags into what is sent.
+// request turns the flags into the request.
 func (o *upOptions) request() (api.CreateVM, error) {
 	r := api.CreateVM{Name: o.name, UniqueName: o.name != "", Image: o.source, Network: o.net, Profile: o.profile}
 	var err error
@@ -152,7 +152,7 @@ func (o *upOptions) request() (api.CreateVM, error) {
 	return r, err
 }
 
-// seconds rounds up: a time that was asked for is never shortened.
+// seconds rounds up: a requested time is never shortened.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // parsePersist reads ephemeral, sticky, sticky:N or persistent.
@@ -174,7 +174,7 @@ func parsePersist(s string) (*vm.Persistence, error) {
 	case !numbered && (p.Type == vm.Ephemeral || p.Type == vm.Persistent):
 		return &p, nil
 	}
-	return nil, usage("--persist: %s is not a way of keeping a VM", printable(s)).WithHint("use ephemeral, sticky, sticky:0 to sticky:10, or persistent")
+	return nil, usage("--persist: %s is not a persistence", printable(s)).WithHint("use ephemeral, sticky, sticky:0 to sticky:10, or persistent")
 }
 
 func (a *app) up(ctx context.Context, o *upOptions) error {
@@ -196,7 +196,7 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	a.sayRetention(r)
 	made, err := a.create(ctx, c, r)
 	if err == nil {
-		if err = mountAll(ctx, c, string(made.ID), dirs); err != nil { // not what was asked for
+		if err = mountAll(ctx, c, string(made.ID), dirs); err != nil { // differs from the request
 			err = errors.Join(err, a.removeAfter(ctx, c, string(made.ID), err))
 		}
 	}
@@ -213,10 +213,10 @@ func (a *app) up(ctx context.Context, o *upOptions) error {
 	return nil
 }
 
-// defaultIdle is the API's idle timeout where none is asked for.
+// defaultIdle is the API's idle timeout if the request has none.
 const defaultIdle = 5 * time.Minute
 
-// sayRetention says, before there is a VM, for how long it will be kept.
+// sayRetention prints how long a VM will be kept, before it is made.
 func (a *app) sayRetention(r api.CreateVM) {
 	will := api.VM{Persistence: vm.DefaultPersistence(), IdleStops: r.StopOnIdle}
 	if r.Persistence != nil {
@@ -242,7 +242,7 @@ func (a *app) sayRetention(r api.CreateVM) {
 	if idle > 0 {
 		will.IdleTimeoutSeconds = &idle
 		did, _, _ := strings.Cut(whenIdle(will), ";")
-		if ttl > 0 || !strings.HasPrefix(did, "deleted") { // else that was said
+		if ttl > 0 || !strings.HasPrefix(did, "deleted") { // otherwise it was printed before
 			then = ", and " + did
 		}
 	}
@@ -255,8 +255,8 @@ func (a *app) sayRetention(r api.CreateVM) {
 // isDir reports whether an argument names a directory and not an image.
 func isDir(source string) bool { return strings.ContainsAny(source, "/.") }
 
-// create makes a VM. An image that is a directory is built first, and so is
-// one that is shipped but was not built yet.
+// create makes a VM. It first builds the image if the argument is a
+// directory, or a shipped recipe that was not built yet.
 func (a *app) create(ctx context.Context, c *client.Client, r api.CreateVM) (api.CreatedVM, error) {
 	if isDir(r.Image) {
 		img, err := a.build(ctx, r.Image, false)
@@ -302,7 +302,7 @@ func or(s, fallback string) string {
 	return s
 }
 
-// describeNew prints what was made: its name, what was chosen, how long it is kept.
+// describeNew prints the new VM: its name, its settings, how long it is kept.
 func (a *app) describeNew(v api.VM) {
 	row := func(name, value string) { a.io.printf("%-9s%s\n", name, value) }
 	row("id", string(v.ID))
@@ -320,7 +320,7 @@ func (a *app) describeNew(v api.VM) {
 	}
 }
 
-// warningOf is what must be said wherever a VM is described.
+// warningOf is a warning that every description of a VM must include.
 func warningOf(v api.VM) string {
 	if v.Warning == "" && v.Accel == vm.TCG {
 		return vm.EmulatedWarning
@@ -353,7 +353,7 @@ func retention(v api.VM) string {
 // or "" = any of them.
 func deleteEvent(v api.VM) string { return strings.ToLower(v.Persistence.DeleteEvent) }
 
-// deletedOnce says what deletes an ephemeral VM.
+// deletedOnce describes what deletes an ephemeral VM.
 var deletedOnce = map[string]string{
 	"onstop": "has stopped", "onsuspend": "is suspended", "onidletimeout": "was idle for its timeout", "": "stops, is suspended or was idle for its timeout",
 }
@@ -363,9 +363,9 @@ func keptHow(v api.VM) string {
 	p := v.Persistence
 	switch {
 	case p.Type == vm.Persistent:
-		return "persistent: never removed but by hand"
+		return "persistent: removed only by hand"
 	case p.Type == vm.Sticky && p.Priority != nil:
-		return "sticky:" + itoa(*p.Priority) + ": may be removed when it does not run and the disk runs short"
+		return "sticky:" + itoa(*p.Priority) + ": may be removed while it does not run, if the disk runs short"
 	case p.Type != vm.Ephemeral:
 		return string(p.Type)
 	}
@@ -376,14 +376,14 @@ func keptUntil(v api.VM) string {
 	if v.ExpiresAt.IsZero() {
 		return "no time limit"
 	}
-	return v.ExpiresAt.Local().Format(time.DateTime) + ": deleted then, whatever it does"
+	return v.ExpiresAt.Local().Format(time.DateTime) + ": then deleted in any state"
 }
 
-// whenIdle says what becomes of a VM that nobody uses.
+// whenIdle describes what happens to a VM that nobody uses.
 func whenIdle(v api.VM) string {
 	s := v.IdleTimeoutSeconds
 	if s == nil || *s <= 0 {
-		return "never put to sleep"
+		return "never suspended"
 	}
 	after := " after " + span(time.Duration(*s)*time.Second) + " without use"
 	event := deleteEvent(v)
@@ -397,5 +397,5 @@ func whenIdle(v api.VM) string {
 	return "suspended" + after + "; the next use wakes it as it was"
 }
 
-// ref is what a person calls a VM by: its name, else its id.
+// ref is a VM's name, else its id.
 func ref(v api.VM) string { return or(v.Name, string(v.ID)) }

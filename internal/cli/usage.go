@@ -24,17 +24,16 @@ func newUsage(a *app, runF func(context.Context, *usageOptions) error) *cobra.Co
 	o := &usageOptions{}
 	cmd := &cobra.Command{
 		Use:   "usage [NAME...]",
-		Short: "Show what VMs have used, those that are gone too",
-		Long: `Show for how long VMs have run, what they used of the host's CPUs, memory, disk and network, and the sum of the
-account. The sum counts every VM there ever was; of those that are gone the last two hundred are listed, and can
-be asked for by their id.
+		Short: "Show what VMs have used, also deleted ones",
+		Long: `Show how long VMs have run, their use of the host's CPUs, memory, disk and network, and the sum of the account.
+The sum includes every VM ever. The last two hundred deleted VMs are listed, and can be named by their id.
 
-Memory is what a VM is given times the time it runs: 1 GiB-hour is 512 MiB for two hours.`,
+Memory is the VM's size times its running time: 1 GiB-hour is 512 MiB for two hours.`,
 		Example: "  warren usage\n  warren usage box\n  warren usage --all --json",
 		Args:    args(0, -1, ""),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if o.names = list; o.all && len(list) > 0 {
-				return usage("--all lists everything; leave %s out", printable(list[0]))
+				return usage("--all lists everything; omit %s", printable(list[0]))
 			}
 			if err := wideOrPlain(o.form); err != nil {
 				return err
@@ -46,7 +45,7 @@ Memory is what a VM is given times the time it runs: 1 GiB-hour is 512 MiB for t
 		},
 		ValidArgsFunction: a.completeVMs,
 	}
-	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "of every account; for admins")
+	cmd.Flags().BoolVarP(&o.all, "all", "a", false, "list every account; for admins")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)
 	return cmd
@@ -105,7 +104,7 @@ func (a *app) usageTable(form string, vms, sums []vm.Usage) {
 	a.io.print(t.form(form))
 }
 
-// used is a usage in a line.
+// used formats a usage as one line.
 func used(u vm.Usage) string {
 	return fmt.Sprintf("%s running, %s CPU, %s memory, %s disk, %s in, %s out", clock(u.RunningSeconds), clock(u.CPUSeconds), gibHours(u.MemorySeconds),
 		human(u.DiskBytes), human(u.BytesIn), human(u.BytesOut))

@@ -21,7 +21,7 @@ func pad(s string, n int) string { return s + strings.Repeat(" ", max(0, n-len(s
 // of one unit.
 func parseBytes(s string, unit int64) (int64, error) {
 	bad := func() (int64, error) {
-		return 0, usage("%s is not a size", printable(s)).WithHint("give one such as 512M or 2G")
+		return 0, usage("%s is not a size", printable(s)).WithHint("give a size such as 512M or 2G")
 	}
 	digits := strings.TrimRight(strings.ToUpper(s), "BIKMGT")
 	switch suffix := strings.ToUpper(s)[len(digits):]; suffix {
@@ -59,7 +59,7 @@ func parseSeconds(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < time.Millisecond || d > 10*365*24*time.Hour {
-		return 0, usage("%s is not a time", printable(s)).WithHint("give seconds, or one such as 90s, 15m, 2h, 3d")
+		return 0, usage("%s is not a time", printable(s)).WithHint("give seconds, or a duration such as 90s, 15m, 2h, 3d")
 	}
 	return d, nil
 }
@@ -140,7 +140,7 @@ func parsePlace(s string) place {
 	return place{path: s}
 }
 
-// guestPlace wants NAME:PATH.
+// guestPlace requires NAME:PATH.
 func guestPlace(s string) (place, error) {
 	p := parsePlace(s)
 	if p.vm == "" {
@@ -149,7 +149,8 @@ func guestPlace(s string) (place, error) {
 	return p, nil
 }
 
-// parseEnv turns K=V into a map; K alone takes the value of this environment.
+// parseEnv turns K=V into a map; K alone takes its value from this process's
+// environment.
 func parseEnv(list []string, getenv func(string) string) (map[string]string, error) {
 	if len(list) == 0 {
 		return nil, nil

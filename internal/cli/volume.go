@@ -41,10 +41,10 @@ func newVolumeCreate(a *app, runF func(context.Context, *volumeCreateOptions) er
 	o := &volumeCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make an encrypted volume, which is locked",
-		Long: `Make an encrypted volume. It is locked, takes space as it fills, and gets a file system at the first mount with --rw.
-Its random key is kept only wrapped: by this host's key, or, where given, by a passphrase or an age recipient instead.
-More ways to unlock it are added with ` + "`warren volume key add`" + `.`,
+		Short: "Make an encrypted volume; it is locked at first",
+		Long: `Make an encrypted volume. It is locked, takes space as it fills, and gets a file system at the first mount with
+--rw. Its random key is stored only encrypted: by this host's key, or by a passphrase or an age recipient if you
+give one. To add more ways to unlock it, use ` + "`warren volume key add`" + `.`,
 		Example: "  warren volume create cache\n  warren volume create work --size 32G --project shop\n  warren volume create secrets --passphrase",
 		Args:    args(1, 1, "which name? warren volume create NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -99,7 +99,7 @@ func parseMiB(flag, s string) (int, error) {
 	return int(n >> 20), nil
 }
 
-// volumeDone prints what became of a volume.
+// volumeDone prints the result for a volume.
 func (a *app) volumeDone(v api.Volume, err error, asJSON bool, what string) error {
 	switch {
 	case err != nil:
@@ -150,7 +150,7 @@ the server ends. VMs that have it mounted then go on.`,
 	f := cmd.Flags()
 	o.secret.add(f, "open it with a passphrase")
 	f.StringVar(&o.identity, "identity", "", "open it with the age identity in this file")
-	f.StringVar(&o.ttl, "ttl", "", "lock it again after so long: seconds, or such as 30m, 8h")
+	f.StringVar(&o.ttl, "ttl", "", "lock it again after this time: seconds, or a duration such as 30m, 8h")
 	f.BoolVar(&o.keep, "keep", false, "leave it unlocked when the last VM that had it mounted ends")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	projectFlag(cmd, &o.project)
@@ -179,9 +179,9 @@ func (a *app) volumeUnlock(ctx context.Context, o *volumeUnlockOptions) error {
 	}
 	v, err := c.UnlockVolume(ctx, o.project, o.name, in)
 	if err == nil && v.Recovered {
-		a.io.tellf("warren: the header of %s was damaged and was put back from its copy", volumeName(v.Project, v.Name))
+		a.io.tellf("warren: the header of %s was damaged and was restored from its copy", volumeName(v.Project, v.Name))
 	}
-	return a.volumeDone(v.Volume, err, o.json, "is unlocked: what is in it can be read here until it is locked")
+	return a.volumeDone(v.Volume, err, o.json, "is unlocked: its files can be read on this host until it is locked")
 }
 
 type volumeLockOptions struct {
@@ -194,8 +194,8 @@ func newVolumeLock(a *app, runF func(context.Context, *volumeLockOptions) error)
 	o := &volumeLockOptions{}
 	cmd := &cobra.Command{
 		Use:   "lock NAME",
-		Short: "Take a volume's key out of memory",
-		Long: `Take a volume's key out of the server's memory: only noise is left on the disk. It is refused while a VM has the
+		Short: "Remove a volume's key from memory",
+		Long: `Remove a volume's key from the server's memory: without it the disk is noise. It is refused while a VM has the
 volume mounted; --force unmounts it first and kills the programs that use it.`,
 		Example: "  warren volume lock cache\n  warren volume lock cache --force",
 		Args:    args(1, 1, "which volume? warren volume lock NAME"),
@@ -241,7 +241,7 @@ func newVolumeLs(a *app, runF func(context.Context, *volumeLsOptions) error) *co
 		},
 		ValidArgsFunction: a.completeVM,
 	}
-	cmd.Flags().StringVar(&o.project, "project", "", "only those of this project")
+	cmd.Flags().StringVar(&o.project, "project", "", "only volumes of this project")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -269,7 +269,7 @@ func (a *app) volumeLs(ctx context.Context, o *volumeLsOptions) error {
 	return nil
 }
 
-// volumeState says when there is more than the word tells.
+// volumeState is the state of a volume, with details.
 func volumeState(v api.Volume) string {
 	switch {
 	case v.State == api.VolumeLocked && len(v.Mounts) > 0:

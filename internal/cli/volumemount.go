@@ -31,15 +31,15 @@ func newVolumeMount(a *app, runF func(context.Context, *volumeMountOptions) erro
 	cmd := &cobra.Command{
 		Use:   "mount VM --volume NAME --guest PATH",
 		Short: "Mount an unlocked volume, or a directory of the host, in a VM",
-		Long: `Mount an unlocked volume at a path of a VM, which is woken when it sleeps. Without --rw the host lets nobody write.
-A volume has one writer or many readers. With --share readers may be beside the writer: what they read may be old or
+		Long: `Mount an unlocked volume at a path of a VM; a suspended VM is woken. Without --rw the host prevents writes. A
+volume has one writer or many readers. With --share a VM may read while another one writes: its data may be old or
 half written. Two writers are refused, also with --share. The mount ends with the VM's machine: a stop ends it, a
 suspend keeps it.
 
-With --host it is a directory of the server's host, and NAME is what it is called from then on. Only a VM of the
-profile dev may write to one ("warren profile ls"). It must be encrypted at rest (dm-crypt, fscrypt, gocryptfs,
-eCryptfs, ZFS); where that cannot be told it is refused. Nothing in it is reached through a symbolic link, and what
-others change there is seen in the VM within a second. Its files belong to root in the VM. Forks get it read-only.`,
+--host mounts a directory of the server's host and calls it NAME. Only a VM of the profile dev may write to it
+("warren profile ls"). It must be encrypted at rest (dm-crypt, fscrypt, gocryptfs, eCryptfs, ZFS); a directory of
+unknown state is refused. The VM follows no symbolic link on the host, and sees changes on the host within a
+second. Its files belong to root in the VM. Forks get it read-only.`,
 		Example: `  warren volume mount box --volume cache --guest /cache
   warren volume mount box --volume cache --guest /cache --rw
   warren volume mount box --volume project-data --host /srv/crypt/data --guest /data`,
@@ -47,7 +47,7 @@ others change there is seen in the VM within a second. Its files belong to root 
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.vm = list[0]
 			if o.host != "" && (o.share || o.project != "") {
-				return usage("--share and --project are for volumes, --host is none")
+				return usage("--share and --project apply to volumes, not to --host")
 			}
 			if o.volume == "" || o.guest == "" {
 				return usage("--volume and --guest are needed").WithHint("see `%s --help`", cmd.CommandPath())
@@ -64,8 +64,8 @@ others change there is seen in the VM within a second. Its files belong to root 
 	f.StringVar(&o.host, "host", "", "absolute path of a directory of the server's host, encrypted at rest")
 	f.StringVar(&o.guest, "guest", "", "absolute path in the VM; made if it is missing")
 	f.BoolVar(&o.rw, "rw", false, "let the VM write")
-	f.BoolVar(&o.over, "over", false, "also over a directory with something in it, which is hidden then")
-	f.BoolVar(&o.share, "share", false, "read beside a writer, or write beside readers that said --share too; a second writer is refused")
+	f.BoolVar(&o.over, "over", false, "allow a directory that is not empty; its contents are hidden meanwhile")
+	f.BoolVar(&o.share, "share", false, "read while a VM writes, or write while VMs with --share read; a second writer is refused")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	projectFlag(cmd, &o.project)
 	return cmd
@@ -101,11 +101,11 @@ type volumeUnmountOptions struct {
 func newVolumeUnmount(a *app, runF func(context.Context, *volumeUnmountOptions) error) *cobra.Command {
 	o := &volumeUnmountOptions{}
 	cmd := &cobra.Command{
-		Use: "unmount VM PATH", Short: "Take a volume or a directory of the host out of a VM",
-		Long: `Take a volume out of a VM: by its path there, or by its name. Programs that use it are named; --force kills them.
-The volume stays unlocked.`,
+		Use: "unmount VM PATH", Short: "Unmount a volume or a directory of the host from a VM",
+		Long: `Unmount a volume from a VM, by its path there or by its name. If programs use it, the error names them; --force
+kills them. The volume stays unlocked.`,
 		Example: "  warren volume unmount box /cache\n  warren volume unmount box cache --force",
-		Args:    args(2, 2, "what of which VM? warren volume unmount VM PATH"),
+		Args:    args(2, 2, "which VM, and which path? warren volume unmount VM PATH"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.vm, o.path = list[0], list[1]
 			if runF != nil {
@@ -135,7 +135,7 @@ type volumeOptions struct {
 func newVolumeInspect(a *app, runF func(context.Context, *volumeOptions) error) *cobra.Command {
 	o := &volumeOptions{}
 	cmd := &cobra.Command{
-		Use: "inspect NAME", Short: "Show all that is known of a volume, as JSON",
+		Use: "inspect NAME", Short: "Show all details of a volume, as JSON",
 		Example: "  warren volume inspect cache", Args: args(1, 1, "which volume? warren volume inspect NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -163,7 +163,7 @@ func newVolumeResize(a *app, runF func(context.Context, *volumeOptions) error) *
 	o := &volumeOptions{}
 	cmd := &cobra.Command{
 		Use: "resize NAME SIZE", Short: "Make a volume larger",
-		Long:    "Make an unlocked volume larger that no VM has mounted. Its file system follows at the next mount with --rw.",
+		Long:    "Make an unlocked, unmounted volume larger. Its file system grows at the next mount with --rw.",
 		Example: "  warren volume resize cache 32G", Args: args(2, 2, "which volume, how large? warren volume resize NAME SIZE"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name, o.size = list[0], list[1]
@@ -192,7 +192,7 @@ func newVolumeRm(a *app, runF func(context.Context, []string) error) *cobra.Comm
 	var project string
 	cmd := &cobra.Command{
 		Use: "rm NAME...", Short: "Erase volumes",
-		Long:    "Erase volumes that no VM has mounted: first their keys, without which the rest is noise, then their files.",
+		Long:    "Erase unmounted volumes: first their keys, without which the rest is noise, then their files.",
 		Example: "  warren volume rm cache", Args: args(1, -1, "which volume? warren volume rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {
@@ -222,8 +222,8 @@ type volumeKeyOptions struct {
 func newVolumeKeyAdd(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
-		Use: "add VOLUME", Short: "Add a way to unlock a volume, which is unlocked",
-		Long:    "Add a way to unlock a volume, which is unlocked: a passphrase, an age recipient, or, with neither, this host's key.",
+		Use: "add VOLUME", Short: "Add a way to unlock a volume",
+		Long:    "Add a way to unlock an unlocked volume: a passphrase, an age recipient, or, with neither, this host's key.",
 		Example: "  warren volume key add cache --passphrase --name mine\n  warren volume key add cache --recipient age1...",
 		Args:    args(1, 1, "which volume? warren volume key add VOLUME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -268,8 +268,8 @@ func (a *app) volumeKeyAdd(ctx context.Context, o *volumeKeyOptions) (err error)
 func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
-		Use: "rm VOLUME KEY", Short: "Take a way to unlock a volume away",
-		Long:    "Take a way to unlock a volume away. The volume is unlocked, and the last way stays. `warren volume inspect` lists them.",
+		Use: "rm VOLUME KEY", Short: "Remove a way to unlock a volume",
+		Long:    "Remove a way to unlock an unlocked volume. The last one stays. `warren volume inspect` lists them.",
 		Example: "  warren volume key rm cache ks-01234567", Args: args(2, 2, "which key of which volume? warren volume key rm VOLUME KEY"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.volume, o.slot = list[0], list[1]
@@ -296,9 +296,9 @@ func newVolumeKeyRotate(a *app, runF func(context.Context, *volumeKeyOptions) er
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
 		Use: "rotate VOLUME", Short: "Give a volume another key",
-		Long: `Give an unlocked volume that no VM has mounted another key: copies of its slots that somebody took before open nothing
-any more. The ways to unlock it stay, but for passphrases: remove them first and add them again after. What the disk
-itself is encrypted with stays the same.`,
+		Long: `Give an unlocked, unmounted volume another key: copies of its slots from before open nothing any more. The ways to
+unlock it stay, except passphrases: remove them first and add them again afterwards. The encryption key of the
+disk itself does not change.`,
 		Example: "  warren volume key rotate cache", Args: args(1, 1, "which volume? warren volume key rotate VOLUME"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.volume = list[0]
@@ -321,8 +321,8 @@ itself is encrypted with stays the same.`,
 	return a.changing(cmd)
 }
 
-// secretFlags ask for a passphrase, which is never an argument: others on the
-// host can read those.
+// secretFlags ask for a passphrase. It is never an argument, because other
+// users of the host can read arguments.
 type secretFlags struct {
 	ask  bool
 	file string
@@ -333,8 +333,8 @@ func (s *secretFlags) add(f *pflag.FlagSet, what string) {
 	f.StringVar(&s.file, "passphrase-file", "", "read the passphrase from the first line of this file")
 }
 
-// passphrase reads a passphrase where one was asked for; "" = none was. A new
-// one is asked for twice.
+// passphrase reads a passphrase if the flags ask for one; "" = they do not.
+// It asks twice for a new one.
 func (a *app) passphrase(s *secretFlags, twice bool) (string, error) {
 	switch {
 	case s.file != "":
@@ -384,7 +384,7 @@ func (a *app) typed(fd int, prompt string) (string, error) {
 	return notEmpty(string(line))
 }
 
-// maxSecretFile bounds what is read as a secret.
+// maxSecretFile limits the size of a file with a secret.
 const maxSecretFile = 64 << 10
 
 // fileText reads a small file, - = standard input; "" = none.

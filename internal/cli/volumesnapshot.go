@@ -17,14 +17,15 @@ type volumeSnapshotOptions struct {
 }
 
 func newVolumeSnapshot(a *app) *cobra.Command {
-	return group("snapshot", "Keep what is in a volume, to go back to it",
+	return group("snapshot", "Manage snapshots of volumes",
 		`  warren volume snapshot create work --name before-upgrade
   warren volume snapshot ls work
   warren volume rollback work before-upgrade`,
 		newVolumeSnapshotCreate(a, nil), newVolumeSnapshotLs(a, nil), newVolumeSnapshotRm(a, nil))
 }
 
-// volumeSnapshotCmd is what the commands about a volume's snapshots share.
+// volumeSnapshotCmd has the shared parts of the commands about a volume's
+// snapshots.
 func (a *app) volumeSnapshotCmd(o *volumeSnapshotOptions, cmd *cobra.Command, runF, run func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, list []string) error {
 		o.volume = list[0]
@@ -44,10 +45,10 @@ func (a *app) volumeSnapshotCmd(o *volumeSnapshotOptions, cmd *cobra.Command, ru
 func newVolumeSnapshotCreate(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
 	o := &volumeSnapshotOptions{}
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
-		Use: "create VOLUME", Short: "Keep what is in a volume",
-		Long: `Keep what is in an unlocked volume. Nothing is copied: it takes the space of what is changed from then on, and is
-encrypted as the volume is. A VM may have the volume mounted with --rw: what it has written is kept as after a power
-cut of that instant, nothing that was synced is missing. It is refused while VMs have it mounted to read only.`,
+		Use: "create VOLUME", Short: "Make a snapshot of a volume",
+		Long: `Make a snapshot of an unlocked volume. Nothing is copied: it takes the space of later changes, and is encrypted
+like the volume. A VM may have the volume mounted with --rw: the snapshot has its state as after a power cut at
+that instant, with everything that was synced. It is refused while VMs have the volume mounted read-only.`,
 		Example: "  warren volume snapshot create work\n  warren volume snapshot create work --name before-upgrade",
 		Args:    args(1, 1, "which volume? warren volume snapshot create VOLUME"),
 	}, runF, a.volumeSnapshotCreate)
@@ -110,9 +111,9 @@ func (a *app) volumeSnapshotLs(ctx context.Context, o *volumeSnapshotOptions) er
 func newVolumeSnapshotRm(a *app, runF func(context.Context, *volumeSnapshotOptions) error) *cobra.Command {
 	o := &volumeSnapshotOptions{}
 	return a.changing(a.volumeSnapshotCmd(o, &cobra.Command{
-		Use: "rm VOLUME SNAPSHOT", Short: "Let a snapshot of a volume go",
+		Use: "rm VOLUME SNAPSHOT", Short: "Delete a snapshot of a volume",
 		Example: "  warren volume snapshot rm work before-upgrade",
-		Args:    args(2, 2, "which one? warren volume snapshot rm VOLUME SNAPSHOT"),
+		Args:    args(2, 2, "which volume, and which snapshot? warren volume snapshot rm VOLUME SNAPSHOT"),
 	}, runF, a.volumeSnapshotRm))
 }
 
@@ -129,8 +130,8 @@ func newVolumeRollback(a *app, runF func(context.Context, *volumeSnapshotOptions
 	o := &volumeSnapshotOptions{}
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "rollback VOLUME [SNAPSHOT]", Short: "Put a volume back to a snapshot",
-		Long: `Put an unlocked volume that no VM has mounted back to a snapshot, by default the newest that was asked for. What is
-left is kept as a snapshot, too, so that a rollback can be undone; the last four of those are.`,
+		Long: `Put an unlocked, unmounted volume back to a snapshot, by default the newest that you made. The state before is
+kept as a snapshot, too, so that you can undo a rollback; the last four of these are kept.`,
 		Example: "  warren volume rollback work\n  warren volume rollback work before-upgrade",
 		Args:    args(1, 2, "which volume? warren volume rollback VOLUME [SNAPSHOT]"),
 	}, runF, a.volumeRollback)
@@ -151,6 +152,6 @@ func (a *app) volumeRollback(ctx context.Context, o *volumeSnapshotOptions) erro
 		return a.io.json(r)
 	}
 	n := printable(r.Name)
-	a.io.printf("%s was put back\n  undo      warren volume rollback %s %s\n", n, n, r.Before.ID)
+	a.io.printf("%s was rolled back\n  undo      warren volume rollback %s %s\n", n, n, r.Before.ID)
 	return nil
 }

@@ -29,13 +29,13 @@ func newWait(a *app, runF func(context.Context, *waitOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "wait NAME [PROCESS]",
 		Short: "Wait for a command in a VM, for a port, or for the VM to stop",
-		Long: `Without PROCESS, wait until the VM does not run any more and print why.
+		Long: `Without PROCESS, wait until the VM no longer runs and print why.
 
-With the id of a command that exec started, wait for that; its exit status becomes this one's. 124 says that
-it has not ended within --timeout and goes on, 125 that Warren failed.
+With the id of a command that exec started, wait for that; its exit status becomes this one's. 124 says that it
+has not ended within --timeout and keeps running, 125 that Warren failed.
 
-With --port, wait until something in the guest accepts connections on that TCP port, on 127.0.0.1 or ::1 too; 124
-says that nothing did within --timeout. A VM that sleeps is woken, and stays awake meanwhile. A server sees one
+With --port, wait until a server in the guest accepts connections on that TCP port, also on 127.0.0.1 or ::1; 124
+says that none did within --timeout. A suspended VM is woken, and stays awake meanwhile. The server sees one
 connection that is closed at once.`,
 		Example: `  warren wait box
   warren wait box p3 --timeout 60
@@ -44,7 +44,7 @@ connection that is closed at once.`,
 		Annotations:       map[string]string{passes: "yes"},
 		ValidArgsFunction: a.completeVM,
 		Args: func(cmd *cobra.Command, list []string) error {
-			return passed(args(1, 2, "for what? give a VM and the id of a command, as `warren ps NAME` lists it")(cmd, list))
+			return passed(args(1, 2, "which command? give a VM and the id of a command, as `warren ps NAME` lists it")(cmd, list))
 		},
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.name = list[0]
@@ -52,7 +52,7 @@ connection that is closed at once.`,
 				o.id = list[1]
 			}
 			if o.id != "" && o.port != "" {
-				return passing{usage("--port: not with a command").WithHint("wait for one after the other")}
+				return passing{usage("--port cannot be combined with a command").WithHint("wait for them one after the other")}
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -61,7 +61,7 @@ connection that is closed at once.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.timeout, "timeout", "", "wait at most so long, in seconds or such as 2m")
+	f.StringVar(&o.timeout, "timeout", "", "wait at most this long: seconds, or a duration such as 2m")
 	f.StringVar(&o.port, "port", "", "wait until this TCP port of the guest accepts connections")
 	f.BoolVar(&o.json, "json", false, "print as JSON: the process, why the VM does not run, or the port")
 	return cmd
@@ -93,7 +93,7 @@ func (o *waitOptions) run(ctx context.Context) error {
 	}
 	p, err := c.WaitProcess(ctx, o.name, o.id)
 	if ms > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		o.app.io.tellf("warren: %s has not ended; it goes on", plain(o.id))
+		o.app.io.tellf("warren: %s has not ended; it keeps running", plain(o.id))
 		return exitStatus(statusTimeout)
 	}
 	if err == nil && o.json {

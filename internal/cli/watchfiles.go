@@ -22,9 +22,9 @@ func newWatchFiles(a *app, runF func(context.Context, *watchFilesOptions) error)
 	o := &watchFilesOptions{}
 	cmd := &cobra.Command{
 		Use:   "watch-files NAME [PATH...]",
-		Short: "Print changes of files until ^C",
-		Long: `Print what is created, modified, renamed and deleted below each PATH, a directory or a file, until ^C or until one of
-them is gone. Without a PATH that is the working directory.
+		Short: "Print file changes until ^C",
+		Long: `Print files that are created, modified, renamed or deleted below each PATH, a directory or a file, until ^C or
+until one of the paths is removed. The default PATH is the working directory.
 
 ` + aboutWorkdir,
 		Example: `  warren watch-files box
@@ -59,7 +59,7 @@ func (a *app) watchFiles(ctx context.Context, o *watchFilesOptions) error {
 		e, err := w.Next()
 		switch {
 		case ctx.Err() != nil || errors.Is(err, io.EOF):
-			return nil // ^C is how one stops looking
+			return nil // ^C ends it without an error
 		case err != nil:
 			return err
 		case o.json:

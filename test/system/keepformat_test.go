@@ -72,7 +72,7 @@ func TestKeepFirstFormat(t *testing.T) {
 		t.Errorf("accounts: %s", out)
 	}
 	h.ok("on-boot", "first", "resume")
-	if out := h.ok("audit", "verify"); !strings.Contains(out, "the chain holds") {
+	if out := h.ok("audit", "verify"); !strings.Contains(out, "the chain is intact") {
 		t.Errorf("audit: %s", out)
 	}
 	if out := h.ok("audit", "ls"); !strings.Contains(out, "account-create") || !strings.Contains(out, "on-boot") {
