@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -144,7 +145,7 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 	if err != nil {
 		return err
 	}
-	volumes, err := e.Volumes(ctx, sub, "", "")
+	volumes, err := e.cfg.Vault.Volumes(ctx, sub, "", "")
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (e *Engine) emptyAccount(ctx context.Context, c *vm.Call, a vm.Account, for
 		}
 	}
 	for _, v := range volumes {
-		if _, err := e.RemoveVolume(ctx, sub, VolumeRef{Volume: string(v.ID)}); err != nil && vm.KindOf(err) != vm.NotFound {
+		if _, err := e.cfg.Vault.RemoveVolume(ctx, sub, vault.Ref{Volume: string(v.ID)}); err != nil && vm.KindOf(err) != vm.NotFound {
 			return err
 		}
 	}

@@ -19,7 +19,6 @@ import (
 func certain(r Records) Records {
 	r.Accounts = withCertainty(r.Accounts, func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision })
 	r.Keys = withCertainty(r.Keys, func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision })
-	r.Volumes = withCertainty(r.Volumes, func(v *vm.Volume) (string, *int64) { return string(v.ID), &v.Revision })
 	r.Jobs = withCertainty(r.Jobs, func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision })
 	r.Domains = withCertainty(r.Domains, func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision })
 	r.ShownNames = withCertainty(r.ShownNames, func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision })

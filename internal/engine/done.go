@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -175,7 +176,7 @@ func (e *Engine) lockVolumes(ctx context.Context, c *vm.Call, id vm.ID) error {
 			continue
 		}
 		sub := &vm.Call{Actor: c.Actor, Request: c.Request}
-		if _, err := e.LockVolume(ctx, sub, VolumeRef{Project: v.Project, Volume: string(v.ID)}, false); err != nil {
+		if _, err := e.cfg.Vault.LockVolume(ctx, sub, vault.Ref{Project: v.Project, Volume: string(v.ID)}, false); err != nil {
 			return err
 		}
 	}

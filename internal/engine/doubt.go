@@ -133,8 +133,8 @@ func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
 
 // recoverLeases settles what a VM in doubt has of volumes.
 func (e *Engine) recoverLeases(ctx context.Context, id vm.ID) error {
-	for _, v := range e.allVolumes() {
-		if m, ok := e.volumeRecord(v).MountOf(id); ok {
+	for _, v := range e.cfg.Vault.VolumesIn(id) {
+		if m, ok := v.Record().MountOf(id); ok {
 			if err := e.recoverLease(ctx, v, m); err != nil {
 				return err
 			}

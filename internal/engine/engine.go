@@ -17,6 +17,7 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -35,7 +36,7 @@ type Config struct {
 	Disk     Disk
 
 	Generations  Generations
-	Volumes      Volumes
+	Vault        *vault.Vault
 	Folders      Folders      // nil = none are given
 	Repositories Repositories // nil = there are none
 	Clock        Clock
@@ -125,8 +126,9 @@ func (c Config) WithDefaults() Config {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// nameWrite before slot.write; volume.work before slot.write; slot.write, idWrite,
-// keyWrite, genWrite, volume.write or accountWrite before mu.
+// nameWrite before slot.write; a volume that is reserved before slot.write;
+// slot.write, idWrite, keyWrite, genWrite or accountWrite before mu; mu before the
+// mutex of the vault.
 type Engine struct {
 	cfg      Config
 	tables   tables
@@ -164,7 +166,6 @@ type Engine struct {
 	users     directory
 	rights    rights
 	gens      map[vm.GenerationID]*generation
-	vols      map[vm.VolumeID]*volume
 	names     domains
 	claims    map[*claim]bool // VMs that were admitted and are on their way
 	looked    *usage          // the last look at the disk; nil = none
@@ -182,10 +183,11 @@ func New(cfg Config) *Engine {
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
 		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
-		gens: map[vm.GenerationID]*generation{}, vols: map[vm.VolumeID]*volume{}, claims: map[*claim]bool{},
+		gens: map[vm.GenerationID]*generation{}, claims: map[*claim]bool{},
 	}
 	e.tables = newTables(cfg.Ledger)
 	e.cfg.Journal.Mute(e.dead.Load)
+	e.cfg.Vault.Connect(vaultVMs{e})
 	e.pool = newPool(e)
 	e.starts = make(chan struct{}, max(1, cfg.Settings.StartWidth))
 	return e
@@ -240,7 +242,6 @@ func (e *Engine) Close(ctx context.Context) error {
 		return fail(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "some operations did not end: %w", context.Cause(ctx)))
 	}
 	e.pool.drain(ctx)
-	e.forgetKeys()
 	e.releaseMachines()
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/spec"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -112,7 +113,7 @@ func prepare(t *testing.T, e *vmtest.House, c *vm.Call, verb string) {
 	case "resume cold":
 		_, err = e.Suspend(t.Context(), c, "box", engine.SuspendRequest{Cold: true})
 	case "mount", "unmount", "volume-snapshot", "volume-snapshot mounted", "volume-rollback", "rollback volumes":
-		_, err = e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "vol"})
+		_, err = e.CreateVolume(t.Context(), c, vault.VolumeRequest{Name: "vol"})
 		if err == nil && verb == "rollback volumes" {
 			_, err = e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
 		}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -175,8 +176,8 @@ func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.Generation, e
 // birth is one child on its way.
 type birth struct {
 	op    *operation
-	share bool      // it reads the volumes that its parent reads
-	reads []*volume // those
+	share bool            // it reads the volumes that its parent reads
+	reads []*vault.Volume // those
 	m     Machine
 	st    vm.MachineStatus
 }

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/internal/program"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
 // MountRequest asks for a volume at a path of a VM.
 type MountRequest struct {
-	VolumeRef
+	vault.Ref
 	Path  string
 	RW    bool // else the host lets nobody write
 	Over  bool // also over a directory with something in it
@@ -40,7 +41,7 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	if err := checkMountPath(r.Path, r.Over); err != nil {
 		return out, fail(vm.OpMount, ref, err)
 	}
-	v, err := e.findVolume(c, r.VolumeRef)
+	v, err := e.cfg.Vault.FindVolume(c, r.Ref)
 	if err != nil {
 		return out, fail(vm.OpMount, ref, err)
 	}
@@ -50,21 +51,21 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	}
 	defer func() { err = e.finish(op, err) }()
 	e.used(op.slot)
-	rec := e.volumeRecord(v)
-	detail := map[string]any{"volume": string(v.id), "name": rec.Name, "rw": r.RW, "share": r.Share, "sensitive": true}
+	rec := v.Record()
+	detail := map[string]any{"volume": string(rec.ID), "name": rec.Name, "rw": r.RW, "share": r.Share, "sensitive": true}
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: r.Path, Detail: detail}); err != nil {
 		return out, err
 	}
 	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
 	defer stop()
-	v.work.Lock()
-	defer v.work.Unlock()
+	v.Reserve()
+	defer v.Release()
 	m, err := e.attachVolume(bounded, op, v, r)
 	if err != nil {
 		return out, err
 	}
-	e.emitVolume(v, "volume.mounted", map[string]any{"vm": op.slot.id, "path": r.Path, "rw": r.RW})
-	return Mounted{VolumeMount: m, Volume: v.id, Name: rec.Name, Project: rec.Project}, nil
+	v.Emit("volume.mounted", map[string]any{"vm": op.slot.id, "path": r.Path, "rw": r.RW})
+	return Mounted{VolumeMount: m, Volume: rec.ID, Name: rec.Name, Project: rec.Project}, nil
 }
 
 // used notes activity of a VM.
@@ -116,8 +117,8 @@ func checkMountPath(p string, over bool) error {
 }
 
 // attachVolume brings a volume into a VM: the lease, the disk, the file system.
-// The caller holds work.
-func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r MountRequest) (m vm.VolumeMount, err error) {
+// The caller has the volume reserved.
+func (e *Engine) attachVolume(ctx context.Context, op *operation, v *vault.Volume, r MountRequest) (m vm.VolumeMount, err error) {
 	s := op.slot
 	run := e.runOf(s)
 	if run == nil {
@@ -127,19 +128,19 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r M
 	if err != nil {
 		return m, err
 	}
-	key, err := e.volumeKey(v)
+	key, err := v.Key()
 	if err != nil {
 		return m, err
 	}
 	defer clear(key)
-	m = vm.VolumeMount{VM: s.id, Path: r.Path, RW: r.RW, Share: r.Share, Since: e.now(), Pending: true}
+	m = vm.VolumeMount{VM: s.id, Path: r.Path, RW: r.RW, Share: r.Share, Since: e.now()}
 	if err := e.step(ctx, "mount:lease"); err != nil {
 		return m, err
 	}
-	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { rec.Mounts = append(rec.Mounts, m) }); err != nil {
+	if err := v.BeginMount(ctx, m); err != nil {
 		return m, err
 	}
-	err = op.undo.add(ctx, "lease", func(ctx context.Context) error { return e.endLease(ctx, v, s.id) })
+	err = op.undo.add(ctx, "lease", func(ctx context.Context) error { return v.EndMount(ctx, s.id) })
 	if err == nil {
 		err = e.step(ctx, "mount:plug")
 	}
@@ -147,10 +148,10 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r M
 		return m, err
 	}
 	beside := r.Share && !r.RW // the writer may come later
-	disk := vm.PluggedVolume{ID: v.id, File: e.cfg.Volumes.Disk(v.id), SizeMiB: rec.SizeMiB, ReadOnly: !r.RW, Share: beside}
-	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, v.id) })
+	disk := vm.PluggedVolume{ID: rec.ID, File: v.Disk(), SizeMiB: rec.SizeMiB, ReadOnly: !r.RW, Share: beside}
+	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, rec.ID) })
 	if err == nil {
-		err = e.seen(ctx, s, v.id)
+		err = e.seen(ctx, s, rec.ID)
 	}
 	if err == nil {
 		err = run.machine.PlugVolume(ctx, disk, key)
@@ -170,31 +171,22 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *volume, r M
 	if err != nil {
 		return m, cause(ctx, err)
 	}
-	m.Pending = false
-	_, err = e.updateVolume(ctx, v, func(rec *vm.Volume) {
-		rec.Formatted, rec.Grown = true, rec.Grown && !r.RW
-		for i := range rec.Mounts {
-			if rec.Mounts[i].VM == s.id {
-				rec.Mounts[i] = m
-			}
-		}
-	})
-	return m, err
+	return m, v.MountDone(ctx, m)
 }
 
 // mayMount checks who else has the volume: one writer, or many readers. A
 // reader may be beside a writer when both sides are told that it is meant; two
 // writers would destroy a file system that is not made for it.
-func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error) {
-	info := e.volumeInfo(v)
-	if v.isGone(e) {
-		return info.Volume, noVolume(info.Project, info.Name)
+func (e *Engine) mayMount(id vm.ID, v *vault.Volume, r MountRequest) (vm.Volume, error) {
+	info := v.Info()
+	if v.Gone() {
+		return info.Volume, v.NotThere()
 	}
 	if info.Reverting != "" {
-		return info.Volume, vm.Errorf(vm.WrongState, info.Name, "its rollback was not completed").WithCode("VOLUME_NOT_READY", "volume", string(v.id)).
+		return info.Volume, vm.Errorf(vm.WrongState, info.Name, "its rollback was not completed").WithCode("VOLUME_NOT_READY", "volume", string(info.ID)).
 			WithHint("lock and unlock it, which does that: `warren volume lock %s`", info.Name)
 	}
-	if at, ok := e.cutAt(id, r.Path, string(v.id)); ok {
+	if at, ok := e.cutAt(id, r.Path, string(info.ID)); ok {
 		return info.Volume, vm.Errorf(vm.Exists, r.Path, "what is left of a mount of %s is at %s: the VM does not have that volume", at.Name, at.Path).
 			WithCode("MOUNT_PATH_NOT_EMPTY", "path", at.Path).WithHint("unmount it first: `warren volume unmount %s %s`", id, at.Path)
 	}
@@ -204,13 +196,13 @@ func (e *Engine) mayMount(id vm.ID, v *volume, r MountRequest) (vm.Volume, error
 	}
 	if m, ok := info.MountOf(id); ok {
 		return info.Volume, vm.Errorf(vm.Exists, info.Name, "it is mounted in this VM already, at %s", m.Path).
-			WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
+			WithCode("VOLUME_IN_USE", "volume", string(info.ID), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
 	}
 	for _, m := range info.Mounts {
 		who := cmp.Or(info.VMNames[m.VM], string(m.VM))
 		inUse := func(format string, args ...any) *vm.Error {
 			return vm.Errorf(vm.Busy, info.Name, format, args...).
-				WithCode("VOLUME_IN_USE", "volume", string(v.id), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
+				WithCode("VOLUME_IN_USE", "volume", string(info.ID), "vmId", string(m.VM), "path", m.Path, "rw", m.RW)
 		}
 		switch {
 		case m.RW && r.RW && r.Share:
@@ -247,12 +239,11 @@ type Mounted struct {
 
 // mountsOf lists what a VM has, in the order of mounting.
 func (e *Engine) mountsOf(id vm.ID) []Mounted {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	var out []Mounted
-	for _, v := range e.vols {
-		if m, ok := v.rec.MountOf(id); ok {
-			out = append(out, Mounted{VolumeMount: m, Volume: v.id, Name: v.rec.Name, Project: v.rec.Project})
+	for _, v := range e.cfg.Vault.VolumesIn(id) {
+		rec := v.Record()
+		if m, ok := rec.MountOf(id); ok {
+			out = append(out, Mounted{VolumeMount: m, Volume: rec.ID, Name: rec.Name, Project: rec.Project})
 		}
 	}
 	slices.SortFunc(out, func(a, b Mounted) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Path, b.Path)) })
@@ -345,18 +336,18 @@ func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force 
 	if err != nil {
 		return err
 	}
-	detail := map[string]any{"volume": string(v.id), "name": e.volumeRecord(v).Name, "force": force}
+	detail := map[string]any{"volume": string(v.ID()), "name": v.Record().Name, "force": force}
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: m.Path, Detail: detail}); err != nil {
 		return err
 	}
-	v.work.Lock()
-	defer v.work.Unlock()
+	v.Reserve()
+	defer v.Release()
 	bounded, stop := context.WithTimeout(op.ctx, mountDeadline)
 	defer stop()
 	if err := e.detachVolume(bounded, op.slot, v, m, force); err != nil {
 		return err
 	}
-	e.emitVolume(v, "volume.unmounted", map[string]any{"vm": op.slot.id, "path": m.Path})
+	v.Emit("volume.unmounted", map[string]any{"vm": op.slot.id, "path": m.Path})
 	return nil
 }
 
@@ -400,12 +391,11 @@ func (e *Engine) unmountCut(op *operation, c *vm.Call, at vm.VolumeAt, force boo
 }
 
 // mountAt finds a VM's mount by its path, or by the volume's name or id.
-func (e *Engine) mountAt(id vm.ID, at string) (*volume, vm.VolumeMount, error) {
+func (e *Engine) mountAt(id vm.ID, at string) (*vault.Volume, vm.VolumeMount, error) {
 	clean := path.Clean(at)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, v := range e.vols {
-		if m, ok := v.rec.MountOf(id); ok && (m.Path == clean || v.rec.Name == at || string(v.id) == at) {
+	for _, v := range e.cfg.Vault.VolumesIn(id) {
+		rec := v.Record()
+		if m, ok := rec.MountOf(id); ok && (m.Path == clean || rec.Name == at || string(rec.ID) == at) {
 			return v, m, nil
 		}
 	}
@@ -413,8 +403,9 @@ func (e *Engine) mountAt(id vm.ID, at string) (*volume, vm.VolumeMount, error) {
 		WithHint("`warren volume ls NAME` lists them")
 }
 
-// detachVolume is attachVolume backwards. The caller holds work.
-func (e *Engine) detachVolume(ctx context.Context, s *slot, v *volume, m vm.VolumeMount, force bool) error {
+// detachVolume is attachVolume backwards. The caller has the volume
+// reserved.
+func (e *Engine) detachVolume(ctx context.Context, s *slot, v *vault.Volume, m vm.VolumeMount, force bool) error {
 	r := e.runOf(s)
 	if r == nil {
 		return vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").WithHint("try again")
@@ -426,81 +417,26 @@ func (e *Engine) detachVolume(ctx context.Context, s *slot, v *volume, m vm.Volu
 		return cause(ctx, err)
 	}
 	// From here on it is no mount any more: a later engine finishes this.
-	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { pend(rec, s.id) }); err != nil {
+	if err := v.PendMount(ctx, s.id, true); err != nil {
 		return err
 	}
 	if err := e.step(ctx, "unmount:plug"); err != nil {
 		return err
 	}
-	if err := r.machine.UnplugVolume(ctx, v.id); err != nil {
+	if err := r.machine.UnplugVolume(ctx, v.ID()); err != nil {
 		return cause(ctx, err)
 	}
 	if err := e.step(ctx, "unmount:lease"); err != nil {
 		return err
 	}
-	return e.endLease(ctx, v, s.id)
-}
-
-func pend(rec *vm.Volume, id vm.ID) {
-	for i := range rec.Mounts {
-		rec.Mounts[i].Pending = rec.Mounts[i].Pending || rec.Mounts[i].VM == id
-	}
-}
-
-// endLease takes a VM out of a volume's record.
-func (e *Engine) endLease(ctx context.Context, v *volume, id vm.ID) error {
-	if _, ok := e.volumeRecord(v).MountOf(id); !ok {
-		return nil
-	}
-	_, err := e.updateVolume(ctx, v, func(rec *vm.Volume) {
-		rec.Mounts = slices.DeleteFunc(rec.Mounts, func(m vm.VolumeMount) bool { return m.VM == id })
-	})
-	return err
-}
-
-// endLeases ends what a VM without a machine had. A volume that nobody has any
-// more is locked, unless it was unlocked to stay so.
-func (e *Engine) endLeases(ctx context.Context, id vm.ID) {
-	for _, v := range e.allVolumes() {
-		if _, had := e.volumeRecord(v).MountOf(id); !had {
-			continue
-		}
-		if err := e.endLease(ctx, v, id); err != nil {
-			if !died(err) {
-				e.log.Error("a VM that has ended still has a volume", "vm", id, "volume", v.id, "err", err)
-			}
-			continue
-		}
-		e.mu.Lock()
-		idle := len(v.rec.Mounts) == 0 && v.key != nil && !v.keep
-		if idle {
-			e.sealLocked(v)
-		}
-		e.mu.Unlock()
-		e.emitVolume(v, "volume.unmounted", map[string]any{"vm": id, "reason": "the VM has ended"})
-		if idle {
-			e.lockedBy(v, "its last VM has ended")
-		}
-	}
-}
-
-// loadVolumes reads the records into memory: every volume is locked.
-func (e *Engine) loadVolumes(ctx context.Context) error {
-	recs, err := e.cfg.Records.Volumes.List(ctx)
-	if err != nil {
-		return err
-	}
-	for _, rec := range recs {
-		e.vols[rec.ID] = &volume{id: rec.ID, account: rec.Account, rec: rec}
-	}
-	return nil
+	return v.EndMount(ctx, s.id)
 }
 
 // recoverVolumes ends leases of VMs that have no machine, takes back mounts
 // that were under way, and removes files without a record.
 func (e *Engine) recoverVolumes(ctx context.Context) error {
-	for _, v := range e.allVolumes() {
-		for _, m := range e.volumeRecord(v).Mounts {
+	for _, v := range e.cfg.Vault.AllVolumes() {
+		for _, m := range v.Record().Mounts {
 			if e.doubtful(m.VM) {
 				continue // known when its VM is
 			}
@@ -509,42 +445,40 @@ func (e *Engine) recoverVolumes(ctx context.Context) error {
 			}
 		}
 	}
-	ids, err := e.cfg.Volumes.List()
+	ids, err := e.cfg.Vault.Unrecorded()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if e.vols[id] == nil {
-			if err := e.setAside(e.cfg.Dir.Volume(id)); err != nil {
-				return err
-			}
+		if err := e.setAside(e.cfg.Dir.Volume(id)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (e *Engine) recoverLease(ctx context.Context, v *volume, m vm.VolumeMount) error {
+func (e *Engine) recoverLease(ctx context.Context, v *vault.Volume, m vm.VolumeMount) error {
 	s := e.slotOf(m.VM)
 	state := vm.Stopped
 	if s != nil {
 		state = e.snapshot(s).State
 	}
 	switch {
-	case state == vm.Running && e.left(ctx, s, v.id):
-		return e.endLease(ctx, v, m.VM) // a rollback has left the memory that had it
+	case state == vm.Running && e.left(ctx, s, v.ID()):
+		return v.EndMount(ctx, m.VM) // a rollback has left the memory that had it
 	case state == vm.Suspended || state == vm.Running && !m.Pending:
 		return nil
 	case state == vm.Running && e.runOf(s) != nil:
 		ctx, stop := context.WithTimeout(ctx, machineDeadline)
 		defer stop()
 		if err := e.detachVolume(ctx, s, v, m, true); err != nil {
-			e.log.Warn("a mount that was under way stays", "vm", m.VM, "volume", v.id, "err", err)
+			e.log.Warn("a mount that was under way stays", "vm", m.VM, "volume", v.ID(), "err", err)
 		}
 		return nil
 	case state == vm.Running:
 		return nil
 	}
-	return e.endLease(ctx, v, m.VM)
+	return v.EndMount(ctx, m.VM)
 }
 
 // left reports whether a machine is known not to have a volume.

@@ -336,34 +336,6 @@ type Generations interface {
 	Settle(ctx context.Context, id vm.GenerationID) (bytes int64, err error)
 }
 
-// Volumes keeps the files of managed volumes; volume.Store is behind it. Calls
-// about one volume do not overlap.
-type Volumes interface {
-	Create(ctx context.Context, id vm.VolumeID, sizeMiB int, slot vm.VolumeSlotSpec) error
-	Remove(id vm.VolumeID) error
-	List() ([]vm.VolumeID, error)
-	// Open checks a volume's disk and returns its key for whoever shows a secret.
-	// recovered says that the header was damaged and put back. Kinds: Denied,
-	// Corrupt, NotFound.
-	Open(ctx context.Context, id vm.VolumeID, secret vm.VolumeSecret, inUse bool) (key vm.VolumeKey, recovered bool, err error)
-	Slots(id vm.VolumeID) ([]vm.VolumeSlot, error)
-	AddSlot(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec) (vm.VolumeSlot, error)
-	RemoveSlot(id vm.VolumeID, slot string) error
-	// Rotate gives a volume that no machine uses another key, also returned where
-	// only the end of it failed. Kind WrongState with a passphrase.
-	Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error)
-	Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeMiB int) error
-	// Snapshot, Revert and DropSnapshot are for disks that no machine uses. One
-	// that is not there is dropped without an error.
-	Snapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
-	Revert(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
-	DropSnapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error
-	// BackUp copies the header of a disk that a machine has changed.
-	BackUp(id vm.VolumeID) error
-	Disk(id vm.VolumeID) string
-	Used(id vm.VolumeID) (int64, error)
-}
-
 // Host says what this host offers.
 type Host interface {
 	// Platform may probe at its first call and is fast afterwards.
@@ -419,7 +391,6 @@ type Records struct {
 	VMs      Collection[vm.VM]
 	Accounts Collection[vm.Account]
 	Keys     Collection[vm.APIKey]
-	Volumes  Collection[vm.Volume]
 	Jobs     Collection[vm.Job]
 
 	Generations Collection[vm.Generation]

@@ -38,7 +38,6 @@ var (
 	limitSSHKeys     = recordLimit{1000, "SSH keys", "remove one (`warren identity key rm IDENTITY KEY`)", ""}
 	limitGrants      = recordLimit{10_000, "permissions for VMs", "revoke some (`warren identity revoke`)", ""}
 	limitRepoGrants  = recordLimit{10_000, "permissions for repositories", "revoke some", ""}
-	limitVolumes     = recordLimit{1000, "volumes", "remove one (`warren volume rm NAME`)", "VOLUME_LIMIT_EXCEEDED"}
 	limitBuilds      = limit[vm.Build]{2000, "builds of the last 30 days", "wait until older ones are forgotten", ""}
 	limitResults     = limit[Result]{500, "background requests of the last hour", "wait for the answer instead", ""}
 )
@@ -61,7 +60,6 @@ func (r Records) bounded() Records {
 	r.SSHKeys = tally(r.SSHKeys, limitSSHKeys, func(k *vm.IdentityKey) (string, vm.AccountID) { return string(k.ID), k.Account })
 	r.VMPermissions = tally(r.VMPermissions, limitGrants, func(p *vm.VMPermission) (string, vm.AccountID) { return p.ID, p.Account })
 	r.GitPermissions = tally(r.GitPermissions, limitRepoGrants, func(p *vm.GitPermission) (string, vm.AccountID) { return p.ID, p.Account })
-	r.Volumes = tally(r.Volumes, limitVolumes, func(v *vm.Volume) (string, vm.AccountID) { return string(v.ID), v.Account })
 	return r
 }
 

@@ -82,7 +82,6 @@ func TestRecordLimits(t *testing.T) {
 	fillUp(t, "git permissions", 10_000, r.GitPermissions, func(a, id string) vm.GitPermission {
 		return vm.GitPermission{ID: id, Account: vm.AccountID(a)}
 	})
-	fillUp(t, "volumes", 1000, r.Volumes, func(a, id string) vm.Volume { return vm.Volume{ID: vm.VolumeID(id), Account: vm.AccountID(a)} })
 }
 
 // TestTokensHaveAnEnd: the limits hold of what callers make, also after a

@@ -34,9 +34,6 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadGenerations(ctx); err != nil {
 		return err
 	}
-	if err := e.loadVolumes(ctx); err != nil {
-		return err
-	}
 	if err := e.openMeter(ctx); err != nil {
 		return err
 	}

@@ -66,35 +66,11 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 		}
 	}
 	out.Folders = append([]vm.Folder{}, out.Folders...)
-	out.Volumes = e.volumesOf(c, out.VM, worked)
+	out.Volumes = e.cfg.Vault.RemainingVolumes(c.Actor.Account, out.VM, worked)
 	if err != nil && !known && len(records) == 0 { // there never was such a VM
 		return out, err
 	}
 	return out, nil
-}
-
-// volumesOf lists the volumes that a VM has, and those of had that are still
-// there.
-func (e *Engine) volumesOf(c *vm.Call, id vm.ID, had []vm.VolumeID) []vm.RemainingVolume {
-	list := []vm.RemainingVolume{}
-	for _, v := range e.allVolumes() {
-		info := e.volumeInfo(v)
-		m, has := info.MountOf(id)
-		if v.account != c.Actor.Account || !has && !slices.Contains(had, v.id) {
-			continue
-		}
-		out := vm.RemainingVolume{ID: v.id, Name: info.Name, Project: info.Project, Path: m.Path, Unlocked: info.Unlocked, Bytes: info.UsedBytes}
-		for _, m := range info.Mounts {
-			if m.VM != id {
-				out.UsedBy = append(out.UsedBy, cmp.Or(info.VMNames[m.VM], string(m.VM)))
-			}
-		}
-		list = append(list, out)
-	}
-	slices.SortFunc(list, func(a, b vm.RemainingVolume) int {
-		return cmp.Or(cmp.Compare(a.Project, b.Project), cmp.Compare(a.Name, b.Name))
-	})
-	return list
 }
 
 // remainsOf fills in what the records know. It reports whether there is

@@ -72,7 +72,7 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		}
 		return out, e.reattachAll(op, away, e.stay(op, before, limit, err))
 	}
-	e.endLeases(op.ctx, op.slot.id) // what it had belongs to the memory that it left
+	e.cfg.Vault.EndMounts(op.ctx, op.slot.id) // what it had belongs to the memory that it left
 	e.sealSeen(op.ctx, before)
 	e.cfg.Journal.EmitVM(rec, "vm.rolled-back", map[string]any{"to": string(to.ID), "before": string(before.ID)})
 	e.collectLater()

@@ -197,7 +197,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.gone = true
 	s.touchLocked()
 	e.mu.Unlock()
-	e.endLeases(context.WithoutCancel(ctx), s.id)
+	e.cfg.Vault.EndMounts(context.WithoutCancel(ctx), s.id)
 	if err := e.dropGrantsOf(ctx, s.id); err != nil {
 		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
 	}

@@ -150,7 +150,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	if err := prepare(&probe); err != nil {
 		return vm.VM{}, vm.Image{}, err
 	}
-	e.endLeases(ctx, s.id) // of a guest that reboots
+	e.cfg.Vault.EndMounts(ctx, s.id) // of a guest that reboots
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = op.next.During, verb, ""
 		rec.InstanceID = vm.NewInstanceID()

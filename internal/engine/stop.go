@@ -117,7 +117,7 @@ func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm
 		return vm.VM{}, err
 	}
 	e.letGo(s, errors.New("the VM was stopped"))
-	e.endLeases(ctx, s.id)
+	e.cfg.Vault.EndMounts(ctx, s.id)
 	e.mu.Lock()
 	s.scrubbed = false
 	e.mu.Unlock()

@@ -118,8 +118,8 @@ func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	for id := range e.gens {
 		out[genItem(id)] = e.itemLocked(genItem(id))
 	}
-	for id := range e.vols {
-		out[volItem(id)] = e.itemLocked(volItem(id))
+	for _, rec := range e.cfg.Vault.VolumeRecords() {
+		out[volItem(rec.ID)] = itemRecord{rec.Project + "/" + rec.Name, rec.Account}
 	}
 	return out
 }
@@ -130,9 +130,6 @@ func (e *Engine) itemLocked(it storage.Item) (out itemRecord) {
 	}
 	if g := e.gens[vm.GenerationID(it.ID)]; it.Kind == storage.Generation && g != nil {
 		out = itemRecord{cmp.Or(g.info.Name, g.info.VMName), g.info.Account}
-	}
-	if v := e.vols[vm.VolumeID(it.ID)]; it.Kind == storage.Volume && v != nil {
-		out = itemRecord{v.rec.Project + "/" + v.rec.Name, v.account}
 	}
 	return out
 }

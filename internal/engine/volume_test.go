@@ -11,23 +11,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
-func ref(name string) engine.VolumeRef { return engine.VolumeRef{Volume: name} }
+func ref(name string) vault.Ref { return vault.Ref{Volume: name} }
 
 func mountOf(name, path string) engine.MountRequest {
-	return engine.MountRequest{VolumeRef: ref(name), Path: path, RW: true}
+	return engine.MountRequest{Ref: ref(name), Path: path, RW: true}
 }
 
-func newVolume(t *testing.T, e *vmtest.House, c *vm.Call, name string) engine.VolumeInfo {
+func newVolume(t *testing.T, e *vmtest.House, c *vm.Call, name string) vault.Info {
 	t.Helper()
-	v, err := e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: name})
+	v, err := e.CreateVolume(t.Context(), c, vault.VolumeRequest{Name: name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func newVolume(t *testing.T, e *vmtest.House, c *vm.Call, name string) engine.Vo
 
 func unlock(t *testing.T, e *vmtest.House, c *vm.Call, name string) {
 	t.Helper()
-	if _, _, err := e.UnlockVolume(t.Context(), c, ref(name), engine.UnlockRequest{}); err != nil {
+	if _, _, err := e.UnlockVolume(t.Context(), c, ref(name), vault.UnlockRequest{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -70,7 +70,7 @@ func refused(t *testing.T, err error, kind vm.Kind, code string) {
 // consistentVolumes checks that leases, machines and guests agree.
 func consistentVolumes(t *testing.T, s *vmtest.Site) {
 	t.Helper()
-	recs, err := s.Records.Volumes.List(t.Context())
+	recs, err := vmtest.Stored[vm.Volume](s.Backend, "volumes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func consistentVolumes(t *testing.T, s *vmtest.Site) {
 // back by the next.
 func nothingPending(t *testing.T, s *vmtest.Site) {
 	t.Helper()
-	recs, err := s.Records.Volumes.List(t.Context())
+	recs, err := vmtest.Stored[vm.Volume](s.Backend, "volumes")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,9 +122,9 @@ func TestVolumeLife(t *testing.T) {
 	box := create(t, e, c, engine.CreateRequest{Name: "box"})
 	v := newVolume(t, e, c, "work")
 	volumeIs(t, e, c, "work", false, 0)
-	_, err := e.CreateVolume(ctx, c, engine.VolumeRequest{Name: "work"})
+	_, err := e.CreateVolume(ctx, c, vault.VolumeRequest{Name: "work"})
 	refused(t, err, vm.Exists, "VOLUME_EXISTS")
-	if other, err := e.CreateVolume(ctx, c, engine.VolumeRequest{Name: "work", Project: "other"}); err != nil || other.ID == v.ID {
+	if other, err := e.CreateVolume(ctx, c, vault.VolumeRequest{Name: "work", Project: "other"}); err != nil || other.ID == v.ID {
 		t.Errorf("the same name in another project: %v", err)
 	}
 	_, err = e.Mount(ctx, c, "box", mountOf("work", "/data"))
@@ -224,7 +224,7 @@ func TestVolumePaths(t *testing.T) {
 	mount(t, e, c, "box", r)
 	newVolume(t, e, c, "more")
 	unlock(t, e, c, "more")
-	_, err = e.Mount(t.Context(), c, "box", engine.MountRequest{VolumeRef: ref("more"), Path: "/home", RW: true, Over: true})
+	_, err = e.Mount(t.Context(), c, "box", engine.MountRequest{Ref: ref("more"), Path: "/home", RW: true, Over: true})
 	refused(t, err, vm.Exists, "MOUNT_PATH_NOT_EMPTY")
 }
 
@@ -237,7 +237,7 @@ func TestVolumeShares(t *testing.T) {
 	newVolume(t, e, c, "work")
 	unlock(t, e, c, "work")
 	try := func(box string, rw, share bool) error {
-		_, err := e.Mount(t.Context(), c, box, engine.MountRequest{VolumeRef: ref("work"), Path: "/data", RW: rw, Share: share})
+		_, err := e.Mount(t.Context(), c, box, engine.MountRequest{Ref: ref("work"), Path: "/data", RW: rw, Share: share})
 		return err
 	}
 	away := func(boxes ...string) {
@@ -315,7 +315,7 @@ func TestVolumeLeases(t *testing.T) {
 			box := create(t, e, c, engine.CreateRequest{Name: "box"})
 			for _, v := range []string{"work", "open"} {
 				newVolume(t, e, c, v)
-				if _, _, err := e.UnlockVolume(t.Context(), c, ref(v), engine.UnlockRequest{Keep: v == "open"}); err != nil {
+				if _, _, err := e.UnlockVolume(t.Context(), c, ref(v), vault.UnlockRequest{Keep: v == "open"}); err != nil {
 					t.Fatal(err)
 				}
 				mount(t, e, c, "box", mountOf(v, "/"+v))
@@ -455,101 +455,4 @@ func TestVolumeDetach(t *testing.T) {
 	_, err = e.Fork(ctx, c, "box", engine.ForkRequest{Volumes: "copy"})
 	refused(t, err, vm.Invalid, "INVALID_REQUEST")
 	consistent(t, s)
-}
-
-// TestVolumeSecrets: a wrong secret costs time, and more of it each time; a
-// right one in that time is not looked at.
-func TestVolumeSecrets(t *testing.T) {
-	s, e, _ := site(t)
-	closeEngine(t, e)
-	clock := vmtest.NewClock()
-	s.Clock = clock
-	e, c := open(t, s)
-	if _, err := e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "safe", Slot: vm.VolumeSlotSpec{Passphrase: "right"}}); err != nil {
-		t.Fatal(err)
-	}
-	try := func(p string) error {
-		_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), engine.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}, TTLSeconds: 60})
-		return err
-	}
-	for range 3 {
-		refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
-	}
-	refused(t, try("right"), vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
-	clock.Advance(2 * time.Second)
-	refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
-	clock.Advance(time.Second)
-	refused(t, try("right"), vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
-	clock.Advance(time.Minute)
-	if err := try("right"); err != nil {
-		t.Fatal(err)
-	}
-	volumeIs(t, e, c, "safe", true, 0)
-	clock.Advance(61 * time.Second)
-	eventually(t, "its time is up", func() bool {
-		v, err := e.VolumeOf(t.Context(), c, ref("safe"))
-		return err == nil && !v.Unlocked
-	})
-}
-
-// TestVolumeSlots: ways to unlock are added and removed while it is unlocked.
-func TestVolumeSlots(t *testing.T) {
-	_, e, c := site(t)
-	ctx := t.Context()
-	newVolume(t, e, c, "work")
-	_, err := e.AddVolumeSlot(ctx, c, ref("work"), vm.VolumeSlotSpec{Passphrase: "p"})
-	refused(t, err, vm.WrongState, "VOLUME_LOCKED")
-	unlock(t, e, c, "work")
-	slot, err := e.AddVolumeSlot(ctx, c, ref("work"), vm.VolumeSlotSpec{Passphrase: "p"})
-	if err != nil || slot.Kind != vm.SlotPassphrase {
-		t.Fatalf("%+v, %v", slot, err)
-	}
-	if _, err := e.LockVolume(ctx, c, ref("work"), false); err != nil {
-		t.Fatal(err)
-	}
-	refused(t, e.RemoveVolumeSlot(ctx, c, ref("work"), slot.ID), vm.WrongState, "VOLUME_LOCKED")
-	if _, _, err := e.UnlockVolume(ctx, c, ref("work"), engine.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: "p"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.RemoveVolumeSlot(ctx, c, ref("work"), slot.ID); err != nil {
-		t.Fatal(err)
-	}
-	if v, err := e.VolumeOf(ctx, c, ref("work")); err != nil || len(v.Slots) != 1 {
-		t.Errorf("slots %v, %v", v.Slots, err)
-	}
-	create(t, e, c, engine.CreateRequest{Name: "box"})
-	mount(t, e, c, "box", mountOf("work", "/data"))
-	refused(t, e.RotateVolume(ctx, c, ref("work")), vm.Busy, "VOLUME_IN_USE")
-	if err := e.Unmount(ctx, c, "box", "/data", false); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.RotateVolume(ctx, c, ref("work")); err != nil {
-		t.Fatal(err)
-	}
-	mount(t, e, c, "box", mountOf("work", "/data")) // with the new key
-}
-
-// TestVolumeAccounts: another account's volume is not there.
-func TestVolumeAccounts(t *testing.T) {
-	_, e, c := site(t)
-	ctx := t.Context()
-	v := newVolume(t, e, c, "work")
-	_, _, secret, err := e.CreateAccount(ctx, c, "other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	actor, err := e.Authenticate(ctx, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := &vm.Call{Actor: actor}
-	for _, name := range []string{"work", string(v.ID)} {
-		_, _, err := e.UnlockVolume(ctx, other, ref(name), engine.UnlockRequest{})
-		refused(t, err, vm.NotFound, "VOLUME_NOT_FOUND")
-		_, err = e.RemoveVolume(ctx, other, ref(name))
-		refused(t, err, vm.NotFound, "VOLUME_NOT_FOUND")
-	}
-	if l, err := e.Volumes(ctx, other, "", ""); err != nil || len(l) != 0 {
-		t.Errorf("it lists %v, %v", l, err)
-	}
 }

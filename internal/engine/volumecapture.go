@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -119,11 +120,11 @@ func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (er
 // when it fails.
 func (e *Engine) detachAll(op *operation) (away []Mounted, err error) {
 	for _, m := range slices.Backward(e.mountsOf(op.slot.id)) {
-		v := e.volumeByID(m.Volume)
+		v := e.cfg.Vault.VolumeByID(m.Volume)
 		if v == nil {
 			continue
 		}
-		key, err := e.volumeKey(v) // else it could not come back
+		key, err := v.Key() // else it could not come back
 		clear(key)
 		if err == nil {
 			err = e.detachNow(op.ctx, op.slot, v, m.VolumeMount)
@@ -175,27 +176,21 @@ func (e *Engine) scrub(ctx context.Context, s *slot) error {
 	return nil
 }
 
-func (e *Engine) volumeByID(id vm.VolumeID) *volume {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.vols[id]
-}
-
-func (e *Engine) detachNow(ctx context.Context, s *slot, v *volume, m vm.VolumeMount) error {
-	v.work.Lock()
-	defer v.work.Unlock()
+func (e *Engine) detachNow(ctx context.Context, s *slot, v *vault.Volume, m vm.VolumeMount) error {
+	v.Reserve()
+	defer v.Release()
 	return e.detachVolume(ctx, s, v, m, false)
 }
 
 func (e *Engine) reattach(op *operation, m Mounted) error {
-	v := e.volumeByID(m.Volume)
+	v := e.cfg.Vault.VolumeByID(m.Volume)
 	if v == nil {
-		return noVolume(m.Project, m.Name)
+		return vault.NoVolume(m.Project, m.Name)
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(op.ctx), mountDeadline)
 	defer stop()
-	v.work.Lock()
-	defer v.work.Unlock()
+	v.Reserve()
+	defer v.Release()
 	part := &operation{slot: op.slot} // taken back alone
 	_, err := e.attachVolume(ctx, part, v, MountRequest{Path: m.Path, RW: m.RW, Share: m.Share, Over: true})
 	if err != nil {
@@ -207,11 +202,11 @@ func (e *Engine) reattach(op *operation, m Mounted) error {
 // owns reports whether a VM that continues a generation has one of its volumes:
 // it is the VM that was put down with it, or a child that reads on.
 func (e *Engine) owns(rec vm.VM, g vm.Generation, id vm.VolumeID) bool {
-	v := e.volumeByID(id)
+	v := e.cfg.Vault.VolumeByID(id)
 	if v == nil || rec.Generation != g.ID {
 		return false
 	}
-	_, ok := e.volumeRecord(v).MountOf(rec.ID)
+	_, ok := v.Record().MountOf(rec.ID)
 	return ok
 }
 
@@ -236,7 +231,7 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) e
 			if err != nil {
 				return err
 			}
-			p.File, spec.VolumeKeys[p.ID] = e.cfg.Volumes.Disk(p.ID), key
+			p.File, spec.VolumeKeys[p.ID] = e.cfg.Vault.VolumeByID(p.ID).Disk(), key
 		case g.Cut:
 			p.Cut, p.Share, p.File = true, false, ""
 		default:
@@ -250,10 +245,10 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) e
 
 // keyToStart is the key of a volume that a machine goes on with.
 func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
-	v := e.volumeByID(id)
-	key, err := e.volumeKey(v)
+	v := e.cfg.Vault.VolumeByID(id)
+	key, err := v.Key()
 	if err != nil {
-		return nil, vm.AsError(err).WithCode("CONFLICT", "reason", "VOLUME_LOCKED", "volume", string(id), "name", e.volumeRecord(v).Name)
+		return nil, vm.AsError(err).WithCode("CONFLICT", "reason", "VOLUME_LOCKED", "volume", string(id), "name", v.Record().Name)
 	}
 	return key, nil
 }
@@ -295,9 +290,9 @@ func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) er
 		if slices.Contains(rec.Cut, at) {
 			continue // its parent does not have it either
 		}
-		v := e.volumeByID(at.ID)
+		v := e.cfg.Vault.VolumeByID(at.ID)
 		if v == nil {
-			return noVolume(at.Project, at.Name)
+			return vault.NoVolume(at.Project, at.Name)
 		}
 		if err := e.shareVolume(ctx, b, v, rec); err != nil {
 			return err
@@ -309,30 +304,25 @@ func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) er
 
 // shareVolume gives a child a lease beside its parent's. As long as that is
 // there nobody else has begun to write.
-func (e *Engine) shareVolume(ctx context.Context, b *birth, v *volume, child vm.VM) error {
-	v.work.Lock()
-	defer v.work.Unlock()
-	m, ok := e.volumeRecord(v).MountOf(child.Parent)
+func (e *Engine) shareVolume(ctx context.Context, b *birth, v *vault.Volume, child vm.VM) error {
+	v.Reserve()
+	defer v.Release()
+	m, ok := v.Record().MountOf(child.Parent)
 	if !ok || m.RW {
-		rec := e.volumeRecord(v)
+		rec := v.Record()
 		return vm.Errorf(vm.WrongState, rec.Name, "it was unmounted meanwhile").WithCode("CONFLICT", "reason", attached).WithHint("fork again")
 	}
-	m.VM, m.Since, m.Pending = child.ID, e.now(), true
-	if _, err := e.updateVolume(ctx, v, func(rec *vm.Volume) { rec.Mounts = append(rec.Mounts, m) }); err != nil {
+	m.VM, m.Since = child.ID, e.now()
+	if err := v.BeginMount(ctx, m); err != nil {
 		return err
 	}
-	return b.op.undo.add(ctx, "lease", func(ctx context.Context) error { return e.endLease(ctx, v, child.ID) })
+	return b.op.undo.add(ctx, "lease", func(ctx context.Context) error { return v.EndMount(ctx, child.ID) })
 }
 
 // sharedVolumes completes the leases of a child that runs.
 func (e *Engine) sharedVolumes(ctx context.Context, b *birth) error {
 	for _, v := range b.reads {
-		_, err := e.updateVolume(ctx, v, func(rec *vm.Volume) {
-			for i := range rec.Mounts {
-				rec.Mounts[i].Pending = rec.Mounts[i].Pending && rec.Mounts[i].VM != b.op.slot.id
-			}
-		})
-		if err != nil {
+		if err := v.PendMount(ctx, b.op.slot.id, false); err != nil {
 			return err
 		}
 	}

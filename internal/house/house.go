@@ -15,6 +15,7 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
+	"github.com/warren-vm/warren/internal/vault"
 )
 
 // Config is what the rooms of a server work with. Without a Clock it is the
@@ -24,6 +25,7 @@ type Config struct {
 	Audit   journal.Auditor
 	Events  journal.EventLog
 	Backend ledger.Backend
+	Volumes vault.Files
 	HostID  string // of this server among those that share the backend
 }
 
@@ -32,6 +34,7 @@ type House struct {
 	Ledger  *ledger.Ledger
 	Journal *journal.Journal
 	Meter   *meter.Meter
+	Vault   *vault.Vault
 	Engine  *engine.Engine
 	Inside  *inside.Inside
 }
@@ -46,13 +49,15 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	h := &House{Ledger: ledger.New(c.Backend, c.HostID, c.Log)}
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
-	c.Config.Journal, c.Config.Ledger, c.Config.Meter = h.Journal, h.Ledger, h.Meter
+	h.Vault = vault.New(vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
+	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault = h.Journal, h.Ledger, h.Meter, h.Vault
 	h.Engine = engine.New(c.Config)
 	if err := h.Ledger.Load(ctx); err != nil {
 		return nil, err
 	}
 	if err := h.Engine.Open(ctx); err != nil {
 		_ = h.Meter.Close(ctx)
+		h.Vault.Close()
 		h.Ledger.Close()
 		return nil, err
 	}
@@ -63,6 +68,7 @@ func Open(ctx context.Context, c Config) (*House, error) {
 // Close ends what the rooms do, at most as long as ctx. Machines go on.
 func (h *House) Close(ctx context.Context) error {
 	err := errors.Join(h.Inside.Close(ctx), h.Engine.Close(ctx), h.Meter.Close(ctx))
+	h.Vault.Close()
 	h.Ledger.Close()
 	return err
 }

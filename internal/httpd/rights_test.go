@@ -19,6 +19,7 @@ import (
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -268,7 +269,7 @@ func (w *walk) prepare(clock *vmtest.Clock) {
 	made, err := w.engine.Create(ctx, own, engine.CreateRequest{})
 	must(err)
 	w.vm = string(made.ID)
-	_, err = w.engine.CreateVolume(ctx, own, engine.VolumeRequest{Name: "v" + w.vm})
+	_, err = w.engine.CreateVolume(ctx, own, vault.VolumeRequest{Name: "v" + w.vm})
 	must(err)
 	for _, step := range [][2]string{
 		{"/exec-await", `{"command":"useradd --create-home alice"}`}, // p1

@@ -6,6 +6,7 @@ package httpd
 import (
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -31,11 +32,11 @@ func (s *server) volumeRoutes() []route {
 }
 
 // volumeRef is the volume that the path names.
-func (q *request) volumeRef() engine.VolumeRef {
-	return engine.VolumeRef{Project: q.query().Get("project"), Volume: q.values["volume"]}
+func (q *request) volumeRef() vault.Ref {
+	return vault.Ref{Project: q.query().Get("project"), Volume: q.values["volume"]}
 }
 
-func shownVolume(i engine.VolumeInfo) api.Volume {
+func shownVolume(i vault.Info) api.Volume {
 	out := api.Volume{
 		ID: i.ID, Name: i.Name, Project: i.Project, State: api.VolumeLocked, Sensitive: i.Unlocked || len(i.Mounts) > 0,
 		SizeMib: i.SizeMiB, UsedBytes: i.UsedBytes, Formatted: i.Formatted, CreatedAt: i.CreatedAt,
@@ -58,7 +59,7 @@ func shownMount(m engine.Mounted, name string) api.Mount {
 }
 
 func (s *server) volumes(q *request) error {
-	l, err := s.Engine.Volumes(q.Context(), q.call, q.query().Get("project"), q.query().Get("vm"))
+	l, err := s.Vault.Volumes(q.Context(), q.call, q.query().Get("project"), q.query().Get("vm"))
 	if err != nil {
 		return err
 	}
@@ -74,14 +75,14 @@ func (s *server) createVolume(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	i, err := s.Engine.CreateVolume(q.Context(), q.call, engine.VolumeRequest{
+	i, err := s.Vault.CreateVolume(q.Context(), q.call, vault.VolumeRequest{
 		Project: in.Project, Name: in.Name, SizeMiB: in.SizeMib,
 		Slot: vm.VolumeSlotSpec{Passphrase: in.Passphrase, Recipient: in.Recipient},
 	})
 	return q.volumeAnswer(i, err)
 }
 
-func (q *request) volumeAnswer(i engine.VolumeInfo, err error) error {
+func (q *request) volumeAnswer(i vault.Info, err error) error {
 	if err != nil {
 		return err
 	}
@@ -89,12 +90,12 @@ func (q *request) volumeAnswer(i engine.VolumeInfo, err error) error {
 }
 
 func (s *server) volume(q *request) error {
-	i, err := s.Engine.VolumeOf(q.Context(), q.call, q.volumeRef())
+	i, err := s.Vault.VolumeOf(q.Context(), q.call, q.volumeRef())
 	return q.volumeAnswer(i, err)
 }
 
 func (s *server) removeVolume(q *request) error {
-	if _, err := s.Engine.RemoveVolume(q.Context(), q.call, q.volumeRef()); err != nil {
+	if _, err := s.Vault.RemoveVolume(q.Context(), q.call, q.volumeRef()); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -105,7 +106,7 @@ func (s *server) unlockVolume(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	i, recovered, err := s.Engine.UnlockVolume(q.Context(), q.call, q.volumeRef(), engine.UnlockRequest{
+	i, recovered, err := s.Vault.UnlockVolume(q.Context(), q.call, q.volumeRef(), vault.UnlockRequest{
 		Secret: vm.VolumeSecret{Passphrase: in.Passphrase, Identity: in.Identity}, TTLSeconds: in.TTLSeconds, Keep: in.KeepUnlocked,
 	})
 	if err != nil {
@@ -119,7 +120,7 @@ func (s *server) lockVolume(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	i, err := s.Engine.LockVolume(q.Context(), q.call, q.volumeRef(), in.Force)
+	i, err := s.Vault.LockVolume(q.Context(), q.call, q.volumeRef(), in.Force)
 	return q.volumeAnswer(i, err)
 }
 
@@ -128,7 +129,7 @@ func (s *server) resizeVolume(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	i, err := s.Engine.ResizeVolume(q.Context(), q.call, q.volumeRef(), in.SizeMib)
+	i, err := s.Vault.ResizeVolume(q.Context(), q.call, q.volumeRef(), in.SizeMib)
 	return q.volumeAnswer(i, err)
 }
 
@@ -137,7 +138,7 @@ func (s *server) addVolumeKey(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	slot, err := s.Engine.AddVolumeSlot(q.Context(), q.call, q.volumeRef(), in)
+	slot, err := s.Vault.AddVolumeSlot(q.Context(), q.call, q.volumeRef(), in)
 	if err != nil {
 		return err
 	}
@@ -145,14 +146,14 @@ func (s *server) addVolumeKey(q *request) error {
 }
 
 func (s *server) rotateVolume(q *request) error {
-	if err := s.Engine.RotateVolume(q.Context(), q.call, q.volumeRef()); err != nil {
+	if err := s.Vault.RotateVolume(q.Context(), q.call, q.volumeRef()); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
 }
 
 func (s *server) removeVolumeKey(q *request) error {
-	if err := s.Engine.RemoveVolumeSlot(q.Context(), q.call, q.volumeRef(), q.values["slot"]); err != nil {
+	if err := s.Vault.RemoveVolumeSlot(q.Context(), q.call, q.volumeRef(), q.values["slot"]); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -163,7 +164,7 @@ func (s *server) snapshotVolume(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	snap, err := s.Engine.SnapshotVolume(q.Context(), q.call, q.volumeRef(), in.Name)
+	snap, err := s.Vault.SnapshotVolume(q.Context(), q.call, q.volumeRef(), in.Name)
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func (s *server) snapshotVolume(q *request) error {
 }
 
 func (s *server) removeVolumeSnapshot(q *request) error {
-	if err := s.Engine.RemoveVolumeSnapshot(q.Context(), q.call, q.volumeRef(), q.values["volumesnapshot"]); err != nil {
+	if err := s.Vault.RemoveVolumeSnapshot(q.Context(), q.call, q.volumeRef(), q.values["volumesnapshot"]); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -182,7 +183,7 @@ func (s *server) rollbackVolume(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	i, before, err := s.Engine.RollbackVolume(q.Context(), q.call, q.volumeRef(), in.To)
+	i, before, err := s.Vault.RollbackVolume(q.Context(), q.call, q.volumeRef(), in.To)
 	if err != nil {
 		return err
 	}
@@ -216,8 +217,8 @@ func (s *server) mount(q *request) error {
 		return q.ok(shownMount(m, ""))
 	}
 	m, err := s.Engine.Mount(q.Context(), q.call, q.ref(), engine.MountRequest{
-		VolumeRef: engine.VolumeRef{Project: in.Project, Volume: in.Volume},
-		Path:      in.Path, RW: in.RW, Over: in.Over, Share: in.Share,
+		Ref:  vault.Ref{Project: in.Project, Volume: in.Volume},
+		Path: in.Path, RW: in.RW, Over: in.Over, Share: in.Share,
 	})
 	if err != nil {
 		return err

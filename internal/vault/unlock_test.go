@@ -1,13 +1,13 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package vault_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -32,13 +32,13 @@ func TestSlowUnlockIsAlone(t *testing.T) {
 	newVolume(t, e, c, "other")
 	ended := make(chan error, 1)
 	go func() {
-		_, _, err := e.UnlockVolume(t.Context(), c, ref("slow"), engine.UnlockRequest{})
+		_, _, err := e.UnlockVolume(t.Context(), c, ref("slow"), vault.UnlockRequest{})
 		ended <- err
 	}()
 	<-stuck
 	other := make(chan error, 1)
 	go func() {
-		_, _, err := e.UnlockVolume(t.Context(), c, ref("other"), engine.UnlockRequest{})
+		_, _, err := e.UnlockVolume(t.Context(), c, ref("other"), vault.UnlockRequest{})
 		other <- err
 	}()
 	select {
@@ -62,15 +62,15 @@ func TestRefusedSecretsOutliveRestart(t *testing.T) {
 		clock := vmtest.NewClock()
 		s.Clock = clock
 		e, c := open(t, s)
-		if _, err := e.CreateVolume(t.Context(), c, engine.VolumeRequest{Name: "safe", Slot: vm.VolumeSlotSpec{Passphrase: "right"}}); err != nil {
+		if _, err := e.CreateVolume(t.Context(), c, vault.VolumeRequest{Name: "safe", Slot: vm.VolumeSlotSpec{Passphrase: "right"}}); err != nil {
 			t.Fatal(err)
 		}
 		try := func(p string) error {
-			_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), engine.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}})
+			_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), vault.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}})
 			return err
 		}
 		restart := func() {
-			closeEngine(t, e)
+			shut(t, e)
 			e, c = open(t, s)
 		}
 		for range 3 { // a restart after each is no new first try
@@ -105,5 +105,40 @@ func TestRefusedSecretsOutliveRestart(t *testing.T) {
 		if err := try("right"); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestVolumeSecrets: a wrong secret costs time, and more of it each time; a
+// right one in that time is not looked at.
+func TestVolumeSecrets(t *testing.T) {
+	s, e, _ := site(t)
+	shut(t, e)
+	clock := vmtest.NewClock()
+	s.Clock = clock
+	e, c := open(t, s)
+	if _, err := e.CreateVolume(t.Context(), c, vault.VolumeRequest{Name: "safe", Slot: vm.VolumeSlotSpec{Passphrase: "right"}}); err != nil {
+		t.Fatal(err)
+	}
+	try := func(p string) error {
+		_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), vault.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}, TTLSeconds: 60})
+		return err
+	}
+	for range 3 {
+		refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
+	}
+	refused(t, try("right"), vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
+	clock.Advance(2 * time.Second)
+	refused(t, try("wrong"), vm.Denied, "VOLUME_SECRET_REFUSED")
+	clock.Advance(time.Second)
+	refused(t, try("right"), vm.Limit, "VOLUME_UNLOCK_RATE_LIMITED")
+	clock.Advance(time.Minute)
+	if err := try("right"); err != nil {
+		t.Fatal(err)
+	}
+	volumeIs(t, e, c, "safe", true, 0)
+	clock.Advance(61 * time.Second)
+	eventually(t, "its time is up", func() bool {
+		v, err := e.VolumeOf(t.Context(), c, ref("safe"))
+		return err == nil && !v.Unlocked
 	})
 }
