@@ -6,7 +6,6 @@ package engine_test
 import (
 	"bytes"
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -431,118 +430,6 @@ func TestStartAgain(t *testing.T) {
 	}
 }
 
-// TestFiles moves content both ways and changes the tree.
-func TestFiles(t *testing.T) {
-	_, e, c := site(t)
-	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box", Workdir: "/work"})
-	if _, err := e.WriteFile(ctx, c, "box", "", "sub/a.txt", vm.WriteOptions{Size: 5, Parents: true}, strings.NewReader("hello")); err != nil {
-		t.Fatal(err)
-	}
-	info, r, err := e.OpenFile(ctx, c, "box", "", "/work/sub/a.txt") // relative = under the workdir
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil || string(data) != "hello" || info.Size != 5 {
-		t.Errorf("%q, %+v, %v", data, info, err)
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
-	steps := []func() error{
-		func() error { return e.Mkdir(ctx, c, "box", "", "d/e", 0o700, true) },
-		func() error { return e.Rename(ctx, c, "box", "", "sub/a.txt", "d/b.txt") },
-		func() error { return e.Chmod(ctx, c, "box", "", "d/b.txt", 0o600) },
-		func() error { return e.Symlink(ctx, c, "box", "", "b.txt", "d/l") },
-		func() error { return e.Remove(ctx, c, "box", "", "sub", true) },
-	}
-	for i, step := range steps {
-		if err := step(); err != nil {
-			t.Fatalf("step %d: %v", i, err)
-		}
-	}
-	list, err := e.ReadDir(ctx, c, "box", "", "d")
-	if err != nil || len(list) != 3 || list[0].Mode != 0o600 || list[2].Target != "b.txt" {
-		t.Errorf("%+v, %v", list, err)
-	}
-	tarball, err := e.TarDown(ctx, c, "box", "", "d")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.TarUp(ctx, c, "box", "", "copy", tarball); err != nil {
-		t.Fatal(err)
-	}
-	if err := tarball.Close(); err != nil {
-		t.Error(err)
-	}
-	if out, _ := sh(t, e, c, "box", "cat copy/l"); out != "hello" {
-		t.Errorf("after tar down and up: %q", out)
-	}
-	_, _, err = e.OpenFile(ctx, c, "box", "", "nope")
-	wantCode(t, err, vm.NotFound, "FILE_NOT_FOUND")
-}
-
-// TestProcesses: background processes have an id, a log, an end.
-func TestProcesses(t *testing.T) {
-	_, e, c := site(t)
-	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box"})
-	p, err := e.StartProcess(ctx, c, "box", vm.ExecSpec{Command: "echo out; sleep 60"})
-	if err != nil || !p.Background {
-		t.Fatalf("%+v, %v", p, err)
-	}
-	eventually(t, "it has printed", func() bool {
-		now, err := e.Process(ctx, c, "box", p.ID)
-		return err == nil && now.LogBytes == 4
-	})
-	if err := e.SignalProcess(ctx, c, "box", "", p.ID, "TERM"); err != nil {
-		t.Fatal(err)
-	}
-	p, err = e.WaitProcess(ctx, c, "box", p.ID)
-	if err != nil || p.Signal != "TERM" || *p.ExitCode != 143 {
-		t.Errorf("%+v, %v", p, err)
-	}
-	r, at, err := e.ProcessLog(ctx, c, "box", "", p.ID, 1, true)
-	if err != nil || at != 1 {
-		t.Fatalf("log at %d, %v", at, err)
-	}
-	data, err := io.ReadAll(r)
-	if err != nil || string(data) != "ut\n" {
-		t.Errorf("log %q, %v", data, err)
-	}
-	_ = r.Close()
-	if err := e.ForgetProcess(ctx, c, "box", "", p.ID); err != nil {
-		t.Fatal(err)
-	}
-	_, err = e.Process(ctx, c, "box", p.ID)
-	wantCode(t, err, vm.NotFound, "NOT_FOUND")
-}
-
-// TestExecTimeout: a command is ended when its time is up, and the status says
-// so.
-func TestExecTimeout(t *testing.T) {
-	_, e, c := site(t)
-	create(t, e, c, engine.CreateRequest{Name: "box"})
-	x, err := e.Exec(t.Context(), c, "box", vm.ExecSpec{Command: "echo before; sleep 60", TimeoutMs: 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	st, err := x.Run(&out, io.Discard)
-	if err != nil || !st.TimedOut || out.String() != "before\n" {
-		t.Errorf("%+v, %q, %v", st, out.String(), err)
-	}
-	for name, spec := range map[string]vm.ExecSpec{
-		"nothing": {}, "both": {Argv: []string{"a"}, Command: "a"}, "empty": {Argv: []string{""}}, "nul": {Command: "a\x00b"},
-		"negative": {Command: "a", TimeoutMs: -1},
-	} {
-		if _, err := e.Exec(t.Context(), c, "box", spec); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // TestAwait returns when the VM has stopped or is gone.
 func TestAwait(t *testing.T) {
 	for _, verb := range []string{"stop", "delete"} {
@@ -565,41 +452,6 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestWatchAndDial: changes are seen, ports are reached.
-func TestWatchAndDial(t *testing.T) {
-	_, e, c := site(t)
-	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box"})
-	w, err := e.Watch(ctx, c, "box", "", "/work", true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sh(t, e, c, "box", "echo x > /work/f")
-	if ev, err := w.Next(); err != nil || ev.Path != "/work/f" || ev.Type != "create" {
-		t.Errorf("%+v, %v", ev, err)
-	}
-	if err := w.Close(); err != nil {
-		t.Error(err)
-	}
-	n, err := e.DialPort(ctx, c, "box", 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := n.Write([]byte("ping")); err != nil {
-		t.Fatal(err)
-	}
-	buf := make([]byte, 4)
-	if _, err := io.ReadFull(n, buf); err != nil || string(buf) != "ping" {
-		t.Errorf("%q, %v", buf, err)
-	}
-	if err := n.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := e.DialPort(ctx, c, "box", 9); vm.KindOf(err) != vm.Unavailable || !strings.Contains(err.Error(), "nothing listens on port 9, neither on its network nor on 127.0.0.1 or [::1]") {
-		t.Errorf("a closed port: %v", err)
-	}
-}
-
 // TestInspect describes a VM and its machine.
 func TestInspect(t *testing.T) {
 	s, e, c := site(t)
@@ -612,32 +464,4 @@ func TestInspect(t *testing.T) {
 	if i, err = e.Inspect(t.Context(), c, "box"); err != nil || i.Machine != nil || i.MachineErr == nil {
 		t.Errorf("a broken machine is described: %+v, %v", i, err)
 	}
-}
-
-// TestExecClientGone: a command whose client goes away becomes a background
-// process, and the record says so.
-func TestExecClientGone(t *testing.T) {
-	s, e, c := site(t)
-	v := create(t, e, c, engine.CreateRequest{Name: "box"})
-	ctx, gone := context.WithCancel(t.Context())
-	x, err := e.Exec(ctx, c, "box", vm.ExecSpec{Command: "echo a; sleep 60"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone()
-	if _, err := x.Run(io.Discard, io.Discard); vm.KindOf(err) != vm.Cancelled {
-		t.Errorf("run: %v", err)
-	}
-	p, err := e.Process(t.Context(), c, "box", x.Process().ID)
-	if err != nil || !p.Background || p.EndedAt != nil {
-		t.Errorf("%+v, %v", p, err)
-	}
-	eventually(t, "the exec's record has an outcome", func() bool {
-		for _, r := range records(t, s) {
-			if r.Op == vm.OpExec && r.VM == v.ID && r.Outcome == string(vm.Cancelled) {
-				return true
-			}
-		}
-		return false
-	})
 }

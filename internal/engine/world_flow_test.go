@@ -88,6 +88,41 @@ func TestForkOfASuspended(t *testing.T) {
 	consistent(t, s)
 }
 
+// TestFirstFork: the first fork of a VM is told from later ones, also from those
+// of its copies.
+func TestFirstFork(t *testing.T) {
+	_, e, c := site(t)
+	ctx := t.Context()
+	create(t, e, c, engine.CreateRequest{Name: "box"})
+	first := func(ref, prefix string) bool {
+		t.Helper()
+		f, err := e.Fork(ctx, c, ref, engine.ForkRequest{Prefix: prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.First
+	}
+	if !first("box", "one") {
+		t.Error("the first fork does not say so")
+	}
+	if first("box", "two") {
+		t.Error("the second fork says that it is the first")
+	}
+	if first("one-1", "three") {
+		t.Error("a fork of a copy says that it is the first")
+	}
+	create(t, e, c, engine.CreateRequest{Name: "app"})
+	if _, err := e.Suspend(ctx, c, "app", engine.SuspendRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if !first("app", "four") {
+		t.Error("the first fork of a suspended VM does not say so")
+	}
+	if first("app", "five") {
+		t.Error("the second fork of a suspended VM says that it is the first")
+	}
+}
+
 // TestForkRefusals: nothing is half-made, the parent runs.
 func TestForkRefusals(t *testing.T) {
 	s, e, c := site(t)

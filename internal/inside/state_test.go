@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package inside_test
 
 import (
 	"context"
@@ -105,40 +105,5 @@ func TestStateFailures(t *testing.T) {
 	stop()
 	if _, err := e.State(ctx, c, "box"); err == nil {
 		t.Error("a caller that is gone got an answer")
-	}
-}
-
-// TestFirstFork: the first fork of a VM is told from later ones, also from those
-// of its copies.
-func TestFirstFork(t *testing.T) {
-	_, e, c := site(t)
-	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box"})
-	first := func(ref, prefix string) bool {
-		t.Helper()
-		f, err := e.Fork(ctx, c, ref, engine.ForkRequest{Prefix: prefix})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f.First
-	}
-	if !first("box", "one") {
-		t.Error("the first fork does not say so")
-	}
-	if first("box", "two") {
-		t.Error("the second fork says that it is the first")
-	}
-	if first("one-1", "three") {
-		t.Error("a fork of a copy says that it is the first")
-	}
-	create(t, e, c, engine.CreateRequest{Name: "app"})
-	if _, err := e.Suspend(ctx, c, "app", engine.SuspendRequest{}); err != nil {
-		t.Fatal(err)
-	}
-	if !first("app", "four") {
-		t.Error("the first fork of a suspended VM does not say so")
-	}
-	if first("app", "five") {
-		t.Error("the second fork of a suspended VM says that it is the first")
 	}
 }

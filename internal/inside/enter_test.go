@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package inside_test
 
 import (
 	"context"
@@ -216,5 +216,11 @@ func TestDialLoopbackBound(t *testing.T) {
 	defer stop()
 	if err := dial(again); err == nil {
 		t.Error("the place was given twice")
+	}
+	for _, conn := range open {
+		conn.Close()
+	}
+	if n := e.Inside.Loopbacks(); n != 0 {
+		t.Errorf("places of %d guests are kept when all connections are closed", n)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package inside_test
 
 import (
 	"encoding/json"
@@ -21,9 +21,9 @@ func TestLooksOfAllowedUsers(t *testing.T) {
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	sh(t, e, c, "box", "useradd --create-home alice")
-	i, _, own := identity(t, e, c, engine.TokenRequest{})
+	i, own := identity(t, e, c)
 	grantVM(t, e, c, i, v, "alice")
-	_, _, every := identity(t, e, c, engine.TokenRequest{})
+	_, every := identity(t, e, c)
 	grantVM(t, e, c, vm.Identity{ID: every.Actor.Identity}, v)
 	const secret = "hunter2"
 	// What each user's program says is a complaint that a diagnosis repeats.

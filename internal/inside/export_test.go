@@ -1,0 +1,11 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package inside
+
+// Loopbacks counts the guests with connections to their loopback.
+func (in *Inside) Loopbacks() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.loopback)
+}
