@@ -351,7 +351,7 @@ type PtyInput struct {
 	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
 }
 
-// PtyOutput answers it: what came of the input.
+// PtyOutput answers it: the output that followed.
 type PtyOutput struct {
 	Output   string `json:"output"` // as lines of text
 	Screen   string `json:"screen"` // as it is now
@@ -545,7 +545,7 @@ type LogLine struct {
 	Timestamp time.Time `json:"timestamp"`
 }
 
-// Background answers 202 while a request goes on.
+// Background answers 202 while a request runs.
 type Background struct {
 	RequestID vm.RequestID `json:"requestId"`
 	Status    string       `json:"status"` // running

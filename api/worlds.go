@@ -31,7 +31,7 @@ type ForkedVM struct {
 
 	// Ours.
 	GenerationID vm.GenerationID `json:"generationId"`
-	PauseMs      float64         `json:"pauseMs"` // the parent stood still for so long
+	PauseMs      float64         `json:"pauseMs"` // the parent was paused for so long
 	Durable      bool            `json:"durable"` // the generation's files are written through
 	Caveats      []string        `json:"caveats"` // what no reset can make different in the children
 	First        bool            `json:"first"`   // no earlier fork of the VM or of its parents is known
@@ -72,7 +72,7 @@ type DrainedVMs struct {
 
 // Undrained answers DELETE /v1/drain.
 type Undrained struct {
-	Resumed int `json:"resumed"` // VMs that go on
+	Resumed int `json:"resumed"` // VMs that continue
 }
 
 // SetOnBoot is the body of PUT on-boot.
@@ -85,7 +85,7 @@ type DrainedVM struct {
 	ID            vm.ID  `json:"id"`
 	Name          string `json:"name,omitempty"`
 	State         string `json:"state"`           // suspended, or what it is when that failed
-	ResumesOnBoot bool   `json:"resumesOnBoot"`   // the next start of the server lets it go on
+	ResumesOnBoot bool   `json:"resumesOnBoot"`   // the next start of the server resumes it
 	Error         string `json:"error,omitempty"` // why it runs on
 }
 
@@ -126,11 +126,11 @@ type RollbackVM struct {
 
 // RolledBackVM answers a rollback.
 type RolledBackVM struct {
-	ID        vm.ID             `json:"id"`
-	VM        VM                `json:"vm"`
+	ID        vm.ID         `json:"id"`
+	VM        VM            `json:"vm"`
 	To        vm.Generation `json:"to"`
 	Before    vm.Generation `json:"before"`    // go back to it to undo the rollback
-	NotUndone []string          `json:"notUndone"` // what a rollback leaves as it is
+	NotUndone []string      `json:"notUndone"` // what a rollback leaves as it is
 }
 
 // ResizedVM answers a resize; its body is Sizes. The members are ours: the
@@ -144,7 +144,7 @@ type ResizedVM struct {
 
 // Lineage says where VMs and generations come from.
 type Lineage struct {
-	VMs         []VM                `json:"vms"`
+	VMs         []VM            `json:"vms"`
 	Generations []vm.Generation `json:"generations"` // oldest first
 }
 

@@ -28,7 +28,7 @@ import (
 // nothing else around it.
 type floor struct {
 	rep    *report
-	answer *series // the agent has done every reset, and the programs go on
+	answer *series // the agent has done every reset, and the programs continue
 	exec   *series // `true` has ended
 }
 
@@ -133,7 +133,7 @@ func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, h
 
 // firstTrue does what the floor consists of, on the shortest way that there is: every
 // reset by the link's first message, a session, one command. It returns when the
-// guest's programs went on.
+// guest's programs continued.
 func firstTrue(ctx context.Context, conn net.Conn, key []byte) (answered time.Time, err error) {
 	wake := link.NewWaking(func() []byte { return link.EncodeReset(anyReset()) })
 	if err := link.Wake(ctx, conn, wake, time.Minute, key); err != nil {

@@ -148,7 +148,7 @@ func simulate(runDir string, rec vm.VM) (*exec.Cmd, error) {
 const asMonitor = "simulated-monitor"
 
 // beMonitor answers what a server asks of a monitor whose VM is left alone. The
-// process is its own QEMU. It goes on until it is killed.
+// process is its own QEMU. It continues until it is killed.
 func beMonitor(runDir, spec string, said io.Writer) error {
 	var rec vm.VM
 	if err := json.Unmarshal([]byte(spec), &rec); err != nil {

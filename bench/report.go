@@ -71,7 +71,7 @@ type report struct {
 
 func newReport() *report { return &report{Bounds: make(map[string]bound)} }
 
-// series starts a series, or goes on with it.
+// series starts a series, or continues with it.
 func (r *report) series(name, unit string, want bound) *series {
 	if s := r.find(name); s != nil {
 		return s

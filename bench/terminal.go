@@ -147,7 +147,7 @@ func (w *typist) key() (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// clear erases the line that was typed, and takes what comes of it.
+// clear erases the line that was typed, and takes the result.
 func (w *typist) clear() error {
 	if _, err := w.master.WriteString("\x15"); err != nil {
 		return err

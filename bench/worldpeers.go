@@ -121,8 +121,8 @@ func (b *bench) ownBeside(ctx context.Context, id string) error {
 
 func (b *bench) peerRatios() {
 	for _, r := range [][2]string{
-		{"QMP savevm, guest stands still", "fork, parent's pause"},
-		{"QMP savevm, guest stands still", "suspend, durable"},
+		{"QMP savevm, guest is paused", "fork, parent's pause"},
+		{"QMP savevm, guest is paused", "suspend, durable"},
 		{"QMP loadvm", "resume -> first exec result"},
 		{"virsh save", "fork, parent's pause"},
 		{"virsh save", "suspend, durable"},
@@ -189,10 +189,10 @@ func (b *bench) plain(ctx context.Context, gen vm.Manifest, dir layout.Generatio
 }
 
 // savevm measures QEMU's own snapshots, in the qcow2 of the same guest with
-// the same memory. Its guest stands still all the time. What a load is timed
-// to is the command's end, in a QEMU that runs already.
+// the same memory. Its guest is paused all the time. What a load is timed to
+// is the command's end, in a QEMU that runs already.
 func (b *bench) savevm(ctx context.Context, p *qemu.Process) error {
-	save := b.rep.series("peer: QMP savevm, guest stands still", "ms", bound{})
+	save := b.rep.series("peer: QMP savevm, guest is paused", "ms", bound{})
 	load := b.rep.series("peer: QMP loadvm", "ms", bound{})
 	hmp := func(line string, s *series) error {
 		var said string

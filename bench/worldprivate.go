@@ -11,8 +11,8 @@ import (
 )
 
 // worldPrivate measures the pause of a VM that has written more and more since
-// its start, at rest and while a program goes on writing 32 MiB of it over and
-// over. The VM is never left alone long enough to be given a new base.
+// its start, at rest and while a program continues writing 32 MiB of it over
+// and over. The VM is never left alone long enough to be given a new base.
 func (b *bench) worldPrivate(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 4096)
 	if err != nil {

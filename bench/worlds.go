@@ -78,7 +78,7 @@ func (b *bench) drop(ctx context.Context, f forked) error {
 	return b.server.removeVMs(context.WithoutCancel(ctx), ids)
 }
 
-// pauses forks n times and notes how long the parent stood still. The first
+// pauses forks n times and notes how long the parent was paused. The first
 // one is warm-up.
 func (b *bench) pauses(ctx context.Context, id string, n int, s *series) error {
 	for i := range n + 1 {
@@ -96,7 +96,7 @@ func (b *bench) pauses(ctx context.Context, id string, n int, s *series) error {
 	return nil
 }
 
-// worldPause measures how long a parent stands still.
+// worldPause measures how long a parent is paused.
 func (b *bench) worldPause(ctx context.Context) error {
 	return errors.Join(b.pauseCheck(ctx), b.pauseMemory(ctx), b.pauseDepth(ctx), b.pauseRAM(ctx))
 }
@@ -117,7 +117,8 @@ func (b *bench) pauseMemory(ctx context.Context) (err error) {
 		mib int
 		max float64
 	}{{128, 30}, {256, 45}} {
-		// What is there is written anew before more is added: 512 MiB hold it.
+		// What is there is written again before more is added: 512 MiB hold
+		// it.
 		const write = `set -e; have=$(($(stat -c %%s /run/fill/base)>>20)); [ "$have" -le %d ] || have=%d
 dd if=/dev/urandom of=/run/fill/base bs=1M count=$have conv=notrunc status=none
 dd if=/dev/urandom of=/run/fill/more bs=1M count=$((%d-have)) status=none`

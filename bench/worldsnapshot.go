@@ -14,7 +14,7 @@ import (
 )
 
 // worldSnapshot measures a snapshot of a VM that has written little, some and
-// much memory since it was mapped anew.
+// much memory since it was mapped again.
 func (b *bench) worldSnapshot(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 2048)
 	if err != nil {
@@ -28,7 +28,8 @@ func (b *bench) worldSnapshot(ctx context.Context) (err error) {
 		stood := b.rep.series("snapshot"+what+": VM's pause", "ms", bound{})
 		private := b.rep.series("snapshot"+what+": QEMU's private memory", "MB", bound{})
 		for range c.n {
-			// The same memory each time: what was written before stays private until the VM is mapped anew.
+			// The same memory each time: what was written before stays private until the VM is mapped
+			// again.
 			const write = `import os
 piece, f = os.urandom(1 << 20), os.open("/run/fill/dirty", os.O_CREAT | os.O_WRONLY)
 for _ in range(%d): os.write(f, piece)`

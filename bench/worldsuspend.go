@@ -46,7 +46,7 @@ func (b *bench) worldSuspend(ctx context.Context) (err error) {
 	return nil
 }
 
-// resume suspends a VM and lets it go on, after QEMU alone did on the same
+// resume suspends a VM and resumes it, after QEMU alone did on the same
 // generation. The host's cache is made empty before each, or not.
 func (b *bench) resume(ctx context.Context, id string, empty func() error, answer, first *series, alone *floor) error {
 	suspend := b.rep.series("suspend returns, durable", "ms", bound{Max: 250})

@@ -31,7 +31,7 @@ var ErrDetached = errors.New("detached")
 // Exec is a command whose client is attached. One goroutine calls Run, which
 // reads everything; others may meanwhile call the rest. When the connection
 // ends before the command has, by Detach, the context or a fault, the command
-// goes on as a background process that has a log.
+// continues as a background process that has a log.
 type Exec struct {
 	c    *Client
 	ctx  context.Context // bounds the attachment
@@ -193,7 +193,7 @@ func (e *Exec) Signal(name string) error {
 }
 
 // Detach ends the attachment: Run returns an error of kind Cancelled and the
-// command goes on as a background process.
+// command continues as a background process.
 func (e *Exec) Detach() error {
 	e.mu.Lock()
 	e.detached = true
@@ -203,8 +203,8 @@ func (e *Exec) Detach() error {
 	return err
 }
 
-// Close ends the connection without a word; a command that has not ended goes
-// on in the background.
+// Close ends the connection without a word; a command that has not ended
+// keeps running in the background.
 func (e *Exec) Close() error {
 	_ = e.conn.CloseNow() // an error says that it was closed already
 	return nil
@@ -236,11 +236,12 @@ func (e *Exec) lost(err error) error {
 	case e.ctx.Err() == nil:
 		out = vm.Errorf(vm.Unavailable, e.proc.ID, "the connection to the server broke while the command ran: %w", err)
 	}
-	return out.WithHint("the command goes on in the background: `warren ps %s` shows it, `warren logs %s %s` its output", e.ref, e.ref, e.proc.ID)
+	return out.WithHint("the command keeps running in the background: `warren ps %s` shows it, `warren logs %s %s` its output", e.ref, e.ref, e.proc.ID)
 }
 
 // Run writes the command's output until it has ended and returns how. A
-// writer that fails detaches: the command goes on. Run closes the connection.
+// writer that fails detaches: the command keeps running. Run closes the
+// connection.
 func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	defer func() { _ = e.conn.CloseNow() }()
 	buf := make([]byte, 64<<10)

@@ -132,10 +132,10 @@ func (w *Watch) Close() error { return w.l.Close() }
 // Events is a stream of the server's events.
 type Events struct{ l *lines }
 
-// Events follows the server's events: those after the one with that id, or
-// only new ones when it is negative; of the given types (none = all) and of one VM
-// ("" = all that the caller may see). To go on after a break, pass the id
-// of the last event that came.
+// Events follows the server's events: those after the one with that id, or only
+// new ones when it is negative; of the given types (none = all) and of one VM (""
+// = all that the caller may see). To continue after a break, pass the id of the
+// last event that came.
 func (c *Client) Events(ctx context.Context, after int64, types []string, ref string) (*Events, error) {
 	q := url.Values{}
 	if len(types) > 0 {

@@ -49,7 +49,7 @@ func (c *Client) Tokens(ctx context.Context, identity string) ([]api.Token, erro
 	return l.Tokens, err
 }
 
-// RevokeToken ends a token at once, and all that goes on by it.
+// RevokeToken ends a token at once, and all connections that use it.
 func (c *Client) RevokeToken(ctx context.Context, identity, id string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: identityPath(identity, "tokens", id)}, nil)
 	return err

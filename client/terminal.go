@@ -143,7 +143,7 @@ func (t *Terminal) lost(err error) error {
 	if t.ctx.Err() == nil {
 		out = vm.Errorf(vm.Unavailable, t.session.SessionID, "the connection to the terminal broke: %w", err)
 	}
-	return out.WithHint("the terminal goes on: attach again with `warren pty attach %s %s`", t.ref, t.session.SessionID)
+	return out.WithHint("the terminal keeps running: attach again with `warren pty attach %s %s`", t.ref, t.session.SessionID)
 }
 
 // Run writes output until the terminal's program has ended, and returns how.
@@ -224,7 +224,7 @@ func (c *Client) TerminalScreen(ctx context.Context, ref, user, id string) (api.
 }
 
 // TerminalText returns a terminal's output from an offset on as text, and the
-// offset to go on from.
+// offset to continue from.
 func (c *Client) TerminalText(ctx context.Context, ref, user, id string, since int64) (string, int64, error) {
 	q := call{
 		method: "GET", path: vmPath(ref, "pty", "sessions", id, "scrollback"),

@@ -42,7 +42,7 @@ func serveTerminal(t *testing.T, uri string, script func(conn *websocket.Conn, s
 	})
 }
 
-// The offset counts output, not what draws it anew, so that an attachment
+// The offset counts output, not what draws it again, so that an attachment
 // from there on neither misses nor doubles anything.
 func TestTerminalOffset(t *testing.T) {
 	at, zero := int64(500), 0

@@ -21,8 +21,8 @@ func (c *Client) Drain(ctx context.Context) (api.DrainedVMs, error) {
 	return do[api.DrainedVMs](ctx, c, call{method: "POST", path: "/v1/drain"}, nil)
 }
 
-// Undrain ends a drain: VMs may start again, and those that are to go on when
-// the host has started do.
+// Undrain ends a drain: VMs may start again, and those that are to resume
+// when the host has started do.
 func (c *Client) Undrain(ctx context.Context) (api.Undrained, error) {
 	return do[api.Undrained](ctx, c, call{method: "DELETE", path: "/v1/drain"}, nil)
 }
@@ -39,7 +39,7 @@ func (c *Client) Suspend(ctx context.Context, ref string, in api.SuspendVM) (api
 	return do[api.SuspendedVM](ctx, c, call{method: "POST", path: vmPath(ref, "suspend")}, in)
 }
 
-// Snapshot captures a snapshot of a VM, which goes on.
+// Snapshot captures a snapshot of a VM, which keeps running.
 func (c *Client) Snapshot(ctx context.Context, ref string, in api.TakeSnapshot) (api.TakenSnapshot, error) {
 	return do[api.TakenSnapshot](ctx, c, call{method: "POST", path: vmPath(ref, "snapshot")}, in)
 }
@@ -66,7 +66,7 @@ func (c *Client) RenameSnapshot(ctx context.Context, ref, name string) error {
 	return err
 }
 
-// DeleteSnapshot deletes a snapshot; VMs made of it go on.
+// DeleteSnapshot deletes a snapshot; VMs made from it stay.
 func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
 	_, err := do[api.ChangedSnapshot](ctx, c, call{method: "DELETE", path: pathOf("v1", "vms", "snapshots", ref)}, nil)
 	return err

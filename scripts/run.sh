@@ -65,7 +65,7 @@ warren rm copy-1 hello-2 >/dev/null
 
 cat <<EOF
 
-The server goes on in the background. Next:
+The server keeps running in the background. Next:
   export PATH="$PWD/bin:\$PATH"
   warren exec hello -- uname -a        run a command
   warren cp FILE hello:/work/          copy a file in

@@ -9,7 +9,7 @@ type OnBoot string
 
 // The settings of OnBoot.
 const (
-	OnBootResume OnBoot = "resume" // it goes on
+	OnBootResume OnBoot = "resume" // it continues
 	OnBootStay   OnBoot = "stay"   // it sleeps until somebody uses it
 )
 
@@ -23,7 +23,7 @@ func ParseOnBoot(s string) (OnBoot, error) {
 }
 
 // BootSetting is the setting that holds: unless it was said, a persistent VM
-// goes on.
+// keeps running.
 func (v VM) BootSetting() OnBoot {
 	switch {
 	case v.OnBoot != "":
@@ -34,5 +34,6 @@ func (v VM) BootSetting() OnBoot {
 	return OnBootStay
 }
 
-// ResumesOnBoot reports whether the VM goes on when the host has started.
+// ResumesOnBoot reports whether the VM keeps running when the host has
+// started.
 func (v VM) ResumesOnBoot() bool { return v.BootSetting() == OnBootResume }

@@ -129,7 +129,8 @@ type TopProcess struct {
 	CPUPercent float64 `json:"cpuPercent"`
 }
 
-// Blocked is a process that does not go on by itself, and what it waits for.
+// Blocked is a process that does not continue by itself, and what it waits
+// for.
 type Blocked struct {
 	PID     int    `json:"pid"`
 	State   string `json:"state"`

@@ -9,7 +9,7 @@ import (
 )
 
 // TestTopRate: shares of the CPU between two looks; a pid that was used again
-// is another process, and a guest that was started anew has no share.
+// is another process, and a guest that was started again has no share.
 func TestTopRate(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := func(pid int, cpu float64, since time.Time) TopProcess {

@@ -53,7 +53,7 @@ type Generation struct {
 	Size      Size            `json:"size"`
 	CreatedAt time.Time       `json:"createdAt"`
 	DataBytes int64           `json:"dataBytes"`        // of the disk that its own files take
-	PauseMs   float64         `json:"pauseMs"`          // how long the VM stood still
+	PauseMs   float64         `json:"pauseMs"`          // how long the VM was paused
 	BootID    string          `json:"bootId,omitempty"` // of the host, when it was captured
 	Note      string          `json:"note,omitempty"`   // e.g. the command of a before-exec generation
 
@@ -64,8 +64,8 @@ type Generation struct {
 	// VolumesSeen are the volumes whose contents its memory may hold.
 	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
 	// Mounts are the volumes that its memory has mounted. Only the VM that it was
-	// taken of goes on with them; with Cut others may be started on it, too, whose
-	// mounts then lead nowhere.
+	// taken of continues with them; with Cut others may be started on it, too,
+	// whose mounts then lead nowhere.
 	Mounts []VolumeAt `json:"mounts,omitempty"`
 	Cut    bool       `json:"cut,omitempty"`
 	// Folders are the paths at which its memory has directories of the host.

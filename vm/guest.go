@@ -45,11 +45,11 @@ type Reset struct {
 	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
-// FreezeReport says how the programs of a guest were made to stand still.
+// FreezeReport says how the programs of a guest were frozen.
 type FreezeReport struct {
 	Groups   int           // control groups that were frozen
-	Waited   time.Duration // until they stood still
-	Unfrozen []string      // groups that did not in time: what is in the kernel there stops on its way out
+	Waited   time.Duration // until they were frozen
+	Unfrozen []string      // groups that did not in time: what is in the kernel there stops when it returns
 }
 
 // ResetReport maps each reset to "ok" or to why it failed.

@@ -16,7 +16,7 @@ const (
 	ActivityPTY     ActivityKind = "pty"     // bytes of a terminal
 	ActivitySSH     ActivityKind = "ssh"     // whatever came by the SSH gateway
 	ActivityGateway ActivityKind = "gateway" // bytes to or from a port: preview, mapped domain, forward
-	ActivityBoot    ActivityKind = "boot"    // it goes on after the host was restarted
+	ActivityBoot    ActivityKind = "boot"    // it resumes after the host was restarted
 	ActivityHold    ActivityKind = "hold"    // somebody asked that it stay awake
 	ActivityNone    ActivityKind = ""        // a look, which is none
 )

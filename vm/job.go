@@ -92,7 +92,7 @@ const (
 	StepSnapshots   = "snapshots"   // those without a purpose are deleted
 	StepCredentials = "credentials" // what generated code could reach is rotated
 	StepReceipts    = "receipts"    // the ids of the audit records are in the record of the job
-	StepLogs        = "logs"        // somebody has read them before they go on
+	StepLogs        = "logs"        // somebody has read them before they are passed on
 	StepRemains     = "remains"     // what stopping did not erase is listed
 )
 

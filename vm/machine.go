@@ -113,21 +113,21 @@ type CaptureSpec struct {
 	RAM    string `json:"ram,omitempty"`    // made, must not exist; "" = only the disk is captured
 	Device string `json:"device,omitempty"` // made, must not exist; "" with RAM
 	// Overlay, where not empty, is an empty overlay over the disk as it is now:
-	// the machine goes on writing there, and what it wrote so far is frozen with
-	// its memory.
+	// the machine continues writing there, and what it wrote so far is frozen
+	// with its memory.
 	Overlay string `json:"overlay,omitempty"`
 	// Note, where not empty, is a file that gets the Captured as JSON when all of
-	// the above is written, before the machine goes on or ends: whoever finds it
-	// knows that the capture is complete.
+	// the above is written, before the machine keeps running or ends: whoever
+	// finds it knows that the capture is complete.
 	Note string `json:"note,omitempty"`
-	// Freeze has the guest's programs stand still from before the capture until
-	// the resets of whoever starts on it, so that no two copies draw the same
+	// Freeze freezes the guest's programs from before the capture until the
+	// resets of whoever starts on it, so that no two copies draw the same
 	// random numbers. Without memory the file systems are frozen too.
 	Freeze bool `json:"freeze,omitempty"`
-	// Quit ends the machine when all is written; otherwise it goes on.
+	// Quit ends the machine when all is written; otherwise it continues.
 	Quit bool `json:"quit,omitempty"`
-	// Hold leaves the machine as it is captured, standing still, when all is
-	// written: the caller lets it go on or ends it.
+	// Hold leaves the machine as it is captured, paused, when all is written:
+	// the caller resumes it or ends it.
 	Hold bool `json:"hold,omitempty"`
 	// GuestKey is the link key that the agent holds, for the manifest. The monitor
 	// fills it in: nobody else has it at that instant.
@@ -136,7 +136,7 @@ type CaptureSpec struct {
 
 // Captured is what a capture did.
 type Captured struct {
-	Pause        time.Duration `json:"pause"` // the guest stood still for so long; 0 with Quit
+	Pause        time.Duration `json:"pause"` // the guest was paused for so long; 0 with Quit
 	Total        time.Duration `json:"total"`
 	RAMBytes     int64         `json:"ramBytes"` // data in the memory file
 	DeviceBytes  int64         `json:"deviceBytes"`

@@ -82,7 +82,7 @@ type TerminalReplay struct {
 	Offset int64 // of the output byte that comes after them
 }
 
-// TerminalSend is input, and how long to wait for what comes of it.
+// TerminalSend is input, and how long to wait for the result.
 type TerminalSend struct {
 	User  string
 	Data  []byte

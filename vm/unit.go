@@ -7,7 +7,7 @@ import "time"
 
 // The modes of a Unit.
 const (
-	UnitService = "service" // a program that goes on
+	UnitService = "service" // a program that keeps running
 	UnitOneshot = "oneshot" // commands that end
 )
 
@@ -74,7 +74,7 @@ type UnitLog struct {
 	Unit      string    `json:"unit,omitempty"`
 }
 
-// UnitResult is what came of starting or stopping one of several units.
+// UnitResult is the result of starting or stopping one of several units.
 type UnitResult struct {
 	ServiceID string `json:"serviceId"`
 	Success   bool   `json:"success"`

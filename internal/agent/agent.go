@@ -129,7 +129,7 @@ func (a *Agent) Run(ctx context.Context, port *os.File) error {
 		if next == "" || ctx.Err() != nil {
 			return err
 		}
-		// It returns only when it failed; this agent then goes on.
+		// It returns only when it failed; this agent then continues.
 		a.log.Error("upgrade failed", "error", a.become(next, port))
 	}
 }

@@ -290,7 +290,7 @@ func TestExecSlowClient(t *testing.T) {
 	if !t.Failed() && len(must(r.Processes(t.Context()))) != 1 {
 		t.Error("not listed")
 	}
-	// Other streams went on meanwhile and do now.
+	// Other streams continued meanwhile and do now.
 	if got := r.sh("echo ok"); got.stdout != "ok\n" {
 		t.Errorf("%+v", got)
 	}

@@ -19,14 +19,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A guest is frozen around a capture: its programs stand still, so that none
+// A guest is frozen around a capture: its programs are frozen, so that none
 // draws a random number, takes a lock or says a word in a copy before the copy
 // is a machine of its own. The agent lives in the root of the control groups
-// and goes on; every group below it is frozen by the kernel.
+// and continues; every group below it is frozen by the kernel.
 
 const (
-	// freezePatience is how long the groups may take to stand still. A task
-	// that is in the kernel freezes on its way back.
+	// freezePatience is how long the groups may take to freeze. A task that
+	// is in the kernel freezes when it returns.
 	freezePatience = 300 * time.Millisecond
 	freezeTick     = time.Millisecond
 	// forkPatience is how long a command that is just being started may take.
@@ -39,7 +39,7 @@ const (
 	maxRounds = 4
 )
 
-// freezer stops the programs of a guest and lets them go on.
+// freezer stops the programs of a guest and lets them continue.
 type freezer struct {
 	sys   System
 	file  string // where the state is kept for an agent that follows this one
@@ -113,9 +113,9 @@ func (a *Agent) freeze(w *answer, r *request) error {
 	return w.bytes(link.EncodeFreeze(report))
 }
 
-// thaw lets them go on. It is no error when nothing is frozen. A clock that
-// stood still with the machine is set forward first, by which no program sees
-// time go back.
+// thaw lets them continue. It is no error when nothing is frozen. A clock
+// that was paused with the machine is set forward first, by which no program
+// sees time go back.
 func (a *Agent) thaw(w *answer, r *request) error {
 	if err := a.setForward(r); err != nil {
 		return err
@@ -196,8 +196,8 @@ func (f *freezer) freezeGroups() (moving []string, err error) {
 	return append(moving, f.settle()...), nil
 }
 
-// stop asks every group of the state to stand still, having written it down:
-// an agent may die at any point.
+// stop asks every group of the state to freeze, having written it down: an
+// agent may die at any point.
 func (f *freezer) stop() error {
 	if err := f.keep(); err != nil {
 		return err
@@ -287,7 +287,7 @@ func (f *freezer) emptyRoot() error {
 	return nil
 }
 
-// settle waits until the frozen groups stand still and names those that do not.
+// settle waits until the groups are frozen and names those that do not.
 func (f *freezer) settle() []string {
 	moving := slices.Clone(f.held.groups)
 	exact(func() {
@@ -303,7 +303,7 @@ func (f *freezer) settle() []string {
 	return moving
 }
 
-// still reports whether all of a group stands still. A group that is gone does.
+// still reports whether all of a group is frozen. A group that is gone does.
 func (f *freezer) still(name string) bool {
 	b, err := os.ReadFile(filepath.Join(f.held.dir, name, "cgroup.events"))
 	return err != nil || strings.Contains(string(b), "frozen 1")
@@ -343,7 +343,7 @@ func (f *freezer) freezeDisks() error {
 // is in memory, so that no frozen disk is in the way.
 func (f *freezer) keep() error { return writeSmall(f.file, f.held.String(), 0o600) }
 
-// thaw lets everything go on that freeze has stopped.
+// thaw releases everything that freeze has stopped.
 func (f *freezer) thaw() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -408,7 +408,7 @@ func (f *freezer) undoDisks() error {
 	return nil
 }
 
-// thawAfter lets a frozen guest go on when every reset is done; a machine
+// thawAfter lets a frozen guest continue when every reset is done; a machine
 // that lacks one stays as it is. The host destroys it.
 func (f *freezer) thawAfter(report vm.ResetReport) error {
 	for _, name := range vm.Resets {

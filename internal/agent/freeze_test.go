@@ -63,7 +63,7 @@ func (g groups) read(name string) string {
 	return string(b)
 }
 
-// frozen names the groups that are asked to stand still.
+// frozen names the groups that are asked to freeze.
 func (g groups) frozen() string {
 	g.t.Helper()
 	files, err := filepath.Glob(g.dir + "/*/cgroup.freeze")
@@ -95,7 +95,7 @@ func (r *rig) mustThaw() {
 	}
 }
 
-// A freeze stops every group, and a thaw lets go on just what it stopped,
+// A freeze stops every group, and a thaw releases just what it stopped,
 // however often they are asked for.
 func TestFreezeThaw(t *testing.T) {
 	r, g := freezeRig(t, "init.scope", "system.slice", "mine.slice")
@@ -125,7 +125,7 @@ func TestFreezeThaw(t *testing.T) {
 	}
 }
 
-// What does not stand still in time is named, and the answer comes.
+// What is not frozen in time is named, and the answer comes.
 func TestFreezeUnfrozen(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	g.add("busy.slice", "populated 1\nfrozen 0\n")
@@ -162,7 +162,7 @@ func TestFreezeRoot(t *testing.T) {
 	r.mustThaw()
 }
 
-// A wake lets a frozen guest go on if every reset was done, and only then.
+// A wake lets a frozen guest continue if every reset was done, and only then.
 func TestWakeThaws(t *testing.T) {
 	r, g := freezeRig(t, "system.slice")
 	r.sys.disks = []string{"/"}

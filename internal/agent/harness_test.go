@@ -171,7 +171,7 @@ func (r *rig) start() {
 	}
 }
 
-// connect synchronises anew, as a new host would: the old session dies.
+// connect synchronises again, as a new host would: the old session dies.
 func (r *rig) connect() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)

@@ -284,7 +284,7 @@ func (p *process) drainOne(f *os.File, t link.FrameType) (end bool) {
 // pipeSize is the most a pipe holds unless someone made it larger.
 const pipeSize = 1 << 20
 
-// follow goes on reading what children of an ended process write: into its
+// follow continues reading what children of an ended process write: into its
 // log, so that nobody's pipe blocks.
 func (p *process) follow() {
 	p.mu.Lock()

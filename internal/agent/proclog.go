@@ -151,7 +151,7 @@ func (l *procLog) readAt(p []byte, off int64) (n int, at int64, err error) {
 	return n, off, err
 }
 
-// close ends writing; reading goes on.
+// close ends writing; reading continues.
 func (l *procLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -108,7 +108,8 @@ func (a *Agent) wakeWords(key, words []byte) (answer []byte, sent func()) {
 	return link.EncodeWake(a.hello(), report), sent
 }
 
-// wakeUp does the resets, and lets the programs go on when none has failed.
+// wakeUp does the resets, and lets the programs continue when none has
+// failed.
 func (a *Agent) wakeUp(words []byte) (vm.ResetReport, error) {
 	reset, err := link.DecodeReset(words)
 	if err != nil {

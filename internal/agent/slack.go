@@ -67,8 +67,8 @@ const (
 )
 
 // urgent has the calling goroutine's thread run before every program of the guest until
-// last is called, by the same goroutine: programs that go on all at once would take the
-// processor from the answer that the host waits for.
+// last is called, by the same goroutine: programs that continue all at once would take
+// the processor from the answer that the host waits for.
 func urgent() (last func()) {
 	runtime.LockOSThread()
 	setScheduler(schedFIFO, schedParam{1}) // without it the answer is late, no more

@@ -27,7 +27,7 @@ const unhurried = "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1"
 
 // Supervise runs the agent and starts it again when it dies. child is an
 // agent that runs already, 0 for none. Whatever is reparented to this process
-// is reaped; it may be PID 1. It returns only when it cannot go on.
+// is reaped; it may be PID 1. It returns only when it cannot continue.
 //
 // On SIGHUP it becomes the program that an upgrade has installed, so that the
 // old one's memory is freed.

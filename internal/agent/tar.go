@@ -95,7 +95,7 @@ type packer struct {
 }
 
 // tree adds a directory and all below it. What vanishes or may not be read
-// while it goes on is an error: half a tree must not pass for a whole one.
+// while it runs is an error: half a tree must not pass for a whole one.
 func (p *packer) tree(root string) error {
 	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {

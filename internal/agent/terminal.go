@@ -47,7 +47,7 @@ const (
 	// is held up: half of what is kept, so that it sees everything.
 	lagMax = tapeSize / 2
 	// stallAfter is how long the program is held up for viewers that take
-	// nothing at all. Then they will get the screen drawn anew.
+	// nothing at all. Then they will get the screen drawn again.
 	stallAfter = 5 * time.Second
 	// A terminal gives output in pieces as small as a line. After so many that
 	// follow each other at once there is a pause after a small one, so that the

@@ -27,7 +27,7 @@ type looker struct {
 	mu     sync.Mutex
 	raw    bytes.Buffer
 	screen *vt.Screen
-	drawn  int   // how often the screen was drawn anew
+	drawn  int   // how often the screen was drawn again
 	next   int64 // offset after what was seen
 	left   int   // bytes of a replay to come
 	done   chan struct{}
@@ -165,7 +165,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// A full-screen program is drawn anew as it is, alternate screen, cursor and
+// A full-screen program is drawn again as it is, alternate screen, cursor and
 // modes, and what lies below it comes back at its end.
 func TestTerminalFullScreen(t *testing.T) {
 	r := newRig(t)
@@ -338,7 +338,7 @@ func TestTerminalSend(t *testing.T) {
 }
 
 // A slow viewer neither slows a second one nor sees output out of order: what
-// it missed is drawn anew. The fast one gets every byte.
+// it missed is drawn again. The fast one gets every byte.
 func TestTerminalSlowViewer(t *testing.T) {
 	r := newRig(t)
 	const lines = 400_000
@@ -371,7 +371,7 @@ func TestTerminalSlowViewer(t *testing.T) {
 	}
 }
 
-// A program whose only viewer has stopped reading goes on.
+// A program whose only viewer has stopped reading continues.
 func TestTerminalStalledViewer(t *testing.T) {
 	r := newRig(t)
 	stuck := make(chan struct{})
@@ -395,7 +395,7 @@ func TestTerminalStalledViewer(t *testing.T) {
 }
 
 // An agent that comes after one that died names the terminals that went with
-// it, until their ids are used anew; those that had ended are no loss.
+// it, until their ids are used again; those that had ended are no loss.
 func TestTerminalLost(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()

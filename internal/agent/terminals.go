@@ -164,7 +164,7 @@ func (a *Agent) findTerminal(id, user string) (*terminal, error) {
 	switch {
 	case t == nil && lost:
 		return nil, vm.Errorf(vm.NotFound, id, "this terminal was lost: the guest's agent died, and its programs were hung up").
-			WithCode("SESSION_EXPIRED", "sessionId", id).WithHint("open it anew by the same id")
+			WithCode("SESSION_EXPIRED", "sessionId", id).WithHint("open it again by the same id")
 	case t == nil && expired:
 		return nil, vm.Errorf(vm.NotFound, id, "this terminal ended some time ago").WithCode("SESSION_EXPIRED", "sessionId", id)
 	case t == nil:

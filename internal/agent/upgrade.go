@@ -23,7 +23,7 @@ import (
 const maxBinary = 64 << 20
 
 // upgrade takes a new program for this process. After the answer the session
-// ends, and the new agent synchronises with the host anew: same pid, same
+// ends, and the new agent synchronises with the host again: same pid, same
 // children, same descriptors.
 func (a *Agent) upgrade(w *answer, r *request) error {
 	digest := r.query.Get("digest")
@@ -276,7 +276,7 @@ func (p *process) bequeath() (heirProc, []int, error) {
 }
 
 // Inherit takes what the agent that this process was has left in a
-// descriptor, and returns the agent that goes on, with its port.
+// descriptor, and returns the agent that continues, with its port.
 func Inherit(cfg Config, state int) (*Agent, *os.File, error) {
 	f := os.NewFile(uintptr(state), "heritage")
 	defer f.Close()

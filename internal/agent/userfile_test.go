@@ -20,7 +20,7 @@ import (
 const badRequest = "FILES_BAD_REQUEST"
 
 // TestUserAndKernelFiles: files of the kernel that are root's are so for the users
-// whom the agent acts for, whether they are opened to be read or written in place.
+// that the agent acts for, whether they are opened to be read or written in place.
 func TestUserAndKernelFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act for another user")

@@ -10,7 +10,7 @@ import (
 
 // viewer is one client of a terminal. It reads the tape at its own pace: what
 // it does not take costs nothing, and when it has fallen too far behind it
-// gets the screen drawn anew.
+// gets the screen drawn again.
 type viewer struct {
 	t     *terminal
 	c     *client

@@ -14,7 +14,7 @@ import (
 )
 
 // wakeByLink has the agent do a reset before any session, as the monitor of a restored
-// machine does, and connects anew.
+// machine does, and connects again.
 func (r *rig) wakeByLink(reset vm.Reset) (vm.AgentHello, vm.ResetReport) {
 	r.t.Helper()
 	_ = r.session.Close() // both would share one socket
@@ -35,8 +35,8 @@ func (r *rig) wakeByLink(reset vm.Reset) (vm.AgentHello, vm.ResetReport) {
 	return hello, report
 }
 
-// A restored guest does every reset and lets its programs go on before there is a
-// session to ask for it.
+// A restored guest does every reset and lets its programs continue before there
+// is a session to ask for it.
 func TestWakeByLink(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	r.stop()

@@ -110,9 +110,9 @@ func opening(t *testing.T, dir string, k Keeper) error {
 	return errors.Join(err, l.Close())
 }
 
-// TestCutTail: a tail that was cut off with its signatures, or written anew with
-// the key that lies beside the log, is seen by what the record store knows: by a
-// verification, and at a start.
+// TestCutTail: a tail that was cut off with its signatures, or written again
+// with the key that lies beside the log, is seen by what the record store knows:
+// by a verification, and at a start.
 func TestCutTail(t *testing.T) {
 	for _, forged := range []bool{false, true} {
 		dir, k := t.TempDir(), &shelf{}
@@ -175,8 +175,8 @@ func TestKeptIsOld(t *testing.T) {
 	}
 }
 
-// TestLogIsGone: a log that begins anew although the record store knows one says
-// so in its first line, for ever.
+// TestLogIsGone: a log that begins again although the record store knows one
+// says so in its first line, for ever.
 func TestLogIsGone(t *testing.T) {
 	dir, k := t.TempDir(), &shelf{}
 	acted(t, dir, k, 10)

@@ -56,8 +56,8 @@ type Log struct {
 	anchorErr error    // why the last signature could not be written
 }
 
-// item is one line on its way to the disk, or a wish for everything before it
-// to be there and signed.
+// item is one line that is being written to the disk, or a wish for
+// everything before it to be there and signed.
 type item struct {
 	line
 	sync    bool       // no line: sign the chain's end

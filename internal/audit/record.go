@@ -42,7 +42,7 @@ type Record struct {
 	ID      string
 	Seq     int64 // of its begin
 	Time    time.Time
-	Outcome string // "pending" while it goes on, "ok", or the kind of the failure
+	Outcome string // "pending" while it runs, "ok", or the kind of the failure
 	Error   string
 	EndedAt time.Time
 	Result  map[string]any // the end's detail

@@ -13,8 +13,8 @@ import (
 )
 
 // TestDiskHangs: on a disk whose fsync does not return, whoever gives up waiting
-// for a record is let go, the log can be read, and when the disk goes on each
-// record is there, those of who gave up as not done.
+// for a record is let go, the log can be read, and when the disk answers again
+// each record is there, those of who gave up as not done.
 func TestDiskHangs(t *testing.T) {
 	d := powercut.Mount(t)
 	l, err := Open(d.Dir)

@@ -16,7 +16,7 @@ import (
 )
 
 // write is the one goroutine that writes: whatever has gathered while the last
-// write was on its way goes out together. It ends when quit is closed.
+// write was in progress goes out together. It ends when quit is closed.
 func (l *Log) write() {
 	defer close(l.done)
 	soon, sign := time.NewTimer(endDelay), time.NewTimer(anchorDelay)

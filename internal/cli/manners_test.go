@@ -66,7 +66,7 @@ func TestFlagsMeanOneThing(t *testing.T) {
 	})
 }
 
-// TestVersionEverywhere: every verb takes --version, whatever it wants besides.
+// TestVersionEverywhere: every verb takes --version, whatever else it wants.
 func TestVersionEverywhere(t *testing.T) {
 	visit(testRoot(), func(c *cobra.Command) {
 		line := append(strings.Fields(c.CommandPath())[1:], "--version")
@@ -365,7 +365,7 @@ func TestRetentionBefore(t *testing.T) {
 }
 
 // TestEphemeralEnds: who ends an ephemeral VM is told that it is deleted, and not
-// how it would go on.
+// how it would continue.
 func TestEphemeralEnds(t *testing.T) {
 	for _, c := range []struct {
 		line, event string

@@ -85,7 +85,7 @@ func TestRunOutputRefused(t *testing.T) {
 	}
 }
 
-// TestRunOutputJSON: each output says what came of it, also the one that is
+// TestRunOutputJSON: each output says the result, also the one that is
 // missing.
 func TestRunOutputJSON(t *testing.T) {
 	s, dir := newSimulated(t), t.TempDir()

@@ -55,7 +55,7 @@ func TestSSHConfig(t *testing.T) {
 		t.Error("the key is shown")
 	}
 	known := filepath.Join(home, ".config", "warren", "ssh_known_hosts")
-	for _, key = range []string{"ssh-ed25519 AAAA", "ssh-ed25519 BBBB"} { // a server that was made anew
+	for _, key = range []string{"ssh-ed25519 AAAA", "ssh-ed25519 BBBB"} { // a server that was made again
 		if err := os.MkdirAll(filepath.Join(home, ".ssh"), 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -134,8 +134,8 @@ func newVolumeUnlock(a *app, runF func(context.Context, *volumeUnlockOptions) er
 		Use:   "unlock NAME",
 		Short: "Make a volume ready to be mounted",
 		Long: `Check a volume and take its key into the server's memory, so that it can be mounted. It is locked again by
-` + "`warren volume lock`" + `, when --ttl has passed, when the last VM that had it mounted ends (unless --keep), and when
-the server ends. VMs that have it mounted then go on.`,
+` + "`warren volume lock`" + `, when --ttl has passed, when the last VM that had it mounted ends (unless --keep),
+and when the server ends. VMs that have it mounted keep using it.`,
 		Example: "  warren volume unlock cache\n  warren volume unlock cache --ttl 1h\n  warren volume unlock secrets --passphrase\n  warren volume unlock secrets --identity ~/.age/key.txt",
 		Args:    args(1, 1, "which volume? warren volume unlock NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -41,7 +41,7 @@ type targets struct {
 	Free bool
 }
 
-// probe tries all, from inside, and prints what came of it.
+// probe tries all, from inside, and prints the result.
 func probe(data string) {
 	var t targets
 	if err := json.Unmarshal([]byte(data), &t); err != nil {

@@ -26,7 +26,7 @@ var anyDenied = []uintptr{
 	unix.SYS_FANOTIFY_INIT, unix.SYS_VHANGUP, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
 }
 
-// programDenied are, besides, what a QEMU does not need that was given all its
+// programDenied are also what a QEMU does not need that was given all its
 // files and listening sockets: to reach a socket, another process or a mount,
 // to name files.
 var programDenied = slices.Concat(anyDenied, []uintptr{

@@ -53,7 +53,7 @@ func (p Plan) enterRoot() error {
 	return unix.Chdir("/")
 }
 
-// show makes path, with the symbolic links on its way, seen below root.
+// show makes path, with the symbolic links in it, seen below root.
 func show(root, path string, attr uint64) error {
 	real, err := mirror(root, filepath.Clean(path), 0)
 	if errors.Is(err, fs.ErrNotExist) {

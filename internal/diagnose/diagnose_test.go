@@ -324,7 +324,7 @@ func TestFindBounded(t *testing.T) {
 	}
 }
 
-// TestBlocked: who does not go on, and for whom it waits.
+// TestBlocked: who does not continue, and what it waits for.
 func TestBlocked(t *testing.T) {
 	r := report(proc(1, 0, "/sbin/init", "sleeps"), proc(10, 1, "make", "waits for a child"), proc(11, 10, "cc", "reads a pipe"), proc(12, 1, "app", "waits for a lock on /x"),
 		proc(13, 1, "other", "sleeps"), proc(14, 1, "dd", "waits for a device"))

@@ -111,8 +111,8 @@ func (w *world) hung(p *vm.WorldProcess, name string) (f vm.Finding, ok bool) {
 	for _, q := range tree {
 		if q.State == "T" || q.State == "t" {
 			w.tell(tree)
-			return finding("install-stopped", vm.SeverityError, subject, says+"stands still: "+w.label(q.PID)+" was stopped by a signal",
-				fmt.Sprintf("let it go on: `warren exec %s -- kill -CONT %d`, %s", w.name, q.PID, end), append(e, w.about(q))...), true
+			return finding("install-stopped", vm.SeverityError, subject, says+"is paused: "+w.label(q.PID)+" was stopped by a signal",
+				fmt.Sprintf("continue it: `warren exec %s -- kill -CONT %d`, %s", w.name, q.PID, end), append(e, w.about(q))...), true
 		}
 	}
 	spent, moved, known := w.did(tree)

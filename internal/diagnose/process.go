@@ -47,14 +47,14 @@ func stoppedProcesses(w *world) (out []vm.Finding) {
 		}
 		severity, says := vm.SeverityError, " was stopped by a signal (state "+p.State+") and does nothing"
 		e := []string{w.about(&p)}
-		do := fmt.Sprintf("let it go on: `warren exec %s -- kill -CONT %d`", w.name, p.PID)
+		do := fmt.Sprintf("continue it: `warren exec %s -- kill -CONT %d`", w.name, p.PID)
 		if p.Terminal != "" {
 			severity = vm.SeverityWarning // ctrl-Z, or it wanted to read in the background
 			e = append(e, "a job of terminal "+p.Terminal)
 			do += ", or `fg` in that terminal"
 		}
 		if p.State == "t" {
-			says = " stands still under a debugger"
+			says = " is stopped under a debugger"
 		}
 		for _, r := range w.After.World.Roles {
 			if r.PID == p.PID {
@@ -303,7 +303,7 @@ func zombies(w *world) (out []vm.Finding) {
 	return out
 }
 
-// Blocked lists the processes that do not go on by themselves.
+// Blocked lists the processes that do not continue by themselves.
 func Blocked(ev vm.Evidence) []vm.Blocked {
 	w := newWorld(&Report{After: ev})
 	out := []vm.Blocked{}

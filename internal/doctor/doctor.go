@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package doctor looks at a host and says what Warren needs of it, what is
-// there, and the one command that mends what is not. It changes nothing but a
-// few temporary files in the data directory. It starts no virtual machine
-// itself: the accelerator's probe is passed in. For cmd/warren.
+// there, and the one command that installs what is not. It changes nothing
+// but a few temporary files in the data directory. It starts no virtual
+// machine itself: the accelerator's probe is passed in. For cmd/warren.
 package doctor
 
 import (
@@ -36,7 +36,7 @@ type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
 	Detail string `json:"detail"`
-	Fix    string `json:"fix,omitempty"` // the command, or the setting, that mends it
+	Fix    string `json:"fix,omitempty"` // the command, or the setting, that fixes it
 }
 
 // Probe boots a probe guest. It returns the accelerator to use, a line for each
@@ -64,8 +64,8 @@ type Options struct {
 	look     func(name string) (string, error)
 }
 
-// Run makes every check, in a fixed order. It takes as long as the probe and a
-// second besides.
+// Run makes every check, in a fixed order. It takes as long as the probe plus
+// a second.
 func Run(ctx context.Context, o Options) []Check {
 	o.uid, o.user = os.Getuid(), os.Getenv("USER")
 	o.run, o.look, o.confined = output, lookPath, confine.Probe

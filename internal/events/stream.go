@@ -104,8 +104,8 @@ func (s *Stream) stored(segments []int64) (vm.Event, error) {
 	}
 }
 
-// segmentEnd goes on with the segment after the open one, whose end was met. It
-// is over: what the caller looks for was in a file before it looked.
+// segmentEnd continues with the segment after the open one, whose end was met.
+// It is over: what the caller looks for was in a file before it looked.
 func (s *Stream) segmentEnd(segments []int64) error {
 	i, found := slices.BinarySearch(segments, s.first)
 	switch {

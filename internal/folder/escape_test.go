@@ -220,7 +220,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestNonsense: what makes no sense is refused, and the server goes on.
+// TestNonsense: what makes no sense is refused, and the server keeps running.
 func TestNonsense(t *testing.T) {
 	dir, secret := world(t)
 	k := serve(t, dir, true)

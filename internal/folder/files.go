@@ -30,8 +30,8 @@ type handles struct {
 	m    map[uint64]*handle
 }
 
-// add makes a handle of an open file and of its node, which the caller holds
-// still. The descriptor is the handle's, or closed when there are too many.
+// add makes a handle of an open file and of its node, which the caller has
+// locked. The descriptor is the handle's, or closed when there are too many.
 func (l *handles) add(fd int, n *node) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

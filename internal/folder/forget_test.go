@@ -156,7 +156,8 @@ func TestForgetRace(t *testing.T) {
 }
 
 // TestWatchOfForgotten: no watch is left of a directory that the guest forgets
-// while the watch is made, and one that it looks up anew meanwhile keeps its own.
+// while the watch is made, and one that it looks up again meanwhile keeps its
+// own.
 func TestWatchOfForgotten(t *testing.T) {
 	top := t.TempDir()
 	dir, err := Open(top)

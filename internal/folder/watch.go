@@ -99,7 +99,7 @@ func (w *watch) covers(dir *node) bool {
 }
 
 // remove ends the watch of a directory that the guest has forgotten, unless it is
-// already that of the same directory looked up anew.
+// already that of the same directory looked up again.
 func (w *watch) remove(wd int, dir *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

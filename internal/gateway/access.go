@@ -170,7 +170,7 @@ func looksLikeKey(s string) bool {
 	return len(s) == secretSize && strings.Trim(s, secretRunes) == ""
 }
 
-// ownPage reports whether a request with a cookie comes of the preview's own
+// ownPage reports whether a request with a cookie comes from the preview's own
 // pages, or of somebody who opened its address. All previews are one site to a
 // browser, so SameSite alone would let one VM's pages act on another's.
 func ownPage(r *http.Request, origin, name string) bool {

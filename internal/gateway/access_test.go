@@ -62,7 +62,7 @@ func TestNoSecretReachesGuest(t *testing.T) {
 	}
 }
 
-// TestCut: what goes on ends with the right to it, a link's at its time.
+// TestCut: a connection ends with the right to it, a link's at its time.
 func TestCut(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ws" {
@@ -277,7 +277,7 @@ func TestLogin(t *testing.T) {
 }
 
 // TestFaultsForStrangers: what the engine says of a VM that does not answer is
-// told to an account that may see it, not to everybody whom a public port is
+// told to an account that may see it, not to everybody that a public port is
 // open to.
 func TestFaultsForStrangers(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))

@@ -145,7 +145,7 @@ func (c *CA) Leaf(name string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, name, "certificate: %w", err)
 	}
-	if len(c.leaves) >= maxLeaves { // names are free to invent: begin anew
+	if len(c.leaves) >= maxLeaves { // names are free to invent: begin again
 		clear(c.leaves)
 	}
 	made := &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}

@@ -27,7 +27,7 @@ const (
 	// acmeTLS is what an ACME server's challenge agrees on (RFC 8737).
 	acmeTLS = "acme-tls/1"
 	// handshakeWait is how long a visitor waits for a certificate that is being
-	// made; the order goes on without it.
+	// made; the order continues without it.
 	handshakeWait = 30 * time.Second
 	// expiredKeep is how long files of a certificate stay that nobody renewed.
 	expiredKeep = 30 * 24 * time.Hour
@@ -47,8 +47,8 @@ type CertConfig struct {
 	Store string
 	// Address is where the gateway listens, and answers challenges.
 	Address net.Addr
-	// May says for whom a certificate of a name may be ordered; its error means
-	// that it may not.
+	// May says for which account a certificate of a name may be ordered; its
+	// error means that it may not.
 	May func(name string) (vm.AccountID, error)
 	// Own are the preview domains that have a certificate of their own and a wildcard
 	// one, by DNS-01; DNSHook is the program that sets the records for it, and without

@@ -330,11 +330,11 @@ func TestACMEFails(t *testing.T) {
 	if got := s.g.Certificate(t.Context(), "refused.example.com"); !strings.Contains(got, "made to fail") || !strings.Contains(got, "the next order is made after 2") {
 		t.Errorf("its owner is told %q", got)
 	}
-	// Previews go on.
+	// Previews keep working.
 	if resp, _ := s.get(s.url(boxHost, "/")); resp.StatusCode != http.StatusOK {
 		t.Errorf("previews: %d", resp.StatusCode)
 	}
-	// The owner has mended it, and the wait is over.
+	// The owner has repaired it, and the wait is over.
 	s.acme.Fail(false)
 	s.certs.issuer.orders.done("refused.example.com")
 	if _, err := s.visit("refused.example.com"); err != nil {

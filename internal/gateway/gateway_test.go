@@ -85,7 +85,7 @@ func (f *fakeEngine) PreviewSession(ctx context.Context, _ vm.Actor, _ vm.Site) 
 	}
 }
 
-// cut ends what goes on, as the engine does when a right ends.
+// cut closes open connections, as the engine does when a right ends.
 func (f *fakeEngine) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 // A pass is what a link or a cookie says: until when, who, and a signature that
 // binds both to what it is for. It is kept nowhere, so it outlives this process;
-// who is named in it is judged anew at each request.
+// who is named in it is judged again at each request.
 
 // bearer names the key or token of who logged in.
 type bearer struct {

@@ -85,7 +85,7 @@ func TestWildcard(t *testing.T) {
 	if !slices.Equal(verbs, []string{"present", "cleanup", "present", "cleanup"}) {
 		t.Errorf("the program is called to %v", verbs)
 	}
-	// The host's own CA goes on beside it.
+	// The host's own CA stays beside it.
 	if got := s.g.Certificate(t.Context(), "3000-box.warren.localhost"); got != "the host's own CA" {
 		t.Errorf("the other domain: %q", got)
 	}

@@ -31,12 +31,12 @@ func (s Store) dir(id vm.GenerationID) layout.GenerationDir {
 	return layout.GenerationDir(s.Dir.Generation(id))
 }
 
-// Begin makes the directory of a generation whose disk is the VM's as it is:
-// the same file under a second name. And it makes the VM's next disk, empty,
-// above it. Until the VM's machine has moved to that, or has none, the first
-// goes on changing. sizeMiB is the disk's virtual size. Both disks survive a
-// power cut: from the moment the machine moves, the guest's synced writes are in
-// the one, above what is in the other.
+// Begin makes the directory of a generation whose disk is the VM's as it is: the
+// same file under a second name. And it makes the VM's next disk, empty, above
+// it. Until the VM's machine has moved to that, or has none, the first continues
+// changing. sizeMiB is the disk's virtual size. Both disks survive a power cut:
+// from the moment the machine moves, the guest's synced writes are in the one,
+// above what is in the other.
 func (s Store) Begin(id vm.GenerationID, of vm.ID, sizeMiB int) (err error) {
 	dir := s.dir(id)
 	if err := os.Mkdir(string(dir), 0o700); err != nil {

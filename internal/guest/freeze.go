@@ -13,9 +13,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Freeze has the guest's programs stand still until Thaw, or until a Wake whose
-// resets are all acknowledged; with disk the root file system, too, is written
-// back and stands still. Groups that did not in time are named.
+// Freeze freezes the guest's programs until Thaw, or until a Wake whose resets
+// are all acknowledged; with disk the root file system, too, is written back
+// and frozen. Groups that did not in time are named.
 func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error) {
 	q := url.Values{}
 	if disk {
@@ -30,8 +30,8 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 	return r, odd(err)
 }
 
-// Thaw lets everything go on that Freeze has stopped; it may be called at any
-// time. The guest's clock, which stood still with its machine, is set forward
+// Thaw releases everything that Freeze has stopped; it may be called at any
+// time. The guest's clock, which was paused with its machine, is set forward
 // before.
 func (c *Client) Thaw(ctx context.Context) error {
 	_, err := c.ask(ctx, "POST", "/thaw", url.Values{"time": {strconv.FormatInt(time.Now().UnixNano(), 10)}}, nil)

@@ -47,7 +47,7 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 	}}
 }
 
-// Close closes the idle streams. Streams in use go on.
+// Close closes the idle streams. Streams in use stay open.
 func (c *Client) Close() { c.tr.CloseIdleConnections() }
 
 // Hello asks the agent to introduce itself.
@@ -116,7 +116,7 @@ func ReadWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 
 // Upgrade replaces the agent's program by binary, which has size bytes. The
 // agent keeps its process, its children and its descriptors; the link drops
-// after the answer and synchronises anew.
+// after the answer and synchronises again.
 func (c *Client) Upgrade(ctx context.Context, binary io.Reader, size int64) error {
 	b, err := io.ReadAll(io.LimitReader(binary, size+1))
 	if err != nil {

@@ -72,7 +72,7 @@ func (c *Client) Forget(ctx context.Context, id string) error {
 // Log reads a background process's log from an absolute offset on. When the
 // bytes there are no longer kept it begins with the oldest; the offset it
 // really begins at is returned. A negative offset counts from the end. With
-// follow it goes on until the process has ended.
+// follow it continues until the process has ended.
 func (c *Client) Log(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	q := url.Values{"id": {id}, "from": {itoa(from)}}
 	if follow {

@@ -68,7 +68,7 @@ type Stream struct {
 
 func (s *Stream) Read(p []byte) (int, error) { return s.in.Read(p) }
 
-// CloseWrite ends this side's bytes; the other's may go on.
+// CloseWrite ends this side's bytes; the other's may continue.
 func (s *Stream) CloseWrite() error {
 	switch c := s.Conn.(type) {
 	case interface{ CloseWrite() error }:
@@ -117,7 +117,7 @@ func (l *Listener) Accept() (net.Conn, string, error) {
 	return conn, peer, err
 }
 
-// Close ends the listening. Connections go on.
+// Close ends the listening. Connections stay open.
 func (l *Listener) Close() error {
 	l.end(net.ErrClosed)
 	return nil

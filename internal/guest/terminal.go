@@ -64,7 +64,7 @@ func (t *Terminal) Resize(cols, rows int) error {
 // breaks before the exit is known the error has kind GuestFault; when the
 // caller's function or writer fails its error is returned.
 func (t *Terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error) {
-	lost := vm.Error{Msg: "the link to the guest broke", Hint: "the terminal goes on: attach again"}
+	lost := vm.Error{Msg: "the link to the guest broke", Hint: "the terminal keeps running: attach again"}
 	return t.run(lost, func(kind link.FrameType, b []byte) error {
 		switch kind {
 		case link.FrameStdout:
@@ -108,7 +108,7 @@ func (c *Client) ReadTerminal(ctx context.Context, user, id string, since int64)
 	return c.content(ctx, "GET", "/pty/read", url.Values{"id": {id}, "user": {user}, "since": {itoa(since)}}, nil)
 }
 
-// SendTerminal types into a terminal and returns what came of it.
+// SendTerminal types into a terminal and returns the result.
 func (c *Client) SendTerminal(ctx context.Context, id string, s vm.TerminalSend) (vm.TerminalContent, error) {
 	q := url.Values{
 		"id": {id}, "user": {s.User},

@@ -16,7 +16,7 @@ import (
 
 // inBackground answers with do's result when it comes within the time, else
 // with 202 and an id under which the result can be had for an hour. The work
-// then goes on without the caller; it ends with the server.
+// then continues without the caller; it ends with the server.
 func (s *server) inBackground(q *request, after time.Duration, do work) error {
 	call := *q.call // its own: the engine notes the receipt in it
 	ctx, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
@@ -42,7 +42,7 @@ func (s *server) inBackground(q *request, after time.Duration, do work) error {
 		return q.replay(out, call.Receipt)
 	case <-timer.C:
 	}
-	began := engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request goes on in the background"}
+	began := engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request keeps running in the background"}
 	rec := engine.Result{Request: call.Request, Account: call.Actor.Account, Created: began.Timestamp, Logs: []engine.ResultLog{began}}
 	kept := *q.call
 	if err := s.Engine.SaveResult(context.WithoutCancel(q.Context()), &kept, rec); err != nil {

@@ -104,8 +104,8 @@ func TestFastEnough(t *testing.T) {
 	}
 }
 
-// TestStopUndoes: a server that stops ends what goes on in the background, and
-// nothing is left of it.
+// TestStopUndoes: a server that stops ends work in the background, and nothing
+// is left of it.
 func TestStopUndoes(t *testing.T) {
 	b := newBench(t)
 	reached, release := b.site.World.Hold("launch")

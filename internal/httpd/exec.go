@@ -150,7 +150,7 @@ func (c *channel) Write(p []byte) (int, error) {
 }
 
 // execSocket runs a command over a WebSocket. When the client goes away the
-// command goes on in the background.
+// command keeps running in the background.
 func (s *server) execSocket(q *request) error {
 	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") {
 		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("use POST for lines of JSON, or /exec-await")
@@ -227,7 +227,7 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	if err == nil {
 		err = k.message(api.ExecMessage{Type: "exit", Status: &status})
 	} else if attached.Err() != nil {
-		err = nil // it goes on in the background
+		err = nil // it keeps running in the background
 	}
 	return err
 }

@@ -65,8 +65,8 @@ func (b *bench) hear(conn *websocket.Conn, what string) api.ExecMessage {
 	}
 }
 
-// TestExecSocket: streams apart, input, exit status, and a command that goes on
-// in the background when its client goes away.
+// TestExecSocket: streams apart, input, exit status, and a command that keeps
+// running in the background when its client goes away.
 func TestExecSocket(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
@@ -178,8 +178,8 @@ func TestSocketRefusals(t *testing.T) {
 	b.do("GET", "/v1/vms/"+id+"/exec", nil).wants(t, 400, "INVALID_REQUEST")
 }
 
-// TestDetach: a detached command goes on, and its log can be read from an
-// offset while it runs and after it has ended.
+// TestDetach: a detached command keeps running, and its log can be read from
+// an offset while it runs and after it has ended.
 func TestDetach(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)

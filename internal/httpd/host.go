@@ -210,7 +210,7 @@ func (s *server) revokeKey(q *request) error {
 }
 
 // events sends events as they happen (SSE). Last-Event-ID, or ?after=, says
-// where to go on; without it only new ones come.
+// where to continue; without it only new ones come.
 func (s *server) events(q *request) error {
 	after := int64(-1)
 	if v := orDefault(q.Header.Get("Last-Event-ID"), q.query().Get("after")); v != "" {

@@ -18,14 +18,14 @@ func (s *server) identityRoutes() []route {
 	return []route{
 		{"POST", base, key, s.createIdentity, "Make an identity, which may do nothing yet.", api.NewIdentity{}, api.Identity{}, false, ""},
 		{"GET", base, key, s.identities, "Identities of the account, oldest first.", nil, api.IdentityList{}, false, "limit offset includeManaged"},
-		{"DELETE", one, key, s.deleteIdentity, "Delete an identity with its tokens, keys and permissions; what goes on as it is cut.", nil, okBody{}, false, ""},
+		{"DELETE", one, key, s.deleteIdentity, "Delete an identity with its tokens, keys and permissions; its connections are closed.", nil, okBody{}, false, ""},
 		{"POST", one + "/tokens", key, s.createToken, "Make a token, shown once.", api.NewToken{}, api.CreatedToken{}, false, ""},
 		{"GET", one + "/tokens", key, s.tokens, "Tokens of an identity, without their secrets.", nil, api.TokenList{}, false, ""},
 		{"DELETE", one + "/tokens/{token}", key, s.revokeToken, "Revoke a token at once.", nil, okBody{}, false, ""},
 		{"POST", one + "/permissions/vm/{vm}", key, s.grantVM, "Let an identity use a VM; allowedUsers null: as any Linux user.", api.GrantVM{}, api.VMPermission{}, false, ""},
 		{"PUT", one + "/permissions/vm/{vm}", key, s.changeGrant, "Replace the Linux users of a permission; absent: they stay.", api.GrantVM{}, api.VMPermission{}, false, ""},
 		{"GET", one + "/permissions/vm/{vm}", key, s.vmPermission, "An identity's permission for a VM.", nil, api.VMPermission{}, false, ""},
-		{"DELETE", one + "/permissions/vm/{vm}", key, s.revokeVM, "Take a permission back; what goes on by it is cut.", nil, okBody{}, false, ""},
+		{"DELETE", one + "/permissions/vm/{vm}", key, s.revokeVM, "Take a permission back; connections that use it are closed.", nil, okBody{}, false, ""},
 		{"GET", one + "/permissions/vm", key, s.vmPermissions, "An identity's permissions for VMs, oldest first.", nil, api.VMPermissionList{}, false, "limit offset"},
 		{"POST", one + "/permissions/git/{repo}", key, s.grantRepo(false), "Let an identity read, or read and write, a repository.", api.GrantRepo{}, okBody{}, false, ""},
 		{"PUT", one + "/permissions/git/{repo}", key, s.grantRepo(true), "Change what an identity may do with a repository.", api.GrantRepo{}, okBody{}, false, ""},
@@ -34,7 +34,7 @@ func (s *server) identityRoutes() []route {
 		{"GET", one + "/permissions/git", key, s.repoPermissions, "Repositories that an identity may use.", nil, api.GrantedRepoList{}, false, "limit offset"},
 		{"POST", one + "/keys", key, s.addSSHKey, "Let the holder of an SSH key act as an identity.", api.NewSSHKey{}, api.SSHKey{}, false, ""},
 		{"GET", one + "/keys", key, s.sshKeys, "SSH keys of an identity.", nil, api.SSHKeyList{}, false, ""},
-		{"DELETE", one + "/keys/{key}", key, s.removeSSHKey, "Remove an SSH key, named by id, name or fingerprint; what goes on by it is cut.", nil, okBody{}, false, ""},
+		{"DELETE", one + "/keys/{key}", key, s.removeSSHKey, "Remove an SSH key, named by id, name or fingerprint; connections that use it are closed.", nil, okBody{}, false, ""},
 	}
 }
 

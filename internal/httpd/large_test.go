@@ -46,8 +46,8 @@ func TestLargeFilesShareMemory(t *testing.T) {
 	}
 }
 
-// TestAnnouncedLengthReservesNothing: memory is reserved for what has come of a
-// body. A length costs whoever announces it nothing.
+// TestAnnouncedLengthReservesNothing: memory is reserved for what has arrived
+// of a body. A length costs whoever announces it nothing.
 func TestAnnouncedLengthReservesNothing(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)

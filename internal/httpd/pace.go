@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxCallers is after how many callers the pace of all begins anew, so that
+// maxCallers is after how many callers the pace of all begins again, so that
 // those that are gone take no memory.
 const maxCallers = 10000
 

@@ -68,7 +68,7 @@ func TestPreviewState(t *testing.T) {
 	b.do("PUT", "/v1/vms/box/previews/0", map[string]any{"public": true}).wants(t, 400, "INVALID_REQUEST")
 }
 
-// ticketGiver is a gateway that notes whom it gives a ticket.
+// ticketGiver is a gateway that notes who gets a ticket.
 type ticketGiver struct {
 	Previews // nothing else of it is asked
 	who      vm.Actor

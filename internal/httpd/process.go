@@ -70,7 +70,7 @@ func (s *server) waitProcess(q *request) error {
 	p, err := s.Inside.WaitProcess(ctx, q.call, q.ref(), q.values["process"])
 	if ctx.Err() != nil && q.Context().Err() == nil && ms > 0 {
 		return vm.Errorf(vm.Timeout, q.values["process"], "it has not ended within %d ms", ms).
-			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).WithHint("it goes on; wait again")
+			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).WithHint("it continues; wait again")
 	}
 	if err != nil {
 		return err

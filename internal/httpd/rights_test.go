@@ -132,8 +132,8 @@ var openToTokens = map[string]right{
 	"PUT /v1/vms/{vm}/tar/{path...}":                     asUser,
 }
 
-// walk is what one route is tried on: made anew for each, since a caller with
-// the right to it may well delete it.
+// walk is what one route is tried on: made again for each, since a caller
+// with the right to it may well delete it.
 type walk struct {
 	*bench
 	row              route
@@ -408,8 +408,9 @@ func TestExecSocketRights(t *testing.T) {
 	}
 }
 
-// TestCut: what goes on by a token ends with it: at its revocation, its expiry,
-// the end of the permission, of the Linux user, of the identity, and of an API key.
+// TestCut: connections opened by a token end with it: at its revocation, its
+// expiry, the end of the permission, of the Linux user, of the identity, and of an
+// API key.
 func TestCut(t *testing.T) {
 	clock := vmtest.NewClock()
 	for name, cut := range map[string]func(b *bench, a agent, vm, token string){
@@ -496,7 +497,7 @@ func (a *attachments) stop() {
 }
 
 // streamOf begins to read a stream and returns what waits for its end: nil when
-// it goes on.
+// it continues.
 func (b *bench) streamOf(path, secret string) func() error {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), "GET", b.server.URL+path, nil)
@@ -550,7 +551,7 @@ func (a *attachments) wantCut(t *testing.T) {
 	}
 }
 
-// wantAlive wants all of it to go on.
+// wantAlive wants all of it to continue.
 func (a *attachments) wantAlive(t *testing.T) {
 	t.Helper()
 	if err := a.exec.Write(t.Context(), websocket.MessageBinary, append([]byte{api.ChannelStdin}, "still here\n"...)); err != nil {

@@ -74,8 +74,8 @@ func (s *server) publicRoutes() []route {
 
 func (s *server) hostRoutes() []route {
 	return []route{
-		{"GET", "/auth/v1/whoami", token, s.whoami, "Who the caller is.", nil, api.WhoAmI{}, false, ""},
-		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that went on in the background; 202 while it does.", nil, nil, false, ""},
+		{"GET", "/auth/v1/whoami", token, s.whoami, "The account or identity of the caller.", nil, api.WhoAmI{}, false, ""},
+		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that ran in the background; 202 while it does.", nil, nil, false, ""},
 		{"GET", "/observability/v1/logs", key, s.logs, "Log lines of a background request.", nil, api.Logs{}, false, "requestId"},
 		{"GET", "/v1/events", key, s.events, "Events as they happen (SSE); resumed by Last-Event-ID.", nil, nil, true, "types vm after"},
 		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false, ""},
@@ -98,7 +98,7 @@ func (s *server) snapshotRoutes() []route {
 		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots of the images and of the account.", nil, api.SnapshotList{}, false, "includeDeleted includeFailed includeBuilding includeCancelled includeLost"},
 		{"POST", "/v1/vms/snapshots", key, s.buildSnapshot, "Make a snapshot by a spec.", api.BuildSnapshot{}, api.BuiltSnapshot{}, false, ""},
 		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false, ""},
-		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "Delete a snapshot; VMs made of it go on.", nil, api.ChangedSnapshot{}, false, ""},
+		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "Delete a snapshot; VMs made from it stay.", nil, api.ChangedSnapshot{}, false, ""},
 		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.renameSnapshot, "Rename a snapshot.", api.NameSnapshot{}, api.ChangedSnapshot{}, false, ""},
 		{"GET", "/v1/vms/builds/{build}", key, s.build, "One build: a VM or snapshot being made by a spec.", nil, api.Build{}, false, ""},
 		{"GET", "/v1/vms/builds/{build}/phases", key, s.buildPhases, "What a build has come to.", nil, api.BuildPhases{}, false, ""},

@@ -62,7 +62,7 @@ type server struct {
 	pace  *pace
 	// authDelay is what a failed authentication waits.
 	authDelay  time.Duration
-	background sync.WaitGroup // requests that go on without their connection
+	background sync.WaitGroup // requests that run without their connection
 	large      *semaphore.Weighted
 	patience   time.Duration // for a part of large
 }
@@ -70,8 +70,8 @@ type server struct {
 // Handler is the API over HTTP.
 type Handler struct{ *server }
 
-// Wait returns when nothing goes on in the background any more, which the end
-// of Lifetime brings about. No request may be served then.
+// Wait returns when no work runs in the background any more, which the end of
+// Lifetime brings about. No request may be served then.
 func (h Handler) Wait() { h.background.Wait() }
 
 const (
@@ -114,7 +114,7 @@ func (q *request) reserve(bytes int64) error {
 	ctx, stop := context.WithTimeout(q.Context(), q.wait)
 	defer stop()
 	if err := q.room.Acquire(ctx, bytes); err != nil {
-		return vm.Errorf(vm.Unavailable, q.URL.Path, "too many large files or outputs are on their way as JSON").
+		return vm.Errorf(vm.Unavailable, q.URL.Path, "too many large files or outputs are being sent as JSON").
 			WithHint("use /v1/vms/{id}/raw/{path}, which holds nothing in memory, or try again")
 	}
 	q.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 // SSH is the SSH gateway as the API needs it.
 type SSH interface {
-	// ServeActor serves a connection of somebody whom the API knows.
+	// ServeActor serves a connection of a caller that the API knows.
 	ServeActor(ctx context.Context, conn net.Conn, from string, a vm.Actor, ref string)
 	// HostKey is the public host key as known_hosts has it: type and key.
 	HostKey() string

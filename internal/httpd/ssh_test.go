@@ -17,7 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// fakeSSH is a gateway that says whom it was told of and repeats what it hears.
+// fakeSSH is a gateway that says which caller it was given and repeats what it
+// hears.
 type fakeSSH struct{}
 
 func (fakeSSH) HostKey() string { return "ssh-ed25519 AAAA" }

@@ -11,7 +11,7 @@ import (
 
 func (s *server) storageRoutes() []route {
 	return []route{
-		{"GET", "/v1/storage", key, s.storage, "Who uses what of the disk, and what would go next; others than admins see their account.", nil, vm.Storage{}, false, ""},
+		{"GET", "/v1/storage", key, s.storage, "The use of the disk, and what would be removed next; accounts other than admins see their own.", nil, vm.Storage{}, false, ""},
 		{"POST", "/v1/storage/prune", key, s.prune, "Make room as far as the budget needs it and what is asked for: layers, then sticky VMs that do not run; others than admins prune their account.", api.Prune{}, vm.Pruned{}, false, ""},
 		{"GET", "/v1/quota", key, s.ownQuota, "What one's account may have and what it has.", nil, vm.QuotaState{}, false, ""},
 		{"GET", "/v1/accounts/{account}/quota", admin, s.quota, "What an account may have and what it has.", nil, vm.QuotaState{}, false, ""},

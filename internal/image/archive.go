@@ -38,7 +38,7 @@ func (t *treeWriter) archive(d RecipeDownload, file string) {
 	}
 }
 
-// unpacking is an archive on its way into the tar.
+// unpacking is an archive that is being copied into the tar.
 type unpacking struct {
 	t     *treeWriter
 	d     RecipeDownload

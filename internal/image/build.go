@@ -22,8 +22,8 @@ type BuildOptions struct {
 	Recipe  Recipe // as parsed; Build resolves it
 	HostCAs bool   // the guest trusts the CAs that the operator added to this host
 
-	// Progress is called with the step that goes on and how far the whole
-	// build is; from one goroutine at a time. Nil = nobody watches.
+	// Progress is called with the current step and how far the whole build
+	// is; from one goroutine at a time. Nil = nobody watches.
 	Progress func(step string, done, total int)
 	// Warm makes the warm generation of the finished image. Nil = none is made.
 	// When it fails the image stays, as it boots without one.
@@ -41,7 +41,7 @@ type BuildOptions struct {
 const total = 100
 
 // Build builds an image and returns it. An interrupted build of the same
-// recipe, sources and CAs goes on after its last finished stage. The image
+// recipe, sources and CAs continues after its last finished stage. The image
 // appears whole or not at all. Kinds: Invalid (recipe), Busy (the same recipe
 // is being built), Unsupported (host has no Debian sources or lacks a
 // program), NoSpace, Cancelled.
@@ -74,7 +74,7 @@ func Build(ctx context.Context, o BuildOptions) (img vm.Image, err error) {
 	img, err = b.stages(ctx)
 	if ctx.Err() != nil && err != nil {
 		return vm.Image{}, vm.Errorf(vm.Cancelled, b.recipe.Name, "build interrupted").
-			WithHint("the same command goes on where it stopped")
+			WithHint("the same command continues where it stopped")
 	}
 	if err == nil {
 		o.Log.Info("image built", "image", img.ID, "name", img.Name, "took", time.Since(b.started))
@@ -215,8 +215,8 @@ func (b *builder) published() (vm.ImageID, bool) {
 }
 
 // publish writes the manifest and gives the image its name. The image is put
-// together in a directory of its own, so that the build's directory can go on
-// to say what is left to do.
+// together in a directory of its own, so that the build's directory can
+// continue to say what is left to do.
 func (b *builder) publish() (vm.Image, error) {
 	img, err := b.manifest()
 	if err != nil {

@@ -229,8 +229,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// A build that fails or is cut short at any program leaves no image,
-// and the next one goes on where it stopped.
+// A build that fails or is cut short at any program leaves no image, and the
+// next one continues where it stopped.
 func TestBuildResumes(t *testing.T) {
 	for _, program := range []string{"mmdebstrap", "qemu-img"} {
 		b := newBench(t)

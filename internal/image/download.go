@@ -223,7 +223,7 @@ func (f downloader) fetch(ctx context.Context, addr *url.URL, limit int64, w io.
 			err = e.Err // it repeats the address
 		}
 		return vm.Errorf(vm.Unavailable, addr.Redacted(), "not downloaded: %w", err).
-			WithHint("the same command goes on where it stopped; npm_config_registry and PIP_INDEX_URL name other registries")
+			WithHint("the same command continues where it stopped; npm_config_registry and PIP_INDEX_URL name other registries")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr.String(), nil)
 	if err != nil {

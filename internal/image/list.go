@@ -174,8 +174,8 @@ type Swept struct {
 
 // Sweep removes what crashes left in the images' directory: unfinished and
 // half-removed images, and temporary trees of builds. A build that was
-// interrupted keeps its finished stages, unless all is set; one that goes on is
-// left alone, one that nobody went on with for a week is removed.
+// interrupted keeps its finished stages, unless all is set; a running one is
+// left alone, one that nobody continued for a week is removed.
 func Sweep(ctx context.Context, dir layout.Dir, all bool) (Swept, error) {
 	var out Swept
 	entries, err := os.ReadDir(dir.Images())

@@ -139,7 +139,7 @@ func verify(ctx context.Context, dir layout.Dir, img vm.Image) error {
 	return nil
 }
 
-// What kill -9 leaves is swept; a build that goes on is not.
+// What kill -9 leaves is swept; a running build is not.
 func TestSweep(t *testing.T) {
 	dir, imgs := store(t, "base")
 	t.Setenv("TMPDIR", t.TempDir())

@@ -24,7 +24,7 @@ import (
 // A program is one run of a program of the host.
 type program struct {
 	args   []string
-	env    []string // besides our own
+	env    []string // except our own
 	stdin  io.Reader
 	files  []*os.File // descriptors from 3; nil = closed
 	output io.Writer  // stdout and stderr; nil = the end of it goes into the error
@@ -80,7 +80,8 @@ func runProgram(ctx context.Context, p program) (err error) {
 const guardScript = `read -r line || { kill -s TERM -- "-$1"; sleep 15; kill -s KILL -- "-$1"; } 2>/dev/null`
 
 // guard starts a process that ends the group when this process dies, however it
-// dies: mmdebstrap on its own would go on for minutes. Release ends the guard.
+// dies: mmdebstrap on its own would continue for minutes. Release ends the
+// guard.
 func guard(group int) (release func() error, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // BoundedLog is a log file that never grows beyond its limit: then it becomes
-// path.1, in the place of the one before, and begins anew. It is for logs that
-// a guest or a QEMU can make grow. Its methods may be called at once.
+// path.1, in the place of the one before, and begins again. It is for logs
+// that a guest or a QEMU can make grow. Its methods may be called at once.
 type BoundedLog struct {
 	path  string
 	limit int64
@@ -35,8 +35,8 @@ func OpenBounded(path string, limit int64) (*BoundedLog, error) {
 
 // BoundStream makes a log of f, such as os.Stderr, where f is the file at path,
 // opened to append to. What others write to f's descriptor counts, too, and
-// goes to the new file when the log begins anew. ok is false when f is not that
-// file. The log need not be closed.
+// goes to the new file when the log begins again. ok is false when f is not
+// that file. The log need not be closed.
 func BoundStream(f *os.File, path string, limit int64) (b *BoundedLog, ok bool) {
 	have, err := f.Stat()
 	if err != nil {

@@ -90,8 +90,8 @@ func (d Dir) Initramfs(digest, kernel string) string {
 // Images is the directory of all images.
 func (d Dir) Images() string { return d.join("images") }
 
-// ImageBuilding is the directory of a build that goes on or was interrupted,
-// named by the digest of the resolved recipe.
+// ImageBuilding is the directory of a running build or was interrupted, named
+// by the digest of the resolved recipe.
 func (d Dir) ImageBuilding(digest string) string { return d.join("images", ".building-"+digest) }
 
 // ImageBuildLock is held (flock) by the one build of that recipe digest.
@@ -274,7 +274,7 @@ func (v VMDir) ColdRAM() string { return filepath.Join(string(v), "ram") }
 func (v VMDir) SpareRAM() string { return filepath.Join(string(v), "ram.spare") }
 
 // Lent is the directory of second names of files that the VM's QEMU may open
-// besides those of its start.
+// after its start.
 func (v VMDir) Lent() string { return filepath.Join(string(v), "lent") }
 
 // ColdModule is the memory file of a module that was plugged in, lent.

@@ -23,7 +23,7 @@ const (
 	FrameSignal   FrameType = 5 // name of a signal for its process group
 	FrameStarted  FrameType = 6 // the process
 	FrameExit     FrameType = 7 // how it ended; the last frame
-	FrameError    FrameType = 8 // why it could not go on; the last frame
+	FrameError    FrameType = 8 // why it could not continue; the last frame
 	FrameStdinAck FrameType = 9 // 4 bytes: so much input was taken off the sender's hands
 
 	// Of terminals only.

@@ -37,7 +37,7 @@ type Handler struct {
 	Serve func(net.Listener) error
 	// Wake does what the words of a WAKE say and returns the answer's, at most 64 KiB.
 	// key is the one that the host proved to hold. It is called once for each WAKE,
-	// however often the host repeats it; sent is called when the answer is on its way.
+	// however often the host repeats it; sent is called when the answer is being sent.
 	// A guest without it skips WAKEs.
 	Wake func(key, words []byte) (answer []byte, sent func())
 }

@@ -25,7 +25,7 @@ const (
 	// listen is how long one read may take: how late a message is sent again.
 	listen = 20 * time.Millisecond
 	// restart is how long a GO may stay unanswered before the handshake
-	// begins anew.
+	// begins again.
 	restart = 2 * time.Second
 )
 

@@ -34,7 +34,7 @@ type agentLink struct {
 	mu      sync.Mutex // guards the fields below
 	key     []byte
 	others  [][]byte       // tried beside key until setKey
-	paused  bool           // the guest stands still: silence is no fault
+	paused  bool           // the guest is paused: silence is no fault
 	session *yamux.Session // nil while there is none
 	heard   time.Time      // last sign of life
 	changed chan struct{}  // closed and replaced when session is set
@@ -87,7 +87,7 @@ func (l *agentLink) run(ctx context.Context) {
 }
 
 // refusals is how often an agent must refuse before it is believed: a guest that
-// starts its agent anew may have answered for the one before.
+// starts its agent again may have answered for the one before.
 const refusals = 3
 
 // note keeps count of refusals, for whoever waits.
@@ -236,7 +236,7 @@ func (l *agentLink) holds() []byte {
 	return l.key
 }
 
-// setPaused says whether the guest stands still.
+// setPaused says whether the guest is paused.
 func (l *agentLink) setPaused(paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

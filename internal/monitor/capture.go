@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// freezeWait is for the agent to say that the guest's programs stand still.
+	// freezeWait is for the agent to say that the guest's programs are frozen.
 	freezeWait = 10 * time.Second
 	// restTime is how long the agent gets to come to rest when it has answered. What it
 	// is in the middle of at the capture, each child finishes with code that runs there
 	// for the first time, which takes it three times as long.
 	restTime = 4 * time.Millisecond
-	// thawWait is for it to let them go on; a guest must not stay frozen.
+	// thawWait is for it to let them continue; a guest must not stay frozen.
 	thawWait = 20 * time.Second
 	// thawAgain is the pause between two tries.
 	thawAgain = 200 * time.Millisecond
 )
 
 // capture writes the machine down; see qemu.Process.Capture. With Freeze the
-// guest's programs stand still from the end of the first pass until the
-// machine goes on, and, in what is captured, until the resets of its start.
+// guest's programs are frozen from the end of the first pass until the
+// machine keeps running, and, in what is captured, until the resets of its
+// start.
 func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
 	if !closed(m.started) {
 		return vm.Captured{}, vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -77,7 +78,7 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	return out, err
 }
 
-// resume lets a machine go on that a capture has held.
+// resume resumes a machine that a capture has held.
 func (m *machine) resume(ctx context.Context) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
@@ -99,13 +100,13 @@ func (m *machine) freeze(ctx context.Context, disk bool) error {
 	ctx, cancel := context.WithTimeout(ctx, freezeWait)
 	defer cancel()
 	if _, err := m.guest.Freeze(ctx, disk); err != nil {
-		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be made to stand still: %w", err).
+		return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs could not be frozen: %w", err).
 			WithHint("look at its console (`warren logs NAME`)")
 	}
 	return nil
 }
 
-// thaw lets the guest's programs go on. The caller's going away does not
+// thaw lets the guest's programs continue. The caller's going away does not
 // matter to it.
 func (m *machine) thaw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawWait)
@@ -121,8 +122,8 @@ func (m *machine) thaw(ctx context.Context) error {
 		case <-m.gone:
 			return err
 		case <-ctx.Done():
-			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs may stand still: the agent did not answer: %w", err).
-				WithHint("stop and start the VM if its programs don't go on")
+			return vm.Errorf(vm.GuestFault, string(m.spec.ID), "its programs may be frozen: the agent did not answer: %w", err).
+				WithHint("stop and start the VM if its programs don't continue")
 		case <-time.After(thawAgain):
 		}
 	}
@@ -147,12 +148,12 @@ func (m *machine) disk(ctx context.Context) (string, error) {
 	return m.qemu().ActiveDisk(ctx)
 }
 
-// goOn lets a machine go on whose monitor died in the middle of a capture.
+// goOn resumes a machine whose monitor died in the middle of a capture.
 func (m *machine) goOn(ctx context.Context) error {
 	state, err := m.qemu().RunState(ctx)
 	if err != nil || state != "paused" {
 		return err
 	}
-	m.log.Warn("the machine stood still: its last monitor died in a capture")
+	m.log.Warn("the machine was paused: its last monitor died in a capture")
 	return m.qemu().QMP.Execute(ctx, "cont", nil, nil)
 }

@@ -45,7 +45,7 @@ func newClient(runDir string) *Client {
 // Guest returns the guest's verbs; the same value each time.
 func (c *Client) Guest() *guest.Client { return c.guest }
 
-// Close lets go of the machine, which goes on.
+// Close lets go of the machine, which keeps running.
 func (c *Client) Close() {
 	c.guest.Close()
 	c.http.CloseIdleConnections()
@@ -108,7 +108,7 @@ func (c *Client) gone() bool {
 
 // Wait blocks until the machine is gone and says how it ended. When the
 // monitor ends but the machine lives, the error has kind Unavailable: attach
-// anew.
+// again.
 func (c *Client) Wait(ctx context.Context) (vm.MachineExit, error) {
 	var exit vm.MachineExit
 	err := c.call(ctx, "GET", "/wait", nil, &exit)
@@ -154,16 +154,16 @@ func (c *Client) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	return out, c.call(ctx, "POST", "/capture", s, &out)
 }
 
-// Resume lets a machine go on that a capture has held.
+// Resume resumes a machine that a capture has held.
 func (c *Client) Resume(ctx context.Context) error {
 	ctx, cancel := within(ctx, thawWait+callDeadline)
 	defer cancel()
 	return c.call(ctx, "POST", "/resume", nil, nil)
 }
 
-// Flatten shortens the chain of layers below the machine's disk to those that
-// are beneath base; in part, it merges the upper layers alone and copies little. It
-// takes as long as there is to copy, or until ctx ends; the guest goes on
+// Flatten shortens the chain of layers below the machine's disk to those that are
+// beneath base; in part, it merges the upper layers alone and copies little. It
+// takes as long as the copying, or until ctx ends; the guest keeps running
 // meanwhile.
 func (c *Client) Flatten(ctx context.Context, base string, part bool) error {
 	path := "/flatten"

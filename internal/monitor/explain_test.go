@@ -15,7 +15,7 @@ import (
 )
 
 // TestRefusedAtOnce: an agent that holds another key is known long before the
-// start's deadline, and the error says how to go on.
+// start's deadline, and the error says how to continue.
 func TestRefusedAtOnce(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "other-key")

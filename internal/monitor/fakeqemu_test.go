@@ -66,7 +66,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	status string
-	full   int // how often it must be let go on before there is room
+	full   int // how often it must be resumed before there is room
 	mon    net.Conn
 	key    []byte
 	before []byte // the key that a session may still begin with; nil = none
@@ -174,7 +174,7 @@ func serveAll(l net.Listener, serve func(net.Conn)) {
 }
 
 // fillOnSignal makes the machine one whose guest met a full disk, on SIGUSR1:
-// it stands still until it was let go on twice.
+// it is paused until it was resumed twice.
 func (f *fake) fillOnSignal() {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)

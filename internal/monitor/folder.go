@@ -292,7 +292,8 @@ func (s *server) addFolder(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// The unmounting goes on when its caller goes away: half of it has happened.
+// The unmounting continues when its caller goes away: half of it has
+// happened.
 func (s *server) dropFolder(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := s.m.takeFolder(context.WithoutCancel(r.Context()), q.Get("path"), q.Get("force") != "")

@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// roomLook is the pause between two tries to let a machine go on that stands
-// still because the host's disk is full.
+// roomLook is the pause between two tries to resume a machine that is paused
+// because the host's disk is full.
 const roomLook = time.Second
 
-// watchDisk lets the machine go on after QEMU has stopped it because a write
-// of its guest found no room on the host. QEMU keeps that write and tries it
-// again when the machine goes on, so nothing is lost.
+// watchDisk resumes the machine after QEMU has stopped it because a write of
+// its guest found no room on the host. QEMU keeps that write and tries it
+// again when the machine resumes, so nothing is lost.
 func (m *machine) watchDisk() {
 	events := m.qemu().QMP.Subscribe()
 	m.wg.Go(func() {
 		defer events.Close()
-		m.awaitRoom() // the last monitor may have died while it stood still
+		m.awaitRoom() // the last monitor may have died while it was paused
 		for {
 			e, err := events.Next(m.lifetime)
 			if err != nil {
@@ -38,14 +38,14 @@ func (m *machine) watchDisk() {
 	})
 }
 
-// awaitRoom returns when the machine does not stand still for want of room. A
-// capture may have given up in between, unable to reach the agent: the guest's
-// programs are let go on once more.
+// awaitRoom returns when the machine is not paused for want of room. A capture
+// may have given up in between, unable to reach the agent: the guest's
+// programs are thawed once more.
 func (m *machine) awaitRoom() {
 	stood := false
 	for ; m.tryOn(); pause(m.lifetime, roomLook) {
 		if !stood {
-			m.log.Warn("the host's disk is full: the machine stands still until there is room")
+			m.log.Warn("the host's disk is full: the machine is paused until there is room")
 		}
 		stood = true
 	}
@@ -59,7 +59,7 @@ func (m *machine) awaitRoom() {
 	}
 }
 
-// tryOn reports whether the machine stood still for want of room, and if so
+// tryOn reports whether the machine was paused for want of room, and if so
 // lets it try again. A capture keeps it standing for its own reasons.
 func (m *machine) tryOn() bool {
 	m.capturing.Lock()

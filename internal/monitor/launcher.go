@@ -258,7 +258,7 @@ func (l *Launcher) adopt(ctx context.Context, runDir string) (vm.MachineStatus, 
 	return c.statusWhenReady(actx)
 }
 
-// retire ends a monitor that can't be used; its machine goes on.
+// retire ends a monitor that can't be used; its machine keeps running.
 func (l *Launcher) retire(ctx context.Context, id identity) error {
 	h, err := id.Open()
 	if errors.Is(err, os.ErrProcessDone) {

@@ -50,7 +50,7 @@ type machine struct {
 	folders   folders
 	spare     spare
 	capturing sync.Mutex // one capture at a time; guards held
-	held      bool       // the guest's programs stand still after a capture with Hold
+	held      bool       // the guest's programs are frozen after a capture with Hold
 
 	mu      sync.Mutex // guards the fields below
 	hello   vm.AgentHello
@@ -172,7 +172,8 @@ func (m *machine) spawn(ctx context.Context) error {
 }
 
 // waking is what the guest does before anything else. A guest that boots, and one
-// that needs its folders before its programs go on, is reset when it is linked.
+// that needs its folders before its programs continue, is reset when it is
+// linked.
 func (m *machine) waking() *link.Waking {
 	if m.spec.Generation == nil || len(m.spec.Folders) > 0 || len(m.spec.LostFolders) > 0 {
 		return nil
@@ -241,7 +242,7 @@ func (m *machine) greet(ctx context.Context, w *link.Waking) error {
 			return err
 		}
 	}
-	m.mountFolders(ctx) // before programs go on
+	m.mountFolders(ctx) // before programs continue
 	return m.reset(ctx, m.guest.Wake)
 }
 
@@ -251,7 +252,7 @@ const (
 	clockPause = 100 * time.Millisecond
 )
 
-// setClock makes up for the time that the reset took on its way: of code that
+// setClock makes up for the time that the reset took to arrive: of code that
 // has not run before in this process, on a busy host, up to some tenths of a
 // second. It ends when a request was quick enough to be exact.
 func (m *machine) setClock(ctx context.Context) {
@@ -346,9 +347,9 @@ const (
 	upgradeLook = 100 * time.Millisecond
 )
 
-// upgrade replaces an agent of another version by ours, in place, and has the
-// new one do the resets again: it may know more of them. A guest that has no room
-// for it goes on with the agent that it has, which has done every reset.
+// upgrade replaces an agent of another version by ours, in place, and has the new
+// one do the resets again: it may know more of them. A guest that has no room for
+// it continues with the agent that it has, which has done every reset.
 func (m *machine) upgrade(ctx context.Context) error {
 	f, err := os.Open(m.spec.Agent)
 	if err != nil {
@@ -390,7 +391,8 @@ func (m *machine) upgrade(ctx context.Context) error {
 	}
 }
 
-// keepAgent goes on with an agent that could not be replaced, if it still answers.
+// keepAgent continues with an agent that could not be replaced, if it still
+// answers.
 func (m *machine) keepAgent(ctx context.Context, why error) error {
 	try, stop := context.WithTimeout(ctx, upgradeTry)
 	defer stop()

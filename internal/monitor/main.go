@@ -41,7 +41,7 @@ type message struct {
 // Main is the whole life of a monitor: it starts the machine (or takes it
 // over), serves it, and returns when the machine is gone. When ctx ends during
 // the start, the machine is destroyed; when it ends later, Main returns and
-// QEMU goes on, for a new monitor to take over.
+// QEMU keeps running, for a new monitor to take over.
 func Main(ctx context.Context, o Options) error {
 	// A guest's disk is not to be found in a core file.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {

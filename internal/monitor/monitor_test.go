@@ -597,8 +597,8 @@ func TestStopStubborn(t *testing.T) {
 }
 
 // A guest that stops answering costs a deadline, never the caller.
-// TestFullHostDisk: a machine that stands still for want of room says so, and
-// goes on by itself.
+// TestFullHostDisk: a machine that is paused for want of room says so, and
+// continues by itself.
 func TestFullHostDisk(t *testing.T) {
 	ctx := deadline(t)
 	spec := fakeSpec(t, "full")
@@ -655,7 +655,7 @@ func standsStill(t *testing.T, pid int) {
 	t.Fatal("the process has not stopped")
 }
 
-// The same for a QEMU that stands still: it can be asked about and ended.
+// The same for a QEMU that is paused: it can be asked about and ended.
 func TestFrozenQEMU(t *testing.T) {
 	ctx := deadline(t)
 	_, c := launch(ctx, t, fakeSpec(t, "well"))

@@ -13,11 +13,11 @@ import (
 )
 
 // A machine of the pool is started and warmed like any other, paused, and
-// adopted later: it becomes another VM in the moment in which it goes on.
+// adopted later: it becomes another VM in the moment in which it continues.
 
-// pause makes the machine stand still until it is adopted or resumed. Pausing
-// a machine that stands still succeeds: it is how its owner learns that its
-// monitor and QEMU answer.
+// pause pauses the machine until it is adopted or resumed. Pausing a paused
+// machine succeeds: it is how its owner learns that its monitor and QEMU
+// answer.
 func (m *machine) pause(ctx context.Context) error {
 	if !closed(m.started) {
 		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -32,7 +32,7 @@ func (m *machine) pause(ctx context.Context) error {
 	return nil
 }
 
-// adopt lets a paused machine go on as the VM that a describes. Its spec is
+// adopt resumes a paused machine as the VM that a describes. Its spec is
 // durable before, so that a monitor that re-attaches knows the key. A machine
 // that did not acknowledge every reset is killed: nobody is to meet it.
 func (m *machine) adopt(ctx context.Context, a vm.Adoption) error {
@@ -109,15 +109,15 @@ func (s *server) adopt(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, s.m.brief())
 }
 
-// Pause makes the machine stand still; see machine.pause.
+// Pause pauses the machine; see machine.pause.
 func (c *Client) Pause(ctx context.Context) error {
 	ctx, cancel := within(ctx, callDeadline)
 	defer cancel()
 	return c.call(ctx, "POST", "/pause", nil, nil)
 }
 
-// Adopt lets a paused machine go on as another VM, every reset acknowledged.
-// After an error the machine is of no use: sweep it.
+// Adopt resumes a paused machine as another VM, every reset acknowledged.
+// After an error the machine cannot be used: sweep it.
 func (c *Client) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()

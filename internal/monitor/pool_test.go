@@ -49,8 +49,8 @@ func adoption() vm.Adoption {
 	}
 }
 
-// TestAdopt: a paused machine goes on as another VM, and a monitor that takes
-// it over afterwards knows the new key and network.
+// TestAdopt: a paused machine continues as another VM, and a monitor that
+// takes it over afterwards knows the new key and network.
 func TestAdopt(t *testing.T) {
 	ctx := deadline(t)
 	spec, l, c := pooled(ctx, t, "well")
@@ -136,7 +136,7 @@ func TestOtherKeys(t *testing.T) {
 }
 
 // TestOlderMonitor: a monitor that speaks an older protocol is replaced, and its
-// machine goes on: it may write down stale keys.
+// machine keeps running: it may write down stale keys.
 func TestOlderMonitor(t *testing.T) {
 	ctx := deadline(t)
 	spec, l, c := pooled(ctx, t, "well")

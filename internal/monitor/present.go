@@ -19,8 +19,8 @@ const presentEvery = 2 * time.Second
 // stayPresent puts back the files by which a machine is found, when somebody has
 // removed them: its monitor's socket, and the notes of who monitor and QEMU are.
 // Without them serve could not ask for the machine, and its next start would
-// take it for dead. The guest does not notice. It goes on until stop is
-// called or ctx ends: then another monitor takes over.
+// take it for dead. The guest does not notice. It continues until stop is called
+// or ctx ends: then another monitor takes over.
 func (s *server) stayPresent(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -13,13 +13,13 @@ import (
 )
 
 // A machine keeps for itself every page that it has written since its start,
-// and each capture has to compare and copy them. reseat has it begin anew: a
+// and each capture has to compare and copy them. reseat has it begin again: a
 // new QEMU is started on what a capture has just written down, behind the same
-// network and the same sockets. Programs, terminals and connections go on.
+// network and the same sockets. Programs, terminals and connections continue.
 
 // reseat moves a machine that a capture holds to a new QEMU. When it fails the
-// machine either stands still as it did, or is gone, and then what was
-// captured is what can be started.
+// machine either is paused as it did, or is gone, and then what was captured
+// is what can be started.
 func (m *machine) reseat(ctx context.Context, g vm.GenerationSource) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
@@ -71,7 +71,7 @@ func (m *machine) seated(g vm.GenerationSource) vm.MachineSpec {
 	return spec
 }
 
-// sit lets the new QEMU run and its guest go on.
+// sit lets the new QEMU run and its guest continue.
 func (m *machine) sit(ctx context.Context, proc *qemu.Process, spec vm.MachineSpec) error {
 	if err := proc.AwaitRunning(ctx); err != nil {
 		return err

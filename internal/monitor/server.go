@@ -20,8 +20,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// server is the monitor's socket. Who can open it (mode 0600, in a 0700
-// directory) is the user that runs Warren.
+// server is the monitor's socket. Only the user that runs Warren can open it
+// (mode 0600, in a 0700 directory).
 type server struct {
 	m       *machine
 	http    *http.Server
@@ -146,7 +146,7 @@ func (s *server) stop(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	// The stop goes on when its caller goes away: half of it has happened.
+	// The stop continues when its caller goes away: half of it has happened.
 	s.end(w, s.m.stop(context.WithoutCancel(r.Context()), body.Grace))
 }
 

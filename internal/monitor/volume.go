@@ -107,7 +107,8 @@ func (s *server) plugVolume(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// The unplugging goes on when its caller goes away: half of it has happened.
+// The unplugging continues when its caller goes away: half of it has
+// happened.
 func (s *server) unplugVolume(w http.ResponseWriter, r *http.Request) {
 	if err := s.m.unplugVolume(context.WithoutCancel(r.Context()), vm.VolumeID(r.PathValue("id"))); err != nil {
 		writeError(w, err)
@@ -134,7 +135,8 @@ func (c *Client) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 }
 
 // snapshotVolume makes or drops a snapshot of a volume's disk, as the method
-// says, while no capture is under way. It goes on when its caller goes away.
+// says, while no capture is under way. It continues when its caller goes
+// away.
 func (s *server) snapshotVolume(w http.ResponseWriter, r *http.Request) {
 	do := s.m.qemu().SnapshotVolume
 	if r.Method == http.MethodDelete {

@@ -132,8 +132,8 @@ func (d *Disk) Ignore(f func(n int, s Sync) bool) {
 }
 
 // BeforeSync has f called before each sync, with the path below Dir. The sync
-// goes on when f returns: one that does not return is a disk that hangs. nil
-// takes f back.
+// continues when f returns: one that does not return is a disk that hangs.
+// nil takes f back.
 func (d *Disk) BeforeSync(f func(path string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +141,8 @@ func (d *Disk) BeforeSync(f func(path string)) {
 }
 
 // Cut returns a new directory with what a power cut would leave now. The disk
-// itself goes on, and nothing that is written to it later is in the directory.
+// itself keeps running, and nothing that is written to it later is in the
+// directory.
 func (d *Disk) Cut(t testing.TB, l Loss) string {
 	t.Helper()
 	d.mu.Lock()

@@ -525,7 +525,7 @@ func append_(dir layout.Dir, n int) error {
 }
 
 // newID wants the log to give an id that was not given. The host has started
-// anew.
+// again.
 func newID(dir layout.Dir, given int64) error {
 	marks, err := filepath.Glob(dir.Events() + "/*")
 	if err != nil {

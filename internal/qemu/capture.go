@@ -20,15 +20,15 @@ import (
 )
 
 // settleTime bounds what must be done even when a capture's context has
-// ended: letting the machine go on.
+// ended: resuming the machine.
 const settleTime = 20 * time.Second
 
 // Capture writes memory and device state of the running machine down and,
-// with an overlay, freezes its disk at the same instant. The machine goes on
-// in every case, also when it fails, unless Quit was asked for and all was
-// written. The files are not yet durable: layout.Publish makes them so. On an
-// error the files are gone. before, where not nil, is called when only the
-// pause is left to be done. Kinds: NoSpace, WrongState, Internal.
+// with an overlay, freezes its disk at the same instant. The machine
+// continues in every case, also when it fails, unless Quit was asked for and
+// all was written. The files are not yet durable: layout.Publish makes them
+// so. On an error the files are gone. before, where not nil, is called when
+// only the pause is left to be done. Kinds: NoSpace, WrongState, Internal.
 func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(context.Context) error) (out vm.Captured, err error) {
 	begin := time.Now()
 	defer func() { out.Total = time.Since(begin) }()
@@ -58,7 +58,7 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 			mem.remove()
 		}
 	}()
-	// The first pass runs beside the guest; what it gets wrong the second mends.
+	// The first pass runs beside the guest; what it gets wrong the second fixes.
 	if _, err := mem.copyPrivate(ctx, nil); err != nil {
 		return out, err
 	}
@@ -138,7 +138,7 @@ func createDevice(path string) error {
 }
 
 // paused stops the machine, writes disk layer, device state and memory, leaves
-// word of it, and lets the machine go on in every case but where it was asked to
+// word of it, and resumes the machine in every case but where it was asked to
 // quit or hold. device is QEMU's name of the file of the device state.
 func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, begin time.Time, copyRAM func(context.Context, <-chan struct{}) error) (err error) {
 	stopped := time.Now()
@@ -187,7 +187,7 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 	return note(s, *out, begin)
 }
 
-// saveState moves the disk of a machine that stands still, and writes its device
+// saveState moves the disk of a machine that is paused, and writes its device
 // state.
 func (p *Process) saveState(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string) (err error) {
 	if s.Overlay != "" {

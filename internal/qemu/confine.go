@@ -132,7 +132,7 @@ func give(path string, rights fs.FileMode) error {
 		}
 	}
 	if ok && sys.Gid == sharedGroup && st.Mode().Perm()&rights == rights {
-		return nil // a change, even to the same, would have the memory's sum made anew
+		return nil // a change, even to the same, would have the memory's sum made again
 	}
 	return os.Chmod(path, st.Mode().Perm()&^0o070|rights)
 }

@@ -98,7 +98,7 @@ func (p *Process) writtenDisk(ctx context.Context) (string, error) {
 }
 
 // writeBack makes what the disk holds durable: QEMU does so when it stops the
-// machine, and then the guest would stand still for it. A merge that a monitor
+// machine, and then the guest would be paused for it. A merge that a monitor
 // before has begun is ended: the disk cannot move during one.
 func (p *Process) writeBack(ctx context.Context, s vm.CaptureSpec) error {
 	if s.Overlay == "" {

@@ -126,7 +126,7 @@ func (l *layered) depth() (int, int) {
 }
 
 // TestManyCaptures: a running machine is captured as often as one likes, also by a
-// monitor that has come anew, and what its disk holds stays when its layers are
+// monitor that has come again, and what its disk holds stays when its layers are
 // merged, in part and all.
 func TestManyCaptures(t *testing.T) {
 	ctx := deadline(t)

@@ -224,7 +224,7 @@ func (h *Handle) control(f func(fd int) error) error {
 	return ferr
 }
 
-// Close lets go of the process, which goes on.
+// Close lets go of the process, which keeps running.
 func (h *Handle) Close() { h.f.Close() }
 
 // End kills the process, if it still is that process, and waits until it is

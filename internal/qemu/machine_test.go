@@ -154,7 +154,7 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-// Memory, device state and disk of one instant; the machine goes on,
+// Memory, device state and disk of one instant; the machine keeps running,
 // and so does every machine that is started on what was captured.
 func TestCaptureAndStart(t *testing.T) {
 	ctx := deadline(t)
@@ -303,8 +303,8 @@ func TestCaptureComparesBesideDevices(t *testing.T) {
 	same(t, dir.RAM(), fmt.Sprintf("/proc/%d/mem", m.pid), m.start)
 }
 
-// Whatever fails in the pause, and whoever goes away: the machine goes on and
-// no half file stays.
+// Whatever fails in the pause, and whoever goes away: the machine keeps
+// running and no half file stays.
 func TestCaptureContinuesInEveryCase(t *testing.T) {
 	ctx := deadline(t)
 	spec := newSpec(t)

@@ -54,7 +54,7 @@ func makeEmpty(path string, mib int) error {
 	return fileError(path, errors.Join(err, f.Close()))
 }
 
-// memoryCopy is one memory of a machine on its way into a file.
+// memoryCopy is one memory of a machine that is being copied into a file.
 type memoryCopy struct {
 	*memory
 	ram  *ramFile

@@ -34,8 +34,8 @@ type output struct {
 	done chan struct{} // closed when all was read, or when the output was closed
 }
 
-// newOutput makes the pipe of a machine and begins its log anew. w is for QEMU;
-// the caller closes it when QEMU has it.
+// newOutput makes the pipe of a machine and begins its log again. w is for
+// QEMU; the caller closes it when QEMU has it.
 func newOutput(spec vm.MachineSpec) (o *output, w *os.File, err error) {
 	name, log := layout.RunVM(spec.RunDir).QEMUOutput(), layout.VMDir(spec.Dir).QEMULog()
 	for _, old := range []string{name, log, log + ".1"} {

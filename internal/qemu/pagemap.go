@@ -61,9 +61,9 @@ func (m *memory) scanPrivate() ([]run, error) {
 		if n, err = m.scanFrom(off, found); err != nil {
 			return nil, err
 		}
-		// A scan that filled the list goes on behind its last region. The place
-		// where the kernel says that it stopped is not to be trusted: Linux 6.18
-		// gives an earlier one when more than 512 regions were found.
+		// A scan that filled the list continues behind its last region. The
+		// place where the kernel says that it stopped is not to be trusted:
+		// Linux 6.18 gives an earlier one when more than 512 regions were found.
 		for _, x := range found[:n] {
 			runs = appendRun(runs, run{int64(x.start) - m.start, int64(x.end - x.start)})
 			off = int64(x.end) - m.start

@@ -60,7 +60,7 @@ func TestMorePlugged(t *testing.T) {
 }
 
 // A machine takes a CPU, a module and a larger disk while it runs; what is
-// captured then goes on in another QEMU, and grows again there.
+// captured then continues in another QEMU, and grows again there.
 func TestPlug(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()

@@ -109,16 +109,17 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	return p, nil
 }
 
-// withoutKeys is what a Process keeps of its spec. Who the guest is changes while
-// QEMU runs (a machine of the pool becomes a VM): that is its owner's to know, and
-// a copy would grow stale.
+// withoutKeys is what a Process keeps of its spec. The guest's identity changes
+// while QEMU runs (a machine of the pool becomes a VM). The owner of the Process
+// keeps it, and a copy would grow stale.
 func withoutKeys(spec vm.MachineSpec) vm.MachineSpec {
 	spec.GuestKey, spec.OtherKeys, spec.Reset = nil, nil, vm.Reset{}
 	return spec
 }
 
-// overhead is what QEMU may have in memory of its own besides the guest's RAM:
-// stacks, caches, translated code. A leak that a guest provokes ends there.
+// overhead is what QEMU may have in memory of its own in addition to the
+// guest's RAM: stacks, caches, translated code. A leak that a guest provokes
+// ends there.
 const overhead = 2 << 30
 
 func dataLimit(memoryMiB int) uint64 { return uint64(memoryMiB)<<20 + overhead }
@@ -212,7 +213,8 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 	return p, nil
 }
 
-// Abandon lets go of the process, which goes on. Only for a monitor that ends.
+// Abandon lets go of the process, which keeps running. Only for a monitor that
+// ends.
 func (p *Process) Abandon() {
 	_ = p.QMP.Close()
 	p.output.close()
@@ -279,8 +281,8 @@ func (p *Process) RunState(ctx context.Context) (string, error) {
 const stoppedForRoom = "io-error"
 
 func (p *Process) noRoom() error {
-	return vm.Errorf(vm.NoSpace, string(p.Spec.ID), "the guest stands still: the disk of the data directory is full").
-		WithHint("free some space there; the guest goes on by itself then")
+	return vm.Errorf(vm.NoSpace, string(p.Spec.ID), "the guest is paused: the disk of the data directory is full").
+		WithHint("free some space there; the guest keeps running by itself then")
 }
 
 // Kill ends the process and returns when it is gone, or with ctx's error.
@@ -403,8 +405,8 @@ func fileExists(path string) bool {
 
 // environ is QEMU's environment. What an encrypted disk reads or writes goes
 // through a buffer as large as the request, made and given back each time. By
-// its defaults glibc gives such memory back to the kernel and gets it anew page
-// by page, which took a third of the time of an encrypted read.
+// its defaults glibc gives such memory back to the kernel and gets it again
+// page by page, which took a third of the time of an encrypted read.
 func environ() []string {
 	return []string{"LC_ALL=C", "MALLOC_MMAP_THRESHOLD_=4194304", "MALLOC_TRIM_THRESHOLD_=8388608"}
 }

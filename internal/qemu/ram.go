@@ -172,8 +172,8 @@ func share(ctx context.Context, n int, free <-chan struct{}, f func(i int, buf [
 	return g.Wait()
 }
 
-// guarded turns a fault in mapped memory into an error: a page of the file that
-// the disk does not give back must not end the monitor, whose machine stands still.
+// guarded turns a fault in mapped memory into an error: a page of the file that the
+// disk does not give back must not end the monitor, whose machine is paused.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -17,8 +17,8 @@ import (
 // changes. A machine that is captured again and again gets the next copy made
 // between two captures: the spare.
 
-// spareRoom is what the disk must have free, besides four times the memory, for
-// a spare to be made.
+// spareRoom is what the disk must have free, in addition to four times the
+// memory, for a spare to be made.
 const spareRoom = 4 << 30
 
 // MakeSpare makes the copy of the machine's base that the next capture takes,
@@ -73,7 +73,7 @@ func takeSpare(spare, path string, size int64) (r *ramFile, ok bool) {
 	if err == nil {
 		err = r.note()
 	}
-	if err != nil { // it is made anew
+	if err != nil { // it is made again
 		if r != nil {
 			_ = r.close()
 		}

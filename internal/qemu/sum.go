@@ -73,7 +73,7 @@ func Verify(ctx context.Context, path string, want vm.File) error {
 
 func corrupt(path, format string, args ...any) error {
 	return vm.Errorf(vm.Corrupt, path, "damaged file of a generation: "+format, args...).
-		WithHint("delete the directory %s and start again; an image's warm generation is made anew", filepath.Dir(path))
+		WithHint("delete the directory %s and start again; an image's warm generation is made again", filepath.Dir(path))
 }
 
 // eachMiB calls f with the sum of each MiB in order until f returns false.

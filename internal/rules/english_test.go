@@ -18,7 +18,9 @@ import (
 
 // notEnglish lists wordings that docs/style.md rules out. Each one is clear-cut:
 // it is wrong, or has a plainer equivalent, wherever this repository used it.
-// A wording that is right in half of the places does not belong here.
+// A wording that is right in half of the places does not belong here: "what is"
+// at the start of a sentence, "of several", "whoever" and "what becomes of" were
+// tried and dropped.
 var notEnglish = []struct {
 	what string         // the wording, as the test reports it
 	find *regexp.Regexp // matches it in a paragraph on one line
@@ -27,14 +29,12 @@ var notEnglish = []struct {
 	// "go on" reads as a translation of one word that English splits: a process
 	// keeps running, a guest resumes, a build continues, a connection stays open.
 	{"go on", regexp.MustCompile(`(?i)\b(go|goes|going|gone|went) on\b`), "continue, keep running, resume"},
-	// A clause that begins with a bare Who or What as its subject hides the
-	// subject: "Who ends it is told" is "The caller that ends it gets an error".
+	// A sentence with a bare Who as its subject hides the subject: "Who ends it is
+	// told" is "The caller that ends it gets an error".
 	{"Who as a subject", regexp.MustCompile(`(^|[.:;] )Who [^?]*?[.;:](\s|$)`), "name the subject: a caller, an account, a client"},
-	{"What is as a subject", regexp.MustCompile(`(^|[.;] )What (is|was|are|were|has|had|comes|came) [^?]*?[.;:](\s|$)`), "name the subject: a file, a request, bytes"},
 	{"whom", regexp.MustCompile(`(?i)\bwhom\b`), "name the person or thing"},
 	// A possessive without its noun sends the reader back to find the noun.
 	{"that of the other", regexp.MustCompile(`(?i)\bthat of the others?\b`), "repeat the noun"},
-	{"of several", regexp.MustCompile(`(?i)\bof several\b`), "several, more than one"},
 	// Words that English had, and idioms that it never had.
 	{"of no use", regexp.MustCompile(`(?i)\bof no use\b`), "cannot be used, does not help, useless"},
 	{"as long as there is", regexp.MustCompile(`(?i)\bas long as there (is|are)\b`), "while it exists"},
@@ -43,7 +43,7 @@ var notEnglish = []struct {
 	{"anew", regexp.MustCompile(`(?i)\banew\b`), "again, from the start"},
 	{"lest", regexp.MustCompile(`(?i)\blest\b`), "so that ... not"},
 	{"mend", regexp.MustCompile(`(?i)\bmend(s|ed|ing)?\b`), "fix, repair"},
-	{"comes of", regexp.MustCompile(`(?i)\b(come|comes|came|become|becomes|became) of (it|them|that|this|these|those|a|an|the|each|every|one)\b`), "results from, happens to"},
+	{"comes of", regexp.MustCompile(`(?i)\b(come|comes|came) of (it|them|that|this|these|those|a|an|the|each|every|one)\b`), "the result, results from"},
 	{"such a one", regexp.MustCompile(`(?i)\bsuch a one\b`), "such a, one like it"},
 	// A virtual machine or its processes are paused; only a person stands still.
 	{"stand still", regexp.MustCompile(`(?i)\b(stand|stands|stood|standing|hold|holds|held|holding) still\b`), "paused, frozen"},
@@ -52,8 +52,14 @@ var notEnglish = []struct {
 // cleanDirs are the directories in which no such wording may stand, each with
 // all below it. stillMoving is how many the rest of the repository may have.
 var (
-	cleanDirs   = []string{"README.md", "ARCHITECTURE.md", "docs/adr/"}
-	stillMoving = 860
+	cleanDirs   = []string{
+		"README.md", "ARCHITECTURE.md", "docs/", "api/", "client/", "cmd/", "vm/", "bench/", "tools/", "test/", "scripts/", "deploy/",
+		"internal/cli/", "internal/agent/", "internal/guest/", "internal/link/", "internal/monitor/", "internal/qemu/", "internal/image/",
+		"internal/warm/", "internal/generation/", "internal/seal/", "internal/volume/", "internal/qcow/", "internal/confine/",
+		"internal/folder/", "internal/gateway/", "internal/sshd/", "internal/serve/", "internal/usernet/", "internal/vt/",
+		"internal/diagnose/", "internal/doctor/", "internal/events/", "internal/audit/", "internal/layout/", "internal/powercut/",
+	}
+	stillMoving = 220
 )
 
 // TestPlainEnglish holds docs/style.md where a machine can: comments of Go

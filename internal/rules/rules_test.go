@@ -24,7 +24,7 @@ import (
 const module = "github.com/warren-vm/warren/"
 
 // allowed is the import direction: what each package may import of this
-// module, besides itself. A package that is not named fails the test.
+// module, except itself. A package that is not named fails the test.
 var allowed = map[string][]string{
 	"vm":                  {},
 	"api":                 {"vm"},

@@ -43,7 +43,7 @@ func Open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest)
 // Settle makes the plain files that Open made durable and removes the sealed
 // ones. Until it has succeeded the generation counts as sealed. It may run while
 // machines are started on it. Kinds: Corrupt when a plain file is damaged; the
-// next Open makes it anew.
+// next Open makes it again.
 func Settle(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
 	return steps{}.settle(ctx, dir, m)
 }

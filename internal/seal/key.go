@@ -91,7 +91,7 @@ func mayTrust(path string, st fs.FileInfo, uid int) error {
 			WithHint("run warren as the user that owns it, or: chown %d %s", uid, path)
 	case st.Mode().Perm()&0o077 != 0:
 		return vm.Errorf(vm.Denied, path, "others may use the host key: its mode is %04o", st.Mode().Perm()).
-			WithHint("chmod 600 %s; if others could read it, seal anew what must stay secret", path)
+			WithHint("chmod 600 %s; if others could read it, seal again what must stay secret", path)
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/warren-vm/warren/internal/audit"
 )
 
-// TestAuditRecordsKeepBoth: what came of an action does not hide what was asked for.
+// TestAuditRecordsKeepBoth: the result of an action does not hide what was asked
+// for.
 func TestAuditRecordsKeepBoth(t *testing.T) {
 	got := auditRecords([]audit.Record{{Entry: audit.Entry{Detail: map[string]any{"to": "laptop:/out", "n": 1}}, Result: map[string]any{"bytes": 77, "n": 2}}})[0].Detail
 	for name, want := range map[string]any{"to": "laptop:/out", "bytes": 77, "n": 2} {

@@ -202,7 +202,7 @@ func (a auditor) Verify(ctx context.Context) (vm.AuditReport, error) {
 	return vm.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
 }
 
-// auditRecords is what the log has of each action: what was asked for, and what came of it.
+// auditRecords is what the log has of each action: what was asked for, and the result.
 func auditRecords(in []audit.Record) []vm.AuditRecord {
 	out := make([]vm.AuditRecord, 0, len(in))
 	for _, r := range in {

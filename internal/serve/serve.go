@@ -40,9 +40,9 @@ import (
 // shutdownGrace is how long requests may take to end at a shutdown.
 const shutdownGrace = 10 * time.Second
 
-// Run serves until ctx ends. VMs go on afterwards. Kinds: Busy (another server
-// has the data directory or the address), Unsupported (--require-kvm without
-// it), Invalid (configuration), and those of what it opens.
+// Run serves until ctx ends. VMs keep running afterwards. Kinds: Busy (another
+// server has the data directory or the address), Unsupported (--require-kvm
+// without it), Invalid (configuration), and those of what it opens.
 func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) string, out io.Writer) (err error) {
 	dir, err := layout.Open(dataDir)
 	if err != nil {
@@ -253,11 +253,11 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		shown <- nil // it has ended
 		cause = err
 	case <-s.store.Failed():
-		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs go on: %w", s.store.Healthy(ctx)).
-			WithHint("mend that, then start the server again")
+		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs keep running: %w", s.store.Healthy(ctx)).
+			WithHint("fix that, then start the server again")
 	case <-ctx.Done():
 	}
-	s.log.Info("stopping; VMs go on")
+	s.log.Info("stopping; VMs keep running")
 	end()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()

@@ -47,8 +47,9 @@ type Engine interface {
 type Rights interface {
 	// Authenticate finds the holder of an API key or token; kind Unauthenticated.
 	Authenticate(ctx context.Context, secret string) (vm.Actor, error)
-	// AuthenticateSSHKey finds as whom the holder of a key, given by its SHA256
-	// fingerprint, may enter; kind Unauthenticated when it is nobody's.
+	// AuthenticateSSHKey finds as which identity the holder of a key, given by
+	// its SHA256 fingerprint, may enter; kind Unauthenticated when it is
+	// nobody's.
 	AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error)
 	MayEnter(ctx context.Context, a vm.Actor, ref, user string) (vm.VM, error)
 	// Session returns a context that ends when the caller's right does.

@@ -266,8 +266,8 @@ func (s *session) command(spec vm.ExecSpec) {
 			return
 		case <-s.gone:
 		}
-		// As if its terminal had gone; what wants to stay ignores that, and goes on
-		// in the background.
+		// As if its terminal had gone; what wants to stay ignores that, and keeps
+		// running in the background.
 		_ = x.Signal("HUP")
 		select {
 		case <-done:

@@ -136,7 +136,7 @@ func (d *door) identity(users []string) (vm.Identity, string) {
 	return i, token
 }
 
-// TestLogin: the forms of the contract, and what is told to whom.
+// TestLogin: the forms of the contract, and what is told to which caller.
 func TestLogin(t *testing.T) {
 	d := newDoor(t)
 	_, token := d.identity([]string{"dev", "root"})
@@ -245,8 +245,8 @@ func TestBadLogins(t *testing.T) {
 	}
 }
 
-// TestRevoked: a revoked token, a withdrawn permission and a deleted identity cut
-// what goes on, at once.
+// TestRevoked: a revoked token, a withdrawn permission and a deleted identity
+// close connections at once.
 func TestRevoked(t *testing.T) {
 	d := newDoor(t)
 	ctx := t.Context()

@@ -241,7 +241,7 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	h.w.mu.Lock()
 	h.w.memories[s.RAM] = h.guest.remember()
 	still := h.guest.disk.clone()
-	for name, d := range h.w.disks { // every name that the file had goes on being its name
+	for name, d := range h.w.disks { // every name of the file still names it
 		if d == h.guest.disk {
 			h.w.disks[name] = still
 		}
@@ -259,7 +259,7 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	return out, layout.WriteJSON(s.Note, out, 0o600)
 }
 
-// Resume lets the machine go on.
+// Resume resumes the machine.
 func (h *handle) Resume(ctx context.Context) error {
 	if err := h.w.step(ctx, "resume"); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (h *handle) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Reseat lets the machine go on, on what was captured.
+// Reseat resumes the machine, on what was captured.
 func (h *handle) Reseat(ctx context.Context, g vm.GenerationSource) error {
 	if err := h.w.step(ctx, "reseat"); err != nil {
 		return err
@@ -337,7 +337,7 @@ func (w *World) Writes(id vm.ID) string {
 	return m.active
 }
 
-// Held reports whether a VM's machine stands still after a capture.
+// Held reports whether a VM's machine is paused after a capture.
 func (w *World) Held(id vm.ID) bool {
 	m := w.find(id)
 	if m == nil {
@@ -348,7 +348,7 @@ func (w *World) Held(id vm.ID) bool {
 	return m.held
 }
 
-// Stand makes a VM's machine stand still, unknown to the engine.
+// Stand pauses a VM's machine, unknown to the engine.
 func (w *World) Stand(id vm.ID) {
 	if m := w.find(id); m != nil {
 		m.mu.Lock()

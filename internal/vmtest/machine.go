@@ -150,7 +150,7 @@ type machine struct {
 	policy vm.NetworkPolicy
 	lost   chan struct{} // closed when connections to the monitor are cut
 	active string        // the file that it writes to
-	held   bool          // it stands still after a capture
+	held   bool          // it is paused after a capture
 	keys   [][]byte      // that its agent accepts: the last it was given, and the one before until that is used
 	spent  Spent
 }
@@ -297,7 +297,7 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	return nil
 }
 
-// Pause makes the machine stand still; a paused one again, too.
+// Pause pauses the machine; a paused one again, too.
 func (h *handle) Pause(ctx context.Context) error {
 	if err := h.w.step(ctx, "pause"); err != nil {
 		return err
@@ -311,7 +311,7 @@ func (h *handle) Pause(ctx context.Context) error {
 	return nil
 }
 
-// Adopt lets a machine go on as another VM; only a pooled one that stands still.
+// Adopt resumes a machine as another VM; only a pooled one that is paused.
 func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, error) {
 	if err := h.w.step(ctx, "adopt"); err != nil {
 		return vm.MachineStatus{}, err

@@ -192,7 +192,7 @@ func (a *attached) Signal(name string) error    { return a.signal(name) }
 func (a *attached) Detach() error               { a.detach(); return nil }
 
 // Run copies output until the end; when the context ends first, the process
-// goes on in the background.
+// keeps running in the background.
 func (a *attached) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	for next := 0; ; {
 		a.mu.Lock()

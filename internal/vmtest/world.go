@@ -180,7 +180,7 @@ func (w *World) Hang(id vm.ID) {
 	}
 }
 
-// Lose cuts every connection to a VM's monitor; the machine goes on.
+// Lose cuts every connection to a VM's monitor; the machine keeps running.
 func (w *World) Lose(id vm.ID) {
 	if m := w.find(id); m != nil {
 		m.cut()

@@ -83,7 +83,7 @@ func makeDisk(ctx context.Context, path string, key vm.VolumeKey, sizeMiB int) e
 	})
 }
 
-// addKey lets a second key open the disk, dropKey ends that of the other.
+// addKey lets a second key open the disk, dropKey removes the other key.
 func addKey(ctx context.Context, path string, key, added vm.VolumeKey) error {
 	return measured(ctx, func() error {
 		return must(ctx, path, []vm.VolumeKey{key, added}, "amend", "-q",

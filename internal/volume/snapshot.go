@@ -13,7 +13,7 @@ import (
 
 // Snapshots are qcow2's own: they lie in the disk, encrypted under the same key,
 // and share with it what did not change since. Each changes the first cluster,
-// so the header's copy is made anew.
+// so the header's copy is made again.
 
 // Snapshot keeps what is on a disk that no machine uses.
 func (s Store) Snapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {

@@ -42,7 +42,8 @@ func (s *Screen) print(r rune) {
 	}
 }
 
-// wrapLine goes to the beginning of the next line, in which the text goes on.
+// wrapLine goes to the beginning of the next line, in which the text
+// continues.
 func (s *Screen) wrapLine() {
 	s.cur[s.c.y].wrapped = s.c.y < s.rows-1 || s.end == s.rows
 	s.c.x = 0
@@ -223,7 +224,7 @@ func (s *Screen) insertCells(n int) {
 	for i := range n {
 		l.cells[s.c.x+i] = s.empty()
 	}
-	s.mend(l)
+	s.repair(l)
 }
 
 func (s *Screen) deleteCells(n int) {
@@ -235,11 +236,12 @@ func (s *Screen) deleteCells(n int) {
 	for i := s.cols - n; i < s.cols; i++ {
 		l.cells[i] = s.empty()
 	}
-	s.mend(l)
+	s.repair(l)
 }
 
-// mend makes a wide character at a line's end that lost its second half blank.
-func (s *Screen) mend(l *line) {
+// repair makes a wide character at a line's end that lost its second half
+// blank.
+func (s *Screen) repair(l *line) {
 	l.wrapped = false
 	if s.wide(l.cells[s.cols-1].char) {
 		l.cells[s.cols-1].char = ' '

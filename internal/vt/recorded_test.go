@@ -12,7 +12,7 @@ import (
 )
 
 // TestRecorded: what real programs wrote in a guest gives the screen that tmux
-// made of the same bytes, and cut at any place, Redraw goes on to the same.
+// made of the same bytes, and cut at any place, Redraw continues to the same.
 func TestRecorded(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.raw")
 	if err != nil || len(names) != 3 {

@@ -3,7 +3,7 @@
 
 // Package vt is the screen of a terminal as a program sees it: it takes the
 // program's output and knows what an xterm would show, so that the whole of it
-// can be drawn anew for somebody who looks at it later, or read as text. It
+// can be drawn again for somebody who looks at it later, or read as text. It
 // keeps no lines that have scrolled off and draws nothing itself. It uses the
 // standard library alone: it runs in every guest.
 package vt
@@ -62,7 +62,7 @@ const (
 
 type line struct {
 	cells   []cell
-	wrapped bool // the text goes on in the next line
+	wrapped bool // the text continues in the next line
 }
 
 type cursor struct {
@@ -182,7 +182,7 @@ func (s *Screen) mode(n int) bool {
 	return false
 }
 
-// Resize changes the size. Lines are cut or filled, not wrapped anew: the
+// Resize changes the size. Lines are cut or filled, not wrapped again: the
 // program is told and draws what it wants. A screen that gets lower loses
 // lines above the cursor before those below it.
 func (s *Screen) Resize(cols, rows int) {

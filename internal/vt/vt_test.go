@@ -9,7 +9,7 @@ import (
 )
 
 // same fails unless a screen drawn by Redraw is the same, and stays so when the
-// program goes on.
+// program continues.
 func same(t *testing.T, s *Screen, rest []byte) {
 	t.Helper()
 	first := s.Redraw()

@@ -222,7 +222,7 @@ func (c clock) since(began clock) error {
 	least := c.before.Sub(began.after) - step
 	most := c.after.Sub(began.before) + step
 	if float64(ran) > float64(most)*(1+maxClockError) || float64(ran) < float64(least)*(1-maxClockError) {
-		return vm.Errorf(vm.GuestFault, "clock", "%w: it went on by %v within %v to %v of the host's", errClock, ran, least, most).
+		return vm.Errorf(vm.GuestFault, "clock", "%w: it ran for %v within %v to %v of the host's", errClock, ran, least, most).
 			WithHint("try again while the host is less busy")
 	}
 	return nil

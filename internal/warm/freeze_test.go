@@ -36,8 +36,8 @@ func counts(ctx context.Context, t *testing.T, g *guest.Client) (n [3]int64) {
 	return n
 }
 
-// While a guest is frozen none of its programs does anything; the
-// agent does, and can be replaced. A wake with every reset lets them go on.
+// While a guest is frozen none of its programs does anything; the agent does,
+// and can be replaced. A wake with every reset lets them continue.
 func TestFreeze(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	s := r.spec(t)
@@ -153,7 +153,7 @@ func TestFreezeDisk(t *testing.T) {
 	if _, err := g.WriteFile(short, "", "/root/late", vm.WriteOptions{Size: 1}, bytes.NewReader([]byte("x"))); err == nil {
 		t.Error("a file was written on a frozen disk")
 	}
-	_, f, err := g.Open(ctx, "", "/root/kept") // reading goes on
+	_, f, err := g.Open(ctx, "", "/root/kept") // reading continues
 	if err != nil {
 		t.Fatal(err)
 	}

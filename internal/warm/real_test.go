@@ -292,7 +292,7 @@ func TestGenerationFiles(t *testing.T) {
 	gen := layout.GenerationDir(r.o.Dir.Warm(r.o.Image.ID, r.gen.Key))
 	for _, p := range []string{gen.RAM(), gen.Device(), gen.Disk(), gen.Manifest()} {
 		var st unix.Stat_t
-		// The group that root's machines have besides is in no list of users.
+		// The group that root's machines also have is in no list of users.
 		if err := unix.Stat(p, &st); err != nil || st.Mode&0o007 != 0 || st.Mode&0o070 != 0 && st.Gid < 1<<30 {
 			t.Errorf("%s: %o, group %d, %v", p, st.Mode, st.Gid, err)
 		}
@@ -404,7 +404,7 @@ func TestStopRealGuest(t *testing.T) {
 	}
 }
 
-// A running guest captured and started again goes on in both places.
+// A running guest captured and started again continues in both places.
 func TestCaptureRealGuest(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	s := r.spec(t)
@@ -463,8 +463,8 @@ func TestCaptureRealGuest(t *testing.T) {
 	}
 }
 
-// A generation with an older agent wakes and gets this version's agent,
-// in place; what runs in the guest goes on.
+// A generation with an older agent wakes and gets this version's agent, in
+// place; what runs in the guest keeps running.
 func TestUpgradeRealAgent(t *testing.T) {
 	r, ctx := real(t), deadline(t)
 	s := r.spec(t)

@@ -97,7 +97,7 @@ verified("a domain is verified by its TXT record, listed, and let go", async () 
   assert.ok(!(await f.domains.list({ limit: 50 })).some((d) => d.domain === domain));
 });
 
-verified("a verified domain is mapped, with all below it, and mapped anew", async () => {
+verified("a verified domain is mapped, with all below it, and mapped again", async () => {
   const f = client();
   const domain = real("mapped");
   await claim(f, domain);

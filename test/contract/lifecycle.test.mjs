@@ -142,7 +142,7 @@ test("every answer carries its ids, a change its receipt", async () => {
 });
 
 // On a simulated host a create is over before any time has passed.
-real("a create with a logger goes on in the background", async () => {
+real("a create with a logger keeps running in the background", async () => {
   const lines = [];
   const made = await client().vms.create({ name: "contract-bg", logger: (l) => lines.push(l) });
   await client().vms.delete({ vmId: made.vmId });

@@ -116,7 +116,7 @@ test("the network policy can be changed while the VM runs", async () => {
   assert.ok(Array.isArray((await raw("GET", `${base}/connections`)).json.connections));
 });
 
-test("events: a reader goes on where it stopped", async () => {
+test("events: a reader continues where it stopped", async () => {
   const read = async (after, until) => {
     const end = new AbortController();
     const answer = await fetch(`${url}/v1/events?vm=${vm.vmId}`, { headers: { Authorization: `Bearer ${apiKey}`, "Last-Event-ID": String(after) }, signal: end.signal });

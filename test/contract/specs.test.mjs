@@ -102,7 +102,7 @@ test("a snapshot is built from a spec, with a Dockerfile's commands", async () =
   await rejects(f.vms.create({ spec: new VmSpec().baseImage({ dockerfileContent: "FROM alpine" }) }), "UNSUPPORTED_OS");
 });
 
-test("a long create goes on in the background", async () => {
+test("a long create keeps running in the background", async () => {
   const answer = await raw("POST", "/v1/vms", { spec: { systemd: { services: [{ name: "slow", mode: "oneshot", exec: ["sleep 0.5"] }] } } }, { "x-freestyle-background-after-secs": "0.1" });
   assert.equal(answer.status, 202);
   const id = answer.headers.get("x-freestyle-background-request-id");

@@ -70,7 +70,7 @@ test("snapshot, create from it, list, get, update, delete", async () => {
       const named = await raw("PATCH", `/v1/vms/snapshots/${taken.snapshotId}`, { name: "contract-renamed" });
       assert.deepEqual(named.json, { snapshot_id: taken.snapshotId, name: "contract-renamed" });
       await f.vms.snapshots.delete({ snapshotId: taken.snapshotId });
-      assert.equal((await child.exec("cat /work/f")).stdout, "snap\n"); // it goes on
+      assert.equal((await child.exec("cat /work/f")).stdout, "snap\n"); // it continues
     });
     assert.ok(!ids((await f.vms.snapshots.list()).snapshots).includes(taken.snapshotId));
     const all = await raw("GET", "/v1/vms/snapshots?includeDeleted=true");

@@ -201,7 +201,7 @@ func TestForgedErrors(t *testing.T) {
 		vm.Invalid, vm.Unauthenticated, vm.Denied, vm.NotFound, vm.Exists, vm.WrongState, vm.Busy, vm.Limit, vm.NoSpace,
 		vm.Unsupported, vm.Unavailable, vm.Timeout, vm.GuestFault, vm.Corrupt, vm.Internal, vm.Cancelled, "made-up",
 	}
-	may := map[string][]vm.Kind{ // besides what every verb may
+	may := map[string][]vm.Kind{ // in addition to what every verb may
 		"stat": nil, "exec": {vm.Limit}, "dial": {vm.Unavailable}, "unmount": {vm.Busy},
 	}
 	always := []vm.Kind{vm.Invalid, vm.NotFound, vm.Exists, vm.WrongState, vm.NoSpace, vm.Unsupported, vm.GuestFault}

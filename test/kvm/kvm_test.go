@@ -184,7 +184,7 @@ func (m machine) above(n uint32) (uint32, error) {
 }
 
 // capture captures the machine and returns the generation, the value that is
-// frozen in it and the disk layer to start on. The parent must go on.
+// frozen in it and the disk layer to start on. The parent must continue.
 func (m machine) capture(what string) (gen vm.GenerationSource, n uint32, disk string) {
 	t, ctx := m.b.t, m.b.ctx
 	t.Helper()
@@ -258,8 +258,9 @@ func over(path, disk string) error {
 	return qemu.CreateOverlay(path, backing, 1)
 }
 
-// TestForkUnderKVM: a running guest under -accel kvm is captured, 16 machines go
-// on from that one instant, each for itself, and so to the third generation.
+// TestForkUnderKVM: a running guest under -accel kvm is captured, 16 machines
+// keep running from that one instant, each for itself, and so to the third
+// generation.
 func TestForkUnderKVM(t *testing.T) {
 	b := newBench(t)
 	root, err := b.start(b.bootDisk(), nil)

@@ -56,9 +56,9 @@ func (v visitor) get(name string) (*x509.Certificate, string, error) {
 	return resp.TLS.PeerCertificates[0], string(body), err
 }
 
-// TestRealDomain: a domain is verified by DNS and mapped, its certificate comes
-// of an ACME server with the first visitor, and both outlive the server. A name
-// that nobody has shown to be theirs costs no order. Below a preview domain of the
+// TestRealDomain: a domain is verified by DNS and mapped, its certificate comes from
+// an ACME server with the first visitor, and both outlive the server. A name that
+// nobody has shown to be theirs costs no order. Below a preview domain of the
 // operator's a VM has names with a wildcard certificate of that server, beside those
 // below the preview domain that needs no set-up.
 //

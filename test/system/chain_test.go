@@ -23,8 +23,8 @@ import (
 
 // TestChain captures VMs so often that their disks would lie hundreds of layers
 // deep: 200 forks of one, 200 captures by its schedule, 50 generations of forks of
-// forks. The last stands still, takes and starts like the first. Without
-// WARREN_SOAK it is skipped: `make soak` sets it.
+// forks. The last one pauses, takes and starts like the first. Without WARREN_SOAK
+// it is skipped: `make soak` sets it.
 func TestChain(t *testing.T) {
 	if os.Getenv("WARREN_SOAK") == "" {
 		t.Skip("WARREN_SOAK is not set: `make soak` sets it")
@@ -162,7 +162,7 @@ func (h *host) scribbled(name string, n int) {
 	}
 }
 
-// captures tells of each capture by a schedule how long the VM stood still, in ms.
+// captures tells of each capture by a schedule how long the VM was paused, in ms.
 func (h *host) captures() <-chan float64 {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -20,7 +20,7 @@ import (
 // run, and room for a few generations.
 const smallMiB = 2600
 
-// counting goes on in memory alone.
+// counting continues in memory alone.
 const counting = `n=0; while :; do n=$((n+1)); echo $n >> /run/count; sleep 0.02; done`
 
 // captures are the commands that write the VM down.
@@ -33,7 +33,7 @@ func (h *host) count(name string) {
 	h.eventually("it counts", func() bool { return h.run("exec", name, "--", "test", "-s", "/run/count").code == 0 })
 }
 
-// goesOn wants the VM's program to go on, and its process to be the same.
+// goesOn wants the VM's program to continue, and its process to be the same.
 func (h *host) goesOn(what, name string) {
 	h.t.Helper()
 	var from string
@@ -191,8 +191,8 @@ func (h *host) works() {
 	h.goesOn("rolled back", "app")
 }
 
-// TestGuestMeetsFullDisk: a guest that writes where the host has no room stands
-// still until there is some, says so, and has lost nothing.
+// TestGuestMeetsFullDisk: a guest that writes where the host has no room is
+// paused until there is some, says so, and has lost nothing.
 func TestGuestMeetsFullDisk(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, smallMiB)

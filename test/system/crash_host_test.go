@@ -72,12 +72,12 @@ func mountImage(t testing.TB, size int64, mkfs ...string) (dir string, err error
 }
 
 // revive starts the server again when its record store met the full disk: it
-// says so and ends, and its VMs go on.
+// says so and ends, and its VMs keep running.
 func (h *host) revive() {
 	h.t.Helper()
 	select {
 	case err := <-h.ended:
-		if !strings.Contains(h.log.String(), "the record store has failed; VMs go on") {
+		if !strings.Contains(h.log.String(), "the record store has failed; VMs keep running") {
 			h.t.Fatalf("serve ended: %v\n%s", err, h.log)
 		}
 		h.t.Logf("the record store met the full disk; serve is started again")

@@ -85,7 +85,7 @@ func (h *host) killedIn(who string, delay time.Duration, args ...string) result 
 
 // back wants the VM to answer, with a whole file system and a ledger that goes
 // to atLeast. It reports whether the ledger's process is still there; where
-// memory may be lost and is, it begins the ledger anew.
+// memory may be lost and is, it begins the ledger again.
 func (h *host) back(what string, atLeast int, mayLose bool) (kept bool) {
 	h.t.Helper()
 	var out string

@@ -13,7 +13,7 @@ import (
 )
 
 // TestMovedDataDirectory: nothing on disk names its own place. What was
-// suspended goes on, and is forked and rolled back, where it was moved to.
+// suspended continues, and is forked and rolled back, where it was moved to.
 func TestMovedDataDirectory(t *testing.T) {
 	t.Parallel()
 	h := crashHost(t, 0)

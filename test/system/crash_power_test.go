@@ -90,8 +90,8 @@ func mountLoop(t *testing.T, image string) (dir string) {
 	return dir
 }
 
-// nextBoot returns a program that is the binary on a host that has booted anew:
-// its boot id is another one.
+// nextBoot returns a program that is the binary on a host that has booted
+// again: its boot id is another one.
 func nextBoot(t *testing.T, binary string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -106,10 +106,10 @@ func nextBoot(t *testing.T, binary string) string {
 	return path
 }
 
-// TestHungMachine: QEMU, then the monitor, of a VM stand still. What would have
+// TestHungMachine: QEMU, then the monitor, of a VM are paused. What would have
 // to write the VM down is refused within seconds, with what to do; other VMs are
-// served meanwhile; and when the process goes on, so does the VM, with all that
-// it had.
+// served meanwhile; and when the process keeps running, so does the VM, with all
+// that it had.
 func TestHungMachine(t *testing.T) {
 	needRoot(t)
 	h := newHost(t)

@@ -175,9 +175,9 @@ func TestDirectory(t *testing.T) {
 
 // edits changes files by the API while a server serves them.
 //
-// An edit is seen at the next request, and the server goes on; of two writers of
-// one file one has written all of it; two files at once are both there. The
-// citations are the calling test's.
+// An edit is seen at the next request, and the server keeps running; of two
+// writers of one file one has written all of it; two files at once are both
+// there. The citations are the calling test's.
 func (h *host) edits(name string) {
 	t := h.t
 	t.Helper()

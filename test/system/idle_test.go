@@ -59,7 +59,7 @@ func (h *host) woken(id string) (n int) {
 }
 
 // TestIdleWakesOnce: after its timeout a VM is suspended; twenty commands at
-// once wake it with one start, and what ran in it goes on. A hold keeps it
+// once wake it with one start, and what ran in it continues. A hold keeps it
 // awake until it is released.
 //
 // 002-12, 002-13

@@ -26,7 +26,7 @@ type inside struct {
 	ledger []entry
 	tag    string // in its memory; "" = not known to be there
 	term   string // a terminal that is open while its memory lives; "" = none
-	ending bool   // a stop had no answer: the guest may be on its way to power off, also in copies
+	ending bool   // a stop had no answer: the guest may be about to power off, also in copies
 }
 
 func (w inside) clone() inside {

@@ -190,7 +190,8 @@ func (k *keeper) write(ctx context.Context, w *workspace) error {
 	}
 	k.mu.Unlock()
 	heard := 0
-	// Without its client the command goes on: the lock has the next one, and whoever reads, wait.
+	// Without its client the command keeps running: the lock has the next one, and whoever reads,
+	// wait.
 	line := "exec 9>/root/lock; flock 9; for n in " + strings.Join(want, " ") + "; do echo $n >> /root/ledger && sync /root/ledger && echo $n || exit 1; done"
 	err := k.sh(ctx, w, line, func(text string) {
 		k.mu.Lock()

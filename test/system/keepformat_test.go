@@ -55,7 +55,7 @@ func tree(t *testing.T, dir string) string {
 }
 
 // TestKeepFirstFormat: this program opens what the first one wrote, records,
-// chain, keys and VMs, and goes on writing it.
+// chain, keys and VMs, and continues writing it.
 func TestKeepFirstFormat(t *testing.T) {
 	t.Parallel()
 	h := unstarted(t)
@@ -115,7 +115,7 @@ func TestKeepNewerFormat(t *testing.T) {
 }
 
 // TestKeepOneServer: a second server of a data directory is refused, also on a
-// port of its own, and the first goes on.
+// port of its own, and the first continues.
 func TestKeepOneServer(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

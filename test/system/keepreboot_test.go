@@ -15,7 +15,7 @@ import (
 )
 
 // TestKeepOverReboot: a drain, the end of serve, and what a boot leaves of a
-// host (nothing in its run directory, no process). A VM that goes on after a
+// host (nothing in its run directory, no process). A VM that continues after a
 // boot does so by itself, its program where it was; one that stays sleeps until
 // it is used, and has lost nothing either.
 func TestKeepOverReboot(t *testing.T) {

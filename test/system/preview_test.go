@@ -190,7 +190,7 @@ func testPreviewAccess(t *testing.T, s *shown) {
 		t.Errorf("with an API key: %d %s %s", resp.StatusCode, resp.Proto, body)
 	}
 	// An identity's token, before its permission, with it, and revoked while a
-	// WebSocket goes on.
+	// WebSocket continues.
 	s.ok("identity", "create", "ci")
 	var tok struct{ ID, Token string }
 	if err := json.Unmarshal([]byte(s.ok("token", "create", "ci", "--json")), &tok); err != nil {

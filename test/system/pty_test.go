@@ -82,7 +82,7 @@ func TestCoreTerminal(t *testing.T) {
 		t.Errorf("python said %q", got)
 	}
 
-	// vim is drawn anew as it is, with its modes, in the size of its viewer.
+	// vim is drawn again as it is, with its modes, in the size of its viewer.
 	h.ok("pty", "box", "--session", "ed", "--exec", "vim -u NONE -N -c 'set ruler' /tmp/note", "-d")
 	h.eventually("vim is there", func() bool { return h.screen("box", "ed").Alternate })
 	h.ok("pty", "send", "box", "ed", "--no-enter", "--wait", "1", "--key", "i", "--key", "enter", "written in vim")
@@ -96,7 +96,7 @@ func TestCoreTerminal(t *testing.T) {
 		t.Errorf("vim's screen: %+v", before)
 	}
 
-	// serve dies; the viewer attaches anew by itself, and its keys arrive.
+	// serve dies; the viewer attaches again by itself, and its keys arrive.
 	h.killServer()
 	time.Sleep(time.Second) // the viewer is to find nobody for a while
 	h.serve()

@@ -75,8 +75,8 @@ func (h *host) dataMiB(pattern string) int64 {
 }
 
 // TestCoreResize: CPUs up and down, memory and disk up while the VM runs and
-// its programs go on; what was added is in a suspended and in a forked VM; the
-// rest by a stop and a start.
+// its programs continue; what was added is in a suspended and in a forked VM;
+// the rest by a stop and a start.
 //
 // 000-31, 002-16
 func TestCoreResize(t *testing.T) {

@@ -254,8 +254,8 @@ func TestVolumeRun(t *testing.T) {
 }
 
 // TestVolumeFullDisk: the host's disk fills up while a VM writes to a volume. The
-// VM stands still and says so, goes on when there is room, and nothing is
-// missing or wrong.
+// VM is paused and says so, continues when there is room, and nothing is missing
+// or wrong.
 func TestVolumeFullDisk(t *testing.T) {
 	h := crashHost(t, smallMiB)
 	h.ok("up", "--name", "app")
@@ -269,7 +269,7 @@ func TestVolumeFullDisk(t *testing.T) {
 	}
 	h.ok("cp", script, "app:/book.py")
 	h.sh("app", "(timeout 600 python3 -u /book.py write wal >/run/acked) >/dev/null 2>&1 & for i in $(seq 100); do test -s /run/acked && exit; sleep 0.1; done; exit 1")
-	// Begun before the disk is full: the VM may stand still at its next write.
+	// Begun before the disk is full: the VM may be paused at its next write.
 	h.ok("exec", "app", "-d", "--", "sh", "-c", "sleep 2; yes 0123456789 | head -c 50000000 >/data/big; sync; md5sum </data/big >/run/sum")
 	h.leave(0)
 	h.eventually("it stands still and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "stands still") })

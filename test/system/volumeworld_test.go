@@ -87,7 +87,7 @@ func TestVolumeWorlds(t *testing.T) {
 }
 
 // cutOff: a fork and a snapshot of a VM in the middle of writing have only
-// disks that fail; the VM goes on.
+// disks that fail; the VM keeps running.
 func (h *host) cutOff(name string) {
 	h.t.Helper()
 	h.run("fork", name).wants(h.t, 6, "--volumes cut")

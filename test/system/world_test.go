@@ -170,7 +170,7 @@ func (h *host) runs(id string) bool {
 }
 
 // TestWorldKilledInCapture kills a process at a random moment of a capture: the
-// VM goes on, or comes back whole; no acknowledged write is lost.
+// VM keeps running, or comes back whole; no acknowledged write is lost.
 func TestWorldKilledInCapture(t *testing.T) {
 	h := newHost(t)
 	h.withLedger("app")

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestWorldsSuspend puts a workspace to sleep in the middle of its work and
-// wakes it: the same processes go on, and its clock is right.
+// TestWorldsSuspend puts a workspace to sleep in the middle of its work and wakes it: the same processes
+// keep running, and its clock is right.
 //
 // 000-03, 000-09, 000-10, 000-11, 000-12, 000-41, 000-47, 001-37, 001-48, 002-02, 002-22, 002-23, 002-24,
 // 002-26, 002-27

@@ -147,9 +147,9 @@ const clientHello = "import ssl; i, o = ssl.MemoryBIO(), ssl.MemoryBIO(); " +
 	"c = ssl.create_default_context().wrap_bio(i, o, server_hostname='x')\n" +
 	"try: c.do_handshake()\nexcept ssl.SSLWantReadError: print(o.read()[11:43].hex())"
 
-// wantSteady wants a monotonic clock that goes on without a jump: the time that
-// a machine lay as a file is no time to its programs. They may stand still for
-// as long as the verb took that they went through.
+// wantSteady wants a monotonic clock that continues without a jump: the time
+// that a machine lay as a file is no time to its programs. They may be paused
+// for as long as the verb took that they went through.
 func (h *host) wantSteady(name string, verb time.Duration) {
 	h.t.Helper()
 	var most float64

@@ -119,8 +119,8 @@ said = int(open("/run/committed").read())
 c = sqlite3.connect("/root/w.db", timeout=30)
 print(c.execute("pragma integrity_check").fetchone()[0], *c.execute("select max(n), count(*) from t").fetchone(), said)`
 
-// TestWorldsLive forks a workspace in the middle of its work: all of it goes on
-// in each copy, and nothing that one does is seen in another.
+// TestWorldsLive forks a workspace in the middle of its work: all of it
+// continues in each copy, and nothing that one does is seen in another.
 //
 // 000-18, 000-35, 000-42, 002-30, 002-31, 002-32
 func TestWorldsLive(t *testing.T) {

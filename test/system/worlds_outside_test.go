@@ -41,7 +41,7 @@ func mirror(t *testing.T) string {
 
 // TestWorldsOutside forks a VM that has a connection open to a public server:
 // the parent keeps it; a copy, to which it does not belong, gets an error, not
-// silence, and connects anew.
+// silence, and connects again.
 func TestWorldsOutside(t *testing.T) {
 	outside := mirror(t)
 	c, err := net.DialTimeout("tcp", outside+":80", 5*time.Second)

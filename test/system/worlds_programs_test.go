@@ -119,7 +119,7 @@ while True:
     time.sleep(0.05)
 `,
 	// outside keeps a connection to the outside open, says how it ends, and
-	// connects anew.
+	// connects again.
 	"outside.py": `
 import socket, sys, time
 host, port = sys.argv[1], int(sys.argv[2])

@@ -26,7 +26,7 @@ while True:
 
 // TestWorldsReseat fills a VM's memory, so that a fork has much to compare, and
 // leaves it alone: it gets a new base by itself, its programs, terminals and
-// clock go on, and the next fork has little to compare.
+// clock continue, and the next fork has little to compare.
 func TestWorldsReseat(t *testing.T) {
 	h := newHost(t)
 	h.ok("up", "--name", "app")

@@ -76,7 +76,7 @@ func helper() {
 	// 000-10
 }
 
-// Testify is none, for its name goes on in small letters. 000-11
+// Testify is none, for its name continues in small letters. 000-11
 func Testify() {}
 
 // BenchmarkIt: 000-12

@@ -1,6 +1,6 @@
 # Runs once per image build as mmdebstrap's customize hook: as root of the
 # build's user namespace, outside the new system, whose root is $1.
-# Everything it reads and writes besides $1 comes through descriptors, since
+# Everything it reads and writes except $1 comes through descriptors, since
 # this user may not be able to open a path of the one who builds. They are
 # above 9, since apt and dash between them need the ones below; hence bash.
 #   20  the disk, a file to fill with an ext4 file system
@@ -10,7 +10,7 @@
 #   24  a tar: the system with the packages of a layer, to start from
 #   25  a tar: the same, to be written for later builds
 # With "restore" as $0 it runs as the setup hook, before apt's lists are fetched.
-# Besides, the environment says:
+# The environment also says:
 #   WARREN_KERNEL    the package that depends on the kernel
 #   WARREN_RESTORED  1 = there is a 24
 #   WARREN_BELOW     packages that the layer at 25 lacks still
