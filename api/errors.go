@@ -12,17 +12,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// KindRow says how one kind of failure looks outside.
+// KindRow is how one kind of failure appears on the wire and to users.
 type KindRow struct {
 	Kind   vm.Kind
-	Status int    // HTTP status; that of the code
+	Status int    // HTTP status of the code
 	Code   string // contract code when the error names none; known to the SDKs
 	Exit   int    // exit status of the command line
 	Retry  bool   // the same request may succeed later
 	Means  string // for help texts
 }
 
-// Kinds is the table of failures. Server, client and command line use this one.
+// Kinds is the table of failures for server, client and command line.
 var Kinds = []KindRow{
 	{vm.Internal, 500, "INTERNAL_ERROR", 1, false, "a bug in Warren"},
 	{vm.Invalid, 400, "INVALID_REQUEST", 2, false, "the request is malformed or contradicts itself"},
@@ -43,9 +43,9 @@ var Kinds = []KindRow{
 }
 
 // Codes holds every contract code that Warren sends, with its HTTP status. The
-// SDK finds its error class by the code and repeats some requests for ever on a
-// code that it does not know, so an error with another code is sent with that
-// of its kind. EVENTS_GONE and those of mounts and volumes are ours, of routes
+// SDK finds its error class by the code, and repeats some requests for ever on
+// an unknown code. So an error with another code is sent with the code of its
+// kind. EVENTS_GONE and the codes of mounts and volumes are ours, for routes
 // that no SDK calls.
 var Codes = map[string]int{
 	"ACCESS_DENIED":                          403,
@@ -189,7 +189,8 @@ var Codes = map[string]int{
 	"WORKDIR_EMPTY":                          400,
 }
 
-// RowOf returns the row of a kind; that of Internal for an unknown one.
+// RowOf returns the row of a kind, or the row of Internal for an unknown
+// kind.
 func RowOf(k vm.Kind) KindRow {
 	for _, r := range Kinds {
 		if r.Kind == k {
@@ -199,8 +200,8 @@ func RowOf(k vm.Kind) KindRow {
 	return Kinds[0]
 }
 
-// CodeOf returns the code that err is sent with: its own where the contract has
-// it, else that of its kind.
+// CodeOf returns the code that err is sent with: its own if the contract has
+// it, else the code of its kind.
 func CodeOf(err error) string {
 	e := vm.AsError(err)
 	if _, ok := Codes[e.Code]; ok {
@@ -209,7 +210,7 @@ func CodeOf(err error) string {
 	return RowOf(e.Kind).Code
 }
 
-// Status returns the HTTP status that err is answered with.
+// Status returns the HTTP status of the answer for err.
 func Status(err error) int { return Codes[CodeOf(err)] }
 
 // ExitCode returns the exit status of a command that ended with err; 0 for nil.
@@ -220,12 +221,12 @@ func ExitCode(err error) int {
 	return RowOf(vm.KindOf(err)).Exit
 }
 
-// ErrorBody is every error answer: the contract's members, ours beside them,
-// and the error's own fields at the top level.
+// ErrorBody is the body of every error answer: the contract's members, our
+// members, and the error's own fields at the top level.
 type ErrorBody struct {
 	Code      string         `json:"code"`
 	Error     string         `json:"error"`   // the code again, for older readers
-	Message   string         `json:"message"` // what, on what, why
+	Message   string         `json:"message"` // the operation, its subject, the reason
 	Kind      vm.Kind        `json:"kind"`
 	Op        vm.Op          `json:"op,omitempty"`
 	Subject   string         `json:"subject,omitempty"`
@@ -264,7 +265,7 @@ func (b ErrorBody) MarshalJSON() ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// UnmarshalJSON keeps members that have no name here in Fields.
+// UnmarshalJSON keeps unknown members in Fields.
 func (b *ErrorBody) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, (*plainBody)(b)); err != nil {
 		return err
@@ -278,7 +279,7 @@ func (b *ErrorBody) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// remote is a server's message, shown as it came.
+// remote is a server's message, shown unchanged.
 type remote string
 
 func (r remote) Error() string { return string(r) }

@@ -17,9 +17,9 @@ const (
 	HeaderOffset        = "Warren-Offset"                     // absolute offset of a log's first byte
 	HeaderNextOffset    = "Warren-Next-Offset"                // absolute offset after what was answered
 	HeaderEnd           = "Warren-End"                        // trailer: "ok" when a stream is whole
-	HeaderDestination   = "Warren-Destination"                // of a download: where on the caller's computer it goes, HOST:PATH, percent-encoded
+	HeaderDestination   = "Warren-Destination"                // of a download: its destination on the caller's computer, HOST:PATH, percent-encoded
 	HeaderLinuxUser     = "X-Freestyle-Vm-Linux-User-Id"      // a Linux user's name
 	HeaderIdentityToken = "X-Freestyle-Identity-Access-Token" //
-	HeaderBackgroundIn  = "X-Freestyle-Background-After-Secs" // answer 202 after so many seconds
-	HeaderBackgroundID  = "X-Freestyle-Background-Request-Id" // where the answer will be
+	HeaderBackgroundIn  = "X-Freestyle-Background-After-Secs" // answer 202 after this many seconds
+	HeaderBackgroundID  = "X-Freestyle-Background-Request-Id" // URL of the later answer
 )

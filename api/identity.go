@@ -19,7 +19,7 @@ type NewIdentity struct {
 // Identity is an identity as answers show it.
 type Identity struct {
 	ID        vm.IdentityID `json:"id"`
-	Managed   bool          `json:"managed"` // never: there are no identities but those that were made
+	Managed   bool          `json:"managed"` // never: no identity is made implicitly
 	Name      string        `json:"name,omitempty"`
 	CreatedAt time.Time     `json:"createdAt"`
 }
@@ -46,7 +46,7 @@ type Token struct {
 	LastUsed  *time.Time `json:"lastUsed,omitempty"`
 }
 
-// CreatedToken is a new token with its secret, which is shown this once.
+// CreatedToken is a new token with its secret, which is shown only here.
 type CreatedToken struct {
 	ID        vm.TokenID `json:"id"`
 	Token     string     `json:"token"`
@@ -64,8 +64,8 @@ type GrantVM struct {
 	AllowedUsers Users `json:"allowedUsers,omitzero"`
 }
 
-// Users is a JSON list of Linux users that tells absent, null (any) and a list
-// apart.
+// Users is a JSON list of Linux users that distinguishes absent, null (any)
+// and a list.
 type Users struct {
 	Set  bool     // it was given, perhaps as null
 	List []string // nil = any
@@ -134,7 +134,7 @@ type GrantedRepoList struct {
 type NewSSHKey struct {
 	Name         string `json:"name,omitempty"` // absent = the key's comment
 	PublicKey    string `json:"publicKey"`      // one line of an authorized_keys file
-	ForwardAgent bool   `json:"forwardAgent"`   // its sessions may use the SSH agent of who connects
+	ForwardAgent bool   `json:"forwardAgent"`   // its sessions may use the client's SSH agent
 }
 
 // SSHKey is an SSH public key of an identity.

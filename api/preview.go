@@ -45,7 +45,7 @@ type Domain struct {
 	VerificationCode string `json:"verificationCode,omitempty"`
 }
 
-// Verification is a domain whose owner is asked to show that it is.
+// Verification is a domain whose ownership is to be proved.
 type Verification struct {
 	ID               string       `json:"id"`
 	Domain           string       `json:"domain"`
@@ -84,7 +84,7 @@ type Mapping struct {
 	OwnershipID string    `json:"ownershipId"`
 	CreatedAt   time.Time `json:"createdAt"`
 	URL         string    `json:"url,omitempty"`         // ours, as the next
-	Certificate string    `json:"certificate,omitempty"` // in words: until when it has one, or why not
+	Certificate string    `json:"certificate,omitempty"` // text: until when it is valid, or why there is none
 }
 
 // VMDomain is one of the domains that create maps.

@@ -5,7 +5,7 @@ package api
 
 import "github.com/warren-vm/warren/vm"
 
-// Metrics is what the contract's lists show of a VM's use.
+// Metrics is the part of a VM's use that the contract's lists show.
 type Metrics struct {
 	WallTimeSeconds float64 `json:"wallTimeSeconds"` // with a machine, on that day
 	BillingDay      string  `json:"billingDay"`      // today, in UTC
@@ -21,15 +21,15 @@ type DeletedVM struct {
 }
 
 // FinishVM is the body of POST /v1/vms/{vm}/done. All members may be absent:
-// then only the list is gone through.
+// then the steps are only listed.
 type FinishVM struct {
-	Label         string          `json:"label,omitempty"`         // what the caller calls the job: a ticket, a run
+	Label         string          `json:"label,omitempty"`         // the caller's name for the job: a ticket, a run
 	Retention     string          `json:"retention,omitempty"`     // stop, suspend (compressed and encrypted), destroy; "" = leave the VM as it is
 	DropSnapshots []vm.SnapshotID `json:"dropSnapshots,omitempty"` // of the VM, to be deleted
 	KeepSnapshots bool            `json:"keepSnapshots,omitempty"` // the others have a purpose
-	LockVolumes   bool            `json:"lockVolumes,omitempty"`   // that it worked in: unmount them and the host's folders in it, and lock those that no other VM has
+	LockVolumes   bool            `json:"lockVolumes,omitempty"`   // unmount its volumes and folders of the host, and lock the volumes that no other VM has
 	RevokeTokens  bool            `json:"revokeTokens,omitempty"`  // of the identities that were granted the VM
-	Rotated       bool            `json:"rotated,omitempty"`       // what code in it could reach is no longer valid
+	Rotated       bool            `json:"rotated,omitempty"`       // credentials that code in it could reach are no longer valid
 	LogsReviewed  bool            `json:"logsReviewed,omitempty"`
 }
 
@@ -40,6 +40,6 @@ type JobList struct {
 
 // UsageList answers GET /v1/usage.
 type UsageList struct {
-	Accounts []vm.Usage `json:"accounts"` // sums, of VMs that are gone, too
-	VMs      []vm.Usage `json:"vms"`      // newest first; of those that are gone the last two hundred
+	Accounts []vm.Usage `json:"accounts"` // sums, also of deleted VMs
+	VMs      []vm.Usage `json:"vms"`      // newest first; of deleted VMs the last two hundred
 }

@@ -5,7 +5,7 @@ package api
 
 import "github.com/warren-vm/warren/vm"
 
-// ServiceName is one service of ServiceList, with what is known of it (ours).
+// ServiceName is one service of ServiceList, with its state (ours).
 type ServiceName struct {
 	Name        string `json:"name"`
 	ActiveState string `json:"activeState,omitempty"`

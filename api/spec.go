@@ -65,7 +65,7 @@ type Layer struct {
 	LayerIdle    Seconds         `json:"idleTimeoutSeconds,omitzero"`
 }
 
-// BaseImage says by a Dockerfile what a VM is made of.
+// BaseImage describes a VM's image by a Dockerfile.
 type BaseImage struct {
 	DockerfileContent string `json:"dockerfileContent"`
 }

@@ -5,6 +5,6 @@ package api
 
 // SSHInfo answers GET /v1/ssh.
 type SSHInfo struct {
-	Address string `json:"address"` // where the gateway listens; "" = nowhere, the API leads to it
+	Address string `json:"address"` // where the gateway listens; "" = nowhere, it is reached through the API
 	HostKey string `json:"hostKey"` // type and key, as known_hosts has them
 }

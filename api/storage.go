@@ -5,6 +5,6 @@ package api
 
 // Prune is the body of POST /v1/storage/prune.
 type Prune struct {
-	DryRun bool  `json:"dryRun,omitempty"`    // say what would go, and remove nothing
+	DryRun bool  `json:"dryRun,omitempty"`    // only list what would be removed
 	Free   int64 `json:"freeBytes,omitempty"` // to be made free in addition to what is needed
 }

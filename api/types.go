@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Seconds is a JSON member that tells absent, null and a number apart.
+// Seconds is a JSON member that distinguishes absent, null and a number.
 type Seconds struct {
 	Set   bool // it was given, perhaps as null
 	Null  bool
@@ -45,7 +45,7 @@ type Sizes struct {
 }
 
 // CreateVM is the body of POST /v1/vms; every member is optional. Members of
-// the contract that this version does not carry out are refused.
+// the contract that this version does not implement are refused.
 type CreateVM struct {
 	Layer
 	Name                      string          `json:"name,omitempty"`
@@ -66,15 +66,15 @@ type CreateVM struct {
 	Image      string  `json:"image,omitempty"`      // name, image id or snapshot id
 	Profile    string  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
 	Network    string  `json:"network,omitempty"`    // closed, packages, open
-	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after so long, whatever it does; null = never
-	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name that is taken
+	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
+	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name in use
 	OneShot    bool    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
-	OnBoot     string  `json:"onBoot,omitempty"`     // when the host has started again: resume, stay; absent = resume if persistent
-	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // after the idle timeout stop it rather than suspend it
+	OnBoot     string  `json:"onBoot,omitempty"`     // after a restart of the host: resume, stay; absent = resume if persistent
+	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
 
-	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // a generation so often; 0 = never
+	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
 
-	Labels map[string]string `json:"labels,omitempty"` // to find it by; see vm.ParseLabel
+	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
 }
 
 // CreatedVM answers POST /v1/vms.
@@ -84,7 +84,7 @@ type CreatedVM struct {
 	SnapshotID vm.SnapshotID `json:"snapshotId"`
 
 	// Ours.
-	Persistence vm.Persistence `json:"persistence"` // what applies, also when nothing was asked for
+	Persistence vm.Persistence `json:"persistence"` // the values that apply, defaults included
 	VM          VM             `json:"vm"`          // the whole record
 }
 
@@ -126,7 +126,7 @@ type VM struct {
 	Accel               vm.Accel        `json:"accel,omitempty"`
 	Warning             string          `json:"warning,omitempty"` // e.g. that it is emulated
 	Operation           vm.Op           `json:"operation,omitempty"`
-	Losses              []string        `json:"losses,omitempty"`       // what the last start did not restore
+	Losses              []string        `json:"losses,omitempty"`       // parts that the last start did not restore
 	Restored            []string        `json:"restored,omitempty"`     // what it did
 	GenerationID        vm.GenerationID `json:"generationId,omitempty"` // its machine was started on, or it is suspended on
 	HeadID              vm.GenerationID `json:"headId,omitempty"`       // the newest in its history
@@ -134,7 +134,7 @@ type VM struct {
 	CaptureEverySeconds int64           `json:"captureEverySeconds,omitempty"`
 	OneShot             bool            `json:"oneShot,omitempty"`
 	Workdir             string          `json:"workdir,omitempty"`
-	OnBoot              vm.OnBoot       `json:"onBoot,omitempty"` // what becomes of it when the host has started again
+	OnBoot              vm.OnBoot       `json:"onBoot,omitempty"` // what happens to it after a restart of the host
 
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -175,7 +175,7 @@ type StoppedVM struct {
 	Remains      Remains `json:"remains"`
 }
 
-// Remains says what stopping did not erase.
+// Remains lists what stopping did not erase.
 type Remains struct {
 	DiskBytes int64  `json:"diskBytes"` // allocated by the VM's own disk layer
 	LogBytes  int64  `json:"logBytes"`  // console and monitor logs
@@ -345,9 +345,10 @@ type PtyRun struct {
 // PtyInput is the body of POST pty/sessions/{session}/input.
 type PtyInput struct {
 	Data string `json:"data"`
-	// WaitQuietMs answers when nothing has come for so long; absent = 250, 0 = at once.
+	// WaitQuietMs: answer when there was no output for this time; absent = 250, 0 = at
+	// once.
 	WaitQuietMs *int64 `json:"waitQuietMs,omitempty"`
-	// TimeoutMs answers after so long at the latest; absent = 10000.
+	// TimeoutMs: answer after this time at the latest; absent = 10000.
 	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
 }
 
@@ -356,7 +357,7 @@ type PtyOutput struct {
 	Output   string `json:"output"` // as lines of text
 	Screen   string `json:"screen"` // as it is now
 	Offset   int64  `json:"offset"` // after that output
-	Quiet    bool   `json:"quiet"`  // nothing had come for the time asked for
+	Quiet    bool   `json:"quiet"`  // there was no output for the requested time
 	Running  bool   `json:"running"`
 	ExitCode *int   `json:"exitCode,omitempty"`
 }
@@ -479,7 +480,7 @@ type KeyList struct {
 	Keys []Key `json:"keys"`
 }
 
-// AuditRecord is one record of what was done.
+// AuditRecord is one audit record.
 type AuditRecord struct {
 	ID        string         `json:"id"`
 	Seq       int64          `json:"seq"`
@@ -527,7 +528,7 @@ type Host struct {
 
 // Pool is a host's warm pool: machines that wait for a create.
 type Pool struct {
-	Size   int   `json:"size"`   // wanted of each image and size; 0 = the pool is off
+	Size   int   `json:"size"`   // target for each image and size; 0 = the pool is off
 	Ready  int   `json:"ready"`  // there now, of all images and sizes
 	Hits   int64 `json:"hits"`   // creates that took one
 	Misses int64 `json:"misses"` // creates that found none

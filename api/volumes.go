@@ -21,7 +21,7 @@ type Volume struct {
 	Name      string      `json:"name"`
 	Project   string      `json:"project"`
 	State     string      `json:"state"`     // locked, unlocked
-	Sensitive bool        `json:"sensitive"` // plaintext can be reached: it is unlocked or mounted
+	Sensitive bool        `json:"sensitive"` // its files can be read: it is unlocked or mounted
 	SizeMib   int         `json:"sizeMib"`
 	UsedBytes int64       `json:"usedBytes"` // of the host's disk
 	Formatted bool        `json:"formatted"` // a guest has made a file system on it
@@ -54,7 +54,7 @@ type NewVolume struct {
 type UnlockVolume struct {
 	Passphrase   string `json:"passphrase,omitempty"`
 	Identity     string `json:"identity,omitempty"`     // an age identity
-	TTLSeconds   int64  `json:"ttlSeconds,omitempty"`   // it is locked again after so long
+	TTLSeconds   int64  `json:"ttlSeconds,omitempty"`   // it is locked again after this time
 	KeepUnlocked bool   `json:"keepUnlocked,omitempty"` // also when the last VM that had it has ended
 }
 
@@ -62,7 +62,7 @@ type UnlockVolume struct {
 type UnlockedVolume struct {
 	Volume
 
-	Recovered bool `json:"recovered,omitempty"` // its header was damaged and was put back from its copy
+	Recovered bool `json:"recovered,omitempty"` // its header was damaged and was restored from its copy
 }
 
 // LockVolume is the body of a lock; it may be absent.
@@ -78,14 +78,14 @@ type NewVolumeSnapshot struct {
 
 // RollbackVolume is the body of a volume's rollback; it may be absent.
 type RollbackVolume struct {
-	To string `json:"to,omitempty"` // a snapshot's id or name; "" = the newest that was asked for
+	To string `json:"to,omitempty"` // a snapshot's id or name; "" = the newest that a user made
 }
 
 // RolledBackVolume answers a volume's rollback.
 type RolledBackVolume struct {
 	Volume
 
-	Before vm.VolumeSnapshot `json:"before"` // what it left: go back to it to undo the rollback
+	Before vm.VolumeSnapshot `json:"before"` // the state before: roll back to it to undo the rollback
 }
 
 // ResizeVolume is the body of a volume's resize.
@@ -103,7 +103,7 @@ type Mount struct {
 	Path    string      `json:"path"` // in the guest
 	RW      bool        `json:"rw"`
 	Share   bool        `json:"share,omitempty"`
-	Cut     bool        `json:"cut,omitempty"`  // only the VM's memory knows it: whatever is read or written there fails
+	Cut     bool        `json:"cut,omitempty"`  // only the VM's memory has it: every read and write fails
 	Host    string      `json:"host,omitempty"` // of a directory of the host: its path there
 	Since   time.Time   `json:"since,omitzero"`
 }
@@ -115,12 +115,12 @@ type MountList struct {
 
 // NewMount is the body of POST /v1/vms/{vm}/mounts.
 type NewMount struct {
-	Volume  string `json:"volume"`            // name or id; with Host what it is called, which may be nothing
+	Volume  string `json:"volume"`            // name or id; with Host its name, which may be empty
 	Project string `json:"project,omitempty"` // "default"
 	Path    string `json:"path"`              // in the guest, absolute
-	RW      bool   `json:"rw,omitempty"`      // else the host lets nobody write
-	Over    bool   `json:"over,omitempty"`    // also over a directory with something in it
-	Share   bool   `json:"share,omitempty"`   // read beside a writer, or write beside such readers
+	RW      bool   `json:"rw,omitempty"`      // otherwise the host prevents writes
+	Over    bool   `json:"over,omitempty"`    // also over a directory that is not empty
+	Share   bool   `json:"share,omitempty"`   // read while another VM writes, or write while such readers read
 	Host    string `json:"host,omitempty"`    // the server's directory to mount, absolute, encrypted at rest; only for administrators
 	Fixture bool   `json:"fixture,omitempty"` // of Host: data that needs no encryption
 }

@@ -32,9 +32,9 @@ type ForkedVM struct {
 	// Ours.
 	GenerationID vm.GenerationID `json:"generationId"`
 	PauseMs      float64         `json:"pauseMs"` // the parent was paused for so long
-	Durable      bool            `json:"durable"` // the generation's files are written through
-	Caveats      []string        `json:"caveats"` // what no reset can make different in the children
-	First        bool            `json:"first"`   // no earlier fork of the VM or of its parents is known
+	Durable      bool            `json:"durable"` // the generation's files are durable
+	Caveats      []string        `json:"caveats"` // state that the children share in spite of the resets
+	First        bool            `json:"first"`   // the first known fork of the VM or of its parents
 }
 
 // Fork is one child.
@@ -67,7 +67,7 @@ type SuspendedVM struct {
 
 // DrainedVMs answers POST /v1/drain.
 type DrainedVMs struct {
-	VMs []DrainedVM `json:"vms"` // those that ran; never null
+	VMs []DrainedVM `json:"vms"` // VMs that ran; never null
 }
 
 // Undrained answers DELETE /v1/drain.
@@ -86,7 +86,7 @@ type DrainedVM struct {
 	Name          string `json:"name,omitempty"`
 	State         string `json:"state"`           // suspended, or what it is when that failed
 	ResumesOnBoot bool   `json:"resumesOnBoot"`   // the next start of the server resumes it
-	Error         string `json:"error,omitempty"` // why it runs on
+	Error         string `json:"error,omitempty"` // why it still runs
 }
 
 // TakeSnapshot is the body of POST /v1/vms/{vm}/snapshot.
@@ -129,8 +129,8 @@ type RolledBackVM struct {
 	ID        vm.ID         `json:"id"`
 	VM        VM            `json:"vm"`
 	To        vm.Generation `json:"to"`
-	Before    vm.Generation `json:"before"`    // go back to it to undo the rollback
-	NotUndone []string      `json:"notUndone"` // what a rollback leaves as it is
+	Before    vm.Generation `json:"before"`    // roll back to it to undo the rollback
+	NotUndone []string      `json:"notUndone"` // things that a rollback does not undo
 }
 
 // ResizedVM answers a resize; its body is Sizes. The members are ours: the
@@ -139,10 +139,10 @@ type ResizedVM struct {
 	How    map[string]string `json:"how"`           // "cpu", "memory", "disk" to "live", "restart" or "at-next-start"
 	Why    map[string]string `json:"why,omitempty"` // why a part could not be changed while the VM ran
 	Sizing Sizing            `json:"sizing"`
-	Losses []string          `json:"losses,omitempty"` // what a restart did not restore
+	Losses []string          `json:"losses,omitempty"` // parts that a restart did not restore
 }
 
-// Lineage says where VMs and generations come from.
+// Lineage is the history of VMs and generations.
 type Lineage struct {
 	VMs         []VM            `json:"vms"`
 	Generations []vm.Generation `json:"generations"` // oldest first
@@ -150,7 +150,7 @@ type Lineage struct {
 
 // KeepVM is the body of a keep.
 type KeepVM struct {
-	Over   string `json:"over"`             // the VM whose name and place are taken
+	Over   string `json:"over"`             // the VM that it replaces
 	Remove bool   `json:"remove,omitempty"` // delete it then
 }
 
@@ -160,7 +160,7 @@ type KeptVM struct {
 	Over VM `json:"over"`
 }
 
-// Schedule says how often a generation is captured of its own.
+// Schedule is the interval of automatic generations.
 type Schedule struct {
 	CaptureEverySeconds int64 `json:"captureEverySeconds"` // 0 = never
 }
@@ -199,8 +199,8 @@ type Snapshot struct {
 	VolumesSeen  []vm.VolumeID `json:"volumesSeen,omitempty"`
 	PauseMs      float64       `json:"pauseMs,omitempty"`
 	SourceVMName string        `json:"sourceVmName,omitempty"`
-	// MayContain labels what can be in it: "memory", "processes", "files",
-	// "prompts", "credentials".
+	// MayContain lists kinds of data that may be in it: "memory",
+	// "processes", "files", "prompts", "credentials".
 	MayContain []string `json:"mayContain,omitempty"`
 }
 

@@ -1,12 +1,11 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client calls a Warren server from Go. Each method is one request;
-// errors are *vm.Error of the kind that the server had, so that
-// errors.Is(err, vm.Busy) works as if the caller sat beside the engine. The
-// package keeps nothing but open connections: no retries, no cache, no
-// settings but those of FromEnv, and it trusts no length or digest that it has not
-// checked itself. The command line and other programs may use it.
+// Package client calls a Warren server from Go. Each method is one request; errors
+// are *vm.Error of the kind that the server had, so that errors.Is(err, vm.Busy)
+// works as inside the server. The package keeps only open connections: it has no
+// retries, no cache and no settings except those of FromEnv. It checks every
+// length and digest itself. The command line and other programs may use it.
 package client
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Bounds of what is read into memory.
+// Limits of data that is read into memory.
 const (
 	maxAnswer = 64 << 20
 	maxError  = 1 << 20
@@ -38,12 +37,12 @@ type Client struct {
 	base    *url.URL
 	baseErr error
 	key     string
-	refused keyRefused // what to say when the server refuses the key
+	refused keyRefused // the error when the server refuses the key
 	http    *http.Client
 }
 
 // New returns a client of the server at baseURL ("http://127.0.0.1:8787")
-// that shows key. It makes no request; a malformed URL is reported by the
+// that sends key. It makes no request; a malformed URL is reported by the
 // first one.
 func New(baseURL, key string) *Client {
 	c := &Client{key: key}
@@ -111,7 +110,7 @@ func (c *Client) url(path string, query url.Values) string {
 	return s
 }
 
-// authorize adds who asks: the program and its API key.
+// authorize adds the program's name and its API key.
 func (c *Client) authorize(h http.Header) {
 	h.Set("User-Agent", "warren/"+api.Version)
 	if c.key != "" {
@@ -179,7 +178,7 @@ func (c *Client) failure(resp *http.Response) error {
 	return e
 }
 
-// foreign is the error for an answer that no Warren server gives.
+// foreign is the error for an answer that is not from a Warren server.
 func (c *Client) foreign(resp *http.Response) error {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil {
@@ -195,7 +194,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	var op *net.OpError
 	switch {
 	case ctx.Err() != nil:
-		return &vm.Error{Kind: vm.KindOf(ctx.Err()), Msg: "the request was given up", Err: ctx.Err()}
+		return &vm.Error{Kind: vm.KindOf(ctx.Err()), Msg: "the request was cancelled", Err: ctx.Err()}
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &op) && op.Op == "dial":
@@ -206,7 +205,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 		err = u.Err
 	}
 	return vm.Errorf(vm.Unavailable, c.base.Redacted(), "the connection to the server broke: %w", err).
-		WithHint("see whether `warren serve` still runs, then try again")
+		WithHint("check that `warren serve` still runs, then try again")
 }
 
 // do sends a JSON body (nil = none) and decodes the JSON answer.
@@ -238,7 +237,7 @@ func (c *Client) decode(ctx context.Context, resp *http.Response, out any) error
 	case err != nil:
 		return c.broken(ctx, err)
 	case len(data) > maxAnswer:
-		return vm.Errorf(vm.Limit, resp.Request.URL.Path, "the answer is larger than %d MiB", maxAnswer>>20).WithHint("ask for less at a time")
+		return vm.Errorf(vm.Limit, resp.Request.URL.Path, "the answer is larger than %d MiB", maxAnswer>>20).WithHint("request less at a time")
 	case json.Unmarshal(data, out) != nil:
 		return c.foreign(resp)
 	}

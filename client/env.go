@@ -16,7 +16,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// DefaultURL is where a server listens unless it was told otherwise.
+// DefaultURL is the default address of a server.
 const DefaultURL = "http://127.0.0.1:8787"
 
 // FromEnv returns a client as the environment describes it: WARREN_API_URL,
@@ -37,23 +37,23 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 		c.refused = keyRefused{"this server does not know the key in WARREN_API_KEY", makeKey}
 		return c, nil
 	}
-	// The admin's key of this host is nobody else's business.
+	// The admin's key is sent only to a server on this host.
 	if !Loopback(base) {
-		c.refused = keyRefused{"this server wants a key, and WARREN_API_KEY is not set", makeKey}
+		c.refused = keyRefused{"this server requires a key, and WARREN_API_KEY is not set", makeKey}
 		return c, nil
 	}
 	dir, err := DataDir(getenv, os.Getuid())
 	if err != nil {
-		c.refused = keyRefused{"this server wants a key: WARREN_API_KEY is not set, and neither is WARREN_DATA", makeKey}
+		c.refused = keyRefused{"this server requires a key: WARREN_API_KEY is not set, and neither is WARREN_DATA", makeKey}
 		return c, nil
 	}
 	file := filepath.Join(dir, "admin.key")
 	data, err := os.ReadFile(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		c.refused = keyRefused{"this server wants a key: WARREN_API_KEY is not set, and there is no " + file, otherData}
+		c.refused = keyRefused{"this server requires a key: WARREN_API_KEY is not set, and there is no " + file, otherData}
 	case err != nil:
-		c.refused = keyRefused{"this server wants a key: WARREN_API_KEY is not set, and " + file + " cannot be read by this user", makeKey}
+		c.refused = keyRefused{"this server requires a key: WARREN_API_KEY is not set, and " + file + " cannot be read by this user", makeKey}
 	default:
 		c.key = strings.TrimSpace(string(data))
 		c.refused = keyRefused{"this server does not know the key in " + file, otherData}
@@ -61,18 +61,18 @@ func FromEnv(getenv func(string) string) (*Client, error) {
 	return c, nil
 }
 
-// keyRefused is what is said of a key that the server refuses: where it came
-// from, and what to do. why "" = what the server says.
+// keyRefused is the error for a key that the server refuses: where the key
+// came from, and what to do. why "" = the server's reason.
 type keyRefused struct{ why, hint string }
 
 const (
-	makeKey   = "set WARREN_API_KEY to a key of this server; `warren key create` makes one for who has one already"
+	makeKey   = "set WARREN_API_KEY to a key of this server; with an existing key, `warren key create` makes another"
 	otherData = "set WARREN_DATA to this server's data directory, or WARREN_API_KEY to a key of it"
 )
 
-// DataDir says where the data directory of this host's server is when nobody
-// named one: $WARREN_DATA, for root /var/lib/warren, $XDG_DATA_HOME/warren, and
-// else ~/.local/share/warren.
+// DataDir is the default data directory of this host's server: $WARREN_DATA,
+// for root /var/lib/warren, $XDG_DATA_HOME/warren, and else
+// ~/.local/share/warren.
 func DataDir(getenv func(string) string, uid int) (string, error) {
 	if p := getenv("WARREN_DATA"); p != "" {
 		return filepath.Abs(p)

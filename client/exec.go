@@ -29,9 +29,9 @@ const (
 var ErrDetached = errors.New("detached")
 
 // Exec is a command whose client is attached. One goroutine calls Run, which
-// reads everything; others may meanwhile call the rest. When the connection
-// ends before the command has, by Detach, the context or a fault, the command
-// continues as a background process that has a log.
+// reads everything; others may call the other methods meanwhile. If the
+// connection ends before the command (by Detach, the context or a fault), the
+// command keeps running as a background process with a log.
 type Exec struct {
 	c    *Client
 	ctx  context.Context // bounds the attachment
@@ -86,8 +86,8 @@ func (c *Client) socket(ctx context.Context, path string, query url.Values, h ht
 	return conn, nil
 }
 
-// refusal keeps the whole of an answer that is no upgrade: the WebSocket
-// package gives only the first part of its body.
+// refusal keeps the whole answer when the server does not upgrade: the
+// WebSocket package gives only the first part of its body.
 type refusal struct {
 	next http.RoundTripper
 	resp *http.Response // its body is in memory
@@ -110,7 +110,7 @@ func (r *refusal) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// start sends the command and waits for the answer that it runs.
+// start sends the command and waits until the server says that it runs.
 func (e *Exec) start(spec vm.ExecSpec) error {
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -145,7 +145,7 @@ func (e *Exec) message(r io.Reader) (api.ExecMessage, error) {
 		return m, e.c.broken(e.ctx, err)
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, vm.Errorf(vm.GuestFault, e.proc.ID, "a message that is not understood: %w", err)
+		return m, vm.Errorf(vm.GuestFault, e.proc.ID, "an unknown message: %w", err)
 	}
 	if m.Type == "error" {
 		if m.Error == nil {
@@ -176,11 +176,11 @@ func (e *Exec) Write(p []byte) (int, error) {
 	return sent, nil
 }
 
-// CloseStdin says that no more input comes.
+// CloseStdin ends the input.
 func (e *Exec) CloseStdin() error { return e.say(api.ExecMessage{Type: "stdinEof"}) }
 
-// inputWaits is more input than the server surely takes when the process reads
-// none of it: what is sent after it may have to wait.
+// inputWaits is the amount of input after which the server may stop reading,
+// if the process reads none of it. Messages sent after that may have to wait.
 const inputWaits = 512 << 10
 
 // Signal sends a signal, by its name without SIG, to the process group. It
@@ -203,7 +203,7 @@ func (e *Exec) Detach() error {
 	return err
 }
 
-// Close ends the connection without a word; a command that has not ended
+// Close ends the connection without a message; a command that has not ended
 // keeps running in the background.
 func (e *Exec) Close() error {
 	_ = e.conn.CloseNow() // an error says that it was closed already
@@ -212,7 +212,7 @@ func (e *Exec) Close() error {
 
 func (e *Exec) say(m api.ExecMessage) error { return say(e.ctx, e.conn, m, e.lost) }
 
-// say sends a text frame. The socket orders frames of several writers itself.
+// say sends a text frame. The socket serialises frames of several writers.
 func say(ctx context.Context, conn *websocket.Conn, message any, lost func(error) error) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -239,9 +239,9 @@ func (e *Exec) lost(err error) error {
 	return out.WithHint("the command keeps running in the background: `warren ps %s` shows it, `warren logs %s %s` its output", e.ref, e.ref, e.proc.ID)
 }
 
-// Run writes the command's output until it has ended and returns how. A
-// writer that fails detaches: the command keeps running. Run closes the
-// connection.
+// Run writes the command's output until the command ends, and returns its
+// exit status. A writer that fails detaches: the command keeps running. Run
+// closes the connection.
 func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	defer func() { _ = e.conn.CloseNow() }()
 	buf := make([]byte, 64<<10)
@@ -266,7 +266,7 @@ func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	}
 }
 
-// output hands one binary frame on.
+// output writes one binary frame.
 func (e *Exec) output(r io.Reader, buf []byte, stdout, stderr io.Writer) error {
 	w := stdout
 	for first := true; ; {

@@ -18,7 +18,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// lines reads an answer that never ends, line by line.
+// lines reads a streamed answer line by line.
 type lines struct {
 	stream
 	scan *bufio.Scanner
@@ -72,7 +72,7 @@ func (w *Watch) Next() (vm.FileEvent, error) {
 		}
 		var ev vm.FileEvent
 		if err := json.Unmarshal(line, &ev); err != nil {
-			return ev, vm.Errorf(vm.GuestFault, "", "a change that is not understood: %w", err)
+			return ev, vm.Errorf(vm.GuestFault, "", "an unknown change: %w", err)
 		}
 		if ev.Type == "" {
 			return ev, lineError(line)
@@ -85,7 +85,7 @@ func (w *Watch) Next() (vm.FileEvent, error) {
 func lineError(line []byte) error {
 	var b api.ErrorBody
 	if err := json.Unmarshal(line, &b); err != nil || b.Code == "" {
-		return vm.Errorf(vm.GuestFault, "", "a line that is not understood")
+		return vm.Errorf(vm.GuestFault, "", "an unknown line")
 	}
 	return api.DecodeError(b)
 }
@@ -115,7 +115,7 @@ func (f *ServiceFollow) Next() (vm.UnitLog, error) {
 		return u, err
 	}
 	if err := json.Unmarshal(line, &u); err != nil {
-		return u, vm.Errorf(vm.GuestFault, "", "a line of a journal that is not understood: %w", err)
+		return u, vm.Errorf(vm.GuestFault, "", "an unknown line of a journal: %w", err)
 	}
 	if u.Timestamp.IsZero() {
 		return u, lineError(line)
@@ -191,7 +191,7 @@ func decodeEvent(name string, data []byte) (vm.Event, error) {
 	}
 	var ev vm.Event
 	if err := json.Unmarshal(data, &ev); err != nil {
-		return ev, vm.Errorf(vm.Internal, "", "an event that is not understood: %w", err)
+		return ev, vm.Errorf(vm.Internal, "", "an unknown event: %w", err)
 	}
 	return ev, nil
 }

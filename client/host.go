@@ -100,7 +100,7 @@ func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return err
 }
 
-// WhoAmI returns whose key this client shows.
+// WhoAmI returns the owner of this client's key.
 func (c *Client) WhoAmI(ctx context.Context) (api.WhoAmI, error) {
 	return do[api.WhoAmI](ctx, c, call{method: "GET", path: pathOf("auth", "v1", "whoami")}, nil)
 }

@@ -17,7 +17,7 @@ func identityPath(ref string, rest ...string) string {
 	return pathOf(append([]string{"identity", "v1", "identities", ref}, rest...)...)
 }
 
-// CreateIdentity makes an identity, which may do nothing yet; name "" = none.
+// CreateIdentity makes an identity without rights; name "" = none.
 func (c *Client) CreateIdentity(ctx context.Context, name string) (api.Identity, error) {
 	return do[api.Identity](ctx, c, call{method: "POST", path: pathOf("identity", "v1", "identities")}, api.NewIdentity{Name: name})
 }
@@ -49,7 +49,8 @@ func (c *Client) Tokens(ctx context.Context, identity string) ([]api.Token, erro
 	return l.Tokens, err
 }
 
-// RevokeToken ends a token at once, and all connections that use it.
+// RevokeToken revokes a token at once, and closes all connections that use
+// it.
 func (c *Client) RevokeToken(ctx context.Context, identity, id string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: identityPath(identity, "tokens", id)}, nil)
 	return err
@@ -65,7 +66,7 @@ func (c *Client) ChangeGrant(ctx context.Context, identity, ref string, in api.G
 	return do[api.VMPermission](ctx, c, call{method: "PUT", path: identityPath(identity, "permissions", "vm", ref)}, in)
 }
 
-// RevokeVM takes a permission back.
+// RevokeVM revokes a permission.
 func (c *Client) RevokeVM(ctx context.Context, identity, ref string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: identityPath(identity, "permissions", "vm", ref)}, nil)
 	return err

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Idle explains when a VM falls asleep, or why it does not; asking does not
+// Idle explains when a VM will be suspended, or why not; the request does not
 // wake it.
 func (c *Client) Idle(ctx context.Context, ref string) (vm.Idle, error) {
 	return do[vm.Idle](ctx, c, call{method: "GET", path: vmPath(ref, "idle")}, nil)
@@ -21,13 +21,13 @@ func (c *Client) Hold(ctx context.Context, ref string, in api.NewHold) (vm.Hold,
 	return do[vm.Hold](ctx, c, call{method: "POST", path: vmPath(ref, "holds")}, in)
 }
 
-// Holds lists what was asked to keep a VM awake, the soonest to end first.
+// Holds lists a VM's holds, the first to end first.
 func (c *Client) Holds(ctx context.Context, ref string) ([]vm.Hold, error) {
 	l, err := do[api.HoldList](ctx, c, call{method: "GET", path: vmPath(ref, "holds")}, nil)
 	return l.Holds, err
 }
 
-// Release ends a hold before its time.
+// Release ends a hold early.
 func (c *Client) Release(ctx context.Context, ref, hold string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: vmPath(ref, "holds", hold)}, nil)
 	return err

@@ -77,7 +77,7 @@ func (c *Client) DialPort(ctx context.Context, ref string, port uint16) (net.Con
 	return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
 }
 
-// VerifyDomain begins the verification of a domain.
+// VerifyDomain starts the verification of a domain.
 func (c *Client) VerifyDomain(ctx context.Context, domain string) (api.Verification, error) {
 	return do[api.Verification](ctx, c, call{method: "POST", path: pathOf("domains", "v1", "verifications")}, api.Domain{Domain: domain})
 }

@@ -18,7 +18,7 @@ func (c *Client) Services(ctx context.Context, ref string) ([]api.ServiceName, e
 	return l.Services, err
 }
 
-// Service says how a service is.
+// Service returns the state of a service.
 func (c *Client) Service(ctx context.Context, ref, name string) (vm.UnitStatus, error) {
 	return do[vm.UnitStatus](ctx, c, call{method: "GET", path: vmPath(ref, "systemd", "services", name, "status")}, nil)
 }

@@ -90,8 +90,8 @@ func (c *Client) terminal(ctx context.Context, ref, path string, q url.Values, u
 // Session returns the terminal as it was at the attachment.
 func (t *Terminal) Session() api.PtySession { return t.session }
 
-// Offset returns where in the terminal's output Run has got to: an attachment
-// from there on sees what follows.
+// Offset returns the offset up to which Run has read the terminal's output.
+// An attachment with it continues there.
 func (t *Terminal) Offset() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,8 +146,8 @@ func (t *Terminal) lost(err error) error {
 	return out.WithHint("the terminal keeps running: attach again with `warren pty attach %s %s`", t.ref, t.session.SessionID)
 }
 
-// Run writes output until the terminal's program has ended, and returns how.
-// A writer that fails detaches. Run closes the connection.
+// Run writes output until the terminal's program ends, and returns its exit
+// status. A writer that fails detaches. Run closes the connection.
 func (t *Terminal) Run(out io.Writer) (vm.ExitStatus, error) {
 	defer func() { _ = t.conn.CloseNow() }()
 	buf := make([]byte, 64<<10)
@@ -181,7 +181,7 @@ func (t *Terminal) Run(out io.Writer) (vm.ExitStatus, error) {
 	}
 }
 
-// output hands one binary frame on.
+// output writes one binary frame.
 func (t *Terminal) output(r io.Reader, buf []byte, out io.Writer) error {
 	for {
 		n, err := r.Read(buf)
@@ -204,19 +204,19 @@ func (t *Terminal) output(r io.Reader, buf []byte, out io.Writer) error {
 	}
 }
 
-// Terminals returns a VM's terminals, those that ended lately too.
+// Terminals returns a VM's terminals, also recently ended ones.
 func (c *Client) Terminals(ctx context.Context, ref string) ([]api.PtySession, error) {
 	l, err := do[api.PtySessionList](ctx, c, call{method: "GET", path: vmPath(ref, "pty", "sessions")}, nil)
 	return l.Sessions, err
 }
 
-// CloseTerminal ends a terminal's programs and forgets it. user is the Linux
+// CloseTerminal ends a terminal's programs and removes it. user is the Linux
 // user that it was opened as, "" = root; so below.
 func (c *Client) CloseTerminal(ctx context.Context, ref, user, id string) (api.ClosedPty, error) {
 	return do[api.ClosedPty](ctx, c, call{method: "DELETE", path: vmPath(ref, "pty", "sessions", id), header: as(user)}, nil)
 }
 
-// TerminalScreen returns what a terminal shows.
+// TerminalScreen returns a terminal's screen.
 func (c *Client) TerminalScreen(ctx context.Context, ref, user, id string) (api.PtyScreen, error) {
 	return do[api.PtyScreen](ctx, c, call{
 		method: "GET", path: vmPath(ref, "pty", "sessions", id, "screen"), query: url.Values{"format": {"json"}}, header: as(user),
@@ -246,8 +246,8 @@ func (c *Client) TerminalText(ctx context.Context, ref, user, id string, since i
 	return string(data), next, nil
 }
 
-// SendTerminal types into a terminal, waits until it is quiet, and returns
-// what came.
+// SendTerminal types into a terminal, waits until its output pauses, and
+// returns that output.
 func (c *Client) SendTerminal(ctx context.Context, ref, user, id string, in api.PtyInput) (api.PtyOutput, error) {
 	return do[api.PtyOutput](ctx, c, call{method: http.MethodPost, path: vmPath(ref, "pty", "sessions", id, "input"), header: as(user)}, in)
 }

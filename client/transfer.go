@@ -63,7 +63,7 @@ func (r *rawReader) Read(p []byte) (int, error) {
 	case digest == "":
 		return n, vm.Errorf(vm.Corrupt, r.path, "the digest is missing: %w", io.ErrUnexpectedEOF).WithHint("copy it again")
 	case digest != hex.EncodeToString(r.sum.Sum(nil)):
-		return n, vm.Errorf(vm.Corrupt, r.path, "the digest does not match what came").WithHint("copy it again")
+		return n, vm.Errorf(vm.Corrupt, r.path, "the digest does not match the received data").WithHint("copy it again")
 	}
 	return n, io.EOF
 }
@@ -163,7 +163,7 @@ func (c *Client) PutRaw(ctx context.Context, ref, user, path string, mode uint32
 	}
 	w, digest, err := put[api.WrittenFile](ctx, c, call{path: vmPath(ref, "raw", path), query: q, header: as(user)}, size, r)
 	if err == nil && w.Digest != digest {
-		err = vm.Errorf(vm.Corrupt, path, "the server received something else than was sent").WithHint("copy it again")
+		err = vm.Errorf(vm.Corrupt, path, "the server received other data than was sent").WithHint("copy it again")
 	}
 	return w, err
 }

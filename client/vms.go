@@ -50,7 +50,7 @@ func (c *Client) Label(ctx context.Context, ref string, labels map[string]*strin
 	return do[api.VM](ctx, c, call{method: "PATCH", path: vmPath(ref, "labels")}, api.LabelVM{Labels: labels})
 }
 
-// Inspect returns everything known of a VM and its machine.
+// Inspect returns all details of a VM and its machine.
 func (c *Client) Inspect(ctx context.Context, ref string) (api.Inspection, error) {
 	return do[api.Inspection](ctx, c, call{method: "GET", path: vmPath(ref, "inspect")}, nil)
 }
@@ -91,8 +91,8 @@ func (c *Client) Stats(ctx context.Context, ref string) (vm.Stats, error) {
 	return do[vm.Stats](ctx, c, call{method: "GET", path: vmPath(ref, "stats")}, nil)
 }
 
-// State returns what lives in the guest; of a VM that does not run, what its
-// record says.
+// State returns what runs in the guest; for a VM that does not run, it
+// describes the record.
 func (c *Client) State(ctx context.Context, ref string) (vm.WorldState, error) {
 	return do[vm.WorldState](ctx, c, call{method: "GET", path: vmPath(ref, "state")}, nil)
 }
@@ -143,7 +143,7 @@ func (c *Client) SetNetwork(ctx context.Context, ref, mode string) (api.VM, erro
 	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "network")}, api.SetNetwork{Mode: mode})
 }
 
-// Connections returns the guest's last connections and how they were judged.
+// Connections returns the guest's last connections, allowed and refused.
 func (c *Client) Connections(ctx context.Context, ref string) ([]vm.Connection, error) {
 	l, err := do[api.Connections](ctx, c, call{method: "GET", path: vmPath(ref, "connections")}, nil)
 	return l.Connections, err

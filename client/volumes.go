@@ -67,12 +67,12 @@ func (c *Client) ResizeVolume(ctx context.Context, project, volume string, sizeM
 	return do[api.Volume](ctx, c, call{method: "POST", path: volumePath(volume, "resize"), query: inProject(project)}, api.ResizeVolume{SizeMib: sizeMib})
 }
 
-// SnapshotVolume keeps what is in an unlocked volume.
+// SnapshotVolume makes a snapshot of an unlocked volume.
 func (c *Client) SnapshotVolume(ctx context.Context, project, volume, name string) (vm.VolumeSnapshot, error) {
 	return do[vm.VolumeSnapshot](ctx, c, call{method: "POST", path: volumePath(volume, "snapshots"), query: inProject(project)}, api.NewVolumeSnapshot{Name: name})
 }
 
-// RemoveVolumeSnapshot lets a snapshot of a volume go, by its id or name.
+// RemoveVolumeSnapshot deletes a snapshot of a volume, by its id or name.
 func (c *Client) RemoveVolumeSnapshot(ctx context.Context, project, volume, snapshot string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: volumePath(volume, "snapshots", snapshot), query: inProject(project)}, nil)
 	return err
@@ -89,7 +89,7 @@ func (c *Client) AddVolumeKey(ctx context.Context, project, volume string, in vm
 	return do[vm.VolumeSlot](ctx, c, call{method: "POST", path: volumePath(volume, "keys"), query: inProject(project)}, in)
 }
 
-// RemoveVolumeKey takes a way to unlock a volume away.
+// RemoveVolumeKey removes a way to unlock a volume.
 func (c *Client) RemoveVolumeKey(ctx context.Context, project, volume, slot string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: volumePath(volume, "keys", slot), query: inProject(project)}, nil)
 	return err
@@ -107,7 +107,7 @@ func (c *Client) Mounts(ctx context.Context, ref string) ([]api.Mount, error) {
 	return l.Mounts, err
 }
 
-// Mount mounts an unlocked volume in a VM; a VM that sleeps is woken.
+// Mount mounts an unlocked volume in a VM; it wakes a suspended VM.
 func (c *Client) Mount(ctx context.Context, ref string, in api.NewMount) (api.Mount, error) {
 	return do[api.Mount](ctx, c, call{method: "POST", path: vmPath(ref, "mounts")}, in)
 }

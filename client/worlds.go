@@ -27,14 +27,14 @@ func (c *Client) Undrain(ctx context.Context) (api.Undrained, error) {
 	return do[api.Undrained](ctx, c, call{method: "DELETE", path: "/v1/drain"}, nil)
 }
 
-// SetOnBoot changes what becomes of a VM when the host has started again:
-// resume, stay, or "" for what its persistence type has.
+// SetOnBoot sets what happens to a VM after a restart of the host: resume,
+// stay, or "" for the default of its persistence type.
 func (c *Client) SetOnBoot(ctx context.Context, ref, onBoot string) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "on-boot")}, api.SetOnBoot{OnBoot: onBoot})
 }
 
-// Suspend writes memory and disk down and ends the machine. Start continues
-// the same processes.
+// Suspend saves memory and disk and ends the machine. Start continues the
+// same processes.
 func (c *Client) Suspend(ctx context.Context, ref string, in api.SuspendVM) (api.SuspendedVM, error) {
 	return do[api.SuspendedVM](ctx, c, call{method: "POST", path: vmPath(ref, "suspend")}, in)
 }
@@ -92,12 +92,12 @@ func (c *Client) Lineage(ctx context.Context, ref string) (api.Lineage, error) {
 	return do[api.Lineage](ctx, c, call{method: "GET", path: path}, nil)
 }
 
-// Keep makes a VM take another's name and place.
+// Keep gives a VM another VM's name and place.
 func (c *Client) Keep(ctx context.Context, ref string, in api.KeepVM) (api.KeptVM, error) {
 	return do[api.KeptVM](ctx, c, call{method: "POST", path: vmPath(ref, "keep")}, in)
 }
 
-// SetSchedule changes how often a generation is captured of its own.
+// SetSchedule changes the interval of automatic generations.
 func (c *Client) SetSchedule(ctx context.Context, ref string, everySeconds int64) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "schedule")}, api.Schedule{CaptureEverySeconds: everySeconds})
 }

@@ -5,11 +5,11 @@ package vm
 
 import "time"
 
-// AuditEntry is what is recorded before an action.
+// AuditEntry is the record written before an action.
 type AuditEntry struct {
 	Op      Op
 	VM      ID
-	Subject string // what else it was done to: a path, a command, an account
+	Subject string // further subject: a path, a command, an account
 	Actor   Actor
 	Request RequestID
 	Detail  map[string]any
@@ -44,5 +44,5 @@ type AuditReport struct {
 	Records int64  `json:"records"`
 	Signed  int64  `json:"signed"` // number of the last line that a signature covers
 	OK      bool   `json:"ok"`
-	Problem string `json:"problem,omitempty"` // the first thing that is wrong, and where
+	Problem string `json:"problem,omitempty"` // the first error, and where
 }

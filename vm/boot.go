@@ -3,14 +3,14 @@
 
 package vm
 
-// OnBoot is what becomes, when the host has started again, of a VM that ran
-// when the host was shut down.
+// OnBoot is what happens, after a restart of the host, to a VM that ran when
+// the host was shut down.
 type OnBoot string
 
 // The settings of OnBoot.
 const (
 	OnBootResume OnBoot = "resume" // it continues
-	OnBootStay   OnBoot = "stay"   // it sleeps until somebody uses it
+	OnBootStay   OnBoot = "stay"   // it stays suspended until it is used
 )
 
 // ParseOnBoot checks s; "" is allowed. The error has kind Invalid.
@@ -19,7 +19,7 @@ func ParseOnBoot(s string) (OnBoot, error) {
 	case "", OnBootResume, OnBootStay:
 		return b, nil
 	}
-	return "", Errorf(Invalid, s, "not what a VM can do when the host has started").WithHint("use resume or stay")
+	return "", Errorf(Invalid, s, "not a setting of on-boot").WithHint("use resume or stay")
 }
 
 // BootSetting is the setting that holds: unless it was said, a persistent VM

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Evidence is what a guest shows of its load and its trouble, in one pass.
+// Evidence is a guest's load and problems, collected in one pass.
 type Evidence struct {
 	World        WorldState `json:"world"`      // its ports may not have been asked
 	CPUSeconds   float64    `json:"cpuSeconds"` // busy, all CPUs, since boot
@@ -21,7 +21,7 @@ type Evidence struct {
 	Locks        []FileLock `json:"locks,omitempty"`
 
 	// The rest is there only where all was asked for.
-	Kernel  []KernelLine  `json:"kernel,omitempty"` // those that tell of trouble, oldest first
+	Kernel  []KernelLine  `json:"kernel,omitempty"` // lines about problems, oldest first
 	Deleted []DeletedFile `json:"deleted,omitempty"`
 	Inotify InotifyLimits `json:"inotify,omitzero"`
 }
@@ -56,7 +56,7 @@ type DeletedFile struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// InotifyLimits are the kernel's limits of what one user may watch.
+// InotifyLimits are the kernel's inotify limits of one user.
 type InotifyLimits struct {
 	Watches   int `json:"maxUserWatches"`
 	Instances int `json:"maxUserInstances"`
@@ -68,8 +68,8 @@ type Severity string
 // The severities, worst first.
 const (
 	SeverityError   Severity = "error"   // something does not work
-	SeverityWarning Severity = "warning" // something soon will not, or not as meant
-	SeverityInfo    Severity = "info"    // it may be meant
+	SeverityWarning Severity = "warning" // something will soon fail, or works differently than meant
+	SeverityInfo    Severity = "info"    // it may be intended
 )
 
 // Severities lists all, worst first.
@@ -90,7 +90,7 @@ type Diagnosis struct {
 	ID    ID     `json:"id"`
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Live says that the guest was looked at. Without it only the record speaks.
+	// Live says that the guest was examined. Otherwise only the record was.
 	Live     bool      `json:"live"`
 	Time     time.Time `json:"time"`
 	Seconds  float64   `json:"seconds"`  // between the two looks

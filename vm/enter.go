@@ -5,7 +5,7 @@ package vm
 
 import "time"
 
-// LinuxUser is a user of a guest, as its passwd file has it.
+// LinuxUser is a user of a guest, from its passwd file.
 type LinuxUser struct {
 	Name  string
 	UID   int

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Kind says what sort of failure an error is. It is itself an error, so that
+// Kind is the kind of a failure. It is itself an error, so that
 // errors.Is(err, vm.Busy) works on both sides of the wire. Kinds leave the
 // process: they are spelled out and never renamed.
 type Kind string
@@ -29,7 +29,7 @@ const (
 	NoSpace         Kind = "no-space"        // disk exhausted
 	Unsupported     Kind = "unsupported"     // this hypervisor, image or host cannot
 	Unavailable     Kind = "unavailable"     // starting, stopping, or not up yet
-	Timeout         Kind = "timeout"         // our deadline passed
+	Timeout         Kind = "timeout"         // Warren's deadline passed
 	GuestFault      Kind = "guest"           // the guest answered wrongly or not at all
 	Corrupt         Kind = "corrupt"         // data failed its check
 	Internal        Kind = "internal"        // a bug
@@ -45,7 +45,7 @@ type Error struct {
 	Kind    Kind           // never empty
 	Code    string         // contract code, when more exact than the kind's own; see package api
 	Subject string         // what it was done to: an id, a name, a path
-	Msg     string         // why, lower case, without the subject
+	Msg     string         // the reason, lower case, without the subject
 	Hint    string         // one sentence of what to do next
 	Fields  map[string]any // further top-level members of the wire error, camelCase
 	Err     error          // cause; may be nil

@@ -5,22 +5,22 @@ package vm
 
 import "time"
 
-// Folder is a directory of the host that a VM has.
+// Folder is a directory of the host that is mounted in a VM.
 type Folder struct {
 	Name string `json:"name,omitempty"` // what its owner calls it
 	Host string `json:"host"`           // absolute path on the host, without symbolic links
 	Path string `json:"path"`           // in the guest, absolute
-	RW   bool   `json:"rw,omitempty"`   // else the host lets nobody write
-	Over bool   `json:"over,omitempty"` // over a directory with something in it
+	RW   bool   `json:"rw,omitempty"`   // otherwise the host prevents writes
+	Over bool   `json:"over,omitempty"` // allow a directory that is not empty
 	// Is is the directory that was checked: another one in its place is refused.
 	Is FolderID `json:"is"`
-	// Sealed says that it was given because it is encrypted at rest, which is
-	// looked at again before each start.
+	// Sealed says that it must be encrypted at rest, which is checked again
+	// before each start.
 	Sealed bool      `json:"sealed,omitempty"`
 	Since  time.Time `json:"since"`
 }
 
-// FolderID tells a directory of the host from all others.
+// FolderID identifies a directory of the host.
 type FolderID struct {
 	Dev uint64 `json:"dev"`
 	Ino uint64 `json:"ino"`

@@ -5,20 +5,20 @@ package vm
 
 import "time"
 
-// Why says for what a generation was captured.
+// Why is the reason of a capture.
 type Why string
 
 // The reasons of a capture.
 const (
 	WhyFork           Why = "fork"
 	WhySuspend        Why = "suspend"
-	WhySnapshot       Why = "snapshot"        // somebody asked for it
-	WhyBeforeRollback Why = "before-rollback" // what a rollback left
-	WhyBeforeBoot     Why = "before-boot"     // the memory that a start of the disk alone left
-	WhySchedule       Why = "schedule"        // every so often, see VM.CaptureEverySeconds
+	WhySnapshot       Why = "snapshot"        // a user asked for it
+	WhyBeforeRollback Why = "before-rollback" // the state before a rollback
+	WhyBeforeBoot     Why = "before-boot"     // the memory before a start from the disk alone
+	WhySchedule       Why = "schedule"        // periodic, see VM.CaptureEverySeconds
 	WhyBeforeExec     Why = "before-exec"     // exec --capture-first
 	WhyLayer          Why = "layer"           // a layer of a spec, kept to be built on
-	WhyReseat         Why = "reseat"          // so that the VM's private pages start from nothing
+	WhyReseat         Why = "reseat"          // a re-seat: the VM has no private pages afterwards
 )
 
 // GenerationState is where a generation is in its life; the spellings are the
@@ -76,8 +76,8 @@ type Generation struct {
 	// DiskOnly says that memory and device state were dropped: only the disk is
 	// still needed, by others.
 	DiskOnly bool `json:"diskOnly,omitempty"`
-	// Gone says that no file is left; the record stays for the lineage of those
-	// that come from it.
+	// Gone says that no file is left; the record stays for the history of its
+	// descendants.
 	Gone bool `json:"gone,omitempty"`
 	// SealKey is the key under which its memory is sealed, wrapped by the host's.
 	SealKey []byte `json:"sealKey,omitempty"`
@@ -97,8 +97,8 @@ func (g Generation) Whole() bool {
 	return g.State == GenReady && g.Memory && !g.DiskOnly && !g.Gone
 }
 
-// MayContain lists what a generation can hold that somebody may not want kept
-// or shared: whoever can start it can read all of it.
+// MayContain lists sensitive contents of a generation. Everybody who can
+// start it can read all of it.
 func (g Generation) MayContain() []string {
 	held := []string{"files", "prompts", "credentials"}
 	if g.Memory && !g.DiskOnly {

@@ -31,8 +31,7 @@ const (
 // Resets lists every reset; a start that lacks one acknowledgement fails.
 var Resets = []string{ResetClock, ResetRNG, ResetHostname, ResetMachineID, ResetBootID, ResetHostKeys, ResetLinkKey}
 
-// Reset is what makes a guest that was started on a generation a machine of
-// its own.
+// Reset gives a guest that was started on a generation its own identity.
 type Reset struct {
 	Time      time.Time `json:"time"`      // wall clock, taken as late as possible
 	Entropy   []byte    `json:"entropy"`   // 64 bytes for the kernel's generator

@@ -38,7 +38,7 @@ type IdentityKey struct {
 	Name         string     `json:"name"`         // unique in the identity
 	Line         string     `json:"publicKey"`    // as in authorized_keys: type, key, comment
 	Fingerprint  string     `json:"fingerprint"`  // "SHA256:..."
-	ForwardAgent bool       `json:"forwardAgent"` // its sessions may use the SSH agent of who connects
+	ForwardAgent bool       `json:"forwardAgent"` // its sessions may use the client's SSH agent
 	CreatedAt    time.Time  `json:"createdAt"`
 	Revision     int64      `json:"-"`
 }

@@ -17,8 +17,8 @@ const (
 	ActivitySSH     ActivityKind = "ssh"     // whatever came by the SSH gateway
 	ActivityGateway ActivityKind = "gateway" // bytes to or from a port: preview, mapped domain, forward
 	ActivityBoot    ActivityKind = "boot"    // it resumes after the host was restarted
-	ActivityHold    ActivityKind = "hold"    // somebody asked that it stay awake
-	ActivityNone    ActivityKind = ""        // a look, which is none
+	ActivityHold    ActivityKind = "hold"    // a hold
+	ActivityNone    ActivityKind = ""        // reading, which does not count
 )
 
 // HoldID names a hold: "hd-" and 16 characters.
@@ -36,8 +36,8 @@ const (
 	MaxReason   = 200 // bytes
 )
 
-// Hold keeps a VM from falling asleep until a time. It belongs to that one VM:
-// forks and snapshots do not inherit it.
+// Hold keeps a VM awake until a time. It belongs to that one VM: forks and
+// snapshots do not inherit it.
 type Hold struct {
 	ID        HoldID    `json:"id"`
 	VM        ID        `json:"vmId"`
@@ -71,7 +71,7 @@ type Idle struct {
 	Holds     []Hold    `json:"holds"` // soonest to end first
 }
 
-// Keeper is something that keeps a VM awake.
+// Keeper is a reason why a VM stays awake.
 type Keeper struct {
 	Kind  ActivityKind `json:"kind,omitempty"` // of calls in flight, or hold
 	Count int          `json:"count,omitempty"`

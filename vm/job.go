@@ -5,7 +5,7 @@ package vm
 
 import "time"
 
-// Remaining is what a host holds of a VM, whether it is there or gone.
+// Remaining is what a host holds of a VM, also of a deleted one.
 type Remaining struct {
 	VM    ID     `json:"vmId"`
 	Name  string `json:"name,omitempty"`
@@ -92,7 +92,7 @@ const (
 	StepSnapshots   = "snapshots"   // those without a purpose are deleted
 	StepCredentials = "credentials" // what generated code could reach is rotated
 	StepReceipts    = "receipts"    // the ids of the audit records are in the record of the job
-	StepLogs        = "logs"        // somebody has read them before they are passed on
+	StepLogs        = "logs"        // a person has read them before they are passed on
 	StepRemains     = "remains"     // what stopping did not erase is listed
 )
 
@@ -108,7 +108,7 @@ type Job struct {
 	VM        ID        `json:"vmId"`
 	Account   AccountID `json:"accountId"`
 	Name      string    `json:"name,omitempty"`
-	Label     string    `json:"label,omitempty"` // what the caller calls the job: a ticket, a run
+	Label     string    `json:"label,omitempty"` // the caller's name for the job: a ticket, a run
 	Started   time.Time `json:"started,omitzero"`
 	Ended     time.Time `json:"ended"`     // when it was last said to be done
 	Retention string    `json:"retention"` // what became of the VM: stop, suspend, destroy; "" = nothing yet
@@ -116,7 +116,7 @@ type Job struct {
 	Steps     []JobStep `json:"steps"`
 	Remains   Remaining `json:"remains"` // with the ids of the audit records
 
-	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // somebody said that they have a purpose
+	KeptSnapshots []SnapshotID `json:"keptSnapshots,omitempty"` // confirmed to have a purpose
 
 	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 	Revision int64  `json:"-"`

@@ -11,12 +11,12 @@ const MachineFormat = 1
 // GenerationFormat is the newest version of a generation's manifest.
 const GenerationFormat = 1
 
-// CheckFormat refuses a spec that a newer Warren has written. Kind Unsupported.
+// CheckFormat refuses a spec that a newer Warren wrote. Kind Unsupported.
 func (s MachineSpec) CheckFormat() error {
 	if s.Format <= MachineFormat {
 		return nil
 	}
-	return Errorf(Unsupported, string(s.ID), "its machine was written down by a newer warren (format %d, this one knows %d)", s.Format, MachineFormat).
+	return Errorf(Unsupported, string(s.ID), "its machine was recorded by a newer warren (format %d, this one knows %d)", s.Format, MachineFormat).
 		WithHint("use the warren that wrote it, or a newer one")
 }
 
@@ -159,11 +159,12 @@ type MachineStatus struct {
 	Folders    []string   `json:"folders,omitempty"` // paths at which it is to have directories of the host
 	Agent      AgentHello `json:"agent"`
 	StartedAt  time.Time  `json:"startedAt"`
-	// Resets holds the acknowledgement of each reset: "ok" or why not.
+	// Resets holds the acknowledgement of each reset: "ok" or the reason of
+	// its failure.
 	Resets ResetReport `json:"resets,omitempty"`
 	// Timings of the start, for bench and events.
 	Timings map[string]time.Duration `json:"timings,omitempty"`
-	// Confined is what holds QEMU away from the rest of the host.
+	// Confined lists what separates QEMU from the rest of the host.
 	Confined []string      `json:"confined,omitempty"`
 	CPU      time.Duration `json:"cpu"`     // CPU time used by QEMU
 	RSS      int64         `json:"rss"`     // bytes resident in QEMU
@@ -173,15 +174,15 @@ type MachineStatus struct {
 	TxBytes  int64         `json:"txBytes"` // that went to it
 }
 
-// MachineExit says how a machine ended.
+// MachineExit is how a machine ended.
 type MachineExit struct {
 	Reason string    `json:"reason,omitempty"` // "guest-poweroff", "guest-reboot", "stop", "kill", "qemu-crash", "host-restart"
 	Detail string    `json:"detail,omitempty"` // e.g. the last line of QEMU's stderr
 	Time   time.Time `json:"time,omitzero"`
 }
 
-// ExitUnseen is the Detail of a machine's end that nobody saw: until when it ran is
-// not known.
+// ExitUnseen is the Detail of a machine's end that nobody saw: the time of the end
+// is unknown.
 const ExitUnseen = "its processes were gone"
 
 // Connection is one connection of a guest to the outside, as the egress

@@ -3,9 +3,9 @@
 
 package vm
 
-// Plugged is what was put into a machine while it ran. A generation that is
-// captured then continues only on a machine that has it from the start. The
-// zero value is a machine that has what it booted with.
+// Plugged lists what was plugged into a machine while it ran. A generation
+// that is captured then continues only on a machine that has it from the
+// start. The zero value is a machine that has what it booted with.
 type Plugged struct {
 	BootVCPU      int            `json:"bootVcpu,omitempty"`      // vCPUs that it booted with; 0 = those of its size
 	BootMemoryMiB int            `json:"bootMemoryMib,omitempty"` // memory that it booted with; 0 = that of its size

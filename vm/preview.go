@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Preview is what a VM's record says of one port at the preview gateway. A port
-// without one is private.
+// Preview is the access setting of one port at the preview gateway, in a VM's
+// record. A port without one is private.
 type Preview struct {
 	Port   uint16 `json:"port"`
 	Public bool   `json:"public"`

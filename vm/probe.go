@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Probe is what a port answered to a request.
+// Probe is a port's answer to a request.
 type Probe struct {
 	// OK says that a program took the connection and answered, or at least
 	// holds it open; a server of HTTP that answers with its own error is OK.
@@ -24,7 +24,7 @@ type Probe struct {
 	Millis int64  `json:"ms,omitempty"`
 }
 
-// MaxProbe is how much of an answer ReadProbe looks at.
+// MaxProbe is the number of bytes of an answer that ReadProbe reads.
 const MaxProbe = 2048
 
 // ProbeRequest is what is said to a port of a program with this command line,
@@ -62,9 +62,9 @@ func ReadProbe(request string, answer []byte, ended bool) Probe {
 	text := string(answer)
 	switch {
 	case len(answer) == 0 && ended:
-		return Probe{Kind: "closed", Why: "it takes the connection and closes it without a word"}
+		return Probe{Kind: "closed", Why: "it accepts the connection and closes it without data"}
 	case len(answer) == 0:
-		return Probe{OK: true, Kind: "silent", Why: "it takes the connection and says nothing"}
+		return Probe{OK: true, Kind: "silent", Why: "it accepts the connection and does not answer"}
 	case strings.HasPrefix(text, "HTTP/"):
 		p.readHTTP(text)
 	case answer[0] == 0x15 && len(answer) > 1 && answer[1] == 3:

@@ -21,8 +21,8 @@ func TestReadProbe(t *testing.T) {
 		{get, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n", true, Probe{OK: true, Kind: "tls", Status: 400, Answer: "Client sent an HTTP request to an HTTPS server."}},
 		{get, "\x15\x03\x01\x00\x02\x02\x16", true, Probe{OK: true, Kind: "tls"}},
 		{get, "SSH-2.0-x\x1b[2J\r\n", false, Probe{OK: true, Kind: "banner", Answer: "SSH-2.0-x [2J"}},
-		{get, "", true, Probe{Kind: "closed", Why: "it takes the connection and closes it without a word"}},
-		{get, "", false, Probe{OK: true, Kind: "silent", Why: "it takes the connection and says nothing"}},
+		{get, "", true, Probe{Kind: "closed", Why: "it accepts the connection and closes it without data"}},
+		{get, "", false, Probe{OK: true, Kind: "silent", Why: "it accepts the connection and does not answer"}},
 		{ProbeRequest("/usr/lib/postgresql/15/bin/postgres -D x", 5432), "N", false, Probe{OK: true, Kind: "postgres", Answer: "N"}},
 		{ProbeRequest("/usr/bin/redis-server *:6379", 6379), "+PONG\r\n", false, Probe{OK: true, Kind: "redis", Answer: "+PONG"}},
 	} {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Profile is how far a VM is trusted: what it gets when nothing else is said,
-// and what it never gets.
+// Profile is how far a VM is trusted: its defaults and its limits.
 type Profile struct {
 	Name    string        `json:"name"`
 	For     string        `json:"for"`               // what it is meant for
@@ -52,7 +51,7 @@ func FindProfile(name string) (Profile, error) {
 	return Profiles[i], nil
 }
 
-// Forbids is the refusal of what a profile never gets.
+// Forbids is the error for a request that a profile does not allow.
 func (p Profile) Forbids(ref, what string) *Error {
 	return Errorf(Denied, ref, "its profile %s forbids %s", p.Name, what).WithCode("FORBIDDEN", "reason", "PROFILE", "profile", p.Name)
 }

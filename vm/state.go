@@ -103,7 +103,7 @@ const (
 	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
 )
 
-// Next is what an operation does to a VM's state.
+// Next is the effect of an operation on a VM's state.
 type Next struct {
 	During State // state while the operation runs
 	After  State // state when it has succeeded; "" = the record is gone
@@ -214,8 +214,8 @@ func StateOps() []Op {
 	return append(ops, guestOps...)
 }
 
-// Allow says what op does to a VM in state s. An illegal pair gives an error
-// of kind WrongState that names the states in which op is legal.
+// Allow returns the effect of op on a VM in state s. An illegal pair gives an
+// error of kind WrongState that names the states in which op is legal.
 func (s State) Allow(op Op) (Next, error) {
 	if n, ok := transitions[op][s]; ok {
 		return n, nil

@@ -5,11 +5,11 @@ package vm
 
 import "time"
 
-// Bytes is what something takes of the disk, as the file system counts it:
-// holes take nothing, and what several have in common is there once.
+// Bytes is the disk space of a thing, as the file system counts it: holes
+// take nothing, and shared blocks count once.
 type Bytes struct {
-	Unique int64 `json:"uniqueBytes"` // free once it is gone
-	Shared int64 `json:"sharedBytes"` // others have them, too
+	Unique int64 `json:"uniqueBytes"` // freed when it is removed
+	Shared int64 `json:"sharedBytes"` // other things use them, too
 }
 
 // StorageItem is one thing that takes disk.
@@ -25,14 +25,14 @@ type StorageItem struct {
 	Snapshot    SnapshotID   `json:"snapshot,omitempty"`    // "" = not a snapshot
 	Persistence *Persistence `json:"persistence,omitempty"` // of VMs and snapshots
 
-	// Frees is what would be free without it and what only it needs. Kept is why a
-	// VM is not let go. Next is its place in the order in which things go, from 1;
-	// 0 = it doesn't.
+	// Frees is the space that removing it frees, including what only it needs.
+	// Kept is why a VM is not removed. Next is its place in the order of removal,
+	// from 1; 0 = none.
 	LastActive time.Time `json:"lastActive,omitzero"`
 	Frees      int64     `json:"freesBytes,omitempty"`
 	Kept       string    `json:"kept,omitempty"`
 	Next       int       `json:"next,omitempty"`
-	Goes       bool      `json:"goes,omitempty"` // it would go now
+	Goes       bool      `json:"goes,omitempty"` // it would be removed now
 }
 
 // AccountStorage is what the VMs, snapshots and generations of an account take.
@@ -69,7 +69,7 @@ type Pruned struct {
 	Left   int64         `json:"leftBytes"` // what must still go and cannot
 }
 
-// Quota is what an account may have. A zero field is no limit.
+// Quota has the limits of an account. 0 = no limit.
 type Quota struct {
 	VMs          int   `json:"vms,omitempty"`               // in any state
 	Running      int   `json:"running,omitempty"`           // at once

@@ -39,7 +39,7 @@ type TerminalSpec struct {
 	Rows    int               `json:"rows"`
 }
 
-// TerminalView is how somebody looks at a terminal.
+// TerminalView describes a viewer's attachment to a terminal.
 type TerminalView struct {
 	User string // that it was opened as; "" = root
 	Cols int    // 0 = takes no part in the size
@@ -90,11 +90,11 @@ type TerminalSend struct {
 	Limit time.Duration // return after so long at the latest
 }
 
-// TerminalContent is what a terminal shows, and some of its output.
+// TerminalContent is a terminal's screen, and some of its output.
 type TerminalContent struct {
 	Session TerminalSession
 	Redraw  []byte // output that draws the screen
 	Output  []byte // from Since to Session.End
 	Since   int64
-	Quiet   bool // nothing had come for the time asked for
+	Quiet   bool // there was no output for the requested time
 }

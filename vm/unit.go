@@ -56,7 +56,7 @@ func (u Unit) Vanishes() bool {
 	return u.Oneshot() && u.DeleteAfterSuccess != nil && *u.DeleteAfterSuccess
 }
 
-// UnitStatus is what systemd says of a unit.
+// UnitStatus is systemd's state of a unit.
 type UnitStatus struct {
 	Name        string `json:"name"`
 	ActiveState string `json:"activeState"` // active, inactive, failed, activating, ...
@@ -74,7 +74,7 @@ type UnitLog struct {
 	Unit      string    `json:"unit,omitempty"`
 }
 
-// UnitResult is the result of starting or stopping one of several units.
+// UnitResult is the result of starting or stopping a unit.
 type UnitResult struct {
 	ServiceID string `json:"serviceId"`
 	Success   bool   `json:"success"`

@@ -5,8 +5,8 @@ package vm
 
 import "time"
 
-// Usage is what a VM has used since it was made, as of a time; that of an
-// account has no VM and is the sum of its VMs, also of those that are gone.
+// Usage is what a VM has used since it was made, as of a time. The Usage of
+// an account has no VM, and is the sum of its VMs, also of deleted ones.
 type Usage struct {
 	Account AccountID `json:"account"`
 	VM      ID        `json:"vmId,omitempty"` // "" = of an account
@@ -19,7 +19,7 @@ type Usage struct {
 	CPUSeconds     float64 `json:"cpuSeconds"`     // of the host's CPUs
 	MemorySeconds  float64 `json:"memoryMibSeconds"`
 	DiskBytes      int64   `json:"diskBytes"`     // now, of the host's disk, by this VM alone; 0 when it is gone
-	DiskPeakBytes  int64   `json:"diskPeakBytes"` // the most that was seen; of an account the sum of those
+	DiskPeakBytes  int64   `json:"diskPeakBytes"` // the peak; for an account the sum of the peaks
 	BytesIn        int64   `json:"bytesIn"`       // network, to the guest
 	BytesOut       int64   `json:"bytesOut"`      // network, from the guest
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Size is what a VM gets of the host.
+// Size is a VM's size.
 type Size struct {
 	VCPU      int `json:"vcpuCount"`     // virtual CPUs; a power of two
 	MemoryMiB int `json:"memSizeMib"`    // RAM in MiB; a power of two
@@ -55,8 +55,8 @@ const MaxPriority = 10
 // of them that comes does. Clients spell them in different cases.
 const (
 	OnStop        = "onStop"        // its machine has ended and its memory is gone
-	OnSuspend     = "onSuspend"     // it was put to sleep, by whomever
-	OnIdleTimeout = "onIdleTimeout" // nobody has used it for its idle timeout
+	OnSuspend     = "onSuspend"     // it was suspended, by any caller
+	OnIdleTimeout = "onIdleTimeout" // it was idle for its idle timeout
 )
 
 // DefaultPersistence is sticky with priority 5.
@@ -171,7 +171,7 @@ type VM struct {
 	Cut []VolumeAt `json:"cut,omitempty"`
 	// Folders are the directories of the host that it has, until its machine ends.
 	Folders  []Folder    `json:"folders,omitempty"`
-	Losses   []string    `json:"losses,omitempty"`   // what the last start did not restore
+	Losses   []string    `json:"losses,omitempty"`   // parts that the last start did not restore
 	Restored []string    `json:"restored,omitempty"` // what it did
 	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended
 	Previews []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
@@ -215,8 +215,8 @@ type APIKey struct {
 	Revision  int64     `json:"-"`
 }
 
-// Actor is who asks, and by what it was recognised: an API key, a token or an
-// SSH key of an identity, or as Warren itself.
+// Actor is the caller, and how it was authenticated: an API key, a token or
+// an SSH key of an identity, or as Warren itself.
 type Actor struct {
 	Account AccountID `json:"account"`
 	Key     KeyID     `json:"key,omitempty"`
@@ -232,8 +232,8 @@ type Actor struct {
 	Issued time.Time `json:"-"` // when the secret was made: a rotated key is no longer the one that came in
 }
 
-// OwnerOnly refuses an identity what only the owner of the account may do; subject
-// is what it was to be done to.
+// OwnerOnly returns an error for an identity, for verbs of the account's owner;
+// subject is the thing that the verb acts on.
 func (a Actor) OwnerOnly(subject string) error {
 	if a.Identity == "" {
 		return nil
@@ -242,7 +242,7 @@ func (a Actor) OwnerOnly(subject string) error {
 		WithCode("FORBIDDEN", "vmId", subject).WithHint("use an API key of the account")
 }
 
-// AdminOnly refuses who is no administrator.
+// AdminOnly returns an error for a caller that is not an administrator.
 func (a Actor) AdminOnly() error {
 	if a.Admin {
 		return nil

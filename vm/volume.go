@@ -31,7 +31,7 @@ const (
 )
 
 // Volume is the record of a managed volume: an encrypted disk that VMs mount.
-// Whether it is unlocked is no part of it: that ends with the server.
+// It does not say whether the volume is unlocked: that ends with the server.
 type Volume struct {
 	ID      VolumeID  `json:"id"`
 	Account AccountID `json:"account"`
@@ -70,8 +70,8 @@ type VolumeMount struct {
 // MaxVolumeSnapshots bounds the snapshots of one volume.
 const MaxVolumeSnapshots = 32
 
-// VolumeSnapshot is what was in a volume at an instant. It lies in the volume's
-// disk, encrypted as that is, and takes the space of what was changed since.
+// VolumeSnapshot is the state of a volume at an instant. It is in the volume's
+// disk, encrypted like it, and takes the space of later changes.
 type VolumeSnapshot struct {
 	ID        string    `json:"id"` // "vs-" and 8 characters
 	Name      string    `json:"name,omitempty"`
@@ -99,8 +99,8 @@ func (v Volume) MountOf(id ID) (VolumeMount, bool) {
 	return VolumeMount{}, false
 }
 
-// VolumeKey is what opens a volume's disk. It is never stored in the clear and
-// prints as nothing.
+// VolumeKey opens a volume's disk. It is never stored in the clear and prints
+// as nothing.
 type VolumeKey []byte
 
 // String hides the key from logs.
@@ -109,8 +109,8 @@ func (VolumeKey) String() string { return "vm.VolumeKey" }
 // GoString hides the key from logs.
 func (VolumeKey) GoString() string { return "vm.VolumeKey" }
 
-// VolumeSecret is what an owner shows to unlock a volume; all empty = nothing
-// but the host's own key.
+// VolumeSecret is what an owner gives to unlock a volume; all empty = only
+// the host's own key.
 type VolumeSecret struct {
 	Passphrase string `json:"passphrase,omitempty"`
 	Identity   string `json:"identity,omitempty"` // an age identity, AGE-SECRET-KEY-1...
@@ -165,8 +165,8 @@ type PluggedVolume struct {
 	SizeMiB  int      `json:"sizeMib,omitempty"`
 	ReadOnly bool     `json:"readOnly,omitempty"`
 	Share    bool     `json:"share,omitempty"` // opened beside a writer
-	// Cut says that the machine has the disk but not the volume: whatever it reads
-	// or writes there fails.
+	// Cut says that the machine has the disk but not the volume: every read and
+	// write fails.
 	Cut bool `json:"cut,omitempty"`
 }
 
@@ -184,7 +184,7 @@ type VolumeUse struct {
 	ID   VolumeID `json:"id"`
 	Path string   `json:"path"`
 	RW   bool     `json:"rw,omitempty"`
-	Over bool     `json:"over,omitempty"` // also over a directory with something in it
+	Over bool     `json:"over,omitempty"` // also over a directory that is not empty
 }
 
 // What a volume's disk holds, as the guest sees it.

@@ -5,9 +5,9 @@ package vm
 
 import "time"
 
-// WorldState says what lives in a VM: what somebody who left it has to find
-// again after a resume or a fork. What the guest says of itself is listed as it
-// says it; ports are probed by a request; roles name their evidence.
+// WorldState lists what runs in a VM: what a user expects to find again after a
+// resume or a fork. What the guest says of itself is listed as it says it;
+// ports are probed by a request; roles name their evidence.
 type WorldState struct {
 	ID    ID     `json:"id"`
 	Name  string `json:"name"`
@@ -22,7 +22,7 @@ type WorldState struct {
 	Generation GenerationID `json:"generation,omitempty"` // that one, unless it was an image
 	Parent     ID           `json:"parent,omitempty"`     // the VM that it was forked from
 	Restored   []string     `json:"restored"`             // by the last start
-	Losses     []string     `json:"losses"`               // what the last start did not restore, and why
+	Losses     []string     `json:"losses"`               // parts that the last start did not restore, and why
 
 	UptimeSeconds float64         `json:"uptimeSeconds,omitempty"` // of the guest's kernel
 	Processes     []WorldProcess  `json:"processes"`
