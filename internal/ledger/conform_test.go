@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -64,7 +63,7 @@ func productKinds(t *testing.T) (out []sample) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close(t.Context()) })
-	for _, table := range tablesOf(h.Rooms) {
+	for _, table := range ledger.Tables(h.Rooms.Ledger) {
 		s, err := newSample(table)
 		if err != nil {
 			t.Error(err)
@@ -73,17 +72,6 @@ func productKinds(t *testing.T) (out []sample) {
 		out = append(out, s)
 	}
 	return out
-}
-
-// tablesOf are the tables of a house, and a volume's as an example of a record that
-// belongs to a server.
-func tablesOf(h *house.House) []ledger.AnyTable {
-	l := ledger.New(vmtest.NewBackend(), "here", nil)
-	ledger.Add(l, ledger.Kind[vm.VolumeID, vm.Volume]{
-		Name: "example", Key: func(v *vm.Volume) vm.VolumeID { return v.ID }, Host: func(v *vm.Volume) *string { return &v.Host },
-		Index: map[string]func(*vm.Volume) []string{"name": func(v *vm.Volume) []string { return []string{v.Name, v.Project} }},
-	})
-	return append(ledger.Tables(h.Ledger), ledger.Tables(l)...)
 }
 
 // forgets wants that nothing is remembered of writes that are over.

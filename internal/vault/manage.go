@@ -126,18 +126,18 @@ func (vt *Vault) Volumes(_ context.Context, c *vm.Call, project, ofVM string) ([
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, vt.fail(vm.OpList, ofVM, err)
 	}
-	recs := vt.table.All()
+	all := vt.AllVolumes
 	if ofVM != "" {
 		id, err := vt.vms.Find(c, ofVM)
 		if err != nil {
 			return nil, vt.fail(vm.OpList, ofVM, err)
 		}
-		recs = vt.table.By(byVM, string(id))
+		all = func() []*Volume { return vt.VolumesIn(id) }
 	}
 	var list []Info
-	for _, rec := range recs {
-		if rec.Account == c.Actor.Account && (project == "" || rec.Project == project) {
-			list = append(list, vt.of(rec).Info())
+	for _, v := range all() {
+		if v.first.Account == c.Actor.Account && (project == "" || v.first.Project == project) {
+			list = append(list, v.Info())
 		}
 	}
 	slices.SortFunc(list, func(a, b Info) int {
@@ -234,12 +234,13 @@ func (vt *Vault) ResizeVolume(ctx context.Context, c *vm.Call, ref Ref, sizeMiB 
 // those of had that are still there.
 func (vt *Vault) RemainingVolumes(account vm.AccountID, id vm.ID, had []vm.VolumeID) []vm.RemainingVolume {
 	list := []vm.RemainingVolume{}
-	for _, rec := range vt.table.All() {
+	for _, v := range vt.AllVolumes() {
+		rec := v.Record()
 		m, has := rec.MountOf(id)
 		if rec.Account != account || !has && !slices.Contains(had, rec.ID) {
 			continue
 		}
-		info := vt.of(rec).Info()
+		info := v.Info()
 		out := vm.RemainingVolume{ID: rec.ID, Name: rec.Name, Project: rec.Project, Path: m.Path, Unlocked: info.Unlocked, Bytes: info.UsedBytes}
 		for _, m := range info.Mounts {
 			if m.VM != id {

@@ -35,7 +35,7 @@ func (v *Volume) MountDone(ctx context.Context, m vm.VolumeMount) error {
 	_, err := v.update(ctx, func(rec *vm.Volume) {
 		rec.Formatted, rec.Grown = true, rec.Grown && !m.RW
 		for i := range rec.Mounts {
-			if rec.Mounts[i].VM == m.VM {
+			if sameMount(rec.Mounts[i], m) {
 				rec.Mounts[i] = m
 			}
 		}
@@ -68,19 +68,22 @@ func (v *Volume) EndMount(ctx context.Context, id vm.ID) error {
 }
 
 // takeOut takes this one mount out of the record, now or as soon as the store
-// answers, and calls then.
+// answers, and calls then. From now on nobody is shown the mount.
 func (v *Volume) takeOut(ctx context.Context, m vm.VolumeMount, then func()) error {
+	v.setEnded(func(list []vm.VolumeMount) []vm.VolumeMount { return append(list, m) })
 	do := func(ctx context.Context) error {
-		_, err := v.update(ctx, func(rec *vm.Volume) {
-			rec.Mounts = slices.DeleteFunc(rec.Mounts, func(o vm.VolumeMount) bool { return o.VM == m.VM && o.Since.Equal(m.Since) })
-		})
+		_, err := v.update(ctx, func(*vm.Volume) {})
 		if vm.KindOf(err) == vm.NotFound { // the volume is gone
 			return nil
 		}
-		if err == nil && then != nil {
+		if err != nil {
+			return err
+		}
+		v.setEnded(func(list []vm.VolumeMount) []vm.VolumeMount { return without(list, []vm.VolumeMount{m}) })
+		if then != nil {
 			then()
 		}
-		return err
+		return nil
 	}
 	err := do(ctx)
 	if err != nil && v.vault.vms.Alive() == nil {
@@ -89,6 +92,24 @@ func (v *Volume) takeOut(ctx context.Context, m vm.VolumeMount, then func()) err
 	}
 	return err
 }
+
+// setEnded changes the list of mounts that have ended and may still be in the
+// record. It replaces the list, which readers keep after they released the mutex.
+func (v *Volume) setEnded(change func([]vm.VolumeMount) []vm.VolumeMount) {
+	v.vault.mu.Lock()
+	defer v.vault.mu.Unlock()
+	v.ended = change(slices.Clone(v.ended))
+}
+
+// without returns the mounts of a list that are not among others.
+func without(list, others []vm.VolumeMount) []vm.VolumeMount {
+	return slices.DeleteFunc(slices.Clone(list), func(m vm.VolumeMount) bool {
+		return slices.ContainsFunc(others, func(o vm.VolumeMount) bool { return sameMount(m, o) })
+	})
+}
+
+// sameMount reports whether both are the same mount, at two times.
+func sameMount(a, b vm.VolumeMount) bool { return a.VM == b.VM && a.Since.Equal(b.Since) }
 
 // EndMounts ends every mount of a VM that has no machine any more, now or as soon
 // as the store answers. A volume that no VM has mounted any more is locked, unless
@@ -114,7 +135,7 @@ func (vt *Vault) EndMounts(ctx context.Context, id vm.ID) {
 func (v *Volume) lockIdle() bool {
 	v.vault.mu.Lock()
 	defer v.vault.mu.Unlock()
-	if v.key == nil || v.keep || len(v.Record().Mounts) > 0 {
+	if v.key == nil || v.keep || len(v.recordLocked().Mounts) > 0 {
 		return false
 	}
 	v.lockLocked()

@@ -20,11 +20,12 @@ type Volume struct {
 	work  sync.Mutex // see Reserve
 
 	// guarded by Vault.mu
-	key      vm.VolumeKey  // nil = locked
-	since    time.Time     // of the unlocking
-	until    time.Time     // when it is locked again; zero = not by time
-	keep     bool          // stays unlocked when its last VM ends
-	relocked chan struct{} // closed when it is locked or unlocked again
+	key      vm.VolumeKey     // nil = locked
+	since    time.Time        // of the unlocking
+	until    time.Time        // when it is locked again; zero = not by time
+	keep     bool             // stays unlocked when its last VM ends
+	relocked chan struct{}    // closed when it is locked or unlocked again
+	ended    []vm.VolumeMount // that the record may still have, until the store answers
 }
 
 // Ref names a volume: an id, or a name in a project ("" = default).
@@ -70,7 +71,12 @@ func (vt *Vault) handles(recs []vm.Volume) []*Volume {
 func (vt *Vault) AllVolumes() []*Volume { return vt.handles(vt.table.All()) }
 
 // VolumesIn returns the volumes that a VM has mounted.
-func (vt *Vault) VolumesIn(id vm.ID) []*Volume { return vt.handles(vt.table.By(byVM, string(id))) }
+func (vt *Vault) VolumesIn(id vm.ID) []*Volume {
+	return slices.DeleteFunc(vt.handles(vt.table.By(byVM, string(id))), func(v *Volume) bool {
+		_, has := v.Record().MountOf(id)
+		return !has
+	})
+}
 
 // VolumeRecords returns the record of every volume, of all accounts.
 func (vt *Vault) VolumeRecords() []vm.Volume { return vt.table.All() }
@@ -130,10 +136,20 @@ func (v *Volume) Release() { v.work.Unlock() }
 // Record is the volume's record, or, of a volume that is gone, the record when it
 // was first asked for.
 func (v *Volume) Record() vm.Volume {
-	if rec, ok := v.vault.table.Get(v.first.ID); ok {
-		return rec
+	v.vault.mu.Lock()
+	defer v.vault.mu.Unlock()
+	return v.recordLocked()
+}
+
+func (v *Volume) recordLocked() vm.Volume {
+	rec, ok := v.vault.table.Get(v.first.ID)
+	if !ok {
+		return v.first
 	}
-	return v.first
+	if len(v.ended) > 0 {
+		rec.Mounts = without(rec.Mounts, v.ended)
+	}
+	return rec
 }
 
 // Gone reports whether the volume has been removed.
@@ -161,14 +177,17 @@ func (v *Volume) Info() Info {
 	return info
 }
 
-// update changes the volume's record durably. change gets mounts and snapshots of
-// its own, and may be called more than once.
+// update changes the volume's record durably, and takes mounts out that have ended.
+// change gets mounts and snapshots of its own, and may be called more than once.
 func (v *Volume) update(ctx context.Context, change func(*vm.Volume)) (vm.Volume, error) {
 	if err := v.vault.vms.Alive(); err != nil {
 		return vm.Volume{}, err
 	}
 	return v.vault.table.Change(ctx, v.first.ID, func(rec *vm.Volume) error {
-		rec.Mounts, rec.Snapshots = slices.Clone(rec.Mounts), slices.Clone(rec.Snapshots)
+		v.vault.mu.Lock()
+		ended := v.ended
+		v.vault.mu.Unlock()
+		rec.Mounts, rec.Snapshots = without(rec.Mounts, ended), slices.Clone(rec.Snapshots)
 		change(rec)
 		return nil
 	})
