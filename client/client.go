@@ -101,8 +101,8 @@ func vmPath(ref string, rest ...string) string {
 	return pathOf("v1", "vms", ref) + strings.TrimSuffix(pathOf(rest...), "/")
 }
 
-// url returns the full address of an escaped path.
-func (c *Client) url(path string, query url.Values) string {
+// address returns the full address of an escaped path.
+func (c *Client) address(path string, query url.Values) string {
 	s := c.base.String() + path
 	if len(query) > 0 {
 		s += "?" + query.Encode()
@@ -136,7 +136,7 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	if err := checkPath(q.path); err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, q.method, c.url(q.path, q.query), q.body)
+	req, err := http.NewRequestWithContext(ctx, q.method, c.address(q.path, q.query), q.body)
 	if err != nil {
 		return nil, vm.Errorf(vm.Invalid, q.path, "not a request: %w", err)
 	}

@@ -73,7 +73,7 @@ func (c *Client) socket(ctx context.Context, path string, query url.Values, h ht
 	c.authorize(h)
 	door := &refusal{next: c.http.Transport}
 	//nolint:bodyclose // the package says that there is nothing to close
-	conn, _, err := websocket.Dial(ctx, c.url(path, query), &websocket.DialOptions{
+	conn, _, err := websocket.Dial(ctx, c.address(path, query), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: door, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h,
 	})
 	switch {

@@ -148,7 +148,7 @@ func TestCutTail(t *testing.T) {
 func TestKeptIsOld(t *testing.T) {
 	dir, k := t.TempDir(), &shelf{}
 	acted(t, dir, k, 10)
-	l, err := open(dir, 2<<10)
+	l, err := openSized(dir, 2<<10)
 	if err != nil {
 		t.Fatal(err)
 	}

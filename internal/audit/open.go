@@ -14,9 +14,9 @@ import (
 // left torn. It reads and checks the last segment only. One process at a time:
 // the caller holds the lock of the data directory. Kinds: Corrupt (the last
 // segment does not fit the chain or its signatures), NoSpace, Internal.
-func Open(dir string) (*Log, error) { return open(dir, segmentBytes) }
+func Open(dir string) (*Log, error) { return openSized(dir, segmentBytes) }
 
-func open(dir string, segmentBytes int64) (*Log, error) {
+func openSized(dir string, segmentBytes int64) (*Log, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fileError(dir, err)
 	}

@@ -75,10 +75,10 @@ const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | un
 // A kernel that gives this user no namespaces is asked once; the program then
 // runs without them, but under all the rest. Its standard streams must be files:
 // pipes of cmd's own making are closed when the kernel refuses the first start.
-func Start(cmd *exec.Cmd, p Plan) error { return start(cmd, p, spaces) }
+func Start(cmd *exec.Cmd, p Plan) error { return startIn(cmd, p, spaces) }
 
-// start is Start with what gives the program namespaces of its own.
-func start(cmd *exec.Cmd, p Plan, spaces func(*syscall.SysProcAttr) *syscall.SysProcAttr) error {
+// startIn is Start with what gives the program namespaces of its own.
+func startIn(cmd *exec.Cmd, p Plan, spaces func(*syscall.SysProcAttr) *syscall.SysProcAttr) error {
 	if err := shim(cmd, p); err != nil {
 		return err
 	}

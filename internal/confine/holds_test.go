@@ -20,7 +20,7 @@ func TestProbeWithoutNamespaces(t *testing.T) {
 		asked = true
 		return &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_FS} // the kernel takes no such pair
 	}
-	held, err := probeHost(t.Context(), t.TempDir(), func(cmd *exec.Cmd, p Plan) error { return start(cmd, p, refuse) })
+	held, err := probeHost(t.Context(), t.TempDir(), func(cmd *exec.Cmd, p Plan) error { return startIn(cmd, p, refuse) })
 	if err != nil || !asked {
 		t.Fatal(asked, err)
 	}

@@ -45,7 +45,7 @@ func Why(rec vm.VM) string {
 	if !rec.Exit.Time.IsZero() {
 		says += ", at " + rec.Exit.Time.UTC().Format(time.RFC3339)
 	}
-	return clip(says)
+	return Clip(says)
 }
 
 // Asleep is the diagnosis of a VM without a machine.

@@ -88,20 +88,20 @@ func Find(r *Report) []vm.Finding {
 
 // tidy bounds what a finding holds.
 func tidy(f *vm.Finding) {
-	f.Subject, f.Says, f.Do = clip(f.Subject), clip(f.Says), clip(f.Do)
+	f.Subject, f.Says, f.Do = Clip(f.Subject), Clip(f.Says), Clip(f.Do)
 	if len(f.Evidence) > maxEvidence {
 		f.Evidence = append(f.Evidence[:maxEvidence-1:maxEvidence-1], f.Evidence[len(f.Evidence)-1])
 	}
 	for i, e := range f.Evidence {
-		f.Evidence[i] = clip(e)
+		f.Evidence[i] = Clip(e)
 	}
 	if f.Evidence == nil {
 		f.Evidence = []string{}
 	}
 }
 
-// clip bounds a text.
-func clip(s string) string {
+// Clip bounds a text of a guest.
+func Clip(s string) string {
 	if len(s) <= maxText {
 		return strings.ToValidUTF8(s, "�")
 	}

@@ -328,7 +328,7 @@ func Blocked(ev vm.Evidence) []vm.Blocked {
 				why += ", held by " + w.label(h)
 			}
 		}
-		out = append(out, vm.Blocked{PID: p.PID, State: p.State, Command: p.Command, Waits: clip(why)})
+		out = append(out, vm.Blocked{PID: p.PID, State: p.State, Command: p.Command, Waits: Clip(why)})
 	}
 	return out
 }

@@ -27,9 +27,6 @@ func Lines(b []byte) []string {
 	return out
 }
 
-// Clip bounds a text of a guest.
-func Clip(s string) string { return clip(s) }
-
 // maxUses is how many directories are named.
 const maxUses = 6
 

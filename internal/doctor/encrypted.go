@@ -62,11 +62,11 @@ const zfsWait = 5 * time.Second
 
 // Encrypted says whether the files of the directory are encrypted on the disk,
 // and why it thinks so. It needs no privilege.
-func (b Backing) Encrypted(dir string) (Verdict, string) { return b.encrypted(dir, 0) }
+func (b Backing) Encrypted(dir string) (Verdict, string) { return b.judge(dir, 0) }
 
 const maxDepth = 16
 
-func (b Backing) encrypted(dir string, depth int) (Verdict, string) {
+func (b Backing) judge(dir string, depth int) (Verdict, string) {
 	if depth > maxDepth {
 		return Unknown, "devices upon devices without an end"
 	}
@@ -121,7 +121,7 @@ func (b Backing) zfs(m mount) (Verdict, string) {
 func (b Backing) overlay(m mount, depth int) (Verdict, string) {
 	for _, o := range strings.Split(m.options, ",") {
 		if upper, ok := strings.CutPrefix(o, "upperdir="); ok {
-			if v, why := b.encrypted(upper, depth+1); v != Unknown {
+			if v, why := b.judge(upper, depth+1); v != Unknown {
 				return v, "overlay over " + why
 			}
 		}
@@ -211,7 +211,7 @@ func (b Backing) blockDevice(dev string, depth int) (Verdict, string) {
 		return b.blockDevice(filepath.Dir(dev), depth+1)
 	}
 	if file, err := os.ReadFile(filepath.Join(dev, "loop/backing_file")); err == nil {
-		v, why := b.encrypted(filepath.Dir(strings.TrimSpace(string(file))), depth+1)
+		v, why := b.judge(filepath.Dir(strings.TrimSpace(string(file))), depth+1)
 		return v, "loop over " + why
 	}
 	slaves, err := os.ReadDir(filepath.Join(dev, "slaves"))
@@ -261,7 +261,7 @@ func (b Backing) Swap(procSwaps string) []string {
 		}
 		v := Unknown
 		if name := unescape(f[0]); f[1] == "file" {
-			v, _ = b.encrypted(filepath.Dir(name), 0)
+			v, _ = b.judge(filepath.Dir(name), 0)
 		} else if dev, err := filepath.EvalSymlinks(filepath.Join(b.Sysfs, "class/block", filepath.Base(name))); err == nil {
 			v, _ = b.blockDevice(dev, 0)
 		}

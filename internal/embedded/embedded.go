@@ -38,20 +38,20 @@ type Programs struct {
 // running one is never overwritten. The error has kind Unsupported when this
 // binary was built without them.
 func Unpack(d layout.Dir) (Programs, error) {
-	agent, digest, err := unpack(d, files, "warren-agent")
+	agent, digest, err := unpackOne(d, files, "warren-agent")
 	if err != nil {
 		return Programs{}, err
 	}
-	monitor, _, err := unpack(d, files, "warren-monitor")
+	monitor, _, err := unpackOne(d, files, "warren-monitor")
 	if err != nil {
 		return Programs{}, err
 	}
 	return Programs{Agent: agent, AgentDigest: digest, Monitor: monitor}, nil
 }
 
-// unpack reads the program as a stream, for it is as large as all else that an
+// unpackOne reads the program as a stream, for it is as large as all else that an
 // idle server holds.
-func unpack(d layout.Dir, from fs.FS, name string) (path, digest string, err error) {
+func unpackOne(d layout.Dir, from fs.FS, name string) (path, digest string, err error) {
 	f, err := from.Open("files/" + name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", "", vm.Errorf(vm.Unsupported, name, "this warren was built without its %s", name).

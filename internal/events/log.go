@@ -60,10 +60,10 @@ func Open(dir string) (*Log, error) {
 	if err != nil {
 		return nil, fileError(dir, err)
 	}
-	return open(dir, defaultSegment, defaultKeep, strings.TrimSpace(string(boot)))
+	return openWith(dir, defaultSegment, defaultKeep, strings.TrimSpace(string(boot)))
 }
 
-func open(dir string, segmentBytes int64, keep int, boot string) (_ *Log, err error) {
+func openWith(dir string, segmentBytes int64, keep int, boot string) (_ *Log, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fileError(dir, err)
 	}

@@ -40,13 +40,13 @@ func put(t *testing.T, l *Log, n int) {
 // once, over restarts and segments, and then the live ones.
 func TestResume(t *testing.T) {
 	dir := t.TempDir()
-	l, err := open(dir, 500, 100, "boot")
+	l, err := openWith(dir, 500, 100, "boot")
 	must(t, l, err)
 	put(t, l, 40)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err = open(dir, 500, 100, "boot")
+	l, err = openWith(dir, 500, 100, "boot")
 	must(t, l, err)
 	defer l.Close()
 	put(t, l, 10)
@@ -82,7 +82,7 @@ func TestResume(t *testing.T) {
 
 // TestTooOld: what is no longer kept is said to be gone, at once or to a slow reader.
 func TestTooOld(t *testing.T) {
-	l, err := open(t.TempDir(), 300, 3, "boot")
+	l, err := openWith(t.TempDir(), 300, 3, "boot")
 	must(t, l, err)
 	defer l.Close()
 	put(t, l, 1)
@@ -185,7 +185,7 @@ func TestDamaged(t *testing.T) {
 
 // TestManyReaders: readers and a writer at once; each reader sees all, in order.
 func TestManyReaders(t *testing.T) {
-	l, err := open(t.TempDir(), 2000, 1000, "boot")
+	l, err := openWith(t.TempDir(), 2000, 1000, "boot")
 	must(t, l, err)
 	defer l.Close()
 	const n = 500
@@ -217,7 +217,7 @@ func TestManyReaders(t *testing.T) {
 // TestSlowReaderOfDroppedSegment: a reader whose open segment is dropped is told
 // so when it comes to the end of it; it neither hangs nor skips.
 func TestSlowReaderOfDroppedSegment(t *testing.T) {
-	l, err := open(t.TempDir(), 300, 3, "boot")
+	l, err := openWith(t.TempDir(), 300, 3, "boot")
 	must(t, l, err)
 	defer l.Close()
 	put(t, l, 2)
@@ -252,7 +252,7 @@ func TestSlowReaderOfDroppedSegment(t *testing.T) {
 // events are lost; readers go over the gap.
 func TestPowerCut(t *testing.T) {
 	dir := t.TempDir()
-	l, err := open(dir, 500, 100, "boot 1")
+	l, err := openWith(dir, 500, 100, "boot 1")
 	must(t, l, err)
 	put(t, l, 10)
 	// The host goes down: no Close, and events 8 to 10 are lost.
@@ -266,7 +266,7 @@ func TestPowerCut(t *testing.T) {
 	if err := os.WriteFile(name, []byte(kept), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err = open(dir, 500, 100, "boot 2")
+	l, err = openWith(dir, 500, 100, "boot 2")
 	must(t, l, err)
 	live, err := l.Subscribe(10) // had seen the lost ones
 	if err != nil {
@@ -294,7 +294,7 @@ func TestPowerCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, boot := range []string{"boot 2", "boot 3"} { // it was closed: no gap
-		if l, err = open(dir, 500, 100, boot); err != nil || l.next != e.ID+1 {
+		if l, err = openWith(dir, 500, 100, boot); err != nil || l.next != e.ID+1 {
 			t.Fatalf("%s: next is %d, %v", boot, l.next, err)
 		}
 		if err := l.Close(); err != nil {
@@ -306,7 +306,7 @@ func TestPowerCut(t *testing.T) {
 // TestOld: segments are dropped by age too, the last one never.
 func TestOld(t *testing.T) {
 	dir := t.TempDir()
-	l, err := open(dir, 300, 100, "boot")
+	l, err := openWith(dir, 300, 100, "boot")
 	must(t, l, err)
 	put(t, l, 20)
 	if err := l.Close(); err != nil {
@@ -318,7 +318,7 @@ func TestOld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l, err = open(dir, 300, 100, "boot")
+	l, err = openWith(dir, 300, 100, "boot")
 	must(t, l, err)
 	defer l.Close()
 	if e, err := l.Append(vm.Event{Type: "x"}); err != nil || e.ID != 21 || len(l.segments) > 2 {
@@ -383,7 +383,7 @@ func TestClose(t *testing.T) {
 // that it had announced, under its id.
 func TestCrash(t *testing.T) {
 	if dir := os.Getenv("WARREN_EVENTS_CHILD"); dir != "" {
-		l, err := open(dir, 4000, 1000, "boot")
+		l, err := openWith(dir, 4000, 1000, "boot")
 		must(t, l, err)
 		for {
 			e, err := l.Append(vm.Event{Type: "x", Data: map[string]any{"pid": os.Getpid()}})
@@ -426,7 +426,7 @@ func TestCrash(t *testing.T) {
 		}
 		_ = cmd.Wait() // killed
 	}
-	l, err := open(dir, 4000, 1000, "boot")
+	l, err := openWith(dir, 4000, 1000, "boot")
 	must(t, l, err)
 	defer l.Close()
 	s, err := l.Subscribe(0)

@@ -129,11 +129,11 @@ func (g *Gateway) tlsConfig() *tls.Config {
 	if g.Certs != nil {
 		protos = append(protos, acmeTLS) // a connection that agrees on it ends with its handshake
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protos, GetCertificate: g.certificate}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protos, GetCertificate: g.findCertificate}
 }
 
-// certificate makes or finds the certificate of a name that may be shown.
-func (g *Gateway) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+// findCertificate makes or finds the certificate of a name that may be shown.
+func (g *Gateway) findCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name, err := vm.HostName(hello.ServerName)
 	if err != nil {
 		return nil, err

@@ -184,15 +184,15 @@ func (s Store) GrowDisk(of vm.ID, sizeMiB int) error {
 
 // DiskOn returns the generation that a VM's disk lies on, read from the disk
 // itself; "" = an image.
-func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) { return s.diskOn(s.Dir.Overlay(of)) }
+func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) { return s.baseOf(s.Dir.Overlay(of)) }
 
 // Below is DiskOn for the disk of a generation.
-func (s Store) Below(id vm.GenerationID) (vm.GenerationID, error) { return s.diskOn(s.dir(id).Disk()) }
+func (s Store) Below(id vm.GenerationID) (vm.GenerationID, error) { return s.baseOf(s.dir(id).Disk()) }
 
-// diskOn reads what a disk says it lies on. A QEMU has written that, which its guest
+// baseOf reads what a disk says it lies on. A QEMU has written that, which its guest
 // may have taken over: what counts is the file that the name leads to. Kind Corrupt
 // where that is neither a generation's nor an image's.
-func (s Store) diskOn(path string) (vm.GenerationID, error) {
+func (s Store) baseOf(path string) (vm.GenerationID, error) {
 	backing, err := qemu.BackingName(path)
 	if err != nil || backing == "" {
 		return "", err

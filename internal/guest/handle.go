@@ -83,10 +83,10 @@ func (c *Client) OpenHandle(ctx context.Context, user, path string, o vm.OpenOpt
 			q.Set(name, "1")
 		}
 	}
-	return c.openHandle(ctx, path, q)
+	return c.openFile(ctx, path, q)
 }
 
-func (c *Client) openHandle(ctx context.Context, path string, q url.Values) (*File, error) {
+func (c *Client) openFile(ctx context.Context, path string, q url.Values) (*File, error) {
 	conn, _, err := c.stream(ctx, "/handle", q)
 	if err != nil {
 		return nil, err

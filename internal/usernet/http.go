@@ -109,7 +109,7 @@ func (w *web) Close() error {
 
 func (w *web) Addr() net.Addr { return &net.TCPAddr{IP: Gateway.AsSlice(), Port: 80} }
 
-func (w *web) close() error {
+func (w *web) shutDown() error {
 	_ = w.Close()
 	err := w.server.Close()
 	w.transport.CloseIdleConnections()

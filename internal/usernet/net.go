@@ -248,7 +248,7 @@ func (n *Net) Close() error {
 	for _, f := range flows {
 		f.stop("the network was shut down")
 	}
-	err := n.web.close()
+	err := n.web.shutDown()
 	n.stack.Close() // ends handshakes that wait for the guest
 	n.link.detach()
 	n.wg.Wait()

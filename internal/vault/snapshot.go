@@ -82,7 +82,7 @@ func (v *Volume) keepSnapshot(ctx context.Context, snap vm.VolumeSnapshot) error
 		return err
 	}
 	defer clear(key)
-	d, err := v.disk()
+	d, err := v.snapshotDisk()
 	if err != nil {
 		return err
 	}
@@ -113,10 +113,10 @@ func (v *Volume) keepSnapshot(ctx context.Context, snap vm.VolumeSnapshot) error
 	return err
 }
 
-// disk returns the volume's disk in the machine that writes to it, or nil when no
+// snapshotDisk returns the volume's disk in the machine that writes to it, or nil when no
 // machine uses the volume. While machines only read it, nobody can change its
 // disk.
-func (v *Volume) disk() (Disk, error) {
+func (v *Volume) snapshotDisk() (Disk, error) {
 	rec := v.Record()
 	reader := ""
 	for _, m := range rec.Mounts {
@@ -205,7 +205,7 @@ func (vt *Vault) RemoveVolumeSnapshot(ctx context.Context, c *vm.Call, ref Ref, 
 		return err
 	}
 	defer clear(key)
-	d, err := v.disk()
+	d, err := v.snapshotDisk()
 	if err != nil {
 		return err
 	}

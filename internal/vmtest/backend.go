@@ -97,7 +97,7 @@ func (b *Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
 			return 0, err
 		}
 	}
-	write := func(_ context.Context, ops ...ledger.Op) (int64, error) { return b.write(ops) }
+	write := func(_ context.Context, ops ...ledger.Op) (int64, error) { return b.apply(ops) }
 	if b.Over != nil {
 		write = b.Over.Write
 	}
@@ -108,7 +108,7 @@ func (b *Backend) Write(ctx context.Context, ops ...ledger.Op) (int64, error) {
 	return rev, err
 }
 
-func (b *Backend) write(ops []ledger.Op) (int64, error) {
+func (b *Backend) apply(ops []ledger.Op) (int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.fits(ops); err != nil {

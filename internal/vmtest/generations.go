@@ -143,14 +143,14 @@ func (g generations) DiskOn(of vm.ID) (vm.GenerationID, error) {
 	if err := g.w.fault("disk-on"); err != nil {
 		return "", err
 	}
-	return g.diskOn(g.Dir.Overlay(of))
+	return g.baseOf(g.Dir.Overlay(of))
 }
 
 func (g generations) Below(id vm.GenerationID) (vm.GenerationID, error) {
-	return g.diskOn(layout.GenerationDir(g.Dir.Generation(id)).Disk())
+	return g.baseOf(layout.GenerationDir(g.Dir.Generation(id)).Disk())
 }
 
-func (g generations) diskOn(path string) (vm.GenerationID, error) {
+func (g generations) baseOf(path string) (vm.GenerationID, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err

@@ -77,7 +77,7 @@ func (g *guest) enter(ctx context.Context, verb string) error {
 	}
 }
 
-func (g *guest) hello() vm.AgentHello {
+func (g *guest) greeting() vm.AgentHello {
 	return vm.AgentHello{Protocol: 1, Version: "test", Digest: g.m.spec.AgentDigest, Booted: true, BootID: g.m.spec.Reset.BootID, Kernel: "6.1.0-sim", Systemd: true}
 }
 
@@ -85,7 +85,7 @@ func (g *guest) Hello(ctx context.Context) (vm.AgentHello, error) {
 	if err := g.enter(ctx, "hello"); err != nil {
 		return vm.AgentHello{}, err
 	}
-	return g.hello(), nil
+	return g.greeting(), nil
 }
 
 func (g *guest) Stats(ctx context.Context) (vm.Stats, error) {
@@ -332,7 +332,7 @@ func (g *guest) TarUp(ctx context.Context, user, p string, r io.Reader) error {
 		case tar.TypeDir:
 			err = g.disk.mkdir(user, name, uint32(h.Mode)&0o7777, true)
 		case tar.TypeSymlink:
-			err = g.symlink(user, h.Linkname, name)
+			err = g.putSymlink(user, h.Linkname, name)
 		case tar.TypeReg:
 			var content []byte
 			if content, err = io.ReadAll(tr); err == nil {
@@ -385,10 +385,10 @@ func (g *guest) Symlink(ctx context.Context, user, target, p string) error {
 	if err := g.enter(ctx, "symlink"); err != nil {
 		return err
 	}
-	return g.symlink(user, target, p)
+	return g.putSymlink(user, target, p)
 }
 
-func (g *guest) symlink(user, target, p string) error {
+func (g *guest) putSymlink(user, target, p string) error {
 	g.disk.mu.Lock()
 	defer g.disk.mu.Unlock()
 	p = g.disk.resolve(user, p)

@@ -220,7 +220,7 @@ func (m *machine) status() vm.MachineStatus {
 	return vm.MachineStatus{
 		Size: size, Plugged: plugged,
 		ID: m.spec.ID, Protocol: 1, MonitorPID: os.Getpid(), QEMUPID: os.Getpid(), Ready: m.alive(), RunState: state,
-		Folders: folderPaths(m.spec.Folders), Agent: m.guest.hello(), StartedAt: m.started, Resets: resets,
+		Folders: folderPaths(m.spec.Folders), Agent: m.guest.greeting(), StartedAt: m.started, Resets: resets,
 		Timings: map[string]time.Duration{"ready": time.Millisecond}, PSS: m.w.pss.Load(), RSS: 90 << 20,
 		CPU: spent.CPU, RxBytes: spent.FromGuest, TxBytes: spent.ToGuest,
 	}

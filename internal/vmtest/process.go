@@ -273,7 +273,7 @@ func (g *guest) Processes(ctx context.Context) ([]vm.Process, error) {
 	return list, nil
 }
 
-func (g *guest) process(ctx context.Context, verb, id string) (*process, error) {
+func (g *guest) find(ctx context.Context, verb, id string) (*process, error) {
 	if err := g.enter(ctx, verb); err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func (g *guest) process(ctx context.Context, verb, id string) (*process, error) 
 }
 
 func (g *guest) Process(ctx context.Context, id string) (vm.Process, error) {
-	p, err := g.process(ctx, "process", id)
+	p, err := g.find(ctx, "process", id)
 	if err != nil {
 		return vm.Process{}, err
 	}
@@ -295,7 +295,7 @@ func (g *guest) Process(ctx context.Context, id string) (vm.Process, error) {
 }
 
 func (g *guest) Wait(ctx context.Context, id string) (vm.Process, error) {
-	p, err := g.process(ctx, "wait", id)
+	p, err := g.find(ctx, "wait", id)
 	if err != nil {
 		return vm.Process{}, err
 	}
@@ -308,7 +308,7 @@ func (g *guest) Wait(ctx context.Context, id string) (vm.Process, error) {
 }
 
 func (g *guest) Signal(ctx context.Context, id, name string) error {
-	p, err := g.process(ctx, "signal", id)
+	p, err := g.find(ctx, "signal", id)
 	if err != nil {
 		return err
 	}
@@ -316,7 +316,7 @@ func (g *guest) Signal(ctx context.Context, id, name string) error {
 }
 
 func (g *guest) Forget(ctx context.Context, id string) error {
-	p, err := g.process(ctx, "forget", id)
+	p, err := g.find(ctx, "forget", id)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (g *guest) Forget(ctx context.Context, id string) error {
 }
 
 func (g *guest) Log(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
-	p, err := g.process(ctx, "log", id)
+	p, err := g.find(ctx, "log", id)
 	if err != nil {
 		return nil, 0, err
 	}

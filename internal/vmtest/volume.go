@@ -164,7 +164,7 @@ func (s *Volumes) Grow(_ context.Context, id vm.VolumeID, _ vm.VolumeKey, sizeMi
 
 // Snapshot keeps a snapshot.
 func (s *Volumes) Snapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
-	return s.snapshot(id, key, func(v *simVolume) error {
+	return s.findSnapshot(id, key, func(v *simVolume) error {
 		v.snapshots = append(v.snapshots, snapshot)
 		return nil
 	})
@@ -172,7 +172,7 @@ func (s *Volumes) Snapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, 
 
 // Revert checks that there is such a snapshot.
 func (s *Volumes) Revert(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
-	return s.snapshot(id, key, func(v *simVolume) error {
+	return s.findSnapshot(id, key, func(v *simVolume) error {
 		if !slices.Contains(v.snapshots, snapshot) {
 			return vm.Errorf(vm.Internal, snapshot, "no such snapshot")
 		}
@@ -182,13 +182,13 @@ func (s *Volumes) Revert(_ context.Context, id vm.VolumeID, key vm.VolumeKey, sn
 
 // DropSnapshot lets a snapshot go.
 func (s *Volumes) DropSnapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
-	return s.snapshot(id, key, func(v *simVolume) error {
+	return s.findSnapshot(id, key, func(v *simVolume) error {
 		v.snapshots = slices.DeleteFunc(v.snapshots, func(o string) bool { return o == snapshot })
 		return nil
 	})
 }
 
-func (s *Volumes) snapshot(id vm.VolumeID, key vm.VolumeKey, do func(*simVolume) error) error {
+func (s *Volumes) findSnapshot(id vm.VolumeID, key vm.VolumeKey, do func(*simVolume) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v, err := s.find(id)
