@@ -71,6 +71,7 @@ type Mapping struct {
 	Domain    string    `json:"domain"`
 	Account   AccountID `json:"account"`
 	VM        ID        `json:"vm"`
+	Host      string    `json:"host,omitempty"` // id of the server that has the VM; "" = written by an older warren
 	Port      uint16    `json:"port"`
 	Ownership string    `json:"ownership"` // id of the Domain; its own below the preview domain
 	Implicit  bool      `json:"implicit"`  // below the preview domain: first come, first served

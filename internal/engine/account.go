@@ -193,7 +193,7 @@ func (e *Engine) dropAccount(ctx context.Context, id vm.AccountID) error {
 			return err
 		}
 	}
-	if err := e.dropDomainsOf(ctx, id); err != nil {
+	if err := e.cfg.Names.Forget(ctx, id); err != nil {
 		return err
 	}
 	if err := e.dropIdentitiesOf(ctx, id); err != nil {

@@ -101,7 +101,7 @@ func (e *Engine) remove(ctx context.Context, s *slot) error {
 	if err := e.forget(ctx, s); err != nil {
 		return err
 	}
-	return e.dropMappingsOf(ctx, s.id)
+	return e.cfg.Names.VMGone(ctx, s.id)
 }
 
 // removeDir removes a VM's directory; its absence is no error.

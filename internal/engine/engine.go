@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -30,6 +29,7 @@ type Config struct {
 	Ledger   *ledger.Ledger
 	Journal  *journal.Journal
 	Meter    *meter.Meter
+	Names    Names
 	Machines Machines
 	Images   Images
 	Host     Host
@@ -43,14 +43,12 @@ type Config struct {
 	Fault        func(label string) error // nil in production; see Labels
 	Settings     Settings
 	Log          *slog.Logger
-	Resolver     Resolver // nil = the system's
 }
 
 // Settings are the operator's choices. A zero field has the default.
 type Settings struct {
 	DefaultNetwork vm.NetworkMode // of VMs whose creator named none; default closed
 	DefaultSize    vm.Size
-	PreviewDomains []string      // default warren.localhost alone
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StorageBudget  int64         // bytes that the data directory may take; 0 = StoragePercent
@@ -91,9 +89,6 @@ func (s Settings) withDefaults() Settings {
 	def(&s.ResultsKept, time.Hour)
 	def(&s.PoolAge, time.Hour)
 	def(&s.RecoverWait, 10*time.Second)
-	if len(s.PreviewDomains) == 0 {
-		s.PreviewDomains = []string{"warren.localhost"}
-	}
 	if s.DefaultNetwork == "" {
 		s.DefaultNetwork = vm.NetClosed
 	}
@@ -118,15 +113,12 @@ func (s Settings) withDefaults() Settings {
 // WithDefaults returns the configuration with its optional fields set.
 func (c Config) WithDefaults() Config {
 	c.Settings = c.Settings.withDefaults()
-	if c.Resolver == nil {
-		c.Resolver = net.DefaultResolver
-	}
 	return c
 }
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// nameWrite before slot.write; a volume that is reserved before slot.write;
+// a volume that is reserved before slot.write;
 // slot.write, idWrite, keyWrite, genWrite or accountWrite before mu; mu before the
 // mutex of the vault.
 type Engine struct {
@@ -143,7 +135,6 @@ type Engine struct {
 
 	idWrite   sync.Mutex    // held while records of identities are written; before mu
 	keyWrite  sync.Mutex    // held while a key's record is written; before mu
-	nameWrite sync.Mutex    // held while a domain's or mapping's record is written; before mu
 	genWrite  sync.Mutex    // held while a generation's record is written; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
 	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
@@ -166,7 +157,6 @@ type Engine struct {
 	users     directory
 	rights    rights
 	gens      map[vm.GenerationID]*generation
-	names     domains
 	claims    map[*claim]bool // VMs that were admitted and are on their way
 	looked    *usage          // the last look at the disk; nil = none
 	draining  bool            // nothing is admitted

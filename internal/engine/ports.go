@@ -395,9 +395,6 @@ type Records struct {
 
 	Generations Collection[vm.Generation]
 
-	Domains        Collection[vm.Domain]
-	Mappings       Collection[vm.Mapping] // by domain: a name has one
-	ShownNames     Collection[vm.ShownName]
 	Identities     Collection[vm.Identity]
 	Tokens         Collection[vm.IdentityToken]
 	SSHKeys        Collection[vm.IdentityKey]

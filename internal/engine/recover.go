@@ -24,9 +24,6 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadDirectory(ctx); err != nil {
 		return err
 	}
-	if err := e.loadDomains(ctx); err != nil {
-		return err
-	}
 	recs, err := e.loadRecords(ctx)
 	if err != nil {
 		return err
@@ -47,9 +44,6 @@ func (e *Engine) recover(ctx context.Context) error {
 		return err
 	}
 	if err := e.sweepDirs(ctx); err != nil {
-		return err
-	}
-	if err := e.dropLostMappings(ctx); err != nil {
 		return err
 	}
 	if err := e.recoverGenerations(ctx); err != nil {
@@ -223,7 +217,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 		return err
 	}
 	e.cfg.Journal.EmitVM(rec, "vm.deleted", map[string]any{"reason": reason})
-	return e.dropMappingsOf(ctx, s.id)
+	return e.cfg.Names.VMGone(ctx, s.id)
 }
 
 // recoverHostRestart stops a VM whose machine ended with the host.

@@ -36,9 +36,8 @@ type repoGrant struct {
 // to it.
 type session struct {
 	actor  vm.Actor
-	vm     vm.ID        // "" = it is about no VM
-	user   string       // the Linux user that it acts as; "" = it acts as none
-	still  func() error // nil, or what else it depends on; called with Engine.mu held
+	vm     vm.ID  // "" = it is about no VM
+	user   string // the Linux user that it acts as; "" = it acts as none
 	cancel context.CancelCauseFunc
 }
 
@@ -131,11 +130,6 @@ func (e *Engine) validLocked(a vm.Actor) error {
 func (e *Engine) allowedLocked(s *session) error {
 	if err := e.validLocked(s.actor); err != nil {
 		return err
-	}
-	if s.still != nil {
-		if err := s.still(); err != nil {
-			return err
-		}
 	}
 	if s.vm == "" || s.actor.Identity == "" {
 		return nil

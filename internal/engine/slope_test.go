@@ -42,7 +42,7 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 	l.remembered = e.Remembered()
 	l.records, err = sum(
 		amount(ctx, r.VMs), amount(ctx, r.Generations), stored(s, "results"), stored(s, "holds"), stored(s, "builds"),
-		amount(ctx, r.Mappings), amount(ctx, r.VMPermissions), amount(ctx, r.Keys), amount(ctx, r.Accounts),
+		stored(s, "mappings"), amount(ctx, r.VMPermissions), amount(ctx, r.Keys), amount(ctx, r.Accounts),
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,6 @@ func StoredRecords(s *store.Store) Records {
 		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
 		Jobs:        store.NewCollection(s, "jobs", func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
-		Domains:     store.NewCollection(s, "domains", func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
-		Mappings:    store.NewCollection(s, "mappings", func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
-		ShownNames:  store.NewCollection(s, "shown-names", func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision }),
 		Generations: store.NewCollection(s, "generations", func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision }),
 
 		Identities:     store.NewCollection(s, "identities", func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),

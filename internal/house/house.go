@@ -15,6 +15,7 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/meter"
+	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/vault"
 )
 
@@ -27,6 +28,9 @@ type Config struct {
 	Backend ledger.Backend
 	Volumes vault.Files
 	HostID  string // of this server among those that share the backend
+
+	Resolver       names.Resolver // asked for TXT records; nil = the system's
+	PreviewDomains []string       // default warren.localhost alone
 }
 
 // House is the rooms of one server.
@@ -37,6 +41,7 @@ type House struct {
 	Vault   *vault.Vault
 	Engine  *engine.Engine
 	Inside  *inside.Inside
+	Names   *names.Names
 }
 
 // Open loads the ledger and opens every room. Close the house once. The kinds of
@@ -51,6 +56,8 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
 	h.Vault = vault.New(vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault = h.Journal, h.Ledger, h.Meter, h.Vault
+	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
+	c.Config.Names = h.Names
 	h.Engine = engine.New(c.Config)
 	if err := h.Ledger.Load(ctx); err != nil {
 		return nil, err
@@ -62,6 +69,9 @@ func Open(ctx context.Context, c Config) (*House, error) {
 		return nil, err
 	}
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	if err := h.Names.Open(ctx, h.Engine, h.Engine); err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
 	return h, nil
 }
 

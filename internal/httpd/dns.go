@@ -22,7 +22,7 @@ func (s *server) dnsRoutes() []route {
 const elsewhere = "this server serves no DNS: the domain's records are kept where its name servers are"
 
 func (s *server) dnsRecords(q *request) error {
-	if err := s.Engine.OwnsDomain(q.call, q.query().Get("domain")); err != nil {
+	if err := s.Names.OwnsDomain(q.call, q.query().Get("domain")); err != nil {
 		return err
 	}
 	return q.ok(api.DNSRecords{Records: []api.DNSRecord{}})
@@ -33,7 +33,7 @@ func (s *server) addDNSRecord(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	if err := s.Engine.OwnsDomain(q.call, in.Domain); err != nil {
+	if err := s.Names.OwnsDomain(q.call, in.Domain); err != nil {
 		return err
 	}
 	return vm.Errorf(vm.Unsupported, in.Domain, elsewhere).WithCode("ERROR_CREATING_RECORD").WithHint("set the record there")
@@ -41,7 +41,7 @@ func (s *server) addDNSRecord(q *request) error {
 
 func (s *server) dropDNSRecord(q *request) error {
 	domain := q.query().Get("domain")
-	if err := s.Engine.OwnsDomain(q.call, domain); err != nil {
+	if err := s.Names.OwnsDomain(q.call, domain); err != nil {
 		return err
 	}
 	return vm.Errorf(vm.Unsupported, domain, elsewhere).WithCode("ERROR_DELETING_RECORD", "domain", domain, "name", "").WithHint("remove the record there")

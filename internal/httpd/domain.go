@@ -31,7 +31,7 @@ func (s *server) verifyDomain(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	d, err := s.Engine.VerifyDomain(q.Context(), q.call, in.Domain)
+	d, err := s.Names.VerifyDomain(q.Context(), q.call, in.Domain)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *server) checkDomain(q *request) error {
 	if ref == "" {
 		ref = in.Domain
 	}
-	d, err := s.Engine.CheckDomain(q.Context(), q.call, ref)
+	d, err := s.Names.CheckDomain(q.Context(), q.call, ref)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *server) checkDomain(q *request) error {
 }
 
 func (s *server) verifications(q *request) error {
-	list, err := s.Engine.Domains(q.Context(), q.call)
+	list, err := s.Names.Domains(q.Context(), q.call)
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (s *server) dropVerification(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	d, err := s.Engine.DropVerification(q.Context(), q.call, in.Domain, in.VerificationCode)
+	d, err := s.Names.DropVerification(q.Context(), q.call, in.Domain, in.VerificationCode)
 	if err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ func (s *server) dropVerification(q *request) error {
 }
 
 func (s *server) domains(q *request) error {
-	owned, err := s.Engine.Domains(q.Context(), q.call)
+	owned, err := s.Names.Domains(q.Context(), q.call)
 	if err != nil {
 		return err
 	}
-	mapped, err := s.Engine.Mappings(q.Context(), q.call)
+	mapped, err := s.Names.Mappings(q.Context(), q.call)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (s *server) mapDomain(q *request) error {
 	case in.Port < 0 || in.Port > 65535:
 		return vm.Errorf(vm.Invalid, "vmPort", "%d is not a port", in.Port)
 	}
-	m, err := s.Engine.MapDomain(q.Context(), q.call, name, in.VM, uint16(in.Port))
+	m, err := s.Names.MapDomain(q.Context(), q.call, name, in.VM, uint16(in.Port))
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *server) mapping(q *request, m vm.Mapping) api.Mapping {
 }
 
 func (s *server) mappings(q *request) error {
-	list, err := s.Engine.Mappings(q.Context(), q.call)
+	list, err := s.Names.Mappings(q.Context(), q.call)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *server) mappings(q *request) error {
 }
 
 func (s *server) unmapDomain(q *request) error {
-	if _, err := s.Engine.Unmap(q.Context(), q.call, q.values["domain"]); err != nil {
+	if _, err := s.Names.Unmap(q.Context(), q.call, q.values["domain"]); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -179,7 +179,7 @@ func (s *server) unmapDomain(q *request) error {
 // checkDomains judges what a VM is to be shown under before it is made.
 func (s *server) checkDomains(c *vm.Call, list []api.VMDomain) error {
 	for _, d := range list {
-		if err := s.Engine.CheckMappable(c, d.Domain); err != nil {
+		if err := s.Names.CheckMappable(c, d.Domain); err != nil {
 			return err
 		}
 		if d.Port < 0 || d.Port > 65535 {
@@ -193,7 +193,7 @@ func (s *server) checkDomains(c *vm.Call, list []api.VMDomain) error {
 func (s *server) mapCreated(ctx context.Context, c *vm.Call, v vm.VM, list []api.VMDomain) error {
 	sub := func() *vm.Call { return &vm.Call{Actor: c.Actor, Request: c.Request} }
 	for _, d := range list {
-		if _, err := s.Engine.MapDomain(ctx, sub(), d.Domain, string(v.ID), uint16(d.Port)); err != nil {
+		if _, err := s.Names.MapDomain(ctx, sub(), d.Domain, string(v.ID), uint16(d.Port)); err != nil {
 			_, undo := s.Engine.Delete(context.WithoutCancel(ctx), sub(), string(v.ID))
 			return errors.Join(err, undo)
 		}
@@ -204,7 +204,7 @@ func (s *server) mapCreated(ctx context.Context, c *vm.Call, v vm.VM, list []api
 // domainsOf are the host names that lead to a VM: those that are mapped to it, then
 // its own below each preview domain, which show a port of it as previews do.
 func (s *server) domainsOf(id vm.ID) []string {
-	names := s.Engine.MappedTo(id)
+	names := s.Names.MappedTo(id)
 	if s.Previews != nil {
 		names = append(names, s.Previews.Names(id)...)
 	}

@@ -79,7 +79,7 @@ func (s *server) showPreview(q *request, p vm.Preview) (api.Preview, error) {
 }
 
 func (s *server) siteOf(q *request, port uint16) (vm.Site, string, error) {
-	site, byName, err := s.Engine.Site(q.Context(), q.call, q.ref(), port)
+	site, byName, err := s.Names.Site(q.Context(), q.call, q.ref(), port)
 	if err != nil || s.Previews == nil {
 		return site, "", err
 	}
@@ -90,7 +90,7 @@ func (s *server) siteOf(q *request, port uint16) (vm.Site, string, error) {
 }
 
 func (s *server) previews(q *request) error {
-	list, err := s.Engine.Previews(q.Context(), q.call, q.ref())
+	list, err := s.Names.Previews(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (s *server) setPreview(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	p, err := s.Engine.SetPreview(q.Context(), q.call, q.ref(), port, in.Public)
+	p, err := s.Names.SetPreview(q.Context(), q.call, q.ref(), port, in.Public)
 	return s.sendPreview(q, p, err)
 }
 
@@ -146,7 +146,7 @@ func (s *server) closePreview(q *request) error {
 	if err != nil {
 		return err
 	}
-	p, err := s.Engine.ClosePreview(q.Context(), q.call, q.ref(), port)
+	p, err := s.Names.ClosePreview(q.Context(), q.call, q.ref(), port)
 	return s.sendPreview(q, p, err)
 }
 

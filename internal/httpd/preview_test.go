@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -146,7 +146,7 @@ func TestCreateWithDomains(t *testing.T) {
 	if names, _ := a.json["domains"].([]any); a.status != 200 || len(names) != 2 || names[0] != "a.warren.localhost" || names[1] != "b.warren.localhost" {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	for name, port := range map[string]uint16{"a.warren.localhost": 3000, "b.warren.localhost": engine.DefaultMappedPort} {
+	for name, port := range map[string]uint16{"a.warren.localhost": 3000, "b.warren.localhost": names.DefaultMappedPort} {
 		if s, ok := b.engine.DomainSite(name); !ok || s.Port != port || string(s.VM) != a.json["id"] {
 			t.Errorf("%s: %+v %v", name, s, ok)
 		}

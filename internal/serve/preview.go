@@ -13,12 +13,14 @@ import (
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
 	"github.com/warren-vm/warren/internal/inside"
+	"github.com/warren-vm/warren/internal/names"
 )
 
 // previewRooms is what the preview gateway needs of the rooms.
 type previewRooms struct {
 	*engine.Engine
 	*inside.Inside
+	*names.Names
 }
 
 // gateway makes the preview gateway; nil when previews are off.
@@ -43,7 +45,7 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return gateway.New(gateway.Config{
-		Engine: previewRooms{s.engine, s.house.Inside}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
+		Engine: previewRooms{s.engine, s.house.Inside, s.house.Names}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
 	}), nil
 }
 
@@ -55,12 +57,12 @@ func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
 	}
 	return gateway.NewCerts(lifetime, gateway.CertConfig{
 		Directory: s.cfg.ACMEDirectory, Email: s.cfg.ACMEEmail, Store: s.dir.Certificates(), Address: s.previews.Addr(),
-		May: s.engine.MayCertify, Own: s.cfg.certified(), DNSHook: s.cfg.ACMEDNSHook, Log: s.log,
+		May: s.house.Names.MayCertify, Own: s.cfg.certified(), DNSHook: s.cfg.ACMEDNSHook, Log: s.log,
 	})
 }
 
 // resolver is what verifications ask; nil = the system's.
-func (s *stack) resolver() engine.Resolver {
+func (s *stack) resolver() names.Resolver {
 	if s.cfg.Resolver == "" {
 		return nil
 	}

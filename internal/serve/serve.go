@@ -169,17 +169,17 @@ func (s *stack) open(ctx context.Context) error {
 	each, eachShare := s.cfg.accountDisk()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
-		Backend: store.Backend{Store: s.store}, Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events}, Config: engine.Config{
+		Backend: store.Backend{Store: s.store}, Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
+		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, Config: engine.Config{
 			Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},
 			Folders:     folders{doctor.Host(), []string{string(s.dir), string(run)}},
 			Settings: engine.Settings{
-				DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(), PreviewDomains: s.cfg.PreviewDomain,
+				DefaultNetwork: vm.NetworkMode(s.cfg.NetDefault), Pool: s.cfg.poolSize(),
 				StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
 			},
-			Log:      s.log,
-			Resolver: s.resolver(),
+			Log: s.log,
 		}})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/meter"
+	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/storage"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/vm"
@@ -36,7 +37,9 @@ type Site struct {
 
 	Folders      *Folders            // of the host
 	Repositories engine.Repositories // nil = there are none
-	Resolver     engine.Resolver     // nil = the system's
+	Resolver     names.Resolver      // nil = the system's
+
+	PreviewDomains []string // default warren.localhost alone
 
 	Settings engine.Settings
 	Fault    func(label string) error
@@ -65,21 +68,22 @@ type House struct {
 	*meter.Meter
 	*inside.Inside
 	*vault.Vault
+	*names.Names
 	Rooms *house.House
 }
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, HostID: s.Host, Audit: s.Audit, Events: s.Events, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, HostID: s.Host, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders, Repositories: s.Repositories,
-		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log, Resolver: s.Resolver,
+		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
 	}})
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Rooms: h}, nil
+	return &House{Engine: h.Engine, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Rooms: h}, nil
 }
 
 // Close closes the rooms.

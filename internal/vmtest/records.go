@@ -21,9 +21,6 @@ func NewRecords() engine.Records {
 		Accounts:    newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
 		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
 		Jobs:        newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
-		Domains:     newCollection(func(d *vm.Domain) (string, *int64) { return d.ID, &d.Revision }),
-		Mappings:    newCollection(func(m *vm.Mapping) (string, *int64) { return m.Domain, &m.Revision }),
-		ShownNames:  newCollection(func(n *vm.ShownName) (string, *int64) { return n.Name, &n.Revision }),
 		Generations: newCollection(func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision }),
 
 		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),

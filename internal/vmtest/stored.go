@@ -33,7 +33,9 @@ func Put[T any](b ledger.Backend, kind, id string, rec T) error {
 		return err
 	}
 	old, err := b.Read(context.Background(), kind, id)
-	if err != nil && vm.KindOf(err) != vm.NotFound {
+	if vm.KindOf(err) == vm.NotFound {
+		old.Revision = 0
+	} else if err != nil {
 		return err
 	}
 	_, err = b.Write(context.Background(), ledger.Op{Kind: kind, ID: id, Revision: old.Revision, Value: value})

@@ -1,7 +1,7 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package names_test
 
 import (
 	"testing"
@@ -41,7 +41,7 @@ func TestShownNameStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := call(t, e)
-	other, _ := newAccount(t, e, c, "other")
+	other := account(t, e, c, "other")
 	first := create(t, e, c, engine.CreateRequest{Name: "box"})
 	unseen := create(t, e, c, engine.CreateRequest{Name: "unseen"})
 	if err := show(t, e, "box"); err != nil {
@@ -87,7 +87,7 @@ func TestShownNameStays(t *testing.T) {
 // A mapped name below the preview domain is first come, first served, too.
 func TestShownNameMapped(t *testing.T) {
 	_, e, c := site(t)
-	other, _ := newAccount(t, e, c, "other")
+	other := account(t, e, c, "other")
 	create(t, e, c, engine.CreateRequest{Name: "mine"})
 	create(t, e, other, engine.CreateRequest{Name: "theirs"})
 	name := "web.warren.localhost"

@@ -1,72 +1,21 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package engine_test
+package names_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
-
-// named returns a site whose verifications ask a name server of the test's, and
-// a call of a second account.
-func named(t *testing.T) (*vmtest.Site, *vmtest.DNS, *vmtest.House, *vm.Call, *vm.Call) {
-	t.Helper()
-	dns, err := vmtest.NewDNS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = dns.Close() })
-	s, err := vmtest.NewSite(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Resolver = dns.Resolver()
-	e, c := open(t, s)
-	return s, dns, e, c, account(t, e, c, "other")
-}
-
-// account makes one more and returns a call of it.
-func account(t *testing.T, e *vmtest.House, c *vm.Call, name string) *vm.Call {
-	t.Helper()
-	_, _, secret, err := e.CreateAccount(t.Context(), c, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := e.Authenticate(t.Context(), secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &vm.Call{Actor: a}
-}
-
-// verify makes a domain the caller's.
-func verify(t *testing.T, dns *vmtest.DNS, e *vmtest.House, c *vm.Call, domain string) vm.Domain {
-	t.Helper()
-	d, err := e.VerifyDomain(t.Context(), c, domain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dns.SetTXT(vm.VerificationName(domain), "of somebody else", d.Code)
-	if d, err = e.CheckDomain(t.Context(), c, domain); err != nil || !d.Verified {
-		t.Fatalf("%+v, %v", d, err)
-	}
-	return d
-}
-
-// where returns the VM that a name leads to.
-func where(e *vmtest.House, name string) vm.ID {
-	s, _ := e.DomainSite(name)
-	return s.VM
-}
 
 // TestVerifyDomain: a domain is the account's whose code its TXT record says,
 // and stays it over a restart; it goes with what is mapped by it.
@@ -118,7 +67,7 @@ func TestVerifyDomain(t *testing.T) {
 	}
 	closeEngine(t, e)
 	e, c = open(t, s)
-	if m, err := e.Mappings(ctx, c); err != nil || len(m) != 1 || m[0].Port != engine.DefaultMappedPort || m[0].Ownership != d.ID || where(e, "www.example.com") != box.ID {
+	if m, err := e.Mappings(ctx, c); err != nil || len(m) != 1 || m[0].Port != names.DefaultMappedPort || m[0].Ownership != d.ID || where(e, "www.example.com") != box.ID {
 		t.Errorf("after a restart: %+v, %v", m, err)
 	}
 	_, err = e.DropVerification(ctx, c, "example.com", "wrong")
@@ -294,79 +243,6 @@ func TestMayCertify(t *testing.T) {
 	}
 }
 
-// failing refuses the update of one name's mapping.
-type failing struct {
-	engine.Collection[vm.Mapping]
-	name string
-}
-
-func (f *failing) Update(ctx context.Context, m vm.Mapping) (int64, error) {
-	if m.Domain == f.name {
-		f.name = "" // once
-		return 0, errors.New("made to fail")
-	}
-	return f.Collection.Update(ctx, m)
-}
-
-// TestKeepMovesNames: the winner takes the names and open ports of the loser;
-// when that fails, both have what they had.
-func TestKeepMovesNames(t *testing.T) {
-	s, _, e, c, _ := named(t)
-	ctx := t.Context()
-	old := create(t, e, c, engine.CreateRequest{Name: "app"})
-	f, err := e.Fork(ctx, c, "app", engine.ForkRequest{Count: 1, Prefix: "try"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	won := f.Children[0].ID
-	names := []string{"a.warren.localhost", "b.warren.localhost"}
-	for _, n := range names {
-		if _, err := e.MapDomain(ctx, c, n, "app", 3000); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := e.MapDomain(ctx, c, "try.warren.localhost", string(won), 4000); err != nil {
-		t.Fatal(err)
-	}
-	for ref, port := range map[vm.ID]uint16{old.ID: 3000, won: 4000} {
-		if _, err := e.SetPreview(ctx, c, string(ref), port, true); err != nil {
-			t.Fatal(err)
-		}
-	}
-	public := func(id vm.ID, port uint16) bool {
-		s, _ := e.PreviewSite(string(id), port)
-		return s.Public
-	}
-	closeEngine(t, e)
-	broken := &failing{Collection: s.Records.Mappings, name: names[1]}
-	s.Records.Mappings = broken
-	e, c = open(t, s)
-	if _, err := e.Keep(ctx, c, string(won), string(old.ID), false); err == nil {
-		t.Fatal("kept, though a name could not be moved")
-	}
-	v, err := e.Get(ctx, c, string(won))
-	if err != nil || v.Name == "app" || where(e, names[0]) != old.ID || where(e, names[1]) != old.ID || where(e, "try.warren.localhost") != won ||
-		!public(old.ID, 3000) || public(won, 3000) || !public(won, 4000) {
-		t.Errorf("after a failure: %+v, %v; %s %s", v, err, where(e, names[0]), where(e, names[1]))
-	}
-	if _, err := e.Keep(ctx, c, string(won), string(old.ID), false); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // and again after a restart
-		for _, n := range append(names, "try.warren.localhost") {
-			if where(e, n) != won {
-				t.Errorf("%s leads to %s", n, where(e, n))
-			}
-		}
-		if !public(won, 3000) || !public(won, 4000) || public(old.ID, 3000) {
-			t.Error("open ports did not move")
-		}
-		closeEngine(t, e)
-		e, _ = open(t, s)
-	}
-	consistent(t, s)
-}
-
 // TestMappingsEnd: with the VM, also where a death came between the two, and
 // with the account, whose domains others may have then.
 func TestMappingsEnd(t *testing.T) {
@@ -379,7 +255,7 @@ func TestMappingsEnd(t *testing.T) {
 	if _, err := e.Delete(ctx, c, "box"); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := s.Records.Mappings.List(ctx); err != nil || len(list) != 0 || where(e, "app.warren.localhost") != "" {
+	if list, err := vmtest.Stored[vm.Mapping](s.Backend, "mappings"); err != nil || len(list) != 0 || where(e, "app.warren.localhost") != "" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	theirs := create(t, e, other, engine.CreateRequest{Name: "theirs"})
@@ -389,17 +265,21 @@ func TestMappingsEnd(t *testing.T) {
 	}
 	closeEngine(t, e)
 	lost := vm.Mapping{ID: vm.NewUUID(), Domain: "lost.warren.localhost", Account: c.Actor.Account, VM: box.ID, Port: 80, Implicit: true}
-	if _, err := s.Records.Mappings.Create(ctx, lost); err != nil {
-		t.Fatal(err)
+	elsewhere := lost
+	elsewhere.Domain, elsewhere.VM, elsewhere.Host = "elsewhere.warren.localhost", vm.NewID(), "another server"
+	for _, m := range []vm.Mapping{lost, elsewhere} {
+		if err := vmtest.Put(s.Backend, "mappings", m.Domain, m); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e, c = open(t, s)
-	if list, err := s.Records.Mappings.List(ctx); err != nil || len(list) != 1 || list[0].Domain != "www.example.com" {
-		t.Errorf("after a restart: %+v, %v", list, err)
+	if list, err := vmtest.Stored[vm.Mapping](s.Backend, "mappings"); err != nil || len(list) != 2 || list[0].Domain != elsewhere.Domain || list[1].Domain != "www.example.com" {
+		t.Errorf("after a restart, want the other server's and the one that leads to a VM: %+v, %v", list, err)
 	}
 	if err := e.RemoveAccount(ctx, c, other.Actor.Account, true); err != nil {
 		t.Fatal(err)
 	}
-	domains, err := s.Records.Domains.List(ctx)
+	domains, err := vmtest.Stored[vm.Domain](s.Backend, "domains")
 	if err != nil || len(domains) != 0 {
 		t.Errorf("a removed account has %+v, %v", domains, err)
 	}
@@ -413,7 +293,7 @@ func TestSeveralPreviewDomains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Settings.PreviewDomains = []string{"warren.localhost", "vms.example.com"}
+	s.PreviewDomains = []string{"warren.localhost", "vms.example.com"}
 	e, c := open(t, s)
 	box := create(t, e, c, engine.CreateRequest{Name: "box"})
 	for _, name := range []string{"app.warren.localhost", "app.vms.example.com"} {
@@ -430,5 +310,61 @@ func TestSeveralPreviewDomains(t *testing.T) {
 		if _, err := e.VerifyDomain(t.Context(), c, name); vm.AsError(err).Code != "INVALID_DOMAIN" {
 			t.Errorf("%s is verified: %v", name, err)
 		}
+	}
+}
+
+// TestLostAnswer: a write whose answer was lost leaves no domain and no mapping busy
+// or stale. One that was made counts as made; one that was not can be tried again.
+func TestLostAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		made bool
+	}{{"write made", true}, {"write not made", false}} {
+		t.Run(c.name, func(t *testing.T) {
+			s, dns, e, call, _ := named(t)
+			ctx := t.Context()
+			var lose atomic.Bool
+			s.Backend.Fault = func(done bool, _ []ledger.Op) error {
+				if done == c.made && lose.Swap(false) {
+					return vm.Errorf(vm.Unavailable, "", "the answer was lost")
+				}
+				return nil
+			}
+			create(t, e, call, engine.CreateRequest{Name: "box"})
+			do := func(what string, f func() error) {
+				t.Helper()
+				lose.Store(true)
+				if err := f(); c.made && err != nil {
+					t.Errorf("%s: %v, want it recognised", what, err)
+				}
+				lose.Store(false)
+				if c.made {
+					return
+				}
+				if err := f(); err != nil {
+					t.Errorf("%s, tried again: %v", what, err)
+				}
+			}
+			do("verify", func() error { _, err := e.VerifyDomain(ctx, call, "example.com"); return err })
+			d, err := e.VerifyDomain(ctx, call, "example.com")
+			if err != nil {
+				t.Fatal(err)
+			}
+			dns.SetTXT(vm.VerificationName("example.com"), d.Code)
+			do("check", func() error { _, err := e.CheckDomain(ctx, call, "example.com"); return err })
+			do("map", func() error { _, err := e.MapDomain(ctx, call, "www.example.com", "box", 80); return err })
+			do("map again", func() error { _, err := e.MapDomain(ctx, call, "www.example.com", "box", 81); return err })
+			if site, ok := e.DomainSite("www.example.com"); !ok || site.Port != 81 {
+				t.Errorf("the name leads to port %d, want 81", site.Port)
+			}
+			do("show", func() error { return show(t, e, "box") })
+			do("unmap", func() error { _, err := e.Unmap(ctx, call, "www.example.com"); return err })
+			do("drop", func() error { _, err := e.DropVerification(ctx, call, "example.com", ""); return err })
+			for _, kind := range []string{"domains", "mappings"} {
+				if left, _, err := s.Backend.ReadAll(ctx, kind); err != nil || len(left) != 0 {
+					t.Errorf("%s: %d records are left, %v", kind, len(left), err)
+				}
+			}
+		})
 	}
 }
