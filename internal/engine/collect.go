@@ -48,7 +48,7 @@ func (e *Engine) collect(ctx context.Context) {
 		if ctx.Err() != nil || e.dead.Load() {
 			return
 		}
-		err := e.release(ctx, g, needs[g.ID])
+		err := e.dropUnneeded(ctx, g, needs[g.ID])
 		e.mu.Lock()
 		if known := e.gens[g.ID]; known != nil {
 			known.left = err != nil
@@ -197,8 +197,8 @@ func thin(list []vm.Generation, now time.Time) []vm.GenerationID {
 	return keep
 }
 
-// release removes of a generation what is not needed.
-func (e *Engine) release(ctx context.Context, g vm.Generation, n need) error {
+// dropUnneeded removes of a generation what is not needed.
+func (e *Engine) dropUnneeded(ctx context.Context, g vm.Generation, n need) error {
 	if err := e.step(ctx, "collect:files"); err != nil {
 		return err
 	}

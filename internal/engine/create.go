@@ -57,7 +57,7 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: r.Name, Detail: p.detail()}); err != nil {
 		return vm.VM{}, err
 	}
-	m, st, err := e.build(op, p)
+	m, st, err := e.buildMachine(op, p)
 	if err != nil {
 		return vm.VM{}, err
 	}
@@ -126,9 +126,9 @@ func (e *Engine) nameFreeLocked(rec vm.VM) error {
 	return nil
 }
 
-// build carries out a plan up to a machine that is ready, within the plan's
+// buildMachine carries out a plan up to a machine that is ready, within the plan's
 // deadline.
-func (e *Engine) build(op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
+func (e *Engine) buildMachine(op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
 	outer, _ := e.patience(p.deadline)
 	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(p.rec.ID, outer))
 	defer stop()

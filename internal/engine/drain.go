@@ -109,7 +109,7 @@ func (e *Engine) drainAll(ctx context.Context, c *vm.Call, running []*slot) []Dr
 		wg.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			rec, err := e.drain(ctx, c, s)
+			rec, err := e.drainOne(ctx, c, s)
 			out[i] = Drained{VM: rec, Err: fail(vm.OpSuspend, string(s.id), err)}
 		})
 	}
@@ -155,8 +155,8 @@ func (e *Engine) SetOnBoot(ctx context.Context, c *vm.Call, ref, setting string)
 	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.OnBoot = to })
 }
 
-// drain suspends one VM. One that has come to its end meanwhile is none.
-func (e *Engine) drain(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, err error) {
+// drainOne suspends one VM. One that has come to its end meanwhile is none.
+func (e *Engine) drainOne(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, err error) {
 	op, err := e.beginSlot(ctx, s, vm.OpSuspend)
 	if err != nil {
 		if k := vm.KindOf(err); k == vm.NotFound || k == vm.WrongState {

@@ -27,10 +27,10 @@ const (
 // is too large, or when there are too many.
 func (e *Engine) SaveResult(ctx context.Context, c *vm.Call, r Result) error {
 	r.Account = c.Actor.Account
-	return fail(vm.OpGet, string(r.Request), e.saveResult(ctx, r))
+	return fail(vm.OpGet, string(r.Request), e.storeResult(ctx, r))
 }
 
-func (e *Engine) saveResult(ctx context.Context, r Result) error {
+func (e *Engine) storeResult(ctx context.Context, r Result) error {
 	e.dropResults(ctx)
 	body := r.Body
 	r.Body, r.Bytes = nil, int64(len(body))

@@ -19,7 +19,7 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	if err != nil {
 		return Suspended{}, fail(vm.OpSuspend, ref, err)
 	}
-	rec, err := e.suspend(op, c, r)
+	rec, err := e.suspendAsked(op, c, r)
 	if err = e.finish(op, err); err != nil {
 		return Suspended{}, err
 	}
@@ -28,8 +28,8 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	return Suspended{VM: rec, MemoryBytes: g.DataBytes, DiskBytes: disk, LogBytes: logs}, nil
 }
 
-// suspend carries out a suspend that somebody asked for.
-func (e *Engine) suspend(op *operation, c *vm.Call, r SuspendRequest) (vm.VM, error) {
+// suspendAsked carries out a suspend that somebody asked for.
+func (e *Engine) suspendAsked(op *operation, c *vm.Call, r SuspendRequest) (vm.VM, error) {
 	if op.before.State == vm.Suspended && r.Cold {
 		return op.before, e.sealSuspended(op)
 	}

@@ -37,11 +37,11 @@ func (e *Engine) watch(s *slot, m Machine) {
 	s.run, s.private = r, 0 // a new machine has written nothing yet
 	s.touchLocked()
 	e.mu.Unlock()
-	e.spawn(func(ctx context.Context) { e.await(ctx, s, r) })
+	e.spawn(func(ctx context.Context) { e.awaitEnd(ctx, s, r) })
 }
 
-// await ends with the machine or with the engine.
-func (e *Engine) await(ctx context.Context, s *slot, r *run) {
+// awaitEnd ends with the machine or with the engine.
+func (e *Engine) awaitEnd(ctx context.Context, s *slot, r *run) {
 	exit, err := r.machine.Wait(ctx)
 	if ctx.Err() != nil {
 		return

@@ -100,7 +100,7 @@ func (t *Table[K, T]) learn(ev Event, quiet bool) {
 		t.news(was, nil, quiet || own)
 	case t.isUnwanted(ev.Entry):
 	case bad != nil:
-		t.bad[id] = t.unreadable(ev.Entry, bad)
+		t.bad[id] = t.asUnreadable(ev.Entry, bad)
 	case !t.mine(&rec):
 		t.news(t.remove(id), nil, quiet)
 	default:
@@ -131,7 +131,7 @@ func (t *Table[K, T]) news(was, now *T, quiet bool) {
 	}
 }
 
-func (t *Table[K, T]) unreadable(e Entry, err error) Unreadable {
+func (t *Table[K, T]) asUnreadable(e Entry, err error) Unreadable {
 	t.l.log.Error("a record cannot be read; it stays in the store", "kind", t.kind.Name, "id", e.ID, "err", err)
 	return Unreadable{e, vm.Errorf(vm.Corrupt, e.ID, "a record in %s cannot be read: %w", t.kind.Name, err).
 		WithHint("it was damaged, or written by a newer warren")}

@@ -146,7 +146,7 @@ func (t *Table[K, T]) Create(ctx context.Context, rec T) error {
 		return err
 	}
 	defer leave()
-	return t.create(ctx, ws[0], id, rec)
+	return t.createBy(ctx, ws[0], id, rec)
 }
 
 // Change replaces a record durably by what f makes of it, and returns it. f works
@@ -172,7 +172,7 @@ func (t *Table[K, T]) ChangeAll(ctx context.Context, ids []K, f func(i int, rec 
 		return make([]T, len(ids)), err
 	}
 	defer leave()
-	return t.changeAll(ctx, ws, ids, f)
+	return t.changeAllBy(ctx, ws, ids, f)
 }
 
 // Drop removes a record durably, also one that cannot be decoded, and also when
@@ -183,7 +183,7 @@ func (t *Table[K, T]) Drop(ctx context.Context, id K) error {
 		return err
 	}
 	defer leave()
-	return t.drop(ctx, ws[0], id)
+	return t.dropBy(ctx, ws[0], id)
 }
 
 // mine reports whether a record belongs to this server.

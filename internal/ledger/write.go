@@ -93,8 +93,8 @@ func (w *writer) wait(ctx context.Context) error {
 	}
 }
 
-// create stores a new record. Its owner's reservation ends with it.
-func (t *Table[K, T]) create(ctx context.Context, w *writer, id K, rec T) (err error) {
+// createBy stores a new record. Its owner's reservation ends with it.
+func (t *Table[K, T]) createBy(ctx context.Context, w *writer, id K, rec T) (err error) {
 	made, given := int64(0), ""
 	defer func() {
 		t.mu.Lock()
@@ -131,7 +131,7 @@ func (t *Table[K, T]) create(ctx context.Context, w *writer, id K, rec T) (err e
 	return t.busy(id)
 }
 
-func (t *Table[K, T]) changeAll(ctx context.Context, ws []*writer, ids []K, f func(i int, rec *T) error) ([]T, error) {
+func (t *Table[K, T]) changeAllBy(ctx context.Context, ws []*writer, ids []K, f func(i int, rec *T) error) ([]T, error) {
 	for range changeTries {
 		was, err := t.current(ids)
 		if err != nil {
@@ -209,7 +209,7 @@ func recsOf[T any](rows []row[T]) []T {
 	return out
 }
 
-func (t *Table[K, T]) drop(ctx context.Context, w *writer, id K) error {
+func (t *Table[K, T]) dropBy(ctx context.Context, w *writer, id K) error {
 	for range changeTries {
 		t.mu.RLock()
 		revision := max(t.rows[id].revision, t.bad[id].Revision)
