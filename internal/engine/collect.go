@@ -21,11 +21,15 @@ const (
 
 // collectLater collects soon, as a task of the engine's own.
 func (e *Engine) collectLater() {
-	e.spawn(e.collect)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.collectLaterLocked()
 }
 
 func (e *Engine) collectLaterLocked() {
-	e.spawnLocked(e.collect)
+	if !e.collecting {
+		e.collecting = e.spawnLocked(e.collect)
+	}
 }
 
 // collect removes what no VM, snapshot or later generation needs any more.
@@ -33,6 +37,7 @@ func (e *Engine) collect(ctx context.Context) {
 	e.sweeping.Lock()
 	defer e.sweeping.Unlock()
 	e.mu.Lock()
+	e.collecting = false
 	needs, coming := e.needsLocked(), e.comingLocked()
 	var todo, seen []vm.Generation
 	for id, g := range e.gens {

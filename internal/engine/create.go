@@ -104,15 +104,12 @@ func (e *Engine) beginCreate(rec vm.VM, unique bool) (*operation, error) {
 // nameFreeLocked refuses a name that a VM of the account has or is about to
 // have.
 func (e *Engine) nameFreeLocked(rec vm.VM) error {
-	taken := func(o *slot) bool { return o.account == rec.Account && o.rec.Name == rec.Name }
-	for _, s := range e.vms {
-		if taken(s) {
-			return vm.Errorf(vm.Exists, rec.Name, "a VM with this name exists: %s", s.id).
-				WithHint("choose another name, or free this one: `warren rename %s OTHER`", rec.Name)
-		}
+	for _, s := range e.namedLocked(rec.Account, rec.Name) {
+		return vm.Errorf(vm.Exists, rec.Name, "a VM with this name exists: %s", s.id).
+			WithHint("choose another name, or free this one: `warren rename %s OTHER`", rec.Name)
 	}
 	for op := range e.creating {
-		if taken(op.slot) {
+		if op.slot.account == rec.Account && op.slot.rec.Name == rec.Name {
 			return vm.Errorf(vm.Exists, rec.Name, "a VM with this name is being created").
 				WithHint("choose another name")
 		}
@@ -188,12 +185,11 @@ func (e *Engine) buildWithin(ctx context.Context, op *operation, p *createPlan) 
 // enter writes the first record and makes the VM known.
 func (e *Engine) enter(ctx context.Context, op *operation) error {
 	s := op.slot
-	rev, err := e.newRecord(ctx, s.rec)
+	err := e.tables.vms.Create(ctx, s.rec)
 	if err != nil {
 		return err
 	}
 	e.mu.Lock()
-	s.rec.Revision = rev
 	e.vms[s.id] = s
 	delete(e.creating, op)
 	e.mu.Unlock()

@@ -201,7 +201,7 @@ func TestShred(t *testing.T) {
 		}
 	}
 	keys := func() (n int) {
-		l, err := s.Records.Generations.List(t.Context())
+		l, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
 		if err != nil {
 			t.Fatal(err)
 		}

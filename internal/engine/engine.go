@@ -118,8 +118,8 @@ func (c Config) WithDefaults() Config {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// a volume that is reserved before slot.write;
-// slot.write, idWrite, keyWrite, genWrite or accountWrite before mu; mu before the
+// a volume that is reserved before slot.holding;
+// slot.holding, idWrite, keyWrite, nameSnap or accountWrite before mu; mu before the
 // mutex of the vault.
 type Engine struct {
 	cfg      Config
@@ -135,9 +135,9 @@ type Engine struct {
 
 	idWrite   sync.Mutex    // held while records of identities are written; before mu
 	keyWrite  sync.Mutex    // held while a key's record is written; before mu
-	genWrite  sync.Mutex    // held while a generation's record is written; before mu
+	nameSnap  sync.Mutex    // held while a snapshot gets its name; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
-	sweeping  sync.Mutex    // one collection of generations at a time; before genWrite
+	sweeping  sync.Mutex    // one collection of generations at a time; before nameSnap
 	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
 	measuring sync.Mutex    // one look at the disk at a time; before mu
 	found     found         // what was there at the start; not changed after
@@ -161,6 +161,8 @@ type Engine struct {
 	looked    *usage          // the last look at the disk; nil = none
 	draining  bool            // nothing is admitted
 	calm      chan struct{}   // closed when no VM is on its way any more; nil = nobody waits for that
+
+	collecting bool // a collection of generations is to come
 }
 
 // New returns an engine whose tables are in the ledger. Load the ledger next, then
@@ -175,7 +177,7 @@ func New(cfg Config) *Engine {
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, claims: map[*claim]bool{},
 	}
-	e.tables = newTables(cfg.Ledger)
+	e.tables = e.newTables(cfg.Ledger)
 	e.cfg.Journal.Mute(e.dead.Load)
 	e.cfg.Vault.Connect(vaultVMs{e})
 	e.pool = newPool(e)

@@ -34,7 +34,7 @@ func site(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call) {
 }
 
 // open opens an engine; the test closes it at its end.
-func open(t *testing.T, s *vmtest.Site) (*vmtest.House, *vm.Call) {
+func open(t testing.TB, s *vmtest.Site) (*vmtest.House, *vm.Call) {
 	t.Helper()
 	e, err := s.Open(t.Context())
 	if err != nil {
@@ -44,7 +44,7 @@ func open(t *testing.T, s *vmtest.Site) (*vmtest.House, *vm.Call) {
 	return e, call(t, e)
 }
 
-func closeEngine(t *testing.T, e *vmtest.House) {
+func closeEngine(t testing.TB, e *vmtest.House) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
@@ -54,7 +54,7 @@ func closeEngine(t *testing.T, e *vmtest.House) {
 }
 
 // call returns a call of the admin's account.
-func call(t *testing.T, e *vmtest.House) *vm.Call {
+func call(t testing.TB, e *vmtest.House) *vm.Call {
 	t.Helper()
 	c := &vm.Call{Actor: vm.Actor{Admin: true}}
 	secret, created, err := e.EnsureAdmin(t.Context())
@@ -208,7 +208,7 @@ func nothingLeft(t *testing.T, s *vmtest.Site) {
 			t.Errorf("leaked %s/%s", dir, entry.Name())
 		}
 	}
-	recs, err := s.Records.VMs.List(t.Context())
+	recs, err := vmtest.Stored[vm.VM](s.Backend, "vms")
 	if err != nil || len(recs) != 0 {
 		t.Errorf("leaked records: %v, %v", recs, err)
 	}

@@ -138,7 +138,7 @@ func prepare(t *testing.T, e *vmtest.House, c *vm.Call, verb string) {
 // every VM is in a state in which nothing is under way.
 func consistent(t *testing.T, s *vmtest.Site) {
 	t.Helper()
-	recs, err := s.Records.VMs.List(t.Context())
+	recs, err := vmtest.Stored[vm.VM](s.Backend, "vms")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func consistent(t *testing.T, s *vmtest.Site) {
 func consistentGenerations(t *testing.T, s *vmtest.Site, vms []vm.VM) {
 	t.Helper()
 	store := s.World.Generations(s.Dir)
-	gens, err := s.Records.Generations.List(t.Context())
+	gens, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -607,8 +607,20 @@ func TestOrphans(t *testing.T) {
 		return err == nil
 	})
 	closeEngine(t, e)
-	whole := s.Records
-	s.Records.VMs, s.Records.Generations = vmtest.NewRecords().VMs, vmtest.NewRecords().Generations
+	vms, verr := vmtest.Stored[vm.VM](s.Backend, "vms")
+	gens, gerr := vmtest.Stored[vm.Generation](s.Backend, "generations")
+	if verr != nil || gerr != nil {
+		t.Fatal(verr, gerr)
+	}
+	for _, v := range vms {
+		err = errors.Join(err, vmtest.Erase(s.Backend, "vms", string(v.ID)))
+	}
+	for _, g := range gens {
+		err = errors.Join(err, vmtest.Erase(s.Backend, "generations", string(g.ID)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	pooled := s.Dir.VM(vm.NewID()) // a machine of the pool, whose server died: nobody's
 	other := s.Dir.VMs() + "/README"
 	err = errors.Join(os.Mkdir(pooled, 0o700), layout.WriteJSON(layout.VMDir(pooled).Machine(), vm.MachineSpec{Pooled: true}, 0o600), os.WriteFile(other, nil, 0o600))
@@ -634,7 +646,15 @@ func TestOrphans(t *testing.T) {
 			t.Fatalf("put back: %v", err)
 		}
 	}
-	s.Records = whole
+	for _, v := range vms {
+		err = errors.Join(err, vmtest.Put(s.Backend, "vms", string(v.ID), v))
+	}
+	for _, g := range gens {
+		err = errors.Join(err, vmtest.Put(s.Backend, "generations", string(g.ID), g))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	e, c = open(t, s)
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
@@ -847,31 +867,4 @@ func TestForeignDisk(t *testing.T) {
 	if _, err := e.Start(ctx, admin, "box", engine.StartRequest{}); err != nil {
 		t.Errorf("its own again: %v", err)
 	}
-}
-
-// TestLostAnswer: a record that the store has changed, though it did not say so
-// in time, does not keep its VM from being managed.
-func TestLostAnswer(t *testing.T) {
-	s, e, c := site(t)
-	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box"})
-	written := func() {
-		t.Helper()
-		recs, err := s.Records.VMs.List(ctx)
-		if err == nil {
-			_, err = s.Records.VMs.Update(ctx, recs[0])
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	written()
-	if _, err := e.Stop(ctx, c, "box"); err != nil {
-		t.Errorf("stop: %v", err)
-	}
-	written()
-	if _, err := e.Delete(ctx, c, "box"); err != nil {
-		t.Errorf("delete: %v", err)
-	}
-	nothingLeft(t, s)
 }

@@ -4,42 +4,35 @@
 package engine_test
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
-// writes counts the changes of a collection's records.
-type writes[T any] struct {
-	engine.Collection[T]
-	n atomic.Int64
-}
-
-func (w *writes[T]) Create(ctx context.Context, rec T) (int64, error) {
-	w.n.Add(1)
-	return w.Collection.Create(ctx, rec)
-}
-
-func (w *writes[T]) Update(ctx context.Context, rec T) (int64, error) {
-	w.n.Add(1)
-	return w.Collection.Update(ctx, rec)
-}
-
-func (w *writes[T]) Delete(ctx context.Context, rec T) error {
-	w.n.Add(1)
-	return w.Collection.Delete(ctx, rec)
+// writes counts the writes of records of a kind.
+func writes(b *vmtest.Backend, kind string) *atomic.Int64 {
+	var n atomic.Int64
+	b.Fault = func(done bool, ops []ledger.Op) error {
+		for _, o := range ops {
+			if done && o.Kind == kind {
+				n.Add(1)
+			}
+		}
+		return nil
+	}
+	return &n
 }
 
 // generationsOf lists the records of generations.
 func generationsOf(t *testing.T, s *vmtest.Site) map[vm.GenerationID]vm.Generation {
 	t.Helper()
-	list, err := s.Records.Generations.List(t.Context())
+	list, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,16 +72,15 @@ func TestForkAndDelete(t *testing.T) {
 	}
 	clock := vmtest.NewClock()
 	s.Clock = clock
-	changes := &writes[vm.Generation]{Collection: s.Records.Generations}
-	s.Records.Generations = changes
+	changes := writes(s.Backend, "generations")
 	e, c := open(t, s)
 	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
 	const each = 12
 	rounds(t, s, e, c, clock, each) // the disk has as many layers as it may
 	cost := func() int64 {
-		before := changes.n.Load()
+		before := changes.Load()
 		rounds(t, s, e, c, clock, each)
-		return changes.n.Load() - before
+		return changes.Load() - before
 	}
 	first := cost() + cost()
 	for range 6 {

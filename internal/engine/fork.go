@@ -108,7 +108,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 	var children []vm.VM
 	for i := range r.Count {
 		rec := parent
-		rec.ID, rec.Revision, rec.Name = vm.NewID(), 0, ""
+		rec.ID, rec.Name = vm.NewID(), ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
 		rec.Previews = nil // a child is as private as every VM is at first

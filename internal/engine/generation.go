@@ -15,10 +15,10 @@ import (
 
 // generation is the engine's view of one generation.
 type generation struct {
-	sealing sync.Mutex // held while its memory is sealed, opened or settled; before genWrite
+	sealing sync.Mutex // held while its memory is sealed, opened or settled; before nameSnap
 
 	// guarded by Engine.mu
-	info vm.Generation // as the store has it
+	info vm.Generation // as the table has it
 	pins int           // operations that need its files
 	left bool          // files that nobody needs could not be removed: tried again
 }
@@ -29,56 +29,61 @@ func (e *Engine) newGeneration(ctx context.Context, g vm.Generation) (vm.Generat
 	if e.dead.Load() {
 		return g, ErrDied
 	}
-	e.genWrite.Lock()
-	defer e.genWrite.Unlock()
 	if g.Snapshot != "" { // again, now that no other can come between
+		e.nameSnap.Lock()
+		defer e.nameSnap.Unlock()
 		if err := errors.Join(e.snapshotNameFree(g.Account, g.Name, g.ID), e.snapshotFits(g.Account)); err != nil {
 			return g, err
 		}
 	}
-	ctx, stop := durable(ctx)
-	defer stop()
-	rev, err := e.cfg.Records.Generations.Create(ctx, g)
-	if err != nil {
+	if err := e.tables.gens.Create(ctx, g); err != nil {
 		return g, err
 	}
-	g.Revision = rev
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.gens[g.ID] = &generation{info: g, pins: 1}
 	return g, nil
 }
 
-// changeGeneration changes a generation's record durably, and then in memory.
+// changeGeneration changes a generation's record. The change may be called more
+// than once.
 func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, change func(*vm.Generation)) (vm.Generation, error) {
-	return e.changeGenerationIf(ctx, id, func() error { return nil }, change)
-}
-
-// changeGenerationIf is changeGeneration, unless may refuses it; no other record of
-// a generation changes in between.
-func (e *Engine) changeGenerationIf(ctx context.Context, id vm.GenerationID, may func() error, change func(*vm.Generation)) (vm.Generation, error) {
 	if e.dead.Load() {
 		return vm.Generation{}, ErrDied
 	}
-	e.genWrite.Lock()
-	defer e.genWrite.Unlock()
-	if err := may(); err != nil {
-		return vm.Generation{}, err
+	if _, ok := e.generationInfo(id); !ok {
+		return vm.Generation{}, noGeneration(string(id))
 	}
-	g, ok := e.generationInfo(id)
-	if !ok {
-		return g, noGeneration(string(id))
-	}
-	change(&g)
-	rev, err := resaved(ctx, e.cfg.Records.Generations, g, func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision })
+	g, err := e.tables.gens.Change(ctx, id, func(g *vm.Generation) error { change(g); return nil })
 	if err != nil {
 		return vm.Generation{}, err
 	}
-	g.Revision = rev
+	e.generationChanged(nil, &g)
+	return g, nil
+}
+
+// renameGeneration is changeGeneration, unless may refuses it; no snapshot gets a
+// name in between.
+func (e *Engine) renameGeneration(ctx context.Context, id vm.GenerationID, may func() error, change func(*vm.Generation)) (vm.Generation, error) {
+	e.nameSnap.Lock()
+	defer e.nameSnap.Unlock()
+	if err := may(); err != nil {
+		return vm.Generation{}, err
+	}
+	return e.changeGeneration(ctx, id, change)
+}
+
+// generationChanged takes the record that the table has.
+func (e *Engine) generationChanged(_, now *vm.Generation) {
+	if now == nil {
+		return
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.gens[id].info = g
-	return g, nil
+	g := e.gens[now.ID]
+	if rec, ok := e.tables.gens.Get(now.ID); ok && g != nil {
+		g.info = rec
+	}
 }
 
 // forgetGeneration removes a generation's record.
@@ -86,15 +91,7 @@ func (e *Engine) forgetGeneration(ctx context.Context, id vm.GenerationID) error
 	if e.dead.Load() {
 		return ErrDied
 	}
-	e.genWrite.Lock()
-	defer e.genWrite.Unlock()
-	g, ok := e.generationInfo(id)
-	if !ok {
-		return nil
-	}
-	ctx, stop := durable(ctx)
-	defer stop()
-	if err := e.cfg.Records.Generations.Delete(ctx, g); err != nil && vm.KindOf(err) != vm.NotFound {
+	if err := e.tables.gens.Drop(ctx, id); err != nil {
 		return err
 	}
 	e.mu.Lock()

@@ -170,7 +170,7 @@ func TestFailedForkIsQuiet(t *testing.T) {
 // onlyGeneration returns the record of the one generation of a VM.
 func onlyGeneration(t *testing.T, s *vmtest.Site, id vm.ID) (vm.Generation, bool) {
 	t.Helper()
-	list, err := s.Records.Generations.List(t.Context())
+	list, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -388,12 +388,9 @@ type Clock interface {
 
 // Records are the durable records; package store is behind them.
 type Records struct {
-	VMs      Collection[vm.VM]
 	Accounts Collection[vm.Account]
 	Keys     Collection[vm.APIKey]
 	Jobs     Collection[vm.Job]
-
-	Generations Collection[vm.Generation]
 
 	Identities     Collection[vm.Identity]
 	Tokens         Collection[vm.IdentityToken]

@@ -30,8 +30,8 @@ type recordLimit struct {
 // their own limits.
 var (
 	limitAccounts    = recordLimit{1000, "accounts", "remove one (`warren account rm NAME`)", ""}
-	limitVMs         = recordLimit{10_000, "VMs", "delete some (`warren rm NAME`)", "TOTAL_VM_LIMIT_EXCEEDED"}
-	limitGenerations = recordLimit{20_000, "generations", "delete snapshots (`warren snapshot rm NAME`) or VMs", "SNAPSHOT_LIMIT_EXCEEDED"}
+	limitVMs         = limit[vm.VM]{10_000, "VMs", "delete some (`warren rm NAME`)", "TOTAL_VM_LIMIT_EXCEEDED"}
+	limitGenerations = limit[vm.Generation]{20_000, "generations", "delete snapshots (`warren snapshot rm NAME`) or VMs", "SNAPSHOT_LIMIT_EXCEEDED"}
 	limitKeys        = recordLimit{1000, "keys", "revoke one (`warren key revoke ID`)", ""}
 	limitIdentities  = recordLimit{1000, "identities", "delete one (`warren identity rm NAME`)", ""}
 	limitTokens      = recordLimit{1000, "tokens", "revoke one (`warren token revoke IDENTITY ID`)", ""}
@@ -52,8 +52,6 @@ func (l limit[T]) of(account func(*T) vm.AccountID) ledger.Limit[T] {
 // bounded returns the records with a limit for each account.
 func (r Records) bounded() Records {
 	r.Accounts = tally(r.Accounts, limitAccounts, func(a *vm.Account) (string, vm.AccountID) { return string(a.ID), "" })
-	r.VMs = tally(r.VMs, limitVMs, func(v *vm.VM) (string, vm.AccountID) { return string(v.ID), v.Account })
-	r.Generations = tally(r.Generations, limitGenerations, func(g *vm.Generation) (string, vm.AccountID) { return string(g.ID), g.Account })
 	r.Keys = tally(r.Keys, limitKeys, func(k *vm.APIKey) (string, vm.AccountID) { return string(k.ID), k.Account })
 	r.Identities = tally(r.Identities, limitIdentities, func(i *vm.Identity) (string, vm.AccountID) { return string(i.ID), i.Account })
 	r.Tokens = tally(r.Tokens, limitTokens, func(t *vm.IdentityToken) (string, vm.AccountID) { return string(t.ID), t.Account })

@@ -46,23 +46,6 @@ func gone(err error) error {
 	return err
 }
 
-func (e *Engine) newRecord(ctx context.Context, rec vm.VM) (int64, error) {
-	return saved(ctx, rec, e.cfg.Records.VMs.Create)
-}
-
-func (e *Engine) saveRecord(ctx context.Context, rec vm.VM) (int64, error) {
-	return resaved(ctx, e.cfg.Records.VMs, rec, func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision })
-}
-
-func (e *Engine) dropRecord(ctx context.Context, rec vm.VM) error {
-	err := gone(dropped(ctx, rec, e.cfg.Records.VMs.Delete))
-	if vm.KindOf(err) != vm.Busy {
-		return err
-	}
-	rec.Revision = 0 // of any: see resaved
-	return gone(dropped(ctx, rec, e.cfg.Records.VMs.Delete))
-}
-
 // resaved replaces a record durably. Where the store has another revision of it,
 // the answer to an earlier write was lost, as by a disk that stood still: this
 // server is the only one that writes, and what it has in memory is what is true.

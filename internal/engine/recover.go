@@ -24,13 +24,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	if err := e.loadDirectory(ctx); err != nil {
 		return err
 	}
-	recs, err := e.loadRecords(ctx)
-	if err != nil {
-		return err
-	}
-	if err := e.loadGenerations(ctx); err != nil {
-		return err
-	}
+	recs := e.loadRecords()
+	e.loadGenerations()
 	if err := e.openMeter(ctx); err != nil {
 		return err
 	}
@@ -71,8 +66,8 @@ var errRecovering = vm.Errorf(vm.Unavailable, "", "it is being recovered")
 // recoverVMs recovers every VM, some at a time, and returns when it has tried
 // each, or after RecoverWait: those that are not recovered then are in doubt,
 // and their recovery goes on.
-func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) (err error) {
-	if e.found, err = e.find(ctx, recs); err != nil {
+func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
+	if err := e.find(ctx, recs); err != nil {
 		return err
 	}
 	places := make(chan struct{}, recoverWidth)
@@ -126,19 +121,21 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) (err error) {
 type found struct {
 	bootID string         // of the host; "" = not known or not needed
 	left   map[vm.ID]bool // something of a machine: a process, or a run directory
+
+	unreadable []*slot // VMs whose records cannot be decoded
 }
 
-func (e *Engine) find(ctx context.Context, recs []vm.VM) (found, error) {
-	f := found{bootID: e.bootID(ctx, recs), left: map[vm.ID]bool{}}
+func (e *Engine) find(ctx context.Context, recs []vm.VM) error {
+	e.found.bootID, e.found.left = e.bootID(ctx, recs), map[vm.ID]bool{}
 	strays, err := e.cfg.Machines.Strays()
 	if err != nil {
-		return f, err
+		return err
 	}
 	for _, id := range strays {
-		f.left[id] = true
+		e.found.left[id] = true
 	}
-	return f, orphans(string(e.cfg.Run), func(name string) error {
-		f.left[vm.ID(name)] = true
+	return orphans(string(e.cfg.Run), func(name string) error {
+		e.found.left[vm.ID(name)] = true
 		return nil
 	})
 }

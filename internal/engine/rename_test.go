@@ -120,7 +120,7 @@ func TestRenameVMWaits(t *testing.T) {
 func TestRenameVMsMeet(t *testing.T) {
 	s, e, _ := site(t)
 	closeEngine(t, e)
-	g := gate(&s.Records.VMs, func(v vm.VM) bool { return v.Name == "same" })
+	g := gate(s.Backend, "vms", func(v vm.VM) bool { return v.Name == "same" })
 	e, c := open(t, s)
 	create(t, e, c, engine.CreateRequest{Name: "a"})
 	create(t, e, c, engine.CreateRequest{Name: "b"})

@@ -15,12 +15,12 @@ import (
 type slot struct {
 	id      vm.ID
 	account vm.AccountID
-	write   sync.Mutex       // held while its record is written; before Engine.mu
 	holding sync.Mutex       // held while a hold is made or removed; before Engine.mu
 	holds   func() []vm.Hold // the soonest to end first
 
 	// guarded by Engine.mu
-	rec         vm.VM                   // as the store has it; LastActive may be newer
+	rec         vm.VM                   // as the table has it; LastActive may be newer
+	unreadable  bool                    // its record cannot be decoded: rec is all that is known
 	op          *operation              // under way; nil = none
 	run         *run                    // its machine; nil when none is attached
 	attached    int                     // guest calls and streams that are open
@@ -85,8 +85,8 @@ func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 		return nil, err
 	}
 	var found []*slot
-	for _, s := range e.vms {
-		if s.account == a.Account && s.rec.Name == ref && e.reachesLocked(a, s) {
+	for _, s := range e.namedLocked(a.Account, ref) {
+		if e.reachesLocked(a, s) {
 			found = append(found, s)
 		}
 	}
@@ -98,6 +98,21 @@ func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	default:
 		return nil, ambiguous(ref, found)
 	}
+}
+
+// namedLocked are the VMs of an account that have a name.
+func (e *Engine) namedLocked(account vm.AccountID, name string) (list []*slot) {
+	for _, rec := range e.tables.vms.By(byName, nameKey(account, name)) {
+		if s := e.vms[rec.ID]; s != nil {
+			list = append(list, s)
+		}
+	}
+	for _, s := range e.found.unreadable {
+		if !s.gone && s.account == account && s.rec.Name == name {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // unreached says that there is no such VM, or, to an identity, that it was not
@@ -116,57 +131,77 @@ func (e *Engine) lookup(c *vm.Call, ref string) (*slot, error) {
 	return e.lookupLocked(c.Actor, ref)
 }
 
-// update changes the record of s durably, and then in memory. With updateAll it
-// is the only way in which the record of an existing VM changes.
+// update changes the record of s. With updateAll it is the only way in which the
+// record of an existing VM changes. The change may be called more than once.
 func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.VM, error) {
 	if e.dead.Load() {
 		return vm.VM{}, ErrDied
 	}
-	s.write.Lock()
-	defer s.write.Unlock()
-	before := e.snapshot(s)
-	rec := before
-	change(&rec)
-	rev, err := e.saveRecord(ctx, rec)
+	if s.unreadable { // what is stored stays as it is
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		change(&s.rec)
+		s.touchLocked()
+		return s.rec, nil
+	}
+	_, err := e.tables.vms.Change(ctx, s.id, func(rec *vm.VM) error {
+		e.keepUse(s, rec)
+		change(rec)
+		return nil
+	})
 	if err != nil {
 		return vm.VM{}, err
 	}
-	rec.Revision = rev
-	return e.updated(s, before, rec), nil
+	return e.updated(s), nil
 }
 
-// updateAll is update of several VMs, all or none. Nobody else may be at work on
-// any of them.
+// updateAll is update of several VMs, all or none.
 func (e *Engine) updateAll(ctx context.Context, slots []*slot, change func(i int, rec *vm.VM)) ([]vm.VM, error) {
 	if e.dead.Load() {
 		return nil, ErrDied
 	}
-	before := make([]vm.VM, len(slots))
-	recs := make([]vm.VM, len(slots))
-	for i, s := range slots {
-		s.write.Lock()
-		defer s.write.Unlock()
-		before[i] = e.snapshot(s)
-		recs[i] = before[i]
-		change(i, &recs[i])
+	ids := make([]vm.ID, 0, len(slots))
+	for _, s := range slots {
+		ids = append(ids, s.id)
 	}
-	rev, err := saved(ctx, recs, e.cfg.Records.VMs.UpdateAll)
+	_, err := e.tables.vms.ChangeAll(ctx, ids, func(i int, rec *vm.VM) error {
+		e.keepUse(slots[i], rec)
+		change(i, rec)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	for i, s := range slots {
-		recs[i].Revision = rev
-		recs[i] = e.updated(s, before[i], recs[i])
+	recs := make([]vm.VM, 0, len(slots))
+	for _, s := range slots {
+		recs = append(recs, e.updated(s))
 	}
 	return recs, nil
 }
 
-// updated takes a record that was stored into memory. The caller holds s.write.
-func (e *Engine) updated(s *slot, before, rec vm.VM) vm.VM {
+// keepUse notes the last use of s in its record.
+func (e *Engine) keepUse(s *slot, rec *vm.VM) {
 	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.usedLocked(rec)
+}
+
+func (s *slot) usedLocked(rec *vm.VM) {
 	if s.rec.LastActive.After(rec.LastActive) {
 		rec.LastActive, rec.LastKind = s.rec.LastActive, s.rec.LastKind
 	}
+}
+
+// updated takes the record that the table has into the slot, and returns it.
+func (e *Engine) updated(s *slot) vm.VM {
+	e.mu.Lock()
+	before := s.rec
+	rec, ok := e.tables.vms.Get(s.id)
+	if !ok { // it was deleted meanwhile
+		e.mu.Unlock()
+		return before
+	}
+	s.usedLocked(&rec)
 	s.rec = rec
 	s.touchLocked()
 	e.cfg.Meter.Changed(before, rec)
@@ -175,21 +210,32 @@ func (e *Engine) updated(s *slot, before, rec vm.VM) vm.VM {
 	return rec
 }
 
+// vmChanged is told of a record that changed otherwise than by update: of a write
+// whose answer was lost, or by another server.
+func (e *Engine) vmChanged(_, now *vm.VM) {
+	if now == nil {
+		return
+	}
+	e.mu.Lock()
+	s := e.vms[now.ID]
+	e.mu.Unlock()
+	if s != nil && !s.unreadable {
+		e.updated(s)
+	}
+}
+
 // forget removes the record of s durably, and then the slot.
 func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if e.dead.Load() {
 		return ErrDied
 	}
-	s.write.Lock()
-	defer s.write.Unlock()
 	s.holding.Lock()
 	defer s.holding.Unlock()
 	if err := e.dropHolds(ctx, s); err != nil {
 		return err
 	}
-	rec := e.snapshot(s)
-	e.cfg.Meter.Gone(ctx, rec)
-	if err := e.dropRecord(ctx, rec); err != nil {
+	e.cfg.Meter.Gone(ctx, e.snapshot(s))
+	if err := e.tables.vms.Drop(ctx, s.id); err != nil {
 		return err
 	}
 	e.mu.Lock()

@@ -194,7 +194,7 @@ func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name strin
 	if err != nil {
 		return g, err
 	}
-	g, err = e.changeGenerationIf(ctx, g.ID, func() error { // again, now that no other can come between
+	g, err = e.renameGeneration(ctx, g.ID, func() error { // again, now that no other can come between
 		return e.snapshotNameFree(c.Actor.Account, name, g.ID)
 	}, func(g *vm.Generation) { g.Name = name })
 	r.End(err, nil)

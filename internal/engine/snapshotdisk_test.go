@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -72,25 +74,27 @@ func TestDiskSnapshotOfSuspended(t *testing.T) {
 
 // gated is a collection whose first change to what is wanted, once it is armed,
 // waits.
-type gated[T any] struct {
-	engine.Collection[T]
-	want             func(T) bool
+type gated struct {
 	armed            atomic.Bool
 	reached, release chan struct{}
 }
 
-func gate[T any](c *engine.Collection[T], want func(T) bool) *gated[T] {
-	g := &gated[T]{Collection: *c, want: want, reached: make(chan struct{}), release: make(chan struct{})}
-	*c = g
-	return g
-}
-
-func (g *gated[T]) Update(ctx context.Context, rec T) (int64, error) {
-	if g.want(rec) && g.armed.CompareAndSwap(true, false) {
-		close(g.reached)
-		<-g.release
+func gate[T any](b *vmtest.Backend, kind string, want func(T) bool) *gated {
+	g := &gated{reached: make(chan struct{}), release: make(chan struct{})}
+	b.Fault = func(done bool, ops []ledger.Op) error {
+		for _, o := range ops {
+			var rec T
+			if done || o.Kind != kind || o.Revision == 0 || o.Delete || json.Unmarshal(o.Value, &rec) != nil || !want(rec) {
+				continue
+			}
+			if g.armed.CompareAndSwap(true, false) {
+				close(g.reached)
+				<-g.release
+			}
+		}
+		return nil
 	}
-	return g.Collection.Update(ctx, rec)
+	return g
 }
 
 // recorded counts the audit records of a verb that have no outcome yet.
@@ -112,7 +116,7 @@ func TestRenamesMeet(t *testing.T) {
 	s, e, _ := site(t)
 	ctx := t.Context()
 	closeEngine(t, e)
-	g := gate(&s.Records.Generations, func(g vm.Generation) bool { return g.Name == "same" })
+	g := gate(s.Backend, "generations", func(g vm.Generation) bool { return g.Name == "same" })
 	e, c := open(t, s)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	for _, name := range []string{"a", "b"} {
@@ -148,7 +152,7 @@ func TestKeptNamesAreUnique(t *testing.T) {
 	ctx := t.Context()
 	closeEngine(t, e)
 	s.Clock = vmtest.NewClock()
-	g := gate(&s.Records.VMs, func(v vm.VM) bool { return strings.HasPrefix(v.Name, "app-old-") })
+	g := gate(s.Backend, "vms", func(v vm.VM) bool { return strings.HasPrefix(v.Name, "app-old-") })
 	e, c := open(t, s)
 	for _, name := range []string{"app", "one", "two"} {
 		create(t, e, c, engine.CreateRequest{Name: name})

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -43,6 +45,60 @@ func storeSite(t testing.TB) *vmtest.Site {
 	s.Records, s.Backend.Over = engine.StoredRecords(st), store.Backend{Store: st}
 	return s
 }
+
+// onBoth runs a test on simulated records and on those of an embedded etcd.
+func onBoth(t *testing.T, f func(t *testing.T, s *vmtest.Site)) {
+	t.Run("simulated", func(t *testing.T) {
+		s, err := vmtest.NewSite(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, s)
+	})
+	t.Run("etcd", func(t *testing.T) { f(t, storeSite(t)) })
+}
+
+// silence is a backend that loses answers about one kind of records.
+type silence struct {
+	mu sync.Mutex
+	// guarded by mu
+	lose int  // answers to changes, from now on
+	dumb bool // it does not answer reads either
+}
+
+// lossyKind gives a backend that no ledger has yet faults about one kind.
+func lossyKind(b *vmtest.Backend, kind string) *silence {
+	l := &silence{}
+	lost := vm.Errorf(vm.Unavailable, "records", "the answer was lost")
+	b.Fault = func(done bool, ops []ledger.Op) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !done || l.lose == 0 || ops[0].Kind != kind {
+			return nil
+		}
+		l.lose--
+		return lost
+	}
+	b.Silent = func(of string) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.dumb && of == kind {
+			return lost
+		}
+		return nil
+	}
+	return l
+}
+
+// loses makes the answers to the next n changes get lost. With dumb the store
+// does not say either what became of them, until answers is called.
+func (l *silence) loses(n int, dumb bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose, l.dumb = n, dumb
+}
+
+func (l *silence) answers() { l.loses(0, false) }
 
 // TestOnStore repeats the life of a VM, and a death at the steps between which
 // records change, on the real store.
@@ -104,7 +160,7 @@ func TestListOfMany(t *testing.T) {
 	for range 1000 {
 		id := vm.NewID()
 		rec := vm.VM{ID: id, Account: c.Actor.Account, Name: "n", State: vm.Stopped, CreatedAt: time.Now()}
-		if _, err := s.Records.VMs.Create(t.Context(), rec); err != nil {
+		if err := vmtest.Put(s.Backend, "vms", string(id), rec); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.MkdirAll(s.Dir.VM(id), 0o700); err != nil {
@@ -124,4 +180,40 @@ func TestListOfMany(t *testing.T) {
 	if err != nil || len(vms) != 1000 || n != 1000 || took > 50*time.Millisecond {
 		t.Errorf("%d of %d in %v, %v", len(vms), n, took, err)
 	}
+}
+
+// TestLostAnswer: a record that the store has changed, though it did not say so,
+// does not keep its VM from being managed: neither where the store tells at once
+// what became of the write, nor where it is silent for a while.
+func TestLostAnswer(t *testing.T) {
+	onBoth(t, func(t *testing.T, s *vmtest.Site) {
+		vms := lossyKind(s.Backend, "vms")
+		e, c := open(t, s)
+		ctx := t.Context()
+		v := create(t, e, c, engine.CreateRequest{Name: "box"})
+		vms.loses(1, false)
+		if _, err := e.Stop(ctx, c, "box"); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		labelled := func(value string) error {
+			_, err := e.Label(ctx, c, "box", map[string]*string{"a": &value})
+			return err
+		}
+		vms.loses(1, true)
+		if err := labelled("1"); vm.KindOf(err) != vm.Unavailable {
+			t.Errorf("nobody knows what became of it: %v", err)
+		}
+		vms.answers()
+		if err := labelled("2"); err != nil {
+			t.Errorf("the store answers again: %v", err)
+		}
+		if got, err := e.Get(ctx, c, string(v.ID)); err != nil || got.Labels["a"] != "2" {
+			t.Errorf("its labels are %v, %v", got.Labels, err)
+		}
+		vms.loses(1, false)
+		if _, err := e.Delete(ctx, c, "box"); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+		nothingLeft(t, s)
+	})
 }

@@ -11,11 +11,9 @@ import (
 // StoredRecords returns the records that a store holds.
 func StoredRecords(s *store.Store) Records {
 	return Records{
-		VMs:         store.NewCollection(s, "vms", func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
-		Accounts:    store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
-		Keys:        store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Jobs:        store.NewCollection(s, "jobs", func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
-		Generations: store.NewCollection(s, "generations", func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision }),
+		Accounts: store.NewCollection(s, "accounts", func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
+		Keys:     store.NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Jobs:     store.NewCollection(s, "jobs", func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 
 		Identities:     store.NewCollection(s, "identities", func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
 		Tokens:         store.NewCollection(s, "tokens", func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -159,11 +160,11 @@ func TestLayerStaysBelow(t *testing.T) {
 // shown as not recovered, and all is well once the record is back.
 func TestLayerWithoutARecord(t *testing.T) {
 	s, v := diedAt(t, engine.Label{Verb: "snapshot", At: "capture:commit"})
-	gens, err := s.Records.Generations.List(t.Context())
+	gens, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
 	if err != nil || len(gens) != 1 {
 		t.Fatal(gens, err)
 	}
-	if err := s.Records.Generations.Delete(t.Context(), gens[0]); err != nil {
+	if err := vmtest.Erase(s.Backend, "generations", string(gens[0].ID)); err != nil {
 		t.Fatal(err)
 	}
 	e, c := open(t, s)
@@ -176,7 +177,7 @@ func TestLayerWithoutARecord(t *testing.T) {
 	collected(t, s, e, c)
 	writesTo(t, s, v.ID)
 	closeEngine(t, e)
-	if _, err := s.Records.Generations.Create(t.Context(), gens[0]); err != nil {
+	if err := vmtest.Put(s.Backend, "generations", string(gens[0].ID), gens[0]); err != nil {
 		t.Fatal(err)
 	}
 	e, c = open(t, s)

@@ -10,6 +10,8 @@ import (
 
 // tables are the records that the engine alone writes.
 type tables struct {
+	vms     *ledger.Table[vm.ID, vm.VM]
+	gens    *ledger.Table[vm.GenerationID, vm.Generation]
 	builds  *ledger.Table[vm.BuildID, vm.Build]
 	holds   *ledger.Table[vm.HoldID, vm.Hold]
 	results *ledger.Table[vm.RequestID, Result]
@@ -19,10 +21,25 @@ type tables struct {
 const (
 	byVM      = "vm"
 	byAccount = "account"
+	byName    = "name" // of an account's VMs; see nameKey
 )
 
-func newTables(l *ledger.Ledger) tables {
+// nameKey is the value of the index byName.
+func nameKey(a vm.AccountID, name string) string { return string(a) + "/" + name }
+
+func (e *Engine) newTables(l *ledger.Ledger) tables {
 	return tables{
+		vms: ledger.Add(l, ledger.Kind[vm.ID, vm.VM]{
+			Name: "vms", Key: func(v *vm.VM) vm.ID { return v.ID }, Host: func(v *vm.VM) *string { return &v.Host },
+			Limit:   limitVMs.of(func(v *vm.VM) vm.AccountID { return v.Account }),
+			Index:   map[string]func(*vm.VM) []string{byName: func(v *vm.VM) []string { return []string{nameKey(v.Account, v.Name)} }},
+			Changed: e.vmChanged,
+		}),
+		gens: ledger.Add(l, ledger.Kind[vm.GenerationID, vm.Generation]{
+			Name: "generations", Key: func(g *vm.Generation) vm.GenerationID { return g.ID }, Host: func(g *vm.Generation) *string { return &g.Host },
+			Limit:   limitGenerations.of(func(g *vm.Generation) vm.AccountID { return g.Account }),
+			Changed: e.generationChanged,
+		}),
 		builds: ledger.Add(l, ledger.Kind[vm.BuildID, vm.Build]{
 			Name: "builds", Key: func(b *vm.Build) vm.BuildID { return b.ID }, Host: func(b *vm.Build) *string { return &b.Host },
 			Limit: limitBuilds.of(func(b *vm.Build) vm.AccountID { return b.Account }),

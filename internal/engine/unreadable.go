@@ -4,11 +4,8 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 
-	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -17,34 +14,20 @@ import (
 // record.
 const Unreadable = "record-unreadable"
 
-// readable lists records and, apart, those that cannot be decoded, as far as
-// they can.
-func readable[T any](ctx context.Context, c Collection[T]) (recs []T, bad []store.UnreadableRecord, err error) {
-	recs, err = c.List(ctx)
-	var u *store.Unreadable
-	if errors.As(err, &u) {
-		return recs, u.Records, nil
-	}
-	return recs, nil, err
-}
-
-// loadRecords reads the VMs into memory and returns those that are to be
+// loadRecords makes the slots of the VMs and returns those that are to be
 // recovered.
-func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
-	recs, bad, err := readable(ctx, e.cfg.Records.VMs)
-	if err != nil {
-		return nil, err
-	}
+func (e *Engine) loadRecords() []vm.VM {
+	recs := e.tables.vms.All()
 	now := e.now()
 	for i := range recs {
 		fitClock(&recs[i], now)
 		fitTerminals(&recs[i])
 		e.vms[recs[i].ID] = e.newSlot(recs[i])
 	}
-	for _, b := range bad {
+	for _, b := range e.tables.vms.Unreadable() {
 		var rec vm.VM
-		why := vm.Errorf(vm.Corrupt, b.ID, "its record cannot be read: %w", json.Unmarshal(b.Data, &rec))
-		rec.ID, rec.Revision, rec.State, rec.Reason, rec.Op = vm.ID(b.ID), b.Revision, vm.Lost, Unreadable, ""
+		why := vm.Errorf(vm.Corrupt, b.ID, "its record cannot be read: %w", json.Unmarshal(b.Value, &rec))
+		rec.ID, rec.State, rec.Reason, rec.Op = vm.ID(b.ID), vm.Lost, Unreadable, ""
 		if rec.Account == "" {
 			rec.Account = e.firstAdmin()
 		}
@@ -53,10 +36,11 @@ func (e *Engine) loadRecords(ctx context.Context) ([]vm.VM, error) {
 		}
 		e.log.Error("the record of a VM cannot be read; all of the VM stays as it is", "vm", b.ID, "err", why)
 		s := e.newSlot(rec)
-		s.doubt = why
+		s.doubt, s.unreadable = why, true
 		e.vms[rec.ID] = s
+		e.found.unreadable = append(e.found.unreadable, s)
 	}
-	return recs, nil
+	return recs
 }
 
 // firstAdmin is whose that is of which the owner is not known; "" = nobody's.
@@ -71,24 +55,19 @@ func (e *Engine) firstAdmin() (id vm.AccountID) {
 
 // loadGenerations reads the records at the start of an engine. One that cannot
 // be decoded is of no use, and keeps its files.
-func (e *Engine) loadGenerations(ctx context.Context) error {
-	list, bad, err := readable(ctx, e.cfg.Records.Generations)
-	if err != nil {
-		return err
-	}
-	for _, g := range list {
+func (e *Engine) loadGenerations() {
+	for _, g := range e.tables.gens.All() {
 		e.gens[g.ID] = &generation{info: g}
 	}
-	for _, b := range bad {
+	for _, b := range e.tables.gens.Unreadable() {
 		var g vm.Generation
-		err := json.Unmarshal(b.Data, &g)
+		err := json.Unmarshal(b.Value, &g)
 		e.log.Error("the record of a generation cannot be read; its files stay", "generation", b.ID, "err", err)
-		g.ID, g.Revision, g.State, g.Failure = vm.GenerationID(b.ID), b.Revision, vm.GenLost, "its record cannot be read"
+		g.ID, g.State, g.Failure = vm.GenerationID(b.ID), vm.GenLost, "its record cannot be read"
 		g.Gone, g.DiskOnly = false, false
 		if on, err := e.cfg.Generations.Below(g.ID); err == nil {
 			g.DiskOn = on
 		}
 		e.gens[g.ID] = &generation{info: g, pins: 1} // for ever: nothing of it is collected
 	}
-	return nil
 }

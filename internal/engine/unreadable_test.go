@@ -11,7 +11,6 @@ import (
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/layout"
-	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -38,8 +37,8 @@ func TestUnreadableRecord(t *testing.T) {
 			}
 			closeEngine(t, e)
 			var record, snapshot []byte
-			vmtest.Damage(s.Records.VMs, string(v.ID), func(data []byte) []byte { record = data; return damage(data) })
-			vmtest.Damage(s.Records.Generations, string(g.ID), func(data []byte) []byte { snapshot = data; return data[:9] })
+			s.Backend.Damage("vms", string(v.ID), func(data []byte) []byte { record = data; return damage(data) })
+			s.Backend.Damage("generations", string(g.ID), func(data []byte) []byte { snapshot = data; return data[:9] })
 
 			e, c = open(t, s)
 			if out, _ := sh(t, e, c, "well", "echo ok"); out != "ok\n" {
@@ -59,15 +58,15 @@ func TestUnreadableRecord(t *testing.T) {
 				}
 			}
 
-			vmtest.Damage(s.Records.VMs, string(v.ID), func([]byte) []byte { return record })
-			vmtest.Damage(s.Records.Generations, string(g.ID), func([]byte) []byte { return snapshot })
+			s.Backend.Damage("vms", string(v.ID), func([]byte) []byte { return record })
+			s.Backend.Damage("generations", string(g.ID), func([]byte) []byte { return snapshot })
 			e, c = open(t, s)
 			if _, err := e.Rollback(ctx, c, "box", engine.RollbackRequest{To: "first"}); err != nil {
 				t.Error(err)
 			}
 			consistent(t, s)
 			closeEngine(t, e)
-			vmtest.Damage(s.Records.VMs, string(v.ID), damage)
+			s.Backend.Damage("vms", string(v.ID), damage)
 			e, c = open(t, s)
 			if _, err := e.Delete(ctx, c, string(v.ID)); err != nil {
 				t.Errorf("given up: %v", err)

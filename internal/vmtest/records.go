@@ -17,11 +17,9 @@ import (
 // that are not about the store.
 func NewRecords() engine.Records {
 	return engine.Records{
-		VMs:         newCollection(func(v *vm.VM) (string, *int64) { return string(v.ID), &v.Revision }),
-		Accounts:    newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
-		Keys:        newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Jobs:        newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
-		Generations: newCollection(func(g *vm.Generation) (string, *int64) { return string(g.ID), &g.Revision }),
+		Accounts: newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
+		Keys:     newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
+		Jobs:     newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 
 		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
 		Tokens:         newCollection(func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
