@@ -50,6 +50,7 @@ type ServeOptions struct {
 	AccountDisk   string
 	RequireKVM    bool
 	EtcdEndpoints []string
+	HostID        string
 	PreviewDomain []string
 }
 

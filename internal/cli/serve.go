@@ -46,6 +46,7 @@ Settings come from flags, then the environment, then server.yaml in the data dir
 	_ = f.MarkHidden("s3") // it fails only for an unknown flag
 	f.BoolVar(&o.RequireKVM, "require-kvm", false, "refuse to run where VMs would be emulated")
 	f.StringSliceVar(&o.EtcdEndpoints, "etcd-endpoints", nil, "use this etcd cluster instead of the embedded one")
+	f.StringVar(&o.HostID, "host-id", "", "id of this server among the servers of one etcd cluster (default: kept in the data directory)")
 	f.StringVar(&o.NetDefault, "net-default", "", "network of VMs that name none: closed, packages, open (default closed)")
 	f.StringVar(&o.Pool, "pool", "", "warm machines kept ready for each image and size in use; 0 = none (default 2)")
 	f.StringVar(&o.StorageBudget, "storage-budget", "", "limit of the data directory, such as 200G or 80% of the disk (default 80%)")

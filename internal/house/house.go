@@ -28,6 +28,9 @@ type Config struct {
 	Backend ledger.Backend
 	Volumes vault.Files
 	HostID  string // of this server among those that share the backend
+	// LeaveUnclaimed says that records without a host, which an older warren wrote,
+	// belong to another server.
+	LeaveUnclaimed bool
 
 	Resolver       names.Resolver // asked for TXT records; nil = the system's
 	PreviewDomains []string       // default warren.localhost alone
@@ -52,6 +55,9 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	}
 	c.Config = c.Config.WithDefaults()
 	h := &House{Ledger: ledger.New(c.Backend, c.HostID, c.Log)}
+	if c.LeaveUnclaimed {
+		h.Ledger.LeaveUnclaimed()
+	}
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
 	h.Vault = vault.New(vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})

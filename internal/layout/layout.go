@@ -42,6 +42,9 @@ func (d Dir) AdminKey() string { return d.join("admin.key") }
 // start made, mode 0600.
 func (d Dir) SSHHostKey() string { return d.join("ssh_host_ed25519_key") }
 
+// Host is the id of this server among those that share an etcd, as JSON.
+func (d Dir) Host() string { return d.join("host.json") }
+
 // Etcd is the directory of the embedded etcd.
 func (d Dir) Etcd() string { return d.join("etcd") }
 

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/warren-vm/warren/internal/audit"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/store"
+	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -30,13 +32,14 @@ func TestAuditHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
+	head := func() *auditHead { return &auditHead{store.Backend{Store: s}, "here", true} }
 	session := func(n int) vm.AuditReport {
 		t.Helper()
 		l, err := audit.Open(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		a := auditor{l, dir, newAuditHead(s)}
+		a := auditor{l, dir, head()}
 		if err := l.Keep(ctx, a.head, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
@@ -59,20 +62,51 @@ func TestAuditHead(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	head, err := newAuditHead(s).Load(ctx)
-	if err != nil || head.Seq != 10 || head.Hash == "" {
-		t.Errorf("%+v, %v", head, err)
+	end, err := head().Load(ctx)
+	if err != nil || end.Seq != 10 || end.Hash == "" {
+		t.Errorf("%+v, %v", end, err)
 	}
 	l, err := audit.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	h := newAuditHead(s)
+	h := head()
 	if err := h.Save(ctx, audit.Head{Seq: 12, Hash: "of a record that was cut off"}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := (auditor{l, dir, h}).Verify(ctx); err != nil || r.OK || !strings.Contains(r.Problem, "the tail is cut") {
 		t.Errorf("%+v, %v", r, err)
 	}
+}
+
+// TestAuditHeadOfHosts: each host has an end of its own, and the one that an older
+// warren kept, which knew one host only, is seen by one of them.
+func TestAuditHeadOfHosts(t *testing.T) {
+	ctx := t.Context()
+	b := vmtest.NewBackend()
+	if _, err := b.Write(ctx, ledger.Op{Kind: auditKind, ID: oldAuditEnd, Value: []byte(`{"id":"end","seq":7,"hash":"h"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	one, two := &auditHead{b, "one", true}, &auditHead{b, "two", false}
+	seq := func(h *auditHead, want int64) {
+		t.Helper()
+		if end, err := h.Load(ctx); err != nil {
+			t.Error(err)
+		} else if end.Seq != want {
+			t.Errorf("the audit log of %s ends with %d, want %d", h.host, end.Seq, want)
+		}
+	}
+	seq(one, 7)
+	seq(two, 0)
+	for n := range int64(2) {
+		if err := one.Save(ctx, audit.Head{Seq: 8 + n}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := two.Save(ctx, audit.Head{Seq: 1}); err != nil {
+		t.Fatal(err)
+	}
+	seq(one, 9)
+	seq(two, 1)
 }

@@ -53,7 +53,7 @@ func (c commands) serve(ctx context.Context, o cli.ServeOptions, _, stderr io.Wr
 	}
 	flags := Config{
 		Listen: o.Listen, SSH: o.SSH, Preview: o.Preview, S3: o.S3, NetDefault: o.NetDefault,
-		Pool: o.Pool, StorageBudget: o.StorageBudget, AccountDisk: o.AccountDisk, RequireKVM: o.RequireKVM, EtcdEndpoints: o.EtcdEndpoints, PreviewDomain: o.PreviewDomain,
+		Pool: o.Pool, StorageBudget: o.StorageBudget, AccountDisk: o.AccountDisk, RequireKVM: o.RequireKVM, EtcdEndpoints: o.EtcdEndpoints, HostID: o.HostID, PreviewDomain: o.PreviewDomain,
 	}
 	return Run(ctx, path, flags, c.getenv, stderr)
 }

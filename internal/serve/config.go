@@ -37,6 +37,7 @@ type Config struct {
 	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // what an account without a quota of disk may have, admins' excepted: a size, a share of the budget such as 50%, or off
 	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests a second of one account or identity; "0" = any number
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
+	HostID        string   `yaml:"hostId" json:"hostId"`               // of this server among those that share the cluster; empty = the data directory's
 	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and each of these
 	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port of addresses that it gives, where another is forwarded to it; empty = the one it listens on
 	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
@@ -90,7 +91,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 		PreviewDomain: splitList(getenv("WARREN_PREVIEW_DOMAIN")), PreviewPort: getenv("WARREN_PREVIEW_PORT"), Resolver: getenv("WARREN_RESOLVER"),
 		StorageBudget: getenv("WARREN_STORAGE_BUDGET"), AccountDisk: getenv("WARREN_ACCOUNT_DISK"), APIRate: getenv("WARREN_API_RATE"),
 		ACMEDirectory: getenv("WARREN_ACME_DIRECTORY"), ACMEEmail: getenv("WARREN_ACME_EMAIL"), ACMEDNSHook: getenv("WARREN_ACME_DNS_HOOK"),
-		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
+		EtcdEndpoints: splitList(getenv("WARREN_ETCD_ENDPOINTS")), HostID: getenv("WARREN_HOST_ID"), HostNames: splitList(getenv("WARREN_HOST_NAMES")),
 	}
 	layers := []Config{flags, environ, file, defaults}
 	origins := []string{"flag", "environment", "file", "default"}
@@ -132,6 +133,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	if out.S3 == "" { // listed only where somebody has set it
 		settings = settings[:len(settings)-1]
 	}
+	text("hostId", func(c *Config) *string { return &c.HostID })
 	list("etcdEndpoints", func(c *Config) *[]string { return &c.EtcdEndpoints })
 	list("hostNames", func(c *Config) *[]string { return &c.HostNames })
 	for i := range layers {
@@ -157,7 +159,7 @@ func readConfig(path string) (Config, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, vm.Errorf(vm.Invalid, path, "%w", err).
-			WithHint("its keys are listen, ssh, preview, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
+			WithHint("its keys are listen, ssh, preview, requireKvm, netDefault, pool, storageBudget, accountDisk, apiRate, previewDomain, previewPort, etcdEndpoints, hostId, hostNames, acmeDirectory, acmeEmail, acmeDnsHook, resolver")
 	}
 	return c, nil
 }
@@ -262,6 +264,9 @@ func (c Config) check() error {
 	}
 	if err := c.checkDomains(); err != nil {
 		return err
+	}
+	if c.HostID != "" && !hostIDForm.MatchString(c.HostID) {
+		return vm.Errorf(vm.Invalid, c.HostID, "not a host id").WithHint("give 1 to 63 of a-z, 0-9 and -, such as rack3-7")
 	}
 	if c.Listen == "off" {
 		return vm.Errorf(vm.Invalid, "listen", "the API cannot be off").WithHint("give an address such as 127.0.0.1:8787")

@@ -5,6 +5,7 @@ package serve
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 
 	"github.com/warren-vm/warren/internal/audit"
@@ -12,8 +13,8 @@ import (
 	"github.com/warren-vm/warren/internal/events"
 	"github.com/warren-vm/warren/internal/guest"
 	"github.com/warren-vm/warren/internal/journal"
+	"github.com/warren-vm/warren/internal/ledger"
 	"github.com/warren-vm/warren/internal/monitor"
-	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -125,43 +126,61 @@ type auditor struct {
 	head *auditHead
 }
 
-// auditHead keeps the end of the audit log in the record store.
+// auditHead keeps the end of the audit log in the record store, for each host its
+// own.
 type auditHead struct {
-	records *store.Collection[auditEnd]
+	records ledger.Backend
+	host    string
+	older   bool // the end that an older warren kept, for the one host that it knew, is this one's
 }
 
-type auditEnd struct {
-	ID string `json:"id"`
-	audit.Head
-}
+const (
+	auditKind   = "audit"
+	oldAuditEnd = "end"
+)
 
-func newAuditHead(s *store.Store) *auditHead {
-	return &auditHead{store.NewCollection(s, "audit", func(e *auditEnd) (string, *int64) { return e.ID, &e.Revision })}
-}
+// id is the record's.
+func (h *auditHead) id() string { return oldAuditEnd + "-" + h.host }
 
 var _ audit.Keeper = &auditHead{}
 
 // Load returns the end that was kept last.
 func (h *auditHead) Load(ctx context.Context) (audit.Head, error) {
-	e, err := h.records.Get(ctx, "end")
-	if vm.KindOf(err) == vm.NotFound {
-		return audit.Head{}, nil
+	end, _, err := h.load(ctx)
+	return end, err
+}
+
+func (h *auditHead) load(ctx context.Context) (end audit.Head, revision int64, err error) {
+	e, err := h.records.Read(ctx, auditKind, h.id())
+	if revision = e.Revision; vm.KindOf(err) == vm.NotFound {
+		revision = 0
+		if h.older {
+			e, err = h.records.Read(ctx, auditKind, oldAuditEnd)
+		}
 	}
-	return e.Head, err
+	switch {
+	case vm.KindOf(err) == vm.NotFound:
+		return end, 0, nil
+	case err != nil:
+		return end, 0, err
+	}
+	if err := json.Unmarshal(e.Value, &end); err != nil {
+		return end, 0, vm.Errorf(vm.Corrupt, auditKind, "the record of the audit log's end cannot be read: %w", err)
+	}
+	return end, revision, nil
 }
 
 // Save replaces it. This server is the only one that writes it.
 func (h *auditHead) Save(ctx context.Context, end audit.Head) error {
-	old, err := h.Load(ctx)
+	_, revision, err := h.load(ctx)
 	if err != nil {
 		return err
 	}
-	e := auditEnd{ID: "end", Head: end}
-	if e.Revision = old.Revision; e.Revision == 0 {
-		_, err = h.records.Create(ctx, e)
-	} else {
-		_, err = h.records.Update(ctx, e)
+	data, err := json.Marshal(end)
+	if err != nil {
+		return err
 	}
+	_, err = h.records.Write(ctx, ledger.Op{Kind: auditKind, ID: h.id(), Value: data, Revision: revision})
 	return err
 }
 

@@ -68,6 +68,9 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 	}
 	defer listener.Close()
 	s := &stack{dir: dir, cfg: cfg, log: log}
+	if s.host, err = openHost(dir, cfg.HostID); err != nil {
+		return err
+	}
 	if cfg.Preview != "off" {
 		if s.previews, err = listen(ctx, cfg.Preview, "--preview"); err != nil {
 			return err
@@ -114,11 +117,13 @@ func announce(out io.Writer, dir layout.Dir, cfg Config) {
 
 // stack is what a server has open, in the order of opening.
 type stack struct {
-	dir layout.Dir
-	cfg Config
-	log *slog.Logger
+	dir  layout.Dir
+	cfg  Config
+	log  *slog.Logger
+	host hostFile
 
 	store  *store.Store
+	claim  *store.Claim
 	audit  *audit.Log
 	events *events.Log
 	house  *house.House
@@ -147,10 +152,14 @@ func (s *stack) open(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	unclaimed, err := s.claimHost(ctx)
+	if err != nil {
+		return err
+	}
 	if s.audit, err = audit.Open(s.dir.Audit()); err != nil {
 		return err
 	}
-	head := newAuditHead(s.store)
+	head := &auditHead{store.Backend{Store: s.store}, s.host.ID, unclaimed}
 	if err := s.audit.Keep(ctx, head, s.log); err != nil {
 		return err
 	}
@@ -169,7 +178,8 @@ func (s *stack) open(ctx context.Context) error {
 	each, eachShare := s.cfg.accountDisk()
 	w := &warmer{local: l, host: h, known: map[warmKey]vm.Manifest{}}
 	s.house, err = house.Open(ctx, house.Config{
-		Backend: store.Backend{Store: s.store}, Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
+		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
+		Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
 		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, Config: engine.Config{
 			Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
@@ -255,6 +265,8 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 	case <-s.store.Failed():
 		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs keep running: %w", s.store.Healthy(ctx)).
 			WithHint("fix that, then start the server again")
+	case <-s.claim.Lost():
+		cause = s.claim.Err()
 	case <-ctx.Done():
 	}
 	s.log.Info("stopping; VMs keep running")
@@ -284,6 +296,9 @@ func (s *stack) close(ctx context.Context) error {
 	}
 	if s.audit != nil {
 		errs = append(errs, s.audit.Close())
+	}
+	if s.claim != nil && s.store.Healthy(ctx) == nil { // else it expires
+		errs = append(errs, s.claim.Release(ctx))
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

@@ -228,7 +228,7 @@ func socketURL(dir, name string) url.URL {
 // room refuses what would leave less than that many bytes free.
 func (s *Store) room(need uint64) error {
 	if s.dir == "" {
-		return nil // a cluster looks after its own disks
+		return nil // of a cluster
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(s.dir, &st); err != nil {

@@ -22,13 +22,18 @@ type Lease struct {
 // Lease takes a lease of that term, at least a second, and keeps it until it is
 // released or ctx ends.
 func (s *Store) Lease(ctx context.Context, term time.Duration) (*Lease, error) {
+	return s.leaseFor(ctx, ctx, term)
+}
+
+// leaseFor takes a lease while ctx lasts and keeps it while life does.
+func (s *Store) leaseFor(ctx, life context.Context, term time.Duration) (*Lease, error) {
 	resp, err := call(ctx, s, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
 		return s.client.Grant(ctx, max(1, int64(term/time.Second)))
 	})
 	if err != nil {
 		return nil, requestError("lease", err)
 	}
-	life, stop := context.WithCancel(ctx)
+	life, stop := context.WithCancel(life)
 	beats, err := s.client.KeepAlive(life, resp.ID)
 	if err != nil {
 		stop()

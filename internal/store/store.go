@@ -72,6 +72,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	var err error
 	if len(o.Endpoints) > 0 {
+		s.dir = "" // it looks after its own disks
 		s.client, err = clientv3.New(clientv3.Config{
 			Endpoints: o.Endpoints, DialTimeout: 5 * time.Second, Logger: zap.NewNop(),
 		})
