@@ -57,7 +57,9 @@ func (t *Table[K, T]) write(ctx context.Context, write string, creating bool, ws
 		}
 	}
 	for _, w := range ws {
-		w.write = ""
+		if err != nil { // else it is over when memory shows it: see enter
+			w.write = ""
+		}
 	}
 	if creating && err != nil && !decided(err) {
 		t.unwanted.add(write)
@@ -103,7 +105,7 @@ func (t *Table[K, T]) delete(ctx context.Context, w *writer, id K, revision int6
 	if err != nil && w.made > 0 {
 		made, err = w.made, nil
 	}
-	w.dropping = false
+	w.dropping = err == nil // it is over when memory shows it: see enter
 	return made, err
 }
 

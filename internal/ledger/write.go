@@ -55,6 +55,7 @@ func (t *Table[K, T]) enter(ctx context.Context, ids ...K) (ws []*writer, leave 
 		for i, id := range ordered {
 			w := t.writing[id]
 			if i < taken {
+				w.write, w.dropping = "", false
 				<-w.turn
 			}
 			if w.users--; w.users == 0 {
