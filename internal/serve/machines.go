@@ -146,11 +146,11 @@ var _ audit.Keeper = &auditHead{}
 
 // Load returns the end that was kept last.
 func (h *auditHead) Load(ctx context.Context) (audit.Head, error) {
-	end, _, err := h.load(ctx)
+	end, _, err := h.endAndRevision(ctx)
 	return end, err
 }
 
-func (h *auditHead) load(ctx context.Context) (end audit.Head, revision int64, err error) {
+func (h *auditHead) endAndRevision(ctx context.Context) (end audit.Head, revision int64, err error) {
 	e, err := h.records.Read(ctx, auditKind, h.id())
 	if revision = e.Revision; vm.KindOf(err) == vm.NotFound {
 		revision = 0
@@ -172,7 +172,7 @@ func (h *auditHead) load(ctx context.Context) (end audit.Head, revision int64, e
 
 // Save replaces it. This server is the only one that writes it.
 func (h *auditHead) Save(ctx context.Context, end audit.Head) error {
-	_, revision, err := h.load(ctx)
+	_, revision, err := h.endAndRevision(ctx)
 	if err != nil {
 		return err
 	}
