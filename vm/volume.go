@@ -51,7 +51,6 @@ type Volume struct {
 	Refused   int       `json:"refused,omitempty"`
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	Host      string    `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
-	Revision  int64     `json:"-"`
 }
 
 // VolumeMount is the lease that a VM has on a volume, from before the disk is
