@@ -93,8 +93,8 @@ func (c *Client) Stats(ctx context.Context, ref string) (vm.Stats, error) {
 
 // State returns what runs in the guest; for a VM that does not run, it
 // describes the record.
-func (c *Client) State(ctx context.Context, ref string) (vm.WorldState, error) {
-	return do[vm.WorldState](ctx, c, call{method: "GET", path: vmPath(ref, "state")}, nil)
+func (c *Client) State(ctx context.Context, ref string) (vm.GuestState, error) {
+	return do[vm.GuestState](ctx, c, call{method: "GET", path: vmPath(ref, "state")}, nil)
 }
 
 // Top returns what the guest does now. With apart it looks twice and says how

@@ -11,7 +11,7 @@ import (
 
 // Evidence is a guest's load and problems, collected in one pass.
 type Evidence struct {
-	World        WorldState `json:"world"`      // its ports may not have been asked
+	State        GuestState `json:"world"`      // its ports may not have been asked
 	CPUSeconds   float64    `json:"cpuSeconds"` // busy, all CPUs, since boot
 	VCPU         int        `json:"vcpuCount"`
 	Load1        float64    `json:"load1"`
@@ -114,18 +114,18 @@ type Top struct {
 	Load1         float64         `json:"load1"`
 	MemTotal      int64           `json:"memTotalBytes"`
 	MemAvailable  int64           `json:"memAvailableBytes"`
-	Mounts        []WorldMount    `json:"mounts"`
+	Mounts        []GuestMount    `json:"mounts"`
 	Processes     []TopProcess    `json:"processes"` // the busiest first
 	Blocked       []Blocked       `json:"blocked"`
 	Ports         []ListeningPort `json:"ports"`
-	Services      []WorldService  `json:"services"`
+	Services      []GuestService  `json:"services"`
 	Logs          []TopLog        `json:"logs"` // the last lines
 	Problems      []string        `json:"problems"`
 }
 
 // TopProcess is a process with its share of one CPU between two looks.
 type TopProcess struct {
-	WorldProcess
+	GuestProcess
 	CPUPercent float64 `json:"cpuPercent"`
 }
 

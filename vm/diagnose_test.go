@@ -13,7 +13,7 @@ import (
 func TestTopRate(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := func(pid int, cpu float64, since time.Time) TopProcess {
-		return TopProcess{WorldProcess: WorldProcess{SystemProcess: SystemProcess{PID: pid, CPUSeconds: cpu}, StartedAt: since}}
+		return TopProcess{GuestProcess: GuestProcess{SystemProcess: SystemProcess{PID: pid, CPUSeconds: cpu}, StartedAt: since}}
 	}
 	before := Top{Live: true, UptimeSeconds: 100, CPUSeconds: 50, VCPU: 2, Processes: []TopProcess{p(1, 5, at), p(2, 9, at), p(3, 7, at)}}
 	now := Top{Live: true, UptimeSeconds: 102, CPUSeconds: 52, VCPU: 2, Processes: []TopProcess{p(1, 5, at), p(2, 1, at.Add(time.Minute)), p(3, 8.5, at.Add(10*time.Millisecond))}}

@@ -27,19 +27,19 @@ const (
 // shows of trouble. What it means is the host's to say.
 func (a *Agent) evidence(w *answer, r *request) error {
 	s := scan{proc: "/proc", user: a.users.name, exec: a.execIDs(), self: os.Getpid()}
-	world, err := s.world()
+	state, err := s.state()
 	if err != nil {
 		return err
 	}
 	all := r.flag("all")
-	out := vm.Evidence{World: world, Counters: s.counters(all), Locks: s.locks()}
+	out := vm.Evidence{State: state, Counters: s.counters(all), Locks: s.locks()}
 	out.CPUSeconds, out.VCPU = cpuTime()
 	out.MemTotal, out.MemAvailable = memory()
 	if f := strings.Fields(string(s.read("loadavg"))); len(f) > 0 {
 		out.Load1, _ = strconv.ParseFloat(f[0], 64)
 	}
 	if all {
-		probeInside(out.World.Ports)
+		probeInside(out.State.Ports)
 		out.Deleted = s.deleted()
 		out.Kernel = kernelTrouble("/dev/kmsg", s.now, s.uptime)
 		out.Inotify.Watches, _ = strconv.Atoi(strings.TrimSpace(string(s.read("sys/fs/inotify/max_user_watches"))))
@@ -79,7 +79,7 @@ func (s *scan) watchers(p *seen) (instances, watches int) {
 			watches += s.watches(p.PID, fd)
 		}
 	}
-	if len(p.fds) < maxWorldFDs {
+	if len(p.fds) < maxStateFDs {
 		for fd, to := range p.fds {
 			count(fd, to)
 		}

@@ -20,7 +20,7 @@ import (
 func (r *tree) scan() *scan {
 	r.t.Helper()
 	s := &scan{proc: r.dir, user: func(uint32) string { return "dev" }, self: 50}
-	if _, err := s.world(); err != nil {
+	if _, err := s.state(); err != nil {
 		r.t.Fatal(err)
 	}
 	return s
@@ -34,12 +34,12 @@ func TestEvidenceCounters(t *testing.T) {
 	r.add(proc{pid: 60, ppid: 1, name: "vite", cmdline: "vite", exe: "/usr/bin/node", cwd: "/", fds: fds, fdinfo: map[int]string{7: "pos: 0\ninotify wd:1 ino:2\ninotify wd:2 ino:3\n"}})
 	r.file("60/io", "rchar: 100\nwchar: 20\nsyscr: 9\nread_bytes: 7\n")
 	many := map[int]string{}
-	for fd := range maxWorldFDs + 20 {
+	for fd := range maxStateFDs + 20 {
 		many[fd] = "anon_inode:inotify"
 	}
 	r.add(proc{pid: 61, ppid: 1, name: "many", cmdline: "many", exe: "/usr/bin/many", cwd: "/", fds: many})
 	s := r.scan()
-	want := []vm.Counter{{PID: 60, IO: 120, Instances: 1, Watches: 2}, {PID: 61, Instances: maxWorldFDs + 20}}
+	want := []vm.Counter{{PID: 60, IO: 120, Instances: 1, Watches: 2}, {PID: 61, Instances: maxStateFDs + 20}}
 	if got := s.counters(true); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

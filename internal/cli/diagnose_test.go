@@ -83,7 +83,7 @@ func TestDiagnosePage(t *testing.T) {
 func aTop() vm.Top {
 	percent := 42.0
 	p := func(pid int, cpu float64, state, waits, command string) vm.TopProcess {
-		return vm.TopProcess{CPUPercent: cpu, WorldProcess: vm.WorldProcess{SystemProcess: vm.SystemProcess{PID: pid, User: "root", State: state, RSS: 1 << 20, Command: command}, Waits: waits}}
+		return vm.TopProcess{CPUPercent: cpu, GuestProcess: vm.GuestProcess{SystemProcess: vm.SystemProcess{PID: pid, User: "root", State: state, RSS: 1 << 20, Command: command}, Waits: waits}}
 	}
 	agent := p(92, 1, "S", "sleeps", "agent")
 	agent.System = true
@@ -92,8 +92,8 @@ func aTop() vm.Top {
 		Processes: []vm.TopProcess{p(10, 40, "R", "runs", "node x\x1b[2J"), agent, p(11, 0, "T", "is stopped", "sleep 9")},
 		Blocked:   []vm.Blocked{{PID: 11, State: "T", Command: "sleep 9", Waits: "is stopped"}},
 		Ports:     []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 3000, PID: 10, Command: "node x"}},
-		Mounts:    []vm.WorldMount{{Path: "/", Total: 8 << 30, Free: 1 << 30}},
-		Services:  []vm.WorldService{{Name: "cron", Active: "active"}, {Name: "web", Active: "failed", Sub: "failed"}, {Name: "apt", Active: "inactive"}},
+		Mounts:    []vm.GuestMount{{Path: "/", Total: 8 << 30, Free: 1 << 30}},
+		Services:  []vm.GuestService{{Name: "cron", Active: "active"}, {Name: "web", Active: "failed", Sub: "failed"}, {Name: "apt", Active: "inactive"}},
 		Logs:      []vm.TopLog{{Source: "p3", Text: "hello \x1b]0;x\x07"}}, Problems: []string{"journal: no answer"},
 	}
 }

@@ -100,7 +100,7 @@ func (o *stateOptions) run(ctx context.Context) error {
 
 // check compares the state and the files with the expectations. "The program
 // answers" and "the file exists" are separate results.
-func (o *stateOptions) check(ctx context.Context, c *client.Client, w vm.WorldState) error {
+func (o *stateOptions) check(ctx context.Context, c *client.Client, w vm.GuestState) error {
 	missing := 0
 	for _, e := range o.expect {
 		there, _ := expectation(e) // run has read it
@@ -124,7 +124,7 @@ func (o *stateOptions) check(ctx context.Context, c *client.Client, w vm.WorldSt
 }
 
 // page prints everything for a person.
-func (o *stateOptions) page(w vm.WorldState) {
+func (o *stateOptions) page(w vm.GuestState) {
 	io := o.app.io
 	io.printf("%s  %s", printable(or(w.Name, string(w.ID))), io.state(w.State))
 	if !w.StartedAt.IsZero() && w.Live {
@@ -173,7 +173,7 @@ func (o *stateOptions) lines(name string, list []string) {
 	}
 }
 
-func (o *stateOptions) processes(w vm.WorldState) {
+func (o *stateOptions) processes(w vm.GuestState) {
 	t := &table{head: []string{"PID", "USER", "MEMORY", "CPU", "SINCE", "OF", "DOES", "COMMAND"}}
 	hidden := 0
 	for _, p := range w.Processes {
@@ -190,7 +190,7 @@ func (o *stateOptions) processes(w vm.WorldState) {
 	}
 }
 
-func terminalTable(w vm.WorldState) *table {
+func terminalTable(w vm.GuestState) *table {
 	t := &table{head: []string{"TERMINAL", "SHELL", "IN FRONT", "USER", "CWD", "DOES"}}
 	for _, l := range w.Terminals {
 		shell := "-"
@@ -206,7 +206,7 @@ func terminalTable(w vm.WorldState) *table {
 	return t
 }
 
-func portTable(w vm.WorldState) *table {
+func portTable(w vm.GuestState) *table {
 	t := &table{head: []string{"PORT", "PROTO", "ANSWER", "ASKED FROM", "PID", "COMMAND"}}
 	for _, p := range w.Ports {
 		t.add(net.JoinHostPort(plain(p.Address), itoa(p.Port)), plain(p.Proto), answerText(p.Probe), plain(or(p.Probe.From, "-")),
@@ -243,7 +243,7 @@ func shorten(s string, most int) string {
 	return s
 }
 
-func (o *stateOptions) services(w vm.WorldState) {
+func (o *stateOptions) services(w vm.GuestState) {
 	t := &table{head: []string{"SERVICE", "STATE", "DESCRIPTION"}}
 	hidden := 0
 	for _, s := range w.Services {
@@ -259,7 +259,7 @@ func (o *stateOptions) services(w vm.WorldState) {
 	}
 }
 
-func mountTable(w vm.WorldState) *table {
+func mountTable(w vm.GuestState) *table {
 	t := &table{head: []string{"MOUNT", "TYPE", "MODE", "FREE", "SOURCE"}}
 	for _, m := range w.Mounts {
 		mode, free := "rw", "-"
@@ -274,7 +274,7 @@ func mountTable(w vm.WorldState) *table {
 	return t
 }
 
-func roleTable(w vm.WorldState) *table {
+func roleTable(w vm.GuestState) *table {
 	t := &table{head: []string{"ROLE", "ALIVE", "PID", "SEEN", "WHY"}}
 	for _, r := range w.Roles {
 		alive := "yes"
@@ -288,7 +288,7 @@ func roleTable(w vm.WorldState) *table {
 
 // expectation reads KIND:VALUE. The function that it returns gives the reason
 // why the thing is missing, or "" if it exists.
-func expectation(text string) (func(vm.WorldState) string, error) {
+func expectation(text string) (func(vm.GuestState) string, error) {
 	kind, value, ok := strings.Cut(text, ":")
 	test, known := expectations[kind]
 	if !ok || value == "" || !known {
@@ -298,7 +298,7 @@ func expectation(text string) (func(vm.WorldState) string, error) {
 	if n, err := strconv.Atoi(value); kind == "port" && (err != nil || n < 1 || n > 65535) {
 		return nil, usage("%s is not a port", printable(value)).WithHint("write one such as port:3000")
 	}
-	return func(w vm.WorldState) string {
+	return func(w vm.GuestState) string {
 		if !w.Live {
 			return "the VM is " + string(w.State)
 		}
@@ -306,9 +306,9 @@ func expectation(text string) (func(vm.WorldState) string, error) {
 	}, nil
 }
 
-var expectations = map[string]func(vm.WorldState, string) string{
-	"file": func(vm.WorldState, string) string { return "" }, // the state names no files: check asks for it
-	"port": func(w vm.WorldState, value string) string {
+var expectations = map[string]func(vm.GuestState, string) string{
+	"file": func(vm.GuestState, string) string { return "" }, // the state names no files: check asks for it
+	"port": func(w vm.GuestState, value string) string {
 		why := "nothing listens on it"
 		for _, p := range w.Ports {
 			if itoa(p.Port) != value {
@@ -321,7 +321,7 @@ var expectations = map[string]func(vm.WorldState, string) string{
 		}
 		return why
 	},
-	"process": func(w vm.WorldState, value string) string {
+	"process": func(w vm.GuestState, value string) string {
 		why := "there is no such process"
 		for _, p := range w.Processes {
 			if !runs(p.Command, value) {
@@ -334,7 +334,7 @@ var expectations = map[string]func(vm.WorldState, string) string{
 		}
 		return why
 	},
-	"service": func(w vm.WorldState, value string) string {
+	"service": func(w vm.GuestState, value string) string {
 		for _, s := range w.Services {
 			if s.Name == strings.TrimSuffix(value, ".service") {
 				if s.Active == "active" {
@@ -345,7 +345,7 @@ var expectations = map[string]func(vm.WorldState, string) string{
 		}
 		return "there is no such service"
 	},
-	"role": func(w vm.WorldState, value string) string {
+	"role": func(w vm.GuestState, value string) string {
 		why := "no program was seen in this role"
 		for _, r := range w.Roles {
 			if string(r.Role) != value {
@@ -358,7 +358,7 @@ var expectations = map[string]func(vm.WorldState, string) string{
 		}
 		return why
 	},
-	"terminal": func(w vm.WorldState, value string) string {
+	"terminal": func(w vm.GuestState, value string) string {
 		for _, t := range w.Terminals {
 			if t.Name == strings.TrimPrefix(value, "/dev/") {
 				return ""
@@ -366,7 +366,7 @@ var expectations = map[string]func(vm.WorldState, string) string{
 		}
 		return "there is no such terminal"
 	},
-	"mount": func(w vm.WorldState, value string) string {
+	"mount": func(w vm.GuestState, value string) string {
 		for _, m := range w.Mounts {
 			if m.Path == value {
 				return ""

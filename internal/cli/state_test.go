@@ -12,29 +12,29 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// aWorld is a VM with one of everything.
-func aWorld(name string) vm.WorldState {
+// aState is a VM with one of everything.
+func aState(name string) vm.GuestState {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	port := func(n int, p vm.Probe) vm.WorldPort {
-		return vm.WorldPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: "0.0.0.0", Port: n, PID: 10, Command: "node server.js"}, Probe: p}
+	port := func(n int, p vm.Probe) vm.GuestPort {
+		return vm.GuestPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: "0.0.0.0", Port: n, PID: 10, Command: "node server.js"}, Probe: p}
 	}
-	return vm.WorldState{
+	return vm.GuestState{
 		ID: "abcdefghij0123456789", Name: name, State: vm.Running, Live: true, Time: now, StartedAt: time.Now().Add(-time.Hour),
 		From: "generation sl-1", Losses: []string{"connections to the outside"}, Restored: []string{"memory"}, Problems: []string{"services: cut"},
-		Processes: []vm.WorldProcess{
+		Processes: []vm.GuestProcess{
 			{SystemProcess: vm.SystemProcess{PID: 1, User: "root", State: "S", Command: "/sbin/init"}, System: true},
 			{SystemProcess: vm.SystemProcess{PID: 10, User: "dev", State: "S", RSS: 1 << 20, Command: "node server.js"}, Exec: "p3", Waits: "waits for connections on port 3000", StartedAt: now.Add(-time.Minute)},
 			{SystemProcess: vm.SystemProcess{PID: 11, User: "dev", State: "S", Command: "sh -c run python3 later"}, Waits: "sleeps"},
 			{SystemProcess: vm.SystemProcess{PID: 12, User: "dev", State: "Z", Command: "[ruby]"}, Waits: "has ended"},
 		},
-		Terminals: []vm.WorldTerminal{{Name: "pts/0", Leader: 20, Shell: "bash", Foreground: 21, Command: "evil\x1b[2J", Cwd: "/work", Waits: "reads its terminal"}},
-		Ports: []vm.WorldPort{
+		Terminals: []vm.GuestTerminal{{Name: "pts/0", Leader: 20, Shell: "bash", Foreground: 21, Command: "evil\x1b[2J", Cwd: "/work", Waits: "reads its terminal"}},
+		Ports: []vm.GuestPort{
 			port(3000, vm.Probe{OK: true, Kind: "http", Status: 200, Server: "x", Answer: "<h1>Hi</h1>", From: "host", Millis: 4}),
 			port(3001, vm.Probe{Kind: "refused", Why: "connection refused", From: "host"}),
 		},
-		Services: []vm.WorldService{{Name: "nginx", Active: "failed", Sub: "failed"}, {Name: "cron", Active: "active", Sub: "running"}, {Name: "apt", Active: "inactive", Sub: "dead"}},
-		Mounts:   []vm.WorldMount{{Path: "/", Type: "ext4", Source: "/dev/vda", Total: 4 << 30, Free: 1 << 30}},
-		Roles: []vm.WorldRole{
+		Services: []vm.GuestService{{Name: "nginx", Active: "failed", Sub: "failed"}, {Name: "cron", Active: "active", Sub: "running"}, {Name: "apt", Active: "inactive", Sub: "dead"}},
+		Mounts:   []vm.GuestMount{{Path: "/", Type: "ext4", Source: "/dev/vda", Total: 4 << 30, Free: 1 << 30}},
+		Roles: []vm.GuestRole{
 			{Role: vm.RoleREPL, PID: 21, Program: "python3", Alive: true, Seen: "python3 on pts/0", Why: "descriptor 0 is /dev/pts/0"},
 			{Role: vm.RoleDatabase, PID: 22, Program: "postgres", Seen: "PostgreSQL", Why: "none of its ports answers"},
 		},
@@ -45,7 +45,7 @@ func aWorld(name string) vm.WorldState {
 // the guest's moves the cursor.
 func TestStatePage(t *testing.T) {
 	f := newFake(t)
-	f.on("GET /v1/vms/box/state", aWorld("box"))
+	f.on("GET /v1/vms/box/state", aState("box"))
 	r := run(t, f, Local{}, "", "state", "box")
 	r.wants(t, 0, "")
 	for _, want := range []string{
@@ -63,17 +63,17 @@ func TestStatePage(t *testing.T) {
 	if all := run(t, f, Local{}, "", "state", "-a", "box"); !strings.Contains(all.out, "/sbin/init") || !strings.Contains(all.out, "inactive (dead)") {
 		t.Errorf("-a does not show all:\n%s", all.out)
 	}
-	var back vm.WorldState
+	var back vm.GuestState
 	if err := json.Unmarshal([]byte(run(t, f, Local{}, "", "state", "--json", "box").out), &back); err != nil || len(back.Ports) != 2 {
 		t.Errorf("%v, %+v", err, back)
 	}
 }
 
-// TestStateExpect: a script can hold a world against what it needs.
+// TestStateExpect: a script can compare a state with what it needs.
 func TestStateExpect(t *testing.T) {
 	f := newFake(t)
-	f.on("GET /v1/vms/box/state", aWorld("box"))
-	off := aWorld("off")
+	f.on("GET /v1/vms/box/state", aState("box"))
+	off := aState("off")
 	off.Live, off.State, off.From = false, vm.Suspended, "will continue from generation sl-1"
 	f.on("GET /v1/vms/off/state", off)
 	f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Path: "/work/app.db"})
@@ -102,16 +102,16 @@ func TestStateExpect(t *testing.T) {
 // TestStateDiff: what differs between two VMs, and only that.
 func TestStateDiff(t *testing.T) {
 	f := newFake(t)
-	other := aWorld("copy")
+	other := aState("copy")
 	other.Processes = other.Processes[:1]
 	other.Processes[0].PID = 7 // one of the system: no difference
-	other.Processes = append(other.Processes, aWorld("").Processes[2:]...)
+	other.Processes = append(other.Processes, aState("").Processes[2:]...)
 	other.Ports[0].Probe.Millis = 99
 	other.Ports[1].Probe = vm.Probe{OK: true, Kind: "silent"}
 	other.Services[0].Active = "active"
-	f.on("GET /v1/vms/box/state", aWorld("box"))
+	f.on("GET /v1/vms/box/state", aState("box"))
 	f.on("GET /v1/vms/copy/state", other)
-	f.on("GET /v1/vms/same/state", aWorld("same"))
+	f.on("GET /v1/vms/same/state", aState("same"))
 	r := run(t, f, Local{}, "", "state", "box", "--diff", "copy")
 	r.wants(t, 0, "")
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")

@@ -20,8 +20,8 @@ type difference struct {
 }
 
 // differ prints the differences between two VMs.
-func (o *stateOptions) differ(left, right vm.WorldState) error {
-	for _, w := range []vm.WorldState{left, right} {
+func (o *stateOptions) differ(left, right vm.GuestState) error {
+	for _, w := range []vm.GuestState{left, right} {
 		if !w.Live {
 			return vm.Errorf(vm.WrongState, or(w.Name, string(w.ID)), "the VM is %s; only running VMs can be compared", w.State).
 				WithHint("start it first: `warren start %s`", or(w.Name, string(w.ID)))
@@ -35,7 +35,7 @@ func (o *stateOptions) differ(left, right vm.WorldState) error {
 		o.app.io.printf("no difference\n")
 		return nil
 	}
-	name := func(w vm.WorldState) string { return strings.ToUpper(printable(or(w.Name, string(w.ID)))) }
+	name := func(w vm.GuestState) string { return strings.ToUpper(printable(or(w.Name, string(w.ID)))) }
 	t := &table{head: []string{"WHAT", "NAME", name(left), name(right)}}
 	for _, d := range found {
 		t.add(d.What, plain(d.Name), plain(or(d.Left, "-")), plain(or(d.Right, "-")))
@@ -46,7 +46,7 @@ func (o *stateOptions) differ(left, right vm.WorldState) error {
 
 // differences compares things that have names. It leaves out processes of the
 // system, which come and go.
-func differences(left, right vm.WorldState) []difference {
+func differences(left, right vm.GuestState) []difference {
 	var out []difference
 	a, b := facts(left), facts(right)
 	for what := range a {
@@ -66,7 +66,7 @@ func differences(left, right vm.WorldState) []difference {
 
 // facts maps each thing in a VM to its description, without values that always
 // differ: times and usage.
-func facts(w vm.WorldState) map[string]map[string]string {
+func facts(w vm.GuestState) map[string]map[string]string {
 	out := map[string]map[string]string{"process": {}, "terminal": {}, "port": {}, "service": {}, "mount": {}, "role": {}}
 	for _, p := range w.Processes {
 		if !p.System {

@@ -251,7 +251,7 @@ func (o *topOptions) rest(s *streams, t vm.Top) {
 }
 
 // serviceLine counts services and names the failed ones.
-func serviceLine(list []vm.WorldService) string {
+func serviceLine(list []vm.GuestService) string {
 	active := 0
 	var other []string
 	for _, u := range list {

@@ -37,12 +37,12 @@ type Report struct {
 	Now                  time.Time            // of the host
 	Usage                map[string][]DiskUse // the biggest directories, by the mount's path
 	Screens              map[int]string       // the last line of a terminal, by the pid of its session
-	Services             []vm.WorldService    // all
+	Services             []vm.GuestService    // all
 }
 
 // Unit is a systemd unit in trouble.
 type Unit struct {
-	vm.WorldService
+	vm.GuestService
 	Exec  string   // its command lines, as systemd shows them
 	Lines []string // the last of its journal
 }
@@ -61,9 +61,9 @@ type DiskUse struct {
 
 // Find applies every rule. The worst comes first.
 func Find(r *Report) []vm.Finding {
-	w := newWorld(r)
+	w := newFacts(r)
 	out := []vm.Finding{}
-	for _, rule := range []func(*world) []vm.Finding{
+	for _, rule := range []func(*facts) []vm.Finding{
 		readOnlyRoot, fullDisks, fewFiles, deletedFiles, diskErrors, oomKills, lowMemory, clockOff,
 		hungInstalls, takenPorts, failedUnits, stuckProcesses, stoppedProcesses, deadBrowsers, watchLimits, blindWatchers, remoteWatchers,
 		waitingForLocks, silentPorts, refusedConnections, crashes, waitingTerminals, zombies, busyCPUs,
@@ -112,33 +112,33 @@ func Clip(s string) string {
 	return s
 }
 
-// world is a report with what the rules ask for again and again.
-type world struct {
+// facts is a report, with what several rules need of it worked out.
+type facts struct {
 	*Report
 	name     string  // of the VM in commands
 	seconds  float64 // between the two looks
-	byPID    map[int]*vm.WorldProcess
+	byPID    map[int]*vm.GuestProcess
 	children map[int][]int
-	before   map[int]vm.WorldProcess
+	before   map[int]vm.GuestProcess
 	moved    map[int]int64 // bytes by a process, between the two
 	told     map[int]bool  // processes that a finding is about already
 }
 
-func newWorld(r *Report) *world {
-	w := &world{
-		Report: r, name: string(r.VM.ID), seconds: r.After.World.UptimeSeconds - r.Before.World.UptimeSeconds,
-		byPID: make(map[int]*vm.WorldProcess), children: make(map[int][]int), before: make(map[int]vm.WorldProcess),
+func newFacts(r *Report) *facts {
+	w := &facts{
+		Report: r, name: string(r.VM.ID), seconds: r.After.State.UptimeSeconds - r.Before.State.UptimeSeconds,
+		byPID: make(map[int]*vm.GuestProcess), children: make(map[int][]int), before: make(map[int]vm.GuestProcess),
 		moved: make(map[int]int64), told: make(map[int]bool),
 	}
 	if r.VM.Name != "" {
 		w.name = r.VM.Name
 	}
-	for i := range r.After.World.Processes {
-		p := &r.After.World.Processes[i]
+	for i := range r.After.State.Processes {
+		p := &r.After.State.Processes[i]
 		w.byPID[p.PID] = p
 		w.children[p.PPID] = append(w.children[p.PPID], p.PID)
 	}
-	for _, p := range r.Before.World.Processes {
+	for _, p := range r.Before.State.Processes {
 		w.before[p.PID] = p
 	}
 	was := make(map[int]int64)
@@ -153,7 +153,7 @@ func newWorld(r *Report) *world {
 
 // spent is the CPU time that a process took between the looks; one that was not
 // there before took all it has.
-func (w *world) spent(p *vm.WorldProcess) float64 {
+func (w *facts) spent(p *vm.GuestProcess) float64 {
 	if b, ok := w.same(p); ok {
 		return p.CPUSeconds - b.CPUSeconds
 	}
@@ -161,14 +161,14 @@ func (w *world) spent(p *vm.WorldProcess) float64 {
 }
 
 // same returns a process as it was at the first look.
-func (w *world) same(p *vm.WorldProcess) (vm.WorldProcess, bool) {
+func (w *facts) same(p *vm.GuestProcess) (vm.GuestProcess, bool) {
 	b, ok := w.before[p.PID]
 	return b, ok && b.StartedAt.Sub(p.StartedAt).Abs() < time.Second
 }
 
 // tree is a process with all below it, by pid.
-func (w *world) tree(pid int) []*vm.WorldProcess {
-	var out []*vm.WorldProcess
+func (w *facts) tree(pid int) []*vm.GuestProcess {
+	var out []*vm.GuestProcess
 	seen := map[int]bool{}
 	for next := []int{pid}; len(next) > 0; next = next[1:] {
 		if p := w.byPID[next[0]]; p != nil && !seen[p.PID] {
@@ -181,7 +181,7 @@ func (w *world) tree(pid int) []*vm.WorldProcess {
 }
 
 // label names a process: "61 (apt-get install x)".
-func (w *world) label(pid int) string {
+func (w *facts) label(pid int) string {
 	p := w.byPID[pid]
 	if p == nil {
 		return fmt.Sprintf("process %d", pid)
@@ -190,7 +190,7 @@ func (w *world) label(pid int) string {
 }
 
 // about says more of a process: where it belongs and since when it runs.
-func (w *world) about(p *vm.WorldProcess) string {
+func (w *facts) about(p *vm.GuestProcess) string {
 	s := w.label(p.PID) + " of user " + p.User
 	if p.Unit != "" {
 		s += ", unit " + p.Unit
@@ -198,7 +198,7 @@ func (w *world) about(p *vm.WorldProcess) string {
 	if p.Exec != "" {
 		s += ", command " + p.Exec
 	}
-	return s + ", for " + span(w.After.World.Time.Sub(p.StartedAt)) + ", " + p.Waits
+	return s + ", for " + span(w.After.State.Time.Sub(p.StartedAt)) + ", " + p.Waits
 }
 
 // short bounds a command line inside a sentence.

@@ -16,32 +16,32 @@ import (
 var begin = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 // proc is a process that runs for 100 s and does nothing.
-func proc(pid, ppid int, command, waits string) vm.WorldProcess {
-	return vm.WorldProcess{
+func proc(pid, ppid int, command, waits string) vm.GuestProcess {
+	return vm.GuestProcess{
 		SystemProcess: vm.SystemProcess{PID: pid, PPID: ppid, User: "root", State: "S", Command: command},
 		StartedAt:     begin.Add(-100 * time.Second), Waits: waits,
 	}
 }
 
 // report is a VM with nothing wrong, looked at for 5 s, and these processes.
-func report(procs ...vm.WorldProcess) *Report {
+func report(procs ...vm.GuestProcess) *Report {
 	r := &Report{VM: vm.VM{ID: "abc", Name: "box", State: vm.Running, Network: vm.NetworkPolicy{Mode: vm.NetPackages}}, Now: begin}
 	r.Before.VCPU, r.Before.MemTotal, r.Before.MemAvailable = 2, 1<<30, 1<<29
-	r.Before.World.UptimeSeconds, r.Before.World.Time = 1000, begin.Add(-5*time.Second)
-	r.Before.World.Processes = procs
-	r.Before.World.Mounts = []vm.WorldMount{{Path: "/", Source: "/dev/vda", Type: "ext4", Total: 8 << 30, Free: 4 << 30, Files: 1000, FilesLeft: 900}}
+	r.Before.State.UptimeSeconds, r.Before.State.Time = 1000, begin.Add(-5*time.Second)
+	r.Before.State.Processes = procs
+	r.Before.State.Mounts = []vm.GuestMount{{Path: "/", Source: "/dev/vda", Type: "ext4", Total: 8 << 30, Free: 4 << 30, Files: 1000, FilesLeft: 900}}
 	r.After = r.Before
-	r.After.World.UptimeSeconds, r.After.World.Time = 1005, begin
-	r.After.World.Processes = slices.Clone(procs)
-	r.After.World.Mounts = slices.Clone(r.Before.World.Mounts)
+	r.After.State.UptimeSeconds, r.After.State.Time = 1005, begin
+	r.After.State.Processes = slices.Clone(procs)
+	r.After.State.Mounts = slices.Clone(r.Before.State.Mounts)
 	r.After.Inotify = vm.InotifyLimits{Watches: 1000, Instances: 128}
 	return r
 }
 
 func (r *Report) port(n int, address string, pid int, p vm.Probe) {
-	for _, q := range r.After.World.Processes {
+	for _, q := range r.After.State.Processes {
 		if q.PID == pid {
-			r.After.World.Ports = append(r.After.World.Ports, vm.WorldPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: address, Port: n, PID: pid, Command: q.Command}, Probe: p})
+			r.After.State.Ports = append(r.After.State.Ports, vm.GuestPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: address, Port: n, PID: pid, Command: q.Command}, Probe: p})
 		}
 	}
 }
@@ -66,13 +66,13 @@ func TestFind(t *testing.T) {
 		"its own dpkg lock, and busy": {func() *Report {
 			r := report(apt, proc(11, 10, "dpkg --unpack x", "runs"))
 			r.After.Locks = []vm.FileLock{lock(10, frontend)}
-			r.After.World.Processes[1].CPUSeconds = 3
+			r.After.State.Processes[1].CPUSeconds = 3
 			return r
 		}, "", nil},
 		"apt-get update has no need of dpkg's lock": {func() *Report {
 			r := report(proc(10, 1, "apt-get update", "waits for a socket"), proc(20, 1, "dpkg -i x", "runs"))
 			r.After.Locks = []vm.FileLock{lock(20, frontend)}
-			r.After.World.Processes[0].CPUSeconds, r.After.World.Processes[1].CPUSeconds = 1, 4
+			r.After.State.Processes[0].CPUSeconds, r.After.State.Processes[1].CPUSeconds = 1, 4
 			return r
 		}, "", nil},
 		"it asks a question": {func() *Report {
@@ -82,7 +82,7 @@ func TestFind(t *testing.T) {
 		}, "install-asks", []string{"Restart services?", "warren pty box"}},
 		"it is stopped": {func() *Report {
 			r := report(proc(10, 1, "npm install", "waits for a child"), proc(11, 10, "node-gyp", "is stopped"))
-			r.After.World.Processes[1].State = "T"
+			r.After.State.Processes[1].State = "T"
 			return r
 		}, "install-stopped", []string{"kill -CONT 11"}},
 		"it hangs, and a host was refused": {func() *Report {
@@ -99,24 +99,24 @@ func TestFind(t *testing.T) {
 		"a unit's port is another's": {func() *Report {
 			r := report(proc(30, 1, "node old.js", "waits for connections on port 3000"))
 			r.port(3000, "0.0.0.0", 30, vm.Probe{OK: true, Kind: "http", From: "host"})
-			r.Units = []Unit{{WorldService: vm.WorldService{Name: "web", Active: "failed", Sub: "failed"}, Exec: "/usr/bin/python3 -m http.server 3000", Lines: []string{"Traceback", "OSError: [Errno 98] Address already in use"}}}
+			r.Units = []Unit{{GuestService: vm.GuestService{Name: "web", Active: "failed", Sub: "failed"}, Exec: "/usr/bin/python3 -m http.server 3000", Lines: []string{"Traceback", "OSError: [Errno 98] Address already in use"}}}
 			return r
 		}, "port-taken", []string{"unit web wants port 3000, which process 30 (node old.js) has", "service restart box web"}},
 		"a command's port is a service's": {func() *Report {
 			r := report(proc(30, 1, "nginx", "sleeps"))
-			r.After.World.Processes[0].Unit = "nginx.service"
+			r.After.State.Processes[0].Unit = "nginx.service"
 			r.port(8080, "0.0.0.0", 30, vm.Probe{OK: true, Kind: "http", From: "host"})
 			r.Commands = []Command{{Process: vm.Process{ID: "p3", Argv: []string{"node", "server.js"}}, Lines: []string{"Error: listen EADDRINUSE: address already in use :::8080"}}}
 			return r
 		}, "port-taken", []string{"command p3 wants port 8080", "service stop box nginx"}},
 		"a port that was taken and is free": {func() *Report {
 			r := report()
-			r.Units = []Unit{{WorldService: vm.WorldService{Name: "web", Active: "failed"}, Lines: []string{"bind: Address already in use"}}}
+			r.Units = []Unit{{GuestService: vm.GuestService{Name: "web", Active: "failed"}, Lines: []string{"bind: Address already in use"}}}
 			return r
 		}, "port-taken", []string{"nobody listens on it now"}},
 		"a failed unit": {func() *Report {
 			r := report()
-			r.Units = []Unit{{WorldService: vm.WorldService{Name: "web", Active: "failed", Sub: "failed"}, Lines: []string{"config: line 7"}}, {WorldService: vm.WorldService{Name: "job", Active: "activating", Sub: "auto-restart"}}}
+			r.Units = []Unit{{GuestService: vm.GuestService{Name: "web", Active: "failed", Sub: "failed"}, Lines: []string{"config: line 7"}}, {GuestService: vm.GuestService{Name: "job", Active: "activating", Sub: "auto-restart"}}}
 			return r
 		}, "unit-failed unit-restarting", []string{"config: line 7", "logs box --service web"}},
 		"a server on the loopback alone is reached": {func() *Report {
@@ -132,30 +132,30 @@ func TestFind(t *testing.T) {
 		}, "port-no-answer port-silent", []string{"nobody takes it"}},
 		"a stopped server": {func() *Report {
 			r := report(proc(40, 1, "node server.js", "is stopped"), proc(41, 40, "node child.js", "is stopped"))
-			r.After.World.Processes[0].State, r.After.World.Processes[1].State = "T", "T"
+			r.After.State.Processes[0].State, r.After.State.Processes[1].State = "T", "T"
 			r.port(80, "0.0.0.0", 40, vm.Probe{OK: true, Kind: "silent", From: "host"})
-			r.After.World.Roles = []vm.WorldRole{{Role: vm.RoleWatcher, PID: 40, Seen: "watches 3 places"}}
+			r.After.State.Roles = []vm.GuestRole{{Role: vm.RoleWatcher, PID: 40, Seen: "watches 3 places"}}
 			return r
 		}, "process-stopped", []string{"listens on 0.0.0.0:80", "it is a watcher: watches 3 places", "kill -CONT 40"}},
 		"a job of a shell": {func() *Report {
 			r := report(proc(40, 1, "vim x", "is stopped"))
-			r.After.World.Processes[0].State, r.After.World.Processes[0].Terminal = "T", "pts/0"
+			r.After.State.Processes[0].State, r.After.State.Processes[0].Terminal = "T", "pts/0"
 			return r
 		}, "process-stopped", []string{"`fg`"}},
 		"stuck at both looks": {func() *Report {
 			r := report(proc(40, 1, "cat /nfs/x", "waits for a device, and takes no signal (nfs_wait)"), proc(41, 1, "dd", "waits for a device"))
-			r.Before.World.Processes[0].State, r.After.World.Processes[0].State, r.After.World.Processes[1].State = "D", "D", "D"
+			r.Before.State.Processes[0].State, r.After.State.Processes[0].State, r.After.State.Processes[1].State = "D", "D", "D"
 			r.After.Kernel = []vm.KernelLine{{Time: begin, Text: "INFO: task cat:40 blocked for more than 120 seconds."}}
 			return r
 		}, "process-stuck", []string{"nfs_wait", "blocked for more than 120"}},
 		"a dead browser": {func() *Report {
 			r := report(proc(40, 1, "chrome", "has ended"))
-			r.After.World.Roles = []vm.WorldRole{{Role: vm.RoleBrowser, PID: 40, Seen: "chrome, 0 page processes", Why: "its program is chrome"}}
+			r.After.State.Roles = []vm.GuestRole{{Role: vm.RoleBrowser, PID: 40, Seen: "chrome, 0 page processes", Why: "its program is chrome"}}
 			return r
 		}, "browser-dead", nil},
 		"a browser that lost pages": {func() *Report {
 			r := report(proc(40, 1, "chrome", "waits"))
-			r.After.World.Roles = []vm.WorldRole{{Role: vm.RoleBrowser, PID: 40, Alive: true, Seen: "chrome, 1 page processes", Why: "2 have ended and were not cleared away"}}
+			r.After.State.Roles = []vm.GuestRole{{Role: vm.RoleBrowser, PID: 40, Alive: true, Seen: "chrome, 1 page processes", Why: "2 have ended and were not cleared away"}}
 			return r
 		}, "browser-crashed", nil},
 		"no more watches": {func() *Report {
@@ -175,9 +175,9 @@ func TestFind(t *testing.T) {
 		}, "watch-limit", []string{"command p1: Error: ENOSPC"}},
 		"a watcher of another's files": {func() *Report {
 			r := report(proc(40, 1, "vite", "waits for file changes"))
-			r.After.World.Processes[0].Cwd = "/data/app"
-			r.After.World.Roles = []vm.WorldRole{{Role: vm.RoleWatcher, PID: 40, Alive: true, Why: "9 watches"}}
-			r.After.World.Mounts = append(r.After.World.Mounts, vm.WorldMount{Path: "/data", Type: "fuse.rclone"})
+			r.After.State.Processes[0].Cwd = "/data/app"
+			r.After.State.Roles = []vm.GuestRole{{Role: vm.RoleWatcher, PID: 40, Alive: true, Why: "9 watches"}}
+			r.After.State.Mounts = append(r.After.State.Mounts, vm.GuestMount{Path: "/data", Type: "fuse.rclone"})
 			return r
 		}, "watcher-remote", []string{"/data (fuse.rclone)", "poll"}},
 		"a lock": {func() *Report {
@@ -187,17 +187,17 @@ func TestFind(t *testing.T) {
 		}, "lock-wait", []string{"process 40 (app) waits for a lock on /x, which process 41 (other) holds"}},
 		"full": {func() *Report {
 			r := report()
-			m := &r.After.World.Mounts[0]
+			m := &r.After.State.Mounts[0]
 			m.Free, m.FilesLeft = 1<<20, 3
-			r.After.World.Mounts = append(r.After.World.Mounts, *m) // a bind mount is no second disk
-			r.After.World.Mounts[1].Path = "/also"
+			r.After.State.Mounts = append(r.After.State.Mounts, *m) // a bind mount is no second disk
+			r.After.State.Mounts[1].Path = "/also"
 			r.Usage = map[string][]DiskUse{"/": {{"/var/log", 3 << 30}}}
 			r.After.Deleted = []vm.DeletedFile{{PID: 9, Path: "/tmp/x", Bytes: 1 << 30}}
 			return r
 		}, "disk-full no-inodes deleted-file-open", []string{"3072 MiB in /var/log", "resize box --disk"}},
 		"nearly full": {func() *Report {
 			r := report()
-			r.After.World.Mounts[0].Free = 600 << 20
+			r.After.State.Mounts[0].Free = 600 << 20
 			return r
 		}, "disk-low", nil},
 		"the kernel killed": {func() *Report {
@@ -211,12 +211,12 @@ func TestFind(t *testing.T) {
 		}, "oom-kill oom-kill", []string{"killed node for want of memory, 60 s ago (2 times)", "2026-03-04 05:05:07Z Memory cgroup"}},
 		"little memory": {func() *Report {
 			r := report(proc(40, 1, "java", "sleeps"))
-			r.After.MemAvailable, r.After.World.Processes[0].RSS = 1<<20, 1<<29
+			r.After.MemAvailable, r.After.State.Processes[0].RSS = 1<<20, 1<<29
 			return r
 		}, "memory-low", []string{"512 MiB in process 40 (java)"}},
 		"the disk breaks": {func() *Report {
 			r := report()
-			r.After.World.Mounts[0].ReadOnly = true
+			r.After.State.Mounts[0].ReadOnly = true
 			r.After.Kernel = []vm.KernelLine{{Time: begin, Text: "EXT4-fs error (device vda): oh"}, {Time: begin, Text: "EXT4-fs (vda): Remounting filesystem read-only"}}
 			return r
 		}, "root-read-only disk-errors", nil},
@@ -232,16 +232,16 @@ func TestFind(t *testing.T) {
 		}, "", nil},
 		"a question": {func() *Report {
 			r := report(proc(40, 1, "bash", "waits for a child"), proc(41, 40, "ssh host", "reads its terminal"), proc(50, 1, "python3", "reads its terminal"))
-			r.After.World.Terminals = []vm.WorldTerminal{{Name: "pts/0", Foreground: 41, Waits: "reads its terminal"}, {Name: "pts/1", Foreground: 50, Waits: "reads its terminal"}}
-			r.After.World.Roles = []vm.WorldRole{{Role: vm.RoleREPL, PID: 50, Alive: true}}
+			r.After.State.Terminals = []vm.GuestTerminal{{Name: "pts/0", Foreground: 41, Waits: "reads its terminal"}, {Name: "pts/1", Foreground: 50, Waits: "reads its terminal"}}
+			r.After.State.Roles = []vm.GuestRole{{Role: vm.RoleREPL, PID: 50, Alive: true}}
 			r.Screens = map[int]string{40: "password:"}
 			return r
 		}, "terminal-waits", []string{"on the screen: password:"}},
 		"a script's question": {func() *Report {
 			r := report(proc(40, 1, "bash deploy.sh", "reads its terminal"), proc(50, 1, "-bash", "reads its terminal"), proc(51, 1, "bash --login", "reads its terminal"))
-			for _, p := range r.After.World.Processes {
-				r.After.World.Terminals = append(r.After.World.Terminals, vm.WorldTerminal{Name: fmt.Sprint("pts/", p.PID), Foreground: p.PID, Waits: p.Waits})
-				r.After.World.Roles = append(r.After.World.Roles, vm.WorldRole{Role: vm.RoleREPL, PID: p.PID, Alive: true})
+			for _, p := range r.After.State.Processes {
+				r.After.State.Terminals = append(r.After.State.Terminals, vm.GuestTerminal{Name: fmt.Sprint("pts/", p.PID), Foreground: p.PID, Waits: p.Waits})
+				r.After.State.Roles = append(r.After.State.Roles, vm.GuestRole{Role: vm.RoleREPL, PID: p.PID, Alive: true})
 			}
 			return r
 		}, "terminal-waits", []string{"process 40 (bash deploy.sh) waits for somebody to type in pts/40"}},
@@ -252,12 +252,12 @@ func TestFind(t *testing.T) {
 		}, "", nil},
 		"a crash, busy CPUs, zombies": {func() *Report {
 			r := report(proc(40, 1, "spin", "runs"))
-			r.After.CPUSeconds, r.After.Load1, r.After.World.Processes[0].CPUSeconds = 10, 8, 5
+			r.After.CPUSeconds, r.After.Load1, r.After.State.Processes[0].CPUSeconds = 10, 8, 5
 			r.After.Kernel = []vm.KernelLine{{Time: begin, Text: "app[7]: segfault at 0 ip 0"}}
 			for pid := 50; pid < 60; pid++ {
 				z := proc(pid, 40, "[x]", "has ended")
 				z.State = "Z"
-				r.After.World.Processes = append(r.After.World.Processes, z)
+				r.After.State.Processes = append(r.After.State.Processes, z)
 			}
 			return r
 		}, "crash zombies cpu-busy", []string{"100 % of a CPU: process 40 (spin)", "has 10 children"}},
@@ -288,7 +288,7 @@ func TestFind(t *testing.T) {
 // TestFindBounded: a guest that makes endless trouble gets a bounded page, and
 // one that lies about its processes no endless search.
 func TestFindBounded(t *testing.T) {
-	var procs []vm.WorldProcess
+	var procs []vm.GuestProcess
 	for pid := 2; pid < 1000; pid++ {
 		p := proc(pid, 1, "evil\xff "+strings.Repeat("é", 5000), "is stopped")
 		p.State = "T"
@@ -328,7 +328,7 @@ func TestFindBounded(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	r := report(proc(1, 0, "/sbin/init", "sleeps"), proc(10, 1, "make", "waits for a child"), proc(11, 10, "cc", "reads a pipe"), proc(12, 1, "app", "waits for a lock on /x"),
 		proc(13, 1, "other", "sleeps"), proc(14, 1, "dd", "waits for a device"))
-	r.After.World.Processes[5].State = "D"
+	r.After.State.Processes[5].State = "D"
 	r.After.Locks = []vm.FileLock{{PID: 13, File: "1"}, {PID: 12, File: "1", Waits: true}}
 	got := Blocked(r.After)
 	want := []vm.Blocked{

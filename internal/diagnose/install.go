@@ -73,10 +73,10 @@ func interprets(word string) bool {
 }
 
 // hungInstalls finds installs that do nothing, and what they wait for.
-func hungInstalls(w *world) (out []vm.Finding) {
-	for _, p := range w.After.World.Processes {
+func hungInstalls(w *facts) (out []vm.Finding) {
+	for _, p := range w.After.State.Processes {
 		name := installer(p.Command)
-		if name == "" || p.State == "Z" || w.below(p, func(q *vm.WorldProcess) bool { return installer(q.Command) != "" }) {
+		if name == "" || p.State == "Z" || w.below(p, func(q *vm.GuestProcess) bool { return installer(q.Command) != "" }) {
 			continue
 		}
 		if f, ok := w.hung(&p, name); ok {
@@ -87,7 +87,7 @@ func hungInstalls(w *world) (out []vm.Finding) {
 }
 
 // below reports whether a process descends from one of a kind.
-func (w *world) below(p vm.WorldProcess, kind func(*vm.WorldProcess) bool) bool {
+func (w *facts) below(p vm.GuestProcess, kind func(*vm.GuestProcess) bool) bool {
 	for range 32 {
 		q := w.byPID[p.PPID]
 		if q == nil {
@@ -102,7 +102,7 @@ func (w *world) below(p vm.WorldProcess, kind func(*vm.WorldProcess) bool) bool 
 }
 
 // hung judges one install with all that it has started.
-func (w *world) hung(p *vm.WorldProcess, name string) (f vm.Finding, ok bool) {
+func (w *facts) hung(p *vm.GuestProcess, name string) (f vm.Finding, ok bool) {
 	tree := w.tree(p.PID)
 	subject := fmt.Sprintf("process %d", p.PID)
 	says := fmt.Sprintf("the install %q ", short(p.Command))
@@ -116,7 +116,7 @@ func (w *world) hung(p *vm.WorldProcess, name string) (f vm.Finding, ok bool) {
 		}
 	}
 	spent, moved, known := w.did(tree)
-	age := w.After.World.Time.Sub(p.StartedAt).Seconds()
+	age := w.After.State.Time.Sub(p.StartedAt).Seconds()
 	if slices.Contains(debian, name) && age >= lockAge && spent <= waitingCPU*w.seconds {
 		if lock, held := w.dpkgLock(tree, p.Command); held {
 			w.tell(tree)
@@ -144,7 +144,7 @@ func (w *world) hung(p *vm.WorldProcess, name string) (f vm.Finding, ok bool) {
 		"look at what it waits for; "+strings.TrimPrefix(end, "or "), e...), true
 }
 
-func (w *world) tell(tree []*vm.WorldProcess) {
+func (w *facts) tell(tree []*vm.GuestProcess) {
 	for _, p := range tree {
 		w.told[p.PID] = true
 	}
@@ -152,7 +152,7 @@ func (w *world) tell(tree []*vm.WorldProcess) {
 
 // did sums what processes did between the looks. known is false when one of
 // them was not there at the first: starting it was doing something.
-func (w *world) did(tree []*vm.WorldProcess) (cpu float64, moved int64, known bool) {
+func (w *facts) did(tree []*vm.GuestProcess) (cpu float64, moved int64, known bool) {
 	known = true
 	for _, p := range tree {
 		if _, ok := w.same(p); !ok {
@@ -165,10 +165,10 @@ func (w *world) did(tree []*vm.WorldProcess) (cpu float64, moved int64, known bo
 }
 
 // leaf is the process that the others of a tree wait for.
-func (w *world) leaf(tree []*vm.WorldProcess) *vm.WorldProcess {
+func (w *facts) leaf(tree []*vm.GuestProcess) *vm.GuestProcess {
 	p := tree[0]
 	for range 32 {
-		var next *vm.WorldProcess
+		var next *vm.GuestProcess
 		for _, pid := range w.children[p.PID] {
 			if c := w.byPID[pid]; c != nil && c.State != "Z" && c != p {
 				next = c
@@ -185,7 +185,7 @@ func (w *world) leaf(tree []*vm.WorldProcess) *vm.WorldProcess {
 var dpkgLocks = []string{"/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock"}
 
 // dpkgLock finds the lock that an install needs and somebody else has.
-func (w *world) dpkgLock(tree []*vm.WorldProcess, command string) (vm.FileLock, bool) {
+func (w *facts) dpkgLock(tree []*vm.GuestProcess, command string) (vm.FileLock, bool) {
 	need := dpkgLocks[:3]
 	if words := strings.Fields(command); slices.Contains(words, "update") {
 		need = dpkgLocks[3:]
@@ -195,7 +195,7 @@ func (w *world) dpkgLock(tree []*vm.WorldProcess, command string) (vm.FileLock, 
 			if l.Path != file || l.Waits {
 				continue
 			}
-			mine := slices.ContainsFunc(tree, func(p *vm.WorldProcess) bool { return p.PID == l.PID })
+			mine := slices.ContainsFunc(tree, func(p *vm.GuestProcess) bool { return p.PID == l.PID })
 			return l, !mine
 		}
 	}
@@ -203,7 +203,7 @@ func (w *world) dpkgLock(tree []*vm.WorldProcess, command string) (vm.FileLock, 
 }
 
 // lockHeld tells of an install that waits for a lock, and who has it.
-func (w *world) lockHeld(p *vm.WorldProcess, l vm.FileLock, says string, e []string) vm.Finding {
+func (w *facts) lockHeld(p *vm.GuestProcess, l vm.FileLock, says string, e []string) vm.Finding {
 	holder := w.byPID[l.PID]
 	do := fmt.Sprintf("let %s end, or end it: `warren exec %s -- kill %d`", w.label(l.PID), w.name, l.PID)
 	if holder != nil {
@@ -217,7 +217,7 @@ func (w *world) lockHeld(p *vm.WorldProcess, l vm.FileLock, says string, e []str
 }
 
 // refusedNames lists hosts that were refused, as a hint of what is waited for.
-func (w *world) refusedNames() (out []string) {
+func (w *facts) refusedNames() (out []string) {
 	for _, f := range refusedConnections(w) {
 		out = append(out, "refused by the network policy: "+f.Subject)
 	}

@@ -21,13 +21,13 @@ var named = regexp.MustCompile(`(?i)(?:[:\]]|\bport[ =:]*)(\d{2,5})\b`)
 
 var number = regexp.MustCompile(`\b\d{2,5}\b`)
 
-func (w *world) portTaken(lines []string) bool {
+func (w *facts) portTaken(lines []string) bool {
 	return slices.ContainsFunc(lines, inUse.MatchString)
 }
 
 // wanted finds the port that a program could not have: one that its log names
 // beside the complaint, or its command line does, and that somebody listens on.
-func (w *world) wanted(lines []string, command string) (vm.WorldPort, bool) {
+func (w *facts) wanted(lines []string, command string) (vm.GuestPort, bool) {
 	var near []string
 	for i, l := range lines {
 		if inUse.MatchString(l) {
@@ -37,14 +37,14 @@ func (w *world) wanted(lines []string, command string) (vm.WorldPort, bool) {
 	text := strings.Join(near, "\n")
 	for _, words := range [][]string{second(named.FindAllStringSubmatch(text, -1)), second(named.FindAllStringSubmatch(command, -1)), number.FindAllString(command, -1), number.FindAllString(text, -1)} {
 		for _, n := range words {
-			for _, p := range w.After.World.Ports {
+			for _, p := range w.After.State.Ports {
 				if strconv.Itoa(p.Port) == n && strings.HasPrefix(p.Proto, "tcp") {
 					return p, true
 				}
 			}
 		}
 	}
-	return vm.WorldPort{}, false
+	return vm.GuestPort{}, false
 }
 
 func second(all [][]string) (out []string) {
@@ -55,7 +55,7 @@ func second(all [][]string) (out []string) {
 }
 
 // takenPorts finds services and commands that could not have their port.
-func takenPorts(w *world) (out []vm.Finding) {
+func takenPorts(w *facts) (out []vm.Finding) {
 	for _, u := range w.Units {
 		if w.portTaken(u.Lines) {
 			again := fmt.Sprintf("then `warren service restart %s %s`", w.name, u.Name)
@@ -70,7 +70,7 @@ func takenPorts(w *world) (out []vm.Finding) {
 	return out
 }
 
-func (w *world) taken(who string, lines []string, command, again string) vm.Finding {
+func (w *facts) taken(who string, lines []string, command, again string) vm.Finding {
 	var e []string
 	for _, l := range lines {
 		if inUse.MatchString(l) {
@@ -99,7 +99,7 @@ func (w *world) taken(who string, lines []string, command, again string) vm.Find
 	return finding("port-taken", vm.SeverityError, "port "+strconv.Itoa(p.Port), fmt.Sprintf("%s wants port %d, which %s has", who, p.Port, holder), do, e...)
 }
 
-func netAddr(p vm.WorldPort) string {
+func netAddr(p vm.GuestPort) string {
 	if strings.Contains(p.Address, ":") {
 		return "[" + p.Address + "]:" + strconv.Itoa(p.Port)
 	}
@@ -107,8 +107,8 @@ func netAddr(p vm.WorldPort) string {
 }
 
 // silentPorts finds ports that take connections and do not answer.
-func silentPorts(w *world) (out []vm.Finding) {
-	for _, p := range w.After.World.Ports {
+func silentPorts(w *facts) (out []vm.Finding) {
+	for _, p := range w.After.State.Ports {
 		owner := w.byPID[p.PID]
 		if p.Probe.From == "" || p.Probe.Kind == "none" || owner == nil || owner.System || w.told[p.PID] {
 			continue
@@ -129,7 +129,7 @@ func silentPorts(w *world) (out []vm.Finding) {
 const refusedSince = 30 * 60
 
 // refusedConnections names the hosts that the network policy kept the guest from.
-func refusedConnections(w *world) (out []vm.Finding) {
+func refusedConnections(w *facts) (out []vm.Finding) {
 	type host struct {
 		n    int
 		last vm.Connection
@@ -163,7 +163,7 @@ func refusedConnections(w *world) (out []vm.Finding) {
 }
 
 // allow is the command that opens the network.
-func (w *world) allow() string {
+func (w *facts) allow() string {
 	if w.VM.Network.Mode == vm.NetClosed {
 		return fmt.Sprintf("`warren net set %s packages` opens the package registries, `warren net set %s open` the internet", w.name, w.name)
 	}

@@ -18,8 +18,8 @@ import (
 const readsTerminal = "reads its terminal"
 
 // stuckProcesses finds those that wait for a device and take no signal.
-func stuckProcesses(w *world) (out []vm.Finding) {
-	for _, p := range w.After.World.Processes {
+func stuckProcesses(w *facts) (out []vm.Finding) {
+	for _, p := range w.After.State.Processes {
 		if b, ok := w.same(&p); p.State != "D" || !ok || b.State != "D" || w.spent(&p) > 0 {
 			continue
 		}
@@ -37,8 +37,8 @@ func stuckProcesses(w *world) (out []vm.Finding) {
 }
 
 // stoppedProcesses finds those that a signal stopped. A whole job is told once.
-func stoppedProcesses(w *world) (out []vm.Finding) {
-	for _, p := range w.After.World.Processes {
+func stoppedProcesses(w *facts) (out []vm.Finding) {
+	for _, p := range w.After.State.Processes {
 		if p.State != "T" && p.State != "t" || w.told[p.PID] {
 			continue
 		}
@@ -56,12 +56,12 @@ func stoppedProcesses(w *world) (out []vm.Finding) {
 		if p.State == "t" {
 			says = " is stopped under a debugger"
 		}
-		for _, r := range w.After.World.Roles {
+		for _, r := range w.After.State.Roles {
 			if r.PID == p.PID {
 				e = append(e, fmt.Sprintf("it is a %s: %s", r.Role, r.Seen))
 			}
 		}
-		for _, l := range w.After.World.Ports {
+		for _, l := range w.After.State.Ports {
 			if l.PID == p.PID {
 				e = append(e, "it listens on "+netAddr(l)+"; connections to it hang")
 			}
@@ -73,8 +73,8 @@ func stoppedProcesses(w *world) (out []vm.Finding) {
 }
 
 // deadBrowsers finds browsers that show nothing any more.
-func deadBrowsers(w *world) (out []vm.Finding) {
-	for _, r := range w.After.World.Roles {
+func deadBrowsers(w *facts) (out []vm.Finding) {
+	for _, r := range w.After.State.Roles {
 		if r.Role != vm.RoleBrowser || w.told[r.PID] {
 			continue
 		}
@@ -96,7 +96,7 @@ func deadBrowsers(w *world) (out []vm.Finding) {
 var saysLimit = regexp.MustCompile(`(?i)ENOSPC.*watch|file watchers reached|inotify.{0,40}(limit|no space left|too many open files)|EMFILE.*watch`)
 
 // watchLimits finds users who may watch nothing more.
-func watchLimits(w *world) (out []vm.Finding) {
+func watchLimits(w *facts) (out []vm.Finding) {
 	type use struct {
 		instances, watches int
 		most               []vm.Counter
@@ -146,7 +146,7 @@ func watchLimits(w *world) (out []vm.Finding) {
 	return out
 }
 
-func (w *world) limitFound(subject, key string, most int, e []string) vm.Finding {
+func (w *facts) limitFound(subject, key string, most int, e []string) vm.Finding {
 	return finding("watch-limit", vm.SeverityError, subject, "no more files can be watched; watchers that start now run and see nothing",
 		fmt.Sprintf("raise it: `warren exec %s -- sysctl -w fs.inotify.%s=%d`, then start the watcher again; or let it leave out node_modules", w.name, key, max(most*4, 1<<10)), e...)
 }
@@ -161,7 +161,7 @@ func sorted[T any](m map[string]T) []string {
 }
 
 // blindWatchers finds programs that asked for a watcher and watch nothing.
-func blindWatchers(w *world) (out []vm.Finding) {
+func blindWatchers(w *facts) (out []vm.Finding) {
 	for _, c := range w.After.Counters {
 		p := w.byPID[c.PID]
 		if c.Instances == 0 || c.Watches > 0 || p == nil || p.System {
@@ -178,14 +178,14 @@ func blindWatchers(w *world) (out []vm.Finding) {
 var remote = []string{"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse", "sshfs", "ceph"}
 
 // remoteWatchers finds watchers of files that are changed elsewhere.
-func remoteWatchers(w *world) (out []vm.Finding) {
-	for _, r := range w.After.World.Roles {
+func remoteWatchers(w *facts) (out []vm.Finding) {
+	for _, r := range w.After.State.Roles {
 		p := w.byPID[r.PID]
 		if r.Role != vm.RoleWatcher || p == nil || p.Cwd == "" {
 			continue
 		}
-		var at vm.WorldMount
-		for _, m := range w.After.World.Mounts {
+		var at vm.GuestMount
+		for _, m := range w.After.State.Mounts {
 			if within(p.Cwd, m.Path) && len(m.Path) >= len(at.Path) {
 				at = m
 			}
@@ -206,7 +206,7 @@ func within(file, dir string) bool {
 }
 
 // waitingForLocks finds processes that wait for a lock of a file.
-func waitingForLocks(w *world) (out []vm.Finding) {
+func waitingForLocks(w *facts) (out []vm.Finding) {
 	for _, l := range w.After.Locks {
 		if !l.Waits || w.told[l.PID] || w.byPID[l.PID] == nil {
 			continue
@@ -229,7 +229,7 @@ func waitingForLocks(w *world) (out []vm.Finding) {
 }
 
 // holder is who has the lock that another waits for.
-func (w *world) holder(l vm.FileLock) (int, bool) {
+func (w *facts) holder(l vm.FileLock) (int, bool) {
 	for _, h := range w.After.Locks {
 		if h.File == l.File && !h.Waits && h.PID != l.PID {
 			return h.PID, true
@@ -239,13 +239,13 @@ func (w *world) holder(l vm.FileLock) (int, bool) {
 }
 
 // waitingTerminals finds terminals where a program, no shell, waits for typing.
-func waitingTerminals(w *world) (out []vm.Finding) {
-	for _, t := range w.After.World.Terminals {
+func waitingTerminals(w *facts) (out []vm.Finding) {
+	for _, t := range w.After.State.Terminals {
 		if !strings.HasSuffix(t.Waits, readsTerminal) || w.told[t.Foreground] || t.Foreground == 0 {
 			continue
 		}
 		p := w.byPID[t.Foreground]
-		repl := slices.ContainsFunc(w.After.World.Roles, func(r vm.WorldRole) bool { return r.PID == t.Foreground && r.Role == vm.RoleREPL })
+		repl := slices.ContainsFunc(w.After.State.Roles, func(r vm.GuestRole) bool { return r.PID == t.Foreground && r.Role == vm.RoleREPL })
 		if p == nil || p.System || repl && !scripted(p.Command) {
 			continue
 		}
@@ -271,7 +271,7 @@ func scripted(command string) bool {
 
 // screenOf is the last line of the terminal that a process sits in, where it is
 // one of Warren's: its session's leader is the process or one above it.
-func (w *world) screenOf(p *vm.WorldProcess) string {
+func (w *facts) screenOf(p *vm.GuestProcess) string {
 	for range 32 {
 		if line := w.Screens[p.PID]; line != "" {
 			return line
@@ -286,10 +286,10 @@ func (w *world) screenOf(p *vm.WorldProcess) string {
 // manyZombies is how many children that ended unasked are worth a word.
 const manyZombies = 10
 
-func zombies(w *world) (out []vm.Finding) {
+func zombies(w *facts) (out []vm.Finding) {
 	n := map[int]int{}
 	var parents []int
-	for _, p := range w.After.World.Processes {
+	for _, p := range w.After.State.Processes {
 		if p.State == "Z" {
 			if n[p.PPID]++; n[p.PPID] == manyZombies {
 				parents = append(parents, p.PPID)
@@ -305,9 +305,9 @@ func zombies(w *world) (out []vm.Finding) {
 
 // Blocked lists the processes that do not continue by themselves.
 func Blocked(ev vm.Evidence) []vm.Blocked {
-	w := newWorld(&Report{After: ev})
+	w := newFacts(&Report{After: ev})
 	out := []vm.Blocked{}
-	for _, p := range ev.World.Processes {
+	for _, p := range ev.State.Processes {
 		why := p.Waits
 		switch {
 		case p.System:

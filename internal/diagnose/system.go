@@ -17,8 +17,8 @@ import (
 // lately is how long a line of the kernel's log is news.
 const lately = time.Hour
 
-func readOnlyRoot(w *world) []vm.Finding {
-	for _, m := range w.After.World.Mounts {
+func readOnlyRoot(w *facts) []vm.Finding {
+	for _, m := range w.After.State.Mounts {
 		if m.Path == "/" && m.ReadOnly {
 			return []vm.Finding{finding("root-read-only", vm.SeverityError, "/", "the root file system can only be read",
 				fmt.Sprintf("`warren exec %s -- mount -o remount,rw /` if it was meant to be; after errors of the disk go back: `warren rollback %s`", w.name, w.name),
@@ -29,23 +29,23 @@ func readOnlyRoot(w *world) []vm.Finding {
 }
 
 // Full reports whether a file system has no room left, or nearly so.
-func Full(m vm.WorldMount) bool {
+func Full(m vm.GuestMount) bool {
 	return m.Total > 0 && !m.ReadOnly && m.Type != "squashfs" && m.Type != "iso9660" && (m.Free < 16<<20 && m.Total > 64<<20 || percent(m.Free, m.Total) < 2)
 }
 
 // low is almost full.
-func low(m vm.WorldMount) bool {
+func low(m vm.GuestMount) bool {
 	return m.Total > 0 && !m.ReadOnly && m.Type != "squashfs" && m.Type != "iso9660" && percent(m.Free, m.Total) < 10 && m.Free < 1<<30
 }
 
 // disks lists file systems once, whatever their number of mounts.
-func (w *world) disks(f func(vm.WorldMount)) {
+func (w *facts) disks(f func(vm.GuestMount)) {
 	type id struct {
 		source      string
 		total, free int64
 	}
 	seen := map[id]bool{}
-	for _, m := range w.After.World.Mounts {
+	for _, m := range w.After.State.Mounts {
 		if k := (id{m.Source, m.Total, m.Free}); !seen[k] {
 			seen[k] = true
 			f(m)
@@ -53,8 +53,8 @@ func (w *world) disks(f func(vm.WorldMount)) {
 	}
 }
 
-func fullDisks(w *world) (out []vm.Finding) {
-	w.disks(func(m vm.WorldMount) {
+func fullDisks(w *facts) (out []vm.Finding) {
+	w.disks(func(m vm.GuestMount) {
 		code, severity, says := "disk-full", vm.SeverityError, "has no room left"
 		switch {
 		case Full(m):
@@ -76,8 +76,8 @@ func fullDisks(w *world) (out []vm.Finding) {
 	return out
 }
 
-func fewFiles(w *world) (out []vm.Finding) {
-	w.disks(func(m vm.WorldMount) {
+func fewFiles(w *facts) (out []vm.Finding) {
+	w.disks(func(m vm.GuestMount) {
 		if m.Files > 0 && !m.ReadOnly && percent(m.FilesLeft, m.Files) < 1 {
 			out = append(out, finding("no-inodes", vm.SeverityError, m.Path, "the file system at "+m.Path+" can hold no more files, though it may have room",
 				"delete many small files (caches, sessions, node_modules)", fmt.Sprintf("%d of %d inodes free", m.FilesLeft, m.Files)))
@@ -87,8 +87,8 @@ func fewFiles(w *world) (out []vm.Finding) {
 }
 
 // deletedFiles explains a disk that is full of nothing.
-func deletedFiles(w *world) (out []vm.Finding) {
-	full := slices.ContainsFunc(w.After.World.Mounts, func(m vm.WorldMount) bool { return Full(m) || low(m) })
+func deletedFiles(w *facts) (out []vm.Finding) {
+	full := slices.ContainsFunc(w.After.State.Mounts, func(m vm.GuestMount) bool { return Full(m) || low(m) })
 	for _, d := range w.After.Deleted {
 		if full {
 			out = append(out, finding("deleted-file-open", vm.SeverityWarning, fmt.Sprintf("process %d", d.PID),
@@ -99,7 +99,7 @@ func deletedFiles(w *world) (out []vm.Finding) {
 	return out
 }
 
-func (w *world) kernel(word string) (out []vm.KernelLine) {
+func (w *facts) kernel(word string) (out []vm.KernelLine) {
 	for _, l := range w.After.Kernel {
 		if strings.Contains(l.Text, word) {
 			out = append(out, l)
@@ -108,7 +108,7 @@ func (w *world) kernel(word string) (out []vm.KernelLine) {
 	return out
 }
 
-func diskErrors(w *world) []vm.Finding {
+func diskErrors(w *facts) []vm.Finding {
 	var e []string
 	for _, word := range []string{"EXT4-fs error", "EXT4-fs warning", "I/O error", "Remounting filesystem read-only"} {
 		for _, l := range w.kernel(word) {
@@ -127,7 +127,7 @@ func stamp(l vm.KernelLine) string { return l.Time.UTC().Format("2006-01-02 15:0
 var killed = regexp.MustCompile(`Killed process (\d+) \(([^)]*)\)(?:.*anon-rss:(\d+)kB)?`)
 
 // oomKills names what the kernel ended for want of memory.
-func oomKills(w *world) (out []vm.Finding) {
+func oomKills(w *facts) (out []vm.Finding) {
 	type victim struct {
 		last  vm.KernelLine
 		lines []string
@@ -150,7 +150,7 @@ func oomKills(w *world) (out []vm.Finding) {
 	for _, name := range order {
 		v := victims[name]
 		severity := vm.SeverityError
-		ago := w.After.World.Time.Sub(v.last.Time)
+		ago := w.After.State.Time.Sub(v.last.Time)
 		if ago > lately {
 			severity = vm.SeverityWarning
 		}
@@ -165,12 +165,12 @@ func oomKills(w *world) (out []vm.Finding) {
 	return out
 }
 
-func lowMemory(w *world) []vm.Finding {
+func lowMemory(w *facts) []vm.Finding {
 	if w.After.MemTotal == 0 || percent(w.After.MemAvailable, w.After.MemTotal) >= 6 {
 		return nil
 	}
 	e := []string{fmt.Sprintf("%s of %s available", bytes(w.After.MemAvailable), bytes(w.After.MemTotal))}
-	for _, p := range w.most(func(p *vm.WorldProcess) float64 { return float64(p.RSS) }) {
+	for _, p := range w.most(func(p *vm.GuestProcess) float64 { return float64(p.RSS) }) {
 		e = append(e, fmt.Sprintf("%s in %s", bytes(p.RSS), w.label(p.PID)))
 	}
 	return []vm.Finding{finding("memory-low", vm.SeverityWarning, "memory", "memory is almost used up; what asks for more is slow, or killed",
@@ -178,16 +178,16 @@ func lowMemory(w *world) []vm.Finding {
 }
 
 // most returns the three processes of the greatest value.
-func (w *world) most(of func(*vm.WorldProcess) float64) []*vm.WorldProcess {
-	var all []*vm.WorldProcess
+func (w *facts) most(of func(*vm.GuestProcess) float64) []*vm.GuestProcess {
+	var all []*vm.GuestProcess
 	for _, p := range w.byPID {
 		all = append(all, p)
 	}
-	slices.SortFunc(all, func(a, b *vm.WorldProcess) int { return cmp.Or(cmp.Compare(of(b), of(a)), a.PID-b.PID) })
+	slices.SortFunc(all, func(a, b *vm.GuestProcess) int { return cmp.Or(cmp.Compare(of(b), of(a)), a.PID-b.PID) })
 	return all[:min(len(all), 3)]
 }
 
-func busyCPUs(w *world) []vm.Finding {
+func busyCPUs(w *facts) []vm.Finding {
 	if w.seconds <= 0 || w.After.VCPU == 0 {
 		return nil
 	}
@@ -205,7 +205,7 @@ func busyCPUs(w *world) []vm.Finding {
 // tolerated is the difference of clocks that is none.
 const tolerated = 2 * time.Second
 
-func clockOff(w *world) []vm.Finding {
+func clockOff(w *facts) []vm.Finding {
 	if w.ClockOff.Abs() <= tolerated+w.ClockSlack {
 		return nil
 	}
@@ -216,10 +216,10 @@ func clockOff(w *world) []vm.Finding {
 	return []vm.Finding{finding("clock-off", vm.SeverityWarning, "clock",
 		fmt.Sprintf("the guest's clock is %s %s the host's; certificates and builds may fail", w.ClockOff.Abs().Round(time.Second), way),
 		fmt.Sprintf("suspend and start it (a start sets the clock): `warren suspend %s && warren start %s`; look for what set it (date, faketime, ntp)", w.name, w.name),
-		"guest "+w.After.World.Time.UTC().Format(time.RFC3339), fmt.Sprintf("known to within %s", w.ClockSlack.Round(time.Millisecond)))}
+		"guest "+w.After.State.Time.UTC().Format(time.RFC3339), fmt.Sprintf("known to within %s", w.ClockSlack.Round(time.Millisecond)))}
 }
 
-func failedUnits(w *world) (out []vm.Finding) {
+func failedUnits(w *facts) (out []vm.Finding) {
 	for _, u := range w.Units {
 		if w.portTaken(u.Lines) {
 			continue // takenPorts says it
@@ -236,9 +236,9 @@ func failedUnits(w *world) (out []vm.Finding) {
 	return out
 }
 
-func crashes(w *world) (out []vm.Finding) {
+func crashes(w *facts) (out []vm.Finding) {
 	for _, l := range w.kernel("segfault at") {
-		if w.After.World.Time.Sub(l.Time) > lately {
+		if w.After.State.Time.Sub(l.Time) > lately {
 			continue
 		}
 		name, _, _ := strings.Cut(l.Text, "[")

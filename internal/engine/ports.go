@@ -147,7 +147,7 @@ type Guest interface {
 	Hello(ctx context.Context) (vm.AgentHello, error)
 	Stats(ctx context.Context) (vm.Stats, error)
 	// State is what lives in the guest, as far as the guest itself can say.
-	State(ctx context.Context) (vm.WorldState, error)
+	State(ctx context.Context) (vm.GuestState, error)
 	// Evidence is what the guest shows of its load; with all, of its trouble too.
 	Evidence(ctx context.Context, all bool) (vm.Evidence, error)
 }

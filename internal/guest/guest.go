@@ -163,8 +163,8 @@ func (c *Client) Stats(ctx context.Context) (vm.Stats, error) {
 
 // State returns what lives in the guest. Ports that the host can reach are not
 // asked, and what only the host knows is not filled in.
-func (c *Client) State(ctx context.Context) (vm.WorldState, error) {
-	var s vm.WorldState
+func (c *Client) State(ctx context.Context) (vm.GuestState, error) {
+	var s vm.GuestState
 	return s, c.askJSON(ctx, "GET", "/state", nil, &s)
 }
 

@@ -47,7 +47,7 @@ func (s *server) routes() []route {
 	rows = append(rows, s.hostRoutes()...)
 	rows = append(rows, s.snapshotRoutes()...) // before those with a VM's id
 	rows = append(rows, s.vmRoutes()...)
-	rows = append(rows, s.worldRoutes()...)
+	rows = append(rows, s.forkRoutes()...)
 	rows = append(rows, s.idleRoutes()...)
 	rows = append(rows, s.retentionRoutes()...)
 	rows = append(rows, s.execRoutes()...)
@@ -120,7 +120,7 @@ func (s *server) vmRoutes() []route {
 		{"GET", "/v1/vms/{vm}/build", key, s.buildOf, "The build that made the VM.", nil, api.Build{}, false, ""},
 		{"GET", "/v1/vms/{vm}/terminals", asUser, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/stats", granted, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
-		{"GET", "/v1/vms/{vm}/state", granted, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.WorldState{}, false, ""},
+		{"GET", "/v1/vms/{vm}/state", granted, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.GuestState{}, false, ""},
 		{"GET", "/v1/vms/{vm}/ports", granted, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
 		{"POST", "/v1/vms/{vm}/ports/{port}/wait", granted, s.waitPort, "Wait until something in the guest accepts connections on a TCP port, also of its loopback.", nil, api.OpenPort{}, false, "timeoutMs"},
 		{"POST", "/v1/vms/{vm}/rename", key, s.renameVM, "Give a VM another name, which no other VM of the account has.", api.RenameVM{}, api.VM{}, false, ""},

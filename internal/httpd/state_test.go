@@ -11,14 +11,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestState: the world check over HTTP: lists are never null, a stopped VM
+// TestState: the state over HTTP: lists are never null, a stopped VM
 // answers too, an unknown one does not.
 func TestState(t *testing.T) {
 	b := newBench(t)
 	if a := b.do("POST", "/v1/vms", `{"name":"box"}`); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
-	look := func() (w vm.WorldState) {
+	look := func() (w vm.GuestState) {
 		t.Helper()
 		a := b.do("GET", "/v1/vms/box/state", nil)
 		if err := json.Unmarshal(a.body, &w); a.status != 200 || err != nil || strings.Contains(string(a.body), ":null") {

@@ -58,8 +58,8 @@ func (in *Inside) Diagnose(ctx context.Context, c *vm.Call, ref string, apart ti
 	if err != nil {
 		return vm.Diagnosis{}, err
 	}
-	out.Live, out.Time = true, r.After.World.Time
-	out.Seconds = r.After.World.UptimeSeconds - r.Before.World.UptimeSeconds
+	out.Live, out.Time = true, r.After.State.Time
+	out.Seconds = r.After.State.UptimeSeconds - r.Before.State.UptimeSeconds
 	out.Findings, out.Problems = diagnose.Find(r), append(out.Problems, problems...)
 	return out, nil
 }
@@ -127,22 +127,22 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 	r.Now = v.in.now()
 	// The guest read its clock at some moment between the two.
 	r.ClockSlack = r.Now.Sub(asked)
-	r.ClockOff = r.After.World.Time.Sub(asked.Add(r.ClockSlack / 2))
+	r.ClockOff = r.After.State.Time.Sub(asked.Add(r.ClockSlack / 2))
 	if v.mayBeRoot() { // they are of every user
 		r.Connections, err = v.Ports().Connections(ctx)
 		k.failed("connections", err)
 	}
 	var ports sync.WaitGroup
-	ports.Go(func() { v.askPorts(ctx, r.After.World.Ports) })
+	ports.Go(func() { v.askPorts(ctx, r.After.State.Ports) })
 	k.units(ctx, r)
 	k.commands(ctx, r)
 	k.screens(ctx, r)
 	k.disks(ctx, r)
 	ports.Wait()
-	judge(r.After.World.Roles, r.After.World.Ports)
+	judge(r.After.State.Roles, r.After.State.Ports)
 	v.evidence(&r.Before)
 	v.evidence(&r.After)
-	return r, append(r.After.World.Problems, k.problems...), nil
+	return r, append(r.After.State.Problems, k.problems...), nil
 }
 
 // units reads the journals of the units in trouble, which are root's to read.
@@ -155,7 +155,7 @@ func (k *collector) units(ctx context.Context, r *diagnose.Report) {
 			k.failed("services", vm.Errorf(vm.Limit, "", "only the first %d that failed were looked at", tellUnits))
 			return
 		}
-		u := diagnose.Unit{WorldService: s}
+		u := diagnose.Unit{GuestService: s}
 		if spec.CheckUnitName(s.Name) == nil {
 			if k.mayBeRoot() {
 				text, err := k.quietly(ctx, "journalctl", "--no-pager", "--output=json", "--unit="+spec.UnitName(s.Name), "--lines="+strconv.Itoa(tailLines))
@@ -211,7 +211,7 @@ func (k *collector) commands(ctx context.Context, r *diagnose.Report) {
 	list, err := k.guest.Processes(ctx)
 	k.failed("commands", err)
 	for _, p := range slices.Backward(list) {
-		if len(r.Commands) == tellLogs || p.LogBytes == 0 || k.hides(p.User) || p.EndedAt != nil && r.After.World.Time.Sub(*p.EndedAt) > logsOfAge {
+		if len(r.Commands) == tellLogs || p.LogBytes == 0 || k.hides(p.User) || p.EndedAt != nil && r.After.State.Time.Sub(*p.EndedAt) > logsOfAge {
 			continue
 		}
 		lines, err := tail(ctx, k.guest, p, tailLines)
@@ -256,7 +256,7 @@ func (k *collector) disks(ctx context.Context, r *diagnose.Report) {
 	if !k.mayBeRoot() {
 		return
 	}
-	for _, m := range r.After.World.Mounts {
+	for _, m := range r.After.State.Mounts {
 		if !diagnose.Full(m) || len(r.Usage) == tellDisks {
 			continue
 		}

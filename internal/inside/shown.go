@@ -24,17 +24,17 @@ func (v *visit) hides(user string) bool { return v.MayActAs(user) != nil }
 // hide leaves of a guest's lists what the caller may see. A port stays: it
 // can be reached by everybody inside. Who listens on it goes. It says which
 // processes are shown; nil = all are.
-func (v *visit) hide(w *vm.WorldState) (shown map[int]bool) {
+func (v *visit) hide(w *vm.GuestState) (shown map[int]bool) {
 	if v.actor.Identity == "" {
 		return nil
 	}
-	w.Processes = slices.DeleteFunc(w.Processes, func(p vm.WorldProcess) bool { return v.hides(p.User) })
-	w.Terminals = slices.DeleteFunc(w.Terminals, func(t vm.WorldTerminal) bool { return v.hides(t.User) })
+	w.Processes = slices.DeleteFunc(w.Processes, func(p vm.GuestProcess) bool { return v.hides(p.User) })
+	w.Terminals = slices.DeleteFunc(w.Terminals, func(t vm.GuestTerminal) bool { return v.hides(t.User) })
 	shown = make(map[int]bool, len(w.Processes))
 	for _, p := range w.Processes {
 		shown[p.PID] = true
 	}
-	w.Roles = slices.DeleteFunc(w.Roles, func(r vm.WorldRole) bool { return !shown[r.PID] })
+	w.Roles = slices.DeleteFunc(w.Roles, func(r vm.GuestRole) bool { return !shown[r.PID] })
 	for i := range w.Ports {
 		anonymous(&w.Ports[i].ListeningPort, shown)
 	}
@@ -44,7 +44,7 @@ func (v *visit) hide(w *vm.WorldState) (shown map[int]bool) {
 // evidence is hide for a look that says more. A lock stays for who waits for
 // it, without the path that only its holder has.
 func (v *visit) evidence(ev *vm.Evidence) {
-	shown := v.hide(&ev.World)
+	shown := v.hide(&ev.State)
 	if shown == nil {
 		return
 	}

@@ -89,7 +89,7 @@ func TestLooksOfAllowedUsers(t *testing.T) {
 	if top := looks["top"].(vm.Top); len(top.Processes) != 1 || top.Processes[0].User != "alice" || len(top.Logs) != 1 || len(top.Ports) != 3 {
 		t.Errorf("its own is not shown: %+v", top)
 	}
-	if w := looks["state"].(vm.WorldState); len(w.Processes) != 1 || len(w.Terminals) != 1 || w.Terminals[0].User != "alice" || len(w.Ports) != 3 || len(w.Roles) != 0 {
+	if w := looks["state"].(vm.GuestState); len(w.Processes) != 1 || len(w.Terminals) != 1 || w.Terminals[0].User != "alice" || len(w.Ports) != 3 || len(w.Roles) != 0 {
 		t.Errorf("its own is not shown: %+v", w)
 	}
 	if d := looks["diagnosis"].(vm.Diagnosis); !slices.ContainsFunc(d.Findings, func(f vm.Finding) bool { return strings.Contains(text(f), "alices") }) {

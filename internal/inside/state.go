@@ -30,10 +30,10 @@ const (
 // State says what lives in a VM: what its guest lists, each port with its
 // answer to a request, and what the last start restored and lost. A VM that
 // does not run is described by its record.
-func (in *Inside) State(ctx context.Context, c *vm.Call, ref string) (vm.WorldState, error) {
+func (in *Inside) State(ctx context.Context, c *vm.Call, ref string) (vm.GuestState, error) {
 	rec, v, err := in.look(ctx, c, ref)
 	if err != nil {
-		return vm.WorldState{}, err
+		return vm.GuestState{}, err
 	}
 	if v == nil {
 		return in.known(rec), nil
@@ -44,19 +44,19 @@ func (in *Inside) State(ctx context.Context, c *vm.Call, ref string) (vm.WorldSt
 	err = v.Fail(bounded, err)
 	v.End(err, nil)
 	if err != nil {
-		return vm.WorldState{}, err
+		return vm.GuestState{}, err
 	}
 	return out, nil
 }
 
 // known is what a VM's record alone says. Lists are never nil.
-func (in *Inside) known(rec vm.VM) vm.WorldState {
-	out := vm.WorldState{
+func (in *Inside) known(rec vm.VM) vm.GuestState {
+	out := vm.GuestState{
 		ID: rec.ID, Name: rec.Name, State: rec.State, Time: in.now(), StartedAt: rec.StartedAt,
 		From: origin(rec), Generation: rec.Generation, Parent: rec.Parent,
 		Restored: append([]string{}, rec.Restored...), Losses: append([]string{}, rec.Losses...),
-		Processes: []vm.WorldProcess{}, Terminals: []vm.WorldTerminal{}, Ports: []vm.WorldPort{}, Services: []vm.WorldService{},
-		Mounts: []vm.WorldMount{}, Roles: []vm.WorldRole{}, Problems: []string{},
+		Processes: []vm.GuestProcess{}, Terminals: []vm.GuestTerminal{}, Ports: []vm.GuestPort{}, Services: []vm.GuestService{},
+		Mounts: []vm.GuestMount{}, Roles: []vm.GuestRole{}, Problems: []string{},
 	}
 	if rec.State == vm.Suspended && rec.TerminalsOmitted > 0 {
 		out.Problems = append(out.Problems, fmt.Sprintf("terminal sessions: %d more that the guest named were not written down", rec.TerminalsOmitted))
@@ -80,7 +80,7 @@ func origin(rec vm.VM) string {
 }
 
 // lostTerminals names the sessions that went with an agent that died.
-func (v *visit) lostTerminals(ctx context.Context, out *vm.WorldState) {
+func (v *visit) lostTerminals(ctx context.Context, out *vm.GuestState) {
 	list, err := v.guest.Terminals(ctx)
 	if err != nil {
 		out.Problems = append(out.Problems, "terminal sessions: "+err.Error())
@@ -94,11 +94,11 @@ func (v *visit) lostTerminals(ctx context.Context, out *vm.WorldState) {
 }
 
 // state asks the guest, and then its ports and its systemd at the same time.
-func (v *visit) state(ctx context.Context) (vm.WorldState, error) {
+func (v *visit) state(ctx context.Context) (vm.GuestState, error) {
 	out := v.in.known(v.rec)
 	got, err := v.guest.State(ctx)
 	if err != nil {
-		return vm.WorldState{}, err
+		return vm.GuestState{}, err
 	}
 	out.Live, out.Time, out.UptimeSeconds = true, got.Time, got.UptimeSeconds
 	out.Processes = append(out.Processes, got.Processes...)
@@ -119,7 +119,7 @@ func (v *visit) state(ctx context.Context) (vm.WorldState, error) {
 	v.askPorts(ctx, out.Ports)
 	units.Wait()
 	if failed != "" {
-		out.Services = []vm.WorldService{}
+		out.Services = []vm.GuestService{}
 		out.Problems = append(out.Problems, failed)
 	}
 	judge(out.Roles, out.Ports)
@@ -128,7 +128,7 @@ func (v *visit) state(ctx context.Context) (vm.WorldState, error) {
 }
 
 // askPorts makes a request to each TCP port that the host can reach.
-func (v *visit) askPorts(ctx context.Context, ports []vm.WorldPort) {
+func (v *visit) askPorts(ctx context.Context, ports []vm.GuestPort) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, probeAtOnce)
 	asked := 0
@@ -189,7 +189,7 @@ func why(err error) string {
 }
 
 // judge lets the answers of ports speak for the databases behind them.
-func judge(roles []vm.WorldRole, ports []vm.WorldPort) {
+func judge(roles []vm.GuestRole, ports []vm.GuestPort) {
 	for i := range roles {
 		r := &roles[i]
 		if r.Role != vm.RoleDatabase {
@@ -213,7 +213,7 @@ func judge(roles []vm.WorldRole, ports []vm.WorldPort) {
 }
 
 // services asks the guest's systemd for its services.
-func services(ctx context.Context, v *visit) ([]vm.WorldService, error) {
+func services(ctx context.Context, v *visit) ([]vm.GuestService, error) {
 	x, err := v.guest.Exec(ctx, vm.ExecSpec{
 		Argv: []string{"systemctl", "list-units", "--type=service", "--all", "--full", "--no-legend", "--no-pager", "--plain"}, Cwd: "/",
 		TimeoutMs: 5000,
@@ -239,8 +239,8 @@ func services(ctx context.Context, v *visit) ([]vm.WorldService, error) {
 
 // parseUnits reads systemctl's listing; units that are only mentioned by
 // others, and have no file, are left out.
-func parseUnits(text string) []vm.WorldService {
-	out := []vm.WorldService{}
+func parseUnits(text string) []vm.GuestService {
+	out := []vm.GuestService{}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) < 4 || f[1] == "not-found" {
@@ -250,8 +250,8 @@ func parseUnits(text string) []vm.WorldService {
 		if !ok {
 			continue
 		}
-		out = append(out, vm.WorldService{Name: name, Active: f[2], Sub: f[3], Description: strings.Join(f[4:], " ")})
+		out = append(out, vm.GuestService{Name: name, Active: f[2], Sub: f[3], Description: strings.Join(f[4:], " ")})
 	}
-	slices.SortFunc(out, func(a, b vm.WorldService) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b vm.GuestService) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

@@ -44,7 +44,7 @@ func TestState(t *testing.T) {
 	if !inside.OK || inside.Status != 204 || inside.From != "guest" {
 		t.Errorf("a port of the guest alone is the guest's to ask: %+v", inside)
 	}
-	if len(w.Services) != 2 || w.Services[0] != (vm.WorldService{Name: "app", Active: "failed", Sub: "failed", Description: "My app"}) || w.Services[1].Name != "cron" {
+	if len(w.Services) != 2 || w.Services[0] != (vm.GuestService{Name: "app", Active: "failed", Sub: "failed", Description: "My app"}) || w.Services[1].Name != "cron" {
 		t.Errorf("services: %+v", w.Services)
 	}
 	if r := w.Roles[0]; r.Alive || !strings.Contains(r.Why, "none of its ports answers") {

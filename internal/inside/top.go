@@ -57,7 +57,7 @@ func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.To
 	out := topOf(v.rec, ev)
 	out.Live = true
 	k := &collector{visit: v}
-	var list []vm.WorldService
+	var list []vm.GuestService
 	var logs []vm.TopLog
 	done, stop := v.in.cfg.Clock.After(apart)
 	defer stop()
@@ -82,22 +82,22 @@ func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.To
 		out.Rate(before)
 	}
 	out.Services, out.Logs = append(out.Services, list...), append(out.Logs, logs...)
-	out.Problems = append(append(out.Problems, ev.World.Problems...), k.problems...)
+	out.Problems = append(append(out.Problems, ev.State.Problems...), k.problems...)
 	return out, nil
 }
 
 // topOf is what one look says. Lists are never nil.
 func topOf(rec vm.VM, ev vm.Evidence) vm.Top {
 	out := vm.Top{
-		ID: rec.ID, Name: rec.Name, State: rec.State, Time: ev.World.Time, UptimeSeconds: ev.World.UptimeSeconds,
+		ID: rec.ID, Name: rec.Name, State: rec.State, Time: ev.State.Time, UptimeSeconds: ev.State.UptimeSeconds,
 		CPUSeconds: ev.CPUSeconds, VCPU: ev.VCPU, Load1: ev.Load1, MemTotal: ev.MemTotal, MemAvailable: ev.MemAvailable,
-		Mounts: append([]vm.WorldMount{}, ev.World.Mounts...), Processes: []vm.TopProcess{}, Blocked: diagnose.Blocked(ev),
-		Ports: []vm.ListeningPort{}, Services: []vm.WorldService{}, Logs: []vm.TopLog{}, Problems: []string{},
+		Mounts: append([]vm.GuestMount{}, ev.State.Mounts...), Processes: []vm.TopProcess{}, Blocked: diagnose.Blocked(ev),
+		Ports: []vm.ListeningPort{}, Services: []vm.GuestService{}, Logs: []vm.TopLog{}, Problems: []string{},
 	}
-	for _, p := range ev.World.Processes {
-		out.Processes = append(out.Processes, vm.TopProcess{WorldProcess: p})
+	for _, p := range ev.State.Processes {
+		out.Processes = append(out.Processes, vm.TopProcess{GuestProcess: p})
 	}
-	for _, p := range ev.World.Ports {
+	for _, p := range ev.State.Ports {
 		out.Ports = append(out.Ports, p.ListeningPort)
 	}
 	return out

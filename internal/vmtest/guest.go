@@ -111,11 +111,11 @@ func (g *guest) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
 		return vm.Evidence{}, err
 	}
 	st, err := g.Stats(ctx)
-	ev := vm.Evidence{World: w, CPUSeconds: w.UptimeSeconds / 2, VCPU: st.VCPU, MemTotal: st.MemTotal, MemAvailable: st.MemAvailable, Counters: []vm.Counter{}}
+	ev := vm.Evidence{State: w, CPUSeconds: w.UptimeSeconds / 2, VCPU: st.VCPU, MemTotal: st.MemTotal, MemAvailable: st.MemAvailable, Counters: []vm.Counter{}}
 	for _, p := range w.Processes {
 		ev.Counters = append(ev.Counters, vm.Counter{PID: p.PID})
 	}
-	ev.World.Mounts = []vm.WorldMount{{Path: "/", Source: "/dev/vda", Type: "ext4", Total: st.DiskTotal, Free: st.DiskFree}}
+	ev.State.Mounts = []vm.GuestMount{{Path: "/", Source: "/dev/vda", Type: "ext4", Total: st.DiskTotal, Free: st.DiskFree}}
 	if all {
 		ev.Kernel = []vm.KernelLine{{Time: w.Time, Text: "Out of memory: Killed process 99 (node) total-vm:1kB, anon-rss:2048kB"}}
 	}
@@ -125,33 +125,33 @@ func (g *guest) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
 // State describes a guest with an echo service on port 7, a port 81 that
 // listens but cannot be reached, one that only the guest reaches, and Redis on
 // the unreachable one.
-func (g *guest) State(ctx context.Context) (vm.WorldState, error) {
+func (g *guest) State(ctx context.Context) (vm.GuestState, error) {
 	if err := g.enter(ctx, "state"); err != nil {
-		return vm.WorldState{}, err
+		return vm.GuestState{}, err
 	}
-	port := func(address string, n, pid int, command string) vm.WorldPort {
-		return vm.WorldPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: address, Port: n, PID: pid, Command: command}}
+	port := func(address string, n, pid int, command string) vm.GuestPort {
+		return vm.GuestPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: address, Port: n, PID: pid, Command: command}}
 	}
 	inside := port("127.0.0.1", 5000, 12, "app")
 	inside.Probe = vm.Probe{OK: true, Kind: "http", Status: 204, From: "guest"}
-	out := vm.WorldState{
+	out := vm.GuestState{
 		Time: time.Now().UTC(), UptimeSeconds: time.Since(g.m.started).Seconds(),
-		Ports: []vm.WorldPort{port("0.0.0.0", 7, 10, "echo"), port("0.0.0.0", 81, 11, "redis-server *:81"), inside},
-		Roles: []vm.WorldRole{{Role: vm.RoleDatabase, PID: 11, Program: "redis-server", Alive: true, Seen: "Redis", Why: "its program is redis-server"}},
+		Ports: []vm.GuestPort{port("0.0.0.0", 7, 10, "echo"), port("0.0.0.0", 81, 11, "redis-server *:81"), inside},
+		Roles: []vm.GuestRole{{Role: vm.RoleDatabase, PID: 11, Program: "redis-server", Alive: true, Seen: "Redis", Why: "its program is redis-server"}},
 	}
-	out.Processes = append(out.Processes, vm.WorldProcess{SystemProcess: vm.SystemProcess{PID: 1, User: "root", State: "S", Command: "/sbin/init"}, System: true})
+	out.Processes = append(out.Processes, vm.GuestProcess{SystemProcess: vm.SystemProcess{PID: 1, User: "root", State: "S", Command: "/sbin/init"}, System: true})
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range g.procs {
 		if v := p.snapshot(); v.ExitCode == nil {
-			out.Processes = append(out.Processes, vm.WorldProcess{
+			out.Processes = append(out.Processes, vm.GuestProcess{
 				SystemProcess: vm.SystemProcess{PID: v.PID, PPID: 1, User: v.User, State: "S", Command: strings.Join(v.Argv, " ")}, Exec: v.ID,
 			})
 		}
 	}
 	for _, t := range g.terms {
 		if v := t.view(); v.Running() {
-			out.Terminals = append(out.Terminals, vm.WorldTerminal{Name: "pts/" + strconv.Itoa(v.PID), Leader: v.PID, User: v.User})
+			out.Terminals = append(out.Terminals, vm.GuestTerminal{Name: "pts/" + strconv.Itoa(v.PID), Leader: v.PID, User: v.User})
 		}
 	}
 	return out, nil

@@ -80,14 +80,14 @@ func TestCoreState(t *testing.T) {
 	}
 	h.eventually("the world is there", func() bool { return h.run(wanted...).code == 0 })
 	w := h.world("box")
-	port := func(n int) vm.WorldPort {
+	port := func(n int) vm.GuestPort {
 		for _, p := range w.Ports {
 			if p.Port == n {
 				return p
 			}
 		}
 		t.Fatalf("port %d is not listed: %+v", n, w.Ports)
-		return vm.WorldPort{}
+		return vm.GuestPort{}
 	}
 	if p := port(3000).Probe; !p.OK || p.Status != 200 || p.From != "host" || !strings.Contains(p.Server, "SimpleHTTP") {
 		t.Errorf("port 3000: %+v", p)
@@ -146,7 +146,7 @@ func TestCoreState(t *testing.T) {
 	h.run("state", "box", "--expect", "file:/work/other").wants(t, 1, "missing: file:/work/other: there is no such file")
 }
 
-func (h *host) world(name string) (w vm.WorldState) {
+func (h *host) world(name string) (w vm.GuestState) {
 	h.t.Helper()
 	if err := json.Unmarshal([]byte(h.ok("state", "--json", name)), &w); err != nil {
 		h.t.Fatal(err)

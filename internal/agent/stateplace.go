@@ -17,8 +17,8 @@ import (
 )
 
 // terminals lists the terminals that are some session's own.
-func (s *scan) terminals() []vm.WorldTerminal {
-	out := []vm.WorldTerminal{}
+func (s *scan) terminals() []vm.GuestTerminal {
+	out := []vm.GuestTerminal{}
 	at := make(map[uint64]int)
 	for _, p := range s.procs {
 		if p.tty == 0 {
@@ -28,7 +28,7 @@ func (s *scan) terminals() []vm.WorldTerminal {
 		if !ok {
 			i = len(out)
 			at[p.tty] = i
-			out = append(out, vm.WorldTerminal{Name: p.Terminal})
+			out = append(out, vm.GuestTerminal{Name: p.Terminal})
 		}
 		if p.session == p.PID {
 			out[i].Leader, out[i].Shell = p.PID, p.Command
@@ -39,7 +39,7 @@ func (s *scan) terminals() []vm.WorldTerminal {
 			out[i].Foreground, out[i].Command, out[i].User, out[i].Cwd, out[i].Waits = p.PID, p.Command, p.User, p.Cwd, s.chain(p)
 		}
 	}
-	slices.SortFunc(out, func(a, b vm.WorldTerminal) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b vm.GuestTerminal) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
@@ -78,8 +78,8 @@ var pseudo = []string{
 }
 
 // mounts lists the file systems that hold data, or could.
-func (s *scan) mounts() []vm.WorldMount {
-	out := []vm.WorldMount{}
+func (s *scan) mounts() []vm.GuestMount {
+	out := []vm.GuestMount{}
 	for _, l := range procLines(s.proc + "/self/mounts") {
 		f := strings.Fields(l)
 		if len(f) < 4 || slices.Contains(pseudo, f[2]) {
@@ -89,11 +89,11 @@ func (s *scan) mounts() []vm.WorldMount {
 		if f[2] == "tmpfs" && (strings.HasPrefix(where, "/run") || strings.HasPrefix(where, "/proc/") || strings.HasPrefix(where, "/dev") || strings.HasPrefix(where, "/sys")) {
 			continue
 		}
-		if len(out) == maxWorldMounts {
-			s.problem("mounts: only the first " + strconv.Itoa(maxWorldMounts) + " are listed")
+		if len(out) == maxStateMounts {
+			s.problem("mounts: only the first " + strconv.Itoa(maxStateMounts) + " are listed")
 			break
 		}
-		m := vm.WorldMount{Path: where, Source: unescape(f[0]), Type: f[2]}
+		m := vm.GuestMount{Path: where, Source: unescape(f[0]), Type: f[2]}
 		m.ReadOnly = slices.Contains(strings.Split(f[3], ","), "ro")
 		var st syscall.Statfs_t
 		if local(f[2]) && syscall.Statfs(where, &st) == nil {
@@ -128,7 +128,7 @@ const (
 
 // probeInside makes a request to each port that is bound to one address: only
 // programs in the guest are sure to reach it. The others are the host's to ask.
-func probeInside(ports []vm.WorldPort) {
+func probeInside(ports []vm.GuestPort) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, insideAtOnce)
 	asked := 0

@@ -18,16 +18,16 @@ import (
 
 // Limits of one look at the guest. A list that is cut is named in Problems.
 const (
-	maxWorldProcesses = 1000
-	maxWorldFDs       = 512 // of one process
-	maxWorldPorts     = 256
-	maxWorldMounts    = 256
+	maxStateProcesses = 1000
+	maxStateFDs       = 512 // of one process
+	maxStatePorts     = 256
+	maxStateMounts    = 256
 )
 
 // state says what lives in the guest. It passes over /proc once.
 func (a *Agent) state(w *answer, _ *request) error {
 	s := scan{proc: "/proc", user: a.users.name, exec: a.execIDs(), self: os.Getpid()}
-	out, err := s.world()
+	out, err := s.state()
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ type scan struct {
 
 // seen is a process as the pass found it.
 type seen struct {
-	vm.WorldProcess
+	vm.GuestProcess
 	program    string // base name of its executable; "" = a zombie
 	argv       []string
 	group      int // process group
@@ -76,36 +76,36 @@ type seen struct {
 	waitsFor   []int // descriptors that it sleeps on
 }
 
-// world makes the pass.
-func (s *scan) world() (vm.WorldState, error) {
+// state makes the pass.
+func (s *scan) state() (vm.GuestState, error) {
 	s.now, s.names, s.byPID = time.Now().UTC(), make(map[uint32]string), make(map[int]*seen)
 	if f := strings.Fields(string(s.read("uptime"))); len(f) > 0 {
 		s.uptime, _ = strconv.ParseFloat(f[0], 64)
 	}
 	sockets := listening(s.proc)
-	if len(sockets) > maxWorldPorts {
-		sockets = sockets[:maxWorldPorts]
-		s.problem("ports: only the first " + strconv.Itoa(maxWorldPorts) + " are listed")
+	if len(sockets) > maxStatePorts {
+		sockets = sockets[:maxStatePorts]
+		s.problem("ports: only the first " + strconv.Itoa(maxStatePorts) + " are listed")
 	}
 	s.sockets = make(map[string]*vm.ListeningPort, len(sockets))
 	for i := range sockets {
 		s.sockets[sockets[i].inode] = &sockets[i].ListeningPort
 	}
 	if err := s.all(); err != nil {
-		return vm.WorldState{}, err
+		return vm.GuestState{}, err
 	}
 	for _, p := range s.procs {
 		p.Waits = s.waits(p)
 	}
-	out := vm.WorldState{
-		Time: s.now, UptimeSeconds: s.uptime, Processes: []vm.WorldProcess{}, Terminals: s.terminals(),
-		Ports: []vm.WorldPort{}, Mounts: s.mounts(), Roles: s.roles(),
+	out := vm.GuestState{
+		Time: s.now, UptimeSeconds: s.uptime, Processes: []vm.GuestProcess{}, Terminals: s.terminals(),
+		Ports: []vm.GuestPort{}, Mounts: s.mounts(), Roles: s.roles(),
 	}
 	for _, p := range s.procs {
-		out.Processes = append(out.Processes, p.WorldProcess)
+		out.Processes = append(out.Processes, p.GuestProcess)
 	}
 	for _, so := range sockets {
-		out.Ports = append(out.Ports, vm.WorldPort{ListeningPort: so.ListeningPort})
+		out.Ports = append(out.Ports, vm.GuestPort{ListeningPort: so.ListeningPort})
 	}
 	out.Problems = s.problems
 	return out, nil
@@ -175,8 +175,8 @@ func (s *scan) all() error {
 	}
 	slices.Sort(pids)
 	for _, pid := range pids {
-		if len(s.procs) == maxWorldProcesses {
-			s.problem("processes: only the first " + strconv.Itoa(maxWorldProcesses) + " are listed")
+		if len(s.procs) == maxStateProcesses {
+			s.problem("processes: only the first " + strconv.Itoa(maxStateProcesses) + " are listed")
 			break
 		}
 		if p := s.process(pid); p != nil {
@@ -246,7 +246,7 @@ func (s *scan) process(pid int) *seen {
 // listening sockets that it holds.
 func (s *scan) descriptors(p *seen) {
 	dir := strconv.Itoa(p.PID) + "/fd"
-	fds, _ := s.numbers(dir, maxWorldFDs) // what could be read counts
+	fds, _ := s.numbers(dir, maxStateFDs) // what could be read counts
 	p.fds = make(map[int]string, len(fds))
 	for _, fd := range fds {
 		target := s.link(dir + "/" + strconv.Itoa(fd))
@@ -259,8 +259,8 @@ func (s *scan) descriptors(p *seen) {
 			so.PID, so.Command = p.PID, p.Command
 		}
 	}
-	if len(fds) == maxWorldFDs {
-		s.problem("process " + strconv.Itoa(p.PID) + ": only " + strconv.Itoa(maxWorldFDs) + " of its files were looked at")
+	if len(fds) == maxStateFDs {
+		s.problem("process " + strconv.Itoa(p.PID) + ": only " + strconv.Itoa(maxStateFDs) + " of its files were looked at")
 	}
 }
 

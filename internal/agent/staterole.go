@@ -17,13 +17,13 @@ import (
 // roles names the programs in a role that somebody who comes back asks for.
 // Each is there by evidence that is named with it; a program without evidence
 // has no role.
-func (s *scan) roles() []vm.WorldRole {
-	out := []vm.WorldRole{}
+func (s *scan) roles() []vm.GuestRole {
+	out := []vm.GuestRole{}
 	for _, p := range s.procs {
 		if p.System || p.PID == s.self {
 			continue
 		}
-		for _, find := range []func(*seen) (vm.WorldRole, bool){s.repl, s.server, s.sqlite, s.browser, s.worker, s.watcher} {
+		for _, find := range []func(*seen) (vm.GuestRole, bool){s.repl, s.server, s.sqlite, s.browser, s.worker, s.watcher} {
 			r, ok := find(p)
 			if !ok {
 				continue
@@ -50,7 +50,7 @@ var repls = []string{
 
 // repl knows an interpreter that reads a terminal in the foreground, or would
 // again when its child has ended.
-func (s *scan) repl(p *seen) (r vm.WorldRole, ok bool) {
+func (s *scan) repl(p *seen) (r vm.GuestRole, ok bool) {
 	name := version(p.program)
 	shell := slices.Contains(shells, name)
 	if p.tty == 0 || !isTerminal(p, p.fds[0]) || !shell && !slices.Contains(repls, name) {
@@ -88,7 +88,7 @@ var databases = map[string]string{
 }
 
 // server knows a database's first process by its program and its port.
-func (s *scan) server(p *seen) (r vm.WorldRole, ok bool) {
+func (s *scan) server(p *seen) (r vm.GuestRole, ok bool) {
 	name := databases[p.program]
 	if parent := s.byPID[p.PPID]; name == "" || parent != nil && parent.program == p.program {
 		return r, false
@@ -121,7 +121,7 @@ func (s *scan) portsOf(p *seen) string {
 
 // sqlite knows a process that has an SQLite file open, by the file's first
 // bytes; a write-ahead log beside it says that it is in use.
-func (s *scan) sqlite(p *seen) (r vm.WorldRole, ok bool) {
+func (s *scan) sqlite(p *seen) (r vm.GuestRole, ok bool) {
 	var files, why []string
 	for _, fd := range sortedFDs(p) {
 		file := p.fds[fd]
@@ -141,7 +141,7 @@ func (s *scan) sqlite(p *seen) (r vm.WorldRole, ok bool) {
 	if len(files) == 0 {
 		return r, false
 	}
-	return vm.WorldRole{Role: vm.RoleDatabase, Seen: "SQLite " + strings.Join(files, ", "), Why: strings.Join(why, "; ")}, true
+	return vm.GuestRole{Role: vm.RoleDatabase, Seen: "SQLite " + strings.Join(files, ", "), Why: strings.Join(why, "; ")}, true
 }
 
 // holdsSQLite looks at a file's first bytes, if its name is one that such
@@ -192,7 +192,7 @@ var browsers = []string{
 }
 
 // browser knows a browser's first process, and counts those that show pages.
-func (s *scan) browser(p *seen) (r vm.WorldRole, ok bool) {
+func (s *scan) browser(p *seen) (r vm.GuestRole, ok bool) {
 	if !isBrowser(p) {
 		return r, false
 	}
@@ -257,7 +257,7 @@ var queues = [][]string{
 
 // worker knows a queue's worker by its command line: the name of a known one,
 // or a program file that says so.
-func (s *scan) worker(p *seen) (r vm.WorldRole, ok bool) {
+func (s *scan) worker(p *seen) (r vm.GuestRole, ok bool) {
 	r.Role = vm.RoleWorker
 	for i, a := range p.argv[:min(len(p.argv), 32)] {
 		base := path.Base(a)
@@ -279,7 +279,7 @@ func (s *scan) worker(p *seen) (r vm.WorldRole, ok bool) {
 }
 
 // watcher knows a process that has the kernel tell it of changes of files.
-func (s *scan) watcher(p *seen) (r vm.WorldRole, ok bool) {
+func (s *scan) watcher(p *seen) (r vm.GuestRole, ok bool) {
 	watches, at := 0, -1
 	for _, fd := range sortedFDs(p) {
 		if !strings.Contains(p.fds[fd], "inotify") || !strings.HasPrefix(p.fds[fd], "anon_inode:") {

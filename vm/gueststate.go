@@ -5,10 +5,10 @@ package vm
 
 import "time"
 
-// WorldState lists what runs in a VM: what a user expects to find again after a
+// GuestState lists what runs in a VM: what a user expects to find again after a
 // resume or a fork. What the guest says of itself is listed as it says it;
 // ports are probed by a request; roles name their evidence.
-type WorldState struct {
+type GuestState struct {
 	ID    ID     `json:"id"`
 	Name  string `json:"name"`
 	State State  `json:"state"`
@@ -25,20 +25,20 @@ type WorldState struct {
 	Losses     []string     `json:"losses"`               // parts that the last start did not restore, and why
 
 	UptimeSeconds float64         `json:"uptimeSeconds,omitempty"` // of the guest's kernel
-	Processes     []WorldProcess  `json:"processes"`
-	Terminals     []WorldTerminal `json:"terminals"`
-	Ports         []WorldPort     `json:"ports"`
-	Services      []WorldService  `json:"services"`
-	Mounts        []WorldMount    `json:"mounts"`
-	Roles         []WorldRole     `json:"roles"`
+	Processes     []GuestProcess  `json:"processes"`
+	Terminals     []GuestTerminal `json:"terminals"`
+	Ports         []GuestPort     `json:"ports"`
+	Services      []GuestService  `json:"services"`
+	Mounts        []GuestMount    `json:"mounts"`
+	Roles         []GuestRole     `json:"roles"`
 
 	// Problems names what could not be looked at, or was cut at a limit. A list
 	// that a problem names is not complete.
 	Problems []string `json:"problems"`
 }
 
-// WorldProcess is a process of the guest, the kernel's own left out.
-type WorldProcess struct {
+// GuestProcess is a process of the guest, the kernel's own left out.
+type GuestProcess struct {
 	SystemProcess
 	StartedAt time.Time `json:"startedAt"`          // by the guest's clock
 	Unit      string    `json:"unit,omitempty"`     // the systemd unit of its control group
@@ -49,8 +49,8 @@ type WorldProcess struct {
 	System    bool      `json:"system,omitempty"`   // of the system or of Warren, not of the work
 }
 
-// WorldTerminal is a terminal that is some session's own.
-type WorldTerminal struct {
+// GuestTerminal is a terminal that is some session's own.
+type GuestTerminal struct {
 	Name       string `json:"name"`                 // "pts/0", "ttyS0"
 	Leader     int    `json:"leader,omitempty"`     // pid of its session's leader; 0 = that has ended
 	Shell      string `json:"shell,omitempty"`      // the leader's command
@@ -61,22 +61,22 @@ type WorldTerminal struct {
 	Waits      string `json:"waits,omitempty"`
 }
 
-// WorldPort is a listening port with the answer to a request.
-type WorldPort struct {
+// GuestPort is a listening port with the answer to a request.
+type GuestPort struct {
 	ListeningPort
 	Probe Probe `json:"probe"`
 }
 
-// WorldService is a systemd service.
-type WorldService struct {
+// GuestService is a systemd service.
+type GuestService struct {
 	Name        string `json:"name"`   // without .service
 	Active      string `json:"active"` // active, failed, activating, inactive, ...
 	Sub         string `json:"sub"`    // running, exited, auto-restart, dead, ...
 	Description string `json:"description,omitempty"`
 }
 
-// WorldMount is a file system that holds data, or could.
-type WorldMount struct {
+// GuestMount is a file system that holds data, or could.
+type GuestMount struct {
 	Path      string `json:"path"`
 	Source    string `json:"source"`
 	Type      string `json:"type"`
@@ -99,8 +99,8 @@ const (
 	RoleREPL     Role = "repl"     // reads commands from a terminal
 )
 
-// WorldRole is a program in a role, with the evidence for it.
-type WorldRole struct {
+// GuestRole is a program in a role, with the evidence for it.
+type GuestRole struct {
 	Role    Role   `json:"role"`
 	PID     int    `json:"pid"`
 	Program string `json:"program"`

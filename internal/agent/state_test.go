@@ -87,19 +87,19 @@ func (r *tree) add(p proc) {
 	}
 }
 
-func (r *tree) world(exec map[int]string) vm.WorldState {
+func (r *tree) state(exec map[int]string) vm.GuestState {
 	r.t.Helper()
 	s := scan{proc: r.dir, user: func(uint32) string { return "dev" }, exec: exec, self: 50}
-	w, err := s.world()
+	w, err := s.state()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return w
 }
 
-func processOf(t *testing.T, w vm.WorldState, pid int) vm.WorldProcess {
+func processOf(t *testing.T, w vm.GuestState, pid int) vm.GuestProcess {
 	t.Helper()
-	i := slices.IndexFunc(w.Processes, func(p vm.WorldProcess) bool { return p.PID == pid })
+	i := slices.IndexFunc(w.Processes, func(p vm.GuestProcess) bool { return p.PID == pid })
 	if i < 0 {
 		t.Fatalf("no process %d in %+v", pid, w.Processes)
 	}
@@ -108,8 +108,8 @@ func processOf(t *testing.T, w vm.WorldState, pid int) vm.WorldProcess {
 
 const pts0 = 136 << 8 // device number of /dev/pts/0
 
-// TestWorldProcesses: what each process is and what it waits for.
-func TestWorldProcesses(t *testing.T) {
+// TestStateProcesses: what each process is and what it waits for.
+func TestStateProcesses(t *testing.T) {
 	r := newTree(t)
 	r.add(proc{pid: 1, name: "systemd", cmdline: "/sbin/init", exe: "/usr/lib/systemd/systemd", cwd: "/", syscall: "232 0x4 0x0 0x10 0xffffffff 0x0 0x0 0x0 0x0"})
 	r.add(proc{pid: 2, name: "kthreadd"})
@@ -127,7 +127,7 @@ func TestWorldProcesses(t *testing.T) {
 	r.add(proc{pid: 71, ppid: 1, name: "dd", cmdline: "dd", exe: "/bin/dd", state: "D", cwd: "/", syscall: "-1 0x0 0x0", wchan: "io_schedule"})
 	r.add(proc{pid: 72, ppid: 70, name: "gone", state: "Z"})
 	r.add(proc{pid: 73, ppid: 70, name: "stopped", cmdline: "vi", exe: "/bin/vi", cwd: "/", state: "T"})
-	w := r.world(map[int]string{60: "p4"})
+	w := r.state(map[int]string{60: "p4"})
 	if len(w.Processes) != 8 {
 		t.Errorf("%d processes, want 8 without the kernel's", len(w.Processes))
 	}
@@ -157,9 +157,9 @@ func TestWorldProcesses(t *testing.T) {
 	}
 }
 
-// TestWorldTerminals: who is in front, where, and what all wait for; a REPL is
+// TestStateTerminals: who is in front, where, and what all wait for; a REPL is
 // one only by evidence.
-func TestWorldTerminals(t *testing.T) {
+func TestStateTerminals(t *testing.T) {
 	r := newTree(t)
 	tty := map[int]string{0: "/dev/pts/0", 1: "/dev/pts/0"}
 	r.add(proc{pid: 80, ppid: 50, group: 80, session: 80, tty: pts0, front: 81, name: "bash", cmdline: "-bash", exe: "/bin/bash", cwd: "/root", fds: tty, syscall: "61 0x0 0x0 0x0 0x0"})
@@ -180,8 +180,8 @@ func TestWorldTerminals(t *testing.T) {
 		pid: 95, ppid: 50, group: 95, session: 95, tty: pts0 | 4, front: 95, name: "python3", cmdline: "python3 serve.py", exe: "/usr/bin/python3.11", cwd: "/srv",
 		fds: map[int]string{0: "/dev/pts/4"}, syscall: "230 0x1 0x0 0x0 0x0",
 	})
-	w := r.world(nil)
-	want := []vm.WorldTerminal{
+	w := r.state(nil)
+	want := []vm.GuestTerminal{
 		{Name: "pts/0", Leader: 80, Shell: "-bash", Foreground: 81, Command: "apt-get install x", User: "dev", Cwd: "/work", Waits: "waits for a child: 82 dpkg reads its terminal"},
 		{Name: "pts/3", Leader: 90, Shell: "python3", Foreground: 90, Command: "python3", User: "dev", Cwd: "/srv", Waits: "reads its terminal"},
 		{Name: "pts/4", Leader: 95, Shell: "python3 serve.py", Foreground: 95, Command: "python3 serve.py", User: "dev", Cwd: "/srv", Waits: "sleeps"},
@@ -203,9 +203,9 @@ func TestWorldTerminals(t *testing.T) {
 	}
 }
 
-// TestWorldRoles: watchers, workers, databases and browsers, each with its
+// TestStateRoles: watchers, workers, databases and browsers, each with its
 // evidence; what has none has no role.
-func TestWorldRoles(t *testing.T) {
+func TestStateRoles(t *testing.T) {
 	r := newTree(t)
 	file := filepath.Join(t.TempDir(), "app.db")
 	if err := os.WriteFile(file, []byte("SQLite format 3\x00rest"), 0o644); err != nil {
@@ -234,7 +234,7 @@ func TestWorldRoles(t *testing.T) {
 	r.add(proc{pid: 106, name: "chromium", cmdline: "chromium --headless", exe: "/usr/lib/chromium/chromium", cwd: "/", state: "T"})
 	r.add(proc{pid: 107, ppid: 106, name: "chromium", cmdline: "chromium --type=renderer", exe: "/usr/lib/chromium/chromium", cwd: "/"})
 	r.add(proc{pid: 108, ppid: 106, name: "chromium", state: "Z"})
-	w := r.world(nil)
+	w := r.state(nil)
 	var got []string
 	for _, role := range w.Roles {
 		got = append(got, fmt.Sprintf("%s %d %v | %s | %s", role.Role, role.PID, role.Alive, role.Seen, role.Why))
@@ -257,9 +257,9 @@ func TestWorldRoles(t *testing.T) {
 	}
 }
 
-// TestWorldHostile: what a guest's users can put into /proc neither breaks the
+// TestStateHostile: what a guest's users can put into /proc neither breaks the
 // pass nor makes it long.
-func TestWorldHostile(t *testing.T) {
+func TestStateHostile(t *testing.T) {
 	r := newTree(t)
 	r.add(proc{pid: 200, name: ") R 1 (", cmdline: strings.Repeat("x", 100<<10), exe: "/x", cwd: "/", syscall: "7 0xffffffffffffffff 0xffffffffffffffff 0x0 0x0"})
 	r.add(proc{pid: 201, name: "sel", cmdline: "sel", exe: "/x", cwd: "/", syscall: "23 0xffffffff 0x8 0x8 0x0 0x0"})
@@ -267,12 +267,12 @@ func TestWorldHostile(t *testing.T) {
 	r.file("202/stat", "202 (short) S 1")
 	r.file("203/stat", "")
 	fds := map[int]string{}
-	for i := range maxWorldFDs + 10 {
+	for i := range maxStateFDs + 10 {
 		fds[i] = "pipe:[1]"
 	}
 	r.add(proc{pid: 204, name: "many", cmdline: "many", exe: "/x", cwd: "/", fds: fds})
 	r.file("self/mounts", "/dev/vda /a\\040b ext4 ro,relatime 0 0\nproc /proc proc rw 0 0\nnonsense\nserver:/x /nfs nfs4 rw 0 0\n")
-	w := r.world(nil)
+	w := r.state(nil)
 	if len(w.Processes) != 3 || len(processOf(t, w, 200).Command) > 4096 || processOf(t, w, 200).State != "S" {
 		t.Errorf("%d processes, %+v", len(w.Processes), w.Processes[0].State)
 	}
@@ -282,7 +282,7 @@ func TestWorldHostile(t *testing.T) {
 	if len(w.Problems) != 1 || !strings.Contains(w.Problems[0], "204") {
 		t.Errorf("what was cut is not named: %q", w.Problems)
 	}
-	want := []vm.WorldMount{{Path: "/a b", Source: "/dev/vda", Type: "ext4", ReadOnly: true}, {Path: "/nfs", Source: "server:/x", Type: "nfs4"}}
+	want := []vm.GuestMount{{Path: "/a b", Source: "/dev/vda", Type: "ext4", ReadOnly: true}, {Path: "/nfs", Source: "server:/x", Type: "nfs4"}}
 	if !slices.Equal(w.Mounts, want) {
 		t.Errorf("%+v", w.Mounts)
 	}
@@ -291,7 +291,7 @@ func TestWorldHostile(t *testing.T) {
 // TestProbeInside asks real sockets: one of HTTP, one that greets, one that
 // says nothing, one that closes, and none.
 func TestProbeInside(t *testing.T) {
-	serve := func(answer func(net.Conn)) vm.WorldPort {
+	serve := func(answer func(net.Conn)) vm.GuestPort {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -306,7 +306,7 @@ func TestProbeInside(t *testing.T) {
 				answer(c)
 			}
 		}()
-		return vm.WorldPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}}
+		return vm.GuestPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: "127.0.0.1", Port: l.Addr().(*net.TCPAddr).Port}}
 	}
 	web := serve(func(c net.Conn) {
 		buf := make([]byte, 512)
@@ -326,8 +326,8 @@ func TestProbeInside(t *testing.T) {
 	}
 	nobody.Port = l.Addr().(*net.TCPAddr).Port
 	_ = l.Close()
-	everywhere := vm.WorldPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: "0.0.0.0", Port: web.Port}}
-	ports := []vm.WorldPort{web, greets, silent, closes, nobody, everywhere}
+	everywhere := vm.GuestPort{ListeningPort: vm.ListeningPort{Proto: "tcp", Address: "0.0.0.0", Port: web.Port}}
+	ports := []vm.GuestPort{web, greets, silent, closes, nobody, everywhere}
 	probeInside(ports)
 	for i, want := range []struct {
 		ok     bool

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-func (s *server) worldRoutes() []route {
+func (s *server) forkRoutes() []route {
 	return []route{
 		{"POST", "/v1/vms/{vm}/suspend", key, s.suspend, "Write memory and disk down and end the machine; start continues the same processes.", api.SuspendVM{}, api.SuspendedVM{}, false, ""},
 		{"POST", "/v1/drain", admin, s.drain, "Suspend every VM that runs, before the host is shut down; none starts from then on.", nil, api.DrainedVMs{}, false, ""},
