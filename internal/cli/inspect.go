@@ -97,7 +97,7 @@ func (a *app) inspected(i api.Inspection) {
 	}
 	if m := i.Machine; m != nil {
 		if m.RunState == "io-error" {
-			row("is paused", "the disk of the data directory is full; it resumes when there is room")
+			row("paused", "the disk of the data directory is full; it resumes when there is room")
 		}
 		row("machine", "qemu %d %s resident, monitor %d %s resident", m.QEMUPID, human(m.RSS), m.MonitorPID, human(m.MonRSS))
 		row("cpu time", "%s", m.CPU.Round(10*time.Millisecond))

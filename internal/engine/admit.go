@@ -146,7 +146,7 @@ func (e *Engine) admitMemory(ctx context.Context, a admission) error {
 	first := ""
 	switch {
 	case have.MemoryStalled >= stalled:
-		refusal = vm.Errorf(vm.Limit, "", "the host's programs stand still for memory in %.0f %% of the time", have.MemoryStalled)
+		refusal = vm.Errorf(vm.Limit, "", "the host's programs wait for memory in %.0f %% of the time", have.MemoryStalled)
 	case need <= left:
 		return nil
 	case a.forks:

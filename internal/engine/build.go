@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Names of the phases of a build besides its layers.
+// Names of the phases of a build, except its layers.
 const (
 	phaseStart    = "start"
 	phaseSetup    = "setup"
@@ -272,7 +272,7 @@ func (e *Engine) layerNetwork(asked string) (string, error) {
 	return string(mode), nil
 }
 
-// building writes the record of a build as it goes on. A nil one writes none.
+// building writes the record of a build while it runs. A nil one writes none.
 // What cannot be written is logged: the build itself does not depend on it.
 type building struct {
 	e   *Engine

@@ -98,7 +98,8 @@ func TestLayersAreMadeOnce(t *testing.T) {
 	if !slices.Equal(first.Planned, []string{"layer-1", "layer-2", "start", "setup"}) {
 		t.Errorf("planned %v", first.Planned)
 	}
-	// A changed inner layer makes what is above it anew; what is below stays.
+	// A changed inner layer makes what is above it again; what is below
+	// stays.
 	layers[1] = command("two", "echo two >> /root/log")
 	create(t, e, c, engine.CreateRequest{Name: "c", Layers: layers})
 	if got := content(t, e, c, "c", "/root/log"); got != "1\ntwo\n3\n" || len(layersOf(t, e, c)) != 3 {

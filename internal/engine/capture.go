@@ -19,7 +19,7 @@ const captureDeadline = 2 * time.Minute
 type captureOptions struct {
 	why         vm.Why
 	diskOnly    bool
-	hold        bool // leave the machine standing still
+	hold        bool // leave the machine paused
 	note        string
 	snapshot    vm.SnapshotID
 	name        string
@@ -31,8 +31,8 @@ type captureOptions struct {
 
 // capture freezes the VM of op, as it is, into a new generation, which is
 // ready but not yet durable: see publish. The generation stays pinned until
-// the caller unpins it. A machine goes on in every case but with hold. When it
-// fails nothing is left but, perhaps, one more layer of the VM's disk.
+// the caller unpins it. A machine continues in every case but with hold. When
+// it fails nothing is left but, perhaps, one more layer of the VM's disk.
 func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.Generation, err error) {
 	s := op.slot
 	if o.why != vm.WhySuspend && !o.diskOnly {
@@ -109,7 +109,7 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.Generation {
 }
 
 // roomFor refuses a capture that the disk cannot hold: the data of the memory
-// that the VM was started on, what it has in memory besides, and some room. What
+// that the VM was started on, what it also has in memory, and some room. What
 // may go is let go first.
 func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 	have, err := e.cfg.Host.Capacity(ctx)
@@ -160,7 +160,7 @@ func (e *Engine) roomForKept(op *operation, memory bool) error {
 	return e.roomInQuota(op.ctx, op.slot.account, more)
 }
 
-// captureRoom is what a capture needs of the disk besides the memory.
+// captureRoom is what a capture needs of the disk in addition to the memory.
 const captureRoom = 64 << 20
 
 // captureMachine has the machine write itself down. A VM without a machine has
@@ -233,9 +233,9 @@ func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) er
 	return err
 }
 
-// captureFailed takes a capture back as far as it went. The VM's machine goes
-// on. While it is not known to which disk that writes, the generation stays
-// pinned: the next capture, or the next start, finds out.
+// captureFailed takes a capture back as far as it went. The VM's machine
+// continues. While it is not known to which disk that writes, the generation
+// stays pinned: the next capture, or the next start, finds out.
 func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.Generation, why error) error {
 	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) {
 		g.State, g.Failure = vm.GenFailed, clip(e.cfg.Journal.ConcealText(why.Error()))

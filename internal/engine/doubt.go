@@ -11,8 +11,8 @@ import (
 )
 
 // A VM is in doubt from the moment at which the engine no longer knows what its
-// machine is at until it knows again: which file it writes to, whether it stands
-// still, whether there is one. A monitor that does not answer is the usual
+// machine is at until it knows again: which file it writes to, whether it is
+// paused, whether there is one. A monitor that does not answer is the usual
 // reason. Nothing of such a VM is collected, sealed or renamed; see needsLocked
 // and diskMoved. Every doubt has a task that ends it: mend.
 
@@ -160,7 +160,7 @@ func (e *Engine) recoverFirst(op *operation) error {
 	return nil
 }
 
-// stoodStill says that a capture may have left a VM's machine standing still.
+// stoodStill says that a capture may have left a VM's machine paused.
 func (e *Engine) stoodStill(s *slot, why error) {
 	e.mu.Lock()
 	s.stands = true
@@ -169,7 +169,7 @@ func (e *Engine) stoodStill(s *slot, why error) {
 }
 
 // maybeStands looks, as a task of its own, whether the machine of a VM whose
-// guest does not answer stands still though nobody holds it.
+// guest does not answer is paused though nobody holds it.
 func (e *Engine) maybeStands(s *slot, r *run) {
 	e.spawn(func(ctx context.Context) {
 		ctx, stop := context.WithTimeout(ctx, machineDeadline)
@@ -179,7 +179,7 @@ func (e *Engine) maybeStands(s *slot, r *run) {
 		idle := s.op == nil && s.run == r
 		e.mu.Unlock()
 		if err == nil && idle && st.RunState == "paused" {
-			e.stoodStill(s, vm.Errorf(vm.Unavailable, string(s.id), "its machine stands still and nobody holds it"))
+			e.stoodStill(s, vm.Errorf(vm.Unavailable, string(s.id), "its machine is paused and nobody holds it"))
 		}
 	})
 }
@@ -191,7 +191,7 @@ func (e *Engine) takeUp(ctx context.Context, s *slot, m Machine, st vm.MachineSt
 	e.mu.Unlock()
 	if st.RunState == "paused" || stands { // it was held by a capture
 		if err := m.Resume(ctx); err != nil {
-			return vm.Errorf(vm.KindOf(err), string(s.id), "its machine stands still: %w", err)
+			return vm.Errorf(vm.KindOf(err), string(s.id), "its machine is paused: %w", err)
 		}
 	}
 	if err := e.takeSize(ctx, s, st.Size); err != nil {

@@ -36,8 +36,8 @@ func refusedWhileDraining(t *testing.T, e *vmtest.House, c *vm.Call) {
 	}
 }
 
-// A drain waits for what is on its way up, and its end lets all go on that
-// would have gone on after a start.
+// A drain waits for what is starting, and its end resumes all that would have
+// resumed after a start.
 func TestUndrain(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "kept", Persistence: &vm.Persistence{Type: vm.Persistent}})
@@ -128,8 +128,8 @@ func TestSetOnBoot(t *testing.T) {
 	}
 }
 
-// What a shutdown of the host has suspended goes on after its start, where the
-// setting or the persistence type says so, and sleeps where not.
+// What a shutdown of the host has suspended continues after its start, where
+// the setting or the persistence type says so, and sleeps where not.
 func TestDrain(t *testing.T) {
 	s, e, c := site(t)
 	want := map[string]vm.State{"kept": vm.Running, "told": vm.Running, "sticky": vm.Suspended, "stays": vm.Suspended, "asleep": vm.Suspended}

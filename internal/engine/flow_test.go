@@ -23,7 +23,7 @@ func running(t *testing.T, e *vmtest.House, c *vm.Call, ref, id string) bool {
 }
 
 // TestFork: children run with the parent's processes and files, each its own
-// VM; what one writes the others don't see; the parent goes on.
+// VM; what one writes the others don't see; the parent keeps running.
 func TestFork(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -424,8 +424,8 @@ func TestFlatten(t *testing.T) {
 }
 
 // TestSuspendingMachineThatEnds: a machine that a suspend of the server before
-// held, and that does not go on as its monitor ends it, does not keep the next
-// server from starting: what was captured is what it continues from.
+// held, and that does not continue as its monitor ends it, does not keep the
+// next server from starting: what was captured is what it continues from.
 func TestSuspendingMachineThatEnds(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

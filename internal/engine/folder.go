@@ -36,7 +36,7 @@ func checkFoldersMode(mode string) error {
 }
 
 // MountFolder gives a VM a directory of the host. A VM that sleeps is woken. It
-// goes on when ctx ends; nothing is left of it when it fails.
+// continues when ctx ends; nothing is left of it when it fails.
 func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r FolderRequest) (out Mounted, err error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {

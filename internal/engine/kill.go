@@ -11,7 +11,7 @@ import (
 
 // Kill ends a VM's machine at once; the disk is as of the guest's last sync.
 // It interrupts a start or a stop that is under way. Killing a stopped VM
-// succeeds. It goes on when ctx ends.
+// succeeds. It continues when ctx ends.
 func (e *Engine) Kill(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpKill)
 	if err != nil {

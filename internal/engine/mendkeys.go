@@ -32,7 +32,7 @@ func (e *Engine) mendKeys(g vm.Generation) {
 		return
 	}
 	if err := e.cfg.Generations.Rewrite(m); err != nil {
-		e.log.Error("the keys of an older generation are not mended; it may not be startable", "generation", g.ID, "err", err)
+		e.log.Error("the keys of an older generation are not repaired; it may not be startable", "generation", g.ID, "err", err)
 		return
 	}
 	e.log.Info("a generation of an older warren has its keys now", "generation", g.ID, "keys", len(m.OtherKeys))

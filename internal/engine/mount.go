@@ -29,7 +29,7 @@ type MountRequest struct {
 const mountDeadline = 2 * time.Minute
 
 // Mount plugs a volume into a VM and mounts it there. A VM that sleeps is
-// woken. It goes on when ctx ends; nothing is left of it when it fails.
+// woken. It continues when ctx ends; nothing is left of it when it fails.
 func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (out Mounted, err error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {

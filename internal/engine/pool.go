@@ -26,7 +26,7 @@ const (
 )
 
 // pool keeps machines that are restored, warmed and paused, so that most
-// creates need only let one go on. A member has the id, the directory and the
+// creates need only resume one. A member has the id, the directory and the
 // disk of a VM but no record: what a crash leaves of it belongs to nothing and
 // is swept by the next engine. Its lock is the innermost.
 type pool struct {
@@ -129,7 +129,7 @@ func (p *pool) take(ctx context.Context, img vm.Image, size vm.Size) *member {
 			p.giveBack(ctx, m)
 			return nil
 		}
-		p.e.log.Info("a machine of the pool is of no use any more", "vm", m.id, "why", err)
+		p.e.log.Info("a machine of the pool cannot be used any more", "vm", m.id, "why", err)
 		p.discard(ctx, m)
 	}
 }
@@ -275,8 +275,8 @@ func (p *pool) drain(ctx context.Context) {
 }
 
 // adopt makes the member of a plan the VM of op. Without an error and without
-// a machine the member was of no use and is gone: the caller goes the ordinary
-// way.
+// a machine the member could not be used and is gone: the caller goes the
+// ordinary way.
 func (e *Engine) adopt(ctx context.Context, op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
 	m, none := p.member, vm.MachineStatus{}
 	p.member = nil // from here on it is the operation's

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// usePool has the next engine of the site keep one machine ready, by a clock
-// that stands still: a member that was taken is not replaced until it moves.
+// usePool has the next engine of the site keep one machine ready, by a
+// stopped clock: a member that was taken is not replaced until it moves.
 func usePool(s *vmtest.Site, on bool) *vmtest.Clock {
 	s.Settings.Pool, s.Clock = 0, nil
 	if !on {

@@ -32,8 +32,8 @@ func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 }
 
 // recoverSuspending finishes an interrupted suspend when its memory is written
-// down whole; else the machine goes on, and where there is none, the VM is
-// stopped.
+// down whole; else the machine keeps running, and where there is none, the VM
+// is stopped.
 func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	m, st, err := e.continued(ctx, s.id)
 	switch {
@@ -53,8 +53,8 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 		e.watch(s, m)
 		return e.settleDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
-	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not go on, and all of it is written down
-		e.log.Error("a machine that a capture held does not go on; it is ended", "vm", s.id, "err", err)
+	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not continue, and all of it is written down
+		e.log.Error("a machine that a capture held does not continue; it is ended", "vm", s.id, "err", err)
 	default:
 		return err
 	}
@@ -94,12 +94,13 @@ func (e *Engine) written(s *slot) bool {
 	return err == nil
 }
 
-// continueTries is how often a machine is asked to go on that a capture held.
+// continueTries is how often a machine is asked to resume that a capture
+// held.
 const continueTries = 50
 
-// continued finds a machine that a capture has held and lets it go on. One that
-// is about to end, as its monitor completes the capture or has lost its QEMU,
-// does not go on, and is then not found. None is ended for not going on.
+// continued finds a machine that a capture has held and resumes it. One that is
+// about to end, as its monitor completes the capture or has lost its QEMU, does
+// not continue, and is then not found. None is ended for not continuing.
 func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineStatus, error) {
 	var last error
 	for range continueTries {

@@ -27,7 +27,7 @@ type Forked struct {
 	Parent     vm.VM
 	Children   []vm.VM
 	Generation vm.Generation
-	Pause      time.Duration // the parent stood still for so long; 0 when it was suspended
+	Pause      time.Duration // the parent was paused for so long; 0 when it was suspended
 	Caveats    []string      // what no reset can make different
 	First      bool          // no earlier fork of the parent, nor of what it comes from, is known
 }

@@ -98,7 +98,7 @@ func (e *Engine) seat(g vm.Generation) (vm.GenerationSource, error) {
 	return src, nil
 }
 
-// seatLost lets a machine that stands still go on where it was. One that is
+// seatLost lets a machine that is paused continue where it was. One that is
 // gone has left all it was in the generation: the VM is started on it.
 func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 	if died(why) {
@@ -112,7 +112,7 @@ func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 		_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op, rec.Generation = vm.Running, "", cmp.Or(seat, rec.Generation) })
 		return joinUndo(why, err)
 	case k == vm.Timeout || k == vm.Unavailable:
-		return why // whether it has moved, and goes on, is found out: see doubts
+		return why // whether it has moved, and continues, is found out: see doubts
 	}
 	e.sweepEnded(op)
 	if err := e.publish(ctx, g.ID); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// How a part of a size was changed, besides vm.Live.
+// How a part of a size was changed, other than vm.Live.
 const (
 	Restarted   = "restart"
 	AtNextStart = "at-next-start"
@@ -23,7 +23,7 @@ const resizeDeadline = 2 * time.Minute
 
 // Resize changes what a VM gets of the host: while it runs where the guest can
 // take it, else by a stop and a start, which keeps the disk and loses memory.
-// A stopped VM has its new size from its next start on. It goes on when ctx
+// A stopped VM has its new size from its next start on. It continues when ctx
 // ends. When the start fails the VM is stopped, with its new size.
 func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeRequest) (out Resized, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpResize)
@@ -158,7 +158,7 @@ func (e *Engine) growDisk(ctx context.Context, label string, rec vm.VM) error {
 	return e.cfg.Generations.GrowDisk(rec.ID, rec.Size.DiskMiB)
 }
 
-// resizeRunning asks the machine, and starts it anew where it cannot.
+// resizeRunning asks the machine, and starts it again where it cannot.
 func (e *Engine) resizeRunning(op *operation, to vm.Size, limit time.Duration) (Resized, error) {
 	r := e.runOf(op.slot)
 	if r == nil {

@@ -24,8 +24,8 @@ func resize(t *testing.T, e *vmtest.House, c *vm.Call, ref string, to vm.Size) e
 	return r
 }
 
-// What the guest can take is changed while it runs: processes go on. The same
-// size again changes nothing.
+// What the guest can take is changed while it runs: processes keep running.
+// The same size again changes nothing.
 func TestResizeLive(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -102,7 +102,7 @@ func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Ge
 	return m, st, notContinued(rec, g, err)
 }
 
-// notContinued says of memory that is not what was written how to go on
+// notContinued says of memory that is not what was written how to continue
 // without it.
 func notContinued(rec vm.VM, g vm.Generation, err error) error {
 	if k := vm.KindOf(err); k != vm.Corrupt && k != vm.NotFound {

@@ -14,7 +14,7 @@ import (
 // Rollback puts a VM back to a generation, by default the newest in its own
 // history: the same id, name and mappings, the memory and disk of then. What
 // is left is captured first. When the start fails the VM runs on as it was. It
-// goes on when ctx ends.
+// continues when ctx ends.
 func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r RollbackRequest) (out RolledBack, err error) {
 	if err := checkVolumesMode(r.Volumes, VolumesCut, VolumesDetach); err != nil {
 		return out, fail(vm.OpRollback, ref, err)
@@ -195,7 +195,7 @@ func (e *Engine) stay(op *operation, before vm.Generation, limit time.Duration, 
 		_, err := e.nowStopped(ctx, op.slot, op.before.Reason, op.before.Exit)
 		return joinUndo(why, err)
 	}
-	suspended := func(ctx context.Context) error { // a start on it makes the disk anew
+	suspended := func(ctx context.Context) error { // a start on it makes the disk again
 		_, err := e.nowSuspended(ctx, op.slot, before.ID, "rollback-failed")
 		return err
 	}

@@ -40,7 +40,7 @@ func (e *Engine) answers(ctx context.Context, s *slot) error {
 }
 
 // errSilent is in the error of what a machine that hangs was not even asked for:
-// nothing was begun, and the VM goes on when its machine does.
+// nothing was begun, and the VM keeps running when its machine does.
 var errSilent = errors.New("it hangs")
 
 // silent is the error of a VM whose machine hangs.

@@ -17,8 +17,8 @@ import (
 )
 
 // TestSilentMachine: what has to write a VM down is refused, with what to do,
-// while its monitor or its QEMU hangs. Nothing is begun; other VMs go on; and so
-// does this one when it answers again.
+// while its monitor or its QEMU hangs. Nothing is begun; other VMs keep running;
+// and so does this one when it answers again.
 func TestSilentMachine(t *testing.T) {
 	for what, step := range map[string]string{"monitor": "status", "QEMU": "run-state"} {
 		t.Run(what, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 // Stop asks the guest to power off, ends the machine when it doesn't in time,
 // and keeps the disk. A suspended VM has no machine: only its memory goes. It
-// goes on when ctx ends.
+// continues when ctx ends.
 func (e *Engine) Stop(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpStop)
 	if err != nil {

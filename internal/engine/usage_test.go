@@ -57,7 +57,7 @@ func TestUsage(t *testing.T) {
 	s.World.Spend(v.ID, vmtest.Spent{CPU: 2 * time.Second, FromGuest: 10, ToGuest: 5}) // a new machine counts from 0
 	clock.Advance(10 * time.Second)
 	closeEngine(t, e)
-	clock.Advance(20 * time.Second) // no server; the machine goes on
+	clock.Advance(20 * time.Second) // no server; the machine keeps running
 	e, c = open(t, s)
 	if u := usageOf(t, e, c, id); !near(u.RunningSeconds, 130) {
 		t.Errorf("after a restart of the server: %+v", u)

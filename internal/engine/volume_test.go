@@ -334,7 +334,8 @@ func TestVolumeLeases(t *testing.T) {
 }
 
 // TestVolumeSuspend: a suspend keeps volumes, seals the memory, and needs the
-// key to go on; nobody else continues such memory, and no capture keeps it.
+// key to continue; nobody else continues such memory, and no capture keeps
+// it.
 func TestVolumeSuspend(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -70,7 +70,7 @@ func (e *Engine) volumesGiven(rec vm.VM, mode string) error {
 func (e *Engine) onlyReads(rec vm.VM) error {
 	for _, m := range e.mountsOf(rec.ID) {
 		if m.RW {
-			return vm.Errorf(vm.WrongState, string(rec.ID), "it writes to the volume %s at %s, and nobody can go on reading what changes below", m.Name, m.Path).
+			return vm.Errorf(vm.WrongState, string(rec.ID), "it writes to the volume %s at %s, and nobody can continue reading what changes below", m.Name, m.Path).
 				WithCode("CONFLICT", "reason", attached, "vmId", string(rec.ID), "volumes", []string{m.Name}, "paths", []string{m.Path}).
 				WithHint("mount it without --rw, or use --volumes cut or detach")
 		}
@@ -137,7 +137,7 @@ func (e *Engine) detachAll(op *operation) (away []Mounted, err error) {
 	return away, nil
 }
 
-// reattachAll mounts again what detachAll has unmounted; err is what came of
+// reattachAll mounts again what detachAll has unmounted; err is the result of
 // the rest.
 func (e *Engine) reattachAll(op *operation, away []Mounted, err error) error {
 	for _, m := range slices.Backward(away) {
@@ -243,7 +243,7 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) e
 	return nil
 }
 
-// keyToStart is the key of a volume that a machine goes on with.
+// keyToStart is the key of a volume that a machine continues with.
 func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
 	v := e.cfg.Vault.VolumeByID(id)
 	key, err := v.Key()
@@ -253,8 +253,8 @@ func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
 	return key, nil
 }
 
-// unlockedFor checks that the volumes are unlocked that rec goes on with when it
-// continues a generation.
+// unlockedFor checks that the volumes are unlocked that rec continues with when
+// it continues a generation.
 func (e *Engine) unlockedFor(rec vm.VM, g vm.Generation) error {
 	for _, at := range g.Mounts {
 		if !e.owns(rec, g, at.ID) {

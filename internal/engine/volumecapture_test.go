@@ -327,7 +327,7 @@ func TestVolumeRollback(t *testing.T) {
 	if _, err := e.Start(ctx, c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	pluggedIn(t, s, box.ID, v.ID, "real") // it goes on as it was
+	pluggedIn(t, s, box.ID, v.ID, "real") // it continues as it was
 	consistentVolumes(t, s)
 
 	back, err := e.Rollback(ctx, c, "box", engine.RollbackRequest{To: "clean", Volumes: engine.VolumesCut})

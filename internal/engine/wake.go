@@ -20,8 +20,8 @@ type waking struct {
 func asleep(s vm.State) bool { return s == vm.Suspended || s == vm.Stopped }
 
 // wakeUp has a sleeping VM started and waits for it. All who come meanwhile
-// wait for the same start, and are told the same when it fails. It goes on when
-// ctx ends: the others, and whoever asks again, want it still.
+// wait for the same start, and are told the same when it fails. It continues
+// when ctx ends: the others, and whoever asks again, want it still.
 func (e *Engine) wakeUp(ctx context.Context, c *vm.Call, s *slot, kind vm.ActivityKind) error {
 	w, err := e.wakingOf(c, s, kind)
 	if err != nil {

@@ -19,7 +19,7 @@ const followEvery = 250 * time.Millisecond
 
 // ConsoleLog returns what the guest wrote to its serial console, from an
 // offset within what is kept; negative = that many bytes before the end. It
-// works in every state. With follow it goes on until ctx ends or the VM is
+// works in every state. With follow it continues until ctx ends or the VM is
 // deleted. The caller closes it.
 func (in *Inside) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	if err := c.Actor.OwnerOnly(ref); err != nil {

@@ -101,7 +101,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends this side's bytes; the other's may go on.
+// CloseWrite ends this side's bytes; the other's may continue.
 func (s *stream) CloseWrite() error {
 	return closeWrite(s.Conn)
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // Exec starts a command and stays attached to it. ctx is the attachment's
-// life: when it ends, the command goes on in the background with a log. The
-// caller calls Run, or Detach.
+// life: when it ends, the command keeps running in the background with a log.
+// The caller calls Run, or Detach.
 func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error) {
 	if err := checkExec(spec); err != nil {
 		return nil, vm.WithOp(vm.OpExec, ref, err)

@@ -78,7 +78,7 @@ func (in *Inside) RemoveService(ctx context.Context, c *vm.Call, ref, user, name
 }
 
 // SwitchServices starts, stops or restarts services, one after the other, and
-// says of each what came of it.
+// says of each the result.
 func (in *Inside) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb string, names []string) ([]vm.UnitResult, error) {
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
 	return slowly(ctx, in, c, ref, user, checkSwitch(verb, names), entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {

@@ -94,7 +94,7 @@ func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
 }
 
 // once runs one journalctl. It is killed when the caller goes away: left to
-// itself it would go on in the background.
+// itself it would keep running in the background.
 func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error) {
 	ctx := context.WithoutCancel(f.v.ctx)
 	x, err := f.v.guest.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: followFor.Milliseconds()})

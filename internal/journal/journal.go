@@ -118,8 +118,8 @@ func (j *Journal) Record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (
 	return r.End, err
 }
 
-// withDeadline bounds the wait for a record: a disk that stands still holds up a
-// caller for so long at most.
+// withDeadline bounds the wait for a record: a disk that hangs holds up a caller
+// for so long at most.
 func (j *Journal) withDeadline(ctx context.Context) (bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	after, release := j.cfg.Clock.After(auditDeadline)

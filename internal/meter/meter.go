@@ -190,8 +190,8 @@ func notRun(rec *vm.VM) vm.UsageRecord {
 
 // Ask asks a VM's machine for its status, and counts what it has used since the
 // last time. An answer that is older than the last one counted would be taken for
-// counters that begin anew: while another caller asks the same machine, the answer
-// is returned and not counted.
+// counters that begin again: while another caller asks the same machine, the
+// answer is returned and not counted.
 func (m *Meter) Ask(ctx context.Context, id vm.ID, machine Machine) (vm.MachineStatus, error) {
 	n := m.find(id)
 	mine := n != nil && n.asking.TryLock()

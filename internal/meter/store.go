@@ -13,7 +13,8 @@ import (
 )
 
 // recover takes over what is stored. It finishes a sum that a crash has cut short,
-// ends the usage of VMs that are gone, and goes on with that of machines that run.
+// ends the usage of VMs that are gone, and continues with that of machines that
+// run.
 func (m *Meter) recover(ctx context.Context, vms []vm.VM) error {
 	there := make(map[string]*vm.VM, len(vms))
 	for i := range vms {

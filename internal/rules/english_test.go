@@ -50,16 +50,18 @@ var notEnglish = []struct {
 }
 
 // cleanDirs are the directories in which no such wording may stand, each with
-// all below it. stillMoving is how many the rest of the repository may have.
+// all below it. The rest of the repository, whose code moves between packages,
+// may have stillMoving of them in all. That number only shrinks; at 0 both
+// variables go.
 var (
-	cleanDirs   = []string{
+	cleanDirs = []string{
 		"README.md", "ARCHITECTURE.md", "docs/", "api/", "client/", "cmd/", "vm/", "bench/", "tools/", "test/", "scripts/", "deploy/",
 		"internal/cli/", "internal/agent/", "internal/guest/", "internal/link/", "internal/monitor/", "internal/qemu/", "internal/image/",
 		"internal/warm/", "internal/generation/", "internal/seal/", "internal/volume/", "internal/qcow/", "internal/confine/",
 		"internal/folder/", "internal/gateway/", "internal/sshd/", "internal/serve/", "internal/usernet/", "internal/vt/",
 		"internal/diagnose/", "internal/doctor/", "internal/events/", "internal/audit/", "internal/layout/", "internal/powercut/",
 	}
-	stillMoving = 220
+	stillMoving = 75
 )
 
 // TestPlainEnglish holds docs/style.md where a machine can: comments of Go

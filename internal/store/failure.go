@@ -16,7 +16,7 @@ import (
 )
 
 // failure is what etcd does instead of ending the process: it tells why it
-// cannot go on, and the goroutine that found out ends.
+// cannot continue, and the goroutine that found out ends.
 type failure struct {
 	dir      string
 	happened chan struct{} // closed once err is set

@@ -86,7 +86,7 @@ func TestPrivate(t *testing.T) {
 }
 
 // TestDamage: data that cannot be used is refused with a kind and what to do,
-// and the process goes on; a tail torn by a crash is mended.
+// and the process keeps running; a tail torn by a crash is repaired.
 func TestDamage(t *testing.T) {
 	origin := shortDir(t)
 	s := open(t, origin)

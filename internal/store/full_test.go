@@ -155,7 +155,7 @@ func TestFull(t *testing.T) {
 }
 
 // TestNoSpaceAlarm: a store that etcd itself has stopped, as by an earlier
-// version, goes on by itself: while it runs, and at its next start.
+// version, continues by itself: while it runs, and at its next start.
 func TestNoSpaceAlarm(t *testing.T) {
 	ctx, dir := t.Context(), shortDir(t)
 	s := small(t, dir)

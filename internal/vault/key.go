@@ -158,7 +158,8 @@ func (v *Volume) hold(key vm.VolumeKey, r UnlockRequest) error {
 	return nil
 }
 
-// relock locks a volume whose time is up. VMs that have it mounted go on.
+// relock locks a volume whose time is up. VMs that have it mounted keep using
+// it.
 func (v *Volume) relock(held chan struct{}) {
 	v.vault.mu.Lock()
 	if v.relocked != held {

@@ -45,7 +45,7 @@ func (vt *Vault) RollbackVolume(ctx context.Context, c *vm.Call, ref Ref, to str
 	if err := v.keepSnapshot(ctx, before); err != nil {
 		return info, before, err
 	}
-	ctx = context.WithoutCancel(ctx) // half a rollback is of no use to anybody
+	ctx = context.WithoutCancel(ctx) // half a rollback cannot be used to anybody
 	if err := v.revert(ctx, key, target); err != nil {
 		if vt.vms.Alive() == nil {
 			err = errors.Join(err, v.revert(ctx, key, before))

@@ -71,7 +71,7 @@ type VMs interface {
 // Disk is the disk of a volume that a running machine writes to.
 type Disk interface {
 	// Snapshot keeps what is on the disk at an instant, with what the guest had not
-	// written yet. The guest goes on.
+	// written yet. The guest keeps running.
 	Snapshot(ctx context.Context, id string) error
 	// DropSnapshot removes a snapshot.
 	DropSnapshot(ctx context.Context, id string) error
@@ -161,8 +161,8 @@ func nameKey(account vm.AccountID, project, name string) string {
 
 var errClosed = &vm.Error{Kind: vm.Unavailable, Msg: "the server is stopping", Hint: "start it again: `warren serve`"}
 
-// Close forgets every key. VMs that have volumes mounted go on. It waits for the
-// tasks of the vault.
+// Close forgets every key. VMs that have volumes mounted continue. It waits for
+// the tasks of the vault.
 func (vt *Vault) Close() {
 	vt.mu.Lock()
 	vt.closed = true

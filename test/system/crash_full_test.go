@@ -200,12 +200,12 @@ func TestGuestMeetsFullDisk(t *testing.T) {
 	h.count("app")
 	h.leave(0)
 	h.ok("exec", "app", "-d", "--", "sh", "-c", "yes 0123456789 | head -c 100000000 > /root/big; sync; md5sum < /root/big > /root/sum; sync")
-	h.eventually("it stands still and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "stands still") })
+	h.eventually("it is paused and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "it resumes when there is room") })
 	for _, verb := range captures {
 		refusedForSpace(t, h.run(verb...))
 	}
 	<-time.After(3 * time.Second) // it is let try meanwhile, for nothing
-	if got := h.ok("inspect", "app"); !strings.Contains(got, "running") || !strings.Contains(got, "stands still") {
+	if got := h.ok("inspect", "app"); !strings.Contains(got, "running") || !strings.Contains(got, "it resumes when there is room") {
 		t.Errorf("inspect: %s", got)
 	}
 	h.makeRoom()

@@ -272,7 +272,7 @@ func TestVolumeFullDisk(t *testing.T) {
 	// Begun before the disk is full: the VM may be paused at its next write.
 	h.ok("exec", "app", "-d", "--", "sh", "-c", "sleep 2; yes 0123456789 | head -c 50000000 >/data/big; sync; md5sum </data/big >/run/sum")
 	h.leave(0)
-	h.eventually("it stands still and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "stands still") })
+	h.eventually("it is paused and says so", func() bool { return strings.Contains(h.run("inspect", "app").stdout, "it resumes when there is room") })
 	h.run("volume", "create", "other").wants(t, 8, "disk")
 	h.volumeIs("work", "unlocked", 1)
 	h.makeRoom()
