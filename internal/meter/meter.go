@@ -61,7 +61,7 @@ type Meter struct {
 	log   *slog.Logger
 	src   Source // set by Open
 
-	life  context.Context // ends with Close
+	life  context.Context // set by Open; ends with Close
 	end   context.CancelFunc
 	tasks sync.WaitGroup
 
@@ -88,7 +88,6 @@ type count struct {
 func New(l *ledger.Ledger, clock Clock, log *slog.Logger) *Meter {
 	m := &Meter{host: l.Host(), clock: clock, log: log, counts: map[string]*count{}, unsaved: map[string]bool{}}
 	m.table = ledger.Add(l, Kind)
-	m.life, m.end = context.WithCancel(context.Background())
 	return m
 }
 
@@ -103,6 +102,7 @@ var Kind = ledger.Kind[string, vm.UsageRecord]{
 // Then it begins to count running machines, until Close.
 func (m *Meter) Open(ctx context.Context, src Source, vms []vm.VM) error {
 	m.src = src
+	m.life, m.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := m.recover(ctx, vms); err != nil {
 		return err
 	}
@@ -116,6 +116,9 @@ func (m *Meter) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
+	if m.end == nil { // it was never opened
+		return nil
+	}
 	m.end()
 	done := make(chan struct{})
 	go func() { // ends with the tasks, which end with life
