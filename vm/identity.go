@@ -14,7 +14,6 @@ type Identity struct {
 	Account   AccountID  `json:"account"`
 	Name      string     `json:"name,omitempty"` // unique in the account; "" = none
 	CreatedAt time.Time  `json:"createdAt"`
-	Revision  int64      `json:"-"`
 }
 
 // IdentityToken is the record of a token, by which a program acts as an
@@ -27,7 +26,6 @@ type IdentityToken struct {
 	CreatedAt time.Time  `json:"createdAt"`
 	ExpiresAt time.Time  `json:"expiresAt,omitzero"` // zero = when it is revoked
 	LastUsed  time.Time  `json:"lastUsed,omitzero"`
-	Revision  int64      `json:"-"`
 }
 
 // IdentityKey is an SSH public key by which a person acts as an identity.
@@ -40,7 +38,6 @@ type IdentityKey struct {
 	Fingerprint  string     `json:"fingerprint"`  // "SHA256:..."
 	ForwardAgent bool       `json:"forwardAgent"` // its sessions may use the client's SSH agent
 	CreatedAt    time.Time  `json:"createdAt"`
-	Revision     int64      `json:"-"`
 }
 
 // VMPermission grants an identity the use of a VM.
@@ -52,8 +49,8 @@ type VMPermission struct {
 	// AllowedUsers are the Linux users that it may act as; nil = any.
 	AllowedUsers []string  `json:"allowedUsers"`
 	GrantedAt    time.Time `json:"grantedAt"`
-	GrantedBy    string    `json:"grantedBy"` // the account
-	Revision     int64     `json:"-"`
+	GrantedBy    string    `json:"grantedBy"`      // the account
+	Host         string    `json:"host,omitempty"` // id of the server that its VM belongs to; "" = written by an older warren
 }
 
 // Allows reports whether the permission is for a Linux user; "" = root.
@@ -81,7 +78,6 @@ type GitPermission struct {
 	Repo      string     `json:"repo"`
 	Access    GitAccess  `json:"access"`
 	GrantedAt time.Time  `json:"grantedAt"`
-	Revision  int64      `json:"-"`
 }
 
 // Repository is what permissions need to know of a git repository.

@@ -201,7 +201,6 @@ type Account struct {
 	Admin     bool      `json:"admin"` // may manage accounts and see host-wide state
 	Quota     Quota     `json:"quota,omitzero"`
 	CreatedAt time.Time `json:"createdAt"`
-	Revision  int64     `json:"-"`
 }
 
 // APIKey is the record of a key. The secret itself is not kept, only its hash.
@@ -212,7 +211,6 @@ type APIKey struct {
 	Hash      string    `json:"hash"` // hex SHA-256 of the secret, which has 248 random bits
 	CreatedAt time.Time `json:"createdAt"`
 	LastUsed  time.Time `json:"lastUsed,omitzero"`
-	Revision  int64     `json:"-"`
 }
 
 // Actor is the caller, and how it was authenticated: an API key, a token or

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
@@ -14,7 +15,7 @@ import (
 // without it the action is refused, and so is what an identity may not do. The
 // caller ends the receipt.
 func (e *Engine) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*journal.Receipt, error) {
-	if !identityOps[entry.Op] {
+	if !access.Granted(entry.Op) {
 		if err := c.Actor.OwnerOnly(string(entry.VM)); err != nil {
 			return nil, err
 		}

@@ -17,14 +17,7 @@ import (
 // memory with their revisions. Records of VMs, generations and usage have theirs
 // in resaved.
 func certain(r Records) Records {
-	r.Accounts = withCertainty(r.Accounts, func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision })
-	r.Keys = withCertainty(r.Keys, func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision })
 	r.Jobs = withCertainty(r.Jobs, func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision })
-	r.Identities = withCertainty(r.Identities, func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision })
-	r.Tokens = withCertainty(r.Tokens, func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision })
-	r.SSHKeys = withCertainty(r.SSHKeys, func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision })
-	r.VMPermissions = withCertainty(r.VMPermissions, func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision })
-	r.GitPermissions = withCertainty(r.GitPermissions, func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision })
 	return r
 }
 

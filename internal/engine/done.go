@@ -125,8 +125,8 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 		}
 	}
 	if r.RevokeTokens {
-		for _, t := range e.tokensFor(job.VM) {
-			if err := e.RevokeToken(ctx, sub(), string(t.Identity), t.ID); err != nil && vm.KindOf(err) != vm.NotFound {
+		for _, t := range e.cfg.Access.TokensFor(job.VM) {
+			if err := e.cfg.Access.RevokeToken(ctx, sub(), string(t.Identity), t.ID); err != nil && vm.KindOf(err) != vm.NotFound {
 				return revoked, err
 			}
 			revoked++
@@ -183,18 +183,6 @@ func (e *Engine) lockVolumes(ctx context.Context, c *vm.Call, id vm.ID) error {
 	return nil
 }
 
-// tokensFor lists the tokens of identities that were granted a VM.
-func (e *Engine) tokensFor(id vm.ID) (list []vm.IdentityToken) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range e.rights.tokens {
-		if _, ok := e.rights.grants[grant{t.Identity, id}]; ok {
-			list = append(list, t)
-		}
-	}
-	return list
-}
-
 // judge says how far each step is. What people have seen to in an earlier
 // request stays so.
 func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
@@ -228,7 +216,7 @@ func (e *Engine) judge(job *vm.Job, r DoneRequest, revoked int) {
 	}
 	judgeVolumes(left, step)
 	e.judgeSnapshots(job, r, step)
-	tokens := fmt.Sprintf("%d tokens of identities that reach it", len(e.tokensFor(job.VM)))
+	tokens := fmt.Sprintf("%d tokens of identities that reach it", len(e.cfg.Access.TokensFor(job.VM)))
 	seen(vm.StepCredentials, r.Rotated, fmt.Sprintf("they were rotated; %d tokens were revoked here", revoked),
 		"keys, tokens and passwords that code in the VM could reach may be known to it; Warren knows of "+tokens)
 	step(vm.StepReceipts, vm.StepDone, "%d audit records are in the record of the job", len(left.Receipts))

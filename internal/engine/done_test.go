@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -64,7 +65,7 @@ func TestDone(t *testing.T) {
 	if _, err := e.GrantVM(t.Context(), c, string(i.ID), "box", nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := e.CreateToken(t.Context(), c, string(i.ID), engine.TokenRequest{}); err != nil {
+	if _, _, err := e.CreateToken(t.Context(), c, string(i.ID), access.TokenRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	j := done(t, e, c, "box", engine.DoneRequest{})

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
 	"github.com/warren-vm/warren/internal/ledger"
@@ -30,19 +31,19 @@ type Config struct {
 	Journal  *journal.Journal
 	Meter    *meter.Meter
 	Names    Names
+	Access   *access.Access
 	Machines Machines
 	Images   Images
 	Host     Host
 	Disk     Disk
 
-	Generations  Generations
-	Vault        *vault.Vault
-	Folders      Folders      // nil = none are given
-	Repositories Repositories // nil = there are none
-	Clock        Clock
-	Fault        func(label string) error // nil in production; see Labels
-	Settings     Settings
-	Log          *slog.Logger
+	Generations Generations
+	Vault       *vault.Vault
+	Folders     Folders // nil = none are given
+	Clock       Clock
+	Fault       func(label string) error // nil in production; see Labels
+	Settings    Settings
+	Log         *slog.Logger
 }
 
 // Settings are the operator's choices. A zero field has the default.
@@ -118,9 +119,8 @@ func (c Config) WithDefaults() Config {
 
 // Engine is the one place that changes the state of VMs. All methods may be
 // called at once from many goroutines. Lock order:
-// a volume that is reserved before slot.holding;
-// slot.holding, idWrite, keyWrite, nameSnap or accountWrite before mu; mu before the
-// mutex of the vault.
+// a volume that is reserved before slot.holding; slot.holding or nameSnap before mu;
+// mu before the locks of the vault and of access.
 type Engine struct {
 	cfg      Config
 	tables   tables
@@ -130,11 +130,8 @@ type Engine struct {
 	tasks    sync.WaitGroup
 	wake     chan struct{} // tells the reaper that a deadline may have changed
 	holdWake chan struct{} // tells that holds may have changed
-	expiry   chan struct{} // tells expire that there is a new token
 	dead     atomic.Bool   // see ErrDied
 
-	idWrite   sync.Mutex    // held while records of identities are written; before mu
-	keyWrite  sync.Mutex    // held while a key's record is written; before mu
 	nameSnap  sync.Mutex    // held while a snapshot gets its name; before mu
 	starts    chan struct{} // places in the queue of a fork's starts
 	sweeping  sync.Mutex    // one collection of generations at a time; before nameSnap
@@ -142,8 +139,6 @@ type Engine struct {
 	measuring sync.Mutex    // one look at the disk at a time; before mu
 	found     found         // what was there at the start; not changed after
 	pool      *pool         // its lock after mu
-
-	accountWrite sync.Mutex // held while an account's record is changed; before mu
 
 	mu sync.Mutex
 	// guarded by mu
@@ -154,8 +149,6 @@ type Engine struct {
 	closed   bool
 	// recovered: what is on disk agrees with the records.
 	recovered bool
-	users     directory
-	rights    rights
 	gens      map[vm.GenerationID]*generation
 	claims    map[*claim]bool // VMs that were admitted and are on their way
 	looked    *usage          // the last look at the disk; nil = none
@@ -173,7 +166,7 @@ func New(cfg Config) *Engine {
 	life, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
 		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
-		wake: make(chan struct{}, 1), expiry: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, claims: map[*claim]bool{},
 	}
@@ -200,7 +193,6 @@ func (e *Engine) Open(ctx context.Context) error {
 	e.mu.Unlock()
 	e.collectLater()
 	e.spawn(e.reap)
-	e.spawn(e.expire)
 	e.spawn(e.expireHolds)
 	e.goOnAfterBoot()
 	e.spawn(e.keepBudget)

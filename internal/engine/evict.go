@@ -80,11 +80,9 @@ func (e *Engine) worthALook(have Capacity) bool {
 
 // accountsOver are the accounts that have more than their quota of disk.
 func (e *Engine) accountsOver(u *usage) (list []vm.AccountID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for id, a := range e.users.accounts {
-		if limit := e.diskLimit(a, u.have.DiskTotal); limit > 0 && u.accounts.Of[id].Unique > limit {
-			list = append(list, id)
+	for _, a := range e.cfg.Access.AllAccounts() {
+		if limit := e.diskLimit(a, u.have.DiskTotal); limit > 0 && u.accounts.Of[a.ID].Unique > limit {
+			list = append(list, a.ID)
 		}
 	}
 	return list
@@ -93,9 +91,7 @@ func (e *Engine) accountsOver(u *usage) (list []vm.AccountID) {
 // accountOver is what an account has above its quota.
 func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	return func(u *usage) int64 {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		limit := e.diskLimit(e.users.accounts[id], u.have.DiskTotal)
+		limit := e.diskLimit(e.account(id), u.have.DiskTotal)
 		if limit == 0 {
 			return 0
 		}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -258,7 +259,7 @@ func TestWakeByIdentity(t *testing.T) {
 	if _, err := e.Hold(t.Context(), c, "box", engine.HoldRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	i, _, own := identity(t, e, c, engine.TokenRequest{})
+	i, _, own := identity(t, e, c, access.TokenRequest{})
 	if err := verbs(e)["exec"](t.Context(), own, string(v.ID)); vm.KindOf(err) != vm.Denied {
 		t.Errorf("not granted: %v", err)
 	}

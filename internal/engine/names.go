@@ -18,8 +18,6 @@ type Names interface {
 	// Move points the mappings of a VM to another VM. back undoes what was done, also
 	// after an error.
 	Move(ctx context.Context, from, to vm.ID) (back func(context.Context) error, err error)
-	// Forget gives up what an account that is deleted called its own.
-	Forget(ctx context.Context, account vm.AccountID) error
 }
 
 // Find returns the VM that ref names among those that the actor reaches: ref is an

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
@@ -71,7 +72,7 @@ func captures(verb vm.Op) bool {
 // must be ended with finish. Its context does not end with ctx: the caller
 // chooses with cancelWith.
 func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
-	if !identityOps[verb] {
+	if !access.Granted(verb) {
 		if err := c.Actor.OwnerOnly(ref); err != nil {
 			return nil, err
 		}

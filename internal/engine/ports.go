@@ -388,22 +388,7 @@ type Clock interface {
 
 // Records are the durable records; package store is behind them.
 type Records struct {
-	Accounts Collection[vm.Account]
-	Keys     Collection[vm.APIKey]
-	Jobs     Collection[vm.Job]
-
-	Identities     Collection[vm.Identity]
-	Tokens         Collection[vm.IdentityToken]
-	SSHKeys        Collection[vm.IdentityKey]
-	VMPermissions  Collection[vm.VMPermission]
-	GitPermissions Collection[vm.GitPermission]
-}
-
-// Repositories finds git repositories. None is found where there is no such
-// thing.
-type Repositories interface {
-	// Repository finds a repository of any account by its id; kind NotFound.
-	Repository(ctx context.Context, id string) (vm.Repository, error)
+	Jobs Collection[vm.Job]
 }
 
 // Collection holds the records of one kind. Every change is durable when it

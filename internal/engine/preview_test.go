@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
 )
@@ -19,7 +20,7 @@ func TestPreviewSession(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
-	i, token, own := identity(t, e, c, engine.TokenRequest{})
+	i, token, own := identity(t, e, c, access.TokenRequest{})
 	at := func() vm.Site {
 		s, ok := e.PreviewSite("box", 3000)
 		if !ok {

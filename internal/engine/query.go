@@ -42,7 +42,7 @@ func (e *Engine) List(_ context.Context, c *vm.Call, f Filter) (vms []vm.VM, tot
 	defer e.mu.Unlock()
 	page := make([]*slot, 0, len(e.vms))
 	for _, s := range e.vms {
-		if (s.account != c.Actor.Account || s.rec.Layer != "" || !e.reachesLocked(c.Actor, s)) && !f.All {
+		if (s.account != c.Actor.Account || s.rec.Layer != "" || !e.cfg.Access.Reaches(c.Actor, s.id)) && !f.All {
 			continue
 		}
 		counts[s.rec.State]++

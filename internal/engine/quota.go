@@ -98,7 +98,7 @@ func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
 	if e.draining {
 		return errDraining
 	}
-	q := e.users.accounts[account].Quota
+	q := e.account(account).Quota
 	if q != (vm.Quota{}) {
 		more := vm.Quota{}
 		for _, c := range want {
@@ -200,7 +200,7 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 		return err
 	}
 	e.mu.Lock()
-	a, use := e.users.accounts[account], vm.Quota{}
+	a, use := e.account(account), vm.Quota{}
 	q := a.Quota
 	q.Disk = e.diskLimit(a, have.DiskTotal)
 	if q.Snapshots > 0 && more.Snapshots > 0 {
@@ -237,7 +237,7 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 func (e *Engine) snapshotFits(account vm.AccountID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	q := vm.Quota{Snapshots: e.users.accounts[account].Quota.Snapshots}
+	q := vm.Quota{Snapshots: e.account(account).Quota.Snapshots}
 	if q.Snapshots == 0 {
 		return nil
 	}
@@ -251,7 +251,7 @@ func (e *Engine) Quota(ctx context.Context, c *vm.Call, ref vm.AccountID) (out v
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return out, err
 	}
-	a, err := e.accountOf(c, ref)
+	a, err := e.cfg.Access.AccountOf(c, ref)
 	if err != nil {
 		return out, err
 	}
@@ -273,22 +273,6 @@ func (e *Engine) quotaState(ctx context.Context, a vm.Account) (vm.QuotaState, e
 	return out, nil
 }
 
-// accountOf finds an account by its id or name; others than admins find only
-// their own.
-func (e *Engine) accountOf(c *vm.Call, ref vm.AccountID) (vm.Account, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	id := c.Actor.Account
-	if ref != "" {
-		id = e.users.accountLocked(ref)
-	}
-	a, ok := e.users.accounts[id]
-	if !ok || !c.Actor.Admin && id != c.Actor.Account {
-		return a, vm.Errorf(vm.NotFound, string(ref), "no such account").WithCode("NOT_FOUND").WithHint("`warren account ls` lists accounts")
-	}
-	return a, nil
-}
-
 // SetQuota says what an account may have. A quota below what the account has
 // is refused. Admins only.
 func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q vm.Quota) (out vm.QuotaState, err error) {
@@ -296,13 +280,8 @@ func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q v
 	if err := c.Actor.AdminOnly(); err != nil {
 		return out, err
 	}
-	a, err := e.accountOf(c, ref)
+	a, err := e.cfg.Access.AccountOf(c, ref)
 	if err != nil {
-		return out, err
-	}
-	e.accountWrite.Lock()
-	defer e.accountWrite.Unlock()
-	if a, err = e.accountOf(c, a.ID); err != nil {
 		return out, err
 	}
 	if out, err = e.quotaState(ctx, a); err != nil {
@@ -316,15 +295,10 @@ func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q v
 		return out, err
 	}
 	defer func() { r.End(err, nil) }()
-	a.Quota = q
-	if a.Revision, err = e.saveAccount(ctx, a); err != nil {
+	if err = e.cfg.Access.PutQuota(ctx, a.ID, q); err != nil {
 		return out, err
 	}
-	e.mu.Lock()
-	e.users.accounts[a.ID] = a
-	e.mu.Unlock()
 	out.Quota = q
-	e.cfg.Journal.Emit(vm.Event{Type: "account.quota", Account: a.ID, Data: map[string]any{"name": a.Name}})
 	return out, nil
 }
 

@@ -29,15 +29,8 @@ type recordLimit struct {
 // holds by VMs, usage and jobs by what is kept of them, domains and mappings by
 // their own limits.
 var (
-	limitAccounts    = recordLimit{1000, "accounts", "remove one (`warren account rm NAME`)", ""}
 	limitVMs         = limit[vm.VM]{10_000, "VMs", "delete some (`warren rm NAME`)", "TOTAL_VM_LIMIT_EXCEEDED"}
 	limitGenerations = limit[vm.Generation]{20_000, "generations", "delete snapshots (`warren snapshot rm NAME`) or VMs", "SNAPSHOT_LIMIT_EXCEEDED"}
-	limitKeys        = recordLimit{1000, "keys", "revoke one (`warren key revoke ID`)", ""}
-	limitIdentities  = recordLimit{1000, "identities", "delete one (`warren identity rm NAME`)", ""}
-	limitTokens      = recordLimit{1000, "tokens", "revoke one (`warren token revoke IDENTITY ID`)", ""}
-	limitSSHKeys     = recordLimit{1000, "SSH keys", "remove one (`warren identity key rm IDENTITY KEY`)", ""}
-	limitGrants      = recordLimit{10_000, "permissions for VMs", "revoke some (`warren identity revoke`)", ""}
-	limitRepoGrants  = recordLimit{10_000, "permissions for repositories", "revoke some", ""}
 	limitBuilds      = limit[vm.Build]{2000, "builds of the last 30 days", "wait until older ones are forgotten", ""}
 	limitResults     = limit[Result]{500, "background requests of the last hour", "wait for the answer instead", ""}
 )
@@ -51,13 +44,6 @@ func (l limit[T]) of(account func(*T) vm.AccountID) ledger.Limit[T] {
 
 // bounded returns the records with a limit for each account.
 func (r Records) bounded() Records {
-	r.Accounts = tally(r.Accounts, limitAccounts, func(a *vm.Account) (string, vm.AccountID) { return string(a.ID), "" })
-	r.Keys = tally(r.Keys, limitKeys, func(k *vm.APIKey) (string, vm.AccountID) { return string(k.ID), k.Account })
-	r.Identities = tally(r.Identities, limitIdentities, func(i *vm.Identity) (string, vm.AccountID) { return string(i.ID), i.Account })
-	r.Tokens = tally(r.Tokens, limitTokens, func(t *vm.IdentityToken) (string, vm.AccountID) { return string(t.ID), t.Account })
-	r.SSHKeys = tally(r.SSHKeys, limitSSHKeys, func(k *vm.IdentityKey) (string, vm.AccountID) { return string(k.ID), k.Account })
-	r.VMPermissions = tally(r.VMPermissions, limitGrants, func(p *vm.VMPermission) (string, vm.AccountID) { return p.ID, p.Account })
-	r.GitPermissions = tally(r.GitPermissions, limitRepoGrants, func(p *vm.GitPermission) (string, vm.AccountID) { return p.ID, p.Account })
 	return r
 }
 

@@ -21,15 +21,9 @@ import (
 // engine: adopt what runs, bury what is dead, finish or take back what was
 // under way, remove what belongs to nothing. It ends with no operation open.
 func (e *Engine) recover(ctx context.Context) error {
-	if err := e.loadDirectory(ctx); err != nil {
-		return err
-	}
 	recs := e.loadRecords()
 	e.loadGenerations()
 	if err := e.openMeter(ctx); err != nil {
-		return err
-	}
-	if err := e.loadRights(ctx); err != nil {
 		return err
 	}
 	if err := e.sweepHolds(ctx); err != nil {

@@ -42,7 +42,7 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 	l.remembered = e.Remembered()
 	l.records, err = sum(
 		stored(s, "vms"), stored(s, "generations"), stored(s, "results"), stored(s, "holds"), stored(s, "builds"),
-		stored(s, "mappings"), amount(ctx, r.VMPermissions), amount(ctx, r.Keys), amount(ctx, r.Accounts),
+		stored(s, "mappings"), stored(s, "vm-permissions"), stored(s, "keys"), stored(s, "accounts"),
 	)
 	if err != nil {
 		t.Fatal(err)

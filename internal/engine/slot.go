@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -73,7 +74,7 @@ func (e *Engine) snapshot(s *slot) vm.VM {
 // an id, or a name that is unique there.
 func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	if vm.IsID(ref) {
-		if s := e.vms[vm.ID(ref)]; s != nil && s.account == a.Account && e.reachesLocked(a, s) {
+		if s := e.vms[vm.ID(ref)]; s != nil && s.account == a.Account && e.cfg.Access.Reaches(a, s.id) {
 			return s, nil
 		}
 	}
@@ -86,7 +87,7 @@ func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	}
 	var found []*slot
 	for _, s := range e.namedLocked(a.Account, ref) {
-		if e.reachesLocked(a, s) {
+		if e.cfg.Access.Reaches(a, s.id) {
 			found = append(found, s)
 		}
 	}
@@ -119,7 +120,7 @@ func (e *Engine) namedLocked(account vm.AccountID, name string) (list []*slot) {
 // granted one.
 func unreached(a vm.Actor, ref string) error {
 	if a.Identity != "" {
-		return denied(ref, notGranted)
+		return access.NotGranted(ref)
 	}
 	return notFound(ref)
 }
@@ -244,7 +245,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	s.touchLocked()
 	e.mu.Unlock()
 	e.cfg.Vault.EndMounts(context.WithoutCancel(ctx), s.id)
-	if err := e.dropGrantsOf(ctx, s.id); err != nil {
+	if err := e.cfg.Access.DropGrantsOf(ctx, s.id); err != nil {
 		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
 	}
 	return nil

@@ -295,9 +295,7 @@ func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err e
 		out.DiskTotal, out.DiskFree, out.Reserve = u.have.DiskTotal, u.have.DiskFree, s.DiskReserve
 		return out, nil
 	}
-	e.mu.Lock()
-	out.Budget = e.diskLimit(e.users.accounts[c.Actor.Account], u.have.DiskTotal)
-	e.mu.Unlock()
+	out.Budget = e.diskLimit(e.account(c.Actor.Account), u.have.DiskTotal)
 	out.Used = u.accounts.Of[c.Actor.Account].Unique
 	if out.Budget > 0 {
 		out.Over = max(0, out.Used-out.Budget)
@@ -308,13 +306,11 @@ func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err e
 
 // accountsUse is what each account takes, the largest first.
 func (e *Engine) accountsUse(c *vm.Call, u *usage) []vm.AccountStorage {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	list := []vm.AccountStorage{}
-	for id, a := range e.users.accounts {
-		if c.Actor.Admin || id == c.Actor.Account {
+	for _, a := range e.cfg.Access.AllAccounts() {
+		if c.Actor.Admin || a.ID == c.Actor.Account {
 			list = append(list, vm.AccountStorage{
-				Account: id, Name: a.Name, Bytes: u.accounts.Of[id], MemoryImages: u.memory[id], Limit: e.diskLimit(a, u.have.DiskTotal),
+				Account: a.ID, Name: a.Name, Bytes: u.accounts.Of[a.ID], MemoryImages: u.memory[a.ID], Limit: e.diskLimit(a, u.have.DiskTotal),
 			})
 		}
 	}

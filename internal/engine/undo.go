@@ -13,6 +13,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
+// joinUndo puts what went wrong while taking back behind err, the first cause.
+func joinUndo(err, undoErr error) error {
+	if undoErr == nil {
+		return err
+	}
+	return errors.Join(err, undoErr)
+}
+
 // undo is a list of steps that take back what an operation has made. The zero
 // value is ready.
 type undo struct {

@@ -29,7 +29,7 @@ func (e *Engine) loadRecords() []vm.VM {
 		why := vm.Errorf(vm.Corrupt, b.ID, "its record cannot be read: %w", json.Unmarshal(b.Value, &rec))
 		rec.ID, rec.State, rec.Reason, rec.Op = vm.ID(b.ID), vm.Lost, Unreadable, ""
 		if rec.Account == "" {
-			rec.Account = e.firstAdmin()
+			rec.Account = e.cfg.Access.FirstAdmin()
 		}
 		if on, err := e.cfg.Generations.DiskOn(rec.ID); err == nil {
 			rec.DiskOn = on
@@ -41,16 +41,6 @@ func (e *Engine) loadRecords() []vm.VM {
 		e.found.unreadable = append(e.found.unreadable, s)
 	}
 	return recs
-}
-
-// firstAdmin is whose that is of which the owner is not known; "" = nobody's.
-func (e *Engine) firstAdmin() (id vm.AccountID) {
-	for _, a := range e.users.accounts {
-		if a.Admin && (id == "" || a.ID < id) {
-			id = a.ID
-		}
-	}
-	return id
 }
 
 // loadGenerations reads the records at the start of an engine. One that cannot

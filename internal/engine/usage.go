@@ -22,18 +22,8 @@ func (e *Engine) openMeter(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	return e.cfg.Meter.Open(ctx, meter.Source{
-		Find: func(c *vm.Call, ref string) (vm.VM, error) {
-			s, err := e.lookup(c, ref)
-			if err != nil {
-				return vm.VM{}, err
-			}
-			return e.snapshot(s), nil
-		},
-		Account: func(id vm.AccountID) string {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			return e.users.accounts[id].Name
-		},
+		Find:    func(c *vm.Call, ref string) (vm.VM, error) { return e.Find(c.Actor, ref) },
+		Account: func(id vm.AccountID) string { return e.account(id).Name },
 		Running: e.countable,
 		Disk:    e.diskUsed,
 	}, recs)

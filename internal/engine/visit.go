@@ -7,6 +7,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/vm"
 )
@@ -23,12 +24,12 @@ type Visit struct {
 	run  *run
 	call *vm.Call
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	rcpt   *journal.Receipt // nil for verbs that leave no record
-	hold   *session
-	once   sync.Once
-	loose  bool // see Loosen; guarded by Engine.mu
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	rcpt    *journal.Receipt // nil for verbs that leave no record
+	release func()           // ends the watch over the caller's right
+	once    sync.Once
+	loose   bool // see Loosen; guarded by Engine.mu
 }
 
 // Visit enters a running guest as a Linux user; "" = root. It wakes a VM that is
@@ -50,8 +51,7 @@ func (e *Engine) Visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op, 
 		}
 		if v != nil {
 			v.ctx, v.cancel = joinContext(ctx, v.run.ctx)
-			v.hold = &session{actor: c.Actor, vm: v.slot.id, user: asUser(verb, user), cancel: v.cancel}
-			e.hold(v.hold)
+			v.release = e.cfg.Access.Guard(access.Guarded{Actor: c.Actor, VM: v.slot.id, User: access.AsUser(verb, user), Cancel: v.cancel})
 			return v, nil
 		}
 		if queue == nil && !looks(verb) {
@@ -99,7 +99,7 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op, user string) (*Vis
 	defer e.mu.Unlock()
 	s, err := e.lookupLocked(c.Actor, ref)
 	if err == nil {
-		err = e.mayActLocked(c.Actor, s.id, verb, user)
+		err = e.cfg.Access.May(c.Actor, s.id, verb, user)
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -156,9 +156,7 @@ func (v *Visit) Lost() bool { return v.run.ctx.Err() != nil }
 // MayActAs refuses, with kind Denied, what belongs to a Linux user that the caller
 // may not act as; "" = root.
 func (v *Visit) MayActAs(user string) error {
-	v.e.mu.Lock()
-	defer v.e.mu.Unlock()
-	return v.e.mayActLocked(v.call.Actor, v.slot.id, vm.OpExec, user)
+	return v.e.cfg.Access.May(v.call.Actor, v.slot.id, vm.OpExec, user)
 }
 
 // Begin writes the visit's audit record. The visit gives the entry its verb and its
@@ -173,7 +171,7 @@ func (v *Visit) Begin(ctx context.Context, entry vm.AuditEntry) error {
 // End ends the visit with its outcome; nil = success. Only the first call counts.
 func (v *Visit) End(err error, detail map[string]any) {
 	v.once.Do(func() {
-		v.e.unhold(v.hold)
+		v.release()
 		v.cancel(nil)
 		v.rcpt.End(err, detail)
 		e := v.e

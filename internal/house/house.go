@@ -10,6 +10,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/inside"
 	"github.com/warren-vm/warren/internal/journal"
@@ -17,6 +18,7 @@ import (
 	"github.com/warren-vm/warren/internal/meter"
 	"github.com/warren-vm/warren/internal/names"
 	"github.com/warren-vm/warren/internal/vault"
+	"github.com/warren-vm/warren/vm"
 )
 
 // Config is what the rooms of a server work with. Without a Clock it is the
@@ -31,6 +33,8 @@ type Config struct {
 	// LeaveUnclaimed says that records without a host, which an older warren wrote,
 	// belong to another server.
 	LeaveUnclaimed bool
+	// Repositories are the git repositories that permissions may name; nil = none.
+	Repositories access.Repositories
 
 	Resolver       names.Resolver // asked for TXT records; nil = the system's
 	PreviewDomains []string       // default warren.localhost alone
@@ -42,6 +46,7 @@ type House struct {
 	Journal *journal.Journal
 	Meter   *meter.Meter
 	Vault   *vault.Vault
+	Access  *access.Access
 	Engine  *engine.Engine
 	Inside  *inside.Inside
 	Names   *names.Names
@@ -61,7 +66,8 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
 	h.Vault = vault.New(vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
-	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault = h.Journal, h.Ledger, h.Meter, h.Vault
+	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Repositories: c.Repositories, Log: c.Log})
+	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Engine = engine.New(c.Config)
@@ -74,8 +80,15 @@ func Open(ctx context.Context, c Config) (*House, error) {
 		h.Ledger.Close()
 		return nil, err
 	}
-	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
-	if err := h.Names.Open(ctx, h.Engine, h.Engine); err != nil {
+	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	err := h.Access.Open(ctx, access.Rooms{
+		VMs: h.Engine, Empty: h.Engine.EmptyAccount,
+		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Engine.ForgetAccount},
+	})
+	if err == nil {
+		err = h.Names.Open(ctx, h.Engine, h.Access)
+	}
+	if err != nil {
 		return nil, errors.Join(err, h.Close(ctx))
 	}
 	return h, nil
@@ -83,7 +96,7 @@ func Open(ctx context.Context, c Config) (*House, error) {
 
 // Close ends what the rooms do, at most as long as ctx. Machines go on.
 func (h *House) Close(ctx context.Context) error {
-	err := errors.Join(h.Inside.Close(ctx), h.Engine.Close(ctx), h.Meter.Close(ctx))
+	err := errors.Join(h.Inside.Close(ctx), h.Engine.Close(ctx), h.Meter.Close(ctx), h.Access.Close(ctx))
 	h.Vault.Close()
 	h.Ledger.Close()
 	return err

@@ -104,7 +104,7 @@ func shownKey(k vm.APIKey) api.Key {
 }
 
 func (s *server) accounts(q *request) error {
-	l, err := s.Engine.Accounts(q.Context(), q.call)
+	l, err := s.Access.Accounts(q.Context(), q.call)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (s *server) createAccount(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	a, k, secret, err := s.Engine.CreateAccount(q.Context(), q.call, in.Name)
+	a, k, secret, err := s.Access.CreateAccount(q.Context(), q.call, in.Name)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func (s *server) createAccount(q *request) error {
 
 // accountID takes an account's id or its name.
 func (s *server) accountID(q *request, ref string) (vm.AccountID, error) {
-	l, err := s.Engine.Accounts(q.Context(), q.call)
+	l, err := s.Access.Accounts(q.Context(), q.call)
 	if err != nil {
 		return "", err
 	}
@@ -150,7 +150,7 @@ func (s *server) removeAccount(q *request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Engine.RemoveAccount(q.Context(), q.call, id, force); err != nil {
+	if err := s.Access.RemoveAccount(q.Context(), q.call, id, force); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -164,7 +164,7 @@ func (s *server) keys(q *request) error {
 			return err
 		}
 	}
-	l, err := s.Engine.Keys(q.Context(), q.call, account)
+	l, err := s.Access.Keys(q.Context(), q.call, account)
 	if err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ func (s *server) createKey(q *request) error {
 			return err
 		}
 	}
-	k, secret, err := s.Engine.CreateKey(q.Context(), q.call, account, in.Name)
+	k, secret, err := s.Access.CreateKey(q.Context(), q.call, account, in.Name)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (s *server) createKey(q *request) error {
 }
 
 func (s *server) rotateKey(q *request) error {
-	k, secret, err := s.Engine.RotateKey(q.Context(), q.call, vm.KeyID(q.values["key"]))
+	k, secret, err := s.Access.RotateKey(q.Context(), q.call, vm.KeyID(q.values["key"]))
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (s *server) rotateKey(q *request) error {
 }
 
 func (s *server) revokeKey(q *request) error {
-	if err := s.Engine.RevokeKey(q.Context(), q.call, vm.KeyID(q.values["key"])); err != nil {
+	if err := s.Access.RevokeKey(q.Context(), q.call, vm.KeyID(q.values["key"])); err != nil {
 		return err
 	}
 	return q.ok(okBody{})

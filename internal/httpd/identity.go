@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/api"
-	"github.com/warren-vm/warren/internal/engine"
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -42,13 +42,13 @@ func (s *server) identityRoutes() []route {
 func (q *request) identity() string { return q.values["identity"] }
 
 // page reads limit and offset.
-func (q *request) page() (engine.Page, error) {
+func (q *request) page() (access.Page, error) {
 	limit, err := q.int("limit", 0)
 	if err != nil {
-		return engine.Page{}, err
+		return access.Page{}, err
 	}
 	offset, err := q.int("offset", 0)
-	return engine.Page{Limit: int(min(limit, math.MaxInt32)), Offset: int(min(offset, math.MaxInt32))}, err
+	return access.Page{Limit: int(min(limit, math.MaxInt32)), Offset: int(min(offset, math.MaxInt32))}, err
 }
 
 func shownIdentity(i vm.Identity) api.Identity {
@@ -60,7 +60,7 @@ func (s *server) createIdentity(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	i, err := s.Engine.CreateIdentity(q.Context(), q.call, in.Name)
+	i, err := s.Access.CreateIdentity(q.Context(), q.call, in.Name)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *server) identities(q *request) error {
 	if err != nil {
 		return err
 	}
-	list, total, err := s.Engine.Identities(q.Context(), q.call, p)
+	list, total, err := s.Access.Identities(q.Context(), q.call, p)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *server) identities(q *request) error {
 }
 
 func (s *server) deleteIdentity(q *request) error {
-	if _, err := s.Engine.DeleteIdentity(q.Context(), q.call, q.identity()); err != nil {
+	if _, err := s.Access.DeleteIdentity(q.Context(), q.call, q.identity()); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -103,11 +103,14 @@ func (s *server) createToken(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.TokenRequest{TTLSeconds: optional(in.TTLSeconds)}
+	var r access.TokenRequest
+	if in.TTLSeconds.Set && !in.TTLSeconds.Null {
+		r.TTLSeconds = &in.TTLSeconds.Value
+	}
 	if in.ExpiresAt != nil {
 		r.ExpiresAt = *in.ExpiresAt
 	}
-	t, secret, err := s.Engine.CreateToken(q.Context(), q.call, q.identity(), r)
+	t, secret, err := s.Access.CreateToken(q.Context(), q.call, q.identity(), r)
 	if err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func (s *server) createToken(q *request) error {
 }
 
 func (s *server) tokens(q *request) error {
-	list, err := s.Engine.Tokens(q.Context(), q.call, q.identity())
+	list, err := s.Access.Tokens(q.Context(), q.call, q.identity())
 	if err != nil {
 		return err
 	}
@@ -127,7 +130,7 @@ func (s *server) tokens(q *request) error {
 }
 
 func (s *server) revokeToken(q *request) error {
-	if err := s.Engine.RevokeToken(q.Context(), q.call, q.identity(), vm.TokenID(q.values["token"])); err != nil {
+	if err := s.Access.RevokeToken(q.Context(), q.call, q.identity(), vm.TokenID(q.values["token"])); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -146,7 +149,7 @@ func (s *server) grantVM(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	p, err := s.Engine.GrantVM(q.Context(), q.call, q.identity(), q.ref(), in.AllowedUsers.List)
+	p, err := s.Access.GrantVM(q.Context(), q.call, q.identity(), q.ref(), in.AllowedUsers.List)
 	if err != nil {
 		return err
 	}
@@ -158,8 +161,11 @@ func (s *server) changeGrant(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	users := engine.Optional[[]string]{Set: in.AllowedUsers.Set, Null: in.AllowedUsers.List == nil, Value: in.AllowedUsers.List}
-	p, err := s.Engine.ChangeGrant(q.Context(), q.call, q.identity(), q.ref(), users)
+	var users *[]string // nil = they stay
+	if in.AllowedUsers.Set {
+		users = &in.AllowedUsers.List
+	}
+	p, err := s.Access.ChangeGrant(q.Context(), q.call, q.identity(), q.ref(), users)
 	if err != nil {
 		return err
 	}
@@ -167,7 +173,7 @@ func (s *server) changeGrant(q *request) error {
 }
 
 func (s *server) vmPermission(q *request) error {
-	p, err := s.Engine.VMPermission(q.Context(), q.call, q.identity(), q.ref())
+	p, err := s.Access.VMPermission(q.Context(), q.call, q.identity(), q.ref())
 	if err != nil {
 		return err
 	}
@@ -175,7 +181,7 @@ func (s *server) vmPermission(q *request) error {
 }
 
 func (s *server) revokeVM(q *request) error {
-	if err := s.Engine.RevokeVM(q.Context(), q.call, q.identity(), q.ref()); err != nil {
+	if err := s.Access.RevokeVM(q.Context(), q.call, q.identity(), q.ref()); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -186,7 +192,7 @@ func (s *server) vmPermissions(q *request) error {
 	if err != nil {
 		return err
 	}
-	list, total, err := s.Engine.VMPermissions(q.Context(), q.call, q.identity(), p)
+	list, total, err := s.Access.VMPermissions(q.Context(), q.call, q.identity(), p)
 	if err != nil {
 		return err
 	}
@@ -204,7 +210,7 @@ func (s *server) grantRepo(change bool) func(*request) error {
 		if err := q.decode(&in, maxBody); err != nil {
 			return err
 		}
-		if err := s.Engine.GrantRepo(q.Context(), q.call, q.identity(), q.values["repo"], in.Permission, change); err != nil {
+		if err := s.Access.GrantRepo(q.Context(), q.call, q.identity(), q.values["repo"], in.Permission, change); err != nil {
 			return err
 		}
 		return q.ok(okBody{})
@@ -212,7 +218,7 @@ func (s *server) grantRepo(change bool) func(*request) error {
 }
 
 func (s *server) repoPermission(q *request) error {
-	p, err := s.Engine.RepoAccess(q.Context(), q.call, q.identity(), q.values["repo"])
+	p, err := s.Access.RepoAccess(q.Context(), q.call, q.identity(), q.values["repo"])
 	if err != nil {
 		return err
 	}
@@ -224,7 +230,7 @@ func (s *server) repoPermission(q *request) error {
 }
 
 func (s *server) revokeRepo(q *request) error {
-	if err := s.Engine.RevokeRepo(q.Context(), q.call, q.identity(), q.values["repo"]); err != nil {
+	if err := s.Access.RevokeRepo(q.Context(), q.call, q.identity(), q.values["repo"]); err != nil {
 		return err
 	}
 	return q.ok(okBody{})
@@ -235,7 +241,7 @@ func (s *server) repoPermissions(q *request) error {
 	if err != nil {
 		return err
 	}
-	list, err := s.Engine.RepoPermissions(q.Context(), q.call, q.identity(), p)
+	list, err := s.Access.RepoPermissions(q.Context(), q.call, q.identity(), p)
 	if err != nil {
 		return err
 	}
@@ -259,7 +265,7 @@ func (s *server) addSSHKey(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	k, err := s.Engine.AddSSHKey(q.Context(), q.call, q.identity(), in.Name, in.PublicKey, in.ForwardAgent)
+	k, err := s.Access.AddSSHKey(q.Context(), q.call, q.identity(), in.Name, in.PublicKey, in.ForwardAgent)
 	if err != nil {
 		return err
 	}
@@ -267,7 +273,7 @@ func (s *server) addSSHKey(q *request) error {
 }
 
 func (s *server) sshKeys(q *request) error {
-	list, err := s.Engine.SSHKeys(q.Context(), q.call, q.identity())
+	list, err := s.Access.SSHKeys(q.Context(), q.call, q.identity())
 	if err != nil {
 		return err
 	}
@@ -279,7 +285,7 @@ func (s *server) sshKeys(q *request) error {
 }
 
 func (s *server) removeSSHKey(q *request) error {
-	if err := s.Engine.RemoveSSHKey(q.Context(), q.call, q.identity(), q.values["key"]); err != nil {
+	if err := s.Access.RemoveSSHKey(q.Context(), q.call, q.identity(), q.values["key"]); err != nil {
 		return err
 	}
 	return q.ok(okBody{})

@@ -18,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/vault"
 	"github.com/warren-vm/warren/internal/vmtest"
@@ -279,7 +280,7 @@ func (w *walk) prepare(clock *vmtest.Clock) {
 			w.t.Fatalf("%s: %s", step[0], got.body)
 		}
 	}
-	member := func(grant bool, users []string, r engine.TokenRequest) (string, string, vm.TokenID) {
+	member := func(grant bool, users []string, r access.TokenRequest) (string, string, vm.TokenID) {
 		i, err := w.engine.CreateIdentity(ctx, own, "")
 		must(err)
 		if grant {
@@ -290,13 +291,13 @@ func (w *walk) prepare(clock *vmtest.Clock) {
 		must(err)
 		return string(i.ID), secret, t.ID
 	}
-	_, w.whole, _ = member(true, nil, engine.TokenRequest{})
-	_, w.none, _ = member(false, nil, engine.TokenRequest{})
-	_, w.alice, _ = member(true, []string{"alice"}, engine.TokenRequest{})
+	_, w.whole, _ = member(true, nil, access.TokenRequest{})
+	_, w.none, _ = member(false, nil, access.TokenRequest{})
+	_, w.alice, _ = member(true, []string{"alice"}, access.TokenRequest{})
 	var id vm.TokenID
-	w.identity, w.revoked, id = member(true, nil, engine.TokenRequest{})
+	w.identity, w.revoked, id = member(true, nil, access.TokenRequest{})
 	must(w.engine.RevokeToken(ctx, own, w.identity, id))
-	_, w.expired, _ = member(true, nil, engine.TokenRequest{TTLSeconds: engine.Some(int64(60))})
+	_, w.expired, _ = member(true, nil, access.TokenRequest{TTLSeconds: new(int64(60))})
 	clock.Advance(61 * time.Second)
 }
 

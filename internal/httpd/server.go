@@ -213,7 +213,7 @@ func (s *server) authorize(q *request, need right) error {
 		_, err := s.Engine.Get(q.Context(), q.call, q.ref())
 		return err
 	case need == asUser:
-		_, err := s.Engine.MayEnter(q.Context(), a, q.ref(), q.user())
+		_, err := s.Access.MayEnter(q.Context(), a, q.ref(), q.user())
 		return err
 	}
 	return nil
@@ -250,7 +250,7 @@ func (q *request) secret() (secret string, tokenOnly bool) {
 // authenticate finds the caller. Failures are slowed down, a few at a time.
 func (s *server) authenticate(q *request) (vm.Actor, error) {
 	if secret, tokenOnly := q.secret(); secret != "" {
-		a, err := s.Engine.Authenticate(q.Context(), secret)
+		a, err := s.Access.Authenticate(q.Context(), secret)
 		if err == nil && (a.Identity != "" || !tokenOnly) {
 			return a, nil
 		}
@@ -443,7 +443,7 @@ func (s *server) errorBody(ctx context.Context, err error, c *vm.Call, ref strin
 // caller's right to what it asked for.
 func (s *server) streaming(q *request) (context.Context, context.CancelFunc) {
 	ctx, cancel := s.connected(q)
-	ctx, release := s.Engine.Session(ctx, q.call, q.ref())
+	ctx, release := s.Access.Session(ctx, q.call, q.ref())
 	return ctx, func() { release(); cancel() }
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/journal"
 	"github.com/warren-vm/warren/internal/layout"
@@ -21,6 +22,7 @@ import (
 // Config is what the room works with. Every field is required.
 type Config struct {
 	Engine   *engine.Engine
+	Access   *access.Access
 	Journal  *journal.Journal
 	Clock    engine.Clock
 	Settings engine.Settings // of which it reads GuestDeadline and StallCheck

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
@@ -171,7 +172,7 @@ func identity(t *testing.T, e *vmtest.House, c *vm.Call) (vm.Identity, *vm.Call)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, secret, err := e.CreateToken(t.Context(), c, string(i.ID), engine.TokenRequest{})
+	_, secret, err := e.CreateToken(t.Context(), c, string(i.ID), access.TokenRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -186,8 +186,7 @@ func (in *Inside) sleepingTerminals(ctx context.Context, c *vm.Call, ref string)
 		return nil, false
 	}
 	list := slices.DeleteFunc(slices.Clone(rec.Terminals), func(t vm.TerminalSession) bool {
-		_, err := in.cfg.Engine.MayEnter(ctx, c.Actor, string(rec.ID), t.User)
-		return err != nil
+		return in.cfg.Access.May(c.Actor, rec.ID, vm.OpTerminal, t.User) != nil
 	})
 	for i := range list {
 		list[i].Attached, list[i].Suspended = 0, list[i].Running()

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/gateway"
 	"github.com/warren-vm/warren/internal/httpd"
@@ -21,6 +22,7 @@ type previewRooms struct {
 	*engine.Engine
 	*inside.Inside
 	*names.Names
+	*access.Access
 }
 
 // gateway makes the preview gateway; nil when previews are off.
@@ -45,7 +47,7 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 		return nil, err
 	}
 	return gateway.New(gateway.Config{
-		Engine: previewRooms{s.engine, s.house.Inside, s.house.Names}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
+		Engine: previewRooms{s.engine, s.house.Inside, s.house.Names, s.house.Access}, Log: s.log, Domains: s.cfg.PreviewDomain, Port: port, LinkKey: key, CA: ca, Certs: certs,
 	}), nil
 }
 

@@ -198,7 +198,7 @@ func (s *stack) open(ctx context.Context) error {
 	if s.ssh, err = newSSH(s.dir, s.house, s.log); err != nil {
 		return err
 	}
-	secret, created, err := s.engine.EnsureAdmin(ctx)
+	secret, created, err := s.house.Access.EnsureAdmin(ctx)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/inside"
@@ -29,6 +30,7 @@ import (
 // sshRooms is what the SSH gateway needs of the rooms.
 type sshRooms struct {
 	*engine.Engine
+	*access.Access
 	*journal.Journal
 	*inside.Inside
 }
@@ -39,7 +41,7 @@ func newSSH(dir layout.Dir, h *house.House, log *slog.Logger) (*sshd.Server, err
 	if err != nil {
 		return nil, err
 	}
-	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Journal, h.Inside}, HostKey: key, Log: log, Version: api.Version}), nil
+	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Access, h.Journal, h.Inside}, HostKey: key, Log: log, Version: api.Version}), nil
 }
 
 // sshHostKey reads the host key, in OpenSSH's format, and makes it the first

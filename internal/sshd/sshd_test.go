@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/sshd"
 	"github.com/warren-vm/warren/internal/vmtest"
@@ -129,7 +130,7 @@ func (d *door) identity(users []string) (vm.Identity, string) {
 	if _, err := d.engine.GrantVM(d.t.Context(), d.call, string(i.ID), "box", users); err != nil {
 		d.t.Fatal(err)
 	}
-	_, token, err := d.engine.CreateToken(d.t.Context(), d.call, string(i.ID), engine.TokenRequest{})
+	_, token, err := d.engine.CreateToken(d.t.Context(), d.call, string(i.ID), access.TokenRequest{})
 	if err != nil {
 		d.t.Fatal(err)
 	}

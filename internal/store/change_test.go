@@ -19,8 +19,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-func keys(s *Store) *Collection[vm.APIKey] {
-	return NewCollection(s, "keys", func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision })
+// key is a record of another kind than a VM's.
+type key struct {
+	ID       string
+	Revision int64 `json:"-"`
+}
+
+func keys(s *Store) *Collection[key] {
+	return NewCollection(s, "keys", func(k *key) (string, *int64) { return k.ID, &k.Revision })
 }
 
 // TestTxn: several changes happen together or not at all, and the error says
@@ -30,7 +36,7 @@ func TestTxn(t *testing.T) {
 	s := open(t, shortDir(t))
 	defer s.Close()
 	v, k := vms(s), keys(s)
-	rev, err := s.Txn(ctx, v.Creating(vm.VM{ID: "a"}), k.Creating(vm.APIKey{ID: "k"}))
+	rev, err := s.Txn(ctx, v.Creating(vm.VM{ID: "a"}), k.Creating(key{ID: "k"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +52,7 @@ func TestTxn(t *testing.T) {
 		kind vm.Kind
 		id   string
 	}{
-		{"taken", []Op{v.Creating(vm.VM{ID: "b"}), k.Creating(vm.APIKey{ID: "k"})}, vm.Exists, "k"},
+		{"taken", []Op{v.Creating(vm.VM{ID: "b"}), k.Creating(key{ID: "k"})}, vm.Exists, "k"},
 		{"stale", []Op{v.Creating(vm.VM{ID: "b"}), v.Updating(stale)}, vm.Busy, "a"},
 		{"stale delete", []Op{v.Creating(vm.VM{ID: "b"}), v.Deleting(stale)}, vm.Busy, "a"},
 		{"update of none", []Op{v.Creating(vm.VM{ID: "b"}), v.Updating(vm.VM{ID: "x", Revision: rev})}, vm.NotFound, "x"},
@@ -65,7 +71,7 @@ func TestTxn(t *testing.T) {
 		t.Errorf("a refused transaction left something: %v", err)
 	}
 	a.State = vm.Stopped
-	if _, err := s.Txn(ctx, v.Updating(a), k.Deleting(vm.APIKey{ID: "k"})); err != nil {
+	if _, err := s.Txn(ctx, v.Updating(a), k.Deleting(key{ID: "k"})); err != nil {
 		t.Error(err)
 	}
 	if list, err := k.List(ctx); err != nil || len(list) != 0 {

@@ -75,7 +75,7 @@ func (a *Audit) Begin(ctx context.Context, e vm.AuditEntry) (string, error) {
 func (a *Audit) End(id string, outcome error, detail map[string]any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.recs {
+	for i := len(a.recs) - 1; i >= 0; i-- { // the newest are asked for most
 		r := &a.recs[i]
 		if r.ID != id {
 			continue

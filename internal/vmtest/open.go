@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/warren-vm/warren/internal/access"
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/internal/house"
 	"github.com/warren-vm/warren/internal/inside"
@@ -36,7 +37,7 @@ type Site struct {
 	Log     *slog.Logger
 
 	Folders      *Folders            // of the host
-	Repositories engine.Repositories // nil = there are none
+	Repositories access.Repositories // nil = there are none
 	Resolver     names.Resolver      // nil = the system's
 
 	PreviewDomains []string // default warren.localhost alone
@@ -64,6 +65,7 @@ func NewSite(dir string) (*Site, error) {
 // House is the rooms of a server, each of whose verbs a test may call at once.
 type House struct {
 	*engine.Engine
+	*access.Access
 	*journal.Journal
 	*meter.Meter
 	*inside.Inside
@@ -74,16 +76,16 @@ type House struct {
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, HostID: s.Host, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run, Records: s.Records,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
-		Generations: s.World.Generations(s.Dir), Folders: s.Folders, Repositories: s.Repositories,
+		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
 	}})
 	if err != nil {
 		return nil, err
 	}
-	return &House{Engine: h.Engine, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Rooms: h}, nil
+	return &House{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Meter: h.Meter, Vault: h.Vault, Inside: h.Inside, Names: h.Names, Rooms: h}, nil
 }
 
 // Close closes the rooms.

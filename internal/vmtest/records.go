@@ -17,15 +17,7 @@ import (
 // that are not about the store.
 func NewRecords() engine.Records {
 	return engine.Records{
-		Accounts: newCollection(func(a *vm.Account) (string, *int64) { return string(a.ID), &a.Revision }),
-		Keys:     newCollection(func(k *vm.APIKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		Jobs:     newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
-
-		Identities:     newCollection(func(i *vm.Identity) (string, *int64) { return string(i.ID), &i.Revision }),
-		Tokens:         newCollection(func(t *vm.IdentityToken) (string, *int64) { return string(t.ID), &t.Revision }),
-		SSHKeys:        newCollection(func(k *vm.IdentityKey) (string, *int64) { return string(k.ID), &k.Revision }),
-		VMPermissions:  newCollection(func(p *vm.VMPermission) (string, *int64) { return p.ID, &p.Revision }),
-		GitPermissions: newCollection(func(p *vm.GitPermission) (string, *int64) { return p.ID, &p.Revision }),
+		Jobs: newCollection(func(j *vm.Job) (string, *int64) { return string(j.VM), &j.Revision }),
 	}
 }
 

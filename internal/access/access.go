@@ -1,0 +1,165 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package access authenticates callers and judges what they may do. It keeps
+// accounts with their API keys, and identities with their tokens, SSH keys and
+// permissions. When a right ends, it ends the sessions that depend on the right.
+// Every door may use it.
+//
+// Access takes only its own locks, and holds none of them while it calls another
+// room. Another room may call Lookup, Reaches, May and Valid with its own lock held.
+package access
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/vm"
+)
+
+// Journal takes audit records and events.
+type Journal interface {
+	// Record durably writes an audit record of what is about to be done; end writes
+	// the outcome, nil = it was done.
+	Record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (end func(outcome error, detail map[string]any), err error)
+	// Emit stores an event.
+	Emit(ev vm.Event)
+}
+
+// Clock is where the time comes from.
+type Clock interface {
+	Now() time.Time
+	// After returns a channel that receives once d has passed, unless stop is called
+	// first.
+	After(d time.Duration) (c <-chan time.Time, stop func())
+}
+
+// Repositories are the git repositories that permissions may name.
+type Repositories interface {
+	// Repository finds a repository of any account by its id; kind NotFound.
+	Repository(ctx context.Context, id string) (vm.Repository, error)
+}
+
+// VMs are the VMs that permissions may name.
+type VMs interface {
+	// Find returns the VM that ref names among those that the actor reaches: ref is an
+	// id, or a name that only one of them has. Kinds NotFound, Invalid and Denied.
+	Find(a vm.Actor, ref string) (vm.VM, error)
+	// VMOf returns the VM with an id, of any account.
+	VMOf(id vm.ID) (vm.VM, bool)
+}
+
+// Rooms is what access needs of rooms that are opened after it.
+type Rooms struct {
+	VMs VMs
+	// Empty deletes everything that an account has. Without force it refuses, kind
+	// Busy, when the account has something.
+	Empty func(ctx context.Context, c *vm.Call, a vm.Account, force bool) error
+	// Forget removes what other rooms remember of an account that is empty.
+	Forget []func(ctx context.Context, id vm.AccountID) error
+}
+
+// Config is what access works with.
+type Config struct {
+	Journal      Journal
+	Clock        Clock
+	Repositories Repositories // nil = there are none
+	Log          *slog.Logger
+}
+
+// Access is the room. All methods may be called at once from many goroutines.
+type Access struct {
+	cfg    Config
+	rooms  Rooms // set by Open
+	life   context.Context
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+	expiry chan struct{} // tells the expiry task that tokens or rights changed
+
+	accounts   *ledger.Table[vm.AccountID, vm.Account]
+	keys       *ledger.Table[vm.KeyID, vm.APIKey]
+	identities *ledger.Table[vm.IdentityID, vm.Identity]
+	tokens     *ledger.Table[vm.TokenID, vm.IdentityToken]
+	sshKeys    *ledger.Table[vm.SSHKeyID, vm.IdentityKey]
+	grants     *ledger.Table[string, vm.VMPermission]
+	repos      *ledger.Table[string, vm.GitPermission]
+
+	accountWrite sync.Mutex // held from the check of a new account's name until the account is stored
+	idWrite      sync.Mutex // held from a check until the record of an identity, or of what it has, is stored
+
+	mu sync.Mutex // taken last
+	// guarded by mu
+	sessions map[*Guarded]bool
+	noted    map[string]time.Time // uses of keys and tokens whose records do not show them yet
+}
+
+// New returns the room with its tables in the ledger. Load the ledger next, then
+// call Open.
+func New(l *ledger.Ledger, cfg Config) *Access {
+	life, cancel := context.WithCancel(context.Background())
+	a := &Access{
+		cfg: cfg, life: life, cancel: cancel, expiry: make(chan struct{}, 1),
+		sessions: map[*Guarded]bool{}, noted: map[string]time.Time{},
+	}
+	a.addTables(l)
+	return a
+}
+
+// Open removes what belongs to identities and VMs that are gone, and starts to end
+// tokens whose time has come. Call Close once.
+func (a *Access) Open(ctx context.Context, rooms Rooms) error {
+	a.rooms = rooms
+	if err := a.prune(ctx); err != nil {
+		return vm.WithOp(vm.OpServe, "permissions", err)
+	}
+	a.tasks.Go(func() { a.expire(a.life) }) // ends with Close
+	return nil
+}
+
+// Close ends the room's task and waits for it, at most as long as ctx.
+func (a *Access) Close(ctx context.Context) error {
+	a.cancel()
+	done := make(chan struct{})
+	go func() { // ends with the task
+		a.tasks.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return vm.WithOp(vm.OpServe, "", vm.Errorf(vm.Timeout, "", "the expiry of tokens did not end: %w", context.Cause(ctx)))
+	}
+}
+
+func (a *Access) now() time.Time { return a.cfg.Clock.Now().UTC() }
+
+// record durably writes the audit record of an action, before the action. Without
+// the record the action is refused. It also refuses every identity: only the owner
+// of an account changes who may do what.
+func (a *Access) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (end func(error, map[string]any), err error) {
+	if err := c.Actor.OwnerOnly(string(entry.VM)); err != nil {
+		return nil, err
+	}
+	return a.cfg.Journal.Record(ctx, c, entry)
+}
+
+// Page is one page of a list. The zero value is all of it.
+type Page struct {
+	Limit  int // 0 = all
+	Offset int
+}
+
+func page[T any](list []T, p Page) ([]T, error) {
+	if p.Limit < 0 || p.Offset < 0 {
+		return nil, (&vm.Error{Kind: vm.Invalid, Msg: "limit and offset must not be negative"}).WithCode("INVALID_REQUEST")
+	}
+	list = list[min(p.Offset, len(list)):]
+	if p.Limit > 0 {
+		list = list[:min(p.Limit, len(list))]
+	}
+	return list, nil
+}

@@ -1,0 +1,142 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+	"slices"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// RepoPermission is a permission with the repository that it is for.
+type RepoPermission struct {
+	vm.GitPermission
+	Repository vm.Repository
+}
+
+// repository finds a repository of the caller's account.
+func (a *Access) repository(ctx context.Context, c *vm.Call, id string) (vm.Repository, error) {
+	missing := vm.Errorf(vm.NotFound, id, "no such repository").WithCode("GIT_REPOSITORY_NOT_FOUND")
+	if a.cfg.Repositories == nil {
+		return vm.Repository{}, missing
+	}
+	r, err := a.cfg.Repositories.Repository(ctx, id)
+	switch {
+	case vm.KindOf(err) == vm.NotFound:
+		return r, missing
+	case err == nil && r.Account != c.Actor.Account:
+		return r, vm.Errorf(vm.Denied, id, "the repository belongs to another account").WithCode("GIT_REPOSITORY_ACCESS_DENIED")
+	}
+	return r, err
+}
+
+// GrantRepo lets an identity use a repository. Without change the identity must have
+// no permission for it yet, kind Exists; with change it must have one, kind NotFound.
+func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo string, access vm.GitAccess, change bool) (err error) {
+	defer func() { err = vm.WithOp(vm.OpGrant, repo, err) }()
+	i, err := a.ownIdentity(c, identity)
+	if err != nil {
+		return err
+	}
+	if access != vm.GitRead && access != vm.GitWrite {
+		return vm.Errorf(vm.Invalid, string(access), "not an access to a repository").WithCode("INVALID_REQUEST").WithHint("use read or write")
+	}
+	found, err := a.repository(ctx, c, repo)
+	if err != nil {
+		return err
+	}
+	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpGrant, Subject: string(i.ID), Detail: map[string]any{"repo": found.ID, "access": string(access)}})
+	if err != nil {
+		return err
+	}
+	defer func() { end(err, nil) }()
+	a.idWrite.Lock()
+	defer a.idWrite.Unlock()
+	if i, err = a.ownIdentity(c, string(i.ID)); err != nil { // it may have been deleted meanwhile
+		return err
+	}
+	old, ok := first(a.repos, byGrant, pair(i.ID, found.ID))
+	switch {
+	case ok && !change:
+		return vm.Errorf(vm.Exists, repo, "the identity has a permission for this repository").
+			WithCode("PERMISSION_ALREADY_EXISTS").WithHint("change it with PUT")
+	case !ok && change:
+		return noRepoPermission(repo)
+	case !ok:
+		return a.repos.Create(ctx, vm.GitPermission{
+			ID: vm.NewUUID(), Identity: i.ID, Account: i.Account, Repo: found.ID, Access: access, GrantedAt: a.now(),
+		})
+	}
+	_, err = a.repos.Change(ctx, old.ID, func(p *vm.GitPermission) error {
+		p.Access, p.GrantedAt = access, a.now()
+		return nil
+	})
+	return err
+}
+
+func noRepoPermission(repo string) error {
+	return vm.Errorf(vm.NotFound, repo, "the identity has no permission for this repository").WithCode("PERMISSION_NOT_FOUND")
+}
+
+// RepoAccess returns what an identity may do with a repository; Access "" = nothing.
+func (a *Access) RepoAccess(ctx context.Context, c *vm.Call, identity, repo string) (vm.GitPermission, error) {
+	i, err := a.ownIdentity(c, identity)
+	if err != nil {
+		return vm.GitPermission{}, vm.WithOp(vm.OpGet, repo, err)
+	}
+	found, err := a.repository(ctx, c, repo)
+	if err != nil {
+		return vm.GitPermission{}, vm.WithOp(vm.OpGet, repo, err)
+	}
+	p, ok := first(a.repos, byGrant, pair(i.ID, found.ID))
+	if !ok {
+		p = vm.GitPermission{Identity: i.ID, Account: i.Account, Repo: found.ID}
+	}
+	return p, nil
+}
+
+// RepoPermissions lists an identity's permissions for repositories, oldest first,
+// one page of them. It leaves out those whose repository is gone.
+func (a *Access) RepoPermissions(ctx context.Context, c *vm.Call, identity string, pg Page) ([]RepoPermission, error) {
+	i, err := a.ownIdentity(c, identity)
+	if err != nil {
+		return nil, vm.WithOp(vm.OpList, identity, err)
+	}
+	list := a.repos.By(byIdentity, string(i.ID))
+	slices.SortStableFunc(list, func(a, b vm.GitPermission) int { return a.GrantedAt.Compare(b.GrantedAt) })
+	var out []RepoPermission
+	for _, p := range list {
+		switch r, err := a.repository(ctx, c, p.Repo); {
+		case err == nil:
+			out = append(out, RepoPermission{p, r})
+		case vm.KindOf(err) != vm.NotFound:
+			return nil, vm.WithOp(vm.OpList, identity, err)
+		}
+	}
+	out, err = page(out, pg)
+	return out, vm.WithOp(vm.OpList, identity, err)
+}
+
+// RevokeRepo takes an identity's permission for a repository back.
+func (a *Access) RevokeRepo(ctx context.Context, c *vm.Call, identity, repo string) (err error) {
+	defer func() { err = vm.WithOp(vm.OpRevoke, repo, err) }()
+	p, err := a.RepoAccess(ctx, c, identity, repo)
+	if err != nil {
+		return err
+	}
+	if p.Access == "" {
+		return noRepoPermission(repo)
+	}
+	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpRevoke, Subject: string(p.Identity), Detail: map[string]any{"repo": p.Repo}})
+	if err != nil {
+		return err
+	}
+	defer func() { end(err, nil) }()
+	return a.dropRepoGrant(ctx, p)
+}
+
+func (a *Access) dropRepoGrant(ctx context.Context, p vm.GitPermission) error {
+	return a.repos.Drop(ctx, p.ID)
+}

@@ -1,0 +1,119 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Granted reports whether an identity may use a verb on a VM that it was granted.
+// Beside looking at the VM, it may enter it and wake it.
+func Granted(verb vm.Op) bool {
+	switch verb {
+	case vm.OpStart, vm.OpDial, vm.OpLogin:
+		return true
+	}
+	return actsAsUser(verb)
+}
+
+// actsAsUser reports whether a verb acts as a Linux user of the guest.
+func actsAsUser(verb vm.Op) bool {
+	switch verb {
+	case vm.OpExec, vm.OpSignal, vm.OpRead, vm.OpWrite, vm.OpMkdir, vm.OpRename, vm.OpRemove, vm.OpChmod, vm.OpSymlink,
+		vm.OpWatch, vm.OpService, vm.OpTerminal, vm.OpSocket:
+		return true
+	}
+	return false
+}
+
+// AsUser is the Linux user that a verb acts as; "" for a verb that acts as none.
+func AsUser(verb vm.Op, user string) string {
+	if !actsAsUser(verb) {
+		return ""
+	}
+	return cmp.Or(user, "root")
+}
+
+// NotGranted is the error for an identity that names a VM by ref and has no
+// permission for it. It is the same whether there is such a VM or not.
+func NotGranted(ref string) error { return denied(ref, "the identity has no permission for this VM") }
+
+func denied(ref, why string) error {
+	return vm.Errorf(vm.Denied, ref, "%s", why).WithCode("VM_ACCESS_DENIED", "vmId", ref).
+		WithHint("the account's owner can grant it: `warren identity grant IDENTITY NAME`")
+}
+
+// Reaches reports whether an actor may know of a VM of its account.
+func (a *Access) Reaches(who vm.Actor, id vm.ID) bool {
+	if who.Identity == "" {
+		return true
+	}
+	_, ok := a.permission(who.Identity, id)
+	return ok
+}
+
+// May refuses a verb on a VM of the actor's account to an identity that was not
+// granted the VM, or not as that Linux user; "" = root. Kind Denied, code
+// VM_ACCESS_DENIED.
+func (a *Access) May(who vm.Actor, id vm.ID, verb vm.Op, user string) error {
+	return a.mayAct(who, id, AsUser(verb, user))
+}
+
+// mayAct is May for a Linux user; "" = none.
+func (a *Access) mayAct(who vm.Actor, id vm.ID, user string) error {
+	if who.Identity == "" {
+		return nil
+	}
+	p, ok := a.permission(who.Identity, id)
+	switch {
+	case !ok:
+		return NotGranted(string(id))
+	case user != "" && !p.Allows(user):
+		return denied(string(id), "the identity's permission is not for this Linux user")
+	}
+	return nil
+}
+
+// Valid refuses an actor whose key, token or SSH key was revoked or has expired.
+// Kind Unauthenticated.
+func (a *Access) Valid(who vm.Actor) error {
+	ok := true
+	switch {
+	case who.System != "":
+	case who.Token != "":
+		t, known := a.tokens.Get(who.Token)
+		ok = known && !t.Expired(a.now())
+	case who.SSHKey != "":
+		_, ok = a.sshKeys.Get(who.SSHKey)
+	case who.Key != "":
+		k, known := a.keys.Get(who.Key)
+		ok = known && (who.Issued.IsZero() || k.CreatedAt.Equal(who.Issued))
+	}
+	if ok && who.Identity != "" {
+		_, ok = a.identities.Get(who.Identity)
+	}
+	if !ok {
+		return (&vm.Error{Kind: vm.Unauthenticated, Msg: "the key or token that it began with was revoked or has expired"}).WithCode("UNAUTHORIZED_ERROR")
+	}
+	return nil
+}
+
+// MayEnter finds a VM that an actor may enter as a Linux user; "" = root. Kinds
+// NotFound, Invalid, Unauthenticated and, code VM_ACCESS_DENIED, Denied.
+func (a *Access) MayEnter(_ context.Context, who vm.Actor, ref, user string) (vm.VM, error) {
+	v, err := a.rooms.VMs.Find(who, ref)
+	if err == nil {
+		err = a.Valid(who)
+	}
+	if err == nil {
+		err = a.May(who, v.ID, vm.OpExec, user)
+	}
+	if err != nil {
+		return vm.VM{}, vm.WithOp(vm.OpGet, ref, err)
+	}
+	return v, nil
+}

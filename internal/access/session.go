@@ -1,0 +1,91 @@
+// Copyright 2026 The Warren Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package access
+
+import (
+	"context"
+
+	"github.com/warren-vm/warren/vm"
+)
+
+// Guarded is something that lasts only as long as its caller has the right to it:
+// a session, a call into a guest, a stream.
+type Guarded struct {
+	Actor vm.Actor
+	VM    vm.ID  // "" = it is about no VM
+	User  string // the Linux user that it acts as; "" = none
+
+	Cancel context.CancelCauseFunc // ends it; it gets the reason
+}
+
+// Guard ends g when the right to it ends, at once when it has ended already. Call
+// release when g has ended by itself.
+func (a *Access) Guard(g Guarded) (release func()) {
+	s := &g
+	a.mu.Lock()
+	a.sessions[s] = true
+	a.mu.Unlock()
+	a.check(s) // a right that ends after this finds s among the sessions
+	return func() { a.release(s) }
+}
+
+func (a *Access) release(s *Guarded) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.sessions, s)
+}
+
+// check ends s unless its caller still has the right to it.
+func (a *Access) check(s *Guarded) {
+	if err := a.allowed(s); err != nil {
+		a.release(s)
+		s.Cancel(err)
+	}
+}
+
+func (a *Access) allowed(s *Guarded) error {
+	if err := a.Valid(s.Actor); err != nil {
+		return err
+	}
+	if s.VM == "" {
+		return nil
+	}
+	return a.mayAct(s.Actor, s.VM, s.User)
+}
+
+// recheck ends the sessions whose right has ended.
+func (a *Access) recheck() {
+	a.mu.Lock()
+	list := make([]*Guarded, 0, len(a.sessions))
+	for s := range a.sessions {
+		list = append(list, s)
+	}
+	a.mu.Unlock()
+	for _, s := range list {
+		a.check(s)
+	}
+}
+
+// Session returns a context that ends with ctx. It also ends, with the reason as its
+// cause, when the caller's right ends: the key, token or SSH key was revoked or has
+// expired; with a VM, also when the permission for the VM ends or, where the call
+// names a Linux user, no longer allows that user. A door keeps the context for as
+// long as its caller is connected.
+func (a *Access) Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	g := Guarded{Actor: c.Actor, User: c.User, Cancel: cancel}
+	if ref != "" && c.Actor.Identity != "" {
+		v, err := a.rooms.VMs.Find(c.Actor, ref)
+		if err != nil {
+			cancel(err)
+			return ctx, func() {}
+		}
+		g.VM = v.ID
+	}
+	release := a.Guard(g)
+	return ctx, func() {
+		release()
+		cancel(nil)
+	}
+}
