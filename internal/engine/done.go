@@ -287,15 +287,11 @@ func (e *Engine) judgeSnapshots(job *vm.Job, r DoneRequest, step func(string, vm
 }
 
 // Jobs lists the account's jobs that were said to be done, newest first.
-func (e *Engine) Jobs(ctx context.Context, c *vm.Call) ([]vm.Job, error) {
+func (e *Engine) Jobs(_ context.Context, c *vm.Call) ([]vm.Job, error) {
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, fail(vm.OpList, "", err)
 	}
-	all, err := e.cfg.Records.Jobs.List(ctx)
-	if err != nil {
-		return nil, fail(vm.OpList, "", err)
-	}
-	all = slices.DeleteFunc(all, func(j vm.Job) bool { return j.Account != c.Actor.Account })
+	all := e.tables.jobs.By(byAccount, string(c.Actor.Account))
 	slices.SortFunc(all, func(a, b vm.Job) int { return cmp.Or(b.Ended.Compare(a.Ended), cmp.Compare(a.VM, b.VM)) })
 	return all, nil
 }
@@ -304,15 +300,13 @@ func (e *Engine) Jobs(ctx context.Context, c *vm.Call) ([]vm.Job, error) {
 // has too many.
 func (e *Engine) saveJob(ctx context.Context, job vm.Job) (vm.Job, error) {
 	job = boundJob(job)
-	change := e.cfg.Records.Jobs.Update
-	if job.Revision == 0 {
-		change = e.cfg.Records.Jobs.Create
+	_, err := e.tables.jobs.Change(ctx, job.VM, func(rec *vm.Job) error { *rec = job; return nil })
+	if vm.KindOf(err) == vm.NotFound {
+		err = e.tables.jobs.Create(ctx, job)
 	}
-	rev, err := saved(ctx, job, change)
 	if err != nil {
 		return job, err
 	}
-	job.Revision = rev
 	return job, e.dropJobs(ctx, job.Account, jobsKept)
 }
 
@@ -323,7 +317,7 @@ func (e *Engine) dropJobs(ctx context.Context, account vm.AccountID, keep int) e
 		return err
 	}
 	for _, old := range list[min(keep, len(list)):] {
-		if err := gone(dropped(ctx, old, e.cfg.Records.Jobs.Delete)); err != nil {
+		if err := e.tables.jobs.Drop(ctx, old.VM); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,6 @@ import (
 type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
-	Records  Records
 	Ledger   *ledger.Ledger
 	Journal  *journal.Journal
 	Meter    *meter.Meter
@@ -125,7 +124,7 @@ type Engine struct {
 	cfg      Config
 	tables   tables
 	log      *slog.Logger
-	life     context.Context // ends with Close, or with the death that a Fault plays
+	life     context.Context // set by Open; ends with Close, or with the death that a Fault plays
 	cancel   context.CancelCauseFunc
 	tasks    sync.WaitGroup
 	wake     chan struct{} // tells the reaper that a deadline may have changed
@@ -162,10 +161,8 @@ type Engine struct {
 // call Open.
 func New(cfg Config) *Engine {
 	cfg = cfg.WithDefaults()
-	cfg.Records = certain(cfg.Records).bounded()
-	life, cancel := context.WithCancelCause(context.Background())
 	e := &Engine{
-		cfg: cfg, log: cfg.Log, life: life, cancel: cancel,
+		cfg: cfg, log: cfg.Log,
 		wake: make(chan struct{}, 1), holdWake: make(chan struct{}, 1),
 		vms: map[vm.ID]*slot{}, creating: map[*operation]bool{}, promised: map[*operation][]string{}, flights: map[string]*flight{},
 		gens: map[vm.GenerationID]*generation{}, claims: map[*claim]bool{},
@@ -183,6 +180,7 @@ func New(cfg Config) *Engine {
 // same data directory. The engine lives until Close, not only as long as ctx.
 // After an error the engine is closed.
 func (e *Engine) Open(ctx context.Context) error {
+	e.life, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := e.recover(ctx); err != nil {
 		e.cancel(errClosed)
 		e.tasks.Wait()

@@ -68,6 +68,3 @@ func held(v reflect.Value) (n int) {
 
 // Thin chooses which automatic generations of a VM stay.
 var Thin = thin
-
-// Bounded returns records with the limits that an engine gives them.
-func (r Records) Bounded() Records { return r.bounded() }

@@ -385,24 +385,3 @@ type Clock interface {
 	// called first.
 	After(d time.Duration) (c <-chan time.Time, stop func())
 }
-
-// Records are the durable records; package store is behind them.
-type Records struct {
-	Jobs Collection[vm.Job]
-}
-
-// Collection holds the records of one kind. Every change is durable when it
-// returns and fails with kind Busy when the record is not of the revision that
-// the given one carries.
-type Collection[T any] interface {
-	// List returns every record; where some cannot be decoded, those that can, with
-	// a *store.Unreadable.
-	List(ctx context.Context) ([]T, error)
-	// Create returns the new record's revision; kind Exists when its id is taken.
-	Create(ctx context.Context, rec T) (int64, error)
-	Update(ctx context.Context, rec T) (int64, error)
-	// UpdateAll is Update of several records, all or none; they have one revision
-	// then. Kind Limit when those are too many or too large for one change.
-	UpdateAll(ctx context.Context, recs []T) (int64, error)
-	Delete(ctx context.Context, rec T) error
-}

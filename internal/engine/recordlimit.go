@@ -4,15 +4,10 @@
 package engine
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"slices"
-	"sync"
 
 	"github.com/warren-vm/warren/internal/ledger"
-	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/vm"
 )
 
@@ -40,123 +35,6 @@ type limit[T any] recordLimit
 
 func (l limit[T]) of(account func(*T) vm.AccountID) ledger.Limit[T] {
 	return ledger.Limit[T]{Most: l.most, What: l.what, Then: l.then, Code: l.code, Owner: func(rec *T) string { return string(account(rec)) }}
-}
-
-// bounded returns the records with a limit for each account.
-func (r Records) bounded() Records {
-	return r
-}
-
-// tallied is a collection that knows whose its records are.
-type tallied[T any] struct {
-	Collection[T]
-	limit recordLimit
-	of    func(*T) (id string, account vm.AccountID)
-
-	mu    sync.Mutex
-	whose map[string]vm.AccountID // by id; nil = not known yet
-	count map[vm.AccountID]int
-}
-
-func tally[T any](c Collection[T], l recordLimit, of func(*T) (string, vm.AccountID)) Collection[T] {
-	return &tallied[T]{Collection: c, limit: l, of: of}
-}
-
-// List is the collection's; the first one counts. Records that cannot be decoded
-// are nobody's.
-func (c *tallied[T]) List(ctx context.Context) ([]T, error) {
-	list, err := c.Collection.List(ctx)
-	var bad *store.Unreadable
-	if err != nil && !errors.As(err, &bad) {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.whose == nil {
-		c.whose, c.count = make(map[string]vm.AccountID, len(list)), map[vm.AccountID]int{}
-		for i := range list {
-			c.addLocked(&list[i])
-		}
-	}
-	return list, err
-}
-
-// Create is the collection's; kind Limit when the account has as many records
-// as it may. One whose outcome is not known counts until it is deleted.
-func (c *tallied[T]) Create(ctx context.Context, rec T) (int64, error) {
-	if err := c.known(ctx); err != nil {
-		return 0, err
-	}
-	id, account := c.of(&rec)
-	c.mu.Lock()
-	_, there := c.whose[id]
-	have := c.count[account]
-	if !there && have < c.limit.most {
-		c.addLocked(&rec)
-	}
-	c.mu.Unlock()
-	if !there && have >= c.limit.most {
-		return 0, vm.Errorf(vm.Limit, "", "the account may have %d %s and has %d", c.limit.most, c.limit.what, have).
-			WithCode(cmp.Or(c.limit.code, "LIMIT_EXCEEDED"), "limit", c.limit.most, "current", have).WithHint("%s", c.limit.then)
-	}
-	rev, err := c.Collection.Create(ctx, rec)
-	if err != nil && !there && refused(err) {
-		c.remove(id)
-	}
-	return rev, err
-}
-
-// refused reports whether a failed change was certainly not made.
-func refused(err error) bool {
-	switch vm.KindOf(err) {
-	case vm.Exists, vm.Limit, vm.NoSpace, vm.Busy, vm.NotFound:
-		return true
-	}
-	return false
-}
-
-// Delete is the collection's.
-func (c *tallied[T]) Delete(ctx context.Context, rec T) error {
-	err := c.Collection.Delete(ctx, rec)
-	if id, _ := c.of(&rec); err == nil || vm.KindOf(err) == vm.NotFound {
-		c.remove(id)
-	}
-	return err
-}
-
-// known counts what there is, unless that was done.
-func (c *tallied[T]) known(ctx context.Context) error {
-	c.mu.Lock()
-	known := c.whose != nil
-	c.mu.Unlock()
-	if known {
-		return nil
-	}
-	_, err := c.List(ctx)
-	var bad *store.Unreadable
-	if errors.As(err, &bad) {
-		return nil
-	}
-	return err
-}
-
-func (c *tallied[T]) addLocked(rec *T) {
-	id, account := c.of(rec)
-	c.whose[id] = account
-	c.count[account]++
-}
-
-func (c *tallied[T]) remove(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	account, ok := c.whose[id]
-	if !ok {
-		return
-	}
-	delete(c.whose, id)
-	if c.count[account]--; c.count[account] == 0 {
-		delete(c.count, account)
-	}
 }
 
 // Bounds of what a guest says that is kept in a record.

@@ -16,50 +16,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// fillUp creates records of one account until they are refused, and checks that
-// another account may still have some, and that a deleted one makes room.
-func fillUp[T any](t *testing.T, what string, most int, c engine.Collection[T], rec func(account, id string) T) {
-	t.Helper()
-	var err error
-	n := 0
-	for ; err == nil && n <= most; n++ {
-		_, err = c.Create(t.Context(), rec("a", fmt.Sprint(n)))
-	}
-	if e := vm.AsError(err); n != most+1 || e.Kind != vm.Limit || e.Hint == "" || e.Fields["limit"] != most {
-		t.Errorf("%s: after %d: %v, %v", what, n, err, e)
-	}
-	if _, err := c.Create(t.Context(), rec("b", "other")); err != nil {
-		t.Errorf("%s: another account: %v", what, err)
-	}
-	if err := c.Delete(t.Context(), rec("a", "0")); vm.KindOf(err) == vm.Busy { // by a revision
-		list, lerr := c.List(t.Context())
-		if lerr != nil {
-			t.Fatal(lerr)
-		}
-		for i := range list {
-			if data, _ := json.Marshal(list[i]); strings.Contains(string(data), `"a"`) {
-				err = c.Delete(t.Context(), list[i])
-				break
-			}
-		}
-		if err != nil {
-			t.Errorf("%s: delete: %v", what, err)
-		}
-	}
-	if _, err := c.Create(t.Context(), rec("a", "again")); err != nil {
-		t.Errorf("%s: with room again: %v", what, err)
-	}
-	if _, err := c.Create(t.Context(), rec("a", "one more")); vm.KindOf(err) != vm.Limit {
-		t.Errorf("%s: one more: %v", what, err)
-	}
-}
-
-// TestRecordLimits: of each kind of record that somebody can make, an account
-// may have so many, and is told what makes room.
-func TestRecordLimits(t *testing.T) {
-	r := vmtest.NewRecords().Bounded()
-}
-
 // size is how large the largest record is.
 func size[T any](t *testing.T, s *vmtest.Site, kind string) (most int) {
 	t.Helper()

@@ -38,7 +38,7 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 			t.Fatal(err)
 		}
 	}
-	ctx, r := t.Context(), s.Records
+	ctx := t.Context()
 	l.remembered = e.Remembered()
 	l.records, err = sum(
 		stored(s, "vms"), stored(s, "generations"), stored(s, "results"), stored(s, "holds"), stored(s, "builds"),

@@ -42,7 +42,7 @@ func storeSite(t testing.TB) *vmtest.Site {
 			t.Errorf("store: %v", err)
 		}
 	})
-	s.Records, s.Backend.Over = engine.StoredRecords(st), store.Backend{Store: st}
+	s.Backend.Over = store.Backend{Store: st}
 	return s
 }
 

@@ -181,7 +181,7 @@ func (s *stack) open(ctx context.Context) error {
 		Backend: store.Backend{Store: s.store}, HostID: s.host.ID, LeaveUnclaimed: !unclaimed,
 		Volumes: volume.Store{Dir: s.dir}, Audit: auditor{s.audit, s.dir.Audit(), head}, Events: eventLog{s.events},
 		Resolver: s.resolver(), PreviewDomains: s.cfg.PreviewDomain, Config: engine.Config{
-			Dir: s.dir, Run: run, Records: engine.StoredRecords(s.store),
+			Dir: s.dir, Run: run,
 			Machines: machines{l.launcher}, Images: &images{dir: s.dir, warm: w, log: s.log}, Host: h, Disk: storage.Measurer{Dir: s.dir},
 			Generations: generation.Store{Dir: s.dir},
 			Folders:     folders{doctor.Host(), []string{string(s.dir), string(run)}},

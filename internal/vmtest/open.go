@@ -28,7 +28,6 @@ type Site struct {
 	World   *World
 	Dir     layout.Dir
 	Run     layout.RunDir
-	Records engine.Records
 	Backend *Backend // of the ledger
 	Host    string   // id of the server
 	Audit   *Audit
@@ -57,7 +56,7 @@ func NewSite(dir string) (*Site, error) {
 		return nil, err
 	}
 	return &Site{
-		World: NewWorld(), Dir: d, Run: layout.RunDir(run), Records: NewRecords(), Backend: NewBackend(), Host: "here", Audit: &Audit{}, Events: &Events{},
+		World: NewWorld(), Dir: d, Run: layout.RunDir(run), Backend: NewBackend(), Host: "here", Audit: &Audit{}, Events: &Events{},
 		Folders: &Folders{}, Log: slog.New(slog.DiscardHandler),
 	}, nil
 }
@@ -77,7 +76,7 @@ type House struct {
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
 	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
-		Dir: s.Dir, Run: s.Run, Records: s.Records,
+		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
 		Clock: s.Clock, Fault: s.Fault, Settings: s.Settings, Log: s.Log,
