@@ -73,9 +73,8 @@ type Config struct {
 // Access is the room. All methods may be called at once from many goroutines.
 type Access struct {
 	cfg    Config
-	rooms  Rooms // set by Open
-	life   context.Context
-	cancel context.CancelFunc
+	rooms  Rooms              // set by Open
+	cancel context.CancelFunc // ends the expiry task; set by Open
 	tasks  sync.WaitGroup
 	expiry chan struct{} // tells the expiry task that tokens or rights changed
 
@@ -99,10 +98,8 @@ type Access struct {
 // New returns the room with its tables in the ledger. Load the ledger next, then
 // call Open.
 func New(l *ledger.Ledger, cfg Config) *Access {
-	life, cancel := context.WithCancel(context.Background())
 	a := &Access{
-		cfg: cfg, life: life, cancel: cancel, expiry: make(chan struct{}, 1),
-		sessions: map[*Guarded]bool{}, noted: map[string]time.Time{},
+		cfg: cfg, cancel: func() {}, expiry: make(chan struct{}, 1), sessions: map[*Guarded]bool{}, noted: map[string]time.Time{},
 	}
 	a.addTables(l)
 	return a
@@ -115,7 +112,9 @@ func (a *Access) Open(ctx context.Context, rooms Rooms) error {
 	if err := a.prune(ctx); err != nil {
 		return vm.WithOp(vm.OpServe, "permissions", err)
 	}
-	a.tasks.Go(func() { a.expire(a.life) }) // ends with Close
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	a.cancel = cancel
+	a.tasks.Go(func() { a.expire(life) }) // ends with Close
 	return nil
 }
 

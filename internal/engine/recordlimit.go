@@ -11,14 +11,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// recordLimit is how many records of one kind an account may have, whatever its
-// quota says: the record store is one for all.
-type recordLimit struct {
-	most       int
-	what, then string // in words, and what makes room
-	code       string // "" = LIMIT_EXCEEDED
-}
-
 // The limits are far above what anybody needs, and so low that one account
 // cannot fill the store. What is not here is bounded by what it belongs to:
 // holds by VMs, usage and jobs by what is kept of them, domains and mappings by
@@ -30,8 +22,13 @@ var (
 	limitResults     = limit[Result]{500, "background requests of the last hour", "wait for the answer instead", ""}
 )
 
-// limit is a recordLimit of a table's records.
-type limit[T any] recordLimit
+// limit is how many records of one kind an account may have, whatever its quota
+// says: the record store is one for all.
+type limit[T any] struct {
+	most       int
+	what, then string // in words, and what makes room
+	code       string // "" = LIMIT_EXCEEDED
+}
 
 func (l limit[T]) of(account func(*T) vm.AccountID) ledger.Limit[T] {
 	return ledger.Limit[T]{Most: l.most, What: l.what, Then: l.then, Code: l.code, Owner: func(rec *T) string { return string(account(rec)) }}

@@ -4,7 +4,6 @@
 package engine_test
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -38,7 +37,6 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 			t.Fatal(err)
 		}
 	}
-	ctx := t.Context()
 	l.remembered = e.Remembered()
 	l.records, err = sum(
 		stored(s, "vms"), stored(s, "generations"), stored(s, "results"), stored(s, "holds"), stored(s, "builds"),
@@ -59,11 +57,6 @@ func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 type counted struct {
 	n   int
 	err error
-}
-
-func amount[T any](ctx context.Context, c engine.Collection[T]) counted {
-	list, err := c.List(ctx)
-	return counted{len(list), err}
 }
 
 func stored(s *vmtest.Site, kind string) counted {

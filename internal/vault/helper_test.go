@@ -54,7 +54,7 @@ func onBoth(t *testing.T, f func(t *testing.T, s *vmtest.Site)) {
 				t.Errorf("store: %v", err)
 			}
 		})
-		s.Records, s.Backend.Over = engine.StoredRecords(st), store.Backend{Store: st}
+		s.Backend.Over = store.Backend{Store: st}
 		f(t, s)
 	})
 }
