@@ -111,6 +111,7 @@ func TestEvictionByPriority(t *testing.T) {
 	clock.Advance(2 * time.Minute)
 	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c)) == 4 })
 	wantNames(t, e, c, "held", "persistent", "runs", "ten")
+	eventually(t, "an event says so", func() bool { return eventsOf(s, "vm.evicted") > 0 }) // it comes after the VM is gone
 	for _, ev := range s.Events.All() {
 		if ev.Type == "vm.evicted" && (ev.VM != one.ID || ev.Data["priority"] != 1 || !strings.Contains(ev.Data["why"].(string), "short")) {
 			t.Errorf("the event says %+v", ev)

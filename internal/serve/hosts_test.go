@@ -172,12 +172,14 @@ func TestTwoServers(t *testing.T) {
 	}
 	theirs := map[string]int64{}
 	for kind, value := range map[string]string{
-		"volumes": `{"id":"x","account":"a","project":"p","name":"v","host":"one","mounts":[{"vm":"x"}]}`,
-		"holds":   `{"id":"x","vmId":"x","host":"one"}`,
-		"builds":  `{"id":"x","account":"a","state":"building","host":"one"}`,
-		"jobs":    `{"vmId":"x","accountId":"a","host":"one"}`,
-		"usage":   `{"vm":"x","account":"a","host":"one"}`,
-		"results": `{"id":"x","account":"a","host":"one"}`,
+		"vms":         `{"id":"x","account":"a","name":"n","state":"running","host":"one"}`,
+		"generations": `{"id":"x","account":"a","state":"ready","host":"one"}`,
+		"volumes":     `{"id":"x","account":"a","project":"p","name":"v","host":"one","mounts":[{"vm":"x"}]}`,
+		"holds":       `{"id":"x","vmId":"x","host":"one"}`,
+		"builds":      `{"id":"x","account":"a","state":"building","host":"one"}`,
+		"jobs":        `{"vmId":"x","accountId":"a","host":"one"}`,
+		"usage":       `{"vm":"x","account":"a","host":"one"}`,
+		"results":     `{"id":"x","account":"a","host":"one"}`,
 	} {
 		rev, err := etcd.Write(t.Context(), ledger.Op{Kind: kind, ID: "x", Value: []byte(value)})
 		if err != nil {
