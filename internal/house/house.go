@@ -65,7 +65,7 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	}
 	h.Journal = journal.New(journal.Config{Audit: c.Audit, Events: c.Events, Clock: c.Clock, Log: c.Log, Dirs: []string{string(c.Dir), string(c.Run)}})
 	h.Meter = meter.New(h.Ledger, c.Clock, c.Log)
-	h.Vault = vault.New(vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
+	h.Vault = vault.New(ctx, vault.Config{Ledger: h.Ledger, Files: c.Volumes, Journal: h.Journal, Clock: c.Clock, Log: c.Log})
 	h.Access = access.New(h.Ledger, access.Config{Journal: h.Journal, Clock: c.Clock, Repositories: c.Repositories, Log: c.Log})
 	c.Config.Journal, c.Config.Ledger, c.Config.Meter, c.Config.Vault, c.Config.Access = h.Journal, h.Ledger, h.Meter, h.Vault, h.Access
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})

@@ -67,14 +67,6 @@ func (w *wire) release() {
 	close(w.held)
 }
 
-// cut breaks off what is followed now.
-func (w *wire) cut() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	close(w.broken)
-	w.broken = make(chan struct{})
-}
-
 func (w *wire) gate() (held, broken <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

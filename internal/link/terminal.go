@@ -23,9 +23,20 @@ func DecodeTerminalSpec(b []byte) (vm.TerminalSpec, error) { return decoded(b, t
 
 func terminalFields(t *vm.TerminalSession) []field {
 	return []field{
-		{"id", &t.ID}, {"user", &t.User}, {"command", &t.Command}, {"pid", &t.PID}, {"cols", &t.Cols}, {"rows", &t.Rows},
-		{"createdAt", &t.CreatedAt}, {"attached", &t.Attached}, {"exitCode", &t.ExitCode}, {"exitedAt", &t.ExitedAt},
-		{"title", &t.Title}, {"lost", &t.Lost}, {"start", &t.Start}, {"end", &t.End},
+		{"id", &t.ID},
+		{"user", &t.User},
+		{"command", &t.Command},
+		{"pid", &t.PID},
+		{"cols", &t.Cols},
+		{"rows", &t.Rows},
+		{"createdAt", &t.CreatedAt},
+		{"attached", &t.Attached},
+		{"exitCode", &t.ExitCode},
+		{"exitedAt", &t.ExitedAt},
+		{"title", &t.Title},
+		{"lost", &t.Lost},
+		{"start", &t.Start},
+		{"end", &t.End},
 	}
 }
 

@@ -13,8 +13,12 @@ import (
 
 func resetFields(r *vm.Reset) []field {
 	return []field{
-		{"time", &r.Time}, {"entropy", &r.Entropy}, {"hostname", &r.Hostname}, {"machineId", &r.MachineID},
-		{"bootId", &r.BootID}, {"linkKey", &r.LinkKey},
+		{"time", &r.Time},
+		{"entropy", &r.Entropy},
+		{"hostname", &r.Hostname},
+		{"machineId", &r.MachineID},
+		{"bootId", &r.BootID},
+		{"linkKey", &r.LinkKey},
 	}
 }
 
@@ -47,8 +51,14 @@ func DecodeReset(b []byte) (vm.Reset, error) {
 
 func helloFields(h *vm.AgentHello) []field {
 	return []field{
-		{"protocol", &h.Protocol}, {"version", &h.Version}, {"digest", &h.Digest}, {"feature", &h.Features},
-		{"booted", &h.Booted}, {"bootId", &h.BootID}, {"kernel", &h.Kernel}, {"systemd", &h.Systemd},
+		{"protocol", &h.Protocol},
+		{"version", &h.Version},
+		{"digest", &h.Digest},
+		{"feature", &h.Features},
+		{"booted", &h.Booted},
+		{"bootId", &h.BootID},
+		{"kernel", &h.Kernel},
+		{"systemd", &h.Systemd},
 	}
 }
 
@@ -89,8 +99,14 @@ func DecodeFreeze(b []byte) (vm.FreezeReport, error) { return decoded(b, freezeF
 
 func execFields(s *vm.ExecSpec) []field {
 	return []field{
-		{"arg", &s.Argv}, {"command", &s.Command}, {"user", &s.User}, {"cwd", &s.Cwd}, {"env", &s.Env},
-		{"timeoutMs", &s.TimeoutMs}, {"stdin", &s.Stdin}, {"background", &s.Background},
+		{"arg", &s.Argv},
+		{"command", &s.Command},
+		{"user", &s.User},
+		{"cwd", &s.Cwd},
+		{"env", &s.Env},
+		{"timeoutMs", &s.TimeoutMs},
+		{"stdin", &s.Stdin},
+		{"background", &s.Background},
 	}
 }
 
@@ -102,8 +118,13 @@ func DecodeExec(b []byte) (vm.ExecSpec, error) { return decoded(b, execFields) }
 
 func processFields(p *vm.Process) []field {
 	return []field{
-		{"id", &p.ID}, {"pid", &p.PID}, {"arg", &p.Argv}, {"user", &p.User}, {"cwd", &p.Cwd},
-		{"startedAt", &p.StartedAt}, {"background", &p.Background},
+		{"id", &p.ID},
+		{"pid", &p.PID},
+		{"arg", &p.Argv},
+		{"user", &p.User},
+		{"cwd", &p.Cwd},
+		{"startedAt", &p.StartedAt},
+		{"background", &p.Background},
 	}
 }
 

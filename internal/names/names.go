@@ -46,6 +46,10 @@ type Rights interface {
 	// Session returns a context that ends with the caller's right to be connected, and
 	// to a VM.
 	Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc)
+	// Valid refuses an actor whose key or token was revoked or has expired.
+	Valid(a vm.Actor) error
+	// Reaches reports whether an actor may know of a VM of its account.
+	Reaches(a vm.Actor, id vm.ID) bool
 }
 
 // Config is what names works with.

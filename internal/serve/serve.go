@@ -190,7 +190,8 @@ func (s *stack) open(ctx context.Context) error {
 				StorageBudget: budget, StoragePercent: share, AccountDisk: each, AccountPercent: eachShare,
 			},
 			Log: s.log,
-		}})
+		},
+	})
 	if err != nil {
 		return err
 	}

@@ -37,10 +37,12 @@ func cluster(t *testing.T) (connect func() *Store) {
 // claimant is a server whose process has that name; what others are is told by the
 // names "runs", "ended" and "elsewhere".
 func claimant(host, name string) Claimant {
-	return Claimant{Host: host, Process: json.RawMessage(`"` + name + `"`), Log: slog.New(slog.DiscardHandler),
+	return Claimant{
+		Host: host, Process: json.RawMessage(`"` + name + `"`), Log: slog.New(slog.DiscardHandler),
 		Alive: func(other json.RawMessage) (alive, known bool) {
 			return string(other) == `"runs"`, string(other) != `"elsewhere"`
-		}}
+		},
+	}
 }
 
 // TestClaim: one server at a time has a host id. One that ended without giving it

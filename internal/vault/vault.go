@@ -117,13 +117,14 @@ const (
 const maxPerAccount = 1000
 
 // New returns a vault whose table is in the ledger. Give it the VMs with Connect
-// and load the ledger before the first call. Every volume is locked at first.
-func New(c Config) *Vault {
+// and load the ledger before the first call. Every volume is locked at first. What
+// the vault does by itself lives until Close, not only as long as ctx.
+func New(ctx context.Context, c Config) *Vault {
 	vt := &Vault{
 		files: c.Files, journal: c.Journal, clock: c.Clock, log: c.Log,
 		known: map[vm.VolumeID]*Volume{}, claimed: map[string]bool{},
 	}
-	vt.life, vt.end = context.WithCancel(context.Background())
+	vt.life, vt.end = context.WithCancel(context.WithoutCancel(ctx))
 	vt.table = ledger.Add(c.Ledger, ledger.Kind[vm.VolumeID, vm.Volume]{
 		Name: "volumes",
 		Key:  func(v *vm.Volume) vm.VolumeID { return v.ID },
