@@ -77,8 +77,7 @@ func (b *bench) rawRestore(ctx context.Context, gen vm.Manifest, dir layout.Gene
 		return err
 	}
 	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", layout.RunVM(spec.RunDir).Agent())
+	conn, err := dialAgent(ctx, layout.RunVM(spec.RunDir).Agent())
 	if err != nil {
 		return err
 	}
@@ -113,13 +112,24 @@ func (b *bench) rawSpec(gen vm.Manifest, dir layout.GenerationDir, id vm.ID) (vm
 	return spec, errors.Join(os.MkdirAll(filepath.Join(spec.Dir, "logs"), 0o700), os.MkdirAll(spec.RunDir, 0o700))
 }
 
+// dialAgent connects to the port of an agent. Warren does so before QEMU loads.
+func dialAgent(ctx context.Context, socket string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", socket)
+}
+
 // agentAt speaks to the agent behind a socket, in a machine that is thrown away.
 func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, hangUp func(), err error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", socket)
+	conn, err := dialAgent(ctx, socket)
 	if err != nil {
 		return nil, nil, err
 	}
+	return agentOver(ctx, conn, key)
+}
+
+// agentOver speaks to the agent over a connection, which hangUp closes, and a failure
+// too.
+func agentOver(ctx context.Context, conn net.Conn, key []byte) (_ *guest.Client, hangUp func(), err error) {
 	session, err := link.Host(ctx, conn, nil, key)
 	if err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
@@ -132,8 +142,8 @@ func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, h
 }
 
 // firstTrue does what the floor consists of, on the shortest way that there is: every
-// reset by the link's first message, a session, one command. It returns when the
-// guest's programs continued.
+// reset by the link's first message, a session, one command. answered is when the
+// agent had done every reset and let the guest's programs continue.
 func firstTrue(ctx context.Context, conn net.Conn, key []byte) (answered time.Time, err error) {
 	wake := link.NewWaking(func() []byte { return link.EncodeReset(anyReset()) })
 	if err := link.Wake(ctx, conn, wake, time.Minute, key); err != nil {
@@ -149,13 +159,11 @@ func firstTrue(ctx context.Context, conn net.Conn, key []byte) (answered time.Ti
 		}
 	}
 	answered = time.Now()
-	session, err := link.Host(ctx, conn, nil, key)
+	g, hangUp, err := agentOver(ctx, conn, key)
 	if err != nil {
 		return answered, err
 	}
-	defer func() { _ = session.Close() }()
-	g := guest.New(func(context.Context) (net.Conn, error) { return session.OpenStream() })
-	defer g.Close()
+	defer hangUp()
 	e, err := g.Exec(ctx, vm.ExecSpec{Argv: []string{"true"}})
 	if err != nil {
 		return answered, err

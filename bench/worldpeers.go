@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -253,8 +252,7 @@ func (b *bench) copyAndBoot(ctx context.Context, gen vm.Manifest, boot vm.BootSo
 		return err
 	}
 	defer func() { err = errors.Join(err, proc.Ident.End(context.WithoutCancel(ctx))) }()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", layout.RunVM(spec.RunDir).Agent())
+	conn, err := dialAgent(ctx, layout.RunVM(spec.RunDir).Agent())
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (d devices) onlineCPUs(n int64) error {
 		if _, err := os.Stat(path); err != nil && i == 0 {
 			continue // the first CPU is always online
 		} else if err != nil { // its directory is older than what is in it
-			return vm.Errorf(vm.GuestFault, "", "the kernel has not finished to add CPU %d", c)
+			return vm.Errorf(vm.GuestFault, "", "the kernel is still adding CPU %d", c)
 		}
 		if err := setSysfs(path, want); err != nil {
 			return err

@@ -59,6 +59,15 @@ func TestOnlineCPUs(t *testing.T) {
 	}
 }
 
+// TestOnlineCPUStillAdded: a CPU whose directory is there and whose file is not yet is
+// no CPU that the guest has.
+func TestOnlineCPUStillAdded(t *testing.T) {
+	d := sysTree(t, map[string]string{"cpu/cpu0/topology/core_id": "0", "cpu/cpu1/topology/core_id": "0"})
+	if err := d.onlineCPUs(2); vm.KindOf(err) != vm.GuestFault {
+		t.Errorf("cpu1 has no file online: %v, want %s", err, vm.GuestFault)
+	}
+}
+
 func TestOnlineMemory(t *testing.T) {
 	d := sysTree(t, map[string]string{
 		"memory/block_size_bytes": "8000000", "memory/memory0/state": "online", "memory/memory1/state": "online",

@@ -98,10 +98,36 @@ func (k *keeper) begin(verb string, w *workspace, mustWork bool) chan struct{} {
 		switch vm.KindOf(err) {
 		case vm.Busy, vm.WrongState, vm.NotFound, vm.Limit: // a refusal: not in this state
 		default:
+			if k.ending(w) && k.powersOff(ctx, w) {
+				return
+			}
 			k.broken("%s %s with nothing killed: %v", verb, name, err)
 		}
 	}()
 	return done
+}
+
+// ending reports whether a stop of the workspace was asked for and not answered.
+func (k *keeper) ending(w *workspace) (is bool) {
+	if w == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w.each(func(in *inside) { is = is || in.ending })
+	return is
+}
+
+// powersOff waits until a workspace runs no more: its guest was powering off.
+func (k *keeper) powersOff(ctx context.Context, w *workspace) bool {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+		v, err := k.c.Get(ctx, string(w.id))
+		if err == nil && v.State != vm.Running {
+			return true
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	return false
 }
 
 func (k *keeper) do(ctx context.Context, verb string, w *workspace) error {
