@@ -10,14 +10,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// account returns an account; the zero value when there is none.
+// account returns an account, or the zero value when there is none.
 func (e *Engine) account(id vm.AccountID) vm.Account {
 	a, _ := e.cfg.Access.Lookup(id)
 	return a
 }
 
 // EmptyAccount deletes the VMs, volumes, snapshots and layers of an account. Without
-// force it refuses, kind Busy, when there are VMs, volumes or snapshots.
+// force it fails with kind Busy if the account has VMs, volumes or snapshots.
 func (e *Engine) EmptyAccount(ctx context.Context, c *vm.Call, a vm.Account, force bool) error {
 	sub := &vm.Call{Actor: vm.Actor{Account: a.ID, Key: c.Actor.Key, System: "account-remove"}, Request: c.Request}
 	list, n, _, err := e.List(ctx, sub, Filter{})

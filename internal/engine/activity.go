@@ -9,15 +9,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// activityInterval is the time over which traffic is added up and compared with a
-// VM's threshold.
+// activityInterval is the time over which a VM's traffic is summed and compared with its
+// threshold.
 const activityInterval = 10 * time.Second
 
-// looks reports whether a verb only looks at a VM: such a verb does not wake the VM
-// and is no activity.
+// looks reports whether a verb only reads a VM's state. Such a verb does not wake the VM
+// and does not count as activity.
 func looks(verb vm.Op) bool { return verb == vm.OpStats || verb == vm.OpState }
 
-// kindOf is the activity that a call is.
+// kindOf returns the kind of activity that a call counts as.
 func kindOf(c *vm.Call, verb vm.Op) vm.ActivityKind {
 	switch {
 	case looks(verb):
@@ -43,8 +43,8 @@ func (e *Engine) activeLocked(s *slot, kind vm.ActivityKind) {
 	}
 }
 
-// arriveLocked counts a call into a guest. Until leaveLocked the VM does not fall
-// asleep.
+// arriveLocked counts a call into a guest. The VM does not fall asleep before
+// leaveLocked.
 func (e *Engine) arriveLocked(s *slot, kind vm.ActivityKind) {
 	s.attached++
 	if s.calls == nil {
@@ -54,7 +54,7 @@ func (e *Engine) arriveLocked(s *slot, kind vm.ActivityKind) {
 	e.activeLocked(s, kind)
 }
 
-// leaveLocked ends what arriveLocked began.
+// leaveLocked ends a call that arriveLocked counted.
 func (e *Engine) leaveLocked(s *slot, kind vm.ActivityKind) {
 	s.attached--
 	if s.calls[kind]--; s.calls[kind] == 0 {
@@ -63,7 +63,7 @@ func (e *Engine) leaveLocked(s *slot, kind vm.ActivityKind) {
 	e.activeLocked(s, kind)
 }
 
-// CountAs changes the kind of activity that the visit is.
+// CountAs changes the kind of activity that the visit counts as.
 func (v *Visit) CountAs(kind vm.ActivityKind) {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
@@ -72,8 +72,8 @@ func (v *Visit) CountAs(kind vm.ActivityKind) {
 	v.e.arriveLocked(v.slot, kind)
 }
 
-// Loosen is for a stream that may be silent for days. From now on the visit keeps the
-// VM awake by what is reported to Moved and Touch, and no longer by lasting.
+// Loosen is for a stream that may be silent for days. From now on only Moved and Touch
+// keep the VM awake, not the visit itself.
 func (v *Visit) Loosen() {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
@@ -83,15 +83,15 @@ func (v *Visit) Loosen() {
 	v.e.poke()
 }
 
-// Touch notes activity of a loosened visit.
+// Touch records activity of a loosened visit.
 func (v *Visit) Touch() {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	v.e.activeLocked(v.slot, v.kind)
 }
 
-// Moved notes bytes that went through a loosened visit. They are no activity while
-// they are fewer, within the interval, than the VM's threshold.
+// Moved reports n bytes that went through a loosened visit. They count as activity once
+// the VM's traffic in the interval reaches its threshold.
 func (v *Visit) Moved(n int64) {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()

@@ -18,28 +18,27 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// growth is the part of its memory by which a running VM is expected to grow
-// beyond what it holds now: guests use far less than they are given, and pages
-// of the image are shared between them.
+// growth is the part of its memory by which a running VM is expected to grow beyond what
+// it holds now. Guests use far less than they are given, and they share the pages of the
+// image.
 const growth = 0.25
 
-// stalled is in how much of the last seconds, in percent, every program of the
-// host may have waited for memory when a VM is admitted.
+// stalled is the highest percentage of the last seconds in which all programs of the host
+// may have waited for memory when a VM is admitted.
 const stalled = 10
 
-// admission asks for machines, all or none.
+// admission asks for memory for machines: for all of them or none.
 type admission struct {
 	account vm.AccountID
 	wants   []*claim
-	each    int64 // bytes of memory that must be there for each
-	forks   bool  // they are children of one VM
+	each    int64 // bytes of memory that must be available for each
+	forks   bool  // the machines are children of one VM
 }
 
-// admit refuses machines that the account's quota, the disk or the host's
-// memory has no room for. The rule for memory: what is available now, less the
-// expected growth of the VMs that run or start, less what the new ones need,
-// must leave the reserve. Machines of the pool are given up for it. Without an
-// error the claims stand until settle.
+// admit refuses machines for which the account's quota, the disk or the host's memory has
+// no room. The rule for memory: the available memory, less the expected growth of the VMs
+// that run or start, less the needs of the new ones, must leave the reserve. It gives up
+// machines of the pool if that helps. If it succeeds, the claims stand until settle.
 func (e *Engine) admit(ctx context.Context, a admission) error {
 	e.mu.Lock()
 	err := error(errDraining)
@@ -54,7 +53,7 @@ func (e *Engine) admit(ctx context.Context, a admission) error {
 	for err != nil && e.pool.giveUp(ctx) {
 		err = e.admitMemory(ctx, a)
 	}
-	if err == nil { // last: it may let go what others would miss
+	if err == nil { // last: it may evict VMs, in vain if another check refuses
 		err = e.roomOnDisk(ctx, a)
 	}
 	if err != nil {
@@ -63,23 +62,22 @@ func (e *Engine) admit(ctx context.Context, a admission) error {
 	return err
 }
 
-// admitOne is admit for one VM, with all the memory that it is given.
+// admitOne is admit for one VM and all the memory that it is given.
 func (e *Engine) admitOne(ctx context.Context, account vm.AccountID, id vm.ID, size vm.Size) (*claim, error) {
 	c := &claim{id: id, size: size, grows: expected(size)}
 	return c, e.admit(ctx, admission{account: account, wants: []*claim{c}, each: int64(size.MemoryMiB) << 20})
 }
 
-// admitMore is admit for a running VM that is to have more CPUs or memory: the
-// claim stands for the whole VM as it will be, the memory that must be there is
-// what is new.
+// admitMore is admit for a running VM that gets more CPUs or memory. The claim is for the
+// whole VM at its new size; only the additional memory must be available.
 func (e *Engine) admitMore(ctx context.Context, rec vm.VM, to vm.Size) (*claim, error) {
 	c := &claim{id: rec.ID, size: to, grows: expected(to)}
 	more := int64(max(0, to.MemoryMiB-rec.Size.MemoryMiB)) << 20
 	return c, e.admit(ctx, admission{account: rec.Account, wants: []*claim{c}, each: more})
 }
 
-// roomOnDisk refuses what the disk, or the account's quota of it, has no room
-// for. VMs that may go are let go first.
+// roomOnDisk refuses machines for which the disk, or the account's disk quota, has no
+// room. It first evicts what may be evicted.
 func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	more := vm.Quota{}
 	e.mu.Lock()
@@ -106,7 +104,7 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	who := hostAccount
 	e.mu.Lock()
 	if e.looked != nil && e.above(e.looked)[a.account] > 0 {
-		who = a.account // who has more than a fair share makes room from it
+		who = a.account // an account above its fair share makes room from its own
 	}
 	e.mu.Unlock()
 	done, err := e.freeFor(ctx, who, e.over)
@@ -116,19 +114,19 @@ func (e *Engine) roomOnDisk(ctx context.Context, a admission) error {
 	if have, err = e.cfg.Host.Capacity(ctx); err != nil {
 		return err
 	}
-	hint := "free some disk: delete VMs (`warren rm NAME`), snapshots or images; `warren storage` says who uses what"
+	hint := "free some disk: delete VMs (`warren rm NAME`), snapshots or images; `warren storage` shows who uses what"
 	switch {
-	case have.DiskFree < reserve && (more.Disk > 0 || have.DiskFree < captureRoom): // what is there runs, so that it can be tidied up
+	case have.DiskFree < reserve && (more.Disk > 0 || have.DiskFree < captureRoom): // small creates still run, so that somebody can free some disk
 		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, reserve>>20).
 			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
 	case done.Left > 0 && more.Disk > 0:
-		return vm.Errorf(vm.NoSpace, "", "the data directory takes %d MiB more than its budget, and nothing more may be let go", done.Left>>20).
+		return vm.Errorf(vm.NoSpace, "", "the data directory takes %d MiB more than its budget, and nothing more may be evicted", done.Left>>20).
 			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("%s", hint)
 	}
 	return nil
 }
 
-// admitMemory is admit by the host's memory.
+// admitMemory is the part of admit that checks the host's memory.
 func (e *Engine) admitMemory(ctx context.Context, a admission) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
@@ -146,7 +144,7 @@ func (e *Engine) admitMemory(ctx context.Context, a admission) error {
 	first := ""
 	switch {
 	case have.MemoryStalled >= stalled:
-		refusal = vm.Errorf(vm.Limit, "", "the host's programs wait for memory in %.0f %% of the time", have.MemoryStalled)
+		refusal = vm.Errorf(vm.Limit, "", "the host's programs wait for memory %.0f %% of the time", have.MemoryStalled)
 	case need <= left:
 		return nil
 	case a.forks:
@@ -167,8 +165,8 @@ func (e *Engine) admitMemory(ctx context.Context, a admission) error {
 	return refusal
 }
 
-// expectedGrowth sums the growth of all VMs, of those that were admitted and
-// of the pool. What a itself asks for is not counted.
+// expectedGrowth sums the expected growth of all VMs, of admitted ones and of the pool,
+// without the machines of a.
 func (e *Engine) expectedGrowth(a admission) int64 {
 	grow := e.pool.growth()
 	e.mu.Lock()
@@ -188,13 +186,13 @@ func (e *Engine) expectedGrowth(a admission) int64 {
 	return grow
 }
 
-// weight is what a running VM takes of the host's memory.
+// weight is the host memory that a running VM takes.
 type weight struct {
 	rec vm.VM
-	pss int64 // by share; 0 = not known
+	pss int64 // proportional set size; 0 = unknown
 }
 
-// weigh asks every running machine what it takes. It is asked only before a
+// weigh asks every running machine for its weight. It is slow, and only called before a
 // refusal.
 func (e *Engine) weigh(ctx context.Context) []weight {
 	ctx, stop := context.WithTimeout(ctx, weighDeadline)
@@ -222,8 +220,8 @@ func (e *Engine) weigh(ctx context.Context) []weight {
 
 const weighDeadline = 2 * time.Second
 
-// grown is the part of the expected growth that cannot come any more: a VM
-// takes no more than its size and what its QEMU takes.
+// grown is the part of the expected growth that cannot happen any more: a VM takes at
+// most its size plus its QEMU's own memory.
 func grown(list []weight) (bytes int64) {
 	for _, w := range list {
 		left := int64(w.rec.Size.MemoryMiB)<<20 + childOverhead - w.pss
@@ -232,8 +230,8 @@ func grown(list []weight) (bytes int64) {
 	return bytes
 }
 
-// wouldStop says which of the account's own running VMs would have to stop so
-// that so much is free, the longest unused first, and whether that is enough.
+// wouldStop returns the account's own running VMs that would have to stop to free so many
+// bytes, the longest unused first, and whether they are enough.
 func wouldStop(account vm.AccountID, list []weight, bytes int64) (which []vm.VM, enough bool) {
 	own := slices.DeleteFunc(slices.Clone(list), func(w weight) bool { return w.rec.Account != account })
 	slices.SortFunc(own, func(a, b weight) int {
@@ -257,7 +255,7 @@ func ids(list []vm.VM) []vm.ID {
 	return out
 }
 
-// stopHint says it in words.
+// stopHint words the result of wouldStop as a hint.
 func stopHint(which []vm.VM, enough bool) string {
 	if len(which) == 0 {
 		return "ask for less memory, or free some on the host"
@@ -276,10 +274,10 @@ func stopHint(which []vm.VM, enough bool) string {
 // maxNamed bounds the VMs that a refusal names.
 const maxNamed = 8
 
-// expected is by how much a VM is expected to grow.
+// expected is the memory by which a VM is expected to grow.
 func expected(size vm.Size) int64 { return int64(growth * float64(int64(size.MemoryMiB)<<20)) }
 
-// label is what people call a VM.
+// label is a VM's name, or its id if it has none.
 func label(v vm.VM) string {
 	if v.Name != "" {
 		return v.Name

@@ -11,9 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// record writes the audit record of an action, durably, before the action:
-// without it the action is refused, and so is what an identity may not do. The
-// caller ends the receipt.
+// record checks that the caller may do an action and writes its audit record durably. If
+// either fails, the action is refused. The caller ends the receipt.
 func (e *Engine) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*journal.Receipt, error) {
 	if !access.Granted(entry.Op) {
 		if err := c.Actor.OwnerOnly(string(entry.VM)); err != nil {
@@ -23,7 +22,7 @@ func (e *Engine) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*
 	return e.cfg.Journal.Begin(ctx, c, entry)
 }
 
-// receiptFor is record for an operation, behind its fault label.
+// receiptFor is record for an operation, after its fault label.
 func (e *Engine) receiptFor(ctx context.Context, op *operation, c *vm.Call, entry vm.AuditEntry) error {
 	if err := e.step(ctx, string(op.verb)+":audit"); err != nil {
 		return err
@@ -34,7 +33,7 @@ func (e *Engine) receiptFor(ctx context.Context, op *operation, c *vm.Call, entr
 	return err
 }
 
-// maxAuditSubject bounds, in bytes, what a record keeps of a command or path.
+// maxAuditSubject bounds the bytes of a command or path in an audit record.
 const maxAuditSubject = 1024
 
 func clip(s string) string { return cutText(s, maxAuditSubject) }

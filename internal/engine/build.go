@@ -21,8 +21,8 @@ const (
 	phaseSnapshot = "snapshot"
 )
 
-// planLayers makes the layers of a request ready. The size of the request is
-// that of the last.
+// planLayers prepares the layers of a request. The request gets the size of the last
+// layer.
 func planLayers(r CreateRequest) ([]spec.Layer, error) {
 	if len(r.Layers) == 0 {
 		return nil, nil
@@ -35,7 +35,7 @@ func planLayers(r CreateRequest) ([]spec.Layer, error) {
 	return spec.Plan(list)
 }
 
-// createBuilt is Create by planned layers.
+// createBuilt is Create with planned layers.
 func (e *Engine) createBuilt(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.VM, err error) {
 	inner := r.Layers[:len(r.Layers)-1]
 	last := r.Layers[len(inner)]
@@ -43,7 +43,7 @@ func (e *Engine) createBuilt(ctx context.Context, c *vm.Call, r CreateRequest) (
 	if len(inner) == 0 && last.Empty() {
 		return e.createOn(ctx, c, r, nil)
 	}
-	if err := e.couldCreate(ctx, c, r); err != nil { // before anything is built for it
+	if err := e.couldCreate(ctx, c, r); err != nil { // before building anything for it
 		return vm.VM{}, err
 	}
 	b, err := e.beginBuild(ctx, c, r, append(layerPhases(len(inner)), phaseStart, phaseSetup))
@@ -62,7 +62,7 @@ func (e *Engine) createBuilt(ctx context.Context, c *vm.Call, r CreateRequest) (
 	return e.createOn(ctx, c, r, b)
 }
 
-// couldCreate refuses at once what would be refused after the layers.
+// couldCreate refuses early what createOn would refuse after the layers are built.
 func (e *Engine) couldCreate(ctx context.Context, c *vm.Call, r CreateRequest) error {
 	p, err := e.planCreate(ctx, c, r)
 	if err != nil {
@@ -77,8 +77,8 @@ func (e *Engine) couldCreate(ctx context.Context, c *vm.Call, r CreateRequest) e
 	return e.nameFreeLocked(p.rec)
 }
 
-// BuildSnapshot makes a snapshot by layers, all of which are kept and reused.
-// Of from only Image, Size, Network, Layers, Deadline and Impatient count.
+// BuildSnapshot makes a snapshot from layers, all of which are kept and reused. It reads
+// only Image, Size, Network, Layers, Deadline and Impatient of from.
 func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateRequest, r SnapshotRequest) (g vm.Generation, err error) {
 	defer func() { err = fail(vm.OpSnapshot, r.Name, err) }()
 	if len(from.Layers) == 0 {
@@ -109,7 +109,7 @@ func (e *Engine) BuildSnapshot(ctx context.Context, c *vm.Call, from CreateReque
 	return e.nameLayer(ctx, c, id, o)
 }
 
-// nameLayer keeps a layer under a snapshot's name; the files are shared.
+// nameLayer keeps a layer under a snapshot's name. The two share their files.
 func (e *Engine) nameLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, o captureOptions) (g vm.Generation, err error) {
 	l, ok := e.generationInfo(id)
 	if !ok {
@@ -127,8 +127,8 @@ func (e *Engine) nameLayer(ctx context.Context, c *vm.Call, id vm.GenerationID, 
 	return e.alias(ctx, rec, o)
 }
 
-// layers returns the generation of the outermost of planned layers, making
-// those that are missing.
+// layers returns the generation of the outermost planned layer. It makes the layers that
+// are missing.
 func (e *Engine) layers(ctx context.Context, c *vm.Call, r CreateRequest, list []spec.Layer, b *building) (vm.GenerationID, error) {
 	img, g, err := e.source(ctx, c, &r)
 	if err != nil {
@@ -161,7 +161,7 @@ func (e *Engine) layers(ctx context.Context, c *vm.Call, r CreateRequest, list [
 	return vm.GenerationID(from), nil
 }
 
-// findLayer returns the newest generation of a layer that can be started on.
+// findLayer returns the newest generation of a layer that a VM can start on.
 func (e *Engine) findLayer(account vm.AccountID, key string) vm.GenerationID {
 	list := e.generations(func(g *vm.Generation) bool {
 		return g.Account == account && g.Why == vm.WhyLayer && g.Key == key && g.Whole() && g.Durable && !g.Gone && !g.Deleted
@@ -172,7 +172,7 @@ func (e *Engine) findLayer(account vm.AccountID, key string) vm.GenerationID {
 	return list[len(list)-1].ID
 }
 
-// layerUsed notes, to the day, that something is made of a layer.
+// layerUsed records the day on which a layer was last used.
 func (e *Engine) layerUsed(ctx context.Context, id vm.GenerationID) error {
 	g, ok := e.generationInfo(id)
 	if ok && e.now().Sub(lastUse(g)) < 24*time.Hour {
@@ -192,15 +192,15 @@ type layerRequest struct {
 	impatient bool
 }
 
-// flight is a layer being made, for all who wait for it.
+// flight is a layer being made, shared by all who wait for it.
 type flight struct {
 	done chan struct{}
 	id   vm.GenerationID
 	err  error
 }
 
-// layer makes one layer, or waits for it where it is being made. It is made to
-// its end when the caller goes away: the next one will ask for it.
+// layer makes one layer, or waits for a flight that makes it. A flight continues when its
+// caller goes away, since the next request will need the layer.
 func (e *Engine) layer(ctx context.Context, c *vm.Call, r layerRequest) (vm.GenerationID, error) {
 	name := string(c.Actor.Account) + " " + r.key
 	e.mu.Lock()
@@ -232,8 +232,8 @@ func (e *Engine) layer(ctx context.Context, c *vm.Call, r layerRequest) (vm.Gene
 	}
 }
 
-// makeLayer makes a VM on the layer's source, has the layer carried out in it,
-// captures it and deletes it.
+// makeLayer makes a VM on the layer's source, carries out the layer in it, captures it
+// and deletes it.
 func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id vm.GenerationID, err error) {
 	network, err := e.layerNetwork(r.network)
 	if err != nil {
@@ -247,7 +247,7 @@ func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id 
 		return "", err
 	}
 	defer func() {
-		// One that stays is deleted as one whose runner has gone.
+		// If the delete fails, the VM is deleted later, as one whose runner is gone.
 		if _, derr := e.Delete(context.WithoutCancel(ctx), c, string(v.ID)); derr != nil && vm.KindOf(derr) != vm.NotFound && !died(derr) {
 			e.log.Warn("the VM of a layer was not deleted", "vm", v.ID, "err", derr)
 		}
@@ -256,8 +256,8 @@ func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id 
 	return g.ID, err
 }
 
-// layerNetwork is what may be reached while a layer is made: package registries
-// at least.
+// layerNetwork returns the network policy for making a layer: at least the package
+// registries are allowed.
 func (e *Engine) layerNetwork(asked string) (string, error) {
 	mode := e.cfg.Settings.DefaultNetwork
 	if asked != "" {
@@ -272,8 +272,8 @@ func (e *Engine) layerNetwork(asked string) (string, error) {
 	return string(mode), nil
 }
 
-// building writes the record of a build while it runs. A nil one writes none.
-// What cannot be written is logged: the build itself does not depend on it.
+// building writes the record of a running build; a nil one writes nothing. Failed writes
+// are only logged, because the build itself does not depend on the record.
 type building struct {
 	e   *Engine
 	key vm.BuildID
@@ -305,7 +305,7 @@ func (e *Engine) beginBuild(ctx context.Context, c *vm.Call, r CreateRequest, pl
 	})
 }
 
-// dropBuilds forgets builds of long ago.
+// dropBuilds removes the records of builds that are older than buildsKept.
 func (e *Engine) dropBuilds(ctx context.Context) error {
 	for _, b := range e.tables.builds.All() {
 		if b.State != vm.BuildRunning && e.now().Sub(b.UpdatedAt) > buildsKept {
@@ -338,14 +338,14 @@ func (b *building) change(f func(*vm.Build)) {
 	}
 }
 
-// phase notes that a phase has begun.
+// phase records that a phase has begun.
 func (b *building) phase(name string) {
 	b.change(func(rec *vm.Build) {
 		rec.Phases = append(slices.Clone(rec.Phases), vm.BuildPhase{ID: vm.NewPhaseID(), Name: name, StartedAt: b.e.now()})
 	})
 }
 
-// layerDone notes that a layer is there.
+// layerDone records that a layer is complete.
 func (b *building) layerDone(i int, id vm.GenerationID, cached bool) {
 	b.change(func(rec *vm.Build) {
 		rec.Phases = slices.Clone(rec.Phases)
@@ -365,8 +365,7 @@ func (b *building) end(made vm.ID, snapshot vm.SnapshotID, err error) {
 	})
 }
 
-// endBuilds closes the records of builds that an earlier engine did not live to
-// end.
+// endBuilds marks the builds that an earlier engine left unfinished as failed.
 func (e *Engine) endBuilds(ctx context.Context) error {
 	for _, b := range e.tables.builds.All() {
 		if b.State != vm.BuildRunning {
@@ -402,6 +401,6 @@ func (e *Engine) BuildOf(ctx context.Context, c *vm.Call, ref string) (vm.Build,
 			return b, err
 		}
 	}
-	return vm.Build{}, fail(vm.OpGet, ref, vm.Errorf(vm.NotFound, string(v.ID), "the VM was not made by a spec, or long ago").
+	return vm.Build{}, fail(vm.OpGet, ref, vm.Errorf(vm.NotFound, string(v.ID), "no record of a build: the VM was made without a spec, or long ago").
 		WithCode("BUILD_NOT_FOUND_FOR_VM", "vmId", string(v.ID)))
 }

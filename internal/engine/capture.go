@@ -12,10 +12,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// captureDeadline bounds one capture by a machine.
+// captureDeadline bounds one capture of a machine.
 const captureDeadline = 2 * time.Minute
 
-// captureOptions say what a generation is captured for and how.
+// captureOptions say for what and how a generation is captured.
 type captureOptions struct {
 	why         vm.Why
 	diskOnly    bool
@@ -26,13 +26,13 @@ type captureOptions struct {
 	persistence vm.Persistence
 	key         string // of a layer
 	build       vm.BuildID
-	volumes     string // what becomes of mounted ones; "" = a capture with memory is refused
+	volumes     string // how mounted ones are treated; "" = refuse a capture with memory
 }
 
-// capture freezes the VM of op, as it is, into a new generation, which is
-// ready but not yet durable: see publish. The generation stays pinned until
-// the caller unpins it. A machine continues in every case but with hold. When
-// it fails nothing is left but, perhaps, one more layer of the VM's disk.
+// capture saves the VM of op into a new generation, which is ready but not yet durable
+// (see publish) and stays pinned until the caller unpins it. The machine resumes
+// afterwards, except with hold. A failed capture leaves at most one more layer of the
+// VM's disk behind.
 func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (g vm.Generation, err error) {
 	s := op.slot
 	if o.why != vm.WhySuspend && !o.diskOnly {
@@ -62,7 +62,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	asked := false
 	defer func() {
 		if err != nil && !died(err) {
-			if asked && o.hold { // also where the answer was lost
+			if asked && o.hold { // even if the answer was lost
 				err = joinUndo(err, e.letRun(ctx, s, e.runOf(s)))
 			}
 			if undoErr := e.captureFailed(context.WithoutCancel(ctx), s, g, err); undoErr != nil {
@@ -92,7 +92,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	return e.captureDone(ctx, s, g, out)
 }
 
-// planGeneration is the first record of a generation of rec.
+// planGeneration returns the first record of a generation of rec.
 func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.Generation {
 	g := vm.Generation{
 		ID: vm.NewGenerationID(), Account: rec.Account, VM: rec.ID, VMName: rec.Name,
@@ -108,9 +108,8 @@ func (e *Engine) planGeneration(rec vm.VM, o captureOptions) vm.Generation {
 	return g
 }
 
-// roomFor refuses a capture that the disk cannot hold: the data of the memory
-// that the VM was started on, what it also has in memory, and some room. What
-// may go is let go first.
+// roomFor refuses a capture that the disk has no room for: the memory image that the VM
+// started on, its private memory, and captureRoom. It first evicts what may be evicted.
 func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
@@ -130,11 +129,10 @@ func (e *Engine) roomFor(ctx context.Context, s *slot) error {
 		return nil
 	}
 	return vm.Errorf(vm.NoSpace, string(s.id), "its memory needs about %d MiB of disk, %d MiB are free", need>>20, have.DiskFree>>20).
-		WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete snapshots or VMs: `warren storage` says what each of them frees")
+		WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete snapshots or VMs: `warren storage` shows what each of them frees")
 }
 
-// memoryOf is about what the memory of a running VM takes once it is written
-// down.
+// memoryOf estimates the bytes that the memory of a running VM takes on disk.
 func (e *Engine) memoryOf(ctx context.Context, s *slot) int64 {
 	r := e.runOf(s)
 	if r == nil {
@@ -149,8 +147,8 @@ func (e *Engine) memoryOf(ctx context.Context, s *slot) int64 {
 	return min(st.RSS, int64(e.snapshot(s).Size.MemoryMiB)<<20)
 }
 
-// roomForKept refuses a capture that somebody asks for and that the account's
-// quotas have no room for.
+// roomForKept refuses a capture that somebody asks for if the account's quotas have no
+// room for it.
 func (e *Engine) roomForKept(op *operation, memory bool) error {
 	more := vm.Quota{Disk: captureRoom}
 	if memory && op.before.State == vm.Running {
@@ -160,11 +158,11 @@ func (e *Engine) roomForKept(op *operation, memory bool) error {
 	return e.roomInQuota(op.ctx, op.slot.account, more)
 }
 
-// captureRoom is what a capture needs of the disk in addition to the memory.
+// captureRoom is the disk space that a capture needs in addition to the memory.
 const captureRoom = 64 << 20
 
-// captureMachine has the machine write itself down. A VM without a machine has
-// only a disk, which nobody writes.
+// captureMachine has the machine save itself. A VM without a machine has only a disk, to
+// which nobody writes.
 func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.Generation, o captureOptions) (vm.Captured, error) {
 	r := e.runOf(s)
 	if r == nil {
@@ -190,11 +188,11 @@ func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.Generation, o
 	return out, err
 }
 
-// orGone is the error of a request to a machine; where the machine has ended
-// meanwhile, that is the error.
+// orGone returns the reason why the machine has ended, if it has, and else err, the error
+// of a request to it.
 func (e *Engine) orGone(ctx context.Context, s *slot, r *run, err error) error {
 	if k := vm.KindOf(err); k != vm.Internal && k != vm.Unavailable {
-		return err // it is about something else
+		return err // the error has another cause
 	}
 	after, stop := e.cfg.Clock.After(exitPatience)
 	defer stop()
@@ -208,8 +206,8 @@ func (e *Engine) orGone(ctx context.Context, s *slot, r *run, err error) error {
 	return err
 }
 
-// captureDone commits a capture: the VM's record first, which keeps the layer
-// below its disk, then the disk's name, then the generation's record.
+// captureDone commits a capture. It first writes the VM's record, which keeps the layer
+// below its disk, then renames the disk, then writes the generation's record.
 func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.Generation, out vm.Captured) (vm.Generation, error) {
 	if err := e.layerBelow(ctx, s, g.ID); err != nil {
 		return g, err
@@ -227,15 +225,15 @@ func (e *Engine) captureDone(ctx context.Context, s *slot, g vm.Generation, out 
 	})
 }
 
-// layerBelow records what the VM's disk lies on.
+// layerBelow records the layer below the VM's disk.
 func (e *Engine) layerBelow(ctx context.Context, s *slot, id vm.GenerationID) error {
 	_, err := e.update(context.WithoutCancel(ctx), s, func(rec *vm.VM) { rec.Head, rec.DiskOn = id, id })
 	return err
 }
 
-// captureFailed takes a capture back as far as it went. The VM's machine
-// continues. While it is not known to which disk that writes, the generation
-// stays pinned: the next capture, or the next start, finds out.
+// captureFailed undoes a failed capture; the VM's machine resumes. While it is unknown to
+// which disk the machine writes, the generation stays pinned: the next capture or start
+// finds out.
 func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.Generation, why error) error {
 	if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) {
 		g.State, g.Failure = vm.GenFailed, clip(e.cfg.Journal.ConcealText(why.Error()))
@@ -258,7 +256,7 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.Generation, wh
 	return e.forgetGeneration(ctx, g.ID)
 }
 
-// failLater takes back what captureFailed could not, as soon as it can be.
+// failLater retries what captureFailed could not undo until it succeeds.
 func (e *Engine) failLater(s *slot, g vm.Generation, why error) {
 	e.spawn(func(ctx context.Context) {
 		e.insist(func(ctx context.Context) error {
@@ -272,10 +270,9 @@ func (e *Engine) failLater(s *slot, g vm.Generation, why error) {
 	})
 }
 
-// settleDisk decides what an interrupted capture left open: whether the
-// machine writes to its next disk. A VM without a machine may always move
-// there: it is empty when its machine had not moved, and then it shows what is
-// below it.
+// settleDisk finishes a capture that was interrupted: it finds out whether the machine
+// writes to its next disk. A VM without a machine may always move to that disk. It is
+// empty if the machine had not moved, and then shows the layer below it.
 func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
 	if e.snapshot(s).State == vm.Stopped {
 		if err := e.takeBackRollback(ctx, s); err != nil {
@@ -307,9 +304,8 @@ func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
 	return e.noteLayer(ctx, s)
 }
 
-// diskMoved reports whether a VM's disk is the next one that a capture into the
-// generation has made. It never guesses: where the machine of a VM that runs
-// cannot be asked, that is the error.
+// diskMoved reports whether a VM's disk is the one that a capture into the generation has
+// made. It never guesses: if the machine of a running VM cannot be asked, it fails.
 func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bool, error) {
 	_, known := e.generationInfo(id)
 	r := e.runOf(s)
@@ -328,14 +324,14 @@ func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bo
 	}
 	moved := filepath.Base(path) == filepath.Base(layout.VMDir(e.cfg.Dir.VM(s.id)).NextOverlay(id))
 	if moved && !known {
-		return false, vm.Errorf(vm.Corrupt, string(s.id), "its machine writes to a disk whose layer %s has no record", id).
-			WithHint("copy what you need out of it while it runs")
+		return false, vm.Errorf(vm.Corrupt, string(s.id), "the machine writes to a disk whose layer %s has no record", id).
+			WithHint("copy your files out of the VM while it runs: `warren cp`")
 	}
 	return moved, nil
 }
 
-// diskOf returns the file that a machine writes to. Its monitor may have died of
-// a capture: then a new one is asked. Kind NotFound when there is no machine.
+// diskOf returns the file that a machine writes to. If its monitor died during a capture,
+// it asks the new monitor. Kind NotFound when there is no machine.
 func (e *Engine) diskOf(ctx context.Context, s *slot, r *run) (string, error) {
 	bounded, stop := context.WithTimeout(ctx, machineDeadline)
 	path, err := r.machine.Disk(bounded)
@@ -352,7 +348,7 @@ func (e *Engine) diskOf(ctx context.Context, s *slot, r *run) (string, error) {
 	defer m.Close()
 	path, err = m.Disk(attach)
 	if vm.KindOf(err) == vm.NotFound {
-		err = vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not name its disk: %w", err)
+		err = vm.Errorf(vm.Unavailable, string(s.id), "the monitor does not report the VM's disk: %w", err)
 	}
 	return path, err
 }
@@ -379,22 +375,21 @@ func (e *Engine) publish(ctx context.Context, id vm.GenerationID) error {
 	return err
 }
 
-// publishLater is publish as a task of the engine's own, which unpins the
-// generation.
+// publishLater runs publish as a task of the engine, which then unpins the generation.
 func (e *Engine) publishLater(id vm.GenerationID) {
 	ok := e.spawn(func(ctx context.Context) {
 		if err := e.publish(ctx, id); err != nil && !died(err) && ctx.Err() == nil {
 			e.log.Error("a generation is not durable", "generation", id, "err", err)
 		}
 		e.unpin(id)
-		e.collect(ctx) // nobody may need it any more
+		e.collect(ctx) // it may have become unneeded
 	})
 	if !ok {
 		e.unpin(id)
 	}
 }
 
-// manifest is what a start on the generation needs to know.
+// manifest returns what a start on the generation needs.
 func (e *Engine) manifest(g vm.Generation) (vm.Manifest, error) {
 	var m vm.Manifest
 	if g.Memory && !g.DiskOnly {

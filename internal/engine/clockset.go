@@ -9,13 +9,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// While the server runs, what it waits for is measured by a clock that nobody
-// sets. Across a restart only the times in records are left, of a clock that
-// may have been set meanwhile.
+// While the server runs, it measures its waits with the monotonic clock. After a restart
+// it has only the times in the records, and the wall clock may have been set since.
 
-// fitClock brings the times of a record that was read at the start into what is
-// possible now. A clock that was set back leaves times that are to come: such a
-// VM would neither fall asleep nor end for as long as the clock was ahead.
+// fitClock corrects the times of a record that was read at the start. If the clock was
+// set back, they lie in the future, and the VM would neither fall asleep nor expire until
+// the clock catches up.
 func fitClock(rec *vm.VM, now time.Time) {
 	if rec.LastActive.After(now) {
 		rec.LastActive = now

@@ -9,9 +9,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// seal compresses and encrypts the memory of a generation, under a key of its
-// own that only its record holds, wrapped by the host's: with the record goes
-// the memory. A sealed generation is opened again on use.
+// seal compresses and encrypts the memory of a generation. The key is its own, wrapped by
+// the host's, and only in its record: removing the record makes the memory unreadable. A
+// sealed generation is opened again on use.
 func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 	unlock, ok := e.lockMemory(id)
 	if !ok {
@@ -23,7 +23,7 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 		return nil
 	}
 	if !e.pinAlone(id) {
-		return vm.Errorf(vm.Busy, string(id), "something is being started on it").WithHint("try again when it runs")
+		return vm.Errorf(vm.Busy, string(id), "a VM is starting on it").WithHint("try again when it runs")
 	}
 	defer e.unpin(id)
 	wrapped := g.SealKey
@@ -32,7 +32,8 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 		if wrapped, err = e.cfg.Generations.SealKey(); err != nil {
 			return err
 		}
-		// The key first: what is sealed under a key that nobody has is lost.
+		// The key is recorded first: memory sealed with a key that is not recorded would
+		// be lost.
 		if _, err := e.changeGeneration(ctx, id, func(g *vm.Generation) { g.SealKey = wrapped }); err != nil {
 			return err
 		}
@@ -48,9 +49,8 @@ func (e *Engine) seal(ctx context.Context, id vm.GenerationID) error {
 	return err
 }
 
-// lockMemory keeps others from sealing or opening a generation's memory until
-// unlock is called; other generations are not waited for. Not ok = there is no
-// such generation.
+// lockMemory keeps others from sealing or opening this generation's memory until unlock
+// is called. ok is false if there is no such generation.
 func (e *Engine) lockMemory(id vm.GenerationID) (unlock func(), ok bool) {
 	e.mu.Lock()
 	g := e.gens[id]
@@ -62,7 +62,7 @@ func (e *Engine) lockMemory(id vm.GenerationID) (unlock func(), ok bool) {
 	return g.sealing.Unlock, true
 }
 
-// pinAlone pins a generation that nobody else has pinned.
+// pinAlone pins a generation unless somebody else has pinned it.
 func (e *Engine) pinAlone(id vm.GenerationID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,8 +74,8 @@ func (e *Engine) pinAlone(id vm.GenerationID) bool {
 	return true
 }
 
-// mapped reports whether a machine runs on the generation: its file must stay
-// what it is.
+// mapped reports whether a machine runs on the generation, whose file must then not
+// change.
 func (e *Engine) mapped(id vm.GenerationID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -87,8 +87,8 @@ func (e *Engine) mapped(id vm.GenerationID) bool {
 	return false
 }
 
-// opened returns a generation whose memory is there in the clear, opening it
-// where it is sealed. The caller has pinned it.
+// opened returns a generation whose memory is in the clear. It opens a sealed one. The
+// caller has pinned it.
 func (e *Engine) opened(ctx context.Context, g vm.Generation) (vm.Generation, error) {
 	id := g.ID
 	unlock, ok := e.lockMemory(id)
@@ -112,13 +112,13 @@ func (e *Engine) opened(ctx context.Context, g vm.Generation) (vm.Generation, er
 	return g, nil
 }
 
-// settleLater makes an opened generation a plain one again, durably.
+// settleLater makes an opened generation durable without its seal, in the background.
 func (e *Engine) settleLater(id vm.GenerationID) {
 	if !e.pin(id) {
 		return
 	}
 	ok := e.spawn(func(ctx context.Context) {
-		defer e.collectLater() // seals it again when it holds what is in a volume and nothing runs on it
+		defer e.collectLater() // seals it again if it holds a volume's data and nothing runs on it
 		defer e.unpin(id)
 		unlock, ok := e.lockMemory(id)
 		if !ok {
@@ -130,7 +130,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 			_, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Sealed, g.SealKey, g.DataBytes = false, nil, n })
 		}
 		if err != nil && !died(err) && ctx.Err() == nil {
-			e.log.Warn("an opened generation stays sealed, too", "generation", id, "err", err)
+			e.log.Warn("an opened generation keeps its sealed copy", "generation", id, "err", err)
 		}
 	})
 	if !ok {
@@ -138,7 +138,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 	}
 }
 
-// sealSuspended seals what a VM is suspended on.
+// sealSuspended seals the memory of a suspended VM.
 func (e *Engine) sealSuspended(op *operation) error {
 	rec := e.snapshot(op.slot)
 	if rec.State != vm.Suspended {

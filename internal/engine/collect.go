@@ -10,16 +10,16 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// need is what is needed of a generation.
+// need says which files of a generation are needed.
 type need int
 
 const (
 	needNothing need = iota
 	needDisk         // its layer lies below another disk
-	needAll          // a machine runs on it, or may be started on it
+	needAll          // a machine runs on it, or may start on it
 )
 
-// collectLater collects soon, as a task of the engine's own.
+// collectLater runs collect soon, as a task of the engine.
 func (e *Engine) collectLater() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -32,7 +32,8 @@ func (e *Engine) collectLaterLocked() {
 	}
 }
 
-// collect removes what no VM, snapshot or later generation needs any more.
+// collect removes the files and records that no VM, snapshot or later generation needs
+// any more.
 func (e *Engine) collect(ctx context.Context) {
 	e.sweeping.Lock()
 	defer e.sweeping.Unlock()
@@ -71,7 +72,7 @@ func (e *Engine) collect(ctx context.Context) {
 	}
 }
 
-// comingLocked are the generations that a VM is on its way to.
+// comingLocked returns the generations that VMs are about to start on.
 func (e *Engine) comingLocked() map[vm.GenerationID]bool {
 	coming := map[vm.GenerationID]bool{}
 	for _, s := range e.vms {
@@ -82,7 +83,7 @@ func (e *Engine) comingLocked() map[vm.GenerationID]bool {
 	return coming
 }
 
-// surplus reports whether a generation has more than is needed.
+// surplus reports whether a generation has more files than needed.
 func surplus(g vm.Generation, n need) bool {
 	switch n {
 	case needAll:
@@ -94,9 +95,9 @@ func surplus(g vm.Generation, n need) bool {
 	}
 }
 
-// needsLocked says what is needed of each generation: those that VMs are
-// started or suspended on and those that are kept, whole; what lies below a
-// needed disk, as a disk.
+// needsLocked returns what is needed of each generation. Those that VMs start on or are
+// suspended on, and those that are kept, are needed whole. Those below a needed disk are
+// needed as disks.
 func (e *Engine) needsLocked() map[vm.GenerationID]need {
 	needs := map[vm.GenerationID]need{}
 	below := func(id vm.GenerationID) {
@@ -137,7 +138,7 @@ func (e *Engine) needsLocked() map[vm.GenerationID]need {
 	return needs
 }
 
-// keptLocked are the generations that are kept for themselves.
+// keptLocked returns the generations that are kept for their own sake.
 func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 	kept := map[vm.GenerationID]bool{}
 	auto, layers := map[vm.ID][]vm.Generation{}, map[string][]vm.Generation{}
@@ -154,7 +155,7 @@ func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 	}
 	for _, list := range layers {
 		if sortNewest(list); e.now().Sub(lastUse(list[0])) < layersKept {
-			kept[list[0].ID] = true // older ones of the key were made afresh since
+			kept[list[0].ID] = true // older ones of the key were replaced
 		}
 	}
 	for _, list := range auto {
@@ -165,10 +166,10 @@ func (e *Engine) keptLocked() map[vm.GenerationID]bool {
 	return kept
 }
 
-// layersKept is how long a layer is kept that nothing is made of.
+// layersKept is how long an unused layer is kept.
 const layersKept = 30 * 24 * time.Hour
 
-// lastUse is when a layer was made, or something was made of it.
+// lastUse is when a layer was made or last used.
 func lastUse(g vm.Generation) time.Time {
 	if g.UsedAt.After(g.CreatedAt) {
 		return g.UsedAt
@@ -176,14 +177,14 @@ func lastUse(g vm.Generation) time.Time {
 	return g.CreatedAt
 }
 
-// automatic reports whether generations of that kind are kept as long as their
-// VM, thinned by age.
+// automatic reports whether generations of that kind are kept as long as their VM and
+// thinned by age.
 func automatic(w vm.Why) bool {
 	return w == vm.WhyBeforeRollback || w == vm.WhyBeforeBoot || w == vm.WhySchedule || w == vm.WhyBeforeExec
 }
 
-// thin chooses which automatic generations stay: the latest five, the last of
-// each hour for a day, the last of each day for a month.
+// thin chooses the automatic generations that stay: the latest five, the last of each
+// hour for a day, and the last of each day for a month.
 func thin(list []vm.Generation, now time.Time) []vm.GenerationID {
 	sortNewest(list)
 	var keep []vm.GenerationID
@@ -202,13 +203,13 @@ func thin(list []vm.Generation, now time.Time) []vm.GenerationID {
 	return keep
 }
 
-// dropUnneeded removes of a generation what is not needed.
+// dropUnneeded removes the files of a generation that are not needed.
 func (e *Engine) dropUnneeded(ctx context.Context, g vm.Generation, n need) error {
 	if err := e.step(ctx, "collect:files"); err != nil {
 		return err
 	}
 	if n == needDisk {
-		// The record first: a start on it is refused from here on.
+		// The record first: from here on no VM can start on it.
 		if _, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.DiskOnly, g.Sealed, g.SealKey = true, false, nil }); err != nil {
 			return err
 		}

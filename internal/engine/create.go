@@ -14,10 +14,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Create makes a VM and starts it on its image's warm generation, on a snapshot
-// or on a layer of its spec, and carries out the outermost layer. It returns
-// when the VM is usable. When it fails, or ctx ends first, nothing of the VM
-// is left; layers below the outermost stay for the next.
+// Create makes a VM and starts it on its image's warm generation, on a snapshot or on a
+// layer of its spec, and carries out the outermost layer. It returns when the VM is
+// usable. If it fails, or ctx ends first, nothing of the VM is left. Layers below the
+// outermost are kept for later requests.
 func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.VM, err error) {
 	defer func() { err = fail(vm.OpCreate, r.Name, err) }()
 	if r.Layers, err = planLayers(r); err != nil {
@@ -29,7 +29,8 @@ func (e *Engine) Create(ctx context.Context, c *vm.Call, r CreateRequest) (v vm.
 	return e.createBuilt(ctx, c, r)
 }
 
-// createOn is Create on what is there. b, where it is not nil, is told of it.
+// createOn is Create once the lower layers exist. It reports progress to b, unless that
+// is nil.
 func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *building) (v vm.VM, err error) {
 	p, err := e.planCreate(ctx, c, r)
 	if err != nil {
@@ -44,7 +45,7 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 		}
 	}
 	defer func() {
-		if p.member != nil { // the create did not come so far
+		if p.member != nil { // the create failed before it used the member
 			e.pool.giveBack(ctx, p.member)
 		}
 	}()
@@ -71,7 +72,7 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 	return e.commitCreate(op.ctx, op, p, m, st)
 }
 
-// dropPlan lets go of what a plan has claimed and pinned.
+// dropPlan releases a plan's claim and pin.
 func (e *Engine) dropPlan(p *createPlan) {
 	e.settle(p.claim)
 	if p.from != nil {
@@ -79,8 +80,7 @@ func (e *Engine) dropPlan(p *createPlan) {
 	}
 }
 
-// beginCreate makes a slot that nobody can see yet, claiming its name when it
-// is to be the only one.
+// beginCreate makes a slot that nobody can see yet. With unique it reserves the name.
 func (e *Engine) beginCreate(rec vm.VM, unique bool) (*operation, error) {
 	s := e.newSlot(rec)
 	e.mu.Lock()
@@ -101,8 +101,7 @@ func (e *Engine) beginCreate(rec vm.VM, unique bool) (*operation, error) {
 	return op, nil
 }
 
-// nameFreeLocked refuses a name that a VM of the account has or is about to
-// have.
+// nameFreeLocked refuses a name that a VM of the account has or is about to get.
 func (e *Engine) nameFreeLocked(rec vm.VM) error {
 	for _, s := range e.namedLocked(rec.Account, rec.Name) {
 		return vm.Errorf(vm.Exists, rec.Name, "a VM with this name exists: %s", s.id).
@@ -123,8 +122,7 @@ func (e *Engine) nameFreeLocked(rec vm.VM) error {
 	return nil
 }
 
-// buildMachine carries out a plan up to a machine that is ready, within the plan's
-// deadline.
+// buildMachine carries out a plan until the machine is ready, within the plan's deadline.
 func (e *Engine) buildMachine(op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
 	outer, _ := e.patience(p.deadline)
 	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(p.rec.ID, outer))
@@ -182,7 +180,7 @@ func (e *Engine) buildWithin(ctx context.Context, op *operation, p *createPlan) 
 	return e.launch(ctx, spec, u)
 }
 
-// enter writes the first record and makes the VM known.
+// enter writes the VM's first record and makes the VM visible.
 func (e *Engine) enter(ctx context.Context, op *operation) error {
 	s := op.slot
 	err := e.tables.vms.Create(ctx, s.rec)
@@ -217,13 +215,13 @@ func (e *Engine) makeDir(ctx context.Context, id vm.ID, u *undo) error {
 	return nil
 }
 
-// makeOverlay makes the VM's disk above the generation's; the backing name is
-// relative, so that the data directory can move.
+// makeOverlay makes the VM's disk above the generation's. The backing name is relative,
+// so that the data directory can be moved.
 func (e *Engine) makeOverlay(p *createPlan, gen vm.Manifest) error {
 	path := e.cfg.Dir.Overlay(p.rec.ID)
 	backing, err := filepath.Rel(filepath.Dir(path), layout.GenerationDir(e.cfg.Dir.Warm(p.image.ID, gen.Key)).Disk())
 	if err != nil {
-		return vm.Errorf(vm.Internal, path, "no relative path to its image: %w", err)
+		return vm.Errorf(vm.Internal, path, "no relative path to the VM's image: %w", err)
 	}
 	if err := e.cfg.Images.Overlay(path, backing, p.rec.Size.DiskMiB); err != nil {
 		return diskError(path, err)
@@ -231,7 +229,7 @@ func (e *Engine) makeOverlay(p *createPlan, gen vm.Manifest) error {
 	return nil
 }
 
-// launch starts a machine whose end is on the undo list.
+// launch starts a machine and puts its end on the undo list.
 func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Machine, vm.MachineStatus, error) {
 	if err := u.add(ctx, "machine", func(ctx context.Context) error { return e.sweep(ctx, spec.ID) }); err != nil {
 		return nil, vm.MachineStatus{}, err
@@ -247,7 +245,7 @@ func (e *Engine) launch(ctx context.Context, spec vm.MachineSpec, u *undo) (Mach
 	return m, st, err
 }
 
-// commitCreate makes the VM running, durably, and watches its machine.
+// commitCreate durably records the VM as running and watches its machine.
 func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan, m Machine, st vm.MachineStatus) (vm.VM, error) {
 	if err := e.step(ctx, "create:commit"); err != nil {
 		return vm.VM{}, err
@@ -256,7 +254,7 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 	if err != nil {
 		return vm.VM{}, err
 	}
-	// The record says that it runs: no end of the request, or of serve, undoes that.
+	// From here on the VM runs, even if the request or the server ends.
 	if err := e.step(context.WithoutCancel(ctx), "create:done"); err != nil {
 		return vm.VM{}, err
 	}
@@ -266,7 +264,7 @@ func (e *Engine) commitCreate(ctx context.Context, op *operation, p *createPlan,
 	return rec, nil
 }
 
-// nowRunning records that the machine described by st runs.
+// nowRunning records that the machine described by st runs, and applies change.
 func (e *Engine) nowRunning(ctx context.Context, s *slot, st vm.MachineStatus, change func(*vm.VM)) (vm.VM, error) {
 	p, err := e.cfg.Host.Platform(ctx)
 	if err != nil {
@@ -279,7 +277,7 @@ func (e *Engine) nowRunning(ctx context.Context, s *slot, st vm.MachineStatus, c
 	})
 }
 
-// setRunning makes a record say that the machine described by st runs.
+// setRunning sets the fields of a running VM from the machine's status st.
 func setRunning(rec *vm.VM, st vm.MachineStatus, p Platform, now time.Time) {
 	rec.State, rec.Op, rec.Reason = vm.Running, "", ""
 	rec.StartedAt, rec.LastActive, rec.LastKind = now, now, vm.ActivityStart
@@ -291,7 +289,7 @@ func setRunning(rec *vm.VM, st vm.MachineStatus, p Platform, now time.Time) {
 func startTimeout(id vm.ID, d time.Duration) error {
 	return vm.Errorf(vm.Timeout, string(id), "not ready within %v", d).
 		WithCode("VM_START_TIMEOUT", "vmId", string(id)).
-		WithHint("look at the console: `warren logs NAME`, or give it longer")
+		WithHint("look at the console: `warren logs NAME`, or set a longer deadline")
 }
 
 func timings(st vm.MachineStatus) map[string]any {

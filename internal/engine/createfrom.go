@@ -9,13 +9,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// keepsMemory reports whether a VM of the plan continues the snapshot's memory:
-// it has some, and the size that was asked for is its own.
+// keepsMemory reports whether a VM of the plan continues the snapshot's memory: the
+// snapshot has memory, and the requested size is its own.
 func (p *createPlan) keepsMemory() bool {
 	return p.from != nil && p.from.Whole() && p.rec.Size == p.from.Size
 }
 
-// buildFrom is build for a VM that is made of a snapshot.
+// buildFrom is buildMachine for a VM that is made from a snapshot.
 func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g vm.Generation) (m Machine, st vm.MachineStatus, err error) {
 	if !e.pin(g.ID) {
 		return nil, st, noGeneration(string(g.ID))
@@ -28,7 +28,7 @@ func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g 
 	if err := e.makeDir(ctx, s.id, u); err != nil {
 		return nil, st, err
 	}
-	// The record first: it keeps the layer that the disk will lie on.
+	// The record first: it keeps the layer below the disk.
 	if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.DiskOn, rec.Head = g.ID, g.ID }); err != nil {
 		return nil, st, err
 	}
@@ -42,7 +42,7 @@ func (e *Engine) buildFrom(ctx context.Context, op *operation, p *createPlan, g 
 	return e.launch(ctx, spec, u)
 }
 
-// specFrom continues the snapshot's memory, or boots its disk.
+// specFrom returns the machine that continues the snapshot's memory or boots its disk.
 func (e *Engine) specFrom(ctx context.Context, p *createPlan, g vm.Generation) (spec vm.MachineSpec, err error) {
 	if p.keepsMemory() {
 		spec, err = e.generationSpec(ctx, p.rec, g)
@@ -57,7 +57,7 @@ func (e *Engine) specFrom(ctx context.Context, p *createPlan, g vm.Generation) (
 	return spec, err
 }
 
-// started fills in what a VM of the plan continues from.
+// started records what a VM of the plan was started from.
 func (p *createPlan) started(e *Engine, rec *vm.VM) {
 	switch {
 	case p.keepsMemory():
@@ -65,9 +65,9 @@ func (p *createPlan) started(e *Engine, rec *vm.VM) {
 	case p.from != nil:
 		rec.Booted = true
 		rec.Restored = []string{"the disk of the snapshot"}
-		rec.Losses = []string{"memory and running processes: the VM was booted afresh on the snapshot's disk"}
+		rec.Losses = []string{"memory and running processes: the VM was booted on the snapshot's disk"}
 	}
-	if p.from != nil && p.from.Key == "" { // the VM of a layer is nobody's parent: it was made for the layer only
+	if p.from != nil && p.from.Key == "" { // a layer's VM is temporary, and no parent
 		rec.Parent = p.from.VM
 	}
 }

@@ -12,9 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Delete removes a VM in any state: its machine, disk, logs and record. It
-// interrupts any other operation. It goes on when ctx ends. The result is the
-// record as it was.
+// Delete removes a VM in any state: its machine, disk, logs and record. It interrupts any
+// other operation on the VM and continues when ctx ends. It returns the VM's last record.
 func (e *Engine) Delete(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpDelete)
 	if err != nil {
@@ -24,8 +23,8 @@ func (e *Engine) Delete(ctx context.Context, c *vm.Call, ref string) (v vm.VM, e
 	return e.deleteSlot(op, c, "")
 }
 
-// deleteSlot carries out a delete. The reason goes into the event; "" = asked
-// for.
+// deleteSlot carries out a delete. The reason goes into the event; "" = requested by a
+// caller.
 func (e *Engine) deleteSlot(op *operation, c *vm.Call, reason string) (vm.VM, error) {
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: reason}); err != nil {
 		return vm.VM{}, err
@@ -45,15 +44,15 @@ func (e *Engine) deleteSlot(op *operation, c *vm.Call, reason string) (vm.VM, er
 	}
 	e.cfg.Journal.EmitVM(op.before, "vm.deleted", data)
 	e.collectLater()
-	// The VM is gone; there is nothing to take back from here on.
+	// The VM is gone: nothing can be undone from here on.
 	if err := e.step(op.ctx, "delete:done"); died(err) {
 		return vm.VM{}, err
 	}
 	return op.before, nil
 }
 
-// markDeleting makes the delete durable: a later engine finishes it. When this
-// one fails on the way, the VM is what its files then say.
+// markDeleting makes the delete durable, so that a later engine finishes it. If this
+// engine fails midway, the remaining files decide what the VM is.
 func (e *Engine) markDeleting(op *operation) error {
 	if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Op = vm.OpDelete }); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (e *Engine) markDeleting(op *operation) error {
 	return op.undo.add(op.ctx, "mark", func(ctx context.Context) error { return e.unmark(ctx, op) })
 }
 
-// unmark takes the mark of a failed delete back.
+// unmark removes the mark of a failed delete.
 func (e *Engine) unmark(ctx context.Context, op *operation) error {
 	_, missing := os.Stat(e.cfg.Dir.Overlay(op.slot.id))
 	switch r := e.runOf(op.slot); {
@@ -79,8 +78,8 @@ func (e *Engine) unmark(ctx context.Context, op *operation) error {
 	}
 }
 
-// remove ends the machine and removes directory and record, in this order, so
-// that a record without files is the worst that a crash leaves.
+// remove ends the machine, then removes the directory, then the record. A crash leaves at
+// worst a record without files.
 func (e *Engine) remove(ctx context.Context, s *slot) error {
 	if err := e.step(ctx, "delete:machine"); err != nil {
 		return err
@@ -104,7 +103,7 @@ func (e *Engine) remove(ctx context.Context, s *slot) error {
 	return e.cfg.Names.VMGone(ctx, s.id)
 }
 
-// removeDir removes a VM's directory; its absence is no error.
+// removeDir removes a VM's directory, if there is one.
 func (e *Engine) removeDir(id vm.ID) error {
 	if e.dead.Load() {
 		return ErrDied

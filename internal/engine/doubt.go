@@ -10,23 +10,22 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A VM is in doubt from the moment at which the engine no longer knows what its
-// machine is at until it knows again: which file it writes to, whether it is
-// paused, whether there is one. A monitor that does not answer is the usual
-// reason. Nothing of such a VM is collected, sealed or renamed; see needsLocked
-// and diskMoved. Every doubt has a task that ends it: mend.
+// A VM is in doubt while the engine does not know the state of its machine: which file it
+// writes to, whether it is paused, whether it exists. The usual reason is a monitor that
+// does not answer. No file of such a VM is collected, sealed or renamed; see needsLocked
+// and diskMoved. For every doubt a task runs that ends it: mend.
 
 const (
-	// mendEvery is the first pause between two tries to recover a VM that is in
-	// doubt; it doubles up to mendMost.
+	// mendEvery is the first pause between two attempts to recover a VM in doubt. It
+	// doubles up to mendMost.
 	mendEvery = time.Second
 	mendMost  = 30 * time.Second
 )
 
-// NotRecovered is the reason that a VM in doubt is shown with.
+// NotRecovered is the reason shown for a VM in doubt.
 const NotRecovered = "not-recovered"
 
-// doubtfulLocked reports whether there is a VM of that id that is in doubt.
+// doubtfulLocked reports whether there is a VM with that id and it is in doubt.
 func (e *Engine) doubtfulLocked(id vm.ID) bool {
 	s := e.vms[id]
 	return s != nil && s.doubt != nil
@@ -38,7 +37,7 @@ func (e *Engine) doubtful(id vm.ID) bool {
 	return e.doubtfulLocked(id)
 }
 
-// shownLocked is the record of a VM for those who ask.
+// shownLocked is the record of a VM as callers see it.
 func (s *slot) shownLocked() vm.VM {
 	rec := s.rec
 	if s.doubt != nil && rec.State != vm.Lost {
@@ -47,13 +46,13 @@ func (s *slot) shownLocked() vm.VM {
 	return rec
 }
 
-// doubts puts a VM in doubt and has it recovered until it is not. The caller may
-// be an operation on it: the recovery waits for its end.
+// doubts puts a VM in doubt and starts its recovery. The caller may be an operation on
+// the VM: the recovery waits until it has ended.
 func (e *Engine) doubts(s *slot, why error) {
 	if died(why) {
 		return
 	}
-	e.log.Warn("it is not known what a VM's machine is at; trying again", "vm", s.id, "err", why)
+	e.log.Warn("the state of a VM's machine is unknown; trying again", "vm", s.id, "err", why)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.doubt, s.doubted = why, s.doubted+1
@@ -62,8 +61,8 @@ func (e *Engine) doubts(s *slot, why error) {
 	}
 }
 
-// mend recovers a VM that is in doubt, again and again, until that has succeeded
-// or the VM is gone. Nothing is killed for being silent.
+// mend tries to recover a VM in doubt until that succeeds or the VM is gone. It kills no
+// machine for being silent.
 func (e *Engine) mend(ctx context.Context, s *slot) {
 	for wait := mendEvery; !e.tryMend(ctx, s); wait = min(2*wait, mendMost) {
 		after, stop := e.cfg.Clock.After(wait)
@@ -76,10 +75,10 @@ func (e *Engine) mend(ctx context.Context, s *slot) {
 	}
 }
 
-// tryMend reports whether there is nothing more to try.
+// tryMend makes one attempt. It reports whether no other is needed.
 func (e *Engine) tryMend(ctx context.Context, s *slot) (done bool) {
 	op, err := e.beginSlot(ctx, s, vm.OpRecover)
-	if err != nil { // it is gone or lost, or the engine closes
+	if err != nil { // the VM is gone or lost, or the engine closes
 		return true
 	}
 	defer func() { _ = e.finish(op, nil) }()
@@ -102,8 +101,8 @@ func (e *Engine) tryMend(ctx context.Context, s *slot) (done bool) {
 	return false
 }
 
-// known ends the doubt about a VM, unless there is a new one since that count of
-// them. It reports whether it did.
+// known ends the doubt about a VM, unless it was doubted again since the count was read.
+// It reports whether it did.
 func (e *Engine) known(s *slot, doubted int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,13 +115,13 @@ func (e *Engine) known(s *slot, doubted int) bool {
 	return true
 }
 
-// recoverAgain recovers a VM that is in doubt, or that a failure has left
-// between two states, with what waited for it.
+// recoverAgain recovers a VM that is in doubt or that a failure left between two states,
+// and the generations and leases that waited for it.
 func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
 	if err := e.recoverVM(ctx, s, e.found); err != nil {
 		return err
 	}
-	idle := func(g *vm.Generation) bool { return g.VM == s.id && e.gens[g.ID].pins == 0 } // the others are in somebody's hand
+	idle := func(g *vm.Generation) bool { return g.VM == s.id && e.gens[g.ID].pins == 0 } // operations use the others
 	for _, g := range e.generations(idle) {
 		if err := e.recoverGeneration(ctx, g); err != nil {
 			return err
@@ -131,7 +130,7 @@ func (e *Engine) recoverAgain(ctx context.Context, s *slot) error {
 	return e.recoverLeases(ctx, s.id)
 }
 
-// recoverLeases settles what a VM in doubt has of volumes.
+// recoverLeases reconciles the volume leases of a VM that was in doubt.
 func (e *Engine) recoverLeases(ctx context.Context, id vm.ID) error {
 	for _, v := range e.cfg.Vault.VolumesIn(id) {
 		if m, ok := v.Record().MountOf(id); ok {
@@ -143,8 +142,8 @@ func (e *Engine) recoverLeases(ctx context.Context, id vm.ID) error {
 	return nil
 }
 
-// recoverFirst recovers a VM at the start of an engine. One that fails is in
-// doubt from then on, and no other one's misfortune.
+// recoverFirst recovers a VM when the engine starts. If that fails, the VM is in doubt;
+// the start continues.
 func (e *Engine) recoverFirst(op *operation) error {
 	s := op.slot
 	err := e.recoverVM(op.ctx, s, e.found)
@@ -160,7 +159,7 @@ func (e *Engine) recoverFirst(op *operation) error {
 	return nil
 }
 
-// stoodStill says that a capture may have left a VM's machine paused.
+// stoodStill puts a VM in doubt whose machine a capture may have left paused.
 func (e *Engine) stoodStill(s *slot, why error) {
 	e.mu.Lock()
 	s.stands = true
@@ -168,8 +167,8 @@ func (e *Engine) stoodStill(s *slot, why error) {
 	e.doubts(s, why)
 }
 
-// maybeStands looks, as a task of its own, whether the machine of a VM whose
-// guest does not answer is paused though nobody holds it.
+// maybeStands checks in the background whether the machine of an unresponsive guest is
+// paused though no operation holds it.
 func (e *Engine) maybeStands(s *slot, r *run) {
 	e.spawn(func(ctx context.Context) {
 		ctx, stop := context.WithTimeout(ctx, machineDeadline)
@@ -179,17 +178,17 @@ func (e *Engine) maybeStands(s *slot, r *run) {
 		idle := s.op == nil && s.run == r
 		e.mu.Unlock()
 		if err == nil && idle && st.RunState == "paused" {
-			e.stoodStill(s, vm.Errorf(vm.Unavailable, string(s.id), "its machine is paused and nobody holds it"))
+			e.stoodStill(s, vm.Errorf(vm.Unavailable, string(s.id), "the machine is paused, but no operation holds it"))
 		}
 	})
 }
 
-// takeUp brings a machine that runs and the record of its VM into agreement.
+// takeUp makes the record of a VM agree with its running machine.
 func (e *Engine) takeUp(ctx context.Context, s *slot, m Machine, st vm.MachineStatus) error {
 	e.mu.Lock()
 	stands := s.stands
 	e.mu.Unlock()
-	if st.RunState == "paused" || stands { // it was held by a capture
+	if st.RunState == "paused" || stands { // a capture has paused it
 		if err := m.Resume(ctx); err != nil {
 			return vm.Errorf(vm.KindOf(err), string(s.id), "its machine is paused: %w", err)
 		}
@@ -203,9 +202,9 @@ func (e *Engine) takeUp(ctx context.Context, s *slot, m Machine, st vm.MachineSt
 	return e.settleDisk(ctx, s)
 }
 
-// machineOf returns the machine of a VM that the record says runs: the one that
-// it has, where that answers, or the one that is found. found says that it is
-// new to the engine.
+// machineOf returns the machine of a VM whose record says that it runs: the known one if
+// it answers, else the one that the host finds. found reports that it is new to the
+// engine.
 func (e *Engine) machineOf(ctx context.Context, s *slot) (m Machine, st vm.MachineStatus, found bool, err error) {
 	e.mu.Lock()
 	r := s.run

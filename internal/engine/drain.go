@@ -12,25 +12,25 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// drained is the reason of a VM that Drain has suspended. The next engine
-// starts those of them whose setting says so.
+// drained is the reason of a VM that Drain has suspended. The next engine starts it if
+// its onBoot setting says so.
 const drained = "host-shutdown"
 
-// Drained is what became of one VM.
+// Drained is the result for one VM.
 type Drained struct {
 	VM  vm.VM
-	Err error // it runs on, and what it has in memory ends with the host
+	Err error // not suspended: its memory is lost when the host stops
 }
 
 var errDraining = &vm.Error{
 	Kind: vm.Unavailable, Code: "SERVICE_UNAVAILABLE", Msg: "the host is being shut down: no VM starts",
-	Hint: "it goes on after the host's start; `warren drain --undo` ends the drain",
+	Hint: "start the VM after the host has restarted, or end the drain: `warren drain --undo`",
 }
 
-// Drain suspends every VM of every account that runs, before the host is shut
-// down or restarted: memory and programs are on disk when it returns. From its
-// beginning on no VM starts, until Undrain or the next engine; those that were
-// on their way up are waited for. For admins.
+// Drain suspends every running VM of every account before the host shuts down or
+// restarts. When it returns, their memory is on disk. No VM starts from its beginning
+// until Undrain or a restart of the server. Drain waits for VMs that are being started.
+// For admins.
 func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
 	if err := c.Actor.AdminOnly(); err != nil {
 		return nil, fail(vm.OpDrain, "", err)
@@ -48,7 +48,7 @@ func (e *Engine) Drain(ctx context.Context, c *vm.Call) ([]Drained, error) {
 	return out, fail(vm.OpDrain, "", err)
 }
 
-// drainUntilStill suspends what runs, until no more comes up.
+// drainUntilStill suspends running VMs until no others are being started.
 func (e *Engine) drainUntilStill(ctx context.Context, c *vm.Call) (out []Drained, err error) {
 	seen := make(map[*slot]bool)
 	for {
@@ -74,15 +74,15 @@ func (e *Engine) setDraining(on bool) {
 	e.mu.Unlock()
 }
 
-// isDraining is for what starts a machine without being admitted.
+// isDraining is for starts that need no admission.
 func (e *Engine) isDraining() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.draining
 }
 
-// toDrain returns the VMs that run and were not seen, and what tells when no
-// other that was admitted is on its way any more; nil = none is.
+// toDrain returns the running VMs that are not in seen, and a channel that is closed when
+// no admitted VM is still starting; nil = none is.
 func (e *Engine) toDrain(seen map[*slot]bool) (list []*slot, calm <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -100,7 +100,7 @@ func (e *Engine) toDrain(seen map[*slot]bool) (list []*slot, calm <-chan struct{
 	return list, e.calm
 }
 
-// drainAll suspends VMs, as many at a time as may start at a time.
+// drainAll suspends VMs, at most StartWidth at a time.
 func (e *Engine) drainAll(ctx context.Context, c *vm.Call, running []*slot) []Drained {
 	out := make([]Drained, len(running))
 	places := make(chan struct{}, cap(e.starts))
@@ -117,8 +117,8 @@ func (e *Engine) drainAll(ctx context.Context, c *vm.Call, running []*slot) []Dr
 	return slices.DeleteFunc(out, func(d Drained) bool { return d.Err == nil && d.VM.ID == "" })
 }
 
-// Undrain ends a drain on a host that stays up after all. VMs that are to go on
-// after a start do so now; their number is returned. For admins.
+// Undrain ends a drain of a host that keeps running. VMs that would resume after a
+// restart resume now; it returns their number. For admins.
 func (e *Engine) Undrain(ctx context.Context, c *vm.Call) (n int, err error) {
 	defer func() { err = fail(vm.OpUndrain, "", err) }()
 	if err := c.Actor.AdminOnly(); err != nil {
@@ -137,7 +137,7 @@ func (e *Engine) Undrain(ctx context.Context, c *vm.Call) (n int, err error) {
 	return n, nil
 }
 
-// SetOnBoot changes what becomes of a VM when the host has started again.
+// SetOnBoot sets whether a VM that Drain suspended resumes after the host has restarted.
 func (e *Engine) SetOnBoot(ctx context.Context, c *vm.Call, ref, setting string) (v vm.VM, err error) {
 	to, err := vm.ParseOnBoot(setting)
 	if err != nil {
@@ -155,7 +155,7 @@ func (e *Engine) SetOnBoot(ctx context.Context, c *vm.Call, ref, setting string)
 	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.OnBoot = to })
 }
 
-// drainOne suspends one VM. One that has come to its end meanwhile is none.
+// drainOne suspends one VM. It returns a zero VM if there is nothing to suspend any more.
 func (e *Engine) drainOne(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, err error) {
 	op, err := e.beginSlot(ctx, s, vm.OpSuspend)
 	if err != nil {
@@ -177,8 +177,8 @@ func (e *Engine) drainOne(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, 
 	return rec, nil
 }
 
-// goOnAfterBoot starts, one after the other, what Drain has suspended and is to
-// go on, and returns how many those are. It ends with the engine.
+// goOnAfterBoot resumes the VMs that Drain has suspended and that are set to resume, one
+// after the other in the background, and returns their number.
 func (e *Engine) goOnAfterBoot() int {
 	e.mu.Lock()
 	var list []*slot
@@ -195,7 +195,7 @@ func (e *Engine) goOnAfterBoot() int {
 		for _, s := range list {
 			c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "boot"}}
 			if err := e.wakeUp(ctx, c, s, vm.ActivityBoot); err != nil && ctx.Err() == nil {
-				e.log.Warn("not resumed after the host's start", "vm", s.id, "err", err)
+				e.log.Warn("a VM was not resumed after the host's restart", "vm", s.id, "err", err)
 			}
 		}
 	})

@@ -21,8 +21,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what an engine works with. Everything but Fault, Settings and
-// Repositories is required.
+// Config holds an engine's dependencies and settings. All but Folders, Fault and Settings
+// are required.
 type Config struct {
 	Dir      layout.Dir
 	Run      layout.RunDir
@@ -40,34 +40,34 @@ type Config struct {
 	Vault       *vault.Vault
 	Folders     Folders // nil = none are given
 	Clock       Clock
-	Fault       func(label string) error // nil in production; see Labels
+	Fault       func(label string) error // nil = no directories of the host are given
 	Settings    Settings
 	Log         *slog.Logger
 }
 
-// Settings are the operator's choices. A zero field has the default.
+// Settings are the operator's choices. Zero fields get their default.
 type Settings struct {
-	DefaultNetwork vm.NetworkMode // of VMs whose creator named none; default closed
+	DefaultNetwork vm.NetworkMode // for VMs whose creator named none; default closed
 	DefaultSize    vm.Size
 	MemoryReserve  int64         // bytes of host memory never given to VMs; default 512 MiB
 	DiskReserve    int64         // bytes of disk below which no VM is created; default 1 GiB
 	StorageBudget  int64         // bytes that the data directory may take; 0 = StoragePercent
 	StoragePercent int           // of the disk; default 80
-	AccountDisk    int64         // bytes that an account without a quota of disk may have, admins' excepted; 0 = AccountPercent
-	AccountPercent int           // of the budget; 0 = as many as there are
+	AccountDisk    int64         // bytes for an account without a disk quota, except admins; 0 = AccountPercent
+	AccountPercent int           // of the budget; 0 = no limit
 	StopGrace      time.Duration // for a guest to power off before it is killed; default 20 s
 	StartDeadline  time.Duration // for create and start; default 120 s
 	BuildDeadline  time.Duration // for one layer of a spec; default 30 min
 	GuestDeadline  time.Duration // for one short answer of a guest; default 30 s
-	StallCheck     time.Duration // silence of a stream after which the guest is asked for life; default 30 s
-	StartWidth     int           // machines started at a time by one fork; default as many as the host has CPUs
-	ReseatAbove    int64         // bytes of private memory, found by a capture, above which a VM gets a new base; default 128 MiB
+	StallCheck     time.Duration // silence of a stream after which the guest must prove that it is alive; default 30 s
+	StartWidth     int           // machines that a fork starts at a time; default one per host CPU
+	ReseatAbove    int64         // bytes of private memory at a capture above which a VM gets a new base; default 128 MiB
 	ColdAfter      time.Duration // memory of VMs suspended for longer is compressed and encrypted; default 24 h
-	RunnerGrace    time.Duration // a one-shot VM without a runner is deleted after it; default 30 s
-	ResultsKept    time.Duration // for answers of background requests; default 1 h
-	Pool           int           // warm machines kept of each image and size; 0 = none
-	PoolAge        time.Duration // none of them gets older; default 1 h
-	RecoverWait    time.Duration // for VMs to be recovered before the server answers without them; default 10 s
+	RunnerGrace    time.Duration // time after which a one-shot VM without a runner is deleted; default 30 s
+	ResultsKept    time.Duration // how long answers of background requests are kept; default 1 h
+	Pool           int           // warm machines kept for each image and size; 0 = none
+	PoolAge        time.Duration // maximum age of a warm machine; default 1 h
+	RecoverWait    time.Duration // time for the recovery of VMs before the server answers without them; default 10 s
 }
 
 func (s Settings) withDefaults() Settings {
@@ -110,33 +110,32 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// WithDefaults returns the configuration with its optional fields set.
+// WithDefaults returns the configuration with defaults for the settings that are zero.
 func (c Config) WithDefaults() Config {
 	c.Settings = c.Settings.withDefaults()
 	return c
 }
 
-// Engine is the one place that changes the state of VMs. All methods may be
-// called at once from many goroutines. Lock order:
-// a volume that is reserved before slot.holding; slot.holding or nameSnap before mu;
-// mu before the locks of the vault and of access.
+// Engine is the only place that changes the state of VMs. Its methods may be called
+// concurrently. Lock order: a reserved volume, slot.holding or nameSnap, mu, the locks of
+// the vault and of access.
 type Engine struct {
 	cfg      Config
 	tables   tables
 	log      *slog.Logger
-	life     context.Context // set by Open; ends with Close, or with the death that a Fault plays
+	life     context.Context // set by Open; ends with Close, or with a simulated death (Fault)
 	cancel   context.CancelCauseFunc
 	tasks    sync.WaitGroup
-	wake     chan struct{} // tells the reaper that a deadline may have changed
-	holdWake chan struct{} // tells that holds may have changed
+	wake     chan struct{} // wakes the reaper: a deadline may have changed
+	holdWake chan struct{} // wakes expireHolds: holds may have changed
 	dead     atomic.Bool   // see ErrDied
 
 	nameSnap  sync.Mutex    // held while a snapshot gets its name; before mu
-	starts    chan struct{} // places in the queue of a fork's starts
-	sweeping  sync.Mutex    // one collection of generations at a time; before nameSnap
-	evicting  sync.Mutex    // room is made by one at a time; before sweeping and measuring
-	measuring sync.Mutex    // one look at the disk at a time; before mu
-	found     found         // what was there at the start; not changed after
+	starts    chan struct{} // one place for each start of a fork that may run at a time
+	sweeping  sync.Mutex    // held while generations are collected; before nameSnap
+	evicting  sync.Mutex    // held while room is made; before sweeping and measuring
+	measuring sync.Mutex    // held while disk use is measured; before mu
+	found     found         // what the start found; constant afterwards
 	pool      *pool         // its lock after mu
 
 	mu sync.Mutex
@@ -146,18 +145,18 @@ type Engine struct {
 	promised map[*operation][]string // names that VMs of the operation's account are about to get
 	flights  map[string]*flight      // layers being made, by account and key
 	closed   bool
-	// recovered: what is on disk agrees with the records.
+	// recovered: the files on disk agree with the records.
 	recovered bool
 	gens      map[vm.GenerationID]*generation
-	claims    map[*claim]bool // VMs that were admitted and are on their way
-	looked    *usage          // the last look at the disk; nil = none
-	draining  bool            // nothing is admitted
-	calm      chan struct{}   // closed when no VM is on its way any more; nil = nobody waits for that
+	claims    map[*claim]bool // admitted VMs that are being started
+	looked    *usage          // the last measurement of disk use; nil = none
+	draining  bool            // no VM is admitted
+	calm      chan struct{}   // closed when no admitted VM is still starting; nil = nobody waits for that
 
-	collecting bool // a collection of generations is to come
+	collecting bool // a collection of generations is scheduled
 }
 
-// New returns an engine whose tables are in the ledger. Load the ledger next, then
+// New returns an engine and adds its tables to the ledger. Next, load the ledger, then
 // call Open.
 func New(cfg Config) *Engine {
 	cfg = cfg.WithDefaults()
@@ -175,10 +174,9 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Open reconciles the records with what is on disk and what runs. After it the
-// engine is ready for calls. It adopts the machines of an earlier engine on the
-// same data directory. The engine lives until Close, not only as long as ctx.
-// After an error the engine is closed.
+// Open reconciles the records with the files and running machines, and adopts the
+// machines of an earlier engine on the same data directory. Then the engine is ready for
+// calls. It lives until Close, even if ctx ends. After an error the engine is closed.
 func (e *Engine) Open(ctx context.Context) error {
 	e.life, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := e.recover(ctx); err != nil {
@@ -202,8 +200,8 @@ func (e *Engine) Open(ctx context.Context) error {
 
 var errClosed = &vm.Error{Kind: vm.Unavailable, Msg: "the server is stopping", Hint: "start it again: `warren serve`"}
 
-// Close ends everything the engine itself does and waits for it, at most as
-// long as ctx. Machines and their processes go on, but for those of the pool.
+// Close ends the engine's own tasks and waits for them until ctx ends. Machines keep
+// running, except those of the pool.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	if e.closed {
@@ -228,7 +226,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	return nil
 }
 
-// releaseMachines closes the connections to the machines, which go on.
+// releaseMachines closes the connections to the machines, which keep running.
 func (e *Engine) releaseMachines() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -240,15 +238,15 @@ func (e *Engine) releaseMachines() {
 	}
 }
 
-// spawn runs f as one of the engine's own tasks. It refuses, saying so, when
-// the engine is closing.
+// spawn runs f as a task of the engine. It returns false, without running f, if the
+// engine is closing.
 func (e *Engine) spawn(f func(ctx context.Context)) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.spawnLocked(f)
 }
 
-// spawnLocked is spawn for callers with the lock, which f does not have.
+// spawnLocked is spawn for callers that hold mu. f runs without it.
 func (e *Engine) spawnLocked(f func(ctx context.Context)) bool {
 	if e.closed {
 		return false
@@ -261,8 +259,8 @@ func (e *Engine) spawnLocked(f func(ctx context.Context)) bool {
 	return true
 }
 
-// joinContext returns a context with ctx's values that ends with either of the
-// two, with the cause of the first.
+// joinContext returns a context with ctx's values that ends when either of the two does,
+// with that one's cause.
 func joinContext(ctx, other context.Context) (context.Context, context.CancelCauseFunc) {
 	out, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -272,7 +270,7 @@ func joinContext(ctx, other context.Context) (context.Context, context.CancelCau
 	}
 }
 
-// isCancel reports whether err says no more than that somebody gave up waiting.
+// isCancel reports whether err only says that a caller gave up waiting.
 func isCancel(err error) bool {
 	return errors.Is(err, context.Canceled) || vm.KindOf(err) == vm.Cancelled
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// fail gives err its verb and subject, where it has none, and makes it a
-// *vm.Error. It returns nil for nil.
+// fail makes err a *vm.Error and sets its verb and subject unless it has them. It returns
+// nil for nil.
 func fail(op vm.Op, subject string, err error) error {
 	if errors.Is(err, ErrDied) {
 		return err
@@ -30,24 +30,24 @@ func busy(id vm.ID, running vm.Op) *vm.Error {
 	if running == vm.OpCreate {
 		code = "STILL_CREATING"
 	}
-	return vm.Errorf(vm.Busy, string(id), "%s is under way", running).
+	return vm.Errorf(vm.Busy, string(id), "%s is in progress", running).
 		WithCode(code, "vmId", string(id), "operation", string(running)).
 		WithHint("try again when it has ended")
 }
 
-// notLegal decorates the refusal of vm.State.Allow.
+// notLegal adds the API's code to a refusal of vm.State.Allow.
 func notLegal(rec vm.VM, err error) error {
 	return vm.AsError(err).WithCode("VM_NOT_RUNNING", "vmId", string(rec.ID), "state", string(rec.State))
 }
 
-// badCreate is a refusal of a create request.
+// badCreate returns the refusal of a create request.
 func badCreate(subject, format string, args ...any) *vm.Error {
 	e := vm.Errorf(vm.Invalid, subject, format, args...)
 	return e.WithCode("CREATE_VM_BAD_REQUEST", "message", e.Msg)
 }
 
-// cause prefers the cause of an ended context over the bare context error
-// that a call below returned.
+// cause returns the cause of an ended context instead of the bare context error that a
+// call below returned.
 func cause(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err

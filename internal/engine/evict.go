@@ -14,19 +14,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// storageEvery is the time between two looks at the disk.
+// storageEvery is the time between two checks of the disk.
 const storageEvery = time.Minute
 
-// PruneRequest asks that room be made. The zero value asks for no more than
-// the engine would make by itself.
+// PruneRequest asks to free disk space. The zero value frees only what the engine would
+// free by itself.
 type PruneRequest struct {
-	DryRun bool  // say what would go, and remove nothing
-	Free   int64 // bytes that are to be free besides
+	DryRun bool  // report what would be removed, and remove nothing
+	Free   int64 // additional bytes to free
 }
 
-// keepBudget is the task that lets go what may go when the data directory takes more
-// than its budget, the disk lacks its reserve, or an account has more than its
-// quota.
+// keepBudget is the task that evicts VMs, snapshots and layers when the data directory
+// exceeds its budget, the disk lacks its reserve, or an account exceeds its quota.
 func (e *Engine) keepBudget(ctx context.Context) {
 	for {
 		after, stop := e.cfg.Clock.After(storageEvery)
@@ -38,13 +37,12 @@ func (e *Engine) keepBudget(ctx context.Context) {
 		}
 		stop()
 		if err := e.makeRoom(ctx); err != nil && ctx.Err() == nil && !died(err) {
-			e.log.Error("the disk could not be looked at", "err", err)
+			e.log.Error("the disk use could not be checked", "err", err)
 		}
 	}
 }
 
-// makeRoom is one look. Nothing is measured while nothing can have changed
-// much.
+// makeRoom checks the disk once. It measures only if much can have changed.
 func (e *Engine) makeRoom(ctx context.Context) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil || !e.worthALook(have) {
@@ -67,8 +65,8 @@ func (e *Engine) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-// worthALook reports whether the disk may be short: the last look found it so,
-// or so much has been written since that it could be.
+// worthALook reports whether the disk may be short of space: the last measurement found
+// it so, or enough has been written since.
 func (e *Engine) worthALook(have Capacity) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,7 +76,7 @@ func (e *Engine) worthALook(have Capacity) bool {
 	return e.looked.have.DiskFree-have.DiskFree > e.cfg.Settings.budget(have.DiskTotal)/1000 || e.now().Sub(e.looked.time) > 10*storageEvery
 }
 
-// accountsOver are the accounts that have more than their quota of disk.
+// accountsOver returns the accounts that exceed their disk quota.
 func (e *Engine) accountsOver(u *usage) (list []vm.AccountID) {
 	for _, a := range e.cfg.Access.AllAccounts() {
 		if limit := e.diskLimit(a, u.have.DiskTotal); limit > 0 && u.accounts.Of[a.ID].Unique > limit {
@@ -88,7 +86,8 @@ func (e *Engine) accountsOver(u *usage) (list []vm.AccountID) {
 	return list
 }
 
-// accountOver is what an account has above its quota.
+// accountOver returns a function that says by how many bytes an account exceeds its
+// quota.
 func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	return func(u *usage) int64 {
 		limit := e.diskLimit(e.account(id), u.have.DiskTotal)
@@ -99,15 +98,15 @@ func (e *Engine) accountOver(id vm.AccountID) func(*usage) int64 {
 	}
 }
 
-// freeFor is freeUp for somebody who asks for room: where all that may go is not
-// enough, nothing goes, for the request is refused in any case.
+// freeFor is freeUp for a request that needs room. If evicting everything evictable were
+// not enough, it evicts nothing, since the request is refused anyway.
 func (e *Engine) freeFor(ctx context.Context, account vm.AccountID, over func(*usage) int64) (vm.Pruned, error) {
 	return e.free(ctx, account, over, true)
 }
 
-// freeUp lets VMs, snapshots and layers of an account ("" = of all) go, one
-// after the other, until over says that it is enough. Each time it looks anew:
-// what several share is free only when the last of them is gone.
+// freeUp evicts VMs, snapshots and layers of an account ("" = of all), one after the
+// other, until over returns 0. It measures again after each: shared data is freed only
+// with its last user.
 func (e *Engine) freeUp(ctx context.Context, account vm.AccountID, over func(*usage) int64) (vm.Pruned, error) {
 	return e.free(ctx, account, over, false)
 }
@@ -138,7 +137,7 @@ func (e *Engine) free(ctx context.Context, account vm.AccountID, over func(*usag
 			return out, err
 		}
 		if err != nil {
-			e.log.Warn("it could not be let go", "kind", next.Item.Kind, "id", next.Item.ID, "err", err)
+			e.log.Warn("an eviction failed", "kind", next.Item.Kind, "id", next.Item.ID, "err", err)
 			continue
 		}
 		out.Gone = append(out.Gone, item)
@@ -160,7 +159,7 @@ func first(ordered []storage.Candidate, tried map[storage.Item]bool) *storage.Ca
 	return nil
 }
 
-// evict lets one thing go, unless somebody has come to it meanwhile.
+// evict removes one thing, unless it has been used meanwhile.
 func (e *Engine) evict(ctx context.Context, cand storage.Candidate, over int64) (vm.StorageItem, error) {
 	item := e.itemOf(cand)
 	detail := map[string]any{
@@ -205,7 +204,7 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	kept := e.keptWhyLocked(s, false)
 	e.mu.Unlock()
 	if kept != "" {
-		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
+		return vm.Errorf(vm.Busy, string(id), "it is no longer evictable: %s", kept)
 	}
 	op.detail = detail
 	if _, err = e.deleteSlot(op, c, "evicted"); err == nil {
@@ -214,8 +213,8 @@ func (e *Engine) evictVM(c *vm.Call, id vm.ID, detail map[string]any) (err error
 	return err
 }
 
-// evictGeneration gives a layer or a snapshot up: collect removes what nobody
-// else needs of it.
+// evictGeneration gives up a layer or a snapshot. collect then removes what nothing else
+// needs.
 func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.GenerationID, detail map[string]any) error {
 	e.mu.Lock()
 	g := e.gens[id]
@@ -226,7 +225,7 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 	kept, info := keptGeneration(g), g.info
 	e.mu.Unlock()
 	if kept != "" {
-		return vm.Errorf(vm.Busy, string(id), "it is kept now: %s", kept)
+		return vm.Errorf(vm.Busy, string(id), "it is no longer evictable: %s", kept)
 	}
 	r, err := e.record(ctx, c, vm.AuditEntry{
 		Op: vm.OpSnapshotRemove, VM: info.VM, Subject: cmp.Or(string(info.Snapshot), "evicted"),
@@ -251,8 +250,8 @@ func (e *Engine) evictGeneration(ctx context.Context, c *vm.Call, id vm.Generati
 	return nil
 }
 
-// Prune makes the room that the engine would make by itself, and what is asked
-// for besides. Admins prune the host, others their own account.
+// Prune frees what the engine would free by itself, plus the bytes that were requested.
+// Admins prune the host, others their own account.
 func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.Pruned, err error) {
 	defer func() { err = fail(vm.OpPrune, "", err) }()
 	if err := c.Actor.OwnerOnly(""); err != nil {
@@ -260,7 +259,7 @@ func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.
 	}
 	if r.Free < 0 || r.Free > maxBytes {
 		return out, vm.Errorf(vm.Invalid, "freeBytes", "%d is out of range", r.Free).WithCode("INVALID_REQUEST").
-			WithHint("say how many bytes are to be free besides; 0 = none")
+			WithHint("give the number of additional bytes to free; 0 = none")
 	}
 	account, over := hostAccount, e.over
 	if !c.Actor.Admin {
@@ -279,11 +278,10 @@ func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.
 	return out, err
 }
 
-// maxBytes bounds sizes that a caller gives: an exbibyte.
+// maxBytes bounds sizes in requests: one exbibyte.
 const maxBytes = 1 << 60
 
-// besides asks for more than over: so much less than there is at the first
-// look.
+// besides adds free bytes, counted from the first measurement, to what over asks for.
 func besides(over func(*usage) int64, free int64) func(*usage) int64 {
 	target := int64(-1)
 	return func(u *usage) int64 {
@@ -294,7 +292,7 @@ func besides(over func(*usage) int64, free int64) func(*usage) int64 {
 	}
 }
 
-// wouldPrune is a prune that removes nothing.
+// wouldPrune reports what a prune would remove.
 func (e *Engine) wouldPrune(ctx context.Context, account vm.AccountID, over func(*usage) int64, free int64) (vm.Pruned, error) {
 	u, err := e.measure(ctx)
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"slices"
 )
 
-// ErrDied is what a Config.Fault returns to play the death of the process at
-// a label: the engine stops where it is, undoes nothing and writes nothing
-// any more. A new Open on the same records and directories follows.
+// ErrDied is returned by a Config.Fault to simulate the death of the process at a label:
+// the engine stops there, undoes nothing and writes nothing more. The test then calls
+// Open on the same records and directories.
 var ErrDied = errors.New("the engine died")
 
-// Label is a step of an operation at which a Fault may strike.
+// Label is a step of an operation at which a Fault may occur.
 type Label struct {
-	Verb string // what is asked for; "resume" is a start of a suspended VM, "pool" a create from the pool
+	Verb string // of the request; "resume" is a start of a suspended VM, "pool" a create from the pool
 	At   string
 }
 
-// captured are the steps of a capture, which several verbs have.
+// captured are the steps of a capture, which several verbs share.
 var captured = []string{"capture:record", "capture:files", "capture:machine", "capture:commit", "capture:advance"}
 
-// steps lists the steps of each verb in order. A fault at a label comes before
-// that step is carried out; "done" comes after the last.
+// steps lists the steps of each verb in order. A fault occurs before the labelled step;
+// "done" comes after the last step.
 var steps = []struct {
 	verb   string
 	labels []string
@@ -73,8 +73,8 @@ func Labels() []Label {
 	return out
 }
 
-// step is called before each step of an operation: it ends the operation when
-// its context has ended, and it is where faults come in.
+// step is called before each step of an operation. It fails if ctx has ended, or with an
+// injected fault.
 func (e *Engine) step(ctx context.Context, label string) error {
 	if e.dead.Load() {
 		return ErrDied

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// maxLayers is how deep a disk may lie before its layers are merged, once the VM
-	// has been left alone for flattenAfter.
+	// maxLayers is the depth of a disk above which its layers are merged, once the VM has
+	// been unused for flattenAfter.
 	maxLayers    = 8
 	flattenAfter = 5 * time.Second
-	// busyLayers is how deep a disk may lie before its upper layers are merged also
-	// while the VM is in use, unless something else is asked of it.
+	// busyLayers is the depth above which the upper layers are merged even while the VM
+	// is used, unless another operation needs it.
 	busyLayers = 16
-	// deepLayers is how deep a disk may lie before a capture merges them first, for
-	// shortenWait at most.
+	// deepLayers is the depth above which a capture first merges the layers, for at most
+	// shortenWait.
 	deepLayers  = 24
 	shortenWait = 2 * time.Minute
-	// mostLayers is how deep a disk may lie at all. QEMU puts the relative names of
-	// all layers one after the other, 38 bytes each, to find the lowest, and a path
-	// has 4095: a disk that lies on 107 layers cannot be started.
+	// mostLayers is the greatest depth of a disk. To find the lowest layer, QEMU
+	// concatenates the relative names of all layers, 38 bytes each, and a path has at
+	// most 4095 bytes: a disk with 107 layers below it cannot start.
 	mostLayers = 64
 )
 
@@ -40,9 +40,9 @@ func (e *Engine) depthLocked(rec vm.VM) (n int) {
 	return n
 }
 
-// flatten copies the layers below a running VM's disk into it, in part the upper
-// ones alone, so that depth costs nothing later. It gives way to anything else that
-// is asked of the VM.
+// flatten copies the layers below a running VM's disk into it, so that a deep chain costs
+// nothing later; with part only the upper layers. It yields to any other operation on the
+// VM.
 func (e *Engine) flatten(op *operation, part bool) error {
 	op.yields.Store(true)
 	r := e.runOf(op.slot)
@@ -64,9 +64,9 @@ func (e *Engine) merge(ctx context.Context, s *slot, r *run, part bool) error {
 	return err
 }
 
-// shorten merges the upper layers of a deep disk before a capture adds one more,
-// however busy the VM is. That it fails is no reason not to capture before the
-// chain has grown far beyond that. Kind Limit then.
+// shorten merges the upper layers of a deep disk before a capture adds another, even if
+// the VM is busy. If merging fails, the capture proceeds unless the depth exceeds
+// mostLayers: then kind Limit.
 func (e *Engine) shorten(ctx context.Context, s *slot) error {
 	depth := func() int {
 		e.mu.Lock()
@@ -87,17 +87,16 @@ func (e *Engine) shorten(ctx context.Context, s *slot) error {
 	}
 	n := depth()
 	if n >= mostLayers {
-		return vm.Errorf(vm.Limit, string(s.id), "its disk lies on %d layers, and they could not be merged", n).
-			WithHint("start the VM if it is stopped, and leave it alone for a while: they are merged while it runs, if the disk has room")
+		return vm.Errorf(vm.Limit, string(s.id), "the VM's disk has %d layers below it, and they could not be merged", n).
+			WithHint("start the VM and leave it idle for a while: the layers are merged while it runs, if the disk has room")
 	}
 	if err != nil {
-		e.log.Warn("the layers below a disk are not merged", "vm", s.id, "layers", n, "err", err)
+		e.log.Warn("the layers below a disk could not be merged", "vm", s.id, "layers", n, "err", err)
 	}
 	return nil
 }
 
-// noteLayer makes the record say what the VM's disk lies on, as the disk itself
-// has it.
+// noteLayer records the layer below the VM's disk, as the disk's header names it.
 func (e *Engine) noteLayer(ctx context.Context, s *slot) error {
 	id, err := e.cfg.Generations.DiskOn(s.id)
 	if err != nil || id == e.snapshot(s).DiskOn {
@@ -110,21 +109,20 @@ func (e *Engine) noteLayer(ctx context.Context, s *slot) error {
 	return err
 }
 
-// ownLayer wants a generation that a disk says it lies on to be the account's.
-// The header that says so is written by the VM's QEMU, which a guest may have
-// taken over.
+// ownLayer checks that the generation which a disk names as its layer belongs to the
+// account. The VM's QEMU writes that header, and a guest may have taken over QEMU.
 func (e *Engine) ownLayer(account vm.AccountID, id vm.GenerationID) error {
 	if id == "" {
 		return nil
 	}
 	if g, ok := e.generationInfo(id); !ok || g.Account != account {
-		return vm.Errorf(vm.Corrupt, string(id), "a disk says that it lies on this generation, which is not its own").
-			WithHint("the disk was tampered with; go back to a generation from before: `warren tree NAME`, `warren rollback NAME`")
+		return vm.Errorf(vm.Corrupt, string(id), "a disk names this generation as its layer, but another account owns it").
+			WithHint("somebody tampered with the disk; go back to an earlier generation: `warren tree NAME`, `warren rollback NAME`")
 	}
 	return nil
 }
 
-// ownLayers is ownLayer for a generation and all below it.
+// ownLayers is ownLayer for a generation and all generations below it.
 func (e *Engine) ownLayers(account vm.AccountID, id vm.GenerationID) (err error) {
 	for n := 0; err == nil && id != "" && n < maxChain; n++ {
 		if err = e.ownLayer(account, id); err == nil {

@@ -11,32 +11,32 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// FolderRequest asks for a directory of the host at a path of a VM.
+// FolderRequest asks to mount a directory of the host at a path of a VM.
 type FolderRequest struct {
-	Name string // what it is called; "" = nothing
+	Name string // the folder's name; "" = none
 	Host string // absolute path on the host
 	Path string // in the guest
-	RW   bool   // for the profile dev alone; else the host lets nobody write
-	Over bool   // also over a directory with something in it
-	// Fixture says that it is no volume but given data, which needs no encryption.
+	RW   bool   // for the profile dev only; else the host allows no writes
+	Over bool   // also over a directory that is not empty
+	// Fixture marks given data, not a volume: it needs no encryption.
 	Fixture bool
 }
 
-// What children of a fork get of their parent's folders; "" = to read.
+// What children of a fork get of their parent's folders; "" = read-only.
 const (
-	FoldersRW   = "rw"   // as their parent has them
-	FoldersNone = "none" // nothing: what is at their paths fails
+	FoldersRW   = "rw"   // with the parent's access
+	FoldersNone = "none" // nothing: accesses to the paths fail
 )
 
 func checkFoldersMode(mode string) error {
 	if mode == "" || mode == "ro" || mode == FoldersRW || mode == FoldersNone {
 		return nil
 	}
-	return vm.Errorf(vm.Invalid, mode, "not a way to treat folders of the host").WithCode("INVALID_REQUEST").WithHint("use ro, rw or none")
+	return vm.Errorf(vm.Invalid, mode, "not an access mode for folders of the host").WithCode("INVALID_REQUEST").WithHint("use ro, rw or none")
 }
 
-// MountFolder gives a VM a directory of the host. A VM that sleeps is woken. It
-// continues when ctx ends; nothing is left of it when it fails.
+// MountFolder mounts a directory of the host in a VM. It wakes a sleeping VM and
+// continues when ctx ends. If it fails, nothing stays mounted.
 func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r FolderRequest) (out Mounted, err error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -69,13 +69,13 @@ func mountedFolder(id vm.ID, f vm.Folder) Mounted {
 	return Mounted{VolumeMount: vm.VolumeMount{VM: id, Path: f.Path, RW: f.RW, Since: f.Since}, Name: f.Name, Host: f.Host}
 }
 
-// planFolder decides whether a VM may have a folder.
+// planFolder checks whether a VM may have a folder.
 func (e *Engine) planFolder(c *vm.Call, rec vm.VM, r FolderRequest) (f vm.Folder, err error) {
 	if err := c.Actor.OwnerOnly(string(rec.ID)); err != nil {
 		return f, err
 	}
 	if !c.Actor.Admin {
-		return f, vm.Errorf(vm.Denied, r.Host, "directories of the host are its administrator's to give").WithCode("FORBIDDEN", "reason", "ADMIN_ONLY").
+		return f, vm.Errorf(vm.Denied, r.Host, "only an administrator may mount directories of the host").WithCode("FORBIDDEN", "reason", "ADMIN_ONLY").
 			WithHint("copy files in and out instead: `warren cp`; or use a volume: `warren volume create VOLUME`")
 	}
 	if r.Name != "" {
@@ -90,7 +90,7 @@ func (e *Engine) planFolder(c *vm.Call, rec vm.VM, r FolderRequest) (f vm.Folder
 		return f, err
 	}
 	if e.cfg.Folders == nil {
-		return f, vm.Errorf(vm.Unsupported, r.Host, "this server gives no directories of its host")
+		return f, vm.Errorf(vm.Unsupported, r.Host, "this server mounts no directories of its host")
 	}
 	is, sealed, why, err := e.cfg.Folders.Check(r.Host)
 	if err != nil {
@@ -108,7 +108,7 @@ func mayHaveFolder(p vm.Profile, rec vm.VM, r FolderRequest) error {
 		return p.Forbids(string(rec.ID), "volumes").WithHint("give it data to read with --add-dir %s:%s:ro, or make the VM with --profile agent", r.Host, r.Path)
 	case r.RW && !p.Folders:
 		return p.Forbids(string(rec.ID), "writing to directories of the host").
-			WithHint("give it to be read only, make the VM with --profile %s, or let it write to a volume: `warren volume create VOLUME`", vm.ProfileDev)
+			WithHint("mount it read-only, make the VM with --profile %s, or let it write to a volume: `warren volume create VOLUME`", vm.ProfileDev)
 	}
 	return nil
 }
@@ -118,13 +118,12 @@ func notSealed(host, why string) error {
 		WithHint("use a directory on dm-crypt, fscrypt, gocryptfs, eCryptfs or encrypted ZFS; a volume (`warren volume create VOLUME`); or, for data to read, --add-dir %s:PATH:ro", host)
 }
 
-// attachFolder has a machine mount a folder, after the record says that it is
-// to have it.
+// attachFolder records a folder and then has the machine mount it.
 func (e *Engine) attachFolder(ctx context.Context, op *operation, f vm.Folder) error {
 	s := op.slot
 	r := e.runOf(s)
 	if r == nil {
-		return vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").WithHint("try again")
+		return vm.Errorf(vm.Unavailable, string(s.id), "the VM's monitor does not answer").WithHint("try again")
 	}
 	if err := e.folderFits(s, f); err != nil {
 		return err
@@ -141,7 +140,7 @@ func (e *Engine) attachFolder(ctx context.Context, op *operation, f vm.Folder) e
 	if err == nil {
 		err = e.step(ctx, "folder:mount")
 	}
-	if err == nil { // also what fails may have come as far as the guest
+	if err == nil { // a failed mount may have reached the guest, too
 		err = op.undo.add(ctx, "folder mount", func(ctx context.Context) error {
 			ctx, stop := context.WithTimeout(ctx, machineDeadline)
 			defer stop()
@@ -162,7 +161,7 @@ func (e *Engine) folderFits(s *slot, f vm.Folder) error {
 			WithHint("unmount it first: `warren volume unmount %s %s`", label(rec), f.Path)
 	}
 	if len(rec.Folders) >= vm.MaxFolders {
-		return vm.Errorf(vm.Limit, string(s.id), "it has %d directories of the host, the most there can be", len(rec.Folders)).
+		return vm.Errorf(vm.Limit, string(s.id), "the VM has %d directories of the host, which is the maximum", len(rec.Folders)).
 			WithCode("VOLUME_LIMIT_EXCEEDED").WithHint("unmount one first")
 	}
 	return nil
@@ -177,8 +176,8 @@ func withoutFolder(list []vm.Folder, at string) []vm.Folder {
 	return slices.DeleteFunc(slices.Clone(list), func(f vm.Folder) bool { return f.Path == at })
 }
 
-// folderAt finds a VM's folder by its path in the guest, its name or its path on
-// the host.
+// folderAt finds a VM's folder by its path in the guest, its name or its path on the
+// host.
 func (e *Engine) folderAt(id vm.ID, at string) (vm.Folder, bool) {
 	s := e.slotOf(id)
 	if s == nil {
@@ -192,7 +191,7 @@ func (e *Engine) folderAt(id vm.ID, at string) (vm.Folder, bool) {
 	return vm.Folder{}, false
 }
 
-// unmountFolder takes a folder out of the VM of op.
+// unmountFolder removes a folder from the VM of op.
 func (e *Engine) unmountFolder(op *operation, c *vm.Call, f vm.Folder, force bool) error {
 	detail := map[string]any{"host": f.Host, "name": f.Name, "force": force}
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: f.Path, Detail: detail}); err != nil {
@@ -200,7 +199,7 @@ func (e *Engine) unmountFolder(op *operation, c *vm.Call, f vm.Folder, force boo
 	}
 	r := e.runOf(op.slot)
 	if r == nil {
-		return vm.Errorf(vm.Unavailable, string(op.slot.id), "its monitor does not answer").WithHint("try again")
+		return vm.Errorf(vm.Unavailable, string(op.slot.id), "the VM's monitor does not answer").WithHint("try again")
 	}
 	ctx, stop := context.WithTimeout(op.ctx, mountDeadline)
 	defer stop()
@@ -217,12 +216,12 @@ func (e *Engine) unmountFolder(op *operation, c *vm.Call, f vm.Folder, force boo
 	return nil
 }
 
-// fillFolders gives a machine that continues a generation the folders of rec:
-// those that are what they were. What else the memory has mounted is left.
+// fillFolders gives a machine that continues a generation the folders of rec that are
+// still the same. Other mounts in its memory fail.
 func (e *Engine) fillFolders(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) {
 	for _, f := range rec.Folders {
 		if err := e.stillGiven(f); err != nil {
-			e.log.Warn("a directory of the host is not given any more", "vm", rec.ID, "path", f.Path, "host", f.Host, "err", err)
+			e.log.Warn("a directory of the host is no longer mounted", "vm", rec.ID, "path", f.Path, "host", f.Host, "err", err)
 			e.cfg.Journal.EmitVM(rec, "folder.lost", map[string]any{"path": f.Path, "host": f.Host, "reason": vm.AsError(err).Msg})
 			continue
 		}
@@ -235,10 +234,10 @@ func (e *Engine) fillFolders(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) {
 	}
 }
 
-// stillGiven looks again at what was looked at when a folder was mounted.
+// stillGiven repeats the checks that MountFolder made.
 func (e *Engine) stillGiven(f vm.Folder) error {
 	if e.cfg.Folders == nil {
-		return vm.Errorf(vm.Unsupported, f.Host, "this server gives no directories of its host")
+		return vm.Errorf(vm.Unsupported, f.Host, "this server mounts no directories of its host")
 	}
 	is, sealed, why, err := e.cfg.Folders.Check(f.Host)
 	switch {
@@ -252,7 +251,7 @@ func (e *Engine) stillGiven(f vm.Folder) error {
 	return nil
 }
 
-// childFolders are what a child of a fork gets of its parent's folders.
+// childFolders returns the folders that a child of a fork gets from its parent.
 func childFolders(list []vm.Folder, mode string) []vm.Folder {
 	if mode == FoldersNone {
 		return nil
@@ -271,8 +270,8 @@ func foldersIn(rec vm.VM) (paths []string) {
 	return paths
 }
 
-// settleFolders makes what a machine has and what its record says the same,
-// after an engine died between the two.
+// settleFolders makes a machine's folders agree with its record after an engine died
+// between changing the two.
 func (e *Engine) settleFolders(ctx context.Context, s *slot, m Machine, has []string) error {
 	rec := e.snapshot(s)
 	for _, at := range has {

@@ -9,20 +9,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// deletedKept is of how many deleted snapshots of an account the record is kept,
-// the newest: they are answered as deleted, not as unknown.
+// deletedKept is the number of deleted snapshots of an account whose records are kept,
+// the newest first. Requests for them get "deleted", not "unknown".
 const deletedKept = 100
 
-// forgetGone removes the records of generations that have no files any more and
-// through which no lineage parts: what came from one then comes from what was
-// before it. So there are at most as many records as VMs, generations that are
-// kept, and places at which their histories part. It is linear in the records
-// there are. The caller holds sweeping.
+// forgetGone removes the records of generations that have no files any more and at which
+// no lineage branches. The children of a removed one get its parent. So there are at most
+// as many records as VMs, kept generations and branching points. It takes time linear in
+// the number of records. The caller holds sweeping.
 func (e *Engine) forgetGone(ctx context.Context) error {
 	e.mu.Lock()
 	drop, parents := e.forgettableLocked()
 	e.mu.Unlock()
-	for id, parent := range parents { // first: a death in between leaves a record that nobody needs
+	for id, parent := range parents { // first: a crash in between leaves a record that nobody needs
 		if err := e.step(ctx, "collect:parent"); err != nil {
 			return err
 		}
@@ -41,21 +40,21 @@ func (e *Engine) forgetGone(ctx context.Context) error {
 	return nil
 }
 
-// forgettableLocked chooses the records that go, and says of those that stay
-// which parent they have then, where it is another.
+// forgettableLocked chooses the records to remove, and returns the new parents of those
+// that stay.
 func (e *Engine) forgettableLocked() (drop []vm.GenerationID, parents map[vm.GenerationID]vm.GenerationID) {
 	stays := e.rememberedLocked()
-	children := make(map[vm.GenerationID]int, len(e.gens)) // that were not looked at
+	children := make(map[vm.GenerationID]int, len(e.gens)) // not yet visited
 	for _, g := range e.gens {
 		children[g.info.Parent]++
 	}
-	var ready, order []vm.GenerationID // from the last of each history to the first
+	var ready, order []vm.GenerationID // order: from the last of each history to the first
 	for id := range e.gens {
 		if children[id] == 0 {
 			ready = append(ready, id)
 		}
 	}
-	branches := map[vm.GenerationID]int{} // that lead to what stays
+	branches := map[vm.GenerationID]int{} // number that lead to a generation that stays
 	for len(ready) > 0 {
 		id := ready[len(ready)-1]
 		ready, order = ready[:len(ready)-1], append(order, id)
@@ -71,7 +70,7 @@ func (e *Engine) forgettableLocked() (drop []vm.GenerationID, parents map[vm.Gen
 		}
 	}
 	parents = map[vm.GenerationID]vm.GenerationID{}
-	over := map[vm.GenerationID]vm.GenerationID{} // of those that go, the first above that stays
+	over := map[vm.GenerationID]vm.GenerationID{} // for each removed one, its nearest ancestor that stays
 	for i := len(order) - 1; i >= 0; i-- {
 		id := order[i]
 		parent := e.gens[id].info.Parent
@@ -90,8 +89,8 @@ func (e *Engine) forgettableLocked() (drop []vm.GenerationID, parents map[vm.Gen
 	return drop, parents
 }
 
-// rememberedLocked are the generations whose record is needed for itself: they
-// have files or are being made, a VM stands on them, or they were snapshots.
+// rememberedLocked returns the generations whose records must stay: they have files or
+// are being made, a VM is based on them, or they were snapshots.
 func (e *Engine) rememberedLocked() map[vm.GenerationID]bool {
 	stays := make(map[vm.GenerationID]bool, len(e.gens))
 	deleted := map[vm.AccountID][]vm.Generation{}

@@ -17,10 +17,10 @@ import (
 // maxFork bounds the children of one fork.
 const maxFork = 1000
 
-// Fork makes running copies of a running or suspended VM, all or none: each
-// with the parent's memory, processes, terminals and disk of one instant, and
-// an identity of its own. The parent goes on. It returns when every child is
-// usable; when it fails, or ctx ends first, nothing of the children is left.
+// Fork makes running copies of a running or suspended VM, all or none. Each has the
+// parent's memory, processes, terminals and disk of one instant, and an identity of its
+// own. The parent keeps running. Fork returns when every child is usable. If it fails, or
+// ctx ends first, nothing of the children is left.
 func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest) (out Forked, err error) {
 	if r.Count == 0 {
 		r.Count = 1
@@ -61,7 +61,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 		}
 		return Forked{}, err
 	}
-	if !g.Durable { // its children run while it is made so
+	if !g.Durable { // the children run while it is made durable
 		unpin = func() {}
 		e.publishLater(g.ID)
 	}
@@ -76,7 +76,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 func checkFork(r ForkRequest) error {
 	if r.Count < 1 || r.Count > maxFork {
 		return vm.Errorf(vm.Invalid, "", "a fork makes 1 to %d children, not %d", maxFork, r.Count).
-			WithCode("INVALID_REQUEST").WithHint("ask for fewer, several times")
+			WithCode("INVALID_REQUEST").WithHint("make several smaller forks")
 	}
 	if r.Prefix != "" {
 		return vm.CheckName(fmt.Sprintf("%s-%d", r.Prefix, r.Count))
@@ -84,8 +84,8 @@ func checkFork(r ForkRequest) error {
 	return nil
 }
 
-// forkedBefore reports whether a VM, or one that it comes from, was forked
-// before, as far as records are left of it: of copies that are gone none may be.
+// forkedBefore reports whether a VM, or one of its ancestors, was forked before. It sees
+// only forks of which records are left.
 func (e *Engine) forkedBefore(rec vm.VM) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -111,7 +111,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 		rec.ID, rec.Name = vm.NewID(), ""
 		rec.State, rec.Op, rec.Reason, rec.InstanceID = vm.Starting, vm.OpCreate, "", vm.NewInstanceID()
 		rec.CreatedAt, rec.LastActive, rec.StartedAt = now, now, time.Time{}
-		rec.Previews = nil // a child is as private as every VM is at first
+		rec.Previews = nil // like every new VM, a child starts without previews
 		rec.Parent, rec.Machine, rec.Exit = parent.ID, vm.MachineRef{}, vm.MachineExit{}
 		rec.Generation, rec.Head, rec.DiskOn = "", "", ""
 		rec.Folders = childFolders(parent.Folders, r.Folders)
@@ -136,7 +136,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 	return children, nil
 }
 
-// fillChildLimits keeps the parent's idle timeout where none is given.
+// fillChildLimits sets the limits of a child. The idle timeout defaults to the parent's.
 func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 	if err := fillTTL(rec, r.TTLSeconds); err != nil {
 		return err
@@ -147,8 +147,8 @@ func fillChildLimits(rec *vm.VM, r CreateRequest) error {
 	return setIdle(rec, r.IdleTimeout)
 }
 
-// forkSourceOf returns the generation that the children start on, pinned: that
-// of a suspended VM, or a new one of a running VM.
+// forkSourceOf returns the generation on which the children start, pinned: a suspended
+// VM's own, or a new one of a running VM.
 func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.Generation, err error) {
 	if op.before.State != vm.Suspended {
 		err = e.withoutVolumes(op, volumes, func() (err error) {
@@ -173,17 +173,17 @@ func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.Generation, e
 	return opened, err
 }
 
-// birth is one child on its way.
+// birth is one child being made.
 type birth struct {
 	op    *operation
 	share bool            // it reads the volumes that its parent reads
-	reads []*vault.Volume // those
+	reads []*vault.Volume // the volumes shared
 	m     Machine
 	st    vm.MachineStatus
 }
 
-// bear starts the children on a generation, some at a time, and commits them
-// when all run.
+// bear starts the children on a generation, some at a time, and commits them when all
+// run.
 func (e *Engine) bear(ctx context.Context, g vm.Generation, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
 	births := make([]*birth, 0, len(recs))
 	defer func() {
@@ -215,8 +215,7 @@ func (e *Engine) bear(ctx context.Context, g vm.Generation, recs []vm.VM, r Fork
 	return children, nil
 }
 
-// startAll starts every child through the queue; the first failure ends the
-// others.
+// startAll starts all children through the queue. The first failure ends the others.
 func (e *Engine) startAll(ctx context.Context, g vm.Generation, births []*birth) error {
 	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
 	ctx, cancel := context.WithTimeoutCause(ctx, outer, startTimeout("", outer))
@@ -284,8 +283,8 @@ func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *birth) erro
 	return cause(ctx, err)
 }
 
-// commitChildren makes all children running, durably, in one change of the
-// records: a death leaves all or none.
+// commitChildren records all children as running in one durable change: after a crash all
+// of them exist or none.
 func (e *Engine) commitChildren(ctx context.Context, g vm.Generation, births []*birth) ([]vm.VM, error) {
 	if err := e.step(ctx, "fork:commit"); err != nil {
 		return nil, err
@@ -309,16 +308,15 @@ func (e *Engine) commitChildren(ctx context.Context, g vm.Generation, births []*
 	if err != nil {
 		return nil, err
 	}
-	// The records say that they run: no end of the request, or of serve, undoes that.
+	// From here on the children run, even if the request or the server ends.
 	return children, e.step(context.WithoutCancel(ctx), "fork:done")
 }
 
-// childOverhead is what an idle child's QEMU and monitor take of their own.
+// childOverhead is the memory that QEMU and the monitor of an idle child take.
 const childOverhead = 48 << 20
 
-// admitFork refuses a fork that the host or the account's quota has no room
-// for. A child shares its parent's pages; it is expected to write a part of its
-// memory.
+// admitFork refuses a fork for which the host or the account's quota has no room. A child
+// shares its parent's pages, and is expected to write to a part of its memory.
 func (e *Engine) admitFork(ctx context.Context, children []vm.VM) ([]*claim, error) {
 	a := admission{account: children[0].Account, forks: true, each: expected(children[0].Size) + childOverhead}
 	for _, rec := range children {

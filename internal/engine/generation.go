@@ -13,23 +13,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// generation is the engine's view of one generation.
+// generation is the engine's entry for one generation.
 type generation struct {
 	sealing sync.Mutex // held while its memory is sealed, opened or settled; before nameSnap
 
 	// guarded by Engine.mu
 	info vm.Generation // as the table has it
 	pins int           // operations that need its files
-	left bool          // files that nobody needs could not be removed: tried again
+	left bool          // unneeded files could not be removed: try again
 }
 
-// newGeneration writes the first record of a generation and pins it. The
-// caller unpins it.
+// newGeneration writes the first record of a generation and pins it. The caller unpins
+// it.
 func (e *Engine) newGeneration(ctx context.Context, g vm.Generation) (vm.Generation, error) {
 	if e.dead.Load() {
 		return g, ErrDied
 	}
-	if g.Snapshot != "" { // again, now that no other can come between
+	if g.Snapshot != "" { // check again: with nameSnap held no other can get the name
 		e.nameSnap.Lock()
 		defer e.nameSnap.Unlock()
 		if err := errors.Join(e.snapshotNameFree(g.Account, g.Name, g.ID), e.snapshotFits(g.Account)); err != nil {
@@ -45,8 +45,7 @@ func (e *Engine) newGeneration(ctx context.Context, g vm.Generation) (vm.Generat
 	return g, nil
 }
 
-// changeGeneration changes a generation's record. The change may be called more
-// than once.
+// changeGeneration changes a generation's record. It may call change more than once.
 func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, change func(*vm.Generation)) (vm.Generation, error) {
 	if e.dead.Load() {
 		return vm.Generation{}, ErrDied
@@ -62,8 +61,8 @@ func (e *Engine) changeGeneration(ctx context.Context, id vm.GenerationID, chang
 	return g, nil
 }
 
-// renameGeneration is changeGeneration, unless may refuses it; no snapshot gets a
-// name in between.
+// renameGeneration is changeGeneration with a check by may. No snapshot gets a name
+// between the two.
 func (e *Engine) renameGeneration(ctx context.Context, id vm.GenerationID, may func() error, change func(*vm.Generation)) (vm.Generation, error) {
 	e.nameSnap.Lock()
 	defer e.nameSnap.Unlock()
@@ -73,7 +72,7 @@ func (e *Engine) renameGeneration(ctx context.Context, id vm.GenerationID, may f
 	return e.changeGeneration(ctx, id, change)
 }
 
-// generationChanged takes the record that the table has.
+// generationChanged takes over the table's new record.
 func (e *Engine) generationChanged(_, now *vm.Generation) {
 	if now == nil {
 		return
@@ -110,7 +109,7 @@ func (e *Engine) generationInfo(id vm.GenerationID) (vm.Generation, bool) {
 	return g.info, true
 }
 
-// pin keeps a generation's files until unpin. It reports whether there is one.
+// pin keeps a generation's files until unpin. It reports whether the generation exists.
 func (e *Engine) pin(id vm.GenerationID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,8 +134,8 @@ func noGeneration(ref string) *vm.Error {
 		WithHint("`warren snapshot ls` lists snapshots, `warren tree` every generation")
 }
 
-// findGeneration resolves a generation's id, a snapshot's id, or a snapshot's
-// name that is unique in the account. Deleted ones are found by id only.
+// findGeneration resolves a generation's id, a snapshot's id, or a snapshot's name that
+// is unique in the account. Deleted ones are found by id only.
 func (e *Engine) findGeneration(account vm.AccountID, ref string) (vm.Generation, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +159,7 @@ func (e *Engine) findGeneration(account vm.AccountID, ref string) (vm.Generation
 		WithCode("INVALID_SNAPSHOT_ID").WithHint("use an id: `warren snapshot ls` shows them")
 }
 
-// generations returns those of an account that pass, oldest first.
+// generations returns the generations that pass, oldest first.
 func (e *Engine) generations(pass func(*vm.Generation) bool) []vm.Generation {
 	e.mu.Lock()
 	var list []vm.Generation

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Hold keeps a VM from falling asleep for a while; one that sleeps is not
-// woken by it. It ends by itself, by Release, or with the VM.
+// Hold keeps a running VM from falling asleep for a while; it does not wake a sleeping
+// one. It ends by itself, by Release, or with the VM.
 func (e *Engine) Hold(ctx context.Context, c *vm.Call, ref string, r HoldRequest) (h vm.Hold, err error) {
 	defer func() { err = fail(vm.OpHold, ref, err) }()
 	if r.For == 0 {
@@ -45,13 +45,13 @@ func checkHold(r HoldRequest) error {
 	switch {
 	case r.For < vm.MinHold || r.For > vm.MaxHold:
 		return vm.Errorf(vm.Invalid, r.For.String(), "a hold lasts %v to %v", vm.MinHold, vm.MaxHold).
-			WithCode("INVALID_REQUEST").WithHint("ask again before it ends, or set no idle timeout at all")
+			WithCode("INVALID_REQUEST").WithHint("renew the hold before it ends, or turn the idle timeout off")
 	case len(r.Reason) > vm.MaxReason || !utf8.ValidString(r.Reason):
-		return vm.Errorf(vm.Invalid, "reason", "it is longer than %d bytes, or not text", vm.MaxReason).WithCode("INVALID_REQUEST")
+		return vm.Errorf(vm.Invalid, "reason", "the reason is longer than %d bytes, or not text", vm.MaxReason).WithCode("INVALID_REQUEST")
 	}
 	for _, c := range r.Reason {
 		if !unicode.IsPrint(c) {
-			return vm.Errorf(vm.Invalid, "reason", "it holds a character that cannot be printed").WithCode("INVALID_REQUEST")
+			return vm.Errorf(vm.Invalid, "reason", "the reason contains an unprintable character").WithCode("INVALID_REQUEST")
 		}
 	}
 	return nil
@@ -80,13 +80,13 @@ func (e *Engine) roomForHold(s *slot) error {
 	case s.gone:
 		return notFound(string(s.id))
 	case n >= vm.MaxHolds:
-		return vm.Errorf(vm.Limit, string(s.id), "it has %d holds already", n).
+		return vm.Errorf(vm.Limit, string(s.id), "the VM has %d holds already", n).
 			WithCode("VM_LIMIT_EXCEEDED").WithHint("release one: `warren hold ls %s`", label(s.rec))
 	}
 	return nil
 }
 
-// holdsChanged wakes the task that ends them, and the reaper.
+// holdsChanged wakes expireHolds and the reaper.
 func (e *Engine) holdsChanged() {
 	select {
 	case e.holdWake <- struct{}{}:
@@ -95,7 +95,7 @@ func (e *Engine) holdsChanged() {
 	e.poke()
 }
 
-// Holds lists a VM's holds, the soonest to end first.
+// Holds lists a VM's holds, the first to end first.
 func (e *Engine) Holds(_ context.Context, c *vm.Call, ref string) ([]vm.Hold, error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -104,14 +104,14 @@ func (e *Engine) Holds(_ context.Context, c *vm.Call, ref string) ([]vm.Hold, er
 	return s.holds(), nil
 }
 
-// holdsOf returns the holds of a VM, the soonest to end first.
+// holdsOf returns the holds of a VM, the first to end first.
 func (e *Engine) holdsOf(id vm.ID) []vm.Hold {
 	list := e.tables.holds.By(byVM, string(id))
 	slices.SortFunc(list, func(a, b vm.Hold) int { return cmp.Or(a.Until.Compare(b.Until), cmp.Compare(a.ID, b.ID)) })
 	return list
 }
 
-// Release ends a hold before its time.
+// Release ends a hold early.
 func (e *Engine) Release(ctx context.Context, c *vm.Call, ref string, id vm.HoldID) (err error) {
 	defer func() { err = fail(vm.OpRelease, ref, err) }()
 	s, err := e.lookup(c, ref)
@@ -129,8 +129,7 @@ func noHold(id vm.HoldID) error {
 	return vm.Errorf(vm.NotFound, string(id), "no such hold").WithCode("NOT_FOUND").WithHint("`warren hold ls NAME` lists holds")
 }
 
-// endHold ends a hold: released, or expired. The time that the VM sits idle
-// begins then.
+// endHold ends a hold that was released or has expired. The VM's idle time starts then.
 func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, why string) error {
 	entry := vm.AuditEntry{Op: vm.OpRelease, VM: s.id, Subject: string(h.ID), Detail: map[string]any{"reason": why}}
 	rcpt, err := e.record(ctx, c, entry)
@@ -147,7 +146,7 @@ func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, wh
 	return nil
 }
 
-// dropHold removes a hold; kind NotFound when somebody else has.
+// dropHold removes a hold. Kind NotFound when it is gone already.
 func (e *Engine) dropHold(ctx context.Context, s *slot, h vm.Hold) error {
 	s.holding.Lock()
 	defer s.holding.Unlock()
@@ -158,8 +157,8 @@ func (e *Engine) dropHold(ctx context.Context, s *slot, h vm.Hold) error {
 	return e.tables.holds.Drop(ctx, h.ID)
 }
 
-// holdEnds counts the end of a hold as use. It comes before the hold is removed:
-// the reaper must not look in between.
+// holdEnds counts the end of a hold as use. It must run before the hold is removed, or
+// the reaper may suspend the VM in between.
 func (e *Engine) holdEnds(s *slot, h vm.Hold) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -183,10 +182,10 @@ func (e *Engine) dropHolds(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// sweepHolds removes the holds that a crash has left of VMs that are gone.
+// sweepHolds removes the holds of VMs that a crash left without a record.
 func (e *Engine) sweepHolds(ctx context.Context) error {
 	for _, h := range e.tables.holds.All() {
-		if e.vms[h.VM] != nil { // nobody else is there yet
+		if e.vms[h.VM] != nil { // nothing else runs yet
 			continue
 		}
 		if err := e.tables.holds.Drop(ctx, h.ID); err != nil {
@@ -196,7 +195,7 @@ func (e *Engine) sweepHolds(ctx context.Context) error {
 	return nil
 }
 
-// expireHolds is the task that ends holds when their time is up.
+// expireHolds is the task that ends expired holds.
 func (e *Engine) expireHolds(ctx context.Context) {
 	for {
 		wait := reapEvery
@@ -223,7 +222,7 @@ func (e *Engine) expireHolds(ctx context.Context) {
 	}
 }
 
-// expireHold reports whether the hold is gone.
+// expireHold ends an expired hold. It reports whether the hold is gone.
 func (e *Engine) expireHold(ctx context.Context, s *slot, h vm.Hold) bool {
 	c := &vm.Call{Actor: vm.Actor{Account: s.account, System: "reaper"}}
 	err := e.endHold(ctx, c, s, h, "expired")

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// lastUseLocked is from when on a VM counts as idle: its last activity, or the
-// end of its last hold, which may be to come.
+// lastUseLocked is the time from which a VM counts as idle: its last activity, or the end
+// of its last hold, which may be in the future.
 func (s *slot) lastUseLocked() time.Time {
 	last := s.rec.LastActive
 	for _, h := range s.holds() {
@@ -25,7 +25,7 @@ func (s *slot) lastUseLocked() time.Time {
 	return last
 }
 
-// idleDueLocked is when a VM falls asleep as things stand now; false = not
+// idleDueLocked is when a VM will fall asleep if nothing changes; false = not
 // foreseeable.
 func (s *slot) idleDueLocked() (time.Time, bool) {
 	idle := s.rec.IdleTimeoutSeconds
@@ -35,8 +35,8 @@ func (s *slot) idleDueLocked() (time.Time, bool) {
 	return s.lastUseLocked().Add(time.Duration(*idle) * time.Second), true
 }
 
-// Idle explains since when a VM is idle, what counted last, what keeps it awake
-// and when it falls asleep. Asking does neither wake it nor keep it awake.
+// Idle reports since when a VM is idle, which activity was last, what keeps it awake and
+// when it will fall asleep. The request itself neither wakes the VM nor keeps it awake.
 func (e *Engine) Idle(_ context.Context, c *vm.Call, ref string) (vm.Idle, error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -50,7 +50,7 @@ func (e *Engine) Idle(_ context.Context, c *vm.Call, ref string) (vm.Idle, error
 		IdleTimeoutSeconds: rec.IdleTimeoutSeconds, OnIdle: onIdle(rec), Never: never(rec),
 		Awake: s.keepersLocked(e.now()), Holds: s.holds(),
 	}
-	if c.Actor.Identity != "" { // whose keys there are is not its business
+	if c.Actor.Identity != "" { // an identity may not see the account's keys
 		for i := range out.Holds {
 			out.Holds[i].By = vm.Actor{}
 		}
@@ -66,7 +66,7 @@ func (e *Engine) Idle(_ context.Context, c *vm.Call, ref string) (vm.Idle, error
 	return out, nil
 }
 
-// never says why a VM does not fall asleep by itself; "" = it does.
+// never returns the reason why a VM never falls asleep by itself; "" = it does.
 func never(rec vm.VM) string {
 	switch idle := rec.IdleTimeoutSeconds; {
 	case rec.OneShot:
@@ -81,14 +81,14 @@ func never(rec vm.VM) string {
 	return ""
 }
 
-// keepersLocked lists what keeps a running VM awake now.
+// keepersLocked lists what keeps a running VM awake.
 func (s *slot) keepersLocked(now time.Time) []vm.Keeper {
 	list := []vm.Keeper{}
 	if s.rec.State != vm.Running {
 		return list
 	}
 	if s.op != nil {
-		list = append(list, vm.Keeper{Op: s.op.verb, Why: fmt.Sprintf("%s is under way", s.op.verb)})
+		list = append(list, vm.Keeper{Op: s.op.verb, Why: fmt.Sprintf("%s is in progress", s.op.verb)})
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.calls)) {
 		n := s.calls[kind]
@@ -106,7 +106,7 @@ func (s *slot) keepersLocked(now time.Time) []vm.Keeper {
 	return list
 }
 
-// inFlight says in words what calls of a kind are.
+// inFlight describes n open calls of a kind.
 func inFlight(kind vm.ActivityKind, n int) string {
 	what := map[vm.ActivityKind]string{
 		vm.ActivityExec: "command", vm.ActivityFiles: "file transfer", vm.ActivityPTY: "terminal call",

@@ -9,9 +9,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Kill ends a VM's machine at once; the disk is as of the guest's last sync.
-// It interrupts a start or a stop that is under way. Killing a stopped VM
-// succeeds. It continues when ctx ends.
+// Kill ends a VM's machine at once; its disk is as of the guest's last sync. It
+// interrupts a running start or stop and continues when ctx ends. Killing a stopped VM
+// succeeds.
 func (e *Engine) Kill(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpKill)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Label changes a VM's labels as vm.ChangeLabels does. It waits for what is
-// under way on the VM. What it has already changes nothing.
+// Label changes a VM's labels as vm.ChangeLabels does. It waits for the operation in
+// progress. Setting a label to its current value changes nothing.
 func (e *Engine) Label(ctx context.Context, c *vm.Call, ref string, change map[string]*string) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpLabel)
 	if err != nil {
@@ -35,7 +35,7 @@ func (e *Engine) Label(ctx context.Context, c *vm.Call, ref string, change map[s
 	return rec, err
 }
 
-// fillLabels gives a new VM the labels that were asked for.
+// fillLabels gives a new VM the requested labels.
 func fillLabels(rec *vm.VM, r CreateRequest, _ vm.Image) (err error) {
 	rec.Labels, err = vm.ChangeLabels(rec.Labels, vm.SetLabels(r.Labels))
 	return err

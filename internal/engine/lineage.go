@@ -20,8 +20,8 @@ func sortNewest(list []vm.Generation) {
 	})
 }
 
-// Lineage returns a VM, its ancestors and descendants, and the generations that
-// connect them; with ref "" everything of the account.
+// Lineage returns a VM, its ancestors and descendants, and the generations that connect
+// them; with ref "" everything in the account.
 func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, error) {
 	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return Lineage{}, fail(vm.OpGet, ref, err)
@@ -51,8 +51,8 @@ func (e *Engine) Lineage(_ context.Context, c *vm.Call, ref string) (Lineage, er
 	return out, nil
 }
 
-// family returns the VMs that a VM comes from and that come from it; also
-// those that are gone but for a generation.
+// family returns a VM's ancestors and descendants, including deleted ones of which a
+// generation is left.
 func (e *Engine) family(id vm.ID, account vm.AccountID) map[vm.ID]bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -86,7 +86,7 @@ func (e *Engine) family(id vm.ID, account vm.AccountID) map[vm.ID]bool {
 	return in
 }
 
-// isAncestor reports whether a is above b.
+// isAncestor reports whether a is an ancestor of b.
 func isAncestor(parent map[vm.ID]vm.ID, a, b vm.ID) bool {
 	seen := map[vm.ID]bool{}
 	for up := parent[b]; up != "" && !seen[up]; up = parent[up] {
@@ -98,9 +98,9 @@ func isAncestor(parent map[vm.ID]vm.ID, a, b vm.ID) bool {
 	return false
 }
 
-// Keep makes a VM the winner over another, usually the one that it was forked
-// from: it takes the other's name and place. The other gets a name of its own
-// that says what became of it, or with remove is deleted.
+// Keep makes a VM replace another, usually the one that it was forked from: it takes the
+// other's name and place in the tree. The other is renamed to show that it was replaced,
+// or with remove is deleted.
 func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove bool) (out Kept, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpKeep)
 	if err != nil {
@@ -150,7 +150,7 @@ func (e *Engine) Keep(ctx context.Context, c *vm.Call, ref, over string, remove 
 	return out, err
 }
 
-// renamed changes a VM's name, to be changed back when the operation fails.
+// renamed changes a VM's name. If the operation fails, the old name is restored.
 func (e *Engine) renamed(ctx context.Context, op *operation, name string) (vm.VM, error) {
 	before := op.before.Name
 	rec, err := e.update(ctx, op.slot, func(rec *vm.VM) { rec.Name = name })
@@ -163,9 +163,9 @@ func (e *Engine) renamed(ctx context.Context, op *operation, name string) (vm.VM
 	})
 }
 
-// promise keeps names from others until op ends: that of a VM whose name the one
-// of op takes, the one that it gets instead, which is returned, and the one to go
-// back to.
+// promise reserves three names until op ends: the other VM's, which the VM of op takes,
+// the one that the other gets instead, which promise returns, and the old one of op's VM,
+// for the undo.
 func (e *Engine) promise(op *operation, rec vm.VM) string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,8 +179,8 @@ func (e *Engine) promise(op *operation, rec vm.VM) string {
 	return name
 }
 
-// replacedName is what a VM is called whose name another has taken, the n-th of
-// its time.
+// replacedName is the new name of a VM that was replaced; n counts those replaced at the
+// same time.
 func replacedName(rec vm.VM, now time.Time, n int) string {
 	if rec.Name == "" {
 		return ""

@@ -12,36 +12,34 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxOtherKeys bounds the keys that a start tries beside the manifest's.
+// maxOtherKeys bounds the keys that a start tries in addition to the manifest's.
 const maxOtherKeys = 16
 
-// mendKeys gives a generation that an older Warren captured the other keys that
-// its agent may hold. Where the machine came from the pool, that Warren wrote a
-// key into the manifest that the agent had already given up, and the generation
-// could not be started. The manifest is looked at once: then it has its keys, or
-// it was right.
+// mendKeys repairs a generation that an older Warren captured. For a machine from the
+// pool, that Warren wrote a key into the manifest that the agent no longer accepted, so
+// the generation could not start. mendKeys adds the other keys that the agent may hold.
+// Each manifest is checked once.
 func (e *Engine) mendKeys(g vm.Generation) {
 	if !g.Whole() {
 		return
 	}
 	m, err := e.cfg.Generations.Load(g.ID)
 	if err != nil || m.TrueKey || len(m.OtherKeys) > 0 || len(m.GuestKey) == 0 {
-		return // a manifest that is missing or damaged is told of by whoever starts on it
+		return // a start on the generation reports a missing or damaged manifest
 	}
 	if m.OtherKeys = e.otherKeys(m); len(m.OtherKeys) == 0 {
 		return
 	}
 	if err := e.cfg.Generations.Rewrite(m); err != nil {
-		e.log.Error("the keys of an older generation are not repaired; it may not be startable", "generation", g.ID, "err", err)
+		e.log.Error("the keys of an older generation could not be repaired; it may not start", "generation", g.ID, "err", err)
 		return
 	}
-	e.log.Info("a generation of an older warren has its keys now", "generation", g.ID, "keys", len(m.OtherKeys))
+	e.log.Info("repaired the keys of an older generation", "generation", g.ID, "keys", len(m.OtherKeys))
 }
 
-// otherKeys are the keys that the agent of a captured machine may hold instead of
-// the one in the manifest: those of its VM's machine, and those of the warm
-// generations of its image. An agent accepts the key that it had before until
-// somebody has used the next.
+// otherKeys returns the keys that the agent of a captured machine may hold instead of the
+// manifest's: those of its VM's machine, and those of the warm generations of its image.
+// An agent accepts its previous key until somebody has used the next.
 func (e *Engine) otherKeys(m vm.Manifest) [][]byte {
 	var keys [][]byte
 	add := func(key []byte) {
@@ -57,7 +55,7 @@ func (e *Engine) otherKeys(m vm.Manifest) [][]byte {
 	}
 	warm, err := filepath.Glob(layout.GenerationDir(e.cfg.Dir.Warm(m.Image, "*")).Manifest())
 	if err != nil {
-		return keys // the pattern is malformed: it never is
+		return keys // the pattern is constant and well formed
 	}
 	for _, path := range warm {
 		var w vm.Manifest

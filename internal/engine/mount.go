@@ -16,20 +16,20 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// MountRequest asks for a volume at a path of a VM.
+// MountRequest asks to mount a volume at a path of a VM.
 type MountRequest struct {
 	vault.Ref
 	Path  string
-	RW    bool // else the host lets nobody write
-	Over  bool // also over a directory with something in it
-	Share bool // also beside a VM that writes
+	RW    bool // else the host allows no writes
+	Over  bool // also over a directory that is not empty
+	Share bool // also while another VM writes to it
 }
 
-// mountDeadline bounds one mount, with the making of a file system.
+// mountDeadline bounds one mount, including the creation of a file system.
 const mountDeadline = 2 * time.Minute
 
-// Mount plugs a volume into a VM and mounts it there. A VM that sleeps is
-// woken. It continues when ctx ends; nothing is left of it when it fails.
+// Mount attaches a volume to a VM and mounts it there. It wakes a sleeping VM and
+// continues when ctx ends. If it fails, nothing stays attached.
 func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountRequest) (out Mounted, err error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -68,15 +68,14 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	return Mounted{VolumeMount: m, Volume: rec.ID, Name: rec.Name, Project: rec.Project}, nil
 }
 
-// used notes activity of a VM.
+// used records activity of a VM.
 func (e *Engine) used(s *slot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.activeLocked(s, vm.ActivityFiles)
 }
 
-// beginAwake is begin for what needs a running guest: it wakes a VM that
-// sleeps.
+// beginAwake is begin for verbs that need a running guest: it wakes a sleeping VM.
 func (e *Engine) beginAwake(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -93,8 +92,7 @@ func (e *Engine) beginAwake(ctx context.Context, c *vm.Call, ref string, verb vm
 	return e.begin(ctx, c, ref, verb)
 }
 
-// Places of a guest that a volume never covers, and those that it covers only
-// when that is said.
+// Paths in a guest that a volume never covers, and those that it covers only with Over.
 var (
 	neverOver  = []string{"/", "/proc", "/sys", "/dev", "/run"}
 	seldomOver = []string{"/bin", "/boot", "/etc", "/lib", "/lib64", "/root", "/sbin", "/usr", "/var", "/home", "/tmp", "/opt"}
@@ -109,20 +107,20 @@ func checkMountPath(p string, over bool) error {
 	case !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsAny(p, "\x00\n") || len(p) > 4000:
 		return bad("not an absolute path in its shortest form")
 	case slices.ContainsFunc(neverOver, func(n string) bool { return p == n || n != "/" && strings.HasPrefix(p, n+"/") }):
-		return bad("the guest needs what is there")
+		return bad("the guest needs its own files there")
 	case !over && slices.Contains(seldomOver, p):
-		return bad("the guest needs what is there").WithHint("mount elsewhere, or hide what is there with --over")
+		return bad("the guest needs its own files there").WithHint("mount elsewhere, or hide those files with --over")
 	}
 	return nil
 }
 
-// attachVolume brings a volume into a VM: the lease, the disk, the file system.
-// The caller has the volume reserved.
+// attachVolume leases a volume to a VM, attaches its disk and mounts its file system. The
+// caller has reserved the volume.
 func (e *Engine) attachVolume(ctx context.Context, op *operation, v *vault.Volume, r MountRequest) (m vm.VolumeMount, err error) {
 	s := op.slot
 	run := e.runOf(s)
 	if run == nil {
-		return m, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").WithHint("try again")
+		return m, vm.Errorf(vm.Unavailable, string(s.id), "the VM's monitor does not answer").WithHint("try again")
 	}
 	rec, err := e.mayMount(s.id, v, r)
 	if err != nil {
@@ -147,7 +145,7 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *vault.Volum
 	if err != nil {
 		return m, err
 	}
-	beside := r.Share && !r.RW // the writer may come later
+	beside := r.Share && !r.RW // a writer may join later
 	disk := vm.PluggedVolume{ID: rec.ID, File: v.Disk(), SizeMiB: rec.SizeMiB, ReadOnly: !r.RW, Share: beside}
 	err = op.undo.add(ctx, "plug", func(ctx context.Context) error { return run.machine.UnplugVolume(ctx, rec.ID) })
 	if err == nil {
@@ -174,9 +172,9 @@ func (e *Engine) attachVolume(ctx context.Context, op *operation, v *vault.Volum
 	return m, v.MountDone(ctx, m)
 }
 
-// mayMount checks who else has the volume: one writer, or many readers. A
-// reader may be beside a writer when both sides are told that it is meant; two
-// writers would destroy a file system that is not made for it.
+// mayMount checks who else has the volume: it has one writer or many readers. A reader
+// may share it with a writer if both sides ask for that. Two writers would destroy a file
+// system that is not made for it.
 func (e *Engine) mayMount(id vm.ID, v *vault.Volume, r MountRequest) (vm.Volume, error) {
 	info := v.Info()
 	if v.Gone() {
@@ -184,10 +182,10 @@ func (e *Engine) mayMount(id vm.ID, v *vault.Volume, r MountRequest) (vm.Volume,
 	}
 	if info.Reverting != "" {
 		return info.Volume, vm.Errorf(vm.WrongState, info.Name, "its rollback was not completed").WithCode("VOLUME_NOT_READY", "volume", string(info.ID)).
-			WithHint("lock and unlock it, which does that: `warren volume lock %s`", info.Name)
+			WithHint("lock and unlock it, which completes the rollback: `warren volume lock %s`", info.Name)
 	}
 	if at, ok := e.cutAt(id, r.Path, string(info.ID)); ok {
-		return info.Volume, vm.Errorf(vm.Exists, r.Path, "what is left of a mount of %s is at %s: the VM does not have that volume", at.Name, at.Path).
+		return info.Volume, vm.Errorf(vm.Exists, r.Path, "the remains of a mount of %s are at %s: the VM does not have that volume", at.Name, at.Path).
 			WithCode("MOUNT_PATH_NOT_EMPTY", "path", at.Path).WithHint("unmount it first: `warren volume unmount %s %s`", id, at.Path)
 	}
 	if e.pathTaken(id, r.Path) {
@@ -213,7 +211,7 @@ func (e *Engine) mayMount(id vm.ID, v *vault.Volume, r MountRequest) (vm.Volume,
 				WithHint("unmount it there: `warren volume unmount %s %s`", who, m.Path)
 		case m.RW && !r.Share:
 			return info.Volume, inUse("%s has it mounted to write, at %s", who, m.Path).
-				WithHint("unmount it there, or use --share to read beside a writer: what is read may be old or half written")
+				WithHint("unmount it there, or use --share to read beside a writer: the reader may see old or half-written data")
 		case r.RW && !m.Share:
 			return info.Volume, inUse("%s has it mounted to read, at %s", who, m.Path).
 				WithHint("unmount it there: `warren volume unmount %s %s`", who, m.Path)
@@ -230,14 +228,14 @@ func (e *Engine) pathTaken(id vm.ID, p string) bool {
 // Mounted is one mount of a VM, with its volume.
 type Mounted struct {
 	vm.VolumeMount
-	Cut     bool // there is only a disk on which everything fails; see VolumesCut
+	Cut     bool // only a disk that fails all accesses is left; see VolumesCut
 	Volume  vm.VolumeID
 	Name    string
 	Project string
-	Host    string // of a directory of the host: its path there; "" = a volume
+	Host    string // for a directory of the host, its path there; "" = a volume
 }
 
-// mountsOf lists what a VM has, in the order of mounting.
+// mountsOf lists a VM's mounts in the order of mounting.
 func (e *Engine) mountsOf(id vm.ID) []Mounted {
 	var out []Mounted
 	for _, v := range e.cfg.Vault.VolumesIn(id) {
@@ -250,8 +248,8 @@ func (e *Engine) mountsOf(id vm.ID) []Mounted {
 	return out
 }
 
-// Mounts lists the volumes that a VM has, in the order of mounting, after those
-// that only its memory knows and before directories of the host.
+// Mounts lists a VM's volumes in the order of mounting. Cut volumes come first,
+// directories of the host last.
 func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, error) {
 	s, err := e.lookup(c, ref)
 	if err != nil {
@@ -268,8 +266,7 @@ func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, e
 	return list, nil
 }
 
-// mountInGuest has the guest mount a disk, after a file system was made where
-// there is none.
+// mountInGuest makes a file system if there is none and has the guest mount the disk.
 func (e *Engine) mountInGuest(ctx context.Context, g Guest, rec vm.Volume, r MountRequest) error {
 	dev, holds, err := g.Disk(ctx, rec.ID)
 	if err != nil {
@@ -280,7 +277,7 @@ func (e *Engine) mountInGuest(ctx context.Context, g Guest, rec vm.Volume, r Mou
 	}
 	switch {
 	case holds == vm.DiskForeign || holds == vm.DiskEmpty && rec.Formatted:
-		return vm.Errorf(vm.Corrupt, rec.Name, "it has no file system any more").WithCode("VOLUME_DAMAGED").
+		return vm.Errorf(vm.Corrupt, rec.Name, "its file system is gone").WithCode("VOLUME_DAMAGED").
 			WithHint("put back the volume's directory from a backup")
 	case holds == vm.DiskEmpty && !r.RW:
 		return unready("it has no file system yet").WithHint("mount it with --rw once")
@@ -301,8 +298,8 @@ func (e *Engine) mountInGuest(ctx context.Context, g Guest, rec vm.Volume, r Mou
 	return nil
 }
 
-// makeFileSystem leaves out what can wait: tables are written when they are
-// used.
+// makeFileSystem makes an ext4 file system. The kernel initialises most of its tables
+// later, on use.
 func makeFileSystem(ctx context.Context, g Guest, dev string) error {
 	return inGuest(ctx, g, "mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner=0:0", dev)
 }
@@ -318,8 +315,8 @@ func inGuest(ctx context.Context, g Guest, argv ...string) error {
 	return nil
 }
 
-// Unmount takes a volume out of a VM. Kind Busy, naming them, while programs
-// use it, unless force: then they are killed.
+// Unmount removes a volume from a VM. If programs use it, it fails with kind Busy and
+// names them; with force it kills them.
 func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force bool) (err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpUnmount)
 	if err != nil {
@@ -351,8 +348,7 @@ func (e *Engine) Unmount(ctx context.Context, c *vm.Call, ref, at string, force 
 	return nil
 }
 
-// cutAt finds what is left of a mount in a VM that does not have the volume, by
-// its path, or by the volume's name or id.
+// cutAt finds a cut mount of a VM by its path, or by the volume's name or id.
 func (e *Engine) cutAt(id vm.ID, at, volume string) (vm.VolumeAt, bool) {
 	s := e.slotOf(id)
 	if s == nil {
@@ -366,7 +362,7 @@ func (e *Engine) cutAt(id vm.ID, at, volume string) (vm.VolumeAt, bool) {
 	return vm.VolumeAt{}, false
 }
 
-// unmountCut takes it out of the VM.
+// unmountCut removes a cut mount from the VM.
 func (e *Engine) unmountCut(op *operation, c *vm.Call, at vm.VolumeAt, force bool) error {
 	detail := map[string]any{"volume": string(at.ID), "name": at.Name, "force": force, "cut": true}
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Subject: at.Path, Detail: detail}); err != nil {
@@ -374,7 +370,7 @@ func (e *Engine) unmountCut(op *operation, c *vm.Call, at vm.VolumeAt, force boo
 	}
 	r := e.runOf(op.slot)
 	if r == nil {
-		return vm.Errorf(vm.Unavailable, string(op.slot.id), "its monitor does not answer").WithHint("try again")
+		return vm.Errorf(vm.Unavailable, string(op.slot.id), "the VM's monitor does not answer").WithHint("try again")
 	}
 	ctx, stop := context.WithTimeout(op.ctx, mountDeadline)
 	defer stop()
@@ -403,12 +399,11 @@ func (e *Engine) mountAt(id vm.ID, at string) (*vault.Volume, vm.VolumeMount, er
 		WithHint("`warren volume ls NAME` lists them")
 }
 
-// detachVolume is attachVolume backwards. The caller has the volume
-// reserved.
+// detachVolume undoes attachVolume. The caller has reserved the volume.
 func (e *Engine) detachVolume(ctx context.Context, s *slot, v *vault.Volume, m vm.VolumeMount, force bool) error {
 	r := e.runOf(s)
 	if r == nil {
-		return vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").WithHint("try again")
+		return vm.Errorf(vm.Unavailable, string(s.id), "the VM's monitor does not answer").WithHint("try again")
 	}
 	if err := e.step(ctx, "unmount:guest"); err != nil {
 		return err
@@ -416,7 +411,8 @@ func (e *Engine) detachVolume(ctx context.Context, s *slot, v *vault.Volume, m v
 	if err := r.machine.Guest().Unmount(ctx, m.Path, force); err != nil {
 		return cause(ctx, err)
 	}
-	// From here on it is no mount any more: a later engine finishes this.
+	// From here on the volume counts as unmounted: after a crash the next engine finishes
+	// the detach.
 	if err := v.PendMount(ctx, s.id, true); err != nil {
 		return err
 	}
@@ -432,13 +428,13 @@ func (e *Engine) detachVolume(ctx context.Context, s *slot, v *vault.Volume, m v
 	return v.EndMount(ctx, s.id)
 }
 
-// recoverVolumes ends leases of VMs that have no machine, takes back mounts
-// that were under way, and removes files without a record.
+// recoverVolumes ends leases of VMs that have no machine, undoes unfinished mounts, and
+// removes files without a record.
 func (e *Engine) recoverVolumes(ctx context.Context) error {
 	for _, v := range e.cfg.Vault.AllVolumes() {
 		for _, m := range v.Record().Mounts {
 			if e.doubtful(m.VM) {
-				continue // known when its VM is
+				continue // decided when the doubt about its VM ends
 			}
 			if err := e.recoverLease(ctx, v, m); err != nil {
 				return err
@@ -465,14 +461,14 @@ func (e *Engine) recoverLease(ctx context.Context, v *vault.Volume, m vm.VolumeM
 	}
 	switch {
 	case state == vm.Running && e.left(ctx, s, v.ID()):
-		return v.EndMount(ctx, m.VM) // a rollback has left the memory that had it
+		return v.EndMount(ctx, m.VM) // a rollback replaced the memory that had it mounted
 	case state == vm.Suspended || state == vm.Running && !m.Pending:
 		return nil
 	case state == vm.Running && e.runOf(s) != nil:
 		ctx, stop := context.WithTimeout(ctx, machineDeadline)
 		defer stop()
 		if err := e.detachVolume(ctx, s, v, m, true); err != nil {
-			e.log.Warn("a mount that was under way stays", "vm", m.VM, "volume", v.ID(), "err", err)
+			e.log.Warn("an unfinished mount could not be undone", "vm", m.VM, "volume", v.ID(), "err", err)
 		}
 		return nil
 	case state == vm.Running:

@@ -9,9 +9,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// SetNetwork changes what a VM may reach: now when it runs, else from its next
-// start. The machine is told before the record; when the record cannot be
-// written the machine is told the old policy again.
+// SetNetwork changes a VM's network policy: at once if it runs, else from its next start.
+// The machine gets the policy before the record; if the record cannot be written, the
+// machine gets the old policy back.
 func (e *Engine) SetNetwork(ctx context.Context, c *vm.Call, ref, mode string) (v vm.VM, err error) {
 	m, err := vm.ParseNetworkMode(mode)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// operation is one verb at work on one VM; a VM has at most one.
+// operation is one verb being carried out on one VM. A VM has at most one.
 type operation struct {
 	verb   vm.Op
-	own    bool        // the engine's own doing
-	yields atomic.Bool // it is ended for any other that comes
+	own    bool        // started by the engine itself
+	yields atomic.Bool // any other operation may end it
 	moves  bool        // guest verbs wait for its end; guarded by Engine.mu
 	slot   *slot
 	next   vm.Next       // what it does to the state
@@ -28,21 +28,22 @@ type operation struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	unhook func() bool      // undoes cancelWith; nil = nothing to undo
-	undo   undo             // takes back what it has made
-	rcpt   *journal.Receipt // its audit record; nil before it was written
-	detail map[string]any   // what its outcome says beyond that; may be nil
+	undo   undo             // undoes its steps
+	rcpt   *journal.Receipt // its audit record; nil before it is written
+	detail map[string]any   // additions to the outcome in the audit record; may be nil
 }
 
-// meeting says what a verb does when it finds another one at work.
+// meeting says what a verb does when another operation has the VM.
 type meeting int
 
 const (
-	refuse  meeting = iota // Busy, naming the one at work
-	await                  // wait for its end, then look again
-	preempt                // cancel it, wait for its end, then look again
+	refuse  meeting = iota // fail with Busy, naming the other
+	await                  // wait for its end, then try again
+	preempt                // cancel it, wait for its end, then try again
 )
 
-// meet is the table of meetings. Guest verbs are not operations: see visit.
+// meet decides between a running operation and a new verb. Guest verbs are not
+// operations: see visit.
 func meet(running, verb vm.Op, own bool) meeting {
 	switch {
 	case (verb == vm.OpDelete || verb == vm.OpKill) && (running == vm.OpStart || running == vm.OpStop || running == vm.OpRecover):
@@ -59,18 +60,17 @@ func meet(running, verb vm.Op, own bool) meeting {
 	return refuse
 }
 
-// brief reports whether a verb only writes the record of a VM, whatever that does.
+// brief reports whether a verb only writes the VM's record, which takes no time.
 func brief(verb vm.Op) bool { return verb == vm.OpVMRename || verb == vm.OpLabel }
 
-// captures reports whether a verb holds a VM only for the moment of a capture.
+// captures reports whether a verb holds a VM only while it is captured.
 func captures(verb vm.Op) bool {
 	return verb == vm.OpFork || verb == vm.OpSnapshot || verb == vm.OpCapture
 }
 
-// begin takes the VM for a verb: it waits or refuses while another operation
-// has it, and checks that the verb is legal in the VM's state. The operation
-// must be ended with finish. Its context does not end with ctx: the caller
-// chooses with cancelWith.
+// begin takes the VM for a verb. While another operation has it, begin waits or refuses;
+// then it checks that the VM's state allows the verb. The caller must end the operation
+// with finish. Its context does not end with ctx, unless the caller uses cancelWith.
 func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) (*operation, error) {
 	if !access.Granted(verb) {
 		if err := c.Actor.OwnerOnly(ref); err != nil {
@@ -82,8 +82,8 @@ func (e *Engine) begin(ctx context.Context, c *vm.Call, ref string, verb vm.Op) 
 	})
 }
 
-// beginSlot is begin for the engine's own doings on a slot it knows. They wait
-// for whatever is at work.
+// beginSlot is begin for the engine's own operations on a known slot. They wait for any
+// other operation.
 func (e *Engine) beginSlot(ctx context.Context, s *slot, verb vm.Op) (*operation, error) {
 	return e.beginWith(ctx, verb, true, func() (*slot, error) {
 		if s.gone {
@@ -120,7 +120,7 @@ func (e *Engine) beginWith(ctx context.Context, verb vm.Op, own bool, find func(
 	}
 }
 
-// tryBegin returns a new operation, or the one that is at work, or an error.
+// tryBegin returns a new operation, or the running one, or an error.
 func (e *Engine) tryBegin(verb vm.Op, own bool, find func() (*slot, error)) (op, running *operation, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -143,7 +143,7 @@ func (e *Engine) tryBegin(verb vm.Op, own bool, find func() (*slot, error)) (op,
 	return op, nil, nil
 }
 
-// attachLocked gives s a new operation. Close waits for it.
+// attachLocked gives s a new operation. Close waits for its end.
 func (e *Engine) attachLocked(verb vm.Op, s *slot) (*operation, error) {
 	if e.closed {
 		return nil, errClosed
@@ -155,15 +155,15 @@ func (e *Engine) attachLocked(verb vm.Op, s *slot) (*operation, error) {
 	return op, nil
 }
 
-// cancelWith makes the operation end when ctx does. It is called once, by the
-// operation's own goroutine.
+// cancelWith makes the operation end when ctx does. Only the operation's own goroutine
+// may call it, once.
 func (op *operation) cancelWith(ctx context.Context) {
 	op.unhook = context.AfterFunc(ctx, func() { op.cancel(context.Cause(ctx)) })
 }
 
-// finish ends an operation: it takes back what was made when err is not nil,
-// writes the outcome to the audit record and lets go of the VM. After a played
-// death it does none of it. The result is a *vm.Error about the VM.
+// finish ends an operation: if err is not nil it undoes the steps, writes the outcome to
+// the audit record and releases the VM. After a simulated death it does nothing. It
+// returns a *vm.Error about the VM.
 func (e *Engine) finish(op *operation, err error) error {
 	defer e.tasks.Done()
 	if op.unhook != nil {
@@ -176,7 +176,7 @@ func (e *Engine) finish(op *operation, err error) error {
 	err = fail(op.verb, string(op.slot.id), err)
 	if err != nil {
 		if undoErr := op.undo.run(e.life); undoErr != nil {
-			e.log.Error("could not take everything back", "op", op.verb, "vm", op.slot.id, "err", undoErr)
+			e.log.Error("could not undo every step", "op", op.verb, "vm", op.slot.id, "err", undoErr)
 			err = errors.Join(err, undoErr)
 		}
 	}
@@ -186,7 +186,7 @@ func (e *Engine) finish(op *operation, err error) error {
 	delete(e.creating, op)
 	delete(e.promised, op)
 	op.slot.touchLocked()
-	seal := err != nil && e.openSeenLocked() // it may have been opened for what failed
+	seal := err != nil && e.openSeenLocked() // an opened generation may have been opened for the operation that failed
 	e.mu.Unlock()
 	close(op.done)
 	if seal {
@@ -196,7 +196,7 @@ func (e *Engine) finish(op *operation, err error) error {
 	return fail(op.verb, string(op.slot.id), err)
 }
 
-// ambiguous refuses a name that several VMs carry.
+// ambiguous refuses a name that several VMs have.
 func ambiguous(name string, found []*slot) error {
 	ids := make([]string, 0, len(found))
 	for _, s := range found {

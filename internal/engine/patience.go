@@ -5,12 +5,13 @@ package engine
 
 import "time"
 
-// startOutlasts is how many deadlines a start may take in all where nobody named
-// one: its monitor adds what QEMU waits for a CPU, and says when that was too much.
+// startOutlasts is the number of deadlines that a start may take in all if the caller
+// named none. The monitor adds the time for which QEMU waited for a CPU, and reports when
+// that was too much.
 const startOutlasts = 4
 
-// patience is how long a start with that deadline is waited for. One that somebody
-// has named is meant; the server's own follows the load of the host.
+// patience returns how long to wait for a start with that deadline. A deadline that a
+// caller named is exact; the server's own is extended when the host is loaded.
 func (e *Engine) patience(limit time.Duration) (outer time.Duration, patient bool) {
 	if limit != e.cfg.Settings.StartDeadline {
 		return limit, false

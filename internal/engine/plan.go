@@ -20,17 +20,17 @@ import (
 type createPlan struct {
 	rec      vm.VM
 	image    vm.Image
-	from     *vm.Generation // the snapshot that it is made of; nil = the image
+	from     *vm.Generation // the snapshot that it is made from; nil = the image
 	layer    spec.Layer
 	deadline time.Duration
-	claim    *claim  // its place among the VMs that run
-	member   *member // of the pool, that is to become the VM; nil = none
-	pooled   bool    // it did
+	claim    *claim  // its place among the running VMs
+	member   *member // of the pool, to become the VM; nil = none
+	pooled   bool    // the member became the VM
 	// impatient does not wait for services that say when they are ready.
 	impatient bool
 }
 
-// detail is what the audit record says of the plan.
+// detail is the audit record's detail of the plan.
 func (p *createPlan) detail() map[string]any {
 	return map[string]any{
 		"image": string(p.image.ID), "size": p.rec.Size.String(), "network": string(p.rec.Network.Mode),
@@ -38,11 +38,11 @@ func (p *createPlan) detail() map[string]any {
 	}
 }
 
-// defaultIdle is the idle timeout when the creator says nothing.
+// defaultIdle is the idle timeout in seconds if the creator names none.
 const defaultIdle = 300
 
-// planCreate checks a request, fills in what it leaves open, claims a place for
-// the VM and pins what it is made of; the caller lets go of both.
+// planCreate checks a request, fills in its defaults, claims a place for the VM and pins
+// its source. The caller releases both with dropPlan.
 func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_ *createPlan, err error) {
 	if r.Name != "" {
 		if err := vm.CheckName(r.Name); err != nil {
@@ -68,7 +68,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 			return nil, err
 		}
 	}
-	if from != nil { // it must not make room for the VM
+	if from != nil { // so that it is not evicted to make room for the VM
 		if !e.pin(from.ID) {
 			return nil, noGeneration(string(from.ID))
 		}
@@ -92,7 +92,7 @@ func (e *Engine) planCreate(ctx context.Context, c *vm.Call, r CreateRequest) (_
 	return p, nil
 }
 
-// source finds what a VM is made of: an image, or a snapshot with its size.
+// source finds what a VM is made from: an image, or a snapshot with its size.
 func (e *Engine) source(ctx context.Context, c *vm.Call, r *CreateRequest) (vm.Image, *vm.Generation, error) {
 	img, err := e.cfg.Images.Find(ctx, r.Image)
 	if err == nil {
@@ -126,7 +126,7 @@ func (e *Engine) source(ctx context.Context, c *vm.Call, r *CreateRequest) (vm.I
 	return img, &g, nil
 }
 
-// usable refuses a snapshot that nothing can be made of.
+// usable refuses a snapshot that no VM can be made from.
 func usable(g vm.Generation) error {
 	id := string(g.Snapshot)
 	if id == "" {
@@ -136,15 +136,15 @@ func usable(g vm.Generation) error {
 	case g.State == vm.GenBuilding:
 		return vm.Errorf(vm.Busy, id, "the snapshot is being made").WithCode("SOURCE_SNAPSHOT_BUILDING", "snapshotId", id).WithHint("try again when it is ready")
 	case g.Deleted:
-		return vm.Errorf(vm.NotFound, id, "the snapshot was deleted").WithCode("SOURCE_SNAPSHOT_DELETED", "snapshotId", id).WithHint("`warren snapshot ls` lists those that are there")
+		return vm.Errorf(vm.NotFound, id, "the snapshot was deleted").WithCode("SOURCE_SNAPSHOT_DELETED", "snapshotId", id).WithHint("`warren snapshot ls` lists those that exist")
 	case g.State != vm.GenReady || g.Gone || g.DiskOnly:
 		return vm.Errorf(vm.Corrupt, id, "the snapshot's files are gone").WithCode("SOURCE_SNAPSHOT_LOST", "snapshotId", id, "reason", g.Failure).
-			WithHint("`warren snapshot ls` lists those that are there")
+			WithHint("`warren snapshot ls` lists those that exist")
 	}
 	return nil
 }
 
-// noImage explains that an image was not found.
+// noImage returns the error for an image that was not found.
 func noImage(ref string, err error) error {
 	if vm.KindOf(err) != vm.NotFound {
 		return err
@@ -208,14 +208,14 @@ func fillProfile(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	return nil
 }
 
-// profileOf is a VM's profile. One that this version does not know forbids
-// nothing that it could name.
+// profileOf returns a VM's profile. A profile that this version does not know forbids
+// nothing.
 func profileOf(rec vm.VM) vm.Profile {
 	p, _ := vm.FindProfile(rec.Profile)
 	return p
 }
 
-// mayReach refuses a network that a VM's profile never gets.
+// mayReach refuses a network that the VM's profile forbids.
 func mayReach(rec vm.VM, mode vm.NetworkMode) error {
 	if p := profileOf(rec); p.Closed && mode != vm.NetClosed {
 		return p.Forbids(string(rec.ID), "the network "+string(mode)).WithHint("make a VM with another profile: `warren profile ls`")
@@ -239,7 +239,7 @@ func (e *Engine) fillNetwork(rec *vm.VM, r CreateRequest, img vm.Image) error {
 	return nil
 }
 
-// policy is the network policy of a mode for VMs of an image.
+// policy returns the network policy of a mode for VMs of an image.
 func policy(mode vm.NetworkMode, img vm.Image) vm.NetworkPolicy {
 	p := vm.NetworkPolicy{Mode: mode}
 	if mode == vm.NetPackages {
@@ -272,7 +272,7 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 
 const maxSeconds = vm.MaxSeconds
 
-// setIdle records an idle timeout; 0 and null are never.
+// setIdle records an idle timeout; 0 and null mean never.
 func setIdle(rec *vm.VM, idle Optional[int64]) error {
 	if idle.Null {
 		rec.IdleTimeoutSeconds = nil

@@ -99,7 +99,7 @@ func (h *host) folderRefusals(src string) {
 	mount(src+"/file", "/data").wants(h.t, 2, "not a directory")
 	mount("/proc/1", "/data").wants(h.t, 4, "the kernel's")
 	mount(h.data, "/data").wants(h.t, 4, "Warren's own keys")
-	mount(src, "/usr").wants(h.t, 2, "the guest needs what is there")
+	mount(src, "/usr").wants(h.t, 2, "the guest needs its own files there")
 	link := filepath.Join(filepath.Dir(src), "link")
 	if err := os.Symlink(src, link); err != nil {
 		h.t.Fatal(err)

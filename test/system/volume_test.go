@@ -187,8 +187,8 @@ func TestVolumeShare(t *testing.T) {
 		return h.run(append([]string{"volume", "mount", vm, "--volume", volume, "--guest", path}, flags...)...)
 	}
 	mount("a", "two", "/data").wants(t, 6, "mount it with --rw once")
-	mount("a", "two", "/", "--rw").wants(t, 2, "the guest needs what is there")
-	mount("a", "two", "/usr", "--rw").wants(t, 2, "the guest needs what is there")
+	mount("a", "two", "/", "--rw").wants(t, 2, "the guest needs its own files there")
+	mount("a", "two", "/usr", "--rw").wants(t, 2, "the guest needs its own files there")
 	mount("a", "two", "data", "--rw").wants(t, 2, "absolute path")
 	mount("a", "two", "/etc/apt", "--rw").wants(t, 5, "not empty")
 	h.volumeIs("two", "unlocked", 0)
