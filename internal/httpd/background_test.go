@@ -46,8 +46,8 @@ func TestBackgroundCreate(t *testing.T) {
 	}
 	release()
 	a := b.later(first)
-	if a.status != 200 || a.json["id"] == nil || a.json["domains"] == nil || a.json["snapshotId"] == "" {
-		t.Errorf("%d %s", a.status, a.body)
+	if a.ok(t); a.json["id"] == nil || a.json["domains"] == nil || a.json["snapshotId"] == "" {
+		t.Errorf("the create's late answer has no id, domains or snapshotId: %s", a.body)
 	}
 	if again := b.do("GET", "/auth/v1/background-requests/"+id, nil); string(again.body) != string(a.body) {
 		t.Errorf("asked twice: %s", again.body)
@@ -82,8 +82,14 @@ func TestBackgroundFailure(t *testing.T) {
 func TestFastEnough(t *testing.T) {
 	b := newBench(t)
 	a := b.do("POST", "/v1/vms", `{}`, api.HeaderBackgroundIn, "5")
-	if a.status != 200 || a.json["id"] == nil || a.header.Get(api.HeaderReceipt) == "" || a.header.Get(api.HeaderBackgroundID) != "" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	if a.ok(t); a.json["id"] == nil {
+		t.Errorf("a create within its time is answered without an id: %s", a.body)
+	}
+	if a.header.Get(api.HeaderReceipt) == "" {
+		t.Errorf("a create within its time has no receipt: %v", a.header)
+	}
+	if id := a.header.Get(api.HeaderBackgroundID); id != "" {
+		t.Errorf("a create within its time is in the background as %s", id)
 	}
 	b.do("POST", "/v1/vms", `{"vcpuCount":3}`, api.HeaderBackgroundIn, "5").wants(t, 400, "CREATE_VM_VCPU_NOT_POWER_OF_TWO")
 	for _, bad := range []string{"soon", "-1", "0", "1e9"} {
@@ -99,9 +105,7 @@ func TestFastEnough(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	release()
-	if a := <-asked; a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	(<-asked).answers(t, 200)
 }
 
 // TestStopUndoes: a server that stops ends work in the background, and nothing
@@ -114,9 +118,7 @@ func TestStopUndoes(t *testing.T) {
 	<-reached
 	b.end()
 	b.handler.Wait() // does not hang: the create is held until its context ends
-	if a := b.later(first); a.status != 500 || a.json["kind"] != "cancelled" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.later(first).answers(t, 500).has(t, "kind", "cancelled")
 	if a := b.do("GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
 		t.Errorf("left: %s", a.body)
 	}

@@ -77,7 +77,7 @@ func TestExecSocket(t *testing.T) {
 	} {
 		_, resp, err := websocket.Dial(t.Context(), wsURL, &websocket.DialOptions{HTTPHeader: h})
 		if err == nil || resp == nil || resp.StatusCode != 401 && resp.StatusCode != 403 {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the socket of %s is answered %v, %v, want 401 or 403", name, resp, err)
 		}
 	}
 	conn := b.dialExec(id, vm.ExecSpec{Command: "cat; echo bad >&2; exit 4", Stdin: true})
@@ -102,7 +102,7 @@ func TestExecSocket(t *testing.T) {
 		}
 		var m api.ExecMessage
 		if err := json.Unmarshal(data, &m); err != nil || m.Type != "exit" || m.Status.Code != 4 {
-			t.Errorf("%s %v", data, err)
+			t.Errorf("after the output comes %s (%v), want an exit with code 4", data, err)
 		}
 		break
 	}
@@ -157,8 +157,10 @@ func TestSocketRefusals(t *testing.T) {
 		conn := b.dialExec(c.ref, c.spec)
 		_, data, err := conn.Read(t.Context())
 		var m api.ExecMessage
-		if err != nil || json.Unmarshal(data, &m) != nil || m.Type != "error" || m.Error.Code != c.code || m.Error.RequestID == "" {
-			t.Errorf("%+v: %s %v", c.spec, data, err)
+		if err != nil || json.Unmarshal(data, &m) != nil || m.Type != "error" || m.Error.Code != c.code {
+			t.Errorf("%+v is answered %s (%v), want an error %s", c.spec, data, err, c.code)
+		} else if m.Error.RequestID == "" {
+			t.Errorf("the error of %+v has no request id: %s", c.spec, data)
 		}
 		if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusNormalClosure {
 			t.Errorf("%+v: closed with %v", c.spec, err)
@@ -245,7 +247,7 @@ func TestExecChunked(t *testing.T) {
 	for line := range bytes.Lines(a.body) {
 		last = api.ExecMessage{}
 		if err := json.Unmarshal(line, &last); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("the output's line %q is no message: %v", line, err)
 		}
 		got[last.Type] += string(last.Data)
 	}
@@ -254,9 +256,7 @@ func TestExecChunked(t *testing.T) {
 	}
 	// A command that reads nothing of a large input ends all the same.
 	big := api.ExecChunked{ExecSpec: vm.ExecSpec{Argv: []string{"true"}}, Input: make([]byte, 1<<20)}
-	if a := b.do("POST", "/v1/vms/"+id+"/exec", big); !strings.Contains(string(a.body), `"type":"exit","status":{"code":0}`) {
-		t.Errorf("%s", a.body)
-	}
+	b.do("POST", "/v1/vms/"+id+"/exec", big).contains(t, `"type":"exit","status":{"code":0}`)
 }
 
 // TestExecAwait: the contract's call, with its time-out, its limits and its
@@ -265,28 +265,18 @@ func TestExecAwait(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
 	path := "/v1/vms/" + id + "/exec-await"
-	a := b.do("POST", path, `{"command":"echo out; echo err >&2; exit 3","terminal":null,"timeoutMs":null}`)
-	if string(a.body) != `{"stdout":"out\n","stderr":"err\n","statusCode":3}`+"\n" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	a = b.do("POST", path, `{"command":"echo part; sleep 60","timeoutMs":150}`)
-	if a.wants(t, 408, "EXEC_TIMED_OUT"); a.json["stdout"] != "part\n" || a.json["stderr"] != "" || a.json["timeoutMs"] != 150.0 {
-		t.Errorf("%s", a.body)
-	}
+	b.do("POST", path, `{"command":"echo out; echo err >&2; exit 3","terminal":null,"timeoutMs":null}`).equals(t, `{"stdout":"out\n","stderr":"err\n","statusCode":3}`)
+	a := b.do("POST", path, `{"command":"echo part; sleep 60","timeoutMs":150}`)
+	a.wants(t, 408, "EXEC_TIMED_OUT")
+	a.has(t, "stdout", "part\n", "stderr", "", "timeoutMs", 150.0)
 	a = b.do("POST", path, `{"command":"yes","timeoutMs":1500}`)
 	if a.wants(t, 408, "EXEC_TIMED_OUT"); len(a.json["stdout"].(string)) > captured {
 		t.Errorf("%d bytes of output", len(a.json["stdout"].(string)))
 	}
 	b.do("POST", path, `{"command":"true","timeoutMs":0}`).wants(t, 400, "INVALID_REQUEST")
-	if a := b.do("POST", path, `{"command":"whoami"}`, api.HeaderLinuxUser, "nobodyhere"); a.json["code"] != "USER_NOT_FOUND" || a.status != 404 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if a := b.do("PUT", "/v1/vms/"+id+"/raw/%2Fbin.out", "a\xffb"); a.status != 200 {
-		t.Fatalf("%s", a.body)
-	}
-	if a := b.do("POST", path, `{"command":"cat /bin.out"}`); a.json["stdout"] != "a\uFFFDb" {
-		t.Errorf("%s", a.body)
-	}
+	b.do("POST", path, `{"command":"whoami"}`, api.HeaderLinuxUser, "nobodyhere").wants(t, 404, "USER_NOT_FOUND")
+	b.do("PUT", "/v1/vms/"+id+"/raw/%2Fbin.out", "a\xffb").ok(t)
+	b.do("POST", path, `{"command":"cat /bin.out"}`).has(t, "stdout", "a\uFFFDb")
 	b.do("POST", "/v1/vms/"+id+"/stop", nil)
 	if a := b.do("POST", path, `{"command":"true"}`); a.status != 200 || b.do("GET", "/v1/vms/"+id, nil).json["state"] != "running" {
 		t.Errorf("an exec did not wake the VM: %s", a.body)
@@ -299,7 +289,7 @@ func TestCapture(t *testing.T) {
 	half := make([]byte, captured/2+1)
 	for range 3 {
 		if n, err := c.Write(half); n != len(half) || err != nil {
-			t.Fatal(n, err)
+			t.Fatalf("a capture took %d of %d bytes: %v", n, len(half), err)
 		}
 	}
 	if c.buf.Len() != captured || !c.more {

@@ -47,12 +47,10 @@ func TestCutDownloads(t *testing.T) {
 	for _, route := range []string{"raw", "tar"} {
 		b := newBench(t)
 		id := b.create(nil)
-		if a := b.do("PUT", "/v1/vms/"+id+"/raw/%2Fwork%2Fbig", strings.Repeat("x", 8<<20)); a.status != 200 {
-			t.Fatalf("%s", a.body)
-		}
+		b.do("PUT", "/v1/vms/"+id+"/raw/%2Fwork%2Fbig", strings.Repeat("x", 8<<20)).ok(t)
 		resp := b.open(t.Context(), "/v1/vms/"+id+"/"+route+"/%2Fwork%2Fbig")
 		if resp.StatusCode != 200 {
-			t.Fatalf("%s: %d", route, resp.StatusCode)
+			t.Fatalf("a download as %s is answered %d, want 200", route, resp.StatusCode)
 		}
 		if _, err := io.CopyN(io.Discard, resp.Body, 100_000); err != nil {
 			t.Fatal(err)
@@ -100,8 +98,11 @@ func TestTar(t *testing.T) {
 		b.do("PUT", base+"/files/%2Fwork%2Ftree%2F"+strings.ReplaceAll(name, "/", "%2F"), api.FileContent{Content: text})
 	}
 	down := b.do("GET", base+"/tar/%2Fwork%2Ftree", nil)
-	if down.trailer.Get(api.HeaderEnd) != "ok" || down.header.Get("Content-Type") != "application/x-tar" {
-		t.Errorf("%v %v", down.header, down.trailer)
+	if end := down.trailer.Get(api.HeaderEnd); end != "ok" {
+		t.Errorf("the tree's download ends with the mark %q, want ok", end)
+	}
+	if kind := down.header.Get("Content-Type"); kind != "application/x-tar" {
+		t.Errorf("the tree's download is of type %q, want application/x-tar", kind)
 	}
 	files := 0
 	for tr := tar.NewReader(bytes.NewReader(down.body)); ; files++ {
@@ -156,9 +157,8 @@ func TestFiles(t *testing.T) {
 		t.Errorf("link to a directory: %s", a.body)
 	}
 	missing := b.do("GET", base+"/files/%2Fno%2Fsuch", nil)
-	if missing.wants(t, 404, "FILE_NOT_FOUND"); missing.json["path"] != "/no/such" {
-		t.Errorf("%s", missing.body)
-	}
+	missing.wants(t, 404, "FILE_NOT_FOUND")
+	missing.has(t, "path", "/no/such")
 	b.do("PUT", base+"/files/x", `{"content":"?","encoding":"base64"}`).wants(t, 400, "FILES_BAD_REQUEST")
 	b.do("PUT", base+"/files/x", `{"content":"x","encoding":"latin1"}`).wants(t, 400, "FILES_BAD_REQUEST")
 	b.do("POST", base+"/fs/rename", `{"path":"/x"}`).wants(t, 400, "INVALID_REQUEST")
@@ -184,7 +184,7 @@ func TestMeasured(t *testing.T) {
 	} {
 		size, _, err := measured(c.st, strings.NewReader(c.content))
 		if err != nil || size != c.size {
-			t.Errorf("%s: %d %v", c.st.Path, size, err)
+			t.Errorf("%s measures %d bytes (%v), want %d", c.st.Path, size, err, c.size)
 		}
 	}
 	endless := io.LimitReader(zeros{}, maxUnmeasured+1)
@@ -203,8 +203,8 @@ func TestWatch(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
 	resp := b.open(t.Context(), "/v1/vms/"+id+"/fs/watch?path=/work&recursive=true")
-	if resp.Header.Get("Content-Type") != "application/x-ndjson" {
-		t.Errorf("%v", resp.Header)
+	if kind := resp.Header.Get("Content-Type"); kind != "application/x-ndjson" {
+		t.Errorf("a watch is of type %q, want application/x-ndjson", kind)
 	}
 	lines := bufio.NewScanner(resp.Body)
 	for i := range 3 {
@@ -213,7 +213,7 @@ func TestWatch(t *testing.T) {
 		for seen := false; !seen && lines.Scan(); {
 			var ev vm.FileEvent
 			if err := json.Unmarshal(lines.Bytes(), &ev); err != nil {
-				t.Fatalf("%q", lines.Bytes())
+				t.Fatalf("the watch's line %q is no event: %v", lines.Bytes(), err)
 			}
 			seen = ev.Path == name && ev.Type != ""
 		}
@@ -239,14 +239,14 @@ func (b *bench) watchFiles(id, query string) (next func() string) {
 	r.Header.Set("Authorization", "Bearer "+b.admin)
 	resp, err := http.DefaultTransport.RoundTrip(r) // returns: the headers are flushed at once
 	if err != nil || resp.StatusCode != http.StatusOK {
-		b.t.Fatalf("%v %v", resp, err)
+		b.t.Fatalf("the watch does not begin: %v %v", resp, err)
 	}
 	b.t.Cleanup(func() { resp.Body.Close() })
 	lines := bufio.NewScanner(resp.Body)
 	return func() string {
 		var e struct{ EventType, Filename string }
 		if !lines.Scan() || json.Unmarshal(lines.Bytes(), &e) != nil || e.EventType == "" {
-			b.t.Errorf("%q, %v", lines.Text(), lines.Err())
+			b.t.Errorf("the watch's line %q is no event: %v", lines.Text(), lines.Err())
 		}
 		return e.Filename
 	}

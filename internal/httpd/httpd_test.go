@@ -73,6 +73,7 @@ func newBenchAt(t *testing.T, clock engine.Clock) *bench {
 }
 
 type answer struct {
+	asked   string // method, path and the beginning of the body
 	status  int
 	header  http.Header
 	trailer http.Header
@@ -83,16 +84,19 @@ type answer struct {
 func (b *bench) as(secret, method, path string, body any, headers ...string) answer {
 	b.t.Helper()
 	var in io.Reader
+	asked := method + " " + path
 	switch v := body.(type) {
 	case nil:
 	case string:
 		in = strings.NewReader(v)
+		asked += fmt.Sprintf(" %.100s", v)
 	default:
 		data, err := json.Marshal(v)
 		if err != nil {
 			b.t.Fatal(err)
 		}
 		in = bytes.NewReader(data)
+		asked += fmt.Sprintf(" %.100s", data)
 	}
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.server.URL+path, in)
 	if err != nil {
@@ -114,9 +118,9 @@ func (b *bench) as(secret, method, path string, body any, headers ...string) ans
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		b.t.Fatalf("%s %s: %v", method, path, err)
+		b.t.Fatalf("the answer to %s breaks off: %v", asked, err)
 	}
-	a := answer{status: resp.StatusCode, header: resp.Header, trailer: resp.Trailer, body: data}
+	a := answer{asked: asked, status: resp.StatusCode, header: resp.Header, trailer: resp.Trailer, body: data}
 	_ = json.Unmarshal(data, &a.json)
 	return a
 }
@@ -139,7 +143,75 @@ func (b *bench) create(body any) string {
 func (a answer) wants(t *testing.T, status int, code string) {
 	t.Helper()
 	if a.status != status || a.json["code"] != code || a.json["error"] != code || a.json["message"] == "" || a.json["kind"] == nil {
-		t.Errorf("want %d %s, got %d %s", status, code, a.status, a.body)
+		t.Errorf("%s answers %d, want %d %s: %s", a.asked, a.status, status, code, a.body)
+	}
+}
+
+// ok ends the test when the request failed.
+func (a answer) ok(t *testing.T) answer {
+	t.Helper()
+	if a.status != 200 {
+		t.Fatalf("%s answers %d, want 200: %s", a.asked, a.status, a.body)
+	}
+	return a
+}
+
+// answers states the status.
+func (a answer) answers(t *testing.T, status int) answer {
+	t.Helper()
+	if a.status != status {
+		t.Errorf("%s answers %d, want %d: %s", a.asked, a.status, status, a.body)
+	}
+	return a
+}
+
+// has states values of the body's fields: name, value, name, value.
+func (a answer) has(t *testing.T, fields ...any) answer {
+	t.Helper()
+	for i := 0; i < len(fields); i += 2 {
+		if name := fields[i].(string); a.json[name] != fields[i+1] {
+			t.Errorf("%s answers with %s %v, want %v: %s", a.asked, name, a.json[name], fields[i+1], a.body)
+		}
+	}
+	return a
+}
+
+// equals states the whole body, without its last newline.
+func (a answer) equals(t *testing.T, body string) answer {
+	t.Helper()
+	if string(a.body) != body+"\n" {
+		t.Errorf("%s answers %q, want %q", a.asked, a.body, body)
+	}
+	return a
+}
+
+// contains states texts that the body holds.
+func (a answer) contains(t *testing.T, parts ...string) answer {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(string(a.body), part) {
+			t.Errorf("%s answers %d without %q: %s", a.asked, a.status, part, a.body)
+		}
+	}
+	return a
+}
+
+// lacks states texts that the body does not hold.
+func (a answer) lacks(t *testing.T, parts ...string) answer {
+	t.Helper()
+	for _, part := range parts {
+		if strings.Contains(string(a.body), part) {
+			t.Errorf("%s answers %d with %q: %s", a.asked, a.status, part, a.body)
+		}
+	}
+	return a
+}
+
+// into decodes the body of a success.
+func (a answer) into(t *testing.T, out any) {
+	t.Helper()
+	if err := json.Unmarshal(a.ok(t).body, out); err != nil {
+		t.Fatalf("%s answers no %T: %v: %s", a.asked, out, err, a.body)
 	}
 }
 

@@ -4,10 +4,10 @@
 package httpd
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
@@ -34,15 +34,11 @@ func TestIdleTimeouts(t *testing.T) {
 		shows(name, c.want)
 	}
 	for _, step := range []struct{ body, want string }{{`{}`, "42,"}, {`{"idleTimeoutSeconds":null}`, "null,"}, {``, "null,"}, {`{"idleTimeoutSeconds":7}`, "7,"}} {
-		if a := b.do("POST", "/v1/vms/number/start", step.body); a.status != 200 {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		b.do("POST", "/v1/vms/number/start", step.body).ok(t)
 		shows("number", step.want)
 	}
 	for _, bad := range []string{`{"idleTimeoutSeconds":-1}`, `{"idleTimeoutSeconds":"5"}`, `{"activityThresholdBytes":-1}`} {
-		if a := b.do("POST", "/v1/vms", bad); a.status != 400 {
-			t.Errorf("%s: %d %s", bad, a.status, a.body)
-		}
+		b.do("POST", "/v1/vms", bad).answers(t, 400)
 	}
 }
 
@@ -51,44 +47,42 @@ func TestHolds(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"name":"box"}`)
 	var h vm.Hold
-	a := b.do("POST", "/v1/vms/box/holds", `{"seconds":60,"reason":"build"}`)
-	if err := json.Unmarshal(a.body, &h); a.status != 200 || err != nil || h.Reason != "build" || h.Until.Sub(h.CreatedAt).Seconds() != 60 {
-		t.Fatalf("%d %s", a.status, a.body)
+	b.do("POST", "/v1/vms/box/holds", `{"seconds":60,"reason":"build"}`).has(t, "reason", "build").into(t, &h)
+	if lasts := h.Until.Sub(h.CreatedAt); lasts != time.Minute {
+		t.Errorf("a hold of 60 s lasts %v", lasts)
 	}
-	if a := b.do("POST", "/v1/vms/box/holds", nil); a.status != 200 {
-		t.Errorf("an empty body: %d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/holds", nil).answers(t, 200)
 	var i vm.Idle
-	a = b.do("GET", "/v1/vms/box/idle", nil)
-	if err := json.Unmarshal(a.body, &i); a.status != 200 || err != nil || len(i.Awake) != 2 || i.Awake[0].Hold != h.ID || i.OnIdle != vm.OpSuspend || i.LastKind != vm.ActivityStart {
-		t.Errorf("%d %s", a.status, a.body)
+	a := b.do("GET", "/v1/vms/box/idle", nil)
+	if a.into(t, &i); len(i.Awake) != 2 || i.Awake[0].Hold != h.ID {
+		t.Errorf("the VM is awake for %+v, want the two holds, %s first", i.Awake, h.ID)
 	}
-	if a := b.do("DELETE", "/v1/vms/box/holds/"+string(h.ID), nil); a.status != 200 {
-		t.Errorf("%d %s", a.status, a.body)
+	if i.OnIdle != vm.OpSuspend {
+		t.Errorf("what an idle VM does is %q, want %q", i.OnIdle, vm.OpSuspend)
 	}
+	if i.LastKind != vm.ActivityStart {
+		t.Errorf("the last activity is %q, want %q", i.LastKind, vm.ActivityStart)
+	}
+	b.do("DELETE", "/v1/vms/box/holds/"+string(h.ID), nil).answers(t, 200)
 	var l api.HoldList
-	a = b.do("GET", "/v1/vms/box/holds", nil)
-	if err := json.Unmarshal(a.body, &l); err != nil || len(l.Holds) != 1 {
-		t.Errorf("%s", a.body)
+	b.do("GET", "/v1/vms/box/holds", nil).into(t, &l)
+	if len(l.Holds) != 1 {
+		t.Errorf("after one of two is released the VM has %d holds, want 1", len(l.Holds))
 	}
 	b.do("DELETE", "/v1/vms/box/holds/"+string(h.ID), nil).wants(t, 404, "NOT_FOUND")
 	b.do("GET", "/v1/vms/none/idle", nil).wants(t, 404, "VM_NOT_FOUND")
 	for _, bad := range []string{`{"seconds":0}`, `{"seconds":-5}`, `{"seconds":604801}`, `{"seconds":"x"}`, `{"reason":"\u001b[2J"}`} {
-		if a := b.do("POST", "/v1/vms/box/holds", bad); a.status != 400 {
-			t.Errorf("%s: %d %s", bad, a.status, a.body)
-		}
+		b.do("POST", "/v1/vms/box/holds", bad).answers(t, 400)
 	}
-	if a := b.do("POST", "/v1/vms/box/suspend", nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
+	b.do("POST", "/v1/vms/box/suspend", nil).ok(t)
+	b.do("GET", "/v1/vms/box/idle", nil).into(t, &i)
+	if i.State != vm.Suspended {
+		t.Errorf("a suspended VM's idleness says it is %q", i.State)
 	}
-	a = b.do("GET", "/v1/vms/box/idle", nil)
-	if err := json.Unmarshal(a.body, &i); err != nil || i.State != vm.Suspended || i.AsleepFor != "suspend" {
-		t.Errorf("%s", a.body)
+	if i.AsleepFor != "suspend" {
+		t.Errorf("a suspended VM sleeps for %q, want suspend", i.AsleepFor)
 	}
-	a = b.do("POST", "/v1/vms/box/exec-await", `{"command":"echo awake"}`)
-	if a.status != 200 || !strings.Contains(string(a.body), "awake") {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/exec-await", `{"command":"echo awake"}`).answers(t, 200).contains(t, "awake")
 }
 
 // TestLookingWakesNothing: every answer about a sleeping VM that is given
@@ -96,9 +90,7 @@ func TestHolds(t *testing.T) {
 func TestLookingWakesNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"name":"box"}`)
-	if a := b.do("POST", "/v1/vms/box/suspend", nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/suspend", nil).ok(t)
 	for _, path := range []string{"", "/inspect", "/idle", "/holds", "/state", "/stats", "/ports", "/processes", "/connections", "/pty/sessions", "/logs"} {
 		b.do("GET", "/v1/vms/box"+path, nil)
 		if a := b.do("GET", "/v1/vms/box", nil); a.json["state"] != "suspended" {

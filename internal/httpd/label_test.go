@@ -4,7 +4,6 @@
 package httpd
 
 import (
-	"encoding/json"
 	"maps"
 	"net"
 	"net/url"
@@ -22,9 +21,7 @@ func (b *bench) labelled(selectors ...string) (names []string) {
 	b.t.Helper()
 	a := b.do("GET", "/v1/vms?"+url.Values{"label": selectors}.Encode(), nil)
 	var l api.VMList
-	if err := json.Unmarshal(a.body, &l); a.status != 200 || err != nil {
-		b.t.Fatalf("%v: %d %s", selectors, a.status, a.body)
-	}
+	a.into(b.t, &l)
 	for _, v := range l.VMs {
 		names = append(names, v.Name)
 	}
@@ -36,25 +33,21 @@ func (b *bench) labelled(selectors ...string) (names []string) {
 func TestLabelsOverHTTP(t *testing.T) {
 	b := newBench(t)
 	b.create(`{"name":"box","labels":{"team":"web","old":""}}`)
-	a := b.do("PATCH", "/v1/vms/box/labels", `{"labels":{"old":null,"tier":"test"}}`)
 	var v api.VM
-	if err := json.Unmarshal(a.body, &v); a.status != 200 || err != nil || !maps.Equal(v.Labels, map[string]string{"team": "web", "tier": "test"}) {
-		t.Errorf("%d %s", a.status, a.body)
+	b.do("PATCH", "/v1/vms/box/labels", `{"labels":{"old":null,"tier":"test"}}`).into(t, &v)
+	if want := map[string]string{"team": "web", "tier": "test"}; !maps.Equal(v.Labels, want) {
+		t.Errorf("after the patch the labels are %v, want %v", v.Labels, want)
 	}
-	if a := b.do("POST", "/v1/vms/box/fork", `{"name":"copy","labels":{"tier":"try"}}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/fork", `{"name":"copy","labels":{"tier":"try"}}`).ok(t)
 	for selectors, want := range map[string][]string{
 		"team=web": {"box", "copy-1"}, "team tier!=test": {"copy-1"}, "!team": nil, "tier=test": {"box"},
 	} {
 		if got := b.labelled(strings.Fields(selectors)...); !slices.Equal(got, want) {
-			t.Errorf("%s: %v", selectors, got)
+			t.Errorf("%s selects %v, want %v", selectors, got, want)
 		}
 	}
 	for _, path := range []string{"/v1/vms/box", "/v1/vms/box/inspect"} {
-		if a := b.do("GET", path, nil); !strings.Contains(string(a.body), `"tier":"test"`) {
-			t.Errorf("%s: %s", path, a.body)
-		}
+		b.do("GET", path, nil).contains(t, `"tier":"test"`)
 	}
 	b.do("GET", "/v1/vms?label=a+b", nil).wants(t, 400, "INVALID_REQUEST")
 	b.do("PATCH", "/v1/vms/box/labels", `{"labels":{"a b":"x"}}`).wants(t, 400, "INVALID_REQUEST")
@@ -69,9 +62,7 @@ func TestRenameOverHTTP(t *testing.T) {
 	b.create(`{"name":"web"}`)
 	b.do("POST", "/v1/vms/box/rename", `{"name":"web"}`).wants(t, 409, "CONFLICT")
 	b.do("POST", "/v1/vms/box/rename", `{}`).wants(t, 400, "INVALID_REQUEST")
-	if a := b.do("POST", "/v1/vms/box/rename", `{"name":"shop"}`); a.status != 200 || a.json["id"] != id || a.json["name"] != "shop" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/rename", `{"name":"shop"}`).answers(t, 200).has(t, "id", id, "name", "shop")
 	b.do("GET", "/v1/vms/box", nil).wants(t, 404, "VM_NOT_FOUND")
 }
 
@@ -86,15 +77,14 @@ func TestWaitPortOverHTTP(t *testing.T) {
 	}
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	b.site.World.Serve(l.Addr().String())
-	if a := b.do("POST", "/v1/vms/box/ports/"+port+"/wait", nil); a.status != 200 || string(a.body) != `{"port":`+port+"}\n" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/ports/"+port+"/wait", nil).answers(t, 200).equals(t, `{"port":`+port+"}")
 	_ = l.Close()
 	begun := time.Now()
 	a := b.do("POST", "/v1/vms/box/ports/"+port+"/wait?timeoutMs=120", nil)
 	a.wants(t, 408, "EXEC_TIMED_OUT")
-	if time.Since(begun) < 120*time.Millisecond || !strings.Contains(string(a.body), "port "+port+" within 120ms") || !strings.Contains(string(a.body), "`warren state box`") {
-		t.Errorf("%s", a.body)
+	a.contains(t, "port "+port+" within 120ms", "`warren state box`")
+	if waited := time.Since(begun); waited < 120*time.Millisecond {
+		t.Errorf("a wait of 120 ms ended after %v", waited)
 	}
 	b.do("POST", "/v1/vms/box/ports/0/wait", nil).wants(t, 400, "INVALID_REQUEST")
 	b.do("POST", "/v1/vms/none/ports/80/wait", nil).wants(t, 404, "VM_NOT_FOUND")

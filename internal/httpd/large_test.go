@@ -59,7 +59,7 @@ func TestAnnouncedLengthReservesNothing(t *testing.T) {
 	fmt.Fprintf(conn, "POST /v1/vms/%s/exec HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", id, b.admin, 300<<20)
 	line, err := bufio.NewReader(conn).ReadString('\n') // comes when the body is about to be read
 	if err != nil || !strings.Contains(line, " 100 ") {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("the announced body is answered %q (%v), want 100", line, err)
 	}
 	if !b.handler.large.TryAcquire(maxLarge) {
 		t.Error("memory is reserved for a body of which nothing has come")
@@ -72,9 +72,7 @@ func TestOutputSharesMemory(t *testing.T) {
 	b := newBench(t)
 	b.handler.patience = 0
 	id := b.create(nil)
-	if a := b.do("PUT", "/v1/vms/"+id+"/raw/%2Flong", strings.Repeat("x", 2_000_000)); a.status != 200 {
-		t.Fatalf("%s", a.body)
-	}
+	b.do("PUT", "/v1/vms/"+id+"/raw/%2Flong", strings.Repeat("x", 2_000_000)).ok(t)
 	path, long := "/v1/vms/"+id+"/exec-await", `{"command":"cat /long"}`
 	if !b.handler.large.TryAcquire(maxLarge) {
 		t.Fatal("memory is taken")

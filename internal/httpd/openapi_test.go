@@ -95,8 +95,8 @@ func TestOpenAPI(t *testing.T) {
 			Schemas schemaBook `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(a.body, &doc); err != nil || doc.OpenAPI != "3.1.0" {
-		t.Fatalf("%v %.200s", err, a.body)
+	if a.into(t, &doc); doc.OpenAPI != "3.1.0" {
+		t.Fatalf("the document says OpenAPI %q, want 3.1.0: %.200s", doc.OpenAPI, a.body)
 	}
 	s := &server{}
 	described := 0
@@ -156,7 +156,7 @@ func TestOpenAPI(t *testing.T) {
 			return
 		}
 		if misfits := doc.Components.Schemas.fits(pattern, schema, v); len(misfits) > 0 {
-			t.Errorf("%s %s: %s", method, pattern, strings.Join(misfits, "\n  "))
+			t.Errorf("the answer to %s %s does not fit its schema:\n  %s", method, pattern, strings.Join(misfits, "\n  "))
 		}
 	}
 	for _, r := range s.routes() {

@@ -26,7 +26,7 @@ func TestPace(t *testing.T) {
 		case a.status == http.StatusServiceUnavailable && a.json["code"] == "SERVICE_UNAVAILABLE" && a.header.Get("Retry-After") == "1":
 			refused++
 		default:
-			t.Fatalf("%d %s", a.status, a.body)
+			t.Fatalf("a list is answered %d, want 200 or SERVICE_UNAVAILABLE with Retry-After: 1: %v %s", a.status, a.header, a.body)
 		}
 	}
 	if refused < 20 {
@@ -50,8 +50,8 @@ func TestBodies(t *testing.T) {
 	b.create(map[string]any{"name": "box"})
 	long := `{"name":"` + strings.Repeat("x", maxBody) + `"}`
 	for _, path := range []string{"/v1/vms/box/fork", "/v1/vms/box/exec-await", "/v1/accounts", "/v1/drain"} {
-		if a := b.do("POST", path, long); a.status != 400 || a.json["code"] != "INVALID_REQUEST" || !strings.Contains(string(a.body), "larger than") {
-			t.Errorf("%s: %d %.200s", path, a.status, a.body)
-		}
+		a := b.do("POST", path, long)
+		a.wants(t, 400, "INVALID_REQUEST")
+		a.contains(t, "larger than")
 	}
 }

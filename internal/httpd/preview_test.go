@@ -22,20 +22,16 @@ func TestDomainsAPI(t *testing.T) {
 	}
 	to := map[string]any{"vmId": id, "vmPort": 3000}
 	app := "/domains/v1/mappings/App.warren.localhost"
-	if a := b.do("POST", app, to); a.status != 200 || a.json["domain"] != "app.warren.localhost" {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.do("POST", app, to).ok(t).has(t, "domain", "app.warren.localhost")
 	b.as(other, "POST", app, to).wants(t, 401, "DOMAIN_OWNERSHIP_NOT_VERIFIED")
 	b.as(other, "POST", "/domains/v1/mappings/b.warren.localhost", to).wants(t, 401, "VM_ACCESS_DENIED_FOR_MAPPING")
 	b.as(other, "DELETE", app, nil).wants(t, 401, "FAILED_PERMISSIONS_CHECK")
 	b.do("POST", "/domains/v1/mappings/example.com", to).wants(t, 401, "DOMAIN_OWNERSHIP_NOT_VERIFIED")
 	b.do("POST", "/domains/v1/mappings/3000-x.warren.localhost", to).wants(t, 400, "INVALID_DOMAIN")
 	if s, ok := b.engine.DomainSite("app.warren.localhost"); !ok || !s.Public || s.Port != 3000 {
-		t.Errorf("%+v %v", s, ok)
+		t.Errorf("the domain leads to %+v (found %v), want a public port 3000", s, ok)
 	}
-	if a := b.do("DELETE", "/v1/vms/"+id, nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.do("DELETE", "/v1/vms/"+id, nil).ok(t)
 	if a := b.do("GET", "/domains/v1/mappings", nil); string(a.body) != "[]\n" {
 		t.Errorf("a deleted VM is mapped: %s", a.body)
 	}
@@ -46,20 +42,23 @@ func TestPreviewState(t *testing.T) {
 	b := newBench(t)
 	id := b.create(map[string]any{"name": "box"})
 	if s, ok := b.engine.PreviewSite("box", 3000); !ok || s.Public {
-		t.Fatalf("%+v %v", s, ok)
+		t.Fatalf("an unopened port is %+v (found %v), want it private", s, ok)
 	}
-	if a := b.do("PUT", "/v1/vms/box/previews/3000", map[string]any{"public": true}); a.status != 200 || a.json["public"] != true {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.do("PUT", "/v1/vms/box/previews/3000", map[string]any{"public": true}).ok(t).has(t, "public", true)
 	s, _ := b.engine.PreviewSite(id, 3000)
-	if other, _ := b.engine.PreviewSite(id, 3001); !s.Public || other.Public {
-		t.Errorf("%+v %+v", s, other)
+	if !s.Public {
+		t.Errorf("an opened port is private: %+v", s)
 	}
-	if a := b.do("DELETE", "/v1/vms/box/previews/3000", nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
+	if other, _ := b.engine.PreviewSite(id, 3001); other.Public {
+		t.Errorf("the port beside an opened one is public: %+v", other)
 	}
-	if after, _ := b.engine.PreviewSite(id, 3000); after.Public || after.Epoch != s.Epoch+1 {
-		t.Errorf("%+v", after)
+	b.do("DELETE", "/v1/vms/box/previews/3000", nil).ok(t)
+	after, _ := b.engine.PreviewSite(id, 3000)
+	if after.Public {
+		t.Errorf("a closed port is public: %+v", after)
+	}
+	if after.Epoch != s.Epoch+1 {
+		t.Errorf("a close moved the epoch from %d to %d, want one more", s.Epoch, after.Epoch)
 	}
 	b.create(map[string]any{"name": "box"})
 	if _, ok := b.engine.PreviewSite("box", 3000); ok {
@@ -95,18 +94,20 @@ func TestPreviewTicket(t *testing.T) {
 	b.do("POST", path, nil).wants(t, 400, "BAD_REQUEST")
 	g := &ticketGiver{}
 	b.handler.Previews = g
-	if a := b.do("POST", path, nil); a.status != 200 || a.json["url"] != "https://box.test/ticket" || a.json["expiresAt"] != "1970-01-01T00:00:01Z" {
-		t.Errorf("%d %s", a.status, a.body)
+	b.do("POST", path, nil).answers(t, 200).has(t, "url", "https://box.test/ticket", "expiresAt", "1970-01-01T00:00:01Z")
+	if g.who.Key == "" || g.who.Identity != "" {
+		t.Errorf("the ticket is for %+v, want the admin's key", g.who)
 	}
-	if g.who.Key == "" || g.who.Identity != "" || string(g.site.VM) != id || g.site.Port != 3000 {
-		t.Errorf("%+v %+v", g.who, g.site)
+	if string(g.site.VM) != id || g.site.Port != 3000 {
+		t.Errorf("the ticket is for the site %+v, want port 3000 of %s", g.site, id)
 	}
 	ci := b.identity("ci")
 	_, secret := ci.token(nil)
 	b.as(secret, "POST", path, nil).wants(t, 403, "VM_ACCESS_DENIED")
 	ci.must("POST", "/permissions/vm/"+id, map[string]any{})
-	if a := b.as(secret, "POST", path, nil); a.status != 200 || string(g.who.Identity) != ci.id || g.who.Token == "" || g.who.Key != "" {
-		t.Errorf("%d %s %+v", a.status, a.body, g.who)
+	b.as(secret, "POST", path, nil).answers(t, 200)
+	if string(g.who.Identity) != ci.id || g.who.Token == "" || g.who.Key != "" {
+		t.Errorf("the ticket is for %+v, want a token of identity %s", g.who, ci.id)
 	}
 	b.as(secret, "POST", links, map[string]any{}).wants(t, 403, "FORBIDDEN")
 	b.do("POST", "/v1/vms/box/previews/0/tickets", nil).wants(t, 400, "INVALID_REQUEST")
@@ -134,31 +135,25 @@ func TestCreateWithDomains(t *testing.T) {
 	if a := b.do("GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
 		t.Errorf("refused creates have left %s", a.body)
 	}
-	if a := b.do("GET", "/domains/v1/mappings", nil); string(a.body) != "[]\n" {
-		t.Errorf("refused creates have left %s", a.body)
-	}
-	if a := b.do("POST", "/v1/vms", map[string]any{"domains": nil, "name": "plain"}); a.status != 200 || len(a.json["domains"].([]any)) != 0 {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.do("GET", "/domains/v1/mappings", nil).equals(t, "[]")
+	b.do("POST", "/v1/vms", map[string]any{"domains": nil, "name": "plain"}).answers(t, 200).contains(t, `"domains":[]`)
 	a := b.do("POST", "/v1/vms", map[string]any{"name": "box", "domains": []any{
 		map[string]any{"domain": "B.warren.localhost"}, map[string]any{"domain": "a.warren.localhost", "vmPort": 3000},
 	}})
-	if names, _ := a.json["domains"].([]any); a.status != 200 || len(names) != 2 || names[0] != "a.warren.localhost" || names[1] != "b.warren.localhost" {
-		t.Fatalf("%d %s", a.status, a.body)
+	if got := fmt.Sprint(a.ok(t).json["domains"]); got != "[a.warren.localhost b.warren.localhost]" {
+		t.Fatalf("a VM that was made with two names has the domains %s", got)
 	}
 	for name, port := range map[string]uint16{"a.warren.localhost": 3000, "b.warren.localhost": names.DefaultMappedPort} {
 		if s, ok := b.engine.DomainSite(name); !ok || s.Port != port || string(s.VM) != a.json["id"] {
-			t.Errorf("%s: %+v %v", name, s, ok)
+			t.Errorf("%s leads to %+v (found %v), want port %d of %v", name, s, ok, port, a.json["id"])
 		}
 	}
 	// A second VM that asks for a name of the account takes it over.
 	again := b.create(map[string]any{"name": "two", "domains": []any{map[string]any{"domain": "a.warren.localhost", "vmPort": 4000}}})
 	if s, _ := b.engine.DomainSite("a.warren.localhost"); string(s.VM) != again || s.Port != 4000 {
-		t.Errorf("%+v", s)
+		t.Errorf("the name taken over leads to %+v, want port 4000 of %s", s, again)
 	}
-	if st := b.do("POST", "/v1/vms/two/start", map[string]any{}); st.status != 200 || st.json["domains"].([]any)[0] != "a.warren.localhost" {
-		t.Errorf("%d %s", st.status, st.body)
-	}
+	b.do("POST", "/v1/vms/two/start", map[string]any{}).answers(t, 200).contains(t, `"domains":["a.warren.localhost"`)
 	for _, ref := range []string{"plain", "box", "two"} {
 		b.do("DELETE", "/v1/vms/"+ref, nil)
 	}
@@ -173,9 +168,7 @@ func TestDNSRoutes(t *testing.T) {
 	record := func(domain string) map[string]any {
 		return map[string]any{"domain": domain, "record": map[string]any{"kind": "A", "name": "www", "value": "192.0.2.1", "ttl": "60"}}
 	}
-	if a := b.do("GET", list+"app.warren.localhost", nil); a.status != 200 || string(a.body) != "{\"records\":[]}\n" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.do("GET", list+"app.warren.localhost", nil).answers(t, 200).equals(t, `{"records":[]}`)
 	b.do("GET", list, nil).wants(t, 400, "INVALID_DOMAIN")
 	b.do("GET", list+"example.com", nil).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
 	b.do("POST", "/dns/v1/records", record("example.com")).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
@@ -183,8 +176,8 @@ func TestDNSRoutes(t *testing.T) {
 	b.do("DELETE", list+"example.com&record=%5Bobject+Object%5D", nil).wants(t, 403, "DOMAIN_OWNERSHIP_ERROR")
 	a := b.do("DELETE", list+"app.warren.localhost&record=%5Bobject+Object%5D", nil)
 	a.wants(t, 500, "ERROR_DELETING_RECORD")
-	if a.json["domain"] != "app.warren.localhost" || a.json["name"] == nil {
-		t.Errorf("%s", a.body)
+	if a.has(t, "domain", "app.warren.localhost"); a.json["name"] == nil {
+		t.Errorf("the refused delete does not name the record: %s", a.body)
 	}
 	b.do("POST", "/domains/v1/certs/app.warren.localhost/wildcard", nil).wants(t, 422, "FAILED_TO_PROVISION_CERTIFICATE")
 	b.do("DELETE", "/v1/vms/box", nil)
@@ -207,11 +200,9 @@ func TestDomainsOfVM(t *testing.T) {
 	forked := b.do("POST", "/v1/vms/box/fork", map[string]any{"count": 1})
 	forks, _ := forked.json["forks"].([]any)
 	if len(forks) != 1 {
-		t.Fatalf("%d %s", forked.status, forked.body)
+		t.Fatalf("a fork is answered %d with %d VMs, want 1: %s", forked.status, len(forks), forked.body)
 	}
 	check("fork", forks[0].(map[string]any))
-	if a := b.do("POST", "/v1/vms/box/stop", map[string]any{}); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.do("POST", "/v1/vms/box/stop", map[string]any{}).ok(t)
 	check("start", b.do("POST", "/v1/vms/box/start", map[string]any{}).json, "a.warren.localhost")
 }

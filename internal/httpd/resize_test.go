@@ -20,9 +20,12 @@ func TestResize(t *testing.T) {
 		{`{"memSizeMib":512}`, "map[memory:restart]", "map[memSizeMib:512 rootfsSizeMb:20480 vcpuCount:1]"},
 		{`{"vcpuCount":1}`, "map[]", "map[memSizeMib:512 rootfsSizeMb:20480 vcpuCount:1]"},
 	} {
-		a := b.do("POST", path, c.body)
-		if a.status != 200 || fmt.Sprint(a.json["how"]) != c.how || fmt.Sprint(a.json["sizing"]) != c.sizing {
-			t.Errorf("%s: %d %s", c.body, a.status, a.body)
+		a := b.do("POST", path, c.body).answers(t, 200)
+		if how := fmt.Sprint(a.json["how"]); how != c.how {
+			t.Errorf("%s was done as %s, want %s", c.body, how, c.how)
+		}
+		if sizing := fmt.Sprint(a.json["sizing"]); sizing != c.sizing {
+			t.Errorf("%s gives the size %s, want %s", c.body, sizing, c.sizing)
 		}
 		if _, lost := a.json["losses"]; lost != (c.how == "map[memory:restart]") {
 			t.Errorf("%s: losses in %s", c.body, a.body)

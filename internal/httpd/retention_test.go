@@ -4,9 +4,7 @@
 package httpd
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/warren-vm/warren/api"
@@ -35,9 +33,7 @@ func TestRetentionRefused(t *testing.T) {
 	for _, p := range []string{`{"type":"ephemeral"}`, `{"type":"sticky","priority":11}`, `{"type":"eternal"}`} {
 		b.do("POST", "/v1/vms/"+id+"/snapshot", `{"persistence":`+p+`}`).wants(t, 400, "SNAPSHOT_VM_BAD_REQUEST")
 	}
-	if l := b.do("GET", "/v1/vms", nil); fmt.Sprint(l.json["totalCount"]) != "1" {
-		t.Errorf("%s", l.body)
-	}
+	b.do("GET", "/v1/vms", nil).has(t, "totalCount", 1.0)
 }
 
 // TestRetentionShown: how a VM is kept is in the answers that make one, in the
@@ -67,8 +63,11 @@ func TestRetentionShown(t *testing.T) {
 		}
 	}
 	var l api.VMList
-	if err := json.Unmarshal(b.do("GET", "/v1/vms", nil).body, &l); err != nil || len(l.VMs) != 14 || l.VMs[13].Persistence.Type != "persistent" {
-		t.Errorf("%+v, %v", l, err)
+	if b.do("GET", "/v1/vms", nil).into(t, &l); len(l.VMs) != 14 {
+		t.Fatalf("the list has %d VMs, want 14", len(l.VMs))
+	}
+	if kept := l.VMs[13].Persistence.Type; kept != "persistent" {
+		t.Errorf("the list's last VM is %q, want persistent", kept)
 	}
 	for body, want := range map[string]string{`{}`: "map[priority:5 type:sticky]", `{"persistence":{"type":"persistent"}}`: "map[type:persistent]"} {
 		a := b.do("POST", "/v1/vms/"+string(l.VMs[0].ID)+"/snapshot", body)
@@ -77,8 +76,8 @@ func TestRetentionShown(t *testing.T) {
 			t.Errorf("snapshot %s: %s, want %s", body, got, want)
 		}
 	}
-	if a := b.do("POST", "/v1/vms", `{"ttlSeconds":60}`); fmt.Sprint(a.json["vm"].(map[string]any)["ttlSeconds"]) != "60" {
-		t.Errorf("%s", a.body)
+	if a := b.do("POST", "/v1/vms", `{"ttlSeconds":60}`); a.json["vm"].(map[string]any)["ttlSeconds"] != 60.0 {
+		t.Errorf("a create does not answer its time to live of 60 s: %s", a.body)
 	}
 }
 
@@ -89,22 +88,25 @@ func TestUsage(t *testing.T) {
 	id := b.create(`{"name":"box"}`)
 	other, _ := b.do("POST", "/v1/accounts", `{"name":"other"}`).json["secret"].(string)
 	row, _ := b.do("GET", "/v1/vms", nil).json["vms"].([]any)[0].(map[string]any)
-	if m, _ := row["metrics"].(map[string]any); m["isActiveToday"] != true || len(fmt.Sprint(m["billingDay"])) != 10 {
-		t.Errorf("%v", row)
+	m, _ := row["metrics"].(map[string]any)
+	if m["isActiveToday"] != true {
+		t.Errorf("a VM made today is not active today: %v", row)
+	}
+	if day := fmt.Sprint(m["billingDay"]); len(day) != 10 {
+		t.Errorf("the billing day is %q, want a date", day)
 	}
 	b.do("DELETE", "/v1/vms/box", nil)
 	var l api.UsageList
-	if err := json.Unmarshal(b.do("GET", "/v1/usage?all=true", nil).body, &l); err != nil || len(l.VMs) != 1 || len(l.Accounts) != 1 || l.VMs[0].Gone.IsZero() || l.Accounts[0].RunningSeconds <= 0 {
-		t.Errorf("%+v %v", l, err)
+	if b.do("GET", "/v1/usage?all=true", nil).into(t, &l); len(l.VMs) != 1 || l.VMs[0].Gone.IsZero() {
+		t.Errorf("the usage shows the VMs %+v, want one that is gone", l.VMs)
 	}
-	if a := b.do("GET", "/v1/vms/"+id+"/usage", nil); a.status != 200 || a.json["name"] != "box" {
-		t.Errorf("%d %s", a.status, a.body)
+	if len(l.Accounts) != 1 || l.Accounts[0].RunningSeconds <= 0 {
+		t.Errorf("the usage shows the accounts %+v, want one with running time", l.Accounts)
 	}
+	b.do("GET", "/v1/vms/"+id+"/usage", nil).answers(t, 200).has(t, "name", "box")
 	b.as(other, "GET", "/v1/vms/"+id+"/usage", nil).wants(t, 404, "VM_NOT_FOUND")
 	b.as(other, "GET", "/v1/usage?all=true", nil).wants(t, 403, "FORBIDDEN")
-	if a := b.as(other, "GET", "/v1/usage", nil); string(a.body) != `{"accounts":[],"vms":[]}`+"\n" {
-		t.Errorf("%s", a.body)
-	}
+	b.as(other, "GET", "/v1/usage", nil).equals(t, `{"accounts":[],"vms":[]}`)
 	b.do("GET", "/v1/vms/nobody/usage", nil).wants(t, 404, "VM_NOT_FOUND")
 }
 
@@ -115,27 +117,14 @@ func TestDone(t *testing.T) {
 	snap := fmt.Sprint(b.do("POST", "/v1/vms/box/snapshot", `{"name":"s"}`).json["snapshotId"])
 	b.do("POST", "/v1/vms/box/done", `{"retention":"burn"}`).wants(t, 400, "INVALID_REQUEST")
 	b.do("POST", "/v1/vms/nobody/done", `{}`).wants(t, 404, "VM_NOT_FOUND")
-	a := b.do("POST", "/v1/vms/box/done", `{"retention":"stop","label":"T-1","dropSnapshots":["`+snap+`"],"rotated":true,"logsReviewed":true}`)
-	if a.status != 200 || a.json["complete"] != true || a.json["vmId"] != id {
-		t.Errorf("%d %s", a.status, a.body)
-	}
-	if l := b.do("GET", "/v1/jobs", nil); !strings.Contains(string(l.body), `"label":"T-1"`) {
-		t.Errorf("%s", l.body)
-	}
-	if r := b.do("GET", "/v1/vms/box/remains", nil); r.json["state"] != "stopped" || !strings.Contains(string(r.body), `"snapshots":[]`) {
-		t.Errorf("%s", r.body)
-	}
+	b.do("POST", "/v1/vms/box/done", `{"retention":"stop","label":"T-1","dropSnapshots":["`+snap+`"],"rotated":true,"logsReviewed":true}`).answers(t, 200).has(t, "complete", true, "vmId", id)
+	b.do("GET", "/v1/jobs", nil).contains(t, `"label":"T-1"`)
+	b.do("GET", "/v1/vms/box/remains", nil).has(t, "state", "stopped").contains(t, `"snapshots":[]`)
 	other, _ := b.do("POST", "/v1/accounts", `{"name":"other"}`).json["secret"].(string)
 	b.as(other, "GET", "/v1/vms/"+id+"/remains", nil).wants(t, 404, "VM_NOT_FOUND")
 	b.as(other, "POST", "/v1/vms/"+id+"/done", `{"retention":"destroy"}`).wants(t, 404, "VM_NOT_FOUND")
-	if l := b.as(other, "GET", "/v1/jobs", nil); string(l.body) != `{"jobs":[]}`+"\n" {
-		t.Errorf("%s", l.body)
-	}
-	if d := b.do("DELETE", "/v1/vms/box?shred=true", nil); d.status != 200 || d.json["id"] != id || !strings.Contains(string(d.body), `"unreadable":[]`) {
-		t.Errorf("%s", d.body)
-	}
+	b.as(other, "GET", "/v1/jobs", nil).equals(t, `{"jobs":[]}`)
+	b.do("DELETE", "/v1/vms/box?shred=true", nil).answers(t, 200).has(t, "id", id).contains(t, `"unreadable":[]`)
 	b.do("DELETE", "/v1/vms/box?shred=maybe", nil).wants(t, 400, "INVALID_REQUEST")
-	if r := b.do("GET", "/v1/vms/"+id+"/remains", nil); r.status != 200 || r.json["state"] != nil {
-		t.Errorf("%s", r.body)
-	}
+	b.do("GET", "/v1/vms/"+id+"/remains", nil).answers(t, 200).has(t, "state", nil)
 }

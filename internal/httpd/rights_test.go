@@ -187,7 +187,7 @@ func (w *walk) knock(secret string, headers ...string) (int, string) {
 		return 200, ""
 	}
 	if err != nil {
-		w.t.Fatalf("%s %s: %v", w.row.method, path, err)
+		w.t.Fatalf("%s %s has no answer: %v", w.row.method, path, err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 400 {
@@ -276,9 +276,7 @@ func (w *walk) prepare(clock *vmtest.Clock) {
 		{"/exec-await", `{"command":"useradd --create-home alice"}`}, // p1
 		{"/processes", `{"argv":["sleep","60"],"user":"alice"}`},     // p2
 	} {
-		if got := w.as(w.owner, "POST", "/v1/vms/"+w.vm+step[0], step[1]); got.status != 200 {
-			w.t.Fatalf("%s: %s", step[0], got.body)
-		}
+		w.as(w.owner, "POST", "/v1/vms/"+w.vm+step[0], step[1]).ok(w.t)
 	}
 	member := func(grant bool, users []string, r access.TokenRequest) (string, string, vm.TokenID) {
 		i, err := w.engine.CreateIdentity(ctx, own, "")
@@ -397,13 +395,13 @@ func TestExecSocketRights(t *testing.T) {
 		b.say(conn, vm.ExecSpec{Command: "true", User: try.user})
 		var m api.ExecMessage
 		if _, data, err := conn.Read(t.Context()); err != nil || json.Unmarshal(data, &m) != nil {
-			t.Fatalf("%+v: %v", try, err)
+			t.Fatalf("a command as %q (header %q) is answered %q: %v", try.user, try.header, data, err)
 		}
 		switch {
 		case try.code == "" && m.Type != "started":
-			t.Errorf("%+v: %+v", try, m.Error)
+			t.Errorf("a command as %q (header %q) did not start: %+v", try.user, try.header, m.Error)
 		case try.code != "" && (m.Error == nil || m.Error.Code != try.code):
-			t.Errorf("%+v: %+v", try, m)
+			t.Errorf("a command as %q (header %q) is answered %s %+v, want %s", try.user, try.header, m.Type, m.Error, try.code)
 		}
 		_ = conn.CloseNow()
 	}
@@ -508,7 +506,7 @@ func (b *bench) streamOf(path, secret string) func() error {
 	r.Header.Set("Authorization", "Bearer "+secret)
 	resp, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil || resp.StatusCode != 200 {
-		b.t.Fatalf("%s: %v %v", path, resp, err)
+		b.t.Fatalf("the stream %s does not begin: %v %v", path, resp, err)
 	}
 	b.t.Cleanup(func() { resp.Body.Close() })
 	ended := make(chan error, 1)

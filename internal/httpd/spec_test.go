@@ -30,11 +30,8 @@ func TestSpecRefusals(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, code)
 		}
 	}
-	a := b.do("POST", "/v1/vms", `{"spec":{"snapshot":{"snapshot":{"snapshotId":"sc-x","snapshot":{}}}}}`)
-	if a.json["depth"] != 2.0 || a.json["fieldA"] != "snapshot" || a.json["fieldB"] != "snapshotId" {
-		t.Errorf("%s", a.body)
-	}
-	a = b.do("POST", "/v1/vms/snapshots", `{"spec":{"aptDeps":["-x"]}}`)
+	b.do("POST", "/v1/vms", `{"spec":{"snapshot":{"snapshot":{"snapshotId":"sc-x","snapshot":{}}}}}`).has(t, "depth", 2.0, "fieldA", "snapshot", "fieldB", "snapshotId")
+	a := b.do("POST", "/v1/vms/snapshots", `{"spec":{"aptDeps":["-x"]}}`)
 	a.wants(t, 400, "CREATE_SNAPSHOT_BAD_REQUEST")
 	if a := b.do("GET", "/v1/vms", nil); a.json["totalCount"] != 0.0 {
 		t.Errorf("left: %s", a.body)
@@ -50,20 +47,13 @@ func TestSpecLayers(t *testing.T) {
 		`"snapshot":{"baseImage":{"dockerfileContent":"FROM base\nRUN <<'X'\necho run > /run1\nX"}}}}}`
 	id := b.create(body)
 	for path, want := range map[string]string{"/top": "t", "/outer": "o", "/inner": "i", "/run1": "run\n"} {
-		a := b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command":"cat `+path+`"}`)
-		if a.json["stdout"] != want {
-			t.Errorf("%s: %s", path, a.body)
-		}
+		b.do("POST", "/v1/vms/"+id+"/exec-await", `{"command":"cat `+path+`"}`).has(t, "stdout", want)
 	}
-	v := b.do("GET", "/v1/vms/"+id, nil)
-	size, _ := v.json["sizing"].(map[string]any)
-	if size["vcpuCount"] != 2.0 || size["memSizeMib"] != 1024.0 || v.json["workdir"] != "/work" {
-		t.Errorf("%s", v.body)
+	v := b.do("GET", "/v1/vms/"+id, nil).has(t, "workdir", "/work")
+	if size, _ := v.json["sizing"].(map[string]any); size["vcpuCount"] != 2.0 || size["memSizeMib"] != 1024.0 {
+		t.Errorf("the VM's size is %v, want 2 CPUs and 1024 MiB", size)
 	}
-	build := b.do("GET", "/v1/vms/"+id+"/build", nil)
-	if build.json["state"] != "succeeded" || build.json["vmId"] != id {
-		t.Errorf("%s", build.body)
-	}
+	build := b.do("GET", "/v1/vms/"+id+"/build", nil).has(t, "state", "succeeded", "vmId", id)
 	phases := b.do("GET", "/v1/vms/builds/"+build.json["buildId"].(string)+"/phases", nil)
 	if n := strings.Count(string(phases.body), `"layer-`); n != 3 {
 		t.Errorf("%d layers: %s", n, phases.body)

@@ -48,14 +48,10 @@ func TestSSHSocket(t *testing.T) {
 	want := fmt.Sprintf("127.0.0.1 %s %s\nSSH-2.0-x\n", b.call.Actor.Account, id)
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(stream, got); err != nil || string(got) != want {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the stream carries %q (%v), want %q", got, err, want)
 	}
 	for path, status := range map[string]int{"/v1/vms/none/ssh": 404, "/v1/vms/box/ssh": 400} {
-		if a := b.do("GET", path, nil); a.status != status {
-			t.Errorf("%s: %d %s", path, a.status, a.body)
-		}
+		b.do("GET", path, nil).answers(t, status)
 	}
-	if a := b.do("GET", "/v1/ssh", nil); a.json["hostKey"] != "ssh-ed25519 AAAA" || a.json["address"] != "127.0.0.1:2222" {
-		t.Errorf("%s", a.body)
-	}
+	b.do("GET", "/v1/ssh", nil).has(t, "hostKey", "ssh-ed25519 AAAA", "address", "127.0.0.1:2222")
 }

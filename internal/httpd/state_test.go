@@ -4,8 +4,6 @@
 package httpd
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/warren-vm/warren/vm"
@@ -15,27 +13,25 @@ import (
 // answers too, an unknown one does not.
 func TestState(t *testing.T) {
 	b := newBench(t)
-	if a := b.do("POST", "/v1/vms", `{"name":"box"}`); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
-	}
+	b.create(`{"name":"box"}`)
 	look := func() (w vm.GuestState) {
 		t.Helper()
-		a := b.do("GET", "/v1/vms/box/state", nil)
-		if err := json.Unmarshal(a.body, &w); a.status != 200 || err != nil || strings.Contains(string(a.body), ":null") {
-			t.Fatalf("%d %s", a.status, a.body)
-		}
+		b.do("GET", "/v1/vms/box/state", nil).lacks(t, ":null").into(t, &w)
 		return w
 	}
-	if w := look(); !w.Live || len(w.Ports) != 3 || !w.Ports[0].Probe.OK || w.Ports[1].Probe.OK || len(w.Services) != 2 {
-		t.Errorf("%+v", w)
+	w := look()
+	if !w.Live {
+		t.Error("a running VM's state is not live")
 	}
-	if a := b.do("POST", "/v1/vms/box/stop", nil); a.status != 200 {
-		t.Fatalf("%d %s", a.status, a.body)
+	if len(w.Ports) != 3 || !w.Ports[0].Probe.OK || w.Ports[1].Probe.OK {
+		t.Errorf("the ports are %+v, want three, the first answering and the second not", w.Ports)
 	}
+	if len(w.Services) != 2 {
+		t.Errorf("the services are %+v, want two", w.Services)
+	}
+	b.do("POST", "/v1/vms/box/stop", nil).ok(t)
 	if w := look(); w.Live || w.State != vm.Stopped {
-		t.Errorf("%+v", w)
+		t.Errorf("a stopped VM's state is %q, live %v", w.State, w.Live)
 	}
-	if a := b.do("GET", "/v1/vms/none/state", nil); a.status != 404 || a.json["code"] != "VM_NOT_FOUND" {
-		t.Errorf("%d %s", a.status, a.body)
-	}
+	b.do("GET", "/v1/vms/none/state", nil).wants(t, 404, "VM_NOT_FOUND")
 }

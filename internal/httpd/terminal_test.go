@@ -33,11 +33,11 @@ func (b *bench) dialPty(path string, header ...string) (*pty, int, string) {
 	conn, resp, err := websocket.Dial(b.t.Context(), strings.Replace(b.server.URL, "http", "ws", 1)+path, &websocket.DialOptions{HTTPHeader: h})
 	if err != nil {
 		if resp == nil {
-			b.t.Fatal(err)
+			b.t.Fatalf("dial %s: %v", path, err)
 		}
 		var body api.ErrorBody
 		if err := json.NewDecoder(resp.Body).Decode(&body); err != nil {
-			b.t.Fatal(resp.Status, err)
+			b.t.Fatalf("the refusal of %s (%s) has no error body: %v", path, resp.Status, err)
 		}
 		return nil, resp.StatusCode, body.Code
 	}
@@ -49,7 +49,7 @@ func (b *bench) openPty(path string, header ...string) *pty {
 	b.t.Helper()
 	p, status, code := b.dialPty(path, header...)
 	if p == nil {
-		b.t.Fatalf("%s: %d %s", path, status, code)
+		b.t.Fatalf("the terminal %s is refused: %d %s", path, status, code)
 	}
 	return p
 }
@@ -120,7 +120,7 @@ func TestPtyEnv(t *testing.T) {
 	p := b.openPty(base + "A%3D1%3D2&env=B%3Dx+y")
 	p.shows("1=2-x y\r\n")
 	if _, status, code := b.dialPty(base + "A"); status != 400 || code != "INVALID_REQUEST" {
-		t.Errorf("%d %s", status, code)
+		t.Errorf("a variable without a value is answered %d %s, want 400 INVALID_REQUEST", status, code)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestPty(t *testing.T) {
 	base := "/v1/vms/" + b.create(nil) + "/pty"
 	p := b.openPty(base + "?cols=80&rows=24&sessionId=s.1")
 	if m := p.next("sessionInfo"); m.SessionID != "s.1" {
-		t.Errorf("%+v", m)
+		t.Errorf("the new terminal is session %q, want s.1", m.SessionID)
 	}
 	p.types("echo first\r")
 	p.shows("first\r\nfirst")
@@ -141,7 +141,7 @@ func TestPty(t *testing.T) {
 	p.next("sessionInfo")
 	m := p.next("replay")
 	if !m.Redraw || m.Bytes == 0 || m.Offset == nil || *m.Offset == 0 {
-		t.Errorf("%+v", m)
+		t.Errorf("the replay is %+v, want a redraw of some bytes up to an offset", m)
 	}
 	p.shows("first")
 	screen := vt.New(100, 30)
@@ -151,7 +151,7 @@ func TestPty(t *testing.T) {
 	}
 	second := b.openPty(base + "/sessions/s.1?cols=90&rows=40&since=0")
 	if m := second.next("replay"); m.Redraw {
-		t.Errorf("%+v", m)
+		t.Errorf("the replay since 0 is a redraw: %+v", m)
 	}
 	second.shows("$ echo first\r\nfirst")
 	b.until("two viewers, the smaller size", func() bool {
@@ -173,7 +173,7 @@ func TestPty(t *testing.T) {
 	p.shows("abc^C\r\n$ echo after\r\nafter")
 	p.types("exit 7\r")
 	if m := p.next("exited"); m.ExitCode == nil || *m.ExitCode != 7 {
-		t.Errorf("%+v", m)
+		t.Errorf("exited says %+v, want code 7", m)
 	}
 	if code := p.closed(); code != websocket.StatusNormalClosure {
 		t.Errorf("closed with %d", code)
@@ -186,7 +186,7 @@ func TestPty(t *testing.T) {
 	}
 	l := b.do("GET", base+"/sessions", nil).json["sessions"].([]any)[0].(map[string]any)
 	if l["running"] != false || l["exitCode"] != 7.0 || l["exitedAtMs"] == nil {
-		t.Errorf("%v", l)
+		t.Errorf("the list shows the ended terminal as %v, want exit code 7 and a time", l)
 	}
 }
 
@@ -226,9 +226,8 @@ func TestPtyRefusals(t *testing.T) {
 	}
 	b.do("GET", base, nil).wants(t, 400, "INVALID_REQUEST")
 	a := b.do("DELETE", base+"/sessions/none", nil)
-	if a.wants(t, 404, "SESSION_NOT_FOUND"); a.json["vmId"] != id || a.json["sessionId"] != "none" {
-		t.Errorf("%s", a.body)
-	}
+	a.wants(t, 404, "SESSION_NOT_FOUND")
+	a.has(t, "vmId", id, "sessionId", "none")
 	for range vm.MaxTerminals - 1 {
 		_ = b.openPty(base).conn.CloseNow()
 	}
@@ -262,12 +261,12 @@ func TestPtyGone(t *testing.T) {
 		b.site.World.Fail("guest.pty", c.err)
 		for _, path := range []string{base + "/sessions/s", base + "?sessionId=new"} {
 			if _, status, code := b.dialPty(path); status != c.status || c.code != "" && code != c.code {
-				t.Errorf("%v: %s: %d %s", c.err, path, status, code)
+				t.Errorf("after %v a dial of %s is answered %d %s, want %d %s", c.err, path, status, code, c.status, c.code)
 			}
 		}
-		a := b.do("GET", base+"/sessions/s/screen", nil)
-		if a.status != c.status || c.code != "" && (a.json["vmId"] != id || a.json["sessionId"] != "s") {
-			t.Errorf("%v: %d %s", c.err, a.status, a.body)
+		a := b.do("GET", base+"/sessions/s/screen", nil).answers(t, c.status)
+		if c.code != "" {
+			a.has(t, "vmId", id, "sessionId", "s")
 		}
 	}
 }
@@ -308,21 +307,20 @@ func TestPtyClose(t *testing.T) {
 	id := b.create(nil)
 	base := "/v1/vms/" + id + "/pty"
 	p := b.openPty(base + "?sessionId=s")
-	if a := b.do("DELETE", base+"/sessions/s", nil); a.status != 200 || a.json["sessionId"] != "s" || a.json["exitCode"] != 129.0 {
-		t.Errorf("%d %s", a.status, a.body)
+	b.do("DELETE", base+"/sessions/s", nil).answers(t, 200).has(t, "sessionId", "s", "exitCode", 129.0)
+	if m := p.next("exited"); *m.ExitCode != 129 {
+		t.Errorf("a closed terminal exited with %d, want 129", *m.ExitCode)
 	}
-	if m := p.next("exited"); *m.ExitCode != 129 || p.closed() != websocket.StatusNormalClosure {
-		t.Errorf("%+v", m)
+	if code := p.closed(); code != websocket.StatusNormalClosure {
+		t.Errorf("a closed terminal's socket closed with %d", code)
 	}
 	b.do("DELETE", base+"/sessions/s", nil).wants(t, 404, "SESSION_NOT_FOUND")
-	if a := b.do("GET", base+"/sessions", nil); string(a.body) != `{"sessions":[]}`+"\n" {
-		t.Errorf("%s", a.body)
-	}
+	b.do("GET", base+"/sessions", nil).equals(t, `{"sessions":[]}`)
 	p = b.openPty(base)
 	p.next("sessionInfo")
 	b.say(p.conn, api.PtyMessage{Type: "signal", Signal: "SIGKILL"})
 	if m := p.next("exited"); *m.ExitCode != 137 {
-		t.Errorf("%+v", m)
+		t.Errorf("after SIGKILL the terminal exited with %d, want 137", *m.ExitCode)
 	}
 	p = b.openPty(base)
 	p.next("sessionInfo")
@@ -340,25 +338,30 @@ func TestPtyText(t *testing.T) {
 	b.openPty(base + "?sessionId=s&cols=40&rows=10").shows("$ ")
 	one := base + "/sessions/s"
 	a := b.do("POST", one+"/input", map[string]any{"data": "echo '\x1b]52;c;ZXZpbA==\x07hello'\r"})
-	if a.status != 200 || !strings.HasSuffix(a.json["output"].(string), "\nhello\n$") || a.json["running"] != true || a.json["quiet"] != true ||
-		strings.Contains(string(a.body), `\u001b`) || !strings.Contains(a.json["screen"].(string), "hello\n$") {
-		t.Errorf("%d %s", a.status, a.body)
+	a.ok(t).has(t, "running", true, "quiet", true).lacks(t, `\u001b`)
+	if out := a.json["output"].(string); !strings.HasSuffix(out, "\nhello\n$") {
+		t.Errorf("the typed command's output is %q, want it to end with hello and a prompt", out)
+	}
+	if screen := a.json["screen"].(string); !strings.Contains(screen, "hello\n$") {
+		t.Errorf("the screen is %q, want hello and a prompt", screen)
 	}
 	next := a.json["offset"].(float64)
-	if a := b.do("GET", one+"/screen", nil); a.status != 200 || !strings.Contains(string(a.body), "\nhello\n$") {
-		t.Errorf("%d %q", a.status, a.body)
+	b.do("GET", one+"/screen", nil).answers(t, 200).contains(t, "\nhello\n$")
+	a = b.do("GET", one+"/screen?format=json", nil).has(t, "cols", 40.0, "offset", next)
+	if c := a.json["cursor"].(map[string]any); c["x"] != 2.0 || c["visible"] != true {
+		t.Errorf("the cursor is %v, want it visible at x 2", c)
 	}
-	a = b.do("GET", one+"/screen?format=json", nil)
-	if c := a.json["cursor"].(map[string]any); a.json["cols"] != 40.0 || c["x"] != 2.0 || c["visible"] != true || a.json["offset"] != next || len(a.json["lines"].([]any)) != 10 {
-		t.Errorf("%s", a.body)
+	if n := len(a.json["lines"].([]any)); n != 10 {
+		t.Errorf("the screen has %d lines, want 10", n)
 	}
-	a = b.do("GET", one+"/scrollback", nil)
-	if !strings.HasPrefix(string(a.body), "$ echo 'hello'") || strings.Contains(string(a.body), "\x1b") || a.header.Get(api.HeaderOffset) != "0" {
-		t.Errorf("%q", a.body)
+	a = b.do("GET", one+"/scrollback", nil).lacks(t, "\x1b")
+	if !strings.HasPrefix(string(a.body), "$ echo 'hello'") {
+		t.Errorf("the scrollback is %q, want it to begin with the typed command", a.body)
 	}
-	if a := b.do("GET", one+"/scrollback?raw=true", nil); !strings.Contains(string(a.body), "\x1b]52") {
-		t.Errorf("%q", a.body)
+	if at := a.header.Get(api.HeaderOffset); at != "0" {
+		t.Errorf("the scrollback begins at %q, want 0", at)
 	}
+	b.do("GET", one+"/scrollback?raw=true", nil).contains(t, "\x1b]52")
 	from := a.header.Get(api.HeaderNextOffset)
 	b.do("POST", one+"/input", map[string]any{"data": "more\r", "waitQuietMs": 0})
 	if a := b.do("GET", one+"/scrollback?since="+from, nil); !strings.HasPrefix(string(a.body), "more\n") {
@@ -367,8 +370,5 @@ func TestPtyText(t *testing.T) {
 	b.do("GET", one+"/screen?format=xml", nil).wants(t, 400, "INVALID_REQUEST")
 	b.do("POST", one+"/input", map[string]any{"data": "x", "timeoutMs": 10_000_000}).wants(t, 400, "INVALID_REQUEST")
 	b.do("GET", base+"/sessions/none/screen", nil).wants(t, 404, "SESSION_NOT_FOUND")
-	a = b.do("POST", one+"/input", map[string]any{"data": "exit 3\r"})
-	if a.json["running"] != false || a.json["exitCode"] != 3.0 {
-		t.Errorf("%s", a.body)
-	}
+	b.do("POST", one+"/input", map[string]any{"data": "exit 3\r"}).has(t, "running", false, "exitCode", 3.0)
 }

@@ -84,11 +84,12 @@ func TestCredentials(t *testing.T) {
 		{api.HeaderIdentityToken, "x", false},
 	} {
 		a := b.as("", "GET", "/auth/v1/whoami", nil, c.name, c.value)
-		if c.ok && (a.status != 200 || a.json["admin"] != true || a.json["accountId"] == "" || a.json["identityId"] != nil) {
-			t.Errorf("%s: %q: %d %s", c.name, c.value, a.status, a.body)
-		}
 		if !c.ok {
 			a.wants(t, 401, "UNAUTHORIZED_ERROR")
+			continue
+		}
+		if a.answers(t, 200).has(t, "admin", true, "identityId", nil); a.json["accountId"] == "" {
+			t.Errorf("%s: %q is of no account: %s", c.name, c.value, a.body)
 		}
 	}
 	b.as("", "GET", "/v1/no/such/route", nil).wants(t, 401, "UNAUTHORIZED_ERROR")
@@ -108,7 +109,7 @@ func TestHosts(t *testing.T) {
 		"evil.example": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false, "": false, "xlocalhost": false, "warren.example.evil": false,
 	} {
 		if err := s.checkHost(host); (err == nil) != ok {
-			t.Errorf("%q: %v", host, err)
+			t.Errorf("the host %q is allowed: %v, want %v: %v", host, err == nil, ok, err)
 		}
 	}
 }
@@ -116,30 +117,23 @@ func TestHosts(t *testing.T) {
 // TestKeys: secrets are shown once, and nobody rules over another's keys.
 func TestKeys(t *testing.T) {
 	b := newBench(t)
-	made := b.do("POST", "/v1/accounts", `{"name":"other"}`)
+	made := b.do("POST", "/v1/accounts", `{"name":"other"}`).ok(t)
 	other, _ := made.json["secret"].(string)
-	if made.status != 200 || len(other) != 48 {
-		t.Fatalf("%d %s", made.status, made.body)
+	if len(other) != 48 {
+		t.Fatalf("a new account's secret has %d characters, want 48", len(other))
 	}
 	var mine api.KeyList
-	if err := json.Unmarshal(b.do("GET", "/v1/keys", nil).body, &mine); err != nil || len(mine.Keys) != 1 {
-		t.Fatal(err, mine)
+	if b.do("GET", "/v1/keys", nil).into(t, &mine); len(mine.Keys) != 1 {
+		t.Fatalf("the admin has %d keys, want 1: %+v", len(mine.Keys), mine)
 	}
 	for _, c := range [][2]string{{"POST", "/rotate"}, {"DELETE", ""}} {
 		b.as(other, c[0], "/v1/keys/"+string(mine.Keys[0].ID)+c[1], nil).wants(t, 404, "NOT_FOUND")
 	}
 	b.as(other, "POST", "/v1/keys", `{"account":"admin"}`).wants(t, 403, "FORBIDDEN")
 	b.as(other, "GET", "/v1/keys?account=admin", nil).wants(t, 403, "FORBIDDEN")
-	l := b.do("GET", "/v1/keys?account=other", nil)
-	if strings.Contains(string(l.body), other) || strings.Contains(string(l.body), "hash") || !strings.Contains(string(l.body), `"ky-`) {
-		t.Errorf("%s", l.body)
-	}
-	if a := b.as(other, "GET", "/v1/audit?vm=none", nil); string(a.body) != `{"records":[]}`+"\n" {
-		t.Errorf("%s", a.body)
-	}
-	if a := b.do("DELETE", "/v1/accounts/other", nil); a.status != 200 {
-		t.Errorf("%s", a.body)
-	}
+	b.do("GET", "/v1/keys?account=other", nil).contains(t, `"ky-`).lacks(t, other, "hash")
+	b.as(other, "GET", "/v1/audit?vm=none", nil).equals(t, `{"records":[]}`)
+	b.do("DELETE", "/v1/accounts/other", nil).answers(t, 200)
 	b.as(other, "GET", "/v1/vms", nil).wants(t, 401, "UNAUTHORIZED_ERROR")
 }
 
@@ -182,13 +176,9 @@ func TestWhoseName(t *testing.T) {
 		t.Errorf("an ambiguous name: %d %s", a.status, a.body)
 	}
 	b.do("POST", "/v1/vms", `{"name":"twin","uniqueName":true}`).wants(t, 400, "CREATE_VM_BAD_REQUEST")
-	if a := b.do("POST", "/v1/vms", `{"name":"twin","uniqueName":true}`); a.json["kind"] != "exists" {
-		t.Errorf("%s", a.body)
-	}
+	b.do("POST", "/v1/vms", `{"name":"twin","uniqueName":true}`).has(t, "kind", "exists")
 	b.do("DELETE", "/v1/vms/"+one, nil)
-	if a := b.do("GET", "/v1/vms/twin", nil); a.json["id"] != two {
-		t.Errorf("%s", a.body)
-	}
+	b.do("GET", "/v1/vms/twin", nil).has(t, "id", two)
 }
 
 // TestList: pages, states and names.
@@ -253,8 +243,11 @@ func TestReceipts(t *testing.T) {
 			t.Errorf("%s %s: %d, receipt %q", c.method, c.path, a.status, receipt)
 		}
 		receipts[receipt] = true
-		if r := a.header.Get(api.HeaderRequest); !strings.HasPrefix(r, "ri-") || a.header.Get(api.HeaderTrace) != r || a.header.Get(api.HeaderVersion) == "" {
-			t.Errorf("%s %s: %v", c.method, c.path, a.header)
+		if r := a.header.Get(api.HeaderRequest); !strings.HasPrefix(r, "ri-") || a.header.Get(api.HeaderTrace) != r {
+			t.Errorf("%s %s has the request id %q and the trace %q", c.method, c.path, r, a.header.Get(api.HeaderTrace))
+		}
+		if a.header.Get(api.HeaderVersion) == "" {
+			t.Errorf("%s %s is answered without a version: %v", c.method, c.path, a.header)
 		}
 	}
 	var l api.AuditList
@@ -264,7 +257,7 @@ func TestReceipts(t *testing.T) {
 	for _, r := range l.Records {
 		delete(receipts, r.ID)
 		if r.Outcome != "ok" || r.VM != vm.ID(id) || r.RequestID == "" || r.Actor.Key == "" {
-			t.Errorf("%+v", r)
+			t.Errorf("the audit record is %+v, want ok, of %s, with request and key", r, id)
 		}
 	}
 	if delete(receipts, ""); len(receipts) > 0 {
@@ -277,8 +270,8 @@ func TestHead(t *testing.T) {
 	b := newBench(t)
 	id := b.create(nil)
 	for path, status := range map[string]int{"/healthz": 200, "/v1/vms/" + id: 200, "/v1/events": 400, "/v1/vms/" + id + "/raw/%2Fetc%2Fhostname": 400} {
-		if a := b.do(http.MethodHead, path, nil); a.status != status || len(a.body) > 0 {
-			t.Errorf("%s: %d %q", path, a.status, a.body)
+		if a := b.do(http.MethodHead, path, nil).answers(t, status); len(a.body) > 0 {
+			t.Errorf("HEAD %s is answered with a body: %q", path, a.body)
 		}
 	}
 }

@@ -16,9 +16,7 @@ func TestVolumes(t *testing.T) {
 	box := b.create(`{"name":"box"}`)
 	done := func(method, path string, body any) {
 		t.Helper()
-		if a := b.do(method, path, body); a.status != 200 {
-			t.Errorf("%s %s: %d %s", method, path, a.status, a.body)
-		}
+		b.do(method, path, body).answers(t, 200)
 	}
 	mounts := "/v1/vms/" + box + "/mounts"
 	b.do("POST", "/v1/volumes", `{"name":"No!"}`).wants(t, 400, "VOLUME_NAME_INVALID")
