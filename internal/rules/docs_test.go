@@ -6,6 +6,7 @@ package rules
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -59,4 +60,24 @@ func TestVolumesAreFiles(t *testing.T) {
 func TestSmallestFirst(t *testing.T) {
 	says(t, "README.md", section(t, "README.md", "One shot or workspace?"), "Copying one file in or out (`warren cp`) is the smallest mechanism: reach for it first.")
 	says(t, "docs/volumes.md", page(t, "docs/volumes.md"), "Take the smallest thing that does: to bring one file in or out, `warren cp`;", "a volume;", "a snapshot.")
+}
+
+// TestNamedTestsExist wants every test that a page names to exist: the page of
+// threats claims only what these tests hold.
+func TestNamedTestsExist(t *testing.T) {
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	walk(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }, func(_ string, data []byte) {
+		for _, m := range declared.FindAllStringSubmatch(string(data), -1) {
+			tests[m[1]] = true
+		}
+	})
+	named := regexp.MustCompile("`(Test[A-Z]\\w*)`")
+	walk(t, func(name string) bool { return strings.HasSuffix(name, ".md") }, func(name string, data []byte) {
+		for _, m := range named.FindAllStringSubmatch(string(data), -1) {
+			if !tests[m[1]] {
+				t.Errorf("%s names %s, which no file declares", name, m[1])
+			}
+		}
+	})
 }

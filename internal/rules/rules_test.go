@@ -334,7 +334,7 @@ func TestStateModel(t *testing.T) {
 	says(t, "README.md", state, "`suspend`, then `start` | `stop`, then `start`", "| memory, terminals, browser sessions, the half-typed command | kept | **lost** |")
 	says(t, "README.md", section(t, "README.md", "One shot or workspace?"),
 		"`warren run` when the task can be described beforehand, restarting it is cheap, and its log is all you want to read.",
-		"`warren up` when needs are found on the way, when state is costly to rebuild, or when somebody may want to enter the machine")
+		"`warren up` when the task's needs become clear while it runs, when state is costly to rebuild, or when somebody may want to look into the VM")
 }
 
 // TestPersistenceUses wants docs/retention.md to say of each way to keep a VM
