@@ -4,7 +4,6 @@
 package httpd
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/warren-vm/warren/api"
@@ -245,6 +244,12 @@ func (s *server) renameSnapshot(q *request) error {
 	return q.ok(api.ChangedSnapshot{SnapshotID: g.Snapshot, Name: g.Name})
 }
 
+// shownGeneration is a generation without the server that it belongs to: only the record has it.
+func shownGeneration(g vm.Generation) vm.Generation {
+	g.Host = ""
+	return g
+}
+
 func (s *server) rollback(q *request) error {
 	var in api.RollbackVM
 	if err := q.decode(&in, maxBody); err != nil {
@@ -254,7 +259,7 @@ func (s *server) rollback(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.RolledBackVM{ID: r.VM.ID, VM: shown(&r.VM), To: r.To, Before: r.Before, NotUndone: r.NotUndone})
+	return q.ok(api.RolledBackVM{ID: r.VM.ID, VM: shown(&r.VM), To: shownGeneration(r.To), Before: shownGeneration(r.Before), NotUndone: r.NotUndone})
 }
 
 func (s *server) resize(q *request) error {
@@ -288,7 +293,10 @@ func (s *server) lineage(q *request) error {
 	if err != nil {
 		return err
 	}
-	out := api.Lineage{VMs: make([]api.VM, 0, len(l.VMs)), Generations: slices.Clip(append([]vm.Generation{}, l.Generations...))}
+	out := api.Lineage{VMs: make([]api.VM, 0, len(l.VMs)), Generations: make([]vm.Generation, 0, len(l.Generations))}
+	for _, g := range l.Generations {
+		out.Generations = append(out.Generations, shownGeneration(g))
+	}
 	for _, v := range l.VMs {
 		out.VMs = append(out.VMs, shown(&v))
 	}
@@ -328,5 +336,5 @@ func (s *server) captureFirst(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(g)
+	return q.ok(shownGeneration(g))
 }

@@ -122,6 +122,9 @@ func (b *bench) as(secret, method, path string, body any, headers ...string) ans
 	}
 	a := answer{asked: asked, status: resp.StatusCode, header: resp.Header, trailer: resp.Trailer, body: data}
 	_ = json.Unmarshal(data, &a.json)
+	if bytes.Contains(data, []byte(`"host":"`+b.site.Host+`"`)) {
+		b.t.Errorf("the answer of %s %s shows the server that a record belongs to: %s", method, path, data)
+	}
 	return a
 }
 

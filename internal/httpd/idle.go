@@ -4,6 +4,7 @@
 package httpd
 
 import (
+	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/api"
@@ -20,11 +21,21 @@ func (s *server) idleRoutes() []route {
 	}
 }
 
+// shownHolds is holds without the server that each belongs to: only the record has it.
+func shownHolds(list []vm.Hold) []vm.Hold {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Host = ""
+	}
+	return list
+}
+
 func (s *server) idle(q *request) error {
 	i, err := s.Engine.Idle(q.Context(), q.call, q.ref())
 	if err != nil {
 		return err
 	}
+	i.Holds = shownHolds(i.Holds)
 	return q.ok(i)
 }
 
@@ -33,7 +44,7 @@ func (s *server) holds(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.HoldList{Holds: l})
+	return q.ok(api.HoldList{Holds: shownHolds(l)})
 }
 
 func (s *server) hold(q *request) error {
@@ -52,6 +63,7 @@ func (s *server) hold(q *request) error {
 	if err != nil {
 		return err
 	}
+	h.Host = ""
 	return q.ok(h)
 }
 

@@ -36,6 +36,7 @@ func (s *server) done(q *request) error {
 	if err != nil {
 		return err
 	}
+	job.Host = "" // only the record has it
 	return q.ok(job)
 }
 
@@ -44,7 +45,11 @@ func (s *server) jobs(q *request) error {
 	if err != nil {
 		return err
 	}
-	return q.ok(api.JobList{Jobs: append([]vm.Job{}, l...)})
+	out := api.JobList{Jobs: append([]vm.Job{}, l...)}
+	for i := range out.Jobs {
+		out.Jobs[i].Host = ""
+	}
+	return q.ok(out)
 }
 
 func (s *server) usage(q *request) error {
