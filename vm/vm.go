@@ -254,7 +254,6 @@ func (a Actor) AdminOnly() error {
 type Call struct {
 	Actor   Actor
 	Request RequestID
-	User    string       // the Linux user that the call acts as in a guest; "" = root
 	To      string       // where on its computer the caller says that what it reads goes; "" = it does not say
 	Via     ActivityKind // the gateway that it came by, where the verb alone does not tell; "" = none
 	Receipt string       // set by the engine, once, before the action; "" when nothing was changed

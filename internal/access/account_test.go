@@ -28,7 +28,7 @@ func TestKeys(t *testing.T) {
 		is(t, "the hash is there", rec.Hash != "", true)
 		is(t, "the secret is kept", strings.Contains(rec.Hash, secret), false)
 	}
-	held, stop := r.Session(ctx, own, "")
+	held, stop := r.Session(ctx, own, "", "")
 	defer stop()
 	w.clock.Advance(time.Second)
 	_, rotated, err := r.RotateKey(ctx, own, k.ID)
@@ -42,7 +42,7 @@ func TestKeys(t *testing.T) {
 	keys, err := r.Keys(ctx, own, "")
 	do(t, err)
 	is(t, "keys", len(keys), 2)
-	held, stop = r.Session(ctx, callOf(t, r, second), "")
+	held, stop = r.Session(ctx, callOf(t, r, second), "", "")
 	defer stop()
 	do(t, r.RevokeKey(ctx, own, k2.ID))
 	is(t, "the session of the revoked key has ended", held.Err() != nil, true)
@@ -98,7 +98,7 @@ func TestRemoveAccount(t *testing.T) {
 	ctx := t.Context()
 	own, secret := newAccount(t, r, admin, "a")
 	i, tok, member := identity(t, r, own, nil)
-	held, stop := r.Session(ctx, member, "")
+	held, stop := r.Session(ctx, member, "", "")
 	defer stop()
 	do(t, r.RemoveAccount(ctx, admin, "a", false)) // by its name
 	is(t, "the session of its identity has ended", held.Err() != nil, true)

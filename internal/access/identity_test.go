@@ -80,7 +80,7 @@ func TestTokenExpiry(t *testing.T) {
 	v := w.create(c, "box")
 	i, _, own := identity(t, r, c, new(int64(60)))
 	grantVM(t, r, c, i, v)
-	held, stop := r.Session(t.Context(), own, string(v.ID))
+	held, stop := r.Session(t.Context(), own, string(v.ID), "")
 	defer stop()
 	w.clock.Advance(59 * time.Second)
 	_, err := r.MayEnter(t.Context(), own.Actor, string(v.ID), "root")
@@ -131,7 +131,7 @@ func TestExpiryWithoutRecords(t *testing.T) {
 	_, secret, err := r.CreateToken(t.Context(), c, "ci", access.TokenRequest{ExpiresAt: w.clock.Now().Add(time.Minute)})
 	do(t, err)
 	own := callOf(t, r, secret)
-	held, stop := r.Session(t.Context(), own, "")
+	held, stop := r.Session(t.Context(), own, "", "")
 	defer stop()
 	w.audit.Fail(vm.Errorf(vm.NoSpace, "", "the disk is full"))
 	w.clock.Advance(time.Minute)
@@ -200,7 +200,7 @@ func TestGrants(t *testing.T) {
 	_, err = r.GrantVM(ctx, c, id, ref, nil)
 	wantCode(t, err, vm.Exists, "PERMISSION_ALREADY_EXISTS")
 	session := func(user string) context.Context {
-		held, stop := r.Session(ctx, &vm.Call{Actor: own.Actor, User: user}, ref)
+		held, stop := r.Session(ctx, own, ref, user)
 		t.Cleanup(stop)
 		return held
 	}
@@ -263,7 +263,7 @@ func TestIdentityGone(t *testing.T) {
 
 	i, tok, own = identity(t, r, c, nil)
 	grantVM(t, r, c, i, v)
-	held, stop := r.Session(ctx, own, "")
+	held, stop := r.Session(ctx, own, "", "")
 	defer stop()
 	_, err = r.DeleteIdentity(ctx, c, string(i.ID))
 	do(t, err)

@@ -69,12 +69,12 @@ func (a *Access) recheck() {
 
 // Session returns a context that ends with ctx. It also ends, with the reason as its
 // cause, when the caller's right ends: the key, token or SSH key was revoked or has
-// expired; with a VM, also when the permission for the VM ends or, where the call
-// names a Linux user, no longer allows that user. A door keeps the context for as
+// expired; with a VM, also when the permission for the VM ends or, where there is a
+// Linux user, no longer allows that user. A door keeps the context for as
 // long as its caller is connected.
-func (a *Access) Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc) {
+func (a *Access) Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	g := Guarded{Actor: c.Actor, User: c.User, Cancel: cancel}
+	g := Guarded{Actor: c.Actor, User: user, Cancel: cancel}
 	if ref != "" && c.Actor.Identity != "" {
 		v, err := a.rooms.VMs.Find(c.Actor, ref)
 		if err != nil {

@@ -75,7 +75,7 @@ func TestSSHKeys(t *testing.T) {
 	_, err = r.DeleteIdentity(ctx, stranger, string(i.ID))
 	wantCode(t, err, vm.Denied, "IDENTITY_ACCESS_DENIED")
 
-	held, stop := r.Session(ctx, &vm.Call{Actor: actor, User: "alice"}, string(v.ID))
+	held, stop := r.Session(ctx, &vm.Call{Actor: actor}, string(v.ID), "alice")
 	defer stop()
 	do(t, r.RemoveSSHKey(ctx, c, string(i.ID), k.Fingerprint))
 	is(t, "the key's session has ended", held.Err() != nil, true)

@@ -64,7 +64,7 @@ func TestLostAnswers(t *testing.T) {
 func TestLostRevocation(t *testing.T) {
 	w, r, c := site(t)
 	i, tok, own := identity(t, r, c, nil)
-	held, stop := r.Session(t.Context(), own, "")
+	held, stop := r.Session(t.Context(), own, "", "")
 	defer stop()
 	w.loses(true)
 	is(t, "revoke without an answer", vm.KindOf(r.RevokeToken(t.Context(), c, string(i.ID), tok.ID)), vm.Unavailable)
@@ -82,7 +82,7 @@ func TestOtherServer(t *testing.T) {
 	v := w.create(c, "box")
 	i, tok, own := identity(t, r, c, nil)
 	grantVM(t, r, c, i, v)
-	held, stop := r.Session(ctx, own, "")
+	held, stop := r.Session(ctx, own, "", "")
 	defer stop()
 	w.remove(v.ID) // it is none of the other server's
 	other := w.open(t, "there")

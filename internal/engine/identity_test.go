@@ -268,7 +268,7 @@ func TestCutStreams(t *testing.T) {
 	if err := echo(ours); err != nil {
 		t.Errorf("the owner's connection: %v", err)
 	}
-	late, stop := e.Session(ctx, own, string(v.ID))
+	late, stop := e.Session(ctx, own, string(v.ID), "")
 	defer stop()
 	if late.Err() == nil {
 		t.Error("a session begins without a permission")

@@ -174,7 +174,6 @@ func (s *server) serve(q *request) error {
 		return err
 	}
 	q.values = values
-	q.call.User = q.user()
 	if row.right == public {
 		return row.handle(q)
 	}
@@ -443,7 +442,7 @@ func (s *server) errorBody(ctx context.Context, err error, c *vm.Call, ref strin
 // caller's right to what it asked for.
 func (s *server) streaming(q *request) (context.Context, context.CancelFunc) {
 	ctx, cancel := s.connected(q)
-	ctx, release := s.Access.Session(ctx, q.call, q.ref())
+	ctx, release := s.Access.Session(ctx, q.call, q.ref(), q.user())
 	return ctx, func() { release(); cancel() }
 }
 

@@ -45,7 +45,7 @@ type Engine interface {
 type Rights interface {
 	// Session returns a context that ends with the caller's right to be connected, and
 	// to a VM.
-	Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc)
+	Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc)
 	// Valid refuses an actor whose key or token was revoked or has expired.
 	Valid(a vm.Actor) error
 	// Reaches reports whether an actor may know of a VM of its account.

@@ -159,7 +159,7 @@ type guest struct {
 // by a link: its right ends when the port is closed or the domain leads elsewhere.
 func (n *Names) PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (context.Context, context.CancelFunc) {
 	if a.Account != "" {
-		return n.rights.Session(ctx, &vm.Call{Actor: a}, string(site.VM))
+		return n.rights.Session(ctx, &vm.Call{Actor: a}, string(site.VM), "")
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := &guest{site, cancel}

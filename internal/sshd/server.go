@@ -53,7 +53,7 @@ type Rights interface {
 	AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error)
 	MayEnter(ctx context.Context, a vm.Actor, ref, user string) (vm.VM, error)
 	// Session returns a context that ends when the caller's right does.
-	Session(ctx context.Context, c *vm.Call, ref string) (context.Context, context.CancelFunc)
+	Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc)
 }
 
 // Config is what a gateway is made of.
@@ -195,9 +195,7 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 		return
 	}
 	who.ref = string(rec.ID)
-	held := who.call()
-	held.User = who.linuxUser()
-	ctx, release := s.cfg.Engine.Session(ctx, held, who.ref)
+	ctx, release := s.cfg.Engine.Session(ctx, who.call(), who.ref, who.linuxUser())
 	defer release()
 	c := &client{s: s, ctx: ctx, conn: conn, visitor: *who, forwards: map[string]engine.SocketListener{}}
 	watching := make(chan struct{})
