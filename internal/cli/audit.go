@@ -41,8 +41,8 @@ func newAuditLs(a *app, runF func(context.Context, *auditOptions) error) *cobra.
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.vm, "vm", "", "only those of this VM")
-	f.IntVarP(&o.limit, "limit", "n", 0, "at most this many (default the server's)")
+	f.StringVar(&o.vm, "vm", "", "only records of this VM")
+	f.IntVarP(&o.limit, "limit", "n", 0, "print at most this many records (default: the server's limit)")
 	f.Int64Var(&o.after, "after", 0, "begin after the record with this number")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	formFlag(cmd, &o.form)

@@ -51,8 +51,7 @@ func (a *app) authority(ctx context.Context) ([]byte, error) {
 	return c.CA(ctx)
 }
 
-// Debian's store, below the root directory: the local CAs, and the bundle
-// made from them.
+// Debian's certificate store: the local CAs, and the bundle made from them.
 const (
 	caLocal = "usr/local/share/ca-certificates"
 	caEtc   = "etc/ssl/certs"
@@ -61,7 +60,7 @@ const (
 	caFile  = "warren-previews.crt"
 )
 
-const browserHint = `Chromium and Firefox keep a store of their own; for Chromium (package libnss3-tools):
+const browserHint = `Chromium and Firefox have their own certificate stores; for Chromium (package libnss3-tools):
   warren ca print > warren-ca.pem
   certutil -d sql:$HOME/.pki/nssdb -A -t C,, -n warren-previews -i warren-ca.pem
 For Firefox: Settings, Certificates, Authorities, Import.
@@ -69,8 +68,8 @@ For Firefox: Settings, Certificates, Authorities, Import.
 
 func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 	return a.changing(&cobra.Command{
-		Use: "trust", Short: "Add the CA to this computer's store (needs root), or print how to", Example: "  warren ca trust",
-		Long: "Add the CA to the store that curl and other Debian programs use, and print how to add it to browsers.\n" +
+		Use: "trust", Short: "Make this computer trust the CA (needs root), or print how to", Example: "  warren ca trust",
+		Long: "Add the CA to the certificate store that curl and other Debian programs use, and print how to add it to browsers.\n" +
 			"The CA can sign only names below the preview domain.",
 		Args: args(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -83,7 +82,8 @@ func newCATrust(a *app, runF func(context.Context) error) *cobra.Command {
 	})
 }
 
-// caTrust adds the CA to the store of the system below root, if the user may.
+// caTrust adds the CA to the certificate store below root, if the user has
+// permission.
 func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	pem, err := a.authority(ctx)
 	if err != nil {
@@ -91,19 +91,19 @@ func (a *app) caTrust(ctx context.Context, uid int, root string) error {
 	}
 	file := filepath.Join(root, caLocal, caFile)
 	if uid != 0 {
-		a.changed(change{Name: file, Result: "not trusted", text: "Only root may change the system's store:"})
+		a.changed(change{Name: file, Result: "not trusted", text: "Only root may change the system's certificate store:"})
 		a.details("  warren ca print | sudo tee %s >/dev/null\n  sudo update-ca-certificates\n\n%s", file, browserHint)
 		return nil
 	}
 	if err := os.WriteFile(file, pem, 0o644); err != nil {
-		return vm.Errorf(vm.Unsupported, file, "cannot be written: %w", err).WithHint("install the package ca-certificates, or add the output of `warren ca print` to this system's store by hand")
+		return vm.Errorf(vm.Unsupported, file, "cannot be written: %w", err).WithHint("install the package ca-certificates, or add the output of `warren ca print` to this system's certificate store by hand")
 	}
 	cmd := exec.CommandContext(ctx, "update-ca-certificates", "--localcertsdir", filepath.Join(root, caLocal), "--etccertsdir", filepath.Join(root, caEtc),
 		"--certsconf", filepath.Join(root, caConf), "--hooksdir", filepath.Join(root, caHooks))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return vm.Errorf(vm.Unsupported, "update-ca-certificates", "%w: %s", err, printable(string(out))).WithHint("install the package ca-certificates")
 	}
-	a.changed(change{Name: file, Result: "trusted", text: "The system's store has it: " + file})
+	a.changed(change{Name: file, Result: "trusted", text: "added to the system's certificate store: " + file})
 	a.details("\n%s", browserHint)
 	return nil
 }

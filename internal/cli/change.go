@@ -35,14 +35,13 @@ func (a *app) changing(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// changed reports a change.
 func (a *app) changed(c change) {
 	a.changes = append(a.changes, c)
 	a.details("%s\n", plain(or(c.text, c.Name+" is "+c.Result)))
 }
 
-// changedQuietly records a change for --json, unless err is set. For people
-// the exit status says enough, as with rm and mkdir.
+// changedQuietly records a change for --json, unless err is set. People see
+// only the exit status, as with rm and mkdir.
 func (a *app) changedQuietly(err error, c change) error {
 	if err == nil {
 		a.changes = append(a.changes, c)
@@ -64,9 +63,9 @@ func endsWith(v api.VM, event string) bool {
 	return v.Persistence.Type == vm.Ephemeral && (on == "" || on == event)
 }
 
-// goOn prints how to use a VM again after a verb stopped or suspended it.
+// nextSteps prints how to use a VM again after a verb stopped or suspended it.
 // event is onstop or onsuspend; before is the VM before the verb.
-func (a *app) goOn(before api.VM, name, event, verb string) {
+func (a *app) nextSteps(before api.VM, name, event, verb string) {
 	n := printable(name)
 	if endsWith(before, event) {
 		a.details("  it is ephemeral: it is deleted now, with its disk, memory and logs\n")

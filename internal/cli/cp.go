@@ -47,14 +47,14 @@ only it has stay, files of the same path are replaced. A file never replaces a d
 replaces a file.
 
   cp -r src box:app       app is not there: src becomes app.  app is there: src becomes app/src
-  cp -r src/. box:app     the files of src become files of app, beside those it has
+  cp -r src/. box:app     the files of src become files of app, in addition to those it has
 
 Links that lead out of the tree (absolute links do), devices, pipes and sockets are left out. stderr names the
 first five, --json the first hundred. The exit status is 0, because everything else was copied.
 
-Into the VM files may have any size; out of it a file has at most 16 MiB unless --max-bytes allows more. A file
-appears whole or not at all, and so does a tree that leaves a VM. Warren does not trust what a guest sends: it
-refuses a tree with names that lead elsewhere, and never touches anything outside DST.
+A file copied into the VM may have any size; a file copied out has at most 16 MiB unless --max-bytes allows more.
+A file, or a tree copied out of a VM, appears whole or not at all. Warren does not trust what a guest sends: it
+refuses a tree with names that lead outside DST, and never touches anything outside DST.
 
 On a terminal stderr shows the progress, and at the end the size; -q turns that off.
 
@@ -77,7 +77,7 @@ On a terminal stderr shows the progress, and at the end the size; -q turns that 
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.recursive, "recursive", "r", false, "copy a directory with everything in it")
-	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file that leaves the VM; 0 = any size")
+	f.StringVar(&o.maxBytes, "max-bytes", defaultMaxBytes, "largest file to copy out of the VM; 0 = any size")
 	f.StringVar(&o.user, "user", "", "Linux user in the guest to act as (default root)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "show neither progress nor the size")
 	f.BoolVar(&o.json, "json", false, "print what was copied as JSON")
@@ -121,7 +121,7 @@ func (a *app) cp(ctx context.Context, o *cpOptions) error {
 	return nil
 }
 
-// copying is how to copy.
+// copying holds the options of a copy.
 type copying struct {
 	app       *app
 	c         *client.Client
@@ -189,8 +189,8 @@ func (cp *copying) in(ctx context.Context, src string, dst place) (copied, error
 	})
 }
 
-// lastName is the name that the copy of a path gets; "" = none: the path
-// means the contents of a directory.
+// lastName returns the name of a path's copy. It is "" if the path means the
+// contents of a directory.
 func lastName(p string) string {
 	switch name := path.Base(p); name {
 	case ".", "..", "/":
@@ -200,7 +200,7 @@ func lastName(p string) string {
 	}
 }
 
-// inside is the path in the guest that a copy gets: below dst when that is a
+// inside returns the path in the guest to copy to: below dst if that is a
 // directory, else dst itself.
 func (cp *copying) inside(ctx context.Context, dst place, src string, dir bool) (string, error) {
 	at, err := cp.statFollowed(ctx, dst)
@@ -241,7 +241,7 @@ func (cp *copying) statFollowed(ctx context.Context, p place) (vm.FileInfo, erro
 // treeIn sends a directory as one stream.
 func (cp *copying) treeIn(ctx context.Context, src string, dst place, t *transfer) error {
 	if err := cp.c.Mkdir(ctx, dst.vm, cp.user, dst.path, 0o755, false); err != nil {
-		// It may be there already: then the trees are merged.
+		// If it exists already, the trees are merged.
 		if st, serr := cp.statFollowed(ctx, dst); serr != nil || st.Kind != vm.FileDirectory {
 			return err
 		}
@@ -323,9 +323,9 @@ func (cp *copying) fileOut(ctx context.Context, src place, dst string, at vm.Fil
 	return receiveFile(t.counted(r), size, dst, mode|0o600)
 }
 
-// outside is the path on this host that a copy gets: below dst when that is a
-// directory, else dst itself. The name is the one that was asked for, never one
-// that the guest gives.
+// outside returns the path on this host to copy to: below dst if that is a
+// directory, else dst itself. The name comes from the command line, never from
+// the guest.
 func outside(dst, asked string, dir bool) (string, error) {
 	st, err := os.Stat(dst)
 	switch {

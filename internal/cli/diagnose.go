@@ -32,7 +32,7 @@ directories, programs killed for lack of memory, failed services, stopped and st
 for an answer, refused connections, a wrong clock, errors of the disk. Each finding has its evidence and what to
 do.
 
-It makes one request to each port, as "warren state" does. It does not wake a VM: for a VM that does not run it
+It makes one request to each port, as "warren state" does. It does not wake a VM: if the VM does not run, it
 says why.`,
 		Example: `  warren diagnose box
   warren diagnose box --for 20s
@@ -102,7 +102,7 @@ func (o *diagnoseOptions) page(d vm.Diagnosis) {
 		s.printf("  do: %s\n", plain(f.Do))
 	}
 	if len(d.Problems) > 0 {
-		s.printf("\nNOT LOOKED AT\n")
+		s.printf("\nNOT CHECKED\n")
 		for _, p := range d.Problems {
 			s.printf("  %s\n", plain(p))
 		}

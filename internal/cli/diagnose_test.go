@@ -42,7 +42,7 @@ INFO  terminal-waits
     password:
   do: answer it
 
-NOT LOOKED AT
+NOT CHECKED
   services: there is no systemctl
 `
 
@@ -115,7 +115,7 @@ SERVICES  1 active; web failed (failed)
 
 LOGS
   p3: hello \x1b]0;x\a
-not looked at: journal: no answer
+not checked: journal: no answer
 `
 
 // TestTopPage: printed once where stdout is no terminal, word for word.

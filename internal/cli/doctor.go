@@ -41,7 +41,7 @@ func (a *app) doctor(ctx context.Context, o *doctorOptions) error {
 	if a.local.Doctor == nil {
 		return notHere("doctor")
 	}
-	p := a.io.doing("looking at this host")
+	p := a.io.doing("checking this host")
 	checks, ok, err := a.local.Doctor(ctx, a.data)
 	p.done()
 	if err != nil {

@@ -23,14 +23,14 @@ type domainOptions struct {
 }
 
 func newDomain(a *app) *cobra.Command {
-	return group("domain", "Show a VM under a name of your own", "  warren domain map app.warren.localhost box 3000 --public\n  warren domain verify example.com",
+	return group("domain", "Serve ports of VMs at your own domains", "  warren domain map app.warren.localhost box 3000 --public\n  warren domain verify example.com",
 		newDomainVerify(a, nil), newDomainLs(a, nil), newDomainMap(a, nil), newDomainUnmap(a, nil))
 }
 
 func newDomainVerify(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
-		Use: "verify DOMAIN", Short: "Show that a domain is yours, by a TXT record", Example: "  warren domain verify example.com\n  warren domain verify example.com --check",
+		Use: "verify DOMAIN", Short: "Prove that a domain is yours, by a TXT record", Example: "  warren domain verify example.com\n  warren domain verify example.com --check",
 		Long: "Print the TXT record to set; with --check, look for it. Names below the preview domain need no verification.",
 		Args: args(1, 1, "which domain? warren domain verify DOMAIN"),
 		RunE: func(cmd *cobra.Command, list []string) error {
@@ -126,7 +126,7 @@ func (a *app) domainLs(ctx context.Context, o *domainOptions) error {
 func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cobra.Command {
 	o := &domainOptions{}
 	cmd := &cobra.Command{
-		Use: "map DOMAIN NAME PORT --public", Short: "Show a port of a VM under a name, to everybody", Example: "  warren domain map app.warren.localhost box 3000 --public",
+		Use: "map DOMAIN NAME PORT --public", Short: "Serve a port of a VM at a domain, to everybody", Example: "  warren domain map app.warren.localhost box 3000 --public",
 		Args: args(3, 3, "warren domain map DOMAIN NAME PORT --public"),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			var err error
@@ -135,7 +135,7 @@ func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cob
 				return err
 			}
 			if !o.public {
-				return usage("a mapped name shows port %d of %s to everybody", o.port, printable(o.name)).
+				return usage("a mapped domain opens port %d of %s to everybody", o.port, printable(o.name)).
 					WithHint("confirm it: `%s %s %s %d --public`", cmd.CommandPath(), printable(o.domain), printable(o.name), o.port)
 			}
 			if runF != nil {
@@ -145,7 +145,7 @@ func newDomainMap(a *app, runF func(context.Context, *domainOptions) error) *cob
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&o.public, "public", false, "let everybody open the name; required, since there is no other kind of mapping")
+	cmd.Flags().BoolVar(&o.public, "public", false, "open the port to everybody; required, because no other kind of mapping exists")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -172,7 +172,7 @@ func (a *app) domainMap(ctx context.Context, o *domainOptions) error {
 
 func newDomainUnmap(a *app, runF func(context.Context, []string) error) *cobra.Command {
 	return a.changing(&cobra.Command{
-		Use: "unmap DOMAIN...", Short: "End mappings", Example: "  warren domain unmap app.warren.localhost",
+		Use: "unmap DOMAIN...", Short: "Remove mappings of domains", Example: "  warren domain unmap app.warren.localhost",
 		Args: args(1, -1, "which domain? warren domain unmap DOMAIN..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {

@@ -48,7 +48,7 @@ func newEvents(a *app, runF func(context.Context, *eventsOptions) error) *cobra.
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&o.types, "type", nil, "only these types")
-	f.StringVar(&o.vm, "vm", "", "only those of this VM")
+	f.StringVar(&o.vm, "vm", "", "only events of this VM")
 	f.Int64Var(&o.after, "after", 0, "begin after this number; 0 = with the oldest event (default from now on)")
 	f.BoolVar(&o.json, "json", false, "print a JSON object a line")
 	return cmd

@@ -367,7 +367,7 @@ func replaceable(dest string) error {
 	return nil
 }
 
-// copyExact copies size bytes and wants r to end there.
+// copyExact copies size bytes and requires that r ends there.
 func copyExact(dest string, f io.Writer, r io.Reader, size int64) error {
 	buf := make([]byte, copyBuffer)
 	src := r
@@ -419,7 +419,7 @@ func refused(name, why string) error {
 		WithHint("look at it inside the VM with `warren fs ls`, and copy the files that you want one by one")
 }
 
-// streamError is the error of a stream that did not end well.
+// streamError describes the failure of a stream from the guest.
 func streamError(err error) error {
 	var known *vm.Error
 	if errors.As(err, &known) {

@@ -30,9 +30,9 @@ func newFork(a *app, runF func(context.Context, *forkOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "fork NAME",
 		Short: "Make running copies of a VM",
-		Long: `Make running copies of a running or suspended VM: memory, processes, terminals, ports and disk of one instant,
-each with its own identity. The parent is paused for some milliseconds and keeps running. Either all copies run or
-none. They are called PREFIX-1, PREFIX-2 and so on; without --name the prefix is the parent's name, with the next
+		Long: `Make running copies of a running or suspended VM, with its memory, processes, terminals, ports and disk of one instant,
+and each with its own identity. The parent is paused for some milliseconds, then keeps running. Either all copies run or
+none. They are named PREFIX-1, PREFIX-2 and so on; without --name the prefix is the parent's name, with the next
 free numbers. The first fork of a VM says what the copies still share.`,
 		Example: "  warren fork app\n  warren fork app -n 3 --name try\n  warren fork app -n 8 --json\n  warren fork app -n 2 --label try=7",
 		Args:    args(1, 1, "which VM? warren fork NAME"),
@@ -47,9 +47,9 @@ free numbers. The first fork of a VM says what the copies still share.`,
 	}
 	f := cmd.Flags()
 	f.IntVarP(&o.count, "count", "n", 1, "how many copies")
-	f.StringVar(&o.prefix, "name", "", "the copies are called NAME-1, NAME-2, ...")
+	f.StringVar(&o.prefix, "name", "", "the copies are named NAME-1, NAME-2, ...")
 	f.StringVar(&o.folders, "folders", "", "how they get its directories of the host: ro (default), rw, none")
-	f.StringVar(&o.volumes, "volumes", "", "if it has volumes mounted: detach (unmount them meanwhile), cut (the copies get disks that fail), ro (the copies read, too)")
+	f.StringVar(&o.volumes, "volumes", "", "if it has volumes mounted: detach (unmount them meanwhile), cut (the copies get disks that fail), ro (the copies may read them, too)")
 	f.StringArrayVar(&o.labels, "label", nil, "label the copies, in addition to the parent's labels: KEY=VALUE; may repeat")
 	a.completeLabels(cmd, "=")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
@@ -103,7 +103,7 @@ func (a *app) fork(ctx context.Context, o *forkOptions) error {
 	return nil
 }
 
-// freePrefix is a prefix under which no VM has one of the numbers yet: the
+// freePrefix returns a prefix whose next n numbered names are free: the
 // parent's name, or that with a letter.
 func freePrefix(ctx context.Context, c *client.Client, parent string, n int) (string, error) {
 	v, err := c.Get(ctx, parent)

@@ -101,7 +101,7 @@ func (a *app) forward(ctx context.Context, o *forwardOptions) error {
 				return err
 			}
 		} else {
-			a.io.printf("http://localhost:%d leads to port %d of %s\n", f.local, f.guest, printable(o.name))
+			a.io.printf("http://localhost:%d forwards to port %d of %s\n", f.local, f.guest, printable(o.name))
 		}
 		wg.Go(func() { a.accept(ctx, c, l, o.name, f.guest) }) // ends with the listener
 	}

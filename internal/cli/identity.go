@@ -133,7 +133,7 @@ func newIdentityGrant(a *app, runF func(context.Context, *identityOptions) error
 	cmd := &cobra.Command{
 		Use: "grant IDENTITY VM", Short: "Let an identity use a VM",
 		Long: `Let an identity use a VM: look at it, start it, run commands, read and write files, open terminals. It may not change,
-stop or delete the VM. With --user it may do so as these Linux users only; else as any.`,
+stop or delete the VM. With --user it acts only as these Linux users, otherwise as any.`,
 		Example: "  warren identity grant ci box\n  warren identity grant ci box --user alice --user deploy\n  warren identity grant ci box --change --user alice",
 		Args:    args(2, 2, "which identity, and which VM? warren identity grant IDENTITY VM"),
 		RunE: func(cmd *cobra.Command, list []string) error {

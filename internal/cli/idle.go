@@ -25,7 +25,7 @@ func newIdle(a *app, runF func(context.Context, *idleOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "idle NAME",
 		Short: "Show when a VM will be suspended, or why not",
-		Long: `Show since when a VM is idle, its last use, what keeps it awake, and when it will be suspended or stopped. The
+		Long: `Show since when a VM has been idle, its last use, what keeps it awake, and when it will be suspended or stopped. The
 command neither wakes the VM nor keeps it awake.`,
 		Example: "  warren idle app\n  warren idle app --json",
 		Args:    args(1, 1, "which VM? warren idle NAME"),
@@ -114,8 +114,8 @@ func newHold(a *app, runF func(context.Context, *holdOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "hold NAME",
 		Short: "Keep a VM awake for a while",
-		Long: `Keep a VM awake for a while, such as during a build in the background. A hold ends by itself, and with the VM. It
-does not wake a VM, does not prevent stop, suspend or rm, and forks do not inherit it.`,
+		Long: `Keep a VM awake for a while, such as during a build in the background. A hold expires by itself, and ends
+with the VM. It does not wake a VM, does not prevent stop, suspend or rm, and forks do not inherit it.`,
 		Example: "  warren hold app --for 1h --reason \"build\"\n  warren hold ls app\n  warren hold release app hd-0123456789abcdef",
 		Args:    args(1, 1, "which VM? warren hold NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {

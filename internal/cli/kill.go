@@ -38,7 +38,7 @@ func (a *app) kill(ctx context.Context, names []string) error {
 			return err
 		}
 		a.changed(change{Name: name, Result: "stopped", text: name + " is stopped, as if its power had failed"})
-		a.goOn(before, name, "onstop", "start")
+		a.nextSteps(before, name, "onstop", "start")
 		return nil
 	})
 }

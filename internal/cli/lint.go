@@ -39,19 +39,19 @@ func newLint(a *app, runF func(context.Context, *lintOptions) error) *cobra.Comm
 	o := &lintOptions{}
 	cmd := &cobra.Command{
 		Use:   "lint [FILE...]",
-		Short: "Find things that a smaller mechanism could replace",
+		Short: "Find snapshots and shares that something simpler could replace",
 		Long: `Look for snapshots that an output file could replace, and for writable shares that a managed volume could replace:
 among the snapshots, VMs and mounts of the server, or, with files, in scripts that call warren and in specs
 (JSON). With files, no server is asked. The command changes nothing.
 
   snapshot-unused    nothing was started from it, and the VM that it could bring back is gone
   snapshot-of-job    of a VM of the profile untrusted, whose results are files
-  snapshot-volume    its memory may hold what an encrypted volume keeps
-  writable-share     a VM writes to a volume that others read meanwhile
+  snapshot-volume    its memory may hold files of an encrypted volume
+  writable-share     a VM writes to a volume that other VMs read at the same time
   writable-folder    a guest writes to a folder of the host, outside of --profile dev
   spec-layer-files   a layer of a spec that holds files and nothing that runs
 
-Exit status: 0 when nothing was found, 6 when something was.`,
+Exit status: 0 if nothing was found, 6 otherwise.`,
 		Example: "  warren lint\n  warren lint --json\n  warren lint deploy.sh shop.json",
 		RunE: func(cmd *cobra.Command, list []string) error {
 			o.files = list

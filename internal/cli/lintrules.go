@@ -36,7 +36,7 @@ func lintState(snapshots []api.Snapshot, vms []api.VM, volumes []api.Volume) (ou
 			if m.RW && m.Share {
 				out = append(out, finding{
 					ruleShare, or(m.VMName, string(m.VM)) + ":" + m.Path,
-					"it writes to the volume " + v.Name + " while others read it, who may see half-written files",
+					"it writes to the volume " + v.Name + " while others read it; they may see half-written files",
 					"a volume of its own: `warren volume create NAME`; or copy the result over: `warren cp`",
 				})
 			}
@@ -149,7 +149,7 @@ func lintScript(name, text string) (out []finding) {
 			}
 			if rw && slices.Contains(c.args, "--share") {
 				out = append(out, finding{
-					ruleShare, subject, "a volume is written while others read it, who may see half-written files",
+					ruleShare, subject, "a VM writes to a volume while others read it; they may see half-written files",
 					"a volume of its own: `warren volume create NAME`",
 				})
 			}

@@ -45,7 +45,7 @@ func newPtyOpen(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Co
 	o := &ptyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "pty NAME",
-		Short: "Open a terminal in a VM, or find one again",
+		Short: "Open a terminal in a VM, or attach to a running one",
 		Long: `Open a terminal in a VM. If --session names a running terminal, attach to it and show its screen.
 
 ` + aboutDetaching + "\n\n" + aboutWorkdir,
@@ -106,14 +106,14 @@ func newShell(a *app, runF func(context.Context, *ptyOptions) error) *cobra.Comm
 	o := &ptyOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "shell NAME",
-		Short: "Open a shell in a VM that stays when you leave",
+		Short: "Open a shell in a VM that keeps running when you leave",
 		Long: `Open a login shell in a VM, or attach to the one that you left: the terminal "shell", or "shell-USER" with --user,
 or the one that --session names.
 
 ` + aboutDetaching + `
 
-If standard input is not a terminal, and without --session, a login shell runs its commands without a terminal,
-and nothing stays.
+If standard input is not a terminal, and --session is not given, a login shell runs its commands without a terminal
+and then ends.
 
 ` + aboutWorkdir,
 		Example: `  warren shell box

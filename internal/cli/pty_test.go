@@ -82,7 +82,7 @@ func TestPtyAsleep(t *testing.T) {
 	sleeping.State = vm.Suspended
 	f.on("GET /v1/vms/{vm}", sleeping)
 	r := run(t, f, Local{}, "", "pty", "box")
-	r.wants(t, 0, "sleeps")
+	r.wants(t, 0, "is suspended")
 	if times.Load() != 1 {
 		t.Errorf("attached %d times", times.Load())
 	}

@@ -202,7 +202,7 @@ func harmless(b []byte) bool {
 }
 
 // picture reports whether a DCS may pass: an image, a query for the terminal's
-// capabilities, or the begin or end of a synchronised update.
+// capabilities, or the beginning or end of a synchronised update.
 func picture(b []byte) bool {
 	n := len(b) - 1
 	head := bytes.TrimLeft(b[:n], "0123456789;")

@@ -163,7 +163,7 @@ func (v *ptyView) run(ctx context.Context) error {
 		}
 		if v.asleep(ctx) {
 			restore()
-			v.app.io.notef("warren: %s sleeps, and %s with it; attaching again wakes both", v.name, id)
+			v.app.io.notef("warren: %s is suspended, with its terminal %s; attaching again wakes it", v.name, id)
 			return nil
 		}
 		if err := v.again(ctx, err); err != nil {

@@ -28,7 +28,7 @@ func newAccountQuota(a *app, runF func(context.Context, *quotaOptions) error) *c
 		Use:   "quota [ACCOUNT]",
 		Short: "Show or set the limits of an account",
 		Long: `Show the limits and the use of an account, by default your own. Flags set limits and keep the others; 0 means no
-limit, for disk the default of "warren serve --account-disk". A limit below the present use is refused. Only
+limit, for disk the default of "warren serve --account-disk". A limit below the current use is refused. Only
 admins set limits and see other accounts.`,
 		Example: "  warren account quota\n  warren account quota team-a --vms 20 --running 5 --disk 50G",
 		Args:    args(0, 1, "which account? warren account quota ACCOUNT"),
@@ -50,7 +50,7 @@ admins set limits and see other accounts.`,
 	f.IntVar(&o.counts.VCPU, "vcpu", 0, "CPUs of its running VMs together")
 	f.StringVar(&o.mem, "mem", "", "memory of its running VMs together: MiB, or such as 8G")
 	f.StringVar(&o.disk, "disk", "", "disk of its VMs, generations and snapshots: GiB, or such as 500M")
-	f.StringVar(&o.memoryImage, "memory-images", "", "the part of it that is memory of suspended VMs and snapshots")
+	f.StringVar(&o.memoryImage, "memory-images", "", "memory of suspended VMs and snapshots, a part of --disk")
 	f.IntVar(&o.counts.Snapshots, "snapshots", 0, "snapshots")
 	f.BoolVar(&o.json, "json", false, "print an object as JSON")
 	return cmd
@@ -83,7 +83,7 @@ func (a *app) accountQuota(ctx context.Context, o *quotaOptions) error {
 	if o.json {
 		return a.io.json(s)
 	}
-	t := &table{head: []string{printable(s.Name), "HAS", "MAY HAVE"}}
+	t := &table{head: []string{printable(s.Name), "USED", "LIMIT"}}
 	row := func(what string, use, limit int64, show func(int64) string) {
 		may := "no limit"
 		if limit > 0 {

@@ -66,7 +66,7 @@ func (a *app) others(r vm.Remaining) {
 	row("folders of the host", foldersLeft(r))
 	row("volumes", volumesLeft(r))
 	row("snapshots", snapshots)
-	row("VMs made of it", forks)
+	row("VMs made from it", forks)
 	row("copied out", short(copies, 5))
 	if r.OtherBytes > 0 {
 		row("caches", []string{"captured generations, " + human(r.OtherBytes) + ", which the server removes by itself"})

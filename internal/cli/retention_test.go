@@ -88,7 +88,7 @@ func TestSaysWhatRemains(t *testing.T) {
 	for _, line := range []string{"stop box", "suspend box", "rm box", "rm --shred box"} {
 		r := run(t, f, Local{}, "", strings.Fields(line)...)
 		r.wants(t, 0, "")
-		for _, want := range []string{"snapshots: before (memory and disk, 2 MiB), after (disk, 0 B)", "VMs made of it: try-1", "copied out:", "caches: captured generations, 3 MiB", "audit records: 3"} {
+		for _, want := range []string{"snapshots: before (memory and disk, 2 MiB), after (disk, 0 B)", "VMs made from it: try-1", "copied out:", "caches: captured generations, 3 MiB", "audit records: 3"} {
 			if !strings.Contains(r.out, want) {
 				t.Errorf("%s: no %q in\n%s", line, want, r.out)
 			}

@@ -25,9 +25,9 @@ func newRollback(a *app, runF func(context.Context, *rollbackOptions) error) *co
 	cmd := &cobra.Command{
 		Use:   "rollback NAME [GENERATION]",
 		Short: "Put a VM back to an earlier state",
-		Long: `Put a VM back to a generation, with its memory, processes and disk of then, under the same name and id. The
+		Long: `Put a VM back to a generation, with the memory, processes and disk of that time, under the same name and id. The
 default is the VM's newest generation: a snapshot, the state of its last fork or resume, or one from its schedule.
-The present state is captured first, so that you can undo a rollback.`,
+The current state is captured first, so that you can undo a rollback.`,
 		Example: "  warren rollback app\n  warren rollback app --volumes detach\n  warren rollback app before-upgrade\n  warren rollback app sl-0123456789abcdef",
 		Args:    args(1, 2, "which VM? warren rollback NAME [GENERATION]"),
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -117,7 +117,7 @@ func newServiceLogs(a *app, runF func(context.Context, *serviceOptions) error) *
 		"  warren service logs box web\n  warren service logs box web --tail 20 --since '10 min ago'\n  warren service logs box web --json", 2, 2, runF)
 	cmd.Flags().IntVarP(&o.lines, "tail", "n", 100, "only the last N lines")
 	cmd.Flags().IntVar(&o.lines, "lines", 100, "the same as --tail")
-	cmd.Flags().StringVar(&o.since, "since", "", "none before this time")
+	cmd.Flags().StringVar(&o.since, "since", "", "only lines from this time on")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

@@ -47,10 +47,10 @@ remove it, even if the VM is removed. Return to it with rollback, make VMs from 
 		ValidArgsFunction: a.completeVMs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.name, "name", "", "call it so")
+	f.StringVar(&o.name, "name", "", "name of the snapshot")
 	f.StringVar(&o.persist, "persist", "", "how it is kept: sticky, sticky:0 to sticky:10, persistent (default sticky)")
 	f.StringVar(&o.volumes, "volumes", "", "if it has volumes mounted: detach (unmount them meanwhile) or cut (VMs made from it get disks that fail)")
-	f.BoolVar(&o.diskOnly, "disk-only", false, "leave the memory out; the file system is frozen for the instant")
+	f.BoolVar(&o.diskOnly, "disk-only", false, "leave the memory out; the file system is frozen at the capture")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }

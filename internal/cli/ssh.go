@@ -36,10 +36,10 @@ func newSSH(a *app, runF func(context.Context, *sshOptions) error) *cobra.Comman
 	o := &sshOptions{app: a}
 	cmd := &cobra.Command{
 		Use:   "ssh NAME [flags] [-- CMD ARG...]",
-		Short: "Run this machine's ssh on a VM",
-		Long: `Run OpenSSH's client on a VM without any setup. It connects through the API, which authenticates you by the API
-key and provides the server's host key. A suspended VM wakes. The exit status is ssh's: that of the command, or
-255. One argument is a line for the guest's shell; several are passed unchanged.
+		Short: "Connect to a VM with this machine's ssh",
+		Long: `Connect to a VM with OpenSSH's client, without any setup. It connects through the API, which
+authenticates you by the API key and provides the server's host key. A suspended VM wakes. The exit status is
+ssh's: that of the command, or 255. One argument is a line for the guest's shell; several are passed unchanged.
 
 "warren ssh-config" sets up ssh, scp, sftp, rsync, git and editors in the same way.
 

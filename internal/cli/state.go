@@ -150,7 +150,7 @@ func (o *stateOptions) page(w vm.GuestState) {
 	}
 	o.lines("RESTORED", w.Restored)
 	o.lines("LOST", w.Losses)
-	o.lines("NOT LOOKED AT", w.Problems)
+	o.lines("NOT CHECKED", w.Problems)
 }
 
 // section prints a table below its heading; an empty one says so.

@@ -51,7 +51,7 @@ func TestStatePage(t *testing.T) {
 	for _, want := range []string{
 		"box  running for 60m, from generation sl-1", "waits for connections on port 3000", "and 1 of the system", "pts/0", "20 bash", `21 evil\x1b[2J`, "/work",
 		`http 200 x "<h1>Hi</h1>" in 4 ms`, "NO: connection refused", "failed (failed)", "and 1 inactive", "1 GiB of 4 GiB",
-		"descriptor 0 is /dev/pts/0", "\nRESTORED\n  memory\n", "\nLOST\n  connections to the outside\n", "\nNOT LOOKED AT\n  services: cut\n",
+		"descriptor 0 is /dev/pts/0", "\nRESTORED\n  memory\n", "\nLOST\n  connections to the outside\n", "\nNOT CHECKED\n  services: cut\n",
 	} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the page lacks %q", want)

@@ -76,7 +76,7 @@ func (a *app) stop(ctx context.Context, o *stopOptions) error {
 		if !o.json {
 			a.details("%s is stopped; its memory is lost\n", printable(name))
 			a.ownRemains(ctx, c, before, "onstop", string(s.VMID), "disk "+human(s.Remains.DiskBytes)+", logs "+human(s.Remains.LogBytes))
-			a.goOn(before, name, "onstop", "start")
+			a.nextSteps(before, name, "onstop", "start")
 		}
 		return nil
 	})

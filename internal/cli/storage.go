@@ -183,7 +183,7 @@ func (a *app) prune(ctx context.Context, o *pruneOptions) error {
 	if p.DryRun {
 		a.io.printf("would remove %d and free %s\n", len(p.Gone), human(p.Frees))
 	} else {
-		a.io.printf("%d let go, %s freed\n", len(p.Gone), human(p.Frees))
+		a.io.printf("%d removed, %s freed\n", len(p.Gone), human(p.Frees))
 	}
 	if p.Left > 0 {
 		a.io.tellf("%s more are needed, and nothing else may be removed: stop VMs, or delete VMs, snapshots or images", human(p.Left))

@@ -59,7 +59,7 @@ func TestPrune(t *testing.T) {
 		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
 	}
 	r = run(t, f, Local{}, "", "prune", "--free", "2")
-	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 let go") || !strings.Contains(r.stderr, "1 MiB more are needed") {
+	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 removed") || !strings.Contains(r.stderr, "1 MiB more are needed") {
 		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
 	}
 	run(t, f, Local{}, "", "prune", "--free", "much").wants(t, 2, "")

@@ -22,7 +22,7 @@ func newSuspend(a *app, runF func(context.Context, *suspendOptions) error) *cobr
 	cmd := &cobra.Command{
 		Use:   "suspend NAME...",
 		Short: "Suspend VMs with everything that runs in them",
-		Long: `Save memory and disk of VMs and end their machines. Nothing is lost: resume, or any use of the VM (exec, cp),
+		Long: `Save the memory and disks of VMs and stop their machines. Nothing is lost: resume, or any use of the VM (exec, cp),
 continues the same processes.`,
 		Example: "  warren suspend app\n  warren suspend app --cold",
 		Args:    args(1, -1, "which VM? warren suspend NAME..."),
@@ -59,7 +59,7 @@ func (a *app) suspend(ctx context.Context, o *suspendOptions) error {
 			a.details("%s is suspended\n", printable(name))
 			a.ownRemains(ctx, c, before, "onsuspend", string(s.ID),
 				"memory "+human(s.MemoryBytes)+", disk "+human(s.Remains.DiskBytes)+", logs "+human(s.Remains.LogBytes))
-			a.goOn(before, name, "onsuspend", "resume")
+			a.nextSteps(before, name, "onsuspend", "resume")
 		}
 		return nil
 	})

@@ -38,7 +38,7 @@ blocked programs and what they wait for; ports with the process behind each; fai
 lines of running commands and of the journal.
 
 On a terminal the page is updated every --every; q ends it. Otherwise, and with --once or --json, it is printed
-once. The command does not wake a VM: for a suspended one the page says why.`,
+once. The command does not wake a VM: if it is suspended, the page says why.`,
 		Example: `  warren top box
   warren top box --once
   warren top box --json`,
@@ -246,7 +246,7 @@ func (o *topOptions) rest(s *streams, t vm.Top) {
 		s.printf("  %s: %s\n", plain(or(l.Source, "-")), plain(l.Text))
 	}
 	for _, p := range t.Problems {
-		s.printf("not looked at: %s\n", plain(p))
+		s.printf("not checked: %s\n", plain(p))
 	}
 }
 

@@ -63,7 +63,7 @@ func (a *app) tree(ctx context.Context, o *treeOptions) error {
 	return nil
 }
 
-// twig is one line of the tree with what hangs below it.
+// twig is one line of the tree with its children.
 type twig struct {
 	text  string
 	at    time.Time
@@ -119,7 +119,7 @@ func generationLine(g vm.Generation, now time.Time) string {
 	return text
 }
 
-// draw draws what hangs below a twig.
+// draw returns the lines of a twig's children.
 func (t *twig) draw(indent string) []string {
 	slices.SortStableFunc(t.below, func(a, b *twig) int { return a.at.Compare(b.at) })
 	var out []string

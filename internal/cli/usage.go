@@ -24,7 +24,7 @@ func newUsage(a *app, runF func(context.Context, *usageOptions) error) *cobra.Co
 	o := &usageOptions{}
 	cmd := &cobra.Command{
 		Use:   "usage [NAME...]",
-		Short: "Show what VMs have used, also deleted ones",
+		Short: "Show the resources that VMs have used, including deleted VMs",
 		Long: `Show how long VMs have run, their use of the host's CPUs, memory, disk and network, and the sum of the account.
 The sum includes every VM ever. The last two hundred deleted VMs are listed, and can be named by their id.
 

@@ -133,7 +133,7 @@ func newVolumeUnlock(a *app, runF func(context.Context, *volumeUnlockOptions) er
 	cmd := &cobra.Command{
 		Use:   "unlock NAME",
 		Short: "Make a volume ready to be mounted",
-		Long: `Check a volume and take its key into the server's memory, so that it can be mounted. It is locked again by
+		Long: `Check a volume and load its key into the server's memory, so that it can be mounted. It is locked again by
 ` + "`warren volume lock`" + `, when --ttl has passed, when the last VM that had it mounted ends (unless --keep),
 and when the server ends. VMs that have it mounted keep using it.`,
 		Example: "  warren volume unlock cache\n  warren volume unlock cache --ttl 1h\n  warren volume unlock secrets --passphrase\n  warren volume unlock secrets --identity ~/.age/key.txt",
@@ -195,8 +195,8 @@ func newVolumeLock(a *app, runF func(context.Context, *volumeLockOptions) error)
 	cmd := &cobra.Command{
 		Use:   "lock NAME",
 		Short: "Remove a volume's key from memory",
-		Long: `Remove a volume's key from the server's memory: without it the disk is noise. It is refused while a VM has the
-volume mounted; --force unmounts it first and kills the programs that use it.`,
+		Long: `Remove a volume's key from the server's memory: without the key its data cannot be read. It is refused
+while a VM has the volume mounted; --force unmounts it first and kills the programs that use it.`,
 		Example: "  warren volume lock cache\n  warren volume lock cache --force",
 		Args:    args(1, 1, "which volume? warren volume lock NAME"),
 		RunE: func(cmd *cobra.Command, list []string) error {

@@ -62,9 +62,9 @@ second. Its files belong to root in the VM. Forks get it read-only.`,
 	f := cmd.Flags()
 	f.StringVar(&o.volume, "volume", "", "the volume")
 	f.StringVar(&o.host, "host", "", "absolute path of a directory of the server's host, encrypted at rest")
-	f.StringVar(&o.guest, "guest", "", "absolute path in the VM; made if it is missing")
+	f.StringVar(&o.guest, "guest", "", "absolute path in the VM; created if it is missing")
 	f.BoolVar(&o.rw, "rw", false, "let the VM write")
-	f.BoolVar(&o.over, "over", false, "allow a directory that is not empty; its contents are hidden meanwhile")
+	f.BoolVar(&o.over, "over", false, "allow a directory that is not empty; its contents are hidden while the mount lasts")
 	f.BoolVar(&o.share, "share", false, "read while a VM writes, or write while VMs with --share read; a second writer is refused")
 	f.BoolVar(&o.json, "json", false, "print as JSON")
 	projectFlag(cmd, &o.project)
@@ -192,7 +192,7 @@ func newVolumeRm(a *app, runF func(context.Context, []string) error) *cobra.Comm
 	var project string
 	cmd := &cobra.Command{
 		Use: "rm NAME...", Short: "Erase volumes",
-		Long:    "Erase unmounted volumes: first their keys, without which the rest is noise, then their files.",
+		Long:    "Erase unmounted volumes: first their keys, without which the data cannot be read, then their files.",
 		Example: "  warren volume rm cache", Args: args(1, -1, "which volume? warren volume rm NAME..."),
 		RunE: func(cmd *cobra.Command, list []string) error {
 			if runF != nil {
@@ -295,8 +295,8 @@ func newVolumeKeyRm(a *app, runF func(context.Context, *volumeKeyOptions) error)
 func newVolumeKeyRotate(a *app, runF func(context.Context, *volumeKeyOptions) error) *cobra.Command {
 	o := &volumeKeyOptions{}
 	cmd := &cobra.Command{
-		Use: "rotate VOLUME", Short: "Give a volume another key",
-		Long: `Give an unlocked, unmounted volume another key: copies of its slots from before open nothing any more. The ways to
+		Use: "rotate VOLUME", Short: "Give a volume a new key",
+		Long: `Give an unlocked, unmounted volume a new key: older copies of its key slots no longer unlock it. The ways to
 unlock it stay, except passphrases: remove them first and add them again afterwards. The encryption key of the
 disk itself does not change.`,
 		Example: "  warren volume key rotate cache", Args: args(1, 1, "which volume? warren volume key rotate VOLUME"),
@@ -312,7 +312,7 @@ disk itself does not change.`,
 			if err := c.RotateVolume(cmd.Context(), o.project, o.volume); err != nil {
 				return err
 			}
-			a.changed(change{Name: o.volume, Result: "rotated", text: o.volume + " has another key"})
+			a.changed(change{Name: o.volume, Result: "rotated", text: o.volume + " has a new key"})
 			return nil
 		},
 		ValidArgsFunction: a.completeVolumes,

@@ -47,12 +47,12 @@ func newVolumeSnapshotCreate(a *app, runF func(context.Context, *volumeSnapshotO
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "create VOLUME", Short: "Make a snapshot of a volume",
 		Long: `Make a snapshot of an unlocked volume. Nothing is copied: it takes the space of later changes, and is encrypted
-like the volume. A VM may have the volume mounted with --rw: the snapshot has its state as after a power cut at
-that instant, with everything that was synced. It is refused while VMs have the volume mounted read-only.`,
+like the volume. A VM may have the volume mounted with --rw: the snapshot then holds what a power cut at that
+instant would leave, so everything that was synced. It is refused while VMs have the volume mounted read-only.`,
 		Example: "  warren volume snapshot create work\n  warren volume snapshot create work --name before-upgrade",
 		Args:    args(1, 1, "which volume? warren volume snapshot create VOLUME"),
 	}, runF, a.volumeSnapshotCreate)
-	cmd.Flags().StringVar(&o.snapshot, "name", "", "call it so")
+	cmd.Flags().StringVar(&o.snapshot, "name", "", "name of the snapshot")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print as JSON")
 	return cmd
 }
@@ -130,7 +130,7 @@ func newVolumeRollback(a *app, runF func(context.Context, *volumeSnapshotOptions
 	o := &volumeSnapshotOptions{}
 	cmd := a.volumeSnapshotCmd(o, &cobra.Command{
 		Use: "rollback VOLUME [SNAPSHOT]", Short: "Put a volume back to a snapshot",
-		Long: `Put an unlocked, unmounted volume back to a snapshot, by default the newest that you made. The state before is
+		Long: `Put an unlocked, unmounted volume back to a snapshot, by default the newest that you made. The state before that is
 kept as a snapshot, too, so that you can undo a rollback; the last four of these are kept.`,
 		Example: "  warren volume rollback work\n  warren volume rollback work before-upgrade",
 		Args:    args(1, 2, "which volume? warren volume rollback VOLUME [SNAPSHOT]"),
