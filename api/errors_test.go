@@ -27,7 +27,7 @@ func TestKinds(t *testing.T) {
 		}
 		err := fmt.Errorf("outside: %w", vm.Errorf(row.Kind, "box", "why"))
 		if Status(err) != row.Status || ExitCode(err) != row.Exit || CodeOf(err) != row.Code {
-			t.Errorf("%s: %d %d %s", row.Kind, Status(err), ExitCode(err), CodeOf(err))
+			t.Errorf("%s has status %d, exit code %d and code %s, want %d, %d and %s", row.Kind, Status(err), ExitCode(err), CodeOf(err), row.Status, row.Exit, row.Code)
 		}
 	}
 	for _, k := range []vm.Kind{
@@ -117,7 +117,7 @@ func TestSeconds(t *testing.T) {
 	} {
 		var in StartVM
 		if err := json.Unmarshal([]byte(text), &in); err != nil || in.IdleTimeoutSeconds != want {
-			t.Errorf("%s: %+v %v", text, in.IdleTimeoutSeconds, err)
+			t.Errorf("%s is read as %+v (%v), want %+v", text, in.IdleTimeoutSeconds, err, want)
 		}
 		back, err := json.Marshal(in)
 		if err != nil || string(back) != text {

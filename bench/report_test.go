@@ -58,7 +58,7 @@ func TestProcField(t *testing.T) {
 
 func TestParallel(t *testing.T) {
 	if rate, err := parallel(func() error { return nil }, 4, 80); err != nil || rate <= 0 {
-		t.Errorf("%v, %v", rate, err)
+		t.Errorf("80 runs by 4 workers have rate %v (%v), want more than 0", rate, err)
 	}
 	if _, err := parallel(func() error { return os.ErrInvalid }, 2, 4); err == nil {
 		t.Error("an error is lost")
@@ -68,7 +68,7 @@ func TestParallel(t *testing.T) {
 func TestParse(t *testing.T) {
 	o, err := parse([]string{"-binary", "x", "-images", "/i", "-n", "3"}, &bytes.Buffer{})
 	if err != nil || !strings.HasPrefix(o.binary, "/") || o.images != "/i" || o.n != 3 {
-		t.Errorf("%+v, %v", o, err)
+		t.Errorf("arguments are read as %+v (%v), want an absolute binary, the images /i and n 3", o, err)
 	}
 	if _, err := parse([]string{"-nonsense"}, &bytes.Buffer{}); err == nil {
 		t.Error("an unknown flag is taken")

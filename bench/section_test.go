@@ -106,7 +106,7 @@ func TestFailedSection(t *testing.T) {
 func TestParseHost(t *testing.T) {
 	before, err := parseHost("0.50 1.00 2.00 1/100 42\n", "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1\n")
 	if err != nil || before.load != 0.5 || before.total != 1000 || before.idle != 800 {
-		t.Fatalf("%+v, %v", before, err)
+		t.Fatalf("host counters are read as %+v (%v), want load 0.5 and 800 of 1000 ticks idle", before, err)
 	}
 	after, err := parseHost("1.00 1.00 2.00 1/100 42\n", "cpu  150 0 150 750 100 0 0 50 40 0\ncpu0 1\n")
 	if err != nil || after.stealSince(before) != 25 || after.idleSince(before) != 25 {

@@ -32,13 +32,13 @@ func TestDomainIsXML(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	if got.Memory != 512 || got.OS.Kernel != "/k<&>" || got.OS.Cmdline != `a="b" warren.agent=abc warren.key=0102` || got.Model != "Nehalem" {
-		t.Errorf("%+v", got)
+		t.Errorf("the domain's XML is read as %+v, want the memory, kernel, command line and CPU model that were given", got)
 	}
 }
 
 func TestFillScript(t *testing.T) {
 	if s := fillScript(); strings.Contains(s, "%!") || !strings.Contains(s, "size=100% ") || !strings.Contains(s, fmt.Sprint(inUse)) {
-		t.Error(s)
+		t.Errorf("the fill script has a bad format verb, or lacks the tmpfs or the bytes to fill:\n%s", s)
 	}
 }
 

@@ -215,7 +215,7 @@ func TestRequests(t *testing.T) {
 	}
 	for _, tc := range cases {
 		if err := tc.call(); err != nil {
-			t.Errorf("%s %s: %v", tc.want.method, tc.want.uri, err)
+			t.Errorf("%s %s failed: %v", tc.want.method, tc.want.uri, err)
 		}
 		if !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("sent %+v, want %+v", got, tc.want)

@@ -95,7 +95,7 @@ func TestDataDir(t *testing.T) {
 	} {
 		got, err := DataDir(func(k string) string { return tc.env[k] }, tc.uid)
 		if got != tc.want || (err != nil) != (tc.want == "") {
-			t.Errorf("%v: %q, %v", tc.env, got, err)
+			t.Errorf("the data directory for %v is %q (%v), want %q", tc.env, got, err, tc.want)
 		}
 	}
 	for url, want := range map[string]bool{

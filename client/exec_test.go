@@ -130,7 +130,7 @@ func TestExecOutput(t *testing.T) {
 	var out, errs bytes.Buffer
 	st, err := e.Run(&out, &errs)
 	if err != nil || st.Code != 3 {
-		t.Fatalf("%+v, %v", st, err)
+		t.Fatalf("the command ended with %+v (%v), want exit code 3", st, err)
 	}
 	if !bytes.Equal(out.Bytes(), want.Bytes()) || errs.String() != "oops" {
 		t.Errorf("%d of %d bytes, stderr %q", out.Len(), want.Len(), errs.String())
@@ -153,20 +153,20 @@ func TestExecInputAndSignal(t *testing.T) {
 			in.WriteString(s)
 		}
 		if typ, s := g.next(); typ != "signal" || s != "INT" {
-			t.Errorf("%s %s", typ, s)
+			t.Errorf("after the input the client sent %s %q, want signal INT", typ, s)
 		}
 		g.say(api.ExecMessage{Type: "exit", Status: &vm.ExitStatus{Code: 130, Signal: "INT"}})
 	})
 	e := start(t, c, vm.ExecSpec{Command: "cat", Stdin: true})
 	if n, err := io.WriteString(e, input); err != nil || n != len(input) {
-		t.Fatalf("%d, %v", n, err)
+		t.Fatalf("wrote %d bytes of input (%v), want %d", n, err, len(input))
 	}
 	if err := errors.Join(e.CloseStdin(), e.Signal("INT")); err != nil {
 		t.Fatal(err)
 	}
 	st, err := e.Run(io.Discard, io.Discard)
 	if err != nil || st.Code != 130 || st.Signal != "INT" {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("the interrupted command ended with %+v (%v), want exit code 130 by INT", st, err)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestExecBroken(t *testing.T) {
 			var out bytes.Buffer
 			_, err := e.Run(&out, io.Discard)
 			if !errors.Is(err, vm.Unavailable) || !strings.Contains(vm.AsError(err).Hint, "p7") || out.String() != "half" {
-				t.Errorf("%q, %v", out.String(), err)
+				t.Errorf("a connection that breaks gives output %q and error %v, want half of the output and an error that hints at p7", out.String(), err)
 			}
 		})
 	}

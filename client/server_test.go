@@ -63,13 +63,13 @@ func TestAgainstServer(t *testing.T) {
 	c, ctx := server(t), t.Context()
 	l, err := c.List(ctx, true)
 	if err != nil || len(l.VMs) != 1 || l.VMs[0].Name != "box" || l.VMs[0].State != vm.Running {
-		t.Fatalf("%+v, %v", l, err)
+		t.Fatalf("the list is %+v (%v), want the running VM box alone", l, err)
 	}
 	if _, err := c.Get(ctx, "nobody"); !errors.Is(err, vm.NotFound) {
 		t.Errorf("an unknown VM: %v", err)
 	}
 	if who, err := c.WhoAmI(ctx); err != nil || !who.Admin {
-		t.Errorf("%+v, %v", who, err)
+		t.Errorf("the caller is %+v (%v), want an admin", who, err)
 	}
 
 	data := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
@@ -147,7 +147,7 @@ func TestExecAgainstServer(t *testing.T) {
 	var out, errs strings.Builder
 	st, err := e.Run(&out, &errs)
 	if err != nil || st.Code != 3 || out.String() != "out\n" || errs.String() != "err\n" {
-		t.Errorf("%+v, %v, %q, %q", st, err, out.String(), errs.String())
+		t.Errorf("the command ended with %+v (%v), stdout %q, stderr %q, want exit code 3 and a line in each", st, err, out.String(), errs.String())
 	}
 	e, err = c.Exec(ctx, "box", vm.ExecSpec{Command: "cat", Stdin: true})
 	if err != nil {
@@ -161,18 +161,18 @@ func TestExecAgainstServer(t *testing.T) {
 	}
 	out.Reset()
 	if st, err := e.Run(&out, io.Discard); err != nil || st.Code != 0 || out.String() != "hello" {
-		t.Errorf("%+v, %v, %q", st, err, out.String())
+		t.Errorf("the command with input ended with %+v (%v), stdout %q, want exit code 0 and the input", st, err, out.String())
 	}
 	p, err := c.StartProcess(ctx, "box", vm.ExecSpec{Command: "echo logged"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p, err = c.WaitProcess(ctx, "box", p.ID); err != nil || p.ExitCode == nil || *p.ExitCode != 0 {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("the process ended as %+v (%v), want exit code 0", p, err)
 	}
 	r, off, err := c.ProcessLog(ctx, "box", p.ID, 0, false)
 	if err != nil || off != 0 {
-		t.Fatalf("%d, %v", off, err)
+		t.Fatalf("the process's log begins at offset %d (%v), want 0", off, err)
 	}
 	defer r.Close()
 	if data, err := io.ReadAll(r); err != nil || string(data) != "logged\n" {
@@ -212,7 +212,7 @@ func TestSignalPassesInput(t *testing.T) {
 	go func() { signalled <- e.Signal("INT") }() // ends with the answer below
 	st, err := e.Run(io.Discard, io.Discard)
 	if err != nil || st.Code != 130 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("the interrupted command ended with %+v (%v), want exit code 130", st, err)
 	}
 	if err := <-signalled; err != nil {
 		t.Error(err)

@@ -131,7 +131,7 @@ func TestPutRaw(t *testing.T) {
 			})
 			out, err := c.PutRaw(t.Context(), "box", "", "/a", 0o755, true, tc.size, bytes.NewReader(tc.data))
 			if err != nil || out.File.Size != int64(len(tc.data)) {
-				t.Errorf("%+v, %v", out, err)
+				t.Errorf("the upload is answered with %+v (%v), want size %d", out, err, len(tc.data))
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func TestGetTar(t *testing.T) {
 			defer r.Close()
 			got, err := io.ReadAll(r)
 			if string(got) != "tar bytes" || vm.KindOf(err) != tc.want {
-				t.Errorf("%q, %v", got, err)
+				t.Errorf("the archive is %q with error %v, want all of it and kind %q", got, err, tc.want)
 			}
 		})
 	}
@@ -237,6 +237,6 @@ func TestPutTar(t *testing.T) {
 		answer(w, 200, struct{}{})
 	})
 	if err := c.PutTar(t.Context(), "box", "me", "/d", strings.NewReader("tar")); err != nil || string(body) != "tar" {
-		t.Errorf("%q, %v", body, err)
+		t.Errorf("the server got the archive %q (%v), want %q", body, err, "tar")
 	}
 }

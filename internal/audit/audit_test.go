@@ -142,7 +142,7 @@ func TestLinesAreJSON(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal(data, &got); err != nil || got.Record.ID != id || got.Record.Actor.Account != "one" || got.Record.Prev != genesis || len(got.Hash) != 64 {
-		t.Errorf("%s: %+v, %v", data, got, err)
+		t.Errorf("the line %s is read as %+v (%v), want the first record of account one with its hash", data, got, err)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestAbandoned(t *testing.T) {
 	}
 	for _, r := range list(t, l, Filter{}) {
 		if r.Outcome == Pending {
-			t.Errorf("%+v", r)
+			t.Errorf("a record is pending after all have ended: %+v", r)
 		}
 	}
 	mustClose(t, l)
@@ -291,7 +291,7 @@ func TestOpenOverSegments(t *testing.T) {
 		t.Errorf("pending: %+v", p)
 	}
 	if got := list(t, l, Filter{Account: "one"}); len(got) != 1 || got[0].Outcome != "unavailable" {
-		t.Errorf("%+v", got)
+		t.Errorf("the records of account one are %+v, want one with outcome unavailable", got)
 	}
 	mustClose(t, l)
 	whole(t, dir, -1)
@@ -374,7 +374,7 @@ func TestFullDisk(t *testing.T) {
 	begin(t, l, vm.OpDelete, "one")
 	got := list(t, l, Filter{})
 	if len(got) != 2 || got[1].ID != id || got[1].Outcome != "ok" {
-		t.Errorf("%+v", got)
+		t.Errorf("after the disk had space again the records are %+v, want 2, the second of them %s with outcome ok", got, id)
 	}
 	mustClose(t, l)
 	whole(t, dir, 3)

@@ -161,7 +161,7 @@ func TestKeptIsOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, err := segments(dir); err != nil || len(found) < 3 {
-		t.Fatalf("%v, %v", found, err)
+		t.Fatalf("the log has segments %v (%v), want at least 3", found, err)
 	}
 	if err := opening(t, dir, k); err != nil {
 		t.Error(err)

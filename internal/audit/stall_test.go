@@ -58,7 +58,7 @@ func TestDiskHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := Verify(d.Dir, "", Head{}); err != nil || r.Problem != "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("after the stall, the log's verification gives %+v (%v), want no problem", r, err)
 	}
 	if l, err = Open(d.Dir); err != nil {
 		t.Fatal(err)

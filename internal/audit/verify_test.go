@@ -156,7 +156,7 @@ func TestTamperingOfHistory(t *testing.T) {
 			l.queueForTest("box")
 		}
 		if err := l.Sync(); err != nil {
-			t.Fatalf("%d: %v", i, err)
+			t.Fatalf("sync number %d failed: %v", i, err)
 		}
 	}
 	mustClose(t, l)
@@ -198,10 +198,10 @@ func TestForgedAnchors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := Verify(forged, string(pub), Head{}); err != nil || !strings.Contains(r.Problem, "signature") {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("the forged log's verification gives %+v (%v), want a problem with a signature", r, err)
 	}
 	if r, err := Verify(dir, string(pub), Head{}); err != nil || r.Problem != "" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("the genuine log's verification gives %+v (%v), want no problem", r, err)
 	}
 	if _, err := Verify(dir, "abc", Head{}); !errors.Is(err, vm.Invalid) {
 		t.Errorf("a wrong key: %v", err)

@@ -60,7 +60,7 @@ func TestCgroups(t *testing.T) {
 	h, own := groups(t, "cpuset cpu io memory hugetlb pids\n")
 	have, err := h.Divide()
 	if err != nil || !slices.Equal(have, []string{"cpu", "memory", "io", "pids"}) {
-		t.Fatalf("%v, %v", have, err)
+		t.Fatalf("the controllers are %v (%v), want cpu, memory, io and pids", have, err)
 	}
 	wantFile(t, own+"/warren.serve/cgroup.procs", strconv.Itoa(os.Getpid()))
 	wantFile(t, own+"/warren.serve/cpu.weight", "500")
@@ -78,7 +78,7 @@ func TestCgroups(t *testing.T) {
 		// A file of the kernel's is set by a write; these keep what was longer.
 		data, err := os.ReadFile(filepath.Join(own, "warren.vms/a", file))
 		if err != nil || !strings.HasPrefix(string(data), want) {
-			t.Errorf("%s: %q, %v", file, data, err)
+			t.Errorf("%s holds %q (%v), want %q first", file, data, err, want)
 		}
 	}
 	if _, err := h.Divide(); err != nil {
@@ -138,7 +138,7 @@ func TestCgroupsReal(t *testing.T) {
 	}
 	dir, err := h.group("test")
 	if err != nil || dir == "" {
-		t.Fatalf("%q, %v", dir, err)
+		t.Fatalf("the process's group is %q (%v), want a directory", dir, err)
 	}
 	wantFile(t, dir+"/cgroup.procs", strconv.Itoa(sleep.Process.Pid))
 	for c, want := range map[string][2]string{"cpu": {"cpu.max", "200000 100000"}, "memory": {"memory.max", "67108864"}, "pids": {"pids.max", "7"}} {

@@ -230,7 +230,7 @@ func run(t *testing.T, to targets, start func(*exec.Cmd) error) map[string]strin
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
+		t.Fatalf("the confined process failed: %v: %s", err, stderr.String())
 	}
 	if stderr.Len() > 0 {
 		t.Logf("it said: %s", stderr.String())
@@ -338,7 +338,7 @@ func TestConfinedAsAnotherUser(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestConfinedReachesOnlyItsOwn") {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the tests failed as another user: %v: %s", err, out)
 	}
 	t.Logf("%s", out)
 }

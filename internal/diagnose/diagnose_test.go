@@ -359,7 +359,7 @@ func TestInstaller(t *testing.T) {
 func TestLines(t *testing.T) {
 	got := Lines([]byte("\x1b[31mred\x1b[0m\r\n\n  \n10%\r20%\r100% done\n\x1b]0;title\x07ask [y/n] \x1b[?25h"))
 	if want := []string{"red", "100% done", "ask [y/n]"}; !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("the lines are %q, want %q", got, want)
 	}
 }
 
@@ -367,7 +367,7 @@ func TestLines(t *testing.T) {
 func TestBiggest(t *testing.T) {
 	got := Biggest([]DiskUse{{"/var", 1000}, {"/var/log", 990}, {"/var/log/app", 980}, {"/home", 100}, {"/home/a", 50}, {"/home/b", 50}})
 	if want := []DiskUse{{"/var/log/app", 980}, {"/home", 100}, {"/home/a", 50}, {"/home/b", 50}}; !slices.Equal(got, want) {
-		t.Errorf("%v", got)
+		t.Errorf("the biggest directories are %v, want %v", got, want)
 	}
 }
 
@@ -376,13 +376,13 @@ func TestAsleep(t *testing.T) {
 	rec := vm.VM{ID: "abc", Name: "box", State: vm.Suspended, Reason: "idle", Exit: vm.MachineExit{Reason: "idle", Time: begin}}
 	f := Asleep(rec)
 	if len(f) != 1 || f[0].Says != "the VM is suspended: nothing used it for its idle time, at 2026-03-04T05:06:07Z" || f[0].Severity != vm.SeverityInfo {
-		t.Errorf("%+v", f)
+		t.Errorf("an idle VM's findings are %+v, want one that says since when it is suspended", f)
 	}
 	rec = vm.VM{ID: "abc", State: vm.Stopped, Reason: "host-restart", Losses: []string{"memory"}}
 	if f = Asleep(rec); f[0].Severity != vm.SeverityWarning || !strings.Contains(f[0].Do, "start abc") || !slices.Contains(f[0].Evidence, "lost: memory") {
-		t.Errorf("%+v", f)
+		t.Errorf("a VM stopped by a host restart has the findings %+v, want a warning with the loss and the command to start it", f)
 	}
 	if f = Asleep(vm.VM{State: vm.Lost, Reason: "files-missing"}); f[0].Severity != vm.SeverityError {
-		t.Errorf("%+v", f)
+		t.Errorf("a lost VM's findings are %+v, want an error", f)
 	}
 }

@@ -82,7 +82,7 @@ func TestHealthy(t *testing.T) {
 			continue // the real disk's
 		}
 		if c.Status != OK {
-			t.Errorf("%s: %s: %s", c.Name, c.Status, c.Detail)
+			t.Errorf("a healthy host fails the check %s with %s: %s", c.Name, c.Status, c.Detail)
 		}
 		if c.Fix != "" {
 			t.Errorf("%s is well and has a remedy: %s", c.Name, c.Fix)

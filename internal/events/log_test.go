@@ -104,7 +104,7 @@ func TestTooOld(t *testing.T) {
 	}
 	put(t, l, 1)
 	if e, err := live.Next(t.Context()); err != nil || e.ID != 101 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("the event after the gap is %+v (%v), want number 101", e, err)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestTorn(t *testing.T) {
 	must(t, l, err)
 	defer l.Close()
 	if e, err := l.Append(vm.Event{Type: "x"}); err != nil || e.ID != 4 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("the event after a torn line is %+v (%v), want number 4", e, err)
 	}
 	s, err := l.Subscribe(0)
 	if err != nil {
@@ -275,7 +275,7 @@ func TestPowerCut(t *testing.T) {
 	defer live.Close()
 	e, err := l.Append(vm.Event{Type: "x"})
 	if err != nil || e.ID <= 10 {
-		t.Fatalf("%+v, %v", e, err)
+		t.Fatalf("the event after the lost ones is %+v (%v), want a number over 10", e, err)
 	}
 	if got, err := live.Next(t.Context()); err != nil || got.ID != e.ID {
 		t.Errorf("live: %+v, %v", got, err)
@@ -348,7 +348,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	l.file = good
 	if e, err := l.Append(vm.Event{Type: "x"}); err != nil || e.ID != 2 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("the event after the full disk is %+v (%v), want number 2", e, err)
 	}
 	if _, err := l.Append(vm.Event{Type: "x", Data: map[string]any{"x": strings.Repeat("x", maxEvent)}}); !errors.Is(err, vm.Limit) {
 		t.Errorf("a large event: %v", err)
@@ -369,7 +369,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	if e, err := s.Next(t.Context()); err != nil || e.ID != 1 {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("the event before the log closed is %+v (%v), want number 1", e, err)
 	}
 	if _, err := s.Next(t.Context()); !errors.Is(err, vm.Unavailable) {
 		t.Errorf("after close: %v", err)

@@ -80,7 +80,7 @@ func TestDiskOnByFile(t *testing.T) {
 		}
 		got, err := s.DiskOn(of)
 		if got != c.want || vm.KindOf(err) != c.kind {
-			t.Errorf("%s: %q, %v", c.backing, got, err)
+			t.Errorf("a disk on %q is said to be on %q (%v), want %q", c.backing, got, err, c.want)
 		}
 	}
 }

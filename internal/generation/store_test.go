@@ -116,7 +116,7 @@ func TestNextDisk(t *testing.T) {
 	ids, err := s.List()
 	slices.Sort(ids)
 	if want := []vm.GenerationID{min(a, b), max(a, b)}; err != nil || !slices.Equal(ids, want) {
-		t.Errorf("%v, %v", ids, err)
+		t.Errorf("the generations are %v (%v), want %v", ids, err, want)
 	}
 	must(t, s.Remove(b))
 	must(t, s.Remove(b))
@@ -130,7 +130,7 @@ func TestBeginWithoutADisk(t *testing.T) {
 	id := vm.NewGenerationID()
 	must(t, os.Remove(s.Dir.Overlay(of)))
 	if err := s.Begin(id, of, 64); vm.KindOf(err) != vm.NotFound {
-		t.Errorf("%v", err)
+		t.Errorf("begin without a disk: %v, want not-found", err)
 	}
 	wantFiles(t, false, string(s.dir(id)), s.next(id, of))
 	if err := s.Advance(id, of); err == nil {

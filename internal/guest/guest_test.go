@@ -89,7 +89,7 @@ func TestBadGuest(t *testing.T) {
 			}
 			for verb, call := range calls {
 				if err := call(); !errors.Is(err, vm.GuestFault) {
-					t.Errorf("%s: %v", verb, err)
+					t.Errorf("%s against a bad answer: %v, want guest-fault", verb, err)
 				}
 			}
 		})
@@ -134,7 +134,7 @@ func TestStuckUpload(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err := c.client.WriteFile(ctx, "", "/x", vm.WriteOptions{Size: 100}, stuck)
 		if !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a write that ends with %s: %v, want %v", name, err, c.want)
 		}
 		cancel()
 		_ = w.Close()

@@ -149,7 +149,7 @@ func TestJSON(t *testing.T) {
 	}
 	var got vm.File
 	if err := ReadJSON(path, &got); err != nil || got.Name != want.Name || got.Size != want.Size {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the file is read back as %+v (%v), want %+v", got, err, want)
 	}
 	if err := os.WriteFile(path, []byte(`{"name":`), 0o600); err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func (v *server) stored(p *place) (id string) {
 func (v *server) must(what string, err error) {
 	v.Helper()
 	if err != nil {
-		v.Fatalf("%s: %v", what, err)
+		v.Fatalf("%s failed: %v", what, err)
 	}
 }
 

@@ -400,7 +400,7 @@ func TestFrames(t *testing.T) {
 		"type 14":     {14, 0, 0, 0, 0},
 	} {
 		if _, _, err := NewFrameReader(bytes.NewReader(raw)).Next(); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the frame %q: %v, want an error that is not the end of the stream", name, err)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func TestBounded(t *testing.T) {
 		t.Helper()
 		sums, vms, err := r.Usage(t.Context(), caller("a"), false)
 		if err != nil {
-			t.Fatalf("%s: %v", when, err)
+			t.Fatalf("usage %s: %v", when, err)
 		}
 		if len(vms) != 200 {
 			t.Errorf("%s: the usage of %d VMs is kept, want 200", when, len(vms))
@@ -230,7 +230,7 @@ func TestLostAnswer(t *testing.T) {
 			r = open(t, b, clock, "here")
 			sums, vms, err := r.Usage(t.Context(), caller("a"), false)
 			if err != nil || len(sums) != 1 {
-				t.Fatalf("%v, %v", sums, err)
+				t.Fatalf("after the restart the usage is %v (%v), want one sum", sums, err)
 			}
 			if sums[0].CPUSeconds != 202 {
 				t.Errorf("the sum has %v seconds of CPU, want 202", sums[0].CPUSeconds)
@@ -256,7 +256,7 @@ func TestServersApart(t *testing.T) {
 	for name, r := range map[string]*room{"here": here, "there": there} {
 		sums, vms, err := r.Usage(t.Context(), caller("a"), false)
 		if err != nil || len(sums) != 1 {
-			t.Fatalf("%s: %v, %v", name, sums, err)
+			t.Fatalf("on host %s the usage is %v (%v), want one sum", name, sums, err)
 		}
 		if len(vms) != 200 {
 			t.Errorf("%s: the usage of %d VMs is kept, want 200", name, len(vms))

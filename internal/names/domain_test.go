@@ -29,7 +29,7 @@ func TestVerifyDomain(t *testing.T) {
 	}
 	d, err := e.VerifyDomain(ctx, c, "Example.COM.")
 	if err != nil || d.Name != "example.com" || len(d.Code) < 20 || d.Verified {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("a first request for a domain gives %+v (%v), want an unverified example.com with a code", d, err)
 	}
 	if again, err := e.VerifyDomain(ctx, c, "example.com"); err != nil || again.Code != d.Code || again.ID != d.ID {
 		t.Errorf("asked again: %+v, %v", again, err)
@@ -38,7 +38,7 @@ func TestVerifyDomain(t *testing.T) {
 	wantCode(t, err, vm.Invalid, "VERIFICATION_FAILED")
 	rival, err := e.VerifyDomain(ctx, other, "example.com")
 	if err != nil || rival.Code == d.Code {
-		t.Fatalf("%+v, %v", rival, err)
+		t.Fatalf("another account's request for the domain gives %+v (%v), want a code of its own", rival, err)
 	}
 	dns.SetTXT(vm.VerificationName("example.com"), rival.Code) // not ours
 	_, err = e.CheckDomain(ctx, c, d.ID)
@@ -47,7 +47,7 @@ func TestVerifyDomain(t *testing.T) {
 	wantCode(t, err, vm.Unauthenticated, "DOMAIN_OWNERSHIP_NOT_VERIFIED")
 	dns.SetTXT(vm.VerificationName("example.com"), rival.Code, d.Code)
 	if d, err = e.CheckDomain(ctx, c, d.ID); err != nil || !d.Verified {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("the check with our code in DNS gives %+v (%v), want a verified domain", d, err)
 	}
 	if _, err = e.CheckDomain(ctx, c, "example.com"); err != nil {
 		t.Errorf("checked again: %v", err)
@@ -76,7 +76,7 @@ func TestVerifyDomain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := e.Domains(ctx, c); err != nil || len(list) != 0 || where(e, "www.example.com") != "" {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("after the verification is dropped the domains are %+v (%v) and www leads to %q, want none", list, err, where(e, "www.example.com"))
 	}
 	_, err = e.DropVerification(ctx, c, "example.com", "")
 	wantCode(t, err, vm.NotFound, "VERIFICATION_NOT_FOUND")
@@ -175,7 +175,7 @@ func TestCloserDomain(t *testing.T) {
 	mine := verify(t, dns, e, c, "mine.example.com")
 	verify(t, dns, e, other, "a.example.com")
 	if m, err := e.MapDomain(ctx, c, "x.mine.example.com", "box", 80); err != nil || m.Ownership != mine.ID {
-		t.Errorf("%+v, %v", m, err)
+		t.Errorf("the mapping is %+v (%v), want ownership by %s", m, err, mine.ID)
 	}
 	if _, err := e.MapDomain(ctx, c, "a.example.com", "box", 80); err != nil || where(e, "a.example.com") != box.ID {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestMayCertify(t *testing.T) {
 		}
 	}
 	if a, err := e.MayCertify("www.example.com"); err != nil || a != c.Actor.Account {
-		t.Errorf("%q, %v", a, err)
+		t.Errorf("a certificate may be had by %q (%v), want %q", a, err, c.Actor.Account)
 	}
 	for _, name := range []string{"", "example.com", "x.www.example.com", "elsewhere.example", "app.warren.localhost", "3000-box.warren.localhost", "www.example.com.", "bank.example"} {
 		if _, err := e.MayCertify(name); err == nil {
@@ -256,7 +256,7 @@ func TestMappingsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, err := vmtest.Stored[vm.Mapping](s.Backend, "mappings"); err != nil || len(list) != 0 || where(e, "app.warren.localhost") != "" {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("after the VM is deleted the mappings are %+v (%v) and app leads to %q, want none", list, err, where(e, "app.warren.localhost"))
 	}
 	theirs := create(t, e, other, engine.CreateRequest{Name: "theirs"})
 	verify(t, dns, e, other, "example.com")
@@ -298,7 +298,7 @@ func TestSeveralPreviewDomains(t *testing.T) {
 	box := create(t, e, c, engine.CreateRequest{Name: "box"})
 	for _, name := range []string{"app.warren.localhost", "app.vms.example.com"} {
 		if m, err := e.MapDomain(t.Context(), c, name, "box", 80); err != nil || !m.Implicit {
-			t.Errorf("%s: %+v %v", name, m, err)
+			t.Errorf("the mapping of %s is %+v (%v), want an implicit one", name, m, err)
 		}
 	}
 	for _, name := range []string{"warren.localhost", "vms.example.com", "3000-box.vms.example.com", string(box.ID) + ".vms.example.com", string(vm.NewID()) + ".warren.localhost"} {

@@ -136,7 +136,7 @@ func verify(t *testing.T, dns *vmtest.DNS, e *vmtest.House, c *vm.Call, domain s
 	}
 	dns.SetTXT(vm.VerificationName(domain), "of somebody else", d.Code)
 	if d, err = e.CheckDomain(t.Context(), c, domain); err != nil || !d.Verified {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("the check with the code in DNS gives %+v (%v), want a verified domain", d, err)
 	}
 	return d
 }
