@@ -14,49 +14,48 @@ import (
 )
 
 const (
-	poolQuiet    = 300 * time.Millisecond // nothing was created for so long before a member is made
-	poolLook     = time.Minute            // between two looks at all members
-	poolWait     = 2 * time.Second        // before asking again whether the host is idle
-	poolPatience = 30 * time.Second       // a host that is never idle gets its members too
+	poolQuiet    = 300 * time.Millisecond // without a create before a member is made
+	poolLook     = time.Minute            // between two checks of all members
+	poolWait     = 2 * time.Second        // before checking again whether the host is idle
+	poolPatience = 30 * time.Second       // after this time a busy host gets its members, too
 	poolRetry    = 30 * time.Second       // after a failure, or after members were given up
-	poolKept     = 10 * time.Minute       // members are kept for what was asked for since
-	poolKinds    = 3                      // images and sizes that have members at a time
-	poolAnswer   = time.Second            // for a member to say that it is there
-	poolBusy     = 60.0                   // percent of time in which programs wait for a CPU
+	poolKept     = 10 * time.Minute       // kinds requested within this time keep their members
+	poolKinds    = 3                      // images and sizes that may have members
+	poolAnswer   = time.Second            // for a member to prove that it answers
+	poolBusy     = 60.0                   // percent of the time in which programs wait for a CPU
 )
 
-// pool keeps machines that are restored, warmed and paused, so that most
-// creates need only resume one. A member has the id, the directory and the
-// disk of a VM but no record: what a crash leaves of it belongs to nothing and
-// is swept by the next engine. Its lock is the innermost.
+// pool keeps machines that are restored, warmed and paused, so that most creates need
+// only resume one. A member has the id, the directory and the disk of a VM but no record:
+// the next engine sweeps what a crash leaves of it. Its lock is the innermost.
 type pool struct {
 	e    *Engine
-	wake chan struct{} // tells tend that something has changed
+	wake chan struct{} // wakes run: something has changed
 
 	mu sync.Mutex
 	// guarded by mu
 	members []*member // oldest first
 	making  *making   // nil = none
 	wanted  map[kind]demand
-	quiet   time.Time // no member is made before
-	shut    bool      // no member is kept any more
+	quiet   time.Time // no member is made before this time
+	shut    bool      // members are no longer kept
 	hits    int64
 	misses  int64
 }
 
-// kind is what members have in common that can stand for each other.
+// kind is the image and size of interchangeable members.
 type kind struct {
 	image vm.ImageID
 	size  vm.Size
 }
 
-// demand says how much a kind is wanted.
+// demand says how often and when a kind was last requested.
 type demand struct {
 	times int
 	last  time.Time
 }
 
-// member is one machine of the pool. It belongs to whoever has popped it.
+// member is one machine of the pool. Only the caller that popped it may use it.
 type member struct {
 	id      vm.ID
 	kind    kind
@@ -76,9 +75,9 @@ type making struct {
 
 // PoolInfo describes the warm pool.
 type PoolInfo struct {
-	Size   int   // members wanted of each image and size; 0 = the pool is off
-	Ready  int   // members that wait now
-	Hits   int64 // creates that took one, since the server started
+	Size   int   // members wanted for each image and size; 0 = the pool is off
+	Ready  int   // members ready now
+	Hits   int64 // creates that took a member, since the server started
 	Misses int64 // creates that found none
 }
 
@@ -94,7 +93,7 @@ func (p *pool) info() PoolInfo {
 	return PoolInfo{Size: p.size(), Ready: len(p.members), Hits: p.hits, Misses: p.misses}
 }
 
-// growth is what the members are expected to take beyond what they hold.
+// growth is the memory by which the members are expected to grow.
 func (p *pool) growth() (bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,8 +106,8 @@ func (p *pool) growth() (bytes int64) {
 	return bytes
 }
 
-// take returns a member that can become a VM of the image and size, or nil. It
-// is the caller's, to adopt, to give back or to discard.
+// take returns a member that can become a VM of the image and size, or nil. The caller
+// adopts it, gives it back or discards it.
 func (p *pool) take(ctx context.Context, img vm.Image, size vm.Size) *member {
 	if p.size() == 0 {
 		return nil
@@ -129,12 +128,12 @@ func (p *pool) take(ctx context.Context, img vm.Image, size vm.Size) *member {
 			p.giveBack(ctx, m)
 			return nil
 		}
-		p.e.log.Info("a machine of the pool cannot be used any more", "vm", m.id, "why", err)
+		p.e.log.Info("discarding a machine of the pool", "vm", m.id, "why", err)
 		p.discard(ctx, m)
 	}
 }
 
-// ask notes that a kind was wanted.
+// ask counts a request for a kind.
 func (p *pool) ask(k kind) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +142,7 @@ func (p *pool) ask(k kind) {
 	p.laterLocked(poolQuiet)
 }
 
-// laterLocked holds the making of members off for d.
+// laterLocked makes no member for at least d.
 func (p *pool) laterLocked(d time.Duration) {
 	if t := p.e.now().Add(d); t.After(p.quiet) {
 		p.quiet = t
@@ -164,7 +163,7 @@ func (p *pool) poke() {
 	}
 }
 
-// pop takes the oldest member that fits out of the pool.
+// pop removes the oldest member that fits from the pool and returns it.
 func (p *pool) pop(fits func(*member) bool) *member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,8 +176,8 @@ func (p *pool) pop(fits func(*member) bool) *member {
 	return m
 }
 
-// giveBack puts a member into the pool, the oldest first. When the pool is shut
-// the member ends.
+// giveBack returns a member to its place in the pool, which is sorted by age. If the pool
+// is shut it discards the member.
 func (p *pool) giveBack(ctx context.Context, m *member) {
 	p.mu.Lock()
 	if p.shut {
@@ -194,15 +193,14 @@ func (p *pool) giveBack(ctx context.Context, m *member) {
 	p.members = slices.Insert(p.members, i, m)
 }
 
-// fresh says why a member cannot stand for a VM that is started now; nil = it
-// can. The member must have been popped: it is paused again, which a VM must
-// not be.
+// fresh returns why a member cannot become a VM now, or nil. The caller must have popped
+// the member: fresh pauses it again, which must not happen to a VM.
 func (p *pool) fresh(ctx context.Context, m *member, img vm.Image) error {
 	host, err := p.e.cfg.Host.Platform(ctx)
 	if err != nil {
 		return err
 	}
-	// What is built here where it is missing, the create needs anyway.
+	// If the warm generation must be built, the create needs it anyway.
 	gen, err := p.e.cfg.Images.Warm(ctx, img, m.kind.size)
 	if err != nil {
 		return err
@@ -222,8 +220,8 @@ func (p *pool) fresh(ctx context.Context, m *member, img vm.Image) error {
 	return m.machine.Pause(ctx)
 }
 
-// discard ends a member and removes what it has. What cannot be removed is
-// swept by the next engine.
+// discard ends a member and removes its files. The next engine sweeps what could not be
+// removed.
 func (p *pool) discard(ctx context.Context, m *member) {
 	m.machine.Close()
 	ctx = context.WithoutCancel(ctx)
@@ -236,15 +234,14 @@ func (p *pool) discard(ctx context.Context, m *member) {
 	}
 }
 
-// giveUp ends one member, so that something else can have its memory. It
-// reports whether there was one.
+// giveUp ends one member to free its memory. It reports whether there was one.
 func (p *pool) giveUp(ctx context.Context) bool {
 	p.mu.Lock()
 	p.laterLocked(poolRetry)
 	on := p.making
 	p.mu.Unlock()
 	if m := p.pop(func(*member) bool { return true }); m != nil {
-		p.e.log.Info("a machine of the pool makes room", "vm", m.id)
+		p.e.log.Info("discarding a machine of the pool to free its memory", "vm", m.id)
 		p.discard(ctx, m)
 		return true
 	}
@@ -260,7 +257,7 @@ func (p *pool) giveUp(ctx context.Context) bool {
 	}
 }
 
-// drain ends every member; nobody makes new ones any more.
+// drain ends every member and shuts the pool.
 func (p *pool) drain(ctx context.Context) {
 	p.mu.Lock()
 	p.shut = true
@@ -274,9 +271,9 @@ func (p *pool) drain(ctx context.Context) {
 	}
 }
 
-// adopt makes the member of a plan the VM of op. Without an error and without
-// a machine the member could not be used and is gone: the caller goes the
-// ordinary way.
+// adopt turns the member of a plan into the VM of op. If it returns neither a machine nor
+// an error, the member was unusable and is gone: the caller starts a machine the ordinary
+// way.
 func (e *Engine) adopt(ctx context.Context, op *operation, p *createPlan) (Machine, vm.MachineStatus, error) {
 	m, none := p.member, vm.MachineStatus{}
 	p.member = nil // from here on it is the operation's

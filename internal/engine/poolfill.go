@@ -32,8 +32,8 @@ func (p *pool) run(ctx context.Context) {
 	}
 }
 
-// look throws away what nobody may have any more. One member at a time is out
-// of the pool for it.
+// look discards members that are stale or no longer wanted. It takes them out of the pool
+// one at a time.
 func (p *pool) look(ctx context.Context) {
 	kinds := p.kinds(ctx)
 	p.mu.Lock()
@@ -47,21 +47,21 @@ func (p *pool) look(ctx context.Context) {
 		switch {
 		case err != nil:
 		case !slices.Contains(kinds, m.kind):
-			err = errors.New("nobody wants its size any more")
+			err = errors.New("its size is no longer requested")
 		default:
 			err = p.fresh(ctx, m, img)
 		}
-		if err == nil || ctx.Err() != nil { // at the end all of them go
+		if err == nil || ctx.Err() != nil { // while the pool ends, drain discards them all
 			p.giveBack(ctx, m)
 			continue
 		}
-		p.e.log.Info("a machine of the pool goes", "vm", m.id, "why", err)
+		p.e.log.Info("discarding a machine of the pool", "vm", m.id, "why", err)
 		p.discard(ctx, m)
 	}
 }
 
-// kinds lists what is to be had from the pool, most wanted first: what was
-// asked for lately, more than once, and the default image in the default size.
+// kinds lists the kinds that the pool should hold, most requested first: those requested
+// recently and more than once, and the default image in the default size.
 func (p *pool) kinds(ctx context.Context) []kind {
 	p.mu.Lock()
 	for k, d := range p.wanted {
@@ -90,7 +90,7 @@ func (p *pool) kinds(ctx context.Context) []kind {
 	return out
 }
 
-// lacking returns a kind of which there are too few.
+// lacking returns a kind with too few members.
 func (p *pool) lacking(ctx context.Context) (kind, bool) {
 	kinds := p.kinds(ctx)
 	p.mu.Lock()
@@ -109,8 +109,8 @@ func (p *pool) lacking(ctx context.Context) (kind, bool) {
 	return kind{}, false
 }
 
-// fill makes one member, if one is lacking and nothing speaks against it now.
-// The result is when to try again.
+// fill makes one member if one is lacking and the host has room. It returns when to try
+// again.
 func (p *pool) fill(ctx context.Context) time.Duration {
 	k, ok := p.lacking(ctx)
 	if !ok {
@@ -131,7 +131,7 @@ func (p *pool) fill(ctx context.Context) time.Duration {
 	m, err := p.build(ctx, k)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.e.log.Warn("no machine for the pool", "err", err)
+			p.e.log.Warn("a machine for the pool could not be made", "err", err)
 			p.mu.Lock()
 			p.laterLocked(poolRetry)
 			p.mu.Unlock()
@@ -142,7 +142,7 @@ func (p *pool) fill(ctx context.Context) time.Duration {
 	return 0
 }
 
-// atWork reports whether an operation is under way on any VM.
+// atWork reports whether any VM has an operation in progress.
 func (e *Engine) atWork() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,8 +157,8 @@ func (e *Engine) atWork() bool {
 	return false
 }
 
-// room reports whether the host has memory for a member and for one more VM
-// beside it, disk, and nothing better to do.
+// room reports whether the host is idle and has disk, and memory for a member plus one
+// more VM.
 func (p *pool) room(ctx context.Context, size vm.Size) bool {
 	have, err := p.e.cfg.Host.Capacity(ctx)
 	if err != nil || have.DiskFree < p.e.cfg.Settings.DiskReserve {
@@ -173,7 +173,7 @@ func (p *pool) room(ctx context.Context, size vm.Size) bool {
 	return have.Waiting < poolBusy || p.e.now().Sub(p.quiet) > poolPatience
 }
 
-// build makes a member; when it fails nothing is left of it.
+// build makes a member. If it fails, nothing is left of it.
 func (p *pool) build(ctx context.Context, k kind) (m *member, err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.e.cfg.Settings.StartDeadline)
 	on := &making{size: k.size, cancel: cancel, done: make(chan struct{})}
@@ -236,9 +236,9 @@ func (p *pool) start(ctx context.Context, k kind, u *undo) (*member, error) {
 	}, machine.Pause(ctx)
 }
 
-// warmUp runs what the first command of a VM will need: under emulation the
-// first one in a new QEMU takes four times as long as the second. No trace of
-// it is left in the list of processes.
+// warmUp runs what the first command of a VM will need. Under emulation the first command
+// in a new QEMU takes four times as long as the second. It leaves no entry in the list of
+// processes.
 func warmUp(ctx context.Context, g Guest) error {
 	for range 2 {
 		x, err := g.Exec(ctx, vm.ExecSpec{Command: "true"})

@@ -9,12 +9,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// newVMRoom is what a new VM is expected to take of its account's disk before
-// it is of any use.
+// newVMRoom is the disk space that a new VM takes of its account before it is usable.
 const newVMRoom = 64 << 20
 
-// overQuota refuses what would be more than an account may have: use is what
-// it has, more what is asked for. Only what is asked for can be refused.
+// overQuota refuses a request that would exceed an account's quota q: use is what the
+// account has, more what it requests. It only checks what is requested.
 func overQuota(q, use, more vm.Quota) error {
 	counted := func(limit, have, ask int, code, what, then string) error {
 		if limit == 0 || ask <= 0 || have+ask <= limit {
@@ -27,15 +26,15 @@ func overQuota(q, use, more vm.Quota) error {
 		if limit == 0 || ask <= 0 || have+ask <= limit {
 			return nil
 		}
-		return vm.Errorf(vm.Limit, "", "the account's running VMs may have %d %s together, have %d, and %d are asked for", limit, what, have, ask).
+		return vm.Errorf(vm.Limit, "", "the account's running VMs may have %d %s together, have %d and would get %d more", limit, what, have, ask).
 			WithCode(code, "got", have+ask, "max", limit, "current", have).WithHint("stop or suspend a VM, ask for less, or ask an admin for more: `warren account quota`")
 	}
 	stored := func(limit, have, ask int64, code, what, then string) error {
 		if limit == 0 || ask <= 0 || have+ask <= limit {
 			return nil
 		}
-		return vm.Errorf(vm.Limit, "", "the account may have %d MiB of %s and has %d; about %d are asked for", limit>>20, what, have>>20, ask>>20).
-			WithCode(code, "limit", limit, "current", have, "requested", ask).WithHint("%s: `warren storage` says who has what", then)
+		return vm.Errorf(vm.Limit, "", "the account may have %d MiB of %s, has %d and would get about %d more", limit>>20, what, have>>20, ask>>20).
+			WithCode(code, "limit", limit, "current", have, "requested", ask).WithHint("%s: `warren storage` shows who uses what", then)
 	}
 	for _, err := range []error{
 		counted(q.VMs, use.VMs, more.VMs, "TOTAL_VM_LIMIT_EXCEEDED", "VMs", "delete one"),
@@ -53,8 +52,8 @@ func overQuota(q, use, more vm.Quota) error {
 	return nil
 }
 
-// claim is a VM that was admitted and is not, or not yet again, among those
-// that run: another that is admitted meanwhile counts it.
+// claim is an admitted VM that does not run yet, or not yet again. Other admissions count
+// it.
 type claim struct {
 	id      vm.ID
 	account vm.AccountID
@@ -62,7 +61,7 @@ type claim struct {
 	grows   int64 // bytes of memory that it is expected to take
 }
 
-// claimedLocked reports whether a VM was admitted and is on its way.
+// claimedLocked reports whether a VM was admitted and is being started.
 func (e *Engine) claimedLocked(id vm.ID) bool {
 	for c := range e.claims {
 		if c.id == id {
@@ -72,7 +71,7 @@ func (e *Engine) claimedLocked(id vm.ID) bool {
 	return false
 }
 
-// settle lets go of claims: what they stood for is there now, or never will be.
+// settle removes claims whose VMs now run or have failed.
 func (e *Engine) settle(claims ...*claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,15 +84,15 @@ func (e *Engine) settle(claims ...*claim) {
 	}
 }
 
-// rename gives a claim the id that its VM has after all.
+// rename gives a claim the final id of its VM.
 func (e *Engine) rename(c *claim, id vm.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.id = id
 }
 
-// claimLocked admits VMs of an account by its quota, and claims their place.
-// Whether the disk has room is seen to before.
+// claimLocked admits VMs of an account by its quota and claims their places. The caller
+// has checked the disk.
 func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
 	if e.draining {
 		return errDraining
@@ -108,7 +107,7 @@ func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
 			switch s := e.vms[c.id]; {
 			case s == nil:
 				more.VMs++
-			case running(s.rec.State): // it is to have more
+			case running(s.rec.State): // it gets more CPUs or memory
 				more.Running--
 				more.VCPU -= s.rec.Size.VCPU
 				more.MemoryMiB -= s.rec.Size.MemoryMiB
@@ -125,8 +124,7 @@ func (e *Engine) claimLocked(account vm.AccountID, want []*claim) error {
 	return nil
 }
 
-// countLocked is what an account has of all that can be counted at once: its
-// VMs, those of them that run or are about to, and its snapshots.
+// countLocked counts an account's VMs, those that run or are about to, and its snapshots.
 func (e *Engine) countLocked(account vm.AccountID) (use vm.Quota) {
 	runs := func(size vm.Size) {
 		use.Running++
@@ -170,9 +168,8 @@ func countsAsSnapshot(g vm.Generation) bool {
 	return g.Snapshot != "" && !g.Deleted && !g.Gone && (g.State == vm.GenReady || g.State == vm.GenBuilding)
 }
 
-// diskLimit is how much disk an account may have on a host with a disk of that
-// size: its quota, or, where that names none, the default of accounts that are
-// not admins'. 0 = as much as there is.
+// diskLimit is the disk space that an account may have on a host with a disk of that
+// size: its quota, or else the default for accounts that are not admins'. 0 = no limit.
 func (e *Engine) diskLimit(a vm.Account, disk int64) int64 {
 	s := e.cfg.Settings
 	switch {
@@ -184,16 +181,16 @@ func (e *Engine) diskLimit(a vm.Account, disk int64) int64 {
 	return s.budget(disk) / 100 * int64(s.AccountPercent)
 }
 
-// farBelow reports whether an account that has only the default quota of disk is
-// so far below it that nothing need be measured for a request.
+// farBelow reports whether an account with the default disk quota is so far below it that
+// a request needs no measurement.
 func (e *Engine) farBelow(a vm.Account, more, limit int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return a.Quota.Disk == 0 && e.looked != nil && e.now().Sub(e.looked.time) < 10*storageEvery && e.looked.accounts.Of[a.ID].Unique+more < limit-limit/10
 }
 
-// roomInQuota refuses what an account's quotas of disk and memory images, and
-// of snapshots, have no room for. What may go of the account is let go first.
+// roomInQuota refuses a request that exceeds the account's quotas of disk, memory images
+// or snapshots. It first evicts what may be evicted in the account.
 func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.Quota) error {
 	have, err := e.cfg.Host.Capacity(ctx)
 	if err != nil {
@@ -217,7 +214,7 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 		}
 		use.MemoryImages = u.memory[account]
 		if err := overQuota(q, use, vm.Quota{Snapshots: more.Snapshots, MemoryImages: more.MemoryImages}); err != nil {
-			return err // before anything is let go for it
+			return err // before it evicts anything
 		}
 		over := func(u *usage) int64 { return u.accounts.Of[account].Unique + more.Disk - q.Disk }
 		if q.Disk > 0 && more.Disk > 0 && over(u) > 0 {
@@ -233,7 +230,7 @@ func (e *Engine) roomInQuota(ctx context.Context, account vm.AccountID, more vm.
 	return overQuota(q, use, more)
 }
 
-// snapshotFits refuses one snapshot more than the account may have.
+// snapshotFits refuses a snapshot that would exceed the account's quota.
 func (e *Engine) snapshotFits(account vm.AccountID) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -244,8 +241,8 @@ func (e *Engine) snapshotFits(account vm.AccountID) error {
 	return overQuota(q, e.countLocked(account), vm.Quota{Snapshots: 1})
 }
 
-// Quota says what an account may have and what it has; "" = one's own. Admins
-// may ask of any.
+// Quota returns an account's quota and its use; "" = the caller's own. Only admins may
+// ask for others.
 func (e *Engine) Quota(ctx context.Context, c *vm.Call, ref vm.AccountID) (out vm.QuotaState, err error) {
 	defer func() { err = fail(vm.OpQuota, string(ref), err) }()
 	if err := c.Actor.OwnerOnly(""); err != nil {
@@ -273,8 +270,8 @@ func (e *Engine) quotaState(ctx context.Context, a vm.Account) (vm.QuotaState, e
 	return out, nil
 }
 
-// SetQuota says what an account may have. A quota below what the account has
-// is refused. Admins only.
+// SetQuota sets an account's quota. It refuses a quota below the current use. Admins
+// only.
 func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q vm.Quota) (out vm.QuotaState, err error) {
 	defer func() { err = fail(vm.OpQuota, string(ref), err) }()
 	if err := c.Actor.AdminOnly(); err != nil {
@@ -302,7 +299,7 @@ func (e *Engine) SetQuota(ctx context.Context, c *vm.Call, ref vm.AccountID, q v
 	return out, nil
 }
 
-// checkQuota refuses what is no quota, or less than there is.
+// checkQuota refuses an invalid quota, or one below the use.
 func checkQuota(q, use vm.Quota) error {
 	for _, f := range []struct {
 		field     string
@@ -323,7 +320,7 @@ func checkQuota(q, use vm.Quota) error {
 		case f.want > 0 && f.want < f.use:
 			return vm.Errorf(vm.Invalid, f.field, "the account has %d already, more than %d", f.use, f.want).
 				WithCode("INVALID_REQUEST", "field", f.field, "current", f.use, "requested", f.want).
-				WithHint("give at least %d, or have some deleted or stopped first", f.use)
+				WithHint("set at least %d, or first delete or stop some", f.use)
 		}
 	}
 	return nil

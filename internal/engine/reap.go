@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// chore is something that the reaper does to a VM at a time.
+// chore is an action of the reaper on a VM at a given time.
 type chore struct {
 	slot   *slot
 	verb   vm.Op // OpDelete, OpStop, OpSuspend, OpCapture or OpRecover
@@ -20,24 +20,24 @@ type chore struct {
 	due    time.Time
 }
 
-// outcome is how a chore has ended.
+// outcome is the result of a chore.
 type outcome struct {
 	slot  *slot
-	retry time.Duration // how long the VM is left alone; 0: not at all
+	retry time.Duration // how long to leave the VM alone; 0 = not at all
 }
 
-// reapEvery is the longest time between two looks at the deadlines, a guard
-// against clocks that jump.
+// reapEvery is the longest time between two checks of the deadlines, in case the clock
+// jumps.
 const reapEvery = time.Minute
 
-// retryAfter is how long the reaper leaves a VM alone on which it failed.
+// retryAfter is how long the reaper leaves a VM alone after a failure.
 const retryAfter = 30 * time.Second
 
-// reap is the task that ends VMs when their time has come: TTL, idle timeout,
-// ephemeral VMs that stopped, one-shot VMs without a runner. Each chore is a
-// task of its own; one VM has at most one.
+// reap is the task that acts on VMs at their deadlines: TTL, idle timeout, ephemeral VMs
+// that stopped, one-shot VMs without a runner. Each chore is a task of its own; a VM has
+// at most one.
 func (e *Engine) reap(ctx context.Context) {
-	notBefore := map[*slot]time.Time{} // touched by this task only
+	notBefore := map[*slot]time.Time{} // used by this task only
 	done := make(chan outcome)
 	busy := map[*slot]bool{}
 	for {
@@ -58,7 +58,7 @@ func (e *Engine) reap(ctx context.Context) {
 					o := outcome{slot: ch.slot}
 					switch {
 					case e.do(ctx, ch):
-					case ch.verb == vm.OpRecover: // somebody waits for it
+					case ch.verb == vm.OpRecover: // callers wait for it
 						o.retry = insistEvery
 					default:
 						o.retry = retryAfter
@@ -92,8 +92,8 @@ func (e *Engine) isGone(s *slot) bool {
 	return s.gone
 }
 
-// chores lists what is to be done to VMs, now or later; VMs on which an
-// operation is at work are left alone.
+// chores lists the chores for all VMs, due now or later, except VMs with an operation in
+// progress.
 func (e *Engine) chores() []chore {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,9 +109,8 @@ func (e *Engine) chores() []chore {
 	return list
 }
 
-// before reports whether ch comes before other: of what is due, that which ends
-// the VM comes first, whatever waits longer. A chore that fails again and again
-// must not keep a VM from its end.
+// before reports whether ch runs before other. Among due chores, one that ends the VM
+// runs first: a chore that keeps failing must not keep the VM alive.
 func (ch chore) before(other chore, now time.Time) bool {
 	if due, otherDue := !ch.due.After(now), !other.due.After(now); due && otherDue {
 		rank := map[vm.Op]int{vm.OpDelete: 1, vm.OpStop: 2, vm.OpSuspend: 2, vm.OpCapture: 3}
@@ -122,7 +121,7 @@ func (ch chore) before(other chore, now time.Time) bool {
 	return ch.due.Before(other.due)
 }
 
-// choreLocked returns the first thing to do to one VM.
+// choreLocked returns the first chore for one VM.
 func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	rec, now := s.rec, e.now()
 	var first chore
@@ -131,21 +130,21 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 			first = ch
 		}
 	}
-	if s.doubt != nil { // all but its end waits until it is recovered
+	if s.doubt != nil { // everything but its end waits for the recovery
 		if !rec.ExpiresAt.IsZero() && rec.State != vm.Lost {
 			add(vm.OpDelete, "expired", rec.ExpiresAt)
 		}
 		return first, first.slot != nil
 	}
 	switch rec.State {
-	case vm.Building, vm.Starting, vm.Suspending: // and nobody is at work on it
+	case vm.Building, vm.Starting, vm.Suspending: // with no operation in progress
 		return chore{s, vm.OpRecover, "recover", time.Time{}}, true
 	}
 	if !rec.ExpiresAt.IsZero() {
 		add(vm.OpDelete, "expired", rec.ExpiresAt)
 	}
 	if rec.State == vm.Stopped && deleteOnStop(rec) {
-		add(vm.OpDelete, "stopped", time.Time{}) // due whatever the clock says
+		add(vm.OpDelete, "stopped", time.Time{}) // due at any time
 	}
 	if rec.OneShot && s.attached == 0 {
 		add(vm.OpDelete, "runner-gone", rec.LastActive.Add(e.cfg.Settings.RunnerGrace))
@@ -159,7 +158,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	if g := e.gens[rec.Generation]; rec.State == vm.Suspended && g != nil && g.info.Durable && !g.info.Sealed {
 		after := e.cfg.Settings.ColdAfter
 		if len(g.info.VolumesSeen) > 0 {
-			after = 0 // the server died before it did
+			after = 0 // the server died before sealing it
 		}
 		add(vm.OpCapture, "cold", rec.Exit.Time.Add(after))
 	}
@@ -171,7 +170,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	}
 	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
-		if s.weighed.After(quiet) { // whoever forks it again and again wants no longer pauses between
+		if s.weighed.After(quiet) { // do not pause a VM in between that is being forked repeatedly
 			quiet = s.weighed
 		}
 		add(vm.OpCapture, "reseat", quiet.Add(reseatAfter))
@@ -182,8 +181,8 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 	return first, first.slot != nil
 }
 
-// lastCaptureLocked is when the schedule's last generation of a VM was made, or
-// the VM was started.
+// lastCaptureLocked is when the schedule last captured the VM, or when the VM was
+// started.
 func (e *Engine) lastCaptureLocked(rec vm.VM) time.Time {
 	last := rec.StartedAt
 	for _, g := range e.gens {
@@ -194,14 +193,13 @@ func (e *Engine) lastCaptureLocked(rec vm.VM) time.Time {
 	return last
 }
 
-// do carries out one chore, unless it has become pointless meanwhile. It
-// reports whether the VM may fall asleep again at once; the rest is tried again
-// later.
+// do carries out one chore, unless it is no longer due. It returns false if the chore
+// must be tried again later.
 func (e *Engine) do(ctx context.Context, ch chore) bool {
 	c := &vm.Call{Actor: vm.Actor{Account: ch.slot.account, System: "reaper"}}
 	op, err := e.beginSlot(ctx, ch.slot, ch.verb)
 	if err != nil {
-		return false // gone, or no longer in a state for it
+		return false // gone, or in a state that no longer allows it
 	}
 	if !e.stillDue(ch) {
 		_ = e.finish(op, nil)
@@ -215,12 +213,12 @@ func (e *Engine) do(ctx context.Context, ch chore) bool {
 		err = e.carryOut(op, ch)
 	}
 	if err = e.finish(op, err); err != nil && !died(err) && !isCancel(err) {
-		e.log.Error("a VM could not be ended", "vm", ch.slot.id, "why", ch.reason, "err", err)
+		e.log.Error("a chore failed", "vm", ch.slot.id, "why", ch.reason, "err", err)
 	}
 	return err == nil && ch.reason == "idle"
 }
 
-// carryOut does what a chore other than a delete asks for.
+// carryOut carries out a chore other than a delete.
 func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 	switch ch.verb {
 	case vm.OpSuspend:
@@ -245,7 +243,7 @@ func (e *Engine) carryOut(op *operation, ch chore) (err error) {
 	return err
 }
 
-// stillDue looks again, now that the VM is held.
+// stillDue checks again, now that the operation holds the VM.
 func (e *Engine) stillDue(ch chore) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

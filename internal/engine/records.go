@@ -5,7 +5,7 @@ package engine
 
 import "github.com/warren-vm/warren/vm"
 
-// gone makes it no error that what is to be removed is not there.
+// gone ignores NotFound errors of a removal.
 func gone(err error) error {
 	if vm.KindOf(err) == vm.NotFound {
 		return nil

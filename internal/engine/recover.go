@@ -17,9 +17,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// recover reconciles records, directories and machines at the start of an
-// engine: adopt what runs, bury what is dead, finish or take back what was
-// under way, remove what belongs to nothing. It ends with no operation open.
+// recover reconciles records, directories and machines when the engine starts. It adopts
+// running machines, records dead ones as stopped, finishes or undoes interrupted
+// operations, and removes files without an owner. Afterwards no operation is open.
 func (e *Engine) recover(ctx context.Context) error {
 	recs := e.loadRecords()
 	e.loadGenerations()
@@ -50,16 +50,16 @@ func (e *Engine) recover(ctx context.Context) error {
 	return e.sweepAnswers()
 }
 
-// recoverWidth is how many VMs are recovered at a time. One that takes longer
-// than RecoverWait gives its place to another.
+// recoverWidth is how many VMs are recovered at a time. A VM that takes longer than
+// RecoverWait no longer counts.
 const recoverWidth = 8
 
-// errRecovering is the doubt about every VM before it was looked at.
+// errRecovering is the doubt about every VM before its recovery.
 var errRecovering = vm.Errorf(vm.Unavailable, "", "it is being recovered")
 
-// recoverVMs recovers every VM, some at a time, and returns when it has tried
-// each, or after RecoverWait: those that are not recovered then are in doubt,
-// and their recovery goes on.
+// recoverVMs recovers every VM, some at a time. It returns when it has tried each, or
+// after RecoverWait. VMs that are not recovered by then are in doubt, and their recovery
+// continues.
 func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	if err := e.find(ctx, recs); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 				late := time.AfterFunc(e.cfg.Settings.RecoverWait, give)
 				defer late.Stop()
 				defer give()
-			case <-ctx.Done(): // the recovery ends at once
+			case <-ctx.Done(): // the recoveries end at once
 			}
 			errs <- e.recoverFirst(op)
 		})
@@ -101,7 +101,7 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 				return err
 			}
 		case <-wait.C:
-			e.log.Error("some VMs are not recovered yet; the others are not concerned", "vms", left)
+			e.log.Error("some VMs are not recovered yet; the others are ready", "vms", left)
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -110,11 +110,11 @@ func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
 	return nil
 }
 
-// found is what was there at the start. The zero value is for VMs that are
+// found is what the start of the engine found. The zero value is for VMs that are
 // recovered later.
 type found struct {
-	bootID string         // of the host; "" = not known or not needed
-	left   map[vm.ID]bool // something of a machine: a process, or a run directory
+	bootID string         // of the host; "" = unknown or not needed
+	left   map[vm.ID]bool // remains of a machine: a process, or a run directory
 
 	unreadable []*slot // VMs whose records cannot be decoded
 }
@@ -134,7 +134,7 @@ func (e *Engine) find(ctx context.Context, recs []vm.VM) error {
 	})
 }
 
-// sweepLeft ends what is left of the machine of a VM that should have none.
+// sweepLeft ends the remains of a machine of a VM that should have none.
 func (e *Engine) sweepLeft(ctx context.Context, s *slot, f found) error {
 	if !f.left[s.id] {
 		return nil
@@ -142,20 +142,20 @@ func (e *Engine) sweepLeft(ctx context.Context, s *slot, f found) error {
 	return e.sweep(ctx, s.id)
 }
 
-// bootID returns the host's boot id, "" when it is not needed or not known: a
-// host that can start nothing, for lack of an image, still shows its VMs.
+// bootID returns the host's boot id, or "" if it is not needed or unknown. A host that
+// can start nothing, because it has no image, still shows its VMs.
 func (e *Engine) bootID(ctx context.Context, recs []vm.VM) string {
 	if !slices.ContainsFunc(recs, func(v vm.VM) bool { return v.State == vm.Running }) {
 		return ""
 	}
 	p, err := e.cfg.Host.Platform(ctx)
 	if err != nil {
-		e.log.Warn("the host's abilities are not known", "err", err)
+		e.log.Warn("the host's platform could not be determined", "err", err)
 	}
 	return p.BootID
 }
 
-// recoverVM brings one VM into a state that is true.
+// recoverVM corrects the state of one VM.
 func (e *Engine) recoverVM(ctx context.Context, s *slot, f found) error {
 	rec := e.snapshot(s)
 	switch {
@@ -187,7 +187,7 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, f found) error {
 	return nil
 }
 
-// notCorrupt drops the error with which markLost tells of its success.
+// notCorrupt drops the Corrupt error that markLost returns on success.
 func notCorrupt(err error) error {
 	if vm.KindOf(err) == vm.Corrupt {
 		return nil
@@ -195,7 +195,7 @@ func notCorrupt(err error) error {
 	return err
 }
 
-// recoverDelete finishes a delete, or takes back a create.
+// recoverDelete finishes a delete, or undoes a create.
 func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) error {
 	if err := e.sweep(ctx, s.id); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 	return e.cfg.Names.VMGone(ctx, s.id)
 }
 
-// recoverHostRestart stops a VM whose machine ended with the host.
+// recoverHostRestart records a VM as stopped whose machine ended with the host.
 func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 	if err := e.sweep(ctx, s.id); err != nil {
 		return err
@@ -223,12 +223,12 @@ func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 	return e.settleDisk(ctx, s)
 }
 
-// recoverRunning adopts a machine, or buries it.
+// recoverRunning adopts a VM's machine, or records the VM as stopped.
 func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	m, st, found, err := e.machineOf(ctx, s)
 	switch {
 	case err == nil && found:
-		// A silence of the server is none of the VM.
+		// The time without a server does not count as idle.
 		e.mu.Lock()
 		e.activeLocked(s, vm.ActivityStart)
 		e.mu.Unlock()
@@ -250,14 +250,14 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	return e.settleDisk(ctx, s)
 }
 
-// sweepDirs removes directories that belong to no record, and puts those aside
-// that may be somebody's. What cannot be removed now stays until the next start.
+// sweepDirs removes directories without a record, and moves those aside that may hold
+// data. The next start tries again what cannot be removed now.
 func (e *Engine) sweepDirs(ctx context.Context) error {
 	stays := func(name string, err error) error {
 		if err == nil || died(err) || ctx.Err() != nil {
 			return err
 		}
-		e.log.Error("what is left of a VM without a record could not be removed", "vm", name, "err", err)
+		e.log.Error("the remains of a VM without a record could not be removed", "vm", name, "err", err)
 		return nil
 	}
 	err := orphans(e.cfg.Dir.VMs(), func(name string) error {
@@ -298,7 +298,7 @@ func (e *Engine) hasRecord(id vm.ID) bool {
 	return e.vms[id] != nil
 }
 
-// orphans calls f with each name in dir; a missing dir has none.
+// orphans calls f with each name in dir, which may be missing.
 func orphans(dir string, f func(name string) error) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// recoverStarting takes an interrupted start back: to what the VM was
-// suspended on, or to its disk.
+// recoverStarting undoes an interrupted start: the VM is suspended or stopped again.
 func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 	rec := e.snapshot(s)
 	if err := e.sweep(ctx, s.id); err != nil {
@@ -31,17 +30,16 @@ func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 	return e.settleDisk(ctx, s)
 }
 
-// recoverSuspending finishes an interrupted suspend when its memory is written
-// down whole; else the machine keeps running, and where there is none, the VM
-// is stopped.
+// recoverSuspending finishes an interrupted suspend if its memory is saved completely.
+// Otherwise the machine keeps running, or the VM is stopped if it has none.
 func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	m, st, err := e.continued(ctx, s.id)
 	switch {
 	case err == nil:
-		// What was written may lack its last bytes: the machine knows better.
+		// The generation may lack its last bytes: the machine has all of them.
 		_, err := e.update(ctx, s, func(rec *vm.VM) {
 			rec.State, rec.Op = vm.Running, ""
-			rec.LastActive, rec.LastKind = e.now(), vm.ActivityStart // a silence of the server is none of the VM
+			rec.LastActive, rec.LastKind = e.now(), vm.ActivityStart // the time without a server does not count as idle
 			if id := e.seatOf(st); id != "" {
 				rec.Generation = id
 			}
@@ -53,8 +51,8 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 		e.watch(s, m)
 		return e.settleDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
-	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not continue, and all of it is written down
-		e.log.Error("a machine that a capture held does not continue; it is ended", "vm", s.id, "err", err)
+	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not resume, and all of it is saved
+		e.log.Error("a machine that a capture had paused does not resume; ending it", "vm", s.id, "err", err)
 	default:
 		return err
 	}
@@ -77,14 +75,13 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	return err
 }
 
-// putDownAs is the generation that a suspend has begun to write a VM down as.
+// putDownAs returns the generation that an interrupted suspend of the VM was writing.
 func (e *Engine) putDownAs(s *slot) (vm.Generation, bool) {
 	g, ok := e.generationInfo(e.snapshot(s).Head)
 	return g, ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat)
 }
 
-// written reports whether all of a VM's machine is in the generation that a
-// suspend has begun.
+// written reports whether that generation holds all of the VM's machine.
 func (e *Engine) written(s *slot) bool {
 	g, ok := e.putDownAs(s)
 	if !ok {
@@ -94,13 +91,12 @@ func (e *Engine) written(s *slot) bool {
 	return err == nil
 }
 
-// continueTries is how often a machine is asked to resume that a capture
-// held.
+// continueTries is how often a machine that a capture paused is asked to resume.
 const continueTries = 50
 
-// continued finds a machine that a capture has held and resumes it. One that is
-// about to end, as its monitor completes the capture or has lost its QEMU, does
-// not continue, and is then not found. None is ended for not continuing.
+// continued finds a machine that a capture paused and resumes it. A machine that is
+// ending, because its monitor completes the capture or lost its QEMU, does not resume and
+// is then not found. continued ends no machine.
 func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineStatus, error) {
 	var last error
 	for range continueTries {
@@ -115,7 +111,7 @@ func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineSt
 		}
 		m.Close()
 		if k := vm.KindOf(last); k == vm.Timeout || k == vm.GuestFault {
-			return nil, st, last // it was patient enough itself
+			return nil, st, last // it has waited long enough itself
 		}
 		select {
 		case <-time.After(continuePause):
@@ -126,11 +122,11 @@ func (e *Engine) continued(ctx context.Context, id vm.ID) (Machine, vm.MachineSt
 	return nil, vm.MachineStatus{}, last
 }
 
-// continuePause is between two tries.
+// continuePause is the pause between two tries.
 const continuePause = 100 * time.Millisecond
 
-// completed reports whether a generation is whole, making it durable where
-// that was interrupted.
+// completed reports whether a generation is complete. It makes it durable if that was
+// interrupted.
 func (e *Engine) completed(ctx context.Context, g vm.Generation) (bool, error) {
 	if g.State == vm.GenReady && g.Durable {
 		return true, nil
@@ -139,7 +135,7 @@ func (e *Engine) completed(ctx context.Context, g vm.Generation) (bool, error) {
 		return false, nil
 	}
 	if e.hostRestarted(ctx, g) {
-		return false, nil // what was not fsynced may be torn
+		return false, nil // data that was not fsynced may be torn
 	}
 	_, err := e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.State, g.Failure = vm.GenReady, "" })
 	if err != nil {
@@ -153,8 +149,7 @@ func (e *Engine) hostRestarted(ctx context.Context, g vm.Generation) bool {
 	return err != nil || g.BootID != "" && g.BootID != p.BootID
 }
 
-// recoverSuspended ends what may be left of its machine and looks whether its
-// files are there.
+// recoverSuspended ends the remains of the VM's machine and checks that its files exist.
 func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 	if err := e.sweepLeft(ctx, s, f); err != nil {
 		return err
@@ -171,18 +166,18 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 	return err
 }
 
-// recoverGenerations brings every generation into a state that is true, and
-// removes directories that belong to none.
+// recoverGenerations corrects the state of every generation, and removes directories
+// without one.
 func (e *Engine) recoverGenerations(ctx context.Context) error {
 	for _, g := range e.generations(func(*vm.Generation) bool { return true }) {
 		if e.doubtful(g.VM) {
-			continue // known when its VM is
+			continue // decided when the doubt about its VM ends
 		}
 		if err := e.recoverGeneration(ctx, g); err != nil {
 			if died(err) || ctx.Err() != nil {
 				return err
 			}
-			e.log.Error("a generation is not recovered; the others are not concerned", "generation", g.ID, "err", err)
+			e.log.Error("a generation could not be recovered", "generation", g.ID, "err", err)
 		}
 	}
 	ids, err := e.cfg.Generations.List()
@@ -196,7 +191,7 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 				if died(err) {
 					return err
 				}
-				e.log.Error("files without a record stay where they are", "generation", id, "err", err)
+				e.log.Error("files without a record could not be moved aside", "generation", id, "err", err)
 			}
 		}
 	}
@@ -204,7 +199,7 @@ func (e *Engine) recoverGenerations(ctx context.Context) error {
 	return nil
 }
 
-// maybeWritten are the generations above whose disk a VM in doubt may write.
+// maybeWritten returns the generations above whose disk a VM in doubt may write.
 func (e *Engine) maybeWritten() map[vm.GenerationID]bool {
 	e.mu.Lock()
 	var doubtful []*slot
@@ -230,8 +225,8 @@ func (e *Engine) maybeWritten() map[vm.GenerationID]bool {
 	return ids
 }
 
-// dropUnrecorded gets files of a generation out of the way that has no record: a
-// complete one is kept aside.
+// dropUnrecorded removes the files of a generation without a record; complete ones are
+// moved aside.
 func (e *Engine) dropUnrecorded(id vm.GenerationID) error {
 	if _, err := e.cfg.Generations.Load(id); err == nil {
 		return e.setAside(e.cfg.Dir.Generation(id))
@@ -240,8 +235,8 @@ func (e *Engine) dropUnrecorded(id vm.GenerationID) error {
 	return e.cfg.Generations.Remove(id)
 }
 
-// dropAgain removes the files that a generation should no longer have: its
-// record says so first, and a death may have come before they went.
+// dropAgain removes the files that a generation should no longer have, in case of a crash
+// after its record was changed and before they were removed.
 func (e *Engine) dropAgain(g vm.Generation) error {
 	switch {
 	case g.Gone:
@@ -256,7 +251,7 @@ func (e *Engine) recoverGeneration(ctx context.Context, g vm.Generation) error {
 	if err := e.dropAgain(g); err != nil || g.Gone || g.State == vm.GenLost {
 		return err
 	}
-	if len(g.SealKey) > 0 && !g.Sealed { // it may have been sealed: opening it finds out
+	if len(g.SealKey) > 0 && !g.Sealed { // it may have been sealed: opening it tells
 		var err error
 		if g, err = e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.Sealed = true }); err != nil {
 			return err
@@ -275,7 +270,7 @@ func (e *Engine) recoverGeneration(ctx context.Context, g vm.Generation) error {
 	if g.State == vm.GenFailed && g.DiskOnly {
 		return nil
 	}
-	why := "the server ended before it was written down"
+	why := "the server ended before it was complete"
 	state := vm.GenFailed
 	if g.Durable {
 		state, why = vm.GenLost, "its files are gone"

@@ -9,10 +9,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// RenameVM gives a VM another name, which no other of the account has. The name
-// that it has changes nothing. It waits for what is under way on the VM. The
-// guest takes the name as its host name when it next starts or wakes. The old
-// name finds nothing any more; what goes by the VM's id is as before.
+// RenameVM gives a VM another name, which no other VM of the account may have. Its
+// current name changes nothing. It waits for an operation in progress. The guest's host
+// name changes when the VM next starts or wakes. The old name then finds nothing; the
+// VM's id does not change.
 func (e *Engine) RenameVM(ctx context.Context, c *vm.Call, ref, name string) (v vm.VM, err error) {
 	if err := vm.CheckName(name); err != nil {
 		return vm.VM{}, fail(vm.OpVMRename, ref, vm.AsError(err).WithCode("INVALID_REQUEST"))
@@ -39,8 +39,7 @@ func (e *Engine) RenameVM(ctx context.Context, c *vm.Call, ref, name string) (v 
 	return rec, err
 }
 
-// promiseName keeps a name from others until op ends. Kind Exists when one has
-// it.
+// promiseName reserves a name until op ends. Kind Exists when it is taken.
 func (e *Engine) promiseName(op *operation, name string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -9,27 +9,27 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// ForkRequest asks for running copies of a VM. The zero value asks for one.
+// ForkRequest asks for running copies of a VM; the zero value for one.
 type ForkRequest struct {
 	Count       int             // 0 = 1
 	Prefix      string          // the children are PREFIX-1 to PREFIX-N; "" = no names
 	Persistence *vm.Persistence // nil = the parent's
 	IdleTimeout Optional[int64] // absent = the parent's
 	TTLSeconds  Optional[int64] // absent and null = no limit
-	Volumes     string          // of a VM that has volumes mounted: VolumesCut, VolumesRO, VolumesDetach; "" = refused
-	Folders     string          // what children get of its directories of the host: FoldersRW, FoldersNone; "" = to read
+	Volumes     string          // for mounted volumes: VolumesCut, VolumesRO, VolumesDetach; "" = refuse
+	Folders     string          // the children's access to its directories of the host: FoldersRW, FoldersNone; "" = read-only
 
-	Labels map[string]string // beside the parent's, or in place of those of the same keys
+	Labels map[string]string // added to the parent's, or replacing those with the same keys
 }
 
-// Forked is what a fork made.
+// Forked is the result of a fork.
 type Forked struct {
 	Parent     vm.VM
 	Children   []vm.VM
 	Generation vm.Generation
-	Pause      time.Duration // the parent was paused for so long; 0 when it was suspended
-	Caveats    []string      // what no reset can make different
-	First      bool          // no earlier fork of the parent, nor of what it comes from, is known
+	Pause      time.Duration // how long the parent was paused; 0 if it was suspended
+	Caveats    []string      // what the children share because no reset can change it
+	First      bool          // no earlier fork of the parent or its ancestors is known
 }
 
 // SnapshotRequest asks for a generation that is kept under a name.
@@ -37,62 +37,62 @@ type SnapshotRequest struct {
 	Name        string
 	Persistence *vm.Persistence // nil = sticky, priority 5
 	DiskOnly    bool            // no memory; the file system is frozen for the instant
-	Volumes     string          // of a VM that has volumes mounted: VolumesCut, VolumesDetach; "" = refused
+	Volumes     string          // for mounted volumes: VolumesCut, VolumesDetach; "" = refuse
 }
 
-// RollbackRequest says what to go back to.
+// RollbackRequest names the generation to go back to.
 type RollbackRequest struct {
-	To       string        // a generation's or snapshot's id or name; "" = the newest of the VM
+	To       string        // a generation's or snapshot's id or name; "" = the VM's newest
 	Deadline time.Duration // 0 = the server's
-	Volumes  string        // of a VM that has volumes mounted, or had then: VolumesCut, VolumesDetach; "" = refused
+	Volumes  string        // for volumes mounted now or then: VolumesCut, VolumesDetach; "" = refuse
 }
 
-// RolledBack is what a rollback did.
+// RolledBack is the result of a rollback.
 type RolledBack struct {
 	VM        vm.VM
 	To        vm.Generation
-	Before    vm.Generation // what was left: go back to it to undo the rollback
+	Before    vm.Generation // the state before; go back to it to undo the rollback
 	NotUndone []string
 }
 
-// SuspendRequest says how to suspend.
+// SuspendRequest holds the options of a suspend.
 type SuspendRequest struct {
 	Cold bool // compress and encrypt the memory at once
 }
 
-// Suspended is what a suspend left.
+// Suspended is the result of a suspend.
 type Suspended struct {
 	vm.VM
-	MemoryBytes int64 // that the generation's files take
+	MemoryBytes int64 // of the generation's files
 	DiskBytes   int64 // allocated by the VM's own disk layer
 	LogBytes    int64 // of the host's logs of the VM
 }
 
-// Taken is a snapshot that was captured.
+// Taken is a captured snapshot.
 type Taken struct {
 	vm.Generation
-	Instance string // of the VM that was captured
+	Instance string // of the captured VM
 }
 
-// Lineage is where VMs and generations come from.
+// Lineage lists VMs and generations with their origins.
 type Lineage struct {
 	VMs         []vm.VM
 	Generations []vm.Generation // oldest first
 }
 
-// Kept is what keep did.
+// Kept is the result of Keep.
 type Kept struct {
 	VM   vm.VM // the winner, under its new name
-	Over vm.VM // the one whose place it took; renamed, or deleted
+	Over vm.VM // the VM that it replaced; renamed, or deleted
 }
 
-// ResizeRequest names the sizes to change; zero fields stay.
+// ResizeRequest holds the new sizes; zero fields do not change.
 type ResizeRequest struct {
 	Size     vm.Size
-	Deadline time.Duration // of a start that is needed; 0 = the server's
+	Deadline time.Duration // of a start if one is needed; 0 = the server's
 }
 
-// Resized says what a resize did and how.
+// Resized is the result of a resize.
 type Resized struct {
 	VM  vm.VM
 	How map[string]string // "cpu", "memory", "disk" to "live", "restart" or "at-next-start"

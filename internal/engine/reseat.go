@@ -14,28 +14,26 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// reseatAfter is how long a VM must have been left alone before it is given a
-// new base.
+// reseatAfter is how long a VM must have been unused before it gets a new base.
 const reseatAfter = 5 * time.Second
 
-// pageSize is that of a guest's memory, in bytes.
+// pageSize is the size of a guest's memory page in bytes.
 const pageSize = 4096
 
-// notePrivate remembers how much memory a VM's machine keeps for itself: each
-// capture compares and copies it.
+// notePrivate records the private memory of a VM's machine, which each capture compares
+// and copies.
 func (e *Engine) notePrivate(s *slot, out vm.Captured) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.private, s.weighed = out.PrivatePages*pageSize, e.now()
 }
 
-// reseat puts a running VM on a generation of this moment, so that its private
-// memory starts from nothing. Whoever calls into the guest meanwhile waits. A
-// machine that is lost on the way leaves the VM suspended on that generation,
-// and it is started again.
+// reseat captures a running VM and moves it onto that generation, so that its private
+// memory is empty again. Calls into the guest wait. If the machine is lost midway, the VM
+// is suspended on the generation and is started again.
 func (e *Engine) reseat(op *operation) error {
 	s := op.slot
-	if len(op.before.VolumesSeen)+len(op.before.Folders) > 0 || !e.alone(op) { // what is in a volume is not written down in the clear; files of folders are open
+	if len(op.before.VolumesSeen)+len(op.before.Folders) > 0 || !e.alone(op) { // volume data must not be written in the clear; files of folders are open
 		return nil
 	}
 	if err := e.step(op.ctx, "reseat:record"); err != nil {
@@ -75,8 +73,8 @@ func (e *Engine) reseat(op *operation) error {
 	return errors.Join(why, err)
 }
 
-// alone reports whether nobody calls into the guest, and has whoever comes wait
-// for the operation's end. Calls that are under way would be cut.
+// alone reports whether no call into the guest is open, since it would be cut, and makes
+// new calls wait until the operation ends.
 func (e *Engine) alone(op *operation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -84,7 +82,7 @@ func (e *Engine) alone(op *operation) bool {
 	return op.moves
 }
 
-// seat names the files of a generation for the machine that was captured.
+// seat returns the files of a generation for the machine that was captured.
 func (e *Engine) seat(g vm.Generation) (vm.GenerationSource, error) {
 	m, fresh, err := e.loadManifest(g)
 	if err != nil {
@@ -98,8 +96,8 @@ func (e *Engine) seat(g vm.Generation) (vm.GenerationSource, error) {
 	return src, nil
 }
 
-// seatLost lets a machine that is paused continue where it was. One that is
-// gone has left all it was in the generation: the VM is started on it.
+// seatLost resumes a paused machine where it was. If the machine is gone, its whole state
+// is in the generation, and the VM is started on it.
 func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 	if died(why) {
 		return why
@@ -108,11 +106,11 @@ func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 	err := e.letRun(ctx, s, e.runOf(s))
 	switch k := vm.KindOf(err); {
 	case err == nil:
-		seat := e.seatNow(ctx, s) // only the answer may have been lost
+		seat := e.seatNow(ctx, s) // perhaps only the answer was lost
 		_, err = e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op, rec.Generation = vm.Running, "", cmp.Or(seat, rec.Generation) })
 		return joinUndo(why, err)
 	case k == vm.Timeout || k == vm.Unavailable:
-		return why // whether it has moved, and continues, is found out: see doubts
+		return why // the recovery finds out whether it has moved and resumed: see doubts
 	}
 	e.sweepEnded(op)
 	if err := e.publish(ctx, g.ID); err != nil {
@@ -130,7 +128,7 @@ func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 	return why
 }
 
-// seatNow is seatOf for the machine that a VM has; "" where it does not answer.
+// seatNow is seatOf for the VM's current machine; "" if that does not answer.
 func (e *Engine) seatNow(ctx context.Context, s *slot) vm.GenerationID {
 	r := e.runOf(s)
 	if r == nil {
@@ -145,8 +143,8 @@ func (e *Engine) seatNow(ctx context.Context, s *slot) vm.GenerationID {
 	return e.seatOf(st)
 }
 
-// seatOf names the generation that a machine maps as its memory; "" = an
-// image's, or none.
+// seatOf returns the generation that a machine maps as its memory; "" = an image's, or
+// none.
 func (e *Engine) seatOf(st vm.MachineStatus) vm.GenerationID {
 	dir := filepath.Dir(st.RAM)
 	if filepath.Dir(dir) != filepath.Clean(e.cfg.Dir.Generations()) {

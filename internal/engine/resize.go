@@ -12,19 +12,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// How a part of a size was changed, other than vm.Live.
+// How a part of a size was changed, if not vm.Live.
 const (
 	Restarted   = "restart"
 	AtNextStart = "at-next-start"
 )
 
-// resizeDeadline bounds what a machine does of a resize while it runs.
+// resizeDeadline bounds a resize of a running machine.
 const resizeDeadline = 2 * time.Minute
 
-// Resize changes what a VM gets of the host: while it runs where the guest can
-// take it, else by a stop and a start, which keeps the disk and loses memory.
-// A stopped VM has its new size from its next start on. It continues when ctx
-// ends. When the start fails the VM is stopped, with its new size.
+// Resize changes a VM's size: while it runs if the guest supports that, else by a stop
+// and a start, which keep the disk and lose the memory. A stopped VM gets the size with
+// its next start. It continues when ctx ends. If the start fails, the VM is stopped with
+// its new size.
 func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeRequest) (out Resized, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpResize)
 	if err != nil {
@@ -62,7 +62,7 @@ func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeReq
 	return out, err
 }
 
-// newSize checks a request and fills in what stays.
+// newSize checks the requested size and fills in the parts that do not change.
 func newSize(now, want vm.Size) (vm.Size, error) {
 	if want == (vm.Size{}) {
 		return now, vm.Errorf(vm.Invalid, "", "no size is given").WithCode("RESIZE_VM_EMPTY_REQUEST").
@@ -100,15 +100,15 @@ func newSize(now, want vm.Size) (vm.Size, error) {
 		case n > vm.MaxDiskMiB || n < 0:
 			return now, bad("INVALID_PARAMETERS", "%d MiB of disk are out of range", n)()
 		case n < now.DiskMiB:
-			return now, vm.Errorf(vm.Invalid, "", "its disk has %d MiB and cannot shrink to %d", now.DiskMiB, n).
+			return now, vm.Errorf(vm.Invalid, "", "the disk has %d MiB and cannot shrink to %d", now.DiskMiB, n).
 				WithCode("RESIZE_VM_ROOTFS_SHRINK_NOT_SUPPORTED", "currentMb", now.DiskMiB, "requestedMb", n).
-				WithHint("make a VM with a smaller disk and copy what you need into it")
+				WithHint("make a VM with a smaller disk and copy your files into it")
 		}
 	}
 	return to, nil
 }
 
-// parts says the same of every part in which two sizes differ.
+// parts maps every part in which two sizes differ to how.
 func parts(from, to vm.Size, how string) map[string]string {
 	out := make(map[string]string)
 	for name, differs := range map[string]bool{
@@ -121,8 +121,8 @@ func parts(from, to vm.Size, how string) map[string]string {
 	return out
 }
 
-// resizeStopped records the size and makes room on the disk; the guest's file
-// system is grown by the next start.
+// resizeStopped records the size and grows the disk. The next start grows the guest's
+// file system.
 func (e *Engine) resizeStopped(op *operation, to vm.Size) (Resized, error) {
 	s, from := op.slot, op.before.Size
 	rec, err := e.recordSize(op.ctx, op, to)
@@ -149,8 +149,7 @@ func (e *Engine) recordSize(ctx context.Context, op *operation, to vm.Size) (vm.
 	return e.update(ctx, op.slot, func(rec *vm.VM) { rec.Size = to })
 }
 
-// growDisk makes the disk of a VM without a machine as large as its record
-// says.
+// growDisk grows the disk of a VM without a machine to the recorded size.
 func (e *Engine) growDisk(ctx context.Context, label string, rec vm.VM) error {
 	if err := e.step(ctx, label); err != nil {
 		return err
@@ -158,11 +157,11 @@ func (e *Engine) growDisk(ctx context.Context, label string, rec vm.VM) error {
 	return e.cfg.Generations.GrowDisk(rec.ID, rec.Size.DiskMiB)
 }
 
-// resizeRunning asks the machine, and starts it again where it cannot.
+// resizeRunning asks the machine to change its size, and restarts it if it cannot.
 func (e *Engine) resizeRunning(op *operation, to vm.Size, limit time.Duration) (Resized, error) {
 	r := e.runOf(op.slot)
 	if r == nil {
-		return Resized{}, vm.Errorf(vm.Unavailable, string(op.slot.id), "its monitor does not answer").WithHint("try again")
+		return Resized{}, vm.Errorf(vm.Unavailable, string(op.slot.id), "the VM's monitor does not answer").WithHint("try again")
 	}
 	if err := e.step(op.ctx, "resize:machine"); err != nil {
 		return Resized{}, err
@@ -227,8 +226,8 @@ func resizeFailed(err error) error {
 	return e.WithCode("RESIZE_FAILED", "message", e.Error())
 }
 
-// adoptSize records the size that a machine has: it may have been changed
-// before the one who asked for it could write that down.
+// adoptSize records the size of a machine, which may have been changed just before the
+// server died.
 func (e *Engine) adoptSize(ctx context.Context, s *slot, m Machine) error {
 	if e.dead.Load() {
 		return nil
@@ -237,7 +236,7 @@ func (e *Engine) adoptSize(ctx context.Context, s *slot, m Machine) error {
 	defer stop()
 	st, err := m.Status(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // asked again when the machine is attached to
+		return nil //nolint:nilerr // asked again at the next attach
 	}
 	return e.takeSize(ctx, s, st.Size)
 }

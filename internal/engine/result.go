@@ -14,17 +14,16 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Bounds of the bodies of answers that are kept, in bytes. With ResultsKept they
-// are all that background requests can take of the disk.
+// Limits for the bodies of stored answers, in bytes.
 const (
 	maxAnswer         = 4 << 20   // of one
 	maxAccountAnswers = 64 << 20  // of an account
 	maxAnswers        = 512 << 20 // of all accounts
 )
 
-// SaveResult keeps the answer, or the progress, of a background request for
-// its account. The body is kept in a file beside the record. Kind Limit when it
-// is too large, or when there are too many.
+// SaveResult stores the answer, or the progress, of a background request for its account.
+// The body is a file beside the record. Kind Limit when it is too large, or when there
+// are too many.
 func (e *Engine) SaveResult(ctx context.Context, c *vm.Call, r Result) error {
 	r.Account = c.Actor.Account
 	return fail(vm.OpGet, string(r.Request), e.storeResult(ctx, r))
@@ -74,13 +73,13 @@ func (e *Engine) roomForAnswer(r Result) error {
 		}
 	}
 	if r.Bytes > maxAnswer || own > maxAccountAnswers || all > maxAnswers {
-		return vm.Errorf(vm.Limit, string(r.Request), "its answer of %d bytes is too large to be kept: at most %d, and %d of all answers of an account", r.Bytes, maxAnswer, maxAccountAnswers).
-			WithHint("ask for less at once, or wait for the answer instead")
+		return vm.Errorf(vm.Limit, string(r.Request), "its answer of %d bytes cannot be stored: at most %d, and %d for all answers of an account", r.Bytes, maxAnswer, maxAccountAnswers).
+			WithHint("request less at a time, or make the request in the foreground")
 	}
 	return nil
 }
 
-// dropResults removes what is no longer kept.
+// dropResults removes expired answers.
 func (e *Engine) dropResults(ctx context.Context) {
 	for _, old := range e.tables.results.All() {
 		if e.now().Sub(old.Created) <= e.cfg.Settings.ResultsKept {
@@ -91,7 +90,7 @@ func (e *Engine) dropResults(ctx context.Context) {
 			err = os.Remove(e.cfg.Dir.Answer(old.Request))
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			e.log.Warn("an old answer was not removed", "request", old.Request, "err", err)
+			e.log.Warn("an expired answer could not be removed", "request", old.Request, "err", err)
 		}
 	}
 }
@@ -109,8 +108,8 @@ func (e *Engine) sweepAnswers() error {
 	})
 }
 
-// Result returns what SaveResult kept; kind NotFound after an hour, and for
-// another account's.
+// Result returns a stored answer. Kind NotFound when it has expired or belongs to another
+// account.
 func (e *Engine) Result(_ context.Context, c *vm.Call, id vm.RequestID) (Result, error) {
 	r, ok := e.tables.results.Get(id)
 	if !ok || r.Account != c.Actor.Account || e.now().Sub(r.Created) > e.cfg.Settings.ResultsKept {

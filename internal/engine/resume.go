@@ -15,9 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// startOn starts the VM of op on a generation, from its record to running,
-// over a fresh disk above the generation's. When it fails the VM is in the
-// state that back writes.
+// startOn starts the VM of op on a generation, with a new disk above the generation's. If
+// it fails, the VM is in the state that back writes.
 func (e *Engine) startOn(op *operation, g vm.Generation, limit time.Duration, prepare func(*vm.VM) error, back func(context.Context) error) (vm.VM, error) {
 	outer, _ := e.patience(limit)
 	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(op.slot.id, outer))
@@ -52,7 +51,7 @@ func (e *Engine) startOn(op *operation, g vm.Generation, limit time.Duration, pr
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
-	// The record says that it runs: no end of the request, or of serve, undoes that.
+	// From here on the VM runs, even if the request or the server ends.
 	if err := e.step(context.WithoutCancel(ctx), "start:done"); err != nil {
 		return vm.VM{}, err
 	}
@@ -61,7 +60,7 @@ func (e *Engine) startOn(op *operation, g vm.Generation, limit time.Duration, pr
 	return rec, nil
 }
 
-// fillStarted notes what a start on a generation brought back.
+// fillStarted records what a start on a generation restored and lost.
 func (e *Engine) fillStarted(rec *vm.VM, g vm.Generation, verb vm.Op) {
 	rec.Cut = e.cutFrom(*rec, g)
 	rec.Generation, rec.Head, rec.DiskOn = g.ID, g.ID, g.ID
@@ -76,7 +75,7 @@ func (e *Engine) fillStarted(rec *vm.VM, g vm.Generation, verb vm.Op) {
 		rec.Losses = append(rec.Losses, "what was done after that instant")
 	}
 	for _, v := range rec.Cut {
-		rec.Losses = append(rec.Losses, fmt.Sprintf("the volume %s: what is at %s fails", v.Name, v.Path))
+		rec.Losses = append(rec.Losses, fmt.Sprintf("the volume %s: accesses to %s fail", v.Name, v.Path))
 	}
 }
 
@@ -102,18 +101,18 @@ func (e *Engine) launchOn(ctx context.Context, op *operation, rec vm.VM, g vm.Ge
 	return m, st, notContinued(rec, g, err)
 }
 
-// notContinued says of memory that is not what was written how to continue
-// without it.
+// notContinued returns the error for memory that is damaged, and how to continue without
+// it.
 func notContinued(rec vm.VM, g vm.Generation, err error) error {
 	if k := vm.KindOf(err); k != vm.Corrupt && k != vm.NotFound {
 		return err
 	}
-	return vm.Errorf(vm.Corrupt, string(g.ID), "its memory cannot be continued: %w", err).
-		WithHint("its disk is whole: `warren start %s --disk-only` boots it, `warren rollback %s` goes back further", label(rec), label(rec))
+	return vm.Errorf(vm.Corrupt, string(g.ID), "its memory cannot be resumed: %w", err).
+		WithHint("its disk is intact: `warren start %s --disk-only` boots it, `warren rollback %s` goes back further", label(rec), label(rec))
 }
 
-// freshDisk puts the VM's disk back to a generation's. The record goes first:
-// it keeps the layer that the disk will lie on.
+// freshDisk replaces the VM's disk by a new one above the generation's. It writes the
+// record first, because that keeps the layer below.
 func (e *Engine) freshDisk(ctx context.Context, s *slot, g vm.Generation) error {
 	if _, err := e.update(ctx, s, func(rec *vm.VM) { rec.DiskOn = g.ID }); err != nil {
 		return err
@@ -124,7 +123,7 @@ func (e *Engine) freshDisk(ctx context.Context, s *slot, g vm.Generation) error 
 	return nil
 }
 
-// generationSpec is the machine that continues a generation as rec.
+// generationSpec returns the machine that continues a generation as rec.
 func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.Generation) (vm.MachineSpec, error) {
 	if !g.Whole() {
 		return vm.MachineSpec{}, vm.Errorf(vm.WrongState, string(g.ID), "the generation has no memory to continue from").
@@ -171,8 +170,8 @@ func (e *Engine) generationSpec(ctx context.Context, rec vm.VM, g vm.Generation)
 	return spec, nil
 }
 
-// loadManifest reads a generation's manifest. One that is not published yet
-// was made by this server moments ago.
+// loadManifest reads a generation's manifest. If it is not published yet, this server has
+// just made it.
 func (e *Engine) loadManifest(g vm.Generation) (m vm.Manifest, fresh bool, err error) {
 	m, err = e.cfg.Generations.Load(g.ID)
 	if vm.KindOf(err) == vm.NotFound && !g.Durable {
@@ -185,8 +184,8 @@ func (e *Engine) loadManifest(g vm.Generation) (m vm.Manifest, fresh bool, err e
 	return m, false, err
 }
 
-// fits refuses to continue a generation on a host that would not continue it
-// truly: another accelerator or CPU model, or an older QEMU.
+// fits refuses to continue a generation on a host where its memory may not work: another
+// accelerator or CPU model, or an older QEMU.
 func fits(m vm.Manifest, p Platform, rec vm.VM) error {
 	refuse := func(format string, args ...any) error {
 		return vm.Errorf(vm.Unsupported, string(m.ID), format, args...).
@@ -220,7 +219,7 @@ func numbers(version string) []int {
 	return out
 }
 
-// resume continues a suspended VM.
+// resume starts a suspended VM with its memory.
 func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM) error) (vm.VM, error) {
 	s, before := op.slot, op.before
 	g, ok := e.generationInfo(before.Generation)
@@ -229,7 +228,7 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 			WithHint("start from its disk alone: `warren start %s --disk-only`", label(before))
 	}
 	defer e.unpin(g.ID)
-	if err := e.unlockedFor(before, g); err != nil { // before the memory lies open
+	if err := e.unlockedFor(before, g); err != nil { // before any memory is decrypted
 		return vm.VM{}, err
 	}
 	g, err := e.opened(op.ctx, g)
@@ -248,16 +247,15 @@ func (e *Engine) resume(op *operation, limit time.Duration, prepare func(*vm.VM)
 	})
 }
 
-// leaveMemory makes a suspended VM a stopped one: its disk is that of the same
-// instant. The memory, which may be what cannot be started, is kept as what a
-// rollback goes back to.
+// leaveMemory turns a suspended VM into a stopped one, with the disk of the same instant.
+// The memory, which may be damaged, is kept for a rollback.
 func (e *Engine) leaveMemory(op *operation) error {
 	s := op.slot
 	g, ok := e.generationInfo(op.before.Generation)
 	if !ok {
 		return noGeneration(string(op.before.Generation))
 	}
-	if g.Why == vm.WhySuspend || g.Why == vm.WhyReseat { // others are kept for what they are
+	if g.Why == vm.WhySuspend || g.Why == vm.WhyReseat { // others are kept for their own reason
 		if _, err := e.changeGeneration(op.ctx, g.ID, func(g *vm.Generation) { g.Why = vm.WhyBeforeBoot }); err != nil {
 			return err
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// fillPersistence records how a VM is kept: what the request says, else sticky
-// with priority 5.
+// fillPersistence records how long a VM is kept: as requested, else sticky with priority
+// 5.
 func fillPersistence(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	rec.Persistence = vm.DefaultPersistence()
 	if r.Persistence == nil {
@@ -42,8 +42,7 @@ func fillPersistence(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 	return nil
 }
 
-// isEvent compares delete events, whose spellings differ between clients only
-// by case.
+// isEvent compares delete events, which clients spell in different cases.
 func isEvent(got string, any ...string) bool {
 	for _, event := range any {
 		if strings.EqualFold(got, event) {
@@ -53,9 +52,8 @@ func isEvent(got string, any ...string) bool {
 	return false
 }
 
-// fillTTL records when a VM is deleted whatever it does; null is never, absent
-// is the time of its profile. It is not inherited: a fork has the time that was
-// asked for it.
+// fillTTL records when a VM is deleted in any case. null = never, absent = the profile's
+// default. A fork does not inherit it.
 func fillTTL(rec *vm.VM, ttl Optional[int64]) error {
 	rec.TTLSeconds, rec.ExpiresAt = 0, time.Time{}
 	if !ttl.Set {
@@ -74,25 +72,25 @@ func fillTTL(rec *vm.VM, ttl Optional[int64]) error {
 	return nil
 }
 
-// deleteOnStop reports whether a stopped VM is deleted for having stopped.
+// deleteOnStop reports whether a VM is deleted when it stops.
 func deleteOnStop(rec vm.VM) bool {
 	p := rec.Persistence
 	return p.Type == vm.Ephemeral && (p.DeleteEvent == "" || isEvent(p.DeleteEvent, vm.OnStop) || endedIdle(rec))
 }
 
-// deleteOnSuspend reports whether a suspended VM is deleted for that.
+// deleteOnSuspend reports whether a VM is deleted when it is suspended.
 func deleteOnSuspend(rec vm.VM) bool {
 	p := rec.Persistence
 	return p.Type == vm.Ephemeral && (p.DeleteEvent == "" || isEvent(p.DeleteEvent, vm.OnSuspend) || endedIdle(rec))
 }
 
-// endedIdle reports whether a VM that waits for its idle timeout has had it.
+// endedIdle reports whether a VM has ended because of its idle timeout.
 func endedIdle(rec vm.VM) bool {
 	return rec.Reason == "idle" && isEvent(rec.Persistence.DeleteEvent, vm.OnIdleTimeout)
 }
 
-// onIdle is what becomes of a VM after its idle timeout. One that would be
-// deleted for falling asleep is not written down first.
+// onIdle is the operation after the idle timeout. A VM that would be deleted on suspend
+// is not captured first.
 func onIdle(rec vm.VM) vm.Op {
 	after, goes := vm.OpSuspend, deleteOnSuspend
 	if rec.IdleStops {

@@ -11,10 +11,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Rollback puts a VM back to a generation, by default the newest in its own
-// history: the same id, name and mappings, the memory and disk of then. What
-// is left is captured first. When the start fails the VM runs on as it was. It
-// continues when ctx ends.
+// Rollback restores a generation of a VM, by default the newest in its own history:
+// memory and disk change, and the id, name and mappings stay. The current state is
+// captured first. If the start fails, the VM is as before. Rollback continues when ctx
+// ends.
 func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r RollbackRequest) (out RolledBack, err error) {
 	if err := checkVolumesMode(r.Volumes, VolumesCut, VolumesDetach); err != nil {
 		return out, fail(vm.OpRollback, ref, err)
@@ -45,7 +45,7 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		return out, err
 	}
 	to.Cut = to.Cut || r.Volumes != "" // for this start only
-	// Before anything is given up: can it be started at all?
+	// Check that the target can start before giving anything up.
 	if to.Whole() {
 		if _, err := e.generationSpec(op.ctx, op.before, to); err != nil {
 			return out, err
@@ -72,7 +72,7 @@ func (e *Engine) Rollback(ctx context.Context, c *vm.Call, ref string, r Rollbac
 		}
 		return out, e.reattachAll(op, away, e.stay(op, before, limit, err))
 	}
-	e.cfg.Vault.EndMounts(op.ctx, op.slot.id) // what it had belongs to the memory that it left
+	e.cfg.Vault.EndMounts(op.ctx, op.slot.id) // the mounts belong to the old memory
 	e.sealSeen(op.ctx, before)
 	e.cfg.Journal.EmitVM(rec, "vm.rolled-back", map[string]any{"to": string(to.ID), "before": string(before.ID)})
 	e.collectLater()
@@ -88,7 +88,7 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.Generation, error) {
 			return g, err
 		case g.State != vm.GenReady || g.Gone || g.DiskOnly || g.Deleted:
 			return g, vm.Errorf(vm.WrongState, ref, "its files are no longer kept").
-				WithHint("`warren tree %s` shows what can be gone back to", label(rec))
+				WithHint("`warren tree %s` shows the generations that can be restored", label(rec))
 		case g.Image != rec.Image:
 			return g, vm.Errorf(vm.Invalid, ref, "it was made of another image")
 		}
@@ -98,18 +98,18 @@ func (e *Engine) rollbackTarget(rec vm.VM, ref string) (vm.Generation, error) {
 		return g.VM == rec.ID && g.Whole() && !g.Deleted && g.Why != vm.WhyBeforeRollback && g.Why != vm.WhyReseat
 	})
 	if g, ok := e.generationInfo(rec.Generation); len(list) == 0 && ok && g.Whole() {
-		list = append(list, g) // what it was forked or made from
+		list = append(list, g) // it was forked or made from this one
 	}
 	if len(list) == 0 {
-		return vm.Generation{}, vm.Errorf(vm.NotFound, label(rec), "there is no generation to go back to").
+		return vm.Generation{}, vm.Errorf(vm.NotFound, label(rec), "there is no generation to restore").
 			WithCode("SNAPSHOT_NOT_FOUND", "snapshotId", "").
 			WithHint("take one before risky work: `warren snapshot create %s`, or `warren exec --capture-first`", label(rec))
 	}
 	return list[len(list)-1], nil
 }
 
-// leave captures what the VM is now and ends its machine. From here on it is
-// suspended, or stopped, on that; so a crash brings it back to it.
+// leave captures the VM's current state and ends its machine. From here on the VM is
+// suspended or stopped on that generation, so that a crash restores it.
 func (e *Engine) leave(op *operation) (vm.Generation, error) {
 	o := captureOptions{why: vm.WhyBeforeRollback, volumes: volumesOwn}
 	switch op.before.State {
@@ -131,7 +131,7 @@ func (e *Engine) leave(op *operation) (vm.Generation, error) {
 
 // goBack starts the VM on the target.
 func (e *Engine) goBack(op *operation, to vm.Generation, limit time.Duration) (vm.VM, error) {
-	none := func(context.Context) error { return nil } // stay brings it back
+	none := func(context.Context) error { return nil } // stay restores it
 	prepare := func(*vm.VM) error { return nil }
 	if to.Whole() {
 		return e.startOn(op, to, limit, prepare, none)
@@ -139,7 +139,7 @@ func (e *Engine) goBack(op *operation, to vm.Generation, limit time.Duration) (v
 	if err := e.step(op.ctx, "rollback:record"); err != nil {
 		return vm.VM{}, err
 	}
-	if e.snapshot(op.slot).State == vm.Stopped { // a suspended one is started on its own disk anyway
+	if e.snapshot(op.slot).State == vm.Stopped { // a start replaces a suspended VM's disk anyway
 		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Op = vm.OpRollback }); err != nil {
 			return vm.VM{}, err
 		}
@@ -153,9 +153,8 @@ func (e *Engine) goBack(op *operation, to vm.Generation, limit time.Duration) (v
 	return e.boot(op, limit, prepare)
 }
 
-// takeBackRollback puts the disk of a VM back to what it was before a rollback of
-// it that was not completed. The record says so from before the disk is changed
-// until the VM runs.
+// takeBackRollback restores a VM's disk after an unfinished rollback. The record marks
+// the rollback from before the disk changes until the VM runs.
 func (e *Engine) takeBackRollback(ctx context.Context, s *slot) error {
 	rec := e.snapshot(s)
 	if rec.Op != vm.OpRollback {
@@ -170,17 +169,17 @@ func (e *Engine) takeBackRollback(ctx context.Context, s *slot) error {
 		}
 	}
 	if rec.State != vm.Stopped {
-		return nil // the caller says what it is now
+		return nil // the caller sets the state
 	}
 	_, err := e.update(ctx, s, func(rec *vm.VM) { rec.Op = "" })
 	return err
 }
 
-// stay brings a VM back to what it was before a rollback that failed.
+// stay restores a VM after a failed rollback.
 func (e *Engine) stay(op *operation, before vm.Generation, limit time.Duration, why error) error {
 	ctx := context.WithoutCancel(op.ctx)
 	if err := op.undo.run(ctx); err != nil {
-		e.log.Error("a failed start was not taken back", "vm", op.slot.id, "err", err)
+		e.log.Error("a failed start could not be undone", "vm", op.slot.id, "err", err)
 	}
 	op.undo.reset()
 	why = vm.AsError(why).WithHint("nothing was rolled back; the VM is as it was before")
@@ -195,7 +194,7 @@ func (e *Engine) stay(op *operation, before vm.Generation, limit time.Duration, 
 		_, err := e.nowStopped(ctx, op.slot, op.before.Reason, op.before.Exit)
 		return joinUndo(why, err)
 	}
-	suspended := func(ctx context.Context) error { // a start on it makes the disk again
+	suspended := func(ctx context.Context) error { // its start makes the disk again
 		_, err := e.nowSuspended(ctx, op.slot, before.ID, "rollback-failed")
 		return err
 	}
@@ -205,6 +204,6 @@ func (e *Engine) stay(op *operation, before vm.Generation, limit time.Duration, 
 	if _, err := e.startOn(op, before, limit, func(*vm.VM) error { return nil }, suspended); err != nil {
 		return joinUndo(vm.AsError(why).WithHint("the VM is suspended as it was before: `warren start %s`", label(op.before)), err)
 	}
-	op.undo.reset() // it runs: there is nothing to take back
+	op.undo.reset() // it runs: nothing to undo
 	return why
 }

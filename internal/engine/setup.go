@@ -23,11 +23,11 @@ type setup struct {
 	m     Machine
 	rec   vm.VM
 	image vm.Image
-	ready time.Duration // for units that say themselves when they are ready
-	wait  bool          // wait for those
+	ready time.Duration // for units that signal readiness
+	wait  bool          // whether to wait for those
 }
 
-// setUp carries out a layer in a new VM before anybody else can reach it.
+// setUp carries out a layer in a new VM before anybody else can use it.
 func (e *Engine) setUp(ctx context.Context, m Machine, p *createPlan) error {
 	if p.layer.Empty() {
 		return nil
@@ -81,7 +81,7 @@ func (s setup) run(ctx context.Context, what string, x vm.ExecSpec) error {
 	return nil
 }
 
-// dockerfile runs the commands of a base image.
+// dockerfile runs the RUN commands of a base image.
 func (s setup) dockerfile(ctx context.Context, commands []string) error {
 	for _, command := range commands {
 		r, err := program.Run(ctx, s.m.Guest(), vm.ExecSpec{Command: command, Cwd: "/"})
@@ -110,8 +110,8 @@ func (s setup) accounts(ctx context.Context, l spec.Layer) error {
 	return nil
 }
 
-// apt installs Debian packages. The registries are reachable while it does,
-// whatever the VM may reach afterwards.
+// apt installs Debian packages. Meanwhile the package registries are reachable, even if
+// the VM's network policy excludes them.
 func (s setup) apt(ctx context.Context, l spec.Layer) (err error) {
 	if len(l.Apt) == 0 {
 		return nil
@@ -135,7 +135,7 @@ func (s setup) apt(ctx context.Context, l spec.Layer) (err error) {
 	return s.run(ctx, what, vm.ExecSpec{Argv: append(argv, l.Apt...), Env: env})
 }
 
-// git sets what commits are signed with, and clones repositories.
+// git sets the identity for commits, and clones repositories.
 func (s setup) git(ctx context.Context, l spec.Layer) error {
 	for _, kv := range [][2]string{{"user.name", l.GitUser.Name}, {"user.email", l.GitUser.Email}, {"user.signingkey", l.GitUser.SigningKey}} {
 		if kv[1] == "" {
@@ -163,8 +163,8 @@ func (s setup) git(ctx context.Context, l spec.Layer) error {
 	return nil
 }
 
-// reachable refuses what the network policy will not let through, instead of
-// letting git wait for it.
+// reachable fails at once if the network policy blocks a host, instead of letting git
+// time out.
 func (s setup) reachable(what, repo string) error {
 	u, err := url.Parse(repo)
 	if err == nil && u.Scheme == "file" || s.rec.Network.Mode == vm.NetOpen {
@@ -181,7 +181,7 @@ func (s setup) reachable(what, repo string) error {
 	return vm.AsError(setupFailed(what, reason, nil)).WithHint("create the VM with network \"open\"")
 }
 
-// withoutSecret leaves out the user and password of a URL.
+// withoutSecret removes the user and password from a URL.
 func withoutSecret(repo string) string {
 	u, err := url.Parse(repo)
 	if err != nil || u.User == nil {
@@ -191,7 +191,7 @@ func withoutSecret(repo string) string {
 	return u.String()
 }
 
-// units installs units and starts those that are enabled, one after the other.
+// units installs units and starts the enabled ones, one after the other.
 func (s setup) units(ctx context.Context, l spec.Layer) error {
 	if len(l.Units)+len(l.Patches) == 0 {
 		return nil
@@ -214,7 +214,7 @@ func (s setup) units(ctx context.Context, l spec.Layer) error {
 	}
 	argv := []string{"systemctl", "daemon-reload"}
 	if len(enable) > 0 {
-		argv = append([]string{"systemctl", "enable", "--quiet", "--"}, enable...) // reloads too
+		argv = append([]string{"systemctl", "enable", "--quiet", "--"}, enable...) // this also reloads systemd
 	}
 	if _, err := sys.Must(ctx, argv...); err != nil {
 		return setupFailed("services", err.Error(), err)
@@ -235,8 +235,8 @@ func (s setup) units(ctx context.Context, l spec.Layer) error {
 	return s.allUp(ctx, sys, l)
 }
 
-// start starts one unit and waits: for the end of a oneshot, and for the signal
-// of a service that gives one.
+// start starts one unit and waits for the end of a oneshot, or for the readiness signal
+// of a service that sends one.
 func (s setup) start(ctx context.Context, sys program.Units, l spec.Layer, u vm.Unit) error {
 	verb := "start"
 	if u.Notifies() {
@@ -262,7 +262,7 @@ func firstLine(s string) string {
 	return line
 }
 
-// allUp finds units that failed after their start.
+// allUp checks that no unit failed after its start.
 func (s setup) allUp(ctx context.Context, sys program.Units, l spec.Layer) error {
 	list, err := sys.Show(ctx, unitNames(l)...)
 	if err != nil {
@@ -284,11 +284,11 @@ func unitNames(l spec.Layer) []string {
 	return names
 }
 
-// diagnoseWithin bounds what is asked of a guest that failed.
+// diagnoseWithin bounds the diagnosis of a failed setup.
 const diagnoseWithin = 20 * time.Second
 
-// unitFailed is the failure of a unit, with how all of them are and what the
-// failed ones have written.
+// unitFailed returns the error for a failed unit, with the state of all units and the
+// logs of the failed ones.
 func (s setup) unitFailed(ctx context.Context, l spec.Layer, reason string, err error) error {
 	if isCancel(err) || ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -298,7 +298,7 @@ func (s setup) unitFailed(ctx context.Context, l spec.Layer, reason string, err 
 	sys := program.UnitsOf(s.m.Guest(), "")
 	list, showErr := sys.Show(ctx, unitNames(l)...)
 	if showErr != nil {
-		s.e.log.Warn("no diagnosis of a failed setup", "vm", s.rec.ID, "err", showErr)
+		s.e.log.Warn("a failed setup could not be diagnosed", "vm", s.rec.ID, "err", showErr)
 	}
 	logs := map[string][]vm.UnitLog{}
 	for _, u := range list {
@@ -311,17 +311,17 @@ func (s setup) unitFailed(ctx context.Context, l spec.Layer, reason string, err 
 	}
 	out := &vm.Error{Kind: vm.GuestFault, Msg: reason}
 	return out.WithCode("VM_SETUP_FAILED", "failedReason", reason, "snapshotId", nil, "diagnostics", spec.Diagnose(list, logs)).
-		WithHint("the VM was removed; what the service wrote is in diagnostics")
+		WithHint("the VM was removed; the diagnostics hold the service's log")
 }
 
-// diagnosisLines of a failed unit's journal are shown.
+// diagnosisLines is how many lines of a failed unit's journal are shown.
 const diagnosisLines = 50
 
 func setupFailed(what, reason string, err error) error {
 	if isCancel(err) || vm.KindOf(err) == vm.Timeout {
 		return err
 	}
-	// Without the cause, which has a code of its own: the reason says it all.
+	// The cause is left out because it has its own code; the reason contains its text.
 	out := &vm.Error{Kind: vm.GuestFault, Subject: what, Msg: reason}
 	return out.WithCode("VM_SETUP_FAILED", "failedReason", what+": "+reason, "snapshotId", nil)
 }

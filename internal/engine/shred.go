@@ -11,9 +11,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Shred is Delete, and says what is unreadable for good then: what was sealed
-// and that nobody else needs, since its key is destroyed before the answer.
-// Everything else is named as readable.
+// Shred is Delete, and reports which data can never be read again: sealed memory that
+// nothing else needs, whose key is destroyed before the answer. Everything else is
+// reported as readable.
 func (e *Engine) Shred(ctx context.Context, c *vm.Call, ref string) (v vm.VM, out vm.Shredded, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpDelete)
 	if err != nil {
@@ -24,11 +24,11 @@ func (e *Engine) Shred(ctx context.Context, c *vm.Call, ref string) (v vm.VM, ou
 	if err = e.finish(op, err); err != nil {
 		return v, out, err
 	}
-	e.collect(ctx) // keys go with what nobody needs, now and not soon
+	e.collect(ctx) // destroys the keys now, not soon
 	return v, e.shredded(v, before), nil
 }
 
-// shredded compares what there was of a VM with what is left.
+// shredded compares what existed of a VM with what is left.
 func (e *Engine) shredded(v vm.VM, before []vm.Generation) vm.Shredded {
 	out := vm.Shredded{Unreadable: []string{}, Readable: []string{}}
 	plain := []string{"its disk"}
@@ -48,16 +48,16 @@ func (e *Engine) shredded(v vm.VM, before []vm.Generation) vm.Shredded {
 		}
 	}
 	for _, what := range plain {
-		out.Readable = append(out.Readable, what+": it was never encrypted; the file is deleted, its blocks are on the drive until they are written over")
+		out.Readable = append(out.Readable, what+": it was never encrypted; the file is deleted, its blocks stay on the drive until they are overwritten")
 	}
-	out.Readable = append(out.Readable, "audit records, events and what it has used")
+	out.Readable = append(out.Readable, "audit records, events and usage records")
 	return out
 }
 
-// neededBy says why a generation of a deleted VM is still there.
+// neededBy returns why a generation of a deleted VM still exists.
 func (e *Engine) neededBy(g vm.Generation) string {
 	if g.Snapshot != "" && !g.Deleted {
 		return fmt.Sprintf("it is the snapshot %s; `warren snapshot rm %s`", cmp.Or(g.Name, string(g.Snapshot)), g.Snapshot)
 	}
-	return "it is in use, or VMs or snapshots made of it need it"
+	return "it is in use, or VMs or snapshots made from it need it"
 }

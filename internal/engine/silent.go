@@ -10,13 +10,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// silentTries is how often a QEMU is asked before it counts as silent; the
-// monitor gives it some seconds each time.
+// silentTries is how often a QEMU is asked before it counts as hung. The monitor waits
+// some seconds each time.
 const silentTries = 4
 
-// answers refuses what needs a VM's machine when that hangs, its monitor or its
-// QEMU: while it does, nothing that is begun could be finished or taken back. It
-// takes machineDeadline at most. A VM without a machine needs no answer.
+// answers fails if a VM's monitor or QEMU hangs: then no operation could be finished or
+// undone. It takes at most machineDeadline. A VM without a machine passes.
 func (e *Engine) answers(ctx context.Context, s *slot) error {
 	r := e.runOf(s)
 	if r == nil {
@@ -39,12 +38,12 @@ func (e *Engine) answers(ctx context.Context, s *slot) error {
 	return e.orGone(ctx, s, r, silent(s.id, "QEMU"))
 }
 
-// errSilent is in the error of what a machine that hangs was not even asked for:
-// nothing was begun, and the VM keeps running when its machine does.
+// errSilent marks an error from before anything was begun, because the machine hangs. The
+// VM keeps running if its machine does.
 var errSilent = errors.New("it hangs")
 
-// silent is the error of a VM whose machine hangs.
+// silent returns the error for a VM whose machine hangs.
 func silent(id vm.ID, what string) error {
 	return vm.Errorf(vm.Unavailable, string(id), "its %s does not answer: %w", what, errSilent).
-		WithHint("try again; if it stays so, end it: `warren kill %s`", id)
+		WithHint("try again; if it still hangs, kill it: `warren kill %s`", id)
 }

@@ -12,40 +12,40 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// slot is the engine's view of one VM.
+// slot is the engine's entry for one VM.
 type slot struct {
 	id      vm.ID
 	account vm.AccountID
 	holding sync.Mutex       // held while a hold is made or removed; before Engine.mu
-	holds   func() []vm.Hold // the soonest to end first
+	holds   func() []vm.Hold // the first to end first
 
 	// guarded by Engine.mu
 	rec         vm.VM                   // as the table has it; LastActive may be newer
-	unreadable  bool                    // its record cannot be decoded: rec is all that is known
-	op          *operation              // under way; nil = none
+	unreadable  bool                    // its record cannot be decoded: rec holds all that is known
+	op          *operation              // in progress; nil = none
 	run         *run                    // its machine; nil when none is attached
 	attached    int                     // guest calls and streams that are open
-	loose       int                     // streams that count by what goes through them only
-	waiting     int                     // callers that wait to get in
-	waking      *waking                 // its start on behalf of those; nil = none
+	loose       int                     // streams that count by their traffic only
+	waiting     int                     // callers waiting to enter
+	waking      *waking                 // the start that they wait for; nil = none
 	calls       map[vm.ActivityKind]int // attached, by kind
 	traffic     int64                   // bytes of loose streams since trafficFrom
 	trafficFrom time.Time
 	changed     chan struct{} // closed and replaced when rec or run changes
 	gone        bool          // deleted
 	scrubbed    bool          // free memory was scrubbed since a volume was mounted
-	private     int64         // bytes of memory that its machine kept for itself when it was last captured
-	weighed     time.Time     // when that was
-	doubt       error         // why it is not known what its machine is at; nil = it is known; see doubt.go
-	doubted     int           // how often that was
+	private     int64         // bytes of private memory of its machine at its last capture
+	weighed     time.Time     // when that capture was
+	doubt       error         // why the state of its machine is unknown; nil = it is known; see doubt.go
+	doubted     int           // how often it was in doubt
 	mending     bool          // a task recovers it
-	stands      bool          // a capture may have left its machine standing still
+	stands      bool          // a capture may have left its machine paused
 }
 
 // run is one machine of a VM, from its start or adoption to its end.
 type run struct {
 	machine Machine
-	ctx     context.Context // ends when the machine is gone, saying so
+	ctx     context.Context // ends with the machine; its cause is the machine's end
 	cancel  context.CancelCauseFunc
 	gone    chan struct{}  // closed after the machine's end
 	exit    vm.MachineExit // set before gone is closed
@@ -57,21 +57,21 @@ func (e *Engine) newSlot(rec vm.VM) *slot {
 	return &slot{id: rec.ID, account: rec.Account, rec: rec, holds: holds, changed: make(chan struct{})}
 }
 
-// touchLocked tells those who wait that the slot has changed.
+// touchLocked wakes those who wait for a change of the slot.
 func (s *slot) touchLocked() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// snapshot returns a copy of the record as it is now.
+// snapshot returns a copy of the current record.
 func (e *Engine) snapshot(s *slot) vm.VM {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.rec
 }
 
-// lookupLocked finds the VM that ref names among those that the actor reaches:
-// an id, or a name that is unique there.
+// lookupLocked finds the VM that ref names among those that the actor may use: by id, or
+// by a name that is unique there.
 func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	if vm.IsID(ref) {
 		if s := e.vms[vm.ID(ref)]; s != nil && s.account == a.Account && e.cfg.Access.Reaches(a, s.id) {
@@ -101,7 +101,7 @@ func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	}
 }
 
-// namedLocked are the VMs of an account that have a name.
+// namedLocked returns the VMs of an account with that name.
 func (e *Engine) namedLocked(account vm.AccountID, name string) (list []*slot) {
 	for _, rec := range e.tables.vms.By(byName, nameKey(account, name)) {
 		if s := e.vms[rec.ID]; s != nil {
@@ -116,8 +116,8 @@ func (e *Engine) namedLocked(account vm.AccountID, name string) (list []*slot) {
 	return list
 }
 
-// unreached says that there is no such VM, or, to an identity, that it was not
-// granted one.
+// unreached returns the error for a VM that does not exist or, for an identity, was not
+// granted.
 func unreached(a vm.Actor, ref string) error {
 	if a.Identity != "" {
 		return access.NotGranted(ref)
@@ -132,13 +132,13 @@ func (e *Engine) lookup(c *vm.Call, ref string) (*slot, error) {
 	return e.lookupLocked(c.Actor, ref)
 }
 
-// update changes the record of s. With updateAll it is the only way in which the
-// record of an existing VM changes. The change may be called more than once.
+// update changes the record of s. Records of existing VMs change only through update and
+// updateAll. It may call change more than once.
 func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.VM, error) {
 	if e.dead.Load() {
 		return vm.VM{}, ErrDied
 	}
-	if s.unreadable { // what is stored stays as it is
+	if s.unreadable { // the stored record must not change
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		change(&s.rec)
@@ -156,7 +156,7 @@ func (e *Engine) update(ctx context.Context, s *slot, change func(*vm.VM)) (vm.V
 	return e.updated(s), nil
 }
 
-// updateAll is update of several VMs, all or none.
+// updateAll is update for several VMs: all or none.
 func (e *Engine) updateAll(ctx context.Context, slots []*slot, change func(i int, rec *vm.VM)) ([]vm.VM, error) {
 	if e.dead.Load() {
 		return nil, ErrDied
@@ -180,7 +180,7 @@ func (e *Engine) updateAll(ctx context.Context, slots []*slot, change func(i int
 	return recs, nil
 }
 
-// keepUse notes the last use of s in its record.
+// keepUse records the last use of s.
 func (e *Engine) keepUse(s *slot, rec *vm.VM) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -193,7 +193,7 @@ func (s *slot) usedLocked(rec *vm.VM) {
 	}
 }
 
-// updated takes the record that the table has into the slot, and returns it.
+// updated copies the table's record into the slot and returns it.
 func (e *Engine) updated(s *slot) vm.VM {
 	e.mu.Lock()
 	before := s.rec
@@ -211,8 +211,8 @@ func (e *Engine) updated(s *slot) vm.VM {
 	return rec
 }
 
-// vmChanged is told of a record that changed otherwise than by update: of a write
-// whose answer was lost, or by another server.
+// vmChanged takes over a record that changed without update: by a write whose answer was
+// lost, or by another server.
 func (e *Engine) vmChanged(_, now *vm.VM) {
 	if now == nil {
 		return
@@ -225,7 +225,7 @@ func (e *Engine) vmChanged(_, now *vm.VM) {
 	}
 }
 
-// forget removes the record of s durably, and then the slot.
+// forget removes the record of s durably, then the slot.
 func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if e.dead.Load() {
 		return ErrDied
@@ -246,7 +246,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	e.mu.Unlock()
 	e.cfg.Vault.EndMounts(context.WithoutCancel(ctx), s.id)
 	if err := e.cfg.Access.DropGrantsOf(ctx, s.id); err != nil {
-		e.log.Warn("permissions for a deleted VM were left; the next start removes them", "vm", s.id, "err", err)
+		e.log.Warn("the permissions for a deleted VM could not be removed; the next start of the server removes them", "vm", s.id, "err", err)
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ import (
 // maxSnapshotName bounds a snapshot's label.
 const maxSnapshotName = 200
 
-// Snapshot captures a generation that is kept until it is deleted: with memory
-// of a running or suspended VM, the disk alone of a stopped one. The VM stays as it
-// was. The snapshot is durable when Snapshot returns.
+// Snapshot captures a generation that is kept until it is deleted: with the memory of a
+// running or suspended VM, or only the disk of a stopped one. The VM's state does not
+// change. The snapshot is durable when Snapshot returns.
 func (e *Engine) Snapshot(ctx context.Context, c *vm.Call, ref string, r SnapshotRequest) (out Taken, err error) {
 	o, err := e.planSnapshot(ctx, c, r)
 	if err != nil {
@@ -80,18 +80,18 @@ func (e *Engine) snapshotNameFree(account vm.AccountID, name string, except vm.G
 		if i.Account == account && i.ID != except && i.Snapshot != "" && !i.Deleted && i.Name == name {
 			return vm.Errorf(vm.Exists, name, "a snapshot has this name: %s", i.Snapshot).
 				WithCode("SNAPSHOT_VM_BAD_REQUEST", "message", "a snapshot has this name: "+string(i.Snapshot)).
-				WithHint("choose another name, or delete it: `warren snapshot rm %s`", name)
+				WithHint("choose another name, or delete that snapshot: `warren snapshot rm %s`", name)
 		}
 	}
 	return nil
 }
 
-// take makes a generation of the VM of op that is kept, durable when it
+// take captures a generation of the VM of op that is kept. It is durable when take
 // returns.
 func (e *Engine) take(op *operation, o captureOptions) (vm.Generation, error) {
 	if op.before.State == vm.Suspended {
 		g, err := e.alias(op.ctx, op.before, o)
-		e.collectLater() // both are sealed again where they have to be
+		e.collectLater() // seals both again if necessary
 		return g, err
 	}
 	g, err := e.capture(op.ctx, op, o)
@@ -112,16 +112,15 @@ func (e *Engine) take(op *operation, o captureOptions) (vm.Generation, error) {
 	return g, nil
 }
 
-// unkeep lets collect remove a generation that could not be completed.
+// unkeep lets collect remove an incomplete generation.
 func (e *Engine) unkeep(ctx context.Context, id vm.GenerationID) error {
 	_, err := e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Deleted, g.State = true, vm.GenFailed })
 	e.collectLater()
 	return err
 }
 
-// alias keeps what a suspended VM is suspended on a second time, under a name;
-// the files are shared. With diskOnly that is its disk, which nobody writes, and
-// its memory stays as it is.
+// alias keeps a suspended VM's generation a second time, under a name, with the same
+// files. With diskOnly it keeps only the disk, to which nobody writes.
 func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.Generation, err error) {
 	if !o.diskOnly {
 		if err := e.volumesGiven(rec, o.volumes); err != nil {
@@ -158,7 +157,7 @@ func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.G
 	if err != nil {
 		return g, joinUndo(err, e.forgetGeneration(context.WithoutCancel(ctx), g.ID))
 	}
-	if o.diskOnly { // the files are not those of the manifest that was made
+	if o.diskOnly { // the manifest was made for other files
 		if err := e.publish(ctx, g.ID); err != nil {
 			return g, joinUndo(err, e.unkeep(context.WithoutCancel(ctx), g.ID))
 		}
@@ -166,8 +165,8 @@ func (e *Engine) alias(ctx context.Context, rec vm.VM, o captureOptions) (g vm.G
 	return e.changeGeneration(ctx, g.ID, func(g *vm.Generation) { g.State, g.Durable = vm.GenReady, true })
 }
 
-// Snapshots lists the account's snapshots, oldest first, without those of
-// images; with all also the deleted ones and every other generation.
+// Snapshots lists the account's snapshots, oldest first, without those of images. With
+// all it includes deleted ones and every other generation.
 func (e *Engine) Snapshots(_ context.Context, c *vm.Call, all bool) ([]vm.Generation, error) {
 	return e.generations(func(g *vm.Generation) bool {
 		return g.Account == c.Actor.Account && (all || g.Snapshot != "" && !g.Deleted)
@@ -194,15 +193,15 @@ func (e *Engine) RenameSnapshot(ctx context.Context, c *vm.Call, ref, name strin
 	if err != nil {
 		return g, err
 	}
-	g, err = e.renameGeneration(ctx, g.ID, func() error { // again, now that no other can come between
+	g, err = e.renameGeneration(ctx, g.ID, func() error { // check again: with nameSnap held no other can get the name
 		return e.snapshotNameFree(c.Actor.Account, name, g.ID)
 	}, func(g *vm.Generation) { g.Name = name })
 	r.End(err, nil)
 	return g, err
 }
 
-// RemoveSnapshot deletes a snapshot. VMs made of it, and forks of them, go on:
-// what they need of its files stays until they need it no more.
+// RemoveSnapshot deletes a snapshot. VMs made from it, and their forks, keep working: the
+// files that they need stay until they no longer need them.
 func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g vm.Generation, err error) {
 	defer func() { err = fail(vm.OpSnapshotRemove, ref, err) }()
 	if g, err = e.liveSnapshot(c, ref); err != nil {
@@ -221,8 +220,8 @@ func (e *Engine) RemoveSnapshot(ctx context.Context, c *vm.Call, ref string) (g 
 	return g, err
 }
 
-// liveSnapshot finds what may be renamed or deleted: a snapshot, or an
-// automatic generation, or a layer.
+// liveSnapshot finds a generation that may be renamed or deleted: a snapshot, an
+// automatic generation or a layer.
 func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.Generation, error) {
 	g, err := e.findGeneration(c.Actor.Account, ref)
 	if err != nil {
@@ -232,14 +231,13 @@ func (e *Engine) liveSnapshot(c *vm.Call, ref string) (vm.Generation, error) {
 	case g.Deleted:
 		return g, vm.Errorf(vm.Exists, ref, "the snapshot was deleted already").WithCode("SNAPSHOT_ALREADY_DELETED", "snapshotId", ref)
 	case g.Snapshot == "" && !automatic(g.Why) && g.Why != vm.WhyLayer:
-		return g, vm.Errorf(vm.WrongState, ref, "a generation made for %s is not a snapshot; it goes when nothing needs it", g.Why).
+		return g, vm.Errorf(vm.WrongState, ref, "a generation made for %s is not a snapshot; it is removed when nothing needs it", g.Why).
 			WithHint("`warren tree` shows what needs it")
 	}
 	return g, nil
 }
 
-// CaptureFirst captures a generation before something that may break the VM;
-// note says what that is.
+// CaptureFirst captures a generation before a risky action, which note describes.
 func (e *Engine) CaptureFirst(ctx context.Context, c *vm.Call, ref, note string) (g vm.Generation, err error) {
 	return e.captureAs(ctx, c, ref, captureOptions{why: vm.WhyBeforeExec, note: note})
 }
@@ -257,7 +255,7 @@ func (e *Engine) captureAs(ctx context.Context, c *vm.Call, ref string, o captur
 	return e.take(op, o)
 }
 
-// SetSchedule changes how often a generation is captured of its own; 0 = never.
+// SetSchedule sets the interval of automatic generations in seconds; 0 = never.
 func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, everySeconds int64) (v vm.VM, err error) {
 	if err := checkSchedule(everySeconds); err != nil {
 		return vm.VM{}, fail(vm.OpCapture, ref, err)
@@ -273,7 +271,7 @@ func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, everyS
 	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.CaptureEverySeconds = everySeconds })
 }
 
-// minSchedule is the shortest interval of automatic generations.
+// minSchedule is the shortest interval of automatic generations in seconds.
 const minSchedule = 10
 
 func checkSchedule(every int64) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// machineSpec is what every start of a VM has in common.
+// machineSpec returns what all starts of a VM have in common.
 func (e *Engine) machineSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.MachineSpec, error) {
 	p, err := e.cfg.Host.Platform(ctx)
 	if err != nil {
@@ -55,7 +55,7 @@ func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Manifest) (
 	spec.Reset.HostKeys = keys
 	spec.Deadline = p.deadline
 	_, spec.Patient = e.patience(p.deadline)
-	// The generation continues only on the machine it was taken of.
+	// A generation can only continue on the machine type on which it was captured.
 	spec.Accel, spec.CPU, spec.Machine, spec.QuietNIC = gen.Accel, gen.CPU, gen.Machine, gen.QuietNIC()
 	if gen.Cmdline != "" {
 		spec.Boot.Cmdline = gen.Cmdline
@@ -63,7 +63,7 @@ func (e *Engine) warmSpec(ctx context.Context, p *createPlan, gen vm.Manifest) (
 	return spec, nil
 }
 
-// coldSpec boots a VM on the disk it has.
+// coldSpec boots a VM on its disk.
 func (e *Engine) coldSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.MachineSpec, error) {
 	if err := e.ownLayers(rec.Account, rec.DiskOn); err != nil {
 		return vm.MachineSpec{}, err
@@ -77,9 +77,8 @@ func (e *Engine) coldSpec(ctx context.Context, rec vm.VM, img vm.Image) (vm.Mach
 	return spec, nil
 }
 
-// newReset is what makes the guest this VM. The machine id follows from the
-// VM's id, so that it stays the same through stop and start; the rest is new
-// with each start.
+// newReset returns the identity that a guest gets as this VM. The machine id is derived
+// from the VM's id, so that it survives stop and start. The rest is new with each start.
 func newReset(rec vm.VM) vm.Reset {
 	name := rec.Name
 	if name == "" {

@@ -11,12 +11,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Start boots a stopped VM on its disk, or continues a suspended one, and
-// returns when it is usable. Starting a running VM succeeds and changes
-// nothing but the idle timeout, if given; a VM that is starting is waited for.
-// When it fails the VM is stopped or suspended, as it was.
+// Start boots a stopped VM on its disk, or resumes a suspended one, and returns when it
+// is usable. Starting a running VM only sets the idle timeout, if given. Start waits for
+// a VM that is already starting. If it fails, the VM is stopped or suspended as before.
 func (e *Engine) Start(ctx context.Context, c *vm.Call, ref string, r StartRequest) (v vm.VM, err error) {
-	if r.DiskOnly || r.IdleTimeout.Set { // these manage the VM
+	if r.DiskOnly || r.IdleTimeout.Set { // only managers of the VM may set these
 		if err := c.Actor.OwnerOnly(ref); err != nil {
 			return vm.VM{}, fail(vm.OpStart, ref, err)
 		}
@@ -59,7 +58,7 @@ func (e *Engine) startOp(op *operation, c *vm.Call, entry vm.AuditEntry, r Start
 	return e.boot(op, limit, prepare)
 }
 
-// keepRunning is a start of a VM that runs.
+// keepRunning is the start of a running VM.
 func (e *Engine) keepRunning(op *operation, r StartRequest) (vm.VM, error) {
 	if !r.IdleTimeout.Set {
 		return op.before, nil
@@ -80,8 +79,7 @@ func applyIdle(rec *vm.VM, r StartRequest) error {
 	return setIdle(rec, r.IdleTimeout)
 }
 
-// boot starts the VM cold, from its record to running. It serves start and the
-// reboot of a guest.
+// boot cold-boots the VM. It serves start and the reboot of a guest.
 func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) error) (vm.VM, error) {
 	outer, patient := e.patience(limit)
 	ctx, stop := context.WithTimeoutCause(op.ctx, outer, startTimeout(op.slot.id, outer))
@@ -93,7 +91,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
-	if err := e.settleDisk(ctx, op.slot); err != nil { // its machine may have ended in a capture
+	if err := e.settleDisk(ctx, op.slot); err != nil { // its machine may have ended during a capture
 		return vm.VM{}, cause(ctx, err)
 	}
 	if err := e.growDisk(ctx, "start:disk", rec); err != nil {
@@ -117,12 +115,12 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	rec, err = e.nowRunning(ctx, op.slot, st, func(rec *vm.VM) {
 		rec.Booted = true
 		rec.Generation, rec.Restored, rec.VolumesSeen, rec.Cut = "", []string{"the disk"}, nil, nil
-		rec.Losses = []string{"memory and running processes: the VM was booted afresh on its disk"}
+		rec.Losses = []string{"memory and running processes: the VM was booted on its disk"}
 	})
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
-	// The record says that it runs: no end of the request, or of serve, undoes that.
+	// From here on the VM runs, even if the request or the server ends.
 	if err := e.step(context.WithoutCancel(ctx), "start:done"); err != nil {
 		return vm.VM{}, err
 	}
@@ -131,7 +129,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	return rec, nil
 }
 
-// recordStart marks the VM as starting, to be stopped again when that fails.
+// recordStart marks the VM as starting. If the start fails, it is stopped again.
 func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*vm.VM) error) (vm.VM, vm.Image, error) {
 	s, verb := op.slot, vm.OpStart
 	if op.verb == vm.OpRollback {
@@ -150,7 +148,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	if err := prepare(&probe); err != nil {
 		return vm.VM{}, vm.Image{}, err
 	}
-	e.cfg.Vault.EndMounts(ctx, s.id) // of a guest that reboots
+	e.cfg.Vault.EndMounts(ctx, s.id) // for a guest that reboots
 	rec, err := e.update(ctx, s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = op.next.During, verb, ""
 		rec.InstanceID = vm.NewInstanceID()
@@ -160,7 +158,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 	if err != nil {
 		return vm.VM{}, vm.Image{}, err
 	}
-	if verb == vm.OpStart { // what a rollback left is brought back by it, the disk first
+	if verb == vm.OpStart { // a start first restores the disk after a failed rollback
 		err = op.undo.add(ctx, "record", func(ctx context.Context) error {
 			_, err := e.nowStopped(ctx, s, op.before.Reason, op.before.Exit)
 			return err
@@ -184,5 +182,5 @@ func (e *Engine) markLost(ctx context.Context, s *slot, why error) error {
 	e.cfg.Journal.EmitVM(rec, "vm.lost", map[string]any{"detail": why.Error()})
 	return vm.Errorf(vm.Corrupt, string(s.id), "its disk is gone or unreadable: %w", why).
 		WithCode("VM_DELETED", "vmId", string(s.id)).
-		WithHint("delete what is left of it: `warren rm %s`", label(rec))
+		WithHint("delete its remains: `warren rm %s`", label(rec))
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Stop asks the guest to power off, ends the machine when it doesn't in time,
-// and keeps the disk. A suspended VM has no machine: only its memory goes. It
-// continues when ctx ends.
+// Stop asks the guest to power off, kills the machine if it does not in time, and keeps
+// the disk. A suspended VM has no machine and only loses its memory. Stop continues when
+// ctx ends.
 func (e *Engine) Stop(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err error) {
 	op, err := e.begin(ctx, c, ref, vm.OpStop)
 	if err != nil {
@@ -25,7 +25,7 @@ func (e *Engine) Stop(ctx context.Context, c *vm.Call, ref string) (v vm.VM, err
 	return e.stopMachine(op, "stop")
 }
 
-// stopMachine carries out a stop that has been recorded.
+// stopMachine carries out a recorded stop.
 func (e *Engine) stopMachine(op *operation, reason string) (vm.VM, error) {
 	if err := e.step(op.ctx, "stop:machine"); err != nil {
 		return vm.VM{}, err
@@ -44,7 +44,7 @@ func (e *Engine) stopMachine(op *operation, reason string) (vm.VM, error) {
 	return rec, e.step(op.ctx, "stop:done")
 }
 
-// powerOff ends the machine gently, and hard when that fails.
+// powerOff asks the machine to power off, and kills it if that fails.
 func (e *Engine) powerOff(op *operation) (vm.MachineExit, error) {
 	r := e.runOf(op.slot)
 	if r == nil {
@@ -63,7 +63,7 @@ func (e *Engine) powerOff(op *operation) (vm.MachineExit, error) {
 	return e.exitOf(op.ctx, r, "stop"), e.sweep(op.ctx, op.slot.id)
 }
 
-// endMachine kills a machine and sweeps what is left of it.
+// endMachine kills a machine and sweeps its remains.
 func (e *Engine) endMachine(ctx context.Context, s *slot, r *run) error {
 	if r != nil {
 		e.countLast(ctx, s.id, r)
@@ -71,14 +71,13 @@ func (e *Engine) endMachine(ctx context.Context, s *slot, r *run) error {
 		err := r.machine.Kill(bounded)
 		stop()
 		if err != nil && vm.KindOf(err) != vm.NotFound {
-			e.log.Warn("a machine's monitor did not end it; sweeping", "vm", s.id, "err", err)
+			e.log.Warn("a monitor could not end its machine; sweeping", "vm", s.id, "err", err)
 		}
 	}
 	return e.sweep(ctx, s.id)
 }
 
-// sweep ends what is left of a VM's machine, if anything, and removes its run
-// directory.
+// sweep ends the remains of a VM's machine, if any, and removes its run directory.
 func (e *Engine) sweep(ctx context.Context, id vm.ID) error {
 	if e.dead.Load() {
 		return ErrDied
@@ -88,7 +87,7 @@ func (e *Engine) sweep(ctx context.Context, id vm.ID) error {
 	return e.cfg.Machines.Sweep(ctx, e.cfg.Run.VM(id))
 }
 
-// exitOf waits shortly for the watcher to learn how the machine ended.
+// exitOf waits briefly until the watcher knows how the machine ended.
 func (e *Engine) exitOf(ctx context.Context, r *run, reason string) vm.MachineExit {
 	after, stop := e.cfg.Clock.After(exitPatience)
 	defer stop()
@@ -103,7 +102,7 @@ func (e *Engine) exitOf(ctx context.Context, r *run, reason string) vm.MachineEx
 	return vm.MachineExit{Reason: reason, Time: e.now()}
 }
 
-// nowStopped records that a VM has no machine. It lets go of the machine.
+// nowStopped records that a VM has no machine, and releases the machine.
 func (e *Engine) nowStopped(ctx context.Context, s *slot, reason string, exit vm.MachineExit) (vm.VM, error) {
 	ctx = context.WithoutCancel(ctx)
 	exit.Detail = e.cfg.Journal.ConcealText(exit.Detail)

@@ -13,23 +13,22 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// account of what is the host's own: images, records, logs.
+// account of the host's own data: images, records, logs.
 const hostAccount vm.AccountID = ""
 
-// usage is one look at what the data directory takes.
+// usage is one measurement of the data directory.
 type usage struct {
 	time     time.Time
 	have     Capacity
-	items    storage.Use[storage.Item]   // by the thing whose files they are
-	needs    storage.Use[storage.Item]   // by who needs them: what only a VM needs is free without it
-	accounts storage.Use[vm.AccountID]   // by whose they are
-	memory   map[vm.AccountID]int64      // the part of it that is memory of generations
+	items    storage.Use[storage.Item]   // by the item that the files belong to
+	needs    storage.Use[storage.Item]   // by the items that need the files: what only one VM needs is freed with it
+	accounts storage.Use[vm.AccountID]   // by account
+	memory   map[vm.AccountID]int64      // the memory of generations in it
 	info     map[storage.Item]itemRecord // of VMs, generations and volumes
 	freed    func(gone map[storage.Item]bool) int64
 }
 
-// together is what is free once all of the list are gone, with what only they
-// share.
+// together is what deleting the whole list frees, including what only its items share.
 func (u *usage) together(list []storage.Candidate) int64 {
 	gone := make(map[storage.Item]bool, len(list))
 	for _, c := range list {
@@ -44,7 +43,7 @@ type itemRecord struct {
 	account vm.AccountID
 }
 
-// measure looks at the disk, and remembers what it saw.
+// measure measures the disk use and stores the result in looked.
 func (e *Engine) measure(ctx context.Context) (*usage, error) {
 	e.measuring.Lock()
 	defer e.measuring.Unlock()
@@ -82,18 +81,18 @@ func (e *Engine) measure(ctx context.Context) (*usage, error) {
 	e.mu.Lock()
 	e.looked = new(usage)
 	*e.looked = *u
-	e.looked.freed = nil // it holds all that was seen
+	e.looked.freed = nil // the usage already includes it
 	e.mu.Unlock()
 	return u, nil
 }
 
-// over is what must go for the host.
+// over is how many bytes the host must free.
 func (e *Engine) over(u *usage) int64 {
 	s := e.cfg.Settings
 	return storage.Over(u.needs.Total, s.budget(u.have.DiskTotal), u.have.DiskFree, s.DiskReserve)
 }
 
-// budget is what the data directory may take of a disk of that size.
+// budget is how much of a disk of that size the data directory may take.
 func (s Settings) budget(disk int64) int64 {
 	if s.StorageBudget > 0 {
 		return s.StorageBudget
@@ -109,7 +108,7 @@ func genItem(id vm.GenerationID) storage.Item {
 
 func volItem(id vm.VolumeID) storage.Item { return storage.Item{Kind: storage.Volume, ID: string(id)} }
 
-// itemsLocked names VMs, generations and volumes and says whose they are.
+// itemsLocked describes VMs, generations and volumes.
 func (e *Engine) itemsLocked() map[storage.Item]itemRecord {
 	out := make(map[storage.Item]itemRecord, len(e.vms)+len(e.gens))
 	for id := range e.vms {
@@ -134,13 +133,13 @@ func (e *Engine) itemLocked(it storage.Item) (out itemRecord) {
 	return out
 }
 
-// holders is who needs the files of each generation.
+// holders lists who needs the files of each generation.
 type holders struct {
 	disk, memory map[vm.GenerationID][]storage.Item
 }
 
-// of is who needs a file: what it belongs to, and of generations those that
-// needsLocked would name. What nobody needs is its own, until it is collected.
+// of returns who needs a file: its owner, or for generations those that need it by
+// needsLocked. An unneeded generation is its own until it is collected.
 func (h holders) of(f *storage.File) []storage.Item {
 	if f.Item.Kind != storage.Generation {
 		return []storage.Item{f.Item}
@@ -155,8 +154,8 @@ func (h holders) of(f *storage.File) []storage.Item {
 	return list
 }
 
-// holdersLocked is needsLocked with the names of those who need: a VM, or a
-// generation that is kept for itself.
+// holdersLocked is needsLocked with the names of those who need a generation: a VM, or a
+// generation that is kept for its own sake.
 func (e *Engine) holdersLocked() holders {
 	h := holders{map[vm.GenerationID][]storage.Item{}, map[vm.GenerationID][]storage.Item{}}
 	below := func(id vm.GenerationID, who storage.Item) {
@@ -182,7 +181,7 @@ func (e *Engine) holdersLocked() holders {
 	}
 	for id := range e.keptLocked() {
 		if g := e.gens[id].info; automatic(g.Why) && g.Snapshot == "" {
-			whole(id, vmItem(g.VM)) // it goes with its VM
+			whole(id, vmItem(g.VM)) // removed with its VM
 		} else {
 			whole(id, genItem(id))
 		}
@@ -198,8 +197,8 @@ func (e *Engine) holdersLocked() holders {
 	return h
 }
 
-// candidates are what may be let go of an account ("" = of all), and what may
-// not: every VM, every snapshot, and layers of specs.
+// candidates lists what may and what may not be evicted from an account ("" = from all):
+// every VM, every snapshot, and layers of specs.
 func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -222,8 +221,8 @@ func (e *Engine) candidates(u *usage, account vm.AccountID) []storage.Candidate 
 	return list
 }
 
-// order is what may be let go of an account ("" = of all), the first to go
-// first. Of all, what accounts have above their fair share goes before the rest.
+// order lists what may be evicted from an account ("" = from all), in that order. For all
+// accounts, the data of accounts above their fair share comes first.
 func (e *Engine) order(u *usage, account vm.AccountID) []storage.Candidate {
 	var above map[vm.AccountID]int64
 	if account == hostAccount {
@@ -232,19 +231,19 @@ func (e *Engine) order(u *usage, account vm.AccountID) []storage.Candidate {
 	return storage.Order(e.candidates(u, account), above)
 }
 
-// above is what each account has above its fair share of the budget.
+// above is how many bytes each account has above its fair share of the budget.
 func (e *Engine) above(u *usage) map[vm.AccountID]int64 {
 	return storage.Above(u.accounts.Of, e.cfg.Settings.budget(u.have.DiskTotal))
 }
 
-// keptForItself says whether a generation is a layer or a snapshot: the others
-// go with the VMs that need them.
+// keptForItself reports whether a generation is a layer or a snapshot. Others are removed
+// with the VMs that need them.
 func keptForItself(i vm.Generation) bool {
 	return (i.Why == vm.WhyLayer || i.Snapshot != "") && !i.Deleted && !i.Gone
 }
 
-// priorityOf is that of a layer or a snapshot: layers can be made again, and
-// snapshots go after all VMs.
+// priorityOf is the priority of a layer or a snapshot. Layers go first, since they can be
+// made again; snapshots go after all VMs.
 func priorityOf(i vm.Generation) int {
 	if i.Snapshot == "" {
 		return storage.CachePriority
@@ -252,7 +251,7 @@ func priorityOf(i vm.Generation) int {
 	return storage.SnapshotPriority + storage.Priority(i.Persistence)
 }
 
-// keptGeneration says why a layer or a snapshot may not be let go; "" = it may.
+// keptGeneration returns why a layer or a snapshot may not be evicted; "" = it may.
 func keptGeneration(g *generation) string {
 	i := g.info
 	switch {
@@ -268,15 +267,15 @@ func keptGeneration(g *generation) string {
 	return ""
 }
 
-// keptWhyLocked says why a VM may not be let go; "" = it may.
+// keptWhyLocked returns why a VM may not be evicted; "" = it may.
 func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
 	used := busy || s.doubt != nil || s.attached+s.loose+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
 	return storage.Kept(s.rec, len(s.holds()) > 0, used)
 }
 
-// Storage says who uses what of the disk and what would go next. Admins see
-// everything; others what is their account's, with its quota in place of the
-// budget, and what is free for them.
+// Storage reports who uses the disk and what would be evicted next. Admins see
+// everything. Others see their account, its quota as the budget, and what is free for
+// them.
 func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err error) {
 	defer func() { err = fail(vm.OpStorage, "", err) }()
 	if err := c.Actor.OwnerOnly(""); err != nil {
@@ -304,7 +303,7 @@ func (e *Engine) Storage(ctx context.Context, c *vm.Call) (out vm.Storage, err e
 	return out, nil
 }
 
-// accountsUse is what each account takes, the largest first.
+// accountsUse lists the use of each account, the largest first.
 func (e *Engine) accountsUse(c *vm.Call, u *usage) []vm.AccountStorage {
 	list := []vm.AccountStorage{}
 	for _, a := range e.cfg.Access.AllAccounts() {
@@ -320,8 +319,7 @@ func (e *Engine) accountsUse(c *vm.Call, u *usage) []vm.AccountStorage {
 	return list
 }
 
-// itemsUse is what each thing takes, the largest first. VMs that have no files
-// are there, too.
+// itemsUse lists the use of each item, the largest first, including VMs without files.
 func (e *Engine) itemsUse(c *vm.Call, u *usage) []vm.StorageItem {
 	all := e.candidates(u, hostAccount)
 	found := make(map[storage.Item]*vm.StorageItem, len(u.items.Of))
@@ -343,7 +341,7 @@ func (e *Engine) itemsUse(c *vm.Call, u *usage) []vm.StorageItem {
 	order := storage.Order(all, e.above(u))
 	next := 0
 	for _, cand := range order {
-		if c.Actor.Admin || cand.Account == c.Actor.Account { // how many others have is not said
+		if c.Actor.Admin || cand.Account == c.Actor.Account { // the number of others' items is not shown
 			next++
 			found[cand.Item].Next = next
 		}

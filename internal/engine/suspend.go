@@ -10,10 +10,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Suspend writes memory and disk of a running VM down, durably, and ends its
-// machine; a start continues the same processes. Suspending a suspended VM
-// succeeds and does nothing. The end of ctx does not stop it. When it fails the VM
-// still runs, or, when its machine has ended meanwhile, is stopped.
+// Suspend saves memory and disk of a running VM durably and ends its machine. A start
+// resumes the same processes. Suspending a suspended VM succeeds and does nothing.
+// Suspend continues when ctx ends. If it fails, the VM still runs, or is stopped if its
+// machine has ended meanwhile.
 func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendRequest) (Suspended, error) {
 	op, err := e.begin(ctx, c, ref, vm.OpSuspend)
 	if err != nil {
@@ -23,12 +23,12 @@ func (e *Engine) Suspend(ctx context.Context, c *vm.Call, ref string, r SuspendR
 	if err = e.finish(op, err); err != nil {
 		return Suspended{}, err
 	}
-	g, _ := e.generationInfo(rec.Generation) // collected meanwhile: then it takes nothing
+	g, _ := e.generationInfo(rec.Generation) // 0 bytes if it was collected meanwhile
 	disk, logs := e.diskUse(rec.ID)
 	return Suspended{VM: rec, MemoryBytes: g.DataBytes, DiskBytes: disk, LogBytes: logs}, nil
 }
 
-// suspendAsked carries out a suspend that somebody asked for.
+// suspendAsked carries out a suspend that a caller requested.
 func (e *Engine) suspendAsked(op *operation, c *vm.Call, r SuspendRequest) (vm.VM, error) {
 	if op.before.State == vm.Suspended && r.Cold {
 		return op.before, e.sealSuspended(op)
@@ -49,7 +49,7 @@ func (e *Engine) suspendAsked(op *operation, c *vm.Call, r SuspendRequest) (vm.V
 	return rec, err
 }
 
-// suspendMachine carries out a suspend that has been recorded.
+// suspendMachine carries out a recorded suspend.
 func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	if err := e.step(op.ctx, "suspend:record"); err != nil {
 		return vm.VM{}, err
@@ -66,14 +66,14 @@ func (e *Engine) suspendMachine(op *operation, reason string) (vm.VM, error) {
 	if err != nil {
 		return vm.VM{}, e.suspendFailed(op, err)
 	}
-	if len(rec.VolumesSeen) > 0 { // what is in a volume stays encrypted
+	if len(rec.VolumesSeen) > 0 { // volume data stays encrypted
 		err = e.sealSuspended(op)
 	}
 	return rec, err
 }
 
-// putDown captures a running VM, durably, and ends its machine: the VM is
-// suspended on the generation.
+// putDown captures a running VM durably and ends its machine: the VM is then suspended on
+// the generation.
 func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM, error) {
 	o.hold = true
 	r := e.runOf(op.slot)
@@ -100,12 +100,12 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 	if err := e.step(op.ctx, "suspend:machine"); died(err) {
 		return vm.VM{}, err
 	}
-	e.sweepEnded(op) // what it leaves is swept at the next start
+	e.sweepEnded(op) // the next start sweeps what it leaves
 	return rec, nil
 }
 
-// letRun lets a machine go on that a capture has held, or may have. One that
-// does not answer is tried again until it does.
+// letRun resumes a machine that a capture paused, or may have paused. If the machine does
+// not answer, it is tried again in the background until it does.
 func (e *Engine) letRun(ctx context.Context, s *slot, r *run) error {
 	if r == nil {
 		return nil
@@ -114,13 +114,12 @@ func (e *Engine) letRun(ctx context.Context, s *slot, r *run) error {
 	defer stop()
 	err := r.machine.Resume(ctx)
 	if err != nil {
-		e.stoodStill(s, vm.Errorf(vm.KindOf(err), string(s.id), "its machine may stand still: %w", err))
+		e.stoodStill(s, vm.Errorf(vm.KindOf(err), string(s.id), "its machine may be paused: %w", err))
 	}
 	return err
 }
 
-// nowSuspended records that a VM is suspended on a generation, and lets go of
-// its machine.
+// nowSuspended records that a VM is suspended on a generation, and releases its machine.
 func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, reason string) (vm.VM, error) {
 	rec, err := e.update(context.WithoutCancel(ctx), s, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = vm.Suspended, "", reason
@@ -132,24 +131,24 @@ func (e *Engine) nowSuspended(ctx context.Context, s *slot, id vm.GenerationID, 
 	}
 	e.letGo(s, errors.New("the VM was suspended"))
 	e.mu.Lock()
-	s.scrubbed = false // of the memory that was written down
+	s.scrubbed = false // refers to the memory that was saved
 	e.mu.Unlock()
 	e.cfg.Journal.EmitVM(rec, "vm.suspended", map[string]any{"reason": reason, "generation": string(id)})
 	e.collectLater()
 	return rec, nil
 }
 
-// suspendFailed says what became of a VM that could not be suspended.
+// suspendFailed sets the state of a VM after a failed suspend.
 func (e *Engine) suspendFailed(op *operation, why error) error {
 	if died(why) {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	goes, err := errors.Is(why, errSilent), error(nil) // of a machine that hung before, nothing was begun
+	goes, err := errors.Is(why, errSilent), error(nil) // a machine that hung before was not touched
 	if !goes {
 		goes, err = e.goesOn(ctx, s)
 	}
-	if goes || err != nil { // what its machine is at is found out: see doubts
+	if goes || err != nil { // the recovery finds out what the machine does: see doubts
 		_, uerr := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
 		if err != nil {
 			e.stoodStill(s, err)
@@ -165,9 +164,8 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 	return vm.AsError(why).WithCode("SUSPEND_FAILED_AND_STOPPED")
 }
 
-// goesOn reports whether the machine of a VM goes on after a suspend that
-// failed. Where only its monitor has died, it gets another. An error says that
-// it is not known.
+// goesOn reports whether the machine of a VM still runs after a failed suspend. If only
+// its monitor has died, it gets a new one. An error means unknown.
 func (e *Engine) goesOn(ctx context.Context, s *slot) (bool, error) {
 	r := e.runOf(s)
 	if r == nil {
@@ -180,7 +178,7 @@ func (e *Engine) goesOn(ctx context.Context, s *slot) (bool, error) {
 	}
 	m, _, err := e.continued(ctx, s.id)
 	if vm.KindOf(err) == vm.NotFound {
-		e.log.Warn("a machine that could not be suspended does not go on", "vm", s.id, "err", err)
+		e.log.Warn("a machine that could not be suspended does not resume", "vm", s.id, "err", err)
 		return false, nil
 	}
 	if err != nil {

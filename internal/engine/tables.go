@@ -8,7 +8,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// tables are the records that the engine alone writes.
+// tables are the records that only the engine writes.
 type tables struct {
 	vms     *ledger.Table[vm.ID, vm.VM]
 	gens    *ledger.Table[vm.GenerationID, vm.Generation]

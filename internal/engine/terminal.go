@@ -10,11 +10,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// terminalsDeadline bounds the question for the terminals of a VM that is about
-// to fall asleep.
+// terminalsDeadline bounds the listing of terminals before a VM falls asleep.
 const terminalsDeadline = 3 * time.Second
 
-// terminalsNow returns the terminals that a VM has before it falls asleep.
+// terminalsNow lists the terminals of a VM that is about to fall asleep.
 func (e *Engine) terminalsNow(op *operation) []vm.TerminalSession {
 	r := e.runOf(op.slot)
 	if r == nil {
@@ -24,7 +23,7 @@ func (e *Engine) terminalsNow(op *operation) []vm.TerminalSession {
 	defer stop()
 	list, err := r.machine.Guest().Terminals(ctx)
 	if err != nil {
-		e.log.Warn("the list of terminals of a VM that falls asleep is not known", "vm", op.slot.id, "error", err)
+		e.log.Warn("the terminals of a VM that falls asleep could not be listed", "vm", op.slot.id, "error", err)
 	}
 	return list
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Optional is a value that may be absent, null or given; the three differ in
-// idleTimeoutSeconds. The zero value is absent.
+// Optional is a value that may be absent, null or given: idleTimeoutSeconds treats all
+// three differently. The zero value is absent.
 type Optional[T any] struct {
 	Set   bool // it was given, perhaps as null
 	Null  bool
@@ -30,37 +30,37 @@ type CreateRequest struct {
 	UniqueName   bool    // refuse a name that is taken in the account, kind Exists
 	Image        string  // name, image id or snapshot id; "" = the default image
 	Size         vm.Size // a zero field = the default
-	Profile      string  // of vm.Profiles; "" = an agent's
+	Profile      string  // one of vm.Profiles; "" = agent
 	Network      string  // a vm.NetworkMode; "" = the profile's, or the server's default
 	Persistence  *vm.Persistence
 	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
-	OnBoot       string          // a vm.OnBoot; "" = as its persistence type has it
-	StopOnIdle   bool            // after the idle timeout stop it rather than suspend it
-	Threshold    int64           // bytes within ten seconds below which traffic is no activity; 0 = any is
+	OnBoot       string          // a vm.OnBoot; "" = the default of its persistence type
+	StopOnIdle   bool            // stop it after the idle timeout instead of suspending it
+	Threshold    int64           // bytes in ten seconds below which traffic is no activity; 0 = any traffic is
 	TTLSeconds   Optional[int64] // absent and null = no limit
 	CaptureEvery int64           // seconds between automatic generations; 0 = none
 	Workdir      string          // absolute, "" = the image's, else the home of the Linux user
 	OneShot      bool            // deleted when no exec is attached any more
 	Labels       map[string]string
-	// Deadline bounds the start, and then the wait for services that say when they
-	// are ready; 0 = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
+	// Deadline bounds the start, and then the wait for services that signal readiness; 0
+	// = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
 	Deadline time.Duration
-	// Layers are what is to be done to it, innermost first. All but the last are
-	// kept and reused; the last is done to the VM itself. Size is the last one's.
+	// Layers are built innermost first. All but the last are kept and reused; the last is
+	// carried out in the VM itself and sets its size.
 	Layers    []spec.Layer
-	Impatient bool // do not wait for services that say when they are ready
+	Impatient bool // do not wait for services that signal readiness
 
-	forLayer string // key of the layer that the VM is only made for
+	forLayer string // key of the layer for which the VM is made
 }
 
-// StartRequest starts a stopped VM. Absent idle timeout = keep the last one.
+// StartRequest asks to start a VM. An absent idle timeout keeps the last one.
 type StartRequest struct {
 	IdleTimeout Optional[int64]
 	Deadline    time.Duration // 0 = 120 s; then kind Timeout, code VM_START_TIMEOUT
-	DiskOnly    bool          // of a suspended VM: give its memory up and boot it on its disk
+	DiskOnly    bool          // drop a suspended VM's memory and boot it on its disk
 }
 
-// HoldRequest asks that a VM stay awake.
+// HoldRequest asks to keep a VM awake.
 type HoldRequest struct {
 	For    time.Duration // 0 = vm.DefaultHold
 	Reason string
@@ -74,23 +74,23 @@ type Filter struct {
 	Offset int
 	All    bool // of every account; admins only
 
-	Labels []vm.LabelSelector // all of which match
+	Labels []vm.LabelSelector // all must match
 }
 
-// Inspection is all that is known of one VM.
+// Inspection holds all details of one VM.
 type Inspection struct {
 	VM         vm.VM
 	Machine    *vm.MachineStatus // nil when no machine runs or it does not answer
-	MachineErr error             // why Machine is nil though the VM is running
+	MachineErr error             // why Machine is nil though the VM runs
 	DiskBytes  int64             // allocated by its overlay
-	LogBytes   int64             // of the host's logs of it: console, monitor, QEMU
-	Usage      vm.Usage          // so far
+	LogBytes   int64             // of the host's logs of the VM: console, monitor, QEMU
+	Usage      vm.Usage          // until now
 	Image      *vm.Image         // nil when it is gone
 	Warnings   []string          // e.g. vm.EmulatedWarning
-	Operation  vm.Op             // under way; "" = none
+	Operation  vm.Op             // in progress; "" = none
 }
 
-// HostInfo describes this host for people and doctors.
+// HostInfo describes this host for users and `warren doctor`.
 type HostInfo struct {
 	Platform Platform
 	Capacity Capacity
@@ -106,13 +106,13 @@ type Result struct {
 	Done    bool         `json:"done"`
 	Status  int          `json:"status,omitempty"` // HTTP status of the answer
 	Body    []byte       `json:"body,omitempty"`   // stored in a file; an older warren stored it here
-	Bytes   int64        `json:"bytes,omitempty"`  // that the file has; 0 = there is none
+	Bytes   int64        `json:"bytes,omitempty"`  // of the file; 0 = there is none
 	Logs    []ResultLog  `json:"logs,omitempty"`
 	Created time.Time    `json:"created"`
-	Host    string       `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
+	Host    string       `json:"host,omitempty"` // id of the server that wrote it; "" = an older warren
 }
 
-// ResultLog is one line of progress of a background request.
+// ResultLog is one progress line of a background request.
 type ResultLog struct {
 	Timestamp time.Time `json:"timestamp"`
 	Message   string    `json:"message"`

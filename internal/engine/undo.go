@@ -13,7 +13,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// joinUndo puts what went wrong while taking back behind err, the first cause.
+// joinUndo appends the errors of an undo to err, the first cause.
 func joinUndo(err, undoErr error) error {
 	if undoErr == nil {
 		return err
@@ -21,8 +21,7 @@ func joinUndo(err, undoErr error) error {
 	return errors.Join(err, undoErr)
 }
 
-// undo is a list of steps that take back what an operation has made. The zero
-// value is ready.
+// undo is a list of steps that undo what an operation has made. The zero value is ready.
 type undo struct {
 	mu sync.Mutex
 	// guarded by mu
@@ -35,8 +34,8 @@ type undoStep struct {
 	do   func(context.Context) error
 }
 
-// add puts a step on top. When the list has already run, the step is carried
-// out at once, since nobody else will.
+// add adds a step, to be run before those added earlier. If the list has already run, add
+// carries the step out at once.
 func (u *undo) add(ctx context.Context, name string, do func(context.Context) error) error {
 	u.mu.Lock()
 	if !u.ran {
@@ -48,9 +47,8 @@ func (u *undo) add(ctx context.Context, name string, do func(context.Context) er
 	return undoStep{name, do}.run(ctx)
 }
 
-// run carries out the steps, last added first, all of them whatever fails, and
-// joins their errors. It ignores the cancellation of ctx. A second run does
-// nothing.
+// run carries out the steps, last added first, even after failures, and joins their
+// errors. It ignores the cancellation of ctx. A second run does nothing.
 func (u *undo) run(ctx context.Context) error {
 	u.mu.Lock()
 	steps := u.steps
@@ -70,18 +68,18 @@ func (s undoStep) run(ctx context.Context) error {
 	return nil
 }
 
-// reset makes the list empty and ready again: what was done stays.
+// reset empties the list without undoing anything.
 func (u *undo) reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.steps, u.ran = nil, false
 }
 
-// insistEvery is the pause between two tries of what must be done.
+// insistEvery is the pause between two tries of insist.
 const insistEvery = time.Second
 
-// insist does what must not be left undone, now, or, when that fails because
-// the disk is full or the records cannot be written, as soon as it can be.
+// insist runs an action that must succeed. If it fails, because the disk is full or the
+// records cannot be written, insist retries it in the background.
 func (e *Engine) insist(do func(context.Context) error) {
 	done := func(ctx context.Context) bool {
 		err := do(ctx)

@@ -9,13 +9,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Unreadable is the reason of a VM whose record cannot be decoded. It is shown
-// as lost, but all of it stays, its machine too, for a warren that can read the
-// record.
+// Unreadable is the reason of a VM whose record cannot be decoded. It is shown as lost,
+// but its files and machine stay for a Warren that can read the record.
 const Unreadable = "record-unreadable"
 
-// loadRecords makes the slots of the VMs and returns those that are to be
-// recovered.
+// loadRecords makes the slots of the VMs and returns those to recover.
 func (e *Engine) loadRecords() []vm.VM {
 	recs := e.tables.vms.All()
 	now := e.now()
@@ -34,7 +32,7 @@ func (e *Engine) loadRecords() []vm.VM {
 		if on, err := e.cfg.Generations.DiskOn(rec.ID); err == nil {
 			rec.DiskOn = on
 		}
-		e.log.Error("the record of a VM cannot be read; all of the VM stays as it is", "vm", b.ID, "err", why)
+		e.log.Error("the record of a VM cannot be read; its files and machine are left alone", "vm", b.ID, "err", why)
 		s := e.newSlot(rec)
 		s.doubt, s.unreadable = why, true
 		e.vms[rec.ID] = s
@@ -43,8 +41,8 @@ func (e *Engine) loadRecords() []vm.VM {
 	return recs
 }
 
-// loadGenerations reads the records at the start of an engine. One that cannot
-// be decoded is of no use, and keeps its files.
+// loadGenerations reads the records of generations when the engine starts. A generation
+// whose record cannot be decoded is lost, but keeps its files.
 func (e *Engine) loadGenerations() {
 	for _, g := range e.tables.gens.All() {
 		e.gens[g.ID] = &generation{info: g}
@@ -58,6 +56,6 @@ func (e *Engine) loadGenerations() {
 		if on, err := e.cfg.Generations.Below(g.ID); err == nil {
 			g.DiskOn = on
 		}
-		e.gens[g.ID] = &generation{info: g, pins: 1} // for ever: nothing of it is collected
+		e.gens[g.ID] = &generation{info: g, pins: 1} // pinned forever: nothing of it is collected
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// openMeter opens the meter on the VMs that there are.
+// openMeter opens the meter with the existing VMs.
 func (e *Engine) openMeter(ctx context.Context) error {
 	e.mu.Lock()
 	recs := make([]vm.VM, 0, len(e.vms))
@@ -29,7 +29,7 @@ func (e *Engine) openMeter(ctx context.Context) error {
 	}, recs)
 }
 
-// countable returns the machines that run while no operation is under way.
+// countable returns the machines of the VMs that have no operation in progress.
 func (e *Engine) countable() map[vm.ID]meter.Machine {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,15 +45,15 @@ func (e *Engine) countable() map[vm.ID]meter.Machine {
 	return machines
 }
 
-// countLast counts a machine that is about to be ended.
+// countLast reads the counters of a machine that is about to end.
 func (e *Engine) countLast(ctx context.Context, id vm.ID, r *run) {
 	if r != nil && !e.dead.Load() {
 		e.cfg.Meter.Last(ctx, id, r.machine)
 	}
 }
 
-// diskUsed is how much of the host's disk only this VM takes: its own files, and
-// those of generations that were captured from it.
+// diskUsed is the disk space that only this VM takes: its own files, and those of
+// generations captured from it.
 func (e *Engine) diskUsed(id vm.ID) int64 {
 	n := allocated(e.cfg.Dir.VM(id))
 	e.mu.Lock()
@@ -66,7 +66,7 @@ func (e *Engine) diskUsed(id vm.ID) int64 {
 	return n
 }
 
-// allocated adds up how much of the disk the files of a directory take.
+// allocated is the disk space that the files of a directory take.
 func allocated(dir string) (bytes int64) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -29,7 +29,7 @@ func (v vaultVMs) DiskSpace(ctx context.Context) error {
 	}
 	if reserve := v.e.cfg.Settings.DiskReserve; have.DiskFree < reserve {
 		return vm.Errorf(vm.NoSpace, "", "%d MiB of disk are free, %d MiB are kept in reserve", have.DiskFree>>20, reserve>>20).
-			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete VMs or volumes: `warren storage` says what each VM frees, `warren volume ls` lists volumes")
+			WithCode("NO_LOCAL_STORAGE_CAPACITY").WithHint("delete VMs or volumes: `warren storage` shows what deleting each VM frees, `warren volume ls` lists volumes")
 	}
 	return nil
 }
@@ -86,18 +86,18 @@ func (v vaultVMs) Plugged(id vm.VolumeID, m vm.VolumeMount) (d vault.Disk, runni
 	return d, true
 }
 
-// slotOf returns the slot of a VM; nil = there is none.
+// slotOf returns the slot of a VM, or nil.
 func (e *Engine) slotOf(id vm.ID) *slot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.vms[id]
 }
 
-// pluggedDisk is the disk of a volume in a running machine.
+// pluggedDisk is a volume's disk in a running machine.
 type pluggedDisk struct {
 	machine Machine
 	volume  vm.VolumeID
-	path    string // where the guest has it mounted
+	path    string // its mount point in the guest
 }
 
 func (d pluggedDisk) Snapshot(ctx context.Context, id string) error {

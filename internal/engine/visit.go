@@ -12,9 +12,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Visit is one call into a running guest. While it lasts, the VM counts as in use
-// and does not fall asleep. It ends early when its caller loses the right to it or
-// the machine ends. Whoever has it calls End.
+// Visit is one call into a running guest. While it is open, the VM counts as in use and
+// does not fall asleep. It ends early if its caller loses the right to it or the machine
+// ends. Its owner calls End.
 type Visit struct {
 	e    *Engine
 	verb vm.Op
@@ -26,23 +26,23 @@ type Visit struct {
 
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	rcpt    *journal.Receipt // nil for verbs that leave no record
-	release func()           // ends the watch over the caller's right
+	rcpt    *journal.Receipt // nil for verbs without an audit record
+	release func()           // ends the watch on the caller's right
 	once    sync.Once
 	loose   bool // see Loosen; guarded by Engine.mu
 }
 
-// Visit enters a running guest as a Linux user; "" = root. It wakes a VM that is
-// suspended or stopped, unless the verb only looks (OpStats, OpState). It waits
-// while the VM is being created, started or suspended, and refuses while it is
-// being stopped, killed or deleted. ctx bounds the wait and then the visit. Kinds:
-// NotFound, Denied, WrongState, Busy, Unavailable.
+// Visit enters a running guest as a Linux user; "" = root. It wakes a suspended or
+// stopped VM, unless the verb only looks (OpStats, OpState). It waits while the VM is
+// being created, started or suspended, and refuses while it is being stopped, killed or
+// deleted. ctx bounds the wait and then the visit. Kinds: NotFound, Denied, WrongState,
+// Busy, Unavailable.
 func (e *Engine) Visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op, user string) (*Visit, error) {
 	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
 	limit, stop := context.WithTimeoutCause(ctx, outer+machineDeadline,
 		vm.Errorf(vm.Unavailable, ref, "the VM is still starting").WithHint("try again"))
 	defer stop()
-	var queue *slot // where the caller is counted as waiting
+	var queue *slot // the VM that the caller waits for
 	defer func() { e.leaveQueue(queue) }()
 	for {
 		v, at, wait, err := e.tryVisit(c, ref, verb, user)
@@ -73,8 +73,8 @@ func (e *Engine) Visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op, 
 	}
 }
 
-// joinQueue counts a caller that waits for a VM. The VM does not fall asleep before
-// the caller was in.
+// joinQueue counts a caller that waits for a VM, which does not fall asleep before the
+// caller has entered.
 func (e *Engine) joinQueue(s *slot) *slot {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,8 +92,8 @@ func (e *Engine) leaveQueue(s *slot) {
 	e.poke()
 }
 
-// tryVisit returns one of four answers: a visit; a VM and a channel, which is closed
-// when the caller should try again; a VM alone, which is to be woken; or an error.
+// tryVisit returns a visit; or a VM and a channel that is closed when the caller should
+// try again; or only a VM, which must be woken; or an error.
 func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op, user string) (*Visit, *slot, <-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +126,7 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op, user string) (*Vis
 		return nil, nil, nil, notLegal(s.rec, err)
 	}
 	if s.run == nil {
-		return nil, nil, nil, vm.Errorf(vm.Unavailable, string(s.id), "its monitor does not answer").
+		return nil, nil, nil, vm.Errorf(vm.Unavailable, string(s.id), "the VM's monitor does not answer").
 			WithHint("try again, or end it: `warren kill %s`", label(s.rec))
 	}
 	kind := kindOf(c, verb)
@@ -137,30 +137,29 @@ func (e *Engine) tryVisit(c *vm.Call, ref string, verb vm.Op, user string) (*Vis
 // Guest returns the guest's verbs.
 func (v *Visit) Guest() Guest { return v.run.machine.Guest() }
 
-// Ports returns the machine's side of the guest's network. The same machine has
-// the same value.
+// Ports returns the machine's side of the guest's network, the same value for the same
+// machine.
 func (v *Visit) Ports() Ports { return v.run.machine }
 
-// Record returns the VM's record as it was when the visit began.
+// Record returns the VM's record at the beginning of the visit.
 func (v *Visit) Record() vm.VM { return v.rec }
 
 // Context returns the context of the visit. Its cause says why the visit ended.
 func (v *Visit) Context() context.Context { return v.ctx }
 
-// Cancel ends the visit's context for a reason. End is still to be called.
+// Cancel ends the visit's context with a cause. The caller must still call End.
 func (v *Visit) Cancel(why error) { v.cancel(why) }
 
 // Lost reports whether the machine has ended or the engine is closing.
 func (v *Visit) Lost() bool { return v.run.ctx.Err() != nil }
 
-// MayActAs refuses, with kind Denied, what belongs to a Linux user that the caller
-// may not act as; "" = root.
+// MayActAs fails with kind Denied if the caller may not act as a Linux user; "" = root.
 func (v *Visit) MayActAs(user string) error {
 	return v.e.cfg.Access.May(v.call.Actor, v.slot.id, vm.OpExec, user)
 }
 
-// Begin writes the visit's audit record. The visit gives the entry its verb and its
-// VM, and End writes the outcome. After an error nothing may be done.
+// Begin writes the visit's audit record. It sets the entry's verb and VM; End writes the
+// outcome. After an error the caller must not proceed.
 func (v *Visit) Begin(ctx context.Context, entry vm.AuditEntry) error {
 	entry.Op, entry.VM = v.verb, v.slot.id
 	r, err := v.e.record(ctx, v.call, entry)
@@ -189,9 +188,8 @@ func (v *Visit) End(err error, detail map[string]any) {
 	})
 }
 
-// Fail explains an error of the guest to the caller. When the machine or ctx has
-// ended, that is the reason, and not the broken link that followed from it. It
-// returns nil for nil.
+// Fail converts an error of the guest for the caller. If the machine or ctx has ended, it
+// returns that reason instead of the broken link. It returns nil for nil.
 func (v *Visit) Fail(ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -14,31 +14,29 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// What becomes of the volumes that a VM has mounted when its memory is copied;
-// "" = that is refused.
+// How mounted volumes are treated when a VM's memory is copied; "" = the copy is refused.
 const (
-	VolumesCut    = "cut"    // copies have disks in their place on which everything fails
-	VolumesRO     = "ro"     // children of a fork read on what their parent reads
-	VolumesDetach = "detach" // they are unmounted for the capture and mounted again
+	VolumesCut    = "cut"    // copies get disks in their place that fail all accesses
+	VolumesRO     = "ro"     // children of a fork keep reading what their parent reads
+	VolumesDetach = "detach" // volumes are unmounted for the capture and mounted again
 
-	volumesOwn = "own" // only the same VM continues
+	volumesOwn = "own" // only the same VM resumes
 )
 
-// attached is the reason of a conflict; the routes that answer with it are the
-// contract's, which knows no code for it.
+// attached is the reason of a conflict. The API's contract has no code for it.
 const attached = "VOLUMES_ATTACHED"
 
 func checkVolumesMode(mode string, modes ...string) error {
 	if mode == "" || slices.Contains(modes, mode) {
 		return nil
 	}
-	return vm.Errorf(vm.Invalid, mode, "not a way to treat volumes here").WithCode("INVALID_REQUEST").
+	return vm.Errorf(vm.Invalid, mode, "not a volume mode for this request").WithCode("INVALID_REQUEST").
 		WithHint("use %s, or leave it out", strings.Join(modes, " or "))
 }
 
-// volumesAttached refuses to write down the memory of a VM that has volumes:
-// it holds what is in them. A suspend does, since only the same VM continues
-// from it, and encrypts it.
+// volumesAttached refuses to capture the memory of a VM with volumes, since the memory
+// holds their data. A suspend is allowed: only the same VM resumes from it, and it is
+// encrypted.
 func (e *Engine) volumesAttached(rec vm.VM) error {
 	list := e.mountsOf(rec.ID)
 	if len(list) == 0 {
@@ -50,11 +48,11 @@ func (e *Engine) volumesAttached(rec vm.VM) error {
 	}
 	return vm.Errorf(vm.WrongState, string(rec.ID), "the volume %s is mounted at %s, and its files would be in the copy of the memory", names[0], paths[0]).
 		WithCode("CONFLICT", "reason", attached, "vmId", string(rec.ID), "volumes", names, "paths", paths).
-		WithHint("unmount it: `warren volume unmount %s %s`; --volumes detach does it for the moment, --volumes cut leaves it out of the copies", label(rec), paths[0])
+		WithHint("unmount it: `warren volume unmount %s %s`; --volumes detach unmounts it during the capture, --volumes cut leaves it out of the copies", label(rec), paths[0])
 }
 
-// volumesGiven refuses to copy the memory of a VM that has volumes, where
-// nothing is said about them, or what is said cannot be.
+// volumesGiven refuses to copy the memory of a VM with volumes if the mode is missing or
+// impossible.
 func (e *Engine) volumesGiven(rec vm.VM, mode string) error {
 	switch mode {
 	case VolumesCut, volumesOwn:
@@ -65,12 +63,12 @@ func (e *Engine) volumesGiven(rec vm.VM, mode string) error {
 	return e.volumesAttached(rec)
 }
 
-// onlyReads refuses readers of what the VM writes: a file system that changes
-// below them is none.
+// onlyReads refuses children that read a volume to which the VM writes: its file system
+// would change below them.
 func (e *Engine) onlyReads(rec vm.VM) error {
 	for _, m := range e.mountsOf(rec.ID) {
 		if m.RW {
-			return vm.Errorf(vm.WrongState, string(rec.ID), "it writes to the volume %s at %s, and nobody can continue reading what changes below", m.Name, m.Path).
+			return vm.Errorf(vm.WrongState, string(rec.ID), "it writes to the volume %s at %s, and a child cannot read a file system that changes below it", m.Name, m.Path).
 				WithCode("CONFLICT", "reason", attached, "vmId", string(rec.ID), "volumes", []string{m.Name}, "paths", []string{m.Path}).
 				WithHint("mount it without --rw, or use --volumes cut or detach")
 		}
@@ -78,20 +76,21 @@ func (e *Engine) onlyReads(rec vm.VM) error {
 	return nil
 }
 
-// clearMemory sees to it that a capture of memory holds of volumes what it may:
-// nothing that can be avoided where they are not part of it.
+// clearMemory checks the mode for volumes and scrubs their data from free memory if none
+// is mounted.
 func (e *Engine) clearMemory(ctx context.Context, s *slot, mode string) error {
 	rec := e.snapshot(s)
 	if err := e.volumesGiven(rec, mode); err != nil {
 		return err
 	}
 	if len(e.mountsOf(rec.ID)) > 0 {
-		return nil // what is in use cannot be scrubbed
+		return nil // memory in use cannot be scrubbed
 	}
 	return e.scrub(ctx, s)
 }
 
-// mountedIn is what a VM's memory has mounted, whether it has it or not.
+// mountedIn lists the volumes mounted in a VM's memory, including those that it no longer
+// has.
 func (e *Engine) mountedIn(rec vm.VM) []vm.VolumeAt {
 	list := slices.Clone(rec.Cut)
 	for _, m := range e.mountsOf(rec.ID) {
@@ -100,9 +99,9 @@ func (e *Engine) mountedIn(rec vm.VM) []vm.VolumeAt {
 	return list
 }
 
-// withoutVolumes captures a VM. With mode VolumesDetach its volumes are
-// unmounted before, which fails while programs use them, and mounted again
-// after, whatever the capture came to.
+// withoutVolumes runs do, a capture. With mode VolumesDetach it first unmounts the VM's
+// volumes, which fails while programs use them, and mounts them again afterwards, even if
+// do fails.
 func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (err error) {
 	list := e.mountsOf(op.slot.id)
 	if len(list) == 0 || mode != VolumesDetach || op.before.State != vm.Running {
@@ -116,7 +115,7 @@ func (e *Engine) withoutVolumes(op *operation, mode string, do func() error) (er
 	return do()
 }
 
-// detachAll unmounts all that a VM has, and says what it has unmounted also
+// detachAll unmounts all volumes of a VM. It returns those that it has unmounted even
 // when it fails.
 func (e *Engine) detachAll(op *operation) (away []Mounted, err error) {
 	for _, m := range slices.Backward(e.mountsOf(op.slot.id)) {
@@ -124,7 +123,7 @@ func (e *Engine) detachAll(op *operation) (away []Mounted, err error) {
 		if v == nil {
 			continue
 		}
-		key, err := v.Key() // else it could not come back
+		key, err := v.Key() // it must be possible to mount it again
 		clear(key)
 		if err == nil {
 			err = e.detachNow(op.ctx, op.slot, v, m.VolumeMount)
@@ -137,12 +136,11 @@ func (e *Engine) detachAll(op *operation) (away []Mounted, err error) {
 	return away, nil
 }
 
-// reattachAll mounts again what detachAll has unmounted; err is the result of
-// the rest.
+// reattachAll mounts what detachAll has unmounted; err is the result so far.
 func (e *Engine) reattachAll(op *operation, away []Mounted, err error) error {
 	for _, m := range slices.Backward(away) {
 		if back := e.reattach(op, m); back != nil && !died(err) {
-			err = errors.Join(err, vm.Errorf(vm.KindOf(back), m.Name, "it could not be mounted again at %s: %w", m.Path, back))
+			err = errors.Join(err, vm.Errorf(vm.KindOf(back), m.Name, "the volume could not be mounted again at %s: %w", m.Path, back))
 		}
 	}
 	return err
@@ -151,8 +149,8 @@ func (e *Engine) reattachAll(op *operation, away []Mounted, err error) error {
 // scrubDeadline bounds the scrubbing of a guest's memory.
 const scrubDeadline = time.Minute
 
-// scrub has a guest that had volumes mounted write zeros over its free memory,
-// where parts of their files stand, once after the last of them was mounted.
+// scrub makes a guest that had volumes mounted write zeros over its free memory, which
+// may hold parts of their files. It does so once after the last mount.
 func (e *Engine) scrub(ctx context.Context, s *slot) error {
 	e.mu.Lock()
 	due := len(s.rec.VolumesSeen) > 0 && !s.scrubbed && s.run != nil
@@ -163,7 +161,7 @@ func (e *Engine) scrub(ctx context.Context, s *slot) error {
 	ctx, stop := context.WithTimeout(ctx, scrubDeadline)
 	defer stop()
 	err := e.runOf(s).machine.Guest().Scrub(ctx)
-	if vm.KindOf(err) == vm.Unsupported { // an agent of before
+	if vm.KindOf(err) == vm.Unsupported { // an older agent
 		e.log.Warn("free memory was not scrubbed", "vm", s.id, "err", err)
 		return nil
 	}
@@ -191,7 +189,7 @@ func (e *Engine) reattach(op *operation, m Mounted) error {
 	defer stop()
 	v.Reserve()
 	defer v.Release()
-	part := &operation{slot: op.slot} // taken back alone
+	part := &operation{slot: op.slot} // undone on its own
 	_, err := e.attachVolume(ctx, part, v, MountRequest{Path: m.Path, RW: m.RW, Share: m.Share, Over: true})
 	if err != nil {
 		return joinUndo(err, part.undo.run(ctx))
@@ -199,8 +197,8 @@ func (e *Engine) reattach(op *operation, m Mounted) error {
 	return nil
 }
 
-// owns reports whether a VM that continues a generation has one of its volumes:
-// it is the VM that was put down with it, or a child that reads on.
+// owns reports whether a VM that continues a generation has one of its volumes: it is the
+// VM that was suspended with it, or a child that reads on.
 func (e *Engine) owns(rec vm.VM, g vm.Generation, id vm.VolumeID) bool {
 	v := e.cfg.Vault.VolumeByID(id)
 	if v == nil || rec.Generation != g.ID {
@@ -210,15 +208,15 @@ func (e *Engine) owns(rec vm.VM, g vm.Generation, id vm.VolumeID) bool {
 	return ok
 }
 
-// cutFrom is what a generation's memory has mounted and rec, which continues
-// it, does not have.
+// cutFrom lists the volumes that are mounted in a generation's memory and that rec, which
+// continues it, does not have.
 func (e *Engine) cutFrom(rec vm.VM, g vm.Generation) []vm.VolumeAt {
 	return slices.DeleteFunc(slices.Clone(g.Mounts), func(at vm.VolumeAt) bool { return e.owns(rec, g, at.ID) })
 }
 
-// fillVolumes gives a machine that continues a generation as rec the disks of
-// the volumes that its memory has mounted: with their keys where rec has them,
-// else, where that may be, in name only.
+// fillVolumes gives a machine that continues a generation as rec the disks of the volumes
+// mounted in its memory: with their keys if rec has them, else, if allowed, as disks that
+// fail all accesses.
 func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) error {
 	spec.Plugged.Volumes = slices.Clone(spec.Plugged.Volumes)
 	spec.VolumeKeys = make(map[vm.VolumeID]vm.VolumeKey, len(spec.Plugged.Volumes))
@@ -235,7 +233,7 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) e
 		case g.Cut:
 			p.Cut, p.Share, p.File = true, false, ""
 		default:
-			return vm.Errorf(vm.WrongState, string(rec.ID), "the memory of %s was written down with a volume mounted that the VM does not have", g.ID).
+			return vm.Errorf(vm.WrongState, string(rec.ID), "the memory of %s was captured with a volume mounted that the VM does not have", g.ID).
 				WithCode("CONFLICT", "reason", attached, "vmId", string(rec.ID), "volumes", []string{string(p.ID)}).
 				WithHint("go back to it with --volumes cut, or start from the disk alone: `warren start %s --disk-only`", label(rec))
 		}
@@ -243,7 +241,7 @@ func (e *Engine) fillVolumes(spec *vm.MachineSpec, rec vm.VM, g vm.Generation) e
 	return nil
 }
 
-// keyToStart is the key of a volume that a machine continues with.
+// keyToStart returns the key of a volume for a machine that continues with it.
 func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
 	v := e.cfg.Vault.VolumeByID(id)
 	key, err := v.Key()
@@ -253,8 +251,8 @@ func (e *Engine) keyToStart(id vm.VolumeID) (vm.VolumeKey, error) {
 	return key, nil
 }
 
-// unlockedFor checks that the volumes are unlocked that rec continues with when
-// it continues a generation.
+// unlockedFor checks that the volumes that rec needs to continue a generation are
+// unlocked.
 func (e *Engine) unlockedFor(rec vm.VM, g vm.Generation) error {
 	for _, at := range g.Mounts {
 		if !e.owns(rec, g, at.ID) {
@@ -269,8 +267,7 @@ func (e *Engine) unlockedFor(rec vm.VM, g vm.Generation) error {
 	return nil
 }
 
-// openSeenLocked reports whether memory that may hold what is in a volume lies
-// open.
+// openSeenLocked reports whether any memory that may hold volume data is decrypted.
 func (e *Engine) openSeenLocked() bool {
 	for _, g := range e.gens {
 		if len(g.info.VolumesSeen) > 0 && g.info.Whole() && !g.info.Sealed {
@@ -280,7 +277,7 @@ func (e *Engine) openSeenLocked() bool {
 	return false
 }
 
-// shareVolumes makes a child a reader of what its parent reads.
+// shareVolumes makes a child a reader of the volumes that its parent reads.
 func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) error {
 	if !b.share {
 		return nil
@@ -302,8 +299,8 @@ func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) er
 	return nil
 }
 
-// shareVolume gives a child a lease beside its parent's. As long as that is
-// there nobody else has begun to write.
+// shareVolume gives a child a lease next to its parent's. While the parent has its lease,
+// nobody else can have begun to write.
 func (e *Engine) shareVolume(ctx context.Context, b *birth, v *vault.Volume, child vm.VM) error {
 	v.Reserve()
 	defer v.Release()
@@ -319,7 +316,7 @@ func (e *Engine) shareVolume(ctx context.Context, b *birth, v *vault.Volume, chi
 	return b.op.undo.add(ctx, "lease", func(ctx context.Context) error { return v.EndMount(ctx, child.ID) })
 }
 
-// sharedVolumes completes the leases of a child that runs.
+// sharedVolumes completes the leases of a running child.
 func (e *Engine) sharedVolumes(ctx context.Context, b *birth) error {
 	for _, v := range b.reads {
 		if err := v.PendMount(ctx, b.op.slot.id, false); err != nil {
@@ -329,8 +326,8 @@ func (e *Engine) sharedVolumes(ctx context.Context, b *birth) error {
 	return nil
 }
 
-// sealSeen encrypts memory that is kept and may hold what is in a volume, unless
-// a machine runs on it: then collect does when that has ended.
+// sealSeen encrypts memory that is kept and may hold volume data. If a machine runs on
+// it, collect does so after the machine has ended.
 func (e *Engine) sealSeen(ctx context.Context, g vm.Generation) {
 	if !g.Memory || len(g.VolumesSeen) == 0 {
 		return
@@ -340,8 +337,8 @@ func (e *Engine) sealSeen(ctx context.Context, g vm.Generation) {
 	}
 }
 
-// seen notes that a VM's memory may hold what is in a volume, from the mount
-// until the VM is booted afresh; see vm.VM.VolumesSeen.
+// seen records that a VM's memory may hold volume data, from the mount until the next
+// boot; see vm.VM.VolumesSeen.
 func (e *Engine) seen(ctx context.Context, s *slot, id vm.VolumeID) error {
 	e.mu.Lock()
 	s.scrubbed = false

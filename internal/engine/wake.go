@@ -9,19 +9,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// waking is one start of a sleeping VM, for all who wait for it.
+// waking is one start of a sleeping VM, shared by all who wait for it.
 type waking struct {
 	done    chan struct{}
 	err     error // set before done is closed
-	waiters int   // how many came for it; guarded by Engine.mu
+	waiters int   // guarded by Engine.mu
 }
 
-// asleep reports whether a VM in that state is woken by whatever enters it.
+// asleep reports whether a call into a VM in that state wakes it.
 func asleep(s vm.State) bool { return s == vm.Suspended || s == vm.Stopped }
 
-// wakeUp has a sleeping VM started and waits for it. All who come meanwhile
-// wait for the same start, and are told the same when it fails. It continues
-// when ctx ends: the others, and whoever asks again, want it still.
+// wakeUp starts a sleeping VM and waits for it. Concurrent callers wait for the same
+// start and get the same error if it fails. The start continues when ctx ends, for the
+// other callers and for later ones.
 func (e *Engine) wakeUp(ctx context.Context, c *vm.Call, s *slot, kind vm.ActivityKind) error {
 	w, err := e.wakingOf(c, s, kind)
 	if err != nil {
@@ -37,8 +37,7 @@ func (e *Engine) wakeUp(ctx context.Context, c *vm.Call, s *slot, kind vm.Activi
 	}
 }
 
-// wakingOf returns the start that is under way, or begins one in the name of
-// the caller.
+// wakingOf returns the start in progress, or begins one for the caller.
 func (e *Engine) wakingOf(c *vm.Call, s *slot, kind vm.ActivityKind) (*waking, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -62,7 +61,7 @@ func (e *Engine) wakingOf(c *vm.Call, s *slot, kind vm.ActivityKind) (*waking, e
 	return w, nil
 }
 
-// wakeNow starts a VM that is asleep; it waits for whatever is at work on it.
+// wakeNow starts a sleeping VM. It waits for an operation in progress.
 func (e *Engine) wakeNow(ctx context.Context, c *vm.Call, s *slot, kind vm.ActivityKind, w *waking) error {
 	op, err := e.beginSlot(ctx, s, vm.OpStart)
 	if err != nil {

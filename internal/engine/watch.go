@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// machineDeadline bounds one request to a monitor that needs no guest.
+	// machineDeadline bounds one request to a monitor that does not involve the guest.
 	machineDeadline = 15 * time.Second
-	// attachDeadline bounds the adoption of a machine, which may need a new
-	// monitor and a new link to the guest.
+	// attachDeadline bounds the adoption of a machine, which may need a new monitor and a
+	// new link to the guest.
 	attachDeadline = 60 * time.Second
 	// exitPatience is how long a stop waits to learn how the machine ended.
 	exitPatience = 2 * time.Second
 )
 
-// runOf returns the machine that a VM has now, or nil.
+// runOf returns the VM's current machine, or nil.
 func (e *Engine) runOf(s *slot) *run {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *Engine) watch(s *slot, m Machine) {
 	r := &run{machine: m, gone: make(chan struct{})}
 	r.ctx, r.cancel = context.WithCancelCause(e.life)
 	e.mu.Lock()
-	s.run, s.private = r, 0 // a new machine has written nothing yet
+	s.run, s.private = r, 0 // a new machine has no private memory yet
 	s.touchLocked()
 	e.mu.Unlock()
 	e.spawn(func(ctx context.Context) { e.awaitEnd(ctx, s, r) })
@@ -48,7 +48,7 @@ func (e *Engine) awaitEnd(ctx context.Context, s *slot, r *run) {
 	}
 	if err != nil {
 		if e.runOf(s) != r {
-			return // let go of
+			return // released
 		}
 		e.mu.Lock()
 		r.lost = true
@@ -59,13 +59,12 @@ func (e *Engine) awaitEnd(ctx context.Context, s *slot, r *run) {
 	e.ended(ctx, s, r, exit)
 }
 
-// ended turns the end of a machine into the VM's state, unless the operation
-// that ended it has done so.
+// ended records the end of a machine, unless the operation that ended it has done so.
 func (e *Engine) ended(ctx context.Context, s *slot, r *run, exit vm.MachineExit) {
 	r.exit = exit
 	close(r.gone)
 	r.cancel(errGuestGone(s.id, exit))
-	verb := vm.OpKill // legal wherever a machine can be
+	verb := vm.OpKill // legal in every state with a machine
 	if exit.Reason == "guest-reboot" {
 		verb = vm.OpStart
 	}
@@ -88,15 +87,15 @@ func (e *Engine) ended(ctx context.Context, s *slot, r *run, exit vm.MachineExit
 	}
 }
 
-// sweepEnded tidies up after a machine that is gone. What it cannot remove now
-// is swept at the next start.
+// sweepEnded cleans up after a machine that is gone. The next start sweeps what it cannot
+// remove.
 func (e *Engine) sweepEnded(op *operation) {
 	if err := e.sweep(op.ctx, op.slot.id); err != nil && !died(err) {
 		e.log.Warn("what a machine left could not be removed", "vm", op.slot.id, "err", err)
 	}
 }
 
-// reboot starts the machine of a guest that asked for a reboot.
+// reboot starts the machine again for a guest that asked for a reboot.
 func (e *Engine) reboot(op *operation, exit vm.MachineExit) {
 	s := op.slot
 	e.letGo(s, errors.New("the guest rebooted"))
@@ -121,7 +120,7 @@ func (e *Engine) reboot(op *operation, exit vm.MachineExit) {
 	}
 }
 
-// letGo forgets the machine of a VM, ending the calls into its guest.
+// letGo releases the machine of a VM and ends the calls into its guest.
 func (e *Engine) letGo(s *slot, why error) {
 	e.mu.Lock()
 	r := s.run
@@ -129,7 +128,7 @@ func (e *Engine) letGo(s *slot, why error) {
 	s.touchLocked()
 	e.mu.Unlock()
 	if r != nil {
-		r.cancel(vm.Errorf(vm.GuestFault, string(s.id), "%w", why).WithHint("`warren inspect %s` says how it ended", s.id))
+		r.cancel(vm.Errorf(vm.GuestFault, string(s.id), "%w", why).WithHint("`warren inspect %s` shows how it ended", s.id))
 		r.machine.Close()
 	}
 }
@@ -139,7 +138,7 @@ func errGuestGone(id vm.ID, exit vm.MachineExit) error {
 		WithHint("start it again: `warren start %s`", id)
 }
 
-// exitNote reads how a machine said that it ended.
+// exitNote reads the exit status that a machine left on disk.
 func (e *Engine) exitNote(id vm.ID) vm.MachineExit {
 	var exit vm.MachineExit
 	err := layout.ReadJSON(layout.RunVM(e.cfg.Run.VM(id)).Exit(), &exit)
