@@ -78,12 +78,12 @@ func TestSocketRights(t *testing.T) {
 		"link": func() error { return e.Link(ctx, as(), "box", "", "/etc/hostname", "/x") },
 	} {
 		if err := f(); !errors.Is(err, vm.Denied) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s without the right gives %v, want it denied", what, err)
 		}
 	}
 	rec, left, err := e.Enter(ctx, as(), "box", map[string]any{"how": "key"})
 	if err != nil || rec.Name != "box" {
-		t.Fatal(err)
+		t.Fatalf("the login leads to %q (%v), want box", rec.Name, err)
 	}
 	left(nil, nil)
 	records, err := e.AuditList(ctx, c, vm.AuditFilter{})
@@ -100,7 +100,7 @@ func TestSocketRights(t *testing.T) {
 		t.Errorf("%d records of the login", found)
 	}
 	if _, _, err := e.Enter(ctx, as(), "other", nil); !errors.Is(err, vm.Denied) {
-		t.Errorf("%v", err)
+		t.Errorf("a login to a VM without a permission gives %v, want it denied", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestHandleRecord(t *testing.T) {
 	for _, r := range records {
 		if r.Op == vm.OpWrite && r.Subject == "/root/f" {
 			if r.Detail["bytesIn"] != int64(5) {
-				t.Errorf("%+v", r.Detail)
+				t.Errorf("the write of 5 bytes is recorded with %+v", r.Detail)
 			}
 			return
 		}
@@ -152,7 +152,7 @@ func TestDialLoopback(t *testing.T) {
 		}
 		conn, err := e.DialPort(ctx, c, "box", at.Port())
 		if err != nil {
-			t.Fatalf("%s: %v", address, err)
+			t.Fatalf("dial a listener of the guest at %s: %v", address, err)
 		}
 		guest, _, err := l.Accept()
 		if err != nil {
@@ -163,7 +163,7 @@ func TestDialLoopback(t *testing.T) {
 		}
 		buf := make([]byte, 5)
 		if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "hello" {
-			t.Errorf("%s: %q, %v", address, buf, err)
+			t.Errorf("from the guest's listener at %s come %q (%v), want hello", address, buf, err)
 		}
 		guest.Close()
 		conn.Close()

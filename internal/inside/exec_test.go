@@ -20,7 +20,7 @@ func TestProcesses(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	p, err := e.StartProcess(ctx, c, "box", vm.ExecSpec{Command: "echo out; sleep 60"})
 	if err != nil || !p.Background {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("the process did not start in the background: %+v, %v", p, err)
 	}
 	eventually(t, "it has printed", func() bool {
 		now, err := e.Process(ctx, c, "box", p.ID)
@@ -31,7 +31,7 @@ func TestProcesses(t *testing.T) {
 	}
 	p, err = e.WaitProcess(ctx, c, "box", p.ID)
 	if err != nil || p.Signal != "TERM" || *p.ExitCode != 143 {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("the process ended as %+v (%v), want code 143 by TERM", p, err)
 	}
 	r, at, err := e.ProcessLog(ctx, c, "box", "", p.ID, 1, true)
 	if err != nil || at != 1 {
@@ -60,15 +60,18 @@ func TestExecTimeout(t *testing.T) {
 	}
 	var out bytes.Buffer
 	st, err := x.Run(&out, io.Discard)
-	if err != nil || !st.TimedOut || out.String() != "before\n" {
-		t.Errorf("%+v, %q, %v", st, out.String(), err)
+	if err != nil || !st.TimedOut {
+		t.Errorf("the command ended with %+v (%v), want a time-out", st, err)
+	}
+	if out.String() != "before\n" {
+		t.Errorf("the command put out %q, want before", out.String())
 	}
 	for name, spec := range map[string]vm.ExecSpec{
 		"nothing": {}, "both": {Argv: []string{"a"}, Command: "a"}, "empty": {Argv: []string{""}}, "nul": {Command: "a\x00b"},
 		"negative": {Command: "a", TimeoutMs: -1},
 	} {
 		if _, err := e.Exec(t.Context(), c, "box", spec); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a command with %s gives %v, want it invalid", name, err)
 		}
 	}
 }
@@ -89,7 +92,7 @@ func TestExecClientGone(t *testing.T) {
 	}
 	p, err := e.Process(t.Context(), c, "box", x.Process().ID)
 	if err != nil || !p.Background || p.EndedAt != nil {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("the command of a client that is gone is %+v (%v), want it running in the background", p, err)
 	}
 	eventually(t, "the exec's record has an outcome", func() bool {
 		list, err := s.Audit.List(t.Context(), vm.AuditFilter{})

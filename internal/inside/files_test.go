@@ -26,7 +26,7 @@ func TestFiles(t *testing.T) {
 	}
 	data, err := io.ReadAll(r)
 	if err != nil || string(data) != "hello" || info.Size != 5 {
-		t.Errorf("%q, %+v, %v", data, info, err)
+		t.Errorf("the file of %d bytes reads as %q (%v), want hello", info.Size, data, err)
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)
@@ -44,8 +44,14 @@ func TestFiles(t *testing.T) {
 		}
 	}
 	list, err := e.ReadDir(ctx, c, "box", "", "d")
-	if err != nil || len(list) != 3 || list[0].Mode != 0o600 || list[2].Target != "b.txt" {
-		t.Errorf("%+v, %v", list, err)
+	if err != nil || len(list) != 3 {
+		t.Fatalf("the directory lists %+v (%v), want 3 entries", list, err)
+	}
+	if list[0].Mode != 0o600 {
+		t.Errorf("the changed mode of %s is %o, want 600", list[0].Path, list[0].Mode)
+	}
+	if list[2].Target != "b.txt" {
+		t.Errorf("the link %s leads to %q, want b.txt", list[2].Path, list[2].Target)
 	}
 	tarball, err := e.TarDown(ctx, c, "box", "", "d")
 	if err != nil {
@@ -75,7 +81,7 @@ func TestWatchAndDial(t *testing.T) {
 	}
 	sh(t, e, c, "box", "echo x > /work/f")
 	if ev, err := w.Next(); err != nil || ev.Path != "/work/f" || ev.Type != "create" {
-		t.Errorf("%+v, %v", ev, err)
+		t.Errorf("the watch's first event is %+v (%v), want the creation of /work/f", ev, err)
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
@@ -89,7 +95,7 @@ func TestWatchAndDial(t *testing.T) {
 	}
 	buf := make([]byte, 4)
 	if _, err := io.ReadFull(n, buf); err != nil || string(buf) != "ping" {
-		t.Errorf("%q, %v", buf, err)
+		t.Errorf("the port answers ping with %q (%v), want its echo", buf, err)
 	}
 	if err := n.Close(); err != nil {
 		t.Error(err)

@@ -35,7 +35,10 @@ func TestLooksOfAllowedUsers(t *testing.T) {
 	}
 	for id, user := range map[string]string{"roots": "", "alices": "alice"} {
 		term, err := e.OpenTerminal(ctx, c, "box", vm.TerminalSpec{ID: id, User: user, Cols: 80, Rows: 24})
-		if err != nil || term.Detach() != nil {
+		if err == nil {
+			err = term.Detach()
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

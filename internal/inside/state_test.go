@@ -25,8 +25,14 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !w.Live || w.Name != "box" || w.State != vm.Running || w.From == "" || w.StartedAt.IsZero() || len(w.Problems) != 0 {
-		t.Errorf("%+v", w)
+	if !w.Live || w.Name != "box" || w.State != vm.Running {
+		t.Errorf("the state is of %q, %s, live %v, want the running box", w.Name, w.State, w.Live)
+	}
+	if w.From == "" || w.StartedAt.IsZero() {
+		t.Errorf("the state does not say from what (%q) or when (%v) the VM was started", w.From, w.StartedAt)
+	}
+	if len(w.Problems) != 0 {
+		t.Errorf("the look had the problems %q, want none", w.Problems)
 	}
 	if len(w.Processes) != 2 || w.Processes[1].Exec != p.ID {
 		t.Errorf("processes: %+v", w.Processes)
@@ -64,8 +70,14 @@ func TestStateOfStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	w, err := e.State(t.Context(), c, "box")
-	if err != nil || w.Live || w.State != vm.Stopped || w.ID != v.ID || w.Processes == nil || w.From == "" {
-		t.Errorf("%+v, %v", w, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Live || w.State != vm.Stopped || w.ID != v.ID {
+		t.Errorf("the state is of %s, %s, live %v, want the stopped %s", w.ID, w.State, w.Live, v.ID)
+	}
+	if w.Processes == nil || w.From == "" {
+		t.Errorf("a stopped VM's state has the processes %v (want an empty list) and was made from %q", w.Processes, w.From)
 	}
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
 		t.Fatal(err)
@@ -94,12 +106,18 @@ func TestStateFailures(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	s.World.Fail("guest.exec", vm.Errorf(vm.GuestFault, "", "no more processes"))
 	w, err := e.State(t.Context(), c, "box")
-	if err != nil || len(w.Problems) != 1 || !strings.Contains(w.Problems[0], "services: ") || w.Services == nil || len(w.Ports) != 3 {
-		t.Errorf("%+v, %v", w, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Problems) != 1 || !strings.Contains(w.Problems[0], "services: ") || w.Services == nil {
+		t.Errorf("services that cannot be listed leave the problems %q and services %v, want one problem and an empty list", w.Problems, w.Services)
+	}
+	if len(w.Ports) != 3 {
+		t.Errorf("beside the services' failure the ports are %+v, want all 3", w.Ports)
 	}
 	s.World.Fail("guest.state", vm.Errorf(vm.GuestFault, "", "nonsense"))
 	if _, err := e.State(t.Context(), c, "box"); vm.KindOf(err) != vm.GuestFault {
-		t.Errorf("%v", err)
+		t.Errorf("a guest that answers nonsense gives %v, want a fault of the guest", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()

@@ -45,8 +45,11 @@ func TestTerminalIdle(t *testing.T) {
 		t.Error("a viewer was told of an exit")
 	}
 	list, err := e.Terminals(ctx, c, "box")
-	if err != nil || len(list) != 1 || list[0].ID != "s" || !list[0].Suspended || list[0].Attached != 0 {
-		t.Errorf("%+v, %v", list, err)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("the suspended VM has the terminals %+v (%v), want one", list, err)
+	}
+	if s := list[0]; s.ID != "s" || !s.Suspended || s.Attached != 0 {
+		t.Errorf("the terminal of the suspended VM is %+v, want s, suspended, without viewers", s)
 	}
 	closeEngine(t, e)
 	e, c = open(t, s)
@@ -100,7 +103,7 @@ func TestTerminalAudit(t *testing.T) {
 	}
 	for what, spec := range map[string]vm.TerminalSpec{"INVALID_SESSION_ID": {ID: "a b"}, "INVALID_REQUEST": {Command: "a\x00b"}} {
 		if _, err := e.OpenTerminal(ctx, c, "box", spec); err == nil || vm.AsError(err).Code != what {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("the terminal %+v is refused with %v, want %s", spec, err, what)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestWaitPort(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-done; err != nil {
-			t.Errorf("%s: %v", host, err)
+			t.Errorf("after something listened on %s the wait ended with %v", host, err)
 		}
 		_ = l.Close()
 		if i := idleOf(t, e, c, "box"); len(i.Awake) != 0 {
@@ -57,7 +57,7 @@ func TestWaitPort(t *testing.T) {
 	ctx, stop := context.WithTimeoutCause(t.Context(), time.Millisecond, why)
 	defer stop()
 	if err := e.WaitPort(ctx, c, "box", uint16(freePort(t, "127.0.0.1").Port)); vm.KindOf(err) != vm.Timeout || vm.AsError(err).Msg != why.Msg {
-		t.Errorf("%v", err)
+		t.Errorf("a wait that lasted too long ends with %v, want its cause %v", err, why)
 	}
 	err := e.WaitPort(t.Context(), c, "none", 7)
 	wantCode(t, err, vm.NotFound, "VM_NOT_FOUND")
@@ -72,7 +72,7 @@ func TestWaitPortOutside(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
 	defer stop()
 	if err := e.WaitPort(ctx, c, "box", 7); err != nil {
-		t.Errorf("%v", err)
+		t.Errorf("the wait for a port outside a loopback ended with %v", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestWaitPortEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-done; err == nil || vm.KindOf(err) == vm.Internal {
-		t.Errorf("%v", err)
+		t.Errorf("a stopped VM ends the wait with %v, want an error that says so", err)
 	} else {
 		t.Log(err)
 	}

@@ -21,7 +21,7 @@ func places(t *testing.T, e *vmtest.House, c *vm.Call, name string) map[string]s
 	at := map[string]string{}
 	must := func(what string, err error) {
 		if err != nil {
-			t.Fatalf("%s: %s: %v", name, what, err)
+			t.Fatalf("%s of %s failed: %v", what, name, err)
 		}
 	}
 	out, _ := sh(t, e, c, name, "pwd")
