@@ -52,8 +52,8 @@ func TestNoSecretReachesGuest(t *testing.T) {
 				t.Errorf("%s: %q reached the guest", name, values)
 			}
 		}
-		if got.Header.Get("Authorization") != "" || got.Header.Get("Cookie") != "a=1; b=2" {
-			t.Errorf("%v", got.Header)
+		if a, c := got.Header.Get("Authorization"), got.Header.Get("Cookie"); a != "" || c != "a=1; b=2" {
+			t.Errorf("the guest gets the authorization %q and cookies %q, want none and a=1; b=2", a, c)
 		}
 	}
 	got := s.echo("/", "Authorization", basic("me", theirs), "X-Api-Key", theirs, "Cookie", "k="+theirs)
@@ -82,7 +82,7 @@ func TestCut(t *testing.T) {
 		c.Transport.(*http.Transport).ForceAttemptHTTP2 = false
 		ws, resp, err := websocket.Dial(t.Context(), "wss"+strings.TrimPrefix(s.url(boxHost, "/ws"), "https"), &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{name: {value}}})
 		if err != nil {
-			t.Fatalf("%v %v", err, resp)
+			t.Fatalf("the WebSocket of %s does not open: %v %v", name, err, resp)
 		}
 		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url(boxHost, "/long"), nil)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestCut(t *testing.T) {
 		r.Header.Set(name, value)
 		long, err := s.client().Do(r)
 		if err != nil || long.StatusCode != 200 {
-			t.Fatalf("%v %v", err, long)
+			t.Fatalf("the long answer of %s does not begin: %v %v", name, err, long)
 		}
 		return func() {
 			t.Helper()
@@ -147,7 +147,7 @@ func TestTicket(t *testing.T) {
 	link := give()
 	resp, _ := s.get(link + "&a=b")
 	if resp.StatusCode != 303 || resp.Header.Get("Location") != "/?a=b" || len(resp.Cookies()) != 1 {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+		t.Fatalf("a ticket is answered %d %v, want 303 to /?a=b with a cookie", resp.StatusCode, resp.Header)
 	}
 	cookie := cookieName + "=" + resp.Cookies()[0].Value
 	if again, _ := s.get(link); again.StatusCode != 401 {
@@ -157,7 +157,7 @@ func TestTicket(t *testing.T) {
 	other := give()
 	for _, host := range []string{"3001-box.warren.localhost", boxHost} {
 		if resp, _ := s.get(strings.Replace(other, boxHost, host, 1)); resp.StatusCode != 401 {
-			t.Errorf("%s: %d", host, resp.StatusCode)
+			t.Errorf("a ticket that was used or is another port's opens %s: %d, want 401", host, resp.StatusCode)
 		}
 	}
 	late := give()
@@ -175,7 +175,7 @@ func TestTicket(t *testing.T) {
 	}
 	// What it gave is judged at each request, and is no link for others.
 	if resp, _ := s.get(s.url(boxHost, "/"), "Cookie", cookie); resp.StatusCode != 200 {
-		t.Errorf("%d", resp.StatusCode)
+		t.Errorf("the cookie that the ticket gave is answered %d, want 200", resp.StatusCode)
 	}
 	if resp, _ := s.get(s.url(boxHost, "/?"+linkParam+"="+strings.TrimPrefix(cookie, cookieName+"="))); resp.StatusCode != 401 {
 		t.Errorf("a cookie as a link: %d", resp.StatusCode)
@@ -206,7 +206,7 @@ func TestLogin(t *testing.T) {
 		t.Fatalf("no way to %s: %s", want, body)
 	}
 	if resp, body := s.get(strings.ReplaceAll(want, "&amp;", "&"), "Accept", "text/html"); resp.StatusCode != 200 || !strings.Contains(body, `type="password"`) || !strings.Contains(body, `value="/a?b=c"`) {
-		t.Errorf("%d %s", resp.StatusCode, body)
+		t.Errorf("the log-in page is answered %d without a password field or the way back: %s", resp.StatusCode, body)
 	}
 	post := func(origin, cookie string, form url.Values) *http.Response {
 		t.Helper()
@@ -226,14 +226,14 @@ func TestLogin(t *testing.T) {
 	resp = post(apex, "", form(myKey, boxHost, "/a?b=c"))
 	to := resp.Header.Get("Location")
 	if resp.StatusCode != 303 || !strings.HasPrefix(to, s.url(boxHost, "/a?b=c&"+ticketParam+"=")) || len(resp.Cookies()) != 1 {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+		t.Fatalf("a log-in with the key is answered %d %v, want 303 with a ticket and one cookie", resp.StatusCode, resp.Header)
 	}
 	c := resp.Cookies()[0]
 	if c.Name != loginCookie || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Domain != "" {
-		t.Errorf("%+v", c)
+		t.Errorf("the log-in's cookie is %+v, want it secure, strict, for this host and for programs out of reach", c)
 	}
 	if resp, _ := s.get(to); resp.StatusCode != 303 || resp.Header.Get("Location") != "/a?b=c" {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		t.Errorf("the log-in's ticket is answered %d %v, want 303 to /a?b=c", resp.StatusCode, resp.Header)
 	}
 	in := c.Name + "=" + c.Value
 	if resp := post(apex, in, form("", boxHost, "")); resp.StatusCode != 303 {
@@ -262,7 +262,7 @@ func TestLogin(t *testing.T) {
 		{apex, in[:len(in)-2], form("", boxHost, "/"), 401},
 	} {
 		if resp := post(bad.origin, bad.cookie, bad.form); resp.StatusCode != bad.want || resp.Header.Get("Location") != "" {
-			t.Errorf("%+v: %d %v", bad, resp.StatusCode, resp.Header)
+			t.Errorf("the log-in %+v is answered %d %v, want %d and no way on", bad, resp.StatusCode, resp.Header, bad.want)
 		}
 	}
 	for _, path := range []string{"//evil.example/", "https://evil.example/x", "/\\evil.example", "@evil.example", ":80/", ".evil.example/"} {
@@ -272,7 +272,7 @@ func TestLogin(t *testing.T) {
 		}
 	}
 	if resp, _ := s.get(apex + "/other"); resp.StatusCode != 404 {
-		t.Errorf("%d", resp.StatusCode)
+		t.Errorf("another page of the log-in's host is answered %d, want 404", resp.StatusCode)
 	}
 }
 
@@ -294,8 +294,14 @@ func TestFaultsForStrangers(t *testing.T) {
 	} {
 		for _, accept := range []string{"text/html", "application/json"} {
 			resp, body := s.get(s.url(boxHost, "/"), c.header, c.value, "Accept", accept, "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate")
-			if resp.StatusCode != 503 || !strings.Contains(body, "The VM does not answer") && c.told == false || strings.Contains(body, secret) != c.told || strings.Contains(body, boxID) && !c.told {
-				t.Errorf("%s, %s: %d %s", name, accept, resp.StatusCode, body)
+			if resp.StatusCode != 503 {
+				t.Errorf("%s gets %d as %s, want 503: %s", name, resp.StatusCode, accept, body)
+			}
+			if told := strings.Contains(body, secret); told != c.told {
+				t.Errorf("%s is told the fault as %s: %v, want %v: %s", name, accept, told, c.told, body)
+			}
+			if !c.told && (!strings.Contains(body, "The VM does not answer") || strings.Contains(body, boxID)) {
+				t.Errorf("%s is told more as %s than that the VM does not answer: %s", name, accept, body)
 			}
 		}
 	}

@@ -209,7 +209,7 @@ func TestACME(t *testing.T) {
 		if err == nil && !d.IsDir() {
 			files++
 			if st.Mode().Perm()&0o077 != 0 {
-				t.Errorf("%s: %v", path, st.Mode())
+				t.Errorf("%s has mode %v, want it for this user only", path, st.Mode())
 			}
 		}
 		return err
@@ -249,12 +249,12 @@ func TestACMEHTTP(t *testing.T) {
 	s := newRealNames(t, realOptions{httpOnly: true})
 	s.add("plain.example.com")
 	if _, err := s.visit("plain.example.com"); err != nil {
-		t.Fatalf("%v\n%s", err, s.log)
+		t.Fatalf("the first visit got no certificate: %v\n%s", err, s.log)
 	}
 	// Without an order under way nothing is said, whoever asks.
 	resp, body := s.get("http://plain.example.com:80/.well-known/acme-challenge/token")
 	if resp.StatusCode != http.StatusPermanentRedirect || strings.Contains(body, "token.") {
-		t.Errorf("%d %q", resp.StatusCode, body)
+		t.Errorf("a challenge without an order is answered %d %q, want a redirect without a token", resp.StatusCode, body)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestACMERenewal(t *testing.T) {
 	for next == nil {
 		now, err := s.visit(name)
 		if err != nil {
-			t.Fatalf("%v\n%s", err, s.log)
+			t.Fatalf("a visit near the certificate's end fails: %v\n%s", err, s.log)
 		}
 		if !now.Equal(first) {
 			next = now
@@ -483,7 +483,7 @@ func TestOrders(t *testing.T) {
 		now = until
 	}
 	if waits[0] != firstRetry || waits[1] != 2*firstRetry || waits[8] != lastRetry {
-		t.Errorf("%v", waits)
+		t.Errorf("after failures orders wait %v, want %v, twice that, and %v in the end", waits, firstRetry, lastRetry)
 	}
 	o.done("x.example")
 	if o.fail("x.example", io.EOF).Sub(now) != firstRetry {

@@ -236,7 +236,7 @@ func (s *stand) get(rawURL string, headers ...string) (*http.Response, string) {
 	}
 	resp, err := s.client().Do(r)
 	if err != nil {
-		s.t.Fatalf("%s: %v", rawURL, err)
+		s.t.Fatalf("GET %s: %v", rawURL, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
@@ -263,7 +263,7 @@ func (s *stand) echo(path string, headers ...string) echoed {
 	resp, body := s.get(s.url(boxHost, path), headers...)
 	var out echoed
 	if err := json.Unmarshal([]byte(body), &out); err != nil || resp.StatusCode != 200 {
-		s.t.Fatalf("%d %s", resp.StatusCode, body)
+		s.t.Fatalf("the guest's echo of %s is answered %d %s", path, resp.StatusCode, body)
 	}
 	return out
 }
@@ -274,13 +274,16 @@ func TestProxy(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	resp, _ := s.get(s.url(boxHost, "/"))
 	if resp.ProtoMajor != 2 || resp.StatusCode != 200 {
-		t.Fatalf("%s %d", resp.Proto, resp.StatusCode)
+		t.Fatalf("the gateway answers %s %d, want HTTP/2 200", resp.Proto, resp.StatusCode)
 	}
 	got := s.echo("/a%2Fb/;x?q=1;2&w=%zz", "X-Forwarded-For", "6.6.6.6", "X-Forwarded-Host", "evil", "X-Forwarded-Prefix", "/x", "Forwarded", "for=6.6.6.6",
 		"X-Real-Ip", "6.6.6.6", "X_Forwarded_For", "6.6.6.6",
 		"Cookie", "a=1; __Host-warren-preview=secret; b=2", "Authorization", "Bearer app-token", "X-Warren-Key", myKey)
-	if got.URI != "/a%2Fb/;x?q=1;2&w=%zz" || !strings.HasPrefix(got.Host, boxHost) {
-		t.Errorf("%+v", got)
+	if got.URI != "/a%2Fb/;x?q=1;2&w=%zz" {
+		t.Errorf("the path came to the guest as %q", got.URI)
+	}
+	if !strings.HasPrefix(got.Host, boxHost) {
+		t.Errorf("the host came to the guest as %q, want %s", got.Host, boxHost)
 	}
 	h := got.Header
 	if h.Get("X-Forwarded-For") != "127.0.0.1" || !strings.HasPrefix(h.Get("X-Forwarded-Host"), boxHost) || h.Get("X-Forwarded-Proto") != "https" {
@@ -381,11 +384,14 @@ func TestLink(t *testing.T) {
 	link := s.g.Link(site, boxHost, time.Now().Add(time.Hour)) + "&a=b"
 	resp, _ := s.get(link)
 	if resp.StatusCode != 303 || resp.Header.Get("Location") != "/?a=b" || len(resp.Cookies()) != 1 {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+		t.Fatalf("a link is answered %d %v, want 303 to /?a=b with a cookie", resp.StatusCode, resp.Header)
 	}
 	c := resp.Cookies()[0]
-	if c.Name != cookieName || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || time.Until(c.Expires) < 59*time.Minute {
-		t.Errorf("%+v", c)
+	if c.Name != cookieName || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" {
+		t.Errorf("the link's cookie is %+v, want it secure, lax, for this host and for programs out of reach", c)
+	}
+	if left := time.Until(c.Expires); left < 59*time.Minute {
+		t.Errorf("the cookie of a link for an hour ends in %v", left)
 	}
 	open := func(want int, host string, headers ...string) {
 		t.Helper()
@@ -427,7 +433,7 @@ func TestGuestCookies(t *testing.T) {
 	}))
 	resp, _ := s.get(s.url(boxHost, "/"))
 	if got := resp.Header["Set-Cookie"]; len(got) != 1 || got[0] != "a=1; Path=/; HttpOnly" {
-		t.Errorf("%q", got)
+		t.Errorf("the guest's cookies reach the browser as %q, want a=1 alone, without the domain", got)
 	}
 }
 
@@ -439,7 +445,7 @@ func TestNothingListens(t *testing.T) {
 	resp, body := s.get(s.url(boxHost, "/"), keyHeader, myKey)
 	var p struct{ Ports []int }
 	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || !slices.Equal(p.Ports, []int{8080, 5432}) {
-		t.Errorf("%d %s", resp.StatusCode, body)
+		t.Errorf("the owner of a silent port is answered %d %s, want 502 and the ports 8080 and 5432", resp.StatusCode, body)
 	}
 	if _, body := s.get(s.url(boxHost, "/"), keyHeader, myKey, "Accept", "text/html"); !strings.Contains(body, "https://8080-"+boxID+".warren.localhost:") || !strings.Contains(body, "Nothing listens on port 3000") {
 		t.Errorf("page: %s", body)
@@ -511,7 +517,7 @@ func TestStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, data, err := ws.Read(t.Context()); err != nil || string(data) != "echo hi" {
-		t.Errorf("%q %v", data, err)
+		t.Errorf("the WebSocket gives back %q (%v), want echo hi", data, err)
 	}
 	resp, err := s.client().Get(s.url(boxHost, "/events"))
 	if err != nil {
@@ -522,7 +528,7 @@ func TestStreams(t *testing.T) {
 	for _, m := range []string{"one", "two"} {
 		next <- m
 		if line, err := lines.ReadString('\n'); err != nil || line != "data: "+m+"\n" {
-			t.Errorf("%q %v", line, err)
+			t.Errorf("the stream's next line is %q (%v), want data: %s", line, err, m)
 		}
 		_, _ = lines.ReadString('\n')
 	}
@@ -622,7 +628,7 @@ func TestPlain(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	resp, _ := s.get("http://"+boxHost+"/a?b=c", "X", "y")
 	if resp.StatusCode != 308 || resp.Header.Get("Location") != s.url(boxHost, "/a?b=c") {
-		t.Errorf("%d %v", resp.StatusCode, resp.Header)
+		t.Errorf("plain HTTP is answered %d %v, want 308 to HTTPS", resp.StatusCode, resp.Header)
 	}
 	if resp, _ := s.get("http://evil.example/"); resp.StatusCode != 421 {
 		t.Errorf("a foreign name: %d", resp.StatusCode)
@@ -638,7 +644,7 @@ func TestDomains(t *testing.T) {
 	to.Port, to.Public = 3000, true
 	s.e.names["app.warren.localhost"] = to
 	if resp, body := s.get(s.url("app.warren.localhost", "/")); resp.StatusCode != 200 || !strings.Contains(body, "app.warren.localhost") {
-		t.Errorf("%d %s", resp.StatusCode, body)
+		t.Errorf("the mapped domain is answered %d %s, want the guest's echo", resp.StatusCode, body)
 	}
 	if got := s.g.Certificate(t.Context(), "app.example.com"); !strings.HasPrefix(got, "none") {
 		t.Errorf("without an ACME server: %q", got)
@@ -654,12 +660,15 @@ func TestDomains(t *testing.T) {
 func TestCA(t *testing.T) {
 	s := newStand(t, nil)
 	again, err := OpenCA(s.dir, []string{"warren.localhost"}, []string{"warren.localhost"})
-	if err != nil || string(again.PEM()) != string(s.g.CA.PEM()) {
-		t.Fatalf("%v", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(again.PEM()) != string(s.g.CA.PEM()) {
+		t.Fatal("a CA that is opened again is another one")
 	}
 	for _, path := range []string{s.dir.PreviewCAKey(), s.dir.PreviewKey()} {
 		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v %v", path, st, err)
+			t.Errorf("the key %s is %v (%v), want mode 600", path, st, err)
 		}
 	}
 	leaf, err := again.Leaf("bank.example")
@@ -699,7 +708,7 @@ func TestParseLabel(t *testing.T) {
 	} {
 		port, name, ok := ParseLabel(c.in)
 		if port != c.port || name != c.name || ok != c.ok {
-			t.Errorf("%s: %d %q %v", c.in, port, name, ok)
+			t.Errorf("%q is port %d of %q, %v, want %d of %q, %v", c.in, port, name, ok, c.port, c.name, c.ok)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestNothingListensToStrangers(t *testing.T) {
 	for _, accept := range []string{"application/json", "text/html"} {
 		resp, body := s.get(s.url(boxHost, "/"), "Accept", accept)
 		if resp.StatusCode != http.StatusBadGateway || !strings.Contains(body, "listens on this port") {
-			t.Errorf("%s: %d %s", accept, resp.StatusCode, body)
+			t.Errorf("a stranger's request for %s is answered %d %s, want 502 that says what listens on this port", accept, resp.StatusCode, body)
 		}
 		for _, secret := range []string{"8080", "127.0.0.2", boxID} {
 			if strings.Contains(body, secret) {

@@ -47,7 +47,7 @@ func TestWildcard(t *testing.T) {
 		wg.Go(func() {
 			cert, err := s.visit(name)
 			if err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("the visit of %s got no certificate: %v", name, err)
 				return
 			}
 			if !slices.Equal(cert.DNSNames, []string{"*.vms.example.com"}) {
@@ -105,7 +105,7 @@ func TestWildcardRenewal(t *testing.T) {
 	for {
 		now, err := s.visit(boxID + ".vms.example.com")
 		if err != nil {
-			t.Fatalf("%v\n%s", err, s.log)
+			t.Fatalf("a visit near the certificate's end fails: %v\n%s", err, s.log)
 		}
 		if !now.Equal(first) {
 			if !now.NotAfter.After(first.NotAfter) || !slices.Equal(now.DNSNames, first.DNSNames) {
@@ -141,11 +141,13 @@ func TestWildcardFails(t *testing.T) {
 // its own.
 func TestPreviewDomains(t *testing.T) {
 	two := func(c *Config, _ net.Listener) {
-		var err error
 		c.Domains = []string{"warren.localhost", "other.localhost"}
-		dir, derr := layout.Open(t.TempDir())
-		if c.CA, err = OpenCA(dir, c.Domains, c.Domains); err != nil || derr != nil {
-			t.Fatal(err, derr)
+		dir, err := layout.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.CA, err = OpenCA(dir, c.Domains, c.Domains); err != nil {
+			t.Fatal(err)
 		}
 	}
 	s := newStand(t, http.HandlerFunc(echo), two)
@@ -153,7 +155,7 @@ func TestPreviewDomains(t *testing.T) {
 	s.ca.AppendCertsFromPEM(s.g.CA.PEM())
 	for _, host := range []string{"3000-box.warren.localhost", "3000-box.other.localhost", boxID + ".warren.localhost", boxID + ".other.localhost"} {
 		if resp, body := s.get(s.url(host, "/")); resp.StatusCode != http.StatusOK {
-			t.Errorf("%s: %d %s", host, resp.StatusCode, body)
+			t.Errorf("the public %s is answered %d %s", host, resp.StatusCode, body)
 		}
 	}
 	if got := s.g.Names(boxID); !slices.Equal(got, []string{boxID + ".warren.localhost", boxID + ".other.localhost"}) {
@@ -166,7 +168,7 @@ func TestPreviewDomains(t *testing.T) {
 			t.Errorf("closed, below %s: %d %s", domain, resp.StatusCode, body)
 		}
 		if resp, body := s.get(s.url(domain, "/"), "Accept", "text/html"); resp.StatusCode != http.StatusOK || !strings.Contains(body, "Log in") {
-			t.Errorf("%s: %d %s", domain, resp.StatusCode, body)
+			t.Errorf("%s is answered %d without a log-in page: %s", domain, resp.StatusCode, body)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestAnyPorts(t *testing.T) {
 	}
 	for _, l := range all {
 		if err := l.Close(); err != nil {
-			t.Errorf("%s: %v", l.Addr(), err)
+			t.Errorf("close the listener %s: %v", l.Addr(), err)
 		}
 		wait(t, "it listens no more", func() bool { _, err := net.Dial("tcp", l.Addr().String()); return err != nil })
 	}
@@ -94,7 +94,7 @@ func TestResolvedNames(t *testing.T) {
 	d := newDoor(t)
 	_, token := d.identity([]string{"dev"})
 	if out, err := d.session(d.enter("box:" + d.secret)).CombinedOutput("useradd --create-home dev"); err != nil {
-		t.Fatalf("%s %v", out, err)
+		t.Fatalf("useradd in the guest: %v: %s", err, out)
 	}
 	list := func() []vm.Process {
 		l, err := d.engine.Processes(t.Context(), d.call, "box")

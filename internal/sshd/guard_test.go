@@ -30,7 +30,7 @@ func TestGuardPool(t *testing.T) {
 	join := func(from string) func() {
 		leave, err := g.enter(addressed{from: from}, func() { cut[from]++ })
 		if err != nil {
-			t.Fatalf("%s: %v", from, err)
+			t.Fatalf("a login from %s is refused: %v", from, err)
 		}
 		return leave
 	}

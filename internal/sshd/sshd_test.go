@@ -106,7 +106,7 @@ func (d *door) enter(user string, auth ...ssh.AuthMethod) *ssh.Client {
 	d.t.Helper()
 	c, banner, err := d.dial(user, auth...)
 	if err != nil {
-		d.t.Fatalf("%s: %v %s", user, err, banner)
+		d.t.Fatalf("the login of %s is refused: %v %s", user, err, banner)
 	}
 	return c
 }
@@ -160,7 +160,7 @@ func TestLogin(t *testing.T) {
 	} {
 		out, err := d.session(d.enter(user, auth...)).Output("whoami")
 		if err != nil || strings.TrimSpace(string(out)) != "root" {
-			t.Errorf("%s: %q, %v", user, out, err)
+			t.Errorf("after a login as %s whoami says %q (%v), want root", user, out, err)
 		}
 	}
 	if c := d.enter("box+dev:" + token); c != nil {
@@ -272,7 +272,7 @@ func TestRevoked(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := end(i); err != nil {
-			t.Fatal(what, err)
+			t.Fatalf("end the %s: %v", what, err)
 		}
 		cut := make(chan struct{})
 		go func() { _ = c.Wait(); close(cut) }()
@@ -301,8 +301,14 @@ func TestExec(t *testing.T) {
 	}
 	err := s.Run("echo $GREETING; cat; pwd; echo no >&2; exit 7")
 	var status *ssh.ExitError
-	if !errors.As(err, &status) || status.ExitStatus() != 7 || out.String() != "hello\nin/root\n" || errs.String() != "no\n" {
-		t.Errorf("%v, %q, %q", err, out.String(), errs.String())
+	if !errors.As(err, &status) || status.ExitStatus() != 7 {
+		t.Errorf("the command ended with %v, want status 7", err)
+	}
+	if out.String() != "hello\nin/root\n" {
+		t.Errorf("its output is %q, want greeting, input and directory", out.String())
+	}
+	if errs.String() != "no\n" {
+		t.Errorf("its error output is %q, want no", errs.String())
 	}
 	if s := d.session(c); s.Setenv("A=B", "x") == nil || s.Setenv("", "x") == nil {
 		t.Error("a variable without a name was taken")
@@ -325,7 +331,7 @@ func TestExec(t *testing.T) {
 		select {
 		case err := <-over:
 			if !errors.As(err, &status) {
-				t.Errorf("%v", err)
+				t.Errorf("a command that SIGTERM killed ended with %v, want a status", err)
 			}
 			return
 		case <-time.After(50 * time.Millisecond):
@@ -358,8 +364,11 @@ func TestHangUp(t *testing.T) {
 		}
 		return login.ID != ""
 	})
-	if login.VM != d.box.ID || login.Detail["how"] != "token" || login.Detail["user"] != "root" || login.Detail["from"] != "127.0.0.1" {
-		t.Errorf("%+v", login)
+	if login.VM != d.box.ID {
+		t.Errorf("the login's record is of %s, want %s", login.VM, d.box.ID)
+	}
+	if login.Detail["how"] != "token" || login.Detail["user"] != "root" || login.Detail["from"] != "127.0.0.1" {
+		t.Errorf("the login's record says %v, want root by token from 127.0.0.1", login.Detail)
 	}
 }
 
@@ -430,7 +439,7 @@ func TestTerminal(t *testing.T) {
 	say(in, "echo one")
 	wait(t, "an answer", func() bool { return strings.Contains(out.String(), "one\r\none") })
 	if l := sessions(); len(l) != 1 || l[0].Cols != 101 || l[0].Rows != 33 {
-		t.Errorf("%+v", l)
+		t.Errorf("the terminals are %+v, want one of 101 by 33", l)
 	}
 	if err := s.WindowChange(20, 70); err != nil {
 		t.Fatal(err)
@@ -449,7 +458,7 @@ func TestTerminal(t *testing.T) {
 	say(in, "exit 5")
 	var status *ssh.ExitError
 	if err := s.Wait(); !errors.As(err, &status) || status.ExitStatus() != 5 {
-		t.Errorf("%v", err)
+		t.Errorf("the shell ended with %v, want status 5", err)
 	}
 }
 
@@ -460,7 +469,7 @@ func TestWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := d.session(d.enter("box:" + d.secret)).Output("echo awake"); err != nil || string(out) != "awake\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("a command in a suspended VM puts out %q (%v), want awake", out, err)
 	}
 }
 
@@ -496,14 +505,14 @@ func TestSleep(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	if v, err := d.engine.Get(t.Context(), d.call, "box"); err != nil || v.State != vm.Suspended {
-		t.Errorf("%q, %v", v.State, err)
+		t.Errorf("after its sessions ended the VM is %q (%v), want suspended", v.State, err)
 	}
 	if l, err := d.engine.Terminals(t.Context(), d.call, "box"); err != nil || len(l) != 1 {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("the suspended VM has the terminals %+v (%v), want the shell's", l, err)
 	}
 	// The connection is there still, and wakes it.
 	if out, err := d.session(c).Output("echo awake"); err != nil || string(out) != "awake\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("a command over the old connection puts out %q (%v), want awake", out, err)
 	}
 }
 
@@ -523,13 +532,13 @@ func TestForwarding(t *testing.T) {
 		}
 		buf := make([]byte, 5)
 		if _, err := io.ReadFull(conn, buf); err != nil || string(buf) != "hello" {
-			t.Errorf("%q, %v", buf, err)
+			t.Errorf("the forwarded connection gives back %q (%v), want hello", buf, err)
 		}
 	}
 	conn, err := c.Dial("tcp", "localhost:7")
 	ask(conn, err)
 	if _, err := c.Dial("tcp", "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Errorf("%v", err)
+		t.Errorf("a dial of a port that nobody listens on gives %v, want a refused connection", err)
 	}
 	echo := func(l net.Listener) {
 		t.Cleanup(func() { _ = l.Close() })
@@ -591,11 +600,11 @@ func TestAgent(t *testing.T) {
 		}
 		s := d.session(k.c)
 		if err := agent.RequestAgentForwarding(s); (err == nil) != k.ok {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: the agent is forwarded: %v (%v), want %v", what, err == nil, err, k.ok)
 		}
 		out, err := s.Output("echo $SSH_AUTH_SOCK; cat")
 		if err != nil || (strings.TrimSpace(string(out)) != "") != k.ok {
-			t.Errorf("%s: %q, %v", what, out, err)
+			t.Errorf("%s: the agent's socket in the guest is %q (%v), want one: %v", what, out, err, k.ok)
 		}
 		if path := strings.TrimSpace(string(out)); k.ok {
 			if _, err := os.Stat(path); err == nil {
@@ -632,7 +641,7 @@ func TestSFTP(t *testing.T) {
 	}
 	defer c.Close()
 	if wd, err := c.Getwd(); err != nil || wd != "/root" {
-		t.Errorf("%q, %v", wd, err)
+		t.Errorf("SFTP begins in %q (%v), want /root", wd, err)
 	}
 	want := make([]byte, 3<<20+17)
 	_, _ = rand.Read(want)
@@ -661,22 +670,31 @@ func TestSFTP(t *testing.T) {
 		"mkdir": c.Mkdir("dir"), "symlink": c.Symlink("data", "way"), "link": c.Link("data", "other"),
 	} {
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s over SFTP: %v", what, err)
 		}
 	}
 	st, err := c.Stat("way")
-	if err != nil || st.Size() != 5 || st.Mode() != 0o640 || !st.ModTime().Equal(when) {
-		t.Errorf("%+v, %v", st, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Size() != 5 {
+		t.Errorf("the truncated file has %d bytes, want 5", st.Size())
+	}
+	if st.Mode() != 0o640 {
+		t.Errorf("the file's mode is %v after chmod 640", st.Mode())
+	}
+	if !st.ModTime().Equal(when) {
+		t.Errorf("the file's time is %v, want %v", st.ModTime(), when)
 	}
 	if st, err := c.Lstat("way"); err != nil || st.Mode()&os.ModeSymlink == 0 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("lstat of a link gives %+v (%v), want a link", st, err)
 	}
 	if to, err := c.ReadLink("way"); err != nil || to != "data" {
-		t.Errorf("%q, %v", to, err)
+		t.Errorf("the link leads to %q (%v), want data", to, err)
 	}
 	l, err := c.ReadDir(".")
 	if err != nil || len(l) < 4 {
-		t.Errorf("%v, %v", l, err)
+		t.Errorf("the directory lists %v (%v), want 4 entries or more", l, err)
 	}
 	for what, err := range map[string]error{
 		"missing": second(c.Open("nothing")), "exclusive": second(c.OpenFile("data", os.O_WRONLY|os.O_CREATE|os.O_EXCL)),
@@ -687,13 +705,13 @@ func TestSFTP(t *testing.T) {
 		}
 	}
 	if _, err := c.Open("nothing"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%v", err)
+		t.Errorf("opening a file that is not there gives %v, want that it does not exist", err)
 	}
 	for what, err := range map[string]error{
 		"rename": c.PosixRename("other", "data"), "remove": c.Remove("way"), "rmdir": c.RemoveDirectory("dir"),
 	} {
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s over SFTP: %v", what, err)
 		}
 	}
 	f, err = c.OpenFile("data", os.O_WRONLY|os.O_APPEND)
@@ -705,7 +723,7 @@ func TestSFTP(t *testing.T) {
 	}
 	_ = f.Close()
 	if st, err := c.Stat("data"); err != nil || st.Size() != 9 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after 4 appended bytes the file is %+v (%v), want 9 bytes", st, err)
 	}
 }
 
@@ -734,10 +752,10 @@ func TestServeActor(t *testing.T) {
 	}
 	c := ssh.NewClient(conn, channels, requests)
 	if out, err := d.session(c).Output("whoami"); err != nil || string(out) != "root\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("over the API whoami says %q (%v), want root", out, err)
 	}
 	_ = c.Close()
 	if !strings.HasPrefix(d.server.HostKey(), "ssh-ed25519 ") {
-		t.Error(d.server.HostKey())
+		t.Errorf("the host key is %q, want an ssh-ed25519", d.server.HostKey())
 	}
 }
