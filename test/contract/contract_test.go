@@ -125,7 +125,7 @@ func TestScripts(t *testing.T) {
 			cmd := exec.CommandContext(ctx, "node", "--experimental-websocket", "--test", "--test-concurrency=1", script)
 			cmd.Env = env
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("the SDK's script %s fails: %v\n%s", script, err, out)
 			}
 		})
 	}

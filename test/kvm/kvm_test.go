@@ -209,7 +209,7 @@ func (m machine) capture(what string) (gen vm.GenerationSource, n uint32, disk s
 	defer events.Close()
 	c, err := m.Capture(ctx, spec, nil)
 	if err != nil {
-		t.Fatalf("%s: %v", what, err)
+		t.Fatalf("the capture %s failed: %v", what, err)
 	}
 	stopped := map[string]time.Time{}
 	for stopped["RESUME"].IsZero() {

@@ -113,7 +113,7 @@ func TestRealDomain(t *testing.T) {
 	began := time.Now()
 	first, body, err := visit.get("www.example.com")
 	if err != nil || body != "from the guest\n" {
-		t.Fatalf("%q, %v\n%s", body, err, h.log)
+		t.Fatalf("the first visit gets %q (%v), want the guest's page\n%s", body, err, h.log)
 	}
 	t.Logf("first visit with an order: %s", time.Since(began).Round(time.Millisecond))
 	for _, name := range []string{"shop.example.com", "evil.example", "example.com"} {
@@ -139,7 +139,7 @@ func TestRealDomain(t *testing.T) {
 	}
 	t.Logf("visit that wakes: %s", time.Since(began).Round(time.Millisecond))
 	if out := h.ok("domain", "ls"); !strings.Contains(out, " https://www.example.com ") || !strings.Contains(out, "until "+first.NotAfter.UTC().Format(time.RFC3339)) {
-		t.Errorf("%s", out)
+		t.Errorf("the domains are listed without the address or the certificate's end:\n%s", out)
 	}
 	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+gate+"/x?y", nil)
@@ -148,7 +148,7 @@ func TestRealDomain(t *testing.T) {
 	}
 	ask.Host = "www.example.com"
 	if resp, err := plain.Do(ask); err != nil || resp.Header.Get("Location") != "https://www.example.com/x?y" {
-		t.Errorf("%v, %v", resp, err)
+		t.Errorf("plain HTTP is answered %v (%v), want a redirect to HTTPS", resp, err)
 	}
 	h.checkWildcard(visit, acme)
 	h.ok("rm", "box")
@@ -168,8 +168,10 @@ func (h *host) checkWildcard(visit visitor, acme *vmtest.ACME) {
 	before := acme.Orders()
 	for _, name := range []string{"3000-box.vms.example.com", string(h.find("box").ID) + ".vms.example.com"} {
 		cert, body, err := visit.get(name)
-		if err != nil || body != "from the guest\n" || !slices.Equal(cert.DNSNames, []string{"*.vms.example.com"}) {
-			h.t.Errorf("%s: %q, %v\n%s", name, body, err, h.log)
+		if err != nil || body != "from the guest\n" {
+			h.t.Errorf("%s gives %q (%v), want the guest's page\n%s", name, body, err, h.log)
+		} else if !slices.Equal(cert.DNSNames, []string{"*.vms.example.com"}) {
+			h.t.Errorf("the certificate of %s is for %v, want the wildcard", name, cert.DNSNames)
 		}
 	}
 	if n := acme.Orders() - before; n != 1 {

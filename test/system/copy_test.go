@@ -33,7 +33,7 @@ func TestWorkdir(t *testing.T) {
 	req.Header.Set("Authorization", "Bearer "+s.key)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("%v, %v", resp, err)
+		t.Fatalf("the download does not begin: %v, %v", resp, err)
 	}
 	resp.Body.Close()
 	for name, want := range map[string]string{"box": "/workspace", "app": "/work"} {
@@ -206,7 +206,7 @@ func TestRunOutput(t *testing.T) {
 		dir := t.TempDir()
 		r := h.runIn(dir, nil, append([]string{"run"}, tc.args...)...)
 		if r.code != tc.code || !strings.Contains(r.stderr, tc.says) {
-			t.Errorf("%s: %s", name, r)
+			t.Errorf("%s: want status %d and %q, got %s", name, tc.code, tc.says, r)
 		}
 		for file, want := range tc.want {
 			if got, err := os.ReadFile(filepath.Join(dir, file)); err != nil || string(got) != want {

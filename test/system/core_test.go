@@ -29,14 +29,14 @@ func TestCoreWorkspace(t *testing.T) {
 	h := newHost(t)
 	up := h.run("up", "--name", "box")
 	if up.code != 0 {
-		t.Fatal(up)
+		t.Fatalf("the VM was not made: %s", up)
 	}
 	if text := up.stdout + up.stderr; !strings.Contains(text, "emulated: not an isolation boundary") && !kvmHere(h) {
 		t.Errorf("up does not say that it is emulated:\n%s", text)
 	}
 	r := h.run("exec", "box", "--", "sh", "-c", "echo hi; uname -a; echo oops >&2; exit 3")
 	if r.code != 3 || !strings.HasPrefix(r.stdout, "hi\nLinux ") || r.stderr != "oops\n" {
-		t.Fatal(r)
+		t.Fatalf("want status 3 and both streams apart, got %s", r)
 	}
 	dir := t.TempDir()
 	data := make([]byte, 3<<20)
@@ -83,8 +83,12 @@ func TestCoreStatus(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.ok("up", "--name", "box")
-	if r := h.run("exec", "box", "--timeout", "1", "--", "sleep", "30"); r.code != 124 || r.took > 10*time.Second {
-		t.Error(r)
+	r := h.run("exec", "box", "--timeout", "1", "--", "sleep", "30")
+	if r.code != 124 {
+		t.Errorf("a command that takes too long: want status 124, got %s", r)
+	}
+	if r.took > 10*time.Second {
+		t.Errorf("a command with a time-out of 1 s took %v", r.took)
 	}
 	if got := h.sh("box", "pgrep -x sleep || echo none"); got != "none" {
 		t.Errorf("after a time-out sleep runs on: %s", got)
@@ -98,13 +102,13 @@ func TestCoreStatus(t *testing.T) {
 	h.run("up", "--cpu", "3").wants(t, 2, "power of two")
 	h.run("up", "nosuchimage").wants(t, 3, "nosuchimage")
 	if r := h.run("exec", "box", "-i", "--", "cat"); r.code != 0 {
-		t.Error(r)
+		t.Errorf("cat without input: want status 0, got %s", r)
 	}
 	if r := h.runIn("", []byte("through"), "exec", "box", "-i", "--", "cat"); r.stdout != "through" {
-		t.Error(r)
+		t.Errorf("cat does not give its input back: %s", r)
 	}
 	if r := h.run("exec", "box", "--cwd", "/etc", "-e", "A=b c", "--", "sh", "-c", `pwd; echo "$A"`); r.stdout != "/etc\nb c\n" {
-		t.Error(r)
+		t.Errorf("directory and environment did not reach the command: %s", r)
 	}
 	if n := len(h.list()); n != 1 {
 		t.Errorf("%d VMs after refused creates", n)
@@ -156,17 +160,17 @@ func TestCoreOneShot(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	if r := h.run("run", "--", "python3", "-c", "print(6*7)"); r.code != 0 || r.stdout != "42\n" {
-		t.Fatal(r)
+		t.Fatalf("want status 0 and 42, got %s", r)
 	}
 	if r := h.run("run", "--", "sh", "-c", "exit 9"); r.code != 9 {
-		t.Fatal(r)
+		t.Fatalf("want the command's status 9, got %s", r)
 	}
 	f := filepath.Join(t.TempDir(), "data.csv")
 	if err := os.WriteFile(f, []byte("a\nb\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if r := h.run("run", "--add", f, "--", "wc", "-l", "/work/data.csv"); !strings.HasPrefix(r.stdout, "2 ") {
-		t.Fatal(r)
+		t.Fatalf("the added file does not have 2 lines in the VM: %s", r)
 	}
 	h.jobs(f)
 	cmd := exec.Command(h.binary, "run", "--", "sleep", "60")

@@ -58,7 +58,7 @@ func mountImage(t testing.TB, size int64, mkfs ...string) (dir string, err error
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(mkfs[0], append(mkfs[1:], file)...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", mkfs, err, out)
+		t.Fatalf("%v failed: %v\n%s", mkfs, err, out)
 	}
 	if out, err := exec.Command("mount", "-o", "loop", file, dir).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("mount: %w: %s", err, out)

@@ -38,7 +38,7 @@ func (h *host) withLedger(name string) {
 	h.t.Helper()
 	h.ok("up", "--name", name)
 	if r := h.runIn("", []byte(ledger), "exec", "-i", name, "--", "sh", "-c", "cat > /root/ledger.py; sync"); r.code != 0 {
-		h.t.Fatal(r)
+		h.t.Fatalf("the ledger's program was not written: %s", r)
 	}
 	h.startLedger(name)
 }

@@ -71,7 +71,7 @@ func ext4(t *testing.T, dir, size string) (image string) {
 func shell(t *testing.T, script string) {
 	t.Helper()
 	if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", script, err, out)
+		t.Fatalf("the script %q failed: %v: %s", script, err, out)
 	}
 }
 

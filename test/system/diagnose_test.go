@@ -112,11 +112,11 @@ func TestDiagnose(t *testing.T) {
 		return true
 	})
 	if r := h.run("diagnose", "box", "--fail"); r.code != 1 || !strings.Contains(r.stdout, "ERROR  port-taken") || !strings.Contains(r.stdout, "  do: ") {
-		t.Errorf("%s", r)
+		t.Errorf("want status 1 and the taken port with advice, got %s", r)
 	}
 	h.topShows()
 	if out := h.ok("logs", "box", "--service", "web", "--lines", "50"); !strings.Contains(out, "Address already in use") {
-		t.Errorf("%s", out)
+		t.Errorf("the failed service's log does not say why:\n%s", out)
 	}
 	// Last, since looking at what fills a disk takes a while.
 	h.sh("box", "mkdir -p /big/deep; fallocate -l $(( ($(df --output=avail -k / | tail -1) - 8000) * 1024 )) /big/deep/file; true")
@@ -169,8 +169,11 @@ func (h *host) topShows() {
 	if err := json.Unmarshal([]byte(h.ok("top", "box", "--json")), &top); err != nil {
 		h.t.Fatal(err)
 	}
-	if top.CPUPercent == nil || top.MemTotal == 0 || len(top.Mounts) == 0 || len(top.Services) == 0 || len(top.Logs) == 0 {
-		h.t.Errorf("%+v", top)
+	if top.CPUPercent == nil || top.MemTotal == 0 {
+		h.t.Errorf("top shows CPU %v and %d bytes of memory", top.CPUPercent, top.MemTotal)
+	}
+	if len(top.Mounts) == 0 || len(top.Services) == 0 || len(top.Logs) == 0 {
+		h.t.Errorf("top shows the mounts %+v, services %+v and logs %+v, want some of each", top.Mounts, top.Services, top.Logs)
 	}
 	stopped, port := false, false
 	for _, b := range top.Blocked {
@@ -179,11 +182,18 @@ func (h *host) topShows() {
 	for _, p := range top.Ports {
 		port = port || p.Port == 3000 && strings.Contains(p.Command, "http.server 3000")
 	}
-	if !stopped || !port {
-		h.t.Errorf("blocked %+v, ports %+v", top.Blocked, top.Ports)
+	if !stopped {
+		h.t.Errorf("the stopped sleep is not among the blocked: %+v", top.Blocked)
 	}
-	if out := h.ok("top", "box", "--once"); !strings.Contains(out, "web failed") && !strings.Contains(out, "web activating") || !strings.Contains(out, "DISKS ") {
-		h.t.Errorf("%s", out)
+	if !port {
+		h.t.Errorf("port 3000 has no server among the ports: %+v", top.Ports)
+	}
+	out := h.ok("top", "box", "--once")
+	if !strings.Contains(out, "web failed") && !strings.Contains(out, "web activating") {
+		h.t.Errorf("the page does not show the failed service:\n%s", out)
+	}
+	if !strings.Contains(out, "DISKS ") {
+		h.t.Errorf("the page does not show disks:\n%s", out)
 	}
 }
 

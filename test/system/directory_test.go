@@ -159,7 +159,7 @@ func TestDirectory(t *testing.T) {
 	}
 	r := h.runIn("", []byte(directory), append([]string{"exec", "-i", "box", "--", "python3", "-"}, parts...)...)
 	if want := strings.Join(parts, " ok\n") + " ok\n"; r.stdout != want {
-		t.Errorf("%s", r)
+		t.Errorf("not every part of the directory is right, want %q: %s", want, r)
 	}
 	h.edits("box")
 

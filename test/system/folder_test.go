@@ -227,7 +227,7 @@ func (h *host) folderCrypt() {
 		RW   bool   `json:"rw"`
 	}
 	if err := json.Unmarshal([]byte(h.ok("volume", "mount", "box", "--volume", "project-data", "--host", dir, "--guest", "/data", "--rw", "--json")), &mounted); err != nil || mounted.Host != dir || !mounted.RW {
-		t.Errorf("%+v, %v", mounted, err)
+		t.Errorf("the folder was mounted as %+v (%v), want %s for writing", mounted, err, dir)
 	}
 	if got := h.sh("box", "cat /data/file; echo sealed >/data/guest"); got != "from the host" {
 		t.Errorf("the guest says %q", got)
@@ -237,7 +237,7 @@ func (h *host) folderCrypt() {
 	}
 	h.ok("suspend", "box")
 	if out, err := exec.Command("fusermount", "-u", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("unmount the host's directory: %v\n%s", err, out)
 	}
 	h.ok("start", "box") // without what is not encrypted any more
 	if got := h.run("exec", "box", "--", "ls", "/data"); strings.Contains(got.stdout, "file") {

@@ -253,7 +253,7 @@ func (h *host) runIn(dir string, stdin []byte, args ...string) result {
 	case errors.As(err, &exit):
 		r.code = exit.ExitCode()
 	case err != nil:
-		h.t.Fatalf("%v: %v", args, err)
+		h.t.Fatalf("%v did not run: %v", args, err)
 	}
 	return r
 }

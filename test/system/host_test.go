@@ -89,7 +89,7 @@ func contract(t *testing.T) {
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "FREESTYLE_API_URL=http://"+h.listen, "FREESTYLE_API_KEY="+strings.TrimSpace(string(key)), "WARREN_REAL=1")
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("the program against Warren fails: %v\n%s", err, out)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestSmallDisk(t *testing.T) {
 		t.Errorf("left in /work: %s", got)
 	}
 	if got := h.sh("small", "echo fine"); got != "fine" {
-		t.Error(got)
+		t.Errorf("after a copy that did not fit a command puts out %q, want fine", got)
 	}
 }
 

@@ -72,11 +72,14 @@ func TestIdleWakesOnce(t *testing.T) {
 	h.ok("exec", "box", "--background", "--", "sh", "-c", "i=0; while :; do i=$((i+1)); echo $i >> /run/count; sleep 0.1; done")
 	before, err := strconv.Atoi(h.sh("box", "sleep 1; tail -n 1 /run/count"))
 	if err != nil || before == 0 {
-		t.Fatalf("%d, %v", before, err)
+		t.Fatalf("the counter stands at %d (%v), want it counting", before, err)
 	}
 	i := h.falls("box")
-	if i.AsleepFor != "idle" || i.LastKind != vm.ActivityExec || i.Asleep.Sub(i.LastActivity) < 2*time.Second {
-		t.Errorf("%+v", i)
+	if i.AsleepFor != "idle" || i.LastKind != vm.ActivityExec {
+		t.Errorf("the VM sleeps for %q after %q, want idle after %q", i.AsleepFor, i.LastKind, vm.ActivityExec)
+	}
+	if quiet := i.Asleep.Sub(i.LastActivity); quiet < 2*time.Second {
+		t.Errorf("the VM fell asleep %v after its last use, want 2 s or more", quiet)
 	}
 	t.Logf("suspended %v after the last use", i.Asleep.Sub(i.LastActivity))
 
@@ -100,8 +103,11 @@ func TestIdleWakesOnce(t *testing.T) {
 
 	h.ok("hold", "box", "--for", "10m", "--reason", "build")
 	held := h.idle("box")
-	if len(held.Holds) != 1 || held.Holds[0].Reason != "build" || held.State != vm.Running {
-		t.Fatalf("%+v", held)
+	if len(held.Holds) != 1 || held.Holds[0].Reason != "build" {
+		t.Fatalf("the VM has the holds %+v, want the build's", held.Holds)
+	}
+	if held.State != vm.Running {
+		t.Fatalf("a held VM is %q, want it running", held.State)
 	}
 	<-time.After(8 * time.Second)
 	if i := h.idle("box"); i.State != vm.Running || len(i.Awake) != 1 {
@@ -114,7 +120,7 @@ func TestIdleWakesOnce(t *testing.T) {
 	}
 	h.ok("hold", "release", "box", string(held.Holds[0].ID))
 	if i := h.falls("box"); i.LastKind != vm.ActivityHold {
-		t.Errorf("%+v", i)
+		t.Errorf("after the hold was released the last use is %q, want the hold", i.LastKind)
 	}
 }
 

@@ -154,7 +154,7 @@ func TestKeepModel(t *testing.T) {
 		{seen{[]int{1, 2, 3}, "b"}, false},   // another memory
 	} {
 		if got := w.matches(c.seen); (got == "") != c.ok {
-			t.Errorf("%+v: %q", c.seen, got)
+			t.Errorf("%+v is judged %q, want it to match: %v", c.seen, got, c.ok)
 		}
 	}
 	if _, err := parseSeen("tag=x\n1\nrubbish\n"); err == nil {
@@ -162,7 +162,7 @@ func TestKeepModel(t *testing.T) {
 	}
 	two := workspace{name: "two", may: []inside{{ledger: []entry{{1, true}}}, {}}}
 	if err := two.judge(seen{}); err != nil || len(two.may) != 1 || len(two.may[0].ledger) != 0 {
-		t.Errorf("%v %+v", err, two.may)
+		t.Errorf("an empty ledger leaves %+v possible (%v), want the empty one alone", two.may, err)
 	}
 	if two.judge(seen{ledger: []int{1}}) == nil {
 		t.Error("a rolled back ledger came back")

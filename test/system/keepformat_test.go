@@ -106,7 +106,7 @@ func TestKeepNewerFormat(t *testing.T) {
 	} {
 		r := h.run(args...)
 		if r.code != 9 || !strings.Contains(r.stderr, "format 2, this warren knows 1") || !strings.Contains(r.stderr, "hint: ") {
-			t.Errorf("%v: %d %s", args, r.code, r.stderr)
+			t.Errorf("%v of a newer format: want status 9, both formats and a hint, got %d %s", args, r.code, r.stderr)
 		}
 	}
 	if after := tree(t, h.data); after != before {

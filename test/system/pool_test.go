@@ -101,7 +101,7 @@ func TestPool(t *testing.T) {
 		h.poolReady()
 		created := h.run("up", "--name", name, "--net", network)
 		if created.code != 0 {
-			t.Fatal(created)
+			t.Fatalf("the VM was not made: %s", created)
 		}
 		lines := strings.Split(h.sh(name, identity), "\n")
 		if len(lines) != 6 {

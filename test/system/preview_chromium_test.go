@@ -92,7 +92,7 @@ func TestPreviewChromium(t *testing.T) {
 		t.Helper()
 		n, err := chromedp.Run(ctx, chromedp.Evaluate[int](js, chromedp.EvalAwaitPromise))
 		if err != nil {
-			t.Fatalf("%s: %v", js, err)
+			t.Fatalf("the page's script %s fails: %v", js, err)
 		}
 		return n
 	}

@@ -130,7 +130,7 @@ func (s *shown) get(c *http.Client, to string, headers ...string) (*http.Respons
 	s.t.Helper()
 	resp, body, err := s.try(c, to, headers...)
 	if err != nil {
-		s.t.Fatalf("%s: %v", to, err)
+		s.t.Fatalf("GET %s: %v", to, err)
 	}
 	return resp, body
 }
@@ -141,7 +141,7 @@ func (s *shown) count(c *http.Client, site string, headers ...string) int {
 	resp, body := s.get(c, s.url(site, "/count"), headers...)
 	n, err := strconv.Atoi(body)
 	if err != nil || resp.StatusCode != 200 {
-		s.t.Fatalf("%s: %d %s", site, resp.StatusCode, body)
+		s.t.Fatalf("the counter of %s is answered %d %s", site, resp.StatusCode, body)
 	}
 	return n
 }
@@ -225,7 +225,7 @@ func testPreviewAccess(t *testing.T, s *shown) {
 		link := strings.TrimSpace(s.ok("preview", "box", "3000", how))
 		c, status := follow(link)
 		if status != 200 {
-			t.Errorf("%s: %d", how, status)
+			t.Errorf("the link that %s made is answered %d, want 200", how, status)
 		}
 		if resp, _ := s.get(c, s.url("3001-box", "/")); resp.StatusCode != 401 {
 			t.Errorf("%s opens another port: %d", how, resp.StatusCode)
@@ -290,9 +290,20 @@ func testPreviewProxy(t *testing.T, s *shown) {
 			t.Fatalf("%v in %s", err, body)
 		}
 		h := got.Header
-		if got.Path != "/x%2Fy?q=%zz;1" || h["X-Forwarded-For"] != "127.0.0.1" || h["X-Forwarded-Proto"] != "https" || h["X-Forwarded-Host"] != "3000-box.warren.localhost:"+s.port ||
-			h["Host"] != "3000-box.warren.localhost:"+s.port || h["Cookie"] != "mine=1" || h["X-Mine"] != "yes" || h["Forwarded"] != "" || strings.Contains(body, s.key) {
-			t.Errorf("%s", body)
+		if got.Path != "/x%2Fy?q=%zz;1" {
+			t.Errorf("the path came to the guest as %q", got.Path)
+		}
+		host := "3000-box.warren.localhost:" + s.port
+		for name, want := range map[string]string{
+			"X-Forwarded-For": "127.0.0.1", "X-Forwarded-Proto": "https", "X-Forwarded-Host": host, "Host": host,
+			"Cookie": "mine=1", "X-Mine": "yes", "Forwarded": "",
+		} {
+			if h[name] != want {
+				t.Errorf("the header %s came to the guest as %q, want %q", name, h[name], want)
+			}
+		}
+		if strings.Contains(body, s.key) {
+			t.Errorf("the key came to the guest: %s", body)
 		}
 		peers[i] = got.Peer
 	}
@@ -308,7 +319,7 @@ func testPreviewStreams(t *testing.T, s *shown) {
 			t.Fatal(err)
 		}
 		if _, data, err := ws.Read(t.Context()); err != nil || string(data) != text {
-			t.Errorf("%q %v", data, err)
+			t.Errorf("the WebSocket gives back %q (%v), want %q", data, err, text)
 		}
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "GET", s.url("3000-box", "/events"), nil)
@@ -417,10 +428,10 @@ func testPreviewNobody(t *testing.T, s *shown) {
 		Ports   []int
 	}
 	if err := json.Unmarshal([]byte(body), &p); err != nil || resp.StatusCode != 502 || len(p.Ports) != 1 || p.Ports[0] != 3000 {
-		t.Errorf("%d %s", resp.StatusCode, body)
+		t.Errorf("the owner of a silent port is answered %d %s, want 502 and port 3000", resp.StatusCode, body)
 	}
 	if _, body := s.get(s.client(true), s.url("4000-box", "/"), keyName, s.key, "Accept", "text/html"); !strings.Contains(body, "port 3000</a>") {
-		t.Errorf("%s", body)
+		t.Errorf("the page of a silent port does not lead to port 3000: %s", body)
 	}
 }
 
@@ -442,7 +453,7 @@ func testPreviewLoopback(t *testing.T, s *shown) {
 			t.Fatal(err)
 		}
 		if _, data, err := ws.Read(t.Context()); err != nil || string(data) != "one" {
-			t.Errorf("%s: %q %v", address, data, err)
+			t.Errorf("the WebSocket by %s gives back %q (%v), want one", address, data, err)
 		}
 		// To the server it comes from a user without rights.
 		hex := map[string]string{"5000": ":1388", "5001": ":1389"}[guest]
@@ -451,7 +462,7 @@ func testPreviewLoopback(t *testing.T, s *shown) {
 		}
 		s.forwards(t, port+":"+guest, func() {
 			if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
-				t.Errorf("%s: %s", address, body)
+				t.Errorf("the forwarded port of %s shows %s, want the first page", address, body)
 			}
 		})
 	}
@@ -461,7 +472,7 @@ func testPreviewForward(t *testing.T, s *shown) {
 	_, port, _ := net.SplitHostPort(freePort(t))
 	s.forwards(t, port+":3000", func() {
 		if body := get(t, "http://127.0.0.1:"+port+"/"); !strings.Contains(body, "first") {
-			t.Errorf("%s", body)
+			t.Errorf("the forwarded port shows %s, want the first page", body)
 		}
 	})
 }
@@ -531,7 +542,7 @@ func testPreviewWake(t *testing.T, s *shown) {
 		t.Errorf("it counts %d, after %d and twenty", n, before)
 	}
 	if i := s.idle("box"); i.LastKind != vm.ActivityGateway {
-		t.Errorf("%+v", i)
+		t.Errorf("the last use is %q, want the gateway's", i.LastKind)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestCoreTerminal(t *testing.T) {
 
 	// An exit status comes back; closing ends what runs.
 	if r := h.run("pty", "box", "--exec", "stty size; exit 9"); r.code != 9 || !strings.Contains(r.stdout, "24 80") {
-		t.Error(r)
+		t.Errorf("want status 9 and the size 24 80, got %s", r)
 	}
 	h.ok("pty", "close", "box", "repl")
 	if got := h.sh("box", "pgrep -c python3 || true"); got != "0" {
@@ -210,7 +210,7 @@ func (h *host) execTerminal(name string) {
 	}
 	shows("caught")
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 7 {
-		h.t.Errorf("%v; %q", err, shown)
+		h.t.Errorf("the shell ended with %v, want status 7; it showed %q", err, shown)
 	}
 	if after, err := unix.IoctlGetTermios(fd, unix.TCGETS); err != nil || *after != *before {
 		h.t.Errorf("the terminal is left as %+v, it was %+v, %v", after, before, err)
@@ -263,8 +263,11 @@ func (h *host) hostileOutput(name string) {
 			h.t.Errorf("%s has an escape character: %q", way, out)
 		}
 	}
-	if !strings.Contains(seen["ls"], "evil-title") || !strings.Contains(seen["scrollback"], "shown") {
-		h.t.Errorf("%v", seen)
+	if !strings.Contains(seen["ls"], "evil-title") {
+		h.t.Errorf("the list lacks the terminal's title: %q", seen["ls"])
+	}
+	if !strings.Contains(seen["scrollback"], "shown") {
+		h.t.Errorf("the scrollback lacks the program's text: %q", seen["scrollback"])
 	}
 	h.run("pty", "close", name, "hostile")
 }
@@ -289,7 +292,7 @@ func (h *host) shells(name string) {
 	h.run("shell", name, "--session", "shell", "--user", "nobody").wants(h.t, 4, "opened as Linux user root")
 	r := h.runIn("", []byte("echo $((6*7)) $(tty)\nexit 5\n"), "shell", name)
 	if r.code != 5 || r.stdout != "42 not a tty\n" {
-		h.t.Error(r)
+		h.t.Errorf("a shell without a terminal: want status 5 and 42, got %s", r)
 	}
 }
 

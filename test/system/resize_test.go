@@ -65,7 +65,7 @@ func (h *host) dataMiB(pattern string) int64 {
 	h.t.Helper()
 	found, err := filepath.Glob(filepath.Join(h.data, pattern))
 	if err != nil || len(found) != 1 {
-		h.t.Fatalf("%s: %v, %v", pattern, found, err)
+		h.t.Fatalf("%s is found as %v (%v), want one file", pattern, found, err)
 	}
 	var st syscall.Stat_t
 	if err := syscall.Stat(found[0], &st); err != nil {
@@ -128,7 +128,7 @@ func TestCoreResize(t *testing.T) {
 	h.ok("stop", "box")
 	r := h.run("resize", "box", "--disk", "24", "--cpu", "1")
 	if r.code != 0 || !strings.Contains(r.stdout, "from its next start on") {
-		t.Error(r)
+		t.Errorf("want a resize at the next start, got %s", r)
 	}
 	h.ok("start", "box")
 	h.sizeIs("box", 1, 512, 24<<10)

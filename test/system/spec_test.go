@@ -88,7 +88,7 @@ func TestCorePrepared(t *testing.T) {
 		took[name] = time.Since(begun)
 		got := h.sh(name, fetching("")+`; cat /srv/log; id -u ann; ls /etc/systemd/system | grep -c prepare; true`)
 		if got != "prepared\nonce\n1000\n0" {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s was prepared as %q, want each part done once", name, got)
 		}
 	}
 	t.Logf("first %v, second %v", took["one"], took["two"])

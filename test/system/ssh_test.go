@@ -111,7 +111,7 @@ func get(t *testing.T, url string) string {
 		}
 		return string(body)
 	}
-	t.Fatalf("%s: %v", url, last)
+	t.Fatalf("GET %s has no answer in 40 s: %v", url, last)
 	return ""
 }
 
@@ -133,17 +133,17 @@ func TestSSH(t *testing.T) {
 		} {
 			r := s.run(append(argv, "echo out; echo err >&2; pwd; exit 7")...)
 			if r.code != 7 || r.stdout != "out\n/workspace\n" || r.stderr != "err\n" {
-				t.Errorf("%s: %+v", name, r)
+				t.Errorf("by %s: want status 7, /workspace and both streams apart, got %+v", name, r)
 			}
 		}
 		if r := s.run(ssh("nobody@box.warren", "id -un")...); r.stdout != "nobody\n" {
-			t.Errorf("%+v", r)
+			t.Errorf("a login as nobody: want that user, got %+v", r)
 		}
 		if r := s.run(ssh("stranger@box.warren", "id")...); r.code != 255 || !strings.Contains(r.stderr, "no such Linux user") {
-			t.Errorf("%+v", r)
+			t.Errorf("a login as an unknown user: want status 255 and a refusal, got %+v", r)
 		}
 		if out := s.must(ssh("-tt", "box.warren", "tty; stty size")...); !strings.HasPrefix(out, "/dev/pts/") {
-			t.Errorf("%q", out)
+			t.Errorf("ssh -tt has the terminal %q, want one of /dev/pts", out)
 		}
 	})
 
@@ -153,7 +153,7 @@ func TestSSH(t *testing.T) {
 		for i := range took {
 			began := time.Now()
 			if r := s.run(wrong...); r.code != 255 || !strings.Contains(r.stderr, "Permission denied") {
-				t.Errorf("%+v", r)
+				t.Errorf("a wrong token: want status 255 and permission denied, got %+v", r)
 			}
 			took[i] = time.Since(began)
 		}
@@ -177,7 +177,7 @@ func TestSSH(t *testing.T) {
 		s.must("env", "SSH_AUTH_SOCK="+sock, "ssh-add", "-q", key)
 		out := s.must(append([]string{"env", "SSH_AUTH_SOCK=" + sock}, ssh("-A", "box.warren", "ssh-add -l; stat -c %a $SSH_AUTH_SOCK")...)...)
 		if !strings.Contains(out, "the-key") {
-			t.Errorf("%q", out)
+			t.Errorf("the forwarded agent lists %q, want the key", out)
 		}
 		if out := s.must(ssh("box.warren", "ls -d /tmp/ssh-* 2>/dev/null | wc -l")...); out != "0\n" {
 			t.Errorf("sockets are left: %q", out)
@@ -189,7 +189,7 @@ func TestSSH(t *testing.T) {
 	t.Run("wake", func(t *testing.T) {
 		h.ok("suspend", "box")
 		if out := s.must(ssh("box.warren", "echo awake")...); out != "awake\n" {
-			t.Errorf("%q", out)
+			t.Errorf("a command in a suspended VM puts out %q, want awake", out)
 		}
 	})
 }
@@ -216,7 +216,7 @@ func (s *openssh) files(t *testing.T) {
 	same := func(what, back string) {
 		t.Helper()
 		if r := s.run("diff", "-r", from, back); r.code != 0 {
-			t.Errorf("%s: %s", what, r.stdout+r.stderr)
+			t.Errorf("%s gave another tree back: %s", what, r.stdout+r.stderr)
 		}
 	}
 	direct := append(append([]string{"scp", "-q"}, s.direct()...), "-r")
@@ -309,10 +309,10 @@ func (s *openssh) forwarding(t *testing.T) {
 		"-L", local+":localhost:8000", "-D", socks, "-R", "9000:"+strings.TrimPrefix(here.URL, "http://"),
 		"-R", "/tmp/up.sock:"+strings.TrimPrefix(here.URL, "http://"), "box.warren")
 	if got := get(t, "http://127.0.0.1:"+port); got != "from-the-guest\n" {
-		t.Errorf("-L: %q", got)
+		t.Errorf("the port of -L shows %q, want the guest's page", got)
 	}
 	if got := s.must("curl", "-sS", "--noproxy", "", "-x", "socks5h://"+socks, "http://localhost:8000/"); got != "from-the-guest\n" {
-		t.Errorf("-D: %q", got)
+		t.Errorf("the proxy of -D shows %q, want the guest's page", got)
 	}
 	// A name that only the guest's hosts file has.
 	s.must("ssh", "-F", s.config, "box.warren", "echo 127.0.0.1 my.test >> /etc/hosts")
@@ -324,7 +324,7 @@ func (s *openssh) forwarding(t *testing.T) {
 		"-R of a socket": "curl -sS --unix-socket /tmp/up.sock http://x/",
 	} {
 		if got := s.must("ssh", "-F", s.config, "box.warren", line); got != "from-the-host\n" {
-			t.Errorf("%s: %q", what, got)
+			t.Errorf("%s shows %q, want the host's page", what, got)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (s *openssh) scoped(t *testing.T) {
 	h.ok("identity", "key", "add", "engineer", key+".pub")
 	var made struct{ Token string }
 	if err := json.Unmarshal([]byte(h.ok("token", "create", "engineer", "--json")), &made); err != nil || made.Token == "" {
-		t.Fatalf("%+v, %v", made, err)
+		t.Fatalf("the token was not made: %v", err)
 	}
 	token := made.Token
 	byKey := func(more ...string) []string {
@@ -94,7 +94,7 @@ func (s *openssh) scoped(t *testing.T) {
 	}
 	in := make([]byte, 3)
 	if _, err := io.ReadFull(pipe, in); err != nil || !bytes.Equal(in, []byte("in\n")) {
-		t.Errorf("%q, %v", in, err)
+		t.Errorf("the command gives back %q (%v), want its input", in, err)
 	}
 	h.ok("identity", "revoke", "engineer", "box")
 	cut := make(chan error, 1)

@@ -117,7 +117,7 @@ func TestVolumeCodingAgent(t *testing.T) {
 	cmd.Env = append(h.environ(), "PATH="+bin+":"+os.Getenv("PATH"), "AGENT_IMAGE=base", "OUT="+out)
 	said, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
+		t.Fatalf("the program fails: %v\n%s", err, said)
 	}
 	var result struct {
 		Bytes int `json:"bytes"`

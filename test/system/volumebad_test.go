@@ -60,7 +60,7 @@ func TestVolumeRefused(t *testing.T) {
 	for what, data := range map[string][]byte{"cut": whole[:100<<10], "foreign": foreign, "empty": nil} {
 		put(data)
 		if r := unlock("other"); r.code != 13 || !strings.Contains(r.stderr, "backup") {
-			t.Errorf("%s: %+v", what, r)
+			t.Errorf("unlock with a header that is %s: want status 13 and the backup, got %+v", what, r)
 		}
 		h.volumeIs("other", "locked", 0)
 	}

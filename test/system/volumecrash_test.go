@@ -211,7 +211,7 @@ func TestVolumeRun(t *testing.T) {
 	h.volumeIs("work", "unlocked", 0)
 	start = time.Now()
 	if r := h.run("run", "--volume", "work:/data", "--", "sh", "-c", "echo two >>/data/log; cat /data/log; exit 3"); r.code != 3 || r.stdout != "one\ntwo\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("want status 3 and both lines of the log, got %+v", r)
 	}
 	t.Logf("a job with a volume: %v", time.Since(start))
 	if got := h.ok("run", "--volume", "work:/data:ro", "--", "sh", "-c", "touch /data/x 2>&1; grep -c PLANTED /data/kept"); !strings.Contains(got, "Read-only") || !strings.HasSuffix(got, "20000\n") {
@@ -227,7 +227,7 @@ func TestVolumeRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q, %v", line, err)
+		t.Fatalf("the program says %q (%v), want ready", line, err)
 	}
 	if err := cmd.Process.Kill(); err != nil { // the server removes the VM when its runner is gone
 		t.Fatal(err)
@@ -281,11 +281,18 @@ func TestVolumeFullDisk(t *testing.T) {
 	h.sh("app", "pkill python3; sleep 0.5; sync")
 	got := strings.Fields(h.sh("app", "tail -n 1 /run/acked; python3 /book.py check; echo 3 >/proc/sys/vm/drop_caches; md5sum </data/big | cmp - /run/sum && wc -c </data/big; dmesg | grep -c 'I/O error' || true"))
 	var last, rows, newest, lines int
-	if len(got) == 7 {
-		_, _ = fmt.Sscan(strings.Join([]string{got[0], got[2], got[3], got[4]}, " "), &last, &rows, &newest, &lines)
+	if len(got) != 7 {
+		t.Fatalf("the checks after the full disk say %q, want 7 figures", got)
 	}
-	if len(got) != 7 || got[1] != "ok" || rows < last || rows != newest || lines < last || last == 0 || got[5] != "50000000" || got[6] != "0" {
-		t.Errorf("%q", got)
+	_, _ = fmt.Sscan(strings.Join([]string{got[0], got[2], got[3], got[4]}, " "), &last, &rows, &newest, &lines)
+	if got[1] != "ok" || rows != newest || rows < last || lines < last || last == 0 {
+		t.Errorf("%d writes were acknowledged; the database is %s with %d rows up to %d, and the log has %d lines", last, got[1], rows, newest, lines)
+	}
+	if got[5] != "50000000" {
+		t.Errorf("the file that met the full disk has %s bytes with the same sum, want 50000000", got[5])
+	}
+	if got[6] != "0" {
+		t.Errorf("the guest saw %s I/O errors", got[6])
 	}
 	h.ok("volume", "unmount", "app", "/data")
 	h.ok("volume", "lock", "work")

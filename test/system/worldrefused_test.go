@@ -26,7 +26,7 @@ func TestWorldRefusedKey(t *testing.T) {
 	h.ok("suspend", "app")
 	manifests, err := filepath.Glob(filepath.Join(h.data, "generations", "*", "manifest.json"))
 	if err != nil || len(manifests) != 1 {
-		t.Fatalf("%v, %v", manifests, err)
+		t.Fatalf("the suspended world has the manifests %v (%v), want one", manifests, err)
 	}
 	var g vm.Manifest
 	if err := layout.ReadJSON(manifests[0], &g); err != nil {

@@ -26,7 +26,7 @@ func (h *host) install(name string, which ...string) {
 		fmt.Fprintf(&script, "cat > /opt/%s <<'END-OF-PROGRAM'\n%s\nEND-OF-PROGRAM\n", p, strings.TrimSpace(programs[p]))
 	}
 	if r := h.runIn("", []byte(script.String()), "exec", "-i", name, "--", "sh"); r.code != 0 {
-		h.t.Fatal(r)
+		h.t.Fatalf("the programs were not written: %s", r)
 	}
 }
 

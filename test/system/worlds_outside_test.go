@@ -53,7 +53,7 @@ func TestWorldsOutside(t *testing.T) {
 	}
 	h := newHost(t)
 	if r := h.run("up", "--name", "app", "--net", "open"); r.code != 0 {
-		t.Fatal(r)
+		t.Fatalf("the VM was not made: %s", r)
 	}
 	if r := h.run("exec", "app", "--", "curl", "-sI", "-m", "10", "-o", "/dev/null", "http://"+outside); r.code != 0 {
 		t.Skipf("the guest reaches no public server here: curl says %d; a policy of this host refuses its addresses: %s", r.code, h.ok("net", "connections", "app"))

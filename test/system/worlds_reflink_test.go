@@ -88,6 +88,6 @@ func (h *host) ownImages() {
 		h.t.Fatal(err)
 	}
 	if out, err := exec.Command("cp", "-r", "--sparse=always", linked, own).CombinedOutput(); err != nil {
-		h.t.Fatalf("%v: %s", err, out)
+		h.t.Fatalf("copy the linked data directory: %v: %s", err, out)
 	}
 }
