@@ -18,8 +18,11 @@ func TestTopRate(t *testing.T) {
 	before := Top{Live: true, UptimeSeconds: 100, CPUSeconds: 50, VCPU: 2, Processes: []TopProcess{p(1, 5, at), p(2, 9, at), p(3, 7, at)}}
 	now := Top{Live: true, UptimeSeconds: 102, CPUSeconds: 52, VCPU: 2, Processes: []TopProcess{p(1, 5, at), p(2, 1, at.Add(time.Minute)), p(3, 8.5, at.Add(10*time.Millisecond))}}
 	now.Rate(before)
-	if now.CPUPercent == nil || *now.CPUPercent != 50 {
-		t.Errorf("%v", now.CPUPercent)
+	if now.CPUPercent == nil {
+		t.Fatal("the CPU has no share")
+	}
+	if *now.CPUPercent != 50 {
+		t.Errorf("the CPU's share is %v, want 50", *now.CPUPercent)
 	}
 	for i, want := range []struct {
 		pid     int

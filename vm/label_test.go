@@ -19,7 +19,7 @@ func TestParseLabel(t *testing.T) {
 	} {
 		key, value, err := ParseLabel(s)
 		if err != nil || [2]string{key, value} != want {
-			t.Errorf("%q: %q, %q, %v", s, key, value, err)
+			t.Errorf("the label %q is read as %q and %q (%v), want %q", s, key, value, err, want)
 		}
 	}
 	for _, s := range []string{
@@ -27,7 +27,7 @@ func TestParseLabel(t *testing.T) {
 		strings.Repeat("k", MaxLabelKey+1) + "=", "k=" + strings.Repeat("v", MaxLabelValue+1),
 	} {
 		if _, _, err := ParseLabel(s); !errors.Is(err, Invalid) || AsError(err).Hint == "" {
-			t.Errorf("%q: %v", s, err)
+			t.Errorf("the label %q: %v, want invalid with a hint", s, err)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestChangeLabels(t *testing.T) {
 	three := "3"
 	got, err := ChangeLabels(have, map[string]*string{"b": nil, "c": &three, "none": nil})
 	if err != nil || !maps.Equal(got, map[string]string{"a": "1", "c": "3"}) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("the changed labels are %v (%v), want a and c", got, err)
 	}
 	if !maps.Equal(have, map[string]string{"a": "1", "b": "2"}) {
 		t.Errorf("what it was of is now %v", have)
@@ -65,7 +65,7 @@ func TestChangeLabels(t *testing.T) {
 	}
 	bad := "a b"
 	if _, err := ChangeLabels(nil, map[string]*string{"k": &bad}); !errors.Is(err, Invalid) {
-		t.Errorf("%v", err)
+		t.Errorf("a bad value: %v, want invalid", err)
 	}
 }
 
@@ -77,12 +77,12 @@ func TestLabelSelector(t *testing.T) {
 	} {
 		l, err := ParseLabelSelector(s)
 		if err != nil || l.Matches(labels) != want {
-			t.Errorf("%s: %v, %v", s, !want, err)
+			t.Errorf("the selector %s matches: %v (%v), want %v", s, !want, err, want)
 		}
 	}
 	for _, s := range []string{"", "!", "=", "!=x", "!a=b", "a b", "a=b c", "a in (b)", "team-"} {
 		if _, err := ParseLabelSelector(s); !errors.Is(err, Invalid) || !strings.Contains(AsError(err).Hint, "KEY!=VALUE") {
-			t.Errorf("%q: %v", s, err)
+			t.Errorf("the selector %q: %v, want invalid with a hint at the syntax", s, err)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func TestProbeComplete(t *testing.T) {
 		"N": true, "+PONG\r\n": true, strings.Repeat("HTTP/", MaxProbe): true,
 	} {
 		if got := ProbeComplete([]byte(answer)); got != want {
-			t.Errorf("%.20q: %v", answer, got)
+			t.Errorf("the answer %.20q is complete: %v, want %v", answer, got, want)
 		}
 	}
 }

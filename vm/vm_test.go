@@ -88,7 +88,7 @@ func TestIDs(t *testing.T) {
 func TestCheckName(t *testing.T) {
 	for _, good := range []string{"a", "box", "build-7", "a" + strings.Repeat("0", 40)} {
 		if err := CheckName(good); err != nil {
-			t.Errorf("%q: %v", good, err)
+			t.Errorf("the name %q is refused: %v", good, err)
 		}
 	}
 	for _, bad := range []string{"", "7up", "-a", "Box", "a_b", "a.b", "a/b", "../a", "a\x1b[31m", "a" + strings.Repeat("0", 41)} {
@@ -106,7 +106,7 @@ func TestErrorKinds(t *testing.T) {
 	}
 	e := AsError(err)
 	if e.Error() != "ram: cut short: reading: unexpected EOF" || e.Hint != "rebuild it" || e.Fields["size"] != 7 {
-		t.Errorf("%q %q %v", e, e.Hint, e.Fields)
+		t.Errorf("the error is %q with hint %q and fields %v, want its cause, hint and size", e, e.Hint, e.Fields)
 	}
 	for _, c := range []struct {
 		err  error
@@ -123,7 +123,7 @@ func TestErrorKinds(t *testing.T) {
 func TestParseNetworkMode(t *testing.T) {
 	for _, m := range []NetworkMode{NetClosed, NetPackages, NetOpen} {
 		if got, err := ParseNetworkMode(string(m)); err != nil || got != m {
-			t.Errorf("%s: %v, %v", m, got, err)
+			t.Errorf("the mode %s is read as %v (%v)", m, got, err)
 		}
 	}
 	if _, err := ParseNetworkMode("all"); !errors.Is(err, Invalid) {

@@ -266,7 +266,7 @@ func TestBuildCancelled(t *testing.T) {
 			}
 		}
 		if _, err := Build(ctx, b.opts); !errors.Is(err, vm.Cancelled) {
-			t.Errorf("%s: %v", program, err)
+			t.Errorf("a build cancelled in %s: %v, want cancelled", program, err)
 		}
 		if all := b.images(); len(all) != 0 {
 			t.Errorf("%s: an image after ^C", program)
@@ -332,7 +332,7 @@ func TestBuildRefuses(t *testing.T) {
 func TestReadFactsErrors(t *testing.T) {
 	for _, text := range []string{"", "kernel=6.1\n", "diskMib=5\n", "kernel=x\ndiskMib=many\n", "kernel=x\ndiskMib=1\npackages=\n"} {
 		if f, err := readFacts(strings.NewReader(text)); !errors.Is(err, vm.Corrupt) {
-			t.Errorf("%q: %+v, %v", text, f, err)
+			t.Errorf("the facts %q are read as %+v (%v), want corrupt", text, f, err)
 		}
 	}
 }
@@ -370,7 +370,7 @@ func TestExplain(t *testing.T) {
 		}
 		err := w.explain(vm.Errorf(vm.Internal, "mmdebstrap", "exit status 1"), "/log")
 		if vm.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) || vm.AsError(err).Hint != "see /log" {
-			t.Errorf("%q: %v", c.text, err)
+			t.Errorf("the output %q gives the error %v, want kind %s, the words %q and a hint at the log", c.text, err, c.kind, c.want)
 		}
 	}
 }

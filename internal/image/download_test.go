@@ -235,7 +235,7 @@ func TestArchiveEscapes(t *testing.T) {
 		"an absolute link":                  {"a/l", "", "-> /etc"},
 	} {
 		if h, err := unpacked(t, d, entry); !errors.Is(err, vm.Corrupt) {
-			t.Errorf("%s: %+v, %v", name, h, err)
+			t.Errorf("the archive with %s gives %+v (%v), want corrupt", name, h, err)
 		}
 	}
 	d.Path = "package"

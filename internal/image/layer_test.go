@@ -96,7 +96,7 @@ func TestLayerOfNothing(t *testing.T) {
 	b := newBench(t)
 	b.build(Recipe{Name: "own", From: fromNothing, Packages: []string{"systemd-sysv"}})
 	if _, err := os.Stat(b.opts.Dir.Layers()); err == nil || !slices.Contains(b.args, "--include=systemd-sysv") {
-		t.Errorf("%v, %q", err, b.args)
+		t.Errorf("the layer has error %v and the build's arguments are %q, want no layer and the package in the arguments", err, b.args)
 	}
 }
 

@@ -85,7 +85,7 @@ func TestListBroken(t *testing.T) {
 	write(3, `{"format":1,"id":"im-zzzzzzzzzzzzzzzz"}`)
 	got, err := List(dir)
 	if len(got) != 1 || got[0].ID != imgs[0].ID || !errors.Is(err, vm.Corrupt) || !errors.Is(err, vm.Unsupported) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the images are %+v (%v), want %s and errors about the other two", got, err, imgs[0].ID)
 	}
 	if img, err := Find(dir, "base"); err != nil || img.ID != imgs[0].ID {
 		t.Errorf("found %s, %v", img.ID, err)

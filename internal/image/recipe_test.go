@@ -137,7 +137,7 @@ func TestShipped(t *testing.T) {
 	for _, n := range Names() {
 		r, err := Shipped(n)
 		if err != nil || r.Name != n {
-			t.Errorf("%s: %+v, %v", n, r, err)
+			t.Errorf("the recipe %s is read as %+v (%v), want one of that name", n, r, err)
 		}
 	}
 	if _, err := Shipped("gentoo"); !errors.Is(err, vm.NotFound) {
@@ -187,7 +187,7 @@ func TestLoad(t *testing.T) {
 	write(RecipeFile, "name: a\nfiles: [{path: /x, source: hello.txt}]\n")
 	r, err := FindRecipe(dir)
 	if err != nil || r.Files[0].Content != "hi" || r.Files[0].Source != "" {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("the recipe is read as %+v (%v), want the file's content in place of its source", r, err)
 	}
 	first, err := r.digest()
 	if err != nil {

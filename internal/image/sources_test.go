@@ -77,7 +77,7 @@ deb http://sid.example/debian sid main
 		c.files["etc/os-release"] = bookworm
 		got, err := hostSources(hostTree(t, c.files))
 		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("sources of %s: %v", c.name, err)
 			continue
 		}
 		var uris []string
@@ -105,7 +105,7 @@ func TestHostSourcesNone(t *testing.T) {
 		},
 	} {
 		if got, err := hostSources(hostTree(t, files)); !errors.Is(err, vm.Unsupported) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("sources of a host with %s are %+v (%v), want unsupported", name, got, err)
 		}
 	}
 	// Another distribution with Debian's own sources and keys may build.
@@ -114,7 +114,7 @@ func TestHostSourcesNone(t *testing.T) {
 		"etc/apt/sources.list.d/d.sources": "Types: deb\nURIs: http://mirror.example\nSuites: bookworm\nSigned-By: /usr/share/keyrings/debian-archive-keyring.gpg\n",
 	})
 	if got, err := hostSources(root); err != nil || got.Codename != "bookworm" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("another distribution's sources are %+v (%v), want those of bookworm", got, err)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestHostCAs(t *testing.T) {
 	})
 	got, err := hostCAs(root)
 	if err != nil || len(got) != 2 || got[0].Name != "a.crt" || got[1].Name != "b.crt" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the host's certificates are %+v (%v), want a.crt and b.crt", got, err)
 	}
 	if got, err := hostCAs(t.TempDir()); err != nil || len(got) != 0 {
 		t.Errorf("no directory: %v, %v", got, err)

@@ -125,12 +125,12 @@ func TestFolderNotNoted(t *testing.T) {
 	}
 	move(away, m.spec.Dir)
 	if err := m.giveFolder(t.Context(), f); err != nil || len(g.mounted()) != 1 || !m.wants(f.Path) {
-		t.Errorf("%v, %q, %v", err, g.mounted(), m.spec.Folders)
+		t.Errorf("giving the folder: %v, mounted %q, wanted %v, want it in both", err, g.mounted(), m.spec.Folders)
 	}
 	move(m.spec.Dir, away)
 	defer move(away, m.spec.Dir)
 	if err := m.takeFolder(t.Context(), f.Path, false); err != nil || len(g.mounted()) != 0 || m.wants(f.Path) {
-		t.Errorf("%v, %q, %v", err, g.mounted(), m.spec.Folders)
+		t.Errorf("taking the folder: %v, mounted %q, wanted %v, want it in neither", err, g.mounted(), m.spec.Folders)
 	}
 	if g.last() != "unmount /src" {
 		t.Errorf("the guest was asked last: %s", g.last())

@@ -171,7 +171,7 @@ func TestLaunchAndStop(t *testing.T) {
 		t.Errorf("the policy is not kept for the next monitor: %+v, %v", kept.Network, err)
 	}
 	if list, err := c.Connections(ctx); err != nil || len(list) != 0 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("the connections are %v (%v), want none", list, err)
 	}
 	waited := make(chan vm.MachineExit, 1)
 	go func() {
@@ -277,7 +277,7 @@ func TestLaunchOnGeneration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if exit := ReadExit(spec.RunDir); exit.Reason != "kill" {
-		t.Errorf("%+v", exit)
+		t.Errorf("after a kill the exit is %+v, want reason kill", exit)
 	}
 }
 
@@ -347,7 +347,7 @@ func TestLaunchUpgradesAgent(t *testing.T) {
 	_, c := launch(ctx, t, spec)
 	st, err := c.Status(ctx)
 	if err != nil || st.Agent.Digest != "new" || st.Timings["upgraded"] == 0 {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after the launch the status is %+v (%v), want the new agent and the time of its upgrade", st, err)
 	}
 	bad := fakeSpec(t, "well")
 	bad.Agent, bad.AgentDigest = bad.QEMU, "newer"
@@ -365,7 +365,7 @@ func TestLaunchKeepsAgent(t *testing.T) {
 	spec.Agent, spec.AgentDigest = spec.QEMU, "new"
 	_, c := launch(ctx, t, spec)
 	if st, err := c.Status(ctx); err != nil || st.Agent.Digest != "old" || !st.Ready {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("after the launch the status is %+v (%v), want the old agent and a ready guest", st, err)
 	}
 	deaf := fakeSpec(t, "no-room+deaf")
 	deaf.Agent, deaf.AgentDigest = deaf.QEMU, "new"
@@ -401,14 +401,14 @@ func TestAttachAfterMonitorDied(t *testing.T) {
 	// Attaching again finds the monitor that is there.
 	c3, again, err := l.Attach(ctx, spec.RunDir)
 	if err != nil || again.MonitorPID != after.MonitorPID {
-		t.Fatalf("%+v, %v", again, err)
+		t.Fatalf("attaching again gives %+v (%v), want monitor %d", again, err, after.MonitorPID)
 	}
 	c3.Close()
 	if err := c2.Stop(ctx, 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	if exit := ReadExit(spec.RunDir); exit.Reason != "stop" {
-		t.Errorf("%+v", exit)
+		t.Errorf("after a stop the exit is %+v, want reason stop", exit)
 	}
 }
 
@@ -469,7 +469,7 @@ func TestMonitorSteppedDown(t *testing.T) {
 	l, c := launch(ctx, t, spec)
 	id, err := loadIdentity(spec.RunDir)
 	if err != nil || !id.Ready {
-		t.Fatalf("%+v, %v", id, err)
+		t.Fatalf("the identity is %+v (%v), want a ready one", id, err)
 	}
 	if err := l.retire(ctx, id); err != nil {
 		t.Fatal(err)
@@ -498,7 +498,7 @@ func TestQEMUKillIsNoticed(t *testing.T) {
 	}
 	exit, err := c.Wait(ctx)
 	if err != nil || exit.Reason != "qemu-crash" {
-		t.Errorf("%+v, %v", exit, err)
+		t.Errorf("after QEMU was killed the exit is %+v (%v), want reason qemu-crash", exit, err)
 	}
 	if d := time.Since(begin); d > time.Second {
 		t.Errorf("noticed after %v", d)
@@ -555,7 +555,7 @@ func TestAttachBuriesHalfStarts(t *testing.T) {
 	}
 	id, err := loadIdentity(spec.RunDir)
 	if err != nil || id.Ready {
-		t.Fatalf("%+v, %v", id, err)
+		t.Fatalf("the identity is %+v (%v), want one that is not ready", id, err)
 	}
 	if err := unix.Kill(id.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -613,7 +613,7 @@ func TestFullHostDisk(t *testing.T) {
 	for _, want := range []string{"io-error", "running"} {
 		for st.RunState != want {
 			if st, err = c.Status(ctx); err != nil {
-				t.Fatalf("%s: %v", want, err)
+				t.Fatalf("waiting for the run state %s: %v", want, err)
 			}
 		}
 		if want == "running" {
@@ -668,7 +668,7 @@ func TestFrozenQEMU(t *testing.T) {
 	}
 	standsStill(t, st.QEMUPID)
 	if st, err = c.Status(ctx); err != nil || st.RunState != "" {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("the status of a stopped QEMU is %+v (%v), want no run state", st, err)
 	}
 	if err := c.Kill(ctx); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 	for path, least := range map[string]int64{dir.MonitorLog(): 1, dir.MonitorLog() + ".1": logLimit} {
 		if st, err := os.Stat(path); err != nil || st.Size() < least || st.Size() > logLimit {
-			t.Errorf("%s: %v, %v", path, st, err)
+			t.Errorf("%s is %v (%v), want %d to %d bytes", path, st, err, least, logLimit)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestResize(t *testing.T) {
 	how, err := c.Resize(ctx, want)
 	live := map[string]string{vm.PartCPU: vm.Live, vm.PartMemory: vm.Live, vm.PartDisk: vm.Live}
 	if err != nil || !maps.Equal(how, live) {
-		t.Fatalf("%v, %v", how, err)
+		t.Fatalf("the resize is done %v (%v), want %v", how, err, live)
 	}
 	plugged := vm.Plugged{BootVCPU: 1, BootMemoryMiB: 256, CPUs: 1, Modules: []vm.MemoryModule{{ID: "dimm0", MiB: 256}, {ID: "dimm1", MiB: 512}}}
 	if s := kept(t, spec); s.Size != want || !reflect.DeepEqual(s.Plugged, plugged) {
@@ -207,7 +207,7 @@ func TestResizeNotLive(t *testing.T) {
 			_, c := launch(ctx, t, spec)
 			how, err := c.Resize(ctx, tc.want)
 			if err != nil || len(how) != len(tc.how) {
-				t.Fatalf("%v, %v", how, err)
+				t.Fatalf("the resize is done %v (%v), want %v", how, err, tc.how)
 			}
 			for part, begins := range tc.how {
 				if !strings.Contains(how[part], begins) {

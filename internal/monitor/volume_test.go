@@ -120,7 +120,7 @@ func volumeDisk(t *testing.T, path string) {
 			return
 		}
 		if !strings.Contains(string(out), "CPU usage") { // QEMU could not measure the host: see volume.tries
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("making the disk failed: %v: %s", err, out)
 		}
 		cmd = exec.Command(cmd.Args[0], cmd.Args[1:]...)
 	}
@@ -165,7 +165,7 @@ func TestVolumes(t *testing.T) {
 	check := func(when string, list []vm.PluggedVolume) {
 		t.Helper()
 		if len(list) != len(want) {
-			t.Errorf("%s: %+v", when, list)
+			t.Errorf("%s: the volumes are %+v, want %d", when, list, len(want))
 		}
 		for _, v := range list {
 			if want[v.ID] != v.Port {

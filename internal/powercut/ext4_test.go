@@ -52,7 +52,7 @@ func TestDurableOnExt4(t *testing.T) {
 			out, err := exec.Command("cp", "--sparse=always", image, cut).CombinedOutput()
 			run(t, "fsfreeze", "-u", around)
 			if err != nil {
-				t.Fatalf("%v: %s", err, out)
+				t.Fatalf("copying the disk failed: %v: %s", err, out)
 			}
 			if err := o.check(layout.Dir(mount(t, cut))); err != nil {
 				t.Error(err)
@@ -74,7 +74,7 @@ func ext4(t *testing.T, dir string, size int64) (image string) {
 func run(t *testing.T, argv ...string) {
 	t.Helper()
 	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v: %s", argv, err, out)
+		t.Fatalf("%v failed: %v: %s", argv, err, out)
 	}
 }
 

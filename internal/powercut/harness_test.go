@@ -99,7 +99,7 @@ func TestDurable(t *testing.T) {
 			t.Parallel()
 			syncs, problem := o.run(t, nil)
 			if problem != nil {
-				t.Fatal(problem)
+				t.Fatalf("the operation failed: %v", problem)
 			}
 			t.Logf("%d syncs", len(syncs))
 			if o.coarse {
@@ -221,7 +221,7 @@ func (p *process) part(t *testing.T) {
 	must(t, err)
 	if _, err := p.out.ReadString('\n'); err != nil {
 		p.end()
-		t.Fatalf("%v: %s", err, p.stderr.Bytes())
+		t.Fatalf("the process ended: %v: %s", err, p.stderr.Bytes())
 	}
 }
 

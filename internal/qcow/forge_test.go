@@ -35,7 +35,7 @@ func run(t *testing.T, path, verb string, args ...string) (int, string) {
 		Path: path, Scratch: t.TempDir(), Keys: []vm.VolumeKey{key}, Verb: verb, Args: args,
 	})
 	if err != nil {
-		t.Fatalf("%s: %v", verb, err)
+		t.Fatalf("qemu-img %s failed: %v", verb, err)
 	}
 	return status, said
 }

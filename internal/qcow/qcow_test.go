@@ -148,13 +148,13 @@ func TestEveryField(t *testing.T) {
 				got, err := qcow.Parse(c, kind)
 				switch {
 				case err != nil && vm.KindOf(err) != vm.Corrupt:
-					t.Errorf("%s = %#x: %v", field.name, value, err)
+					t.Errorf("%s = %#x: error %v, want corrupt", field.name, value, err)
 				case err != nil:
 					refused++
 				case kind == qcow.Volume && got.Backing != "", strings.ContainsAny(got.Backing, ":\x00"):
 					t.Errorf("%s = %#x: it lies on %q", field.name, value, got.Backing)
 				case got.LUKSOffset < 0 || got.LUKSLength < 0 || got.LUKSLength > 16<<20:
-					t.Errorf("%s = %#x: %+v", field.name, value, got)
+					t.Errorf("%s = %#x: the LUKS header is out of bounds: %+v", field.name, value, got)
 				case value != binary.BigEndian.Uint64(append(make([]byte, 8-field.size), cluster[field.at:field.at+field.size]...)):
 					through = c
 				}
@@ -219,6 +219,6 @@ func TestRunEnds(t *testing.T) {
 	}
 	status, said := run(t, path, "check", "--image-opts", qcow.Options(path))
 	if status == 0 || said == "" || strings.Contains(said, path) {
-		t.Errorf("%d: %s", status, said)
+		t.Errorf("a disk that cannot be opened: status %d, output %q, want a failure without the host's path", status, said)
 	}
 }

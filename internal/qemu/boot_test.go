@@ -48,7 +48,7 @@ func TestCommandLineOfTheKernel(t *testing.T) {
 	for _, name := range []string{"cmdline", "environ"} {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Ident.PID, name))
 		if err != nil || len(b) == 0 {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s of QEMU could not be read, or is empty: %v", name, err)
 		}
 		if bytes.Contains(b, []byte(secret)) {
 			t.Errorf("the key is in QEMU's %s", name)
@@ -61,7 +61,7 @@ func TestCommandLineOfTheKernel(t *testing.T) {
 		s := s
 		s.Boot.Cmdline = bad
 		if _, err := bootConfig(s); vm.KindOf(err) != vm.Unsupported {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("a command line with %s: %v, want unsupported", what, err)
 		}
 	}
 }

@@ -309,7 +309,7 @@ func TestProbeAsAnotherUser(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestProbeInTheirPlace") {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("the test failed as another user: %v: %s", err, out)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestLayersBelow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list, err := layersBelow(spec); vm.KindOf(err) != vm.Corrupt {
-			t.Errorf("%s: %v, %v", name, list, err)
+			t.Errorf("a disk on %s has layers %v (%v), want corrupt", name, list, err)
 		}
 	}
 }

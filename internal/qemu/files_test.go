@@ -49,7 +49,7 @@ func TestSumCountsHolesAsZeros(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.Size != int64(len(data)) || len(got.CRC32C) != 6 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("the file is summed as %+v, want size %d and 6 checksums", got, len(data))
 	}
 	for i, sum := range got.CRC32C {
 		part := data[i*mib : min((i+1)*mib, len(data))]
@@ -87,7 +87,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		"a file not summed": Verify(t.Context(), path, vm.File{Size: 4*mib + 1}),
 	} {
 		if !errors.Is(err, vm.Corrupt) || vm.AsError(err).Hint == "" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: error %v, want corrupt with a hint", name, err)
 		}
 	}
 	if err := Verify(t.Context(), path+"x", good); !errors.Is(err, vm.NotFound) {
@@ -200,7 +200,7 @@ func TestParseMapping(t *testing.T) {
 	} {
 		start, length, name, err := parseMapping(c.line)
 		if (err != nil) != c.bad || !c.bad && (start != c.start || length != c.length || name != c.name) {
-			t.Errorf("%q: %x %x %q %v", c.line, start, length, name, err)
+			t.Errorf("the line %q is read as %x %x %q (%v), want %x %x %q, bad %t", c.line, start, length, name, err, c.start, c.length, c.name, c.bad)
 		}
 	}
 }

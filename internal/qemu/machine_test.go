@@ -261,7 +261,7 @@ func TestCaptureQuits(t *testing.T) {
 		t.Error("the machine still runs")
 	}
 	if exit := p.Reason(ctx); exit.Reason != "stop" {
-		t.Errorf("%+v", exit)
+		t.Errorf("after the stop the exit is %+v, want reason stop", exit)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestCaptureContinuesInEveryCase(t *testing.T) {
 				defer func() { p.fault = nil }()
 				gen, c, err := capture(cctx, t, p, vm.CaptureSpec{Quit: true})
 				if !errors.Is(err, boom) && !errors.Is(err, context.Canceled) {
-					t.Errorf("%+v, %v", c, err)
+					t.Errorf("the capture gives %+v (%v), want the injected error or a cancelled context", c, err)
 				}
 				checkWhole(ctx, t, p, gen)
 			})
@@ -392,7 +392,7 @@ func TestKillIsNoticed(t *testing.T) {
 	}
 	defer adopted.Abandon()
 	if state, err := adopted.RunState(ctx); err != nil || state != "running" {
-		t.Errorf("%q, %v", state, err)
+		t.Errorf("the adopted machine is %q (%v), want running", state, err)
 	}
 	if found, err := Find(spec.ID); err != nil || len(found) != 1 || found[0] != p.Ident {
 		t.Errorf("found %v, %v", found, err)
@@ -412,7 +412,7 @@ func TestKillIsNoticed(t *testing.T) {
 		t.Errorf("noticed after %v", d)
 	}
 	if r := adopted.Reason(ctx); r.Reason != "qemu-crash" {
-		t.Errorf("%+v", r)
+		t.Errorf("the adopted machine's exit is %+v, want reason qemu-crash", r)
 	}
 	if _, err := Adopt(ctx, spec); !errors.Is(err, vm.NotFound) {
 		t.Errorf("adopted a dead machine: %v", err)
@@ -481,7 +481,7 @@ func TestInspect(t *testing.T) {
 	bin := needQEMU(t)
 	info, err := Inspect(deadline(t), bin)
 	if err != nil || !strings.HasPrefix(info.Machine, "pc-q35-") || strings.Count(info.Version, ".") != 2 {
-		t.Errorf("%+v, %v", info, err)
+		t.Errorf("QEMU says of itself %+v (%v), want machine pc-q35 and a version of three numbers", info, err)
 	}
 	if _, err := Inspect(t.Context(), "/bin/false"); !errors.Is(err, vm.Unsupported) {
 		t.Errorf("/bin/false: %v", err)
@@ -491,6 +491,6 @@ func TestInspect(t *testing.T) {
 	}
 	model, err := CPUModel(deadline(t), bin, vm.TCG, []string{"NoSuchModel", "Nehalem"})
 	if err != nil || model != "Nehalem" {
-		t.Errorf("%q, %v", model, err)
+		t.Errorf("the CPU model is %q (%v), want Nehalem", model, err)
 	}
 }

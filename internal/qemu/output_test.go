@@ -50,7 +50,7 @@ func TestOutputIsBounded(t *testing.T) {
 	o.close()
 	for _, p := range []string{path, path + ".1"} {
 		if st, err := os.Stat(p); err != nil || st.Size() > logLimit || st.Size() == 0 {
-			t.Errorf("%s: %v, %v", p, st, err)
+			t.Errorf("%s is %v (%v), want 1 to %d bytes", p, st, err, logLimit)
 		}
 	}
 	for {

@@ -89,7 +89,7 @@ func TestCreateOverlayRefuses(t *testing.T) {
 		{"b", vm.MaxDiskMiB + 1, vm.Invalid},
 	} {
 		if err := CreateOverlay(path, c.backing, c.mib); !errors.Is(err, c.want) {
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("an overlay on %q of %d MiB: %v, want %v", c.backing, c.mib, err, c.want)
 		}
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%+v left a file", c)

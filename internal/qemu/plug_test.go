@@ -48,7 +48,7 @@ func TestMorePlugged(t *testing.T) {
 	}
 	for _, far := range []vm.Size{{VCPU: 16, MemoryMiB: 512}, {VCPU: 1, MemoryMiB: 512 << 10}} {
 		if p, err := MorePlugged(now, far); vm.KindOf(err) != vm.Unsupported || !reflect.DeepEqual(p, now.Plugged) {
-			t.Errorf("%+v: %+v, %v", far, p, err)
+			t.Errorf("growing to %+v plugs %+v (%v), want unsupported and no change", far, p, err)
 		}
 	}
 	for range maxModules {

@@ -90,7 +90,7 @@ func (w *world) do(s steps, verb string) error {
 func (w *world) must(verb string) {
 	w.t.Helper()
 	if err := w.do(steps{}, verb); err != nil {
-		w.t.Fatalf("%s: %v", verb, err)
+		w.t.Fatalf("%s failed: %v", verb, err)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestPowerLossAfterOpen(t *testing.T) {
 			t.Errorf("%s: settled", what)
 		}
 		if _, err := os.Stat(w.dir.SealedRAM()); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: the sealed memory is gone: %v", what, err)
 		}
 		w.whole(what)
 	}
@@ -408,7 +408,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("no user namespaces here: %v", err)
 	}
 	if err != nil || !bytes.Contains(out, []byte("--- PASS")) {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the test failed in a user namespace: %v\n%s", err, out)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestHostKeyDamaged(t *testing.T) {
 		}
 		_, err := EnsureHostKey(path)
 		if vm.KindOf(err) != vm.Corrupt || vm.AsError(err).Hint == "" || strings.Contains(fmt.Sprintf("%v %+v", err, vm.AsError(err)), "HUNTER2") {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("the key file %q: error %v, want corrupt with a hint and without the file's text", text, err)
 		}
 		if got, _ := os.ReadFile(path); string(got) != text {
 			t.Errorf("%q became %q", text, got)
@@ -139,10 +139,10 @@ func TestWrap(t *testing.T) {
 	secret := []byte("the key of a volume")
 	wrapped, err := Wrap(host, secret)
 	if err != nil || bytes.Contains(wrapped, secret) {
-		t.Fatalf("%q, %v", wrapped, err)
+		t.Fatalf("the wrapped key is %q (%v), want no trace of the secret", wrapped, err)
 	}
 	if got, err := Unwrap(host, wrapped); err != nil || !bytes.Equal(got, secret) {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the unwrapped key is %q (%v), want %q", got, err, secret)
 	}
 	_, err = Unwrap(other, wrapped)
 	wantKind(t, "another host", err, vm.Corrupt)

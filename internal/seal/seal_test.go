@@ -186,7 +186,7 @@ func bigHole(t *testing.T, src string, key Key) {
 	}
 	defer file.Close()
 	if _, err := file.ReadAt(got, 33<<30+4094); err != nil || string(got) != "\x00xy\x00" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the opened file has %q (%v) around its data, want xy between zeros", got, err)
 	}
 }
 

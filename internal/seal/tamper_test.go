@@ -147,7 +147,7 @@ func TestOtherRecord(t *testing.T) {
 		other.CRC32C = slices.Clone(f.CRC32C)
 		change(&other)
 		if err := openBytes(t, data, key, other); vm.KindOf(err) != vm.Corrupt {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("opening a file recorded as %s: %v, want corrupt", what, err)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func TestMalformedContents(t *testing.T) {
 		"no zstd":                  {h, last, append(length(4)[:recLen], "none"...)},
 	} {
 		if err := openBytes(t, encrypt(t, key, parts...), key, want); vm.KindOf(err) != vm.Corrupt {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("opening a file with %s: %v, want corrupt", what, err)
 		}
 	}
 	bomb := encrypt(t, key, h, last, record(t, 0, []int{0}, make([]byte, 64*mib)))

@@ -59,12 +59,12 @@ func TestAuditHead(t *testing.T) {
 	}
 	for range 2 {
 		if r := session(5); !r.OK {
-			t.Errorf("%+v", r)
+			t.Errorf("a sound log verifies as %+v, want ok", r)
 		}
 	}
 	end, err := head().Load(ctx)
 	if err != nil || end.Seq != 10 || end.Hash == "" {
-		t.Errorf("%+v, %v", end, err)
+		t.Errorf("the head in the store is %+v (%v), want sequence 10 with a hash", end, err)
 	}
 	l, err := audit.Open(dir)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAuditHead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := (auditor{l, dir, h}).Verify(ctx); err != nil || r.OK || !strings.Contains(r.Problem, "the tail is cut") {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("a log that ends before its head verifies as %+v (%v), want a cut tail", r, err)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestPreviewDomains(t *testing.T) {
 		}
 		got, _, err := LoadConfig(dir, Config{PreviewDomain: c.flags}, func(k string) string { return map[string]string{"WARREN_PREVIEW_DOMAIN": c.environ}[k] })
 		if err != nil || !slices.Equal(got.PreviewDomain, c.want) {
-			t.Errorf("%s: %v, %v", c.what, got.PreviewDomain, err)
+			t.Errorf("%s: the preview domains are %v (%v), want %v", c.what, got.PreviewDomain, err, c.want)
 		}
 		if !slices.Equal(got.ownCA(), c.want) {
 			t.Errorf("%s: without a hook the host's CA is for %v", c.what, got.ownCA())

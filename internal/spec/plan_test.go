@@ -74,7 +74,7 @@ func TestKeys(t *testing.T) {
 	}
 	keys, afresh := Keys("im-1", []Layer{{}, {SkipCache: true}, {}})
 	if len(keys) != 3 || keys[0] == keys[1] || keys[1] == keys[2] || !slices.Equal(afresh, []bool{false, true, true}) {
-		t.Errorf("%v %v", keys, afresh)
+		t.Errorf("the keys are %v, built afresh %v, want three that differ, the last two built afresh", keys, afresh)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestLayerRefusals(t *testing.T) {
 		"EXEC_EMPTY":               {Units: []vm.Unit{{Name: "a"}}},
 	} {
 		if err := l.Check(); vm.AsError(err).Code != code {
-			t.Errorf("%s: %v", code, err)
+			t.Errorf("a layer is refused with %v, want the code %s", err, code)
 		}
 	}
 	for name, l := range map[string]Layer{
@@ -112,7 +112,7 @@ func TestLayerRefusals(t *testing.T) {
 		"option as repo": {Repos: []Repo{{URL: "--upload-pack=x://", Path: "/r"}}}, "option as rev": {Repos: []Repo{{URL: "https://h/r", Path: "/r", Rev: "-x"}}},
 	} {
 		if err := l.Check(); vm.AsError(err).Code != "CREATE_VM_BAD_REQUEST" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a layer with a bad %s: %v, want CREATE_VM_BAD_REQUEST", name, err)
 		}
 	}
 	fine := Layer{Apt: []string{"g++", "libc6:amd64", "jq=1.6-2.1+deb12u1", "nodejs/bookworm"}, Repos: []Repo{{URL: "git@h:r.git", Path: "/r", Rev: "v1"}}}
@@ -128,10 +128,10 @@ func TestDockerfile(t *testing.T) {
 	known := func(name string) bool { return name == "base" }
 	image, run, err := Dockerfile("# made by hand\nFROM debian:12\n\nRUN <<'FREESTYLE_EOF'\napt-get update\necho \"a\"\nFREESTYLE_EOF\n\nRUN a && \\\n    b\n", known)
 	if err != nil || image != "" || !slices.Equal(run, []string{"apt-get update\necho \"a\"", "a && \\\nb"}) {
-		t.Errorf("%q %q %v", image, run, err)
+		t.Errorf("the Dockerfile is read as image %q with commands %q (%v), want no image and two commands", image, run, err)
 	}
 	if image, _, err := Dockerfile("FROM base", known); err != nil || image != "base" {
-		t.Errorf("%q %v", image, err)
+		t.Errorf("FROM base is read as image %q (%v), want base", image, err)
 	}
 	for text, code := range map[string]string{
 		"FROM alpine": "UNSUPPORTED_OS", "FROM debian:7": "UNSUPPORTED_OS", "FROM debian AS build": "UNSUPPORTED_OS", "": "BUILD_FAILED", "RUN a": "BUILD_FAILED",
@@ -140,7 +140,7 @@ func TestDockerfile(t *testing.T) {
 		_, _, err := Dockerfile(text, known)
 		e := vm.AsError(err)
 		if err == nil || e.Code != code {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("the Dockerfile %q is refused with %v, want the code %s", text, err, code)
 		}
 		if stderr, _ := e.Fields["stderr"].(string); code == "BUILD_FAILED" && !strings.Contains(stderr, "line ") {
 			t.Errorf("%q: stderr %q", text, stderr)
@@ -152,7 +152,7 @@ func TestDiagnose(t *testing.T) {
 	d := Diagnose([]vm.UnitStatus{{Name: "a", ActiveState: "failed", SubState: "failed"}, {Name: "b", ActiveState: "active", SubState: "running"}, {Name: "c", ActiveState: "failed", SubState: "failed"}},
 		map[string][]vm.UnitLog{"c": {{Message: "x"}, {Message: "y"}}})
 	if len(d.ServiceStates) != 2 || !slices.Equal(d.ServiceStates[0].Services, []string{"a", "c"}) || len(d.FailedServiceLogs) != 1 || d.FailedServiceLogs[0].Log != "x\ny" {
-		t.Errorf("%+v", d)
+		t.Errorf("the diagnosis is %+v, want the failed services a and c and the log of c", d)
 	}
 	if d := Diagnose(nil, nil); d.ServiceStates == nil {
 		t.Error("serviceStates is null, which the SDK does not survive")

@@ -52,7 +52,7 @@ func TestRenderUnit(t *testing.T) {
 		},
 	} {
 		if err := CheckUnit(c.unit, false); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the unit with %s is refused: %v", name, err)
 		}
 		if got := RenderUnit(c.unit); got != c.want {
 			t.Errorf("%s:\n%s\nwant:\n%s", name, got, c.want)
@@ -75,7 +75,7 @@ func TestRenderPatch(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := PatchPath("ssh"); got != "/etc/systemd/system/ssh.service.d/50-warren.conf" {
-		t.Error(got)
+		t.Errorf("the patch is at %s, want 50-warren.conf in the unit's .d directory", got)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestNoUnitEscapesItsLine(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(RenderUnit(u), "\n") {
 			if strings.HasPrefix(line, "ExecStartPost") {
-				t.Errorf("%s: %q", name, line)
+				t.Errorf("%s: the accepted unit adds the line %q", name, line)
 			}
 		}
 	}
@@ -146,11 +146,11 @@ func TestUnitRefusals(t *testing.T) {
 func TestReadSystemd(t *testing.T) {
 	got := ParseShow("Id=a.service\nActiveState=failed\nSubState=failed\nLoadState=loaded\nDescription=A = b\nUnitFileState=enabled\n\nId=b.service\nLoadState=not-found\nActiveState=inactive\nSubState=dead\nDescription=b.service\n")
 	if len(got) != 2 || got[0] != (vm.UnitStatus{Name: "a.service", ActiveState: "failed", SubState: "failed", LoadState: "loaded", Description: "A = b", Enabled: "enabled"}) || got[1].LoadState != "not-found" {
-		t.Errorf("%+v", got)
+		t.Errorf("the properties are read as %+v, want the failed a.service and b.service, which is not found", got)
 	}
 	list, err := ParseUnits([]byte(`[{"unit":"a.service","load":"loaded","active":"active","sub":"running","description":"A"},{"unit":"x.service","load":"not-found","active":"inactive","sub":"dead","description":"x"}]`))
 	if err != nil || len(list) != 1 || list[0].Name != "a.service" || list[0].SubState != "running" {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("the units are read as %+v (%v), want the running a.service alone", list, err)
 	}
 	if _, err := ParseUnits([]byte("no")); vm.KindOf(err) != vm.GuestFault {
 		t.Errorf("no JSON: %v", err)
@@ -162,7 +162,7 @@ broken
 `))
 	if len(logs) != 3 || logs[0].Message != "one" || *logs[0].Priority != 6 || logs[0].Timestamp.UnixMicro() != 1700000000000001 ||
 		logs[1].Message != "hi�" || logs[1].Unit != "a.service" || logs[2].Message != "" {
-		t.Errorf("%+v", logs)
+		t.Errorf("the journal is read as %+v, want its three well-formed entries", logs)
 	}
 }
 
@@ -172,7 +172,7 @@ func TestSince(t *testing.T) {
 		"10 min ago": "10 min ago", "-1h": "-1h", "2026-01-31 12:00:00": "2026-01-31 12:00:00", "yesterday": "yesterday",
 	} {
 		if got, err := Since(in); err != nil || got != want {
-			t.Errorf("%q: %q, %v", in, got, err)
+			t.Errorf("since %q is %q (%v), want %q", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"soon", "-1h; rm", "@1", "-5"} {

@@ -56,7 +56,7 @@ func TestOrder(t *testing.T) {
 	}, nil)
 	want := []string{"cache", "new-1", "early-5", "late-5", "old-10"}
 	if len(got) != len(want) {
-		t.Fatalf("%v", got)
+		t.Fatalf("the order is %v, want %v", got, want)
 	}
 	for i, id := range want {
 		if got[i].Item.ID != id {
@@ -127,7 +127,7 @@ func TestOver(t *testing.T) {
 		{50, 100, 100, 10, 0}, {150, 100, 100, 10, 50}, {50, 100, 4, 10, 6}, {150, 100, 4, 10, 50}, {101, 100, 2, 10, 8}, {1 << 40, 0, 100, 10, 0},
 	} {
 		if got := Over(c.used, c.budget, c.free, c.reserve); got != c.want {
-			t.Errorf("%+v: %d", c, got)
+			t.Errorf("%+v is over by %d, want %d", c, got, c.want)
 		}
 	}
 }

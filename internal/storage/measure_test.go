@@ -99,7 +99,7 @@ func TestMeasure(t *testing.T) {
 func TestMeasureOfNoDirectory(t *testing.T) {
 	files, err := Measurer{layout.Dir(filepath.Join(t.TempDir(), "none"))}.Measure(t.Context())
 	if err != nil || len(files) != 0 {
-		t.Errorf("%v, %v", files, err)
+		t.Errorf("a directory that does not exist has %v (%v), want no files", files, err)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestMeasureByLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	if use := Sum(measured(t, layout.Dir(link)), itemsOf); use.Of[Item{VM, "a"}].Unique < 1<<16 {
-		t.Errorf("%+v", use)
+		t.Errorf("through a link the measure is %+v, want the overlay of a", use)
 	}
 }
 

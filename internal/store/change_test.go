@@ -42,7 +42,7 @@ func TestTxn(t *testing.T) {
 	}
 	a, err := v.Get(ctx, "a")
 	if err != nil || a.Revision != rev {
-		t.Fatalf("%+v, %v", a, err)
+		t.Fatalf("the created record is %+v (%v), want revision %d", a, err, rev)
 	}
 	stale := a
 	stale.Revision--
@@ -64,7 +64,7 @@ func TestTxn(t *testing.T) {
 	for _, c := range cases {
 		_, err := s.Txn(ctx, c.ops...)
 		if vm.KindOf(err) != c.kind || vm.AsError(err).Subject != c.id {
-			t.Errorf("%s: %v (%s)", c.name, err, vm.KindOf(err))
+			t.Errorf("a transaction with %s: %v (%s), want %s of %s", c.name, err, vm.KindOf(err), c.kind, c.id)
 		}
 	}
 	if _, err := v.Get(ctx, "b"); !errors.Is(err, vm.NotFound) {
@@ -75,7 +75,7 @@ func TestTxn(t *testing.T) {
 		t.Error(err)
 	}
 	if list, err := k.List(ctx); err != nil || len(list) != 0 {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("after the transaction the keys are %v (%v), want none", list, err)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestWatchShowsAll(t *testing.T) {
 	}
 	recs, at, err := c.Snapshot(ctx)
 	if err != nil || len(recs) != 1 {
-		t.Fatalf("%v, %v", recs, err)
+		t.Fatalf("the snapshot is %v (%v), want one record", recs, err)
 	}
 	w := c.Watch(ctx, at)
 	defer w.Close()
@@ -185,7 +185,7 @@ func TestWatchTooOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ch, err := w.Next(ctx); err != nil || !ch.Deleted || ch.ID != "a" {
-		t.Errorf("%+v, %v", ch, err)
+		t.Errorf("the change is %+v (%v), want the deletion of a", ch, err)
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
@@ -237,7 +237,7 @@ func TestLease(t *testing.T) {
 	}
 	gone("kept")
 	if list, err := c.List(ctx); err != nil || len(list) != 1 || list[0].ID != "free" {
-		t.Errorf("%v, %v", list, err)
+		t.Errorf("after the leases ended the records are %v (%v), want the one without a lease", list, err)
 	}
 }
 
@@ -258,10 +258,10 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Create(ctx, vm.VM{ID: "a"}); !errors.Is(err, vm.Exists) {
-		t.Errorf("%v", err)
+		t.Errorf("creating it again: %v, want exists", err)
 	}
 	if ch, err := w.Next(ctx); err != nil || ch.ID != "a" || ch.Revision != rev {
-		t.Errorf("%+v, %v", ch, err)
+		t.Errorf("the change is %+v (%v), want the creation of a at revision %d", ch, err, rev)
 	}
 	if _, err := c.Create(ctx, vm.VM{ID: "b", Name: strings.Repeat("x", 2<<20)}); !errors.Is(err, vm.Limit) {
 		t.Errorf("too large: %v", err)

@@ -65,7 +65,7 @@ func TestQuiet(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for _, l := range lines {
-		t.Error(l)
+		t.Errorf("the store logged: %s", l)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestPrivate(t *testing.T) {
 	defer s.Close()
 	for _, d := range []string{"etcd", "s"} {
 		if st, err := os.Stat(filepath.Join(dir, d)); err != nil || st.Mode().Perm() != 0o700 {
-			t.Errorf("%s: %v, %v", d, st, err)
+			t.Errorf("%s is %v (%v), want a directory of mode 0700", d, st, err)
 		}
 	}
 	deep := filepath.Join(dir, strings.Repeat("x", 100))
@@ -144,7 +144,7 @@ func TestDamage(t *testing.T) {
 					t.Error(err)
 				}
 			case c.ok || !errors.Is(err, vm.Corrupt) || vm.AsError(err).Hint == "":
-				t.Errorf("%v (%s)", err, vm.KindOf(err))
+				t.Errorf("the damaged store's opening fails with %v (%s), want corrupt with a hint, and only where it must", err, vm.KindOf(err))
 			default:
 				t.Log(err)
 			}
@@ -234,7 +234,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skip("this host lets nobody but root mount a small file system:", err)
 	}
 	if err != nil || !strings.Contains(string(out), "all there") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the test on a full disk failed: %v\n%s", err, out)
 	}
 }
 
@@ -255,7 +255,7 @@ func onFullDisk(t *testing.T, dir string) {
 	cmd.Env = append(os.Environ(), "WARREN_STORE_FULL=", "WARREN_STORE_FILL="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("filling the disk failed: %v\n%s", err, out)
 	}
 	ballast := filepath.Join(dir, "ballast")
 	st, err := os.Stat(ballast)

@@ -39,7 +39,7 @@ func TestLargeRecord(t *testing.T) {
 	refused := func(what string, err error) {
 		t.Helper()
 		if e := vm.AsError(err); e.Kind != vm.Limit || e.Hint == "" || e.Fields["limit"] != MaxRecord {
-			t.Errorf("%s: %v, %v", what, err, e.Fields)
+			t.Errorf("%s: error %v with fields %v, want limit with a hint and the largest size", what, err, e.Fields)
 		}
 	}
 	large := vm.VM{ID: "a", Name: strings.Repeat("x", MaxRecord)}
@@ -172,7 +172,7 @@ func TestNoSpaceAlarm(t *testing.T) {
 	works := func(id string) {
 		t.Helper()
 		if _, err := vms(s).Create(ctx, vm.VM{ID: vm.ID(id)}); err != nil {
-			t.Fatalf("%s: %v", id, err)
+			t.Fatalf("creating %s: %v", id, err)
 		}
 		if s.alarmed() {
 			t.Fatal("the alarm is still on")

@@ -25,15 +25,15 @@ func TestUnreadable(t *testing.T) {
 	list, err := c.List(ctx)
 	var u *Unreadable
 	if !errors.As(err, &u) || vm.KindOf(err) != vm.Corrupt || len(u.Records) != 1 || u.Records[0].ID != "sick" || u.Records[0].Revision == 0 || len(u.Records[0].Data) == 0 {
-		t.Errorf("%+v", err)
+		t.Errorf("the list's error is %+v, want one corrupt record sick with its data and revision", err)
 	}
 	if len(list) != 1 || list[0].ID != "well" {
-		t.Errorf("%+v", list)
+		t.Errorf("the readable records are %+v, want well alone", list)
 	}
 	if err := c.Delete(ctx, vm.VM{ID: "sick", Revision: u.Records[0].Revision}); err != nil {
 		t.Fatal(err)
 	}
 	if list, err := c.List(ctx); err != nil || len(list) != 1 {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("after sick is deleted the records are %+v (%v), want one", list, err)
 	}
 }

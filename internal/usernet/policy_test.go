@@ -75,7 +75,7 @@ func TestPackagesTLS(t *testing.T) {
 	}
 	body, err := io.ReadAll(tc)
 	if err != nil || !strings.Contains(string(body), "hello from NPM.example") && !strings.Contains(string(body), "hello from npm.example") {
-		t.Fatalf("%v: %s", err, body)
+		t.Fatalf("reading the answer over TLS ended with %v after: %s", err, body)
 	}
 	_ = c.Close()
 	r := w.record("the connection", func(c vm.Connection) bool { return c.Proto == "tcp" && c.Allowed })
@@ -185,7 +185,7 @@ func TestPackagesHTTP(t *testing.T) {
 		for range 2 {
 			resp, body := get(t, c, br, "/pool/a%20b?q=1&r=%2F", "apt.example")
 			if resp.StatusCode != 200 || !strings.HasPrefix(body, "apt.example /pool/a%20b?q=1&r=%2F ") {
-				t.Fatalf("%d %q", resp.StatusCode, body)
+				t.Fatalf("the mirror answers %d %q, want 200 from apt.example with the request's path", resp.StatusCode, body)
 			}
 		}
 		resp, body := get(t, c, br, second.target, second.host)
@@ -251,7 +251,7 @@ func TestRebinding(t *testing.T) {
 	defer c2.Close()
 	resp, body := get(t, c2, bufio.NewReader(c2), "/", "apt.example")
 	if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "leads to an address that is not public") {
-		t.Errorf("%d %q", resp.StatusCode, body)
+		t.Errorf("the mirror answers %d %q, want 403 for an address that is not public", resp.StatusCode, body)
 	}
 	if strings.Contains(body, "127.0.0.1") {
 		t.Errorf("the guest is told the address: %q", body)
@@ -280,7 +280,7 @@ func TestOpen(t *testing.T) {
 	_, _ = c.Write([]byte("ping"))
 	b := make([]byte, 4)
 	if _, err := io.ReadFull(c, b); err != nil || string(b) != "ping" {
-		t.Errorf("%v %q", err, b)
+		t.Errorf("the echo ended with %v after %q, want ping", err, b)
 	}
 	live := w.net.Live() // what went through is counted after it has
 	for deadline := time.Now().Add(5 * time.Second); len(live) == 1 && live[0].Up != 4 && time.Now().Before(deadline); live = w.net.Live() {
@@ -472,7 +472,7 @@ func TestUDP(t *testing.T) {
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
 		k, err := c.Read(b)
 		if err != nil || string(b[:k]) != fmt.Sprintf("echo n%d", i) {
-			t.Fatalf("%v %q", err, b[:k])
+			t.Fatalf("the echo ended with %v after %q, want echo n%d", err, b[:k], i)
 		}
 	}
 	w.net.SetPolicy(closed)

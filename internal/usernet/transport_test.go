@@ -45,7 +45,7 @@ func TestHalfClose(t *testing.T) {
 	}
 	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if b, err := io.ReadAll(c); err != nil || string(b) != "got all of it" {
-		t.Errorf("%v %q", err, b)
+		t.Errorf("the answer after the half close ended with %v after %q, want all of it", err, b)
 	}
 }
 

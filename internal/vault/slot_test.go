@@ -20,7 +20,7 @@ func TestVolumeSlots(t *testing.T) {
 	unlock(t, e, c, "work")
 	slot, err := e.AddVolumeSlot(ctx, c, ref("work"), vm.VolumeSlotSpec{Passphrase: "p"})
 	if err != nil || slot.Kind != vm.SlotPassphrase {
-		t.Fatalf("%+v, %v", slot, err)
+		t.Fatalf("the new slot is %+v (%v), want one of a passphrase", slot, err)
 	}
 	if _, err := e.LockVolume(ctx, c, ref("work"), false); err != nil {
 		t.Fatal(err)

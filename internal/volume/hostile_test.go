@@ -70,7 +70,7 @@ func TestHostileHeader(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := do(); vm.KindOf(err) != vm.Corrupt {
-				t.Errorf("%s, %s: %v", name, step, err)
+				t.Errorf("on a disk with a foreign %s, %s: %v, want corrupt", name, step, err)
 			}
 		}
 		got, recovered, err := s.Open(t.Context(), id, vm.VolumeSecret{}, false)

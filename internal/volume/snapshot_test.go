@@ -17,7 +17,7 @@ func disk(t *testing.T, s Store, id vm.VolumeID, key vm.VolumeKey, command strin
 	t.Helper()
 	out, err := exec.Command("qemu-io", "--object", "secret,id=k0,data="+string(key), "--image-opts", qcow.Options(s.Disk(id)), "-c", command).CombinedOutput()
 	if err != nil || strings.Contains(string(out), "failed") {
-		t.Fatalf("%s: %v\n%s", command, err, out)
+		t.Fatalf("qemu-io %q failed: %v\n%s", command, err, out)
 	}
 }
 

@@ -117,7 +117,7 @@ func noPlainKey(t *testing.T, dir string, key vm.VolumeKey) {
 	for _, name := range names {
 		st, err := os.Stat(name)
 		if err != nil || st.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v", name, st.Mode(), err)
+			t.Errorf("%s has mode %v (%v), want 0600", name, st.Mode(), err)
 		}
 		data, err := os.ReadFile(name)
 		if err != nil {
@@ -295,7 +295,7 @@ func TestKeyHides(t *testing.T) {
 		t.Errorf("%d characters", len(key))
 	}
 	if text := key.String() + key.GoString(); strings.Contains(text, string(key)) {
-		t.Error(text)
+		t.Errorf("the key is readable in %q", text)
 	}
 }
 

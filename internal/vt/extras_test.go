@@ -44,7 +44,7 @@ func TestExtras(t *testing.T) {
 	s.Reply = func(b []byte) { t.Errorf("answered %q", b) }
 	_, _ = s.Write([]byte("\x1b]10;?\x07\x1b]4;1;?\x07\x1b]11;a b\x07\x1b]11;\x07\x1b]4;x;red\x07\x1b]4;-1;red\x07\x1b]4\x07\x1b[?u"))
 	if got := string(s.Redraw()); strings.Contains(got, "\x1b]") {
-		t.Errorf("%q", got)
+		t.Errorf("the redraw %q has an operating system command", got)
 	}
 }
 
@@ -83,6 +83,6 @@ func TestNoReflection(t *testing.T) {
 	s.Reply = func(b []byte) { got += string(b) }
 	_, _ = s.Write([]byte("\x1b[3;4H\x1b[5n\x1b[6n\x1b[c\x1b[>c"))
 	if got != "\x1b[0n\x1b[3;4R\x1b[?62;22c\x1b[>0;276;0c" {
-		t.Errorf("%q", got)
+		t.Errorf("the replies are %q, want status, cursor position and both device attributes", got)
 	}
 }

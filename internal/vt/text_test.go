@@ -44,7 +44,7 @@ func FuzzPlain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		text, used := Plain(b)
 		if used > len(b) {
-			t.Fatal(used)
+			t.Fatalf("used %d bytes of %d", used, len(b))
 		}
 		if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
 			t.Fatalf("%q gives %q", b, text)
@@ -62,13 +62,13 @@ func TestText(t *testing.T) {
 	s := New(12, 4)
 	_, _ = s.Write([]byte("plain \x1b[1;31mred\x1b[0m\r\n漢字 x\r\n\r\n  end"))
 	if got, want := s.Text(), "plain red\n漢字 x\n\n  end"; got != want {
-		t.Errorf("%q", got)
+		t.Errorf("the screen's text is %q, want %q", got, want)
 	}
 	runs := s.Runs(0)
 	if len(runs) != 2 || runs[0].Text != "plain " || runs[1].X != 6 || runs[1].Text != "red" || runs[1].Attr != Bold || runs[1].FG.String() != "1" {
-		t.Errorf("%+v", runs)
+		t.Errorf("the runs of line 0 are %+v, want plain and a bold red one", runs)
 	}
 	if got := s.Runs(9); got != nil {
-		t.Errorf("%+v", got)
+		t.Errorf("the runs of a line off the screen are %+v, want none", got)
 	}
 }

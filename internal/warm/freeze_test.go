@@ -75,7 +75,7 @@ func TestFreeze(t *testing.T) {
 		}
 		t.Logf("freeze (disk %t): %v, in the guest %v, %d groups", disk, time.Since(begin), report.Waited, report.Groups)
 		if report.Groups < 4 {
-			t.Errorf("%+v", report)
+			t.Errorf("the freeze reports %+v, want at least 4 groups", report)
 		}
 		if len(report.Unfrozen) > 0 { // on a host that is busy; it must come to rest still
 			t.Logf("late: %v", report.Unfrozen)
@@ -159,7 +159,7 @@ func TestFreezeDisk(t *testing.T) {
 	}
 	defer f.Close()
 	if b, err := io.ReadAll(f); err != nil || string(b) != "kept\n" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("the file reads as %q (%v), want what was kept", b, err)
 	}
 	if err := g.Upgrade(ctx, bytes.NewReader([]byte("x")), 1); !isKind(err, vm.WrongState) {
 		t.Errorf("an upgrade on a frozen disk: %v", err)

@@ -237,7 +237,7 @@ func run(ctx context.Context, t testing.TB, g *guest.Client, line string) (strin
 	t.Helper()
 	out, code, err := runIn(ctx, g, "sh", "-c", line)
 	if err != nil {
-		t.Fatalf("%s: %v", line, err)
+		t.Fatalf("%s in the guest failed: %v", line, err)
 	}
 	return strings.TrimSpace(out), code
 }
@@ -325,7 +325,7 @@ func TestAttachRealGuest(t *testing.T) {
 	s := r.spec(t)
 	c, st := r.launch(ctx, t, s)
 	if out, code := run(ctx, t, c.Guest(), "echo here > /run/mark; (sleep 1000 &) ; cat /proc/sys/kernel/random/boot_id"); code != 0 {
-		t.Fatal(out)
+		t.Fatalf("the command exits with %d: %s", code, out)
 	}
 	for range 3 {
 		if err := unix.Kill(st.MonitorPID, unix.SIGKILL); err != nil {
@@ -339,7 +339,7 @@ func TestAttachRealGuest(t *testing.T) {
 		}
 		t.Logf("attached after %v, hello %v", time.Since(begin), st2.Agent.Protocol)
 		if st2.QEMUPID != st.QEMUPID || st2.Agent.Digest != r.o.AgentDigest {
-			t.Errorf("%+v", st2)
+			t.Errorf("the attached machine is %+v, want QEMU process %d and agent %s", st2, st.QEMUPID, r.o.AgentDigest)
 		}
 		if out, _ := run(ctx, t, c2.Guest(), "cat /run/mark; pgrep -c sleep"); out != "here\n1" {
 			t.Errorf("the guest lost its memory: %q", out)
@@ -365,7 +365,7 @@ func TestGuestEnds(t *testing.T) {
 		begin := time.Now()
 		exit, err := cl.Wait(ctx)
 		if err != nil || c.want != "" && exit.Reason != c.want {
-			t.Errorf("%s: %+v, %v", c.line, exit, err)
+			t.Errorf("%s ends the machine with %+v (%v), want reason %q", c.line, exit, err, c.want)
 		}
 		t.Logf("%s: %+v after %v", c.line, exit, time.Since(begin))
 		if c.want == "" { // what the guest said last is on the host
@@ -472,7 +472,7 @@ func TestUpgradeRealAgent(t *testing.T) {
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -X main.version=another", "-o", s.Agent, "../../cmd/warren-agent")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("building the agent failed: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(s.Agent)
 	if err != nil {
@@ -486,7 +486,7 @@ func TestUpgradeRealAgent(t *testing.T) {
 		t.Errorf("the agent is %+v, wanted %s", st.Agent, s.AgentDigest)
 	}
 	if out, code := run(ctx, t, c.Guest(), "hostname"); code != 0 || out != s.Reset.Hostname {
-		t.Errorf("%q, %d", out, code)
+		t.Errorf("the guest's hostname is %q with exit code %d, want %q", out, code, s.Reset.Hostname)
 	}
 }
 
@@ -497,7 +497,7 @@ func TestDamageIsRefused(t *testing.T) {
 	dir := layout.GenerationDir(t.TempDir())
 	for from, to := range map[string]string{s.Generation.RAM: dir.RAM(), s.Generation.Device: dir.Device()} {
 		if out, err := exec.Command("cp", "--sparse=always", from, to).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("copying the generation failed: %v: %s", err, out)
 		}
 	}
 	if err := layout.WriteJSON(dir.Manifest(), r.gen, 0o600); err != nil {
@@ -547,7 +547,7 @@ while True:
 	}
 	got, err := io.ReadAll(conn)
 	if err != nil || string(got) != "got hello" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("the answer is %q (%v), want got hello", got, err)
 	}
 	_, err = c.DialPort(ctx, 8001)
 	if vm.KindOf(err) != vm.Unavailable {
@@ -564,7 +564,7 @@ func TestProbe(t *testing.T) {
 	begin := time.Now()
 	accel, report, err := Probe(ctx, o)
 	if err != nil || accel != report.Accel || report.Machine != r.o.Machine || len(report.Tries) == 0 {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("the probe gives %s with %+v (%v), want the same accelerator, machine %s and its tries", accel, report, err, r.o.Machine)
 	}
 	t.Logf("%s after %v: %v", accel, time.Since(begin), report.Tries)
 	if d := time.Since(begin); d > 2*probeDeadline+5*time.Second {
@@ -572,7 +572,7 @@ func TestProbe(t *testing.T) {
 	}
 	_, again, err := Probe(ctx, o)
 	if err != nil || !again.Cached || again.Accel != accel {
-		t.Errorf("%+v, %v", again, err)
+		t.Errorf("the second probe gives %+v (%v), want %s from the cache", again, err, accel)
 	}
 }
 
@@ -612,7 +612,7 @@ func BenchmarkLaunch(b *testing.B) {
 		}
 		var out bytes.Buffer
 		if code, err := e.Run(&out, &out); err != nil || code.Code != 0 {
-			b.Fatalf("%+v, %v", code, err)
+			b.Fatalf("true in the guest ended with %+v (%v), want exit code 0", code, err)
 		}
 		total = append(total, time.Since(begin))
 		b.Logf("floor %v ready %v total %v: %v mon %d KiB qemu RSS %d PSS %d MiB", floor[len(floor)-1], ready[len(ready)-1], total[len(total)-1],

@@ -35,7 +35,7 @@ func TestRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, wrong := range faults(lines, cited) {
-		t.Error(wrong)
+		t.Errorf("requirements: %s", wrong)
 	}
 	sum := sha256.New()
 	for _, l := range lines {
@@ -210,7 +210,7 @@ func TestRun(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("git", append([]string{"-C", root, "-c", "user.name=a", "-c", "user.email=a@b"}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("git %v failed: %v: %s", args, err, out)
 		}
 	}
 	git("init", "-q")
