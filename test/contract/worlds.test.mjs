@@ -98,7 +98,9 @@ test("rollback and lineage, which are ours", async () => {
 
 real("a fork has the parent's processes and an identity of its own", async () => {
   await withVM({}, async (vm) => {
-    await vm.exec("setsid python3 -m http.server 3000 >/dev/null 2>&1 & sleep 2");
+    await vm.exec(
+      "setsid python3 -m http.server 3000 >/dev/null 2>&1 & timeout 60 sh -c 'until curl -sf -o /dev/null localhost:3000; do sleep 0.1; done'",
+    );
     const { forks } = await vm.fork({ count: 2 });
     const seen = new Set([(await vm.exec("cat /etc/machine-id /proc/sys/kernel/random/uuid")).stdout]);
     try {
