@@ -1,13 +1,11 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent is the program inside a guest: it runs commands, moves files,
-// watches directories, measures the machine, and makes a guest that was
-// started on a generation a machine of its own. It is also the first program
-// of the guest (Boot) and its own supervisor (Supervise). It serves the host
-// alone, over package link; guest users cannot reach it. Its verbs have the
-// same names as in package guest, which is the other end. Only
-// cmd/warren-agent runs it.
+// Package agent is the program inside a guest. It runs commands, copies files, watches
+// directories, measures the machine, and gives a guest that was started from a generation an
+// identity of its own. It is also the guest's first program (Boot) and its own supervisor
+// (Supervise). It serves only the host, over package link; guest users cannot reach it. Its
+// verbs have the same names as in package guest, the other end. Only cmd/warren-agent runs it.
 package agent
 
 import (
@@ -26,15 +24,15 @@ import (
 // Protocol is the version of the agent's verbs.
 const Protocol = 1
 
-// Features are what this agent can do beyond the first version's verbs.
+// Features are what this agent can do in addition to the first version's verbs.
 var Features = []string{"wake", "upgrade", "freeze", "terminals"}
 
-// Config says where an agent works. The zero value of each field but Log is
-// the guest's own.
+// Config says where an agent works. Every field except Log may be zero; the
+// default is what a real guest uses.
 type Config struct {
-	Version string // of the Warren it came with
-	Digest  string // hex SHA-256 of its binary, as the host told it
-	Key     []byte // link key to begin with; nil = from RunDir or the kernel's command line
+	Version string // version of Warren that it came with
+	Digest  string // hex SHA-256 of its binary, as the host sent it
+	Key     []byte // initial link key; nil = from RunDir or the kernel's command line
 	LogDir  string // process logs; "" = /var/log/warren
 	RunDir  string // its own files; "" = /run/warren
 	EtcDir  string // "" = /etc
@@ -42,7 +40,7 @@ type Config struct {
 	System System // nil = the kernel
 	Log    *slog.Logger
 
-	inherited *heritage // of an upgrade
+	inherited *heritage // by an upgrade
 }
 
 // Agent serves one guest.
@@ -62,11 +60,11 @@ type Agent struct {
 	nullOnce sync.Once
 	null     int // /dev/null
 
-	handlers sync.WaitGroup // requests under way
+	handlers sync.WaitGroup // requests in progress
 
 	mu         sync.Mutex
 	intro      vm.AgentHello // once the guest has booted; the zero value before
-	next       string        // path of the binary to become; "" = none
+	next       string        // path of the binary to exec; "" = none
 	nextDigest string
 	stopRun    context.CancelFunc // ends Run's session loop
 }
@@ -101,14 +99,14 @@ func New(cfg Config) (*Agent, error) {
 	a.terms.init(filepath.Join(cfg.RunDir, "terminals"))
 	if cfg.inherited != nil {
 		if err := a.terms.inherit(cfg.inherited); err != nil {
-			cfg.Log.Error("a terminal was lost", "error", err)
+			cfg.Log.Error("cannot take over the terminals of an earlier agent", "error", err)
 		}
 	}
 	return a, nil
 }
 
 // Run serves sessions on the port until ctx ends, the port fails, or an
-// upgrade turns this process into the new agent.
+// upgrade replaces this process's program by the new agent.
 func (a *Agent) Run(ctx context.Context, port *os.File) error {
 	defer a.handlers.Wait()
 	for {
@@ -129,14 +127,13 @@ func (a *Agent) Run(ctx context.Context, port *os.File) error {
 		if next == "" || ctx.Err() != nil {
 			return err
 		}
-		// It returns only when it failed; this agent then continues.
+		// become returns only on failure; this agent then continues.
 		a.log.Error("upgrade failed", "error", a.become(next, port))
 	}
 }
 
 // serve answers the requests of one session until its listener fails. It does
-// not wait for requests under way: they end when they next touch their
-// stream.
+// not wait for requests in progress: they end when they next use their stream.
 func (a *Agent) serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"strconv"
 )
 
-// lengthReader is a body of a known length.
+// lengthReader reads a body of known length.
 type lengthReader struct {
 	in   *bufio.Reader
 	left int64
@@ -32,11 +32,11 @@ func (l *lengthReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunkReader is a body in chunks.
+// chunkReader reads a chunked body.
 type chunkReader struct {
 	in   *bufio.Reader
-	left int64 // of the current chunk
-	any  bool  // a chunk has been read: its end mark comes next
+	left int64 // bytes left of the current chunk
+	any  bool  // a chunk was read: its end mark comes next
 	err  error
 }
 
@@ -59,7 +59,7 @@ func (c *chunkReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextChunk reads the next chunk's size line; the last chunk gives io.EOF.
+// nextChunk reads the next chunk's size line. It returns io.EOF for the last chunk.
 func (c *chunkReader) nextChunk() error {
 	limit := 256
 	line := func() (string, error) {
@@ -92,10 +92,10 @@ func (c *chunkReader) nextChunk() error {
 	return io.EOF
 }
 
-// chunkSize is the most that chunkWriter puts into one chunk.
+// chunkSize is the largest chunk that chunkWriter writes.
 const chunkSize = 256 << 10
 
-// chunkWriter writes a body in chunks, each in one write.
+// chunkWriter writes a chunked body, each chunk in one write.
 type chunkWriter struct {
 	w   io.Writer
 	buf []byte
@@ -120,7 +120,7 @@ func (c *chunkWriter) Write(p []byte) (int, error) {
 	return sent, nil
 }
 
-// ReadFrom sends r to its end without another copy.
+// ReadFrom sends all of r without another copy.
 func (c *chunkWriter) ReadFrom(r io.Reader) (int64, error) {
 	buf := make([]byte, chunkHead+chunkSize+2)
 	var sent int64
@@ -143,7 +143,7 @@ func (c *chunkWriter) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// end writes the mark that nothing was cut off.
+// end writes the last chunk, which marks a complete body.
 func (c *chunkWriter) end() error {
 	_, err := io.WriteString(c.w, "0\r\n\r\n")
 	return err

@@ -24,14 +24,13 @@ const (
 )
 
 // Boot is the first program of a guest, PID 1 of the initramfs. It loads the
-// modules, mounts the root disk, brings the network up, starts the agent
-// under its supervisor, and becomes the disk's /sbin/init. Without one, or
-// without a disk (warren.probe=1), it is the supervisor itself. It returns
-// only on failure.
+// modules, mounts the root disk, brings the network up, starts the agent under its
+// supervisor, and execs the disk's /sbin/init. Without that file, or without a disk
+// (warren.probe=1), it becomes the supervisor itself. It returns only on failure.
 //
-// The kernel command line may say: warren.root=DEVICE (default /dev/vda),
-// warren.rootfstype=TYPE (ext4), warren.rootflags=OPTIONS, warren.init=PATH
-// (/sbin/init), warren.net=off.
+// Parameters of the kernel command line: warren.root=DEVICE (default
+// /dev/vda), warren.rootfstype=TYPE (ext4), warren.rootflags=OPTIONS,
+// warren.init=PATH (/sbin/init), warren.net=off.
 func Boot(ctx context.Context) error {
 	for _, m := range []struct{ what, on, kind, opts string }{
 		{"dev", "/dev", "devtmpfs", "mode=0755"}, {"proc", "/proc", "proc", ""}, {"sys", "/sys", "sysfs", ""},
@@ -48,7 +47,7 @@ func Boot(ctx context.Context) error {
 	}
 	if CommandLine("warren.net") != "off" {
 		if err := configureNetwork(); err != nil {
-			Kmsg("network: " + err.Error()) // a guest without a network is still a guest
+			Kmsg("network: " + err.Error()) // the guest works without a network, too
 		}
 	}
 	if CommandLine("warren.probe") != "" {
@@ -67,7 +66,7 @@ func Boot(ctx context.Context) error {
 	return startInit(ctx)
 }
 
-// Kmsg writes a line into the kernel's log, which the console shows.
+// Kmsg writes a line to the kernel's log, which the console shows.
 func Kmsg(line string) {
 	f, err := os.OpenFile("/dev/kmsg", os.O_WRONLY, 0)
 	if err != nil {
@@ -77,18 +76,18 @@ func Kmsg(line string) {
 	_, _ = f.WriteString("<4>warren: " + line + "\n")
 }
 
-// loadModules loads what the file "order" names, in this order.
+// loadModules loads the modules that the file "order" lists, in that order.
 func loadModules(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "order"))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // everything is built in
+		return nil // all modules are built in
 	}
 	if err != nil {
 		return err
 	}
 	for name := range strings.FieldsSeq(string(b)) {
 		if err := loadModule(filepath.Join(dir, filepath.Base(name))); err != nil {
-			Kmsg("module " + name + ": " + err.Error()) // what misses it says so better
+			Kmsg("module " + name + ": " + err.Error()) // whatever needs the module reports it better
 		}
 	}
 	return nil
@@ -118,7 +117,7 @@ func or(s, def string) string {
 	return s
 }
 
-// mountRoot mounts the disk as soon as the kernel has found it.
+// mountRoot mounts the disk once the kernel has found it.
 func mountRoot(ctx context.Context) error {
 	dev := or(CommandLine("warren.root"), "/dev/vda")
 	ctx, stop := context.WithTimeout(ctx, diskPatience)
@@ -145,8 +144,7 @@ func mountRoot(ctx context.Context) error {
 	return nil
 }
 
-// switchRoot makes the mounted disk the root and gives the initramfs's
-// memory back.
+// switchRoot makes the mounted disk the root and frees the initramfs's memory.
 func switchRoot() error {
 	for _, d := range []string{"/dev", "/proc", "/sys"} {
 		if err := os.MkdirAll(newRoot+d, 0o755); err != nil {
@@ -179,8 +177,8 @@ func switchRoot() error {
 	return os.Chdir("/")
 }
 
-// installProgram puts the agent where upgrades look for it, on a root that
-// stays the initramfs.
+// installProgram copies the agent to the path where upgrades look for it,
+// when the initramfs stays the root.
 func installProgram(from string) error {
 	for _, d := range []string{"/run", "/etc"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -201,26 +199,26 @@ func copyProgram(from, to string) error {
 	return os.WriteFile(to, b, 0o755)
 }
 
-// tune sets what commands may rely on and no configuration file needs to say.
+// tune sets kernel parameters.
 func tune() {
 	for path, value := range map[string]string{
 		"/proc/sys/fs/inotify/max_user_watches":   "524288",
 		"/proc/sys/fs/inotify/max_user_instances": "1024",
-		// An idle guest wakes up for these several times a second, which costs
-		// the host three quarters of what the whole guest would.
+		// These wake an idle guest several times a second, which costs the
+		// host three quarters of the CPU time of the idle guest.
 		"/proc/sys/vm/compaction_proactiveness": "0", // huge pages are still made on demand
-		"/proc/sys/kernel/watchdog":             "0", // a capture would look like a lockup
+		"/proc/sys/kernel/watchdog":             "0", // the pause of a capture would look like a lockup
 		"/proc/sys/vm/stat_interval":            "10",
 	} {
-		_ = os.WriteFile(path, []byte(value), 0) // the default is usable too
+		_ = os.WriteFile(path, []byte(value), 0) // the default works, too
 	}
 }
 
-// startInit starts the agent beside the disk's init and becomes the latter.
+// startInit starts the agent, then execs the disk's init.
 func startInit(ctx context.Context) error {
 	initPath := or(CommandLine("warren.init"), "/sbin/init")
 	if syscall.Access(initPath, 1) != nil {
-		Kmsg("no " + initPath + ": the agent is the init")
+		Kmsg("no " + initPath + ": the agent acts as init")
 		mountForPrograms()
 		return syscall.Exec(program, []string{agentName, "supervise"}, os.Environ())
 	}
@@ -234,8 +232,8 @@ func startInit(ctx context.Context) error {
 	return syscall.Exec(initPath, []string{initPath}, []string{"PATH=" + defaultPath, "TERM=linux"})
 }
 
-// kmsgFiles are stdin, stdout and stderr of the supervisor: words that have
-// no other place reach the console.
+// kmsgFiles are the supervisor's stdin, stdout and stderr: its messages go to
+// the kernel's log, so to the console.
 func kmsgFiles() []uintptr {
 	null, err := syscall.Open("/dev/null", syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -248,7 +246,7 @@ func kmsgFiles() []uintptr {
 	return []uintptr{uintptr(null), uintptr(kmsg), uintptr(kmsg)}
 }
 
-// mountForPrograms mounts what an init system would have.
+// mountForPrograms makes the mounts that an init system would make.
 func mountForPrograms() {
 	for _, m := range []struct {
 		on, kind, opts string

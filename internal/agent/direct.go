@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// directFrom is the size from which a file that comes or goes is written and
-	// read past the guest's page cache. The cache costs most of such a write under
-	// emulation, and its pages are memory that the next capture has to save.
+	// directFrom is the size from which files are read and written past the
+	// guest's page cache. Under emulation the cache costs most of the time of such
+	// a write, and the next capture would have to save its pages.
 	directFrom = 4 << 20
-	// directSize is what one such write holds.
+	// directSize is the size of one direct read or write
 	directSize = 1 << 20
-	// directAlign divides the offset and length of each of them, as every disk
-	// and file system accepts it.
+	// directAlign is the alignment of offsets and lengths of direct I/O that
+	// every disk and file system accepts.
 	directAlign = 4096
 )
 
-// writeLarge writes r to a new file from its beginning. Where the file system
-// does not write past its cache, it writes as ever.
+// writeLarge writes r to a new file from its beginning. If the file system
+// refuses direct writes, it writes through the page cache.
 func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
 	buf, err := directBuffer()
 	if err != nil {
@@ -46,7 +46,7 @@ func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
 			}
 			rest = rest[m:]
 		}
-		if direct && len(rest) > 0 { // the odd end, or all when it was refused
+		if direct && len(rest) > 0 { // the unaligned end, or everything if direct writes were refused
 			if err := setDirect(f, false); err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func writeLarge(f *os.File, w io.Writer, r io.Reader) error {
 	}
 }
 
-// readFull reads until buf is full or r ends; io.ErrUnexpectedEOF is r's own.
+// readFull reads until buf is full or r ends. An io.ErrUnexpectedEOF comes from r itself.
 func readFull(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var m int
@@ -73,12 +73,12 @@ func readFull(r io.Reader, buf []byte) (n int, err error) {
 	return n, err
 }
 
-// directBuffer returns memory that begins a page. Unmap it.
+// directBuffer returns page-aligned memory. The caller must unmap it.
 func directBuffer() ([]byte, error) {
 	return syscall.Mmap(-1, 0, directSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 }
 
-// directReader reads a file past the page cache until that is refused.
+// directReader reads a file past the page cache until the kernel refuses that.
 type directReader struct {
 	f *os.File
 	r io.Reader
@@ -92,8 +92,8 @@ func (d directReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sendLarge sends exactly size bytes of a file that r reads. What the page cache
-// holds of it already comes from there.
+// sendLarge sends exactly size bytes of a file that r reads. If the page cache
+// holds some of it, it is read from there.
 func sendLarge(w io.Writer, f *os.File, r io.Reader, size int64) error {
 	buf, err := directBuffer()
 	if err != nil {
@@ -106,8 +106,8 @@ func sendLarge(w io.Writer, f *os.File, r io.Reader, size int64) error {
 	return send(w, r, size, buf)
 }
 
-// cached reports whether the page cache holds any of the first bytes of a file,
-// or whether that is unknown.
+// cached reports whether the page cache holds any of the first bytes of a file.
+// If that is unknown, it reports true.
 func cached(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -128,7 +128,7 @@ func cached(f *os.File) bool {
 	return resident
 }
 
-// setDirect says whether a file is written past the page cache.
+// setDirect sets whether a file is accessed past the page cache.
 func setDirect(f *os.File, on bool) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

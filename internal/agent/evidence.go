@@ -20,11 +20,11 @@ const (
 	maxKernelLines = 40
 	maxKernelText  = 400
 	maxDeleted     = 16
-	leastDeleted   = 4 << 20 // bytes of a deleted file that is worth a line
+	leastDeleted   = 4 << 20 // size of a deleted file that is worth reporting
 )
 
-// evidence says what the guest's load is and, when all is asked for, what it
-// shows of trouble. What it means is the host's to say.
+// evidence answers with the guest's load and, if all is requested, with signs
+// of problems. The host interprets them.
 func (a *Agent) evidence(w *answer, r *request) error {
 	s := scan{proc: "/proc", user: a.users.name, exec: a.execIDs(), self: os.Getpid()}
 	state, err := s.state()
@@ -48,7 +48,7 @@ func (a *Agent) evidence(w *answer, r *request) error {
 	return w.json(out, nil)
 }
 
-// counters reads what each process has moved so far, and what it watches.
+// counters reads how much each process has transferred so far, and what it watches.
 func (s *scan) counters(all bool) []vm.Counter {
 	out := make([]vm.Counter, 0, len(s.procs))
 	for _, p := range s.procs {
@@ -86,14 +86,14 @@ func (s *scan) watchers(p *seen) (instances, watches int) {
 		return instances, watches
 	}
 	dir := strconv.Itoa(p.PID) + "/fd"
-	fds, _ := s.numbers(dir, maxWatchFDs) // the pass over /proc has left some out
+	fds, _ := s.numbers(dir, maxWatchFDs) // the pass over /proc reports a cut list
 	for _, fd := range fds {
 		count(fd, s.link(dir+"/"+strconv.Itoa(fd)))
 	}
 	return instances, watches
 }
 
-// locks lists who holds a lock of a file and who waits for one.
+// locks lists the processes that hold a file lock or wait for one.
 func (s *scan) locks() []vm.FileLock {
 	var out []vm.FileLock
 	for _, l := range procLines(s.proc + "/locks") {
@@ -117,8 +117,8 @@ func (s *scan) locks() []vm.FileLock {
 	return out
 }
 
-// pathOf finds where a process has the file open that the kernel names
-// major:minor:inode.
+// pathOf returns the path under which a process has the file open that the
+// kernel names major:minor:inode.
 func (s *scan) pathOf(pid int, file string) string {
 	p := s.byPID[pid]
 	if p == nil {
@@ -148,7 +148,7 @@ func fileID(dev, ino uint64) string {
 	return hex(major) + ":" + hex(minor&0xffffffff) + ":" + strconv.FormatUint(ino, 10)
 }
 
-// deleted lists large files that only a descriptor keeps.
+// deleted lists large deleted files that an open descriptor keeps.
 func (s *scan) deleted() []vm.DeletedFile {
 	var out []vm.DeletedFile
 	for _, p := range s.procs {
@@ -167,13 +167,13 @@ func (s *scan) deleted() []vm.DeletedFile {
 	return out
 }
 
-// troubles are words of the kernel's log that tell of trouble.
+// troubles are texts in the kernel's log that indicate a problem.
 var troubles = []string{
 	"Killed process", "blocked for more than", "EXT4-fs error", "EXT4-fs warning", "Remounting filesystem read-only", "I/O error", "segfault at",
 }
 
-// kernelTrouble reads the last lines of the kernel's log that tell of trouble.
-// now is the time at which the kernel was up for so many seconds.
+// kernelTrouble reads the last lines of the kernel's log that indicate a
+// problem. The kernel had been up for uptime seconds at the time now.
 func kernelTrouble(file string, now time.Time, uptime float64) []vm.KernelLine {
 	fd, err := syscall.Open(file, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -181,10 +181,10 @@ func kernelTrouble(file string, now time.Time, uptime float64) []vm.KernelLine {
 	}
 	defer shut(fd)
 	var out []vm.KernelLine
-	buf := make([]byte, 8<<10) // one record a read
+	buf := make([]byte, 8<<10) // one record per read
 	for range 100_000 {
 		n, err := syscall.Read(fd, buf)
-		if err == syscall.EPIPE || err == syscall.EINTR { // the oldest were overwritten
+		if err == syscall.EPIPE || err == syscall.EINTR { // the oldest records were overwritten
 			continue
 		}
 		if err != nil || n <= 0 {
@@ -199,8 +199,8 @@ func kernelTrouble(file string, now time.Time, uptime float64) []vm.KernelLine {
 	return out
 }
 
-// kernelLine reads one record, "6,339,5140900,-;text"; false when it tells of
-// no trouble.
+// kernelLine parses one record, "6,339,5140900,-;text". It returns false if
+// the record indicates no problem.
 func kernelLine(record string, now time.Time, uptime float64) (vm.KernelLine, bool) {
 	head, text, ok := strings.Cut(record, ";")
 	f := strings.Split(head, ",")

@@ -17,10 +17,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// upgraded is the head of an answer that becomes a stream of frames.
+// upgraded is the head of an answer that turns into a stream of frames.
 const upgraded = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: warren-exec\r\n\r\n"
 
-// exec runs a command with its client attached, until both are done.
+// exec runs a command with its client attached, until the command and the client have ended.
 func (a *Agent) exec(w *answer, r *request) error {
 	s, err := readSpec(r)
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *Agent) exec(w *answer, r *request) error {
 	for {
 		t, b, err := frames.Next()
 		if err != nil {
-			break // gone; after the exit this is the client's good-bye
+			break // the client left; after the exit that is normal
 		}
 		if err := p.clientFrame(t, b); err != nil {
 			_ = c.sendFrame(link.FrameError, link.EncodeError(err))
@@ -54,7 +54,7 @@ func (a *Agent) exec(w *answer, r *request) error {
 	return nil
 }
 
-// clientFrame does what a frame from the attached client asks for.
+// clientFrame executes a frame from the attached client.
 func (p *process) clientFrame(t link.FrameType, b []byte) error {
 	switch t {
 	case link.FrameStdin:
@@ -73,7 +73,7 @@ func (p *process) clientFrame(t link.FrameType, b []byte) error {
 		if s == 0 {
 			return vm.Errorf(vm.Invalid, string(b), "no such signal")
 		}
-		_ = p.kill(s) // a signal to what has just ended is no error
+		_ = p.kill(s) // a signal to a process that has just ended is no error
 	default:
 		return vm.Errorf(vm.Invalid, p.info.ID, "unexpected frame %d", t)
 	}
@@ -106,9 +106,8 @@ func readSpec(r *request) (vm.ExecSpec, error) {
 	return s, nil
 }
 
-// launch starts a command and enters it in the table. announce is called
-// before any output is read; its failure means that the client is gone
-// already.
+// launch starts a command and adds it to the table. It calls announce before
+// it reads any output; if announce fails, the client has already left.
 func (a *Agent) launch(ctx context.Context, s vm.ExecSpec, c *client, announce func(vm.Process) error) (*process, error) {
 	cmd, err := a.prepare(s)
 	if err != nil {
@@ -153,7 +152,8 @@ func (a *Agent) launch(ctx context.Context, s vm.ExecSpec, c *client, announce f
 	return p, nil
 }
 
-// neverStarted ends a process that could not be started, as a shell would.
+// neverStarted ends a process that could not be started, with the exit status
+// that a shell would return.
 func (p *process) neverStarted(f *failed) {
 	text := make([]byte, link.FrameHeader, link.FrameHeader+len(f.text)+16)
 	text = append(append(append(text, "warren: "...), f.text...), '\n')
@@ -177,7 +177,6 @@ func (p *process) neverStarted(f *failed) {
 	p.table.trim()
 }
 
-// processes lists them.
 func (a *Agent) processes(w *answer, r *request) error {
 	views := []vm.Process{}
 	for _, p := range a.procs.list() {
@@ -186,7 +185,6 @@ func (a *Agent) processes(w *answer, r *request) error {
 	return w.json(views, nil)
 }
 
-// process shows one.
 func (a *Agent) process(w *answer, r *request) error {
 	p, err := a.procs.find(r.query.Get("id"))
 	if err != nil {
@@ -239,8 +237,8 @@ func (a *Agent) forget(w *answer, r *request) error {
 	return w.done(nil)
 }
 
-// readLog sends a log from an absolute offset on, with follow until the
-// process has ended.
+// readLog sends a log from an absolute offset; with follow it continues until
+// the process has ended.
 func (a *Agent) readLog(w *answer, r *request) error {
 	p, err := a.procs.find(r.query.Get("id"))
 	if err != nil {
@@ -308,11 +306,11 @@ func isClosed(c <-chan struct{}) bool {
 // terminate sends a signal to every running process.
 func (t *table) terminate(s syscall.Signal) {
 	for _, p := range t.list() {
-		_ = p.kill(s) // those that have ended are not meant
+		_ = p.kill(s) // processes that have ended are skipped
 	}
 }
 
-// userPath returns the request's user and the path made absolute.
+// userPath returns the request's user and the absolute path.
 func (a *Agent) userPath(q url.Values, name string) (linuxUser, string, error) {
 	u, err := a.users.find(q.Get("user"))
 	if err != nil {

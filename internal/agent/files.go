@@ -32,8 +32,8 @@ func (a *linuxUser) abs(path string) (string, error) {
 	return a.under(path), nil
 }
 
-// under is where a path leads that the host has not made absolute, since the VM
-// has no working directory: it begins at the user's home, and "" is that.
+// under returns the absolute path of a path relative to the user's home; "" is
+// the home itself. It applies when the VM has no working directory.
 func (a *linuxUser) under(path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -45,7 +45,7 @@ func badPath(path, why string) error {
 	return vm.Errorf(vm.Invalid, path, "%s", why).WithCode("FILES_BAD_REQUEST")
 }
 
-// fileError gives a failure of the file system its kind and code.
+// fileError maps a failure of the file system to an error with kind and code.
 func fileError(path string, err error) error {
 	var e *vm.Error
 	switch {
@@ -70,7 +70,7 @@ func fileError(path string, err error) error {
 	return vm.Errorf(vm.Invalid, path, "%w", err).WithCode("FILES_BAD_REQUEST")
 }
 
-// info describes what Lstat found.
+// info converts the result of Lstat.
 func info(path string, st fs.FileInfo) vm.FileInfo {
 	i := vm.FileInfo{
 		Name: st.Name(), Path: filepath.Clean(path), Size: st.Size(), Mode: unixMode(st.Mode()),
@@ -83,7 +83,7 @@ func info(path string, st fs.FileInfo) vm.FileInfo {
 		i.Kind = vm.FileDirectory
 	case fs.ModeSymlink:
 		i.Kind = vm.FileSymlink
-		i.Target, _ = os.Readlink(path) // it may be gone by now
+		i.Target, _ = os.Readlink(path) // it may have been removed by now
 	}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		i.UID, i.GID = int(sys.Uid), int(sys.Gid)
@@ -91,7 +91,7 @@ func info(path string, st fs.FileInfo) vm.FileInfo {
 	return i
 }
 
-// unixMode returns the permission bits as the kernel spells them.
+// unixMode returns the permission bits in the kernel's encoding.
 func unixMode(m fs.FileMode) uint32 {
 	u := uint32(m.Perm())
 	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
@@ -142,7 +142,7 @@ func (a *Agent) readDir(w *answer, r *request) error {
 	err = u.do(func() error {
 		entries, err := u.readDir(path)
 		for _, e := range entries {
-			if st, err := e.Info(); err == nil { // else it was removed meanwhile
+			if st, err := e.Info(); err == nil { // else it was removed in the meantime
 				list = append(list, info(filepath.Join(path, e.Name()), st))
 			}
 		}
@@ -160,7 +160,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	var f *os.File
 	var st fs.FileInfo
 	err = u.do(func() error {
-		// Not blocking: a pipe without a writer must not hold the agent.
+		// O_NONBLOCK: a pipe without a writer must not block the agent.
 		if f, err = u.open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	head := "Warren-Info: " + asciiJSON(i) + "\r\n"
 	size := st.Size()
 	if size == 0 || strings.HasPrefix(i.Path, "/proc/") || strings.HasPrefix(i.Path, "/sys/") {
-		if err := w.head(-1, head); err != nil { // the kernel's files do not know their length
+		if err := w.head(-1, head); err != nil { // files of /proc and /sys do not report their length
 			return err
 		}
 		out := &chunkWriter{w: w.conn}
@@ -201,7 +201,7 @@ func (a *Agent) openFile(w *answer, r *request) error {
 	return send(w.conn, userFile{f, u}, size, make([]byte, min(size, copySize)))
 }
 
-// send copies exactly size bytes through buf.
+// send copies exactly size bytes, with buf as buffer.
 func send(w io.Writer, r io.Reader, size int64, buf []byte) error {
 	for size > 0 {
 		n, err := r.Read(buf)
@@ -301,7 +301,7 @@ func (a *Agent) remove(w *answer, r *request) error {
 			return os.Remove(path)
 		}
 		if filepath.Clean(path) == "/" {
-			return badPath(path, "will not remove the root directory")
+			return badPath(path, "the root directory cannot be removed")
 		}
 		return os.RemoveAll(path)
 	})))

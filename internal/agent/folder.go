@@ -23,14 +23,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A folder of the host is a FUSE file system: the kernel's messages are copied
-// to the host, which answers them. The agent looks into those that answer
-// nothing, and answers some by itself: see local.
+// A folder of the host is a FUSE file system: the agent copies the kernel's messages to the host,
+// which answers them. It inspects notifications, and answers some requests itself: see local.
 const (
 	folderType   = "fuse"
 	folderSource = "warren"
 
-	folderMessage = 1<<20 + 4096 // the most that a message has
+	folderMessage = 1<<20 + 4096 // largest message
 	folderReaders = 2
 	folderAhead   = "1024" // KiB that the kernel reads ahead
 	inHeader      = 40     // bytes of a request's head: length [4] · operation [4] · its number [8] · the file's [8] · …
@@ -40,23 +39,23 @@ const (
 	openTreeClone = 1
 )
 
-// folder is one that is mounted. Both descriptors are closed with the stream;
-// what is left of the mount then fails, and never is an empty directory.
+// folder is one mounted folder. Both descriptors are closed with the stream; then
+// every access to the mount fails, so that a program never sees an empty directory.
 type folder struct {
 	dev   *os.File // the kernel's end
-	raw   int      // its descriptor, for what must not wait for other writers
-	at    string   // of the kernel's names for it: its device number
-	tree  int      // the mount once more, where nobody sees it and where writing is possible
+	raw   int      // its descriptor, for writes that must not wait for other writers
+	at    string   // its device number, which is its name in fusectl
+	tree  int      // a second mount that is writable and not visible in the file system
 	conn  net.Conn
 	in    io.Reader
 	news  chan struct{}
 	mu    sync.Mutex // guards queue
-	queue [][]byte   // messages that answer nothing, in order
+	queue [][]byte   // notifications, in order
 	ahead ahead
 }
 
-// folder mounts a folder of the host, in the place of what is left of a mount
-// before, and serves it until the stream or the mount ends.
+// folder mounts a folder of the host and serves it until the stream or the
+// mount ends. It first removes what remains of an earlier mount at that path.
 func (a *Agent) folder(w *answer, r *request) error {
 	path := filepath.Clean(r.query.Get("path"))
 	over := leave(path)
@@ -84,7 +83,7 @@ func (a *Agent) folder(w *answer, r *request) error {
 
 const fuseDevice = "/dev/fuse"
 
-// loadFuse has the kernel load what it needs, where it has not.
+// loadFuse makes the kernel load the module fuse if it is missing.
 func (a *Agent) loadFuse(ctx context.Context) error {
 	if _, err := os.Stat(fuseDevice); err == nil {
 		return nil
@@ -95,13 +94,13 @@ func (a *Agent) loadFuse(ctx context.Context) error {
 	return nil
 }
 
-// leave takes away what is left of a folder at a path.
+// leave removes what remains of a folder's mount at a path.
 func leave(path string) bool {
 	return deviceAt(path) != "" && syscall.Unmount(path, syscall.MNT_DETACH) == nil
 }
 
-// deviceAt is the device number, without the zero before it, of the folder that
-// is mounted at a path; "" = there is none.
+// deviceAt returns the minor device number of the folder that is mounted at a
+// path, or "" if there is none.
 func deviceAt(path string) (number string) {
 	number, kind := mountAt(path)
 	if kind != folderType+" "+folderSource {
@@ -110,17 +109,16 @@ func deviceAt(path string) (number string) {
 	return strings.TrimPrefix(number, "0:")
 }
 
-// mountAt is the device number, and the type and source, of what is mounted at a
-// path. The kernel says which mount that is, of which nothing is asked: it may
-// have nobody that answers. So it is found by its number, whatever links lead
-// there and however its name is written in the list.
+// mountAt returns the device number, and the type and source, of the mount at a path. It asks
+// only the kernel, never the file system, whose server may not answer. It identifies the mount
+// by its number, because the path may contain links and mountinfo may spell it differently.
 func mountAt(path string) (number, kind string) {
 	const onlyPath = 0x200000 // O_PATH
 	fd, err := syscall.Open(path, onlyPath|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return "", ""
 	}
-	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(fd) //nolint:errcheck // read-only
 	id, real := "", ""
 	for _, l := range procLines("/proc/self/fdinfo/" + strconv.Itoa(fd)) {
 		if after, ok := strings.CutPrefix(l, "mnt_id:"); ok {
@@ -140,13 +138,13 @@ func mountAt(path string) (number, kind string) {
 	return "", ""
 }
 
-// abort has the kernel fail whatever still waits for an answer. Closing its end
-// would not do while a write to that waits.
+// abort makes the kernel fail all requests that wait for an answer. Closing the
+// agent's end is not enough while a write to it waits.
 func (f *folder) abort() {
 	const connections = "/sys/fs/fuse/connections"
 	file := connections + "/" + f.at + "/abort"
 	if _, err := os.Stat(file); err != nil {
-		_ = syscall.Mount("fusectl", connections, "fusectl", 0, "") // where systemd has not
+		_ = syscall.Mount("fusectl", connections, "fusectl", 0, "") // if systemd has not mounted it
 	}
 	_ = os.WriteFile(file, []byte("1"), 0)
 	_ = f.dev.SetReadDeadline(time.Unix(1, 0))
@@ -164,7 +162,7 @@ func (f *folder) mount(path string, rw bool) (err error) {
 	const flags = syscall.MS_NODEV | syscall.MS_NOSUID
 	options := "fd=" + strconv.Itoa(fd) + ",rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
 	err = syscall.Mount(folderSource, path, folderType, flags, options)
-	f.raw, f.dev = fd, os.NewFile(uintptr(fd), fuseDevice) // only now can it be waited for
+	f.raw, f.dev = fd, os.NewFile(uintptr(fd), fuseDevice) // only a mounted descriptor can be polled
 	if err != nil {
 		return fault(err)
 	}
@@ -180,7 +178,7 @@ func (f *folder) mount(path string, rw bool) (err error) {
 		_ = syscall.Unmount(path, syscall.MNT_DETACH)
 		return fault(no)
 	}
-	if !rw { // the host sees to it in any case
+	if !rw { // the host enforces this in any case
 		if err := syscall.Mount("", path, "", flags|syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, ""); err != nil {
 			_ = syscall.Unmount(path, syscall.MNT_DETACH)
 			return fault(err)
@@ -221,15 +219,15 @@ func (f *folder) toHost() {
 	for {
 		n, err := f.dev.Read(buf)
 		switch {
-		case errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ENOENT): // whoever asked has gone
+		case errors.Is(err, syscall.EINTR) || errors.Is(err, syscall.ENOENT): // the requesting process has ended
 			continue
 		case err != nil:
-			_ = f.conn.Close() // the mount is gone
+			_ = f.conn.Close() // the folder was unmounted
 			return
 		}
 		out, tell := f.local(buf[:n])
 		if out != nil {
-			_, _ = f.dev.Write(out) // whoever asked may have gone
+			_, _ = f.dev.Write(out) // the requesting process may have ended
 		}
 		if !tell {
 			continue
@@ -240,13 +238,13 @@ func (f *folder) toHost() {
 	}
 }
 
-// toKernel copies the host's answers. A message that answers nothing may have
-// to wait for one that does, so it waits elsewhere.
+// toKernel copies the host's answers. A notification may have to wait for an
+// answer, so another goroutine writes it.
 func (f *folder) toKernel() error {
 	buf := make([]byte, folderMessage)
 	for first := true; ; first = false {
 		if _, err := io.ReadFull(f.in, buf[:outHeader]); err != nil {
-			return nil // the host has ended it
+			return nil // the host has closed the stream
 		}
 		n := int(binary.LittleEndian.Uint32(buf))
 		if n < outHeader || n > len(buf) {
@@ -271,7 +269,7 @@ func (f *folder) toKernel() error {
 		}
 		f.ahead.answered(number)
 		if _, err := f.dev.Write(buf[:n]); errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EPERM) || errors.Is(err, os.ErrClosed) {
-			return nil // the mount is gone
+			return nil // the folder was unmounted
 		}
 		if first {
 			go f.readAhead() // asks the host; ends with its answer
@@ -279,10 +277,10 @@ func (f *folder) toKernel() error {
 	}
 }
 
-// readAhead has the kernel read files that are read in order in large pieces.
+// readAhead makes the kernel read in large pieces when files are read sequentially.
 func (f *folder) readAhead() {
 	var st syscall.Stat_t
-	if err := syscall.Fstat(f.tree, &st); err == nil { // they have agreed on how they speak
+	if err := syscall.Fstat(f.tree, &st); err == nil { // by then the kernel and the host have negotiated the protocol
 		_ = os.WriteFile("/sys/class/bdi/0:"+f.at+"/read_ahead_kb", []byte(folderAhead), 0)
 	}
 }

@@ -35,12 +35,11 @@ const (
 	opTmpfile     = 51
 )
 
-// local answers a request that needs no host; nil = it does. A message to the
-// host and back takes half a millisecond under emulation, and the kernel sends
-// some for nothing: it asks of each file that is opened by many a program
-// whether it is a terminal, of each that is written first for its capabilities,
-// and for a directory's attributes after each change of its own in it. With tell
-// the request goes to the host all the same, which doesn't answer it.
+// local answers a request without the host, or returns nil if the host must answer. A
+// round trip to the host takes half a millisecond under emulation, and many requests
+// of the kernel need none: is an opened file a terminal, what capabilities does a file
+// have before its first write, what attributes has a directory after each change in
+// it. If tell is true, the request also goes to the host, which does not answer it.
 func (f *folder) local(request []byte) (answer []byte, tell bool) {
 	if len(request) < inHeader {
 		return nil, true
@@ -48,9 +47,9 @@ func (f *folder) local(request []byte) (answer []byte, tell bool) {
 	le := binary.LittleEndian
 	number, nudge := le.Uint64(request[8:]), le.Uint32(request[28:]) == link.NudgeGID
 	switch le.Uint32(request[4:]) {
-	case opIoctl: // a folder has none
+	case opIoctl: // folders support no ioctl
 		return answerTo(number, syscall.ENOTTY, nil), false
-	case opGetxattr: // the host gives none but those of users
+	case opGetxattr: // the host returns only user attributes
 		if head := inHeader + 8; len(request) > head && !bytes.HasPrefix(request[head:], []byte("user.")) {
 			return answerTo(number, syscall.ENODATA, nil), false
 		}
@@ -75,26 +74,24 @@ func answerTo(number uint64, no syscall.Errno, body []byte) []byte {
 	return append(out, body...)
 }
 
-// aheadFor is how long attributes that were sent ahead are good for: the next
-// operation of the program that changed the directory.
+// aheadFor limits the age of attributes that the host sent ahead: they are
+// for the next operation of the program that changed the directory.
 const aheadFor = 200 * time.Millisecond
 
-// ahead are the attributes of the directory that the guest has changed last, as
-// they were after that change. The host sends them before its answer. They are
-// given out only where nothing can have changed since they were taken: the
-// change was the only one under way, none has been asked for after it, and the
-// host has told of none.
+// ahead holds the attributes that the guest's last changed directory had after that change.
+// The host sends them before its answer. They are used only if nothing can have changed since:
+// no other change was in progress, none was requested later, and the host reported none.
 type ahead struct {
 	mu    sync.Mutex
-	under map[uint64]bool // the changes under way, by their number
-	last  uint64          // the last one that was asked for
-	alone bool            // no other was under way then
-	node  uint64          // the directory; 0 = nothing is known
+	under map[uint64]bool // the changes in progress, by request number
+	last  uint64          // the last one that was requested
+	alone bool            // no other was in progress then
+	node  uint64          // the directory; 0 = unknown
 	attrs []byte
 	taken time.Time
 }
 
-// change notes a change that the host is about to be asked for.
+// change notes a change before its request goes to the host.
 func (a *ahead) change(number uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,15 +102,15 @@ func (a *ahead) change(number uint64) {
 	a.under[number] = true
 }
 
-// answered notes an answer of the host.
+// answered notes an answer from the host.
 func (a *ahead) answered(number uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.under, number)
 }
 
-// told takes attributes that are sent ahead. Whatever else the host tells makes
-// those that are known worthless, and is for others to pass on.
+// told takes attributes that the host sends ahead. Any other notification invalidates the
+// known attributes; told then returns false, and the caller must forward the message.
 func (a *ahead) told(message []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +125,7 @@ func (a *ahead) told(message []byte) bool {
 	return true
 }
 
-// of returns the attributes of a directory, or nil.
+// of returns the known attributes of a directory, or nil.
 func (a *ahead) of(node uint64) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()

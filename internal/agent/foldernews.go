@@ -17,12 +17,11 @@ import (
 	"github.com/warren-vm/warren/internal/link"
 )
 
-// tell passes on what the host says of changes there: to the kernel, which
-// forgets what it believed, and to programs that watch, by doing in the guest
-// what was done on the host. The host knows such requests by their group and
-// changes nothing.
+// tell passes on changes that the host reports: to the kernel, which drops its
+// cached data, and to programs that watch files, by repeating the change in the
+// guest. The host recognises such requests by their group and changes nothing.
 func (f *folder) tell(done <-chan struct{}) {
-	runtime.LockOSThread() // for ever: the thread has another group and ends with this
+	runtime.LockOSThread() // never unlocked: the thread has another group and ends with this goroutine
 	if _, _, no := syscall.RawSyscall(syscall.SYS_SETFSGID, link.NudgeGID, 0, 0); no != 0 {
 		return
 	}
@@ -40,16 +39,16 @@ func (f *folder) tell(done <-chan struct{}) {
 		for _, b := range queue {
 			kind := int(binary.LittleEndian.Uint32(b[4:]))
 			if kind < link.NudgeCreate {
-				_, _ = syscall.Write(f.raw, b) // what is not there needs not be forgotten
+				_, _ = syscall.Write(f.raw, b) // an error says that the kernel has nothing cached
 				continue
 			}
-			f.nudge(kind, b[outHeader:], &watchers)
+			f.replay(kind, b[outHeader:], &watchers)
 		}
 	}
 }
 
-// nudge does what the host has seen, where somebody watches.
-func (f *folder) nudge(kind int, b []byte, w *watchers) {
+// replay repeats a change of the host if a program of the guest watches the place.
+func (f *folder) replay(kind int, b []byte, w *watchers) {
 	const fixed = 32
 	if len(b) < fixed {
 		return
@@ -65,7 +64,7 @@ func (f *folder) nudge(kind int, b []byte, w *watchers) {
 	}
 	defer func() { _ = syscall.Close(dir) }()
 	name := filepath.Base(path)
-	// Each fails where the guest has seen it by itself meanwhile.
+	// Each call fails if the guest has seen the change itself by now.
 	switch kind {
 	case link.NudgeCreate:
 		f.make(dir, name, mode)
@@ -100,8 +99,8 @@ func (f *folder) make(dir int, name string, mode uint32) {
 	}
 }
 
-// beneath opens a directory of the folder, and nothing that a program of the
-// guest has put in its way.
+// beneath opens a directory of the folder; it refuses links and mounts that a
+// program of the guest put into the path.
 func (f *folder) beneath(path string) (int, error) {
 	name, err := syscall.BytePtrFromString(path)
 	if err != nil {
@@ -145,7 +144,7 @@ func symlinkat(target string, dir int, name string) error {
 	return nil
 }
 
-// watchersFor is how long what programs watch is taken for the same.
+// watchersFor is how long a list of watched files is used before it is read again.
 const watchersFor = 250 * time.Millisecond
 
 // watchers are the files of a folder that programs watch.
@@ -154,7 +153,7 @@ type watchers struct {
 	inodes map[uint64]bool
 }
 
-// find looks for them in what the kernel says of every inotify descriptor.
+// find reads the list from every inotify descriptor in /proc.
 func (w *watchers) find(tree int) {
 	if time.Since(w.found) < watchersFor {
 		return
@@ -166,9 +165,9 @@ func (w *watchers) find(tree int) {
 		return
 	}
 	sdev := strconv.FormatInt(int64(minor(st.Dev)), 16)
-	dirs, _ := filepath.Glob("/proc/[0-9]*/fd") // fails only for a bad pattern
+	dirs, _ := filepath.Glob("/proc/[0-9]*/fd") // fails only for an invalid pattern
 	for _, dir := range dirs {
-		fds, _ := os.ReadDir(dir) // empty when the process has ended
+		fds, _ := os.ReadDir(dir) // empty if the process has ended
 		for _, fd := range fds {
 			if to, err := os.Readlink(dir + "/" + fd.Name()); err != nil || to != "anon_inode:inotify" {
 				continue

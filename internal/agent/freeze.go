@@ -19,44 +19,43 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A guest is frozen around a capture: its programs are frozen, so that none
-// draws a random number, takes a lock or says a word in a copy before the copy
-// is a machine of its own. The agent lives in the root of the control groups
-// and continues; every group below it is frozen by the kernel.
+// A guest is frozen around a capture: its programs stop, so that no copy draws a random
+// number, takes a lock or prints anything before it has an identity of its own. The agent
+// lives in the root control group and keeps running; the kernel freezes every group below it.
 
 const (
-	// freezePatience is how long the groups may take to freeze. A task that
-	// is in the kernel freezes when it returns.
+	// freezePatience is how long the groups may take to freeze. A task in the
+	// kernel freezes when it returns to user space.
 	freezePatience = 300 * time.Millisecond
 	freezeTick     = time.Millisecond
-	// forkPatience is how long a command that is just being started may take.
+	// forkPatience is how long a command may take to start
 	forkPatience = 2 * time.Second
 
-	// miscGroup takes what lives in the root group, which cannot be frozen.
+	// miscGroup is the group for processes of the root group, which itself cannot be frozen
 	miscGroup = "warren.misc"
-	// maxRounds bounds the search for programs in the root group, which could
-	// start others meanwhile.
+	// maxRounds limits the search for processes in the root group; they may
+	// start others in the meantime.
 	maxRounds = 4
 )
 
-// freezer stops the programs of a guest and lets them continue.
+// freezer freezes and thaws the programs of a guest.
 type freezer struct {
 	sys   System
-	file  string // where the state is kept for an agent that follows this one
+	file  string // keeps the state for a later agent
 	forks gate
 
 	mu   sync.Mutex // one freeze or thaw at a time
 	held frozen
 }
 
-// frozen is what a freeze has changed, and a thaw undoes.
+// frozen is the state that a freeze has changed and a thaw restores.
 type frozen struct {
 	dir    string   // root of the control groups; "" = nothing is frozen
 	groups []string // names below it
 	disks  []string // mount points
 }
 
-// init takes over what an earlier agent had frozen.
+// init takes over the state that an earlier agent left frozen.
 func (f *freezer) init(sys System, runDir string) {
 	f.sys, f.file = sys, filepath.Join(runDir, "frozen")
 	b, err := os.ReadFile(f.file)
@@ -69,7 +68,7 @@ func (f *freezer) init(sys System, runDir string) {
 	}
 }
 
-// String renders the state: a line for each thing, names quoted.
+// String returns the state, one thing a line, with quoted names.
 func (z frozen) String() string {
 	s := "dir " + strconv.Quote(z.dir) + "\n"
 	for _, g := range z.groups {
@@ -104,7 +103,7 @@ func parseFrozen(s string) frozen {
 	return z
 }
 
-// freeze stops every program but the agent, and with disk=1 the file systems.
+// freeze stops every program except the agent, and with disk=1 also the file systems.
 func (a *Agent) freeze(w *answer, r *request) error {
 	report, err := a.freezer.freeze(r.flag("disk"))
 	if err != nil {
@@ -113,9 +112,8 @@ func (a *Agent) freeze(w *answer, r *request) error {
 	return w.bytes(link.EncodeFreeze(report))
 }
 
-// thaw lets them continue. It is no error when nothing is frozen. A clock
-// that was paused with the machine is set forward first, by which no program
-// sees time go back.
+// thaw resumes the frozen programs. It is no error if nothing is frozen. A clock that stopped while
+// the machine was paused is set forward first, so that no program sees time go back.
 func (a *Agent) thaw(w *answer, r *request) error {
 	if err := a.setForward(r); err != nil {
 		return err
@@ -126,9 +124,10 @@ func (a *Agent) thaw(w *answer, r *request) error {
 // clock sets the clock forward, and nothing else.
 func (a *Agent) clock(w *answer, r *request) error { return w.done(a.setForward(r)) }
 
-// setForward sets the clock to the request's time unless it is as late already.
+// setForward sets the clock to the request's time, unless it already shows that
+// time or a later one.
 func (a *Agent) setForward(r *request) error {
-	now, err := r.number("time") // 0 of a host that does not say
+	now, err := r.number("time") // 0 = the host sent none
 	if err != nil {
 		return err
 	}
@@ -152,7 +151,7 @@ func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
 	if disk {
 		f.syncDisks()
 	}
-	// A command that is frozen before its exec would hold the agent with it.
+	// A command that is frozen before its exec would block the agent.
 	if err := f.forks.shut(forkPatience); err != nil {
 		return vm.FreezeReport{}, err
 	}
@@ -167,8 +166,8 @@ func (f *freezer) freeze(disk bool) (vm.FreezeReport, error) {
 	return vm.FreezeReport{Groups: len(f.held.groups), Waited: time.Since(begun), Unfrozen: moving}, nil
 }
 
-// freezeGroups freezes what is not frozen yet, and names what still moves
-// when the patience is over.
+// freezeGroups freezes the groups that are not frozen yet. It returns the
+// ones that are still running after freezePatience.
 func (f *freezer) freezeGroups() (moving []string, err error) {
 	own := f.leaveGroup()
 	entries, err := os.ReadDir(f.held.dir)
@@ -189,29 +188,29 @@ func (f *freezer) freezeGroups() (moving []string, err error) {
 	if err := f.stop(); err != nil {
 		return nil, err
 	}
-	// Last, when hardly anything else runs: it takes longest.
+	// Last, when hardly anything else runs, because it takes longest.
 	if err := f.emptyRoot(); err != nil {
 		return nil, err
 	}
-	return append(moving, f.settle()...), nil
+	return append(moving, f.awaitFrozen()...), nil
 }
 
-// stop asks every group of the state to freeze, having written it down: an
-// agent may die at any point.
+// stop writes the state down, because the agent may die at any point, and
+// then asks the kernel to freeze its groups.
 func (f *freezer) stop() error {
 	if err := f.keep(); err != nil {
 		return err
 	}
 	for _, g := range f.held.groups {
-		_ = poke(f.control(g), "1") // settle sees whether it worked
+		_ = writeControl(f.control(g), "1") // awaitFrozen checks the result
 	}
 	return nil
 }
 
 func (f *freezer) has(group string) bool { return slices.Contains(f.held.groups, group) }
 
-// movable reports whether a group is to be frozen: not one that the guest
-// itself has frozen, nor one of an earlier freeze.
+// movable reports whether a group should be frozen: neither the guest itself
+// nor an earlier freeze has frozen it.
 func (f *freezer) movable(group string) bool {
 	if f.has(group) {
 		return false
@@ -220,9 +219,8 @@ func (f *freezer) movable(group string) bool {
 	return err == nil && strings.TrimSpace(string(b)) == "0"
 }
 
-// leaveGroup brings the agent and its supervisor back to the root group, if
-// the init system has moved them. It returns the group they could not
-// leave.
+// leaveGroup moves the agent and its supervisor back to the root group if the
+// init system moved them. It returns the group that they could not leave.
 func (f *freezer) leaveGroup() string {
 	own, _, _ := strings.Cut(strings.TrimPrefix(f.sys.OwnGroup(), "/"), "/")
 	if own == "" {
@@ -230,14 +228,14 @@ func (f *freezer) leaveGroup() string {
 	}
 	procs := filepath.Join(f.held.dir, "cgroup.procs")
 	for _, pid := range f.spared() {
-		if poke(procs, strconv.Itoa(pid)) != nil {
+		if writeControl(procs, strconv.Itoa(pid)) != nil {
 			return own
 		}
 	}
 	return ""
 }
 
-// spared are the processes that never freeze: the agent and its supervisor.
+// spared returns the processes that never freeze: the agent and its supervisor.
 func (f *freezer) spared() []int {
 	pids := []int{os.Getpid()}
 	if parent := os.Getppid(); isSupervisor(parent) {
@@ -250,7 +248,7 @@ func (f *freezer) control(group string) string {
 	return filepath.Join(f.held.dir, group, "cgroup.freeze")
 }
 
-// inRoot returns the programs in the root group, except those given.
+// inRoot returns the processes in the root group, except the given ones.
 func (f *freezer) inRoot(except []int) []int {
 	var found []int
 	for _, field := range procFields(filepath.Join(f.held.dir, "cgroup.procs")) {
@@ -262,8 +260,8 @@ func (f *freezer) inRoot(except []int) []int {
 	return found
 }
 
-// emptyRoot moves the programs in the root group, and those that they start
-// meanwhile, to a group that can be frozen.
+// emptyRoot moves the processes of the root group, including those that they
+// start in the meantime, to a group that can be frozen.
 func (f *freezer) emptyRoot() error {
 	seen := f.spared()
 	for range maxRounds {
@@ -272,7 +270,7 @@ func (f *freezer) emptyRoot() error {
 			return nil
 		}
 		misc := filepath.Join(f.held.dir, miscGroup)
-		_ = os.Mkdir(misc, 0o755) // it may be there
+		_ = os.Mkdir(misc, 0o755) // it may exist
 		if !f.has(miscGroup) {
 			f.held.groups = append(f.held.groups, miscGroup)
 			if err := f.stop(); err != nil {
@@ -280,40 +278,40 @@ func (f *freezer) emptyRoot() error {
 			}
 		}
 		for _, pid := range programs {
-			_ = poke(filepath.Join(misc, "cgroup.procs"), strconv.Itoa(pid)) // it may be gone
+			_ = writeControl(filepath.Join(misc, "cgroup.procs"), strconv.Itoa(pid)) // the process may have ended
 		}
 		seen = append(seen, programs...)
 	}
 	return nil
 }
 
-// settle waits until the groups are frozen and names those that do not.
-func (f *freezer) settle() []string {
+// awaitFrozen waits until the groups are frozen and returns those that are not.
+func (f *freezer) awaitFrozen() []string {
 	moving := slices.Clone(f.held.groups)
 	exact(func() {
 		for deadline := time.Now().Add(freezePatience); ; {
-			moving = slices.DeleteFunc(moving, f.still)
+			moving = slices.DeleteFunc(moving, f.isFrozen)
 			if len(moving) == 0 || time.Now().After(deadline) {
 				return
 			}
 			tick := syscall.NsecToTimespec(int64(freezeTick))
-			_ = syscall.Nanosleep(&tick, nil) // the runtime's timers are milliseconds late
+			_ = syscall.Nanosleep(&tick, nil) // the runtime's timers would be milliseconds late
 		}
 	})
 	return moving
 }
 
-// still reports whether all of a group is frozen. A group that is gone does.
-func (f *freezer) still(name string) bool {
+// isFrozen reports whether a group is frozen. A removed group counts as frozen.
+func (f *freezer) isFrozen(name string) bool {
 	b, err := os.ReadFile(filepath.Join(f.held.dir, name, "cgroup.events"))
 	return err != nil || strings.Contains(string(b), "frozen 1")
 }
 
-// syncDisks writes most of what there is to write while programs still run.
+// syncDisks writes most dirty pages while programs still run.
 func (f *freezer) syncDisks() {
 	for _, dir := range f.sys.Disks() {
 		if !slices.Contains(f.held.disks, dir) {
-			_ = f.sys.SyncDisk(dir) // what is wrong with it, the freeze says too
+			_ = f.sys.SyncDisk(dir) // the freeze reports the error, too
 		}
 	}
 }
@@ -329,7 +327,7 @@ func (f *freezer) freezeDisks() error {
 			return err
 		}
 		switch err := f.sys.FreezeDisk(dir); {
-		case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.EOPNOTSUPP): // the guest's own doing, or it can only be synced
+		case errors.Is(err, syscall.EBUSY), errors.Is(err, syscall.EOPNOTSUPP): // the guest froze it itself, or it can only be synced
 			f.held.disks = f.held.disks[:len(f.held.disks)-1]
 		case err != nil:
 			f.held.disks = f.held.disks[:len(f.held.disks)-1]
@@ -339,18 +337,18 @@ func (f *freezer) freezeDisks() error {
 	return f.keep()
 }
 
-// keep writes the state down for an agent that follows this one. The place
-// is in memory, so that no frozen disk is in the way.
+// keep writes the state for a later agent. The file is in memory, so a frozen
+// disk cannot block it.
 func (f *freezer) keep() error { return writeSmall(f.file, f.held.String(), 0o600) }
 
-// thaw releases everything that freeze has stopped.
+// thaw releases everything that freeze stopped.
 func (f *freezer) thaw() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.undo()
 }
 
-// undo is thaw. What cannot be thawed stays in the state, for another try.
+// undo thaws. What cannot be thawed stays in the state for another try.
 func (f *freezer) undo() error {
 	if f.held.dir == "" {
 		return nil
@@ -360,7 +358,7 @@ func (f *freezer) undo() error {
 	}
 	var bad []string
 	for _, g := range f.held.groups {
-		if err := poke(f.control(g), "0"); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
+		if err := writeControl(f.control(g), "0"); err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENODEV) {
 			bad = append(bad, g)
 		}
 	}
@@ -374,11 +372,11 @@ func (f *freezer) undo() error {
 	return f.void()
 }
 
-// thawed begins a state that is over, whatever follows it.
+// thawed is the first line of a state that is no longer valid.
 const thawed = "thawed\n"
 
-// void takes the state back that keep wrote. It writes a few bytes in place: a guest
-// that wakes has not run the code that removes a file, which takes it 10 ms.
+// void invalidates the state that keep wrote. It overwrites a few bytes in place: removing the
+// file takes 10 ms in a guest that has just been woken, because its code has not run before.
 func (f *freezer) void() error {
 	fd, err := openRaw(f.file, syscall.O_WRONLY, 0)
 	if err != nil {
@@ -408,8 +406,8 @@ func (f *freezer) undoDisks() error {
 	return nil
 }
 
-// thawAfter lets a frozen guest continue when every reset is done; a machine
-// that lacks one stays as it is. The host destroys it.
+// thawAfter resumes a frozen guest if every reset succeeded. Otherwise the
+// guest stays frozen, and the host destroys it.
 func (f *freezer) thawAfter(report vm.ResetReport) error {
 	for _, name := range vm.Resets {
 		if report[name] != "ok" {
@@ -419,8 +417,8 @@ func (f *freezer) thawAfter(report vm.ResetReport) error {
 	return f.thaw()
 }
 
-// poke writes a word into a control file that is there.
-func poke(file, word string) error {
+// writeControl writes to an existing control file.
+func writeControl(file, word string) error {
 	fd, err := syscall.Open(file, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -429,18 +427,18 @@ func poke(file, word string) error {
 	return errors.Join(err, syscall.Close(fd))
 }
 
-// isKernelThread reports whether a process has no program.
+// isKernelThread reports whether a process is a kernel thread.
 func isKernelThread(pid int) bool {
 	var none [1]byte
 	_, err := syscall.Readlink("/proc/"+strconv.Itoa(pid)+"/exe", none[:])
 	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ESRCH)
 }
 
-// gate lets forks through until it is shut. Those who come later wait.
+// gate lets forks through until it is shut; later forks wait.
 type gate struct {
 	mu     sync.Mutex
 	inside int
-	empty  chan struct{} // closed when the last one leaves; nil = nobody waits for that
+	empty  chan struct{} // closed when the last fork leaves; nil = nobody waits for that
 	opened chan struct{} // closed when the gate opens; nil = it is open
 }
 
@@ -472,7 +470,7 @@ func (g *gate) leave() {
 	}
 }
 
-// shut closes the gate and waits until nobody is inside.
+// shut closes the gate and waits until no fork is in progress.
 func (g *gate) shut(patience time.Duration) error {
 	g.mu.Lock()
 	if g.opened == nil {

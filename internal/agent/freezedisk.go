@@ -17,8 +17,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// This is the kernel's part of freezing.
-
 const (
 	fiFreeze = 0xc0045877
 	fiThaw   = 0xc0045878
@@ -26,14 +24,14 @@ const (
 	cgroup2Magic = 0x63677270
 	sysSyncfs    = 306 // which package syscall lacks
 
-	// diskFreezePatience is how long a file system may take to become still.
+	// diskFreezePatience is how long a file system may take to freeze
 	diskFreezePatience = 10 * time.Second
 )
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// Cgroups finds where the hierarchy is mounted, and mounts it in the agent's
-// own directory if it is nowhere.
+// Cgroups returns the mount point of the cgroup hierarchy. If there is none,
+// it mounts the hierarchy in the agent's own directory.
 func (k kernel) Cgroups() (string, error) {
 	if os.Geteuid() != 0 {
 		return "", errors.New("the agent is not root")
@@ -61,7 +59,7 @@ func isCgroup2(dir string) bool {
 	return syscall.Statfs(dir, &st) == nil && st.Type == cgroup2Magic
 }
 
-// OwnGroup reads the line of version 2 for this process.
+// OwnGroup returns the cgroup v2 path of this process.
 func (kernel) OwnGroup() string {
 	for _, l := range procLines("/proc/self/cgroup") {
 		if g, ok := strings.CutPrefix(l, "0::"); ok {
@@ -71,10 +69,10 @@ func (kernel) OwnGroup() string {
 	return "/"
 }
 
-// Disks reads which file systems on virtual disks are mounted to be written.
+// Disks returns the writable mounts of virtual disks, one per disk.
 func (kernel) Disks() []string {
 	var dirs []string
-	seen := make(map[string]bool) // one disk may be mounted in many places
+	seen := make(map[string]bool) // one disk may be mounted at several places
 	for _, l := range procLines("/proc/self/mountinfo") {
 		// 25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 		mount, super, ok := strings.Cut(l, " - ")
@@ -91,17 +89,17 @@ func (kernel) Disks() []string {
 	return dirs
 }
 
-// unescapeMount undoes how mountinfo writes what would break its lines.
+// unescapeMount decodes the octal escapes of a path in mountinfo.
 func unescapeMount(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// SyncDisk writes what the file system holds in memory to its disk.
+// SyncDisk writes the file system's dirty pages to its disk.
 func (kernel) SyncDisk(dir string) error {
 	return patiently(func() error { return onDir(dir, func(fd uintptr) error { return system(sysSyncfs, fd, 0) }) }, func() {})
 }
 
-// FreezeDisk gives up when the file system does not become still in time.
+// FreezeDisk freezes the file system, or fails after diskFreezePatience.
 func (k kernel) FreezeDisk(dir string) error {
 	return patiently(
 		func() error {
@@ -110,8 +108,8 @@ func (k kernel) FreezeDisk(dir string) error {
 		func() { _ = k.ThawDisk(dir) })
 }
 
-// patiently waits for a system call that nothing can interrupt. undo is called
-// if it succeeds when nobody waits for it any more.
+// patiently waits a limited time for a system call that cannot be interrupted.
+// If the call succeeds later, undo is called.
 func patiently(do func() error, undo func()) error {
 	done := make(chan error)
 	late := make(chan struct{})
@@ -156,8 +154,8 @@ func onDir(dir string, do func(fd uintptr) error) error {
 	return errors.Join(do(uintptr(fd)), syscall.Close(fd))
 }
 
-// output runs a short program of the agent's own. It is started at no time
-// at which a freeze looks for programs.
+// output runs a short program for the agent. It never starts the program
+// while a freeze searches for processes.
 func (f *freezer) output(cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -171,7 +169,7 @@ func (f *freezer) output(cmd *exec.Cmd) ([]byte, error) {
 }
 
 // upgradable refuses an upgrade while a file system is frozen: the agent
-// would wait for its own logs before it becomes the next one.
+// would block on its own logs before the exec.
 func (f *freezer) upgradable() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -22,9 +22,9 @@ const (
 	growLook     = 20 * time.Millisecond
 )
 
-// grow makes the guest use what its machine has: cpus of its CPUs, mem MiB of
-// memory, a disk of disk MiB. What is not named stays. The kernel learns of a
-// change some time after it, so each is waited for.
+// grow makes the guest use the resources of its machine: cpus CPUs, mem MiB of
+// memory, a disk of disk MiB. Resources that the request does not name stay as
+// they are. It waits for each, because the kernel learns of a change with a delay.
 func (a *Agent) grow(w *answer, r *request) error {
 	for _, part := range []struct {
 		name string
@@ -41,7 +41,7 @@ func (a *Agent) grow(w *answer, r *request) error {
 	return w.done(nil)
 }
 
-// withinContext tries until it works or the time is up.
+// withinContext retries until try succeeds or ctx ends.
 func withinContext(ctx context.Context, try func() error) error {
 	ctx, stop := context.WithTimeout(ctx, growPatience)
 	defer stop()
@@ -61,7 +61,7 @@ func withinContext(ctx context.Context, try func() error) error {
 // devices is the kernel's directory of CPUs and memory.
 type devices string
 
-// onlineMemory sets every block of memory online. There must be mib in all.
+// onlineMemory sets every block of memory online, and requires mib in all.
 func (d devices) onlineMemory(mib int64) error {
 	dir := string(d) + "/memory"
 	block, err := strconv.ParseInt(sysLine(dir+"/block_size_bytes"), 16, 64)
@@ -93,7 +93,7 @@ func (d devices) onlineCPUs(n int64) error {
 		path := dir + "/cpu" + strconv.Itoa(c) + "/online"
 		if _, err := os.Stat(path); err != nil && i == 0 {
 			continue // the first CPU is always online
-		} else if err != nil { // its directory is older than what is in it
+		} else if err != nil { // the directory appears before its files
 			return vm.Errorf(vm.GuestFault, "", "the kernel is still adding CPU %d", c)
 		}
 		if err := setSysfs(path, want); err != nil {
@@ -108,7 +108,7 @@ func (d devices) onlineCPUs(n int64) error {
 
 // numbered lists the numbers N of the entries prefixN of a directory, sorted.
 func numbered(dir, prefix string) (out []int) {
-	names, _ := filepath.Glob(dir + "/" + prefix + "[0-9]*") // fails only for a bad pattern
+	names, _ := filepath.Glob(dir + "/" + prefix + "[0-9]*") // fails only for an invalid pattern
 	for _, name := range names {
 		if n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(name), prefix)); err == nil {
 			out = append(out, n)
@@ -126,7 +126,7 @@ func sysLine(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// setSysfs writes a value unless it is there already.
+// setSysfs writes a value unless the file already has it.
 func setSysfs(path, value string) error {
 	if sysLine(path) == value {
 		return nil
@@ -139,7 +139,7 @@ const (
 	ext4ResizeFS = 0x40086610
 )
 
-// growRoot makes the root file system fill its disk, which must have mib.
+// growRoot grows the root file system to its disk, which must have at least mib.
 func growRoot(mib int64) error {
 	dev, err := os.Open(or(CommandLine("warren.root"), "/dev/vda"))
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// handleFile opens a file and reads and writes pieces of it, one frame each, in
-// the order in which they are asked for.
+// handleFile opens a file and then reads and writes pieces of it, one per
+// frame, in the order of the requests.
 func (a *Agent) handleFile(w *answer, r *request) error {
 	u, path, err := a.userPath(r.query, "path")
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 		}
 	}
 	var f *os.File
-	// A pipe that nobody writes to must not hold the opening up.
+	// O_NONBLOCK: a pipe without a writer must not block the open.
 	err = u.do(func() (err error) {
 		f, err = u.open(path, flags|syscall.O_NONBLOCK, goMode(uint32(mode)))
 		return err
@@ -66,7 +66,8 @@ func (a *Agent) handleFile(w *answer, r *request) error {
 	return pieces(w.conn, link.NewFrameReader(r.in), userFile{f, u}, path, r.flag("append"))
 }
 
-// pieces answers until the client leaves. A failure is an answer, not the end.
+// pieces answers requests until the client leaves. A failed request gets an
+// error and does not end the stream.
 func pieces(conn io.Writer, frames *link.FrameReader, f userFile, path string, atEnd bool) error {
 	buf := make([]byte, link.FrameHeader+link.MaxFrame)
 	for {
@@ -112,7 +113,7 @@ func pieces(conn io.Writer, frames *link.FrameReader, f userFile, path string, a
 	}
 }
 
-// setAttr changes what is asked for of a file, following a symlink.
+// setAttr changes the attributes of a file that the request names. It follows symlinks.
 func (a *Agent) setAttr(w *answer, r *request) error {
 	u, path, err := a.userPath(r.query, "path")
 	if err != nil {
@@ -143,7 +144,6 @@ func (a *Agent) setAttr(w *answer, r *request) error {
 	})))
 }
 
-// link gives a file a second name.
 func (a *Agent) link(w *answer, r *request) error {
 	u, path, err := a.userPath(r.query, "path")
 	if err != nil {

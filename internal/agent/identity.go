@@ -13,10 +13,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// do runs fn as the user, in the calling goroutine: with their groups and effective
-// ids, and without the rights of root. The ids for files alone would not do: files
-// of the kernel (/proc/sys) look at the effective ones, and so does the other end
-// of a socket.
+// do runs fn as the user in the calling goroutine: with the user's groups and
+// effective ids, and without root's capabilities. The file-system ids (setfsuid) would
+// not be enough: /proc/sys checks the effective ids, and so does a socket's peer.
 func (a *linuxUser) do(fn func() error) error {
 	if a.uid == uint32(os.Geteuid()) {
 		return fn()
@@ -25,21 +24,21 @@ func (a *linuxUser) do(fn func() error) error {
 		return vm.Errorf(vm.Denied, a.name, "the agent is not root and cannot act for another user")
 	}
 	runtime.LockOSThread()
-	// A thread that could not take its rights back stays locked and ends with its
-	// goroutine, never to run anything else.
+	// A thread that could not restore its ids stays locked. It ends with its
+	// goroutine and runs nothing else.
 	defer func() {
 		if effective(0, 0, nil) {
 			runtime.UnlockOSThread()
 		}
 	}()
 	if !effective(a.uid, a.gid, a.groups) {
-		return vm.Errorf(vm.Internal, a.name, "cannot take on the user's ids")
+		return vm.Errorf(vm.Internal, a.name, "cannot switch to the user's ids")
 	}
 	return fn()
 }
 
-// effective sets this thread's effective ids and groups; root's come back by
-// way of the real ones, which stay.
+// effective sets this thread's effective ids and groups. The real ids stay
+// root's, so that root's can be restored.
 func effective(uid, gid uint32, groups []uint32) bool {
 	const keep = ^uintptr(0)
 	var p unsafe.Pointer
@@ -60,7 +59,7 @@ func effective(uid, gid uint32, groups []uint32) bool {
 		_, _, e := syscall.RawSyscall(syscall.SYS_SETRESUID, keep, uintptr(uid), keep)
 		return e
 	}
-	if uid == 0 { // first, for the right to do the others
+	if uid == 0 { // root's uid comes first: the other calls need it
 		steps = append([]func() syscall.Errno{become}, steps...)
 	} else {
 		steps = append(steps, become)
@@ -73,7 +72,7 @@ func effective(uid, gid uint32, groups []uint32) bool {
 	return true
 }
 
-// linuxUser says who a user is.
+// linuxUser answers with the description of a user.
 func (a *Agent) linuxUser(w *answer, r *request) error {
 	u, err := a.users.find(r.query.Get("user"))
 	if err != nil {

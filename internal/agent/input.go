@@ -12,10 +12,9 @@ import (
 	"github.com/warren-vm/warren/internal/link"
 )
 
-// input feeds a process's standard input from its client. The client sends no
-// more than link.StdinWindow beyond what was acknowledged, so the queue is
-// bounded and the client's other frames never wait behind a process that does
-// not read.
+// input feeds a process's standard input from its client. The client sends at most
+// link.StdinWindow bytes that are not yet acknowledged. So the queue is bounded,
+// and other frames of the client never wait for a process that does not read.
 type input struct {
 	pipe *os.File
 	wake chan struct{}
@@ -31,7 +30,7 @@ func newInput(pipe *os.File) *input {
 	return &input{pipe: pipe, wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// add queues input. It reports false when the client broke the rules.
+// add queues input. It returns false if the client exceeds the window.
 func (in *input) add(b []byte) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -43,7 +42,7 @@ func (in *input) add(b []byte) bool {
 	return true
 }
 
-// finish says that no more input comes; what is queued is still delivered.
+// finish marks the end of input; queued input is still delivered.
 func (in *input) finish() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -51,7 +50,7 @@ func (in *input) finish() {
 	in.poke()
 }
 
-// abandon ends the feeding at once.
+// abandon stops feeding at once.
 func (in *input) abandon() {
 	in.mu.Lock()
 	in.eof, in.gone, in.buf = true, true, nil
@@ -68,9 +67,8 @@ func (in *input) poke() {
 	}
 }
 
-// feed writes what is queued to the process until the end of input, and
-// acknowledges it to the client. Input that nobody will read is dropped, as a
-// shell's pipe would, and acknowledged all the same.
+// feed writes queued input to the process until the end of input, and acknowledges
+// it to the client. Input that nobody will read is dropped, but acknowledged.
 func (in *input) feed(c *client) {
 	defer close(in.done)
 	defer in.pipe.Close()
@@ -87,7 +85,7 @@ func (in *input) feed(c *client) {
 					in.mu.Unlock()
 				}
 			}
-			// A client that is gone is noticed by its reader.
+			// The reader of the stream notices that the client left.
 			_ = c.sendFrame(link.FrameStdinAck, binary.BigEndian.AppendUint32(nil, uint32(len(b))))
 			in.mu.Lock()
 			eof = in.eof && len(in.buf) == 0

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// keyring holds the link keys that a host may prove to know: the current one
-// and, from a reset until the first session with it, the next.
+// keyring holds the link keys that the host may use: the current one and,
+// from a reset until the first session with it, the next one.
 type keyring struct {
 	mu      sync.Mutex
 	file    string
@@ -21,7 +21,7 @@ type keyring struct {
 	next    []byte
 }
 
-// load takes key, else the key that was saved, else the kernel command line's.
+// load uses key, else the saved key, else the one on the kernel command line.
 func (k *keyring) load(key []byte, file string) error {
 	k.file = file
 	if key == nil {
@@ -58,8 +58,8 @@ func (k *keyring) acceptable() [][]byte {
 	return [][]byte{k.next, k.current}
 }
 
-// replace makes key acceptable at once and saves it. The old one stays
-// acceptable until a session was opened with the new one.
+// replace accepts key from now on and saves it. The old key stays valid until
+// a session was opened with the new one.
 func (k *keyring) replace(key []byte) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -19,12 +19,11 @@ import (
 	"github.com/warren-vm/warren/internal/link"
 )
 
-// agentName is argv[0] of agent and supervisor. The "@" asks systemd to leave
-// them alone when it ends everything else.
+// agentName is argv[0] of the agent and its supervisor. The "@" makes systemd
+// spare them when it kills all other processes at shutdown.
 const agentName = "@warren-agent"
 
-// Main is the body of the agent's process. heritage is the descriptor that
-// an upgrade passed on, negative when there was none.
+// Main runs the agent. heritage is the descriptor that an upgrade passed on, or negative.
 func Main(ctx context.Context, version string, heritage int, log *slog.Logger) error {
 	debug.SetMemoryLimit(48 << 20)
 	debug.SetGCPercent(100)
@@ -46,8 +45,8 @@ func Main(ctx context.Context, version string, heritage int, log *slog.Logger) e
 	defer port.Close()
 	a.oom.open()
 	relax()
-	// With one processor the runtime would take it away from each system call
-	// that is slow, as all are under emulation, and give it back after it.
+	// With a single processor the runtime would take it away at each slow
+	// system call and give it back afterwards; under emulation all are slow.
 	runtime.GOMAXPROCS(max(2, runtime.NumCPU()))
 	if heritage >= 0 {
 		refreshParent()
@@ -55,8 +54,8 @@ func Main(ctx context.Context, version string, heritage int, log *slog.Logger) e
 	return a.Run(ctx, port)
 }
 
-// OpenPort waits for the agent's virtio port and opens it. There need be no
-// udev: the kernel says by itself which device has the name.
+// OpenPort waits for the agent's virtio port and opens it. It needs no udev:
+// it reads the port's name from sysfs.
 func OpenPort(ctx context.Context) (*os.File, error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

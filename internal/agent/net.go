@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// The guest's side of its user network; the same in every VM for ever.
+// The guest's addresses on its user network. They are the same in every VM and never change.
 var (
 	guestAddr = [4]byte{10, 0, 2, 15}
 	guestMask = [4]byte{255, 255, 255, 0}
@@ -89,7 +89,7 @@ func setAddress(s int, card string) error {
 	return nil
 }
 
-// firstCard returns the name of the network card, "" if there is none.
+// firstCard returns the name of the network card, or "".
 func firstCard() (string, error) {
 	cards, err := filepath.Glob("/sys/class/net/*/device")
 	if err != nil || len(cards) == 0 {

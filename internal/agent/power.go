@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// politeness is how long commands started by exec may take to end.
+	// politeness is how long commands started by exec may take to end
 	politeness = 2 * time.Second
 	// initPatience is how long the init system may take before the agent
-	// turns the machine off itself.
+	// itself turns the machine off.
 	initPatience = 20 * time.Second
 
 	sigPowerOff = syscall.Signal(34 + 4) // SIGRTMIN+4 and +5 of systemd
 	sigReboot   = syscall.Signal(34 + 5)
 )
 
-// powerOff shuts the guest down. The answer says that it has begun.
+// powerOff shuts the guest down. It answers before the shutdown ends.
 func (a *Agent) powerOff(w *answer, r *request) error {
 	reboot := r.flag("reboot")
 	if err := w.bytes(nil); err != nil {
 		return err
 	}
-	// It must not end with the session: the host may leave now.
+	// The shutdown must not end with the session: the host may disconnect now.
 	a.shutDown(context.WithoutCancel(r.ctx), reboot)
 	return nil
 }
 
-// shutDown ends the commands started by exec, asks systemd, and does it alone
-// when there is none or it takes too long.
+// shutDown ends the commands started by exec and asks systemd to shut down.
+// Without systemd, or if that takes too long, it shuts down itself.
 func (a *Agent) shutDown(ctx context.Context, reboot bool) {
 	if err := a.freezer.thaw(); err != nil {
 		a.log.Error("shutting down a frozen guest", "error", err)
@@ -56,8 +56,7 @@ func (a *Agent) shutDown(ctx context.Context, reboot bool) {
 	}
 }
 
-// endProcesses asks the commands to end, then ends them, with all that they
-// left in the control group.
+// endProcesses asks the commands to end, then kills them and everything in their control group.
 func (a *Agent) endProcesses(ctx context.Context) {
 	a.procs.terminate(syscall.SIGTERM)
 	for _, t := range a.terms.list() {
@@ -77,7 +76,7 @@ func (a *Agent) endProcesses(ctx context.Context) {
 	}
 }
 
-// endEverything is the shutdown of a guest without an init system.
+// endEverything shuts down a guest without an init system.
 func (a *Agent) endEverything(ctx context.Context) {
 	if os.Getpid() == 1 || Initial() == "" {
 		return
@@ -86,7 +85,7 @@ func (a *Agent) endEverything(ctx context.Context) {
 	pause(ctx, politeness/2)
 	_ = a.sys.Signal(-1, syscall.SIGKILL)
 	syscall.Sync()
-	_ = syscall.Mount("", "/", "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") // the journal copes if it fails
+	_ = syscall.Mount("", "/", "", syscall.MS_REMOUNT|syscall.MS_RDONLY, "") // if it fails, the journal recovers the disk
 }
 
 // pause waits for d or the end of ctx.

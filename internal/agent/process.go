@@ -28,20 +28,20 @@ type process struct {
 	log      *procLog   // nil = none yet
 	changed  chan struct{}
 	timer    *time.Timer
-	deadline time.Time // of the timeout; zero = none
-	signalOK bool      // it is ours and not yet reaped
-	frozen   bool      // for an upgrade: nothing may be read any more
+	deadline time.Time // end of the time limit; zero = none
+	signalOK bool      // the pid is ours and not yet reaped
+	frozen   bool      // by an upgrade: nothing may be read any more
 
 	pidfd *os.File
-	outs  [2]*os.File // stdout, stderr; nil = at its end
+	outs  [2]*os.File // stdout, stderr; nil = at their end
 	input *input      // nil = reads /dev/null
 
 	pumps  sync.WaitGroup // readers of outs
-	waiter sync.WaitGroup // the one that waits for the end
-	ended  chan struct{}  // closed when the end and the output before it are known
+	waiter sync.WaitGroup // waits for the end
+	ended  chan struct{}  // closed when the exit status and all earlier output are known
 }
 
-// notify wakes those that wait for new output or the end. p.mu is held.
+// notify wakes goroutines that wait for new output or the end. p.mu is held.
 func (p *process) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -60,7 +60,7 @@ func (p *process) view() vm.Process {
 }
 
 // run starts the readers and the waiter of a process that was just started or
-// taken over from an earlier agent.
+// inherited from an earlier agent.
 func (p *process) run() {
 	for i, f := range p.outs {
 		if f != nil {
@@ -86,7 +86,7 @@ func outFrame(i int) link.FrameType {
 	return [...]link.FrameType{link.FrameStdout, link.FrameStderr}[i]
 }
 
-// pump reads one output until its end (true) or until it is interrupted.
+// pump reads one output until its end (true) or until it is interrupted (false).
 func (p *process) pump(f *os.File, t link.FrameType) bool {
 	buf := make([]byte, link.FrameHeader+4096)
 	for {
@@ -104,8 +104,8 @@ func (p *process) pump(f *os.File, t link.FrameType) bool {
 	}
 }
 
-// widen gives a busy pipe more room, so that writer and reader take turns
-// less often. Without it things only go slower.
+// widen enlarges the buffer of a busy pipe, so that writer and reader
+// alternate less often. It ignores failures.
 func widen(f *os.File) {
 	if raw, err := f.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
@@ -119,8 +119,8 @@ const (
 	widePipe     = 512 << 10
 )
 
-// emit passes output on: to the attached client, whose slowness slows the
-// process, or to the log. b has room for a frame's header in front.
+// emit passes output on to the attached client, at whose speed the process
+// then runs, or to the log. b has room for a frame's header in front.
 func (p *process) emit(t link.FrameType, b []byte) {
 	data := b[link.FrameHeader:]
 	p.mu.Lock()
@@ -140,8 +140,8 @@ func (p *process) emit(t link.FrameType, b []byte) {
 	}
 }
 
-// writeLog appends to the log, making one first if there is none. The bytes
-// are already counted in total. p.mu is held.
+// writeLog appends to the log, and creates it if necessary. total already
+// includes the bytes. p.mu is held.
 func (p *process) writeLog(data []byte) {
 	if p.log == nil {
 		p.openLog(p.total - int64(len(data)))
@@ -151,7 +151,7 @@ func (p *process) writeLog(data []byte) {
 	}
 }
 
-// openLog makes the log; what the ring remembers becomes its head. end is the
+// openLog creates the log, with the contents of the ring first. end is the
 // offset that follows. p.mu is held.
 func (p *process) openLog(end int64) {
 	head := p.ring.take()
@@ -165,7 +165,7 @@ func (p *process) openLog(end int64) {
 	p.save()
 }
 
-// detach makes a process whose client is gone a background process.
+// detach turns a process whose client left into a background process.
 func (p *process) detach(c *client) {
 	c.close()
 	p.mu.Lock()
@@ -183,7 +183,7 @@ func (p *process) detach(c *client) {
 	p.notify()
 }
 
-// await waits for the end of the process and tells everyone.
+// await waits for the end of the process and reports it.
 func (p *process) await() {
 	status, ok := p.reap()
 	if !ok {
@@ -223,8 +223,8 @@ func (p *process) await() {
 	p.table.trim()
 }
 
-// drain passes on what the outputs hold at the end of the process. It does
-// not wait for their end: a child in the background may keep them open.
+// drain passes on buffered output after the process has ended. It does not
+// wait for the end of the output, because a background child may keep it open.
 func (p *process) drain() {
 	p.stopPumps()
 	for i := range p.outs {
@@ -252,8 +252,8 @@ func (p *process) stopPumps() {
 	p.pumps.Wait()
 }
 
-// drainOne reads what is there, at most what a pipe can hold, and reports
-// whether that was the end.
+// drainOne reads what is buffered, at most a pipe's capacity, and reports
+// whether it reached the end.
 func (p *process) drainOne(f *os.File, t link.FrameType) (end bool) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -281,11 +281,11 @@ func (p *process) drainOne(f *os.File, t link.FrameType) (end bool) {
 	return false
 }
 
-// pipeSize is the most a pipe holds unless someone made it larger.
+// pipeSize is the largest capacity of a pipe.
 const pipeSize = 1 << 20
 
-// follow continues reading what children of an ended process write: into its
-// log, so that nobody's pipe blocks.
+// follow continues to read what children of an ended process write into its
+// log, so that they do not block.
 func (p *process) follow() {
 	p.mu.Lock()
 	for i, f := range p.outs {
@@ -325,7 +325,7 @@ func (p *process) kill(s syscall.Signal) error {
 	return nil
 }
 
-// limit kills the process group when the time is over.
+// limit kills the process group after d.
 func (p *process) limit(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -340,7 +340,7 @@ func (p *process) limit(d time.Duration) {
 	})
 }
 
-// client is the attached end of an exec stream.
+// client is the client's end of an exec stream.
 type client struct {
 	w    io.WriteCloser
 	mu   sync.Mutex // one frame at a time
@@ -360,5 +360,5 @@ func (c *client) sendFrame(t link.FrameType, b []byte) error {
 	return link.WriteFrame(c.w, t, b)
 }
 
-// close closes the stream, which also ends a write that waits.
+// close closes the stream, which also interrupts a waiting write.
 func (c *client) close() { c.once.Do(func() { _ = c.w.Close() }) }

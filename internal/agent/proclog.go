@@ -14,13 +14,13 @@ import (
 	"sync"
 )
 
-// segmentSize is half of what a log keeps: a full segment becomes the old
-// one, and the old one before it goes.
+// segmentSize is half of what a log keeps. A full segment replaces the old
+// segment, which is deleted.
 const segmentSize = 8 << 20
 
-// procLog is the log of one process: what it wrote to both its outputs, with
-// absolute offsets that count from the process's first byte. It is one or two
-// files, ID.log and the older ID.log.OFFSET, named by the offset it begins at.
+// procLog is the log of one process: both its outputs, with absolute offsets
+// that count from the process's first byte. It consists of one or two files:
+// ID.log and the older ID.log.OFFSET, named by its first offset.
 type procLog struct {
 	path string
 
@@ -29,10 +29,10 @@ type procLog struct {
 	old   int64    // offset of the old segment; -1 = none
 	start int64    // offset of the current segment
 	end   int64
-	lost  bool // a write failed; nothing is appended any more
+	lost  bool // a write failed; nothing more is appended
 }
 
-// createLog begins a log at an absolute offset.
+// createLog creates a log that begins at an absolute offset.
 func createLog(path string, start int64) (*procLog, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o640)
 	if err != nil {
@@ -41,9 +41,8 @@ func createLog(path string, start int64) (*procLog, error) {
 	return &procLog{path: path, file: f, old: -1, start: start, end: start}, nil
 }
 
-// openLog finds the log that an earlier agent wrote. base is the offset of
-// its first segment, from the process's record. With appending it can be
-// continued.
+// openLog opens the log of an earlier agent. base is the offset of its first
+// segment, from the process's record. With appending it can be continued.
 func openLog(path string, base int64, appending bool) (*procLog, error) {
 	l := &procLog{path: path, old: -1, start: base}
 	names, err := filepath.Glob(path + ".*")
@@ -73,7 +72,7 @@ func openLog(path string, base int64, appending bool) (*procLog, error) {
 	return l, err
 }
 
-// write appends b. A full disk ends the log, never the process.
+// write appends b. If the disk is full, the log ends but the process continues.
 func (l *procLog) write(b []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,7 +89,7 @@ func (l *procLog) write(b []byte) {
 	l.lost = err != nil
 }
 
-// rotate makes the current segment the old one.
+// rotate replaces the old segment by the current one.
 func (l *procLog) rotate() error {
 	if err := os.Rename(l.path, l.oldPath(l.start)); err != nil {
 		return err
@@ -109,7 +108,7 @@ func (l *procLog) rotate() error {
 
 func (l *procLog) oldPath(off int64) string { return l.path + "." + strconv.FormatInt(off, 10) }
 
-// bounds returns the offset of the oldest byte kept and of the end.
+// bounds returns the offsets of the oldest kept byte and of the end.
 func (l *procLog) bounds() (start, end int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,8 +118,8 @@ func (l *procLog) bounds() (start, end int64) {
 	return l.start, l.end
 }
 
-// readAt reads bytes at off. When they are gone already it reads the oldest.
-// It returns where the bytes begin; at the end of the log, io.EOF.
+// readAt reads bytes at off, or the oldest bytes if those are no longer kept.
+// It returns the offset of the bytes read, and io.EOF at the end of the log.
 func (l *procLog) readAt(p []byte, off int64) (n int, at int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +150,7 @@ func (l *procLog) readAt(p []byte, off int64) (n int, at int64, err error) {
 	return n, off, err
 }
 
-// close ends writing; reading continues.
+// close ends writing; reading still works.
 func (l *procLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

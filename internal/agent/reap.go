@@ -12,15 +12,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// reap waits until the process has ended and takes its status. It reports
-// false when the wait was interrupted.
+// reap waits until the process has ended and collects its status. It returns
+// false if the wait was interrupted.
 func (p *process) reap() (vm.ExitStatus, bool) {
 	return awaitEnd(p.pidfd, &p.mu, func() { p.signalOK = false })
 }
 
-// awaitEnd waits until a process has ended and takes its status. gone is
-// called, under mu, when its pid is no longer ours. It reports false when the
-// wait was interrupted.
+// awaitEnd waits until a process has ended and collects its status. It calls gone, under
+// mu, when the pid is no longer ours. It returns false if the wait was interrupted.
 func awaitEnd(pidfd *os.File, mu sync.Locker, gone func()) (vm.ExitStatus, bool) {
 	raw, err := pidfd.SyscallConn()
 	if err != nil {
@@ -29,7 +28,7 @@ func awaitEnd(pidfd *os.File, mu sync.Locker, gone func()) (vm.ExitStatus, bool)
 	var info waitInfo
 	var errno syscall.Errno
 	err = raw.Read(func(fd uintptr) bool {
-		mu.Lock() // a signal must not meet a pid that is no longer ours
+		mu.Lock() // nobody may signal a pid that is no longer ours
 		defer mu.Unlock()
 		info = waitInfo{}
 		_, _, errno = syscall.Syscall6(syscall.SYS_WAITID, pPidfd, fd, uintptr(unsafe.Pointer(&info)), syscall.WEXITED|syscall.WNOHANG, 0, 0)
@@ -37,7 +36,7 @@ func awaitEnd(pidfd *os.File, mu sync.Locker, gone func()) (vm.ExitStatus, bool)
 			return false
 		}
 		if errno == syscall.ECHILD && !readable(fd) {
-			return false // not our child: an earlier agent, which died, started it
+			return false // not our child: a dead agent started it
 		}
 		gone()
 		return true
@@ -45,7 +44,7 @@ func awaitEnd(pidfd *os.File, mu sync.Locker, gone func()) (vm.ExitStatus, bool)
 	if err != nil {
 		return vm.ExitStatus{}, false
 	}
-	if errno != 0 { // nobody can know its status any more
+	if errno != 0 { // its status is lost
 		return vm.ExitStatus{Code: 137, Signal: "KILL"}, true
 	}
 	if info.code == cldExited {
@@ -69,8 +68,8 @@ const (
 	cldExited = 1
 )
 
-// readable reports whether a descriptor is ready to be read at this moment;
-// that of a process is when the process has ended.
+// readable reports whether a descriptor can be read now. A pidfd can be read
+// once its process has ended.
 func readable(fd uintptr) bool {
 	p := struct {
 		fd              int32

@@ -17,13 +17,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// System is what the resets do to the kernel, so that tests leave theirs alone.
+// System is what resets change in the kernel; tests replace it.
 type System interface {
 	SetClock(t time.Time) error
 	Reseed(entropy []byte) error
 	SetHostname(name string) error
-	// SetBootID makes programs read id from the kernel's boot_id file; file is
-	// a place to keep it.
+	// SetBootID makes the kernel's boot_id file return id; file stores the id.
 	SetBootID(id, file string) error
 	Signal(pid int, s syscall.Signal) error
 	Reboot(reboot bool) error
@@ -31,17 +30,17 @@ type System interface {
 	Cgroups() (string, error)
 	// OwnGroup returns the agent's own group, "/" for the root.
 	OwnGroup() string
-	// Disks are the mount points of the local file systems that can be written.
+	// Disks returns the mount points of writable local file systems.
 	Disks() []string
-	// SyncDisk writes what a file system holds in memory to its disk.
+	// SyncDisk writes a file system's dirty pages to its disk.
 	SyncDisk(dir string) error
-	// FreezeDisk does so too, and lets nothing change it until ThawDisk.
+	// FreezeDisk does the same, and blocks changes until ThawDisk.
 	FreezeDisk(dir string) error
 	ThawDisk(dir string) error
 }
 
-// hello introduces the agent. What cannot change any more is found out once: a
-// guest that wakes has no time for it.
+// hello describes the agent. Facts that cannot change are cached, because a
+// guest that wakes has no time to find them out.
 func (a *Agent) hello() vm.AgentHello {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,8 +74,7 @@ func kernelRelease() string {
 	return string(rel)
 }
 
-// wake does the resets and answers with their report, and with a hello if
-// that is wanted too.
+// wake does the resets and answers with their report, and with a hello if the request wants it.
 func (a *Agent) wake(w *answer, r *request, hello bool) error {
 	b, err := r.words()
 	if err != nil {
@@ -93,8 +91,8 @@ func (a *Agent) wake(w *answer, r *request, hello bool) error {
 	return w.bytes(link.EncodeWake(h, report))
 }
 
-// wakeWords is wake with a hello, before there is a session to ask for it. An error
-// is in the answer in place of every reset.
+// wakeWords is wake with a hello, before a session exists. On an error the answer
+// holds that error instead of a report.
 func (a *Agent) wakeWords(key, words []byte) (answer []byte, sent func()) {
 	a.keys.used(key)
 	sent = urgent()
@@ -108,8 +106,7 @@ func (a *Agent) wakeWords(key, words []byte) (answer []byte, sent func()) {
 	return link.EncodeWake(a.hello(), report), sent
 }
 
-// wakeUp does the resets, and lets the programs continue when none has
-// failed.
+// wakeUp does the resets, and resumes the programs if none failed.
 func (a *Agent) wakeUp(words []byte) (vm.ResetReport, error) {
 	reset, err := link.DecodeReset(words)
 	if err != nil {
@@ -127,8 +124,8 @@ func (a *Agent) wakeUp(words []byte) (vm.ResetReport, error) {
 	return report, a.freezer.thawAfter(report)
 }
 
-// reset makes the guest a machine of its own. Each part is done even when
-// another one fails; the host destroys a guest that lacks one.
+// reset gives the guest an identity of its own. It does each part even if
+// another one fails; the host destroys a guest with a failed reset.
 func (a *Agent) reset(r vm.Reset) vm.ResetReport {
 	report := make(vm.ResetReport, len(vm.Resets))
 	did := func(name string, err error) {
@@ -137,7 +134,7 @@ func (a *Agent) reset(r vm.Reset) vm.ResetReport {
 			report[name] = err.Error()
 		}
 	}
-	did(vm.ResetClock, a.resetClock(r.Time)) // first: the time grows old
+	did(vm.ResetClock, a.resetClock(r.Time)) // first, because the given time becomes outdated
 	did(vm.ResetRNG, a.resetRNG(r.Entropy))
 	did(vm.ResetHostname, a.resetHostname(r.Hostname))
 	did(vm.ResetMachineID, a.resetMachineID(r.MachineID))
@@ -177,7 +174,7 @@ func (a *Agent) resetHostname(name string) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if n == len(b) { // much longer than anybody's by hand
+	if n == len(b) { // longer than any file that a person wrote
 		if b, err = os.ReadFile(hosts); err != nil {
 			return err
 		}
@@ -198,7 +195,7 @@ func validHostname(s string) bool {
 	return true
 }
 
-// withHost gives hosts the line 127.0.1.1 for name, in place of an old one.
+// withHost returns hosts with the line 127.0.1.1 for name, which replaces an old one.
 func withHost(hosts, name string) string {
 	line := "127.0.1.1\t" + name
 	if hosts == "" {
@@ -244,7 +241,7 @@ func isHex(s string) bool {
 	return s != ""
 }
 
-// resetHostKeys writes the SSH host keys where there is an SSH server.
+// resetHostKeys writes the SSH host keys if an SSH server is installed.
 func (a *Agent) resetHostKeys(keys map[string]string) error {
 	dir := filepath.Join(a.cfg.EtcDir, "ssh")
 	if _, err := os.Stat(filepath.Join(dir, "sshd_config")); err != nil {
@@ -275,13 +272,13 @@ func (a *Agent) resetLinkKey(key []byte) error {
 // kernel is the System of a real guest.
 type kernel struct {
 	runDir string
-	random int // /dev/urandom, open for good; negative = it could not be opened
+	random int // /dev/urandom, never closed; negative = it could not be opened
 }
 
 func newKernel(runDir string) kernel {
 	fd, err := openRaw("/dev/urandom", syscall.O_RDWR, 0)
 	if err != nil {
-		fd = -1 // which the first reset reports
+		fd = -1 // the first reset reports it
 	}
 	return kernel{runDir: runDir, random: fd}
 }
@@ -298,8 +295,8 @@ const (
 	rndReseedCRNG = 0x5207
 )
 
-// Reseed gives the kernel's generator fresh entropy and makes it use it at
-// once. Mixing in alone would leave siblings with equal bytes for a while.
+// Reseed adds entropy to the kernel's generator and makes it reseed at once.
+// Without the reseed, copies of a guest would draw equal bytes for a while.
 func (k kernel) Reseed(entropy []byte) error {
 	// struct rand_pool_info { int entropy_count; int buf_size; __u32 buf[]; }
 	pool := make([]int32, 2+(len(entropy)+3)/4)
@@ -316,10 +313,10 @@ func (k kernel) Reseed(entropy []byte) error {
 
 func (kernel) SetHostname(name string) error { return syscall.Sethostname([]byte(name)) }
 
-// SetBootID keeps the id in a file that is mounted over the kernel's. The
-// mount survives in generations; then the file alone changes.
+// SetBootID writes the id to a file that is mounted over the kernel's. The
+// mount survives in generations; later only the file changes.
 func (kernel) SetBootID(id, file string) error {
-	if err := overwrite(file, id+"\n", 0o444); err != nil { // in place: the mount is of this inode
+	if err := overwrite(file, id+"\n", 0o444); err != nil { // in place: the mount refers to this inode
 		return err
 	}
 	var have [64]byte

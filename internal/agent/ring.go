@@ -3,8 +3,7 @@
 
 package agent
 
-// ringSize is how much of an attached command's output is remembered, in
-// case its client goes away.
+// ringSize is how much output of an attached command is kept in case its client leaves.
 const ringSize = 64 << 10
 
 // ring keeps the last ringSize bytes written. The zero value is ready.
@@ -30,7 +29,7 @@ func (r *ring) write(p []byte) {
 	}
 }
 
-// take returns the bytes in order and forgets them.
+// take returns the bytes in order and empties the ring.
 func (r *ring) take() []byte {
 	b := make([]byte, 0, len(r.buf))
 	b = append(append(b, r.buf[r.at:]...), r.buf[:r.at]...)

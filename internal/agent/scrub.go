@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	scrubStep  = 1 << 20 // bytes that are taken at a time
-	scrubLeft  = 8 << 20 // bytes that stay free: nobody may run out of memory for it
-	scrubPipes = 48      // how many steps are taken as buffers of pipes
+	scrubStep  = 1 << 20 // bytes taken at a time
+	scrubLeft  = 8 << 20 // bytes that stay free, so that no program runs out of memory
+	scrubPipes = 48      // steps taken as pipe buffers
 
 	setPipeSize = 1031 // F_SETPIPE_SZ
 )
 
-// scrub has the kernel write zeros over free memory, where what was read and
-// written lately stands until somebody else gets the page: it drops its caches
-// and takes nearly all that is free for a moment. Memory of the kernel's own
-// and that of programs come from different heaps, so both kinds are taken.
+// scrub makes the kernel overwrite free memory, which still holds data read and written before:
+// it drops the kernel's caches and briefly allocates nearly all free memory. The kernel's own
+// memory and that of programs come from different heaps, so it allocates both kinds.
 func (a *Agent) scrub(w *answer, _ *request) error {
 	syscall.Sync()
 	err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0)
@@ -32,7 +31,7 @@ func (a *Agent) scrub(w *answer, _ *request) error {
 	var t taken
 	defer t.giveBack()
 	for range scrubPipes {
-		if enough() || t.pipe() != nil { // few are allowed to some
+		if enough() || t.pipe() != nil { // a user may have few pipes
 			break
 		}
 	}
@@ -49,13 +48,13 @@ func (a *Agent) scrub(w *answer, _ *request) error {
 
 func enough() bool { return memFree(procLines("/proc/meminfo")) < scrubLeft+scrubStep }
 
-// taken is memory that nobody else has.
+// taken is the allocated memory.
 type taken struct {
 	maps [][]byte
 	fds  []int
 }
 
-// pages takes memory as programs have it.
+// pages allocates memory of a program.
 func (t *taken) pages() error {
 	b, err := syscall.Mmap(-1, 0, scrubStep, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON|syscall.MAP_POPULATE)
 	if err == nil {
@@ -66,7 +65,7 @@ func (t *taken) pages() error {
 
 var blank [64 << 10]byte
 
-// pipe takes memory as the kernel has it.
+// pipe allocates memory of the kernel.
 func (t *taken) pipe() error {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
@@ -87,7 +86,7 @@ func (t *taken) pipe() error {
 
 func (t *taken) giveBack() {
 	for _, b := range t.maps {
-		_ = syscall.Munmap(b) // fails only for what is no mapping
+		_ = syscall.Munmap(b) // fails only for an invalid mapping
 	}
 	for _, fd := range t.fds {
 		_ = syscall.Close(fd)
@@ -95,7 +94,7 @@ func (t *taken) giveBack() {
 	*t = taken{}
 }
 
-// memFree reads how many bytes of memory are free.
+// memFree returns the free memory in bytes.
 func memFree(meminfo []string) int64 {
 	for _, l := range meminfo {
 		if v, ok := strings.CutPrefix(l, "MemFree:"); ok {

@@ -20,16 +20,16 @@ import (
 )
 
 // This is the part of HTTP/1.1 that the host's client uses: requests with a
-// length or in chunks, answers with a length, in chunks, or upgraded. A
-// restored guest under emulation runs every instruction for the first time;
-// net/http would cost it tens of milliseconds before the first command.
+// length or in chunks; answers with a length, in chunks, or upgraded. Right
+// after a restore under emulation every instruction runs for the first time,
+// so net/http would delay the first command by tens of milliseconds.
 
 const (
-	maxHead  = 64 << 10 // bytes of a request's head
-	maxWords = 4 << 20  // bytes of a request's body that is kept in memory
+	maxHead  = 64 << 10 // of a request's head, in bytes
+	maxWords = 4 << 20  // of a request's body that is read into memory, in bytes
 )
 
-// request is one request. Its body yields io.ErrUnexpectedEOF when it is cut.
+// request is one request. Its body returns io.ErrUnexpectedEOF if it is incomplete.
 type request struct {
 	ctx    context.Context // ends with the session
 	method string
@@ -61,7 +61,7 @@ func (a *Agent) serveConn(ctx context.Context, c net.Conn) {
 		w := &answer{conn: c}
 		if err := a.handle(w, r); err != nil {
 			if w.started || w.fail(err) != nil {
-				return // the host sees a cut answer
+				return // the host sees an incomplete answer
 			}
 		}
 		if w.closing || !r.finished() {
@@ -70,7 +70,7 @@ func (a *Agent) serveConn(ctx context.Context, c net.Conn) {
 	}
 }
 
-// handle finds the verb.
+// handle calls the verb of a request.
 func (a *Agent) handle(w *answer, r *request) error {
 	switch r.method + " " + r.path {
 	case "POST /exec":
@@ -90,7 +90,7 @@ func (a *Agent) handle(w *answer, r *request) error {
 	return vm.Errorf(vm.Unsupported, r.path, "this agent has no such verb")
 }
 
-// routes are the verbs that are not on the way of every start.
+// routes are the verbs that a start does not use.
 var routes = map[string]func(*Agent, *answer, *request) error{
 	"GET /processes":   (*Agent).processes,
 	"GET /process":     (*Agent).process,
@@ -141,7 +141,6 @@ var routes = map[string]func(*Agent, *answer, *request) error{
 
 var errHead = errors.New("agent: malformed request")
 
-// readRequest reads one request's head.
 func readRequest(in *bufio.Reader) (*request, error) {
 	left := maxHead
 	line, err := readLine(in, &left)
@@ -193,7 +192,7 @@ func readRequest(in *bufio.Reader) (*request, error) {
 	return r, nil
 }
 
-// readLine reads a line without its end and counts it against left.
+// readLine reads a line, without its end, and subtracts its length from left.
 func readLine(in *bufio.Reader, left *int) (string, error) {
 	var long []byte
 	for {
@@ -215,7 +214,7 @@ func readLine(in *bufio.Reader, left *int) (string, error) {
 	}
 }
 
-// words reads a whole small body.
+// words reads a small body into memory.
 func (r *request) words() ([]byte, error) {
 	if r.size < 0 || r.size > maxWords {
 		return nil, vm.Errorf(vm.Invalid, "", "the request is longer than %d bytes", maxWords)
@@ -233,7 +232,7 @@ func (r *request) finished() bool {
 
 func (r *request) flag(name string) bool { return r.query.Get(name) == "1" }
 
-// number returns a query value that is a decimal number; absent is 0.
+// number returns a query parameter that is a decimal number, 0 if it is missing.
 func (r *request) number(name string) (int64, error) {
 	s := r.query.Get(name)
 	if s == "" {
@@ -246,7 +245,7 @@ func (r *request) number(name string) (int64, error) {
 	return n, nil
 }
 
-// mode reads the mode of a new file; 0 or none is the default.
+// mode returns the mode for a new file; 0 or a missing one gives the default.
 func (r *request) mode(fallback int64) (int64, error) {
 	mode, err := r.number("mode")
 	if mode == 0 {
@@ -256,7 +255,7 @@ func (r *request) mode(fallback int64) (int64, error) {
 }
 
 // untilGone returns a context that ends when the client closes the stream.
-// The stream can carry no other request afterwards.
+// The stream cannot carry another request afterwards.
 func (r *request) untilGone(w *answer) (context.Context, context.CancelFunc) {
 	w.closing = true
 	ctx, cancel := context.WithCancel(r.ctx)
@@ -274,7 +273,7 @@ func (w *answer) bytes(b []byte) error {
 	return err
 }
 
-// manner is the header line that says that the stream ends with this answer.
+// manner is the header line that announces the end of the stream, if it ends with this answer.
 func (w *answer) manner() string {
 	if w.closing {
 		return "Connection: close\r\n"
@@ -282,7 +281,7 @@ func (w *answer) manner() string {
 	return ""
 }
 
-// done answers with nothing but success.
+// done answers with an empty success, or with the error.
 func (w *answer) done(err error) error {
 	if err != nil {
 		return err
@@ -290,7 +289,7 @@ func (w *answer) done(err error) error {
 	return w.bytes(nil)
 }
 
-// json answers with v.
+// json answers with v, or with the error.
 func (w *answer) json(v any, err error) error {
 	if err != nil {
 		return err
@@ -312,13 +311,13 @@ func (w *answer) fail(err error) error {
 		status = "500 Internal Server Error"
 	}
 	b := link.EncodeError(err)
-	w.started, w.closing = true, true // the body may not have been read
+	w.started, w.closing = true, true // the body may not have been read completely
 	_, werr := w.conn.Write(append(fmt.Appendf(nil, "HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n", status, w.manner(), len(b)), b...))
 	return werr
 }
 
-// head answers with a head for size bytes, or for chunks if size is -1. extra
-// are further header lines, each with its end.
+// head writes the head of an answer of size bytes, or of a chunked one if
+// size is -1. extra has further header lines, each with its line end.
 func (w *answer) head(size int64, extra string) error {
 	w.started = true
 	length := "Transfer-Encoding: chunked"

@@ -12,11 +12,10 @@ import (
 	"unsafe"
 )
 
-// Go's runtime has a watchman thread that sleeps 20 µs at a time while the
-// program works. Under emulation each of these sleeps costs a timer interrupt
-// and two device writes, more than the work it watches. The agent's threads
-// therefore let the kernel be late by a few milliseconds; the commands they
-// start are exact again.
+// Go's runtime has a monitor thread that sleeps 20 µs at a time while the program
+// works. Under emulation each of these sleeps costs a timer interrupt and two device
+// writes, more than the work itself. So the agent's threads allow the kernel to wake
+// them a few milliseconds late. The commands that they start have the default again.
 const (
 	agentSlack   = 4_000_000 // nanoseconds
 	commandSlack = 50_000    // the kernel's default
@@ -24,14 +23,13 @@ const (
 
 const prSetTimerslack = 29
 
-// relax gives every thread of this process the agent's slack. Threads to come
-// inherit it.
+// relax gives every thread of this process the agent's slack. New threads inherit it.
 func relax() {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return
 	}
-	for _, t := range tasks { // each write that fails leaves a thread exact, no more
+	for _, t := range tasks { // a failed write leaves one thread with the default
 		_ = os.WriteFile("/proc/"+t.Name()+"/timerslack_ns", []byte(strconv.Itoa(agentSlack)), 0)
 	}
 	setSlack(agentSlack)
@@ -41,7 +39,7 @@ func relax() {
 // relaxed is set once relax has been called.
 var relaxed atomic.Bool
 
-// exact runs fn on a thread whose children do not inherit the slack.
+// exact runs fn on a thread whose children have the default slack.
 func exact(fn func()) {
 	if !relaxed.Load() {
 		fn()
@@ -66,12 +64,12 @@ const (
 	schedFIFO  = 1
 )
 
-// urgent has the calling goroutine's thread run before every program of the guest until
-// last is called, by the same goroutine: programs that continue all at once would take
-// the processor from the answer that the host waits for.
+// urgent makes the calling goroutine's thread run before every other program of the
+// guest, until the same goroutine calls last. Otherwise programs that resume all at
+// once would delay the answer that the host waits for.
 func urgent() (last func()) {
 	runtime.LockOSThread()
-	setScheduler(schedFIFO, schedParam{1}) // without it the answer is late, no more
+	setScheduler(schedFIFO, schedParam{1}) // if it fails, the answer is only late
 	return func() {
 		setScheduler(schedOther, schedParam{})
 		runtime.UnlockOSThread()

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// writeSmall makes the file hold text. A file that already does is left
-// alone; another is replaced in one step.
+// writeSmall makes the file hold text. It leaves a file that already does
+// unchanged, and replaces any other atomically.
 func writeSmall(path, text string, mode os.FileMode) error {
 	if b, err := os.ReadFile(path); err == nil && string(b) == text {
 		return nil
@@ -34,11 +34,11 @@ func writeSmall(path, text string, mode os.FileMode) error {
 	return nil
 }
 
-// maxSmall is the length of the files that are read in one piece.
+// maxSmall is the largest file that is read in one piece.
 const maxSmall = 4096
 
 // readSmall reads the beginning of a file into b with as few instructions as
-// possible: on a restored guest each runs for the first time.
+// possible, because on a restored guest each runs for the first time.
 func readSmall(path string, b []byte) (int, error) {
 	fd, err := openRaw(path, syscall.O_RDONLY, 0)
 	if err != nil {
@@ -49,18 +49,18 @@ func readSmall(path string, b []byte) (int, error) {
 	return max(n, 0), err
 }
 
-// openRaw opens a file outside of the runtime's poller.
+// openRaw opens a file without the runtime's poller.
 func openRaw(path string, flags int, mode uint32) (fd int, err error) {
 	for {
-		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NONBLOCK, mode) // a pipe holds nobody up
+		fd, err = syscall.Open(path, flags|syscall.O_CLOEXEC|syscall.O_NONBLOCK, mode) // a pipe must not block
 		if err != syscall.EINTR {
 			return fd, err
 		}
 	}
 }
 
-// overwrite makes a small file hold text, in place: on a restored guest it
-// costs a tenth of what writeSmall does, and one block is written or not.
+// overwrite makes a small file hold text, in place: on a restored guest it takes
+// a tenth of writeSmall's time. It writes a single block, so the write is atomic.
 func overwrite(path, text string, mode os.FileMode) error {
 	fd, err := openRaw(path, syscall.O_RDWR|syscall.O_CREAT, uint32(mode.Perm()))
 	if err != nil {
@@ -76,7 +76,7 @@ func overwrite(path, text string, mode os.FileMode) error {
 	return nil
 }
 
-// rewrite replaces what the file holds.
+// rewrite replaces the contents of the file.
 func rewrite(fd int, text string) error {
 	have := make([]byte, maxSmall)
 	n, err := syscall.Pread(fd, have, 0)
@@ -92,14 +92,14 @@ func rewrite(fd int, text string) error {
 	case m < len(text):
 		return io.ErrShortWrite
 	}
-	if n > len(text) || n == len(have) { // there may be more than was read
+	if n > len(text) || n == len(have) { // the file may be longer than was read
 		return syscall.Ftruncate(fd, int64(len(text)))
 	}
 	return nil
 }
 
-// startTicks returns a process's start time in clock ticks since the boot, 0
-// if there is none.
+// startTicks returns a process's start time in clock ticks since the boot, or
+// 0 if it does not exist.
 func startTicks(pid int) uint64 {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -114,7 +114,7 @@ func startTicks(pid int) uint64 {
 }
 
 // statFields returns the fields of /proc/PID/stat from the state on; the name
-// before it may hold anything.
+// before it may hold any characters.
 func statFields(stat []byte) []string {
 	i := bytes.LastIndexByte(stat, ')')
 	if i < 0 {
@@ -155,8 +155,7 @@ func CommandLine(name string) string {
 	return ""
 }
 
-// Initial returns "systemd" when that is PID 1, "" while the guest still
-// boots, else the name of what is.
+// Initial returns the name of PID 1, such as "systemd", or "" while the guest still boots.
 func Initial() string {
 	b, err := os.ReadFile("/proc/1/comm")
 	if err != nil {

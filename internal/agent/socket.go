@@ -20,17 +20,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Sockets are made by system calls: package net with its resolver would cost
-// every guest a megabyte. The host resolves names in the guest with getent.
+// Sockets are created by system calls: package net with its resolver would cost
+// every guest a megabyte. To resolve a name, the host runs getent in the guest.
 
-// connectWithin is how long a connection may take to be made.
+// connectWithin limits the time to connect.
 const connectWithin = 20 * time.Second
 
-// maxListeners bounds the sockets that clients listen on.
+// maxListeners limits the listening sockets of clients.
 const maxListeners = 128
 
-// listeners are the sockets that clients of the host listen on in the guest.
-// Each lives as long as the stream that asked for it.
+// listeners are the sockets on which clients of the host listen in the guest.
+// Each is closed with the stream that requested it.
 type listeners struct {
 	mu sync.Mutex
 	m  map[string]*os.File
@@ -41,7 +41,7 @@ func (l *listeners) add(f *os.File) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.m) >= maxListeners {
-		return "", vm.Errorf(vm.Limit, "", "%d sockets are listened on for clients already", maxListeners)
+		return "", vm.Errorf(vm.Limit, "", "clients already listen on %d sockets", maxListeners)
 	}
 	if l.m == nil {
 		l.m = make(map[string]*os.File)
@@ -75,7 +75,7 @@ func (a *Agent) target(r *request) (linuxUser, syscall.Sockaddr, error) {
 	case "tcp":
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return u, nil, vm.Errorf(vm.Invalid, address, "not an address and a port")
+			return u, nil, vm.Errorf(vm.Invalid, address, "is not an address and a port")
 		}
 		if ip := ap.Addr().Unmap(); ip.Is4() {
 			return u, &syscall.SockaddrInet4{Port: int(ap.Port()), Addr: ip.As4()}, nil
@@ -85,10 +85,10 @@ func (a *Agent) target(r *request) (linuxUser, syscall.Sockaddr, error) {
 		path, err := u.abs(address)
 		return u, &syscall.SockaddrUnix{Name: path}, err
 	}
-	return u, nil, vm.Errorf(vm.Invalid, r.query.Get("network"), "not a kind of socket")
+	return u, nil, vm.Errorf(vm.Invalid, r.query.Get("network"), "is not a kind of socket")
 }
 
-// streamSocket makes a socket for an address.
+// streamSocket creates a socket for an address.
 func streamSocket(sa syscall.Sockaddr) (int, error) {
 	family := syscall.AF_UNIX
 	switch sa.(type) {
@@ -100,8 +100,8 @@ func streamSocket(sa syscall.Sockaddr) (int, error) {
 	return syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 }
 
-// dialSocket connects to a socket of the guest, or by its network, and becomes
-// that connection.
+// dialSocket connects to a socket of the guest, or through its network, and
+// turns the stream into that connection.
 func (a *Agent) dialSocket(w *answer, r *request) error {
 	u, sa, err := a.target(r)
 	if err != nil {
@@ -150,8 +150,8 @@ func connect(u linuxUser, sa syscall.Sockaddr) (*os.File, error) {
 	return f, f.SetWriteDeadline(time.Time{})
 }
 
-// control calls fn until it returns true, each time when the socket has become
-// ready for writing or reading.
+// control calls fn until it returns true, each time after the socket has
+// become writable or readable.
 func control(f *os.File, write bool, fn func(fd int) bool) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -164,8 +164,8 @@ func control(f *os.File, write bool, fn func(fd int) bool) error {
 	return raw.Read(once)
 }
 
-// relay answers with the beginning of a stream, about which there is a word to
-// say, and copies both ways until both are done or the session is. It closes f.
+// relay answers with the head of a stream, with word in a header line, and
+// copies both ways until both are done or the session ends. It closes f.
 func (w *answer) relay(r *request, f *os.File, word string) error {
 	defer f.Close()
 	defer context.AfterFunc(r.ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })()
@@ -188,7 +188,7 @@ func (w *answer) relay(r *request, f *os.File, word string) error {
 	}()
 	buf := make([]byte, 32<<10)
 	_, err := io.CopyBuffer(struct{ io.Writer }{w.conn}, struct{ io.Reader }{f}, buf)
-	_ = w.conn.Close() // ends this direction only
+	_ = w.conn.Close() // closes this direction only
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (w *answer) relay(r *request, f *os.File, word string) error {
 	return nil
 }
 
-// listenSocket listens on a socket of the guest as long as the stream lives.
+// listenSocket listens on a socket of the guest until the stream ends.
 func (a *Agent) listenSocket(w *answer, r *request) error {
 	dir := ""
 	if r.query.Get("network") == "unix" && r.query.Get("address") == "" {
@@ -207,7 +207,7 @@ func (a *Agent) listenSocket(w *answer, r *request) error {
 		if err := u.do(func() (err error) { dir, err = os.MkdirTemp("/tmp", "ssh-"); return err }); err != nil {
 			return fileError("/tmp", err)
 		}
-		defer func() { _ = u.do(func() error { return os.Remove(dir) }) }() // when it is empty
+		defer func() { _ = u.do(func() error { return os.Remove(dir) }) }() // fails if it is not empty
 		r.query.Set("address", filepath.Join(dir, "agent"))
 	}
 	u, sa, err := a.target(r)
@@ -220,7 +220,7 @@ func (a *Agent) listenSocket(w *answer, r *request) error {
 	}
 	defer f.Close()
 	if path, ok := sa.(*syscall.SockaddrUnix); ok {
-		defer func() { _ = u.do(func() error { return os.Remove(path.Name) }) }() // somebody may have
+		defer func() { _ = u.do(func() error { return os.Remove(path.Name) }) }() // somebody may have removed it
 	}
 	id, err := a.socks.add(f)
 	if err != nil {
@@ -241,7 +241,7 @@ func (a *Agent) listenSocket(w *answer, r *request) error {
 	return context.Cause(ctx)
 }
 
-// listen returns the socket and the address that it has got.
+// listen returns the socket and the address that it is bound to.
 func listen(u linuxUser, sa syscall.Sockaddr) (f *os.File, address string, err error) {
 	fd := -1
 	err = u.do(func() (err error) {
@@ -282,8 +282,8 @@ func addressOf(sa syscall.Sockaddr) string {
 	return ""
 }
 
-// acceptSocket waits for a connection to a socket that is listened on, and
-// becomes it. It ends with the listener at the latest.
+// acceptSocket waits for a connection to a listening socket and turns the
+// stream into it. It ends with the listener at the latest.
 func (a *Agent) acceptSocket(w *answer, r *request) error {
 	l := a.socks.find(r.query.Get("id"))
 	if l == nil {

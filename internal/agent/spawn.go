@@ -17,7 +17,7 @@ import (
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// command is an ExecSpec made ready to be started.
+// command is an ExecSpec that is ready to start.
 type command struct {
 	user linuxUser
 	argv []string
@@ -25,7 +25,7 @@ type command struct {
 	env  []string
 	path []string        // directories of its PATH
 	tty  bool            // its standard input becomes its controlling terminal
-	gone <-chan struct{} // closed when nobody waits for it any more; nil = never
+	gone <-chan struct{} // closed when no client waits for it any more; nil = never
 }
 
 // prepare resolves user, directory, environment and argument list.
@@ -56,8 +56,8 @@ func (a *Agent) prepare(s vm.ExecSpec) (*command, error) {
 	return c, nil
 }
 
-// environ builds a login-like environment: defaults, /etc/environment, and
-// what the caller gave, the later ones winning.
+// environ builds a login-like environment from defaults, /etc/environment and
+// the caller's variables; later ones win.
 func (a *Agent) environ(c *command, extra map[string]string) error {
 	shell := c.user.shell
 	if shell == "" {
@@ -94,8 +94,7 @@ func (a *Agent) environ(c *command, extra map[string]string) error {
 	return nil
 }
 
-// failed is a command that could not be started, with the exit status and the
-// words of a shell.
+// failed is a command that could not be started, with the exit status and message of a shell.
 type failed struct {
 	code int
 	text string
@@ -142,9 +141,8 @@ type spawned struct {
 	err   *os.File
 }
 
-// start starts the command in a session and process group of its own. Its
-// error is a *failed when a shell would have reported the failure with an
-// exit status, else a *vm.Error.
+// startCommand starts the command in its own session and process group. Its error is a
+// *failed if a shell would report the failure with an exit status, else a *vm.Error.
 func (a *Agent) startCommand(c *command, stdin bool) (*spawned, error) {
 	if err := c.checkCwd(); err != nil {
 		return nil, err
@@ -154,7 +152,7 @@ func (a *Agent) startCommand(c *command, stdin bool) (*spawned, error) {
 		return nil, err
 	}
 	s := &spawned{}
-	var child [3]int // its ends
+	var child [3]int // the child's ends
 	child[0] = a.devNull()
 	defer func() {
 		for i, fd := range child {
@@ -189,8 +187,8 @@ func (s *spawned) close() {
 	}
 }
 
-// pipe makes a pipe whose end for us is not blocking. We read from it if in
-// is set, and write to it otherwise.
+// pipe makes a pipe whose end for this process does not block. This process
+// reads from it if in is set, and else writes to it.
 func pipe(in bool) (theirs int, ours *os.File, err error) {
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC); err != nil {
@@ -243,7 +241,7 @@ func (a *Agent) fork(c *command, path string, fds [3]int, s *spawned) error {
 	return nil
 }
 
-// forkExec is syscall.ForkExec with the two failures that have a second try.
+// forkExec is syscall.ForkExec that tries again after two kinds of failure.
 func (a *Agent) forkExec(path string, argv []string, attr *syscall.ProcAttr) (int, error) {
 	pid, err := syscall.ForkExec(path, argv, attr)
 	if attr.Sys.UseCgroupFD && (errors.Is(err, syscall.ENODEV) || errors.Is(err, syscall.EBADF) || errors.Is(err, syscall.EBUSY)) {
@@ -251,7 +249,7 @@ func (a *Agent) forkExec(path string, argv []string, attr *syscall.ProcAttr) (in
 		attr.Sys.UseCgroupFD = false
 		pid, err = syscall.ForkExec(path, argv, attr)
 	}
-	if errors.Is(err, syscall.ENOEXEC) { // a script without a first line, as in a shell
+	if errors.Is(err, syscall.ENOEXEC) { // a script without #!, as in a shell
 		pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), attr)
 	}
 	return pid, err
@@ -271,11 +269,10 @@ func execError(name string, err error) error {
 	return &failed{126, name + ": " + err.Error()}
 }
 
-// checkCwd makes a bad directory an error of its own: in the child it would
-// look like a missing program.
+// checkCwd reports an unusable directory, which would look like a missing program in the child.
 func (c *command) checkCwd() error {
 	return c.user.do(func() error {
-		// "/." needs the right to enter the directory, like chdir.
+		// "/." needs the right to enter the directory, as chdir does.
 		fd, err := syscall.Open(c.cwd+"/.", oPath|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			return fileError(c.cwd, err)
@@ -301,7 +298,7 @@ func (a *Agent) devNull() int {
 // cgroupDir is the control group of everything that exec starts.
 const cgroupDir = "/sys/fs/cgroup/warren.exec"
 
-// execGroup makes the control group when it can: systemd mounts the
+// execGroup creates the control group when possible: systemd mounts the
 // hierarchy some time after the agent has started.
 type execGroup struct {
 	mu sync.Mutex
@@ -338,8 +335,8 @@ func (g *execGroup) forget() {
 	}
 }
 
-// oomShield takes the agent's protection from the kernel's out-of-memory
-// killer away while it forks, so that children never inherit it.
+// oomShield removes the agent's protection from the out-of-memory killer
+// while it forks, so that children never inherit it.
 type oomShield struct {
 	mu    sync.Mutex
 	file  *os.File // nil = the agent has no protection
@@ -359,7 +356,7 @@ func (o *oomShield) open() {
 func (o *oomShield) lower() { o.change(1, "0") }
 func (o *oomShield) raise() { o.change(-1, "-1000") }
 
-// change counts forks under way and writes on the first and after the last.
+// change counts forks in progress, and writes the score at the first and after the last.
 func (o *oomShield) change(by int, score string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Limits of one look at the guest. A list that is cut is named in Problems.
+// Limits of one pass. If a list is cut, Problems says so.
 const (
 	maxStateProcesses = 1000
 	maxStateFDs       = 512 // of one process
@@ -24,7 +24,7 @@ const (
 	maxStateMounts    = 256
 )
 
-// state says what lives in the guest. It passes over /proc once.
+// state answers with what runs in the guest. It passes over /proc once.
 func (a *Agent) state(w *answer, _ *request) error {
 	s := scan{proc: "/proc", user: a.users.name, exec: a.execIDs(), self: os.Getpid()}
 	out, err := s.state()
@@ -35,7 +35,7 @@ func (a *Agent) state(w *answer, _ *request) error {
 	return w.json(out, nil)
 }
 
-// execIDs maps the pids of the commands of exec that run to their ids.
+// execIDs maps the pids of running commands of exec to their ids.
 func (a *Agent) execIDs() map[int]string {
 	ids := make(map[int]string)
 	for _, p := range a.procs.list() {
@@ -48,10 +48,10 @@ func (a *Agent) execIDs() map[int]string {
 
 // scan is one pass over /proc.
 type scan struct {
-	proc string // "/proc"; tests have one of their own
+	proc string // "/proc"; tests use another one
 	user func(uid uint32) string
 	exec map[int]string
-	self int // the agent
+	self int // the agent's pid
 
 	buf      [8 << 10]byte
 	now      time.Time
@@ -76,7 +76,6 @@ type seen struct {
 	waitsFor   []int // descriptors that it sleeps on
 }
 
-// state makes the pass.
 func (s *scan) state() (vm.GuestState, error) {
 	s.now, s.names, s.byPID = time.Now().UTC(), make(map[uint32]string), make(map[int]*seen)
 	if f := strings.Fields(string(s.read("uptime"))); len(f) > 0 {
@@ -113,7 +112,7 @@ func (s *scan) state() (vm.GuestState, error) {
 
 func (s *scan) problem(text string) { s.problems = append(s.problems, text) }
 
-// read reads a small file below /proc; what it returns is good until the next
+// read reads a small file below /proc. The result is valid until the next
 // read. It makes three system calls where os.ReadFile makes seven: there are
 // hundreds of files, and under emulation each call counts.
 func (s *scan) read(name string) []byte {
@@ -140,8 +139,7 @@ func (s *scan) link(name string) string {
 	return string(s.buf[:n])
 }
 
-// numbers lists the names in a directory that are numbers, at most so many;
-// -1 = all.
+// numbers lists the numeric names in a directory, at most most of them; -1 = all.
 func (s *scan) numbers(dir string, most int) ([]int, error) {
 	fd, err := syscall.Open(s.proc+"/"+dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -167,7 +165,7 @@ func (s *scan) numbers(dir string, most int) ([]int, error) {
 	}
 }
 
-// all reads every process but the kernel's own.
+// all reads every process except kernel threads.
 func (s *scan) all() error {
 	pids, err := s.numbers(".", -1)
 	if err != nil {
@@ -191,7 +189,7 @@ func (s *scan) all() error {
 	return nil
 }
 
-// process reads one; nil when it is gone or the kernel's.
+// process reads one process; nil if it has ended or is a kernel thread.
 func (s *scan) process(pid int) *seen {
 	dir := strconv.Itoa(pid)
 	stat := s.read(dir + "/stat")
@@ -242,11 +240,11 @@ func (s *scan) process(pid int) *seen {
 	return p
 }
 
-// descriptors reads where a process's descriptors lead, and enters it in the
-// listening sockets that it holds.
+// descriptors reads the targets of a process's descriptors, and adds the
+// process to the listening sockets that it holds.
 func (s *scan) descriptors(p *seen) {
 	dir := strconv.Itoa(p.PID) + "/fd"
-	fds, _ := s.numbers(dir, maxStateFDs) // what could be read counts
+	fds, _ := s.numbers(dir, maxStateFDs) // a partial list is used
 	p.fds = make(map[int]string, len(fds))
 	for _, fd := range fds {
 		target := s.link(dir + "/" + strconv.Itoa(fd))
@@ -264,8 +262,8 @@ func (s *scan) descriptors(p *seen) {
 	}
 }
 
-// execOf finds the command of exec that a process belongs to: its session's
-// leader, or one of its forebears.
+// execOf returns the id of the exec command that a process belongs to: its
+// session leader, or one of its ancestors.
 func (s *scan) execOf(p *seen) string {
 	if id := s.exec[p.session]; id != "" {
 		return id
@@ -281,7 +279,7 @@ func (s *scan) execOf(p *seen) string {
 	return ""
 }
 
-// isSystem reports whether a process is there in every guest.
+// isSystem reports whether a process runs in every guest.
 func (s *scan) isSystem(p *seen) bool {
 	if p.PID == 1 || p.PID == s.self || p.PID == s.agentParent() {
 		return true
@@ -289,7 +287,7 @@ func (s *scan) isSystem(p *seen) bool {
 	if p.Exec != "" {
 		return false
 	}
-	if strings.HasPrefix(p.Unit, "getty@") || strings.HasPrefix(p.Unit, "serial-getty@") { // what was logged in to is work
+	if strings.HasPrefix(p.Unit, "getty@") || strings.HasPrefix(p.Unit, "serial-getty@") { // a program of a logged-in user is work
 		return slices.Contains([]string{"agetty", "getty", "login"}, p.program)
 	}
 	for _, u := range []string{"systemd-", "dbus.", "dbus-", "init.scope", "warren-agent"} {
@@ -300,7 +298,8 @@ func (s *scan) isSystem(p *seen) bool {
 	return false
 }
 
-// agentParent is the agent's supervisor, 0 if it has none but PID 1.
+// agentParent returns the pid of the agent's supervisor, or 0 if it has none
+// or PID 1 is its parent.
 func (s *scan) agentParent() int {
 	if p := s.byPID[s.self]; p != nil && p.PPID > 1 {
 		return p.PPID
@@ -321,8 +320,8 @@ func unitOf(cgroup []byte) string {
 	return ""
 }
 
-// terminalName returns the name of a terminal from its device number as
-// /proc/PID/stat has it; "" for none.
+// terminalName returns the name of a terminal from its device number in
+// /proc/PID/stat; "" if there is none.
 func terminalName(dev uint64) string {
 	major, minor := dev>>8&0xfff, dev&0xff|dev>>12&0xfff00
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// terminals lists the terminals that are some session's own.
+// terminals lists the terminals that a session controls.
 func (s *scan) terminals() []vm.GuestTerminal {
 	out := []vm.GuestTerminal{}
 	at := make(map[uint64]int)
@@ -33,8 +33,8 @@ func (s *scan) terminals() []vm.GuestTerminal {
 		if p.session == p.PID {
 			out[i].Leader, out[i].Shell = p.PID, p.Command
 		}
-		// The leader of the foreground group speaks for it; any member does once
-		// the leader has ended.
+		// The leader of the foreground group represents it; after the leader has
+		// ended, any member does.
 		if p.group == p.foreground && (out[i].Foreground == 0 || p.PID == p.group) {
 			out[i].Foreground, out[i].Command, out[i].User, out[i].Cwd, out[i].Waits = p.PID, p.Command, p.User, p.Cwd, s.chain(p)
 		}
@@ -43,7 +43,7 @@ func (s *scan) terminals() []vm.GuestTerminal {
 	return out
 }
 
-// chain follows a process that waits for a child to the one that all wait for.
+// chain follows a process that waits for a child, down to the process that all wait for.
 func (s *scan) chain(p *seen) string {
 	says := p.Waits
 	for range 8 {
@@ -60,8 +60,7 @@ func (s *scan) chain(p *seen) string {
 	return says
 }
 
-// childOf is the child that a process is most likely to wait for: the first on
-// the same terminal.
+// childOf returns the child that a process most likely waits for: the first on the same terminal.
 func (s *scan) childOf(p *seen) *seen {
 	for _, c := range s.procs {
 		if c.PPID == p.PID && c.tty == p.tty {
@@ -77,7 +76,7 @@ var pseudo = []string{
 	"fusectl", "mqueue", "hugetlbfs", "autofs", "binfmt_misc", "ramfs", "efivarfs", "rpc_pipefs", "nsfs", "selinuxfs",
 }
 
-// mounts lists the file systems that hold data, or could.
+// mounts lists the file systems that can hold data.
 func (s *scan) mounts() []vm.GuestMount {
 	out := []vm.GuestMount{}
 	for _, l := range procLines(s.proc + "/self/mounts") {
@@ -105,13 +104,13 @@ func (s *scan) mounts() []vm.GuestMount {
 	return out
 }
 
-// local reports whether the kernel alone answers for a file system: one whose
-// server is gone would hold the agent.
+// local reports whether the kernel alone serves a file system. One with a
+// dead server would block the agent.
 func local(kind string) bool {
 	return slices.Contains([]string{"ext2", "ext3", "ext4", "xfs", "btrfs", "vfat", "tmpfs", "squashfs", "iso9660", "overlay", "f2fs", "erofs"}, kind)
 }
 
-// unescape reads a path as /proc/self/mounts writes it: \040 for a blank.
+// unescape decodes a path in /proc/self/mounts: \040 for a space.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -119,15 +118,15 @@ func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
-// Limits of the requests that the agent makes itself.
+// Limits of the requests that the agent makes to ports.
 const (
 	insideAtOnce = 8
 	insideMost   = 32
 	insideTime   = 1200 * time.Millisecond
 )
 
-// probeInside makes a request to each port that is bound to one address: only
-// programs in the guest are sure to reach it. The others are the host's to ask.
+// probeInside makes a request to each port that is bound to one address, because
+// only programs in the guest can surely reach it. The host probes the others.
 func probeInside(ports []vm.GuestPort) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, insideAtOnce)
@@ -169,8 +168,8 @@ func probe(l vm.ListeningPort) vm.Probe {
 	return p
 }
 
-// converse connects, says the request and listens until the answer can be
-// judged, its end (true), or the time is over.
+// converse connects, sends the request and reads until the answer can be
+// judged, the peer closes (true), or the time is over.
 func converse(l vm.ListeningPort, request string) (answer []byte, ended bool, err error) {
 	addr, family := address(l.Address, l.Port)
 	if addr == nil {
@@ -182,14 +181,14 @@ func converse(l vm.ListeningPort, request string) (answer []byte, ended bool, er
 	}
 	defer shut(fd)
 	limit := syscall.NsecToTimeval(int64(insideTime))
-	_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &limit) // a TCP socket has both
+	_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &limit) // every TCP socket has both
 	_ = syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit)
 	if err := syscall.Connect(fd, addr); err != nil {
 		return nil, false, err
 	}
 	if request != "" {
 		if _, err := syscall.Write(fd, []byte(request)); err != nil {
-			return nil, true, nil // it was taken and closed: that is the answer
+			return nil, true, nil // accepted and closed: that is the answer
 		}
 	}
 	deadline := time.Now().Add(insideTime)
@@ -206,8 +205,7 @@ func converse(l vm.ListeningPort, request string) (answer []byte, ended bool, er
 	}
 }
 
-// address is an address as the kernel's tables name it; nil for one that
-// needs an interface.
+// address converts an address from the kernel's tables; nil for one that needs an interface.
 func address(text string, port int) (syscall.Sockaddr, int) {
 	ip, err := netip.ParseAddr(text)
 	switch {

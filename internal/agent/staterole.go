@@ -14,9 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// roles names the programs in a role that somebody who comes back asks for.
-// Each is there by evidence that is named with it; a program without evidence
-// has no role.
+// roles returns the programs in roles that a returning user asks for. Each
+// has evidence; a program without evidence has no role.
 func (s *scan) roles() []vm.GuestRole {
 	out := []vm.GuestRole{}
 	for _, p := range s.procs {
@@ -38,7 +37,7 @@ func (s *scan) roles() []vm.GuestRole {
 	return out
 }
 
-// version drops a version's digits: python3.11 is python.
+// version removes a version's digits: python3.11 is python.
 func version(program string) string { return strings.TrimRight(program, "0123456789.-") }
 
 var shells = []string{"bash", "sh", "dash", "zsh", "fish", "ksh"}
@@ -48,8 +47,8 @@ var repls = []string{
 	"julia", "ghci", "lua", "perl", "gdb", "pdb", "scala", "erl", "iex", "mongosh",
 }
 
-// repl knows an interpreter that reads a terminal in the foreground, or would
-// again when its child has ended.
+// repl recognises an interpreter that reads a terminal in the foreground, or
+// will read it again when its child has ended.
 func (s *scan) repl(p *seen) (r vm.GuestRole, ok bool) {
 	name := version(p.program)
 	shell := slices.Contains(shells, name)
@@ -72,7 +71,7 @@ func (s *scan) repl(p *seen) (r vm.GuestRole, ok bool) {
 	return r, true
 }
 
-// hasScript reports whether an interpreter was given a program to run.
+// hasScript reports whether an interpreter runs a program file.
 func hasScript(argv []string) bool {
 	for _, a := range argv[min(1, len(argv)):] {
 		if a == "-c" || a == "-m" || a == "-e" || !strings.HasPrefix(a, "-") {
@@ -87,7 +86,7 @@ var databases = map[string]string{
 	"mongod": "MongoDB", "memcached": "memcached", "etcd": "etcd", "clickhouse": "ClickHouse", "cockroach": "CockroachDB",
 }
 
-// server knows a database's first process by its program and its port.
+// server recognises a database's first process by its program and port.
 func (s *scan) server(p *seen) (r vm.GuestRole, ok bool) {
 	name := databases[p.program]
 	if parent := s.byPID[p.PPID]; name == "" || parent != nil && parent.program == p.program {
@@ -102,7 +101,7 @@ func (s *scan) server(p *seen) (r vm.GuestRole, ok bool) {
 	return r, true
 }
 
-// portsOf lists the ports that a process holds.
+// portsOf lists the listening ports of a process.
 func (s *scan) portsOf(p *seen) string {
 	var ports []int
 	for _, target := range p.fds {
@@ -119,8 +118,8 @@ func (s *scan) portsOf(p *seen) string {
 	return strings.Join(words, ", ")
 }
 
-// sqlite knows a process that has an SQLite file open, by the file's first
-// bytes; a write-ahead log beside it says that it is in use.
+// sqlite recognises a process that has an SQLite file open, by the file's
+// first bytes; a write-ahead log next to it shows that it is in use.
 func (s *scan) sqlite(p *seen) (r vm.GuestRole, ok bool) {
 	var files, why []string
 	for _, fd := range sortedFDs(p) {
@@ -144,8 +143,8 @@ func (s *scan) sqlite(p *seen) (r vm.GuestRole, ok bool) {
 	return vm.GuestRole{Role: vm.RoleDatabase, Seen: "SQLite " + strings.Join(files, ", "), Why: strings.Join(why, "; ")}, true
 }
 
-// holdsSQLite looks at a file's first bytes, if its name is one that such
-// files have. A database of another name is known by its log beside it.
+// holdsSQLite checks a file's first bytes, if its name is typical of SQLite.
+// A database with another name is recognised by the log next to it.
 func (s *scan) holdsSQLite(pid, fd int, file string) bool {
 	ext := path.Ext(file)
 	if !slices.Contains([]string{".db", ".sqlite", ".sqlite3", ".db3", ".sqlitedb"}, ext) && !slices.Contains(mapsTo(s.byPID[pid]), file+"-wal") {
@@ -163,13 +162,13 @@ func (s *scan) holdsSQLite(pid, fd int, file string) bool {
 	defer shut(f)
 	var head [16]byte
 	n, err := syscall.Pread(f, head[:], 0)
-	if err == nil && n == 0 { // just made: only the log beside it has pages
+	if err == nil && n == 0 { // new: only the log next to it has pages
 		return slices.Contains(mapsTo(s.byPID[pid]), file+"-wal")
 	}
 	return err == nil && string(head[:max(n, 0)]) == "SQLite format 3\x00"
 }
 
-// mapsTo lists where a process's descriptors lead.
+// mapsTo lists the targets of a process's descriptors.
 func mapsTo(p *seen) []string {
 	var out []string
 	for _, f := range p.fds {
@@ -191,7 +190,7 @@ var browsers = []string{
 	"chromium", "chrome", "google-chrome", "chrome-headless-shell", "headless_shell", "firefox", "firefox-esr", "firefox-bin", "msedge", "brave",
 }
 
-// browser knows a browser's first process, and counts those that show pages.
+// browser recognises a browser's first process, and counts the processes that show pages.
 func (s *scan) browser(p *seen) (r vm.GuestRole, ok bool) {
 	if !isBrowser(p) {
 		return r, false
@@ -235,8 +234,7 @@ func (s *scan) below(p, top *seen) bool {
 	return false
 }
 
-// queues are words of command lines that name a queue's worker, with the words
-// that have to follow.
+// queues are words of command lines that name a queue's worker, with the words that must follow.
 var queues = [][]string{
 	{"celery", "worker"},
 	{"rq", "worker"},
@@ -255,8 +253,8 @@ var queues = [][]string{
 	{"graphile-worker"},
 }
 
-// worker knows a queue's worker by its command line: the name of a known one,
-// or a program file that says so.
+// worker recognises a queue's worker by its command line: a known name, or a
+// program file with such a name.
 func (s *scan) worker(p *seen) (r vm.GuestRole, ok bool) {
 	r.Role = vm.RoleWorker
 	for i, a := range p.argv[:min(len(p.argv), 32)] {
@@ -278,7 +276,7 @@ func (s *scan) worker(p *seen) (r vm.GuestRole, ok bool) {
 	return r, false
 }
 
-// watcher knows a process that has the kernel tell it of changes of files.
+// watcher recognises a process that watches files with inotify.
 func (s *scan) watcher(p *seen) (r vm.GuestRole, ok bool) {
 	watches, at := 0, -1
 	for _, fd := range sortedFDs(p) {
@@ -301,8 +299,7 @@ func (s *scan) watcher(p *seen) (r vm.GuestRole, ok bool) {
 	return r, true
 }
 
-// watches counts an inotify descriptor's watches. The kernel gives whole lines
-// at each read.
+// watches counts an inotify descriptor's watches. The kernel returns whole lines at each read.
 func (s *scan) watches(pid, fd int) (n int) {
 	f, err := syscall.Open(s.proc+"/"+strconv.Itoa(pid)+"/fdinfo/"+strconv.Itoa(fd), syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Numbers of x86-64's system calls that a process sleeps in.
+// System calls of x86-64 in which processes sleep.
 const (
 	sysRead, sysWrite, sysPoll, sysReadv, sysWritev, sysSelect = 0, 1, 7, 19, 20, 23
 	sysPause, sysNanosleep, sysAccept, sysSendto, sysRecvfrom  = 34, 35, 43, 44, 45
@@ -24,10 +24,10 @@ const (
 
 const waitsForChild = "waits for a child"
 
-const maxWaited = 64 // descriptors of one wait that are looked at
+const maxWaited = 64 // descriptors of one wait that are read
 
-// waits says what a process does now, and notes the descriptors that it sleeps
-// on. It is the first thread that is looked at.
+// waits says what a process does now, and records the descriptors that it
+// waits for. It looks at the first thread.
 func (s *scan) waits(p *seen) string {
 	switch p.State {
 	case "R":
@@ -76,7 +76,7 @@ func (s *scan) waits(p *seen) string {
 	return plainWait(call, s, p)
 }
 
-// plainWait names the waits that are for no descriptor.
+// plainWait describes waits that are not for a descriptor.
 func plainWait(call int, s *scan, p *seen) string {
 	switch call {
 	case sysWait4, sysWaitid:
@@ -91,7 +91,7 @@ func plainWait(call int, s *scan, p *seen) string {
 	return s.inKernel(p)
 }
 
-// inKernel names the kernel's function that a process sleeps in.
+// inKernel names the kernel function in which a process sleeps.
 func (s *scan) inKernel(p *seen) string {
 	how := "waits"
 	if p.State == "D" {
@@ -103,7 +103,7 @@ func (s *scan) inKernel(p *seen) string {
 	return how
 }
 
-// what names what a descriptor leads to, for people.
+// what describes the target of a descriptor, for people.
 func (s *scan) what(p *seen, fd int) string {
 	target, ok := p.fds[fd]
 	switch {
@@ -129,12 +129,12 @@ func (s *scan) what(p *seen, fd int) string {
 	return target
 }
 
-// isTerminal reports whether a descriptor leads to the process's own terminal.
+// isTerminal reports whether a descriptor is the process's controlling terminal.
 func isTerminal(p *seen, target string) bool {
 	return p.tty != 0 && (target == "/dev/"+p.Terminal || target == "/dev/tty" || target == "/dev/console")
 }
 
-// several describes a wait for any of some descriptors.
+// several describes a wait for any of several descriptors.
 func (s *scan) several(p *seen) string {
 	if len(p.waitsFor) == 0 {
 		return "sleeps"
@@ -158,8 +158,8 @@ func (s *scan) several(p *seen) string {
 	return "waits for " + strings.Join(names, ", ") + more
 }
 
-// waited returns the descriptors that a select, poll or epoll is for. They
-// lie in the process's memory, or epoll's in the kernel's own list.
+// waited returns the descriptors of a select, poll or epoll. They are in the
+// process's memory, or for epoll in the kernel's list.
 func (s *scan) waited(p *seen, call int, args [4]uint64) []int {
 	switch call {
 	case sysPoll, sysPpoll:
@@ -175,7 +175,7 @@ func (s *scan) waited(p *seen, call int, args [4]uint64) []int {
 	case sysSelect, sysPselect:
 		n := min(args[0], 1024)
 		var out []int
-		for _, set := range args[1:3] { // those to read and to write
+		for _, set := range args[1:3] { // readable and writable sets
 			if set == 0 {
 				continue
 			}
@@ -207,7 +207,7 @@ func (s *scan) epolled(p *seen, fd int) []int {
 	return out
 }
 
-// memory reads a little of a process's memory; nil when that is not possible.
+// memory reads a part of a process's memory; nil if that is not possible.
 func (s *scan) memory(pid int, at uint64, size int) []byte {
 	if size <= 0 || at == 0 || at >= 1<<47 {
 		return nil

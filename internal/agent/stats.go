@@ -20,7 +20,6 @@ import (
 // clockTicks is the unit of /proc's times, the same on every Linux.
 const clockTicks = 100
 
-// stats measures the guest.
 func (a *Agent) stats(w *answer, r *request) error {
 	s := vm.Stats{Time: time.Now().UTC(), VCPU: runtime.NumCPU(), Processes: []vm.SystemProcess{}, Ports: []vm.ListeningPort{}}
 	if f := procFields("/proc/uptime"); len(f) > 0 {
@@ -110,7 +109,7 @@ func memory() (total, available int64) {
 	return total, available
 }
 
-// systemProcess reads one process; false when it is gone.
+// systemProcess reads one process; false if it has ended.
 func (a *Agent) systemProcess(pid int, names map[uint32]string) (vm.SystemProcess, bool) {
 	dir := "/proc/" + strconv.Itoa(pid)
 	stat, err := os.ReadFile(dir + "/stat")
@@ -191,7 +190,7 @@ func parseAddr(s string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addr, uint16(n)), ok
 }
 
-// findSockets enters the process in those listening sockets that it holds.
+// findSockets adds the process to the listening sockets that it holds.
 func findSockets(p vm.SystemProcess, wanted map[string]*vm.ListeningPort) {
 	if len(wanted) == 0 || strings.HasPrefix(p.Command, "[") {
 		return

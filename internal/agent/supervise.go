@@ -16,29 +16,28 @@ import (
 	"time"
 )
 
-// crashPause is how long the supervisor waits before it starts an agent
-// again that has just died.
+// crashPause is how long the supervisor waits before it restarts an agent that has just died.
 const crashPause = time.Second
 
-// unhurried keeps the agent's runtime from interrupting what takes longer than 10 ms:
-// in a guest that was just restored under emulation everything does, and the signals
-// cost more of that time. For the same reason stacks keep the room that they have got.
+// unhurried stops the agent's runtime from interrupting work that takes longer than 10
+// ms: just after a restore under emulation all work does, and the signals make it
+// slower. For the same reason stacks never shrink.
 const unhurried = "GODEBUG=asyncpreemptoff=1,gcshrinkstackoff=1"
 
-// Supervise runs the agent and starts it again when it dies. child is an
-// agent that runs already, 0 for none. Whatever is reparented to this process
-// is reaped; it may be PID 1. It returns only when it cannot continue.
+// Supervise runs the agent and restarts it when it dies. child is the pid of
+// a running agent, or 0. It reaps all processes whose parent it becomes, and
+// may be PID 1. It returns only if it cannot continue.
 //
-// On SIGHUP it becomes the program that an upgrade has installed, so that the
-// old one's memory is freed.
+// On SIGHUP it execs the program that an upgrade has installed, which frees
+// the old program's memory.
 func Supervise(ctx context.Context, child int) error {
 	var running atomic.Int64
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
-	go func() { // lives as long as the process
+	go func() { // runs as long as the process
 		for range hup {
 			err := refresh(int(running.Load()))
-			Kmsg("the supervisor stays the old one: " + err.Error())
+			Kmsg("the supervisor could not be upgraded: " + err.Error())
 		}
 	}()
 	for ctx.Err() == nil {
@@ -57,13 +56,13 @@ func Supervise(ctx context.Context, child int) error {
 		}
 		child = 0
 		running.Store(0)
-		Kmsg("the agent died and is started again")
+		Kmsg("the agent died; it is restarted")
 		pause(ctx, crashPause)
 	}
 	return context.Cause(ctx)
 }
 
-// reapUntil reaps children until the one has ended.
+// reapUntil reaps children until the given one has ended.
 func reapUntil(child int) error {
 	for {
 		var ws syscall.WaitStatus
@@ -78,17 +77,16 @@ func reapUntil(child int) error {
 	}
 }
 
-// refresh execs the installed program in the supervisor's place. It returns on
-// failure only.
+// refresh execs the installed program in the supervisor's place. It returns only on failure.
 func refresh(child int) error {
 	return syscall.Exec(program, []string{agentName, "supervise", "-child", strconv.Itoa(child)}, os.Environ())
 }
 
 // refreshParent asks the supervisor above this process, if there is one, to
-// become the new program too.
+// exec the new program, too.
 func refreshParent() {
 	if parent := os.Getppid(); isSupervisor(parent) {
-		_ = syscall.Kill(parent, syscall.SIGHUP) // without it, it only stays old
+		_ = syscall.Kill(parent, syscall.SIGHUP) // if it fails, the supervisor only stays old
 	}
 }
 
@@ -97,6 +95,5 @@ func isSupervisor(pid int) bool {
 	return err == nil && strings.HasPrefix(string(b), agentName+"\x00supervise")
 }
 
-// PowerOffNow turns the machine off at once, without order. It returns on
-// failure.
+// PowerOffNow turns the machine off at once, without a shutdown. It returns only on failure.
 func PowerOffNow() { _ = kernel{}.Reboot(false) }

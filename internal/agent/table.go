@@ -19,11 +19,11 @@ import (
 
 const (
 	keepLogged = 512 // ended processes whose logs are kept
-	keepQuiet  = 64  // ended processes without a log that are remembered
-	idBlock    = 100 // ids that are reserved by one write
+	keepQuiet  = 64  // ended processes without a log that are kept
+	idBlock    = 100 // ids reserved by one write
 )
 
-// table is the processes of one guest. Their ids never repeat on a disk.
+// table holds the processes of one guest. Their ids never repeat on a disk.
 type table struct {
 	dir  string
 	boot string // identifies this run of the guest's kernel to later agents
@@ -32,7 +32,7 @@ type table struct {
 	mu       sync.Mutex
 	procs    map[string]*process
 	next     int // the next id's number
-	reserved int // ids below it are on disk as taken
+	reserved int // lower ids are reserved on disk
 }
 
 // record is a process as kept on disk.
@@ -45,8 +45,8 @@ type record struct {
 
 func (t *table) path(id string) string { return filepath.Join(t.dir, id) }
 
-// init reads what earlier agents left. Trouble with the directory is logged:
-// a guest with a full or broken disk must still be reachable.
+// init reads the records of earlier agents. It only logs problems with the
+// directory: a guest with a full or broken disk must still be reachable.
 func (t *table) init(dir, runDir string, log *slog.Logger, before *heritage) {
 	t.dir, t.log, t.procs = dir, log, make(map[string]*process)
 	t.boot = bootMark(filepath.Join(runDir, "boot"))
@@ -59,7 +59,7 @@ func (t *table) init(dir, runDir string, log *slog.Logger, before *heritage) {
 	} else if b, err := os.ReadFile(t.path("next")); err == nil {
 		t.next, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 	}
-	names, _ := filepath.Glob(t.path("p*.json")) // the pattern is well formed
+	names, _ := filepath.Glob(t.path("p*.json")) // the pattern is valid
 	for _, n := range names {
 		if t.procs[strings.TrimSuffix(filepath.Base(n), ".json")] != nil {
 			continue // inherited
@@ -73,19 +73,17 @@ func (t *table) init(dir, runDir string, log *slog.Logger, before *heritage) {
 	t.reserved = max(t.next, t.reserved)
 }
 
-// bootMark returns the same word for every agent of one run of the kernel:
-// runDir is in memory.
+// bootMark returns the same string for every agent until the kernel reboots: runDir is in memory.
 func bootMark(file string) string {
 	if b, err := os.ReadFile(file); err == nil && len(b) > 0 {
 		return string(b)
 	}
 	mark := vm.NewUUID()
-	_ = writeSmall(file, mark, 0o600) // without it, processes of an agent that died count as ended
+	_ = writeSmall(file, mark, 0o600) // if it fails, running processes of a dead agent count as ended
 	return mark
 }
 
-// load reads one record. A process that ran when its record was written and
-// is not there any more ended with its machine.
+// load reads one record. If its process no longer exists, it counts as ended with its machine.
 func (t *table) load(file string) *process {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -121,7 +119,7 @@ func (t *table) load(file string) *process {
 	return p
 }
 
-// adopt watches a process that is not this agent's child.
+// adopt watches a process that is not a child of this agent.
 func (t *table) adopt(p *process) {
 	f, err := pidfdOpen(p.info.PID)
 	if err != nil {
@@ -139,7 +137,7 @@ func newProcess(t *table, info vm.Process) *process {
 	return &process{table: t, info: info, changed: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// number returns the number in an id, 0 if it is none.
+// number returns the number in an id, or 0 if there is none.
 func number(id string) int {
 	s, ok := strings.CutPrefix(id, "p")
 	n, err := strconv.Atoi(s)
@@ -149,7 +147,7 @@ func number(id string) int {
 	return n
 }
 
-// newID takes the next id.
+// newID reserves the next id.
 func (t *table) newID() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -192,7 +190,7 @@ func (t *table) list() []*process {
 	return out
 }
 
-// trim forgets the oldest of too many ended processes.
+// trim removes the oldest ended processes beyond the limits.
 func (t *table) trim() {
 	if t.size() <= keepQuiet {
 		return
@@ -233,7 +231,7 @@ func (t *table) forget(p *process) {
 	_ = os.Remove(t.path(p.info.ID) + ".json")
 }
 
-// over reports whether the process has ended and nobody holds its output.
+// over reports whether the process has ended and no process holds its output.
 func (p *process) over() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

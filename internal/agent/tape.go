@@ -13,12 +13,11 @@ import (
 const tapeSize = 1 << 20
 
 // tape keeps the last tapeSize bytes of a terminal's output, by their absolute
-// offsets. Its memory has a descriptor, so that it outlives the program, and
-// costs what was written, rounded up to pages. It is not safe for concurrent
-// use.
+// offsets. Its memory is a memfd, so that it survives an upgrade, and only
+// written pages cost memory. It is not safe for concurrent use.
 type tape struct {
 	fd  int
-	mem []byte // nil = it is gone
+	mem []byte // nil = freed
 	end int64
 }
 
@@ -31,7 +30,7 @@ func newTape() (*tape, error) {
 	return mapTape(fd, 0)
 }
 
-// mapTape takes over the memory of a descriptor.
+// mapTape maps the memory of a descriptor.
 func mapTape(fd int, end int64) (*tape, error) {
 	if err := syscall.Ftruncate(fd, tapeSize); err != nil {
 		_ = syscall.Close(fd)
@@ -45,7 +44,7 @@ func mapTape(fd int, end int64) (*tape, error) {
 	return &tape{fd: fd, mem: mem, end: end}, nil
 }
 
-// start is the offset of the oldest byte kept.
+// start is the offset of the oldest kept byte.
 func (t *tape) start() int64 {
 	if t.mem == nil {
 		return t.end
@@ -68,7 +67,7 @@ func (t *tape) write(p []byte) {
 	}
 }
 
-// read copies what follows an offset that is between start and end.
+// read copies the output after an offset, which is between start and end.
 func (t *tape) read(b []byte, at int64) int {
 	if t.mem == nil {
 		return 0
@@ -78,14 +77,14 @@ func (t *tape) read(b []byte, at int64) int {
 	return n + copy(b[n:], t.mem)
 }
 
-// since returns a copy of what follows an offset, and where it begins.
+// since returns a copy of the output after an offset, and the offset at which it begins.
 func (t *tape) since(at int64) ([]byte, int64) {
 	at = min(max(at, t.start()), t.end)
 	b := make([]byte, t.end-at)
 	return b[:t.read(b, at)], at
 }
 
-// free gives the memory back.
+// free releases the memory.
 func (t *tape) free() {
 	if t.mem != nil {
 		_ = syscall.Munmap(t.mem)
@@ -94,7 +93,7 @@ func (t *tape) free() {
 	}
 }
 
-// memfd makes memory that only a descriptor names.
+// memfd creates anonymous memory with a descriptor.
 func memfd() (int, error) {
 	name := [...]byte{'w', 'a', 'r', 'r', 'e', 'n', 0}
 	r, _, e := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), 1 /* MFD_CLOEXEC */, 0)
@@ -107,7 +106,7 @@ func memfd() (int, error) {
 // sysMemfdCreate is the number of memfd_create, which package syscall lacks.
 const sysMemfdCreate = 319
 
-// fill writes b into new memory that only a descriptor names.
+// fill creates anonymous memory that holds b.
 func fill(b []byte) (int, error) {
 	fd, err := memfd()
 	if err != nil {

@@ -26,7 +26,7 @@ func (a *Agent) tarDown(w *answer, r *request) error {
 		return err
 	}
 	return u.do(func() error {
-		st, err := os.Stat(root) // a symlink at the very end is followed
+		st, err := os.Stat(root) // a symlink as the last element is followed
 		if err != nil {
 			return fileError(root, err)
 		}
@@ -94,8 +94,8 @@ type packer struct {
 	buf  []byte
 }
 
-// tree adds a directory and all below it. What vanishes or may not be read
-// while it runs is an error: half a tree must not pass for a whole one.
+// tree adds a directory and everything below it. An entry that vanishes or cannot
+// be read during this is an error, because the archive would be incomplete.
 func (p *packer) tree(root string) error {
 	return filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -110,7 +110,7 @@ func (p *packer) tree(root string) error {
 			st, err = os.Stat(name)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // removed between listing and looking: it was not part of the tree any more
+			return nil // removed after the listing: no longer part of the tree
 		}
 		if err != nil {
 			return err
@@ -147,7 +147,7 @@ func (p *packer) add(name string, st fs.FileInfo, as string) error {
 
 func (p *packer) file(name string, h *tar.Header) error {
 	f, err := p.user.open(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
-	if errors.Is(err, syscall.ELOOP) { // the archive's own root may be a link; nothing else
+	if errors.Is(err, syscall.ELOOP) { // the archive's root may be a link; no other entry may
 		f, err = p.user.open(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func (p *packer) file(name string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if n < h.Size { // it shrank meanwhile: zeros, as tar does
+	if n < h.Size { // the file became shorter: pad with zeros, as tar does
 		_, err = io.CopyBuffer(onlyWriter{p.tw}, io.LimitReader(zeros{}, h.Size-n), p.buf)
 	}
 	return err
@@ -187,8 +187,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tarUp unpacks an archive under a directory. Nothing outside it is touched,
-// whatever names and links the archive or the directory hold.
+// tarUp unpacks an archive below a directory. It touches nothing outside of
+// it, whatever names and links the archive or the directory contain.
 func (a *Agent) tarUp(w *answer, r *request) error {
 	u, dir, err := a.userPath(r.query, "path")
 	if err != nil {
@@ -217,7 +217,7 @@ func (a *Agent) tarUp(w *answer, r *request) error {
 type unpacker struct {
 	root *os.Root
 	buf  []byte
-	dirs map[string]*tar.Header // their modes are set last: one may forbid writing
+	dirs map[string]*tar.Header // their modes are set last, because a mode may forbid writing
 }
 
 func (p *unpacker) all(tr *tar.Reader) error {
@@ -280,7 +280,7 @@ func (p *unpacker) entry(name string, h *tar.Header, r io.Reader) error {
 	case tar.TypeLink:
 		return p.root.Link(strings.TrimPrefix(path.Clean("/"+h.Linkname), "/"), name)
 	}
-	return nil // devices and pipes are not made
+	return nil // devices and pipes are skipped
 }
 
 func (p *unpacker) file(name string, h *tar.Header, r io.Reader) (err error) {
@@ -319,7 +319,7 @@ func (p *unpacker) finish() error {
 	slices.Sort(names)
 	for _, n := range slices.Backward(names) {
 		h := p.dirs[n]
-		if n == "." { // the destination was there before; it keeps its own
+		if n == "." { // the destination existed before; it keeps its mode and times
 			continue
 		}
 		if err := p.root.Chmod(n, goMode(uint32(h.Mode)&0o7777)); err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// terminal is a pseudo-terminal with the program on it. It belongs to the
-// guest: viewers come and go.
+// terminal is a pseudo-terminal with its program. It belongs to the guest;
+// viewers attach and detach.
 type terminal struct {
 	table *terminals
 
@@ -28,9 +28,9 @@ type terminal struct {
 	screen   *vt.Screen
 	tape     *tape
 	viewers  map[*viewer]struct{}
-	heard    chan struct{} // closed and replaced with output and at the end
-	drained  chan struct{} // has a token when a viewer has taken output
-	free     bool          // no viewer takes output: the program is not held up for them
+	heard    chan struct{} // closed and replaced at output and at the end
+	drained  chan struct{} // has a token after a viewer has taken output
+	free     bool          // no viewer takes output: the program does not wait for them
 	signalOK bool          // its program is ours and not yet reaped
 	expiry   *time.Timer
 
@@ -38,24 +38,24 @@ type terminal struct {
 	pidfd  *os.File
 
 	pumps  sync.WaitGroup // the reader of master
-	waiter sync.WaitGroup // the one that waits for the end
+	waiter sync.WaitGroup // waits for the end
 	ended  chan struct{}
 }
 
 const (
 	// lagMax is how far the fastest viewer may be behind before the program
-	// is held up: half of what is kept, so that it sees everything.
+	// has to wait: half of the tape, so that the viewer misses nothing.
 	lagMax = tapeSize / 2
-	// stallAfter is how long the program is held up for viewers that take
-	// nothing at all. Then they will get the screen drawn again.
+	// stallAfter is how long the program waits for viewers that take no
+	// output at all. Later they get the screen redrawn.
 	stallAfter = 5 * time.Second
-	// A terminal gives output in pieces as small as a line. After so many that
-	// follow each other at once there is a pause after a small one, so that the
-	// cost of a piece, down to the viewer, is that of many lines.
+	// A terminal delivers output in pieces as small as a line. After floodAfter
+	// pieces in a row, the reader pauses after each small piece, so that later
+	// pieces hold many lines and cost less.
 	floodAfter = 16
 	floodPiece = 1024
 	floodPause = 2 * time.Millisecond
-	// keepExited is how long an ended terminal can be looked at.
+	// keepExited is how long an ended terminal can be read
 	keepExited = 10 * time.Minute
 )
 
@@ -66,8 +66,7 @@ func newTerminal(t *terminals, info vm.TerminalSession) *terminal {
 	}
 }
 
-// openTerminal starts a program on a new pseudo-terminal, unless gone is closed
-// before it can.
+// openTerminal starts a program on a new pseudo-terminal, unless gone is closed first.
 func (a *Agent) openTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal, error) {
 	cmd, path, err := a.terminalCommand(s)
 	if err != nil {
@@ -79,7 +78,7 @@ func (a *Agent) openTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal
 	}
 	defer func() { _ = syscall.Close(slave) }()
 	if cmd.user.uid != uint32(os.Geteuid()) {
-		_ = syscall.Fchown(slave, int(cmd.user.uid), -1) // programs want to own their terminal; most do without
+		_ = syscall.Fchown(slave, int(cmd.user.uid), -1) // programs want to own their terminal, but most work without
 	}
 	t := newTerminal(&a.terms, vm.TerminalSession{
 		ID: s.ID, User: cmd.user.name, Command: s.Command, Cols: s.Cols, Rows: s.Rows, CreatedAt: time.Now().UTC(),
@@ -136,9 +135,8 @@ func (a *Agent) terminalCommand(s vm.TerminalSpec) (*command, string, error) {
 	return cmd, path, nil
 }
 
-// defaultSignals makes sure that programs do not begin deaf to ^C and ^\: a
-// signal that this process ignores would stay ignored in them, one that it
-// handles does not.
+// defaultSignals makes sure that programs react to ^C and ^\: they inherit
+// the signals that this process ignores, but not those that it handles.
 func defaultSignals() {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
@@ -183,14 +181,14 @@ func openPTY() (master *os.File, slave int, err error) {
 	}
 	var mode syscall.Termios
 	if _, err := ioctl(int(peer), tcgets, uintptr(unsafe.Pointer(&mode))); err == nil {
-		mode.Iflag |= iutf8 // so that erasing takes away whole characters
+		mode.Iflag |= iutf8 // so that erase removes whole characters
 		_, _ = ioctl(int(peer), tcsets, uintptr(unsafe.Pointer(&mode)))
 	}
 	return os.NewFile(uintptr(fd), "terminal"), int(peer), nil
 }
 
-// setSize tells the kernel, which tells the program. t.mu is held, or the
-// terminal is not shared yet.
+// setSize sets the kernel's size, which signals the program. t.mu is held, or
+// the terminal is not shared yet.
 func (t *terminal) setSize() {
 	size := [4]uint16{uint16(t.info.Rows), uint16(t.info.Cols)}
 	_ = t.control(func(fd int) error {
@@ -226,12 +224,12 @@ func (t *terminal) pump() {
 	n, err := 0, error(nil)
 	for inRow := 0; ; inRow++ {
 		if inRow > floodAfter && n < floodPiece {
-			<-time.After(floodPause) // so short that nobody needs to end it
+			<-time.After(floodPause) // too short to need an interruption
 		}
 		began := time.Now()
 		n, err = t.master.Read(buf)
 		if time.Since(began) > floodPause {
-			inRow = 0 // it had to wait for the program
+			inRow = 0 // the reader had to wait for the program
 		}
 		if n > 0 {
 			t.output(buf[:n])
@@ -246,7 +244,7 @@ func (t *terminal) pump() {
 	}
 }
 
-// output takes output of the program.
+// output processes output of the program.
 func (t *terminal) output(b []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -255,7 +253,7 @@ func (t *terminal) output(b []byte) {
 	t.tell()
 }
 
-// tell wakes those that wait for output or the end. t.mu is held.
+// tell wakes goroutines that wait for output or the end. t.mu is held.
 func (t *terminal) tell() {
 	close(t.heard)
 	t.heard = make(chan struct{})
@@ -264,8 +262,7 @@ func (t *terminal) tell() {
 	}
 }
 
-// holdUp waits while every viewer is far behind, as long as one of them takes
-// something.
+// holdUp waits while every viewer is far behind, but at most stallAfter if none takes output.
 func (t *terminal) holdUp() {
 	for {
 		t.mu.Lock()
@@ -289,13 +286,12 @@ func (t *terminal) holdUp() {
 	}
 }
 
-// reply answers the program's question when no viewer's terminal does. t.mu is
-// held.
+// reply answers a query of the program if no viewer's terminal does. t.mu is held.
 func (t *terminal) reply(b []byte) {
 	if len(t.viewers) > 0 {
 		return
 	}
-	_ = t.control(func(fd int) error { // an answer that finds no room is not missed
+	_ = t.control(func(fd int) error { // an answer that does not fit is dropped
 		_, err := syscall.Write(fd, b)
 		return err
 	})
@@ -309,7 +305,7 @@ func (t *terminal) await() {
 	}
 	_ = t.master.SetReadDeadline(time.Unix(1, 0))
 	t.mu.Lock()
-	t.free = true // nothing more will be held up
+	t.free = true // nothing waits for viewers any more
 	t.mu.Unlock()
 	select {
 	case t.drained <- struct{}{}:
@@ -335,8 +331,8 @@ func (t *terminal) expire(after time.Duration) {
 	t.expiry = time.AfterFunc(after, func() { t.table.forget(t, true) })
 }
 
-// drain takes the output that is there after the program's end, not more than
-// is kept: a child in the background may write on.
+// drain reads the output that remains at the program's end, at most as much
+// as is kept: a background child may continue to write.
 func (t *terminal) drain() {
 	buf := make([]byte, 4096)
 	for left := tapeSize; left > 0; {
@@ -364,8 +360,8 @@ func (t *terminal) view() vm.TerminalSession {
 	return v
 }
 
-// fit makes the size the smallest of the viewers'; without any, and after the
-// program's end, it stays. t.mu is held.
+// fit sets the size to the smallest of the viewers'. Without viewers, and
+// after the program's end, it stays. t.mu is held.
 func (t *terminal) fit() {
 	if t.info.ExitCode != nil {
 		return
@@ -405,7 +401,7 @@ func (t *terminal) kill(s syscall.Signal, group bool) {
 	_ = syscall.Kill(pid, s) // it may have ended at this moment
 }
 
-// hangUp tells the programs that the terminal goes away.
+// hangUp tells the programs that the terminal is closed.
 func (t *terminal) hangUp() {
 	var front int32
 	t.mu.Lock()

@@ -20,32 +20,32 @@ import (
 
 const (
 	keepEnded   = 32  // ended terminals that are kept at most
-	rememberIDs = 256 // of terminals that are no longer kept
+	rememberIDs = 256 // ids of removed terminals that are remembered
 	closeGrace  = 500 * time.Millisecond
 	closeLimit  = 5 * time.Second
 )
 
 // terminals are the terminals of one guest.
 type terminals struct {
-	open sync.Mutex // one is opened at a time
+	open sync.Mutex // one terminal is opened at a time
 
 	mu      sync.Mutex
 	byID    map[string]*terminal
 	next    int
 	expired []string
-	lost    []vm.TerminalSession // that ran under an agent that died
+	lost    []vm.TerminalSession // lost when their agent died
 
 	saving sync.Mutex
-	file   string // names those that run, for an agent that comes after a crash
+	file   string // names the running ones, for an agent after a crash
 }
 
-// init finds the terminals that went with an agent that died. The kernel has
-// hung them up, as their masters were that agent's.
+// init finds the terminals that ended with an agent that died. The kernel has
+// hung them up, because that agent held their masters.
 func (l *terminals) init(file string) {
 	l.file = file
 	b, err := os.ReadFile(file)
 	if err != nil {
-		return // there were none
+		return // no file: there were none
 	}
 	lost, err := link.DecodeTerminals(b)
 	if err != nil {
@@ -58,14 +58,14 @@ func (l *terminals) init(file string) {
 		}
 		l.lost = append(l.lost, t)
 		if n, ok := strings.CutPrefix(t.ID, "pty-"); ok {
-			n, _ := strconv.Atoi(n) // 0 when its user has named it
+			n, _ := strconv.Atoi(n) // 0 if its user named it
 			l.next = max(l.next, n)
 		}
 	}
 	l.lost = l.lost[max(0, len(l.lost)-vm.MaxTerminals):]
 }
 
-// save notes which terminals run, and which were lost.
+// save records which terminals run, and which were lost.
 func (l *terminals) save() {
 	l.saving.Lock()
 	defer l.saving.Unlock()
@@ -80,10 +80,10 @@ func (l *terminals) save() {
 	l.mu.Lock()
 	running = append(running, l.lost...)
 	l.mu.Unlock()
-	_ = writeSmall(l.file, string(link.EncodeTerminals(running)), 0o600) // only a crash after it would need it
+	_ = writeSmall(l.file, string(link.EncodeTerminals(running)), 0o600) // needed only after a crash
 }
 
-// add opens a terminal, or says why not.
+// addTerminal opens a terminal, or returns an error.
 func (a *Agent) addTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal, error) {
 	l := &a.terms
 	l.open.Lock()
@@ -108,7 +108,7 @@ func (a *Agent) addTerminal(gone <-chan struct{}, s vm.TerminalSpec) (*terminal,
 	return t, nil
 }
 
-// check settles the id. The id of an ended terminal is free.
+// check chooses or checks the id. The id of an ended terminal may be used again.
 func (l *terminals) check(s *vm.TerminalSpec) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +146,7 @@ func bit(b bool) int {
 	return 0
 }
 
-// fitting forces a size into its bounds.
+// fitting limits a size to the allowed range.
 func fitting(cols, rows int) (int, int) {
 	if cols <= 0 || rows <= 0 {
 		return vm.TerminalCols, vm.TerminalRows
@@ -154,7 +154,7 @@ func fitting(cols, rows int) (int, int) {
 	return min(cols, vt.MaxCols), min(rows, vt.MaxRows)
 }
 
-// findTerminal finds one for a Linux user, "" being the agent's own.
+// findTerminal returns a terminal for a Linux user; "" is the agent's own user.
 func (a *Agent) findTerminal(id, user string) (*terminal, error) {
 	l := &a.terms
 	l.mu.Lock()
@@ -193,7 +193,7 @@ func (l *terminals) list() []*terminal {
 	return out
 }
 
-// trim forgets the oldest of too many ended terminals.
+// trim removes the oldest ended terminals beyond the limit.
 func (l *terminals) trim() {
 	defer l.save()
 	ended := slices.DeleteFunc(l.list(), func(t *terminal) bool { return !t.over() })
@@ -203,7 +203,7 @@ func (l *terminals) trim() {
 	}
 }
 
-// forget takes an ended terminal out of the list; its id may be remembered.
+// forget removes an ended terminal; with remember its id is kept.
 func (l *terminals) forget(t *terminal, remember bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,14 +218,14 @@ func (l *terminals) forget(t *terminal, remember bool) {
 	t.drop()
 }
 
-// drop gives the memory of an ended terminal back once nobody looks at it.
+// drop frees the memory of an ended terminal once no viewer is left.
 func (t *terminal) drop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.expiry != nil {
 		t.expiry.Stop()
 	}
-	if len(t.viewers) > 0 { // they are told of the end, and then leave
+	if len(t.viewers) > 0 { // they are told of the end and then leave
 		t.expiry = time.AfterFunc(time.Second, t.drop)
 		return
 	}
@@ -234,7 +234,6 @@ func (t *terminal) drop() {
 
 func (t *terminal) over() bool { return isClosed(t.ended) }
 
-// openTerm opens a terminal and shows it to the client.
 func (a *Agent) openTerm(w *answer, r *request) error {
 	b, err := r.words()
 	if err != nil {
@@ -251,7 +250,6 @@ func (a *Agent) openTerm(w *answer, r *request) error {
 	return t.serve(w, r, vm.TerminalView{Cols: s.Cols, Rows: s.Rows}, false)
 }
 
-// attachTerm shows a terminal to the client.
 func (a *Agent) attachTerm(w *answer, r *request) error {
 	t, err := a.findTerminal(r.query.Get("id"), r.query.Get("user"))
 	if err != nil {
@@ -274,7 +272,7 @@ func (a *Agent) attachTerm(w *answer, r *request) error {
 	return t.serve(w, r, view, true)
 }
 
-// serve turns the stream into one of frames until either side ends it.
+// serve turns the request into a stream of frames until either side ends it.
 func (t *terminal) serve(w *answer, r *request, view vm.TerminalView, replay bool) error {
 	w.closing, w.started = true, true
 	c := &client{w: w.conn}
@@ -297,7 +295,6 @@ func (t *terminal) serve(w *answer, r *request, view vm.TerminalView, replay boo
 	return nil
 }
 
-// listTerms lists the terminals.
 func (a *Agent) listTerms(w *answer, _ *request) error {
 	var views []vm.TerminalSession
 	for _, t := range a.terms.list() {
@@ -311,7 +308,7 @@ func (a *Agent) listTerms(w *answer, _ *request) error {
 	return w.bytes(link.EncodeTerminals(views))
 }
 
-// closeTerm ends a terminal's programs and forgets it.
+// closeTerm ends a terminal's programs and removes it.
 func (a *Agent) closeTerm(w *answer, r *request) error {
 	t, err := a.findTerminal(r.query.Get("id"), r.query.Get("user"))
 	if err != nil {
@@ -342,7 +339,7 @@ func (t *terminal) endsWithin(d time.Duration) bool {
 	}
 }
 
-// readTerm shows a terminal's screen, and its output from an offset on.
+// readTerm answers with a terminal's screen, and with its output from an offset.
 func (a *Agent) readTerm(w *answer, r *request) error {
 	t, err := a.findTerminal(r.query.Get("id"), r.query.Get("user"))
 	if err != nil {
@@ -355,7 +352,7 @@ func (a *Agent) readTerm(w *answer, r *request) error {
 	return w.bytes(link.EncodeContent(t.content(since)))
 }
 
-// content is what the terminal shows. A negative offset asks for no output.
+// content returns what the terminal shows. A negative offset asks for no output.
 func (t *terminal) content(since int64) vm.TerminalContent {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -423,7 +420,7 @@ func (a *Agent) sendTerm(w *answer, r *request) error {
 	return w.bytes(link.EncodeContent(c))
 }
 
-// typeIn writes input within a time.
+// typeIn writes input within a time limit.
 func typeIn(f *os.File, data []byte, limit time.Duration) error {
 	defer f.Close()
 	_ = f.SetWriteDeadline(time.Now().Add(limit))

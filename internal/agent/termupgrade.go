@@ -13,17 +13,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// heirTerm is one terminal that an agent leaves to the one it becomes.
+// heirTerm is a terminal that an agent passes to its successor.
 type heirTerm struct {
 	Session vm.TerminalSession `json:"session"`
 	Start   uint64             `json:"start"`
 	Master  int                `json:"master"` // descriptors; -1 = its program has ended
 	Tape    int                `json:"tape"`
 	End     int64              `json:"end"`    // of the tape
-	Screen  int                `json:"screen"` // output that draws it
+	Screen  int                `json:"screen"` // output that redraws it
 }
 
-// freeze stops this agent's work on a terminal. Its viewers are gone.
+// freeze stops this agent's work on a terminal. It has no viewers any more.
 func (t *terminal) freeze() {
 	t.mu.Lock()
 	if t.expiry != nil {
@@ -51,7 +51,7 @@ func (t *terminal) thaw() {
 	t.run()
 }
 
-// bequeath describes a frozen terminal and the descriptors to keep.
+// bequeath describes a frozen terminal and returns the descriptors to keep.
 func (t *terminal) bequeath() (heirTerm, []int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +71,7 @@ func (t *terminal) bequeath() (heirTerm, []int, error) {
 	return h, keep, nil
 }
 
-// inherit enters the terminals of the agent before.
+// inherit adds the terminals of the previous agent.
 func (l *terminals) inherit(h *heritage) error {
 	l.next, l.expired = h.NextTerm, h.Expired
 	l.lost = slices.DeleteFunc(l.lost, func(t vm.TerminalSession) bool {
@@ -103,7 +103,7 @@ func (l *terminals) inherit(h *heritage) error {
 		}
 		t.master = os.NewFile(uintptr(ht.Master), "terminal")
 		if t.pidfd, err = pidfdOpen(ht.Session.PID); err != nil {
-			return err // its program is our child and not yet reaped: it cannot be gone
+			return err // its program is our child and not reaped, so it must exist
 		}
 		t.signalOK = true
 		t.run()

@@ -19,16 +19,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxBinary bounds the program that an upgrade brings.
+// maxBinary limits the size of a new agent.
 const maxBinary = 64 << 20
 
-// upgrade takes a new program for this process. After the answer the session
-// ends, and the new agent synchronises with the host again: same pid, same
-// children, same descriptors.
+// upgrade receives a new program for this process. After the answer the session ends, and the
+// new agent synchronises with the host again, with the same pid, children and descriptors.
 func (a *Agent) upgrade(w *answer, r *request) error {
 	digest := r.query.Get("digest")
 	if !isHex(digest) || len(digest) != 64 {
-		return vm.Errorf(vm.Invalid, digest, "not a digest")
+		return vm.Errorf(vm.Invalid, digest, "is not a digest")
 	}
 	if r.size <= 0 || r.size > maxBinary {
 		return vm.Errorf(vm.Invalid, "", "an agent of %d bytes", r.size)
@@ -46,12 +45,12 @@ func (a *Agent) upgrade(w *answer, r *request) error {
 		_ = os.Remove(tmp)
 		return fileError(file, err)
 	}
-	// For an agent that is started again after a crash.
+	// An agent that restarts after a crash reads it.
 	if err := writeSmall(filepath.Join(a.cfg.RunDir, "agent.digest"), digest+"\n", 0o600); err != nil {
 		return fileError(file, err)
 	}
-	// A host that has its answer drops the link at once: that the write failed
-	// does not say that the host hasn't heard.
+	// A host that has the answer closes the link at once, so a failed write
+	// does not prove that the host did not get it.
 	err := w.bytes(nil)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,10 +61,10 @@ func (a *Agent) upgrade(w *answer, r *request) error {
 	return err
 }
 
-// saveProgram writes the body to file and lets it prove that it can run: an
-// agent that replaces itself by garbage would be lost.
+// saveProgram writes the body to a file and checks that it runs, because a
+// broken program would lose the agent.
 func (a *Agent) saveProgram(r *request, file string) error {
-	_ = os.Remove(file) // of an upgrade that failed
+	_ = os.Remove(file) // remains of a failed upgrade
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
@@ -82,7 +81,7 @@ func (a *Agent) saveProgram(r *request, file string) error {
 	return nil
 }
 
-// heritage is what an agent leaves to the one it becomes.
+// heritage is what an agent passes to its successor.
 type heritage struct {
 	Version   int        `json:"version"` // of this structure; 1
 	Digest    string     `json:"digest"`
@@ -97,7 +96,7 @@ type heritage struct {
 	Terminals []heirTerm `json:"terminals,omitempty"`
 }
 
-// heirProc is one process with open descriptors.
+// heirProc is a process with open descriptors.
 type heirProc struct {
 	Process vm.Process    `json:"process"`
 	Start   uint64        `json:"start"`
@@ -107,15 +106,15 @@ type heirProc struct {
 	Left    time.Duration `json:"left"` // until the timeout, 0 = none
 }
 
-// become replaces this process's program. It returns only on failure, with
-// everything as before.
+// become execs the new program in this process. It returns only on failure,
+// with everything as before.
 func (a *Agent) become(file string, port *os.File) error {
-	a.handlers.Wait() // their streams are dead; none may be forking now
+	a.handlers.Wait() // their streams have ended; none may be forking now
 	a.mu.Lock()
 	h := heritage{Version: 1, Digest: a.nextDigest}
 	a.mu.Unlock()
 	list, terms := a.procs.list(), a.terms.list()
-	defer func() { // reached on failure only
+	defer func() { // reached only on failure
 		for _, p := range list {
 			p.thaw()
 		}
@@ -191,7 +190,7 @@ func setCloexec(fd int, on bool) error {
 	return nil
 }
 
-// store writes the heritage into memory that only a descriptor names.
+// store writes the heritage to anonymous memory and returns its descriptor.
 func (h *heritage) store() (fd int, err error) {
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -206,12 +205,12 @@ func rawFD(f *os.File) (int, error) {
 		return -1, err
 	}
 	got := -1
-	err = raw.Control(func(fd uintptr) { got = int(fd) }) // unlike Fd, it leaves the descriptor as it is
+	err = raw.Control(func(fd uintptr) { got = int(fd) }) // unlike Fd, Control does not change the descriptor
 	return got, err
 }
 
-// freeze stops this agent's work on a process, at a point where all output
-// that was read is in its log.
+// freeze stops this agent's work on a process, at a point where the log has
+// all output that was read.
 func (p *process) freeze() {
 	p.mu.Lock()
 	p.frozen = true
@@ -249,7 +248,7 @@ func (p *process) thaw() {
 	p.run()
 }
 
-// bequeath describes a frozen process and the descriptors to keep.
+// bequeath describes a frozen process and returns the descriptors to keep.
 func (p *process) bequeath() (heirProc, []int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,8 +274,8 @@ func (p *process) bequeath() (heirProc, []int, error) {
 	return h, keep, nil
 }
 
-// Inherit takes what the agent that this process was has left in a
-// descriptor, and returns the agent that continues, with its port.
+// Inherit reads what the previous agent of this process left in a descriptor.
+// It returns the new agent and its port.
 func Inherit(cfg Config, state int) (*Agent, *os.File, error) {
 	f := os.NewFile(uintptr(state), "heritage")
 	defer f.Close()
@@ -301,7 +300,7 @@ func Inherit(cfg Config, state int) (*Agent, *os.File, error) {
 	return a, os.NewFile(uintptr(h.Port), "port"), nil
 }
 
-// inherit enters the processes of the agent before.
+// inherit adds the processes of the previous agent.
 func (t *table) inherit(h *heritage) {
 	t.next, t.reserved = h.NextID, h.Reserved
 	for _, hp := range h.Processes {

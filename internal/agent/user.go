@@ -24,8 +24,8 @@ type linuxUser struct {
 	shell  string
 }
 
-// userDB reads /etc/passwd, /etc/group and /etc/environment and keeps what it
-// read until the file changes: a restored guest then only looks at the date.
+// userDB reads /etc/passwd, /etc/group and /etc/environment, and caches each
+// until it changes: a restored guest then only checks the modification time.
 type userDB struct {
 	etc string
 
@@ -59,8 +59,8 @@ func (c *cachedFile) read(path string) []string {
 	return c.lines
 }
 
-// find returns the user called name; "" is the agent's own, which is root.
-// A decimal name that no user has is taken for a uid.
+// find returns a user by name; "" is the agent's own user, root. A decimal
+// name that no user has counts as a uid.
 func (u *userDB) find(name string) (linuxUser, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -87,7 +87,7 @@ func (u *userDB) find(name string) (linuxUser, error) {
 	return a, nil
 }
 
-// findAccount looks for want in a field of passwd lines.
+// findAccount searches a field of passwd lines for want.
 func findAccount(lines []string, field int, want string) (linuxUser, bool) {
 	for _, l := range lines {
 		f := strings.Split(l, ":")
@@ -119,7 +119,7 @@ func findGroups(lines []string, name string, except uint32) []uint32 {
 	return out
 }
 
-// name returns the name of a uid, or the number.
+// name returns the name of a uid, or the number as text.
 func (u *userDB) name(uid uint32) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -149,7 +149,7 @@ func (u *userDB) environ() []string {
 	return out
 }
 
-// directory is the user's home, or the root where there is none.
+// directory returns the user's home, or / if it does not exist.
 func (a *linuxUser) directory() string {
 	if st, err := os.Stat(a.home); a.home == "" || err != nil || !st.IsDir() {
 		return "/"

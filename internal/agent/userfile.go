@@ -13,9 +13,8 @@ import (
 	"unsafe"
 )
 
-// userFile is a file that was opened for a user. It is read and written as the
-// user, too: for some files of the kernel, and for the disk's reserve and quotas,
-// it matters who writes and not who has opened.
+// userFile is a file that was opened for a user. It is also read and written as the user: some
+// kernel files, and the disk's reserve and quotas, check who writes, not who opened the file.
 type userFile struct {
 	file *os.File
 	user linuxUser
@@ -41,7 +40,7 @@ func (f userFile) WriteAt(p []byte, at int64) (n int, err error) {
 	return n, first(derr, err)
 }
 
-// first returns the first of the two that is an error.
+// first returns the first error of the two.
 func first(a, b error) error {
 	if a != nil {
 		return a
@@ -49,17 +48,16 @@ func first(a, b error) error {
 	return b
 }
 
-// What package syscall lacks: openat2, its RESOLVE_NO_MAGICLINKS, and the number of
-// the file system that /proc is.
+// Constants that package syscall lacks: openat2, its RESOLVE_NO_MAGICLINKS, and the
+// magic number of procfs.
 const (
 	sysOpenat2   = 437
 	noMagicLinks = 2
 	procMagic    = 0x9fa0
 )
 
-// open opens a file for the user, within do. Nobody but root gets at the agent by
-// way of /proc: to the kernel the thread that acts for the user is the agent, whose
-// open files and memory are its own.
+// open opens a file for the user, within do. Only root can reach the agent through /proc: for the
+// kernel the thread that acts for the user is the agent, whose open files and memory are its own.
 func (a *linuxUser) open(path string, flags int, mode fs.FileMode) (*os.File, error) {
 	if a.uid == 0 {
 		return os.OpenFile(path, flags, mode)
@@ -97,7 +95,7 @@ func (a *linuxUser) open(path string, flags int, mode fs.FileMode) (*os.File, er
 	return f, nil
 }
 
-// agents reports whether a file is one of the kernel's about this process.
+// agents reports whether a file is one of /proc about this process.
 func agents(f *os.File) bool {
 	raw, err := f.SyscallConn()
 	if err != nil {

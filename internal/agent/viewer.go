@@ -8,9 +8,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// viewer is one client of a terminal. It reads the tape at its own pace: what
-// it does not take costs nothing, and when it has fallen too far behind it
-// gets the screen drawn again.
+// viewer is one client of a terminal. It reads the tape at its own pace. Output that it
+// does not take costs nothing; if it falls too far behind, it gets the screen redrawn.
 type viewer struct {
 	t     *terminal
 	c     *client
@@ -20,11 +19,11 @@ type viewer struct {
 
 	// guarded by t.mu
 	cols, rows int
-	at         int64 // offset of the next byte to be sent
+	at         int64 // offset of the next byte to send
 	redraw     bool
 }
 
-// attach enters a viewer, with what it shall see first.
+// attach adds a viewer, and first sends what the view asks for.
 func (t *terminal) attach(c *client, view vm.TerminalView) *viewer {
 	v := &viewer{t: t, c: c, wake: make(chan struct{}, 1), gone: make(chan struct{}), cols: view.Cols, rows: view.Rows}
 	t.mu.Lock()
@@ -43,7 +42,7 @@ func (t *terminal) attach(c *client, view vm.TerminalView) *viewer {
 	return v
 }
 
-// leave takes the viewer out.
+// leave removes the viewer.
 func (v *viewer) leave() {
 	v.c.close()
 	if v.input != nil {
@@ -63,7 +62,7 @@ func (v *viewer) poke() {
 	}
 }
 
-// taken tells the pump that a viewer has moved, or is no more.
+// taken tells the pump that a viewer has advanced or left.
 func (t *terminal) taken() {
 	select {
 	case t.drained <- struct{}{}:
@@ -71,7 +70,7 @@ func (t *terminal) taken() {
 	}
 }
 
-// show sends output until the program's end or the client's.
+// show sends output until the program ends or the client leaves.
 func (v *viewer) show(replay bool) {
 	buf := make([]byte, link.FrameHeader+16<<10)
 	for {
@@ -101,7 +100,7 @@ func (v *viewer) show(replay bool) {
 		case over:
 			code := *t.info.ExitCode
 			t.mu.Unlock()
-			_ = v.c.sendFrame(link.FrameExit, link.EncodeExit(vm.ExitStatus{Code: code})) // the client may be gone
+			_ = v.c.sendFrame(link.FrameExit, link.EncodeExit(vm.ExitStatus{Code: code})) // the client may have left
 			v.c.close()
 			return
 		default:
@@ -119,7 +118,7 @@ func (v *viewer) show(replay bool) {
 	}
 }
 
-// drawn sends a drawing of the screen.
+// drawn sends output that redraws the screen.
 func (v *viewer) drawn(b []byte) error {
 	v.t.mu.Lock()
 	head := vm.TerminalReplay{Redraw: true, Bytes: len(b), Offset: v.at}
@@ -138,7 +137,7 @@ func (v *viewer) drawn(b []byte) error {
 	return nil
 }
 
-// listen obeys the client's frames until it leaves.
+// listen executes the client's frames until it leaves.
 func (v *viewer) listen(frames *link.FrameReader) {
 	defer close(v.gone)
 	for {

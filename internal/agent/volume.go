@@ -19,8 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// disk waits for the disk of a serial number and says what it is called and
-// what is on it.
+// disk waits for the disk with a serial number and answers with its device name and contents.
 func (a *Agent) disk(w *answer, r *request) error {
 	dev, err := waitDisk(r)
 	if err != nil {
@@ -33,12 +32,12 @@ func (a *Agent) disk(w *answer, r *request) error {
 	return w.bytes([]byte(dev + " " + holds))
 }
 
-// waitDisk finds a disk by its serial number: the order of names is not that
-// of plugging.
+// waitDisk finds a disk by its serial number, because device names do not
+// follow the order of attachment.
 func waitDisk(r *request) (dev string, err error) {
 	serial := r.query.Get("serial")
 	err = withinContext(r.ctx, func() error {
-		names, _ := filepath.Glob("/sys/block/vd*/serial") // fails only for a bad pattern
+		names, _ := filepath.Glob("/sys/block/vd*/serial") // fails only for an invalid pattern
 		for _, name := range names {
 			if serial != "" && sysLine(name) == serial {
 				dev = "/dev/" + filepath.Base(filepath.Dir(name))
@@ -64,12 +63,13 @@ func whatHolds(dev string) (string, error) {
 	return holds(head), nil
 }
 
-// holds reads the beginning of a disk: the superblock of ext4 lies at 1024.
+// holds identifies the contents of a disk by its first bytes: the superblock
+// of ext4 is at offset 1024.
 func holds(head []byte) string {
 	super := head[1024:]
 	switch {
 	case binary.LittleEndian.Uint16(super[0x38:]) == 0xef53:
-		const journal = 0x4 // of the incompatible features: there is something in it
+		const journal = 0x4 // incompatible feature: the journal must be replayed
 		if binary.LittleEndian.Uint32(super[0x60:])&journal != 0 {
 			return vm.DiskDirty
 		}
@@ -80,11 +80,11 @@ func holds(head []byte) string {
 	return vm.DiskForeign
 }
 
-// never are the places that a volume is not mounted on, whatever the host says.
+// never are the paths on which the agent refuses to mount a volume.
 var never = []string{"/", "/proc", "/sys", "/dev", "/run"}
 
-// mount mounts the disk of a serial number: read-only unless rw, over a
-// directory with something in it only with over.
+// mount mounts the disk with a serial number: read-only unless rw. A
+// directory that is not empty needs over.
 func (a *Agent) mount(w *answer, r *request) error {
 	dev, err := waitDisk(r)
 	if err != nil {
@@ -106,10 +106,10 @@ func (a *Agent) mount(w *answer, r *request) error {
 	return w.done(nil)
 }
 
-// mountPoint makes the directory, or checks the one that is there.
+// mountPoint creates the directory, or checks an existing one.
 func mountPoint(path string, over bool) error {
 	if !filepath.IsAbs(path) || slices.Contains(never, path) {
-		return vm.Errorf(vm.Invalid, path, "not a place for a volume").WithCode("MOUNT_PATH_INVALID")
+		return vm.Errorf(vm.Invalid, path, "a volume cannot be mounted there").WithCode("MOUNT_PATH_INVALID")
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return vm.Errorf(vm.Invalid, path, "%w", err).WithCode("MOUNT_PATH_INVALID")
@@ -131,7 +131,7 @@ func mountPoint(path string, over bool) error {
 	defer f.Close()
 	if names, _ := f.Readdirnames(1); len(names) > 0 {
 		return vm.Errorf(vm.Exists, path, "the directory is not empty").WithCode("MOUNT_PATH_NOT_EMPTY").
-			WithHint("mount elsewhere, or hide what is there with --over")
+			WithHint("mount elsewhere, or use --over, which hides its contents")
 	}
 	return nil
 }
@@ -141,8 +141,8 @@ const (
 	killPause  = 25 * time.Millisecond
 )
 
-// unmount takes a mount away. One that is not there is no error. While programs
-// use it, it stays and they are named; with force they are killed.
+// unmount removes a mount. A missing one is no error. If programs use it, the
+// error names them; with force they are killed.
 func (a *Agent) unmount(w *answer, r *request) error {
 	path := filepath.Clean(r.query.Get("path"))
 	if r.flag("left") {
@@ -181,12 +181,12 @@ func listed(users []string) string {
 	return strings.Join(users, ", ")
 }
 
-// maxUsers bounds how many programs a refusal names.
+// maxUsers limits how many programs an error names.
 const maxUsers = 10
 
-// usersOf names the processes that hold something below a mount, as "pid name".
+// usersOf returns the processes that use something below a mount, as "pid name".
 func usersOf(mount string) (users []string) {
-	names, _ := filepath.Glob("/proc/[0-9]*") // fails only for a bad pattern
+	names, _ := filepath.Glob("/proc/[0-9]*") // fails only for an invalid pattern
 	for _, dir := range names {
 		if len(users) == maxUsers {
 			break
@@ -205,7 +205,7 @@ func uses(proc, mount string) bool {
 			return true
 		}
 	}
-	fds, _ := os.ReadDir(proc + "/fd") // empty when the process has ended
+	fds, _ := os.ReadDir(proc + "/fd") // empty if the process has ended
 	for _, fd := range fds {
 		if p, err := os.Readlink(proc + "/fd/" + fd.Name()); err == nil && below(p) {
 			return true

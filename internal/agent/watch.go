@@ -22,7 +22,7 @@ import (
 const watchMask = syscall.IN_CREATE | syscall.IN_MODIFY | syscall.IN_DELETE | syscall.IN_MOVED_FROM | syscall.IN_MOVED_TO |
 	syscall.IN_ATTRIB | syscall.IN_DELETE_SELF | syscall.IN_MOVE_SELF | syscall.IN_DONT_FOLLOW | syscall.IN_EXCL_UNLINK
 
-// watcher turns inotify's events into ours.
+// watcher converts inotify's events.
 type watcher struct {
 	user  linuxUser
 	root  string
@@ -31,12 +31,11 @@ type watcher struct {
 	fd    int
 	paths map[int32]string
 	emit  func(vm.FileEvent) error
-	last  vm.FileEvent // to leave out repetitions within one read
-	begun bool         // what the first walk finds is no event
+	last  vm.FileEvent // to drop repetitions within one read
+	begun bool         // set after the first walk, whose findings are no events
 }
 
-// watch reports changes below a path until the client leaves or the path
-// is gone.
+// watch reports changes below a path until the client leaves or the path is removed.
 func (a *Agent) watch(w *answer, r *request) error {
 	u, root, err := a.userPath(r.query, "path")
 	if err != nil {
@@ -75,9 +74,8 @@ func (a *Agent) watch(w *answer, r *request) error {
 	return out.end()
 }
 
-// add watches a directory, with deep also those below it. A directory that is
-// new is reported when its watch is in place, and so is whatever it holds
-// already: that may have come before the watch.
+// add watches a directory, with deep also those below it. A new directory is reported once
+// its watch exists, and so is everything in it, because that may be older than the watch.
 func (x *watcher) add(dir string, first bool) error {
 	wd, err := syscall.InotifyAddWatch(x.fd, dir, watchMask&^boolMask(first, syscall.IN_DONT_FOLLOW))
 	if x.begun {
@@ -126,7 +124,7 @@ func boolMask(on bool, bits uint32) uint32 {
 	return 0
 }
 
-// loop reads events until the client or the path is gone.
+// loop reads events until the client leaves or the path is removed.
 func (x *watcher) loop(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = x.f.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -153,7 +151,7 @@ func (x *watcher) loop(ctx context.Context) error {
 	}
 }
 
-// event reports one event. It returns true when the watched path is gone.
+// event reports one event. It returns true if the watched path was removed.
 func (x *watcher) event(wd int32, mask uint32, name string) (over bool, err error) {
 	if mask&syscall.IN_Q_OVERFLOW != 0 {
 		return false, x.send("overflow", x.root)
@@ -171,7 +169,7 @@ func (x *watcher) event(wd int32, mask uint32, name string) (over bool, err erro
 		path = filepath.Join(dir, name)
 	}
 	if strings.HasPrefix(name, tempPrefix) {
-		return false, nil // a file that writeFile has not finished
+		return false, nil // a file that writeFile has not completed
 	}
 	isDir := mask&syscall.IN_ISDIR != 0
 	switch {
@@ -183,7 +181,7 @@ func (x *watcher) event(wd int32, mask uint32, name string) (over bool, err erro
 			err := x.add(path, false)
 			var errno syscall.Errno
 			if errors.As(err, &errno) {
-				return nil // gone again, or not ours to read
+				return nil // removed again, or not readable
 			}
 			return err
 		})
@@ -204,17 +202,17 @@ func (x *watcher) event(wd int32, mask uint32, name string) (over bool, err erro
 	return false, nil
 }
 
-// drop forgets the watches of a directory that was moved away.
+// drop removes the watches of a directory that was moved away.
 func (x *watcher) drop(dir string) {
 	for wd, p := range x.paths {
 		if p == dir || strings.HasPrefix(p, dir+"/") {
-			_, _ = syscall.InotifyRmWatch(x.fd, uint32(wd)) // it may be gone already
+			_, _ = syscall.InotifyRmWatch(x.fd, uint32(wd)) // it may be removed already
 			delete(x.paths, wd)
 		}
 	}
 }
 
-// send reports an event unless it repeats the one before in the same read.
+// send reports an event unless it repeats the previous one of the same read.
 func (x *watcher) send(kind, path string) error {
 	ev := vm.FileEvent{Type: kind, Path: path}
 	if ev == x.last {

@@ -14,15 +14,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// tempPrefix begins the names of files that are still being written.
+// tempPrefix begins the names of incomplete files.
 const tempPrefix = ".warren-tmp-"
 
-// tempName returns a fresh name beside path.
+// tempName returns a new name next to path.
 func tempName(path string) string {
 	return filepath.Join(filepath.Dir(path), tempPrefix+vm.NewUUID()[:13])
 }
 
-// writeFile takes a file: beside its place, renamed when all has come.
+// writeFile receives a file under a temporary name and renames it when it is complete.
 func (a *Agent) writeFile(w *answer, r *request) error {
 	u, path, err := a.userPath(r.query, "path")
 	if err != nil {
@@ -42,7 +42,7 @@ func (a *Agent) writeFile(w *answer, r *request) error {
 func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) (vm.FileInfo, error) {
 	var f *os.File
 	var tmp string
-	real := path // what the path's symlinks lead to
+	real := path // the target of path's symlinks
 	err := u.do(func() error {
 		if r.flag("parents") {
 			if err := os.MkdirAll(filepath.Dir(filepath.Clean(path)), 0o755); err != nil {
@@ -65,7 +65,7 @@ func (a *Agent) receive(u linuxUser, path string, mode fs.FileMode, r *request) 
 		if f, err = os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return err
 		}
-		return dress(f, old, mode)
+		return setModeAndOwner(f, old, mode)
 	})
 	if f != nil {
 		defer f.Close()
@@ -99,19 +99,19 @@ func writeDevice(old fs.FileInfo, path string) error {
 	return badPath(path, "is not a regular file")
 }
 
-// dress gives a file its mode: a new one the wanted, one that replaces an
-// old one the old one's mode and, where allowed, its owner.
-func dress(f *os.File, old fs.FileInfo, mode fs.FileMode) error {
+// setModeAndOwner sets a file's mode. A file that replaces another gets the old one's
+// mode and, if allowed, its owner.
+func setModeAndOwner(f *os.File, old fs.FileInfo, mode fs.FileMode) error {
 	if old != nil {
 		mode = old.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)
 		if sys, ok := old.Sys().(*syscall.Stat_t); ok {
-			_ = f.Chown(int(sys.Uid), int(sys.Gid)) // only root may; others keep their own
+			_ = f.Chown(int(sys.Uid), int(sys.Gid)) // only root may; a user's files keep the user as owner
 		}
 	}
 	return f.Chmod(mode)
 }
 
-// enoughSpace refuses what cannot fit before it is sent.
+// enoughSpace refuses a file that cannot fit, before it is sent.
 func enoughSpace(dir string, size int64) error {
 	var st syscall.Statfs_t
 	if size <= 0 || syscall.Statfs(dir, &st) != nil {
