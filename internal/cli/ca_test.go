@@ -52,7 +52,7 @@ func TestCATrust(t *testing.T) {
 	root := t.TempDir()
 	file := filepath.Join(root, caLocal, caFile)
 	if err := a.caTrust(t.Context(), 1000, root); err != nil || !strings.Contains(out.String(), "sudo tee "+file) || !strings.Contains(out.String(), "certutil") {
-		t.Errorf("%v\n%s", err, &out)
+		t.Errorf("trust without root: %v, want the commands for sudo and certutil in\n%s", err, &out)
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("written without the right")
@@ -75,7 +75,7 @@ func TestCATrust(t *testing.T) {
 	}
 	bundle := filepath.Join(root, caEtc, "ca-certificates.crt")
 	if data, err := os.ReadFile(bundle); err != nil || bytes.Count(data, []byte("BEGIN CERTIFICATE")) != 1 {
-		t.Fatalf("%v\n%s", err, data)
+		t.Fatalf("the bundle after two runs: %v, want one certificate in\n%s", err, data)
 	}
 
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "seen") }))
@@ -90,7 +90,7 @@ func TestCATrust(t *testing.T) {
 		return exec.Command("curl", "-sS", "--noproxy", "*", "--resolve", name+":"+port+":"+host, "--cacert", bundle, "--capath", filepath.Dir(bundle), "https://"+name+":"+port+"/").CombinedOutput()
 	}
 	if body, err := curl("3000-box.warren.localhost", bundle); err != nil || string(body) != "seen" {
-		t.Errorf("%s %v", body, err)
+		t.Errorf("curl with the bundle got %q (%v), want seen", body, err)
 	}
 	if body, err := curl("bank.example", bundle); err == nil {
 		t.Errorf("the CA speaks for a bank: %s", body)

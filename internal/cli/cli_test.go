@@ -300,7 +300,7 @@ func TestListings(t *testing.T) {
 	r := run(t, f, Local{}, "", "ls", "--json")
 	var l []map[string]any
 	if err := json.Unmarshal([]byte(r.out), &l); err != nil || len(l) != 1 {
-		t.Fatalf("%v: %s", err, r.out)
+		t.Fatalf("ls --json is no list of one VM: %v: %s", err, r.out)
 	}
 	for _, field := range []string{"id", "name", "state", "image", "network"} {
 		if l[0][field] == nil {
@@ -345,7 +345,7 @@ func TestRmGoesOn(t *testing.T) {
 	r := run(t, f, Local{}, "", "rm", "a", "b", "c")
 	r.wants(t, api.ExitCode(vm.Errorf(vm.Busy, "b", "")), "b: in use")
 	if strings.Count(r.stderr, "in use") != 1 || !strings.Contains(r.out, "a is removed") || !strings.Contains(r.out, "c is removed") {
-		t.Errorf("%+v", r)
+		t.Errorf("rm of three VMs, one of them in use: %+v, want one error and two removals", r)
 	}
 }
 
@@ -457,6 +457,6 @@ func TestServeFlags(t *testing.T) {
 	local := Local{Serve: func(_ context.Context, o ServeOptions, _, _ io.Writer) error { got = o; return nil }}
 	r := run(t, nil, local, "", "serve", "--listen", "127.0.0.1:1", "--ssh", "off", "--data", "/d", "--require-kvm", "--etcd-endpoints", "a,b", "--net-default", "open", "--preview-domain", "a.example", "--preview-domain", "b.example") // nothing is served: flags are read
 	if r.code != 0 || got.Listen != "127.0.0.1:1" || got.SSH != "off" || got.Data != "/d" || !got.RequireKVM || len(got.EtcdEndpoints) != 2 || got.NetDefault != "open" || !slices.Equal(got.PreviewDomain, []string{"a.example", "b.example"}) {
-		t.Errorf("%+v, %+v", r, got)
+		t.Errorf("serve ended with %+v and got the options %+v, want those of the line", r, got)
 	}
 }

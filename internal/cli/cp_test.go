@@ -84,7 +84,7 @@ func (s *simulated) ok(list ...string) ran {
 	s.t.Helper()
 	r := s.run(list...)
 	if r.code != 0 {
-		s.t.Fatalf("%q: %+v", list, r)
+		s.t.Fatalf("%q failed: %+v", list, r)
 	}
 	return r
 }
@@ -276,7 +276,7 @@ func TestCopyLinks(t *testing.T) {
 		var done copied
 		r := s.ok("cp", "-r", "--json", list[0], list[1])
 		if err := json.Unmarshal([]byte(r.out), &done); err != nil || done.From != list[0] || done.To != list[1] {
-			t.Errorf("%q, %v", r.out, err)
+			t.Errorf("cp %q printed %q (%v), want both places", list, r.out, err)
 		}
 		if done.LeftOutCount != len(links) || len(done.LeftOut) != len(links) || done.LeftOut[0].Path != "out0" {
 			t.Errorf("%v: left out %+v", list, done)
@@ -305,10 +305,10 @@ func TestCopyJSON(t *testing.T) {
 		var done copied
 		r := s.ok(append([]string{"cp", "--json"}, tc.list...)...)
 		if err := json.Unmarshal([]byte(r.out), &done); err != nil || done.To != tc.want || done.Bytes != tc.bytes || done.Files != tc.files {
-			t.Errorf("%q: %+v, %v", tc.list, done, err)
+			t.Errorf("cp %q copied %+v (%v), want %d bytes and %d files to %s", tc.list, done, err, tc.bytes, tc.files, tc.want)
 		}
 		if !strings.Contains(r.out, `"leftOut": []`) || r.stderr != "" {
-			t.Errorf("%q: %+v", tc.list, r)
+			t.Errorf("cp %q: %+v, want nothing left out and an empty stderr", tc.list, r)
 		}
 	}
 	s.run("cp", "--json", "box:f", "-").wants(t, 2, "--json")
@@ -369,7 +369,7 @@ func TestCopyProgress(t *testing.T) {
 			to := filepath.Join(t.TempDir(), "f")
 			done, err := cp.out(t.Context(), place{vm: "box", path: "/f"}, to)
 			if err != nil || done.Bytes != size {
-				t.Fatalf("%+v, %v", done, err)
+				t.Fatalf("copied %+v (%v), want %d bytes", done, err, size)
 			}
 			if !tc.want {
 				if errs.Len() > 0 {

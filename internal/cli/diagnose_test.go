@@ -59,21 +59,21 @@ func TestDiagnosePage(t *testing.T) {
 	asleep := vm.Diagnosis{Name: "off", State: vm.Suspended, Findings: []vm.Finding{{Code: "not-running", Severity: vm.SeverityInfo, Says: "the VM is suspended: nothing used it", Do: "start it"}}}
 	f.on("GET /v1/vms/off/diagnose", asleep)
 	if r := run(t, f, Local{}, "", "diagnose", "box"); r.code != 0 || r.out != diagnosisPage {
-		t.Errorf("%d\n%s", r.code, r.out)
+		t.Errorf("diagnose box: status %d and\n%s\nwant\n%s", r.code, r.out, diagnosisPage)
 	}
 	if r := run(t, f, Local{}, "", "diagnose", "box", "--fail"); r.code != 1 || r.out != diagnosisPage || r.stderr != "" {
-		t.Errorf("%d %s", r.code, r.stderr)
+		t.Errorf("diagnose box --fail: status %d, stderr %q, want 1 and the page alone", r.code, r.stderr)
 	}
 	run(t, f, Local{}, "", "diagnose", "fine", "--fail").wants(t, 0, "")
 	if r := run(t, f, Local{}, "", "diagnose", "none"); r.out != "box  running, observed for 3.0 s: no problem found\n" {
-		t.Errorf("%s", r.out)
+		t.Errorf("diagnose none: %q, want no problem", r.out)
 	}
 	if r := run(t, f, Local{}, "", "diagnose", "off"); r.out != "off  suspended\n\nINFO  not-running\n  the VM is suspended: nothing used it\n  do: start it\n" {
-		t.Errorf("%s", r.out)
+		t.Errorf("diagnose off: %q, want the one finding", r.out)
 	}
 	var back vm.Diagnosis
 	if err := json.Unmarshal([]byte(run(t, f, Local{}, "", "diagnose", "--json", "box").out), &back); err != nil || len(back.Findings) != 3 {
-		t.Errorf("%v, %+v", err, back)
+		t.Errorf("diagnose --json box: %v, %+v, want 3 findings", err, back)
 	}
 	for _, bad := range []string{"0s", "2m", "-1s"} {
 		run(t, nil, Local{}, "", "diagnose", "box", "--for", bad).wants(t, 2, "--for")
@@ -125,18 +125,18 @@ func TestTopPage(t *testing.T) {
 	f.on("GET /v1/vms/off/top", vm.Top{Name: "off", State: vm.Suspended, Why: "nothing used it for its idle time"})
 	for _, args := range [][]string{{"top", "box"}, {"top", "box", "--once"}} {
 		if r := run(t, f, Local{}, "", args...); r.code != 0 || r.out != topPage {
-			t.Errorf("%d\n%s", r.code, r.out)
+			t.Errorf("%v: status %d and\n%s\nwant\n%s", args, r.code, r.out, topPage)
 		}
 	}
 	if r := run(t, f, Local{}, "", "top", "-a", "box"); !strings.Contains(r.out, "agent") || strings.Contains(r.out, "of the system") {
-		t.Errorf("%s", r.out)
+		t.Errorf("top -a shows no agent, or sums up the system:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "top", "off"); r.out != "off  suspended: nothing used it for its idle time\n" {
-		t.Errorf("%s", r.out)
+		t.Errorf("top off: %q, want why it is suspended", r.out)
 	}
 	var back vm.Top
 	if err := json.Unmarshal([]byte(run(t, f, Local{}, "", "top", "--json", "box").out), &back); err != nil || len(back.Processes) != 3 || back.CPUPercent == nil {
-		t.Errorf("%v, %+v", err, back)
+		t.Errorf("top --json box: %v, %+v, want 3 processes and the CPU's share", err, back)
 	}
 	for _, bad := range []string{"0s", "2h"} {
 		run(t, nil, Local{}, "", "top", "box", "--every", bad).wants(t, 2, "--every")
@@ -174,10 +174,10 @@ func TestLogsOfService(t *testing.T) {
 		}
 	}
 	if r := run(t, f, Local{}, "", "logs", "box", "--service", "web", "-f", "--json"); strings.Count(r.out, "\n") != 2 || !strings.Contains(r.out, `"message":"three"`) {
-		t.Errorf("%s", r.out)
+		t.Errorf("logs -f --json: %q, want two lines", r.out)
 	}
 	if r := run(t, f, Local{}, "", "logs", "cut", "--service", "web", "-f"); r.code == 0 || r.out != stamp+" one\n" || !strings.Contains(r.stderr, "the machine has ended") {
-		t.Errorf("%d %s %s", r.code, r.out, r.stderr)
+		t.Errorf("logs -f of a machine that ends: status %d, %q, stderr %q, want one line and an error", r.code, r.out, r.stderr)
 	}
 	for _, line := range []string{"logs box p3 --service web", "logs box --service web --raw", "logs box --service web --from 3", "logs box --since now"} {
 		run(t, nil, Local{}, "", strings.Fields(line)...).wants(t, 2, "warren: ")

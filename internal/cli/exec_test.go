@@ -194,7 +194,7 @@ func TestRunNotMade(t *testing.T) {
 	r := run(t, f, Local{}, "", "run", "--", "cmd")
 	r.wants(t, 125, "no memory for another VM")
 	if strings.Contains(r.stderr, "no such VM") {
-		t.Errorf("%+v", r)
+		t.Errorf("run without a VM complains of the VM: %+v", r)
 	}
 }
 

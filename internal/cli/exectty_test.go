@@ -120,7 +120,7 @@ func TestExecTerminal(t *testing.T) {
 		}
 		close(resized)
 		if m, _ := frame(t, ctx, conn); m.Type != "resize" || m.Cols != 60 || m.Rows != 20 {
-			t.Errorf("%+v", m)
+			t.Errorf("after the resize the client sent %+v, want 60 columns and 20 rows", m)
 		}
 		_ = conn.Write(ctx, websocket.MessageBinary, []byte("out\r\n"))
 		exits(ctx, conn, 3)
@@ -139,7 +139,7 @@ func TestExecTerminal(t *testing.T) {
 		}
 	}, "exec", "-it", "box", "--user", "dev", "--cwd", "/w", "-e", "TOKEN", "--", "sh", "-c", `echo "$TOKEN"`)
 	if code != 3 || shown != "out\r\n" || stderr != "" {
-		t.Errorf("%d, %q, %q", code, shown, stderr)
+		t.Errorf("exec -it: status %d, shown %q, stderr %q, want 3 and the output", code, shown, stderr)
 	}
 	if !f.forgot() {
 		t.Error("the terminal is still listed")
@@ -180,7 +180,7 @@ func TestExecTerminalWatched(t *testing.T) {
 			return
 		}
 		if m, data := frame(t, ctx, conn); m.Type != "signal" || m.Signal != "SIGINT" {
-			t.Errorf("%+v %q", m, data)
+			t.Errorf("the client sent %+v %q, want signal SIGINT", m, data)
 		}
 		exits(ctx, conn, 130)
 	})
@@ -188,7 +188,7 @@ func TestExecTerminalWatched(t *testing.T) {
 	in, out := strings.NewReader("not passed on"), &bytes.Buffer{}
 	alone := Main(t.Context(), []string{"exec", "-t", "box", "--", "cmd"}, in, out, io.Discard, func(k string) string { return env[k] }, Local{})
 	if alone != 4 || out.String() != "ready" || !f.forgot() {
-		t.Errorf("%d, %q", alone, out)
+		t.Errorf("exec -t without a terminal: status %d, output %q, want 4, the output and no session left", alone, out)
 	}
 	if in.Len() != len("not passed on") {
 		t.Errorf("%d bytes of input were read", len("not passed on")-in.Len())
@@ -200,6 +200,6 @@ func TestExecTerminalWatched(t *testing.T) {
 		}
 	}, "exec", "-t", "box", "--", "cmd")
 	if code != 130 {
-		t.Errorf("%d", code)
+		t.Errorf("the interrupted command ended with status %d, want 130", code)
 	}
 }

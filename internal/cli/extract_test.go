@@ -268,7 +268,7 @@ func TestExtract(t *testing.T) {
 	for name, bits := range map[string]fs.FileMode{"suid": fs.ModeSetuid | fs.ModeSetgid, "sticky": fs.ModeSticky} {
 		st, err := dest.Lstat("out/" + name)
 		if err != nil || st.Mode()&bits != 0 || st.Mode()&0o700 == 0 {
-			t.Errorf("%s: %v, %v", name, st.Mode(), err)
+			t.Errorf("%s is extracted with mode %v (%v), want it without that bit and usable by its owner", name, st.Mode(), err)
 		}
 	}
 }
@@ -519,11 +519,11 @@ func TestPackTar(t *testing.T) {
 	for name, root := range map[string]string{"directory": src, "symlink to it": src + "/../packed-" + filepath.Base(src)} {
 		var b bytes.Buffer
 		if err := packTar(&b, root, newTransfer()); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("packing a %s: %v", name, err)
 		}
 		outside, dest := arena(t)
 		if err := extractTar(&b, dest, "out", 0, newTransfer()); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("extracting a packed %s: %v", name, err)
 		}
 		if got, want := fmt.Sprint(tree(t, outside+"/dest/out")), fmt.Sprint(tree(t, src)); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)

@@ -69,22 +69,22 @@ func TestIdleAndHold(t *testing.T) {
 	})
 	run(t, f, Local{}, "", "idle", "box").wants(t, 0, "")
 	if r := run(t, f, Local{}, "", "idle", "box"); !strings.Contains(r.out, "never     it is not suspended automatically") {
-		t.Errorf("%s", r.out)
+		t.Errorf("idle box does not say that it is never suspended:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "idle", "box", "--json"); !strings.Contains(r.out, `"idleTimeoutSeconds": null`) {
-		t.Errorf("%s", r.out)
+		t.Errorf("idle --json has no null timeout:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "hold", "box", "--for", "90m", "--reason", "build"); !strings.Contains(r.out, "keeps box awake for 60m\n") || !strings.Contains(r.out, "warren hold release box hd-0123456789abcdef") {
-		t.Errorf("%s%s", r.out, r.stderr)
+		t.Errorf("hold does not print the end of the hold and how to release it:\n%s%s", r.out, r.stderr)
 	}
 	if got.Seconds == nil || *got.Seconds != 5400 || got.Reason != "build" {
 		t.Errorf("sent %+v", got)
 	}
 	if r := run(t, f, Local{}, "", "hold", "ls", "box"); !strings.Contains(r.out, "hd-0123456789abcdef") || !strings.Contains(r.out, "build") {
-		t.Errorf("%s%s", r.out, r.stderr)
+		t.Errorf("hold ls lacks the hold:\n%s%s", r.out, r.stderr)
 	}
 	if r := run(t, f, Local{}, "", "hold", "release", "box", "hd-0123456789abcdef"); r.out != "hd-0123456789abcdef is released\n" {
-		t.Errorf("%s%s", r.out, r.stderr)
+		t.Errorf("hold release does not confirm:\n%s%s", r.out, r.stderr)
 	}
 	run(t, f, Local{}, "", "hold", "box", "--for", "8d").wants(t, 2, "1s to 7d")
 	run(t, f, Local{}, "", "hold", "box", "--for", "x").wants(t, 2, "not a time")

@@ -43,11 +43,11 @@ func TestLabelFlags(t *testing.T) {
 			args = append(args, "--", "true")
 		}
 		if r := run(t, f, Local{}, "", args...); r.code != 0 || !reflect.DeepEqual(up.Labels, want) {
-			t.Errorf("%s: %v %+v", line, up.Labels, r)
+			t.Errorf("%s gives the labels %v, want %v: %+v", line, up.Labels, want, r)
 		}
 	}
 	if r := run(t, f, Local{}, "", append([]string{"fork", "box", "--name", "box"}, flags...)...); r.code != 0 || !reflect.DeepEqual(fork.Labels, want) {
-		t.Errorf("%v %+v", fork.Labels, r)
+		t.Errorf("fork gives the labels %v, want %v: %+v", fork.Labels, want, r)
 	}
 	run(t, f, Local{}, "", "up", "--label", "team").wants(t, 2, "--label: team: not a label")
 	run(t, f, Local{}, "", "fork", "box", "--label", "a b=c").wants(t, 2, "letter or digit first and last")
@@ -64,18 +64,18 @@ func TestLabel(t *testing.T) {
 	f.on("GET /v1/vms/bare", box)
 	r := run(t, f, Local{}, "", "label", "box", "team=web", "old-", "a-b=c-")
 	if want := map[string]any{"team": "web", "old": nil, "a-b": "c-"}; r.code != 0 || !reflect.DeepEqual(in["labels"], want) {
-		t.Errorf("%v %+v", in, r)
+		t.Errorf("label sent %v, want %v: %+v", in, want, r)
 	}
 	if r.out != "team=web\ntier=test\n" {
-		t.Errorf("%q", r.out)
+		t.Errorf("label printed %q, want both labels", r.out)
 	}
 	in = nil
 	if r := run(t, f, Local{}, "", "label", "box"); r.out != "team=web\ntier=test\n" || in != nil {
-		t.Errorf("%+v %v", r, in)
+		t.Errorf("label without a change: %+v, sent %v, want both labels and no request", r, in)
 	}
 	run(t, f, Local{}, "", "label", "bare").wants(t, 0, "bare has no labels")
 	if r := run(t, f, Local{}, "", "label", "box", "--json"); !strings.Contains(r.out, `"team": "web"`) {
-		t.Errorf("%s", r.out)
+		t.Errorf("label --json lacks the label:\n%s", r.out)
 	}
 	for _, bad := range []string{"team", "-", "--x", "a b=c", "a=b c"} {
 		run(t, f, Local{}, "", "label", "box", "--", bad).wants(t, 2, "")
@@ -95,20 +95,20 @@ func TestLsByLabel(t *testing.T) {
 	f.on("GET /v1/vms/box/inspect", api.Inspection{VM: v})
 	r := run(t, f, Local{}, "", "ls", "-l", "team=web,tier", "-l", "!old")
 	if want := []string{"team=web", "tier", "!old"}; r.code != 0 || !slices.Equal(asked, want) {
-		t.Errorf("%v %+v", asked, r)
+		t.Errorf("ls asked for the labels %v, want %v: %+v", asked, want, r)
 	}
 	if !strings.Contains(r.out, "LABELS") || !strings.Contains(r.out, "team=web,tier=test") {
-		t.Errorf("%s", r.out)
+		t.Errorf("ls lacks the labels' column:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "inspect", "box"); !strings.Contains(r.out, "label         team=web\nlabel         tier=test\n") {
-		t.Errorf("%s", r.out)
+		t.Errorf("inspect lacks the labels:\n%s", r.out)
 	}
 	run(t, f, Local{}, "", "ls", "-l", "a b").wants(t, 2, "-l: a b: does not select by a label")
 	if r := run(t, f, Local{}, "", "__complete", "ls", "-l", "t"); !strings.Contains(r.out, "team\n") || !strings.Contains(r.out, "tier\n") {
-		t.Errorf("%s", r.out)
+		t.Errorf("the completion of -l t lacks a key:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "__complete", "label", "box", "te"); !strings.Contains(r.out, "team=\n") || strings.Contains(r.out, "tier") {
-		t.Errorf("%s", r.out)
+		t.Errorf("the completion of te is not team alone:\n%s", r.out)
 	}
 	f = newFake(t)
 	f.on("GET /v1/vms", api.VMList{})
@@ -126,19 +126,19 @@ func TestRename(t *testing.T) {
 	r := run(t, f, Local{}, "", "rename", "box", "web")
 	r.wants(t, 0, "host name changes at its next start or wake")
 	if in.Name != "web" || r.out != "box is now web\n" {
-		t.Errorf("%+v %+v", in, r)
+		t.Errorf("rename sent %+v and ended with %+v, want the name web", in, r)
 	}
 	v.State = vm.Suspended
 	f.on("POST /v1/vms/asleep/rename", v)
 	if r := run(t, f, Local{}, "", "rename", "asleep", "web"); r.stderr != "" {
-		t.Errorf("%+v", r)
+		t.Errorf("rename of a suspended VM warns: %+v", r)
 	}
 	if r := run(t, f, Local{}, "", "rename", "box", "web", "--json"); !strings.Contains(r.out, `"name": "web"`) {
-		t.Errorf("%s", r.out)
+		t.Errorf("rename --json lacks the name:\n%s", r.out)
 	}
 	f.on("POST /v1/vms/web/rename", v)
 	if r := run(t, f, Local{}, "", "rename", "web", "web"); r.code != 0 || !strings.Contains(r.out, "already") {
-		t.Errorf("%+v", r)
+		t.Errorf("rename to the same name: %+v, want that it has it already", r)
 	}
 	f.on("POST /v1/vms/db/rename", vm.Errorf(vm.Exists, "web", "a VM with this name exists: x"))
 	run(t, f, Local{}, "", "rename", "db", "web").wants(t, 5, "exists")
@@ -158,10 +158,10 @@ func TestWaitPort(t *testing.T) {
 	f.on("POST /v1/vms/box/ports/3001/wait", late)
 	f.on("POST /v1/vms/box/ports/3002/wait", vm.Errorf(vm.Timeout, "box", "not ready within 2m"))
 	if r := run(t, f, Local{}, "", "wait", "box", "--port", "3000"); r.code != 0 || r.out != "" || asked != "" {
-		t.Errorf("%q %+v", asked, r)
+		t.Errorf("wait asked %q and ended with %+v, want success without output or query", asked, r)
 	}
 	if r := run(t, f, Local{}, "", "wait", "box", "--port", "3000", "--timeout", "1m", "--json"); r.code != 0 || r.out != "{\n  \"port\": 3000\n}\n" || asked != "timeoutMs=60000" {
-		t.Errorf("%q %+v", asked, r)
+		t.Errorf("wait --json asked %q and ended with %+v, want the port and a timeout of a minute", asked, r)
 	}
 	r := run(t, f, Local{}, "", "wait", "box", "--port", "3001", "--timeout", "10")
 	r.wants(t, 124, "nothing has accepted connections")
@@ -176,7 +176,7 @@ func TestWaitPort(t *testing.T) {
 func TestSizeFlags(t *testing.T) {
 	for mem, want := range map[string]int{"512": 512, "512M": 512, "512MiB": 512, "2G": 2048, "2GiB": 2048, "2gb": 2048, "0.5G": 512, "2048": 2048, "": 0} {
 		if got, err := (&sizeFlags{mem: mem}).sizes(); err != nil || got.MemSizeMib != want {
-			t.Errorf("%s: %d, %v", mem, got.MemSizeMib, err)
+			t.Errorf("--mem %s is %d MiB (%v), want %d", mem, got.MemSizeMib, err, want)
 		}
 	}
 	for _, c := range []struct {
@@ -200,7 +200,7 @@ func TestSizeFlags(t *testing.T) {
 	} {
 		_, err := c.flags.sizes()
 		if err == nil || !strings.HasPrefix(err.Error(), c.text) || !strings.Contains(vm.AsError(err).Hint, c.hint) {
-			t.Errorf("%+v: %v (%v)", c.flags, err, vm.AsError(err).Hint)
+			t.Errorf("%+v is refused with %v (%v), want %q and a hint with %q", c.flags, err, vm.AsError(err).Hint, c.text, c.hint)
 		}
 	}
 	run(t, newFake(t), Local{}, "", "up", "--mem", "3G").wants(t, 2, "--mem 3G")

@@ -60,11 +60,11 @@ func TestLintServer(t *testing.T) {
 	f.on("GET /v1/vms/{vm}/mounts", api.MountList{})
 	r := run(t, f, Local{}, "", "lint")
 	if r.code != 6 || !strings.Contains(r.out, "left: ") || !strings.Contains(r.out, "warren cp x:PATH .") || strings.Contains(r.out, "recovery") {
-		t.Errorf("%+v", r)
+		t.Errorf("lint: %+v, want status 6, what is left and how to copy it", r)
 	}
 	var list []finding
 	if r := run(t, f, Local{}, "", "lint", "--json"); r.code != 6 || json.Unmarshal([]byte(r.out), &list) != nil || len(list) != 1 || list[0].Instead == "" {
-		t.Errorf("%+v", r)
+		t.Errorf("lint --json: %+v, want status 6 and one finding with a remedy", r)
 	}
 	f = newFake(t)
 	f.on("GET /v1/vms/snapshots", api.SnapshotList{})
@@ -72,14 +72,14 @@ func TestLintServer(t *testing.T) {
 	f.on("GET /v1/volumes", api.VolumeList{})
 	f.on("GET /v1/vms/{vm}/mounts", api.MountList{Mounts: []api.Mount{{Path: "/src", Host: "/srv/src", RW: true}, {Path: "/ro", Host: "/srv/ro"}}})
 	if r := run(t, f, Local{}, "", "lint"); r.code != 6 || !strings.Contains(r.out, "writable-folder  agent:/src") || strings.Contains(r.out, "trusted") || strings.Contains(r.out, "/ro") {
-		t.Errorf("%+v", r)
+		t.Errorf("lint of writable folders: %+v, want the agent's writable one alone", r)
 	}
 	f = newFake(t)
 	f.on("GET /v1/vms/snapshots", api.SnapshotList{})
 	f.on("GET /v1/vms", api.VMList{})
 	f.on("GET /v1/volumes", api.VolumeList{})
 	if r := run(t, f, Local{}, "", "lint", "--json"); r.code != 0 || strings.TrimSpace(r.out) != "[]" {
-		t.Errorf("%+v", r)
+		t.Errorf("lint --json of nothing: %+v, want an empty array", r)
 	}
 }
 
@@ -123,7 +123,7 @@ warren exec box -- warren snapshot create inner
 	r := run(t, nil, Local{}, "", "lint", "--json", script, spec)
 	var list []finding
 	if err := json.Unmarshal([]byte(r.out), &list); r.code != 6 || err != nil || len(list) != 5 || list[4].Rule != ruleSpecFile || !strings.HasSuffix(list[4].Subject, "shop.json: layer 1") {
-		t.Errorf("%+v", r)
+		t.Errorf("lint --json of files: %+v, want 5 findings, the last of shop.json", r)
 	}
 	if r := run(t, nil, Local{}, "", "lint", "../../test/system/coding-agent/run.sh"); r.code != 0 {
 		t.Errorf("the coding agent's script: %+v", r)

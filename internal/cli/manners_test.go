@@ -71,7 +71,7 @@ func TestVersionEverywhere(t *testing.T) {
 	visit(testRoot(), func(c *cobra.Command) {
 		line := append(strings.Fields(c.CommandPath())[1:], "--version")
 		if r := run(t, nil, Local{}, "", line...); r.code != 0 || r.out != "warren "+api.Version+"\n" {
-			t.Errorf("%v: %+v", line, r)
+			t.Errorf("%v: %+v, want the version", line, r)
 		}
 	})
 }
@@ -195,7 +195,7 @@ func TestChangesAsJSON(t *testing.T) {
 			t.Errorf("%s --json: %v: %+v", c.line, err, r)
 		}
 		if r := run(t, f, Local{}, "data", slices.Insert(slices.Clone(words), at, "-q")...); r.code != 0 || r.out+r.stderr != "" {
-			t.Errorf("%s -q: %+v", c.line, r)
+			t.Errorf("%s -q: %+v, want no output", c.line, r)
 		}
 	}
 }
@@ -208,7 +208,7 @@ func TestJSONGoesOn(t *testing.T) {
 	r := run(t, f, Local{}, "", "rm", "b", "a", "--json", "-q")
 	var list []change
 	if err := json.Unmarshal([]byte(r.out), &list); err != nil || len(list) != 1 || list[0].Name != "a" {
-		t.Errorf("%v: %+v", err, r)
+		t.Errorf("rm --json of one that fails and one that does not: %v: %+v, want a alone", err, r)
 	}
 	r.wants(t, api.ExitCode(vm.Errorf(vm.Busy, "b", "")), "b: in use") // -q silences no error
 }
@@ -224,7 +224,7 @@ func TestExecJSON(t *testing.T) {
 		r := run(t, f, Local{}, "", strings.Fields(line)...)
 		var got ranCommand
 		if err := json.Unmarshal([]byte(r.out), &got); err != nil {
-			t.Fatalf("%s: %v: %+v", line, err, r)
+			t.Fatalf("%s printed no JSON: %v: %+v", line, err, r)
 		}
 		if want := (ranCommand{StatusCode: 3, Stdout: "to out\n", Stderr: "to err\n"}); !reflect.DeepEqual(got, want) || r.code != 3 || strings.Contains(r.stderr, "to err") {
 			t.Errorf("%s: %+v, status %d", line, got, r.code)
@@ -359,7 +359,7 @@ func TestRetentionBefore(t *testing.T) {
 			t.Errorf("%s says before: %q, want %q", c.line, before, c.want)
 		}
 		if strings.Contains(before, "may be evicted") != c.evicted {
-			t.Errorf("%s: %q", c.line, before)
+			t.Errorf("%s warns of an eviction, want %v: %q", c.line, c.evicted, before)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestProfiles(t *testing.T) {
 	r := run(t, newFake(t), Local{}, "", "profile", "ls")
 	for _, p := range vm.Profiles {
 		if r.code != 0 || !strings.Contains(r.out, p.Name) || !strings.Contains(r.out, p.For) {
-			t.Errorf("%s: %+v", p.Name, r)
+			t.Errorf("profile ls lacks %s or its purpose: %+v", p.Name, r)
 		}
 	}
 }
@@ -62,13 +62,13 @@ func TestRunProfile(t *testing.T) {
 	} {
 		r, err := tc.o.request()
 		if err != nil || r.Profile != tc.profile || r.TTLSeconds.Value != tc.ttl {
-			t.Errorf("%+v: %s, %d s, %v", tc.o, r.Profile, r.TTLSeconds.Value, err)
+			t.Errorf("%+v asks for %s with %d s (%v), want %s with %d s", tc.o, r.Profile, r.TTLSeconds.Value, err, tc.profile, tc.ttl)
 		}
 	}
 	f := newFake(t)
 	for _, line := range []string{"run --profile untrusted --volume a:/data -- true", "run --profile admin -- true"} {
 		if r := run(t, f, Local{}, "", strings.Fields(line)...); r.code != 125 || !strings.Contains(r.stderr, "agent") {
-			t.Errorf("%s: %+v", line, r)
+			t.Errorf("%s: %+v, want status 125 and the profile agent named", line, r)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestOtherName(t *testing.T) {
 		} {
 			r := run(t, f, local, "", line...)
 			if text := r.out + r.stderr; !strings.Contains(text, name+" ") || calls.MatchString(text) {
-				t.Errorf("%q %q: %s", program, line, text)
+				t.Errorf("%q %q does not call itself %s: %s", program, line, name, text)
 			}
 		}
 		r := run(t, f, local, "", "volume", "mount", "agent-sandbox", "--volume", "agent-cache", "--guest", "/cache", "--rw")

@@ -51,7 +51,7 @@ func TestPtyReattach(t *testing.T) {
 	f.terminals(`{"sessions":[]}`, func(ctx context.Context, r *http.Request, conn *websocket.Conn) {
 		if times.Add(1) == 1 {
 			if r.URL.Path != "/v1/vms/box/pty" || r.URL.Query().Get("exec") != "top -b" {
-				t.Errorf("%s", r.RequestURI)
+				t.Errorf("the first request is %s, want the command", r.RequestURI)
 			}
 			tell(ctx, conn, api.PtyMessage{Type: "replay", Offset: &zero})
 			_ = conn.Write(ctx, websocket.MessageBinary, []byte("one "))
@@ -59,14 +59,14 @@ func TestPtyReattach(t *testing.T) {
 			return
 		}
 		if r.URL.Path != "/v1/vms/box/pty/sessions/work" || r.URL.Query().Get("since") != "4" {
-			t.Errorf("%s", r.RequestURI)
+			t.Errorf("the second request is %s, want session work since 4", r.RequestURI)
 		}
 		_ = conn.Write(ctx, websocket.MessageBinary, []byte("two"))
 		tell(ctx, conn, api.PtyMessage{Type: "exited", ExitCode: &seven})
 	})
 	r := run(t, f, Local{}, "", "pty", "box", "--exec", "top -b")
 	if r.code != 7 || r.out != "one two" {
-		t.Errorf("%+v", r)
+		t.Errorf("pty: %+v, want status 7 and the output of both connections", r)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestShell(t *testing.T) {
 			tell(ctx, conn, api.PtyMessage{Type: "exited", ExitCode: &three})
 		})
 		if r := run(t, f, Local{}, "", c.args...); r.code != 3 || r.out != "output" {
-			t.Errorf("%v: %+v", c.args, r)
+			t.Errorf("%v: %+v, want status 3 and the filtered output", c.args, r)
 		}
 	}
 }
@@ -165,7 +165,7 @@ func TestShellFinds(t *testing.T) {
 		f.mux.HandleFunc("GET /v1/vms/{vm}/pty", h)
 		f.mux.HandleFunc("GET /v1/vms/{vm}/pty/sessions/{session}", h)
 		if r := run(t, f, Local{}, "", "shell", "box", "--session", "work"); r.code != 0 || !slices.Equal(paths, c.paths) {
-			t.Errorf("%+v %v", r, paths)
+			t.Errorf("shell: %+v, requests %v, want %v", r, paths, c.paths)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestShellFinds(t *testing.T) {
 func TestPtyKeys(t *testing.T) {
 	for name, want := range map[string]string{"enter": "\r", "ctrl-c": "\x03", "Ctrl-]": "\x1d", "ctrl-\\": "\x1c", "alt-x": "\x1bx", "Up": "\x1b[A"} {
 		if got, err := parseKey(name); err != nil || got != want {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("the key %s is %q (%v), want %q", name, got, err, want)
 		}
 	}
 	for _, name := range []string{"", "ctrl-", "ctrl-1", "nokey", "alt-", "\xff\xfe"} {
@@ -205,7 +205,7 @@ func TestPtyKeys(t *testing.T) {
 			got, left = got+string(keys), left || gone
 		}
 		if got != c.want || left != c.left {
-			t.Errorf("%q: %q, %v", c.pieces, got, left)
+			t.Errorf("of %q passed %q, left %v, want %q, %v", c.pieces, got, left, c.want, c.left)
 		}
 	}
 }
@@ -230,18 +230,18 @@ func TestPtyText(t *testing.T) {
 	})
 	if r := run(t, f, Local{}, "", "pty", "send", "box", "work", "--key", "ctrl-u", "echo", "42", "--wait", "0.5"); r.code != 0 || r.out != "42\n" ||
 		body != `{"data":"\u0015echo 42\r","waitQuietMs":500}` {
-		t.Errorf("%+v %s", r, body)
+		t.Errorf("pty send --wait: %+v, sent %s, want the key, the line and the time to wait", r, body)
 	}
 	if r := run(t, f, Local{}, "", "pty", "send", "box", "work", "--no-enter", "--screen", "x"); r.out != "$ 42\n" || body != `{"data":"x"}` {
-		t.Errorf("%+v %s", r, body)
+		t.Errorf("pty send --no-enter --screen: %+v, sent %s, want the screen and no enter", r, body)
 	}
 	if r := run(t, f, Local{}, "", "pty", "send", "box", "work"); r.code != 2 {
-		t.Errorf("%+v", r)
+		t.Errorf("pty send of nothing: %+v, want status 2", r)
 	}
 	if r := run(t, f, Local{}, "", "pty", "read", "box", "work", "--since", "4", "--json"); r.code != 0 || !strings.Contains(r.out, `"text": "since 4"`) || !strings.Contains(r.out, `"offset": 12`) {
-		t.Errorf("%+v", r)
+		t.Errorf("pty read --json: %+v, want the text and its end", r)
 	}
 	if r := run(t, f, Local{}, "", "pty", "ls", "box"); r.code != 0 || strings.Contains(r.out, "\x1b") || !strings.Contains(r.out, "80x24") {
-		t.Errorf("%+v", r)
+		t.Errorf("pty ls: %+v, want the size and no escape sequence", r)
 	}
 }

@@ -66,7 +66,7 @@ func TestPtyFilter(t *testing.T) {
 			got := out.String()
 			if len(in) > 9000 && strings.HasPrefix(in, "\x1b[") {
 				if strings.Contains(got, "\x1b") || !strings.HasSuffix(got, "my") {
-					t.Errorf("%.20q: %.40q", in, got)
+					t.Errorf("a long sequence %.20q leaves %.40q, want the text after it alone", in, got)
 				}
 				continue
 			}
@@ -103,7 +103,7 @@ func FuzzPtyFilter(f *testing.F) {
 			rest = rest[n:]
 		}
 		if !bytes.Equal(out.Bytes(), pieces.Bytes()) {
-			t.Fatalf("%q\n%q", out.Bytes(), pieces.Bytes())
+			t.Fatalf("whole input leaves %q\nin pieces %q", out.Bytes(), pieces.Bytes())
 		}
 		for _, bad := range []string{"\x1b]52", "\x1b]50", "\x1b]1337", "\x1b_", "\x1b^", "\x1bX", "\x1bP$", "\x1b[21t", "\x1b[20t", "\x1b[5i", "\x05", "\u009b", "\u009d", "\u0090"} {
 			if strings.Contains(out.String(), bad) {

@@ -30,10 +30,10 @@ func TestUsageShown(t *testing.T) {
 		}
 	}
 	if r := run(t, f, Local{}, "", "usage", "box"); strings.Contains(r.out, "old") || !strings.Contains(r.out, "1h2m3s") {
-		t.Errorf("%s", r.out)
+		t.Errorf("usage box is not of box alone:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "usage", "box", "--json"); !strings.Contains(r.out, `"memoryMibSeconds": 7372800`) {
-		t.Errorf("%s", r.out)
+		t.Errorf("usage --json lacks the memory:\n%s", r.out)
 	}
 	run(t, f, Local{}, "", "usage", "box", "--all").wants(t, 2, "--all")
 	f.on("GET /v1/vms/nobody/usage", vm.Errorf(vm.NotFound, "nobody", "no such VM"))
@@ -103,7 +103,7 @@ func TestSaysWhatRemains(t *testing.T) {
 			t.Errorf("%s prints what a guest chose: %q", line, r.out)
 		}
 		if shred := strings.Contains(line, "shred"); strings.Contains(r.out, "unreadable: memory of sl-1") != shred || strings.Contains(r.out, "not erased: its disk") != shred {
-			t.Errorf("%s:\n%s", line, r.out)
+			t.Errorf("%s says of memory and disk what another verb does:\n%s", line, r.out)
 		}
 	}
 }
@@ -138,13 +138,13 @@ func TestDone(t *testing.T) {
 			t.Errorf("%s: status %d, sent %s\nwant %s\n%s", c.line, r.code, got, c.want, r.stderr)
 		}
 		if !strings.Contains(r.out, "compute     done") || !strings.Contains(r.out, "logs        OPEN") {
-			t.Errorf("%s:\n%s", c.line, r.out)
+			t.Errorf("%s does not show what is done and what is open:\n%s", c.line, r.out)
 		}
 	}
 	f := newFake(t)
 	f.on("GET /v1/jobs", api.JobList{Jobs: []vm.Job{job}})
 	if r := run(t, f, Local{}, "", "done", "--list"); !strings.Contains(r.out, "box") || !strings.Contains(r.out, "open") {
-		t.Errorf("%s", r.out)
+		t.Errorf("done --list lacks the open job:\n%s", r.out)
 	}
 	for _, line := range []string{"done", "done box --list", "done box --stop --rm"} {
 		run(t, nil, Local{}, "", strings.Fields(line)...).wants(t, 2, "")

@@ -77,7 +77,7 @@ func TestRunOutputRefused(t *testing.T) {
 		f := newFake(t)
 		r := run(t, f, Local{}, "", append(append([]string{"run"}, tc.args...), "--", "true")...)
 		if r.code != 125 || !strings.Contains(r.stderr, tc.says) {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf("run with %s: %+v, want status 125 and %q", name, r, tc.says)
 		}
 		if asked := f.requests(); len(asked) > 0 {
 			t.Errorf("%s: asked %v", name, asked)
@@ -98,11 +98,11 @@ func TestRunOutputJSON(t *testing.T) {
 	o := &runOptions{outputs: []string{"d", "no"}, maxBytes: defaultMaxBytes, exec: execOptions{argv: []string{"sh", "-c", "mkdir d; echo hi > d/f; exit 4"}}}
 	var status exitStatus
 	if err := a.printGathered(a.run(t.Context(), o)); !errors.As(err, &status) || status != 4 {
-		t.Errorf("%v, %s", err, &errs)
+		t.Errorf("run ended with %v, want status 4: %s", err, &errs)
 	}
 	var said struct{ Outputs json.RawMessage }
 	if err := json.Unmarshal(out.Bytes(), &said); err != nil {
-		t.Fatalf("%v: %s", err, &out)
+		t.Fatalf("run printed no JSON: %v: %s", err, &out)
 	}
 	got := said.Outputs
 	var list []struct {
@@ -112,7 +112,7 @@ func TestRunOutputJSON(t *testing.T) {
 		Error        *struct{ Code string }
 	}
 	if err := json.Unmarshal(got, &list); err != nil || len(list) != 2 {
-		t.Fatalf("%s, %v", got, err)
+		t.Fatalf("the outputs are %s (%v), want 2", got, err)
 	}
 	if d := list[0]; d.From != "d" || d.To != "d" || d.Bytes != 3 || d.Files != 1 || d.LeftOut == nil || d.Error != nil {
 		t.Errorf("what came: %s", got)

@@ -23,7 +23,7 @@ func TestServiceAdd(t *testing.T) {
 		t.Errorf("%q, want %q", got.Exec, want)
 	}
 	if got.Name != "web" || got.Mode != vm.UnitService || *got.User != "ann" || got.Env["A"] != "1=2" || got.RestartPolicy.Policy != "always" || *got.Enable {
-		t.Errorf("%+v", got)
+		t.Errorf("the unit is %+v, want what the flags say", got)
 	}
 	for _, line := range [][]string{{"box", "web", "true"}, {"box", "web"}, {"box", "web", "-e", "A", "--", "true"}, {"box", "--", "true", "x"}} {
 		cmd := newServiceAdd(&app{}, func(context.Context, *serviceOptions) error { t.Errorf("%q is taken", line); return nil })

@@ -70,11 +70,11 @@ func TestSSHConfig(t *testing.T) {
 		}
 		data, err := os.ReadFile(config)
 		if err != nil || !strings.HasPrefix(string(data), "Include ") || strings.Count(string(data), "Include") != 1 || !strings.HasSuffix(string(data), "\nHost other\n") {
-			t.Errorf("%q, %v", data, err)
+			t.Errorf("the configuration is %q (%v), want one Include before what was there", data, err)
 		}
 		data, err = os.ReadFile(known)
 		if err != nil || strings.Count(string(data), "\n") != 1 || !strings.HasSuffix(string(data), " "+key+"\n") {
-			t.Errorf("%q, %v", data, err)
+			t.Errorf("the known hosts are %q (%v), want one line of the server's key", data, err)
 		}
 	}
 	key = "two\\nlines x"
@@ -108,11 +108,11 @@ func TestSSHCommand(t *testing.T) {
 	line := strings.Join(argv, "\x00")
 	if strings.Contains(line, "secret") || !slices.Contains(argv, "-A") || !strings.Contains(line, "-L\x001:localhost:2\x00") ||
 		!strings.HasSuffix(line, "\x00--\x00box\x00echo 'a b'") || !strings.Contains(line, "-l\x00root\x00") {
-		t.Errorf("%q", argv)
+		t.Errorf("ssh is run with %q, want its flags, the user and the command but no API key", argv)
 	}
 	runEnv(t, env, Local{}, "", "ssh", "box", "--", "echo $HOME; exit 3")
 	if argv[len(argv)-1] != "echo $HOME; exit 3" {
-		t.Errorf("%q", argv)
+		t.Errorf("ssh is run with %q, want the command unchanged", argv)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestSSHProxy(t *testing.T) {
 	code := Main(t.Context(), []string{"ssh-proxy", "--url", f.server.URL, "--key-file", file, "box.warren"}, in, &out, &errs,
 		func(string) string { return "" }, Local{})
 	if code != 0 || out.String() != "box HELLO" {
-		t.Errorf("%d %q %s", code, out.String(), errs.String())
+		t.Errorf("ssh-proxy: status %d, %q, stderr %q, want 0 and the answer", code, out.String(), errs.String())
 	}
 	if r := runEnv(t, map[string]string{}, Local{}, "", "ssh-proxy", "--key-file", file+"x", "box"); r.code == 0 {
 		t.Error("no refusal without the file")

@@ -65,7 +65,7 @@ func TestStatePage(t *testing.T) {
 	}
 	var back vm.GuestState
 	if err := json.Unmarshal([]byte(run(t, f, Local{}, "", "state", "--json", "box").out), &back); err != nil || len(back.Ports) != 2 {
-		t.Errorf("%v, %+v", err, back)
+		t.Errorf("state --json: %v, %+v, want 2 ports", err, back)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestStateExpect(t *testing.T) {
 	f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Path: "/work/app.db"})
 	for _, e := range []string{"file:/work/app.db", "port:3000", "process:node", "process:server.js", "service:cron", "service:cron.service", "role:repl", "terminal:pts/0", "mount:/"} {
 		if r := run(t, f, Local{}, "", "state", "box", "--expect", e); r.code != 0 || r.stderr != "" || r.out != "" {
-			t.Errorf("%s: %d %s", e, r.code, r.stderr)
+			t.Errorf("state --expect %s: status %d: %s", e, r.code, r.stderr)
 		}
 	}
 	for e, why := range map[string]string{
@@ -117,12 +117,12 @@ func TestStateDiff(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
 	if len(lines) != 4 || !strings.HasPrefix(lines[0], "WHAT") || !strings.Contains(lines[1], "3001") || !strings.Contains(lines[2], "10 node server.js") ||
 		!strings.Contains(lines[3], "failed (failed)") {
-		t.Errorf("%s", r.out)
+		t.Errorf("state --diff of another is not three differences:\n%s", r.out)
 	}
 	if r := run(t, f, Local{}, "", "state", "box", "--diff", "same"); r.out != "no difference\n" {
-		t.Errorf("%s", r.out)
+		t.Errorf("state --diff of an equal one: %q, want no difference", r.out)
 	}
 	if r := run(t, f, Local{}, "", "state", "box", "--diff", "same", "--json"); strings.TrimSpace(r.out) != "[]" {
-		t.Errorf("%s", r.out)
+		t.Errorf("state --diff --json of an equal one: %q, want an empty array", r.out)
 	}
 }

@@ -37,7 +37,7 @@ func TestStoragePage(t *testing.T) {
 		}
 	}
 	if r := run(t, f, Local{}, "", "storage", "--json"); !strings.Contains(r.out, `"overBytes": 1073741824`) {
-		t.Errorf("%s", r.out)
+		t.Errorf("storage --json lacks what is over the budget:\n%s", r.out)
 	}
 }
 
@@ -56,11 +56,11 @@ func TestPrune(t *testing.T) {
 	})
 	r := run(t, f, Local{}, "", "prune", "--dry-run")
 	if !got.DryRun || got.Free != 0 || !strings.Contains(r.out, "would remove 1 and free 2 MiB") || !strings.Contains(r.out, "vm    old   abc  3         2h") {
-		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
+		t.Errorf("prune --dry-run sent %+v, want a dry run, and what it would remove in\n%s%s", got, r.out, r.stderr)
 	}
 	r = run(t, f, Local{}, "", "prune", "--free", "2")
 	if got.DryRun || got.Free != 2<<30 || !strings.Contains(r.out, "1 removed") || !strings.Contains(r.stderr, "1 MiB more are needed") {
-		t.Errorf("%+v\n%s%s", got, r.out, r.stderr)
+		t.Errorf("prune --free 2 sent %+v, want 2 GiB, and what was removed in\n%s%s", got, r.out, r.stderr)
 	}
 	run(t, f, Local{}, "", "prune", "--free", "much").wants(t, 2, "")
 }

@@ -39,7 +39,7 @@ func TestTablesFit(t *testing.T) {
 	for _, line := range []string{"ls", "usage", "audit ls"} {
 		whole := run(t, f, Local{}, "", strings.Fields(line)...)
 		if whole.code != 0 {
-			t.Fatalf("%s: %+v", line, whole)
+			t.Fatalf("%s failed: %+v", line, whole)
 		}
 		for _, width := range []int{60, 80} {
 			out := onTerminal(t, f, width, strings.Fields(line)...)

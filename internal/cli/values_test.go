@@ -15,12 +15,12 @@ import (
 func TestParseBytes(t *testing.T) {
 	for s, want := range map[string]int64{"512": 512 << 20, "512M": 512 << 20, "1g": 1 << 30, "1.5G": 3 << 29, "64KiB": 64 << 10, "7B": 7, "0": 0, "2T": 2 << 40} {
 		if got, err := parseBytes(s, 1<<20); err != nil || got != want {
-			t.Errorf("%s: %d, %v", s, got, err)
+			t.Errorf("%s is %d bytes (%v), want %d", s, got, err, want)
 		}
 	}
 	for _, s := range []string{"", "G", "-1", "1X", "1GM", "NaN", "Inf", "1e30", "9999999T", "1 G"} {
 		if got, err := parseBytes(s, 1); !errors.Is(err, vm.Invalid) {
-			t.Errorf("%q: %d, %v", s, got, err)
+			t.Errorf("the size %q is %d (%v), want invalid", s, got, err)
 		}
 	}
 }
@@ -28,12 +28,12 @@ func TestParseBytes(t *testing.T) {
 func TestParseSeconds(t *testing.T) {
 	for s, want := range map[string]time.Duration{"1": time.Second, "1.5": 1500 * time.Millisecond, "90s": 90 * time.Second, "2h": 2 * time.Hour, "3d": 72 * time.Hour} {
 		if got, err := parseSeconds(s); err != nil || got != want {
-			t.Errorf("%s: %s, %v", s, got, err)
+			t.Errorf("%s is %s (%v), want %s", s, got, err, want)
 		}
 	}
 	for _, s := range []string{"", "0", "-1", "d", "1y", "NaN", "1e12", "Inf"} {
 		if got, err := parseSeconds(s); !errors.Is(err, vm.Invalid) {
-			t.Errorf("%q: %s, %v", s, got, err)
+			t.Errorf("the duration %q is %s (%v), want invalid", s, got, err)
 		}
 	}
 }

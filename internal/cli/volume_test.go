@@ -46,7 +46,7 @@ func TestVolumePassphrase(t *testing.T) {
 	} {
 		r := run(t, f, Local{}, tc.stdin, append([]string{"volume", "unlock", "work", "--project", "shop"}, tc.args...)...)
 		if r.code != 0 || got != tc.want || !strings.Contains(r.out, "shop/work is unlocked") || !strings.Contains(r.stderr, "header") {
-			t.Errorf("%v: %+v, %+v", tc.args, r, got)
+			t.Errorf("volume unlock %v: %+v, sent %+v, want %+v", tc.args, r, got, tc.want)
 		}
 	}
 	for _, args := range [][]string{{"--passphrase"}, {"--passphrase-file", file + "x"}} {
@@ -71,17 +71,17 @@ func TestVolumeLs(t *testing.T) {
 	if r.code != 0 || len(lines) != 5 || !strings.Contains(lines[1], "locked") || strings.Contains(lines[1], "in use") ||
 		!strings.Contains(lines[2], "shop/b") || !strings.Contains(lines[2], "locked (in use)") || !strings.Contains(lines[2], "box:/data (rw)") ||
 		!strings.Contains(lines[3], "unlocked for") {
-		t.Errorf("%+v", r)
+		t.Errorf("volume ls: %+v, want a locked, b in use and c unlocked", r)
 	}
 	if r := run(t, f, Local{}, "", "volume", "ls", "box"); r.code != 0 || !strings.Contains(r.out, "/data  a       ro") {
-		t.Errorf("%+v", r)
+		t.Errorf("volume ls box: %+v, want the mount of a, read-only", r)
 	}
 	if r := run(t, f, Local{}, "", "volume", "mount", "box", "--volume", "a"); r.code != 2 {
 		t.Errorf("without a path: %+v", r)
 	}
 	f.on("POST /v1/vms/{vm}/mounts", vm.Errorf(vm.WrongState, "a", "the volume is locked").WithCode("VOLUME_LOCKED").WithHint("unlock it"))
 	if r := run(t, f, Local{}, "", "volume", "mount", "box", "--volume", "a", "--guest", "/data"); r.code != 6 || !strings.Contains(r.stderr, "unlock it") {
-		t.Errorf("%+v", r)
+		t.Errorf("volume mount of a locked volume: %+v, want status 6 and the hint", r)
 	}
 }
 
@@ -95,17 +95,17 @@ func TestRunVolumes(t *testing.T) {
 		{Volume: "c", Project: "shop", Path: "/out/x", RW: true},
 	}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the volumes are %+v (%v), want %+v", got, err, want)
 	}
 	for _, bad := range []string{"a", "a:", "a:data", ":/data", "a:/data:wr", "a:/x:y:ro"} {
 		if _, err := runVolumes([]string{bad}, ""); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", bad, err)
+			t.Errorf("--volume %s: %v, want invalid", bad, err)
 		}
 	}
 	f := newFake(t)
 	f.on("GET /v1/volumes/{volume}", api.Volume{Name: "a", State: api.VolumeLocked})
 	f.mux.HandleFunc("POST /v1/vms", func(http.ResponseWriter, *http.Request) { t.Error("a VM is made") })
 	if r := run(t, f, Local{}, "", "run", "--volume", "a:/data", "--", "true"); r.code != 125 || !strings.Contains(r.stderr, "warren volume unlock a") {
-		t.Errorf("%+v", r)
+		t.Errorf("run with a locked volume: %+v, want status 125 and how to unlock it", r)
 	}
 }

@@ -20,10 +20,10 @@ func TestWatchFiles(t *testing.T) {
 		_, _ = io.WriteString(w, "\n{\"eventType\":\"create\",\"filename\":\"/work/a\\u001bb\"}\n")
 	})
 	if r := run(t, f, Local{}, "", "watch-files", "box"); r.code != 0 || r.out != `create  "/work/a\x1bb"`+"\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("watch-files: %+v, want one quoted event", r)
 	}
 	if r := run(t, f, Local{}, "", "watch-files", "box", "src", "/etc", "--json"); r.code != 0 || r.out != `{"eventType":"create","filename":"/work/a\u001bb"}`+"\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("watch-files --json: %+v, want the event as it is", r)
 	}
 	if len(asked) != 2 || len(asked[0]) != 0 || !slices.Equal(asked[1], []string{"src", "/etc"}) {
 		t.Errorf("asked for %q", asked)
