@@ -44,7 +44,7 @@ func TestEvidenceCounters(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got := s.counters(false); got[0].Instances != 0 || got[0].IO != 120 {
-		t.Errorf("%+v", got)
+		t.Errorf("the counters without inotify are %+v, want no instances and the I/O of process 60", got)
 	}
 }
 
@@ -99,10 +99,10 @@ func TestEvidenceFileID(t *testing.T) {
 		t.Errorf("no %s in\n%s", fileID(st.Dev, st.Ino), locks)
 	}
 	if got := fileID(0xfe00, 13275); got != "fe:00:13275" {
-		t.Errorf("%s", got)
+		t.Errorf("the file's id is %s, want fe:00:13275", got)
 	}
 	if got := fileID(0x103<<8|1|3<<20, 5); got != "103:301:5" {
-		t.Errorf("%s", got)
+		t.Errorf("the file's id is %s, want 103:301:5", got)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestEvidenceDeleted(t *testing.T) {
 	r.add(proc{pid: 60, ppid: 1, name: "app", cmdline: "app", exe: "/app", cwd: "/", fds: map[int]string{0: big, 1: small, 2: "/memfd:x (deleted)", 3: "/dev/shm/x (deleted)"}})
 	got := r.scan().deleted()
 	if len(got) != 1 || got[0].Path != strings.TrimSuffix(big, " (deleted)") || got[0].PID != 60 || got[0].Bytes < leastDeleted {
-		t.Errorf("%+v", got)
+		t.Errorf("the deleted files are %+v, want the big one of process 60", got)
 	}
 }
 
@@ -129,7 +129,7 @@ func TestKernelLine(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	l, ok := kernelLine("3,500,90500000,-;Out of memory: Killed process 9 (node)\n SUBSYSTEM=x\n", now, 100)
 	if !ok || l.Text != "Out of memory: Killed process 9 (node)" || l.Time != now.Add(-9500*time.Millisecond) {
-		t.Errorf("%+v %v", l, ok)
+		t.Errorf("the kernel's line is %+v, %v, want the kill 9.5 s ago", l, ok)
 	}
 	for _, record := range []string{"", "x", "6,1,2,-;ordinary", "6,1;Killed process", "no head, Killed process"} {
 		if l, ok := kernelLine(record, now, 100); ok {
@@ -137,7 +137,7 @@ func TestKernelLine(t *testing.T) {
 		}
 	}
 	if l, _ := kernelLine("3,1,999000000,-;I/O error "+strings.Repeat("x", 9999), now, 100); l.Time.After(now) || len(l.Text) != maxKernelText {
-		t.Errorf("%+v", l)
+		t.Errorf("a long line from the future is %+v, want it cut and not later than now", l)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestKernelLine(t *testing.T) {
 // failure. A pipe stands for the log: a record a read.
 func TestKernelTrouble(t *testing.T) {
 	if got := kernelTrouble(filepath.Join(t.TempDir(), "none"), time.Now(), 1); got != nil {
-		t.Errorf("%v", got)
+		t.Errorf("a log that does not exist has %v, want nothing", got)
 	}
 	var p [2]int
 	if err := syscall.Pipe2(p[:], syscall.O_CLOEXEC|0x4000); err != nil { // O_DIRECT: packets
@@ -153,7 +153,7 @@ func TestKernelTrouble(t *testing.T) {
 	}
 	defer syscall.Close(p[0])
 	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(p[1]), 1031, 1<<20); errno != 0 { // F_SETPIPE_SZ: a record takes a page
-		t.Fatal(errno)
+		t.Fatalf("the pipe's size: %v", errno)
 	}
 	for i := range 2 * maxKernelLines / 3 * 2 {
 		if _, err := syscall.Write(p[1], []byte(fmt.Sprintf("3,%d,1,-;I/O error %d\n", i, i))); err != nil {

@@ -83,7 +83,7 @@ func TestExecRefused(t *testing.T) {
 		_, err := r.Exec(within(t, 10*time.Second), c.spec)
 		var e *vm.Error
 		if !errors.As(err, &e) || e.Kind != c.kind || e.Code != c.code {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("exec with %s: %v, want %s with code %q", name, err, c.kind, c.code)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func TestExecStdinUnread(t *testing.T) {
 		t.Error("the writer still waits")
 	}
 	if got := r.run(vm.ExecSpec{Argv: []string{"true"}, Stdin: true}); got.status.Code != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("the next command ended with %+v, want code 0", got)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestExecSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st, err := e.Run(io.Discard, io.Discard); err != nil || st != (vm.ExitStatus{Code: 130, Signal: "INT"}) {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("the interrupted command ended with %+v (%v), want code 130 by INT", st, err)
 	}
 	if err := r.Client.Signal(t.Context(), "p1", "TERM"); !errors.Is(err, vm.WrongState) {
 		t.Errorf("a signal to what has ended: %v", err)
@@ -292,7 +292,7 @@ func TestExecSlowClient(t *testing.T) {
 	}
 	// Other streams continued meanwhile and do now.
 	if got := r.sh("echo ok"); got.stdout != "ok\n" {
-		t.Errorf("%+v", got)
+		t.Errorf("a command beside the flood ended with %+v, want ok", got)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestExecVanishedClient(t *testing.T) {
 				}
 				if p.Background && p.LogBytes > 0 {
 					if p.LogBytes != 100004 || p.LogStart != 100004-65536 || p.ExitCode != nil {
-						t.Errorf("%+v", p)
+						t.Errorf("the command in the background is %+v, want the last 64 KiB of its log and no exit code", p)
 					}
 					break
 				}
@@ -341,11 +341,11 @@ func TestExecVanishedClient(t *testing.T) {
 				<-time.After(10 * time.Millisecond)
 			}
 			if got := r.run(vm.ExecSpec{Command: "tr '\\0' '\\n' < /proc/" + fmt.Sprint(e.Process().PID) + "/environ | sed -n s/^F=//p | xargs touch"}); got.status.Code != 0 {
-				t.Fatal(got)
+				t.Fatalf("making its file failed: %+v", got)
 			}
 			p, err := r.Wait(within(t, 10*time.Second), id)
 			if err != nil || p.ExitCode == nil || *p.ExitCode != 5 {
-				t.Fatalf("%+v, %v", p, err)
+				t.Fatalf("the command in the background ended with %+v (%v), want code 5", p, err)
 			}
 			log, at := r.logOf(id, 0, false)
 			if at != 100004-65536 || len(log) != 65536+5 || !strings.HasSuffix(log, "\x00TAILLATER") {
@@ -381,6 +381,6 @@ func TestExecVanishedWhileFull(t *testing.T) {
 	_ = e.Detach()
 	p, err := r.Wait(within(t, 10*time.Second), e.Process().ID)
 	if err != nil || p.ExitCode == nil || *p.ExitCode != 7 {
-		t.Fatalf("%+v, %v", p, err)
+		t.Fatalf("the detached command ended with %+v (%v), want code 7", p, err)
 	}
 }

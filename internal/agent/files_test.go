@@ -191,7 +191,7 @@ func TestWriteCut(t *testing.T) {
 		"unknown size, reader fails": {-1, io.MultiReader(bytes.NewReader(make([]byte, 500<<10)), failing{boom}), boom},
 	} {
 		if _, err := r.WriteFile(within(t, 20*time.Second), "", path, vm.WriteOptions{Size: c.size}, c.from); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a write of %s: %v, want %v", name, err, c.want)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -265,7 +265,7 @@ func TestFileUser(t *testing.T) {
 	}
 	i, err := r.WriteFile(ctx, "nobody", base+"/theirs", vm.WriteOptions{Size: 1}, strings.NewReader("x"))
 	if err != nil || i.UID != 65534 || i.GID != 65534 {
-		t.Errorf("%+v, %v", i, err)
+		t.Errorf("a file that nobody writes is %+v (%v), want nobody's", i, err)
 	}
 	if err := os.WriteFile(base+"/ours", []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestFileUser(t *testing.T) {
 	}
 	// Root replaces a user's file: it stays the user's.
 	if i, err := r.WriteFile(ctx, "", base+"/theirs", vm.WriteOptions{Size: 2}, strings.NewReader("yy")); err != nil || i.UID != 65534 {
-		t.Errorf("%+v, %v", i, err)
+		t.Errorf("a file of nobody that root replaces is %+v (%v), want nobody's", i, err)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestMountAt(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(place, syscall.MNT_DETACH) })
 	number, kind := mountAt(place)
 	if number == "" || kind != "tmpfs of-a-test" {
-		t.Errorf("%q, %q", number, kind)
+		t.Errorf("the mount is number %q of %q, want a number and tmpfs of-a-test", number, kind)
 	}
 	if again, _ := mountAt(linked); again != number {
 		t.Errorf("through a link: %q, not %q", again, number)

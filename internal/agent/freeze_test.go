@@ -102,7 +102,7 @@ func TestFreezeThaw(t *testing.T) {
 	g.write("mine.slice/cgroup.freeze", "1") // the guest's own doing
 	r.mustThaw()                             // nothing is frozen yet
 	if report := r.mustFreeze(false); report.Groups != 2 || len(report.Unfrozen) != 0 || report.Waited <= 0 {
-		t.Errorf("%+v", report)
+		t.Errorf("the freeze reports %+v, want 2 groups, all frozen, and a wait", report)
 	}
 	if got := g.frozen(); got != "init.scope mine.slice system.slice" {
 		t.Errorf("frozen: %s", got)
@@ -121,7 +121,7 @@ func TestFreezeThaw(t *testing.T) {
 		}
 	}
 	if h, err := r.Hello(within(t, 10*time.Second)); err != nil || !slices.Contains(h.Features, "freeze") {
-		t.Errorf("%+v, %v", h, err)
+		t.Errorf("hello is %+v (%v), want the feature freeze", h, err)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestFreezeUnfrozen(t *testing.T) {
 	g.add("busy.slice", "populated 1\nfrozen 0\n")
 	report := r.mustFreeze(false)
 	if !slices.Equal(report.Unfrozen, []string{"busy.slice"}) || report.Waited < 200*time.Millisecond {
-		t.Errorf("%+v", report)
+		t.Errorf("the freeze reports %+v, want busy.slice after 200 ms", report)
 	}
 	r.mustThaw()
 	if got := g.frozen(); got != "" {
@@ -151,7 +151,7 @@ func TestFreezeRoot(t *testing.T) {
 	pid := strconv.Itoa(cmd.Process.Pid)
 	g.write("cgroup.procs", strconv.Itoa(os.Getpid())+"\n"+pid+"\n999999999\n")
 	if report := r.mustFreeze(false); report.Groups != 1 {
-		t.Errorf("%+v", report)
+		t.Errorf("the freeze reports %+v, want 1 group", report)
 	}
 	if got := g.read("warren.misc/cgroup.procs"); got != pid {
 		t.Errorf("moved: %q, not %s", got, pid)
@@ -196,7 +196,7 @@ func TestFreezeDisk(t *testing.T) {
 	r.mustFreeze(true)
 	r.mustThaw()
 	if got := strings.Join(r.sys.calls, ", "); got != "sync /, sync /mnt/a b, freeze /, freeze /mnt/a b, thaw /, thaw /mnt/a b" {
-		t.Errorf("%s", got)
+		t.Errorf("the disks' calls are %s, want each synced, frozen once and thawed", got)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestFreezeDiskFails(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	r.sys.disks, r.sys.fail = []string{"/"}, errors.New("no")
 	if _, err := r.Freeze(within(t, 10*time.Second), true); !errors.Is(err, vm.Unsupported) {
-		t.Errorf("%v", err)
+		t.Errorf("a freeze whose disk fails: %v, want unsupported", err)
 	}
 	if got := g.frozen(); got != "" {
 		t.Errorf("frozen: %s", got)
@@ -243,7 +243,7 @@ func TestExecFrozen(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"touch", marks + "/early"}}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("%v", err)
+		t.Fatalf("a start in a frozen guest: %v, want it to wait", err)
 	}
 	r.connect() // the link to the one who asked is gone
 	ended := make(chan result, 1)
@@ -270,7 +270,7 @@ func TestExecFrozen(t *testing.T) {
 	}
 	r.mustThaw()
 	if got := <-ended; got.stderr != "" || got.status.Code != 0 {
-		t.Errorf("%+v", got)
+		t.Errorf("the command after the thaw ended with %+v, want success", got)
 	}
 	if _, err := os.Stat(marks + "/late"); err != nil {
 		t.Error(err)
@@ -292,7 +292,7 @@ func TestFreezeRefusals(t *testing.T) {
 	r.mustThaw()
 	r.sys.cgroups = ""
 	if _, err := r.Freeze(within(t, 10*time.Second), false); !errors.Is(err, vm.Unsupported) || !strings.Contains(err.Error(), "no control groups") {
-		t.Errorf("%v", err)
+		t.Errorf("a freeze without control groups: %v, want unsupported", err)
 	}
 	if got := r.sh("echo on"); got.stdout != "on\n" {
 		t.Errorf("after a freeze that failed: %+v", got)

@@ -97,7 +97,7 @@ func TestLogBounds(t *testing.T) {
 	}
 	end, err := r.Wait(ctx, p.ID)
 	if err != nil || *end.ExitCode != 0 {
-		t.Fatalf("%+v, %v", end, err)
+		t.Fatalf("the command with a large log ended with %+v (%v), want code 0", end, err)
 	}
 	if end.LogBytes != lines*10 || end.LogBytes-end.LogStart > 17<<20 || end.LogBytes-end.LogStart < 8<<20 {
 		t.Errorf("the log holds %d to %d", end.LogStart, end.LogBytes)

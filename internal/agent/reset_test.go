@@ -59,7 +59,7 @@ func TestReset(t *testing.T) {
 	}
 	for _, name := range vm.Resets {
 		if report[name] != "ok" {
-			t.Errorf("%s: %q", name, report[name])
+			t.Errorf("the reset of %s reports %q, want ok", name, report[name])
 		}
 	}
 	if len(report) != len(vm.Resets) {
@@ -73,7 +73,7 @@ func TestReset(t *testing.T) {
 		"ssh/ssh_host_ed25519_key": "secret\n", "ssh/ssh_host_ed25519_key.pub": "public\n",
 	} {
 		if b, err := os.ReadFile(r.cfg.EtcDir + "/" + name); err != nil || string(b) != want {
-			t.Errorf("%s: %q, %v", name, b, err)
+			t.Errorf("%s holds %q (%v), want %q", name, b, err, want)
 		}
 	}
 	if st, err := os.Stat(r.cfg.EtcDir + "/ssh/ssh_host_ed25519_key"); err != nil || st.Mode().Perm() != 0o600 {
@@ -121,11 +121,11 @@ func TestResetFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report, err := r.Reset(within(t, 10*time.Second), reset); err != nil || report[vm.ResetHostKeys] == "ok" {
-		t.Errorf("%v, %v", report, err)
+		t.Errorf("a reset with a bad name of a key reports %v (%v), want no ok for the host keys", report, err)
 	}
 	r.sys.fail = errors.New("refused by the kernel")
 	if report, err := r.Reset(within(t, 10*time.Second), testReset()); err != nil || report[vm.ResetClock] == "ok" || report[vm.ResetRNG] == "ok" || report[vm.ResetMachineID] != "ok" {
-		t.Errorf("%v, %v", report, err)
+		t.Errorf("a reset that the kernel refuses reports %v (%v), want ok for the machine id but not for clock and RNG", report, err)
 	}
 }
 
@@ -138,13 +138,13 @@ func TestRekey(t *testing.T) {
 	}
 	r.connect() // with the old one
 	if got := r.sh("echo old"); got.stdout != "old\n" {
-		t.Errorf("%+v", got)
+		t.Errorf("a command over the old link ended with %+v, want old", got)
 	}
 	old := r.cfg.Key
 	r.cfg.Key = reset.LinkKey
 	r.connect()
 	if got := r.sh("echo new"); got.stdout != "new\n" {
-		t.Errorf("%+v", got)
+		t.Errorf("a command over the new link ended with %+v, want new", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -42,10 +42,10 @@ func TestReadRequest(t *testing.T) {
 			b, err = io.ReadAll(r.body)
 		}
 		if (err == nil) != c.ok || c.ok && string(b) != c.body {
-			t.Errorf("%s: %q, %v", name, b, err)
+			t.Errorf("the request %s has the body %q (%v), want %q, ok %t", name, b, err, c.body, c.ok)
 		}
 		if c.ok && (r.path != "/stat" || r.query.Get("path") != "/a b") {
-			t.Errorf("%s: %+v", name, r)
+			t.Errorf("the request %s is read as %+v, want /stat of /a b", name, r)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestChunkWriter(t *testing.T) {
 	_ = w.bytes([]byte("hi"))
 	resp, err := http.ReadResponse(bufio.NewReader(&b), nil)
 	if err != nil || resp.ContentLength != 2 {
-		t.Errorf("%+v, %v", resp, err)
+		t.Errorf("the answer is %+v (%v), want a length of 2", resp, err)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestParseAddr(t *testing.T) {
 		"0000000000000000FFFF00000100007F:0050": "[::ffff:127.0.0.1]:80",
 	} {
 		if got, ok := parseAddr(in); !ok || got != netip.MustParseAddrPort(want) {
-			t.Errorf("%s: %v, %v", in, got, ok)
+			t.Errorf("the address %s is %v, %v, want %s", in, got, ok, want)
 		}
 	}
 	for _, in := range []string{"", "01:zz", "0100007F", "010000:0016"} {

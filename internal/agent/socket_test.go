@@ -25,13 +25,13 @@ func TestLinuxUser(t *testing.T) {
 	r := newRig(t)
 	u, err := r.LinuxUser(t.Context(), "daemon")
 	if err != nil || u.Name != "daemon" || u.UID != 1 || u.Home == "" || u.Shell == "" {
-		t.Errorf("%+v, %v", u, err)
+		t.Errorf("daemon is %+v (%v), want user 1 with a home and a shell", u, err)
 	}
 	if u, err := r.LinuxUser(t.Context(), "nobody"); err != nil || u.Home != "/" {
 		t.Errorf("a home that is not there: %+v, %v", u, err)
 	}
 	if _, err := r.LinuxUser(t.Context(), "stranger"); !errors.Is(err, vm.NotFound) {
-		t.Errorf("%v", err)
+		t.Errorf("an unknown user: %v, want not-found", err)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestListenSocket(t *testing.T) {
 		}
 		if s.Network == "unix" && s.Address == "" {
 			if st, err := os.Stat(filepath.Dir(l.Address())); err != nil || st.Mode().Perm() != 0o700 {
-				t.Errorf("%v, %v", st, err)
+				t.Errorf("the socket's directory is %v (%v), want mode 0700", st, err)
 			}
 		}
 		var wg sync.WaitGroup
@@ -132,7 +132,7 @@ func TestListenSocket(t *testing.T) {
 			buf := make([]byte, 2)
 			_, werr := c.Write([]byte("hi"))
 			if _, err := io.ReadFull(c, buf); werr != nil || err != nil || string(buf) != "hi" {
-				t.Errorf("%q, %v, %v", buf, werr, err)
+				t.Errorf("a kept connection answers %q (write %v, read %v), want hi", buf, werr, err)
 			}
 			_ = c.Close()
 		}
@@ -224,7 +224,7 @@ func TestSocketUser(t *testing.T) {
 	// And what the agent does afterwards is root's again.
 	for range 50 {
 		if out, err := exec.Command("id", "-u").Output(); err != nil || string(out) != "0\n" {
-			t.Fatalf("%q, %v", out, err)
+			t.Fatalf("the agent runs as %q (%v), want root", out, err)
 		}
 		if err := dial(); err != nil {
 			t.Fatal(err)
@@ -250,14 +250,14 @@ func TestHandle(t *testing.T) {
 		wg.Go(func() {
 			part := want[at:min(len(want), at+96<<10)]
 			if n, err := f.WriteAt(part, int64(at)); err != nil || n != len(part) {
-				t.Errorf("%d, %v", n, err)
+				t.Errorf("wrote %d bytes (%v), want %d", n, err, len(part))
 			}
 		})
 	}
 	wg.Wait()
 	got := make([]byte, len(want)+10)
 	if n, err := f.ReadAt(got, 0); n != len(want) || !errors.Is(err, io.EOF) || !bytes.Equal(got[:n], want) {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("read %d bytes (%v), want the %d written ones and the end of the file", n, err, len(want))
 	}
 	if _, err := f.WriteAt([]byte("x"), -1); err == nil {
 		t.Error("written before the beginning")
@@ -272,7 +272,7 @@ func TestHandle(t *testing.T) {
 		t.Error("read after the close")
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode() != 0o640 || st.Size() != int64(len(want)) {
-		t.Errorf("%v, %v", st, err)
+		t.Errorf("the file is %v (%v), want mode 0640 and %d bytes", st, err, len(want))
 	}
 	size, mode, when := int64(3), uint32(0o600), time.Unix(1_600_000_000, 0)
 	if err := r.SetAttr(t.Context(), "", path, vm.FileAttr{Size: &size, Mode: &mode, Atime: when, Mtime: when}); err != nil {
@@ -286,7 +286,7 @@ func TestHandle(t *testing.T) {
 	}
 	st, err := r.StatFollow(t.Context(), "", path+"3")
 	if err != nil || st.Size != 3 || st.Mode != 0o600 || !st.ModTime.Equal(when) || st.Kind != vm.FileRegular {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("behind the link is %+v (%v), want a file of 3 bytes with the mode and time that were set", st, err)
 	}
 	f, err = r.OpenHandle(t.Context(), "", path+"2", vm.OpenOptions{Write: true, Append: true})
 	if err != nil {
@@ -297,7 +297,7 @@ func TestHandle(t *testing.T) {
 	}
 	_ = f.Close()
 	if data, err := os.ReadFile(path); err != nil || !bytes.HasSuffix(data, []byte("end")) || len(data) != 6 {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf("the file holds %q (%v), want 6 bytes with end at the end", data, err)
 	}
 	for what, o := range map[string]vm.OpenOptions{
 		path + "9": {Read: true}, path: {Write: true, Create: true, Exclusive: true}, t.TempDir(): {Read: true}, "/dev/zero": {Read: true},

@@ -141,7 +141,7 @@ func TestStateProcesses(t *testing.T) {
 	}
 	apt := processOf(t, w, 60)
 	if apt.Exec != "p4" || apt.System || apt.Cwd != "/work" || apt.User != "dev" || apt.CPUSeconds != 2 || apt.RSS != int64(10*os.Getpagesize()) {
-		t.Errorf("%+v", apt)
+		t.Errorf("apt is %+v, want exec p4 of dev in /work with 2 s of CPU", apt)
 	}
 	if age := w.Time.Sub(apt.StartedAt).Round(100e6); age != 10e9 {
 		t.Errorf("it was started %s ago, want 10 s", age)
@@ -150,10 +150,10 @@ func TestStateProcesses(t *testing.T) {
 		t.Errorf("a child in a session of its own belongs to no command: %+v", p)
 	}
 	if p := processOf(t, w, 70); p.Unit != "app.service" || p.System {
-		t.Errorf("%+v", p)
+		t.Errorf("the service's process is %+v, want unit app.service", p)
 	}
 	if !processOf(t, w, 1).System || !processOf(t, w, 50).System || processOf(t, w, 72).Command != "[gone]" {
-		t.Errorf("%+v", w.Processes)
+		t.Errorf("the processes are %+v, want 1 and 50 as the system's and 72 without a command", w.Processes)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestStateRoles(t *testing.T) {
 		t.Errorf("epoll: %q", p.Waits)
 	}
 	if len(w.Ports) != 1 || w.Ports[0].PID != 103 || w.Ports[0].Address != "127.0.0.1" {
-		t.Errorf("%+v", w.Ports)
+		t.Errorf("the ports are %+v, want that of process 103 alone", w.Ports)
 	}
 }
 
@@ -284,7 +284,7 @@ func TestStateHostile(t *testing.T) {
 	}
 	want := []vm.GuestMount{{Path: "/a b", Source: "/dev/vda", Type: "ext4", ReadOnly: true}, {Path: "/nfs", Source: "server:/x", Type: "nfs4"}}
 	if !slices.Equal(w.Mounts, want) {
-		t.Errorf("%+v", w.Mounts)
+		t.Errorf("the mounts are %+v, want %+v", w.Mounts, want)
 	}
 }
 
@@ -339,6 +339,6 @@ func TestProbeInside(t *testing.T) {
 		}
 	}
 	if p := ports[0].Probe; p.Status != 503 || p.Server != "mine" {
-		t.Errorf("%+v", p)
+		t.Errorf("the first probe is %+v, want status 503 of server mine", p)
 	}
 }

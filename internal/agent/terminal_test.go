@@ -161,7 +161,7 @@ func TestTerminal(t *testing.T) {
 	}
 	list, err := r.Terminals(t.Context())
 	if err != nil || len(list) != 1 || list[0].Running() || *list[0].ExitCode != 7 || list[0].ExitedAt == nil || list[0].Cols != 100 {
-		t.Errorf("%+v, %v", list, err)
+		t.Errorf("the terminals are %+v (%v), want one of 100 columns that exited with 7", list, err)
 	}
 }
 
@@ -204,7 +204,7 @@ func TestTerminalSize(t *testing.T) {
 			if got := fmt.Sprint(list[0].Cols, list[0].Rows, list[0].Attached); got == want {
 				return
 			} else if list[0].Attached > 5 {
-				t.Fatal(got)
+				t.Fatalf("columns, rows and views are %s, want %s", got, want)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
@@ -261,12 +261,12 @@ func TestTerminalRefusals(t *testing.T) {
 		"USER_NOT_FOUND":         func() error { _, err := r.OpenTerminal(ctx, vm.TerminalSpec{User: "nobodyhere"}); return err },
 	} {
 		if err := f(); err == nil || vm.AsError(err).Code != want {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("the call that is refused as %s: %v", want, err)
 		}
 	}
 	s, err := r.CloseTerminal(ctx, "", "s")
 	if err != nil || s.ExitCode == nil {
-		t.Errorf("%+v, %v", s, err)
+		t.Errorf("the closed terminal is %+v (%v), want an exit code", s, err)
 	}
 	if st := l.ends(); st.Code != 129 && st.Code != 137 {
 		t.Errorf("the viewer saw %+v", st)
@@ -308,7 +308,7 @@ func TestTerminalCap(t *testing.T) {
 		}
 	}
 	if st := r.open(vm.TerminalSpec{Command: "exit 3"}).ends(); st.Code != 3 {
-		t.Errorf("%+v", st)
+		t.Errorf("the terminal after the limit ended with %+v, want code 3", st)
 	}
 }
 
@@ -319,7 +319,7 @@ func TestTerminalSend(t *testing.T) {
 	l.shows("$")
 	c, err := r.SendTerminal(t.Context(), "s", vm.TerminalSend{Data: []byte("echo a$((6*7))b\n"), Quiet: 200 * time.Millisecond, Limit: 10 * time.Second})
 	if err != nil || !c.Quiet || !strings.Contains(string(c.Output), "\ra42b\r\n") || c.Since+int64(len(c.Output)) != c.Session.End {
-		t.Errorf("%+v %q, %v", c.Session, c.Output, err)
+		t.Errorf("the input gave %+v with %q (%v), want its output and quiet", c.Session, c.Output, err)
 	}
 	begin := time.Now()
 	c, err = r.SendTerminal(t.Context(), "s", vm.TerminalSend{Data: []byte("sh -c 'while echo y; do sleep 0.01; done'\n"), Quiet: 5 * time.Second, Limit: 300 * time.Millisecond})
@@ -329,11 +329,11 @@ func TestTerminalSend(t *testing.T) {
 	// bash may lose what it reads in the moment of a signal: it is quiet first.
 	c, err = r.SendTerminal(t.Context(), "s", vm.TerminalSend{Data: []byte("\x03"), Quiet: 500 * time.Millisecond, Limit: 10 * time.Second})
 	if err != nil || !c.Quiet {
-		t.Errorf("%+v, %v", c.Session, err)
+		t.Errorf("after the interrupt the terminal is %+v (%v), want quiet", c.Session, err)
 	}
 	c, err = r.SendTerminal(t.Context(), "s", vm.TerminalSend{Data: []byte("exit 5\n"), Quiet: 5 * time.Second, Limit: 10 * time.Second})
 	if err != nil || c.Session.ExitCode == nil || *c.Session.ExitCode != 5 {
-		t.Errorf("%+v, %v", c.Session, err)
+		t.Errorf("after exit 5 the terminal is %+v (%v), want exit code 5", c.Session, err)
 	}
 }
 
@@ -416,7 +416,7 @@ func TestTerminalLost(t *testing.T) {
 	r.start()
 	list, err := r.Terminals(ctx)
 	if err != nil || len(list) != 2 || list[0].ID != "work" || !list[0].Lost || list[0].Running() || list[0].ExitCode != nil || list[0].ExitedAt == nil {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf("after the restart the terminals are %+v (%v), want two, work lost", list, err)
 	}
 	if _, err := r.AttachTerminal(ctx, "work", vm.TerminalView{}); vm.AsError(err).Code != "SESSION_EXPIRED" || !strings.Contains(err.Error(), "agent died") {
 		t.Error(err)
@@ -427,11 +427,11 @@ func TestTerminalLost(t *testing.T) {
 	r.open(sh("work")).shows("$")
 	list, err = r.Terminals(ctx)
 	if err != nil || len(list) != 3 {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf("the terminals are %+v (%v), want 3", list, err)
 	}
 	for _, s := range list {
 		if s.Lost != (s.ID == first) {
-			t.Errorf("%+v", s)
+			t.Errorf("lost is %t in %+v, want it for %s alone", s.Lost, s, first)
 		}
 	}
 }
@@ -446,7 +446,7 @@ func TestTerminalExpired(t *testing.T) {
 	}
 	for id, want := range map[string]string{"e0": "SESSION_EXPIRED", "never": "SESSION_NOT_FOUND"} {
 		if _, err := r.AttachTerminal(t.Context(), id, vm.TerminalView{}); vm.AsError(err).Code != want {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("attaching to %s: %v, want %s", id, err, want)
 		}
 	}
 	r.open(vm.TerminalSpec{ID: "e33", Command: "printf 'text\\033[31'; sleep 100", Cols: 80, Rows: 24}).shows("text")
@@ -496,10 +496,10 @@ func TestTerminalUpgrade(t *testing.T) {
 	again.types("echo $x$x; exit 6\n")
 	again.shows("keptkept")
 	if st := again.ends(); st.Code != 6 {
-		t.Errorf("%+v", st)
+		t.Errorf("the shell after the upgrade ended with %+v, want code 6", st)
 	}
 	old := r.attach("done", vm.TerminalView{Since: 0})
 	if st := old.ends(); st.Code != 4 || old.raw.String() != "bye\r\n" {
-		t.Errorf("%+v %q", st, old.raw.Bytes())
+		t.Errorf("the terminal that had ended has %+v and %q, want code 4 and bye", st, old.raw.Bytes())
 	}
 }

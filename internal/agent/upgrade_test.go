@@ -116,13 +116,13 @@ func TestKilledAgent(t *testing.T) {
 	_ = cmd.Wait()
 	r, _ = startAgent(t, dir)
 	if got, err := r.Process(ctx, p.ID); err != nil || got.ExitCode != nil || got.PID != p.PID {
-		t.Fatalf("%+v, %v", got, err)
+		t.Fatalf("the process under the new agent is %+v (%v), want PID %d running", got, err, p.PID)
 	}
 	if err := r.Signal(ctx, p.ID, "TERM"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := r.Wait(ctx, p.ID); err != nil || got.ExitCode == nil || got.EndedAt == nil {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the terminated process is %+v (%v), want an exit code and an end", got, err)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestRestartedMachine(t *testing.T) {
 	}
 	r, _ = startAgent(t, dir)
 	if got, err := r.Process(ctx, p.ID); err != nil || got.ExitCode == nil || *got.ExitCode != 137 || got.EndedAt == nil || got.LogBytes != 3 {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the killed process is %+v (%v), want exit code 137, an end and 3 bytes of log", got, err)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	t.Logf("upgraded in %v", time.Since(begin))
 	if list, err := r.Processes(ctx); err != nil || len(list) != 4 || list[0].PID != background.PID || list[0].ExitCode != nil {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf("after the upgrade the processes are %+v (%v), want 4 with the one in the background running", list, err)
 	}
 	if err := os.WriteFile(flag, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -232,7 +232,7 @@ func TestUpgrade(t *testing.T) {
 	} {
 		p, err := r.Wait(ctx, c.id)
 		if err != nil || p.ExitCode == nil || *p.ExitCode != c.code {
-			t.Errorf("%s: %+v, %v", c.id, p, err)
+			t.Errorf("process %s ended with %+v (%v), want code %d", c.id, p, err, c.code)
 		}
 		if log, at := r.logOf(c.id, 0, false); log != c.log || at != 0 {
 			t.Errorf("%s: log %q at %d", c.id, log, at)
@@ -245,7 +245,7 @@ func TestUpgrade(t *testing.T) {
 		t.Error("the agent is another process now")
 	}
 	if got := r.run(vm.ExecSpec{Argv: []string{"sh", "-c", "exit 3"}}); got.status.Code != 3 {
-		t.Errorf("%+v", got)
+		t.Errorf("a command after the upgrade ended with %+v, want code 3", got)
 	}
 	// The old key was in the heritage, too: a session with the new one retired it.
 	c, err := net.FileConn(r.host)
@@ -284,7 +284,7 @@ func TestStats(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.UptimeSeconds <= 0 || s.CPUSeconds <= 0 || s.VCPU < 1 || s.MemTotal < s.MemAvailable || s.MemAvailable <= 0 || s.DiskTotal < s.DiskFree || s.DiskTotal <= 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("the stats are %+v, want every figure above 0 and none above its total", s)
 	}
 	me := false
 	for _, p := range s.Processes {

@@ -156,10 +156,10 @@ func TestUserVerbs(t *testing.T) {
 		wantError(t, what, try(), vm.Invalid, badRequest)
 	}
 	if b, err := os.ReadFile(top + "/f"); err != nil || string(b) != "root's" {
-		t.Errorf("%q, %v", b, err)
+		t.Errorf("the file of root holds %q (%v), want what root wrote", b, err)
 	}
 	if names, err := os.ReadDir(top); err != nil || len(names) != 2 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("the directory holds %v (%v), want 2 files", names, err)
 	}
 }
 

@@ -69,10 +69,10 @@ func TestMountPoint(t *testing.T) {
 
 func TestMemFree(t *testing.T) {
 	if n := memFree([]string{"MemTotal:         490048 kB", "MemFree:          101024 kB", "MemAvailable:     5 kB"}); n != 101024<<10 {
-		t.Error(n)
+		t.Errorf("free memory is %d bytes, want %d", n, 101024<<10)
 	}
 	if n := memFree(nil); n != 0 {
-		t.Error(n)
+		t.Errorf("free memory of nothing is %d bytes, want 0", n)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestWakeByLink(t *testing.T) {
 	}
 	for _, name := range vm.Resets {
 		if report[name] != "ok" {
-			t.Errorf("%s: %q", name, report[name])
+			t.Errorf("the reset of %s reports %q, want ok", name, report[name])
 		}
 	}
 	if got := g.frozen(); got != "" {
@@ -87,6 +87,6 @@ func TestWakeByLinkKeepsKey(t *testing.T) {
 	reset.LinkKey = append([]byte{1}, reset.LinkKey[1:]...)
 	r.wakeByLink(reset) // connects with the key it was woken with
 	if got := r.sh("echo on"); got.stdout != "on\n" {
-		t.Errorf("%+v", got)
+		t.Errorf("a command over the link after the wake ended with %+v, want on", got)
 	}
 }

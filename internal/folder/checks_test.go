@@ -90,7 +90,7 @@ var checks = map[string]func(t *testing.T, d string){
 		file(t, d+"/f", "1")
 		holds(t, d+"/l", "1")
 		if to, err := os.Readlink(d + "/l"); to != "f" || err != nil {
-			t.Errorf("%q, %v", to, err)
+			t.Errorf("the link leads to %q (%v), want f", to, err)
 		}
 		must(t, os.Symlink(strings.Repeat("x", 2000), d+"/long"))
 	},
@@ -108,7 +108,7 @@ var checks = map[string]func(t *testing.T, d string){
 		a := file(t, d+"/a", "1")
 		must(t, os.Chmod(a, 0o751))
 		if st, err := os.Stat(a); err != nil || st.Mode() != 0o751 {
-			t.Errorf("%v, %v", st.Mode(), err)
+			t.Errorf("the file's mode is %v (%v), want 0751", st.Mode(), err)
 		}
 	},
 	"create-mode": func(t *testing.T, d string) {
@@ -118,7 +118,7 @@ var checks = map[string]func(t *testing.T, d string){
 		must(t, err)
 		for name, want := range map[string]os.FileMode{"a": 0o600, "ro": 0o400} {
 			if st, err := os.Stat(d + "/" + name); err != nil || st.Mode() != want {
-				t.Errorf("%v, %v", st.Mode(), err)
+				t.Errorf("the mode of %s is %v (%v), want %v", name, st.Mode(), err, want)
 			}
 		}
 	},
@@ -131,7 +131,7 @@ var checks = map[string]func(t *testing.T, d string){
 		when := time.Unix(1600000000, 123456789)
 		must(t, os.Chtimes(file(t, d+"/a", "1"), when, when))
 		if st, err := os.Stat(d + "/a"); err != nil || !st.ModTime().Equal(when) {
-			t.Errorf("%v, %v", st.ModTime(), err)
+			t.Errorf("the file's time is %v (%v), want %v", st.ModTime(), err, when)
 		}
 	},
 	"truncate": func(t *testing.T, d string) {
@@ -170,7 +170,7 @@ var checks = map[string]func(t *testing.T, d string){
 		f := opened(t, d+"/a", os.O_CREATE|os.O_RDWR, 0o644)
 		must(t, unix.Fallocate(int(f.Fd()), 0, 0, 1<<20))
 		if st, err := f.Stat(); err != nil || st.Size() != 1<<20 {
-			t.Errorf("%d, %v", st.Size(), err)
+			t.Errorf("the file has %d bytes (%v), want 1 MiB", st.Size(), err)
 		}
 	},
 	"xattr": func(t *testing.T, d string) {
@@ -179,11 +179,11 @@ var checks = map[string]func(t *testing.T, d string){
 		buf := make([]byte, 100)
 		n, err := unix.Getxattr(a, "user.x", buf)
 		if err != nil || string(buf[:n]) != "value" {
-			t.Errorf("%q, %v", buf[:max(n, 0)], err)
+			t.Errorf("the attribute is %q (%v), want value", buf[:max(n, 0)], err)
 		}
 		n, err = unix.Listxattr(a, buf)
 		if err != nil || string(buf[:n]) != "user.x\x00" {
-			t.Errorf("%q, %v", buf[:max(n, 0)], err)
+			t.Errorf("the attributes are %q (%v), want user.x", buf[:max(n, 0)], err)
 		}
 		must(t, unix.Removexattr(a, "user.x"))
 		_, err = unix.Getxattr(a, "user.x", buf)
@@ -205,7 +205,7 @@ var checks = map[string]func(t *testing.T, d string){
 		must(t, err)
 		buf := make([]byte, 3)
 		if _, err := f.ReadAt(buf, 0); err != nil || string(buf) != "1X3" {
-			t.Errorf("%q, %v", buf, err)
+			t.Errorf("the removed file reads as %q (%v), want 1X3", buf, err)
 		}
 		st, err := f.Stat()
 		must(t, err)
@@ -242,7 +242,7 @@ var checks = map[string]func(t *testing.T, d string){
 		buf := make([]byte, 4096)
 		n, err := unix.Read(fd, buf)
 		if err != nil || le.Uint32(buf[4:]) != unix.IN_CREATE || n < 16 {
-			t.Errorf("%x, %v", buf[:max(n, 0)], err)
+			t.Errorf("the first event is %x (%v), want a create", buf[:max(n, 0)], err)
 		}
 	},
 	"tmpfile": func(t *testing.T, d string) {
@@ -262,7 +262,7 @@ var checks = map[string]func(t *testing.T, d string){
 		var st unix.Statfs_t
 		must(t, unix.Statfs(d, &st))
 		if st.Blocks == 0 || st.Namelen != 255 || st.Bsize == 0 {
-			t.Errorf("%+v", st)
+			t.Errorf("the file system is %+v, want blocks, a block size and names of 255 bytes", st)
 		}
 	},
 	"dirs": func(t *testing.T, d string) {
@@ -286,7 +286,7 @@ var checks = map[string]func(t *testing.T, d string){
 		}
 		for i, e := range names {
 			if info, err := e.Info(); err != nil || info.Size() != 1 || e.Name() != fmt.Sprintf("a-file-with-a-longer-name-%04d", i) {
-				t.Fatalf("%s: %v", e.Name(), err)
+				t.Fatalf("name %d is %s (%v), want its number and a file of 1 byte", i, e.Name(), err)
 			}
 		}
 	},
@@ -315,7 +315,7 @@ var checks = map[string]func(t *testing.T, d string){
 		off := int64(2)
 		n, err := unix.CopyFileRange(int(from.Fd()), &off, int(to.Fd()), nil, 5, 0)
 		if err != nil || n != 5 {
-			t.Fatalf("%d, %v", n, err)
+			t.Fatalf("copied %d bytes (%v), want 5", n, err)
 		}
 		holds(t, d+"/b", "23456")
 	},

@@ -148,7 +148,7 @@ func TestMadeFiles(t *testing.T) {
 	}
 	no, b := k.ask(opCreate, rootID, createBody(unix.O_RDWR|unix.O_EXCL, 0o6755, "new"))
 	if no != 0 {
-		t.Fatal(no)
+		t.Fatalf("create: %v", no)
 	}
 	n := le.Uint64(b)
 	for _, mode := range []uint32{0o4755, 0o2755, 0o6711} {
@@ -175,7 +175,7 @@ func TestMadeFiles(t *testing.T) {
 	for _, name := range []string{"security.capability", "trusted.x", "system.posix_acl_access"} {
 		body := append(append(put32(nil, 1, 0), text(name)...), 'x')
 		if no, _ := k.ask(opSetxattr, n, body); no != unix.EOPNOTSUPP {
-			t.Errorf("%s: %v", name, no)
+			t.Errorf("setting %s: %v, want EOPNOTSUPP", name, no)
 		}
 	}
 }
@@ -213,10 +213,10 @@ func TestReadOnly(t *testing.T) {
 		t.Errorf("a nudge opens the file for good: %v", no)
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "sub/file")); err != nil || string(data) != "inside" {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf("after the nudges the file holds %q (%v), want inside", data, err)
 	}
 	if names, err := os.ReadDir(filepath.Join(dir, "sub")); err != nil || len(names) != 1 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("after the nudges the directory holds %v (%v), want one file", names, err)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestOpen(t *testing.T) {
 		dir + "/none": vm.NotFound, dir + "/sub/file": vm.Invalid, "/proc/self/root": vm.Invalid,
 	} {
 		if f, err := Open(path); vm.KindOf(err) != kind || err == nil {
-			t.Errorf("%q: %v, %v", path, f, err)
+			t.Errorf("opening %q: %v, %v, want %s", path, f, err, kind)
 		}
 	}
 	if _, err := Open(link); !strings.Contains(vm.AsError(err).Hint, "give "+dir) {

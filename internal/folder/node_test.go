@@ -31,11 +31,11 @@ func TestCycle(t *testing.T) {
 	}
 	table.name(b, root, "b")
 	if _, err := table.get(a.id); err != nil || a.path() != "b/a/" {
-		t.Errorf("%v, %q", err, a.path())
+		t.Errorf("a node that is found again has the path %[2]q (%[1]v), want b/a/", err, a.path())
 	}
 	table.name(b, b, "self")
 	if _, err := table.get(b.id); err != nil || b.path() != "b/" {
-		t.Errorf("%v, %q", err, b.path())
+		t.Errorf("a node named below itself has the path %[2]q (%[1]v), want b/", err, b.path())
 	}
 }
 
@@ -62,7 +62,7 @@ func TestWriteBack(t *testing.T) {
 	handle := func(flags uint32) uint64 {
 		no, b := k.ask(opOpen, log, put32(nil, flags, 0))
 		if no != 0 {
-			t.Fatal(no)
+			t.Fatalf("open: %v", no)
 		}
 		return le.Uint64(b)
 	}
@@ -72,11 +72,11 @@ func TestWriteBack(t *testing.T) {
 		return b
 	}
 	if no, _ := k.ask(opWrite, log, page(handle(unix.O_RDWR|unix.O_APPEND))); no != 0 {
-		t.Error(no)
+		t.Errorf("writing a page: %v", no)
 	}
 	holds(t, filepath.Join(dir, "log"), "page456789")
 	if no, _ := k.ask(opWrite, log, writeBody(handle(unix.O_RDWR|unix.O_APPEND), "end")); no != 0 {
-		t.Error(no)
+		t.Errorf("writing at the end: %v", no)
 	}
 	if no, _ := k.ask(opWrite, log, page(handle(unix.O_RDONLY|unix.O_APPEND))); no != unix.EBADF {
 		t.Errorf("by a handle that only reads: %v", no)
@@ -90,7 +90,7 @@ func TestCreateOver(t *testing.T) {
 	k := serve(t, dir, true)
 	put(t, filepath.Join(dir, "old"), "content")
 	if no, _ := k.ask(opCreate, rootID, createBody(unix.O_RDWR, 0o644, "old")); no != 0 {
-		t.Error(no)
+		t.Errorf("create over the file: %v", no)
 	}
 	holds(t, filepath.Join(dir, "old"), "content")
 	no, b := k.ask(opCreate, rootID, createBody(unix.O_WRONLY|unix.O_TRUNC, 0o644, "old"))

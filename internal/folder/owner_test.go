@@ -48,7 +48,7 @@ func TestOwnersRights(t *testing.T) {
 	})
 	k := serve(t, dir, true)
 	if got, no := k.content(k.find(rootID, "own")); no != 0 || got != "the owner's" {
-		t.Errorf("%q, %v", got, no)
+		t.Errorf("the owner's file reads as %q (%v), want the owner's", got, no)
 	}
 	if got, no := k.content(k.find(rootID, "groups")); no != unix.EACCES {
 		t.Errorf("what only root's group may read: %q, %v", got, no)

@@ -23,7 +23,7 @@ func TestPOSIX(t *testing.T) {
 	cmd.Env = append(os.Environ(), "FOLDER_CHECKS="+at)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("the checks failed: %v\n%s", err, out)
 	}
 	t.Logf("%s", out)
 }

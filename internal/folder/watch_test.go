@@ -22,10 +22,10 @@ func TestHostChanges(t *testing.T) {
 	file := k.find(sub, "file")
 	no, b := k.ask(opCreate, sub, createBody(unix.O_RDWR|unix.O_EXCL, 0o644, "own"))
 	if no != 0 {
-		t.Fatal(no)
+		t.Fatalf("create: %v", no)
 	}
 	if no, _ := k.ask(opWrite, le.Uint64(b), writeBody(le.Uint64(b[entrySize:]), "mine")); no != 0 {
-		t.Fatal(no)
+		t.Fatalf("write: %v", no)
 	}
 	_, _ = k.ask(opMkdir, sub, append(put32(nil, 0o755, 0), text("dir")...))
 	_, _ = k.ask(opRename, sub, append(put64(nil, sub), text("own", "renamed")...))
@@ -75,7 +75,7 @@ func TestAhead(t *testing.T) {
 	}
 	for _, c := range changes {
 		if no, _ := k.ask(c.op, sub, c.body); no != 0 {
-			t.Fatalf("%d: %v", c.op, no)
+			t.Fatalf("change with opcode %d: %v", c.op, no)
 		}
 		got, number := last(), k.unique
 		no, want := k.ask(opGetattr, sub, put64(put32(nil, 0, 0), 0))
@@ -116,7 +116,7 @@ func TestNudged(t *testing.T) {
 		t.Errorf("the agent removes: %v", no)
 	}
 	if data, err := os.ReadFile(filepath.Join(dir, "sub/new")); err != nil || string(data) != "new" {
-		t.Errorf("%q, %v", data, err)
+		t.Errorf("the file that the agent may not remove holds %q (%v), want new", data, err)
 	}
 }
 
@@ -128,12 +128,12 @@ func TestMovedUnseen(t *testing.T) {
 	k := serve(t, dir, true)
 	sub := k.find(rootID, "sub")
 	if no, _ := k.ask(opMkdir, sub, append(put32(nil, 0o755, 0), text("inner")...)); no != 0 {
-		t.Fatal(no)
+		t.Fatalf("mkdir: %v", no)
 	}
 	inner, file := k.find(sub, "inner"), k.find(sub, "file")
 	put(t, filepath.Join(dir, "sub/inner/deep"), "deep")
 	if no, _ := k.ask(opLink, rootID, append(put64(nil, file), text("other")...)); no != 0 {
-		t.Fatal(no)
+		t.Fatalf("link: %v", no)
 	}
 	_ = k.find(sub, "file") // the name that it is known by
 	for _, name := range []string{"inner", "file"} {

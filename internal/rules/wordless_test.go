@@ -22,7 +22,7 @@ var (
 
 	// The other packages have one counter of their own: two people may lower
 	// the two without a conflict.
-	stillWordless = 115 + doorsWordless
+	stillWordless = 0 + doorsWordless
 )
 
 // TestFailuresHaveWords: a test that fails says which fact failed. Its message
@@ -57,7 +57,7 @@ var (
 // isWordless tells whether a call fails a test with values alone.
 func isWordless(call *ast.CallExpr) bool {
 	fn, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || len(call.Args) == 0 {
+	if !ok || len(call.Args) == 0 || named(fn.X, "fmt") {
 		return false
 	}
 	switch fn.Sel.Name {
@@ -73,6 +73,12 @@ func isWordless(call *ast.CallExpr) bool {
 		return true
 	}
 	return false
+}
+
+// named tells whether e is the identifier name.
+func named(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && id.Name == name
 }
 
 // literal is the text of a string literal, or of several that are joined, and
