@@ -1,13 +1,12 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access authenticates callers and judges what they may do. It keeps
-// accounts with their API keys, and identities with their tokens, SSH keys and
-// permissions. When a right ends, it ends the sessions that depend on the right.
-// Every door may use it.
+// Package access authenticates callers and decides what they may do. It keeps accounts
+// with their API keys, and identities with their tokens, SSH keys and permissions. When a
+// right ends, it ends the sessions that depend on the right. Every door may use it.
 //
-// Access takes only its own locks, and holds none of them while it calls another
-// room. Another room may call Lookup, Reaches, May and Valid with its own lock held.
+// Access takes only its own locks, and holds none of them while it calls another room.
+// Another room may call Lookup, Reaches, May and Valid while it holds its own lock.
 package access
 
 import (
@@ -22,14 +21,14 @@ import (
 
 // Journal takes audit records and events.
 type Journal interface {
-	// Record durably writes an audit record of what is about to be done; end writes
-	// the outcome, nil = it was done.
+	// Record durably writes the audit record of an action, before the action; end writes
+	// the outcome, nil = success.
 	Record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (end func(outcome error, detail map[string]any), err error)
 	// Emit stores an event.
 	Emit(ev vm.Event)
 }
 
-// Clock is where the time comes from.
+// Clock is the source of time.
 type Clock interface {
 	Now() time.Time
 	// After returns a channel that receives once d has passed, unless stop is called
@@ -45,24 +44,24 @@ type Repositories interface {
 
 // VMs are the VMs that permissions may name.
 type VMs interface {
-	// Find returns the VM that ref names among those that the actor reaches: ref is an
+	// Find returns the VM that ref names among those that the actor may see: ref is an
 	// id, or a name that only one of them has. Kinds NotFound, Invalid and Denied.
 	Find(a vm.Actor, ref string) (vm.VM, error)
 	// VMOf returns the VM with an id, of any account.
 	VMOf(id vm.ID) (vm.VM, bool)
 }
 
-// Rooms is what access needs of rooms that are opened after it.
+// Rooms holds what access needs of rooms that open after it.
 type Rooms struct {
 	VMs VMs
-	// Empty deletes everything that an account has. Without force it refuses, kind
-	// Busy, when the account has something.
+	// Empty deletes everything in an account. Without force it fails with kind Busy if
+	// the account is not empty.
 	Empty func(ctx context.Context, c *vm.Call, a vm.Account, force bool) error
-	// Forget removes what other rooms remember of an account that is empty.
+	// Forget removes the remaining records of an empty account from other rooms.
 	Forget []func(ctx context.Context, id vm.AccountID) error
 }
 
-// Config is what access works with.
+// Config holds the dependencies of access.
 type Config struct {
 	Journal      Journal
 	Clock        Clock
@@ -70,13 +69,13 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// Access is the room. All methods may be called at once from many goroutines.
+// Access is the room. Its methods may be called concurrently.
 type Access struct {
 	cfg    Config
 	rooms  Rooms              // set by Open
 	cancel context.CancelFunc // ends the expiry task; set by Open
 	tasks  sync.WaitGroup
-	expiry chan struct{} // tells the expiry task that tokens or rights changed
+	expiry chan struct{} // wakes the expiry task: tokens or rights have changed
 
 	accounts   *ledger.Table[vm.AccountID, vm.Account]
 	keys       *ledger.Table[vm.KeyID, vm.APIKey]
@@ -86,13 +85,13 @@ type Access struct {
 	grants     *ledger.Table[string, vm.VMPermission]
 	repos      *ledger.Table[string, vm.GitPermission]
 
-	accountWrite sync.Mutex // held from the check of a new account's name until the account is stored
-	idWrite      sync.Mutex // held from a check until the record of an identity, or of what it has, is stored
+	accountWrite sync.Mutex // held from the check of a new account's name until it is stored
+	idWrite      sync.Mutex // held from a check until the record of an identity, or of its rights, is stored
 
 	mu sync.Mutex // taken last
 	// guarded by mu
 	sessions map[*Guarded]bool
-	noted    map[string]time.Time // uses of keys and tokens whose records do not show them yet
+	noted    map[string]time.Time // uses of keys and tokens that their records do not show yet
 }
 
 // New returns the room with its tables in the ledger. Load the ledger next, then
@@ -105,8 +104,8 @@ func New(l *ledger.Ledger, cfg Config) *Access {
 	return a
 }
 
-// Open removes what belongs to identities and VMs that are gone, and starts to end
-// tokens whose time has come. Call Close once.
+// Open removes records of identities and VMs that are gone, and starts the task that ends
+// expired tokens. Call Close once.
 func (a *Access) Open(ctx context.Context, rooms Rooms) error {
 	a.rooms = rooms
 	if err := a.prune(ctx); err != nil {
@@ -118,7 +117,7 @@ func (a *Access) Open(ctx context.Context, rooms Rooms) error {
 	return nil
 }
 
-// Close ends the room's task and waits for it, at most as long as ctx.
+// Close ends the room's task and waits for it until ctx ends.
 func (a *Access) Close(ctx context.Context) error {
 	a.cancel()
 	done := make(chan struct{})
@@ -136,9 +135,9 @@ func (a *Access) Close(ctx context.Context) error {
 
 func (a *Access) now() time.Time { return a.cfg.Clock.Now().UTC() }
 
-// record durably writes the audit record of an action, before the action. Without
-// the record the action is refused. It also refuses every identity: only the owner
-// of an account changes who may do what.
+// record durably writes the audit record of an action, before the action. If that fails,
+// the action is refused. It also refuses identities: only the owner of an account changes
+// permissions.
 func (a *Access) record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (end func(error, map[string]any), err error) {
 	if err := c.Actor.OwnerOnly(string(entry.VM)); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 
 var accountName = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,62}$`)
 
-// CreateAccount makes an account and its first key. The key's secret is returned
-// only now. Admins only.
+// CreateAccount makes an account and its first key. Only this call returns the key's
+// secret. Admins only.
 func (a *Access) CreateAccount(ctx context.Context, c *vm.Call, name string) (acc vm.Account, k vm.APIKey, secret string, err error) {
 	defer func() { err = vm.WithOp(vm.OpAccountCreate, name, err) }()
 	if err := c.Actor.AdminOnly(); err != nil {
@@ -55,7 +55,7 @@ func (a *Access) addAccount(ctx context.Context, acc vm.Account) error {
 	return a.accounts.Create(ctx, acc)
 }
 
-// Accounts lists all accounts by name. A caller who is no admin sees only its own.
+// Accounts lists all accounts by name. Callers who are not admins see only their own.
 func (a *Access) Accounts(_ context.Context, c *vm.Call) ([]vm.Account, error) {
 	list := a.AllAccounts()
 	if !c.Actor.Admin {
@@ -71,8 +71,8 @@ func (a *Access) AllAccounts() []vm.Account { return a.accounts.All() }
 // Lookup returns the account with an id.
 func (a *Access) Lookup(id vm.AccountID) (vm.Account, bool) { return a.accounts.Get(id) }
 
-// FirstAdmin is the account that gets what has lost its owner: of the admin
-// accounts, the one with the lowest id. "" = there is none.
+// FirstAdmin returns the account that inherits things without an owner: the admin account
+// with the lowest id. "" = there is none.
 func (a *Access) FirstAdmin() vm.AccountID {
 	for _, acc := range a.accounts.All() {
 		if acc.Admin {
@@ -91,8 +91,8 @@ func (a *Access) Account(_ context.Context, c *vm.Call) (vm.Account, error) {
 	return acc, nil
 }
 
-// AccountOf finds an account by its id or name; "" = the caller's. A caller who is
-// no admin finds only its own.
+// AccountOf finds an account by its id or name; "" = the caller's. Callers who are not
+// admins find only their own.
 func (a *Access) AccountOf(c *vm.Call, ref vm.AccountID) (vm.Account, error) {
 	acc, ok := a.accounts.Get(c.Actor.Account)
 	if ref != "" {
@@ -112,8 +112,8 @@ func (a *Access) byRef(ref vm.AccountID) (vm.Account, bool) {
 	return a.accounts.Get(ref)
 }
 
-// PutQuota durably sets what an account may have. The caller has checked that the
-// account has no more than that, and has written the audit record.
+// PutQuota durably sets an account's quota. The caller has checked the account's use and
+// written the audit record.
 func (a *Access) PutQuota(ctx context.Context, id vm.AccountID, q vm.Quota) error {
 	acc, err := a.accounts.Change(ctx, id, func(acc *vm.Account) error {
 		acc.Quota = q
@@ -125,9 +125,9 @@ func (a *Access) PutQuota(ctx context.Context, id vm.AccountID, q vm.Quota) erro
 	return err
 }
 
-// RemoveAccount removes an account with its keys and identities. While the account
-// has VMs, volumes or snapshots it is refused, kind Busy; with force, these are
-// deleted. Admins only, and never their own.
+// RemoveAccount removes an account with its keys and identities. If the account has VMs,
+// volumes or snapshots, it fails with kind Busy; with force they are deleted. Admins
+// only, and never their own.
 func (a *Access) RemoveAccount(ctx context.Context, c *vm.Call, id vm.AccountID, force bool) (err error) {
 	defer func() { err = vm.WithOp(vm.OpAccountRemove, string(id), err) }()
 	if err := c.Actor.AdminOnly(); err != nil {
@@ -138,7 +138,7 @@ func (a *Access) RemoveAccount(ctx context.Context, c *vm.Call, id vm.AccountID,
 	case !ok:
 		return vm.Errorf(vm.NotFound, string(id), "no such account").WithCode("NOT_FOUND").WithHint("`warren account ls` lists accounts")
 	case acc.ID == c.Actor.Account:
-		return vm.Errorf(vm.Denied, acc.Name, "an admin cannot remove the own account").WithCode("FORBIDDEN")
+		return vm.Errorf(vm.Denied, acc.Name, "admins cannot remove their own account").WithCode("FORBIDDEN")
 	}
 	end, err := a.record(ctx, c, vm.AuditEntry{Op: vm.OpAccountRemove, Subject: acc.Name, Detail: map[string]any{"account": string(acc.ID), "force": force}})
 	if err != nil {
@@ -151,8 +151,8 @@ func (a *Access) RemoveAccount(ctx context.Context, c *vm.Call, id vm.AccountID,
 	return a.dropAccount(ctx, acc.ID)
 }
 
-// dropAccount removes the account's keys and identities, what other rooms remember
-// of it, and then the account.
+// dropAccount removes the account's keys and identities, its records in other rooms, and
+// then the account.
 func (a *Access) dropAccount(ctx context.Context, id vm.AccountID) error {
 	if err := dropAll(ctx, a.keys.By(byAccount, string(id)), a.dropKey); err != nil {
 		return err
@@ -168,8 +168,8 @@ func (a *Access) dropAccount(ctx context.Context, id vm.AccountID) error {
 	return a.accounts.Drop(ctx, id)
 }
 
-// EnsureAdmin makes the admin account with its key when there is no admin account
-// with a key, as at the very first start. It returns the secret only then.
+// EnsureAdmin makes the admin account with its key if no admin account has a key, as at
+// the very first start. Only then it returns the secret.
 func (a *Access) EnsureAdmin(ctx context.Context) (secret string, created bool, err error) {
 	defer func() { err = vm.WithOp(vm.OpServe, "admin", err) }()
 	var admin vm.Account

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// CreateIdentity makes an identity of the caller's account that may do nothing yet.
-// Its name is optional. No two identities of an account have the same name.
+// CreateIdentity makes an identity of the caller's account, which has no rights yet. Its
+// name is optional and unique in the account.
 func (a *Access) CreateIdentity(ctx context.Context, c *vm.Call, name string) (i vm.Identity, err error) {
 	defer func() { err = vm.WithOp(vm.OpIdentityCreate, name, err) }()
 	if name != "" && !accountName.MatchString(name) {
@@ -44,8 +44,8 @@ func (a *Access) identityOf(account vm.AccountID, ref string) (vm.Identity, bool
 	return first(a.identities, byName, pair(account, ref))
 }
 
-// Identities lists the identities of the caller's account, oldest first, one page
-// of them; total counts all.
+// Identities returns one page of the identities of the caller's account, oldest first;
+// total counts all.
 func (a *Access) Identities(_ context.Context, c *vm.Call, p Page) (list []vm.Identity, total int, err error) {
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, 0, vm.WithOp(vm.OpList, "identities", err)
@@ -73,8 +73,8 @@ func (a *Access) ownIdentity(c *vm.Call, ref string) (vm.Identity, error) {
 	return i, nil
 }
 
-// DeleteIdentity removes an identity with its tokens, keys and permissions. It ends
-// every session that acts as the identity.
+// DeleteIdentity removes an identity with its tokens, keys and permissions, and ends its
+// sessions.
 func (a *Access) DeleteIdentity(ctx context.Context, c *vm.Call, ref string) (i vm.Identity, err error) {
 	defer func() { err = vm.WithOp(vm.OpIdentityDelete, ref, err) }()
 	if i, err = a.ownIdentity(c, ref); err != nil {
@@ -90,8 +90,8 @@ func (a *Access) DeleteIdentity(ctx context.Context, c *vm.Call, ref string) (i 
 	return i, a.dropIdentity(ctx, i)
 }
 
-// dropIdentity removes an identity, and then what it has. Without the identity the
-// rest is worth nothing; what a crash leaves of it, the next start removes. The
+// dropIdentity removes an identity, then its tokens, keys and permissions. Those have no
+// effect without the identity; the next start removes those that a crash leaves. The
 // caller holds idWrite.
 func (a *Access) dropIdentity(ctx context.Context, i vm.Identity) error {
 	if err := a.identities.Drop(ctx, i.ID); err != nil {
@@ -124,8 +124,8 @@ func (a *Access) dropIdentitiesOf(ctx context.Context, id vm.AccountID) error {
 	return dropAll(ctx, a.identities.By(byAccount, string(id)), a.dropIdentity)
 }
 
-// prune removes what belongs to identities that are gone, and permissions for VMs
-// that are gone: a crash came between two removals.
+// prune removes records of identities that are gone, and permissions for VMs that are
+// gone, after a crash between two removals.
 func (a *Access) prune(ctx context.Context) error {
 	a.idWrite.Lock()
 	defer a.idWrite.Unlock()

@@ -13,17 +13,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// secretHash is what is kept of a secret. A secret has 248 random bits, so nobody
-// can guess it from a plain hash, and the time that a look-up by the hash takes
-// tells nothing about it.
+// secretHash is the stored hash of a secret. A secret has 248 random bits: it cannot be
+// guessed from a plain hash, and the time of a lookup by the hash reveals nothing about
+// it.
 func secretHash(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate returns who holds the secret of an API key or of a token. Kind
-// Unauthenticated when nobody does. Once a minute for each key and token, it blocks
-// for a write that notes the use.
+// Authenticate returns the owner of the secret of an API key or token. Kind
+// Unauthenticated when there is none. Once a minute for each key and token, it blocks for
+// a write that records the use.
 func (a *Access) Authenticate(ctx context.Context, secret string) (vm.Actor, error) {
 	hash := secretHash(secret)
 	k, ok := first(a.keys, byHash, hash)
@@ -42,11 +42,11 @@ func (a *Access) Authenticate(ctx context.Context, secret string) (vm.Actor, err
 	return vm.Actor{Account: acc.ID, Key: k.ID, Admin: acc.Admin, Issued: k.CreatedAt}, nil
 }
 
-// lastUsedEvery is how exactly the last use of a key or token is recorded.
+// lastUsedEvery is the precision with which the last use of a key or token is recorded.
 const lastUsedEvery = time.Minute
 
-// noteUse has the use of a key or token written when the last noted use is a minute
-// old. It tries once a minute, by one of the callers.
+// noteUse writes the use of a key or token if the last recorded use is a minute old. Of
+// concurrent callers one tries, once a minute.
 func (a *Access) noteUse(ctx context.Context, id string, last time.Time, write func(at time.Time) error) {
 	now := a.now()
 	if now.Sub(last) < lastUsedEvery {
@@ -68,12 +68,12 @@ func (a *Access) noteUse(ctx context.Context, id string, last time.Time, write f
 		defer a.mu.Unlock()
 		delete(a.noted, id)
 	case ctx.Err() == nil:
-		a.cfg.Log.Warn("the use of a key or token was not noted", "id", id, "err", err)
+		a.cfg.Log.Warn("the use of a key or token was not recorded", "id", id, "err", err)
 	}
 }
 
-// CreateKey makes another key of an account; "" = the caller's. Only admins name
-// other accounts. The secret is returned only now.
+// CreateKey makes another key of an account; "" = the caller's. Only admins may name
+// other accounts. Only this call returns the secret.
 func (a *Access) CreateKey(ctx context.Context, c *vm.Call, account vm.AccountID, name string) (k vm.APIKey, secret string, err error) {
 	defer func() { err = vm.WithOp(vm.OpKeyCreate, name, err) }()
 	account, err = a.keyAccount(c, account)
@@ -132,8 +132,8 @@ func (a *Access) Keys(_ context.Context, c *vm.Call, account vm.AccountID) ([]vm
 	return list, nil
 }
 
-// RotateKey gives a key a new secret, which is returned only now. The old secret
-// ends at once, with the sessions that began with it.
+// RotateKey gives a key a new secret, which only this call returns. The old secret and
+// the sessions that were opened with it end at once.
 func (a *Access) RotateKey(ctx context.Context, c *vm.Call, id vm.KeyID) (k vm.APIKey, secret string, err error) {
 	defer func() { err = vm.WithOp(vm.OpKeyRotate, string(id), err) }()
 	if _, err = a.ownKey(c, id); err != nil {
@@ -159,8 +159,8 @@ func (a *Access) RotateKey(ctx context.Context, c *vm.Call, id vm.KeyID) (k vm.A
 	return k, secret, nil
 }
 
-// RevokeKey removes a key. It ends at once, with the sessions that began with it.
-// The last key of an admin account stays.
+// RevokeKey removes a key and ends the sessions that were opened with it at once. It
+// refuses the last key of an admin account.
 func (a *Access) RevokeKey(ctx context.Context, c *vm.Call, id vm.KeyID) (err error) {
 	defer func() { err = vm.WithOp(vm.OpKeyRevoke, string(id), err) }()
 	k, err := a.ownKey(c, id)

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxAllowedUsers bounds the list of a permission.
+// maxAllowedUsers bounds the Linux users of a permission.
 const maxAllowedUsers = 100
 
 var linuxUser = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.-]{0,31}$`)
@@ -28,8 +28,8 @@ func checkUsers(users []string) error {
 	return nil
 }
 
-// GrantVM lets an identity use a VM as the given Linux users; nil = as any. Kind
-// Exists when the identity has a permission for the VM: see ChangeGrant.
+// GrantVM lets an identity use a VM as the given Linux users; nil = as any. Kind Exists
+// when the identity already has a permission for the VM: see ChangeGrant.
 func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, users []string) (vm.VMPermission, error) {
 	return a.writeGrant(ctx, c, identity, ref, users, "permission.granted", func(i vm.Identity, id vm.ID) (vm.VMPermission, error) {
 		p := vm.VMPermission{
@@ -43,8 +43,8 @@ func (a *Access) GrantVM(ctx context.Context, c *vm.Call, identity, ref string, 
 	})
 }
 
-// ChangeGrant replaces the Linux users of a permission; nil = they stay. It ends
-// sessions that act as a user who is no longer allowed.
+// ChangeGrant replaces the Linux users of a permission; nil = no change. It ends sessions
+// of users who are no longer allowed.
 func (a *Access) ChangeGrant(ctx context.Context, c *vm.Call, identity, ref string, users *[]string) (vm.VMPermission, error) {
 	var list []string
 	if users != nil {
@@ -74,7 +74,8 @@ func (a *Access) permission(i vm.IdentityID, id vm.ID) (vm.VMPermission, bool) {
 	return first(a.grants, byGrant, pair(i, id))
 }
 
-// writeGrant has write store a permission. event is the type of the event that follows.
+// writeGrant runs write, which stores a permission, with the audit record. event is the
+// type of the event that follows.
 func (a *Access) writeGrant(ctx context.Context, c *vm.Call, identity, ref string, users []string, event string, write func(vm.Identity, vm.ID) (vm.VMPermission, error)) (p vm.VMPermission, err error) {
 	defer func() { err = vm.WithOp(vm.OpGrant, ref, err) }()
 	if err := checkUsers(users); err != nil {
@@ -130,8 +131,8 @@ func (a *Access) VMPermission(_ context.Context, c *vm.Call, identity, ref strin
 	return p, nil
 }
 
-// VMPermissions lists an identity's permissions for VMs, oldest first, one page of
-// them; total counts all.
+// VMPermissions returns one page of an identity's permissions for VMs, oldest first;
+// total counts all.
 func (a *Access) VMPermissions(_ context.Context, c *vm.Call, identity string, pg Page) (list []vm.VMPermission, total int, err error) {
 	i, err := a.ownIdentity(c, identity)
 	if err != nil {
@@ -144,8 +145,8 @@ func (a *Access) VMPermissions(_ context.Context, c *vm.Call, identity string, p
 	return list, total, vm.WithOp(vm.OpList, identity, err)
 }
 
-// RevokeVM takes an identity's permission for a VM back, and ends the identity's
-// sessions in the VM.
+// RevokeVM removes an identity's permission for a VM and ends the identity's sessions in
+// the VM.
 func (a *Access) RevokeVM(ctx context.Context, c *vm.Call, identity, ref string) (err error) {
 	defer func() { err = vm.WithOp(vm.OpRevoke, ref, err) }()
 	p, err := a.VMPermission(ctx, c, identity, ref)
@@ -162,7 +163,7 @@ func (a *Access) RevokeVM(ctx context.Context, c *vm.Call, identity, ref string)
 
 // dropGrant removes a permission and ends the sessions that depend on it.
 func (a *Access) dropGrant(ctx context.Context, p vm.VMPermission) error {
-	p, ok := a.grants.Get(p.ID) // as it is now
+	p, ok := a.grants.Get(p.ID) // its current record
 	if !ok {
 		return nil
 	}
@@ -179,7 +180,7 @@ func (a *Access) DropGrantsOf(ctx context.Context, id vm.ID) error {
 	if len(a.grants.By(byVM, string(id))) == 0 {
 		return nil
 	}
-	a.idWrite.Lock() // a permission that is being written is found, too
+	a.idWrite.Lock() // so that a permission being written is found, too
 	defer a.idWrite.Unlock()
 	return dropAll(ctx, a.grants.By(byVM, string(id)), a.dropGrant)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// RepoPermission is a permission with the repository that it is for.
+// RepoPermission is a permission with its repository.
 type RepoPermission struct {
 	vm.GitPermission
 	Repository vm.Repository
@@ -41,7 +41,7 @@ func (a *Access) GrantRepo(ctx context.Context, c *vm.Call, identity, repo strin
 		return err
 	}
 	if access != vm.GitRead && access != vm.GitWrite {
-		return vm.Errorf(vm.Invalid, string(access), "not an access to a repository").WithCode("INVALID_REQUEST").WithHint("use read or write")
+		return vm.Errorf(vm.Invalid, string(access), "not an access mode for a repository").WithCode("INVALID_REQUEST").WithHint("use read or write")
 	}
 	found, err := a.repository(ctx, c, repo)
 	if err != nil {
@@ -97,8 +97,8 @@ func (a *Access) RepoAccess(ctx context.Context, c *vm.Call, identity, repo stri
 	return p, nil
 }
 
-// RepoPermissions lists an identity's permissions for repositories, oldest first,
-// one page of them. It leaves out those whose repository is gone.
+// RepoPermissions returns one page of an identity's permissions for repositories, oldest
+// first, without those whose repository is gone.
 func (a *Access) RepoPermissions(ctx context.Context, c *vm.Call, identity string, pg Page) ([]RepoPermission, error) {
 	i, err := a.ownIdentity(c, identity)
 	if err != nil {
@@ -119,7 +119,7 @@ func (a *Access) RepoPermissions(ctx context.Context, c *vm.Call, identity strin
 	return out, vm.WithOp(vm.OpList, identity, err)
 }
 
-// RevokeRepo takes an identity's permission for a repository back.
+// RevokeRepo removes an identity's permission for a repository.
 func (a *Access) RevokeRepo(ctx context.Context, c *vm.Call, identity, repo string) (err error) {
 	defer func() { err = vm.WithOp(vm.OpRevoke, repo, err) }()
 	p, err := a.RepoAccess(ctx, c, identity, repo)

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Granted reports whether an identity may use a verb on a VM that it was granted.
-// Beside looking at the VM, it may enter it and wake it.
+// Granted reports whether an identity may use a verb on a VM for which it has a
+// permission: it may look at the VM, enter it and wake it.
 func Granted(verb vm.Op) bool {
 	switch verb {
 	case vm.OpStart, vm.OpDial, vm.OpLogin:
@@ -30,7 +30,7 @@ func actsAsUser(verb vm.Op) bool {
 	return false
 }
 
-// AsUser is the Linux user that a verb acts as; "" for a verb that acts as none.
+// AsUser is the Linux user that a verb acts as; "" for verbs that act as none.
 func AsUser(verb vm.Op, user string) string {
 	if !actsAsUser(verb) {
 		return ""
@@ -38,8 +38,8 @@ func AsUser(verb vm.Op, user string) string {
 	return cmp.Or(user, "root")
 }
 
-// NotGranted is the error for an identity that names a VM by ref and has no
-// permission for it. It is the same whether there is such a VM or not.
+// NotGranted is the error for an identity without a permission for the VM that ref names.
+// It is the same whether the VM exists or not.
 func NotGranted(ref string) error { return denied(ref, "the identity has no permission for this VM") }
 
 func denied(ref, why string) error {
@@ -47,7 +47,7 @@ func denied(ref, why string) error {
 		WithHint("the account's owner can grant it: `warren identity grant IDENTITY NAME`")
 }
 
-// Reaches reports whether an actor may know of a VM of its account.
+// Reaches reports whether an actor may see a VM of its account.
 func (a *Access) Reaches(who vm.Actor, id vm.ID) bool {
 	if who.Identity == "" {
 		return true
@@ -56,9 +56,8 @@ func (a *Access) Reaches(who vm.Actor, id vm.ID) bool {
 	return ok
 }
 
-// May refuses a verb on a VM of the actor's account to an identity that was not
-// granted the VM, or not as that Linux user; "" = root. Kind Denied, code
-// VM_ACCESS_DENIED.
+// May checks an identity's permission for a verb on a VM of its account, as a Linux user;
+// "" = root. Kind Denied, code VM_ACCESS_DENIED.
 func (a *Access) May(who vm.Actor, id vm.ID, verb vm.Op, user string) error {
 	return a.mayAct(who, id, AsUser(verb, user))
 }
@@ -78,8 +77,8 @@ func (a *Access) mayAct(who vm.Actor, id vm.ID, user string) error {
 	return nil
 }
 
-// Valid refuses an actor whose key, token or SSH key was revoked or has expired.
-// Kind Unauthenticated.
+// Valid fails if the actor's key, token or SSH key was revoked or has expired. Kind
+// Unauthenticated.
 func (a *Access) Valid(who vm.Actor) error {
 	ok := true
 	switch {
@@ -97,13 +96,13 @@ func (a *Access) Valid(who vm.Actor) error {
 		_, ok = a.identities.Get(who.Identity)
 	}
 	if !ok {
-		return (&vm.Error{Kind: vm.Unauthenticated, Msg: "the key or token that it began with was revoked or has expired"}).WithCode("UNAUTHORIZED_ERROR")
+		return (&vm.Error{Kind: vm.Unauthenticated, Msg: "the key or token of the session was revoked or has expired"}).WithCode("UNAUTHORIZED_ERROR")
 	}
 	return nil
 }
 
-// MayEnter finds a VM that an actor may enter as a Linux user; "" = root. Kinds
-// NotFound, Invalid, Unauthenticated and, code VM_ACCESS_DENIED, Denied.
+// MayEnter finds a VM that an actor may enter as a Linux user; "" = root. Kinds NotFound,
+// Invalid, Unauthenticated and Denied (code VM_ACCESS_DENIED).
 func (a *Access) MayEnter(_ context.Context, who vm.Actor, ref, user string) (vm.VM, error) {
 	v, err := a.rooms.VMs.Find(who, ref)
 	if err == nil {

@@ -9,18 +9,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Guarded is something that lasts only as long as its caller has the right to it:
-// a session, a call into a guest, a stream.
+// Guarded is something that must end when its caller loses the right to it: a session, a
+// call into a guest, a stream.
 type Guarded struct {
 	Actor vm.Actor
-	VM    vm.ID  // "" = it is about no VM
-	User  string // the Linux user that it acts as; "" = none
+	VM    vm.ID  // "" = no VM
+	User  string // Linux user that it acts as; "" = none
 
 	Cancel context.CancelCauseFunc // ends it; it gets the reason
 }
 
-// Guard ends g when the right to it ends, at once when it has ended already. Call
-// release when g has ended by itself.
+// Guard ends g when the right to it ends, or at once if it has ended already. Call
+// release when g has ended.
 func (a *Access) Guard(g Guarded) (release func()) {
 	s := &g
 	a.mu.Lock()
@@ -54,7 +54,7 @@ func (a *Access) allowed(s *Guarded) error {
 	return a.mayAct(s.Actor, s.VM, s.User)
 }
 
-// recheck ends the sessions whose right has ended.
+// recheck ends the sessions whose rights have ended.
 func (a *Access) recheck() {
 	a.mu.Lock()
 	list := make([]*Guarded, 0, len(a.sessions))
@@ -67,11 +67,10 @@ func (a *Access) recheck() {
 	}
 }
 
-// Session returns a context that ends with ctx. It also ends, with the reason as its
-// cause, when the caller's right ends: the key, token or SSH key was revoked or has
-// expired; with a VM, also when the permission for the VM ends or, where there is a
-// Linux user, no longer allows that user. A door keeps the context for as
-// long as its caller is connected.
+// Session returns a context that ends with ctx, or when the caller's right ends; the
+// cause is the reason. The right ends when the key, token or SSH key is revoked or
+// expires and, with a VM, when the permission for the VM ends or no longer allows the
+// Linux user. A door keeps the context while its caller is connected.
 func (a *Access) Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	g := Guarded{Actor: c.Actor, User: user, Cancel: cancel}

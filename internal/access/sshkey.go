@@ -18,9 +18,8 @@ import (
 
 var sshKeyName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._@-]{0,62}$`)
 
-// AddSSHKey lets whoever holds the private half of an SSH key act as an identity.
-// line is one line of an authorized_keys file. Without a name the key gets its own
-// comment as its name.
+// AddSSHKey lets the holder of an SSH key act as an identity. line is one line of an
+// authorized_keys file. Without a name the key is named by its comment.
 func (a *Access) AddSSHKey(ctx context.Context, c *vm.Call, identity, name, line string, forwardAgent bool) (k vm.IdentityKey, err error) {
 	defer func() { err = vm.WithOp(vm.OpSSHKeyAdd, identity, err) }()
 	i, err := a.ownIdentity(c, identity)
@@ -48,7 +47,7 @@ func (a *Access) AddSSHKey(ctx context.Context, c *vm.Call, identity, name, line
 	}
 	for _, o := range a.sshKeys.By(byIdentity, string(i.ID)) {
 		if o.Name == k.Name || o.Fingerprint == k.Fingerprint {
-			return vm.IdentityKey{}, vm.Errorf(vm.Exists, o.Name, "the identity has this key, or one of this name").WithHint("remove it first")
+			return vm.IdentityKey{}, vm.Errorf(vm.Exists, o.Name, "the identity has this key, or another with this name").WithHint("remove it first")
 		}
 	}
 	k.CreatedAt = a.now()
@@ -58,14 +57,14 @@ func (a *Access) AddSSHKey(ctx context.Context, c *vm.Call, identity, name, line
 	return k, nil
 }
 
-// minRSA is the shortest RSA key that is accepted, in bits.
+// minRSA is the size of the shortest accepted RSA key in bits.
 const minRSA = 2048
 
-// maxShownLine bounds what an error repeats of a line, in bytes.
+// maxShownLine bounds how many bytes of a line an error repeats.
 const maxShownLine = 1024
 
-// readSSHKey reads one line of an authorized_keys file. It refuses options before
-// the key, for they would have no effect.
+// readSSHKey parses one line of an authorized_keys file. It refuses options before the
+// key, because they would have no effect.
 func readSSHKey(line string) (k vm.IdentityKey, err error) {
 	bad := func(why string) error {
 		return vm.Errorf(vm.Invalid, vm.Clip(line, maxShownLine), "%s", why).WithCode("INVALID_REQUEST").
@@ -87,7 +86,7 @@ func readSSHKey(line string) (k vm.IdentityKey, err error) {
 	}
 	if c, ok := pub.(ssh.CryptoPublicKey); ok {
 		if key, ok := c.CryptoPublicKey().(*rsa.PublicKey); ok && key.N.BitLen() < minRSA {
-			return k, bad("an RSA key that is too short")
+			return k, bad("the RSA key is too short")
 		}
 	}
 	text := strings.TrimSpace(string(ssh.MarshalAuthorizedKey(pub)))
@@ -109,7 +108,7 @@ func (a *Access) SSHKeys(_ context.Context, c *vm.Call, identity string) ([]vm.I
 	return list, nil
 }
 
-// RemoveSSHKey removes a key from an identity, and ends the sessions that began with
+// RemoveSSHKey removes a key from an identity and ends the sessions that were opened with
 // it. ref is the key's id, name or fingerprint.
 func (a *Access) RemoveSSHKey(ctx context.Context, c *vm.Call, identity, ref string) (err error) {
 	defer func() { err = vm.WithOp(vm.OpSSHKeyRemove, ref, err) }()
@@ -141,12 +140,11 @@ func (a *Access) dropSSHKey(ctx context.Context, k vm.IdentityKey) error {
 	return nil
 }
 
-// AuthenticateSSHKey returns as which identity the holder of an SSH key enters a VM
-// as a Linux user; "" = root. The key is given by its SHA256 fingerprint. Several
-// identities may have the same key: the oldest key that may enter is taken. When
-// they belong to several accounts, ref must be the VM's id, so that nobody is led to
-// a stranger's VM of the same name. Kind Unauthenticated when nobody has the key, and
-// those of MayEnter.
+// AuthenticateSSHKey returns the identity as which the holder of an SSH key, given by its
+// SHA256 fingerprint, enters a VM as a Linux user; "" = root. If several identities have
+// the key, the oldest key that may enter is used. If they belong to several accounts, ref
+// must be the VM's id, so that the caller does not enter a stranger's VM of the same
+// name. Kind Unauthenticated when nobody has the key, and the kinds of MayEnter.
 func (a *Access) AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error) {
 	known := slices.DeleteFunc(a.sshKeys.By(byFingerprint, fingerprint), func(k vm.IdentityKey) bool {
 		_, ok := a.identities.Get(k.Identity)
@@ -158,7 +156,7 @@ func (a *Access) AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user 
 	other := func(k vm.IdentityKey) bool { return k.Account != known[0].Account }
 	if slices.ContainsFunc(known, other) && !vm.IsID(ref) {
 		return vm.Actor{}, vm.IdentityKey{}, vm.WithOp(vm.OpGet, ref, (&vm.Error{
-			Kind: vm.Denied, Msg: "the SSH key is known to several accounts", Hint: "name the VM by its id",
+			Kind: vm.Denied, Msg: "several accounts have this SSH key", Hint: "name the VM by its id",
 		}).WithCode("VM_ACCESS_DENIED"))
 	}
 	slices.SortStableFunc(known, func(a, b vm.IdentityKey) int { return a.CreatedAt.Compare(b.CreatedAt) })

@@ -12,22 +12,22 @@ import (
 
 // The indexes of the tables.
 const (
-	byName        = "name" // of an account, or of an identity beside its account
+	byName        = "name" // of an account, or account and name of an identity
 	byHash        = "hash"
 	byAccount     = "account"
 	byIdentity    = "identity"
 	byFingerprint = "fingerprint"
 	byVM          = "vm"
-	byGrant       = "grant" // an identity beside what it was granted
+	byGrant       = "grant" // identity and what it was granted
 )
 
 type index[T any] = map[string]func(*T) []string
 
-// pair is the value of an index for two ids, or an id and a name.
+// pair is the index value for two ids, or an id and a name.
 func pair[A, B ~string](a A, b B) string { return string(a) + "/" + string(b) }
 
-// addTables makes the tables. The limits are far above what anybody needs, and so
-// low that one account cannot fill the store.
+// addTables makes the tables. The limits are far above any need, and low enough that one
+// account cannot fill the store.
 func (a *Access) addTables(l *ledger.Ledger) {
 	a.accounts = ledger.Add(l, ledger.Kind[vm.AccountID, vm.Account]{
 		Name: "accounts", Key: func(a *vm.Account) vm.AccountID { return a.ID },
@@ -100,7 +100,7 @@ func (a *Access) addGrants(l *ledger.Ledger) {
 	})
 }
 
-// first returns the one record that an index has under a value.
+// first returns the one record with an index value.
 func first[K ~string, T any](t *ledger.Table[K, T], index, value string) (rec T, ok bool) {
 	if list := t.By(index, value); len(list) > 0 {
 		return list[0], true
@@ -108,7 +108,7 @@ func first[K ~string, T any](t *ledger.Table[K, T], index, value string) (rec T,
 	return rec, false
 }
 
-// dropAll removes records one after the other, until one cannot be removed.
+// dropAll removes records one after the other and stops at the first failure.
 func dropAll[T any](ctx context.Context, list []T, drop func(context.Context, T) error) error {
 	for _, rec := range list {
 		if err := drop(ctx, rec); err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TokenRequest says how long a token lasts. The zero value: until it is revoked.
+// TokenRequest says how long a token is valid. The zero value: until it is revoked.
 type TokenRequest struct {
 	ExpiresAt  time.Time
-	TTLSeconds *int64 // in place of ExpiresAt; nil = not given
+	TTLSeconds *int64 // instead of ExpiresAt; nil = not given
 }
 
-// expiry is when the token ends; the zero time = when it is revoked.
+// expiry is when the token expires; zero = never.
 func (r TokenRequest) expiry(now time.Time) (time.Time, error) {
 	switch {
 	case r.TTLSeconds == nil && r.ExpiresAt.IsZero():
@@ -35,7 +35,7 @@ func (r TokenRequest) expiry(now time.Time) (time.Time, error) {
 	return now.Add(time.Duration(*r.TTLSeconds) * time.Second), nil
 }
 
-// CreateToken makes a token of an identity. The secret is returned only now.
+// CreateToken makes a token of an identity. Only this call returns the secret.
 func (a *Access) CreateToken(ctx context.Context, c *vm.Call, identity string, req TokenRequest) (t vm.IdentityToken, secret string, err error) {
 	defer func() { err = vm.WithOp(vm.OpTokenCreate, identity, err) }()
 	i, err := a.ownIdentity(c, identity)
@@ -88,7 +88,7 @@ func (a *Access) Tokens(_ context.Context, c *vm.Call, identity string) ([]vm.Id
 	return list, nil
 }
 
-// TokensFor lists the tokens of identities that were granted a VM.
+// TokensFor lists the tokens of identities that have a permission for a VM.
 func (a *Access) TokensFor(id vm.ID) (list []vm.IdentityToken) {
 	for _, p := range a.grants.By(byVM, string(id)) {
 		list = append(list, a.tokens.By(byIdentity, string(p.Identity))...)
@@ -96,7 +96,7 @@ func (a *Access) TokensFor(id vm.ID) (list []vm.IdentityToken) {
 	return list
 }
 
-// RevokeToken ends a token at once, with the sessions that began with it.
+// RevokeToken ends a token, and the sessions that were opened with it, at once.
 func (a *Access) RevokeToken(ctx context.Context, c *vm.Call, identity string, id vm.TokenID) (err error) {
 	defer func() { err = vm.WithOp(vm.OpTokenRevoke, string(id), err) }()
 	i, err := a.ownIdentity(c, identity)
@@ -129,7 +129,7 @@ func (a *Access) dropToken(ctx context.Context, t vm.IdentityToken) error {
 	return nil
 }
 
-// byToken returns who holds a token's secret.
+// byToken returns the owner of a token's secret.
 func (a *Access) byToken(ctx context.Context, hash string) (vm.Actor, bool) {
 	t, ok := first(a.tokens, byHash, hash)
 	_, known := a.identities.Get(t.Identity)
@@ -143,7 +143,7 @@ func (a *Access) byToken(ctx context.Context, hash string) (vm.Actor, bool) {
 	return vm.Actor{Account: t.Account, Identity: t.Identity, Token: t.ID, Issued: t.CreatedAt}, true
 }
 
-// pokeExpiry has the expiry task look at the tokens and the sessions now.
+// pokeExpiry wakes the expiry task.
 func (a *Access) pokeExpiry() {
 	select {
 	case a.expiry <- struct{}{}:
@@ -152,12 +152,12 @@ func (a *Access) pokeExpiry() {
 }
 
 const (
-	expireEvery = time.Minute      // the longest time between two looks at the tokens
-	retryAfter  = 30 * time.Second // time until an expired token that could not be removed is tried again
+	expireEvery = time.Minute      // the longest time between two checks of the tokens
+	retryAfter  = 30 * time.Second // time until the removal of an expired token is tried again
 )
 
-// expire is the task that removes tokens whose time has come, and ends sessions
-// whose right another server has ended.
+// expire is the task that removes expired tokens, and ends sessions whose right another
+// server has ended.
 func (a *Access) expire(ctx context.Context) {
 	for {
 		after, stop := a.cfg.Clock.After(a.expireNow(ctx))
@@ -172,8 +172,8 @@ func (a *Access) expire(ctx context.Context) {
 	}
 }
 
-// expireNow removes the tokens whose time has come and returns how long it is until
-// the next one. It ends their sessions even when no audit record can be written.
+// expireNow removes expired tokens and returns the time until the next one expires. It
+// ends their sessions even if no audit record can be written.
 func (a *Access) expireNow(ctx context.Context) time.Duration {
 	now, wait := a.now(), expireEvery
 	a.recheck()

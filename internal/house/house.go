@@ -1,8 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package house builds the rooms of one server on one ledger, in the order in
-// which they need each other, and closes them again. It holds no state of its own.
+// Package house builds the rooms of one server on one ledger, in the order of their
+// dependencies, and closes them again. It holds no state of its own.
 package house
 
 import (
@@ -21,8 +21,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what the rooms of a server work with. Without a Clock it is the
-// system's.
+// Config holds the dependencies of a server's rooms. Clock defaults to the system's.
 type Config struct {
 	engine.Config
 	Audit   journal.Auditor
@@ -30,17 +29,17 @@ type Config struct {
 	Backend ledger.Backend
 	Volumes vault.Files
 	HostID  string // of this server among those that share the backend
-	// LeaveUnclaimed says that records without a host, which an older warren wrote,
+	// LeaveUnclaimed says that records without a host, which an older Warren wrote,
 	// belong to another server.
 	LeaveUnclaimed bool
 	// Repositories are the git repositories that permissions may name; nil = none.
 	Repositories access.Repositories
 
-	Resolver       names.Resolver // asked for TXT records; nil = the system's
-	PreviewDomains []string       // default warren.localhost alone
+	Resolver       names.Resolver // for TXT records; nil = the system's
+	PreviewDomains []string       // default: only warren.localhost
 }
 
-// House is the rooms of one server.
+// House holds the rooms of one server.
 type House struct {
 	Ledger  *ledger.Ledger
 	Journal *journal.Journal
@@ -52,8 +51,8 @@ type House struct {
 	Names   *names.Names
 }
 
-// Open loads the ledger and opens every room. Close the house once. The kinds of
-// its errors are those of engine.Open.
+// Open loads the ledger and opens every room. Close the house once. Its errors have the
+// kinds of engine.Open.
 func Open(ctx context.Context, c Config) (*House, error) {
 	if c.Clock == nil {
 		c.Clock = systemClock{}
@@ -94,7 +93,7 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	return h, nil
 }
 
-// Close ends what the rooms do, at most as long as ctx. Machines go on.
+// Close ends the rooms' tasks and waits for them until ctx ends. Machines keep running.
 func (h *House) Close(ctx context.Context) error {
 	err := errors.Join(h.Inside.Close(ctx), h.Engine.Close(ctx), h.Meter.Close(ctx), h.Access.Close(ctx))
 	h.Vault.Close()
@@ -102,7 +101,7 @@ func (h *House) Close(ctx context.Context) error {
 	return err
 }
 
-// systemClock is the host's time.
+// systemClock is the host's clock.
 type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now().UTC() }

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// notedEvery is how exactly the time of the last byte is known.
+// notedEvery is the precision with which the time of the last byte is recorded.
 const notedEvery = 100 * time.Millisecond
 
-// traffic adds up the bytes of a loosened visit, so that not each of them asks
-// for the engine's lock.
+// traffic sums the bytes of a loosened visit, so that not every read and write takes the
+// engine's lock.
 type traffic struct {
 	v *visit
 
@@ -21,7 +21,7 @@ type traffic struct {
 	noted time.Time // guarded by mu
 }
 
-// count notes bytes that went through.
+// count adds n bytes.
 func (t *traffic) count(n int) {
 	if n <= 0 {
 		return

@@ -14,13 +14,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// followEvery is how often a followed console log is looked at.
+// followEvery is how often a followed console log is checked for new bytes.
 const followEvery = 250 * time.Millisecond
 
-// ConsoleLog returns what the guest wrote to its serial console, from an
-// offset within what is kept; negative = that many bytes before the end. It
-// works in every state. With follow it continues until ctx ends or the VM is
-// deleted. The caller closes it.
+// ConsoleLog returns what the guest wrote to its serial console, from an offset within
+// the kept part; a negative offset counts from the end. It works in every state of the
+// VM. With follow it continues until ctx ends or the VM is deleted. The caller closes it.
 func (in *Inside) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return nil, 0, vm.WithOp(vm.OpRead, ref, err)
@@ -37,8 +36,8 @@ func (in *Inside) ConsoleLog(ctx context.Context, c *vm.Call, ref string, from i
 	return r, offset, nil
 }
 
-// consoleReader reads the older half of a console log, then the newer one, and
-// whatever is written after.
+// consoleReader reads the older half of a console log, then the newer one, then what is
+// appended.
 type consoleReader struct {
 	in     *Inside
 	ctx    context.Context
@@ -49,8 +48,7 @@ type consoleReader struct {
 	files  []*os.File // still to be read, oldest first; the last one grows
 }
 
-// open opens what is there and goes to the offset, which it returns within
-// bounds.
+// open opens the files and seeks to the offset, which it returns clamped.
 func (r *consoleReader) open(from int64) (int64, error) {
 	var sizes []int64
 	var total int64
@@ -110,7 +108,7 @@ func (r *consoleReader) Read(p []byte) (int, error) {
 	}
 }
 
-// await waits a moment and picks up a log that was begun or rotated meanwhile.
+// await waits a moment and opens a log that was created or rotated meanwhile.
 func (r *consoleReader) await() error {
 	if _, err := r.in.cfg.Engine.Get(r.ctx, r.call, string(r.id)); vm.KindOf(err) == vm.NotFound {
 		return io.EOF

@@ -20,23 +20,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Bounds of a diagnosis.
+// Limits of a diagnosis.
 const (
-	defaultLook = 3 * time.Second // between the two looks
+	defaultLook = 3 * time.Second // between the two samples
 	maxLook     = 60 * time.Second
-	afterLook   = 2 * time.Minute // for all that is asked afterwards
+	afterLook   = 2 * time.Minute // for all requests after the samples
 	tellUnits   = 8               // units whose journal is read
 	tellLogs    = 16              // commands whose log is read
 	tellScreens = 8
 	tellDisks   = 3
 	tailBytes   = 8 << 10 // of a log
 	tailLines   = 40
-	logsOfAge   = 15 * time.Minute // of a command that has ended
+	logsOfAge   = 15 * time.Minute // age of an ended command
 	duTime      = 15 * time.Second
 )
 
-// Diagnose says what is wrong with a VM. It looks twice, some time apart (0 =
-// 3 s). A VM that does not run is not woken: its record says why.
+// Diagnose reports what is wrong with a VM. It takes two samples of the guest, some time
+// apart (0 = 3 s). It does not wake a VM: if the VM does not run, its record says why.
 func (in *Inside) Diagnose(ctx context.Context, c *vm.Call, ref string, apart time.Duration) (vm.Diagnosis, error) {
 	if apart = cmp.Or(apart, defaultLook); apart < 0 || apart > maxLook {
 		return vm.Diagnosis{}, vm.WithOp(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
@@ -64,7 +64,7 @@ func (in *Inside) Diagnose(ctx context.Context, c *vm.Call, ref string, apart ti
 	return out, nil
 }
 
-// look is a visit to look; of a VM that does not run it is nil.
+// look enters a VM without waking it. The visit is nil if the VM does not run.
 func (in *Inside) look(ctx context.Context, c *vm.Call, ref string) (vm.VM, *visit, error) {
 	for {
 		rec, err := in.cfg.Engine.Get(ctx, c, ref)
@@ -80,14 +80,14 @@ func (in *Inside) look(ctx context.Context, c *vm.Call, ref string) (vm.VM, *vis
 		if vm.KindOf(err) != vm.WrongState {
 			return rec, v, err
 		}
-		// It ended in between: the record says how.
+		// The VM ended in between: its record says how.
 		if now, gerr := in.cfg.Engine.Get(ctx, c, string(rec.ID)); gerr != nil || now.State == rec.State {
 			return rec, nil, err
 		}
 	}
 }
 
-// collector names what could not be looked at, and goes on.
+// collector continues after failures and lists what it could not read.
 type collector struct {
 	*visit
 	mu       sync.Mutex
@@ -103,7 +103,7 @@ func (k *collector) failed(what string, err error) {
 	k.problems = append(k.problems, what+": "+why(err))
 }
 
-// collect looks at a guest twice and asks about what the looks show.
+// collect takes two samples of a guest and follows up on what they show.
 func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Report, []string, error) {
 	k := &collector{visit: v}
 	r := &diagnose.Report{VM: v.rec, Usage: map[string][]diagnose.DiskUse{}, Screens: map[int]string{}}
@@ -125,10 +125,10 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 		return nil, nil, err
 	}
 	r.Now = v.in.now()
-	// The guest read its clock at some moment between the two.
+	// The guest read its clock between sending the request and the answer.
 	r.ClockSlack = r.Now.Sub(asked)
 	r.ClockOff = r.After.State.Time.Sub(asked.Add(r.ClockSlack / 2))
-	if v.mayBeRoot() { // they are of every user
+	if v.mayBeRoot() { // they belong to every user
 		r.Connections, err = v.Ports().Connections(ctx)
 		k.failed("connections", err)
 	}
@@ -145,14 +145,14 @@ func (v *visit) collect(ctx context.Context, apart time.Duration) (*diagnose.Rep
 	return r, append(r.After.State.Problems, k.problems...), nil
 }
 
-// units reads the journals of the units in trouble, which are root's to read.
+// units reads the journals of failing units, which only root may read.
 func (k *collector) units(ctx context.Context, r *diagnose.Report) {
 	for _, s := range r.Services {
 		if s.Active != "failed" && s.Sub != "auto-restart" {
 			continue
 		}
 		if len(r.Units) == tellUnits {
-			k.failed("services", vm.Errorf(vm.Limit, "", "only the first %d that failed were looked at", tellUnits))
+			k.failed("services", vm.Errorf(vm.Limit, "", "only the first %d failed services were examined", tellUnits))
 			return
 		}
 		u := diagnose.Unit{GuestService: s}
@@ -172,7 +172,7 @@ func (k *collector) units(ctx context.Context, r *diagnose.Report) {
 	}
 }
 
-// argvOf takes the command line out of systemd's "{ path=... ; argv[]=... ; ...".
+// argvOf extracts the command line from systemd's "{ path=... ; argv[]=... ; ...".
 func argvOf(shown string) string {
 	_, rest, ok := strings.Cut(shown, "argv[]=")
 	argv, _, _ := strings.Cut(rest, " ; ")
@@ -182,7 +182,7 @@ func argvOf(shown string) string {
 	return argv
 }
 
-// quietly runs a program of our own in the guest and forgets it.
+// quietly runs one of Warren's programs in the guest and forgets it.
 func (k *collector) quietly(ctx context.Context, argv ...string) (string, error) {
 	return quietly(ctx, k.guest, 10*time.Second, argv...)
 }
@@ -194,7 +194,7 @@ func quietly(ctx context.Context, g engine.Guest, limit time.Duration, argv ...s
 	}
 	out, errs := program.Head{Max: maxUnits}, program.Tail{Max: 1 << 10}
 	st, err := x.Run(&out, &errs)
-	_ = g.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is no command of the user's
+	_ = g.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is not the user's command
 	switch {
 	case err != nil:
 		return "", err
@@ -206,7 +206,7 @@ func quietly(ctx context.Context, g engine.Guest, limit time.Duration, argv ...s
 	return out.String(), nil
 }
 
-// commands reads the ends of the logs of commands that run or ended lately.
+// commands reads the ends of the logs of commands that run or ended recently.
 func (k *collector) commands(ctx context.Context, r *diagnose.Report) {
 	list, err := k.guest.Processes(ctx)
 	k.failed("commands", err)
@@ -232,7 +232,7 @@ func tail(ctx context.Context, g engine.Guest, p vm.Process, most int) ([]string
 	return lines[max(len(lines)-most, 0):], err
 }
 
-// screens reads the last line of each terminal whose program waits for typing.
+// screens reads the last line of each terminal whose program waits for input.
 func (k *collector) screens(ctx context.Context, r *diagnose.Report) {
 	list, err := k.guest.Terminals(ctx)
 	k.failed("terminals", err)
@@ -251,7 +251,7 @@ func (k *collector) screens(ctx context.Context, r *diagnose.Report) {
 	}
 }
 
-// disks asks what fills the disks that are full: as root, who sees all of it.
+// disks finds out what fills the full disks. It runs as root, who can see every file.
 func (k *collector) disks(ctx context.Context, r *diagnose.Report) {
 	if !k.mayBeRoot() {
 		return
@@ -261,13 +261,12 @@ func (k *collector) disks(ctx context.Context, r *diagnose.Report) {
 			continue
 		}
 		text, err := quietly(ctx, k.guest, duTime, "nice", "stdbuf", "-oL", "du", "-x", "-k", "-d", "4", "--", m.Path)
-		k.failed("directories of "+m.Path, err) // in time it has told of some
+		k.failed("directories of "+m.Path, err) // before the timeout it has listed some
 		r.Usage[m.Path] = biggest(text, m.Path)
 	}
 }
 
-// biggest reads du's answer: the directories that hold most, the nearest to what
-// fills them.
+// biggest parses du's output: the largest directories, the deepest first.
 func biggest(text, top string) []diagnose.DiskUse {
 	var all []diagnose.DiskUse
 	for l := range strings.Lines(text) {

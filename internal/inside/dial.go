@@ -15,19 +15,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Connections returns the latest connections of the guest to the outside, as
-// its policy judged them; at most 1000.
+// Connections returns the latest outbound connections of the guest with the verdict of
+// its network policy, at most 1000.
 func (in *Inside) Connections(ctx context.Context, c *vm.Call, ref string) ([]vm.Connection, error) {
 	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) ([]vm.Connection, error) {
 		return v.Ports().Connections(ctx)
 	})
 }
 
-// DialPort connects to a TCP port of the guest: to a server that listens on the
-// guest's network, else to one that listens on its 127.0.0.1 or ::1 alone. What
-// goes through the connection counts as activity. ctx bounds the wait for a VM that has to wake
-// and the dial, not the connection. A VM that had to boot for it is given a
-// moment to start its servers.
+// DialPort connects to a TCP port of the guest: to a server on the guest's network, or else to
+// one on its 127.0.0.1 or ::1. The traffic counts as activity. ctx bounds waking the VM and
+// dialling, not the connection. A VM that had to boot gets a moment to start its servers.
 func (in *Inside) DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error) {
 	v, err := in.visitBeyond(ctx, c, ref, vm.OpDial, "")
 	if err != nil {
@@ -50,11 +48,10 @@ func (in *Inside) DialPort(ctx context.Context, c *vm.Call, ref string, port uin
 	return newStream(v, conn, &pulse{traffic: traffic{v: v}, moved: &atomic.Int64{}}), nil
 }
 
-// bootPatience is how long after a boot a port that refuses may still come.
+// bootPatience is how long after a boot DialPort retries a port that refuses.
 const bootPatience = 10 * time.Second
 
-// dial connects to a port, again and again while the guest is still booting its
-// services.
+// dial connects to a port. It retries while the guest is still booting its services.
 func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
 	for {
 		conn, err := v.reach(ctx, port)
@@ -71,16 +68,16 @@ func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
 }
 
 const (
-	// loopbackUser is who the guest sees connect to its loopback: one without rights,
-	// whoever it is that may see the port.
+	// loopbackUser is the user as whom connections to the guest's loopback are made: one
+	// without rights, whoever the caller is.
 	loopbackUser = "nobody"
-	// maxLoopback bounds the connections to one guest's loopback. Each takes memory
-	// of its agent, and strangers may make them. More of them wait.
+	// maxLoopback bounds the connections to one guest's loopback. Each takes memory of
+	// its agent, and strangers may make them. Further ones wait.
 	maxLoopback = 256
 )
 
-// reach connects to a port once. When the guest's network refuses, the guest's agent
-// tries the loopback, where development servers listen by default.
+// reach connects to a port once. If the guest's network refuses, the agent tries the
+// loopback, where development servers listen by default.
 func (v *visit) reach(ctx context.Context, port uint16) (net.Conn, error) {
 	conn, refused := v.Ports().DialPort(ctx, port)
 	if vm.KindOf(refused) != vm.Unavailable {
@@ -88,7 +85,7 @@ func (v *visit) reach(ctx context.Context, port uint16) (net.Conn, error) {
 	}
 	give, err := v.in.takePlace(ctx, v.Ports())
 	if err != nil {
-		return nil, vm.Errorf(vm.Limit, string(v.rec.ID), "%d connections to its 127.0.0.1 are open, and none has ended", maxLoopback).
+		return nil, vm.Errorf(vm.Limit, string(v.rec.ID), "%d connections to its 127.0.0.1 are open, which is the maximum", maxLoopback).
 			WithHint("close some, or have the server listen on 0.0.0.0:%d", port)
 	}
 	for _, address := range []string{"127.0.0.1", "::1"} {
@@ -102,14 +99,14 @@ func (v *visit) reach(ctx context.Context, port uint16) (net.Conn, error) {
 		WithHint("start a server in the VM that listens on port %d", port)
 }
 
-// places are those for connections to one guest's loopback.
+// places limits the connections to one guest's loopback.
 type places struct {
-	taken chan struct{} // holds one for each
-	users int           // who has a place or waits for one; guarded by Inside.mu
+	taken chan struct{} // holds one value for each connection
+	users int           // connections and waiters; guarded by Inside.mu
 }
 
-// takePlace waits for a place for a connection to a guest's loopback. give gives it
-// back.
+// takePlace waits for one of the places for connections to a guest's loopback. give
+// returns the place.
 func (in *Inside) takePlace(ctx context.Context, guest engine.Ports) (give func(), err error) {
 	in.mu.Lock()
 	p := in.loopback[guest]
@@ -135,7 +132,7 @@ func (in *Inside) takePlace(ctx context.Context, guest engine.Ports) (give func(
 	}
 }
 
-// placed is a connection to a guest's loopback. Its close gives its place back.
+// placed is a connection to a guest's loopback. Closing it returns its place.
 type placed struct {
 	net.Conn
 	give func()
@@ -146,14 +143,13 @@ func (p *placed) Close() error {
 	return p.Conn.Close()
 }
 
-// CloseWrite ends this side's bytes.
+// CloseWrite closes the sending side.
 func (p *placed) CloseWrite() error { return closeWrite(p.Conn) }
 
 // dialEvery is the pause between two attempts.
 const dialEvery = 100 * time.Millisecond
 
-// justBooted reports whether the machine was booted, not continued, a moment
-// ago.
+// justBooted reports whether the machine was booted, not resumed, a moment ago.
 func (v *visit) justBooted() bool {
 	return v.rec.Generation == "" && v.rec.StartedAt.After(v.rec.CreatedAt) && v.in.now().Sub(v.rec.StartedAt) < bootPatience
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Enter records that somebody logs in to a VM from outside the API, and returns
-// the VM and a function that records the end. It wakes nothing.
+// Enter records a login to a VM from outside the API. It returns the VM and a function
+// that records the end. It does not wake the VM.
 func (in *Inside) Enter(ctx context.Context, c *vm.Call, ref string, detail map[string]any) (vm.VM, func(error, map[string]any), error) {
 	rec, err := in.cfg.Engine.Get(ctx, c, ref)
 	if err != nil {
@@ -29,8 +29,8 @@ func (in *Inside) Enter(ctx context.Context, c *vm.Call, ref string, detail map[
 	return rec, r.End, nil
 }
 
-// LinuxUser says who a user of the guest is, and where that user's commands
-// begin in this VM; "" is root.
+// LinuxUser returns a user of the guest and the directory in which that user's commands
+// start in this VM; "" is root.
 func (in *Inside) LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error) {
 	return ask(ctx, in, c, ref, vm.OpSocket, name, func(ctx context.Context, v *visit) (vm.LinuxUser, error) {
 		u, err := v.guest.LinuxUser(ctx, name)
@@ -39,27 +39,26 @@ func (in *Inside) LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (
 	})
 }
 
-// pulse makes what goes through a stream the VM's activity, and not that
-// somebody holds the stream open.
+// pulse counts the traffic of a stream as the VM's activity, not the open stream itself.
 type pulse struct {
 	traffic
 	moved *atomic.Int64
 }
 
-// newPulse takes over a visit.
+// newPulse loosens a visit.
 func newPulse(v *visit) *pulse {
 	v.Loosen()
 	return &pulse{traffic: traffic{v: v}, moved: v.guard()}
 }
 
-// beat notes n bytes.
+// beat counts n bytes.
 func (p *pulse) beat(n int) {
 	p.moved.Add(int64(n))
 	p.count(n)
 }
 
-// DialSocket connects to a socket inside a guest, by the guest's own network.
-// What goes through the connection is the VM's activity.
+// DialSocket connects to a socket inside a guest, over the guest's own network. The
+// traffic counts as the VM's activity.
 func (in *Inside) DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (net.Conn, error) {
 	v, err := in.visitBeyond(ctx, c, ref, vm.OpSocket, s.User)
 	if err != nil {
@@ -78,7 +77,7 @@ func (in *Inside) DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.S
 	return newStream(v, conn, newPulse(v)), nil
 }
 
-// stream is a connection into a guest, cut when the machine ends.
+// stream is a connection into a guest that is closed when the machine ends.
 type stream struct {
 	net.Conn
 	*pulse
@@ -101,12 +100,12 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends this side's bytes; the other's may continue.
+// CloseWrite closes the sending side; the other side may continue.
 func (s *stream) CloseWrite() error {
 	return closeWrite(s.Conn)
 }
 
-// closeWrite ends this side's bytes, where the connection can tell the other side.
+// closeWrite closes the sending side if the connection supports that.
 func closeWrite(conn net.Conn) error {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
@@ -121,8 +120,8 @@ func (s *stream) Close() error {
 	return err
 }
 
-// ListenSocket listens on a socket inside a guest until the listener is closed,
-// its context ends, or the machine does.
+// ListenSocket listens on a socket inside a guest until the listener is closed, ctx ends,
+// or the machine does.
 func (in *Inside) ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (engine.SocketListener, error) {
 	v, err := in.visit(ctx, c, ref, vm.OpSocket, s.User)
 	if err != nil {
@@ -145,7 +144,7 @@ type socketListener struct {
 	stop func() bool
 }
 
-// Accept waits for a connection, which is a visit of its own.
+// Accept waits for a connection. Each is a visit of its own.
 func (l *socketListener) Accept() (net.Conn, string, error) {
 	conn, peer, err := l.SocketListener.Accept()
 	if err != nil {
@@ -168,7 +167,7 @@ func (l *socketListener) Close() error {
 	return err
 }
 
-// OpenHandle opens a file to be read and written in pieces. ctx is its life.
+// OpenHandle opens a file for reading and writing in parts, until ctx ends.
 func (in *Inside) OpenHandle(ctx context.Context, c *vm.Call, ref, user, path string, o vm.OpenOptions) (engine.File, error) {
 	verb := vm.OpRead
 	if o.Write {

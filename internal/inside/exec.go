@@ -14,9 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Exec starts a command and stays attached to it. ctx is the attachment's
-// life: when it ends, the command keeps running in the background with a log.
-// The caller calls Run, or Detach.
+// Exec starts a command and attaches to it. When ctx ends, the command keeps running in
+// the background, and its output goes to a log. The caller calls Run, or Detach.
 func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (engine.Exec, error) {
 	if err := checkExec(spec); err != nil {
 		return nil, vm.WithOp(vm.OpExec, ref, err)
@@ -40,12 +39,12 @@ func (in *Inside) Exec(ctx context.Context, c *vm.Call, ref string, spec vm.Exec
 		return nil, err
 	}
 	a := &attachment{Exec: x, v: v, moved: v.guard()}
-	// A caller that goes away without Run or Detach ends the visit too.
+	// This ends the visit of a caller that goes away without Run or Detach.
 	a.stop = context.AfterFunc(v.ctx, func() { a.end(vm.ExitStatus{}, v.Fail(v.ctx, context.Cause(v.ctx))) })
 	return a, nil
 }
 
-// checkExec refuses a specification that no guest could run.
+// checkExec refuses an invalid specification.
 func checkExec(s vm.ExecSpec) error {
 	bad := func(msg string) error {
 		return (&vm.Error{Kind: vm.Invalid, Msg: msg}).WithCode("INVALID_REQUEST")
@@ -62,7 +61,7 @@ func checkExec(s vm.ExecSpec) error {
 	}
 	for _, a := range append([]string{s.Command, s.Cwd, s.User}, s.Argv...) {
 		if strings.ContainsRune(a, 0) {
-			return bad("an argument holds a NUL byte")
+			return bad("an argument contains a NUL byte")
 		}
 	}
 	for k, val := range s.Env {
@@ -70,26 +69,26 @@ func checkExec(s vm.ExecSpec) error {
 		case k == "":
 			return (&vm.Error{Kind: vm.Invalid, Msg: "a variable has no name"}).WithCode("ENV_KEY_EMPTY")
 		case strings.ContainsRune(k, '='):
-			return (&vm.Error{Kind: vm.Invalid, Subject: k, Msg: "a variable's name holds ="}).WithCode("ENV_KEY_CONTAINS_EQUALS")
+			return (&vm.Error{Kind: vm.Invalid, Subject: k, Msg: "a variable's name contains ="}).WithCode("ENV_KEY_CONTAINS_EQUALS")
 		case strings.ContainsRune(k, 0) || strings.ContainsRune(val, 0):
-			return bad("a variable holds a NUL byte")
+			return bad("a variable contains a NUL byte")
 		}
 	}
 	return nil
 }
 
-// started explains why a program was not started where nobody has named a
-// directory: then the VM's own is missing.
+// started explains why a program did not start although the caller named no directory:
+// the VM's own is missing.
 func (v *visit) started(cwd string, err error) error {
 	if cwd != "" || v.rec.Workdir == "" || vm.AsError(err).Code != "FILE_NOT_FOUND" {
 		return err
 	}
-	return vm.Errorf(vm.NotFound, v.rec.Workdir, "the VM's working directory is not there").
+	return vm.Errorf(vm.NotFound, v.rec.Workdir, "the VM's working directory does not exist").
 		WithCode("FILE_NOT_FOUND", "path", v.rec.Workdir).
 		WithHint("make it: `warren fs mkdir -p %s:%s`; or name another: `warren exec %s --cwd / -- CMD`", label(v.rec), v.rec.Workdir, label(v.rec))
 }
 
-// command is what an audit record says was run.
+// command is a command as the audit record shows it.
 func command(s vm.ExecSpec) string {
 	text := s.Command
 	if len(s.Argv) > 0 {
@@ -98,7 +97,7 @@ func command(s vm.ExecSpec) string {
 	return clip(text)
 }
 
-// execDetail names the environment's variables, never their values: they may
+// execDetail lists the names of the environment variables, never their values, which may
 // be secrets.
 func execDetail(s vm.ExecSpec) map[string]any {
 	d := map[string]any{"background": s.Background}
@@ -119,7 +118,7 @@ func execDetail(s vm.ExecSpec) map[string]any {
 	return d
 }
 
-// attachment is an attached command: it holds the visit until it is over.
+// attachment is an attached command. It holds the visit until it ends.
 type attachment struct {
 	engine.Exec
 	v     *visit
@@ -159,7 +158,7 @@ func (a *attachment) end(st vm.ExitStatus, err error) {
 	a.v.End(err, d)
 }
 
-// progress raises a counter with what is written.
+// progress counts the bytes written.
 type progress struct {
 	w     io.Writer
 	moved *atomic.Int64

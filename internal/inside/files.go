@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Stat describes a directory entry, not following a symlink.
+// Stat describes a directory entry without following a symlink.
 func (in *Inside) Stat(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, error) {
 	return ask(ctx, in, c, ref, vm.OpRead, user, func(ctx context.Context, v *visit) (vm.FileInfo, error) {
 		return v.guest.Stat(ctx, user, v.path(path))
@@ -26,9 +26,8 @@ func (in *Inside) ReadDir(ctx context.Context, c *vm.Call, ref, user, path strin
 	})
 }
 
-// OpenFile returns a file and its content. The content ends with
-// io.ErrUnexpectedEOF when the guest sent less than it announced. The caller
-// closes it.
+// OpenFile returns a file and its content. The content ends with io.ErrUnexpectedEOF if
+// the guest sent less than announced. The caller closes it.
 func (in *Inside) OpenFile(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, io.ReadCloser, error) {
 	var info vm.FileInfo
 	r, err := in.download(ctx, c, ref, path, user, func(ctx context.Context, v *visit) (io.ReadCloser, error) {
@@ -47,7 +46,7 @@ func (in *Inside) TarDown(ctx context.Context, c *vm.Call, ref, user, path strin
 	})
 }
 
-// download starts a recorded stream out of a guest.
+// download starts an audited stream out of a guest.
 func (in *Inside) download(ctx context.Context, c *vm.Call, ref, path, user string, f func(ctx context.Context, v *visit) (io.ReadCloser, error)) (io.ReadCloser, error) {
 	entry := fileEntry(vm.OpRead, path, user)
 	if c.To != "" {
@@ -75,8 +74,8 @@ func fileEntry(op vm.Op, path, user string) vm.AuditEntry {
 	return entry
 }
 
-// WriteFile writes a file from r: under a temporary name, renamed when all of
-// it has come. A shorter or longer stream than o.Size leaves the old file.
+// WriteFile writes a file from r under a temporary name and then renames it. If r is
+// shorter or longer than o.Size, the old file stays.
 func (in *Inside) WriteFile(ctx context.Context, c *vm.Call, ref, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
 	var info vm.FileInfo
 	err := in.upload(ctx, c, ref, path, user, r, func(ctx context.Context, v *visit, r io.Reader) (err error) {
@@ -93,7 +92,7 @@ func (in *Inside) TarUp(ctx context.Context, c *vm.Call, ref, user, path string,
 	})
 }
 
-// upload carries out a recorded stream into a guest.
+// upload runs an audited stream into a guest.
 func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string, r io.Reader, f func(ctx context.Context, v *visit, r io.Reader) error) error {
 	v, err := in.visit(ctx, c, ref, vm.OpWrite, user)
 	if err != nil {
@@ -109,8 +108,8 @@ func (in *Inside) upload(ctx context.Context, c *vm.Call, ref, path, user string
 	return err
 }
 
-// Watch reports changes below a directory until the watch is closed. What it
-// reports is activity of the VM; that it is open is not.
+// Watch reports changes below a directory until the watch is closed. Reported changes
+// count as activity of the VM, the open watch does not.
 func (in *Inside) Watch(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) (engine.Watch, error) {
 	v, err := in.visit(ctx, c, ref, vm.OpWatch, user)
 	if err != nil {
@@ -123,11 +122,11 @@ func (in *Inside) Watch(ctx context.Context, c *vm.Call, ref, user, path string,
 		return nil, err
 	}
 	v.guard()
-	v.Loosen() // it may see nothing for days
+	v.Loosen() // it may report nothing for days
 	return &watching{Watch: w, v: v}, nil
 }
 
-// watching is a watch that holds its visit.
+// watching is a watch with its visit.
 type watching struct {
 	engine.Watch
 	v *visit

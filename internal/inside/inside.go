@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package inside holds the calls into a running guest: commands, processes, files,
-// terminals, services, connections, and what lives in the guest. Each stands on
-// engine.Visit, which finds the VM, wakes it, checks the caller's right and counts
-// the use. The package changes no record of a VM.
+// terminals, services, connections, and the state of the guest. Each is built on
+// engine.Visit, which finds the VM, wakes it, checks the caller's right and counts the
+// use. The package changes no record of a VM.
 package inside
 
 import (
@@ -19,18 +19,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what the room works with. Every field is required.
+// Config holds the room's dependencies. Every field is required.
 type Config struct {
 	Engine   *engine.Engine
 	Access   *access.Access
 	Journal  *journal.Journal
 	Clock    engine.Clock
-	Settings engine.Settings // of which it reads GuestDeadline and StallCheck
-	Dir      layout.Dir      // has the console logs
+	Settings engine.Settings // it reads only GuestDeadline and StallCheck
+	Dir      layout.Dir      // for the console logs
 }
 
-// Inside is the room. All methods may be called at once from many goroutines. A
-// Linux user "" is root.
+// Inside is the room. Its methods may be called concurrently. A Linux user "" is root.
 type Inside struct {
 	cfg    Config
 	life   context.Context // ends with Close
@@ -42,15 +41,15 @@ type Inside struct {
 	loopback map[engine.Ports]*places // guarded by mu; see dial.go
 }
 
-// New opens the room. It lives until Close, not only as long as ctx.
+// New opens the room. It lives until Close, even if ctx ends.
 func New(ctx context.Context, cfg Config) *Inside {
 	in := &Inside{cfg: cfg, loopback: map[engine.Ports]*places{}}
 	in.life, in.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return in
 }
 
-// Close ends the room's tasks and waits for them, at most as long as ctx. Calls that
-// are under way end with the engine.
+// Close ends the room's tasks and waits for them until ctx ends. Open calls end with the
+// engine.
 func (in *Inside) Close(ctx context.Context) error {
 	in.mu.Lock()
 	in.closed = true
@@ -69,8 +68,8 @@ func (in *Inside) Close(ctx context.Context) error {
 	}
 }
 
-// spawn runs f as a task that Close waits for. f is to end with life. After Close
-// it does not run.
+// spawn runs f as a task that Close waits for. f must end with life. After Close spawn
+// does nothing.
 func (in *Inside) spawn(f func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// StartProcess starts a command in the background: it has a log from its first
-// byte, and an id that stays readable after its end.
+// StartProcess starts a command in the background. It has a log from its first byte, and
+// an id that stays valid after its end.
 func (in *Inside) StartProcess(ctx context.Context, c *vm.Call, ref string, spec vm.ExecSpec) (vm.Process, error) {
 	if err := checkExec(spec); err != nil {
 		return vm.Process{}, vm.WithOp(vm.OpExec, ref, err)
@@ -27,7 +27,7 @@ func (in *Inside) StartProcess(ctx context.Context, c *vm.Call, ref string, spec
 	})
 }
 
-// Processes lists the commands that exec has started and nobody has forgotten.
+// Processes lists the commands that exec has started, except forgotten ones.
 func (in *Inside) Processes(ctx context.Context, c *vm.Call, ref string) ([]vm.Process, error) {
 	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) ([]vm.Process, error) {
 		list, err := v.guest.Processes(ctx)
@@ -35,7 +35,7 @@ func (in *Inside) Processes(ctx context.Context, c *vm.Call, ref string) ([]vm.P
 	})
 }
 
-// mayHave refuses a caller a process of a Linux user that it may not act as.
+// mayHave checks that the caller may act as the Linux user of a process.
 func (v *visit) mayHave(ctx context.Context, id string) error {
 	if v.actor.Identity == "" {
 		return nil
@@ -47,7 +47,7 @@ func (v *visit) mayHave(ctx context.Context, id string) error {
 	return v.MayActAs(p.User)
 }
 
-// Process returns one of them; kind NotFound when there is none of that id.
+// Process returns a process; kind NotFound when there is none with that id.
 func (in *Inside) Process(ctx context.Context, c *vm.Call, ref, id string) (vm.Process, error) {
 	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) (vm.Process, error) {
 		p, err := v.guest.Process(ctx, id)
@@ -103,9 +103,9 @@ func (in *Inside) ForgetProcess(ctx context.Context, c *vm.Call, ref, user, id s
 	return err
 }
 
-// ProcessLog returns a process's output from an absolute offset; the second
-// result is the offset of the first byte, later when older bytes were dropped.
-// With follow it ends with the process. The caller closes it.
+// ProcessLog returns a process's output from an absolute offset. The second result is the
+// offset of the first byte, which is later if older bytes were dropped. With follow it
+// ends with the process. The caller closes it.
 func (in *Inside) ProcessLog(ctx context.Context, c *vm.Call, ref, user, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	if from < 0 {
 		return nil, 0, vm.WithOp(vm.OpRead, ref, vm.Errorf(vm.Invalid, id, "the offset is negative"))

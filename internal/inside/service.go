@@ -17,7 +17,7 @@ import (
 // unitDeadline bounds the start or stop of systemd units.
 const unitDeadline = 2 * time.Minute
 
-// maxUnitLines bounds what is read of a unit's journal at once.
+// maxUnitLines bounds the lines read from a unit's journal at once.
 const maxUnitLines = 10_000
 
 // Services lists the services that the guest's systemd knows.
@@ -27,7 +27,7 @@ func (in *Inside) Services(ctx context.Context, c *vm.Call, ref, user string) ([
 	})
 }
 
-// Service says how one service is.
+// Service returns the state of one service.
 func (in *Inside) Service(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitStatus, error) {
 	return ask(ctx, in, c, ref, vm.OpService, user, func(ctx context.Context, v *visit) (vm.UnitStatus, error) {
 		if err := spec.CheckUnitName(name); err != nil {
@@ -37,8 +37,8 @@ func (in *Inside) Service(ctx context.Context, c *vm.Call, ref, user, name strin
 	})
 }
 
-// ServiceLogs returns the last lines of a service's journal, oldest first;
-// lines 0 = 100, since "" = all there is.
+// ServiceLogs returns the last lines of a service's journal, oldest first; lines 0 = 100,
+// since "" = no lower limit.
 func (in *Inside) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name string, lines int, since string) ([]vm.UnitLog, error) {
 	from, err := spec.Since(since)
 	if err == nil {
@@ -59,8 +59,8 @@ func (in *Inside) ServiceLogs(ctx context.Context, c *vm.Call, ref, user, name s
 	})
 }
 
-// AddService installs a unit, and, where it is enabled, starts it. What systemd
-// says of a start that failed is the result's message.
+// AddService installs a unit and, if it is enabled, starts it. If the start fails, the
+// result's message is systemd's.
 func (in *Inside) AddService(ctx context.Context, c *vm.Call, ref, user string, u vm.Unit) (vm.UnitResult, error) {
 	name := spec.UnitName(u.Name)
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: name, Detail: map[string]any{"do": "add", "exec": clip(strings.Join(u.Exec, "; "))}}
@@ -69,7 +69,7 @@ func (in *Inside) AddService(ctx context.Context, c *vm.Call, ref, user string, 
 	})
 }
 
-// RemoveService stops a service that was added and removes its unit.
+// RemoveService stops an added service and removes its unit.
 func (in *Inside) RemoveService(ctx context.Context, c *vm.Call, ref, user, name string) (vm.UnitResult, error) {
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: spec.UnitName(name), Detail: map[string]any{"do": "remove"}}
 	return slowly(ctx, in, c, ref, user, spec.CheckUnitName(name), entry, func(ctx context.Context, v *visit) (vm.UnitResult, error) {
@@ -77,8 +77,8 @@ func (in *Inside) RemoveService(ctx context.Context, c *vm.Call, ref, user, name
 	})
 }
 
-// SwitchServices starts, stops or restarts services, one after the other, and
-// says of each the result.
+// SwitchServices starts, stops or restarts services, one after the other, and returns the
+// result of each.
 func (in *Inside) SwitchServices(ctx context.Context, c *vm.Call, ref, user, verb string, names []string) ([]vm.UnitResult, error) {
 	entry := vm.AuditEntry{Op: vm.OpService, Subject: clip(strings.Join(names, " ")), Detail: map[string]any{"do": verb}}
 	return slowly(ctx, in, c, ref, user, checkSwitch(verb, names), entry, func(ctx context.Context, v *visit) ([]vm.UnitResult, error) {
@@ -108,8 +108,8 @@ func checkSwitch(verb string, names []string) error {
 	return nil
 }
 
-// slowly is act with the time that a service may take. refusal, where it is not
-// nil, is the answer to whoever may know that there is such a VM.
+// slowly is act with a deadline long enough for services. refusal, if not nil, is
+// returned to every caller that may see the VM.
 func slowly[T any](ctx context.Context, in *Inside, c *vm.Call, ref, user string, refusal error, entry vm.AuditEntry, f func(context.Context, *visit) (T, error)) (out T, err error) {
 	v, err := in.visit(ctx, c, ref, entry.Op, user)
 	if err != nil {

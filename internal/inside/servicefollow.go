@@ -14,17 +14,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// followFor bounds one journalctl in the guest: one whose reader went away with
-// the machine, and that was restored, ends by itself.
+// followFor bounds one journalctl in the guest, so that it ends by itself if the machine
+// was restored without its reader.
 const followFor = time.Hour
 
-// forgetWithin bounds the removal of what a journalctl left.
+// forgetWithin bounds the removal of an ended journalctl.
 const forgetWithin = 15 * time.Second
 
-// maxJournalLine bounds one line of a journal; a longer one is left out.
+// maxJournalLine bounds one line of a journal. Longer lines are left out.
 const maxJournalLine = 1 << 20
 
-// ServiceFollow is a service's journal as it grows. Run, or Close, ends it.
+// ServiceFollow follows a service's journal. Run, or Close, ends it.
 type ServiceFollow struct {
 	v     *visit
 	argv  []string
@@ -32,8 +32,8 @@ type ServiceFollow struct {
 	since string
 }
 
-// FollowService opens a service's journal: its last lines, and then what comes.
-// Following does not keep the VM awake.
+// FollowService opens a service's journal: its last lines, then new ones. Following does
+// not keep the VM awake.
 func (in *Inside) FollowService(ctx context.Context, c *vm.Call, ref, user, name string, lines int, since string) (*ServiceFollow, error) {
 	from, refusal := spec.Since(since)
 	if refusal == nil {
@@ -58,9 +58,9 @@ func (in *Inside) FollowService(ctx context.Context, c *vm.Call, ref, user, name
 		return nil, err
 	}
 	f := &ServiceFollow{v: v, lines: lines, since: from}
-	// Merged: the guest's journald may have begun under the ids of the machine
-	// that this one is a copy of, and without it journalctl follows the present
-	// boot of this machine only.
+	// --merge: the guest's journald may have started under the ids of the machine from
+	// which this one was copied. Without it journalctl follows only the current boot of
+	// this machine.
 	f.argv = []string{"journalctl", "--no-pager", "--output=json", "--follow", "--merge", "--unit=" + spec.UnitName(name)}
 	return f, nil
 }
@@ -68,8 +68,7 @@ func (in *Inside) FollowService(ctx context.Context, c *vm.Call, ref, user, name
 // Close ends a follow that was not run.
 func (f *ServiceFollow) Close() { f.v.End(nil, nil) }
 
-// Run calls each with every line until that fails, the caller goes away or the
-// journal ends.
+// Run calls each for every line until it fails, the caller goes away or the journal ends.
 func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
 	defer f.Close()
 	last := cursor{each: each, stop: func() { f.v.Cancel(nil) }}
@@ -93,8 +92,8 @@ func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
 	}
 }
 
-// once runs one journalctl. It is killed when the caller goes away: left to
-// itself it would keep running in the background.
+// once runs one journalctl and kills it when the caller goes away. Otherwise it would
+// keep running in the background.
 func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error) {
 	ctx := context.WithoutCancel(f.v.ctx)
 	x, err := f.v.guest.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: followFor.Milliseconds()})
@@ -107,15 +106,15 @@ func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error)
 	st, err := x.Run(out, &errs)
 	bounded, stop := context.WithTimeout(ctx, forgetWithin)
 	defer stop()
-	_ = f.v.guest.Forget(bounded, x.Process().ID) // with the machine gone there is nothing to forget
-	// It ends by itself with a complaint where it cannot watch the journal.
+	_ = f.v.guest.Forget(bounded, x.Process().ID) // nothing to do if the machine is gone
+	// journalctl ends by itself with an error if it cannot watch the journal.
 	if err == nil && !st.TimedOut && (st.Code != 0 || errs.Len() > 0) && f.v.ctx.Err() == nil {
-		err = vm.Errorf(vm.GuestFault, "", "%s", program.Ran{Err: errs.String(), Status: st}.Why()).WithHint("`warren diagnose %s` says whether the guest can watch files", label(f.v.rec))
+		err = vm.Errorf(vm.GuestFault, "", "%s", program.Ran{Err: errs.String(), Status: st}.Why()).WithHint("`warren diagnose %s` shows whether the guest can watch files", label(f.v.rec))
 	}
 	return st.TimedOut, err
 }
 
-// cursor reads journalctl's lines and notes where it is.
+// cursor parses journalctl's lines and remembers the position.
 type cursor struct {
 	each   func(vm.UnitLog) error
 	stop   func()

@@ -9,21 +9,21 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// The looks at a guest list what is of all its Linux users. What a caller is
-// shown of them is cut here to those that it may act as: a permission for one
-// user is none to read what the others run.
+// The agent lists the processes and files of all Linux users of a guest. This file
+// removes those of users that the caller may not act as: a permission for one user does
+// not allow reading what the others run.
 
-// mayBeRoot reports whether a caller may read what only root reads: the journal,
-// the kernel's log, every directory.
+// mayBeRoot reports whether the caller may read what only root can: the journal, the
+// kernel's log, every directory.
 func (v *visit) mayBeRoot() bool { return v.MayActAs("root") == nil }
 
-// hides reports whether the caller may not see what is of a Linux user; nobody's
+// hides reports whether the caller may not see data of a Linux user. Data without a user
 // is root's.
 func (v *visit) hides(user string) bool { return v.MayActAs(user) != nil }
 
-// hide leaves of a guest's lists what the caller may see. A port stays: it
-// can be reached by everybody inside. Who listens on it goes. It says which
-// processes are shown; nil = all are.
+// hide removes from a guest's lists what the caller may not see. Ports stay, since
+// everybody inside can reach them, but not the processes that listen on them. It returns
+// the visible processes; nil = all.
 func (v *visit) hide(w *vm.GuestState) (shown map[int]bool) {
 	if v.actor.Identity == "" {
 		return nil
@@ -41,8 +41,8 @@ func (v *visit) hide(w *vm.GuestState) (shown map[int]bool) {
 	return shown
 }
 
-// evidence is hide for a look that says more. A lock stays for who waits for
-// it, without the path that only its holder has.
+// evidence is hide for a guest's evidence. A lock stays visible to the process that waits
+// for it, without the path that only its holder has.
 func (v *visit) evidence(ev *vm.Evidence) {
 	shown := v.hide(&ev.State)
 	if shown == nil {
@@ -60,7 +60,7 @@ func (v *visit) evidence(ev *vm.Evidence) {
 	}
 }
 
-// stats is hide for the numbers of a guest.
+// stats is hide for a guest's statistics.
 func (v *visit) stats(st *vm.Stats) {
 	if v.actor.Identity == "" {
 		return
@@ -75,7 +75,7 @@ func (v *visit) stats(st *vm.Stats) {
 	}
 }
 
-// anonymous takes from a port who listens on it, unless that is shown.
+// anonymous removes the listening process from a port, unless it is visible.
 func anonymous(p *vm.ListeningPort, shown map[int]bool) {
 	if !shown[p.PID] {
 		p.PID, p.Command = 0, ""

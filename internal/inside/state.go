@@ -24,12 +24,12 @@ const (
 	probeMost   = 64
 	probeAtOnce = 16
 	probeTime   = 1500 * time.Millisecond
-	maxUnits    = 256 << 10 // bytes of systemctl's listing
+	maxUnits    = 256 << 10 // bytes of systemctl's output
 )
 
-// State says what lives in a VM: what its guest lists, each port with its
-// answer to a request, and what the last start restored and lost. A VM that
-// does not run is described by its record.
+// State describes a VM: the lists of its guest, each port with its answer to a request,
+// and what the last start restored and lost. If the VM does not run, only its record is
+// used.
 func (in *Inside) State(ctx context.Context, c *vm.Call, ref string) (vm.GuestState, error) {
 	rec, v, err := in.look(ctx, c, ref)
 	if err != nil {
@@ -49,7 +49,7 @@ func (in *Inside) State(ctx context.Context, c *vm.Call, ref string) (vm.GuestSt
 	return out, nil
 }
 
-// known is what a VM's record alone says. Lists are never nil.
+// known returns the state from a VM's record alone. Lists are never nil.
 func (in *Inside) known(rec vm.VM) vm.GuestState {
 	out := vm.GuestState{
 		ID: rec.ID, Name: rec.Name, State: rec.State, Time: in.now(), StartedAt: rec.StartedAt,
@@ -59,12 +59,12 @@ func (in *Inside) known(rec vm.VM) vm.GuestState {
 		Mounts: []vm.GuestMount{}, Roles: []vm.GuestRole{}, Problems: []string{},
 	}
 	if rec.State == vm.Suspended && rec.TerminalsOmitted > 0 {
-		out.Problems = append(out.Problems, fmt.Sprintf("terminal sessions: %d more that the guest named were not written down", rec.TerminalsOmitted))
+		out.Problems = append(out.Problems, fmt.Sprintf("terminal sessions: %d more that the guest named were not recorded", rec.TerminalsOmitted))
 	}
 	return out
 }
 
-// origin says what a VM's machine was started from.
+// origin describes what a VM's machine was or will be started from.
 func origin(rec vm.VM) string {
 	switch {
 	case rec.State == vm.Suspended && rec.Generation != "":
@@ -79,7 +79,7 @@ func origin(rec vm.VM) string {
 	return "the warm generation of image " + cmp.Or(rec.ImageName, string(rec.Image))
 }
 
-// lostTerminals names the sessions that went with an agent that died.
+// lostTerminals adds the sessions that ended when an agent died.
 func (v *visit) lostTerminals(ctx context.Context, out *vm.GuestState) {
 	list, err := v.guest.Terminals(ctx)
 	if err != nil {
@@ -88,12 +88,12 @@ func (v *visit) lostTerminals(ctx context.Context, out *vm.GuestState) {
 	}
 	for _, t := range list {
 		if t.Lost && !v.hides(t.User) {
-			out.Losses = append(out.Losses, "terminal session "+t.ID+" ("+clip(cmp.Or(t.Command, "login shell"))+"): the guest's agent died, and it was hung up")
+			out.Losses = append(out.Losses, "terminal session "+t.ID+" ("+clip(cmp.Or(t.Command, "login shell"))+"): it ended because the guest's agent died")
 		}
 	}
 }
 
-// state asks the guest, and then its ports and its systemd at the same time.
+// state asks the guest, then its ports and its systemd concurrently.
 func (v *visit) state(ctx context.Context) (vm.GuestState, error) {
 	out := v.in.known(v.rec)
 	got, err := v.guest.State(ctx)
@@ -127,7 +127,7 @@ func (v *visit) state(ctx context.Context) (vm.GuestState, error) {
 	return out, nil
 }
 
-// askPorts makes a request to each TCP port that the host can reach.
+// askPorts sends a request to each TCP port that the host can reach.
 func (v *visit) askPorts(ctx context.Context, ports []vm.GuestPort) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, probeAtOnce)
@@ -135,8 +135,8 @@ func (v *visit) askPorts(ctx context.Context, ports []vm.GuestPort) {
 	for i := range ports {
 		p := &ports[i]
 		addr, err := netip.ParseAddr(p.Address)
-		// A port of one address was asked inside; its own network may not know
-		// the address that the host calls.
+		// The agent itself asked ports that listen on one address only; the host may not
+		// be able to reach that address.
 		if !strings.HasPrefix(p.Proto, "tcp") || err != nil || !addr.IsUnspecified() || p.Port < 1 || p.Port > 65535 {
 			continue
 		}
@@ -153,7 +153,7 @@ func (v *visit) askPorts(ctx context.Context, ports []vm.GuestPort) {
 	all.Wait()
 }
 
-// askPort makes one request through the VM's network.
+// askPort sends one request over the VM's network.
 func (v *visit) askPort(ctx context.Context, l vm.ListeningPort) (p vm.Probe) {
 	begin := v.in.now()
 	defer func() { p.From, p.Millis = "host", v.in.now().Sub(begin).Milliseconds() }()
@@ -180,7 +180,7 @@ func (v *visit) askPort(ctx context.Context, l vm.ListeningPort) (p vm.Probe) {
 	}
 }
 
-// why is an error's text for a column: without its subject and its hint.
+// why is the text of an error for a table column, without subject and hint.
 func why(err error) string {
 	if e := vm.AsError(err); e.Msg != "" {
 		return e.Msg
@@ -188,7 +188,7 @@ func why(err error) string {
 	return err.Error()
 }
 
-// judge lets the answers of ports speak for the databases behind them.
+// judge uses the answers of the ports to judge the databases behind them.
 func judge(roles []vm.GuestRole, ports []vm.GuestPort) {
 	for i := range roles {
 		r := &roles[i]
@@ -223,7 +223,7 @@ func services(ctx context.Context, v *visit) ([]vm.GuestService, error) {
 	}
 	stdout, stderr := program.Head{Max: maxUnits}, program.Head{Max: 1 << 10}
 	st, err := x.Run(&stdout, &stderr)
-	_ = v.guest.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is no command of the user's
+	_ = v.guest.Forget(context.WithoutCancel(ctx), x.Process().ID) // it is not the user's command
 	switch {
 	case err != nil:
 		return nil, err
@@ -237,8 +237,8 @@ func services(ctx context.Context, v *visit) ([]vm.GuestService, error) {
 	return parseUnits(stdout.String()), nil
 }
 
-// parseUnits reads systemctl's listing; units that are only mentioned by
-// others, and have no file, are left out.
+// parseUnits parses systemctl's listing. It leaves out units that have no file and are
+// only mentioned by others.
 func parseUnits(text string) []vm.GuestService {
 	out := []vm.GuestService{}
 	for line := range strings.Lines(text) {

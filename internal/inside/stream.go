@@ -12,9 +12,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// guard watches over a visit without a deadline: when nothing has moved for a
-// while it asks the guest for a sign of life, and ends the visit when there is
-// none. The returned counter is raised by whoever moves bytes.
+// guard watches a visit without a deadline. When no byte has moved for a while, it asks
+// the guest for a sign of life, and ends the visit if none arrives. Whoever moves bytes
+// increments the returned counter.
 func (v *visit) guard() *atomic.Int64 {
 	moved := &atomic.Int64{}
 	v.in.spawn(func() {
@@ -46,13 +46,13 @@ func (v *visit) guard() *atomic.Int64 {
 	return moved
 }
 
-// reader is a stream out of a guest. Its close ends the visit.
+// reader is a stream out of a guest. Closing it ends the visit.
 type reader struct {
 	v       *visit
 	r       io.ReadCloser
 	moved   *atomic.Int64
 	n       int64
-	traffic *traffic // of one that may be silent for long; else nil
+	traffic *traffic // nil unless the stream may be silent for long
 	err     error    // the first that was not io.EOF
 	eof     bool
 }
@@ -92,8 +92,8 @@ func (r *reader) Close() error {
 	return err
 }
 
-// counted counts what goes into a guest. It may be read for a moment longer
-// than the call that it was given to, as an HTTP client does.
+// counted counts the bytes that go into a guest. Like an HTTP client, it may still be
+// read shortly after the call that it was given to.
 type counted struct {
 	r     io.Reader
 	moved *atomic.Int64
@@ -107,8 +107,8 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// open starts a stream out of a guest: the first answer within the deadline of
-// a short call, the rest as long as it flows.
+// open starts a stream out of a guest. Only the first answer has the deadline of a short
+// call.
 func open[T any](v *visit, f func(ctx context.Context) (T, error)) (T, error) {
 	timer, stop := v.in.cfg.Clock.After(v.in.cfg.Settings.GuestDeadline)
 	defer stop()

@@ -18,9 +18,8 @@ import (
 // maxTerminalWait bounds how long one call may wait for a terminal's silence.
 const maxTerminalWait = 290 * time.Second
 
-// OpenTerminal starts a program on a new terminal and attaches to it. ctx is
-// the attachment's life; the terminal goes on after it. The caller calls Run,
-// or Detach.
+// OpenTerminal starts a program on a new terminal and attaches to it until ctx ends; the
+// terminal stays open afterwards. The caller calls Run, or Detach.
 func (in *Inside) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec vm.TerminalSpec) (engine.Terminal, error) {
 	if err := checkTerminal(spec); err != nil {
 		return nil, vm.WithOp(vm.OpTerminal, ref, err)
@@ -44,7 +43,7 @@ func (in *Inside) OpenTerminal(ctx context.Context, c *vm.Call, ref string, spec
 	})
 }
 
-// checkTerminal refuses a terminal that no guest could open.
+// checkTerminal refuses an invalid specification.
 func checkTerminal(s vm.TerminalSpec) error {
 	if s.ID != "" {
 		if err := vm.CheckTerminalID(s.ID); err != nil {
@@ -66,7 +65,7 @@ func (in *Inside) AttachTerminal(ctx context.Context, c *vm.Call, ref, id string
 	})
 }
 
-// terminal is an attachment with its record.
+// terminal attaches to a terminal and writes the audit record.
 func (in *Inside) terminal(ctx context.Context, c *vm.Call, ref, user string, entry vm.AuditEntry, f func(context.Context, *visit) (engine.Terminal, error)) (engine.Terminal, error) {
 	v, err := in.recorded(ctx, c, ref, user, entry)
 	if err != nil {
@@ -82,7 +81,7 @@ func (in *Inside) terminal(ctx context.Context, c *vm.Call, ref, user string, en
 	return a, nil
 }
 
-// session adds to a refusal the VM that it is about, as the contract has it.
+// session adds the VM to an error, as the API's contract requires.
 func (v *visit) session(err error) error {
 	e := vm.AsError(err)
 	if err == nil || !strings.HasPrefix(e.Code, "SESSION_") {
@@ -97,8 +96,8 @@ func (v *visit) session(err error) error {
 	return &out
 }
 
-// terminal is an attached terminal. What goes through it is the VM's
-// activity; that somebody is attached is not.
+// terminal is an attached terminal. Its traffic counts as the VM's activity, the
+// attachment does not.
 type terminal struct {
 	engine.Terminal
 	v     *visit
@@ -109,7 +108,7 @@ type terminal struct {
 	in, out atomic.Int64
 }
 
-// count notes bytes that went through.
+// count counts n bytes in one direction.
 func (t *terminal) count(n int, way *atomic.Int64) {
 	way.Add(int64(n))
 	t.moved.Add(int64(n))
@@ -130,7 +129,7 @@ func (t *terminal) Detach() error {
 }
 
 func (t *terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error) {
-	drawing := 0 // bytes of a replay to come, which are no activity
+	drawing := 0 // remaining bytes of a replay, which are no activity
 	st, err := t.Terminal.Run(func(r vm.TerminalReplay) error {
 		drawing = r.Bytes
 		return replay(r)
@@ -164,8 +163,8 @@ type writer func(p []byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// Terminals lists a VM's terminals, oldest first, those that ended lately too.
-// It wakes no VM: of a suspended one it tells those that it fell asleep with.
+// Terminals lists a VM's terminals, oldest first, including recently ended ones. It does
+// not wake the VM: for a suspended VM it lists those at the suspend.
 func (in *Inside) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, error) {
 	list, err := ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) ([]vm.TerminalSession, error) {
 		list, err := v.guest.Terminals(ctx)
@@ -179,7 +178,7 @@ func (in *Inside) Terminals(ctx context.Context, c *vm.Call, ref string) ([]vm.T
 	return list, err
 }
 
-// sleepingTerminals returns the terminals of a suspended VM, as its record has them.
+// sleepingTerminals returns the terminals of a suspended VM from its record.
 func (in *Inside) sleepingTerminals(ctx context.Context, c *vm.Call, ref string) ([]vm.TerminalSession, bool) {
 	rec, err := in.cfg.Engine.Get(ctx, c, ref)
 	if err != nil || rec.State != vm.Suspended {
@@ -203,8 +202,8 @@ func (in *Inside) CloseTerminal(ctx context.Context, c *vm.Call, ref, user, id s
 	})
 }
 
-// ReadTerminal returns what a terminal shows, and its output from an offset
-// on; a negative one asks for none.
+// ReadTerminal returns a terminal's screen and its output from an offset on; a negative
+// offset returns no output.
 func (in *Inside) ReadTerminal(ctx context.Context, c *vm.Call, ref, user, id string, since int64) (vm.TerminalContent, error) {
 	return ask(ctx, in, c, ref, vm.OpTerminal, user, func(ctx context.Context, v *visit) (vm.TerminalContent, error) {
 		content, err := v.guest.ReadTerminal(ctx, user, id, since)
@@ -212,8 +211,8 @@ func (in *Inside) ReadTerminal(ctx context.Context, c *vm.Call, ref, user, id st
 	})
 }
 
-// SendTerminal types into a terminal, waits until it is quiet, and returns
-// what came of it. What is typed is not recorded: it may be a secret.
+// SendTerminal types into a terminal, waits until it is quiet, and returns the output.
+// The input is not recorded, because it may be a secret.
 func (in *Inside) SendTerminal(ctx context.Context, c *vm.Call, ref, id string, s vm.TerminalSend) (vm.TerminalContent, error) {
 	var none vm.TerminalContent
 	if s.Quiet < 0 || s.Limit < 0 || s.Limit > maxTerminalWait || s.Quiet > s.Limit {

@@ -16,16 +16,16 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Bounds of a look from above.
+// Limits of Top.
 const (
 	topCommands = 4 // whose logs are shown
 	topLines    = 3 // of each
 	topJournal  = 6 // lines
 )
 
-// Top says what a VM does now. With apart it looks twice and says how busy each
-// process was in between. Brief leaves out what costs the guest a program each:
-// services and journal. A VM that does not run is not woken.
+// Top reports what a VM does now. With apart it takes two samples and reports how busy
+// each process was in between. Brief leaves out services and the journal, which cost the
+// guest a program each. It does not wake the VM.
 func (in *Inside) Top(ctx context.Context, c *vm.Call, ref string, apart time.Duration, brief bool) (vm.Top, error) {
 	if apart < 0 || apart > maxLook {
 		return vm.Top{}, vm.WithOp(vm.OpState, ref, vm.Errorf(vm.Invalid, "seconds", "%v is not within 0 and %v", apart, maxLook).WithCode("INVALID_REQUEST"))
@@ -47,7 +47,7 @@ func (in *Inside) Top(ctx context.Context, c *vm.Call, ref string, apart time.Du
 	return out, err
 }
 
-// top looks, once or twice.
+// top takes one or two samples.
 func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.Top, error) {
 	ev, err := v.guest.Evidence(ctx, false)
 	if err != nil {
@@ -86,7 +86,7 @@ func (v *visit) top(ctx context.Context, apart time.Duration, brief bool) (vm.To
 	return out, nil
 }
 
-// topOf is what one look says. Lists are never nil.
+// topOf converts one sample. Lists are never nil.
 func topOf(rec vm.VM, ev vm.Evidence) vm.Top {
 	out := vm.Top{
 		ID: rec.ID, Name: rec.Name, State: rec.State, Time: ev.State.Time, UptimeSeconds: ev.State.UptimeSeconds,
@@ -103,8 +103,8 @@ func topOf(rec vm.VM, ev vm.Evidence) vm.Top {
 	return out
 }
 
-// lastLines are the ends of the logs of the newest running commands and of the
-// guest's journal, which is root's to read.
+// lastLines returns the ends of the logs of the newest running commands and of the
+// guest's journal, which only root may read.
 func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
 	list, err := k.guest.Processes(ctx)
 	k.failed("commands", err)
@@ -131,7 +131,7 @@ func (k *collector) lastLines(ctx context.Context) (out []vm.TopLog) {
 	return out
 }
 
-// Stats returns the use of the machine as the guest sees it.
+// Stats returns the machine's resource use as the guest sees it.
 func (in *Inside) Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error) {
 	return ask(ctx, in, c, ref, vm.OpStats, "", func(ctx context.Context, v *visit) (vm.Stats, error) {
 		st, err := v.guest.Stats(ctx)

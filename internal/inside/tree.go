@@ -9,7 +9,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// change makes one recorded change of the guest's tree of names.
+// change makes one audited change of the guest's directories.
 func (in *Inside) change(ctx context.Context, c *vm.Call, ref string, op vm.Op, subject, user string, f func(ctx context.Context, v *visit) error) error {
 	_, err := act(ctx, in, c, ref, user, fileEntry(op, subject, user), func(ctx context.Context, v *visit) (nothing, error) {
 		return nothing{}, f(ctx, v)
@@ -17,22 +17,22 @@ func (in *Inside) change(ctx context.Context, c *vm.Call, ref string, op vm.Op, 
 	return err
 }
 
-// Mkdir makes a directory, with parents also the missing ones above it; then
-// one that exists is no error.
+// Mkdir makes a directory. With parents it also makes missing parents and accepts an
+// existing directory.
 func (in *Inside) Mkdir(ctx context.Context, c *vm.Call, ref, user, path string, mode uint32, parents bool) error {
 	return in.change(ctx, c, ref, vm.OpMkdir, path, user, func(ctx context.Context, v *visit) error {
 		return v.guest.Mkdir(ctx, user, v.path(path), mode, parents)
 	})
 }
 
-// Rename moves an entry, replacing a file of the new name.
+// Rename moves an entry and replaces a file at the new path.
 func (in *Inside) Rename(ctx context.Context, c *vm.Call, ref, user, from, to string) error {
 	return in.change(ctx, c, ref, vm.OpRename, from+" -> "+to, user, func(ctx context.Context, v *visit) error {
 		return v.guest.Rename(ctx, user, v.path(from), v.path(to))
 	})
 }
 
-// Remove removes an entry, recursively a whole tree.
+// Remove removes an entry; with recursive a whole tree.
 func (in *Inside) Remove(ctx context.Context, c *vm.Call, ref, user, path string, recursive bool) error {
 	return in.change(ctx, c, ref, vm.OpRemove, path, user, func(ctx context.Context, v *visit) error {
 		return v.guest.Remove(ctx, user, v.path(path), recursive)
@@ -46,7 +46,7 @@ func (in *Inside) Chmod(ctx context.Context, c *vm.Call, ref, user, path string,
 	})
 }
 
-// Symlink makes path a symlink with that target, which is kept as it is.
+// Symlink makes path a symlink to target, which is stored unchanged.
 func (in *Inside) Symlink(ctx context.Context, c *vm.Call, ref, user, target, path string) error {
 	return in.change(ctx, c, ref, vm.OpSymlink, path+" -> "+target, user, func(ctx context.Context, v *visit) error {
 		return v.guest.Symlink(ctx, user, target, v.path(path))

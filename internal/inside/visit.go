@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// visit is an engine.Visit with what the verbs of this package need of it.
+// visit is an engine.Visit with what this package needs of it.
 type visit struct {
 	*engine.Visit
 	in    *Inside
@@ -31,7 +31,7 @@ func (in *Inside) visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op,
 	return &visit{Visit: v, in: in, actor: c.Actor, rec: v.Record(), guest: v.Guest(), ctx: v.Context()}, nil
 }
 
-// visitBeyond is visit for a visit that outlives ctx, which bounds the wait alone.
+// visitBeyond is visit for a visit that outlives ctx, which bounds only the wait.
 func (in *Inside) visitBeyond(ctx context.Context, c *vm.Call, ref string, verb vm.Op, user string) (*visit, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -44,8 +44,8 @@ func (in *Inside) visitBeyond(ctx context.Context, c *vm.Call, ref string, verb 
 	return v, err
 }
 
-// bounded returns the visit's context with the deadline of one short answer, and
-// extra time where the answer itself takes time.
+// bounded returns the visit's context with the deadline of one short answer plus extra
+// time.
 func (v *visit) bounded(extra time.Duration) (context.Context, context.CancelFunc) {
 	return v.within(extra + v.in.cfg.Settings.GuestDeadline)
 }
@@ -59,10 +59,9 @@ func (v *visit) noAnswer(d time.Duration) error {
 		WithHint("look at the console: `warren logs %s`; end it with `warren kill %s`", label(v.rec), label(v.rec))
 }
 
-// path returns where a path of the caller's leads, of a command's directory as of a
-// file: a relative one begins at the VM's working directory, and "" is that
-// directory. Where the VM has none the path stays as it is, and the guest begins at
-// the Linux user's home.
+// path resolves a path of the caller for a file or a command's directory. A relative path
+// is relative to the VM's working directory, and "" is that directory. If the VM has
+// none, the path does not change, and the guest resolves it in the Linux user's home.
 func (v *visit) path(p string) string {
 	if v.rec.Workdir == "" || path.IsAbs(p) {
 		return p
@@ -88,7 +87,7 @@ func ask[T any](ctx context.Context, in *Inside, c *vm.Call, ref string, verb vm
 	return out, nil
 }
 
-// act makes one short call with an audit record about a subject.
+// act makes one short call with an audit record.
 func act[T any](ctx context.Context, in *Inside, c *vm.Call, ref, user string, entry vm.AuditEntry, f func(ctx context.Context, v *visit) (T, error)) (T, error) {
 	return ask(ctx, in, c, ref, entry.Op, user, func(ctx context.Context, v *visit) (T, error) {
 		if err := v.Begin(ctx, entry); err != nil {
@@ -113,13 +112,13 @@ func (in *Inside) recorded(ctx context.Context, c *vm.Call, ref, user string, en
 	return v, nil
 }
 
-// nothing is the result of verbs that have none.
+// nothing is the result of verbs without one.
 type nothing struct{}
 
-// clip bounds what an audit record keeps of a command or path.
+// clip bounds a command or path in an audit record.
 func clip(s string) string { return vm.Clip(s, 1024) }
 
-// label is how people know a VM.
+// label is a VM's name, or its id if it has none.
 func label(v vm.VM) string {
 	if v.Name != "" {
 		return v.Name

@@ -10,11 +10,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// WaitPort returns when something in a guest accepts connections on a TCP port,
-// on one of its loopback addresses or from outside. It wakes a VM that sleeps,
-// and keeps it awake until it returns. The kernel tells nobody that a program
-// begins to listen, so it connects now and then, and closes at once what it has
-// got.
+// WaitPort returns when a program in the guest accepts connections on a TCP port, on a
+// loopback address or from outside. It wakes a sleeping VM and keeps it awake meanwhile.
+// The kernel does not report when a program begins to listen, so WaitPort connects now
+// and then and closes the connection at once.
 func (in *Inside) WaitPort(ctx context.Context, c *vm.Call, ref string, port uint16) error {
 	v, err := in.visit(ctx, c, ref, vm.OpDial, "")
 	if err != nil {
@@ -25,8 +24,7 @@ func (in *Inside) WaitPort(ctx context.Context, c *vm.Call, ref string, port uin
 	return err
 }
 
-// The pause between two attempts grows from the first to the second: what is
-// about to listen is found soon, and waiting long costs the guest little.
+// The pause between two attempts doubles from the first value to the last.
 const (
 	waitPortFirst = 50 * time.Millisecond
 	waitPortLast  = 500 * time.Millisecond
@@ -50,8 +48,8 @@ func (v *visit) waitPort(port uint16) error {
 	}
 }
 
-// connectTo makes a connection to a port, wherever something listens, and closes
-// it. Kind Unavailable when nothing does.
+// connectTo connects to a port at any address and closes the connection. Kind Unavailable
+// when nothing listens.
 func (v *visit) connectTo(port uint16) error {
 	ctx, stop := v.bounded(0)
 	defer stop()

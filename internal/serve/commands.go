@@ -24,7 +24,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Local returns what the command line does on this host without a server.
+// Local returns the functions of the command line that work on this host without a
+// server.
 func Local(getenv func(string) string, uid int) cli.Local {
 	c := commands{getenv: getenv, uid: uid}
 	return cli.Local{
@@ -79,16 +80,16 @@ func (c commands) adminKey(data string) (string, error) {
 	name := layout.Dir(path).AdminKey()
 	key, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", vm.Errorf(vm.Unauthenticated, name, "there is no key").
+		return "", vm.Errorf(vm.Unauthenticated, name, "there is no admin key").
 			WithHint("start the server once (`warren serve`), or set WARREN_API_KEY")
 	}
 	if err != nil {
-		return "", vm.Errorf(vm.Denied, name, "%w", err).WithHint("set WARREN_API_KEY to a key of yours")
+		return "", vm.Errorf(vm.Denied, name, "%w", err).WithHint("set WARREN_API_KEY to one of your keys")
 	}
 	return strings.TrimSpace(string(key)), nil
 }
 
-// doctor looks at the host. The probe needs an image; without one it says so.
+// doctor checks the host. The probe needs an image and reports if there is none.
 func (c commands) doctor(ctx context.Context, data string) ([]cli.Check, bool, error) {
 	path, err := DataDir(data, c.getenv, c.uid)
 	if err != nil {
@@ -114,8 +115,7 @@ func (c commands) doctor(ctx context.Context, data string) ([]cli.Check, bool, e
 	return out, !doctor.Failed(found), nil
 }
 
-// pool says what the warm pool is told to do, and what it did where its server
-// can be asked.
+// pool describes the setting of the warm pool and, if its server answers, its counters.
 func (c commands) pool(ctx context.Context, data string, cfg Config, serving bool) string {
 	said := "off: each create starts a machine"
 	if n := cfg.poolSize(); n > 0 {
@@ -127,7 +127,7 @@ func (c commands) pool(ctx context.Context, data string, cfg Config, serving boo
 	}
 	host, err := client.New("http://"+cfg.Listen, key).Host(ctx)
 	if err != nil {
-		return said // another server than ours, perhaps
+		return said // perhaps another server than ours
 	}
 	p := host.Pool
 	return fmt.Sprintf("%d machines wanted of each image and size in use, %d ready; %d of %d creates took one",

@@ -23,31 +23,31 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what a server runs with. Zero fields are filled from the
-// environment, then DATA/server.yaml, then the defaults.
+// Config is a server's configuration. Zero fields are filled from the environment, then
+// DATA/server.yaml, then the defaults.
 type Config struct {
 	Listen        string   `yaml:"listen" json:"listen"`               // address of the API, or "off"
 	SSH           string   `yaml:"ssh" json:"ssh"`                     // address of the SSH gateway, or "off"
 	Preview       string   `yaml:"preview" json:"preview"`             // address of the preview gateway, or "off"
-	S3            string   `yaml:"s3" json:"s3"`                       // address of an object storage, which this version does not have: said at the start where it is set
+	S3            string   `yaml:"s3" json:"s3"`                       // address of an object storage, which this version does not have: the start warns if it is set
 	RequireKVM    bool     `yaml:"requireKvm" json:"requireKvm"`       // refuse to run under emulation
-	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator says nothing
-	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept of each image and size; "0" = none
-	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"` // what the data directory may take: a size such as 200G, or a share of the disk such as 80%
-	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // what an account without a quota of disk may have, admins' excepted: a size, a share of the budget such as 50%, or off
-	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests a second of one account or identity; "0" = any number
+	NetDefault    string   `yaml:"netDefault" json:"netDefault"`       // network of VMs whose creator names none
+	Pool          string   `yaml:"pool" json:"pool"`                   // warm machines kept for each image and size; "0" = none
+	StorageBudget string   `yaml:"storageBudget" json:"storageBudget"` // limit of the data directory: a size such as 200G, or a share of the disk such as 80%
+	AccountDisk   string   `yaml:"accountDisk" json:"accountDisk"`     // disk limit of accounts without a quota, except admins: a size, a share of the budget such as 50%, or off
+	APIRate       string   `yaml:"apiRate" json:"apiRate"`             // requests per second of one account or identity; "0" = no limit
 	EtcdEndpoints []string `yaml:"etcdEndpoints" json:"etcdEndpoints"` // an existing cluster; empty = embedded
 	HostID        string   `yaml:"hostId" json:"hostId"`               // of this server among those that share the cluster; empty = the data directory's
-	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. and each of these
-	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port of addresses that it gives, where another is forwarded to it; empty = the one it listens on
-	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further names the API may be called by
-	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // orders certificates of mapped domains there; empty with acmeEmail = Let's Encrypt
-	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // told to it; both empty = no certificates are ordered
-	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = they have the host's CA
-	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server that TXT records are asked of; empty = the system's
+	PreviewDomain words    `yaml:"previewDomain" json:"previewDomain"` // previews are <port>-<VM>. followed by one of these
+	PreviewPort   string   `yaml:"previewPort" json:"previewPort"`     // port in preview addresses, if another is forwarded to it; empty = the one it listens on
+	HostNames     []string `yaml:"hostNames" json:"hostNames"`         // further host names of the API
+	ACMEDirectory string   `yaml:"acmeDirectory" json:"acmeDirectory"` // of the ACME server that certifies mapped domains; empty with acmeEmail = Let's Encrypt
+	ACMEEmail     string   `yaml:"acmeEmail" json:"acmeEmail"`         // contact for the ACME server; both empty = no certificates are ordered
+	ACMEDNSHook   string   `yaml:"acmeDnsHook" json:"acmeDnsHook"`     // program that sets TXT records, for wildcard certificates of preview domains; empty = the host's CA signs them
+	Resolver      string   `yaml:"resolver" json:"resolver"`           // name server for TXT records; empty = the system's
 }
 
-// words are several values, of which server.yaml may give one alone.
+// words is a list of values. In server.yaml it may be a single value.
 type words []string
 
 // UnmarshalYAML reads a list or one value.
@@ -59,7 +59,7 @@ func (w *words) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*[]string)(w))
 }
 
-// Setting is one effective value with where it came from.
+// Setting is one effective value and its origin.
 type Setting struct {
 	Name   string `json:"name"`
 	Value  any    `json:"value"`
@@ -71,10 +71,10 @@ var defaults = Config{
 	Pool: "2", StorageBudget: "80%", AccountDisk: "50%", APIRate: "1000", PreviewDomain: words{"warren.localhost"},
 }
 
-// maxRate bounds the rate of the API, which bounds nothing then.
+// maxRate bounds the API's rate limit, which limits nothing at that rate.
 const maxRate = 1_000_000
 
-// maxPool bounds the warm machines of each image and size.
+// maxPool bounds the warm machines for each image and size.
 const maxPool = 64
 
 // LoadConfig merges flags, environment, DATA/server.yaml and defaults, in this
@@ -130,7 +130,7 @@ func LoadConfig(dir layout.Dir, flags Config, getenv func(string) string) (Confi
 	text("acmeDnsHook", func(c *Config) *string { return &c.ACMEDNSHook })
 	text("resolver", func(c *Config) *string { return &c.Resolver })
 	text("s3", func(c *Config) *string { return &c.S3 })
-	if out.S3 == "" { // listed only where somebody has set it
+	if out.S3 == "" { // listed only if it is set
 		settings = settings[:len(settings)-1]
 	}
 	text("hostId", func(c *Config) *string { return &c.HostID })
@@ -168,19 +168,19 @@ func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// poolSize is Pool as a number; check has seen that it is one.
+// poolSize is Pool as a number. check has validated it.
 func (c Config) poolSize() int {
 	n, _ := strconv.Atoi(c.Pool)
 	return n
 }
 
-// budget is StorageBudget as the engine wants it; check has seen that it is one.
+// budget converts StorageBudget for the engine. check has validated it.
 func (c Config) budget() (bytes int64, percent int) {
 	bytes, percent, _ = parseBudget(c.StorageBudget)
 	return bytes, percent
 }
 
-// accountDisk is AccountDisk as the engine wants it; zero = off.
+// accountDisk converts AccountDisk for the engine; zero = off.
 func (c Config) accountDisk() (bytes int64, percent int) {
 	if c.AccountDisk != "off" {
 		bytes, percent, _ = parseBudget(c.AccountDisk)
@@ -188,8 +188,8 @@ func (c Config) accountDisk() (bytes int64, percent int) {
 	return bytes, percent
 }
 
-// certified are the preview domains that have wildcard certificates of the ACME
-// server. None is given for localhost.
+// certified returns the preview domains that get wildcard certificates from the ACME
+// server, which certifies no localhost.
 func (c Config) certified() []string {
 	if c.ACMEDNSHook == "" {
 		return nil
@@ -197,13 +197,13 @@ func (c Config) certified() []string {
 	return slices.DeleteFunc(slices.Clone(c.PreviewDomain), func(d string) bool { return d == "localhost" || strings.HasSuffix(d, ".localhost") })
 }
 
-// ownCA are the preview domains that the host's own CA speaks for.
+// ownCA returns the preview domains that the host's own CA certifies.
 func (c Config) ownCA() []string {
 	certified := c.certified()
 	return slices.DeleteFunc(slices.Clone(c.PreviewDomain), func(d string) bool { return slices.Contains(certified, d) })
 }
 
-// rate is APIRate; check has seen that it is a number.
+// rate is APIRate as a number. check has validated it.
 func (c Config) rate() int {
 	n, _ := strconv.Atoi(c.APIRate)
 	return n
@@ -212,8 +212,7 @@ func (c Config) rate() int {
 // minBudget is the smallest budget: an image and a VM.
 const minBudget = 1 << 30
 
-// parseBudget reads a size in bytes, with K, M, G or T, or a share of the disk
-// in percent.
+// parseBudget parses a size in bytes, with K, M, G or T, or a percentage of the disk.
 func parseBudget(s string) (bytes int64, percent int, err error) {
 	bad := vm.Errorf(vm.Invalid, s, "not a storage budget").WithHint("give at least 1G, such as 200G, or a share of the disk such as 80%%")
 	if share, ok := strings.CutSuffix(s, "%"); ok {
@@ -257,7 +256,7 @@ func (c Config) check() error {
 		return vm.Errorf(vm.Invalid, c.AccountDisk, "not a size for accountDisk").WithHint("give at least 1G, a share of the storage budget such as 50%%, or off")
 	}
 	if n, err := strconv.Atoi(c.APIRate); err != nil || n < 0 || n > maxRate {
-		return vm.Errorf(vm.Invalid, c.APIRate, "not a rate for apiRate").WithHint("give requests a second, or 0 for any number")
+		return vm.Errorf(vm.Invalid, c.APIRate, "not a rate for apiRate").WithHint("give requests per second, or 0 for no limit")
 	}
 	if n, err := strconv.ParseUint(c.PreviewPort, 10, 16); c.PreviewPort != "" && (err != nil || n == 0) {
 		return vm.Errorf(vm.Invalid, c.PreviewPort, "not a port for previewPort").WithHint("give a number from 1 to 65535, such as 443")
@@ -274,7 +273,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// checkDomains checks preview domains, and what verification and certificates need.
+// checkDomains checks the preview domains and the settings for verification and
+// certificates.
 func (c Config) checkDomains() error {
 	for i, d := range c.PreviewDomain {
 		if name, err := vm.HostName(d); err != nil || name != d {
@@ -282,7 +282,7 @@ func (c Config) checkDomains() error {
 		}
 		for j, other := range c.PreviewDomain {
 			if i != j && (d == other || strings.HasSuffix(d, "."+other)) {
-				return vm.Errorf(vm.Invalid, d, "a preview domain that is %s, or lies below it", other).WithHint("give domains that have nothing in common")
+				return vm.Errorf(vm.Invalid, d, "the preview domain is %s or a subdomain of it", other).WithHint("give domains of which none contains another")
 			}
 		}
 	}
@@ -290,7 +290,7 @@ func (c Config) checkDomains() error {
 		return vm.Errorf(vm.Invalid, c.ACMEDNSHook, "not a program for acmeDnsHook").WithHint("give the absolute path of an executable file")
 	}
 	if c.ACMEDNSHook != "" && c.ACMEDirectory == "" && c.ACMEEmail == "" {
-		return vm.Errorf(vm.Invalid, c.ACMEDNSHook, "acmeDnsHook needs an ACME server").WithHint("set acmeEmail, and acmeDirectory for another one than Let's Encrypt's")
+		return vm.Errorf(vm.Invalid, c.ACMEDNSHook, "acmeDnsHook needs an ACME server").WithHint("set acmeEmail, and acmeDirectory unless it is Let's Encrypt")
 	}
 	if u, err := url.Parse(c.ACMEDirectory); c.ACMEDirectory != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
 		return vm.Errorf(vm.Invalid, c.ACMEDirectory, "not the address of an ACME server's directory").WithHint("give one that begins with https://")

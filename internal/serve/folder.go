@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// folders is engine.Folders by this host's kernel.
+// folders implements engine.Folders with this host's kernel.
 type folders struct {
 	backing doctor.Backing
 	own     []string // Warren's directories, which hold its keys and every VM's disk
@@ -22,10 +22,10 @@ type folders struct {
 
 var _ engine.Folders = folders{}
 
-// kernels are places where the kernel shows itself.
+// kernels are the kernel's own file systems.
 var kernels = []string{"/proc", "/sys", "/dev"}
 
-// Check says which directory is at a path, and whether it is encrypted at rest.
+// Check identifies the directory at a path and reports whether it is encrypted at rest.
 func (f folders) Check(path string) (id vm.FolderID, sealed bool, why string, err error) {
 	dir, err := folder.Open(path)
 	if err != nil {
@@ -36,18 +36,18 @@ func (f folders) Check(path string) (id vm.FolderID, sealed bool, why string, er
 		return vm.Errorf(vm.Denied, path, "%s", why).WithCode("HOST_PATH_INVALID", "path", path).WithHint("%s", hint)
 	}
 	if slices.ContainsFunc(kernels, func(k string) bool { return within(path, k) }) {
-		return id, false, "", refuse("what is there is the kernel's", "give a directory with files")
+		return id, false, "", refuse("it is one of the kernel's own file systems", "give a directory with files")
 	}
 	for _, own := range f.own {
 		if real, err := filepath.EvalSymlinks(own); err == nil && (within(path, real) || within(real, path)) {
-			return id, false, "", refuse("it holds Warren's own keys and disks, or lies among them", "give a directory that has only what the VM needs")
+			return id, false, "", refuse("it contains Warren's own keys and disks, or is one of its directories", "give a directory that holds only what the VM needs")
 		}
 	}
 	if id, err = folder.Identity(dir); err != nil {
 		return id, false, "", err
 	}
 	verdict, why := f.backing.Encrypted(path)
-	if again, err := folder.Reopen(path, id); err != nil { // the verdict is about this directory
+	if again, err := folder.Reopen(path, id); err != nil { // the result is about this directory
 		return id, false, "", err
 	} else {
 		again.Close()
@@ -55,7 +55,7 @@ func (f folders) Check(path string) (id vm.FolderID, sealed bool, why string, er
 	return id, verdict == doctor.Encrypted, why, nil
 }
 
-// within reports whether a path is another one or lies beneath it.
+// within reports whether a path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

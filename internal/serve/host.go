@@ -20,7 +20,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// host is engine.Host on this machine.
+// host implements engine.Host on this machine.
 type host struct {
 	dir   layout.Dir
 	probe func(context.Context) (engine.Platform, error)
@@ -31,7 +31,7 @@ type host struct {
 
 var _ engine.Host = (*host)(nil)
 
-// Platform probes once; a failure is tried again at the next call.
+// Platform probes the host once. After a failure the next call tries again.
 func (h *host) Platform(ctx context.Context) (engine.Platform, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,8 +77,8 @@ func (h *host) Capacity(context.Context) (engine.Capacity, error) {
 	return c, nil
 }
 
-// pressure reads in how much of the last ten seconds, in percent, some or all
-// ("full") programs waited for a resource; 0 where the kernel doesn't say.
+// pressure is the percentage of the last ten seconds in which some or all ("full")
+// programs waited for a resource; 0 where the kernel does not report it.
 func pressure(of, who string) float64 {
 	data, err := os.ReadFile("/proc/pressure/" + of)
 	if err != nil {

@@ -21,24 +21,24 @@ import (
 
 var hostIDForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-// hostFile is what a data directory says of its server.
+// hostFile is the server's identity in its data directory.
 type hostFile struct {
 	ID string `json:"id"`
-	// Older says that the data directory is older than host ids: there may be records
-	// of it that name none.
+	// Older says that the data directory is older than host ids: some of its records may
+	// name none.
 	Older bool `json:"older,omitempty"`
 }
 
-// openHost returns the host id of a data directory, which keeps it: want, or a
-// random one when that is empty. Kind Invalid when the directory has another.
+// openHost returns the host id that a data directory keeps: want, or a random one when
+// that is empty. Kind Invalid when the directory has another.
 func openHost(dir layout.Dir, want string) (hostFile, error) {
 	var h hostFile
 	data, err := os.ReadFile(dir.Host())
 	switch {
 	case err == nil:
 		if err := json.Unmarshal(data, &h); err != nil || !hostIDForm.MatchString(h.ID) {
-			return h, vm.Errorf(vm.Corrupt, dir.Host(), "it names no host id").
-				WithHint(`put the id back that the records of this server have, as {"id":"..."}: a server with another id does not see its VMs`)
+			return h, vm.Errorf(vm.Corrupt, dir.Host(), "the file names no host id").
+				WithHint(`restore the id that this server's records name, as {"id":"..."}: a server with another id does not see its VMs`)
 		}
 		if want != "" && want != h.ID {
 			return h, vm.Errorf(vm.Invalid, want, "the data directory %s belongs to the host id %s", dir, h.ID).
@@ -61,8 +61,8 @@ func openHost(dir layout.Dir, want string) (hostFile, error) {
 	return h, layout.WriteFile(dir.Host(), append(data, '\n'), 0o644)
 }
 
-// hasServed reports whether a server ran on the data directory: it has an audit
-// log then.
+// hasServed reports whether a server has run on the data directory: then it has an audit
+// log.
 func hasServed(dir layout.Dir) (bool, error) {
 	entries, err := os.ReadDir(dir.Audit())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func hasServed(dir layout.Dir) (bool, error) {
 // process identifies a process in its claim of a host id.
 type process struct {
 	qemu.Ident
-	Space string `json:"space"` // the pid namespace: pids mean nothing in another
+	Space string `json:"space"` // the pid namespace: a pid has no meaning in another
 }
 
 func thisProcess() (process, error) {
@@ -89,8 +89,8 @@ func thisProcess() (process, error) {
 	return process{id, space}, nil
 }
 
-// sees reports whether another process runs; known = false for one of another
-// machine, or of a container whose processes this one does not see.
+// sees reports whether another process runs. known is false if it is on another machine,
+// or in a container whose processes this one does not see.
 func (p process) sees(data json.RawMessage) (alive, known bool) {
 	var other process
 	if err := json.Unmarshal(data, &other); err != nil || other.BootID == "" || other.BootID != p.BootID || other.Space != p.Space {
@@ -99,8 +99,8 @@ func (p process) sees(data json.RawMessage) (alive, known bool) {
 	return other.Alive(), true
 }
 
-// claimHost claims the host id in the record store, and finds out whether records
-// without a host belong to it.
+// claimHost claims the host id in the record store, and returns whether records without a
+// host belong to it.
 func (s *stack) claimHost(ctx context.Context) (unclaimed bool, err error) {
 	me, err := thisProcess()
 	if err != nil {

@@ -18,23 +18,22 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// images is engine.Images on the data directory. What is there is read again
-// only when the directory of images has changed: images appear and go by a
-// rename in it.
+// images implements engine.Images with the data directory. It reads the images again only
+// after their directory has changed: images are added and removed by a rename in it.
 type images struct {
 	dir  layout.Dir
 	warm *warmer
 	log  *slog.Logger
 
 	mu      sync.Mutex // guards the fields below
-	changed time.Time  // modification time of the directory at the last look
+	changed time.Time  // modification time of the directory when it was read
 	found   map[string]vm.Image
 	list    []vm.Image
 }
 
 var _ engine.Images = (*images)(nil)
 
-// refresh forgets what is known when the directory has changed. The lock is held.
+// refreshLocked reads the images again if the directory has changed.
 func (i *images) refreshLocked() error {
 	st, err := os.Stat(i.dir.Images())
 	switch {
@@ -48,7 +47,7 @@ func (i *images) refreshLocked() error {
 	}
 	list, err := image.List(i.dir)
 	if err != nil {
-		// The readable ones are usable all the same.
+		// Other images can still be used.
 		i.log.Warn("an image cannot be read", "err", err)
 	}
 	i.list, i.found, i.changed = list, map[string]vm.Image{}, st.ModTime()
@@ -83,7 +82,7 @@ func (i *images) List(context.Context) ([]vm.Image, error) {
 	return i.list, nil
 }
 
-// Warm returns the warm generation of a size, made on first use.
+// Warm returns the warm generation for a size. It is made on first use.
 func (i *images) Warm(ctx context.Context, img vm.Image, size vm.Size) (vm.Manifest, error) {
 	return i.warm.generation(ctx, img, size)
 }
@@ -93,8 +92,8 @@ func (i *images) Boot(ctx context.Context, img vm.Image) (vm.BootSource, error) 
 	return i.warm.boot(ctx, img)
 }
 
-// Overlay writes an empty qcow2 above backing. It is durable when Overlay
-// returns, as is the name of the directory that it is in.
+// Overlay writes an empty qcow2 with the given backing file. The file and the name of its
+// directory are durable when Overlay returns.
 func (i *images) Overlay(path, backing string, sizeMiB int) error {
 	if err := qemu.CreateOverlay(path, backing, sizeMiB); err != nil {
 		return err

@@ -24,8 +24,8 @@ import (
 
 const qemuName = "qemu-system-x86_64"
 
-// local is what can be done on this host without a server: probe it, make warm
-// generations. The server uses it too.
+// local does what this host can do without a server: probe it, make warm generations. The
+// server uses it, too.
 type local struct {
 	dir      layout.Dir
 	programs embedded.Programs
@@ -40,7 +40,7 @@ func openLocal(dir layout.Dir, log *slog.Logger) (*local, error) {
 	return &local{dir: dir, programs: programs, launcher: &monitor.Launcher{Binary: programs.Monitor, Log: log}}, nil
 }
 
-// qemu finds the program. Kind Unsupported.
+// qemu finds QEMU's program. Kind Unsupported.
 func (l *local) qemu() (string, error) {
 	path, err := exec.LookPath(qemuName)
 	if err != nil {
@@ -50,7 +50,7 @@ func (l *local) qemu() (string, error) {
 	return path, nil
 }
 
-// boot names the files of a cold boot of img on an accelerator.
+// boot returns the files of a cold boot of img on an accelerator.
 func (l *local) boot(img vm.Image, accel vm.Accel) (vm.BootSource, error) {
 	initramfs, err := image.Initramfs(l.dir, img, l.programs.Agent, l.programs.AgentDigest)
 	if err != nil {
@@ -76,7 +76,7 @@ func (l *local) probe(ctx context.Context, img vm.Image, fresh bool) (warm.Probe
 	return report, err
 }
 
-// platform is what machines of img are started with here.
+// platform returns what machines of img start with here.
 func (l *local) platform(ctx context.Context, img vm.Image) (engine.Platform, error) {
 	report, err := l.probe(ctx, img, false)
 	if err != nil {
@@ -100,7 +100,7 @@ func (l *local) platform(ctx context.Context, img vm.Image) (engine.Platform, er
 	return p, nil
 }
 
-// defaultPlatform probes with the default image, or any other that is there.
+// defaultPlatform probes with the default image, or with any other.
 func (l *local) defaultPlatform(ctx context.Context) (engine.Platform, error) {
 	img, err := l.anyImage()
 	if err != nil {
@@ -121,7 +121,7 @@ func (l *local) anyImage() (vm.Image, error) {
 	return slices.MaxFunc(list, func(a, b vm.Image) int { return a.CreatedAt.Compare(b.CreatedAt) }), nil
 }
 
-// warmOptions says what the warm generation of img is made of.
+// warmOptions returns the inputs of img's warm generation.
 func (l *local) warmOptions(img vm.Image, size vm.Size, p engine.Platform) (warm.Options, error) {
 	boot, err := l.boot(img, p.Accel)
 	if err != nil {
@@ -134,8 +134,8 @@ func (l *local) warmOptions(img vm.Image, size vm.Size, p engine.Platform) (warm
 	}, nil
 }
 
-// warmer finds and makes warm generations for the engine, and remembers those
-// that it has seen: a create looks for one each time.
+// warmer finds and makes warm generations for the engine. It caches those that it has
+// found, since every create asks for one.
 type warmer struct {
 	local *local
 	host  engine.Host

@@ -18,8 +18,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// machines is engine.Machines by monitors. The adapters of this file only
-// change a concrete result type into the engine's interface.
+// machines implements engine.Machines with monitors. The adapters of this file only
+// convert concrete result types to the engine's interfaces.
 type machines struct{ launcher *monitor.Launcher }
 
 var _ engine.Machines = machines{}
@@ -119,19 +119,18 @@ func (w watch) Close() error {
 	return nil
 }
 
-// auditor is journal.Auditor by the chain in dir.
+// auditor implements journal.Auditor with the chain in dir.
 type auditor struct {
 	log  *audit.Log
 	dir  string
 	head *auditHead
 }
 
-// auditHead keeps the end of the audit log in the record store, for each host its
-// own.
+// auditHead keeps the end of the audit log in the record store, separately for each host.
 type auditHead struct {
 	records ledger.Backend
 	host    string
-	older   bool // the end that an older warren kept, for the one host that it knew, is this one's
+	older   bool // this host takes over the end that an older warren recorded, which knew only one host
 }
 
 const (
@@ -139,12 +138,12 @@ const (
 	oldAuditEnd = "end"
 )
 
-// id is the record's.
+// id is the id of the record.
 func (h *auditHead) id() string { return oldAuditEnd + "-" + h.host }
 
 var _ audit.Keeper = &auditHead{}
 
-// Load returns the end that was kept last.
+// Load returns the stored end.
 func (h *auditHead) Load(ctx context.Context) (audit.Head, error) {
 	end, _, err := h.endAndRevision(ctx)
 	return end, err
@@ -170,7 +169,7 @@ func (h *auditHead) endAndRevision(ctx context.Context) (end audit.Head, revisio
 	return end, revision, nil
 }
 
-// Save replaces it. This server is the only one that writes it.
+// Save replaces the stored end. Only this server writes it.
 func (h *auditHead) Save(ctx context.Context, end audit.Head) error {
 	_, revision, err := h.endAndRevision(ctx)
 	if err != nil {
@@ -207,8 +206,7 @@ func (a auditor) List(_ context.Context, f vm.AuditFilter) ([]vm.AuditRecord, er
 	return auditRecords(l), err
 }
 
-// Verify checks the chain as it is on disk, also against its end as the record
-// store has it.
+// Verify checks the chain on disk, and its end against the one in the record store.
 func (a auditor) Verify(ctx context.Context) (vm.AuditReport, error) {
 	if err := a.log.Sync(); err != nil {
 		return vm.AuditReport{}, err
@@ -221,7 +219,7 @@ func (a auditor) Verify(ctx context.Context) (vm.AuditReport, error) {
 	return vm.AuditReport{Records: r.Records, Signed: r.Anchored, OK: r.Problem == "", Problem: r.Problem}, err
 }
 
-// auditRecords is what the log has of each action: what was asked for, and the result.
+// auditRecords pairs each action in the log with its result.
 func auditRecords(in []audit.Record) []vm.AuditRecord {
 	out := make([]vm.AuditRecord, 0, len(in))
 	for _, r := range in {
@@ -239,7 +237,7 @@ func auditRecords(in []audit.Record) []vm.AuditRecord {
 	return out
 }
 
-// eventLog is journal.EventLog by the log of the data directory.
+// eventLog implements journal.EventLog with the log of the data directory.
 type eventLog struct{ *events.Log }
 
 var _ journal.EventLog = eventLog{}

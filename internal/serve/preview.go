@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/internal/names"
 )
 
-// previewRooms is what the preview gateway needs of the rooms.
+// previewRooms holds the rooms that the preview gateway uses.
 type previewRooms struct {
 	*engine.Engine
 	*inside.Inside
@@ -25,7 +25,7 @@ type previewRooms struct {
 	*access.Access
 }
 
-// gateway makes the preview gateway; nil when previews are off.
+// gateway makes the preview gateway, or nil when previews are off.
 func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if s.previews == nil {
 		return nil, nil
@@ -38,7 +38,7 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	port, _ := strconv.Atoi(s.cfg.PreviewPort) // check has seen that it is one
+	port, _ := strconv.Atoi(s.cfg.PreviewPort) // check has validated it
 	if a, ok := s.previews.Addr().(*net.TCPAddr); ok && port == 0 {
 		port = a.Port
 	}
@@ -51,8 +51,8 @@ func (s *stack) gateway(lifetime context.Context) (*gateway.Gateway, error) {
 	}), nil
 }
 
-// certificates orders certificates of mapped and of preview domains; nil when the operator has
-// named no ACME server.
+// certificates orders certificates of mapped and of preview domains. It is nil when the
+// operator has named no ACME server.
 func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
 	if s.cfg.ACMEDirectory == "" && s.cfg.ACMEEmail == "" {
 		return nil, nil
@@ -63,7 +63,7 @@ func (s *stack) certificates(lifetime context.Context) (*gateway.Certs, error) {
 	})
 }
 
-// resolver is what verifications ask; nil = the system's.
+// resolver is the resolver for verifications; nil = the system's.
 func (s *stack) resolver() names.Resolver {
 	if s.cfg.Resolver == "" {
 		return nil
@@ -92,7 +92,7 @@ func (s *stack) show(ctx context.Context, g *gateway.Gateway) error {
 	return g.Serve(ctx, s.previews)
 }
 
-// previewsOf keeps a gateway that is off from looking like one.
+// previewsOf converts a nil gateway to a nil interface.
 func previewsOf(g *gateway.Gateway) httpd.Previews {
 	if g == nil {
 		return nil

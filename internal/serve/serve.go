@@ -37,7 +37,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// shutdownGrace is how long requests may take to end at a shutdown.
+// shutdownGrace is how long requests may take to end at shutdown.
 const shutdownGrace = 10 * time.Second
 
 // Run serves until ctx ends. VMs keep running afterwards. Kinds: Busy (another
@@ -61,7 +61,7 @@ func Run(ctx context.Context, dataDir string, flags Config, getenv func(string) 
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	// The address first: nothing is opened for a server that cannot be reached.
+	// The address first, so that nothing is opened if the server could not be reached.
 	listener, err := listen(ctx, cfg.Listen, "--listen")
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func announce(out io.Writer, dir layout.Dir, cfg Config) {
 	}
 }
 
-// stack is what a server has open, in the order of opening.
+// stack holds what a server has opened, in that order.
 type stack struct {
 	dir  layout.Dir
 	cfg  Config
@@ -209,26 +209,26 @@ func (s *stack) open(ctx context.Context) error {
 	return nil
 }
 
-// checkAccel probes where the operator wants KVM, and says what there is.
-// Without an image nothing can be probed yet, which only --require-kvm minds.
+// checkAccel probes the accelerator if the operator requires KVM, and logs the result.
+// Without an image no probe is possible; only --require-kvm makes that an error.
 func (s *stack) checkAccel(ctx context.Context, h *host) error {
 	p, err := h.Platform(ctx)
 	switch {
 	case err != nil && s.cfg.RequireKVM:
-		return vm.Errorf(vm.Unsupported, "kvm", "it is required and cannot be probed: %w", err).WithHint("build an image first: `warren image build base`")
+		return vm.Errorf(vm.Unsupported, "kvm", "KVM is required and cannot be probed: %w", err).WithHint("build an image first: `warren image build base`")
 	case err != nil:
 		s.log.Warn("no VM can be started yet", "err", err, "hint", vm.AsError(err).Hint)
 	case p.Accel != vm.KVM && s.cfg.RequireKVM:
-		return vm.Errorf(vm.Unsupported, "kvm", "it is required and no guest boots on it here").
-			WithHint("`warren doctor` says what was tried; without --require-kvm guests are emulated, which is not an isolation boundary")
+		return vm.Errorf(vm.Unsupported, "kvm", "KVM is required, and no guest boots with it on this host").
+			WithHint("`warren doctor` shows what was tried; without --require-kvm guests are emulated, which is not an isolation boundary")
 	case p.Accel != vm.KVM:
 		s.log.Warn(vm.EmulatedWarning, "accel", p.Accel)
 	}
 	return nil
 }
 
-// maxConns bounds the connections to the API at once: each takes a descriptor
-// and memory, whoever has opened it.
+// maxConns bounds the open connections to the API: each takes a descriptor and memory
+// before the client has authenticated.
 const maxConns = 16384
 
 // serve answers requests until ctx ends, then lets them finish.
@@ -265,7 +265,7 @@ func (s *stack) serve(ctx context.Context, l net.Listener, settings []Setting) e
 		cause = err
 	case <-s.store.Failed():
 		cause = vm.Errorf(vm.Unavailable, string(s.dir), "the record store has failed; VMs keep running: %w", s.store.Healthy(ctx)).
-			WithHint("fix that, then start the server again")
+			WithHint("fix the record store, then start the server again")
 	case <-s.claim.Lost():
 		cause = s.claim.Err()
 	case <-ctx.Done():
@@ -307,7 +307,7 @@ func (s *stack) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// DataDir is the data directory that flag and environment name, absolute.
+// DataDir returns the absolute data directory that the flag or the environment names.
 func DataDir(flag string, getenv func(string) string, uid int) (string, error) {
 	if flag == "" {
 		return client.DataDir(getenv, uid)

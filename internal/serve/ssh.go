@@ -27,7 +27,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// sshRooms is what the SSH gateway needs of the rooms.
+// sshRooms holds the rooms that the SSH gateway uses.
 type sshRooms struct {
 	*engine.Engine
 	*access.Access
@@ -44,8 +44,8 @@ func newSSH(dir layout.Dir, h *house.House, log *slog.Logger) (*sshd.Server, err
 	return sshd.New(sshd.Config{Engine: sshRooms{h.Engine, h.Access, h.Journal, h.Inside}, HostKey: key, Log: log, Version: api.Version}), nil
 }
 
-// sshHostKey reads the host key, in OpenSSH's format, and makes it the first
-// time. A key that cannot be read is never replaced: clients know it.
+// sshHostKey reads the host key, in OpenSSH's format, and creates it on first use. It
+// never replaces an unreadable key, since clients know it.
 func sshHostKey(path string) (ssh.Signer, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,12 +67,12 @@ func sshHostKey(path string) (ssh.Signer, error) {
 	key, err := ssh.ParsePrivateKey(data)
 	if err != nil {
 		return nil, vm.Errorf(vm.Corrupt, path, "not an SSH host key: %w", err).
-			WithHint("put the right file back; or remove it, and every client will have to forget the old key")
+			WithHint("restore the file from a backup; or remove it, and every client will have to forget the old key")
 	}
 	return key, nil
 }
 
-// address is where a gateway listens; "" = it is off.
+// address is the address on which a gateway listens; "" = it is off.
 func address(l net.Listener) string {
 	if l == nil {
 		return ""
@@ -80,8 +80,8 @@ func address(l net.Listener) string {
 	return l.Addr().String()
 }
 
-// serveSSH serves until ctx ends. The channel has its failure, and is closed
-// when everybody has gone.
+// serveSSH serves until ctx ends. The channel gets a failure, and is closed when all
+// connections have ended.
 func (s *stack) serveSSH(ctx context.Context) <-chan error {
 	failed := make(chan error, 1)
 	go func() {

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// usedImages counts the VMs on each image by what their disks stand on: this
-// holds with and without a server.
+// usedImages counts the VMs on each image by the backing files of their disks, which
+// works with and without a server.
 func usedImages(dir layout.Dir) (func(vm.ImageID) int, error) {
 	entries, err := os.ReadDir(dir.VMs())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -43,8 +43,8 @@ func usedImages(dir layout.Dir) (func(vm.ImageID) int, error) {
 	return func(id vm.ImageID) int { return counts[id] }, nil
 }
 
-// backingFile reads the name of the layer below from a qcow2 header: its offset
-// in bytes 8 to 15, its length in 16 to 19 (QEMU's docs/interop/qcow2.txt).
+// backingFile reads the name of the backing file from a qcow2 header: its offset is in
+// bytes 8 to 15, its length in 16 to 19 (QEMU's docs/interop/qcow2.txt).
 func backingFile(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
