@@ -57,7 +57,7 @@ func TestCodeOf(t *testing.T) {
 		{errors.New("bug"), "INTERNAL_ERROR", 500},
 	} {
 		if CodeOf(c.err) != c.code || Status(c.err) != c.status {
-			t.Errorf("%v: %s %d, want %s %d", c.err, CodeOf(c.err), Status(c.err), c.code, c.status)
+			t.Errorf("the error %v has code %s and status %d, want %s and %d", c.err, CodeOf(c.err), Status(c.err), c.code, c.status)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestErrorBodyGolden(t *testing.T) {
 	const want = `{"code":"VM_NOT_FOUND","error":"VM_NOT_FOUND","hint":"` + "`warren ls`" + ` lists them","kind":"not-found",` +
 		`"message":"exec: box: no such VM","op":"exec","requestId":"ri-1","subject":"box","vmId":"box"}`
 	if string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+		t.Errorf("the encoded error is %s\nwant %s", got, want)
 	}
 	plain, err := json.Marshal(EncodeError(errors.New("broken"), "ri-2"))
 	if err != nil {

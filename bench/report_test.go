@@ -38,7 +38,7 @@ func TestReport(t *testing.T) {
 		"slow / fast       4.00   <= 2    MISSED", "note: a note",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), strings.Join(strings.Fields(want), " ")) {
-			t.Errorf("no %q in\n%s", want, out.String())
+			t.Errorf("the report lacks %q:\n%s", want, out.String())
 		}
 	}
 	if a.median() != 5 || (bound{}).verdict(1) != "\t" {

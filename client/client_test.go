@@ -57,7 +57,7 @@ func TestErrorKinds(t *testing.T) {
 			_, err := c.Get(t.Context(), "box")
 			e := vm.AsError(err)
 			if !errors.Is(err, row.Kind) || e.Code != "INVALID_VM_ID" || e.Hint != "do this" || e.Fields["vmId"] != "abc" || !strings.Contains(e.Error(), "box: because") {
-				t.Errorf("got %#v", err)
+				t.Errorf("the client made %#v of the answer, want its kind, code, hint, fields and text", err)
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestOddAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := fake(t, h).Host(t.Context())
 			if !errors.Is(err, vm.Unavailable) || !strings.Contains(err.Error(), "not a Warren server's") {
-				t.Errorf("got %v", err)
+				t.Errorf("host: %v, want that the answer is not a Warren server's", err)
 			}
 			_, err = fake(t, h).Exec(t.Context(), "box", vm.ExecSpec{})
 			if !errors.Is(err, vm.Unavailable) {
@@ -118,12 +118,12 @@ func TestContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.List(ctx, false); !errors.Is(err, vm.Cancelled) || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("a list with a cancelled context: %v, want cancelled", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 1)
 	defer cancel()
 	if _, err := c.List(ctx, false); !errors.Is(err, vm.Timeout) {
-		t.Errorf("got %v", err)
+		t.Errorf("a list with an expired context: %v, want timeout", err)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestEvents(t *testing.T) {
 	}
 	for _, want := range []int64{4, 5} {
 		if e, err := ev.Next(); err != nil || e.ID != want {
-			t.Errorf("got %+v, %v", e, err)
+			t.Errorf("the next event is %+v (%v), want number %d", e, err, want)
 		}
 	}
 	if _, err := ev.Next(); !errors.Is(err, vm.NotFound) {
@@ -303,10 +303,10 @@ func TestWatch(t *testing.T) {
 	}
 	defer w.Close()
 	if e, err := w.Next(); err != nil || e.Path != "/a" || e.Type != "create" {
-		t.Errorf("got %+v, %v", e, err)
+		t.Errorf("the first change is %+v (%v), want the create of /a", e, err)
 	}
 	if _, err := w.Next(); !errors.Is(err, vm.GuestFault) {
-		t.Errorf("got %v", err)
+		t.Errorf("after the first change: %v, want guest-fault", err)
 	}
 	if _, err := w.Next(); !errors.Is(err, vm.Unavailable) {
 		t.Errorf("a cut watch gave %v", err)

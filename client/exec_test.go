@@ -226,7 +226,7 @@ func TestExecErrors(t *testing.T) {
 	t.Run("before the start", func(t *testing.T) {
 		c := serveExec(t, func(g *guest) { g.say(api.ExecMessage{Type: "error", Error: fault(vm.WrongState)}) })
 		if _, err := c.Exec(t.Context(), "box", vm.ExecSpec{}); !errors.Is(err, vm.WrongState) {
-			t.Errorf("got %v", err)
+			t.Errorf("exec: %v, want wrong-state", err)
 		}
 	})
 	t.Run("while it runs", func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestExecErrors(t *testing.T) {
 			g.say(api.ExecMessage{Type: "error", Error: fault(vm.GuestFault)})
 		})
 		if _, err := start(t, c, vm.ExecSpec{}).Run(io.Discard, io.Discard); !errors.Is(err, vm.GuestFault) {
-			t.Errorf("got %v", err)
+			t.Errorf("run: %v, want guest-fault", err)
 		}
 	})
 	t.Run("refused upgrade, with a long reason", func(t *testing.T) {
@@ -243,13 +243,13 @@ func TestExecErrors(t *testing.T) {
 			answer(w, 404, api.EncodeError(vm.Errorf(vm.NotFound, "box", "no such VM %s", strings.Repeat("x", 4000)), ""))
 		})
 		if _, err := c.Exec(t.Context(), "box", vm.ExecSpec{}); !errors.Is(err, vm.NotFound) {
-			t.Errorf("got %v", err)
+			t.Errorf("exec in no VM: %v, want not-found", err)
 		}
 	})
 	t.Run("output before the start", func(t *testing.T) {
 		c := serveExec(t, func(g *guest) { g.out(api.ChannelStdout, []byte("x")) })
 		if _, err := c.Exec(t.Context(), "box", vm.ExecSpec{}); !errors.Is(err, vm.GuestFault) {
-			t.Errorf("got %v", err)
+			t.Errorf("exec: %v, want guest-fault", err)
 		}
 	})
 	t.Run("the caller's writer fails", func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestExecErrors(t *testing.T) {
 			_, _ = g.next()
 		})
 		if _, err := start(t, c, vm.ExecSpec{}).Run(failing{full}, io.Discard); !errors.Is(err, full) {
-			t.Errorf("got %v", err)
+			t.Errorf("run whose output cannot be written: %v, want the writer's error", err)
 		}
 	})
 	t.Run("the caller goes away", func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestExecErrors(t *testing.T) {
 		}
 		cancel()
 		if _, err := e.Run(io.Discard, io.Discard); !errors.Is(err, vm.Cancelled) {
-			t.Errorf("got %v", err)
+			t.Errorf("run: %v, want cancelled", err)
 		}
 		if _, err := e.Write([]byte("x")); !errors.Is(err, vm.Cancelled) {
 			t.Errorf("write gave %v", err)

@@ -22,7 +22,7 @@ func serveTerminal(t *testing.T, uri string, script func(conn *websocket.Conn, s
 	t.Helper()
 	return fake(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.RequestURI != uri || r.Header.Get(api.HeaderLinuxUser) != "me" {
-			t.Errorf("%s as %q", r.RequestURI, r.Header.Get(api.HeaderLinuxUser))
+			t.Errorf("the client asked for %s as %q, want %s as me", r.RequestURI, r.Header.Get(api.HeaderLinuxUser), uri)
 		}
 		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
@@ -91,7 +91,7 @@ func TestTerminalInput(t *testing.T) {
 	}
 	for _, want := range []string{"abc", `{"type":"signal","signal":"SIGINT"}`, `{"type":"resize","cols":90,"rows":20}`} {
 		if got := <-heard; got != want {
-			t.Errorf("%q, not %q", got, want)
+			t.Errorf("the server heard %q, want %q", got, want)
 		}
 	}
 	done := make(chan error, 1)

@@ -150,14 +150,14 @@ func TestPutRawFaults(t *testing.T) {
 			answer(w, 200, api.WrittenFile{Digest: digestOf([]byte("x"))})
 		})
 		if _, err := c.PutRaw(t.Context(), "box", "", "/a", 0, false, 5, strings.NewReader("hello")); !errors.Is(err, vm.Corrupt) {
-			t.Errorf("got %v", err)
+			t.Errorf("an upload that is answered with another digest: %v, want corrupt", err)
 		}
 	})
 	t.Run("source fails", func(t *testing.T) {
 		broken := errors.New("disk is gone")
 		src := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(broken))
 		if _, err := fake(t, ok).PutRaw(t.Context(), "box", "", "/a", 0, false, -1, src); !errors.Is(err, broken) {
-			t.Errorf("got %v", err)
+			t.Errorf("an upload whose source breaks: %v, want the source's error", err)
 		}
 	})
 	t.Run("source is shorter", func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestPutRawFaults(t *testing.T) {
 			const size = 64 << 20
 			src := io.LimitReader(endless{}, size)
 			if _, err := c.PutRaw(t.Context(), "box", "", "/a", 0, false, size, src); !errors.Is(err, vm.NoSpace) {
-				t.Errorf("got %v", err)
+				t.Errorf("an upload that the server refuses early: %v, want no-space", err)
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestPutTar(t *testing.T) {
 			t.Error(err)
 		}
 		if r.RequestURI != "/v1/vms/box/tar/%2Fd" || r.Header.Get(api.HeaderLinuxUser) != "me" {
-			t.Errorf("%s as %q", r.RequestURI, r.Header.Get(api.HeaderLinuxUser))
+			t.Errorf("the client asked for %s as %q, want the directory's archive as me", r.RequestURI, r.Header.Get(api.HeaderLinuxUser))
 		}
 		answer(w, 200, struct{}{})
 	})

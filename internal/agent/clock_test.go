@@ -37,6 +37,6 @@ func TestSetForward(t *testing.T) {
 	late := time.Now().Add(time.Minute)
 	ask(late)
 	if !sys.at.Equal(late) {
-		t.Errorf("%v, not %v", sys.at, late)
+		t.Errorf("the clock is set to %v, want %v", sys.at, late)
 	}
 }

@@ -41,7 +41,7 @@ func TestEvidenceCounters(t *testing.T) {
 	s := r.scan()
 	want := []vm.Counter{{PID: 60, IO: 120, Instances: 1, Watches: 2}, {PID: 61, Instances: maxStateFDs + 20}}
 	if got := s.counters(true); !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("the counters are %+v, want %+v", got, want)
 	}
 	if got := s.counters(false); got[0].Instances != 0 || got[0].IO != 120 {
 		t.Errorf("the counters without inotify are %+v, want no instances and the I/O of process 60", got)
@@ -65,7 +65,7 @@ func TestEvidenceLocks(t *testing.T) {
 		"2: FLOCK  ADVISORY  WRITE 60 00:01:2 0 EOF\n3: LEASE  ACTIVE    READ  60 00:01:2 0 EOF\nrubbish\n\n")
 	want := []vm.FileLock{{PID: 60, File: id, Path: file}, {PID: 99, File: id, Waits: true}, {PID: 60, File: "00:01:2"}}
 	if got := r.scan().locks(); !slices.Equal(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("the locks are %+v, want %+v", got, want)
 	}
 	r.file("locks", strings.Repeat("1: POSIX  ADVISORY  WRITE 60 00:01:2 0 EOF\n", 2*maxLocks))
 	s := r.scan()
@@ -96,7 +96,7 @@ func TestEvidenceFileID(t *testing.T) {
 		t.Skip("this kernel shows no locks here")
 	}
 	if !strings.Contains(string(locks), " "+fileID(st.Dev, st.Ino)+" ") {
-		t.Errorf("no %s in\n%s", fileID(st.Dev, st.Ino), locks)
+		t.Errorf("no lock of file %s in\n%s", fileID(st.Dev, st.Ino), locks)
 	}
 	if got := fileID(0xfe00, 13275); got != "fe:00:13275" {
 		t.Errorf("the file's id is %s, want fe:00:13275", got)
@@ -133,7 +133,7 @@ func TestKernelLine(t *testing.T) {
 	}
 	for _, record := range []string{"", "x", "6,1,2,-;ordinary", "6,1;Killed process", "no head, Killed process"} {
 		if l, ok := kernelLine(record, now, 100); ok {
-			t.Errorf("%q is %+v", record, l)
+			t.Errorf("the record %q is read as trouble: %+v", record, l)
 		}
 	}
 	if l, _ := kernelLine("3,1,999000000,-;I/O error "+strings.Repeat("x", 9999), now, 100); l.Time.After(now) || len(l.Text) != maxKernelText {

@@ -50,7 +50,7 @@ func TestExec(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := r.run(c.spec); got != c.want {
-				t.Errorf("got %+v, want %+v", got, c.want)
+				t.Errorf("the command ended with %+v, want %+v", got, c.want)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestExecTimeout(t *testing.T) {
 	begin := time.Now()
 	got := r.run(vm.ExecSpec{Command: "echo begin; sleep 61 & sleep 62; echo never", TimeoutMs: 300})
 	if want := (result{vm.ExitStatus{Code: 137, Signal: "KILL", TimedOut: true}, "begin\n", ""}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("the command that ran out of time ended with %+v, want %+v", got, want)
 	}
 	if took := time.Since(begin); took > 5*time.Second {
 		t.Errorf("took %v", took)
@@ -141,7 +141,7 @@ func TestExecBackgroundChild(t *testing.T) {
 		t.Errorf("the exit came after %v", took)
 	}
 	if want := (result{vm.ExitStatus{Code: 4}, "first\n", ""}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
+		t.Errorf("the command ended with %+v, want %+v", got, want)
 	}
 	for end := time.Now().Add(5 * time.Second); ; {
 		p, err := r.Process(within(t, 5*time.Second), "p1")

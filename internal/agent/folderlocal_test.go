@@ -56,7 +56,7 @@ func TestFolderLocal(t *testing.T) {
 			want = answerTo(7, c.want, nil)
 		}
 		if got, tell := f.local(c.request); !bytes.Equal(got, want) || tell != (want == nil) {
-			t.Errorf("%v: %v, %v, want %v", c.request, got, tell, want)
+			t.Errorf("the request %v is answered with %v, passed on %v, want %v", c.request, got, tell, want)
 		}
 	}
 	release := fuseRequest(opRelease, 7, 2, 0, "handle")
@@ -130,7 +130,7 @@ func TestFolderAhead(t *testing.T) {
 					want = answerTo(99, 0, []byte(c.want))
 				}
 				if got, _ := f.local(getattr); !bytes.Equal(got, want) {
-					t.Errorf("%q, want %q", got, want)
+					t.Errorf("the attributes are answered with %q, want %q", got, want)
 				}
 				if got, _ := f.local(fuseRequest(opGetattr, 99, dir, link.NudgeGID, "")); got != nil {
 					t.Error("a nudge is the host's business")

@@ -120,7 +120,7 @@ func TestLogBounds(t *testing.T) {
 	}
 	for off := (10 - at%10) % 10; off+10 <= int64(len(log)); off += 10 {
 		if want := fmt.Sprintf("%09d\n", (at+off)/10+1); log[off:off+10] != want {
-			t.Fatalf("at %d: %q, want %q", at+off, log[off:off+10], want)
+			t.Fatalf("the log at %d has %q, want %q", at+off, log[off:off+10], want)
 		}
 	}
 	if log, at := r.logOf(p.ID, -20, false); log != "003999999\n004000000\n" || at != lines*10-20 {

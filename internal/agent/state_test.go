@@ -187,7 +187,7 @@ func TestStateTerminals(t *testing.T) {
 		{Name: "pts/4", Leader: 95, Shell: "python3 serve.py", Foreground: 95, Command: "python3 serve.py", User: "dev", Cwd: "/srv", Waits: "sleeps"},
 	}
 	if !slices.Equal(w.Terminals, want) {
-		t.Errorf("got  %+v\nwant %+v", w.Terminals, want)
+		t.Errorf("the terminals are %+v\nwant %+v", w.Terminals, want)
 	}
 	var repls []int
 	for _, role := range w.Roles {
@@ -247,7 +247,7 @@ func TestStateRoles(t *testing.T) {
 		"browser 106 false | chromium, 1 page processes, but it is stopped | its program is chromium; 1 of its processes show pages, 1 have ended and were not cleared away",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the roles are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if p := processOf(t, w, 103); p.Waits != "waits for connections on port 6379" {
 		t.Errorf("epoll: %q", p.Waits)

@@ -30,7 +30,7 @@ func TestHolds(t *testing.T) {
 		vm.DiskForeign: disk(func(b []byte) { b[60000] = 1 }),
 	} {
 		if got := holds(b); got != want {
-			t.Errorf("got %s, want %s", got, want)
+			t.Errorf("the disk holds %s, want %s", got, want)
 		}
 	}
 }

@@ -105,7 +105,7 @@ func TestTampering(t *testing.T) {
 			c.damage(dir)
 			r, err := Verify(dir, "", Head{})
 			if err != nil || !strings.Contains(r.Problem, c.want) {
-				t.Errorf("%+v, %v, want %q", r, err, c.want)
+				t.Errorf("the damaged log's verification gives %+v (%v), want the problem %q", r, err, c.want)
 			}
 			l, err = Open(dir)
 			if !errors.Is(err, vm.Corrupt) || vm.AsError(err).Hint == "" {
@@ -169,7 +169,7 @@ func TestTamperingOfHistory(t *testing.T) {
 			}
 			c.damage(t, dir)
 			if r, err := Verify(dir, "", Head{}); err != nil || !strings.Contains(r.Problem, c.want) {
-				t.Errorf("%+v, %v, want %q", r, err, c.want)
+				t.Errorf("the damaged log's verification gives %+v (%v), want the problem %q", r, err, c.want)
 			}
 		})
 	}

@@ -208,7 +208,7 @@ func TestMergeRefuses(t *testing.T) {
 			before := names(t, outside)
 			err := extractTar(bytes.NewReader(data), dest, "out", 0, newTransfer())
 			if !errors.Is(err, vm.Exists) || vm.AsError(err).Hint == "" {
-				t.Errorf("got %v", err)
+				t.Errorf("extracting over what is there: %v, want exists with a hint", err)
 			}
 			if got := names(t, outside); got != before {
 				t.Errorf("changed to %s from %s", got, before)
@@ -423,6 +423,6 @@ func TestCopyIsRemembered(t *testing.T) {
 	}
 	r := s.ok("stop", "box")
 	if want := "f to " + host + ":" + filepath.Join(dir, "a copy"); !strings.Contains(r.out, want) {
-		t.Errorf("no %q in\n%s", want, r.out)
+		t.Errorf("stop lacks %q:\n%s", want, r.out)
 	}
 }

@@ -109,10 +109,10 @@ func TestExecTerminal(t *testing.T) {
 	resized := make(chan struct{})
 	f.terminals(`{}`, func(ctx context.Context, r *http.Request, conn *websocket.Conn) {
 		if want := "/v1/vms/box/pty?cols=100&cwd=%2Fw&env=TOKEN%3Ds3&exec=exec+sh+-c+%27echo+%22%24TOKEN%22%27&rows=24"; r.RequestURI != want {
-			t.Errorf("%s\nwant %s", r.RequestURI, want)
+			t.Errorf("the client asked for %s\nwant %s", r.RequestURI, want)
 		}
 		if r.Header.Get(api.HeaderLinuxUser) != "dev" {
-			t.Errorf("as %q", r.Header.Get(api.HeaderLinuxUser))
+			t.Errorf("the client asked as %q, want dev", r.Header.Get(api.HeaderLinuxUser))
 		}
 		_ = conn.Write(ctx, websocket.MessageBinary, []byte("ready"))
 		if _, data := frame(t, ctx, conn); data != "ab\x03\x1d\x10\x11" {
@@ -163,7 +163,7 @@ func TestExecTerminalCalmed(t *testing.T) {
 		})
 		code, shown, _ := atTerminal(t, f, func(*os.File) {}, "exec", "-it", "box", "--", "cmd")
 		if code != 0 || strings.ReplaceAll(shown, "\r\n", "\n") != strings.ReplaceAll(want, "\r\n", "\n") {
-			t.Errorf("%d, %q, not %q", code, shown, want)
+			t.Errorf("exec -it: status %d, shown %q, want 0 and %q", code, shown, want)
 		}
 	}
 }

@@ -208,7 +208,7 @@ func TestExtractTooMany(t *testing.T) {
 	err := extractTar(r, dest, "out", 0, newTransfer())
 	r.Close()
 	if !errors.Is(err, vm.Limit) {
-		t.Errorf("got %v", err)
+		t.Errorf("extracting more than the limit: %v, want limit", err)
 	}
 	if got := fmt.Sprint(tree(t, outside)); got != untouched {
 		t.Errorf("left behind: %s", got)
@@ -231,7 +231,7 @@ func TestExtractCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			outside, dest := arena(t)
 			if err := extractTar(r, dest, "out", 0, newTransfer()); vm.KindOf(err) != vm.GuestFault && vm.KindOf(err) != vm.Corrupt {
-				t.Errorf("got %v", err)
+				t.Errorf("extracting a bad archive: %v, want guest-fault or corrupt", err)
 			}
 			if got := fmt.Sprint(tree(t, outside)); got != untouched {
 				t.Errorf("left behind: %s", got)
@@ -263,7 +263,7 @@ func TestExtract(t *testing.T) {
 		"s": "-> a/f", "h": "file hello", nasty: "file n", "..data": "file dots", "a/..b": "file ", "suid": "file x", "sticky": "dir",
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+		t.Errorf("extracted %q\nwant %q", got, want)
 	}
 	for name, bits := range map[string]fs.FileMode{"suid": fs.ModeSetuid | fs.ModeSetgid, "sticky": fs.ModeSticky} {
 		st, err := dest.Lstat("out/" + name)
@@ -326,7 +326,7 @@ func TestExtractThroughLeftOut(t *testing.T) {
 	outside, dest := arena(t)
 	data := archive(t, dir("."), sym("l", "/tmp"), file("l/f", "x"))
 	if err := extractTar(bytes.NewReader(data), dest, "out", 0, newTransfer()); !errors.Is(err, vm.GuestFault) {
-		t.Errorf("got %v", err)
+		t.Errorf("extracting through a link: %v, want guest-fault", err)
 	}
 	if got := fmt.Sprint(tree(t, outside)); got != untouched {
 		t.Errorf("left behind: %s", got)
@@ -349,7 +349,7 @@ func TestExtractTaken(t *testing.T) {
 			}
 			before := fmt.Sprint(tree(t, outside))
 			if err := extractTar(bytes.NewReader(data), dest, "out", 0, newTransfer()); !errors.Is(err, vm.Exists) {
-				t.Errorf("got %v", err)
+				t.Errorf("extracting over what is there: %v, want exists", err)
 			}
 			if got := fmt.Sprint(tree(t, outside)); got != before {
 				t.Errorf("changed to %s", got)
@@ -375,7 +375,7 @@ func TestExtractErrorsArePrintable(t *testing.T) {
 	_, dest := arena(t)
 	err := extractTar(bytes.NewReader(archive(t, hard("a\x1b[2Jb", "/x\ny"))), dest, "out", 0, newTransfer())
 	if err == nil || plain(err.Error()) != err.Error() {
-		t.Errorf("got %q", err)
+		t.Errorf("the error prints what the guest chose: %q", err)
 	}
 }
 
@@ -444,7 +444,7 @@ func TestReceiveFile(t *testing.T) {
 			}
 			err := receiveFile(tc.r, tc.size, dest, 0o600|fs.ModeSetuid)
 			if vm.KindOf(err) != tc.want {
-				t.Fatalf("got %v, want %q", err, tc.want)
+				t.Fatalf("receiving the file: %v, want %q", err, tc.want)
 			}
 			want := "file old"
 			if err == nil {
@@ -493,10 +493,10 @@ func TestReceiveFilePlaces(t *testing.T) {
 	} {
 		err := receiveFile(strings.NewReader("new"), 3, dir+"/"+tc.dest, 0o644)
 		if vm.KindOf(err) != tc.want {
-			t.Errorf("%s: %v, want %q", tc.dest, err, tc.want)
+			t.Errorf("receiving a file as %s: %v, want %q", tc.dest, err, tc.want)
 		}
 		if st, err := os.Lstat(dir + "/" + tc.dest); tc.want == "" && (err != nil || !st.Mode().IsRegular()) {
-			t.Errorf("%s is %v, %v", tc.dest, st, err)
+			t.Errorf("the received %s is %v (%v), want a file", tc.dest, st, err)
 		}
 	}
 	if data, err := os.ReadFile(victim); err != nil || string(data) != "keep" {

@@ -48,7 +48,7 @@ func TestIdlePage(t *testing.T) {
 		},
 	} {
 		if got := strings.Join(idleLines("box", i, now), "\n"); got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
+			t.Errorf("the page of idle is\n%s\nwant\n%s", got, want)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestLintServer(t *testing.T) {
 	}}}
 	want := []string{"snapshot-unused left", "snapshot-of-job job", "snapshot-volume seen", "writable-share box:/data"}
 	if got := said(lintState(snapshots, vms, volumes)); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("lint finds %q, want %q", got, want)
 	}
 
 	f := newFake(t)
@@ -118,7 +118,7 @@ warren exec box -- warren snapshot create inner
 	}
 	want := []string{"writable-folder s:4", "writable-folder s:5", "writable-share s:8", "snapshot-unused s:9"}
 	if got := said(lintFile("s", whole)); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("lint of the script finds %q, want %q", got, want)
 	}
 	r := run(t, nil, Local{}, "", "lint", "--json", script, spec)
 	var list []finding

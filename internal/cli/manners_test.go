@@ -272,7 +272,7 @@ func TestLogsJSON(t *testing.T) {
 	})
 	r := run(t, f, Local{}, "", "logs", "box", "p3", "--json")
 	if want := `{"line":"one"}` + "\n" + `{"line":"/w==","encoding":"base64"}` + "\n" + `{"line":"end"}` + "\n"; r.out != want {
-		t.Errorf("%+v, want %s", r, want)
+		t.Errorf("logs --json: %+v, want %s", r, want)
 	}
 }
 

@@ -106,10 +106,10 @@ func TestShell(t *testing.T) {
 		three := 3
 		f.terminals(c.list, func(ctx context.Context, r *http.Request, conn *websocket.Conn) {
 			if r.RequestURI != c.path {
-				t.Errorf("%s, not %s", r.RequestURI, c.path)
+				t.Errorf("the client asked for %s, want %s", r.RequestURI, c.path)
 			}
 			if want := strings.Contains(c.list, `"me"`); want != (r.Header.Get(api.HeaderLinuxUser) == "me") {
-				t.Errorf("%s as %q", c.path, r.Header.Get(api.HeaderLinuxUser))
+				t.Errorf("the client asked for %s as %q", c.path, r.Header.Get(api.HeaderLinuxUser))
 			}
 			_ = conn.Write(ctx, websocket.MessageBinary, []byte("out\x1b]52;c;ZXZpbA==\x07put"))
 			tell(ctx, conn, api.PtyMessage{Type: "exited", ExitCode: &three})

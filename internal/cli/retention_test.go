@@ -26,7 +26,7 @@ func TestUsageShown(t *testing.T) {
 	r.wants(t, 0, "")
 	for _, want := range []string{"box", "1h2m3s", "1m1s", "2.00 GiB-h", "3 MiB", "5 MiB", "2 KiB", "10 B", "old", time.Now().Format(time.DateOnly), "all of me"} {
 		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s", want, r.out)
+			t.Errorf("usage lacks %q:\n%s", want, r.out)
 		}
 	}
 	if r := run(t, f, Local{}, "", "usage", "box"); strings.Contains(r.out, "old") || !strings.Contains(r.out, "1h2m3s") {
@@ -65,7 +65,7 @@ func TestUpSaysRetention(t *testing.T) {
 		r := run(t, f, Local{}, "", "up", "--name", "box")
 		for _, want := range c.want {
 			if !strings.Contains(r.out, want) {
-				t.Errorf("no %q in\n%s%s", want, r.out, r.stderr)
+				t.Errorf("up lacks %q:\n%s%s", want, r.out, r.stderr)
 			}
 		}
 	}
@@ -90,7 +90,7 @@ func TestSaysWhatRemains(t *testing.T) {
 		r.wants(t, 0, "")
 		for _, want := range []string{"snapshots: before (memory and disk, 2 MiB), after (disk, 0 B)", "VMs made from it: try-1", "copied out:", "caches: captured generations, 3 MiB", "audit records: 3"} {
 			if !strings.Contains(r.out, want) {
-				t.Errorf("%s: no %q in\n%s", line, want, r.out)
+				t.Errorf("%s lacks %q:\n%s", line, want, r.out)
 			}
 		}
 		if strings.Contains(r.out, "rc-") {

@@ -44,7 +44,7 @@ func TestRunOutput(t *testing.T) {
 			}
 			r := s.run(append(append([]string{"run"}, tc.args...), "--", "sh", "-c", tc.command)...)
 			if r.code != tc.code || !strings.Contains(r.stderr, tc.says) {
-				t.Errorf("%+v, want %d and %q", r, tc.code, tc.says)
+				t.Errorf("run: %+v, want status %d and %q", r, tc.code, tc.says)
 			}
 			if strings.Contains(r.stderr, "run-") {
 				t.Errorf("it names a VM that nobody knows: %q", r.stderr)

@@ -20,7 +20,7 @@ func TestServiceAdd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := `sh -c "echo \"$$HOME\" \\ 5%" ""`; len(got.Exec) != 1 || got.Exec[0] != want {
-		t.Errorf("%q, want %q", got.Exec, want)
+		t.Errorf("the unit's commands are %q, want %q", got.Exec, want)
 	}
 	if got.Name != "web" || got.Mode != vm.UnitService || *got.User != "ann" || got.Env["A"] != "1=2" || got.RestartPolicy.Policy != "always" || *got.Enable {
 		t.Errorf("the unit is %+v, want what the flags say", got)

@@ -48,7 +48,7 @@ func TestSSHConfig(t *testing.T) {
 	r := runEnv(t, env, Local{}, "", "ssh-config", "box")
 	for _, want := range []string{"Host box.warren\n", "ssh-proxy --data '/da ta' --url " + f.server.URL + " %h", "StrictHostKeyChecking yes", "User root"} {
 		if r.code != 0 || !strings.Contains(r.out, want) {
-			t.Errorf("%d: no %q in %s%s", r.code, want, r.out, r.stderr)
+			t.Errorf("ssh-config: status %d, lacks %q: %s%s", r.code, want, r.out, r.stderr)
 		}
 	}
 	if strings.Contains(r.out, "secret") {

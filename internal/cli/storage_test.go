@@ -33,7 +33,7 @@ func TestStoragePage(t *testing.T) {
 		"team     5 GiB  1 GiB          6 GiB", "kept: running", "layer  g ", `"old\x1b[2J"`, "1, now",
 	} {
 		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s%s", want, r.out, r.stderr)
+			t.Errorf("storage lacks %q:\n%s%s", want, r.out, r.stderr)
 		}
 	}
 	if r := run(t, f, Local{}, "", "storage", "--json"); !strings.Contains(r.out, `"overBytes": 1073741824`) {
@@ -81,7 +81,7 @@ func TestAccountQuota(t *testing.T) {
 	r := run(t, f, Local{}, "", "account", "quota")
 	for _, want := range []string{"VMs            3        9", "running        0        no limit", "memory         512 MiB  no limit", "disk           0 B      5 GiB"} {
 		if !strings.Contains(r.out, want) {
-			t.Errorf("no %q in\n%s%s", want, r.out, r.stderr)
+			t.Errorf("account quota lacks %q:\n%s%s", want, r.out, r.stderr)
 		}
 	}
 	run(t, f, Local{}, "", "account", "quota", "team", "--running", "2", "--mem", "8G", "--disk", "0").wants(t, 0, "")

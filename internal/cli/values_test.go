@@ -45,7 +45,7 @@ func TestParsePlace(t *testing.T) {
 		"./box:/a":                {"", "./box:/a"}, "/x:y": {"", "/x:y"}, "Box:/a": {"", "Box:/a"}, "a": {"", "a"}, ":/a": {"", ":/a"},
 	} {
 		if got := parsePlace(s); got != want {
-			t.Errorf("%q: %+v, want %+v", s, got, want)
+			t.Errorf("the place %q is read as %+v, want %+v", s, got, want)
 		}
 	}
 }

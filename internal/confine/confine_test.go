@@ -237,7 +237,7 @@ func run(t *testing.T, to targets, start func(*exec.Cmd) error) map[string]strin
 	}
 	said := make(map[string]string)
 	if err := json.Unmarshal([]byte(stdout.String()), &said); err != nil {
-		t.Fatalf("%v in %q", err, stdout.String())
+		t.Fatalf("the confined process printed no JSON: %v: %q", err, stdout.String())
 	}
 	return said
 }

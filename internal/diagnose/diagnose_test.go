@@ -337,7 +337,7 @@ func TestBlocked(t *testing.T) {
 		{PID: 14, State: "D", Command: "dd", Waits: "waits for a device"},
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
+		t.Errorf("the processes that do not continue are %+v\nwant %+v", got, want)
 	}
 }
 
@@ -350,7 +350,7 @@ func TestInstaller(t *testing.T) {
 		"npm run dev": "", "node server.js": "", "python3 -c import pip": "", "bash": "", "": "", "vi apt": "", "go run .": "", "yarn dev": "", "sh -c apt-get install x": "",
 	} {
 		if got := installer(command); got != want {
-			t.Errorf("%q is %q, want %q", command, got, want)
+			t.Errorf("the installer in %q is %q, want %q", command, got, want)
 		}
 	}
 }

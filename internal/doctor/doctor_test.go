@@ -245,7 +245,7 @@ func TestSpace(t *testing.T) {
 		want Status
 	}{{3 * gib, Fail}, {10 * gib, Warn}, {100 * gib, OK}} {
 		if got := spaceCheck(c.free); got.Status != c.want || (got.Fix == "") != (c.want == OK) {
-			t.Errorf("%d: %+v, want %s", c.free, got, c.want)
+			t.Errorf("the check of %d free bytes: %+v, want %s", c.free, got, c.want)
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestSealedGenerations(t *testing.T) {
 		t.Helper()
 		got := find(t, o.checks(t.Context()), "sealed generations")
 		if got.Status != status || !strings.Contains(got.Detail, detail) || !strings.Contains(got.Fix, fix) {
-			t.Errorf("%+v, want %s, %q, %q", got, status, detail, fix)
+			t.Errorf("the check of sealed generations: %+v, want %s, %q, %q", got, status, detail, fix)
 		}
 	}
 	write := func(path string) {

@@ -156,6 +156,6 @@ func TestMountOfEscapes(t *testing.T) {
 	}
 	m, err := Backing{Mountinfo: info}.mountOf("/a b/c")
 	if err != nil || m.point != "/a b" {
-		t.Errorf("got %+v, %v", m, err)
+		t.Errorf("the mount is %+v (%v), want /a b", m, err)
 	}
 }

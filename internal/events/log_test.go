@@ -58,7 +58,7 @@ func TestResume(t *testing.T) {
 	for want := int64(8); want <= 50; want++ {
 		e, err := s.Next(t.Context())
 		if err != nil || e.ID != want {
-			t.Fatalf("want %d, got %d, %v", want, e.ID, err)
+			t.Fatalf("the next event should be %d, but is %d (%v)", want, e.ID, err)
 		}
 	}
 	got := make(chan vm.Event, 1)
@@ -138,7 +138,7 @@ func TestTorn(t *testing.T) {
 	defer s.Close()
 	for want := int64(1); want <= 4; want++ {
 		if e, err := s.Next(t.Context()); err != nil || e.ID != want {
-			t.Errorf("want %d, got %+v, %v", want, e, err)
+			t.Errorf("the next event should be %d, but is %+v (%v)", want, e, err)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func TestDamaged(t *testing.T) {
 	defer s.Close()
 	for _, want := range []int64{1, 3, next.ID} {
 		if e, err := s.Next(t.Context()); err != nil || e.ID != want {
-			t.Errorf("want %d, got %+v, %v", want, e, err)
+			t.Errorf("the next event should be %d, but is %+v (%v)", want, e, err)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func TestSlowReaderOfDroppedSegment(t *testing.T) {
 		defer cancel()
 		e, err := s.Next(ctx)
 		if err == nil && e.ID != want {
-			t.Fatalf("want %d, got %d", want, e.ID)
+			t.Fatalf("the next event should be %d, but is %d", want, e.ID)
 		}
 		want++
 		return err
@@ -287,7 +287,7 @@ func TestPowerCut(t *testing.T) {
 	defer all.Close()
 	for _, want := range []int64{6, 7, e.ID} {
 		if got, err := all.Next(t.Context()); err != nil || got.ID != want {
-			t.Errorf("want %d, got %+v, %v", want, got, err)
+			t.Errorf("the next event should be %d, but is %+v (%v)", want, got, err)
 		}
 	}
 	if err := l.Close(); err != nil {
@@ -437,7 +437,7 @@ func TestCrash(t *testing.T) {
 	for want := int64(1); want <= l.last; want++ {
 		e, err := s.Next(t.Context())
 		if err != nil || e.ID != want {
-			t.Fatalf("want %d, got %d, %v", want, e.ID, err)
+			t.Fatalf("the next event should be %d, but is %d (%v)", want, e.ID, err)
 		}
 		if pid, ok := seen[want]; ok && e.Data["pid"] != float64(pid) {
 			t.Errorf("event %d is of %v, announced by %d", want, e.Data["pid"], pid)

@@ -345,7 +345,7 @@ func TestRegistry(t *testing.T) {
 	} {
 		got, ok := registry("x", addr)
 		if ok != (want != "") || ok && got.Host+":"+strconv.Itoa(got.Port) != want {
-			t.Errorf("%q: %+v, %v, want %q", addr, got, ok, want)
+			t.Errorf("the registry %q is %+v, %v, want %q", addr, got, ok, want)
 		}
 	}
 }

@@ -270,7 +270,7 @@ func TestDownloadChecked(t *testing.T) {
 		text := fmt.Sprintf("name: a\ndownloads:\n  - {from: %q, digest: %q, path: %q, to: %q}\n", c.from, c.digest, c.path, c.to)
 		_, err := Parse("f.yaml", []byte(text))
 		if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, vm.Invalid) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "f.yaml:3")) {
-			t.Errorf("%s %s %s %s: %v, want %q", c.from, c.digest, c.path, c.to, err, c.says)
+			t.Errorf("the download %s %s %s %s: %v, want %q", c.from, c.digest, c.path, c.to, err, c.says)
 		}
 	}
 	dev, err := Shipped("dev")

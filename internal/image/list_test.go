@@ -48,7 +48,7 @@ func TestFind(t *testing.T) {
 		string(imgs[1].Snapshot): imgs[1].ID, string(imgs[0].ID[:19]): imgs[0].ID,
 	} {
 		if got, err := Find(dir, ref); err != nil || got.ID != want {
-			t.Errorf("%q: %s, %v, want %s", ref, got.ID, err, want)
+			t.Errorf("the image %q is found as %s (%v), want %s", ref, got.ID, err, want)
 		}
 	}
 	for ref, want := range map[string]vm.Kind{
@@ -56,7 +56,7 @@ func TestFind(t *testing.T) {
 		"im-bbbbbbbbbbbbbbbb": vm.NotFound, ".": vm.NotFound,
 	} {
 		if got, err := Find(dir, ref); vm.KindOf(err) != want {
-			t.Errorf("%q: %s, %v, want %s", ref, got.ID, err, want)
+			t.Errorf("the image %q is found as %s (%v), want %s", ref, got.ID, err, want)
 		}
 	}
 	_, err := Find(dir, "im-aaaa")

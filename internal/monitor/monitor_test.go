@@ -324,7 +324,7 @@ func TestLaunchRefusesDamage(t *testing.T) {
 	f.Close()
 	_, _, err = l.Launch(ctx, spec)
 	if !errors.Is(err, vm.Corrupt) || !strings.Contains(err.Error(), "MiB 2") || vm.AsError(err).Hint == "" {
-		t.Errorf("got %v", err)
+		t.Errorf("launching with a damaged memory file: %v, want corrupt with a hint, in MiB 2", err)
 	}
 	nothingLeft(t, spec)
 }
@@ -335,7 +335,7 @@ func TestLaunchGivenUp(t *testing.T) {
 	defer cancel()
 	_, _, err := launcher(t).Launch(ctx, spec)
 	if !errors.Is(err, vm.Timeout) {
-		t.Errorf("got %v", err)
+		t.Errorf("launching a guest without an agent: %v, want timeout", err)
 	}
 	nothingLeft(t, spec)
 }
@@ -561,7 +561,7 @@ func TestAttachBuriesHalfStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-failed; vm.KindOf(err) != vm.Internal {
-		t.Errorf("got %v", err)
+		t.Errorf("the launch without its monitor: %v, want internal", err)
 	}
 	if _, _, err := l.Attach(ctx, spec.RunDir); !errors.Is(err, vm.NotFound) {
 		t.Errorf("attach: %v", err)

@@ -211,7 +211,7 @@ func TestResizeNotLive(t *testing.T) {
 			}
 			for part, begins := range tc.how {
 				if !strings.Contains(how[part], begins) {
-					t.Errorf("%s: %q, want %q", part, how[part], begins)
+					t.Errorf("the resize of %s is done %q, want %q", part, how[part], begins)
 				}
 			}
 			if st, err := c.Status(ctx); err != nil || st.Size != tc.size {

@@ -373,7 +373,7 @@ func TestHostileHeaders(t *testing.T) {
 			}
 			rewrite(t, path, field, []byte{4})
 			if _, err := plan(spec); vm.KindOf(err) != vm.Corrupt || vm.AsError(err).Hint == "" {
-				t.Errorf("%s of %s: %v", name, path, err)
+				t.Errorf("%s of %s: %v, want corrupt with a hint", name, path, err)
 			}
 			rewrite(t, path, 0, whole)
 		}

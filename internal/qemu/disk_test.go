@@ -255,7 +255,7 @@ func TestDiskOfAnEarlierMonitor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := l.ActiveDisk(ctx); err != nil || got != over {
-			t.Errorf("%s is %q, %v", node, got, err)
+			t.Errorf("the disk of %s is %q (%v), want %q", node, got, err, over)
 		}
 		l.disk = over
 	}

@@ -349,7 +349,7 @@ func TestCaptureContinuesInEveryCase(t *testing.T) {
 		path := filepath.Join(spec.Dir, "disk.qcow2")
 		_, err := p.Capture(ctx, vm.CaptureSpec{RAM: path, Device: path}, nil)
 		if !errors.Is(err, vm.Exists) || !fileExists(path) {
-			t.Errorf("got %v", err)
+			t.Errorf("capturing over a file that exists: %v, want exists and the file untouched", err)
 		}
 	})
 }
@@ -452,7 +452,7 @@ func TestSpawnFailures(t *testing.T) {
 				RemoveSockets(spec)
 			}
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Fatalf("got %v", err)
+				t.Fatalf("the start fails with %v, want %q", err, c.says)
 			}
 			if vm.KindOf(err) != c.kind && c.name != "too much memory" {
 				t.Errorf("kind %s: %v", vm.KindOf(err), err)

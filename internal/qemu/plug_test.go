@@ -36,12 +36,12 @@ func TestMorePlugged(t *testing.T) {
 	s := grow(now, 2, 4096)
 	want := vm.Plugged{BootVCPU: 1, BootMemoryMiB: 512, CPUs: 1, Modules: []vm.MemoryModule{m("dimm0", 512), m("dimm1", 1024), m("dimm2", 2048)}}
 	if !reflect.DeepEqual(s.Plugged, want) {
-		t.Errorf("%+v, want %+v", s.Plugged, want)
+		t.Errorf("after growing to 2 CPUs and 4 GiB %+v is plugged in, want %+v", s.Plugged, want)
 	}
 	s = grow(s, 8, 8192)
 	want.CPUs, want.Modules = 7, append(want.Modules, m("dimm3", 4096))
 	if !reflect.DeepEqual(s.Plugged, want) {
-		t.Errorf("%+v, want %+v", s.Plugged, want)
+		t.Errorf("after growing to 8 CPUs and 8 GiB %+v is plugged in, want %+v", s.Plugged, want)
 	}
 	if s = grow(s, 1, 8192); !reflect.DeepEqual(s.Plugged, want) {
 		t.Errorf("fewer CPUs: %+v, want all still plugged in", s.Plugged)
@@ -163,7 +163,7 @@ func TestModulesMustBeThere(t *testing.T) {
 	s := specs()["grown"]
 	s.Generation.Modules = s.Generation.Modules[:1]
 	if _, err := Spawn(t.Context(), s); vm.KindOf(err) != vm.Internal || !strings.Contains(err.Error(), "modules") {
-		t.Errorf("got %v", err)
+		t.Errorf("a generation without its memory modules: %v, want internal", err)
 	}
 }
 

@@ -341,7 +341,7 @@ func TestUnreadablePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.memory().copyPrivate(t.Context(), r, nil); err == nil || !strings.Contains(err.Error(), "read back") {
-		t.Errorf("got %v", err)
+		t.Errorf("copying memory that cannot be read back: %v, want an error", err)
 	}
 }
 

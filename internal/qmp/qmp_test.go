@@ -86,7 +86,7 @@ func TestExecute(t *testing.T) {
 	defer events.Close()
 	var st struct{ Status string }
 	if err := c.Execute(t.Context(), "query-status", nil, &st); err != nil || st.Status != "running" {
-		t.Fatalf("got %q, %v", st.Status, err)
+		t.Fatalf("the status is %q (%v), want running", st.Status, err)
 	}
 	e, err := events.Next(t.Context())
 	if err != nil || e.Name != "RTC_CHANGE" || !e.Time.Equal(time.Unix(5, 7000)) {
@@ -94,12 +94,12 @@ func TestExecute(t *testing.T) {
 	}
 	var refused *Error
 	if err := c.Execute(t.Context(), "stop", nil, nil); !errors.As(err, &refused) || refused.Class != "GenericError" || refused.Desc != "no" {
-		t.Errorf("got %v", err)
+		t.Errorf("stop: %v, want QEMU's refusal", err)
 	}
 	// The server closes: this call and later ones fail as closed, never hang.
 	for range 2 {
 		if err := c.Execute(t.Context(), "quit", nil, nil); !errors.Is(err, ErrClosed) {
-			t.Errorf("got %v", err)
+			t.Errorf("a call on a closed connection: %v, want closed", err)
 		}
 	}
 	if _, err := events.Next(t.Context()); !errors.Is(err, ErrClosed) {
@@ -129,7 +129,7 @@ func TestExecuteDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := c.Execute(ctx, "query-status", nil, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("a call without an answer: %v, want the deadline", err)
 	}
 	if n := len(c.pending); n != 0 {
 		t.Errorf("%d calls still pending", n)
@@ -181,7 +181,7 @@ func TestNewDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := New(ctx, near); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("connecting to a silent server: %v, want the deadline", err)
 	}
 	if _, err := near.Write([]byte{1}); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the connection was left open: %v", err)
@@ -262,7 +262,7 @@ func TestRealQEMU(t *testing.T) {
 	}
 	var refused *Error
 	if err := c.Execute(ctx, "no-such-command", nil, nil); !errors.As(err, &refused) || refused.Class != "CommandNotFound" {
-		t.Errorf("got %v", err)
+		t.Errorf("a command that QEMU does not know: %v, want its refusal", err)
 	}
 
 	events := c.Subscribe()

@@ -195,7 +195,7 @@ func TestTwoServers(t *testing.T) {
 	for kind, rev := range theirs {
 		switch e, err := etcd.Read(t.Context(), kind, "x"); {
 		case err != nil:
-			t.Errorf("of %s: %v", kind, err)
+			t.Errorf("the other host's %s: %v", kind, err)
 		case e.Revision != rev:
 			t.Errorf("of %s the other server changed a record: %s", kind, e.Value)
 		}

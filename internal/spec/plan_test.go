@@ -89,7 +89,7 @@ func TestSizes(t *testing.T) {
 		got = append(got, l.Size)
 	}
 	if want := []vm.Size{{VCPU: 2, MemoryMiB: 1024}, {VCPU: 2, MemoryMiB: 1024}, {VCPU: 2, MemoryMiB: 2048}, {VCPU: 2, MemoryMiB: 2048}}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("the layers' sizes are %v, want %v", got, want)
 	}
 }
 

@@ -68,11 +68,11 @@ func TestRenderPatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := RenderPatch(u), "[Unit]\n\n[Service]\nEnvironment=\"A=1\"\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the patch is %q, want %q", got, want)
 	}
 	u = vm.Unit{Name: "ssh", Exec: []string{"/usr/sbin/sshd -D"}, WantedBy: []string{"x.target"}}
 	if got, want := RenderPatch(u), "[Unit]\n\n[Service]\nExecStartPre=\nExecStart=\nExecStart=/usr/sbin/sshd -D\n\n[Install]\nWantedBy=x.target\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the patch is %q, want %q", got, want)
 	}
 	if got := PatchPath("ssh"); got != "/etc/systemd/system/ssh.service.d/50-warren.conf" {
 		t.Errorf("the patch is at %s, want 50-warren.conf in the unit's .d directory", got)

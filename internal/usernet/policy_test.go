@@ -368,7 +368,7 @@ func TestExplanation(t *testing.T) {
 	resp, body := get(t, c, bufio.NewReader(c), "/", "10.0.2.2")
 	for _, want := range []string{"network policy of this VM: closed", "reachable: nothing", "warren net set", "tcp 203.0.113.42:80"} {
 		if resp.StatusCode != 200 || !strings.Contains(body, want) {
-			t.Errorf("%d, no %q in %q", resp.StatusCode, want, body)
+			t.Errorf("the refusal has status %d and lacks %q: %q", resp.StatusCode, want, body)
 		}
 	}
 }

@@ -501,7 +501,7 @@ func TestClientHello(t *testing.T) {
 				t.Fatalf("error %v, want %q", err, tt.err)
 			}
 			if err == nil && (got.ServerName != tt.want.ServerName || got.Encrypted != tt.want.Encrypted) {
-				t.Errorf("%+v, want %+v", got, tt.want)
+				t.Errorf("the hello is read as %+v, want %+v", got, tt.want)
 			}
 			if !bytes.HasPrefix(tt.in, raw) {
 				t.Errorf("raw bytes differ")

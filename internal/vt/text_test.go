@@ -28,7 +28,7 @@ func TestPlain(t *testing.T) {
 		"\x1b(0x\x1b(B":                             "x",
 	} {
 		if got, used := Plain([]byte(in)); got != want || used != len(in) {
-			t.Errorf("%q: %q, %d of %d", in, got, used, len(in))
+			t.Errorf("the text of %q is %q, of %d of %d bytes, want %q", in, got, used, len(in), want)
 		}
 	}
 	for in, used := range map[string]int{"abc\x1b[3": 3, "abc\xe2\x82": 3, "x\x1b]0;tit": 1, "\x1b": 0} {

@@ -511,7 +511,7 @@ func TestDamageIsRefused(t *testing.T) {
 	f.Close()
 	s.Generation = &vm.GenerationSource{RAM: dir.RAM(), Device: dir.Device()}
 	if _, _, err := r.o.Launcher.Launch(ctx, s); !errors.Is(err, vm.Corrupt) || vm.AsError(err).Hint == "" {
-		t.Errorf("got %v", err)
+		t.Errorf("launching from damaged memory: %v, want corrupt with a hint", err)
 	}
 }
 
