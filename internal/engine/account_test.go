@@ -76,7 +76,7 @@ func TestResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := e.Result(ctx, c, id); err != nil || !r.Done || string(r.Body) != "{}" {
-		t.Errorf("%+v, %v", r, err)
+		t.Errorf("the saved answer is %+v (%v), want it done with the body {}", r, err)
 	}
 	_, err := e.Result(ctx, &vm.Call{Actor: vm.Actor{Account: "else"}}, id)
 	wantCode(t, err, vm.NotFound, "NOT_FOUND")
@@ -104,7 +104,7 @@ func TestAnswersAreFiles(t *testing.T) {
 	}
 	stored, err := vmtest.Stored[engine.Result](s.Backend, "results")
 	if err != nil || len(stored) != 1 {
-		t.Fatal(stored, err)
+		t.Fatalf("the stored answers are %+v (%v), want one", stored, err)
 	}
 	if n := len(stored[0].Body); n != 0 {
 		t.Errorf("the record has %d bytes of the body", n)
@@ -136,8 +136,11 @@ func TestNetwork(t *testing.T) {
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	got, err := e.SetNetwork(ctx, c, "box", "packages")
-	if err != nil || got.Network.Mode != vm.NetPackages || len(got.Network.Hosts) == 0 || s.World.Policy(v.ID).Mode != vm.NetPackages {
-		t.Errorf("%+v, %v", got.Network, err)
+	if err != nil || got.Network.Mode != vm.NetPackages || len(got.Network.Hosts) == 0 {
+		t.Errorf("the VM's network is %+v (%v), want packages with its hosts", got.Network, err)
+	}
+	if mode := s.World.Policy(v.ID).Mode; mode != vm.NetPackages {
+		t.Errorf("the machine's policy is %q, want %q", mode, vm.NetPackages)
 	}
 	_, err = e.SetNetwork(ctx, c, "box", "ajar")
 	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")

@@ -49,7 +49,7 @@ func forkDiesAt(t *testing.T, k int) bool {
 		return false
 	}
 	if !errors.Is(err, engine.ErrDied) {
-		t.Fatal(err)
+		t.Fatalf("the fork ends with %v, want the engine's death", err)
 	}
 	closeEngine(t, e)
 	s.Fault = nil

@@ -163,7 +163,7 @@ func TestSetupFailure(t *testing.T) {
 			wantCode(t, err, vm.GuestFault, "VM_SETUP_FAILED")
 			var ve *vm.Error
 			if !errors.As(err, &ve) {
-				t.Fatal(err)
+				t.Fatalf("the create failed with %v, want a *vm.Error", err)
 			}
 			d, ok := ve.Fields["diagnostics"].(spec.Diagnostics)
 			if !ok || len(d.ServiceStates) != 1 || d.ServiceStates[0].ActiveState != "failed" || len(d.FailedServiceLogs) != 1 ||
@@ -187,7 +187,7 @@ func TestBuildSnapshot(t *testing.T) {
 	from := engine.CreateRequest{Layers: []spec.Layer{command("one", "echo 1 > /root/f")}}
 	g, err := e.BuildSnapshot(t.Context(), c, from, engine.SnapshotRequest{Name: "base-env"})
 	if err != nil || g.Snapshot == "" || g.Name != "base-env" || g.State != vm.GenReady {
-		t.Fatalf("%+v, %v", g, err)
+		t.Fatalf("the built snapshot is %+v (%v), want base-env, ready", g, err)
 	}
 	create(t, e, c, engine.CreateRequest{Name: "box", Image: string(g.Snapshot)})
 	if got := content(t, e, c, "box", "/root/f"); got != "1\n" {
@@ -216,8 +216,12 @@ func TestSetupNetwork(t *testing.T) {
 	}
 	_, err := e.Create(t.Context(), c, engine.CreateRequest{Network: "closed", Layers: []spec.Layer{{Repos: []spec.Repo{{URL: "https://me:secret@git.example/r", Path: "/r"}}}}})
 	wantCode(t, err, vm.GuestFault, "VM_SETUP_FAILED")
-	if text := err.Error(); !strings.Contains(text, "git.example is not reachable") || strings.Contains(text, "secret") {
-		t.Errorf("%v", err)
+	text := err.Error()
+	if !strings.Contains(text, "git.example is not reachable") {
+		t.Errorf("the failure does not name the host that is out of reach: %s", text)
+	}
+	if strings.Contains(text, "secret") {
+		t.Errorf("the failure shows the password: %s", text)
 	}
 }
 
@@ -257,7 +261,7 @@ func TestBuildOfADeadServer(t *testing.T) {
 	}
 	defer e.Close(context.Background())
 	if b, err = e.Build(t.Context(), c, v.Build); err != nil || b.State != vm.BuildFailed || b.Failure == "" {
-		t.Errorf("%+v, %v", b, err)
+		t.Errorf("the build that the engine's end cut short is %+v (%v), want it failed, with why", b, err)
 	}
 	_, err = e.Build(t.Context(), c, "bld-none")
 	wantCode(t, err, vm.NotFound, "BUILD_NOT_FOUND")

@@ -29,11 +29,11 @@ func TestDiskOnlyKeepsMemory(t *testing.T) {
 	memory := v.Generation
 	s.World.Fail("launch", vm.Errorf(vm.GuestFault, "", "the agent in the guest refuses this server's key"))
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); vm.KindOf(err) != vm.GuestFault {
-		t.Fatal(err)
+		t.Fatalf("a start whose agent refuses the key ends with %v, want a fault of the guest", err)
 	}
 	s.World.Fail("launch", nil)
 	if v, err = e.Start(t.Context(), c, "box", engine.StartRequest{DiskOnly: true}); err != nil || v.State != vm.Running || v.Generation != "" {
-		t.Fatalf("%+v, %v", v, err)
+		t.Fatalf("the start from the disk alone gives %+v (%v), want it running without memory", v, err)
 	}
 	closeEngine(t, e)
 	e, _ = open(t, s)

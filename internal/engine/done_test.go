@@ -82,8 +82,14 @@ func TestDone(t *testing.T) {
 	if l, err := e.Tokens(t.Context(), c, "ci"); err != nil || len(l) != 0 {
 		t.Errorf("tokens: %v %v", l, err)
 	}
-	if len(j.Remains.Snapshots) != 1 || j.Remains.Snapshots[0].ID != second || j.Remains.MemoryBytes == 0 || len(j.Remains.Copies) != 1 || j.Remains.Copies[0].Path != "/work/result" {
-		t.Errorf("%+v", j.Remains)
+	if l := j.Remains.Snapshots; len(l) != 1 || l[0].ID != second {
+		t.Errorf("the snapshots %+v remain, want %s", l, second)
+	}
+	if j.Remains.MemoryBytes == 0 {
+		t.Error("no memory remains of a suspended VM")
+	}
+	if l := j.Remains.Copies; len(l) != 1 || l[0].Path != "/work/result" {
+		t.Errorf("the copies %+v remain, want that of /work/result", l)
 	}
 	j = done(t, e, c, "box", engine.DoneRequest{KeepSnapshots: true, Rotated: true})
 	if !j.Complete || j.Label != "TICKET-7" || j.Retention != vm.RetainSuspend {
@@ -110,7 +116,7 @@ func TestDone(t *testing.T) {
 		t.Errorf("by the id of what is gone: %s %+v", steps(j), j)
 	}
 	if l, err := e.Jobs(t.Context(), c); err != nil || len(l) != 1 || l[0].VM != v.ID || !l[0].Complete {
-		t.Errorf("%+v %v", l, err)
+		t.Errorf("the jobs are %+v (%v), want the VM's, complete", l, err)
 	}
 }
 
@@ -141,7 +147,7 @@ func TestDoneRefused(t *testing.T) {
 		"another's": {DropSnapshots: []vm.SnapshotID{theirs}, Retention: vm.RetainNothing},
 	} {
 		if _, err := e.Done(t.Context(), c, "box", r); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the request %q gives %v, want it invalid", name, err)
 		}
 	}
 	if _, err := e.Done(t.Context(), c, "box", engine.DoneRequest{DropSnapshots: []vm.SnapshotID{"sc-nothing"}}); vm.KindOf(err) != vm.NotFound {
@@ -175,8 +181,14 @@ func TestRemains(t *testing.T) {
 	}
 	for _, ref := range []string{"box", string(v.ID)} {
 		r, err := e.Remains(t.Context(), c, ref)
-		if err != nil || fmt.Sprint(len(r.Snapshots), len(r.Forks)) != "1 2" || r.Forks[0].Name != "a-1" || r.Forks[1].Name != "b-1" || len(r.Receipts) < 3 {
-			t.Errorf("%s: %+v %v", ref, r, err)
+		if err != nil || len(r.Snapshots) != 1 {
+			t.Errorf("the snapshots %+v of %s remain (%v), want one", r.Snapshots, ref, err)
+		}
+		if len(r.Forks) != 2 || r.Forks[0].Name != "a-1" || r.Forks[1].Name != "b-1" {
+			t.Errorf("the forks %+v of %s remain, want a-1 and b-1", r.Forks, ref)
+		}
+		if len(r.Receipts) < 3 {
+			t.Errorf("the receipts %v of %s remain, want 3 or more", r.Receipts, ref)
 		}
 		if _, err := e.Delete(t.Context(), c, "box"); ref == "box" && err != nil {
 			t.Fatal(err)
@@ -220,8 +232,12 @@ func TestShred(t *testing.T) {
 	if err != nil || v.Name != "cold" || len(out.Unreadable) != 1 || !strings.Contains(out.Unreadable[0], string(v.Generation)) || keys() != 0 {
 		t.Errorf("%+v %v, %d keys", out, err, keys())
 	}
-	if all := strings.Join(out.Readable, "\n"); !strings.Contains(all, "its disk: it was never encrypted") || strings.Contains(all, "memory of") {
-		t.Errorf("%s", all)
+	all := strings.Join(out.Readable, "\n")
+	if !strings.Contains(all, "its disk: it was never encrypted") {
+		t.Errorf("the disk is not said to stay readable: %s", all)
+	}
+	if strings.Contains(all, "memory of") {
+		t.Errorf("the shredded memory is said to stay readable: %s", all)
 	}
 	create(t, e, c, engine.CreateRequest{Name: "kept"})
 	snap := snapshotOf(t, e, c, "kept", "mark")
@@ -233,7 +249,7 @@ func TestShred(t *testing.T) {
 	}
 	nothingLeft(t, s)
 	if _, _, err := e.Shred(t.Context(), c, "nobody"); vm.KindOf(err) != vm.NotFound {
-		t.Errorf("%v", err)
+		t.Errorf("shredding an unknown VM gives %v, want that it is not found", err)
 	}
 }
 

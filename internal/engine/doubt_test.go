@@ -252,7 +252,7 @@ func TestOneSickVM(t *testing.T) {
 				}
 			case "kill":
 				if v, err := e.Kill(t.Context(), c, "sick"); err != nil || v.State != vm.Stopped {
-					t.Errorf("%+v, %v", v, err)
+					t.Errorf("the killed VM is %q (%v), want it stopped", v.State, err)
 				}
 				release()
 			case "delete":
@@ -327,7 +327,7 @@ func TestDoubtIsNotPruned(t *testing.T) {
 	s.World.Fail("disk-on", vm.Errorf(vm.Denied, "overlay.qcow2", "permission denied"))
 	e, c = open(t, s)
 	if out, err := e.Prune(t.Context(), c, engine.PruneRequest{Free: 1 << 40}); err != nil || len(out.Gone) != 0 {
-		t.Errorf("%+v, %v", out, err)
+		t.Errorf("a VM in doubt: prune removed %+v (%v), want nothing", out.Gone, err)
 	}
 	if got := stateOf(t, e, c, "box"); got != vm.Stopped {
 		t.Errorf("it is %s", got)
@@ -339,6 +339,6 @@ func TestDoubtIsNotPruned(t *testing.T) {
 		return err == nil && got.Reason != engine.NotRecovered
 	})
 	if out, err := e.Prune(t.Context(), c, engine.PruneRequest{Free: 1 << 40}); err != nil || len(out.Gone) != 1 {
-		t.Errorf("%+v, %v", out, err)
+		t.Errorf("a VM that is recovered: prune removed %+v (%v), want it", out.Gone, err)
 	}
 }

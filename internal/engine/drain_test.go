@@ -85,7 +85,7 @@ func TestDrainMeetsCreates(t *testing.T) {
 	}
 	for range n {
 		if err := <-errs; err != nil && vm.KindOf(err) != vm.Unavailable {
-			t.Error(err)
+			t.Errorf("a create during the drain ends with %v, want success or unavailable", err)
 		}
 	}
 	if _, _, states, err := e.List(t.Context(), c, engine.Filter{}); err != nil || states[vm.Running]+states[vm.Starting] > 0 {
@@ -99,7 +99,7 @@ func TestSetOnBoot(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "a"})
 	v, err := e.SetOnBoot(t.Context(), c, "a", "resume")
 	if err != nil || v.BootSetting() != vm.OnBootResume {
-		t.Errorf("%s, %v", v.OnBoot, err)
+		t.Errorf("the VM's setting is %q (%v), want resume", v.OnBoot, err)
 	}
 	if _, err := e.SetOnBoot(t.Context(), c, "a", "perhaps"); vm.KindOf(err) != vm.Invalid {
 		t.Errorf("a setting that there is not: %v", err)
@@ -108,7 +108,7 @@ func TestSetOnBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err = e.SetOnBoot(t.Context(), c, "a", ""); err != nil || v.BootSetting() != vm.OnBootStay {
-		t.Errorf("%s, %v", v.OnBoot, err)
+		t.Errorf("the VM's setting is %q (%v), want the default, stay", v.OnBoot, err)
 	}
 	if v, err = e.SetOnBoot(t.Context(), c, "a", "resume"); err != nil {
 		t.Error(err)
@@ -149,11 +149,11 @@ func TestDrain(t *testing.T) {
 	create(t, e, other, engine.CreateRequest{Name: "theirs", Persistence: persistent})
 	list, err := e.Drain(t.Context(), c)
 	if err != nil || len(list) != 5 {
-		t.Fatalf("%+v, %v", list, err)
+		t.Fatalf("the drain names %+v (%v), want 5 VMs", list, err)
 	}
 	for _, d := range list {
 		if d.Err != nil || d.VM.State != vm.Suspended || d.VM.Reason != "host-shutdown" {
-			t.Errorf("%s: %s %s, %v", d.VM.Name, d.VM.State, d.VM.Reason, d.Err)
+			t.Errorf("the drain left %s %s because of %q (%v), want it suspended for the host's shutdown", d.VM.Name, d.VM.State, d.VM.Reason, d.Err)
 		}
 	}
 	if list, err := e.Drain(t.Context(), c); err != nil || len(list) != 0 {

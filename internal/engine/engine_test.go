@@ -414,8 +414,11 @@ func TestList(t *testing.T) {
 		for _, v := range vms {
 			names = append(names, v.Name)
 		}
-		if err != nil || !slices.Equal(names, tc.want) || total != tc.total || counts[vm.Running] != 2 || counts[vm.Stopped] != 1 {
-			t.Errorf("%+v: %v, %d, %v, %v", tc.f, names, total, counts, err)
+		if err != nil || !slices.Equal(names, tc.want) || total != tc.total {
+			t.Errorf("%+v lists %v of %d (%v), want %v of %d", tc.f, names, total, err, tc.want, tc.total)
+		}
+		if counts[vm.Running] != 2 || counts[vm.Stopped] != 1 {
+			t.Errorf("%+v counts %v, want 2 running and 1 stopped", tc.f, counts)
 		}
 	}
 }
@@ -457,8 +460,14 @@ func TestInspect(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	i, err := e.Inspect(t.Context(), c, "box")
-	if err != nil || i.Machine == nil || i.Image == nil || i.DiskBytes == 0 || !slices.Contains(i.Warnings, vm.EmulatedWarning) {
-		t.Errorf("%+v, %v", i, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.Machine == nil || i.Image == nil || i.DiskBytes == 0 {
+		t.Errorf("inspect gives the machine %+v, image %+v and %d bytes of disk, want all three", i.Machine, i.Image, i.DiskBytes)
+	}
+	if !slices.Contains(i.Warnings, vm.EmulatedWarning) {
+		t.Errorf("the warnings %q lack that of an emulated machine", i.Warnings)
 	}
 	s.World.Fail("status", vm.Errorf(vm.Unavailable, "", "no"))
 	if i, err = e.Inspect(t.Context(), c, "box"); err != nil || i.Machine != nil || i.MachineErr == nil {

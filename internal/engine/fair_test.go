@@ -44,11 +44,11 @@ func TestOwnRoom(t *testing.T) {
 	}
 	fill(t, s.Dir.VM(held.ID), 30*mib)
 	if out, err := e.Storage(t.Context(), c); err != nil || out.Over == 0 { // the engine has looked
-		t.Fatalf("%+v, %v", out, err)
+		t.Fatalf("the storage is %d bytes over its budget (%v), want some", out.Over, err)
 	}
 	holds, err := e.Holds(t.Context(), small, "dear")
 	if err != nil || len(holds) != 1 {
-		t.Fatalf("%v, %v", holds, err)
+		t.Fatalf("the VM has the holds %+v (%v), want one", holds, err)
 	}
 	if err := e.Release(t.Context(), small, "dear", holds[0].ID); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestDefaultDisk(t *testing.T) {
 	}
 	q, err := e.Quota(ctx, team, "")
 	if err != nil || q.Quota.Disk != 0 || q.DiskDefault != 100*mib {
-		t.Errorf("%+v, %v", q, err)
+		t.Errorf("the account's quota is %+v (%v), want none of its own and a default of 100 MiB", q, err)
 	}
 	if _, err := e.SetQuota(ctx, c, team.Actor.Account, vm.Quota{Disk: 200 * mib}); err != nil {
 		t.Fatal(err)
@@ -102,18 +102,30 @@ func TestStorageOfAccount(t *testing.T) {
 	stopped(t, s, e, c, "admins", stickyOf(0), 30*mib)
 	v := stopped(t, s, e, team, "own", stickyOf(5), 10*mib)
 	all, err := e.Storage(ctx, c)
-	if err != nil || all.Path == "" || all.DiskTotal == 0 || all.DiskFree == 0 || all.Reserve == 0 || all.Budget == 0 || len(all.Items) < 2 || all.Available == 0 {
-		t.Fatalf("%+v, %v", all, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.Path == "" || all.DiskTotal == 0 || all.DiskFree == 0 || all.Reserve == 0 || all.Budget == 0 || all.Available == 0 {
+		t.Fatalf("the admin does not see all of the storage: %+v", all)
+	}
+	if len(all.Items) < 2 {
+		t.Fatalf("the admin sees the items %+v, want those of both accounts", all.Items)
 	}
 	own, err := e.Storage(ctx, team)
 	if err != nil || own.Path != "" || own.DiskTotal != 0 || own.DiskFree != 0 || own.Reserve != 0 || own.Budget != 0 || own.Over != 0 {
 		t.Errorf("without a quota: %+v, %v", own, err)
 	}
-	if own.Used < 10*mib || own.Used > 20*mib || own.Available != all.Available {
-		t.Errorf("%+v", own)
+	if own.Used < 10*mib || own.Used > 20*mib {
+		t.Errorf("the account uses %d bytes, want 10 to 20 MiB", own.Used)
 	}
-	if len(own.Items) != 1 || own.Items[0].ID != string(v.ID) || own.Items[0].Next != 1 || len(own.Accounts) != 1 {
-		t.Errorf("%+v, %+v", own.Items, own.Accounts)
+	if own.Available != all.Available {
+		t.Errorf("the account has %d bytes left, want all %d of the host", own.Available, all.Available)
+	}
+	if len(own.Items) != 1 || own.Items[0].ID != string(v.ID) || own.Items[0].Next != 1 {
+		t.Errorf("the account sees the items %+v, want %s, which is freed first", own.Items, v.ID)
+	}
+	if len(own.Accounts) != 1 {
+		t.Errorf("the account sees the accounts %+v, want itself", own.Accounts)
 	}
 	if _, err := e.SetQuota(ctx, c, team.Actor.Account, vm.Quota{Disk: 40 * mib}); err != nil {
 		t.Fatal(err)

@@ -477,7 +477,7 @@ func TestHostRestart(t *testing.T) {
 	e, c = open(t, s)
 	v, err := e.Get(t.Context(), c, "box")
 	if err != nil || v.State != vm.Stopped || v.Reason != "host-restart" {
-		t.Errorf("%+v, %v", v, err)
+		t.Errorf("after the host's restart the VM is %s because of %q (%v), want it stopped by that", v.State, v.Reason, err)
 	}
 	told := false
 	for _, ev := range s.Events.All() {
@@ -530,7 +530,7 @@ func TestMachineEndsInCapture(t *testing.T) {
 	}()
 	_, err := e.Snapshot(t.Context(), c, "box", engine.SnapshotRequest{Name: "first"})
 	if vm.KindOf(err) != vm.GuestFault || !strings.Contains(err.Error(), "its machine has ended (qemu-crash)") {
-		t.Errorf("%v", err)
+		t.Errorf("a snapshot whose machine crashed ends with %v, want that it crashed", err)
 	}
 	s.World.Fail("capture", nil)
 	eventually(t, "it is stopped", func() bool { return stateOf(t, e, c, "box") == vm.Stopped })
@@ -549,7 +549,7 @@ func TestSuspendThatFailsLate(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "box"})
 	s.World.Fail("captured", vm.Errorf(vm.Unavailable, "box", "the VM's monitor does not answer"))
 	if _, err := e.Suspend(t.Context(), c, "box", engine.SuspendRequest{}); vm.KindOf(err) != vm.Unavailable {
-		t.Fatalf("%v", err)
+		t.Fatalf("a suspend whose monitor died ends with %v, want unavailable", err)
 	}
 	s.World.Fail("captured", nil)
 	if got := stateOf(t, e, c, "box"); got != vm.Running {
@@ -607,10 +607,13 @@ func TestOrphans(t *testing.T) {
 		return err == nil
 	})
 	closeEngine(t, e)
-	vms, verr := vmtest.Stored[vm.VM](s.Backend, "vms")
-	gens, gerr := vmtest.Stored[vm.Generation](s.Backend, "generations")
-	if verr != nil || gerr != nil {
-		t.Fatal(verr, gerr)
+	vms, err := vmtest.Stored[vm.VM](s.Backend, "vms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gens, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, v := range vms {
 		err = errors.Join(err, vmtest.Erase(s.Backend, "vms", string(v.ID)))
@@ -841,7 +844,7 @@ func TestForeignDisk(t *testing.T) {
 	snapshotOf(t, e, other, "secret", "kept")
 	disks, err := filepath.Glob(filepath.Join(s.Dir.Generations(), "*", "disk.qcow2"))
 	if err != nil || len(disks) != 1 {
-		t.Fatal(disks, err)
+		t.Fatalf("the other account's disks are %v (%v), want one", disks, err)
 	}
 	v := create(t, e, admin, engine.CreateRequest{Name: "box"})
 	if _, err := e.Stop(ctx, admin, "box"); err != nil {
@@ -859,7 +862,7 @@ func TestForeignDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.Start(ctx, admin, "box", engine.StartRequest{}); vm.KindOf(err) != vm.Corrupt {
-		t.Errorf("%v", err)
+		t.Errorf("a start above another account's disk ends with %v, want that the disk is corrupt", err)
 	}
 	if err := os.WriteFile(s.Dir.Overlay(v.ID), own, 0o600); err != nil {
 		t.Fatal(err)

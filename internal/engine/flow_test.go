@@ -37,18 +37,30 @@ func TestFork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Children) != 3 || f.Children[2].Name != "try-3" || len(f.Caveats) == 0 || f.Generation.Why != vm.WhyFork {
-		t.Errorf("%+v", f)
+	if len(f.Children) != 3 || f.Children[2].Name != "try-3" {
+		t.Errorf("the fork made %+v, want try-1 to try-3", f.Children)
+	}
+	if len(f.Caveats) == 0 {
+		t.Error("the fork names no caveats")
+	}
+	if f.Generation.Why != vm.WhyFork {
+		t.Errorf("the fork's generation was made for %q, want %q", f.Generation.Why, vm.WhyFork)
 	}
 	machineIDs := map[string]bool{}
 	for _, k := range f.Children {
 		spec, ok := s.World.Spec(k.ID)
-		if !ok || spec.Generation == nil || machineIDs[spec.Reset.MachineID] || len(spec.Reset.HostKeys) == 0 {
-			t.Errorf("%s: %+v", k.Name, spec.Reset)
+		if !ok || spec.Generation == nil {
+			t.Errorf("the machine of %s did not begin with the fork's memory", k.Name)
+		}
+		if machineIDs[spec.Reset.MachineID] || len(spec.Reset.HostKeys) == 0 {
+			t.Errorf("%s got the identity %+v, want a machine id and host keys of its own", k.Name, spec.Reset)
 		}
 		machineIDs[spec.Reset.MachineID] = true
-		if k.Parent != parent.ID || k.State != vm.Running || !running(t, e, c, k.Name, p.ID) {
-			t.Errorf("%+v", k)
+		if k.Parent != parent.ID || k.State != vm.Running {
+			t.Errorf("%s is %s, a child of %q, want it running, of %s", k.Name, k.State, k.Parent, parent.ID)
+		}
+		if !running(t, e, c, k.Name, p.ID) {
+			t.Errorf("the parent's process does not run in %s", k.Name)
 		}
 		sh(t, e, c, k.Name, "echo "+k.Name+" > /work/f")
 	}
@@ -77,13 +89,13 @@ func TestForkOfASuspended(t *testing.T) {
 	}
 	f, err := e.Fork(t.Context(), c, "app", engine.ForkRequest{Count: 2, Prefix: "k"})
 	if err != nil || f.Pause != 0 {
-		t.Fatalf("%+v, %v", f, err)
+		t.Fatalf("a fork of a suspended VM paused %v (%v), want no pause", f.Pause, err)
 	}
 	if st := stateOf(t, e, c, "app"); st != vm.Suspended {
 		t.Errorf("the parent is %s", st)
 	}
 	if out, _ := sh(t, e, c, "k-2", "cat /work/f"); out != "one\n" {
-		t.Errorf("%q", out)
+		t.Errorf("the child reads %q, want the parent's one", out)
 	}
 	consistent(t, s)
 }
@@ -177,19 +189,28 @@ func TestSuspendAndRollback(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "SNAPSHOT_NOT_FOUND")
 	sh(t, e, c, "app", "echo good > /work/f")
 	sv, err := e.Suspend(ctx, c, "app", engine.SuspendRequest{})
-	if err != nil || sv.State != vm.Suspended || len(s.World.Running()) != 0 {
-		t.Fatalf("%+v, %v", sv, err)
+	if err != nil || sv.State != vm.Suspended {
+		t.Fatalf("after the suspend the VM is %s (%v)", sv.State, err)
+	}
+	if n := len(s.World.Running()); n != 0 {
+		t.Fatalf("after the suspend %d machines run", n)
 	}
 	if r, err := e.Start(ctx, c, "app", engine.StartRequest{}); err != nil || len(r.Restored) == 0 || r.ID != v.ID {
-		t.Fatalf("%+v, %v", r, err)
+		t.Fatalf("the start gives %s with %q restored (%v), want %s with its memory", r.ID, r.Restored, err, v.ID)
 	}
 	if !running(t, e, c, "app", p.ID) {
 		t.Error("its process is gone")
 	}
 	sh(t, e, c, "app", "echo bad > /work/f")
 	back, err := e.Rollback(ctx, c, "app", engine.RollbackRequest{})
-	if err != nil || back.VM.ID != v.ID || back.VM.Name != "app" || len(back.NotUndone) == 0 || back.To.Why != vm.WhySuspend {
-		t.Fatalf("%+v, %v", back, err)
+	if err != nil || back.VM.ID != v.ID || back.VM.Name != "app" {
+		t.Fatalf("the rollback gives %s named %q (%v), want %s named app", back.VM.ID, back.VM.Name, err, v.ID)
+	}
+	if len(back.NotUndone) == 0 {
+		t.Fatal("the rollback does not say what it cannot undo")
+	}
+	if back.To.Why != vm.WhySuspend {
+		t.Fatalf("the rollback leads to what was made for %q, want the suspend", back.To.Why)
 	}
 	if out, _ := sh(t, e, c, "app", "cat /work/f"); out != "good\n" {
 		t.Errorf("after the rollback %q", out)
@@ -212,7 +233,7 @@ func TestSnapshots(t *testing.T) {
 	sh(t, e, c, "app", "echo one > /work/f")
 	g, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: "first"})
 	if err != nil || !g.Durable || g.Persistence.Type != vm.Sticky {
-		t.Fatalf("%+v, %v", g, err)
+		t.Fatalf("the snapshot is %+v (%v), want it durable and sticky", g, err)
 	}
 	_, err = e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: "first"})
 	wantCode(t, err, vm.Exists, "SNAPSHOT_VM_BAD_REQUEST")
@@ -221,7 +242,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	child := create(t, e, c, engine.CreateRequest{Name: "child", Image: string(g.Snapshot)})
 	if child.Size != g.Size || len(child.Restored) == 0 {
-		t.Errorf("%+v", child)
+		t.Errorf("the child has the size %+v and %q restored, want the snapshot's %+v and its memory", child.Size, child.Restored, g.Size)
 	}
 	if _, err := e.RenameSnapshot(ctx, c, "first", "renamed"); err != nil {
 		t.Fatal(err)
@@ -282,8 +303,11 @@ func TestKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, err := e.Keep(ctx, c, "try-2", "app", false)
-	if err != nil || k.VM.ID != f.Children[1].ID || k.VM.Name != "app" || !strings.HasPrefix(k.Over.Name, "app-old-") {
-		t.Fatalf("%+v, %v", k, err)
+	if err != nil || k.VM.ID != f.Children[1].ID || k.VM.Name != "app" {
+		t.Fatalf("the kept VM is %s named %q (%v), want %s named app", k.VM.ID, k.VM.Name, err, f.Children[1].ID)
+	}
+	if !strings.HasPrefix(k.Over.Name, "app-old-") {
+		t.Fatalf("the replaced VM is named %q, want app-old-", k.Over.Name)
 	}
 	if _, err := e.Keep(ctx, c, "try-1", "app", true); err != nil {
 		t.Fatal(err)
@@ -292,11 +316,11 @@ func TestKeep(t *testing.T) {
 		t.Errorf("the loser is still there: %v", err)
 	}
 	if v, err := e.Get(ctx, c, "app"); err != nil || v.ID != f.Children[0].ID || v.Parent != old.ID {
-		t.Errorf("%+v, %v", v, err)
+		t.Errorf("app is %s, a child of %q (%v), want %s of %s", v.ID, v.Parent, err, f.Children[0].ID, old.ID)
 	}
 	l, err := e.Lineage(ctx, c, "app")
 	if err != nil || len(l.VMs) != 2 || len(l.Generations) == 0 {
-		t.Errorf("%+v, %v", l, err)
+		t.Errorf("the lineage has %d VMs and %d generations (%v), want 2 and some", len(l.VMs), len(l.Generations), err)
 	}
 	consistent(t, s)
 }
@@ -348,7 +372,7 @@ func TestReseat(t *testing.T) {
 	}
 	got, err := e.Get(ctx, c, "app")
 	if err != nil || got.State != vm.Running || got.Generation == v.Generation {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("the VM is %s on the generation %s (%v), want it running on another than %s", got.State, got.Generation, err, v.Generation)
 	}
 	pass(clock, 20*time.Second)
 	if again, err := e.Get(ctx, c, "app"); err != nil || again.Generation != got.Generation {
@@ -365,7 +389,7 @@ func TestDiskSettledAtStart(t *testing.T) {
 	ctx := t.Context()
 	create(t, e, c, engine.CreateRequest{Name: "app"})
 	if out, code := sh(t, e, c, "app", "echo one > /work/f"); code != 0 {
-		t.Fatal(out)
+		t.Fatalf("the command failed: %s", out)
 	}
 	boom := vm.Errorf(vm.Unavailable, "", "boom")
 	for _, step := range []string{"captured", "disk-name", "attach"} {
@@ -375,7 +399,7 @@ func TestDiskSettledAtStart(t *testing.T) {
 		t.Fatal("a snapshot that was not completed succeeded")
 	}
 	if out, code := sh(t, e, c, "app", "echo two > /work/f"); code != 0 {
-		t.Fatal(out)
+		t.Fatalf("the command failed: %s", out)
 	}
 	for _, step := range []string{"captured", "disk-name", "attach"} {
 		s.World.Fail(step, nil)

@@ -70,7 +70,7 @@ func TestFolderRules(t *testing.T) {
 		_, err := e.MountFolder(ctx, c, x.vm, x.r)
 		if x.kind == "" {
 			if err != nil {
-				t.Errorf("%s %+v: %v", x.vm, x.r, err)
+				t.Errorf("the folder %+v is not mounted in %s: %v", x.r, x.vm, err)
 			}
 			continue
 		}

@@ -126,7 +126,7 @@ func TestLineageStays(t *testing.T) {
 	}
 	l, err := e.Lineage(ctx, c, "app")
 	if err != nil || len(l.VMs) != 2 {
-		t.Fatalf("%v, %v", l.VMs, err)
+		t.Fatalf("the lineage has the VMs %+v (%v), want 2", l.VMs, err)
 	}
 	gens := generationsOf(t, s)
 	reaches := func(from, to vm.GenerationID) bool {

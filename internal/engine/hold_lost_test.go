@@ -96,7 +96,7 @@ func TestVisitOfAHeldVM(t *testing.T) {
 	s.World.Stand(v.ID)
 	_, release := s.World.Hold("guest")
 	if _, err := e.Stats(t.Context(), c, "box"); vm.KindOf(err) != vm.Timeout {
-		t.Errorf("%v", err)
+		t.Errorf("a guest that stands gives %v, want a time-out", err)
 	}
 	release()
 	eventually(t, "it goes on", func() bool { return !s.World.Held(v.ID) })

@@ -23,7 +23,7 @@ func TestHold(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
 	h, err := e.Hold(ctx, c, "box", engine.HoldRequest{For: time.Hour, Reason: "build"})
 	if err != nil || !h.Until.Equal(clock.Now().Add(time.Hour)) || h.By.Account != c.Actor.Account {
-		t.Fatalf("%+v, %v", h, err)
+		t.Fatalf("the hold is %+v (%v), want one for an hour by %s", h, err, c.Actor.Account)
 	}
 	i := idleOf(t, e, c, "box")
 	if len(i.Awake) != 1 || i.Awake[0].Hold != h.ID || !strings.Contains(i.Awake[0].Why, "build") || !i.SleepsAt.Equal(h.Until.Add(time.Minute)) {
@@ -84,8 +84,15 @@ func TestRelease(t *testing.T) {
 	if err := e.Release(ctx, c, "box", h.ID); err != nil {
 		t.Fatal(err)
 	}
-	if i := idleOf(t, e, c, "box"); len(i.Awake) != 0 || i.LastKind != vm.ActivityHold || !i.SleepsAt.Equal(clock.Now().Add(time.Minute)) {
-		t.Errorf("%+v", i)
+	i := idleOf(t, e, c, "box")
+	if len(i.Awake) != 0 {
+		t.Errorf("after the release the VM is kept awake by %+v", i.Awake)
+	}
+	if i.LastKind != vm.ActivityHold {
+		t.Errorf("after the release the last use is %q, want the hold", i.LastKind)
+	}
+	if want := clock.Now().Add(time.Minute); !i.SleepsAt.Equal(want) {
+		t.Errorf("after the release the VM sleeps at %v, want %v", i.SleepsAt, want)
 	}
 	if err := e.Release(ctx, c, "box", h.ID); vm.KindOf(err) != vm.NotFound {
 		t.Errorf("twice: %v", err)
@@ -111,7 +118,7 @@ func TestHoldRefuses(t *testing.T) {
 		"wordy": {Reason: strings.Repeat("x", vm.MaxReason+1)}, "escape": {Reason: "\x1b[2J"}, "no text": {Reason: "\xff"},
 	} {
 		if _, err := e.Hold(ctx, c, "box", r); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("the hold %q gives %v, want it invalid", what, err)
 		}
 	}
 	for range vm.MaxHolds {

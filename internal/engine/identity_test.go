@@ -30,8 +30,11 @@ func identity(t *testing.T, e *vmtest.House, c *vm.Call, r access.TokenRequest) 
 		t.Fatal(err)
 	}
 	actor, err := e.Authenticate(t.Context(), secret)
-	if err != nil || actor.Identity != i.ID || actor.Token != tok.ID || actor.Account != c.Actor.Account || actor.Key != "" || actor.Admin {
-		t.Fatalf("%+v, %v", actor, err)
+	if err != nil || actor.Identity != i.ID || actor.Token != tok.ID || actor.Account != c.Actor.Account {
+		t.Fatalf("the token's secret belongs to %+v (%v), want identity %s of %s", actor, err, i.ID, c.Actor.Account)
+	}
+	if actor.Key != "" || actor.Admin {
+		t.Fatalf("a token has the key %q or rules (admin %v)", actor.Key, actor.Admin)
 	}
 	return i, tok, &vm.Call{Actor: actor}
 }
@@ -112,7 +115,7 @@ func TestIdentityReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, code := sh(t, e, own, id, "whoami"); code != 0 || out != "root\n" {
-		t.Errorf("%q %d", out, code)
+		t.Errorf("whoami of the identity that woke the VM says %q with status %d, want root", out, code)
 	}
 	for _, op := range []vm.Op{vm.OpStart, vm.OpExec} {
 		if !slices.ContainsFunc(auditOf(t, e, c), func(r vm.AuditRecord) bool { return r.Op == op && r.Actor.Identity == i.ID }) {
@@ -138,7 +141,11 @@ func TestAllowedUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if term, err := e.OpenTerminal(ctx, c, id, vm.TerminalSpec{ID: "roots", Cols: 80, Rows: 24}); err != nil || term.Detach() != nil {
+	term, err := e.OpenTerminal(ctx, c, id, vm.TerminalSpec{ID: "roots", Cols: 80, Rows: 24})
+	if err == nil {
+		err = term.Detach()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	denied := func(_ any, err error) { t.Helper(); wantCode(t, err, vm.Denied, "VM_ACCESS_DENIED") }
@@ -228,7 +235,7 @@ func TestCutStreams(t *testing.T) {
 		select {
 		case err := <-ended:
 			if vm.KindOf(err) != vm.Denied {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("the %s of a user that is no longer allowed ends with %v, want it denied", name, err)
 			}
 		case <-time.After(10 * time.Second):
 			t.Fatalf("the %s goes on", name)

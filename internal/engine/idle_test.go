@@ -55,7 +55,7 @@ func TestActivity(t *testing.T) {
 	} {
 		clock.Advance(time.Second)
 		if err := verbs(e)[name](ctx, c, "box"); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("the use %s: %v", name, err)
 		}
 		i := idleOf(t, e, c, "box")
 		if i.LastKind != want || !i.LastActivity.Equal(clock.Now()) || !i.IdleSince.Equal(clock.Now()) || len(i.Awake) != 0 {
@@ -80,7 +80,7 @@ func TestActivity(t *testing.T) {
 	clock.Advance(time.Second)
 	for _, name := range []string{"stats", "connections", "process"} {
 		if err := verbs(e)[name](ctx, c, "box"); err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("the look %s: %v", name, err)
 		}
 	}
 	for _, look := range []func() error{
@@ -129,7 +129,7 @@ func TestIdleExplains(t *testing.T) {
 		r.Name = name
 		create(t, e, c, r)
 		if i := idleOf(t, e, c, name); i.Never == "" || !i.SleepsAt.IsZero() {
-			t.Errorf("%s: %+v", name, i)
+			t.Errorf("a VM whose time-out is %s sleeps at %v because of %q, want never", name, i.SleepsAt, i.Never)
 		}
 	}
 	if _, err := e.Idle(t.Context(), c, "none"); vm.KindOf(err) != vm.NotFound {
@@ -234,7 +234,7 @@ func TestWakeOnce(t *testing.T) {
 		release()
 		for range cap(errs) {
 			if err := <-errs; err != nil {
-				t.Errorf("%s: %v", st, err)
+				t.Errorf("a caller that woke the %s VM got %v", st, err)
 			}
 		}
 		if n := s.World.Launches() - launches; n != 1 {
@@ -277,7 +277,7 @@ func TestWakeByIdentity(t *testing.T) {
 		t.Errorf("no record of its start: %+v", woken)
 	}
 	if got := idleOf(t, e, own, string(v.ID)); len(got.Holds) != 1 || got.Holds[0].By != (vm.Actor{}) {
-		t.Errorf("%+v", got.Holds)
+		t.Errorf("the identity sees the holds %+v, want one, not whose it is", got.Holds)
 	}
 	if _, err := e.Hold(t.Context(), own, string(v.ID), engine.HoldRequest{}); vm.KindOf(err) != vm.Denied {
 		t.Errorf("a hold by an identity: %v", err)
@@ -301,7 +301,7 @@ func TestWakeFails(t *testing.T) {
 	release()
 	for range cap(errs) {
 		if err := <-errs; vm.KindOf(err) != vm.NoSpace || !strings.Contains(err.Error(), "the disk is full") {
-			t.Errorf("%v", err)
+			t.Errorf("a caller of the VM that did not wake got %v, want that the disk is full", err)
 		}
 	}
 	if n := eventsOf(s, "vm.starting") - starts; n != 1 {
@@ -330,7 +330,7 @@ func TestWakeOutlivesCaller(t *testing.T) {
 		<-reached
 		cancel()
 		if err := <-gone; !errors.Is(err, context.Canceled) && vm.KindOf(err) != vm.Cancelled {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("the %s of a caller that left ends with %v, want it cancelled", name, err)
 		}
 		release()
 		eventually(t, "it is woken all the same", func() bool { return eventsOf(s, "vm.woken") == 1 })
@@ -366,7 +366,7 @@ func TestArriveDuringSuspend(t *testing.T) {
 		release()
 		for range cap(out) {
 			if err := <-out; err != nil {
-				t.Errorf("%s: %v", step, err)
+				t.Errorf("a caller that came at %s got %v", step, err)
 			}
 		}
 		if n := eventsOf(s, "vm.woken"); n != 1 {

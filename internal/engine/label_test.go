@@ -25,7 +25,7 @@ func TestLabels(t *testing.T) {
 	for range 2 { // the second changes nothing
 		v, err := e.Label(t.Context(), c2, "box", map[string]*string{"team": &db, "tier": &db, "old": nil, "none": nil})
 		if err != nil || !maps.Equal(v.Labels, want) {
-			t.Fatalf("%v, %v", v.Labels, err)
+			t.Fatalf("the labels are %v (%v), want %v", v.Labels, err, want)
 		}
 	}
 	if n := eventsOf(s, "vm.labelled"); n != 1 {
@@ -107,8 +107,11 @@ func TestListByLabel(t *testing.T) {
 		for _, v := range vms {
 			names = append(names, v.Name)
 		}
-		if err != nil || !slices.Equal(names, tc.want) || total != len(tc.want) || counts[vm.Running] != 3 {
-			t.Errorf("%v: %v, %d, %v, %v", tc.selectors, names, total, counts, err)
+		if err != nil || !slices.Equal(names, tc.want) || total != len(tc.want) {
+			t.Errorf("%v selects %v of %d (%v), want %v", tc.selectors, names, total, err, tc.want)
+		}
+		if counts[vm.Running] != 3 {
+			t.Errorf("%v counts %v, want 3 running", tc.selectors, counts)
 		}
 	}
 }

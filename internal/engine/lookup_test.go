@@ -46,7 +46,7 @@ func BenchmarkList(b *testing.B) {
 	e, c := siteOfMany(b, 1000)
 	for b.Loop() {
 		if l, _, _, err := e.List(b.Context(), c, engine.Filter{}); err != nil || len(l) != 1000 {
-			b.Fatal(len(l), err)
+			b.Fatalf("the list has %d VMs (%v), want 1000", len(l), err)
 		}
 	}
 }

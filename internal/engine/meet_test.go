@@ -115,7 +115,7 @@ func TestDeleteDuring(t *testing.T) {
 				err = nil // the create took itself back first
 			}
 			if err != nil {
-				t.Errorf("%s: %v", tc.by, err)
+				t.Errorf("the %s during the %s failed: %v", tc.by, tc.verb, err)
 			}
 			if err := <-done; vm.KindOf(err) != vm.Cancelled {
 				t.Errorf("%s: %v, want Cancelled", tc.verb, err)
@@ -587,7 +587,7 @@ func TestManyAtOnce(t *testing.T) {
 				switch vm.KindOf(err) {
 				case "", vm.Busy, vm.WrongState, vm.GuestFault, vm.Cancelled, vm.Unavailable:
 				default:
-					t.Errorf("%s %s: %v", verb, name, err)
+					t.Errorf("%s of %s gives %v, which no meeting explains", verb, name, err)
 				}
 			}
 		}()

@@ -306,7 +306,7 @@ func TestPoolRefusal(t *testing.T) {
 	clock.Advance(time.Minute)
 	ready(t, e, c, 1)
 	if _, err := e.Create(t.Context(), c, engine.CreateRequest{Name: "box", UniqueName: true}); vm.KindOf(err) != vm.Exists {
-		t.Errorf("%v", err)
+		t.Errorf("a create with a taken name gives %v, want that it exists", err)
 	}
 	if poolOf(t, e, c).Ready != 1 || s.World.Launches() != 2 {
 		t.Error("the member is gone")
@@ -365,7 +365,7 @@ func TestPoolSwept(t *testing.T) {
 	clock.Advance(time.Minute)
 	ready(t, e, c, 1)
 	if _, err := e.Delete(t.Context(), c, "box"); !hit {
-		t.Fatal(err)
+		t.Fatalf("the engine did not die in the delete, which ended with %v", err)
 	}
 	closeEngine(t, e)
 	if n := len(s.World.Running()); n != 2 {

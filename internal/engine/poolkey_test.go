@@ -145,7 +145,7 @@ func TestFailedForkIsQuiet(t *testing.T) {
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	s.World.Fail("launch", vm.Errorf(vm.GuestFault, "", "the agent did not answer"))
 	if _, err := e.Fork(t.Context(), c, "box", engine.ForkRequest{}); vm.KindOf(err) != vm.GuestFault {
-		t.Fatal(err)
+		t.Fatalf("a fork whose child does not answer ends with %v, want a fault of the guest", err)
 	}
 	s.World.Fail("launch", nil)
 	eventually(t, "the memory of the failed fork goes", func() bool {

@@ -33,7 +33,7 @@ func TestPreviewSession(t *testing.T) {
 		select {
 		case <-held.Done():
 			if k := vm.KindOf(context.Cause(held)); k != kind {
-				t.Errorf("%s: %v", what, context.Cause(held))
+				t.Errorf("%s: the connection ended with %v, want kind %s", what, context.Cause(held), kind)
 			}
 		case <-time.After(10 * time.Second):
 			t.Errorf("%s: it goes on", what)
@@ -97,7 +97,7 @@ func TestPreviewSession(t *testing.T) {
 	}
 	mapped, ok := e.DomainSite("app.warren.localhost")
 	if !ok || mapped.Domain != "app.warren.localhost" {
-		t.Fatalf("%+v %v", mapped, ok)
+		t.Fatalf("the mapped domain leads to %+v (found %v)", mapped, ok)
 	}
 	domain, stop := e.PreviewSession(ctx, vm.Actor{}, mapped)
 	defer stop()

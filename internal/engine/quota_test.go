@@ -128,7 +128,7 @@ func TestQuotaAtOnce(t *testing.T) {
 			own := *c
 			_, err := e.Create(t.Context(), &own, engine.CreateRequest{Name: fmt.Sprintf("vm-%d", i)})
 			if err != nil && vm.AsError(err).Code != "VM_LIMIT_EXCEEDED" {
-				t.Error(err)
+				t.Errorf("the create of vm-%d ends with %v, want success or the limit", i, err)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func TestSnapshotsAtOnce(t *testing.T) {
 			if err := <-errs; err == nil {
 				made++
 			} else if k := vm.KindOf(err); k != vm.Limit && k != vm.Exists {
-				t.Errorf("%v", err)
+				t.Errorf("a snapshot beyond the quota ends with %v, want the limit or that it exists", err)
 			}
 		}
 		return made
@@ -234,8 +234,11 @@ func TestSetQuota(t *testing.T) {
 	closeEngine(t, e)
 	e, _ = open(t, s)
 	q, err := e.Quota(ctx, c, "")
-	if want := (vm.Quota{VMs: 2, Disk: 1 << 30}); err != nil || q.Quota != want || q.Use.VMs != 2 || q.Use.Running != 2 || q.Use.VCPU != 2 || q.Use.MemoryMiB != 1024 || q.Use.Disk == 0 {
-		t.Errorf("%+v, %v", q, err)
+	if want := (vm.Quota{VMs: 2, Disk: 1 << 30}); err != nil || q.Quota != want {
+		t.Errorf("after the restart the quota is %+v (%v), want %+v", q.Quota, err, want)
+	}
+	if u := q.Use; u.VMs != 2 || u.Running != 2 || u.VCPU != 2 || u.MemoryMiB != 1024 || u.Disk == 0 {
+		t.Errorf("after the restart the account uses %+v, want 2 running VMs with 2 CPUs, 1024 MiB and some disk", u)
 	}
 }
 

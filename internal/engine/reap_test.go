@@ -102,7 +102,7 @@ func TestIdle(t *testing.T) {
 	ctx := t.Context()
 	v := create(t, e, c, engine.CreateRequest{Name: "asked", IdleTimeout: engine.Some(int64(60)), StopOnIdle: true})
 	if !v.IdleStops || *v.IdleTimeoutSeconds != 60 {
-		t.Errorf("%+v", v)
+		t.Errorf("the VM stops when idle: %v, after %d s, want true after 60 s", v.IdleStops, *v.IdleTimeoutSeconds)
 	}
 	v = create(t, e, c, engine.CreateRequest{Name: "absent"})
 	if v.IdleStops || *v.IdleTimeoutSeconds != 300 {

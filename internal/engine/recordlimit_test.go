@@ -60,7 +60,7 @@ func TestManyTerminals(t *testing.T) {
 	}
 	st, err := e.State(t.Context(), c, "box")
 	if err != nil || !strings.Contains(strings.Join(st.Problems, "\n"), "more that the guest named") {
-		t.Errorf("%v, %v", st.Problems, err)
+		t.Errorf("the state's problems are %q (%v), want that there are more terminals", st.Problems, err)
 	}
 }
 
@@ -94,6 +94,6 @@ func TestLargeJob(t *testing.T) {
 		t.Errorf("what remains itself: %d, %v", len(now.Copies), err)
 	}
 	if j.Ended.After(time.Now()) {
-		t.Error(j.Ended)
+		t.Errorf("the job ended at %v, which is to come", j.Ended)
 	}
 }

@@ -29,7 +29,7 @@ func TestRenameVM(t *testing.T) {
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	c.Receipt = ""
 	if got := renameVM(t, e, c, "box", "web"); got.Name != "web" || got.ID != v.ID {
-		t.Errorf("%s, %s", got.Name, got.ID)
+		t.Errorf("the renamed VM is %s named %q, want %s named web", got.ID, got.Name, v.ID)
 	}
 	if got, err := e.Get(t.Context(), c, "web"); err != nil || got.ID != v.ID {
 		t.Errorf("by the new name: %s, %v", got.ID, err)

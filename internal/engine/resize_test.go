@@ -36,8 +36,11 @@ func TestResizeLive(t *testing.T) {
 	launches := s.World.Launches()
 	want := vm.Size{VCPU: 2, MemoryMiB: 2 * gib, DiskMiB: 32 * gib}
 	r := resize(t, e, c, "box", want)
-	if how := map[string]string{"cpu": "live", "memory": "live", "disk": "live"}; !maps.Equal(r.How, how) || r.VM.Size != want || len(r.Why) != 0 {
-		t.Errorf("%+v", r)
+	if how := map[string]string{"cpu": "live", "memory": "live", "disk": "live"}; !maps.Equal(r.How, how) || len(r.Why) != 0 {
+		t.Errorf("the running VM was resized as %v because of %v, want %v", r.How, r.Why, how)
+	}
+	if r.VM.Size != want {
+		t.Errorf("the VM's size is %+v, want %+v", r.VM.Size, want)
 	}
 	if r := resize(t, e, c, "box", vm.Size{VCPU: 1}); r.How["cpu"] != "live" || len(r.How) != 1 || r.VM.Size.VCPU != 1 || r.VM.Size.MemoryMiB != want.MemoryMiB {
 		t.Errorf("one CPU again: %+v", r)
@@ -121,11 +124,17 @@ func TestResizeByStart(t *testing.T) {
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
 	sh(t, e, c, "box", "echo kept > /work/f")
 	r := resize(t, e, c, "box", vm.Size{VCPU: 4, MemoryMiB: 256})
-	if how := map[string]string{"cpu": "restart", "memory": "restart"}; !maps.Equal(r.How, how) || r.Why["memory"] == "" || len(r.VM.Losses) == 0 {
-		t.Errorf("%+v", r)
+	if how := map[string]string{"cpu": "restart", "memory": "restart"}; !maps.Equal(r.How, how) || r.Why["memory"] == "" {
+		t.Errorf("the VM was resized as %v because of %v, want %v and why", r.How, r.Why, how)
 	}
-	if r.VM.State != vm.Running || r.VM.InstanceID == v.InstanceID || r.VM.Size != (vm.Size{VCPU: 4, MemoryMiB: 256, DiskMiB: v.Size.DiskMiB}) {
-		t.Errorf("%+v", r.VM)
+	if len(r.VM.Losses) == 0 {
+		t.Error("the restart does not say what was lost")
+	}
+	if r.VM.State != vm.Running || r.VM.InstanceID == v.InstanceID {
+		t.Errorf("after the restart the VM is %s as instance %s, want it running as another than %s", r.VM.State, r.VM.InstanceID, v.InstanceID)
+	}
+	if want := (vm.Size{VCPU: 4, MemoryMiB: 256, DiskMiB: v.Size.DiskMiB}); r.VM.Size != want {
+		t.Errorf("after the restart the VM's size is %+v, want %+v", r.VM.Size, want)
 	}
 	if out, _ := sh(t, e, c, "box", "cat /work/f"); out != "kept\n" {
 		t.Errorf("the disk has %q", out)
@@ -152,8 +161,12 @@ func TestResizeStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := vm.Size{VCPU: 2, MemoryMiB: 256, DiskMiB: 17 * gib}
-	if r := resize(t, e, c, "box", want); r.VM.State != vm.Stopped || r.How["memory"] != "at-next-start" || len(r.How) != 3 {
-		t.Errorf("%+v", r)
+	r := resize(t, e, c, "box", want)
+	if r.VM.State != vm.Stopped {
+		t.Errorf("a resize has made the stopped VM %s", r.VM.State)
+	}
+	if r.How["memory"] != "at-next-start" || len(r.How) != 3 {
+		t.Errorf("the stopped VM was resized as %v, want three parts at the next start", r.How)
 	}
 	s.World.Fail("grow-disk", vm.Errorf(vm.NoSpace, "", "full"))
 	_, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{DiskMiB: 18 * gib}})
@@ -189,7 +202,7 @@ func TestResizeRefuses(t *testing.T) {
 	}
 	for _, size := range []vm.Size{{VCPU: -1}, {MemoryMiB: -512}, {DiskMiB: -1}} {
 		if _, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: size}); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%+v: %v", size, err)
+			t.Errorf("a resize to %+v gives %v, want it invalid", size, err)
 		}
 	}
 	_, err := e.Resize(t.Context(), c, "nobox", engine.ResizeRequest{Size: vm.Size{VCPU: 2}})

@@ -70,7 +70,7 @@ func ends(t *testing.T, e *vmtest.House, c *vm.Call, how string, idle func()) {
 		_, err = e.Stop(t.Context(), c, "box")
 	default:
 		if i := idleOf(t, e, c, "box"); i.OnIdle == "" {
-			t.Errorf("%+v", i)
+			t.Errorf("the VM has nothing to do when idle: %+v", i)
 		}
 		idle()
 	}
@@ -112,7 +112,7 @@ func TestPersistenceInherited(t *testing.T) {
 		"type":     {Persistence: &vm.Persistence{Type: "eternal"}},
 	} {
 		if _, err := e.Fork(t.Context(), c, "box", r); vm.KindOf(err) != vm.Invalid {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a fork with a wrong %s gives %v, want it invalid", name, err)
 		}
 	}
 	if l, _, _, err := e.List(t.Context(), c, engine.Filter{}); err != nil || len(l) != 4 {

@@ -101,7 +101,7 @@ func TestDiskRollbackIsTakenBackLater(t *testing.T) {
 		}
 		e, c = open(t, s)
 		if err := doVerb(t, e, c, "rollback disk"); vm.KindOf(err) != vm.NoSpace {
-			t.Fatal(err)
+			t.Fatalf("a rollback on a full disk ends with %v, want that there is no room", err)
 		}
 		if v, err := e.Get(t.Context(), c, "box"); err != nil || v.State != vm.Stopped {
 			t.Errorf("it is %s, %v", v.State, err)

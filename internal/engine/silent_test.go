@@ -37,7 +37,7 @@ func TestSilentMachine(t *testing.T) {
 				err := do()
 				var e *vm.Error
 				if !errors.As(err, &e) || e.Kind != vm.Unavailable || !strings.Contains(err.Error(), what+" does not answer") || !strings.Contains(e.Hint, "warren kill") {
-					t.Errorf("%s: %v", verb, err)
+					t.Errorf("a silent machine gives the %s %v, want that the %s does not answer and the hint to kill", verb, err, what)
 				}
 			}
 			if got := stateOf(t, e, c, "box"); got != vm.Running {
@@ -87,7 +87,7 @@ func TestAuditDiskHangs(t *testing.T) {
 		}
 	})
 	if vm.KindOf(err) != vm.Timeout || !strings.Contains(err.Error(), "audit record") {
-		t.Errorf("%v", err)
+		t.Errorf("a stop without a record ends with %v, want a time-out of the audit record", err)
 	}
 	release()
 	if _, err := e.Stop(t.Context(), c, "box"); err != nil {

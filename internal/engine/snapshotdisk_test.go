@@ -37,7 +37,7 @@ func TestDiskSnapshotOfSuspended(t *testing.T) {
 			}
 			g, err := e.Snapshot(ctx, c, "box", engine.SnapshotRequest{Name: "disk", DiskOnly: true})
 			if err != nil || g.Memory || g.Whole() || !g.Durable || g.State != vm.GenReady {
-				t.Fatalf("%+v, %v", g, err)
+				t.Fatalf("the snapshot is %+v (%v), want the disk alone, durable and ready", g, err)
 			}
 			if disk, memory := s.World.Generations(s.Dir).Present(g.ID); !disk || memory {
 				t.Errorf("files of the disk %v, of memory %v", disk, memory)

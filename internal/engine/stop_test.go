@@ -26,7 +26,7 @@ func TestStopAsleep(t *testing.T) {
 	}
 	v, err := e.Stop(ctx, c, "app")
 	if err != nil || v.State != vm.Stopped || v.Generation != "" {
-		t.Fatalf("%+v, %v", v, err)
+		t.Fatalf("the stopped VM is %s on the generation %q (%v), want it stopped without memory", v.State, v.Generation, err)
 	}
 	if n := len(s.World.Running()); n != 0 {
 		t.Errorf("%d machines run", n)

@@ -198,7 +198,7 @@ func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 	fill(t, s.Dir.Generation(g.ID), 8*mib)
 	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
 	if err != nil || len(dry.Gone) != 2 || dry.Left == 0 {
-		t.Fatalf("%+v, %v", dry, err)
+		t.Fatalf("the dry run would remove %+v with %d bytes left (%v), want 2 and some left", dry.Gone, dry.Left, err)
 	}
 	for _, it := range dry.Gone {
 		if it.Frees < 8*mib || it.Frees > 9*mib {
@@ -243,8 +243,11 @@ func TestEvictionOfLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	dry, err := e.Prune(ctx, c, engine.PruneRequest{DryRun: true, Free: 1 << 40})
-	if err != nil || len(dry.Gone) != 3 || dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].ID != string(v.ID) || dry.Gone[2].Snapshot != g.Snapshot {
-		t.Fatalf("%+v, %v", dry, err)
+	if err != nil || len(dry.Gone) != 3 {
+		t.Fatalf("the dry run would remove %+v (%v), want 3", dry.Gone, err)
+	}
+	if dry.Gone[0].Why != vm.WhyLayer || dry.Gone[1].ID != string(v.ID) || dry.Gone[2].Snapshot != g.Snapshot {
+		t.Fatalf("the dry run would remove %+v, want the layer, then %s, then the snapshot %s", dry.Gone, v.ID, g.Snapshot)
 	}
 	made := layersOf(t, e, c)
 	if len(made) != 1 {
@@ -324,12 +327,15 @@ func TestPruneOfOthers(t *testing.T) {
 	stopped(t, s, e, c, "own", stickyOf(5), mib)
 	done, err := e.Prune(ctx, c, engine.PruneRequest{Free: 1 << 40})
 	if err != nil || len(done.Gone) != 1 || done.Gone[0].Name != "own" {
-		t.Errorf("%+v, %v", done, err)
+		t.Errorf("the account's prune removed %+v (%v), want its own VM", done.Gone, err)
 	}
 	wantNames(t, e, admin, "anothers")
 	out, err := e.Storage(ctx, c)
-	if err != nil || len(out.Accounts) != 1 || slices.ContainsFunc(out.Items, func(it vm.StorageItem) bool { return it.Account != c.Actor.Account }) {
-		t.Errorf("%+v, %v", out, err)
+	if err != nil || len(out.Accounts) != 1 {
+		t.Errorf("the account sees the accounts %+v (%v), want itself", out.Accounts, err)
+	}
+	if slices.ContainsFunc(out.Items, func(it vm.StorageItem) bool { return it.Account != c.Actor.Account }) {
+		t.Errorf("the account sees others' items: %+v", out.Items)
 	}
 	for _, n := range []int64{-1, 1 << 62} {
 		if _, err := e.Prune(ctx, c, engine.PruneRequest{Free: n}); vm.KindOf(err) != vm.Invalid {

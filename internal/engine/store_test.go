@@ -119,7 +119,7 @@ func TestOnStore(t *testing.T) {
 		}
 		e, c = open(t, s)
 		if err := doVerb(t, e, c, verb); label != "" && !errors.Is(err, engine.ErrDied) {
-			t.Fatalf("%s: %v", label, err)
+			t.Fatalf("at %s the verb ends with %v, want the engine's death", label, err)
 		}
 		closeEngine(t, e)
 		s.Fault = nil

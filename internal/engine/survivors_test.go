@@ -162,7 +162,7 @@ func TestLayerWithoutARecord(t *testing.T) {
 	s, v := diedAt(t, engine.Label{Verb: "snapshot", At: "capture:commit"})
 	gens, err := vmtest.Stored[vm.Generation](s.Backend, "generations")
 	if err != nil || len(gens) != 1 {
-		t.Fatal(gens, err)
+		t.Fatalf("the stored generations are %+v (%v), want one", gens, err)
 	}
 	if err := vmtest.Erase(s.Backend, "generations", string(gens[0].ID)); err != nil {
 		t.Fatal(err)

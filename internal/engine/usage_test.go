@@ -79,8 +79,14 @@ func TestUsage(t *testing.T) {
 		t.Errorf("gone: %+v", got)
 	}
 	sums, vms, err := e.Usage(t.Context(), c, false)
-	if err != nil || len(vms) != 1 || len(sums) != 1 || sums[0].CPUSeconds != 9 || sums[0].Account != c.Actor.Account || sums[0].Name == "" {
-		t.Errorf("%+v %+v %v", sums, vms, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(vms) != 1 {
+		t.Errorf("the usage shows the VMs %+v, want the deleted one", vms)
+	}
+	if len(sums) != 1 || sums[0].CPUSeconds != 9 || sums[0].Account != c.Actor.Account || sums[0].Name == "" {
+		t.Errorf("the usage shows the accounts %+v, want %s by name with 9 s of CPU", sums, c.Actor.Account)
 	}
 }
 

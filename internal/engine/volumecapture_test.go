@@ -157,8 +157,11 @@ func TestVolumeSnapshots(t *testing.T) {
 	_, _, err = e.RollbackVolume(ctx, c, ref("work"), "nothing")
 	refused(t, err, vm.NotFound, "SNAPSHOT_NOT_FOUND")
 	info, before, err := e.RollbackVolume(ctx, c, ref("work"), "")
-	if err != nil || info.SizeMiB != first.SizeMiB || !before.Before || before.SizeMiB != 16<<10 {
-		t.Fatalf("%+v, %+v, %v", info.Volume, before, err)
+	if err != nil || info.SizeMiB != first.SizeMiB {
+		t.Fatalf("after the rollback the volume has %d MiB (%v), want %d", info.SizeMiB, err, first.SizeMiB)
+	}
+	if !before.Before || before.SizeMiB != 16<<10 {
+		t.Fatalf("what was before the rollback is kept as %+v, want it with 16384 MiB", before)
 	}
 	if info, _, err = e.RollbackVolume(ctx, c, ref("work"), before.ID); err != nil || info.SizeMiB != 16<<10 {
 		t.Fatalf("the undo: %+v, %v", info.Volume, err)
@@ -219,15 +222,18 @@ func TestVolumeRollbackDies(t *testing.T) {
 		e, c = open(t, s)
 		unlock(t, e, c, "work")
 		if _, _, err := e.RollbackVolume(ctx, c, ref("work"), "first"); !errors.Is(err, engine.ErrDied) || !hit {
-			t.Fatalf("%s: %v", label, err)
+			t.Fatalf("at %s the rollback ends with %v (reached %v), want the engine's death", label, err, hit)
 		}
 		closeEngine(t, e)
 		s.Fault = nil
 		e, c = open(t, s)
 		unlock(t, e, c, "work")
 		v, err := e.VolumeOf(ctx, c, ref("work"))
-		if err != nil || v.SizeMiB != first.SizeMiB || v.Reverting != "" || len(v.Snapshots) != 2 {
-			t.Errorf("%s: %+v, %v", label, v.Volume, err)
+		if err != nil || v.SizeMiB != first.SizeMiB || v.Reverting != "" {
+			t.Errorf("after a death at %s the volume has %d MiB and reverts %q (%v), want %d and it done", label, v.SizeMiB, v.Reverting, err, first.SizeMiB)
+		}
+		if len(v.Snapshots) != 2 {
+			t.Errorf("after a death at %s the volume has the snapshots %+v, want 2", label, v.Snapshots)
 		}
 	}
 }
