@@ -55,7 +55,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	if err := e.step(ctx, "capture:record"); err != nil {
 		return g, err
 	}
-	g, err = e.newGeneration(ctx, e.planGeneration(e.snapshot(s), o))
+	g, err = e.newGeneration(ctx, e.planGeneration(e.recordOf(s), o))
 	if err != nil {
 		return g, err
 	}
@@ -144,7 +144,7 @@ func (e *Engine) memoryOf(ctx context.Context, s *slot) int64 {
 	if err != nil {
 		return 0
 	}
-	return min(st.RSS, int64(e.snapshot(s).Size.MemoryMiB)<<20)
+	return min(st.RSS, int64(e.recordOf(s).Size.MemoryMiB)<<20)
 }
 
 // roomForKept refuses a capture that somebody asks for if the account's quotas have no
@@ -166,7 +166,7 @@ const captureRoom = 64 << 20
 func (e *Engine) captureMachine(ctx context.Context, s *slot, g vm.Generation, o captureOptions) (vm.Captured, error) {
 	r := e.runOf(s)
 	if r == nil {
-		if e.snapshot(s).State == vm.Stopped {
+		if e.recordOf(s).State == vm.Stopped {
 			return vm.Captured{}, nil
 		}
 		return vm.Captured{}, silent(s.id, "monitor")
@@ -247,7 +247,7 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.Generation, wh
 		e.unpin(g.ID)
 		e.collectLater()
 	}()
-	if e.snapshot(s).DiskOn == g.ID {
+	if e.recordOf(s).DiskOn == g.ID {
 		return nil // it is a layer of the disk now; collect drops the rest
 	}
 	if err := e.cfg.Generations.Abandon(g.ID, s.id); err != nil {
@@ -274,7 +274,7 @@ func (e *Engine) failLater(s *slot, g vm.Generation, why error) {
 // writes to its next disk. A VM without a machine may always move to that disk. It is
 // empty if the machine had not moved, and then shows the layer below it.
 func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
-	if e.snapshot(s).State == vm.Stopped {
+	if e.recordOf(s).State == vm.Stopped {
 		if err := e.takeBackRollback(ctx, s); err != nil {
 			return err
 		}
@@ -310,7 +310,7 @@ func (e *Engine) diskMoved(ctx context.Context, s *slot, id vm.GenerationID) (bo
 	_, known := e.generationInfo(id)
 	r := e.runOf(s)
 	if r == nil {
-		if e.snapshot(s).State == vm.Running {
+		if e.recordOf(s).State == vm.Running {
 			return false, silent(s.id, "monitor")
 		}
 		return known, nil

@@ -140,7 +140,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 
 // sealSuspended seals the memory of a suspended VM.
 func (e *Engine) sealSuspended(op *operation) error {
-	rec := e.snapshot(op.slot)
+	rec := e.recordOf(op.slot)
 	if rec.State != vm.Suspended {
 		return nil
 	}

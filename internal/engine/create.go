@@ -192,7 +192,7 @@ func (e *Engine) enter(ctx context.Context, op *operation) error {
 	delete(e.creating, op)
 	e.mu.Unlock()
 	err = op.undo.add(ctx, "record", func(ctx context.Context) error {
-		e.cfg.Journal.EmitVM(e.snapshot(s), "vm.deleted", map[string]any{"reason": "create-failed"})
+		e.cfg.Journal.EmitVM(e.recordOf(s), "vm.deleted", map[string]any{"reason": "create-failed"})
 		return e.forget(ctx, s)
 	})
 	if err != nil {

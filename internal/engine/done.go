@@ -83,7 +83,7 @@ func (e *Engine) jobFor(ctx context.Context, c *vm.Call, ref string) (job vm.Job
 	if missing != nil {
 		return job, false, nil
 	}
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	job.VM, job.Account, job.Name, job.Started = rec.ID, rec.Account, rec.Name, rec.CreatedAt
 	if rec.StartedAt.After(job.Ended) { // it was used since: what was seen to then counts no more
 		job.Steps, job.Retention, job.KeptSnapshots = nil, "", nil
@@ -162,7 +162,7 @@ func (e *Engine) finishVM(ctx context.Context, c *vm.Call, job vm.Job, running b
 // asleep reports whether a VM is suspended.
 func (e *Engine) asleep(c *vm.Call, ref string) bool {
 	s, err := e.lookup(c, ref)
-	return err == nil && e.snapshot(s).State == vm.Suspended
+	return err == nil && e.recordOf(s).State == vm.Suspended
 }
 
 // lockVolumes locks what a VM worked in, but for what others work in now.

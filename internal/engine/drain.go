@@ -162,7 +162,7 @@ func (e *Engine) drainOne(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, 
 		if k := vm.KindOf(err); k == vm.NotFound || k == vm.WrongState {
 			return vm.VM{}, nil
 		}
-		return e.snapshot(s), err
+		return e.recordOf(s), err
 	}
 	defer func() { err = e.finish(op, err) }()
 	if op.before.State != vm.Running {

@@ -99,7 +99,7 @@ func (e *Engine) shorten(ctx context.Context, s *slot) error {
 // noteLayer records the layer below the VM's disk, as the disk's header names it.
 func (e *Engine) noteLayer(ctx context.Context, s *slot) error {
 	id, err := e.cfg.Generations.DiskOn(s.id)
-	if err != nil || id == e.snapshot(s).DiskOn {
+	if err != nil || id == e.recordOf(s).DiskOn {
 		return err
 	}
 	if err := e.ownLayer(s.account, id); err != nil {

@@ -42,7 +42,7 @@ func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r Fold
 	if err != nil {
 		return out, fail(vm.OpMount, ref, err)
 	}
-	f, err := e.planFolder(c, e.snapshot(s), r)
+	f, err := e.planFolder(c, e.recordOf(s), r)
 	if err != nil {
 		return out, fail(vm.OpMount, ref, err)
 	}
@@ -61,7 +61,7 @@ func (e *Engine) MountFolder(ctx context.Context, c *vm.Call, ref string, r Fold
 	if err := e.attachFolder(bounded, op, f); err != nil {
 		return out, err
 	}
-	e.cfg.Journal.EmitVM(e.snapshot(op.slot), "folder.mounted", map[string]any{"path": f.Path, "host": f.Host, "rw": f.RW})
+	e.cfg.Journal.EmitVM(e.recordOf(op.slot), "folder.mounted", map[string]any{"path": f.Path, "host": f.Host, "rw": f.RW})
 	return mountedFolder(op.slot.id, f), nil
 }
 
@@ -154,7 +154,7 @@ func (e *Engine) attachFolder(ctx context.Context, op *operation, f vm.Folder) e
 }
 
 func (e *Engine) folderFits(s *slot, f vm.Folder) error {
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	taken := slices.ContainsFunc(rec.Folders, func(o vm.Folder) bool { return o.Path == f.Path })
 	if _, cut := e.cutAt(s.id, f.Path, ""); cut || taken || e.pathTaken(s.id, f.Path) {
 		return vm.Errorf(vm.Exists, f.Path, "something is mounted there").WithCode("MOUNT_PATH_NOT_EMPTY", "path", f.Path).
@@ -183,7 +183,7 @@ func (e *Engine) folderAt(id vm.ID, at string) (vm.Folder, bool) {
 	if s == nil {
 		return vm.Folder{}, false
 	}
-	for _, f := range e.snapshot(s).Folders {
+	for _, f := range e.recordOf(s).Folders {
 		if f.Path == path.Clean(at) || at != "" && (f.Name == at || f.Host == at) {
 			return f, true
 		}
@@ -212,7 +212,7 @@ func (e *Engine) unmountFolder(op *operation, c *vm.Call, f vm.Folder, force boo
 	if err := e.dropFolder(op.ctx, op.slot, f.Path); err != nil {
 		return err
 	}
-	e.cfg.Journal.EmitVM(e.snapshot(op.slot), "folder.unmounted", map[string]any{"path": f.Path, "host": f.Host})
+	e.cfg.Journal.EmitVM(e.recordOf(op.slot), "folder.unmounted", map[string]any{"path": f.Path, "host": f.Host})
 	return nil
 }
 
@@ -273,7 +273,7 @@ func foldersIn(rec vm.VM) (paths []string) {
 // settleFolders makes a machine's folders agree with its record after an engine died
 // between changing the two.
 func (e *Engine) settleFolders(ctx context.Context, s *slot, m Machine, has []string) error {
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	for _, at := range has {
 		if !slices.ContainsFunc(rec.Folders, func(f vm.Folder) bool { return f.Path == at }) {
 			if err := m.UnmountFolder(ctx, at, true); err != nil {

@@ -65,7 +65,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 		unpin = func() {}
 		e.publishLater(g.ID)
 	}
-	out.Parent, out.Generation, out.Caveats = e.snapshot(op.slot), g, vm.Caveats
+	out.Parent, out.Generation, out.Caveats = e.recordOf(op.slot), g, vm.Caveats
 	if op.before.State == vm.Running {
 		out.Pause = time.Duration(g.PauseMs * float64(time.Millisecond))
 	}
@@ -264,7 +264,7 @@ func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *birth) erro
 	if err := e.cfg.Generations.Disk(g.ID, s.id, g.Size.DiskMiB); err != nil {
 		return diskError(e.cfg.Dir.Overlay(s.id), err)
 	}
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	if err := e.shareVolumes(ctx, b, g); err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (e *Engine) Hold(ctx context.Context, c *vm.Call, ref string, r HoldRequest
 	h, err = e.addHold(ctx, s, vm.Hold{VM: s.id, Reason: r.Reason, By: c.Actor}, r.For)
 	rcpt.End(err, map[string]any{"hold": string(h.ID)})
 	if err == nil {
-		e.cfg.Journal.EmitVM(e.snapshot(s), "vm.held", map[string]any{"hold": string(h.ID), "until": h.Until, "reason": h.Reason})
+		e.cfg.Journal.EmitVM(e.recordOf(s), "vm.held", map[string]any{"hold": string(h.ID), "until": h.Until, "reason": h.Reason})
 	}
 	return h, err
 }
@@ -142,7 +142,7 @@ func (e *Engine) endHold(ctx context.Context, c *vm.Call, s *slot, h vm.Hold, wh
 		return err
 	}
 	e.holdsChanged()
-	e.cfg.Journal.EmitVM(e.snapshot(s), "vm.released", map[string]any{"hold": string(h.ID), "reason": why})
+	e.cfg.Journal.EmitVM(e.recordOf(s), "vm.released", map[string]any{"hold": string(h.ID), "reason": why})
 	return nil
 }
 

@@ -35,7 +35,7 @@ func (e *Engine) Mount(ctx context.Context, c *vm.Call, ref string, r MountReque
 	if err != nil {
 		return out, fail(vm.OpMount, ref, err)
 	}
-	if p := profileOf(e.snapshot(s)); !p.Volumes {
+	if p := profileOf(e.recordOf(s)); !p.Volumes {
 		return out, fail(vm.OpMount, ref, p.Forbids(ref, "volumes").WithHint("copy files in and out instead: `warren cp`; or make the VM with --profile agent"))
 	}
 	if err := checkMountPath(r.Path, r.Over); err != nil {
@@ -84,7 +84,7 @@ func (e *Engine) beginAwake(ctx context.Context, c *vm.Call, ref string, verb vm
 	if err := c.Actor.OwnerOnly(string(s.id)); err != nil {
 		return nil, err
 	}
-	if asleep(e.snapshot(s).State) {
+	if asleep(e.recordOf(s).State) {
 		if err := e.wakeUp(ctx, c, s, vm.ActivityFiles); err != nil {
 			return nil, err
 		}
@@ -256,11 +256,11 @@ func (e *Engine) Mounts(_ context.Context, c *vm.Call, ref string) ([]Mounted, e
 		return nil, fail(vm.OpList, ref, err)
 	}
 	var list []Mounted
-	for _, at := range e.snapshot(s).Cut {
+	for _, at := range e.recordOf(s).Cut {
 		list = append(list, Mounted{VolumeMount: vm.VolumeMount{VM: s.id, Path: at.Path, RW: at.RW}, Cut: true, Volume: at.ID, Name: at.Name, Project: at.Project})
 	}
 	list = append(list, e.mountsOf(s.id)...)
-	for _, f := range e.snapshot(s).Folders {
+	for _, f := range e.recordOf(s).Folders {
 		list = append(list, mountedFolder(s.id, f))
 	}
 	return list, nil
@@ -354,7 +354,7 @@ func (e *Engine) cutAt(id vm.ID, at, volume string) (vm.VolumeAt, bool) {
 	if s == nil {
 		return vm.VolumeAt{}, false
 	}
-	for _, c := range e.snapshot(s).Cut {
+	for _, c := range e.recordOf(s).Cut {
 		if c.Path == path.Clean(at) || string(c.ID) == volume || c.Name == volume {
 			return c, true
 		}
@@ -457,7 +457,7 @@ func (e *Engine) recoverLease(ctx context.Context, v *vault.Volume, m vm.VolumeM
 	s := e.slotOf(m.VM)
 	state := vm.Stopped
 	if s != nil {
-		state = e.snapshot(s).State
+		state = e.recordOf(s).State
 	}
 	switch {
 	case state == vm.Running && e.left(ctx, s, v.ID()):

@@ -47,10 +47,8 @@ func (e *Engine) VMOf(id vm.ID) (vm.VM, bool) {
 func (e *Engine) VMsNamed(name string) (list []vm.VM) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range e.vms {
-		if s.rec.Name == name {
-			list = append(list, s.rec)
-		}
+	for _, s := range e.namedLocked("", name) {
+		list = append(list, s.rec)
 	}
 	return list
 }
@@ -74,7 +72,7 @@ func (e *Engine) moveNames(ctx context.Context, op *operation, from, to *slot) e
 	if uerr := op.undo.add(ctx, "mappings", back); err != nil || uerr != nil {
 		return errors.Join(err, uerr)
 	}
-	winner, loser := e.snapshot(to).Previews, e.snapshot(from).Previews
+	winner, loser := e.recordOf(to).Previews, e.recordOf(from).Previews
 	return e.swapPreviews(ctx, op, from, to, winner, loser)
 }
 

@@ -61,7 +61,7 @@ var errRecovering = vm.Errorf(vm.Unavailable, "", "it is being recovered")
 // after RecoverWait. VMs that are not recovered by then are in doubt, and their recovery
 // continues.
 func (e *Engine) recoverVMs(ctx context.Context, recs []vm.VM) error {
-	if err := e.find(ctx, recs); err != nil {
+	if err := e.findLeft(ctx, recs); err != nil {
 		return err
 	}
 	places := make(chan struct{}, recoverWidth)
@@ -119,7 +119,8 @@ type found struct {
 	unreadable []*slot // VMs whose records cannot be decoded
 }
 
-func (e *Engine) find(ctx context.Context, recs []vm.VM) error {
+// findLeft notes what the host has of machines before the VMs are recovered.
+func (e *Engine) findLeft(ctx context.Context, recs []vm.VM) error {
 	e.found.bootID, e.found.left = e.bootID(ctx, recs), map[vm.ID]bool{}
 	strays, err := e.cfg.Machines.Strays()
 	if err != nil {
@@ -157,7 +158,7 @@ func (e *Engine) bootID(ctx context.Context, recs []vm.VM) string {
 
 // recoverVM corrects the state of one VM.
 func (e *Engine) recoverVM(ctx context.Context, s *slot, f found) error {
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	switch {
 	case rec.Op == vm.OpCreate || rec.State == vm.Building:
 		return e.recoverDelete(ctx, s, "create-interrupted")
@@ -203,7 +204,7 @@ func (e *Engine) recoverDelete(ctx context.Context, s *slot, reason string) erro
 	if err := e.removeDir(s.id); err != nil {
 		return err
 	}
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	if err := e.forget(ctx, s); err != nil {
 		return err
 	}

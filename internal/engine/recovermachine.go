@@ -13,7 +13,7 @@ import (
 
 // recoverStarting undoes an interrupted start: the VM is suspended or stopped again.
 func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	if err := e.sweep(ctx, s.id); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 
 // putDownAs returns the generation that an interrupted suspend of the VM was writing.
 func (e *Engine) putDownAs(s *slot) (vm.Generation, bool) {
-	g, ok := e.generationInfo(e.snapshot(s).Head)
+	g, ok := e.generationInfo(e.recordOf(s).Head)
 	return g, ok && g.VM == s.id && (g.Why == vm.WhySuspend || g.Why == vm.WhyReseat)
 }
 
@@ -154,7 +154,7 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 	if err := e.sweepLeft(ctx, s, f); err != nil {
 		return err
 	}
-	id := e.snapshot(s).Generation
+	id := e.recordOf(s).Generation
 	disk, memory := e.cfg.Generations.Present(id)
 	if g, ok := e.generationInfo(id); ok && disk && (memory || len(g.SealKey) > 0) {
 		return e.settleDisk(ctx, s)

@@ -39,7 +39,7 @@ func (e *Engine) Remains(ctx context.Context, c *vm.Call, ref string) (out vm.Re
 	s, err := e.lookup(c, ref)
 	switch {
 	case err == nil:
-		rec := e.snapshot(s)
+		rec := e.recordOf(s)
 		out.VM, out.Name, out.State, out.Folders = rec.ID, rec.Name, rec.State, slices.Clone(rec.Folders)
 		out.DiskBytes, out.LogBytes = allocated(e.cfg.Dir.VM(s.id)), allocated(e.cfg.Dir.Logs(s.id))
 	case vm.IsID(ref):

@@ -242,7 +242,7 @@ func (e *Engine) adoptSize(ctx context.Context, s *slot, m Machine) error {
 }
 
 func (e *Engine) takeSize(ctx context.Context, s *slot, size vm.Size) error {
-	if size == (vm.Size{}) || size == e.snapshot(s).Size {
+	if size == (vm.Size{}) || size == e.recordOf(s).Size {
 		return nil
 	}
 	_, err := e.update(ctx, s, func(rec *vm.VM) { rec.Size = size })

@@ -139,7 +139,7 @@ func (e *Engine) goBack(op *operation, to vm.Generation, limit time.Duration) (v
 	if err := e.step(op.ctx, "rollback:record"); err != nil {
 		return vm.VM{}, err
 	}
-	if e.snapshot(op.slot).State == vm.Stopped { // a start replaces a suspended VM's disk anyway
+	if e.recordOf(op.slot).State == vm.Stopped { // a start replaces a suspended VM's disk anyway
 		if _, err := e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.Op = vm.OpRollback }); err != nil {
 			return vm.VM{}, err
 		}
@@ -156,7 +156,7 @@ func (e *Engine) goBack(op *operation, to vm.Generation, limit time.Duration) (v
 // takeBackRollback restores a VM's disk after an unfinished rollback. The record marks
 // the rollback from before the disk changes until the VM runs.
 func (e *Engine) takeBackRollback(ctx context.Context, s *slot) error {
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	if rec.Op != vm.OpRollback {
 		return nil
 	}

@@ -63,8 +63,8 @@ func (s *slot) touchLocked() {
 	s.changed = make(chan struct{})
 }
 
-// snapshot returns a copy of the current record.
-func (e *Engine) snapshot(s *slot) vm.VM {
+// recordOf returns a copy of the current record.
+func (e *Engine) recordOf(s *slot) vm.VM {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return s.rec
@@ -101,7 +101,8 @@ func (e *Engine) lookupLocked(a vm.Actor, ref string) (*slot, error) {
 	}
 }
 
-// namedLocked returns the VMs of an account with that name.
+// namedLocked returns the VMs with that name: those of one account, or, for the
+// account "", those of all.
 func (e *Engine) namedLocked(account vm.AccountID, name string) (list []*slot) {
 	for _, rec := range e.tables.vms.By(byName, nameKey(account, name)) {
 		if s := e.vms[rec.ID]; s != nil {
@@ -109,7 +110,7 @@ func (e *Engine) namedLocked(account vm.AccountID, name string) (list []*slot) {
 		}
 	}
 	for _, s := range e.found.unreadable {
-		if !s.gone && s.account == account && s.rec.Name == name {
+		if !s.gone && (account == "" || s.account == account) && s.rec.Name == name {
 			list = append(list, s)
 		}
 	}
@@ -235,7 +236,7 @@ func (e *Engine) forget(ctx context.Context, s *slot) error {
 	if err := e.dropHolds(ctx, s); err != nil {
 		return err
 	}
-	e.cfg.Meter.Gone(ctx, e.snapshot(s))
+	e.cfg.Meter.Gone(ctx, e.recordOf(s))
 	if err := e.tables.vms.Drop(ctx, s.id); err != nil {
 		return err
 	}

@@ -22,18 +22,21 @@ type tables struct {
 const (
 	byVM      = "vm"
 	byAccount = "account"
-	byName    = "name" // of an account's VMs; see nameKey
+	byName    = "name" // of VMs; see nameKey
 )
 
-// nameKey is the value of the index byName.
+// nameKey is a value of the index byName. A VM has two: one with its account and one
+// without, for a name among all accounts.
 func nameKey(a vm.AccountID, name string) string { return string(a) + "/" + name }
 
 func (e *Engine) newTables(l *ledger.Ledger) tables {
 	return tables{
 		vms: ledger.Add(l, ledger.Kind[vm.ID, vm.VM]{
 			Name: "vms", Key: func(v *vm.VM) vm.ID { return v.ID }, Host: func(v *vm.VM) *string { return &v.Host },
-			Limit:   limitVMs.of(func(v *vm.VM) vm.AccountID { return v.Account }),
-			Index:   map[string]func(*vm.VM) []string{byName: func(v *vm.VM) []string { return []string{nameKey(v.Account, v.Name)} }},
+			Limit: limitVMs.of(func(v *vm.VM) vm.AccountID { return v.Account }),
+			Index: map[string]func(*vm.VM) []string{byName: func(v *vm.VM) []string {
+				return []string{nameKey(v.Account, v.Name), nameKey("", v.Name)}
+			}},
 			Changed: e.vmChanged,
 		}),
 		gens: ledger.Add(l, ledger.Kind[vm.GenerationID, vm.Generation]{

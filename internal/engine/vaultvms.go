@@ -47,7 +47,7 @@ func (v vaultVMs) Name(id vm.ID) string {
 	if s == nil {
 		return ""
 	}
-	return label(v.e.snapshot(s))
+	return label(v.e.recordOf(s))
 }
 
 func (v vaultVMs) WhileIdle(list []vm.VolumeMount, do func()) (inUse *vm.VolumeMount, starting bool) {
@@ -69,7 +69,7 @@ func (v vaultVMs) WhileIdle(list []vm.VolumeMount, do func()) (inUse *vm.VolumeM
 
 func (v vaultVMs) Unmount(ctx context.Context, c *vm.Call, m vm.VolumeMount) error {
 	s := v.e.slotOf(m.VM)
-	if s == nil || v.e.snapshot(s).State == vm.Suspended {
+	if s == nil || v.e.recordOf(s).State == vm.Suspended {
 		return nil
 	}
 	return v.e.Unmount(ctx, c, string(m.VM), m.Path, true)
@@ -77,7 +77,7 @@ func (v vaultVMs) Unmount(ctx context.Context, c *vm.Call, m vm.VolumeMount) err
 
 func (v vaultVMs) Plugged(id vm.VolumeID, m vm.VolumeMount) (d vault.Disk, running bool) {
 	s := v.e.slotOf(m.VM)
-	if s == nil || v.e.snapshot(s).State != vm.Running {
+	if s == nil || v.e.recordOf(s).State != vm.Running {
 		return nil, false
 	}
 	if r := v.e.runOf(s); r != nil {

@@ -79,7 +79,7 @@ func (e *Engine) onlyReads(rec vm.VM) error {
 // clearMemory checks the mode for volumes and scrubs their data from free memory if none
 // is mounted.
 func (e *Engine) clearMemory(ctx context.Context, s *slot, mode string) error {
-	rec := e.snapshot(s)
+	rec := e.recordOf(s)
 	if err := e.volumesGiven(rec, mode); err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) er
 	if !b.share {
 		return nil
 	}
-	rec := e.snapshot(b.op.slot)
+	rec := e.recordOf(b.op.slot)
 	for _, at := range g.Mounts {
 		if slices.Contains(rec.Cut, at) {
 			continue // its parent does not have it either
@@ -343,7 +343,7 @@ func (e *Engine) seen(ctx context.Context, s *slot, id vm.VolumeID) error {
 	e.mu.Lock()
 	s.scrubbed = false
 	e.mu.Unlock()
-	if slices.Contains(e.snapshot(s).VolumesSeen, id) {
+	if slices.Contains(e.recordOf(s).VolumesSeen, id) {
 		return nil
 	}
 	_, err := e.update(ctx, s, func(rec *vm.VM) { rec.VolumesSeen = append(slices.Clone(rec.VolumesSeen), id) })

@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -33,15 +32,12 @@ func TestDocFiles(t *testing.T) {
 	})
 }
 
-// stillPaired are the packages that still have such pairs: snapshot, and what access takes out.
-var stillPaired = []string{"internal/engine"}
-
 // TestNamesDifferByMoreThanCase: two functions of a package, or two methods of a type, are
 // not told apart by a capital alone.
 func TestNamesDifferByMoreThanCase(t *testing.T) {
 	seen := map[string]string{}
 	sources(t, func(name string, data []byte) {
-		if strings.HasSuffix(name, "_test.go") || slices.Contains(stillPaired, filepath.ToSlash(filepath.Dir(name))) {
+		if strings.HasSuffix(name, "_test.go") {
 			return
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), name, data, 0)
