@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// linkParam carries the signature in a link; it is gone after the redirect.
+	// linkParam carries the signature of a link. The redirect removes it.
 	linkParam = "warren-link"
-	// cookiePrefix begins the names of cookies that no guest may see or set.
+	// cookiePrefix begins the names of the gateway's cookies, which no guest may see or set.
 	cookiePrefix = "__Host-warren-"
 	cookieName   = cookiePrefix + "preview"
-	// keyHeader carries an API key or token where Authorization is the guest's;
-	// tokenHeader a token as the SDK sends it.
+	// keyHeader carries an API key or token when Authorization belongs to the
+	// guest; tokenHeader carries a token as the SDK sends it.
 	keyHeader   = "X-Warren-Key"
 	tokenHeader = "X-Freestyle-Identity-Access-Token"
 )
@@ -31,15 +31,15 @@ const (
 // entry says whether a request may go in, and how.
 type entry struct {
 	open     bool
-	actor    vm.Actor  // who it is; zero for who came by a link, or to a public port
-	insider  bool      // an account's key or log-in is behind it: it may be told what is wrong inside
-	until    time.Time // when what let it in ends; zero = not by itself
+	actor    vm.Actor  // the caller; zero for a link or a public port
+	insider  bool      // authenticated by a key or log-in of the account: may see errors from inside the VM
+	until    time.Time // when the permission ends; zero = no fixed time
 	redirect string    // the link without its signature
 	cookie   *http.Cookie
 }
 
-// enter judges a request for a site. known is false for a name that shows
-// nothing: a stranger gets the same answer as for a private VM.
+// enter decides about a request for a site. known is false for a name that
+// leads to no site: a stranger gets the same answer as for a private VM.
 func (g *Gateway) enter(r *http.Request, name string, site vm.Site, known bool) entry {
 	actor, keyed := g.takeKey(r)
 	if !known {
@@ -49,13 +49,13 @@ func (g *Gateway) enter(r *http.Request, name string, site vm.Site, known bool) 
 		return e
 	}
 	by := g.entitled(r, name, site, actor, keyed)
-	if site.Public { // whatever ends the caller's own right, this stays open
+	if site.Public { // it stays open even if the caller's own right ends
 		return entry{open: true, insider: by.insider}
 	}
 	return by
 }
 
-// entitled judges a request by the key or the cookie that it brings.
+// entitled decides about a request by its key or cookie.
 func (g *Gateway) entitled(r *http.Request, name string, site vm.Site, actor vm.Actor, keyed bool) entry {
 	if keyed && g.Engine.MayPreview(actor, site) {
 		return entry{open: true, actor: actor, insider: true}
@@ -68,13 +68,13 @@ func (g *Gateway) entitled(r *http.Request, name string, site vm.Site, actor vm.
 	return entry{}
 }
 
-// arrive turns what an address brings, a signed link or a ticket, into a cookie
-// and the address without it.
+// arrive exchanges a signed link or a ticket in the address for a cookie, and
+// redirects to the address without it.
 func (g *Gateway) arrive(r *http.Request, site vm.Site) (entry, bool) {
 	pass, until := paramOf(r.URL, linkParam), time.Time{}
 	if pass != "" {
 		who, end, ok := g.checkPass(pass, scopeOf(site))
-		if !ok || who.Account != "" { // a cookie's value is no link
+		if !ok || who.Account != "" { // the value of a cookie is not a link
 			return entry{}, false
 		}
 		until = end
@@ -93,14 +93,14 @@ func (g *Gateway) arrive(r *http.Request, site vm.Site) (entry, bool) {
 	}}, true
 }
 
-// known says who a secret of ours belongs to.
+// known returns the owner of a Warren secret.
 func (g *Gateway) known(ctx context.Context, secret string) (vm.Actor, bool) {
 	actor, err := g.Engine.Authenticate(ctx, secret)
 	return actor, err == nil
 }
 
-// takeKey removes from a request every secret of ours, since a guest must see
-// none, and returns who the first that is given as a key belongs to.
+// takeKey removes every Warren secret from a request, because a guest must
+// see none. It returns the owner of the first valid key.
 func (g *Gateway) takeKey(r *http.Request) (actor vm.Actor, ok bool) {
 	key := cmp.Or(r.Header.Get(keyHeader), r.Header.Get(tokenHeader))
 	r.Header.Del(keyHeader)
@@ -116,7 +116,7 @@ func (g *Gateway) takeKey(r *http.Request) (actor vm.Actor, ok bool) {
 		return vm.Actor{}, false
 	}
 	if actor, ok = g.known(r.Context(), key); !ok {
-		// Keys have 248 random bits; the wait is against a flood, not a guess.
+		// Keys have 248 random bits; the delay limits a flood of requests, not guesses.
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-r.Context().Done():
@@ -125,7 +125,7 @@ func (g *Gateway) takeKey(r *http.Request) (actor vm.Actor, ok bool) {
 	return actor, ok
 }
 
-// strip removes headers, and single cookies, that hold a secret of ours.
+// strip removes headers and cookies that hold a Warren secret.
 func (g *Gateway) strip(r *http.Request) {
 	ours := func(value string) bool { return g.holdsSecret(r.Context(), value) }
 	for name, values := range r.Header {
@@ -139,8 +139,8 @@ func (g *Gateway) strip(r *http.Request) {
 	}
 }
 
-// holdsSecret looks for a key or token of ours in a header's value, also in the
-// coded pair of Basic.
+// holdsSecret reports whether a header's value has a Warren key or token, also
+// in the encoded pair of Basic.
 func (g *Gateway) holdsSecret(ctx context.Context, value string) bool {
 	if scheme, coded, ok := strings.Cut(value, " "); ok && strings.EqualFold(scheme, "Basic") {
 		if pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(coded)); err == nil {
@@ -165,17 +165,17 @@ const (
 	secretRunes = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// looksLikeKey knows the form of vm.NewSecret. Others' tokens are the guest's.
+// looksLikeKey reports whether s has the form of vm.NewSecret. Other tokens belong to the guest.
 func looksLikeKey(s string) bool {
 	return len(s) == secretSize && strings.Trim(s, secretRunes) == ""
 }
 
 // ownPage reports whether a request with a cookie comes from the preview's own
-// pages, or of somebody who opened its address. All previews are one site to a
-// browser, so SameSite alone would let one VM's pages act on another's.
+// pages, or from a user who opened its address. For a browser all previews are the
+// same site, so with SameSite alone the pages of one VM could act on another's.
 func ownPage(r *http.Request, origin, name string) bool {
 	if o := r.Header.Get("Origin"); o != "" && o != "null" {
-		// The port that the browser saw is not always ours (port forwarding).
+		// With port forwarding the browser sees another port.
 		u, err := url.Parse(o)
 		return err == nil && u.Scheme == "https" && (o == origin || strings.EqualFold(u.Host, r.Host) || u.Host == name)
 	} else if o == "null" {
@@ -189,12 +189,12 @@ func ownPage(r *http.Request, origin, name string) bool {
 		(r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// Link returns an address that opens a port of a VM until a time.
+// Link returns an address that opens a port of a VM until it expires.
 func (g *Gateway) Link(site vm.Site, host string, expires time.Time) string {
 	return g.URL(host) + "/?" + linkParam + "=" + g.pass(scopeOf(site), vm.Actor{}, expires)
 }
 
-// paramOf returns a parameter of ours.
+// paramOf returns a parameter of the gateway.
 func paramOf(u *url.URL, name string) string {
 	if !strings.Contains(u.RawQuery, name+"=") {
 		return ""
@@ -202,8 +202,8 @@ func paramOf(u *url.URL, name string) string {
 	return u.Query().Get(name)
 }
 
-// cleanPath is a path on the same host without the signature. It never begins
-// with two slashes, which would name another host.
+// cleanPath returns the path without the signature. It never begins with two
+// slashes, which would name another host.
 func cleanPath(u *url.URL) string {
 	var kept []string
 	for part := range strings.SplitSeq(u.RawQuery, "&") {
@@ -238,8 +238,8 @@ func keepCookies(h http.Header, keep func(string) bool) {
 	}
 }
 
-// guestCookies keeps what a guest sets to its own host name: other previews,
-// and the gateway's cookies, are not its to set.
+// guestCookies keeps only cookies that a guest sets for its own host name: it
+// must not set those of other previews or of the gateway.
 func guestCookies(h http.Header) {
 	set := h["Set-Cookie"]
 	h.Del("Set-Cookie")

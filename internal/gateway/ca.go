@@ -32,8 +32,8 @@ const (
 	clockSlack = time.Hour
 )
 
-// CA makes certificates for names below preview domains. Its own certificate says
-// that it may do so for no other name, so that trusting it risks no other.
+// CA issues certificates for names below the preview domains. Its own certificate
+// permits no other names, so it is safe to trust.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -43,8 +43,8 @@ type CA struct {
 	leaves map[string]*tls.Certificate
 }
 
-// OpenCA reads the CA of a data directory, or makes it, for all domains, at the
-// first start. It must be one for those that need it.
+// OpenCA reads the CA of a data directory, or creates it for all domains at the
+// first start. It fails if the CA does not cover the domains in need.
 func OpenCA(dir layout.Dir, need, all []string) (*CA, error) {
 	cert, err := os.ReadFile(dir.PreviewCA())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func OpenCA(dir layout.Dir, need, all []string) (*CA, error) {
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	parsed := pair.Leaf
 	if !ok || parsed == nil || !parsed.IsCA {
-		return nil, vm.Errorf(vm.Corrupt, dir.PreviewCA(), "not the CA of the previews")
+		return nil, vm.Errorf(vm.Corrupt, dir.PreviewCA(), "is not the CA of the previews")
 	}
 	for _, d := range need {
 		if !slices.Contains(parsed.PermittedDNSDomains, d) {
@@ -75,7 +75,7 @@ func OpenCA(dir layout.Dir, need, all []string) (*CA, error) {
 	return &CA{cert: parsed, key: key, pem: cert, leaves: map[string]*tls.Certificate{}}, nil
 }
 
-// makeCA writes the key first: a certificate is there only with its key.
+// makeCA writes the key first, so that no certificate exists without its key.
 func makeCA(dir layout.Dir, domains []string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -117,10 +117,10 @@ func serial() *big.Int {
 	return new(big.Int).SetBytes(b[:])
 }
 
-// PEM is the CA's certificate.
+// PEM returns the CA's certificate.
 func (c *CA) PEM() []byte { return c.pem }
 
-// Leaf returns the certificate of a name below a domain, made when asked for.
+// Leaf returns a certificate for a name below a domain, and issues it if necessary.
 func (c *CA) Leaf(name string) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,7 +145,7 @@ func (c *CA) Leaf(name string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, vm.Errorf(vm.Internal, name, "certificate: %w", err)
 	}
-	if len(c.leaves) >= maxLeaves { // names are free to invent: begin again
+	if len(c.leaves) >= maxLeaves { // anybody can invent names: drop all
 		clear(c.leaves)
 	}
 	made := &tls.Certificate{Certificate: [][]byte{der, c.cert.Raw}, PrivateKey: key, Leaf: leaf}
@@ -153,7 +153,7 @@ func (c *CA) Leaf(name string) (*tls.Certificate, error) {
 	return made, nil
 }
 
-// LinkKey reads the key that signs links, or makes it at the first start.
+// LinkKey reads the key that signs links, or creates it at the first start.
 func LinkKey(dir layout.Dir) ([]byte, error) {
 	key, err := os.ReadFile(dir.PreviewKey())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -165,10 +165,10 @@ func LinkKey(dir layout.Dir) ([]byte, error) {
 		return nil, layout.Error(dir.PreviewKey(), err)
 	}
 	if len(key) != 32 {
-		return nil, vm.Errorf(vm.Corrupt, dir.PreviewKey(), "not a key").WithHint("remove it; signed links that were given out end")
+		return nil, vm.Errorf(vm.Corrupt, dir.PreviewKey(), "is not a key").WithHint("remove it; existing signed links then stop working")
 	}
 	return key, nil
 }
 
-// Authority is the certificate of the gateway's own CA, as PEM.
+// Authority returns the certificate of the gateway's own CA, as PEM.
 func (g *Gateway) Authority() []byte { return g.CA.PEM() }

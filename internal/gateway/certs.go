@@ -24,43 +24,40 @@ import (
 )
 
 const (
-	// acmeTLS is what an ACME server's challenge agrees on (RFC 8737).
+	// acmeTLS is the ALPN protocol of an ACME challenge (RFC 8737).
 	acmeTLS = "acme-tls/1"
 	// handshakeWait is how long a visitor waits for a certificate that is being
-	// made; the order continues without it.
+	// ordered. After that the order continues.
 	handshakeWait = 30 * time.Second
-	// expiredKeep is how long files of a certificate stay that nobody renewed.
+	// expiredKeep is how long the files of an expired certificate are kept.
 	expiredKeep = 30 * 24 * time.Hour
 )
 
-// CertConfig is what certificates of real domains need.
+// CertConfig configures certificates for real domains.
 type CertConfig struct {
-	// Directory is the address of the ACME server's directory; empty = Let's
-	// Encrypt's.
+	// Directory is the address of the ACME server's directory; "" = Let's Encrypt's.
 	Directory string
-	// Email is told to the ACME server; may be empty.
+	// Email is sent to the ACME server; it may be empty.
 	Email string
-	// Roots are the CAs that the ACME server's own certificate may be of; nil =
-	// the system's.
+	// Roots are the CAs to verify the ACME server's own certificate with; nil = the system's.
 	Roots *x509.CertPool
 	// Store is the directory of keys and certificates.
 	Store string
-	// Address is where the gateway listens, and answers challenges.
+	// Address is where the gateway listens. It answers challenges there.
 	Address net.Addr
-	// May says for which account a certificate of a name may be ordered; its
-	// error means that it may not.
+	// May returns the account for which a certificate of a name may be
+	// ordered, or an error if none may be ordered.
 	May func(name string) (vm.AccountID, error)
-	// Own are the preview domains that have a certificate of their own and a wildcard
-	// one, by DNS-01; DNSHook is the program that sets the records for it, and without
-	// it there are none.
+	// Own are the preview domains that get a certificate and a wildcard certificate, both by
+	// DNS-01. DNSHook is the program that sets their DNS records; without it they get none.
 	Own     []string
 	DNSHook string
 	Log     *slog.Logger
 }
 
-// Certs has certificates of mapped domains that are real names, and of preview
-// domains, ordered of an ACME server when the first visitor comes. Nobody can have
-// it ask for another name than these, and those that May allows.
+// Certs manages certificates of preview domains and of mapped domains that are
+// real names. It orders each from an ACME server when the first visitor comes. It
+// orders only for those names, and only if May allows it.
 type Certs struct {
 	own     []string
 	may     func(string) (vm.AccountID, error)
@@ -74,8 +71,7 @@ type Certs struct {
 	stop    func()
 }
 
-// NewCerts returns a source of certificates that lives until the end of lifetime,
-// or Close.
+// NewCerts returns a source of certificates that works until lifetime ends or Close is called.
 func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 	addr, ok := c.Address.(*net.TCPAddr)
 	if !ok {
@@ -104,7 +100,7 @@ func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 		Storage:    &certmagic.FileStorage{Path: c.Store},
 		Logger:     log,
 		OCSP:       certmagic.OCSPConfig{DisableStapling: true},
-		DisableARI: true, // certificates are renewed at a third of their life
+		DisableARI: true, // certificates are renewed when a third of their life remains
 		OnDemand: &certmagic.OnDemandConfig{DecisionFunc: func(_ context.Context, name string) error {
 			_, err := s.may(name)
 			return err
@@ -113,7 +109,7 @@ func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 	})
 	by := certmagic.ACMEIssuer{
 		CA: c.Directory, Email: c.Email, TrustedRoots: c.Roots, Agreed: true, Logger: log, CertObtainTimeout: orderTimeout,
-		// The gateway listens there already, and answers both challenges.
+		// The gateway already listens there and answers both challenges.
 		ListenHost: addr.IP.String(), AltTLSALPNPort: addr.Port, AltHTTPPort: addr.Port, DisableDistributedSolvers: true,
 	}
 	s.issuer = &issuer{
@@ -132,25 +128,24 @@ func NewCerts(lifetime context.Context, c CertConfig) (*Certs, error) {
 	return s, nil
 }
 
-// Sweep removes files of certificates that ended long ago.
+// Sweep removes the files of certificates that expired more than expiredKeep ago.
 func (s *Certs) Sweep(ctx context.Context) error {
 	return certmagic.CleanStorage(ctx, s.magic.Storage, certmagic.CleanStorageOptions{
 		Logger: s.magic.Logger, ExpiredCerts: true, ExpiredCertGracePeriod: expiredKeep, Interval: time.Hour,
 	})
 }
 
-// Close ends orders that are under way.
+// Close cancels orders in progress.
 func (s *Certs) Close() { s.stop() }
 
-// hostsOwn reports whether a name is a preview domain that has certificates here, or
-// lies below one.
+// hostsOwn reports whether a name is a preview domain with its own certificates, or is below one.
 func (s *Certs) hostsOwn(name string) bool {
 	_, parent, _ := strings.Cut(name, ".")
 	return slices.Contains(s.own, name) || slices.Contains(s.own, parent)
 }
 
-// subject is the name of the certificate that a name is shown with: of what lies
-// below a preview domain the wildcard one.
+// subject returns the name of the certificate for a host name: below a preview
+// domain it is the wildcard.
 func (s *Certs) subject(name string) string {
 	if _, parent, _ := strings.Cut(name, "."); slices.Contains(s.own, parent) && !slices.Contains(s.own, name) {
 		return "*." + parent
@@ -158,8 +153,8 @@ func (s *Certs) subject(name string) string {
 	return name
 }
 
-// get returns the certificate of a name, ordered when there is none yet, or
-// what answers an ACME server's challenge.
+// get returns the certificate of a name, and orders it if there is none. For
+// an ACME server's challenge it returns the answer to that.
 func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	account, err := s.may(name)
 	if err != nil {
@@ -174,14 +169,14 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 			return nil, err
 		}
 	}
-	// The server's deadline is for clients that are slow, not for this wait.
+	// The server's deadline is meant for slow clients, not for this wait.
 	_ = hello.Conn.SetDeadline(time.Now().Add(s.wait + headerTimeout))
 	defer func() { _ = hello.Conn.SetDeadline(time.Now().Add(headerTimeout)) }()
 	made := s.flights.DoChan(name, func() (any, error) {
 		ctx, stop := context.WithTimeout(s.life, s.issuer.within(name))
 		defer stop()
 		cert, err := s.magic.GetCertificateWithContext(ctx, hello)
-		if err != nil && s.issuer.orders.failed(name) == nil { // it did not come to an order
+		if err != nil && s.issuer.orders.failed(name) == nil { // it failed before an order was placed
 			s.issuer.failed(name, account, err, "look at the disk of the data directory")
 		}
 		return cert, err
@@ -197,7 +192,7 @@ func (s *Certs) get(name string, hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	}
 }
 
-// state says in words what certificate a name has.
+// state describes the certificate of a name.
 func (s *Certs) state(ctx context.Context, name string) string {
 	name = s.subject(name)
 	list := s.cache.AllMatchingCertificates(name)
@@ -216,7 +211,7 @@ func (s *Certs) state(ctx context.Context, name string) string {
 	return "ordered for the first visitor"
 }
 
-// challenge answers an ACME server's question over plain HTTP.
+// challenge answers an ACME server's challenge over plain HTTP.
 func (s *Certs) challenge(w http.ResponseWriter, r *http.Request, name string) bool {
 	if !certmagic.LooksLikeHTTPChallenge(r) {
 		return false
@@ -230,17 +225,16 @@ func (s *Certs) challenge(w http.ResponseWriter, r *http.Request, name string) b
 	return s.issuer.HandleHTTPChallenge(w, r)
 }
 
-// logCore routes the library's errors into our log. What an order fails with is
-// said by issuer already.
+// logCore writes the library's errors to the server's log. issuer reports failed orders itself.
 type logCore struct{ log *slog.Logger }
 
-// Enabled keeps what an operator may want to act on.
+// Enabled accepts only levels that an operator may want to act on.
 func (c logCore) Enabled(l zapcore.Level) bool { return l >= zapcore.ErrorLevel }
 
-// With drops what is common to all entries.
+// With ignores the fields that all entries share.
 func (c logCore) With([]zapcore.Field) zapcore.Core { return c }
 
-// Check adds this core to entries that it takes.
+// Check adds this core to entries that it accepts.
 func (c logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
 		return ce.AddCore(e, c)
@@ -248,7 +242,7 @@ func (c logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Check
 	return ce
 }
 
-// Write hands an entry on.
+// Write logs an entry.
 func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
@@ -258,5 +252,5 @@ func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// Sync has nothing to flush.
+// Sync does nothing.
 func (c logCore) Sync() error { return nil }

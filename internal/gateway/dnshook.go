@@ -15,19 +15,20 @@ import (
 )
 
 const (
-	// cleanUpTimeout bounds the removal of a record, which outlives a cancelled order.
+	// cleanUpTimeout limits the removal of a record, which also happens after an order
+	// was cancelled.
 	cleanUpTimeout = time.Minute
 	// hookLinger is how long children of the program may keep its output open.
 	hookLinger = 5 * time.Second
 	maxHookSay = 500 // bytes of its output in an error
 )
 
-// dnsHook answers DNS-01 challenges by a program of the operator's, called as
+// dnsHook answers DNS-01 challenges with a program of the operator, called as
 // "PROGRAM present NAME VALUE" and "PROGRAM cleanup NAME VALUE".
 type dnsHook struct{ program string }
 
-// Present sets the TXT record. It blocks until the program ends, which is when the
-// name servers of the zone answer with it.
+// Present sets the TXT record. It blocks until the program ends, which it must do
+// once the zone's name servers return the record.
 func (h dnsHook) Present(ctx context.Context, c acme.Challenge) error {
 	return h.run(ctx, "present", c)
 }
@@ -49,7 +50,7 @@ func (h dnsHook) run(ctx context.Context, verb string, c acme.Challenge) error {
 	return nil
 }
 
-// limitedText keeps the beginning of what is written to it.
+// limitedText keeps the beginning of the text written to it.
 type limitedText struct{ strings.Builder }
 
 // Write never fails.

@@ -1,13 +1,11 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateway shows ports of VMs to browsers: HTTPS for
-// <port>-<VM>.<preview domain> and for mapped domains. There may be several preview
-// domains. It ends TLS, decides who
-// may enter, wakes the VM, and passes requests on. What comes from outside is
-// not trusted: a request reaches a guest only with a host name that was found,
-// and without anything that only the gateway may say. Nor is the guest: it sees
-// no credentials of Warren's.
+// Package gateway shows ports of VMs to browsers: HTTPS for <port>-<VM>.<preview domain>
+// and for mapped domains. There may be several preview domains. It terminates TLS,
+// checks access, wakes the VM, and forwards requests. It does not trust requests: one
+// reaches a guest only with a known host name, and without headers that only the gateway
+// may set. It does not trust guests either: they never see Warren's credentials.
 package gateway
 
 import (
@@ -25,43 +23,43 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Engine is what the gateway needs of the engine.
+// Engine has the methods of the engine that the gateway needs.
 type Engine interface {
 	Authenticate(ctx context.Context, secret string) (vm.Actor, error)
-	// PreviewSite finds a VM by its id, or by a name that only one VM has.
+	// PreviewSite finds a VM by its id, or by its name if that is unique.
 	PreviewSite(label string, port uint16) (vm.Site, bool)
-	// DomainSite finds the port that a domain is mapped to.
+	// DomainSite returns the port that a domain is mapped to.
 	DomainSite(name string) (vm.Site, bool)
-	// EnterPreview wakes the VM of a site and holds it awake until leave is called.
+	// EnterPreview wakes the VM of a site and keeps it awake until leave is called.
 	EnterPreview(ctx context.Context, c *vm.Call, at vm.Site) (in vm.Site, leave func(), err error)
-	// DialPort connects to a port; only bytes count as activity.
+	// DialPort connects to a port; only transferred bytes count as activity.
 	DialPort(ctx context.Context, c *vm.Call, ref string, port uint16) (net.Conn, error)
 	Stats(ctx context.Context, c *vm.Call, ref string) (vm.Stats, error)
 	// MayPreview reports whether an actor may see a port of a VM.
 	MayPreview(a vm.Actor, site vm.Site) bool
-	// PreviewSession ends with the right of an actor, or of who came by a link or
-	// because it is public, to see a site.
+	// PreviewSession returns a context that ends when an actor may no longer see the site,
+	// or, for a visitor without an account, when the link or the public access ends.
 	PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (context.Context, context.CancelFunc)
 }
 
-// Config is what a gateway needs.
+// Config configures a gateway.
 type Config struct {
 	Engine Engine
 	Log    *slog.Logger
-	// Domains are the preview domains, such as warren.localhost, none below another.
-	// The first is that of addresses that are given out.
+	// Domains are the preview domains, such as warren.localhost; none is below
+	// another. New addresses use the first.
 	Domains []string
-	// Port is what the gateway listens on, for addresses that it gives.
+	// Port is the port that the gateway listens on; it appears in addresses.
 	Port int
 	// LinkKey signs links.
 	LinkKey []byte
 	CA      *CA
-	// Certs has certificates of mapped domains outside the preview domains, and
-	// wildcard ones of the preview domains that it says; nil = there are none.
+	// Certs has the certificates of mapped domains outside the preview domains,
+	// and the wildcard certificates of preview domains in its Own; nil = none.
 	Certs *Certs
-	// Settle is how long after a VM's start its server may take to listen, before
-	// the gateway says that nothing does; 0 = 15 s.
-	Settle time.Duration
+	// ListenGrace is how long the gateway waits after a VM's start for its server to
+	// listen, before it reports that nothing listens; 0 = 15 s.
+	ListenGrace time.Duration
 }
 
 // Gateway serves previews.
@@ -73,8 +71,8 @@ type Gateway struct {
 
 // New returns a gateway.
 func New(c Config) *Gateway {
-	if c.Settle == 0 {
-		c.Settle = 15 * time.Second
+	if c.ListenGrace == 0 {
+		c.ListenGrace = 15 * time.Second
 	}
 	g := &Gateway{Config: c, tickets: tickets{open: map[string]ticket{}}}
 	g.proxy = newProxy(g)
@@ -83,14 +81,13 @@ func New(c Config) *Gateway {
 
 const (
 	maxConns      = 8192
-	maxNear       = 512 // of them, from one address, or one IPv6 network of 64 bits
+	maxNear       = 512 // from one address, or one IPv6 /64 network
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 64 << 10
 )
 
-// Serve answers connections until ctx ends: HTTPS, and plain HTTP with a
-// redirect to it. It closes the listener.
+// Serve answers HTTPS until ctx ends, and redirects plain HTTP to it. It closes the listener.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	s := splitListener(l, maxConns, maxNear, g.tlsConfig())
 	log := slog.NewLogLogger(g.Log.Handler(), slog.LevelDebug)
@@ -101,7 +98,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	var wg sync.WaitGroup
 	failed := make(chan error, 3)
 	for _, run := range []func() error{s.run, func() error { return secure.Serve(s.secure) }, func() error { return plain.Serve(s.plain) }} {
-		wg.Go(func() { failed <- run() }) // ends with the closing below
+		wg.Go(func() { failed <- run() }) // ends when the server below is closed
 	}
 	var err error
 	select {
@@ -110,7 +107,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	}
 	s.close()
 	_ = plain.Close()
-	// Pages in the middle of their answer get a moment; WebSockets are cut.
+	// Responses in progress get a short time; WebSockets are closed.
 	grace, stop := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer stop()
 	if secure.Shutdown(grace) != nil {
@@ -127,12 +124,12 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 func (g *Gateway) tlsConfig() *tls.Config {
 	protos := []string{"h2", "http/1.1"}
 	if g.Certs != nil {
-		protos = append(protos, acmeTLS) // a connection that agrees on it ends with its handshake
+		protos = append(protos, acmeTLS) // a connection that negotiates it ends after the handshake
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protos, GetCertificate: g.findCertificate}
 }
 
-// findCertificate makes or finds the certificate of a name that may be shown.
+// findCertificate finds or issues the certificate of a name that may be shown.
 func (g *Gateway) findCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name, err := vm.HostName(hello.ServerName)
 	if err != nil {
@@ -147,7 +144,7 @@ func (g *Gateway) findCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate,
 	return nil, vm.Errorf(vm.NotFound, name, "no certificate for this name")
 }
 
-// Certificate says in words what certificate a mapped name has.
+// Certificate describes the certificate of a mapped name.
 func (g *Gateway) Certificate(ctx context.Context, name string) string {
 	switch {
 	case g.ownCA(name):
@@ -158,8 +155,8 @@ func (g *Gateway) Certificate(ctx context.Context, name string) string {
 	return g.Certs.state(ctx, name)
 }
 
-// ownCA reports whether the host's own CA speaks for a name: it is of a preview
-// domain that has no wildcard certificate.
+// ownCA reports whether the host's own CA issues the certificate of a name: if
+// it belongs to a preview domain without a wildcard certificate.
 func (g *Gateway) ownCA(name string) bool {
 	_, _, below := g.below(name)
 	return (below || g.entrance(name)) && (g.Certs == nil || !g.Certs.hostsOwn(name))
@@ -186,15 +183,15 @@ func (g *Gateway) redirect(w http.ResponseWriter, r *http.Request) {
 	}
 	_, _, below := g.below(name)
 	if _, ok := g.find(name); !ok && !below && !g.entrance(name) {
-		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.NotFound, name, "not a name of this gateway"))
+		g.refuse(w, r, http.StatusMisdirectedRequest, vm.Errorf(vm.NotFound, name, "is not a name of this gateway"))
 		return
 	}
-	// 308 keeps the method; a form that was sent in the clear is sent again.
+	// 308 keeps the method: a form that was sent over plain HTTP is sent again.
 	w.Header().Set("Location", g.URL(name)+r.URL.RequestURI())
 	w.WriteHeader(http.StatusPermanentRedirect)
 }
 
-// URL is the address of a host name at this gateway, without a path.
+// URL returns the address of a host name at this gateway, without a path.
 func (g *Gateway) URL(name string) string {
 	if g.Port == 443 {
 		return "https://" + name
@@ -202,7 +199,7 @@ func (g *Gateway) URL(name string) string {
 	return "https://" + name + ":" + itoa(g.Port)
 }
 
-// ServeHTTP answers one request that came by TLS.
+// ServeHTTP answers one request over TLS.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, err := g.hostOf(r)
 	if err != nil {
@@ -233,7 +230,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// show passes a request on for as long as what let it in is good.
+// show forwards a request while the caller's permission lasts.
 func (g *Gateway) show(w http.ResponseWriter, r *http.Request, name string, site vm.Site, by entry) {
 	ctx, end := g.Engine.PreviewSession(r.Context(), by.actor, site)
 	defer end()

@@ -189,7 +189,7 @@ func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.List
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domains: []string{"warren.localhost"}, Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, Settle: time.Second}
+	c := Config{Engine: e, Log: slog.New(slog.DiscardHandler), Domains: []string{"warren.localhost"}, Port: l.Addr().(*net.TCPAddr).Port, LinkKey: key, CA: ca, ListenGrace: time.Second}
 	for _, f := range change {
 		f(&c, l)
 	}

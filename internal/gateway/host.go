@@ -14,12 +14,12 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// hostOf returns the name that a request is for, in one form. Requests that
-// could mean one host to us and another to somebody else are refused.
+// hostOf returns the normalised host name of a request. It refuses requests
+// that the gateway and a guest could understand as different hosts.
 func (g *Gateway) hostOf(r *http.Request) (string, error) {
 	switch {
 	case r.Method == http.MethodConnect:
-		return "", vm.Errorf(vm.Invalid, "CONNECT", "the gateway is no proxy")
+		return "", vm.Errorf(vm.Invalid, "CONNECT", "the gateway is not a proxy")
 	case r.URL.Host != "" || r.URL.Scheme != "" || !strings.HasPrefix(r.URL.Path, "/"):
 		return "", vm.Errorf(vm.Invalid, r.RequestURI, "the request names a host twice, or no path")
 	}
@@ -33,7 +33,7 @@ func (g *Gateway) hostOf(r *http.Request) (string, error) {
 	return vm.HostName(host)
 }
 
-// find returns the VM's port that a name shows. A mapping is found first.
+// find returns the VM's port that a name leads to. Mapped domains take precedence.
 func (g *Gateway) find(name string) (vm.Site, bool) {
 	if s, ok := g.Engine.DomainSite(name); ok {
 		return s, true
@@ -48,7 +48,7 @@ func (g *Gateway) find(name string) (vm.Site, bool) {
 // DefaultPort is the port that a VM's own name shows, <id>.<preview domain>.
 const DefaultPort = 3000
 
-// named says which port of which VM the name of a preview means.
+// named parses the host name of a preview.
 func (g *Gateway) named(name string) (port uint16, ref string, ok bool) {
 	label, _, ok := g.below(name)
 	if !ok {
@@ -70,13 +70,12 @@ func ParseLabel(label string) (uint16, string, bool) {
 	return uint16(n), rest, true
 }
 
-// Host is the name under which a port of a VM is shown; ref is its id, or a
-// name that only it has.
+// Host returns the host name of a VM's port. ref is the VM's id, or its name if that is unique.
 func (g *Gateway) Host(ref string, port uint16) string {
 	return itoa(int(port)) + "-" + ref + "." + g.Domains[0]
 }
 
-// Names are the names of a VM that need no mapping, one below each preview domain.
+// Names returns the names of a VM that need no mapping, one below each preview domain.
 func (g *Gateway) Names(id vm.ID) []string {
 	names := make([]string, len(g.Domains))
 	for i, d := range g.Domains {

@@ -27,8 +27,8 @@ type split struct {
 	once          sync.Once
 }
 
-// splitListener takes so many connections at once, and so many of them from one
-// neighbourhood.
+// splitListener accepts at most most connections at once, and at most mostNear
+// of them from one neighbourhood.
 func splitListener(l net.Listener, most, mostNear int, config *tls.Config) *split {
 	s := &split{l: netutil.LimitListener(l, most), config: config, done: make(chan struct{}), near: neighbours{most: mostNear, n: map[netip.Prefix]int{}}}
 	s.secure = &queue{addr: l.Addr(), conns: make(chan net.Conn), done: s.done}
@@ -51,11 +51,11 @@ func (s *split) run() error {
 			_ = c.Close()
 			continue
 		}
-		wg.Go(func() { s.sort(known) }) // ends by its deadline
+		wg.Go(func() { s.sort(known) }) // ends at its deadline
 	}
 }
 
-// sort waits for the first byte, not for ever.
+// sort waits a limited time for the first byte.
 func (s *split) sort(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(headerTimeout))
 	stop := make(chan struct{})
@@ -109,19 +109,19 @@ func (q *queue) Accept() (net.Conn, error) {
 	}
 }
 
-// Close does nothing: the split closes all.
+// Close does nothing: split closes all connections.
 func (q *queue) Close() error { return nil }
 
-// Addr is that of the common listener.
+// Addr returns the address of the shared listener.
 func (q *queue) Addr() net.Addr { return q.addr }
 
-// peeked is a connection whose first bytes may be in a buffer.
+// peeked is a connection whose first bytes may be buffered.
 type peeked struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// Read reads what was peeked first.
+// Read returns the buffered bytes first.
 func (p *peeked) Read(b []byte) (int, error) {
 	if p.r.Buffered() > 0 {
 		return p.r.Read(b)
@@ -129,8 +129,7 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// neighbours counts connections by where they come from, so that no one address
-// takes the places of all others.
+// neighbours counts connections by origin, so that one address cannot use up the limit for all.
 type neighbours struct {
 	most int
 
@@ -138,8 +137,8 @@ type neighbours struct {
 	n  map[netip.Prefix]int
 }
 
-// enter counts a connection until it is closed; false = there are enough from
-// there.
+// enter counts a connection until it is closed. It returns false if its
+// neighbourhood has too many.
 func (n *neighbours) enter(c net.Conn) (net.Conn, bool) {
 	from := neighbourhood(c.RemoteAddr())
 	n.mu.Lock()
@@ -159,7 +158,7 @@ func (n *neighbours) leave(from netip.Prefix) {
 	}
 }
 
-// neighbourhood is what one machine can choose its address from.
+// neighbourhood returns the address prefix from which one machine can choose its addresses.
 func neighbourhood(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -170,17 +169,17 @@ func neighbourhood(a net.Addr) netip.Prefix {
 	if ip.Is4() {
 		bits = 32
 	}
-	p, _ := ip.Prefix(bits) // that of no address is none
+	p, _ := ip.Prefix(bits) // the prefix of an invalid address is invalid
 	return p
 }
 
-// neighbour is a connection that is counted.
+// neighbour is a counted connection.
 type neighbour struct {
 	net.Conn
 	leave func()
 }
 
-// Close makes room for another.
+// Close closes the connection and uncounts it.
 func (n *neighbour) Close() error {
 	n.leave()
 	return n.Conn.Close()

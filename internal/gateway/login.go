@@ -12,9 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A person logs in at a preview domain itself, which no guest is shown at:
-// pages of a guest, and what they leave running in a browser, never see a key.
-// From there a ticket leads to a preview.
+// People log in at a preview domain itself, which shows no guest: a guest's pages, and service
+// workers that they leave in a browser, never see a key. A ticket then leads to the preview.
 
 const (
 	loginPath   = "/v1/login"
@@ -23,10 +22,10 @@ const (
 	maxForm     = 16 << 10
 )
 
-// wish is which preview somebody wants to see.
+// wish is the preview that a user wants to see.
 type wish struct{ Host, Path string }
 
-// loginURL is where a browser logs in for a preview.
+// loginURL returns the address at which a browser logs in for a preview.
 func (g *Gateway) loginURL(name string, u *url.URL) string {
 	_, domain, ok := g.below(name)
 	if !ok {
@@ -35,7 +34,7 @@ func (g *Gateway) loginURL(name string, u *url.URL) string {
 	return g.URL(domain) + "/?" + url.Values{"to": {name}, "path": {cleanPath(u)}}.Encode()
 }
 
-// login serves a preview domain itself.
+// login answers requests to a preview domain itself.
 func (g *Gateway) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
@@ -49,7 +48,7 @@ func (g *Gateway) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loggedIn returns who a browser logged in as, if it did.
+// loggedIn returns the actor that a browser logged in as.
 func (g *Gateway) loggedIn(r *http.Request) (vm.Actor, time.Time, bool) {
 	c, err := r.Cookie(loginCookie)
 	if err != nil {
@@ -58,9 +57,9 @@ func (g *Gateway) loggedIn(r *http.Request) (vm.Actor, time.Time, bool) {
 	return g.checkPass(c.Value, loginScope)
 }
 
-// postLogin takes a key, or who logged in before, and leads to the preview.
-// Only the form of this origin may send it: to a browser the pages of guests
-// are of the same site, so SameSite does not keep them off.
+// postLogin accepts a key or an earlier log-in, and redirects to the preview.
+// Only the form of this origin may send the request: for a browser the
+// guests' pages are the same site, so SameSite does not stop them.
 func (g *Gateway) postLogin(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
@@ -68,7 +67,7 @@ func (g *Gateway) postLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if o, err := url.Parse(r.Header.Get("Origin")); err != nil || o.Scheme != "https" || !strings.EqualFold(o.Host, r.Host) {
-		g.refuse(w, r, http.StatusForbidden, vm.Errorf(vm.Denied, r.Header.Get("Origin"), "only the log-in page itself logs in"))
+		g.refuse(w, r, http.StatusForbidden, vm.Errorf(vm.Denied, r.Header.Get("Origin"), "only the log-in page itself may log in"))
 		return
 	}
 	to := wish{r.PostForm.Get("to"), r.PostForm.Get("path")}
@@ -107,7 +106,7 @@ func (g *Gateway) postLogin(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("Location", g.URL(to.Host)+there+sep+ticketParam+"="+t) // to.Host is one of ours: it was found
+	h.Set("Location", g.URL(to.Host)+there+sep+ticketParam+"="+t) // to.Host was found, so it is a name of this gateway
 	w.WriteHeader(http.StatusSeeOther)
 }
 

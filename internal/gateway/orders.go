@@ -18,22 +18,22 @@ import (
 
 const (
 	orderTimeout = 90 * time.Second
-	// dnsTimeout is longer: name servers take minutes to learn of a record.
+	// dnsTimeout is longer, because name servers take minutes to learn of a record.
 	dnsTimeout = 15 * time.Minute
-	// An ACME server limits orders and failures itself, for the whole host: one
-	// account of ours shall not use up what the others need.
-	ordersAccount = 20 // at once, and again within an hour
+	// An ACME server limits orders and failures for the whole host: one account
+	// must not use up the limit for the others.
+	ordersAccount = 20 // at once, and refilled within an hour
 	ordersAll     = 60
 	firstRetry    = 5 * time.Minute // after a failure; doubled each time
 	lastRetry     = 6 * time.Hour
-	maxFailures   = 4096 // that are kept in mind
+	maxFailures   = 4096 // failures that are remembered
 )
 
-// issuer is the one way to an ACME server: it judges, counts and logs orders,
-// first ones and renewals.
+// issuer places all orders at an ACME server, first ones and renewals: it
+// checks, counts and logs them.
 type issuer struct {
 	*certmagic.ACMEIssuer
-	byDNS  *certmagic.ACMEIssuer // for names that own says; nil = there are none
+	byDNS  *certmagic.ACMEIssuer // for names in Own; nil = none
 	own    func(string) bool
 	may    func(string) (vm.AccountID, error)
 	life   context.Context // the gateway's
@@ -61,9 +61,9 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 	defer stop()
 	defer context.AfterFunc(i.life, stop)()
 	began := time.Now()
-	by, hint := i.ACMEIssuer, "the name must lead to this gateway, on port 443 or 80 of its address"
+	by, hint := i.ACMEIssuer, "the name must resolve to this gateway, on port 443 or 80"
 	if i.own(name) {
-		by, hint = i.byDNS, "the program of acmeDnsHook must set the record, and the ACME server find it"
+		by, hint = i.byDNS, "the program of acmeDnsHook must set the record so that the ACME server can find it"
 	}
 	cert, err := by.Issue(ctx, csr)
 	if err != nil {
@@ -75,7 +75,7 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 	return cert, nil
 }
 
-// within is how long the order of a name may take.
+// within returns the time limit of an order.
 func (i *issuer) within(name string) time.Duration {
 	if i.own(name) {
 		return dnsTimeout
@@ -83,7 +83,7 @@ func (i *issuer) within(name string) time.Duration {
 	return orderTimeout
 }
 
-// failed notes and logs a failure, but for the end of the gateway.
+// failed records and logs a failure, unless the gateway is stopping.
 func (i *issuer) failed(name string, account vm.AccountID, err error, hint string) {
 	if i.life.Err() != nil {
 		return
@@ -92,7 +92,7 @@ func (i *issuer) failed(name string, account vm.AccountID, err error, hint strin
 	i.log.Warn("no certificate", "domain", name, "account", account, "acme", i.CA, "err", err, "again", again.UTC().Format(time.RFC3339), "hint", hint)
 }
 
-// orders bounds what is asked of the ACME server.
+// orders limits the orders to the ACME server.
 type orders struct {
 	now func() time.Time
 
@@ -102,7 +102,7 @@ type orders struct {
 	failures map[string]failure
 }
 
-// failure is a name that gets no order for a while.
+// failure blocks orders for a name for a while.
 type failure struct {
 	count int
 	until time.Time
@@ -115,14 +115,14 @@ func newOrders(now func() time.Time) *orders {
 
 func perHour(n int) *rate.Limiter { return rate.NewLimiter(rate.Every(time.Hour/time.Duration(n)), n) }
 
-// failed says why a name gets no order now.
+// failed returns why a name gets no order now, or nil.
 func (o *orders) failed(name string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.waiting(name)
 }
 
-// maxReason is how much of an ACME server's words is kept.
+// maxReason limits how much of an ACME server's message is kept.
 const maxReason = 300
 
 func (o *orders) waiting(name string) error {
@@ -130,11 +130,11 @@ func (o *orders) waiting(name string) error {
 	if !o.now().Before(f.until) {
 		return nil
 	}
-	return vm.Errorf(vm.Unavailable, name, "no certificate could be had, the next order is made after %s: %s",
+	return vm.Errorf(vm.Unavailable, name, "the last order of a certificate failed, the next order is made after %s: %s",
 		f.until.UTC().Format(time.RFC3339), f.why[:min(len(f.why), maxReason)])
 }
 
-// begin counts an order, or says why there is none.
+// begin counts an order, or returns why none may be placed.
 func (o *orders) begin(name string, account vm.AccountID) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,7 +160,7 @@ func (o *orders) begin(name string, account vm.AccountID) error {
 	return vm.Errorf(vm.Limit, name, "%s", why)
 }
 
-// fail notes a failure and returns when the next order may be made.
+// fail records a failure and returns when the next order may be placed.
 func (o *orders) fail(name string, cause error) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,8 +170,7 @@ func (o *orders) fail(name string, cause error) time.Time {
 	return until
 }
 
-// note keeps a failure in mind. It makes room first of what no longer counts,
-// then of any.
+// note records a failure. If the list is full, it drops expired failures first, then any.
 func (o *orders) note(name string, f failure) {
 	defer func() { o.failures[name] = f }()
 	if len(o.failures) < maxFailures {

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// page is what the gateway itself answers.
+// page is an answer of the gateway itself.
 type page struct {
 	Status  int     `json:"-"`
 	Title   string  `json:"-"`
@@ -25,12 +25,12 @@ type page struct {
 	Message string  `json:"message"`
 	Kind    vm.Kind `json:"kind"`
 	Hint    string  `json:"hint,omitempty"`
-	Ports   []int   `json:"ports,omitempty"` // that something listens on
+	Ports   []int   `json:"ports,omitempty"` // with a listener
 	Links   []link  `json:"-"`
 	Retry   bool    `json:"-"`
 	Login   string  `json:"-"` // where a browser logs in
-	Form    *wish   `json:"-"` // the log-in page's, with what is wanted
-	In      bool    `json:"-"` // somebody is logged in
+	Form    *wish   `json:"-"` // of the log-in page: the requested preview
+	In      bool    `json:"-"` // a user is logged in
 }
 
 type link struct {
@@ -51,7 +51,7 @@ code{background:#eee;padding:.1em .3em}@media(prefers-color-scheme:dark){body{co
 {{if .Hint}}<p><code>{{.Hint}}</code></p>{{end}}<p><small>This page is from Warren's preview gateway, not from the VM.</small></p></body></html>
 `))
 
-// answer sends a page: HTML to who asks for it, JSON to all others.
+// answer sends the page as HTML if the client accepts that, else as JSON.
 func (p page) answer(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -64,7 +64,7 @@ func (p page) answer(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 		w.WriteHeader(p.Status)
-		_ = html.Execute(w, p) // a caller that went away needs no page
+		_ = html.Execute(w, p) // the client may have left
 		return
 	}
 	h.Set("Content-Type", "application/json")
@@ -72,18 +72,18 @@ func (p page) answer(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(p)
 }
 
-// refuse answers a request that is for no site, and ends its connection: what
-// follows on it is not trusted either.
+// refuse answers a request that leads to no site, and closes its connection,
+// because later requests on it are not trusted either.
 func (g *Gateway) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
 	e := vm.AsError(err)
-	page{Status: status, Title: "Not for this gateway", Code: "BAD_REQUEST", Message: e.Error(), Kind: e.Kind}.answer(w, r)
+	page{Status: status, Title: "This address is not served here", Code: "BAD_REQUEST", Message: e.Error(), Kind: e.Kind}.answer(w, r)
 }
 
-// closed answers who may not enter, or asks for what is not there: which of
-// the two it is, is not said.
+// closed answers a request that may not enter, or whose site does not exist.
+// The answer does not tell which.
 func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
 	hint := "warren preview NAME PORT --open"
 	if port, ref, ok := g.named(name); ok {
@@ -97,12 +97,11 @@ func (g *Gateway) closed(w http.ResponseWriter, r *http.Request, name string) {
 	}.answer(w, r)
 }
 
-// fault answers when the VM or its server does not. What the engine says of it,
-// with paths of the host and names of other things, is for insiders; the log has
-// it for the host's own people.
+// fault answers if the VM or its server does not. The engine's error may contain paths
+// of the host and names of other things, so only insiders see it; the log has it, too.
 func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, insider bool, err error) {
 	if r.Context().Err() != nil {
-		panic(http.ErrAbortHandler) // nobody waits for an answer
+		panic(http.ErrAbortHandler) // the client has left
 	}
 	g.Log.Debug("preview", "vm", site.VM, "port", site.Port, "err", err)
 	ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
@@ -118,14 +117,14 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 			e := vm.AsError(err)
 			p.Message, p.Hint = e.Error(), e.Hint
 		} else {
-			g.Log.Warn("a preview does not answer, and its visitor is not told why", "vm", site.VM, "port", site.Port, "err", err)
+			g.Log.Warn("a preview does not answer; its visitor gets no details", "vm", site.VM, "port", site.Port, "err", err)
 		}
 		p.answer(w, r)
 		return
 	case listens(st, site.Port):
 		p := page{
-			Status: http.StatusBadGateway, Title: "The server in the VM broke off", Code: "SERVICE_UNAVAILABLE", Kind: vm.GuestFault,
-			Message: "Something listens on port " + itoa(int(site.Port)) + ", but it does not speak HTTP, or it ended the connection without an answer.",
+			Status: http.StatusBadGateway, Title: "The server in the VM closed the connection", Code: "SERVICE_UNAVAILABLE", Kind: vm.GuestFault,
+			Message: "Something listens on port " + itoa(int(site.Port)) + ", but it does not speak HTTP, or it closed the connection without an answer.",
 			Retry:   true,
 		}
 		if insider {
@@ -138,7 +137,7 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 		Status: http.StatusBadGateway, Title: "Nothing listens on port " + itoa(int(site.Port)), Code: "SERVICE_UNAVAILABLE", Kind: vm.Unavailable,
 		Message: "The VM runs, and no program in it listens on this port.", Retry: true,
 	}
-	if !insider { // what else runs in the VM, and which VM it is, is its owner's affair
+	if !insider { // other programs of the VM, and its id, are shown to its owner only
 		p.answer(w, r)
 		return
 	}
@@ -152,8 +151,8 @@ func (g *Gateway) fault(w http.ResponseWriter, r *http.Request, site vm.Site, in
 	p.answer(w, r)
 }
 
-// reachable reports whether the engine finds a server there: it tries the guest's
-// network, 127.0.0.1 and ::1, and no other address of the loopback.
+// reachable reports whether the engine can reach a server: it tries the guest's
+// network address, 127.0.0.1 and ::1, but no other loopback address.
 func reachable(l vm.ListeningPort) bool {
 	a, err := netip.ParseAddr(l.Address)
 	a = a.Unmap()

@@ -17,11 +17,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A pass is what a link or a cookie says: until when, who, and a signature that
-// binds both to what it is for. It is kept nowhere, so it outlives this process;
-// who is named in it is judged again at each request.
+// A pass is the value of a link or a cookie: an expiry time, an actor, and a
+// signature that binds both to a scope. The gateway stores none, so a pass
+// survives a restart. The rights of the actor are checked at each request.
 
-// bearer names the key or token of who logged in.
+// bearer names the key or token of the user who logged in.
 type bearer struct {
 	Account  vm.AccountID  `json:"c"`
 	Key      vm.KeyID      `json:"k,omitempty"`
@@ -30,20 +30,19 @@ type bearer struct {
 	Issued   time.Time     `json:"a"`
 }
 
-// pass signs that an actor, or with the zero actor whoever has it, may do until
-// a time what the scope says.
+// pass signs that an actor has access to the scope until expires. With the zero
+// actor, whoever holds the pass has access.
 func (g *Gateway) pass(scope string, a vm.Actor, expires time.Time) string {
 	who := ""
 	if a.Account != "" {
-		data, _ := json.Marshal(bearer{a.Account, a.Key, a.Token, a.Identity, a.Issued}) // strings and a time
+		data, _ := json.Marshal(bearer{a.Account, a.Key, a.Token, a.Identity, a.Issued}) // strings and a time cannot fail
 		who = base64.RawURLEncoding.EncodeToString(data)
 	}
 	signed := strconv.FormatInt(expires.Unix(), 36) + "." + who
 	return signed + "." + g.sign(scope, signed)
 }
 
-// scopeOf is what a pass for a site is signed for. It changes when the port is
-// closed.
+// scopeOf returns the scope of a pass for a site. It changes when the port is made private.
 func scopeOf(site vm.Site) string {
 	return fmt.Sprintf("preview\n%s\n%s\n%d\n%d", site.Account, site.VM, site.Port, site.Epoch)
 }
@@ -54,8 +53,8 @@ func (g *Gateway) sign(scope, signed string) string {
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// checkPass returns whose a pass is, and when it ends; whether who it names may
-// still do anything is for the caller to ask.
+// checkPass returns the actor and the expiry of a valid pass. The caller must
+// check whether the actor still has the right.
 func (g *Gateway) checkPass(pass, scope string) (who vm.Actor, until time.Time, ok bool) {
 	i := strings.LastIndexByte(pass, '.')
 	if i < 0 || !hmac.Equal([]byte(pass[i+1:]), []byte(g.sign(scope, pass[:i]))) {
@@ -79,21 +78,21 @@ func (g *Gateway) checkPass(pass, scope string) (who vm.Actor, until time.Time, 
 }
 
 const (
-	// ticketParam carries a ticket; it is gone after the redirect.
+	// ticketParam carries a ticket. The redirect removes it.
 	ticketParam = "warren-ticket"
 	ticketLasts = 30 * time.Second
 	loginLasts  = 12 * time.Hour
 	maxTickets  = 4096
 )
 
-// ticket is what somebody who is logged in gets for one arrival at a site.
+// ticket lets a logged-in user open a site once.
 type ticket struct {
 	who   vm.Actor
 	site  vm.Site
 	until time.Time
 }
 
-// tickets are those that were given out and not used.
+// tickets are the unused tickets.
 type tickets struct {
 	mu   sync.Mutex
 	open map[string]ticket
@@ -106,7 +105,7 @@ func (t *tickets) give(who vm.Actor, site vm.Site) (string, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, o := range t.open {
-		if now.After(o.until) || len(t.open) >= maxTickets { // all old ones, and any one when there are too many
+		if now.After(o.until) || len(t.open) >= maxTickets { // drop expired ones, or any if there are too many
 			delete(t.open, k)
 		}
 	}
@@ -114,7 +113,7 @@ func (t *tickets) give(who vm.Actor, site vm.Site) (string, time.Time) {
 	return secret, until
 }
 
-// take uses a ticket up, also when it is for another site.
+// take uses up a ticket, even if it is for another site.
 func (t *tickets) take(secret string, site vm.Site) (vm.Actor, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +123,7 @@ func (t *tickets) take(secret string, site vm.Site) (vm.Actor, bool) {
 	return o.who, ok
 }
 
-// Ticket returns an address that opens a port, once and soon, for an actor.
+// Ticket returns an address that opens a port for an actor, once and within a short time.
 func (g *Gateway) Ticket(a vm.Actor, site vm.Site, host string) (string, time.Time) {
 	t, until := g.tickets.give(a, site)
 	return g.URL(host) + "/?" + ticketParam + "=" + t, until

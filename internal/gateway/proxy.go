@@ -18,13 +18,13 @@ import (
 
 const (
 	copyBuffer = 64 << 10
-	keepIdle   = 30 * time.Second // a connection to a guest without use
-	maxIdle    = 64               // of them a port
+	keepIdle   = 30 * time.Second // how long an unused connection to a guest is kept
+	maxIdle    = 64               // unused connections per port
 	maxPools   = 1024
 	redial     = 50 * time.Millisecond
 )
 
-// proxy passes requests to guests.
+// proxy forwards requests to guests.
 type proxy struct {
 	g       *Gateway
 	buffers buffers
@@ -39,8 +39,8 @@ type target struct {
 	port uint16
 }
 
-// pool holds the connections to a port of one start of a machine: those of an
-// earlier one lead nowhere.
+// pool holds the connections to a port since one start of the machine.
+// Connections of an earlier start are dead.
 type pool struct {
 	instance  string
 	transport *http.Transport
@@ -57,7 +57,7 @@ func (p *proxy) close() {
 	}
 }
 
-// transport returns the connections to a site as it runs now.
+// transport returns the connections to a site's current machine.
 func (p *proxy) transport(site vm.Site) *http.Transport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -69,7 +69,7 @@ func (p *proxy) transport(site vm.Site) *http.Transport {
 	if o != nil {
 		o.transport.CloseIdleConnections()
 	} else if len(p.pools) >= maxPools {
-		for k, old := range p.pools { // any one
+		for k, old := range p.pools { // drop any one
 			old.transport.CloseIdleConnections()
 			delete(p.pools, k)
 			break
@@ -80,7 +80,7 @@ func (p *proxy) transport(site vm.Site) *http.Transport {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return p.dial(ctx, c, site)
 		},
-		DisableCompression:  true, // bytes pass as they are
+		DisableCompression:  true, // bytes pass unchanged
 		MaxIdleConnsPerHost: maxIdle,
 		IdleConnTimeout:     keepIdle,
 		WriteBufferSize:     copyBuffer,
@@ -90,17 +90,17 @@ func (p *proxy) transport(site vm.Site) *http.Transport {
 	return o.transport
 }
 
-// callOf is in whose name the gateway acts on a VM.
+// callOf returns a call in which the gateway acts for the site's account.
 func callOf(site vm.Site) *vm.Call {
 	return &vm.Call{Actor: vm.Actor{Account: site.Account, System: "preview"}}
 }
 
-// settleKey carries until when a dial may be repeated.
-type settleKey struct{}
+// dialUntilKey is the context key of the time until which a dial may be repeated.
+type dialUntilKey struct{}
 
 // dial connects to the guest. After a wake its server may need a moment.
 func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, error) {
-	until, _ := ctx.Value(settleKey{}).(time.Time)
+	until, _ := ctx.Value(dialUntilKey{}).(time.Time)
 	for {
 		conn, err := p.g.Engine.DialPort(ctx, c, string(site.VM), site.Port)
 		if err == nil || vm.KindOf(err) != vm.Unavailable || !time.Now().Before(until) {
@@ -116,8 +116,8 @@ func (p *proxy) dial(ctx context.Context, c *vm.Call, site vm.Site) (net.Conn, e
 	}
 }
 
-// serve wakes the VM, holds the request meanwhile, and passes it on. An insider
-// is told why that fails.
+// serve wakes the VM, holds the request until it runs, and forwards it. Only an
+// insider sees why that failed.
 func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site vm.Site, insider bool) {
 	now, leave, err := p.g.Engine.EnterPreview(r.Context(), callOf(site), site)
 	if err != nil {
@@ -126,7 +126,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site 
 	}
 	defer leave()
 	site.Instance = now.Instance
-	ctx := context.WithValue(r.Context(), settleKey{}, now.Started.Add(p.g.Settle))
+	ctx := context.WithValue(r.Context(), dialUntilKey{}, now.Started.Add(p.g.ListenGrace))
 	rp := &httputil.ReverseProxy{
 		Rewrite:    func(q *httputil.ProxyRequest) { rewrite(q, name) },
 		Transport:  p.transport(site),
@@ -135,7 +135,7 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site 
 		ModifyResponse: func(resp *http.Response) error {
 			guestCookies(resp.Header)
 			if resp.StatusCode == http.StatusSwitchingProtocols {
-				leave() // from here on only its bytes count as activity
+				leave() // from here on only transferred bytes count as activity
 			}
 			return nil
 		},
@@ -144,29 +144,28 @@ func (p *proxy) serve(w http.ResponseWriter, r *http.Request, name string, site 
 	rp.ServeHTTP(ownCookies{w}, r.WithContext(ctx))
 }
 
-// ownCookies is a response whose every header passes the filter for cookies: the
-// final one, and the informational ones (1xx) before it, which ModifyResponse
-// does not see.
+// ownCookies filters the cookies of every response header, including
+// informational ones (1xx), which ModifyResponse does not see.
 type ownCookies struct{ http.ResponseWriter }
 
-// WriteHeader sends what the filter leaves.
+// WriteHeader removes foreign cookies and sends the header.
 func (w ownCookies) WriteHeader(code int) {
 	guestCookies(w.Header())
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap gives http.ResponseController what is below.
+// Unwrap gives http.ResponseController the wrapped writer.
 func (w ownCookies) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// rewrite makes the guest's request. ReverseProxy has removed hop-by-hop
-// headers, Forwarded and the usual X-Forwarded ones already.
+// rewrite builds the guest's request. ReverseProxy has already removed
+// hop-by-hop headers, Forwarded and the usual X-Forwarded ones.
 func rewrite(q *httputil.ProxyRequest, name string) {
 	out := q.Out
 	out.URL.Scheme, out.URL.Host = "http", name
-	out.URL.RawQuery = q.In.URL.RawQuery // as it came; the guest judges it
+	out.URL.RawQuery = q.In.URL.RawQuery // unchanged: the guest validates it
 	out.Host = q.In.Host
 	for h := range out.Header {
-		// Servers that follow CGI read _ as -, which would let these in.
+		// CGI servers read _ as -, which would let these headers in.
 		plain := strings.ToLower(strings.ReplaceAll(h, "_", "-"))
 		if strings.HasPrefix(plain, "x-forwarded-") || plain == "x-real-ip" || plain == "forwarded" || strings.HasPrefix(plain, "x-warren-") {
 			delete(out.Header, h)
@@ -178,7 +177,7 @@ func rewrite(q *httputil.ProxyRequest, name string) {
 	out.Header.Set("X-Forwarded-Proto", "https")
 }
 
-// buffers are kept between copies.
+// buffers are reused between copies.
 type buffers struct{ pool sync.Pool }
 
 // Get returns a buffer.

@@ -16,39 +16,38 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Bounds of what one answer of a guest makes this process hold.
+// Limits on the memory that one answer of a guest can take.
 const (
 	maxAnswer = 16 << 20 // bytes of an answer that is read into memory
 	maxHead   = 256 << 10
-	// maxElements is how many elements all lists of a JSON answer have together:
-	// an element of three bytes becomes a struct of two hundred. No true answer of
-	// maxAnswer bytes has so many.
+	// maxElements limits the elements of all lists of a JSON answer together,
+	// because an element of three bytes becomes a struct of two hundred. No honest
+	// answer of maxAnswer bytes has so many.
 	maxElements = 128 << 10
 	maxDepth    = 32
-	// smallAnswer is what every call may read at any time. Of larger answers one
-	// client reads one at a time.
+	// smallAnswer is the size that every call may read at any time. A client
+	// reads only one larger answer at a time.
 	smallAnswer = 1 << 20
 )
 
 var (
 	errElements = fmt.Errorf("its lists have more than %d elements", maxElements)
-	errDepth    = fmt.Errorf("its lists lie more than %d deep in each other", maxDepth)
+	errDepth    = fmt.Errorf("its lists are nested more than %d deep", maxDepth)
 	errLong     = fmt.Errorf("it is longer than %d bytes", maxAnswer)
 	errHead     = fmt.Errorf("its head is longer than %d bytes", maxHead)
 )
 
-// census counts the elements of the lists in JSON as it comes, before a decoder
-// makes anything of them. It does not mind whether it is JSON. The zero value is
-// ready.
+// census counts the list elements of JSON while it arrives, before a decoder
+// allocates anything. It accepts invalid JSON. The zero value is ready.
 type census struct {
 	elements int
 	depth    int
-	lists    uint64 // bit n = what is open at depth n is a list
+	lists    uint64 // bit n = a list is open at depth n
 	text     bool   // inside a string
-	escaped  bool   // after a backslash there
+	escaped  bool   // after a backslash in it
 }
 
-// Write counts; its error says which bound is crossed.
+// Write counts; its error names the limit that was exceeded.
 func (c *census) Write(p []byte) (int, error) {
 	for i, b := range p {
 		switch {
@@ -79,9 +78,8 @@ func (c *census) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// readAnswer reads a whole answer, which look sees as it comes, and gives it to
-// take. The memory is asked for as the bytes come, whatever length the guest has
-// announced.
+// readAnswer reads a whole answer and passes it to take; look sees the bytes as they
+// arrive. Memory is allocated only as bytes arrive, whatever length the guest announced.
 func (c *Client) readAnswer(ctx context.Context, path string, r io.Reader, look io.Writer, take func([]byte) error) error {
 	var b bytes.Buffer
 	r = io.TeeReader(io.LimitReader(r, maxAnswer+1), look)
@@ -107,8 +105,8 @@ func (c *Client) readAnswer(ctx context.Context, path string, r io.Reader, look 
 	return broken(ctx, err)
 }
 
-// headReader reads a connection that begins with the head of an answer, which is
-// bounded until the bound is lifted.
+// headReader reads a connection that begins with the head of an answer. The
+// head's size is limited until lift is called.
 type headReader struct {
 	net.Conn
 	left int64
@@ -125,14 +123,14 @@ func (h *headReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lift takes the bound away.
+// lift removes the limit.
 func (h *headReader) lift() { h.left = math.MaxInt64 }
 
-// refusal reads the error that a guest answers a request for path with.
+// refusal decodes the error with which a guest answers a request for path.
 func refusal(path string, b []byte) error {
 	var e *vm.Error
 	if err := link.DecodeError(b); errors.As(err, &e) {
 		return honest(path, e)
 	}
-	return fault("it refuses %s and does not say why", path)
+	return fault("it refuses %s without a reason", path)
 }

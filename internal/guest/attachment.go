@@ -16,9 +16,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// attachment is a stream to a program in the guest: frames in both directions.
-// One goroutine reads it; any may send. When it ends without an exit, by Detach,
-// the context or a broken link, the program continues in the guest.
+// attachment is a stream of frames to and from a program in the guest. One
+// goroutine reads it; any may send. If it ends without an exit (Detach, the
+// context, a broken link), the program keeps running in the guest.
 type attachment struct {
 	conn *headReader
 	in   *bufio.Reader
@@ -31,9 +31,9 @@ type attachment struct {
 	window
 }
 
-// attach sends a request whose answer is a stream of frames, and returns the
-// stream and its first frame, which says what was started. The context bounds the start
-// and the attachment. buffer is how many bytes of output are read at once.
+// attach sends a request whose answer is a stream of frames. It returns the stream and
+// its first frame, which describes the started program. The context limits the start
+// and the attachment. buffer is the size of the read buffer in bytes.
 func (c *Client) attach(ctx context.Context, target string, body []byte, buffer int) (*attachment, []byte, error) {
 	raw, err := c.dial(ctx)
 	if err != nil {
@@ -50,15 +50,15 @@ func (c *Client) attach(ctx context.Context, target string, body []byte, buffer 
 	return s, b, nil
 }
 
-// giveUp closes a stream whose start failed, and returns why.
+// giveUp closes a stream whose start failed, and returns the reason.
 func (s *attachment) giveUp(ctx context.Context, err error) error {
 	s.stop()
 	_ = s.conn.Close()
 	return broken(ctx, err)
 }
 
-// upgrade sends a request whose answer is a stream, and returns the first frame of it,
-// which says what was started.
+// upgrade sends a request whose answer is a stream, and returns the stream's first
+// frame, which describes the started program.
 func upgrade(conn *headReader, in *bufio.Reader, target string, body []byte) ([]byte, error) {
 	path, _, _ := strings.Cut(target, "?")
 	head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: agent\r\nConnection: Upgrade\r\nUpgrade: warren-exec\r\nContent-Length: %d\r\n\r\n", target, len(body))
@@ -90,15 +90,15 @@ func upgrade(conn *headReader, in *bufio.Reader, target string, body []byte) ([]
 	return b, nil
 }
 
-// Write sends input. It waits while the program does not read; input that
+// Write sends input. It blocks while the program does not read; input that
 // the program will never read is dropped.
 func (s *attachment) Write(p []byte) (int, error) { return s.input(p, s.frame) }
 
-// Signal sends a signal, by its name without SIG, to the process group of a
-// command, or to the root process of a terminal.
+// Signal sends a signal, named without SIG, to the process group of a command
+// or to the root process of a terminal.
 func (s *attachment) Signal(name string) error { return s.frame(link.FrameSignal, []byte(name)) }
 
-// Detach ends the attachment; the program continues.
+// Detach ends the attachment; the program keeps running.
 func (s *attachment) Detach() error {
 	s.finish()
 	return s.conn.Close()
@@ -113,9 +113,8 @@ func (s *attachment) frame(t link.FrameType, b []byte) error {
 	return nil
 }
 
-// run reads the stream until the program has ended, and closes it. on gets the frames
-// of output; its error ends the stream. lost is the error for a link that breaks
-// before the exit is known.
+// run reads the stream until the program has ended, and closes it. on gets the output frames; its
+// error ends the stream. lost is the error to return if the link breaks before the exit is known.
 func (s *attachment) run(lost vm.Error, on func(link.FrameType, []byte) error) (vm.ExitStatus, error) {
 	defer s.conn.Close()
 	defer s.stop()

@@ -11,17 +11,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Exec is a command whose client is attached. The caller runs Run, which
-// reads everything, and may meanwhile call the others from other goroutines.
-// When the stream ends without an exit, by Detach, the context or a broken
-// link, the process continues in the guest as a background process.
+// Exec is a command with an attached client. The caller runs Run, which reads everything; other
+// goroutines may call the other methods meanwhile. If the stream ends without an exit (Detach,
+// the context, a broken link), the process keeps running in the guest as a background process.
 type Exec struct {
 	*attachment
 	proc vm.Process
 }
 
-// Exec starts a command and stays attached. The context bounds the start and
-// the attachment.
+// Exec starts a command and stays attached. The context limits the start and the attachment.
 func (c *Client) Exec(ctx context.Context, spec vm.ExecSpec) (*Exec, error) {
 	s, b, err := c.attach(ctx, "/exec", link.EncodeExec(spec), 64<<10)
 	if err != nil {
@@ -38,13 +36,13 @@ func (c *Client) Exec(ctx context.Context, spec vm.ExecSpec) (*Exec, error) {
 // Process returns the process as it was started.
 func (e *Exec) Process() vm.Process { return e.proc }
 
-// CloseStdin says that no more input comes.
+// CloseStdin ends the input.
 func (e *Exec) CloseStdin() error { return e.frame(link.FrameStdinEOF, nil) }
 
 // Run copies the command's output until it has ended, and closes the stream.
-// A writer that blocks slows the command down. When the link breaks before
-// the exit is known the error has kind GuestFault; when a writer fails its
-// error is returned and the process continues in the background.
+// A writer that blocks slows the command down. If the link breaks before the
+// exit is known, the error has kind GuestFault. If a writer fails, Run
+// returns its error, and the process keeps running in the background.
 func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	lost := vm.Error{
 		Msg:  "the link to the guest broke before the command ended",

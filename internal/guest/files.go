@@ -16,7 +16,7 @@ import (
 )
 
 // The file verbs act with the rights of the named Linux user; "" is root.
-// Relative paths are resolved under the user's home.
+// Relative paths start in the user's home.
 
 func where(user, path string) url.Values {
 	return url.Values{"user": {user}, "path": {path}}
@@ -36,7 +36,7 @@ func (c *Client) ReadDir(ctx context.Context, user, path string) ([]vm.FileInfo,
 	return list, err
 }
 
-// Open opens a file for reading. The reader gives io.ErrUnexpectedEOF when
+// Open opens a file for reading. The reader returns io.ErrUnexpectedEOF if
 // the guest sends less than it announced.
 func (c *Client) Open(ctx context.Context, user, path string) (vm.FileInfo, io.ReadCloser, error) {
 	var i vm.FileInfo
@@ -51,8 +51,8 @@ func (c *Client) Open(ctx context.Context, user, path string) (vm.FileInfo, io.R
 	return i, &body{ctx: ctx, r: resp.Body, left: resp.ContentLength}, nil
 }
 
-// WriteFile writes a file: to a temporary name first, renamed when everything
-// has come, so that a file is old or new and never in between.
+// WriteFile writes a file under a temporary name and renames it when it is
+// complete, so that no reader sees a partial file.
 func (c *Client) WriteFile(ctx context.Context, user, path string, o vm.WriteOptions, r io.Reader) (vm.FileInfo, error) {
 	q := where(user, path)
 	q.Set("mode", itoa(int64(o.Mode)))
@@ -74,8 +74,8 @@ func (c *Client) WriteFile(ctx context.Context, user, path string, o vm.WriteOpt
 	return i, odd(json.Unmarshal(b, &i))
 }
 
-// Mkdir makes a directory; with parents also those above it, and an existing
-// directory is then no error.
+// Mkdir creates a directory. With parents it also creates missing parents,
+// and accepts an existing directory.
 func (c *Client) Mkdir(ctx context.Context, user, path string, mode uint32, parents bool) error {
 	q := where(user, path)
 	q.Set("mode", itoa(int64(mode)))
@@ -86,14 +86,14 @@ func (c *Client) Mkdir(ctx context.Context, user, path string, mode uint32, pare
 	return err
 }
 
-// Rename moves a path, replacing what is there.
+// Rename moves a path and replaces an existing file there.
 func (c *Client) Rename(ctx context.Context, user, from, to string) error {
 	_, err := c.ask(ctx, "POST", "/rename", url.Values{"user": {user}, "path": {from}, "to": {to}}, nil)
 	return err
 }
 
-// Remove removes a file or an empty directory; with recursive a whole tree,
-// and a missing path is still an error.
+// Remove removes a file or an empty directory, with recursive a whole tree. A
+// missing path is an error in any case.
 func (c *Client) Remove(ctx context.Context, user, path string, recursive bool) error {
 	q := where(user, path)
 	if recursive {
@@ -120,7 +120,7 @@ func (c *Client) Symlink(ctx context.Context, user, target, path string) error {
 }
 
 // TarDown streams a tree (names relative to path, "." first) or one file as a
-// tar archive. The names are the guest's: unpack with care.
+// tar archive. The guest chooses the names, so unpack with care.
 func (c *Client) TarDown(ctx context.Context, user, path string) (io.ReadCloser, error) {
 	resp, err := c.do(ctx, "GET", "/tar", where(user, path), nil, 0) //nolint:bodyclose // the caller closes it, as body
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Client) TarDown(ctx context.Context, user, path string) (io.ReadCloser,
 	return &body{ctx: ctx, r: resp.Body, left: -1}, nil
 }
 
-// TarUp unpacks a tar archive under the directory path, which is made if it
+// TarUp unpacks a tar archive below the directory path, and creates it if it
 // is missing. Entries stay below it whatever their names are.
 func (c *Client) TarUp(ctx context.Context, user, path string, r io.Reader) error {
 	_, err := c.upload(ctx, "/tar", where(user, path), &source{r: r}, -1)
@@ -144,15 +144,15 @@ type Watch struct {
 	ctx  context.Context
 }
 
-// Watch reports changes below path, with recursive in the whole tree,
-// until Close or the context's end. It returns when the watch is in place.
+// Watch reports changes below path, with recursive in the whole tree, until
+// Close or the end of ctx. It returns once the watch exists.
 func (c *Client) Watch(ctx context.Context, user, path string, recursive bool) (*Watch, error) {
 	q := where(user, path)
 	if recursive {
 		q.Set("recursive", "1")
 	}
 	ctx, stop := context.WithCancel(ctx)
-	resp, err := c.do(ctx, "GET", "/watch", q, nil, 0) //nolint:bodyclose // Watch.Close does
+	resp, err := c.do(ctx, "GET", "/watch", q, nil, 0) //nolint:bodyclose // Watch.Close closes it
 	if err != nil {
 		stop()
 		return nil, err
@@ -161,7 +161,7 @@ func (c *Client) Watch(ctx context.Context, user, path string, recursive bool) (
 }
 
 // Next waits for the next change. It returns io.EOF after Close and when the
-// watched path is gone.
+// watched path is removed.
 func (w *Watch) Next() (vm.FileEvent, error) {
 	var ev vm.FileEvent
 	line, err := w.in.ReadSlice('\n')
@@ -182,8 +182,8 @@ func (w *Watch) Close() {
 	_ = w.body.Close()
 }
 
-// body is an answer's body that tells a cut stream from a finished one. left
-// is -1 where the transport's own end mark tells.
+// body is an answer's body that reports a cut stream. left is -1 if the
+// transport marks the end itself.
 type body struct {
 	ctx  context.Context
 	r    io.ReadCloser
@@ -212,7 +212,7 @@ type sourceError struct{ err error }
 func (e *sourceError) Error() string { return e.err.Error() }
 func (e *sourceError) Unwrap() error { return e.err }
 
-// source passes a reader on and marks its errors.
+// source reads from a reader and marks its errors.
 type source struct{ r io.Reader }
 
 func (s *source) Read(p []byte) (int, error) {
@@ -223,8 +223,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// exactly yields a reader's bytes and fails unless there are just as many as
-// announced; the last one is held back until the end has been seen.
+// exactly reads from a reader and fails unless it has exactly as many bytes
+// as announced. It holds the last byte back until it has seen the end.
 type exactly struct {
 	r    *bufio.Reader
 	left int64
@@ -239,7 +239,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	}
 	n, err := e.r.Read(p)
 	e.left -= int64(n)
-	if e.left == 0 && (err == nil || err == io.EOF) { // a reader may give its end with its last bytes
+	if e.left == 0 && (err == nil || err == io.EOF) { // a reader may return its end with its last bytes
 		if end := e.atEnd(); err == nil && !errors.Is(end, io.EOF) {
 			return 0, end
 		}
@@ -254,7 +254,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// atEnd returns io.EOF when nothing more comes.
+// atEnd returns io.EOF if the reader has ended.
 func (e *exactly) atEnd() error {
 	switch _, err := e.r.Peek(1); err {
 	case nil:

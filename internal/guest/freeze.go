@@ -13,9 +13,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Freeze freezes the guest's programs until Thaw, or until a Wake whose resets
-// are all acknowledged; with disk the root file system, too, is written back
-// and frozen. Groups that did not in time are named.
+// Freeze freezes the guest's programs until Thaw, or until a Wake with all
+// resets acknowledged. With disk it also writes back and freezes the root file
+// system. The report names the groups that did not freeze in time.
 func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error) {
 	q := url.Values{}
 	if disk {
@@ -30,17 +30,15 @@ func (c *Client) Freeze(ctx context.Context, disk bool) (vm.FreezeReport, error)
 	return r, odd(err)
 }
 
-// Thaw releases everything that Freeze has stopped; it may be called at any
-// time. The guest's clock, which was paused with its machine, is set forward
-// before.
+// Thaw releases everything that Freeze stopped; it may be called at any time.
+// It first sets the guest's clock forward, which was paused with its machine.
 func (c *Client) Thaw(ctx context.Context) error {
 	_, err := c.ask(ctx, "POST", "/thaw", url.Values{"time": {strconv.FormatInt(time.Now().UnixNano(), 10)}}, nil)
 	return err
 }
 
-// SetClock sets the guest's clock forward to the host's time of sending, so that
-// it is right to the time that the request takes. An agent of before this verb
-// refuses it.
+// SetClock sets the guest's clock forward to the host's time, so its error is
+// the time that the request takes. Old agents without this verb refuse it.
 func (c *Client) SetClock(ctx context.Context) error {
 	_, err := c.ask(ctx, "POST", "/clock", url.Values{"time": {strconv.FormatInt(time.Now().UnixNano(), 10)}}, nil)
 	return err

@@ -1,12 +1,11 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guest is the host's side of the agent in a guest: one method for
-// each of the agent's verbs, spelled as in package agent. It trusts nothing
-// that the guest sends: every answer is bounded, lengths are checked, and a
-// guest that breaks the protocol or goes away gives an error of kind
-// GuestFault. It neither starts nor finds guests; the monitor and the engine
-// give it a way to open streams.
+// Package guest is the host's side of the agent in a guest: one method for each of
+// the agent's verbs, named as in package agent. It does not trust the guest: every
+// answer is limited, lengths are checked, and a guest that breaks the protocol or
+// goes away causes an error of kind GuestFault. It neither starts nor finds
+// guests; the monitor and the engine provide the function that opens streams.
 package guest
 
 import (
@@ -31,11 +30,11 @@ import (
 type Client struct {
 	dial  func(context.Context) (net.Conn, error)
 	tr    *http.Transport
-	large chan struct{} // holds one word while a large answer is in memory
+	large chan struct{} // held while a large answer is in memory
 }
 
-// New returns a client whose streams are opened by dial: a stream of the
-// multiplexer, or one through the monitor's socket. It opens none yet.
+// New returns a client that opens streams with dial: through the multiplexer,
+// or through the monitor's socket. New opens none itself.
 func New(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{dial: dial, large: make(chan struct{}, 1), tr: &http.Transport{
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
@@ -50,7 +49,7 @@ func New(dial func(context.Context) (net.Conn, error)) *Client {
 // Close closes the idle streams. Streams in use stay open.
 func (c *Client) Close() { c.tr.CloseIdleConnections() }
 
-// Hello asks the agent to introduce itself.
+// Hello asks the agent to describe itself.
 func (c *Client) Hello(ctx context.Context) (vm.AgentHello, error) {
 	b, err := c.ask(ctx, "GET", "/hello", nil, nil)
 	if err != nil {
@@ -60,8 +59,8 @@ func (c *Client) Hello(ctx context.Context) (vm.AgentHello, error) {
 	return introduced(h, err)
 }
 
-// introduced checks that an answer really was a hello, and keeps of it what an
-// agent has to say: it goes into records.
+// introduced checks that an answer is a valid hello, and limits its fields,
+// because they are stored in records.
 func introduced(h vm.AgentHello, err error) (vm.AgentHello, error) {
 	if err == nil && h.Protocol <= 0 {
 		err = errors.New("a hello without a protocol version")
@@ -73,7 +72,7 @@ func introduced(h vm.AgentHello, err error) (vm.AgentHello, error) {
 	return h, odd(err)
 }
 
-// acknowledged bounds a report of resets.
+// acknowledged limits a report of resets.
 func acknowledged(r vm.ResetReport, err error) (vm.ResetReport, error) {
 	if len(r) > maxListed {
 		return nil, fault("it reports %d resets", len(r))
@@ -85,7 +84,7 @@ func acknowledged(r vm.ResetReport, err error) (vm.ResetReport, error) {
 	return out, odd(err)
 }
 
-// Reset makes the guest a machine of its own. The report names each reset;
+// Reset gives the guest an identity of its own. The report names each reset;
 // the caller decides what a missing or failed one means.
 func (c *Client) Reset(ctx context.Context, r vm.Reset) (vm.ResetReport, error) {
 	b, err := c.ask(ctx, "POST", "/reset", nil, link.EncodeReset(r))
@@ -105,7 +104,7 @@ func (c *Client) Wake(ctx context.Context, r vm.Reset) (vm.AgentHello, vm.ResetR
 	return ReadWake(b)
 }
 
-// ReadWake reads what an agent answers to a wake.
+// ReadWake decodes an agent's answer to a wake.
 func ReadWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 	h, report, err := link.DecodeWake(b)
 	if h, err = introduced(h, err); err == nil {
@@ -115,8 +114,8 @@ func ReadWake(b []byte) (vm.AgentHello, vm.ResetReport, error) {
 }
 
 // Upgrade replaces the agent's program by binary, which has size bytes. The
-// agent keeps its process, its children and its descriptors; the link drops
-// after the answer and synchronises again.
+// agent keeps its process, its children and its descriptors. After the answer
+// the link closes and synchronises again.
 func (c *Client) Upgrade(ctx context.Context, binary io.Reader, size int64) error {
 	b, err := io.ReadAll(io.LimitReader(binary, size+1))
 	if err != nil {
@@ -130,8 +129,8 @@ func (c *Client) Upgrade(ctx context.Context, binary io.Reader, size int64) erro
 	return err
 }
 
-// PowerOff asks the guest to shut down in order, or to reboot. It returns when
-// the guest has begun, not when it is off.
+// PowerOff asks the guest to shut down, or to reboot. It returns when the
+// shutdown has begun, not when the guest is off.
 func (c *Client) PowerOff(ctx context.Context, reboot bool) error {
 	q := url.Values{}
 	if reboot {
@@ -141,9 +140,8 @@ func (c *Client) PowerOff(ctx context.Context, reboot bool) error {
 	return err
 }
 
-// Grow makes the guest use what its machine has: so many of its CPUs, its
-// memory, and the whole of its disk. It waits until the kernel has seen that
-// much. A zero field stays as it is.
+// Grow makes the guest use the CPUs, memory and disk of its machine, and
+// waits until the kernel has found them. Zero fields stay as they are.
 func (c *Client) Grow(ctx context.Context, size vm.Size) error {
 	q := url.Values{}
 	for name, n := range map[string]int{"cpus": size.VCPU, "mem": size.MemoryMiB, "disk": size.DiskMiB} {
@@ -161,15 +159,15 @@ func (c *Client) Stats(ctx context.Context) (vm.Stats, error) {
 	return s, c.askJSON(ctx, "GET", "/stats", nil, &s)
 }
 
-// State returns what lives in the guest. Ports that the host can reach are not
-// asked, and what only the host knows is not filled in.
+// State returns what runs in the guest. It does not probe ports that the host
+// can reach, and leaves fields empty that only the host knows.
 func (c *Client) State(ctx context.Context) (vm.GuestState, error) {
 	var s vm.GuestState
 	return s, c.askJSON(ctx, "GET", "/state", nil, &s)
 }
 
-// Evidence returns what the guest shows of its load; with all, also what it
-// shows of its trouble, and its ports are asked as by State.
+// Evidence returns the guest's load; with all, also signs of problems. It
+// probes ports as State does.
 func (c *Client) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
 	q := url.Values{}
 	if all {
@@ -185,13 +183,13 @@ func (c *Client) ask(ctx context.Context, method, path string, q url.Values, bod
 	return b, err
 }
 
-// askJSON decodes the answer, whose lists are counted as it comes.
+// askJSON decodes the answer, and counts list elements while it arrives.
 func (c *Client) askJSON(ctx context.Context, method, path string, q url.Values, to any) error {
 	return c.answered(ctx, method, path, q, nil, &census{}, func(all []byte) error { return odd(json.Unmarshal(all, to)) })
 }
 
-// answered sends a request and gives its whole answer to take; look sees it as it
-// comes.
+// answered sends a request and passes its whole answer to take; look sees the
+// bytes as they arrive.
 func (c *Client) answered(ctx context.Context, method, path string, q url.Values, body []byte, look io.Writer, take func([]byte) error) error {
 	var r io.Reader
 	if body != nil {
@@ -205,8 +203,8 @@ func (c *Client) answered(ctx context.Context, method, path string, q url.Values
 	return c.readAnswer(ctx, path, resp.Body, look, take)
 }
 
-// do sends a request and returns the answer's head when it is a success. size
-// is the body's length, -1 when it is not known.
+// do sends a request and returns the head of a successful answer. size is the
+// body's length, or -1 if it is unknown.
 func (c *Client) do(ctx context.Context, method, path string, q url.Values, body io.Reader, size int64) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "agent", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
@@ -233,8 +231,8 @@ func (c *Client) do(ctx context.Context, method, path string, q url.Values, body
 	return resp, nil
 }
 
-// broken makes a transport's failure an error of the caller's context, an
-// error of its own reader, or a fault of the guest.
+// broken converts a transport's failure to an error of the caller's context
+// or reader, or to a fault of the guest.
 func broken(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -253,12 +251,12 @@ func broken(ctx context.Context, err error) error {
 	return &vm.Error{Kind: vm.GuestFault, Msg: "the link to the guest's agent broke", Err: err}
 }
 
-// odd makes a decoder's error a fault of the guest.
+// odd converts a decoder's error to a fault of the guest.
 func odd(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent answered with nonsense", Err: err}
+	return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent sent an invalid answer", Err: err}
 }
 
 func fault(format string, args ...any) error {

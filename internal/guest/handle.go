@@ -22,7 +22,7 @@ func (c *Client) StatFollow(ctx context.Context, user, path string) (vm.FileInfo
 	return i, c.askJSON(ctx, "GET", "/stat", q, &i)
 }
 
-// Link gives the file at target a second name.
+// Link creates a hard link at path to the file target.
 func (c *Client) Link(ctx context.Context, user, target, path string) error {
 	q := where(user, path)
 	q.Set("target", target)
@@ -51,13 +51,13 @@ func (c *Client) SetAttr(ctx context.Context, user, path string, a vm.FileAttr) 
 	return err
 }
 
-// File is an open file of a guest. Its methods may be called from several
-// goroutines at once; the guest does what they ask for in some order.
+// File is an open file of a guest. Its methods are safe for concurrent use;
+// the guest executes them in some order.
 type File struct {
 	conn *Stream
 	name string
 
-	mu   sync.Mutex // guards the writing, and waiting together with it
+	mu   sync.Mutex // guards writes together with waiting
 	wait chan chan piece
 	over chan struct{} // closed when the reader has ended
 	err  error         // why
@@ -72,7 +72,7 @@ type piece struct {
 // maxAsked is how many answers may be outstanding.
 const maxAsked = 64
 
-// OpenHandle opens a file to be read and written in pieces. ctx is its life.
+// OpenHandle opens a file to be read and written in pieces, until ctx ends.
 func (c *Client) OpenHandle(ctx context.Context, user, path string, o vm.OpenOptions) (*File, error) {
 	q := where(user, path)
 	q.Set("mode", itoa(int64(o.Mode)))
@@ -102,7 +102,7 @@ func (c *Client) openFile(ctx context.Context, path string, q url.Values) (*File
 	return f, nil
 }
 
-// answers hands each answer to the one that has asked first.
+// answers passes each answer to the oldest request.
 func (f *File) answers() error {
 	frames := link.NewFrameReader(f.conn)
 	for {
@@ -124,7 +124,7 @@ func (f *File) answers() error {
 		case ch := <-f.wait:
 			ch <- p
 		default:
-			return fault("an answer that nobody has asked for")
+			return fault("an answer without a request")
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (f *File) ask(kind link.FrameType, head, payload []byte) ([]byte, error) {
 	_, err := f.conn.Write(b)
 	f.mu.Unlock()
 	if err != nil {
-		_ = f.conn.Close() // the order of answers is lost
+		_ = f.conn.Close() // the order of answers is unknown now
 	}
 	select {
 	case p := <-answer:
@@ -160,7 +160,7 @@ func (f *File) ask(kind link.FrameType, head, payload []byte) ([]byte, error) {
 	}
 }
 
-// ReadAt reads from an offset on; fewer bytes come with io.EOF.
+// ReadAt reads from an offset. If it returns fewer bytes, the error is io.EOF.
 func (f *File) ReadAt(p []byte, at int64) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -182,7 +182,7 @@ func (f *File) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt writes at an offset, or, to a file opened to append, at its end.
+// WriteAt writes at an offset. A file that was opened to append is written at its end.
 func (f *File) WriteAt(p []byte, at int64) (int, error) {
 	n := 0
 	for n < len(p) {
@@ -197,7 +197,7 @@ func (f *File) WriteAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-// Close closes the file. What was written was acknowledged before.
+// Close closes the file. All writes have been acknowledged before.
 func (f *File) Close() error {
 	err := f.conn.Close()
 	<-f.over

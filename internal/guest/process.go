@@ -24,7 +24,7 @@ func (c *Client) Start(ctx context.Context, spec vm.ExecSpec) (vm.Process, error
 	return started(b)
 }
 
-// started reads a process that has been started. Its id goes into the audit record.
+// started decodes a process that was started. Its id goes into the audit record.
 func started(b []byte) (vm.Process, error) {
 	p, err := link.DecodeProcess(b)
 	if err == nil && len(p.ID) > maxProcessID {
@@ -33,7 +33,7 @@ func started(b []byte) (vm.Process, error) {
 	return p, odd(err)
 }
 
-// maxProcessID bounds an id, which is "p" and a number.
+// maxProcessID limits the length of an id, which is "p" and a number.
 const maxProcessID = 32
 
 // Processes lists the commands started by exec, oldest first.
@@ -43,7 +43,7 @@ func (c *Client) Processes(ctx context.Context) ([]vm.Process, error) {
 	return list, err
 }
 
-// Process returns one of them.
+// Process returns the process with this id.
 func (c *Client) Process(ctx context.Context, id string) (vm.Process, error) {
 	var p vm.Process
 	err := c.askJSON(ctx, "GET", "/process", url.Values{"id": {id}}, &p)
@@ -57,7 +57,7 @@ func (c *Client) Wait(ctx context.Context, id string) (vm.Process, error) {
 	return p, err
 }
 
-// Signal sends a signal, by its name without SIG, to a process's group.
+// Signal sends a signal, named without SIG, to a process's group.
 func (c *Client) Signal(ctx context.Context, id, name string) error {
 	_, err := c.ask(ctx, "POST", "/signal", url.Values{"id": {id}, "name": {name}}, nil)
 	return err
@@ -69,10 +69,9 @@ func (c *Client) Forget(ctx context.Context, id string) error {
 	return err
 }
 
-// Log reads a background process's log from an absolute offset on. When the
-// bytes there are no longer kept it begins with the oldest; the offset it
-// really begins at is returned. A negative offset counts from the end. With
-// follow it continues until the process has ended.
+// Log reads a background process's log from an absolute offset. If those bytes are no
+// longer kept, it begins with the oldest; it returns the actual offset. A negative
+// offset counts from the end. With follow it continues until the process has ended.
 func (c *Client) Log(ctx context.Context, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	q := url.Values{"id": {id}, "from": {itoa(from)}}
 	if follow {

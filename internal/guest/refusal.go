@@ -13,11 +13,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// What a guest says of its refusals reaches users and programs in our name, so it
-// says only what an agent has to say: never that a key is wrong, a quota is used up
-// or a record is damaged.
+// Users see a guest's errors as Warren's own. So only errors pass that an agent has a
+// reason to send: never that a key is wrong, a quota is exhausted or a record is damaged.
 
-// said are the codes of an agent, each with its kind and the fields that go with it.
+// said are the codes that an agent may send, each with its kind and fields.
 var said = map[string]struct {
 	kind   vm.Kind
 	fields []string
@@ -37,27 +36,26 @@ var said = map[string]struct {
 	"SESSION_USER_MISMATCH":  {vm.Denied, []string{"sessionId"}},
 }
 
-// plain are the kinds that an agent may give without a code, whatever it was asked.
+// plain are the kinds that an agent may send without a code in answer to any request.
 var plain = []vm.Kind{vm.Invalid, vm.NotFound, vm.Exists, vm.WrongState, vm.NoSpace, vm.Unsupported, vm.GuestFault}
 
-// special are those that it may give to some requests only. They could be taken for
-// the host's, so the message says whose they are.
+// special are the kinds that it may send in answer to some requests only. They
+// could look like the host's, so the message names the guest as the origin.
 var special = map[string][]vm.Kind{
 	"/exec": {vm.Limit}, "/start": {vm.Limit}, "/pty": {vm.Limit}, "/watch": {vm.Limit},
 	"/dial": {vm.Unavailable}, "/listen": {vm.Unavailable, vm.Limit}, "/accept": {vm.Unavailable},
 	"/freeze": {vm.Busy}, "/unmount": {vm.Busy}, "/pty/close": {vm.Busy}, "/pty/send": {vm.Timeout},
 }
 
-// Bounds of what is kept of a refusal, in bytes.
+// Limits of the parts of an error, in bytes.
 const (
 	maxWords   = 1 << 10 // of a message or a hint
 	maxSubject = 4 << 10 // as long as a path may be
-	maxListed  = 64      // elements of a list of them
-	maxName    = 256     // of what names something of the agent's own
+	maxListed  = 64      // elements of a list of subjects
+	maxName    = 256     // of a name of something in the agent
 )
 
-// honest returns of a guest's error what the guest may say in answer to a request
-// for path.
+// honest reduces a guest's error to what it may say in answer to a request for path.
 func honest(path string, e *vm.Error) *vm.Error {
 	out := &vm.Error{Kind: e.Kind, Subject: clean(e.Subject, maxSubject), Msg: clean(e.Msg, maxWords), Hint: clean(e.Hint, maxWords)}
 	by, known := said[e.Code]
@@ -74,13 +72,12 @@ func honest(path string, e *vm.Error) *vm.Error {
 		out.Msg = "the guest says: " + cmp.Or(out.Msg, "no")
 	default:
 		out.Kind, out.Hint = vm.GuestFault, ""
-		out.Msg = "the guest's agent failed: " + cmp.Or(out.Msg, "it does not say why")
+		out.Msg = "the guest's agent failed: " + cmp.Or(out.Msg, "without a reason")
 	}
 	return out
 }
 
-// clean is text of a guest that steers no terminal, and no more than so many bytes
-// of it.
+// clean returns at most most bytes of a guest's text, without characters that control a terminal.
 func clean(s string, most int) string {
 	if len(s) > most {
 		for most > 0 && !utf8.RuneStart(s[most]) {
@@ -96,7 +93,7 @@ func clean(s string, most int) string {
 	}, s)
 }
 
-// cleanAll is clean for the first of a list.
+// cleanAll cleans the first elements of a list.
 func cleanAll(list []string, most int) (out []string) {
 	for _, s := range list[:min(len(list), maxListed)] {
 		out = append(out, clean(s, most))

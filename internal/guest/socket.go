@@ -18,7 +18,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// LinuxUser says who a user of the guest is; "" is root.
+// LinuxUser describes a Linux user of the guest; "" is root.
 func (c *Client) LinuxUser(ctx context.Context, name string) (vm.LinuxUser, error) {
 	b, err := c.ask(ctx, "GET", "/user", url.Values{"user": {name}}, nil)
 	if err != nil {
@@ -28,8 +28,8 @@ func (c *Client) LinuxUser(ctx context.Context, name string) (vm.LinuxUser, erro
 	return u, odd(err)
 }
 
-// DialSocket connects to a socket of the guest, or of its network. The context
-// bounds the connecting only.
+// DialSocket connects to a socket of the guest, or through its network. The
+// context limits only the time to connect.
 func (c *Client) DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, error) {
 	conn, _, err := c.stream(ctx, "/dial", socketQuery(s))
 	return conn, err
@@ -39,8 +39,8 @@ func socketQuery(s vm.SocketSpec) url.Values {
 	return url.Values{"user": {s.User}, "network": {s.Network}, "address": {s.Address}}
 }
 
-// stream asks for something that becomes a stream of bytes, and returns the
-// word that it begins with. The context bounds the asking only.
+// stream sends a request whose answer becomes a stream of bytes, and returns
+// the word in its head. The context limits only the request.
 func (c *Client) stream(ctx context.Context, path string, q url.Values) (*Stream, string, error) {
 	stream, err := c.dial(ctx)
 	if err != nil {
@@ -68,19 +68,19 @@ type Stream struct {
 
 func (s *Stream) Read(p []byte) (int, error) { return s.in.Read(p) }
 
-// CloseWrite ends this side's bytes; the other's may continue.
+// CloseWrite ends this direction; the other stays open.
 func (s *Stream) CloseWrite() error {
 	switch c := s.Conn.(type) {
 	case interface{ CloseWrite() error }:
 		return c.CloseWrite()
 	case *yamux.Stream:
-		return c.Close() // which does just that
+		return c.Close() // Close has that effect, too
 	}
 	return nil
 }
 
-// Listener accepts the connections to a socket of the guest. It is closed with
-// the context that made it.
+// Listener accepts connections to a socket of the guest. It is closed when the
+// context ends that it was made with.
 type Listener struct {
 	c       *Client
 	conn    net.Conn
@@ -91,7 +91,7 @@ type Listener struct {
 	end     context.CancelCauseFunc
 }
 
-// ListenSocket listens on a socket of the guest. ctx is the listener's life.
+// ListenSocket listens on a socket of the guest until ctx ends.
 func (c *Client) ListenSocket(ctx context.Context, s vm.SocketSpec) (*Listener, error) {
 	conn, word, err := c.stream(ctx, "/listen", socketQuery(s))
 	if err != nil {
@@ -103,21 +103,21 @@ func (c *Client) ListenSocket(ctx context.Context, s vm.SocketSpec) (*Listener, 
 	l.stop = context.AfterFunc(l.life, func() { _ = conn.Close() })
 	go func() { // ends with the connection, which Close and the context close
 		_, err := conn.Read(make([]byte, 1))
-		l.end(vm.Errorf(vm.GuestFault, l.address, "the guest does not listen there any more: %w", err))
+		l.end(vm.Errorf(vm.GuestFault, l.address, "the guest no longer listens there: %w", err))
 	}()
 	return l, nil
 }
 
-// Address is where it listens: IP:PORT or a path.
+// Address returns where it listens: IP:PORT or a path.
 func (l *Listener) Address() string { return l.address }
 
-// Accept waits for a connection and says where it comes from.
+// Accept waits for a connection and returns it with its origin.
 func (l *Listener) Accept() (net.Conn, string, error) {
 	conn, peer, err := l.c.stream(l.life, "/accept", url.Values{"id": {l.id}})
 	return conn, peer, err
 }
 
-// Close ends the listening. Connections stay open.
+// Close stops listening. Connections stay open.
 func (l *Listener) Close() error {
 	l.end(net.ErrClosed)
 	return nil

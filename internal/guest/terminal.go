@@ -13,11 +13,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Terminal is one attachment to a terminal in a guest. The caller runs Run,
-// which reads everything, and may meanwhile call the others from other
-// goroutines. When the stream ends without an exit, by Detach, the context or
-// a broken link, the terminal continues in the guest. Output that the caller
-// does not take waits in the guest: it costs nothing here.
+// Terminal is one attachment to a terminal in a guest. The caller runs Run, which reads
+// everything; other goroutines may call the other methods meanwhile. If the stream ends
+// without an exit (Detach, the context, a broken link), the terminal keeps running in the
+// guest. Output that the caller does not take waits in the guest and uses no memory here.
 type Terminal struct {
 	*attachment
 	info vm.TerminalSession
@@ -28,7 +27,7 @@ func (c *Client) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (*Termi
 	return c.terminal(ctx, "/pty", link.EncodeTerminalSpec(spec))
 }
 
-// AttachTerminal attaches to a terminal, which replays what the view asks for.
+// AttachTerminal attaches to a terminal, which first replays what the view asks for.
 func (c *Client) AttachTerminal(ctx context.Context, id string, view vm.TerminalView) (*Terminal, error) {
 	q := url.Values{
 		"id": {id}, "user": {view.User}, "cols": {itoa(int64(view.Cols))}, "rows": {itoa(int64(view.Rows))}, "since": {itoa(view.Since)},
@@ -45,24 +44,22 @@ func (c *Client) terminal(ctx context.Context, target string, body []byte) (*Ter
 	if t.info, err = link.DecodeTerminal(b); err != nil {
 		return nil, s.giveUp(ctx, odd(err))
 	}
-	s.id, s.path = t.info.ID, "/pty" // what an agent may refuse is the same
+	s.id, s.path = t.info.ID, "/pty" // the same refusals are allowed as for /pty
 	return t, nil
 }
 
 // Session returns the terminal as it was at the attachment.
 func (t *Terminal) Session() vm.TerminalSession { return t.info }
 
-// Resize says how large this viewer is. The terminal is as large as the
-// smallest.
+// Resize sets the size of this viewer. The terminal gets the size of the smallest viewer.
 func (t *Terminal) Resize(cols, rows int) error {
 	return t.frame(link.FrameSize, link.EncodeSize(cols, rows))
 }
 
-// Run passes output on until the program has ended, and closes the stream.
-// replay is called before output that repeats or draws what was there: at an
-// attachment, and when this viewer had fallen too far behind. When the link
-// breaks before the exit is known the error has kind GuestFault; when the
-// caller's function or writer fails its error is returned.
+// Run passes output on until the program has ended, and closes the stream. It calls
+// replay before output that repeats or redraws earlier output: after an attachment, and
+// after this viewer fell too far behind. If the link breaks before the exit is known,
+// the error has kind GuestFault. If replay or the writer fails, Run returns that error.
 func (t *Terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.ExitStatus, error) {
 	lost := vm.Error{Msg: "the link to the guest broke", Hint: "the terminal keeps running: attach again"}
 	return t.run(lost, func(kind link.FrameType, b []byte) error {
@@ -81,7 +78,7 @@ func (t *Terminal) Run(replay func(vm.TerminalReplay) error, out io.Writer) (vm.
 	})
 }
 
-// Terminals lists them, oldest first, those that ended lately too.
+// Terminals lists the terminals, oldest first, including recently ended ones.
 func (c *Client) Terminals(ctx context.Context) ([]vm.TerminalSession, error) {
 	b, err := c.ask(ctx, "GET", "/ptys", nil, nil)
 	if err != nil {
@@ -91,7 +88,7 @@ func (c *Client) Terminals(ctx context.Context) ([]vm.TerminalSession, error) {
 	return list, odd(err)
 }
 
-// CloseTerminal ends a terminal's programs and forgets it. user is the Linux
+// CloseTerminal ends a terminal's programs and removes it. user is the Linux
 // user that it was opened as.
 func (c *Client) CloseTerminal(ctx context.Context, user, id string) (vm.TerminalSession, error) {
 	b, err := c.ask(ctx, "POST", "/pty/close", url.Values{"id": {id}, "user": {user}}, nil)
@@ -102,8 +99,8 @@ func (c *Client) CloseTerminal(ctx context.Context, user, id string) (vm.Termina
 	return t, odd(err)
 }
 
-// ReadTerminal returns what a terminal shows, and its output from an offset
-// on; a negative one asks for none.
+// ReadTerminal returns what a terminal shows, and its output from an offset;
+// a negative offset asks for no output.
 func (c *Client) ReadTerminal(ctx context.Context, user, id string, since int64) (vm.TerminalContent, error) {
 	return c.content(ctx, "GET", "/pty/read", url.Values{"id": {id}, "user": {user}, "since": {itoa(since)}}, nil)
 }

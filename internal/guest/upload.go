@@ -17,13 +17,12 @@ import (
 // uploadSize is the buffer of an upload.
 const uploadSize = 256 << 10
 
-// upload sends a body of size bytes, -1 for as many as come, and returns the
-// answer. It returns as soon as the answer, the context's end or a broken link
-// is there, even while the reader blocks; the reader is then let go of as soon
-// as its Read returns. (net/http's client would wait for it, for ever if need
-// be.)
+// upload sends a body of size bytes (-1 = until the end of body) and returns the
+// answer. It returns as soon as the answer arrives, the context ends or the link
+// breaks, even while body blocks in Read; the reading goroutine then ends when its
+// Read returns. (net/http's client would wait for that Read, possibly for ever.)
 func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.Reader, size int64) ([]byte, error) {
-	if size == 0 { // the guest will not wait for what follows nothing
+	if size == 0 { // the guest will not wait for an empty body's reader
 		if _, err := body.Read(nil); !errors.Is(err, io.EOF) {
 			return nil, broken(ctx, err)
 		}
@@ -41,14 +40,14 @@ func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.
 		var own *sourceError
 		if errors.As(err, &own) {
 			failed <- own.err
-			_ = conn.Close() // the guest sees a cut body
+			_ = conn.Close() // the guest sees an incomplete body
 		}
 	}()
 	b, err := readShort(conn, path)
 	if err == nil {
 		return b, nil
 	}
-	select { // what the guest says about a body that we cut is not the reason
+	select { // ignore the guest's complaint about a body that we cut
 	case err = <-failed:
 		return nil, err
 	default:
@@ -56,7 +55,7 @@ func (c *Client) upload(ctx context.Context, path string, q url.Values, body io.
 	}
 }
 
-// readShort reads an answer to a request for path that is short.
+// readShort reads a short answer to a request for path.
 func readShort(stream net.Conn, path string) ([]byte, error) {
 	conn := newHeadReader(stream)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -84,7 +83,7 @@ func sendBody(conn net.Conn, request string, body io.Reader, size int64) error {
 	if _, err := io.WriteString(conn, request+" HTTP/1.1\r\nHost: agent\r\n"+how+"\r\n\r\n"); err != nil {
 		return err
 	}
-	const head = 10 // of a chunk: eight digits and a line's end
+	const head = 10 // length of a chunk's head: eight digits and a line end
 	buf := make([]byte, head+uploadSize+2)
 	for {
 		n, err := body.Read(buf[head : head+uploadSize])

@@ -15,8 +15,8 @@ import (
 
 var diskName = regexp.MustCompile(`^/dev/vd[a-z]{1,2}$`)
 
-// Disk waits until the guest has found a volume's disk and returns what the
-// guest calls it and what it holds: vm.DiskEmpty, ...
+// Disk waits until the guest has found a volume's disk. It returns the
+// guest's device name and what the disk holds: vm.DiskEmpty, ...
 func (c *Client) Disk(ctx context.Context, id vm.VolumeID) (device, holds string, err error) {
 	b, err := c.ask(ctx, "GET", "/disk", url.Values{"serial": {string(id)}}, nil)
 	if err != nil {
@@ -24,12 +24,12 @@ func (c *Client) Disk(ctx context.Context, id vm.VolumeID) (device, holds string
 	}
 	device, holds, _ = strings.Cut(string(b), " ")
 	if !diskName.MatchString(device) {
-		return "", "", fault("its name for a disk is no name")
+		return "", "", fault("its name for a disk is not valid")
 	}
 	return device, clean(holds, maxName), nil
 }
 
-// Mount mounts a volume's disk, which has a file system.
+// Mount mounts a volume's disk, which must have a file system.
 func (c *Client) Mount(ctx context.Context, u vm.VolumeUse) error {
 	q := url.Values{"serial": {string(u.ID)}, "path": {u.Path}}
 	for name, set := range map[string]bool{"rw": u.RW, "over": u.Over} {
@@ -41,8 +41,8 @@ func (c *Client) Mount(ctx context.Context, u vm.VolumeUse) error {
 	return err
 }
 
-// MountFolder mounts a folder of the host, in the place of what is left of an
-// earlier mount there, and returns the stream of its file system's messages.
+// MountFolder mounts a folder of the host, in place of the remains of an
+// earlier mount there. It returns the stream of FUSE messages.
 func (c *Client) MountFolder(ctx context.Context, path string, rw, over bool) (net.Conn, error) {
 	q := url.Values{"path": {path}}
 	for name, set := range map[string]bool{"rw": rw, "over": over} {
@@ -54,14 +54,14 @@ func (c *Client) MountFolder(ctx context.Context, path string, rw, over bool) (n
 	return conn, err
 }
 
-// LeaveFolder takes away what is left of a folder whose stream has ended.
+// LeaveFolder removes the remains of a folder's mount after its stream has ended.
 func (c *Client) LeaveFolder(ctx context.Context, path string) error {
 	_, err := c.ask(ctx, "POST", "/unmount", url.Values{"path": {path}, "left": {"1"}}, nil)
 	return err
 }
 
-// Unmount takes a mount away; one that is not there is no error. Kind Busy,
-// with their names, while programs use it, unless force: then they are killed.
+// Unmount removes a mount; a missing one is no error. While programs use it,
+// the error has kind Busy and names them; with force they are killed instead.
 func (c *Client) Unmount(ctx context.Context, path string, force bool) error {
 	q := url.Values{"path": {path}}
 	if force {
@@ -71,7 +71,7 @@ func (c *Client) Unmount(ctx context.Context, path string, force bool) error {
 	return err
 }
 
-// Scrub has the guest write zeros over nearly all of its free memory.
+// Scrub makes the guest overwrite nearly all of its free memory with zeros.
 func (c *Client) Scrub(ctx context.Context) error {
 	_, err := c.ask(ctx, "POST", "/scrub", nil, nil)
 	return err

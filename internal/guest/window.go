@@ -12,17 +12,17 @@ import (
 	"github.com/warren-vm/warren/internal/link"
 )
 
-// window is how much input may be sent before the guest has taken some.
+// window limits how much input may be sent before the guest has taken some.
 type window struct {
 	mu    sync.Mutex
-	room  int           // input bytes that may be sent
+	room  int           // bytes of input that may be sent
 	roomy chan struct{} // closed and replaced when room grows
-	over  bool          // no acknowledgement will come any more
+	over  bool          // no further acknowledgement will come
 }
 
 func newWindow() window { return window{room: link.StdinWindow, roomy: make(chan struct{})} }
 
-// input sends p by frames, each as soon as there is room for it.
+// input sends p in frames, each as soon as the window has room for it.
 func (w *window) input(p []byte, frame func(link.FrameType, []byte) error) (sent int, err error) {
 	for sent < len(p) {
 		n, err := w.takeRoom(min(len(p)-sent, link.MaxFrame))
@@ -53,11 +53,11 @@ func (w *window) takeRoom(n int) (int, error) {
 		}
 		wait := w.roomy
 		w.mu.Unlock()
-		<-wait // finish closes it at the latest
+		<-wait // finish closes it in the end
 	}
 }
 
-// acknowledged takes an acknowledgement's frame.
+// acknowledged processes an acknowledgement frame.
 func (w *window) acknowledged(b []byte) error {
 	if len(b) != 4 {
 		return odd(errors.New("malformed acknowledgement"))
@@ -68,7 +68,7 @@ func (w *window) acknowledged(b []byte) error {
 	return nil
 }
 
-// ack gives acknowledged room back.
+// ack adds acknowledged bytes to the room.
 func (w *window) ack(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +79,7 @@ func (w *window) ack(n int) {
 	}
 }
 
-// finish releases writers that wait for room: no acknowledgement will come.
+// finish wakes writers that wait for room, because no further acknowledgement will come.
 func (w *window) finish() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

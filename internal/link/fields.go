@@ -11,13 +11,12 @@ import (
 	"time"
 )
 
-// The verbs on the way of every start (hello, reset, exec) use a plain list
-// of names and values instead of JSON: in a guest that has just been restored
-// under emulation every instruction runs for the first time, and a reflecting
-// decoder costs tens of milliseconds. Unknown names are skipped, so both ends
-// may add some.
+// The verbs of every start (hello, reset, exec) use a plain list of names and
+// values instead of JSON: in a guest that was just restored under emulation
+// every instruction runs for the first time, and a decoder with reflection takes
+// tens of milliseconds. Unknown names are skipped, so either end may add names.
 
-// fields is a list under construction: [uvarint length, name, uvarint length, value]...
+// fields is a list being built: [uvarint length, name, uvarint length, value]...
 type fields []byte
 
 func (f *fields) put(name, value string) {
@@ -27,15 +26,14 @@ func (f *fields) put(name, value string) {
 	*f = append(b, value...)
 }
 
-// field binds a name on the wire to a variable, in both directions: a pointer to
-// a string, []byte, number, bool, time, or a list of strings or of variables. Zero
-// values are not sent.
+// field binds a name on the wire to a variable, for both directions: a pointer to a string,
+// []byte, number, bool, time, or a list of strings or of variables. Zero values are not sent.
 type field struct {
 	name string
 	at   any
 }
 
-// encodeFields renders the variables of a list.
+// encodeFields encodes the variables of a list.
 func encodeFields(list []field) []byte {
 	var f fields
 	for _, e := range list {
@@ -77,7 +75,7 @@ func encodeFields(list []field) []byte {
 	return f
 }
 
-// decoded reads a list into the variables of a new T.
+// decoded decodes a list into the variables of a new T.
 func decoded[T any](b []byte, of func(*T) []field) (T, error) {
 	var v T
 	list := of(&v)
@@ -85,7 +83,7 @@ func decoded[T any](b []byte, of func(*T) []field) (T, error) {
 	return v, err
 }
 
-// take reads one value; a name that is not in the list is skipped.
+// take decodes one value; it skips a name that is not in the list.
 func take(list []field, name, value string) error {
 	for i := range list {
 		if list[i].name != name {
@@ -122,7 +120,7 @@ func take(list []field, name, value string) error {
 	return nil
 }
 
-// text puts a value unless it is empty.
+// text adds a value unless it is empty.
 func (f *fields) text(name, value string) {
 	if value != "" {
 		f.put(name, value)
@@ -135,8 +133,7 @@ func (f *fields) num(name string, n int64) {
 	}
 }
 
-// maxFields bounds a list: the arguments of a command that a kernel takes are
-// fewer.
+// maxFields limits the elements of a list; the kernel accepts fewer arguments of a command.
 const maxFields = 256 << 10
 
 var (
@@ -174,7 +171,7 @@ func each(b []byte, take func(name, value string) error) error {
 	return nil
 }
 
-// number reads a decimal into *to.
+// number parses a decimal into *to.
 func number[T ~int | ~int64](to *T, s string) error {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || int64(T(n)) != n {
@@ -184,7 +181,7 @@ func number[T ~int | ~int64](to *T, s string) error {
 	return nil
 }
 
-// instant reads nanoseconds since 1970 into *to.
+// instant parses nanoseconds since 1970 into *to.
 func instant(to *time.Time, s string) error {
 	var n int64
 	err := number(&n, s)

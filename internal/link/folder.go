@@ -3,9 +3,9 @@
 
 package link
 
-// What the host has the agent do in a folder of the host, so that programs of
-// the guest hear of what others did there: the kind is in the place of a FUSE
-// message's error. The agent does it as a group of its own.
+// Changes in a folder of the host that the agent repeats, so that programs of
+// the guest are notified of them. The kind is in the place of a FUSE
+// message's error. The agent acts with a group id of its own.
 const (
 	NudgeGID     = 0x5741524e
 	NudgeCreate  = 101
@@ -15,6 +15,6 @@ const (
 )
 
 // FolderAhead is the kind of a message with the attributes of a directory that
-// the guest has just changed. It comes before the answer to that change: the
-// directory's number [8] · the request's number [8] · what answers a getattr.
+// the guest has just changed. It precedes the answer to that change: the
+// directory's number [8] · the request's number [8] · the answer to a getattr.
 const FolderAhead = 105

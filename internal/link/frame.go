@@ -9,12 +9,12 @@ import (
 	"io"
 )
 
-// FrameType says what a frame of an upgraded exec stream holds.
+// FrameType is the kind of a frame on an upgraded stream.
 type FrameType byte
 
 // The frames of an exec stream. Stdin, StdinEOF and Signal go to the guest,
 // the others come from it. End of input and exit are frames, never a
-// half-closed stream: a closed stream means that the peer is gone.
+// half-closed stream: a closed stream means that the peer has left.
 const (
 	FrameStdin    FrameType = 1 // bytes for the process
 	FrameStdinEOF FrameType = 2 // no more input
@@ -24,7 +24,7 @@ const (
 	FrameStarted  FrameType = 6 // the process
 	FrameExit     FrameType = 7 // how it ended; the last frame
 	FrameError    FrameType = 8 // why it could not continue; the last frame
-	FrameStdinAck FrameType = 9 // 4 bytes: so much input was taken off the sender's hands
+	FrameStdinAck FrameType = 9 // 4 bytes: how much input was taken
 
 	// Of terminals only.
 	FrameSize   FrameType = 10 // 4 bytes: the viewer's columns and rows
@@ -40,20 +40,19 @@ const (
 	FrameHeader = 5
 	// MaxFrame is the longest payload.
 	MaxFrame = 64 << 10
-	// StdinWindow is how much input may be under way unacknowledged.
+	// StdinWindow is how much input may be unacknowledged.
 	StdinWindow = 256 << 10
 )
 
-// PutFrameHeader writes the header of a frame with n bytes of payload into
-// the first FrameHeader bytes of b, so that header and payload can go out in
-// one write.
+// PutFrameHeader writes the header of a frame with n bytes of payload into the
+// first FrameHeader bytes of b, so that one write can send header and payload.
 func PutFrameHeader(b []byte, t FrameType, n int) {
 	b[0] = byte(t)
 	binary.BigEndian.PutUint32(b[1:], uint32(n))
 }
 
-// WriteFrame writes one frame in one write. Payloads longer than MaxFrame
-// are the caller's mistake and an error.
+// WriteFrame writes one frame in one write. A payload longer than MaxFrame is
+// an error of the caller.
 func WriteFrame(w io.Writer, t FrameType, payload []byte) error {
 	if len(payload) > MaxFrame {
 		return fmt.Errorf("link: a frame of %d bytes is longer than %d", len(payload), MaxFrame)

@@ -25,26 +25,25 @@ type Listener struct {
 	key []byte
 }
 
-// Key returns the key that the host proved to hold for this session.
+// Key returns the key that the host used for this session.
 func (l *Listener) Key() []byte { return l.key }
 
-// Handler is what a guest does for its host.
+// Handler has the guest's side of the link.
 type Handler struct {
-	// Keys returns the acceptable keys. It is asked again for each message.
+	// Keys returns the accepted keys. It is called again for each message.
 	Keys func() [][]byte
-	// Serve is called with the listener (a *Listener) of each host that
-	// synchronises. It returns soon after Accept fails.
+	// Serve is called with the listener (a *Listener) of each session. It
+	// returns soon after Accept fails.
 	Serve func(net.Listener) error
-	// Wake does what the words of a WAKE say and returns the answer's, at most 64 KiB.
-	// key is the one that the host proved to hold. It is called once for each WAKE,
-	// however often the host repeats it; sent is called when the answer is being sent.
-	// A guest without it skips WAKEs.
+	// Wake executes the words of a WAKE and returns the words of the answer, at most 64 KiB. key
+	// is the one that the host used. It is called once for each WAKE, however often the host
+	// repeats it; sent is called while the answer is sent. A guest with a nil Wake ignores WAKEs.
 	Wake func(key, words []byte) (answer []byte, sent func())
 }
 
 // Guest serves sessions on the port, one after the other, until ctx ends or the
-// port fails. A new SYN in the stream ends the session before it; the port itself
-// stays open. A host whose session this ends is told, if it listens.
+// port fails. A new SYN in the stream ends the previous session; the port stays
+// open. The host of an ended session gets a BYE, if it still reads.
 func Guest(ctx context.Context, port *os.File, h Handler) error {
 	p, err := newPort(port)
 	if err != nil {
@@ -54,7 +53,7 @@ func Guest(ctx context.Context, port *os.File, h Handler) error {
 	keys := h.Keys
 	stop := context.AfterFunc(ctx, p.interrupt)
 	defer stop()
-	p.goodBye(keys()) // for a host that still talks to an agent before this one
+	p.goodBye(keys()) // for a host that still talks to a previous agent
 	defer func() { p.goodBye(keys()) }()
 	var left []byte
 	for ctx.Err() == nil {
@@ -70,8 +69,8 @@ func Guest(ctx context.Context, port *os.File, h Handler) error {
 	return context.Cause(ctx)
 }
 
-// sync answers WAKEs and SYNs until a GO fits the last SYN. left are bytes that
-// were read before; rest are the bytes after GO.
+// sync answers WAKEs and SYNs until a GO matches the last SYN. left are bytes
+// that were already read; rest are the bytes after GO.
 func (p *port) sync(ctx context.Context, left []byte) (syn message, rest []byte, err error) {
 	var scan scanner
 	var guest nonce
@@ -83,7 +82,7 @@ func (p *port) sync(ctx context.Context, left []byte) (syn message, rest []byte,
 			if !ok {
 				break
 			}
-			if m.key == nil { // of whoever holds another key
+			if m.key == nil { // from a host with another key
 				if m.magic == magicSyn {
 					p.send(nak(m))
 				}
@@ -115,8 +114,8 @@ func (p *port) sync(ctx context.Context, left []byte) (syn message, rest []byte,
 	}
 }
 
-// session runs one multiplexer session. left are the bytes from the SYN on
-// that ended it, if one did.
+// session runs one multiplexer session. left are the bytes from the SYN that
+// ended it, if one did.
 func (p *port) session(ctx context.Context, m message, rest []byte) (left []byte, err error) {
 	c := &guestConn{port: p, rest: rest, look: lookout{magics: []string{magicSyn, magicWake}}}
 	s, err := yamux.Server(c, config())
@@ -124,20 +123,20 @@ func (p *port) session(ctx context.Context, m message, rest []byte) (left []byte
 		return nil, fmt.Errorf("link: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() })
-	_ = p.Serve(&Listener{Session: s, key: m.key}) // how a session ended is the next one's business
+	_ = p.Serve(&Listener{Session: s, key: m.key}) // the end of a session needs no report: the next one follows
 	stop()
 	_ = s.Close() // waits for yamux's reader and writer
 	return c.syn, p.resume(ctx)
 }
 
-// errGone ends a session: the host went away or a new one has come.
+// errGone ends a session: the host left or a new one connected.
 var errGone = errors.New("link: the host is gone")
 
-// sendPatience bounds a handshake message when the host does not read.
+// sendPatience limits the send of a handshake message while the host does not read.
 const sendPatience = 200 * time.Millisecond
 
-// port is the guest's end of the virtio port. A read of nothing means that no
-// host is connected at this moment; the port is then waited for, not closed.
+// port is the guest's end of the virtio port. An empty read means that no
+// host is connected now; the port then waits for one and stays open.
 type port struct {
 	Handler
 	f   *os.File
@@ -147,11 +146,11 @@ type port struct {
 	}
 
 	woken nonce  // of the last WAKE
-	woke  []byte // the answer to it, as it was sent; nil = there was none
+	woke  []byte // the answer to it, as sent; nil = none
 }
 
-// wake does what a WAKE says and answers. The same WAKE again is answered only:
-// its host has not heard the answer.
+// wake executes a WAKE and answers it. A repeated WAKE is only answered: its
+// host did not get the answer.
 func (p *port) wake(m message) {
 	if p.Wake == nil {
 		return
@@ -172,7 +171,7 @@ func newPort(f *os.File) (*port, error) {
 	return &port{f: f, raw: raw}, nil
 }
 
-// interrupt ends blocked reads and writes until resume.
+// interrupt aborts blocked reads and writes until resume.
 func (p *port) interrupt() { _ = p.f.SetDeadline(time.Unix(1, 0)) }
 
 // resume makes the port usable after interrupt, unless ctx has ended.
@@ -180,15 +179,14 @@ func (p *port) resume(ctx context.Context) error {
 	if err := p.f.SetDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("link: port: %w", err)
 	}
-	if ctx.Err() != nil { // its interrupt may have come first
+	if ctx.Err() != nil { // its interrupt may have come before the resume
 		p.interrupt()
 	}
 	return nil
 }
 
-// send writes a handshake message; a failure is made good by the host, which
-// repeats what is not answered. It goes around the runtime's timers, which are code
-// that a restored guest has not run yet.
+// send writes a handshake message. It ignores a failure, because the host repeats unanswered
+// messages. It avoids the runtime's timers, whose code a restored guest has not run yet.
 func (p *port) send(b []byte) {
 	deadline := time.Now().Add(sendPatience)
 	_ = p.raw.Control(func(fd uintptr) {
@@ -207,33 +205,32 @@ func (p *port) send(b []byte) {
 	})
 }
 
-// goodBye tells the host that the session it may have is over.
+// goodBye tells the host that its session, if it has one, is over.
 func (p *port) goodBye(keys [][]byte) {
 	for _, k := range keys {
 		p.send(encode(magicBye, nonce{}, nonce{}, k))
 	}
 }
 
-// guestConn is the guest's end under one session's multiplexer. It has its
-// own life, so that a late reader or writer of an old session cannot touch the
-// port.
+// guestConn is the guest's end under the multiplexer of one session. It is separate
+// from the port, so that a late reader or writer of an old session cannot use the port.
 type guestConn struct {
 	port *port
-	rest []byte // read with the GO, not yet consumed
+	rest []byte // read together with the GO, not yet consumed
 	look lookout
-	syn  []byte // the SYN that ended the session, and what followed it
+	syn  []byte // the SYN that ended the session, and the bytes after it
 	join joiner
 
-	roomy bool // makeRoom was called; of the one reader
+	roomy bool // makeRoom was called; used only by the reader
 
 	once sync.Once
 	wmu  sync.Mutex
-	dead bool // under wmu
+	dead bool // guarded by wmu
 }
 
-// first answers a WAKE that b begins with, and returns what follows it. A guest
-// that was just restored answers before it takes its old session down, which is
-// much code that it has not run before.
+// first answers a WAKE at the beginning of b, and returns the bytes after it. A
+// guest that was just restored answers before it closes its old session,
+// because that runs much code for the first time.
 func (p *port) first(b []byte) []byte {
 	m, _, ok := decode(b, p.Keys())
 	if !ok || m.magic != magicWake || m.key == nil {
@@ -243,9 +240,9 @@ func (p *port) first(b []byte) []byte {
 	return b[m.size():]
 }
 
-// makeRoom has the calling goroutine's stack grow now, and not when the goroutine
-// answers a WAKE: growing it is 300 blocks of code that would run for the first time
-// then. The agent's runtime is told not to shrink it.
+// makeRoom grows the stack of the calling goroutine now, not when the goroutine
+// answers a WAKE: then it would run 300 blocks of code for the first time. The
+// agent's runtime is set not to shrink stacks.
 //
 //go:noinline
 func makeRoom() {
@@ -254,9 +251,8 @@ func makeRoom() {
 	runtime.KeepAlive(&room)
 }
 
-// Read ends the session when no host is connected any more, and when a SYN
-// shows up in the stream: a host that reconnects at once is often not noticed
-// in any other way.
+// Read ends the session when no host is connected, and when a SYN appears in
+// the stream: often only the SYN shows that a host has reconnected.
 func (c *guestConn) Read(b []byte) (int, error) {
 	if !c.roomy {
 		c.roomy = true
@@ -277,7 +273,7 @@ func (c *guestConn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write sends b unless the session is over.
+// Write sends b unless the session has ended.
 func (c *guestConn) Write(b []byte) (int, error) {
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -287,8 +283,7 @@ func (c *guestConn) Write(b []byte) (int, error) {
 	return c.join.write(c.port.f.Write, b)
 }
 
-// Close ends the session: it interrupts a blocked read and write and refuses
-// later ones.
+// Close ends the session: it aborts blocked reads and writes and refuses later ones.
 func (c *guestConn) Close() error {
 	c.once.Do(func() {
 		c.port.interrupt()

@@ -17,30 +17,27 @@ import (
 )
 
 const (
-	// resend is how long the first message may stay unanswered before it is sent
-	// again; then twice as long, and so on up to resendMax. A guest that was just
-	// restored does much more first, and pays for each message that it reads.
+	// resend is how long the host waits for an answer before it sends the first
+	// message again. The wait doubles each time, up to resendMax. A guest that
+	// was just restored is busy at first, and each message costs it time.
 	resend    = 20 * time.Millisecond
 	resendMax = 640 * time.Millisecond
-	// listen is how long one read may take: how late a message is sent again.
+	// listen limits one read, so it is how late a message may be sent again.
 	listen = 20 * time.Millisecond
-	// restart is how long a GO may stay unanswered before the handshake
-	// begins again.
+	// restart is how long a GO may stay unanswered before the handshake starts again.
 	restart = 2 * time.Second
 )
 
-// ErrRefused says that the guest's agent is there and holds another key.
+// ErrRefused says that the guest's agent holds another key.
 var ErrRefused = errors.New("link: the guest's agent refuses the key")
 
-// Host synchronises with the guest over c, which is a connection to the chardev of
-// the VM's agent port on which nothing was said yet, or only wake, and returns a multiplexer on
-// which streams are opened. It skips whatever an earlier session left in the guest. It
-// blocks until the guest answers or ctx ends. A wake that was not answered is repeated, and an
-// answer that comes late counts; nil means that there was none. A guest of an older Warren
-// synchronises and leaves wake unanswered. others are keys that are tried beside
-// the first. A guest that holds none of the keys says so, and the error is
-// ErrRefused; a guest of an older Warren is silent. Closing the session closes c; on
-// an error c is the caller's.
+// Host synchronises with the guest over c and returns a multiplexer on which streams are opened.
+// c is a connection to the chardev of the VM's agent port on which nothing was sent yet, except
+// wake. Host skips the remains of an earlier session. It blocks until the guest answers or ctx
+// ends. An unanswered wake is repeated, and a late answer counts; nil means no wake. A guest of
+// an older Warren synchronises but does not answer wake. Host tries the keys others, too. If the
+// guest holds none of the keys, the error is ErrRefused; a guest of an older Warren sends
+// nothing then. Closing the session closes c; on an error the caller must close it.
 func Host(ctx context.Context, c net.Conn, wake *Waking, key []byte, others ...[]byte) (*yamux.Session, error) {
 	keys := append([][]byte{key}, others...)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -72,20 +69,20 @@ func Host(ctx context.Context, c net.Conn, wake *Waking, key []byte, others ...[
 	return yamux.Client(&hostConn{Conn: c, rest: rest, look: lookout{magics: []string{magicBye}}, keys: keys}, config())
 }
 
-// guard follows the frames that a guest sends to the multiplexer, and refuses
-// those that no agent sends and that would have the host keep something for each:
-// streams that the guest opens, which nobody accepts, and pings, whose answers wait
-// for a guest that does not read. The zero value is ready.
+// guard checks the frames that a guest sends to the multiplexer. It refuses frames
+// that no agent sends and for which the host would have to keep memory: streams
+// that the guest opens, which nobody accepts, and pings, whose answers wait for a
+// guest that does not read. The zero value is ready.
 type guard struct {
 	head [muxHeader]byte
-	have int    // bytes of head that have come
-	body uint32 // bytes of the frame's body that are to come
+	have int    // bytes of head received
+	body uint32 // bytes of the frame's body still to come
 }
 
-// errPushy ends the session of a guest that asks the host for something.
+// errPushy ends the session of a guest that opens streams or sends pings.
 var errPushy = errors.New("link: the guest opens streams or pings")
 
-// saw looks at bytes in the order in which they come.
+// saw checks bytes in the order of their arrival.
 func (g *guard) saw(b []byte) error {
 	for len(b) > 0 {
 		if g.body > 0 {
@@ -99,7 +96,7 @@ func (g *guard) saw(b []byte) error {
 			return nil
 		}
 		g.have = 0
-		if g.head[3]&muxSyn != 0 { // of the flags' second byte
+		if g.head[3]&muxSyn != 0 { // second byte of the flags
 			return errPushy
 		}
 		if g.head[1] == muxData {
@@ -109,8 +106,8 @@ func (g *guard) saw(b []byte) error {
 	return nil
 }
 
-// hostOnce runs the handshake with one nonce. done is false when the guest
-// acknowledged but never became ready. rest are bytes after READY.
+// hostOnce runs the handshake with one nonce. done is false if the guest
+// acknowledged but did not become ready. rest are the bytes after READY.
 func hostOnce(ctx context.Context, c net.Conn, wake *Waking, keys [][]byte) (rest []byte, done bool, err error) {
 	var host nonce
 	_, _ = rand.Read(host[:]) // never fails
@@ -173,7 +170,7 @@ func hostOnce(ctx context.Context, c net.Conn, wake *Waking, keys [][]byte) (res
 	}
 }
 
-// hostSend writes one message. A guest that does not read yet is no error:
+// hostSend writes one message. It is no error if the guest does not read yet:
 // the message is sent again.
 func hostSend(c net.Conn, b []byte) error {
 	n, err := c.Write(b)
@@ -188,20 +185,20 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// hostConn is the host's end under the multiplexer: it first yields the bytes
-// that came with READY.
+// hostConn is the host's end under the multiplexer. It first returns the
+// bytes that followed READY.
 type hostConn struct {
 	net.Conn
 	rest []byte
 	keys [][]byte
 	look lookout
-	gone bool // the guest has said good-bye
+	gone bool // the guest has sent BYE
 	seen guard
 	join joiner
 }
 
-// Read ends the session when the guest's program says that it is another one
-// now: the connection to QEMU stays open all the time.
+// Read ends the session when the guest's agent sends BYE. The connection to
+// QEMU stays open all the time.
 func (h *hostConn) Read(b []byte) (int, error) {
 	if h.gone {
 		return 0, errGone
@@ -223,7 +220,7 @@ func (h *hostConn) Read(b []byte) (int, error) {
 	if err := h.seen.saw(b[:n]); err != nil {
 		return 0, err
 	}
-	return n, nil // an answer may stand before the good-bye
+	return n, nil // an answer may precede the BYE
 }
 
 func (h *hostConn) Write(b []byte) (int, error) { return h.join.write(h.Conn.Write, b) }

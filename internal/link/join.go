@@ -3,8 +3,8 @@
 
 package link
 
-// joinSize is the most that is gathered into one write: what the guest's
-// kernel takes in one piece.
+// joinSize limits how much is joined into one write: the guest's kernel
+// accepts this much at once.
 const joinSize = 32 << 10
 
 // yamux frame headers: version, type, flags (2), stream (4), length (4).
@@ -14,15 +14,14 @@ const (
 	muxSyn    = 1 // flag of a frame that opens a stream, or of a ping that wants an answer
 )
 
-// joiner gathers the header of a multiplexer frame and its body, which yamux
-// writes apart, into one write. The zero value is ready; it is used by
-// yamux's one sending goroutine only.
+// joiner joins the header and the body of a multiplexer frame, which yamux writes separately,
+// into one write. The zero value is ready. Only yamux's sending goroutine uses it.
 type joiner struct {
 	buf []byte
 }
 
-// write takes b as io.Writer does and gives it to out. A data header is kept
-// back until its body comes.
+// write passes b to out, with the semantics of io.Writer. It holds a data
+// header back until its body comes.
 func (j *joiner) write(out func([]byte) (int, error), b []byte) (int, error) {
 	if len(j.buf) == 0 {
 		if len(b) == muxHeader && b[0] == 0 && b[1] == muxData && b[8]|b[9]|b[10]|b[11] != 0 {

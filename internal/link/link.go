@@ -1,12 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package link carries many streams between the host and the agent in a guest
-// over one virtio-serial port. Both ends first find each other in whatever
-// bytes an earlier session left behind (the resync handshake), proving that
-// they hold the VM's link key, then speak yamux. It knows nothing of the
-// verbs that travel on the streams; the monitor uses the host's end, the
-// agent the guest's.
+// Package link carries many streams between the host and the agent in a guest over one
+// virtio-serial port. First both ends synchronise, whatever bytes an earlier session left in
+// the port, and prove that they hold the VM's link key. Then they speak yamux. The package does
+// not know the verbs on the streams; the monitor uses the host's end, the agent the guest's.
 package link
 
 import (
@@ -25,12 +23,12 @@ const KeySize = 32
 // window is the receive window of each stream.
 const window = 1 << 20
 
-// patience bounds one write to the link. It is long because a paused VM does
-// not read: a VM that wakes must find its streams alive.
+// patience limits one write to the link. It is long because a paused VM does
+// not read, and its streams must survive until it wakes.
 const patience = 24 * time.Hour
 
-// config is the multiplexer's configuration, the same on both ends. Keepalive
-// is off: it would kill the sessions of paused VMs.
+// config returns the multiplexer's configuration, the same for both ends.
+// Keepalive is off, because it would close the sessions of paused VMs.
 func config() *yamux.Config {
 	c := yamux.DefaultConfig()
 	c.AcceptBacklog = 1024

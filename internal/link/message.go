@@ -41,7 +41,7 @@ const (
 	nonceSize   = 16
 	messageSize = magicSize + 2*nonceSize + sha256.Size
 
-	// maxWords bounds the words of a WAKE and of a WOKE.
+	// maxWords limits the words of a WAKE or WOKE.
 	maxWords = 64 << 10
 )
 
@@ -50,17 +50,17 @@ const lead = 0xa5
 
 type nonce [nonceSize]byte
 
-// message is one handshake message as found in the byte stream.
+// message is one handshake message.
 type message struct {
 	magic string
 	host  nonce
 	guest nonce
-	key   []byte // the key whose HMAC it carries; nil = of none that is held
-	sum   []byte // the HMAC, where key is nil
+	key   []byte // the key of its HMAC; nil = none of ours
+	sum   []byte // the HMAC, if key is nil
 	words []byte // of WAKE and WOKE
 }
 
-// size is the length of the message in the stream.
+// size returns the length of the message in the stream.
 func (m message) size() int {
 	if worded(m.magic) {
 		return messageSize + len(m.words) + sha256.Size
@@ -71,7 +71,7 @@ func (m message) size() int {
 // worded reports whether messages of this magic carry words.
 func worded(magic string) bool { return magic == magicWake || magic == magicWoke }
 
-// encode renders a message without words under key.
+// encode encodes a message without words, signed with key.
 func encode(magic string, host, guest nonce, key []byte) []byte {
 	b := make([]byte, 0, messageSize)
 	b = append(b, magic...)
@@ -80,7 +80,7 @@ func encode(magic string, host, guest nonce, key []byte) []byte {
 	return append(b, sum(key, b)...)
 }
 
-// encodeWords renders a WAKE or a WOKE under key.
+// encodeWords encodes a WAKE or a WOKE, signed with key.
 func encodeWords(magic string, host nonce, words, key []byte) []byte {
 	var length nonce
 	binary.BigEndian.PutUint32(length[:], uint32(len(words)))
@@ -94,7 +94,7 @@ func sum(key, b []byte) []byte {
 	return m.Sum(nil)
 }
 
-// nak renders the answer to a SYN whose key is not held.
+// nak encodes the answer to a SYN with an unknown key.
 func nak(m message) []byte {
 	b := make([]byte, 0, messageSize)
 	b = append(b, magicNak...)
@@ -103,10 +103,9 @@ func nak(m message) []byte {
 	return append(b, m.sum...)
 }
 
-// decode reads the message that b begins with. It reports false when b is too
-// short, carries no magic, or was made with none of the keys and is neither a SYN
-// nor a NAK. The words of a message are b's. more says that b may become a message
-// when more bytes come.
+// decode decodes the message at the beginning of b. It returns false if b is too short, has
+// no magic, or was signed with none of the keys and is neither a SYN nor a NAK. The words of
+// the message share memory with b. more says that b may become a message with more bytes.
 func decode(b []byte, keys [][]byte) (m message, more, ok bool) {
 	if len(b) < messageSize || b[0] != lead {
 		return m, maybeMagic(b), false
@@ -136,7 +135,7 @@ func decode(b []byte, keys [][]byte) (m message, more, ok bool) {
 	return m, false, true
 }
 
-// decodeWords reads what follows a message that is known to be true.
+// decodeWords decodes the words after an authenticated message.
 func (m message) decodeWords(b []byte) (_ message, more, ok bool) {
 	n := binary.BigEndian.Uint32(m.guest[:])
 	if n > maxWords {
@@ -150,8 +149,7 @@ func (m message) decodeWords(b []byte) (_ message, more, ok bool) {
 	return m, false, hmac.Equal(sum(m.key, b[:end]), b[end:end+sha256.Size])
 }
 
-// scanner finds messages in a byte stream full of other things. The zero
-// value is ready.
+// scanner finds messages in a byte stream with other contents. The zero value is ready.
 type scanner struct {
 	buf []byte
 }
@@ -159,8 +157,8 @@ type scanner struct {
 // feed adds bytes that were read.
 func (s *scanner) feed(b []byte) { s.buf = append(s.buf, b...) }
 
-// next returns the next message and forgets everything up to its end. Without
-// one it reports false, and keeps only bytes that may begin a message.
+// next returns the next message and drops everything up to its end. If there
+// is none, it returns false and keeps only bytes that may begin a message.
 func (s *scanner) next(keys [][]byte) (message, bool) {
 	for {
 		i := bytes.IndexByte(s.buf, lead)
@@ -172,21 +170,21 @@ func (s *scanner) next(keys [][]byte) (message, bool) {
 		m, more, ok := decode(s.buf, keys)
 		if ok {
 			if m.key == nil {
-				s.buf = s.buf[1:] // it may be no message, and a true one may lie in it
+				s.buf = s.buf[1:] // it may be no message, and a true one may begin later
 			} else {
 				s.buf = s.buf[m.size():]
 			}
 			return m, true
 		}
 		if more {
-			s.buf = append([]byte(nil), s.buf...) // let go of the array before it
+			s.buf = append([]byte(nil), s.buf...) // frees the old array
 			return message{}, false
 		}
 		s.buf = s.buf[1:]
 	}
 }
 
-// rest returns and forgets the bytes that have been fed and not consumed.
+// rest returns and drops the unconsumed bytes.
 func (s *scanner) rest() []byte {
 	b := s.buf
 	s.buf = nil
@@ -204,14 +202,14 @@ func maybeMagic(b []byte) bool {
 	return false
 }
 
-// lookout finds a message that ends a session in its bytes as they pass by.
+// lookout finds a message that ends a session in its bytes.
 type lookout struct {
 	magics []string
-	tail   []byte // the last bytes that may begin it
+	tail   []byte // the last bytes, which may begin it
 }
 
 // saw reports whether b, after the bytes before it, completes such a message.
-// rest are the bytes from its beginning on.
+// rest are the bytes from its beginning.
 func (l *lookout) saw(b []byte, keys func() [][]byte) (rest []byte, ok bool) {
 	if len(l.tail) == 0 && !l.maybe(b) {
 		return nil, false
@@ -231,7 +229,7 @@ func (l *lookout) saw(b []byte, keys func() [][]byte) (rest []byte, ok bool) {
 	return nil, false
 }
 
-// maybe reports whether b holds such a magic, or ends in what may become one.
+// maybe reports whether b holds such a magic, or ends with a part that may become one.
 func (l *lookout) maybe(b []byte) bool {
 	for _, magic := range l.magics {
 		if bytes.Contains(b, []byte(magic)) {

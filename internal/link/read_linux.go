@@ -5,12 +5,11 @@ package link
 
 import "syscall"
 
-// portBuffer is the most that the kernel gives out in one read of the port.
+// portBuffer is the most that the kernel returns from one read of the port.
 const portBuffer = 4096
 
-// read reads from the port, as much as is there. When no host is connected it waits for one if
-// wait is set, and returns errGone otherwise. It wakes by the kernel's events
-// alone: an idle guest stays quiet.
+// read reads the available bytes from the port. If no host is connected, it waits for one if wait
+// is set, and else returns errGone. Only kernel events wake it, so an idle guest stays idle.
 func (p *port) read(b []byte, wait bool) (n int, err error) {
 	rerr := p.raw.Read(func(fd uintptr) bool {
 		for {
@@ -19,7 +18,7 @@ func (p *port) read(b []byte, wait bool) (n int, err error) {
 			switch {
 			case err == syscall.EINTR:
 				continue
-			case n > 0 && (err != nil || m == 0): // what has come first; the rest shows again
+			case n > 0 && (err != nil || m == 0): // return these first; the rest shows at the next read
 				err = nil
 				return true
 			case err == syscall.EAGAIN:

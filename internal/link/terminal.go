@@ -55,8 +55,7 @@ func EncodeTerminals(list []vm.TerminalSession) []byte {
 	return f
 }
 
-// maxTerminals bounds a list of terminals: those that run, that ended lately, and
-// that were lost.
+// maxTerminals limits a list of terminals: running, recently ended and lost ones.
 const maxTerminals = 8 * vm.MaxTerminals
 
 // DecodeTerminals reads what EncodeTerminals wrote.

@@ -13,11 +13,10 @@ import (
 	"time"
 )
 
-// Waking is what a host has a restored guest do before anything else: once, over
-// however many connections and handshakes that takes. Its methods may be called by
-// several goroutines.
+// Waking is the request that a restored guest executes before anything else: once,
+// over any number of connections and handshakes. It is safe for concurrent use.
 type Waking struct {
-	nonce nonce // tells a repeated WAKE from the next one
+	nonce nonce // distinguishes a repeated WAKE from the next one
 
 	mu     sync.Mutex // guards the fields below
 	ask    func() []byte
@@ -27,28 +26,27 @@ type Waking struct {
 }
 
 // NewWaking returns a waking with the words that ask returns, at most 64 KiB. ask is
-// called once, right before they are first sent.
+// called once, just before they are first sent.
 func NewWaking(ask func() []byte) *Waking {
 	w := &Waking{ask: ask, done: make(chan struct{})}
 	_, _ = rand.Read(w.nonce[:]) // never fails
 	return w
 }
 
-// Done is closed when the guest has answered.
+// Done returns a channel that is closed when the guest has answered.
 func (w *Waking) Done() <-chan struct{} { return w.done }
 
-// Answer returns what the guest answered; nil before Done is closed. The bytes are a
-// guest's and not to be trusted.
+// Answer returns the guest's answer; nil before Done is closed. The bytes come from
+// the guest: do not trust them.
 func (w *Waking) Answer() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.answer
 }
 
-// Wake has the guest do what wake says, and returns when it has answered, when ctx
-// ends or when patience is over, which is no error: a guest of an older Warren does
-// not answer, and a busy one may do so later. c and keys are those of Host, which
-// comes after it on the same connection.
+// Wake sends wake to the guest. It returns when the guest has answered, when ctx ends, or
+// after patience without an error: a guest of an older Warren does not answer, and a busy
+// one may answer later. c and keys are those of Host, which follows on the same connection.
 func Wake(ctx context.Context, c net.Conn, wake *Waking, patience time.Duration, key []byte, others ...[]byte) error {
 	keys := append([][]byte{key}, others...)
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -90,7 +88,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// messages renders the WAKE for each of the keys; nothing once it was answered.
+// messages encodes the WAKE for each of the keys, or nothing if it was answered.
 func (w *Waking) messages(keys [][]byte) (b []byte) {
 	if w == nil {
 		return nil
@@ -109,7 +107,7 @@ func (w *Waking) messages(keys [][]byte) (b []byte) {
 	return b
 }
 
-// take keeps the answer, if m is one to this waking.
+// take stores the answer, if m answers this waking.
 func (w *Waking) take(m message) {
 	if w == nil || m.key == nil || m.magic != magicWoke || m.host != w.nonce {
 		return

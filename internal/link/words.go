@@ -160,12 +160,11 @@ func EncodeError(err error) []byte {
 	return b
 }
 
-// DecodeError reads what EncodeError wrote. Anything else gives an error of
-// kind GuestFault.
+// DecodeError decodes what EncodeError wrote. Anything else gives an error of kind GuestFault.
 func DecodeError(b []byte) error {
 	var w vm.WireError
 	if err := json.Unmarshal(b, &w); err != nil || w.Kind == "" {
-		return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent answered with something that is no error", Err: errors.Join(err)}
+		return &vm.Error{Kind: vm.GuestFault, Msg: "the guest's agent sent an invalid error", Err: errors.Join(err)}
 	}
 	return w.Error()
 }

@@ -20,20 +20,20 @@ import (
 
 const (
 	agentChannel = "auth-agent@openssh.com"
-	// resolveWithin bounds how long the guest may look for a name.
+	// resolveWithin limits how long the guest may resolve a name.
 	resolveWithin = 15 * time.Second
-	// resolvedFor is how long an answer is used.
+	// resolvedFor is how long an answer is cached.
 	resolvedFor  = 30 * time.Second
-	maxAddresses = 4 // of a name, that are tried
+	maxAddresses = 4 // addresses of a name that are tried
 )
 
-// resolved is what the guest has said about a name.
+// resolved is the guest's answer for a name.
 type resolved struct {
 	at   time.Time
 	list []netip.Addr
 }
 
-// tcpPayload is what both kinds of TCP channel say of themselves.
+// tcpPayload is the payload of both kinds of TCP channel.
 type tcpPayload struct {
 	Host       string
 	Port       uint32
@@ -41,7 +41,7 @@ type tcpPayload struct {
 	OriginPort uint32
 }
 
-// directTCP connects to an address as the guest sees it: ssh -L, -D and -W.
+// directTCP connects to an address in the guest's network: ssh -L, -D and -W.
 func (c *client) directTCP(nc ssh.NewChannel) {
 	var p tcpPayload
 	if ssh.Unmarshal(nc.ExtraData(), &p) != nil || p.Port == 0 || p.Port > 65535 {
@@ -77,7 +77,7 @@ func (c *client) dial(network, address string) (net.Conn, error) {
 	return c.s.cfg.Engine.DialSocket(c.ctx, c.call(), c.ref, vm.SocketSpec{User: c.name, Network: network, Address: address})
 }
 
-// connected joins a channel and a connection, or says why there is none.
+// connected joins a channel and a connection, or rejects the channel.
 func (c *client) connected(nc ssh.NewChannel, conn net.Conn, err error) {
 	if err != nil {
 		_ = nc.Reject(ssh.ConnectionFailed, strings.TrimSpace(explain(c.s.cfg.Engine.Conceal(err))))
@@ -91,8 +91,8 @@ func (c *client) connected(nc ssh.NewChannel, conn net.Conn, err error) {
 	relay(ch, requests, conn)
 }
 
-// resolve finds the addresses of a name. The guest is asked, as a program in it
-// would ask: its hosts file, its resolver, its network policy.
+// resolve finds the addresses of a name in the guest, as a program in it would:
+// with its hosts file, its resolver and its network policy.
 func (c *client) resolve(name string) ([]netip.Addr, error) {
 	if name == "localhost" || name == "" || name == "*" {
 		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
@@ -107,7 +107,7 @@ func (c *client) resolve(name string) ([]netip.Addr, error) {
 		return r.list, nil
 	}
 	if strings.HasPrefix(name, "-") {
-		return nil, vm.Errorf(vm.Invalid, name, "not a name of a host")
+		return nil, vm.Errorf(vm.Invalid, name, "is not a host name")
 	}
 	ctx, stop := context.WithTimeout(c.ctx, resolveWithin)
 	defer stop()
@@ -119,8 +119,8 @@ func (c *client) resolve(name string) ([]netip.Addr, error) {
 	}
 	var out limited
 	_, err = x.Run(&out, &limited{})
-	if err == nil || ctx.Err() != nil { // else the machine has ended, and is not woken for this
-		// It is no command of the user's.
+	if err == nil || ctx.Err() != nil { // else the machine has ended, and must not wake for this
+		// The user did not start this command.
 		_ = c.s.cfg.Engine.ForgetProcess(context.WithoutCancel(ctx), c.call(), c.ref, c.name, x.Process().ID)
 	}
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *client) resolve(name string) ([]netip.Addr, error) {
 	return r.list, nil
 }
 
-// limited keeps the beginning of what is written to it.
+// limited keeps the beginning of the data written to it.
 type limited struct{ b []byte }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -154,9 +154,9 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reserve takes a place among the forwards before any work begins, so that no
-// client makes more of them at once than it may have. A forward that leaves the
-// port to the guest gets a name of its own until the port is known.
+// reserve counts a forward before any work begins, so that a client cannot
+// exceed its limit with concurrent requests. A forward whose port the guest
+// chooses gets a temporary name until the port is known.
 func (c *client) reserve(spec vm.SocketSpec, key string) (string, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +172,8 @@ func (c *client) reserve(spec vm.SocketSpec, key string) (string, bool) {
 	return key, true
 }
 
-// place puts a listener where the forward has its place, under the name by
-// which the client will cancel it. It is refused when that name is taken.
+// place stores a listener under the name by which the client will cancel it.
+// It refuses a name that is taken.
 func (c *client) place(l engine.SocketListener, reserved, key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +185,7 @@ func (c *client) place(l engine.SocketListener, reserved, key string) bool {
 	return true
 }
 
-// release gives the place of a forward back, unless another has it by now.
+// release removes a forward, unless another one has its name by now.
 func (c *client) release(l engine.SocketListener, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *client) release(l engine.SocketListener, key string) {
 	}
 }
 
-// anyPort reports whether the guest is to choose the port.
+// anyPort reports whether the guest chooses the port.
 func anyPort(spec vm.SocketSpec) bool {
 	return spec.Network == "tcp" && strings.HasSuffix(spec.Address, ":0")
 }
@@ -204,7 +204,7 @@ func (c *client) forward(r *ssh.Request, spec vm.SocketSpec, key string) {
 	spec.User = c.name
 	l, err := c.s.cfg.Engine.ListenSocket(c.ctx, c.call(), c.ref, spec)
 	if err != nil {
-		c.s.cfg.Log.Debug("ssh: a forwarding was refused", "vm", c.ref, "address", spec.Address, "err", err)
+		c.s.cfg.Log.Debug("ssh: a forward was refused", "vm", c.ref, "address", spec.Address, "err", err)
 		c.release(nil, key)
 		_ = r.Reply(false, nil)
 		return
@@ -231,8 +231,8 @@ func (c *client) forward(r *ssh.Request, spec vm.SocketSpec, key string) {
 	c.serveForward(l, key, spec.Network, port)
 }
 
-// forwardSpec reads what a client wants to have listened on. TCP listens on the
-// guest's loopback whatever address is asked for, as OpenSSH's server does.
+// forwardSpec parses a request to listen. TCP listens on the guest's loopback
+// whatever address is requested, as OpenSSH's server does by default.
 func forwardSpec(r *ssh.Request) (s vm.SocketSpec, key string, ok bool) {
 	if strings.HasSuffix(r.Type, "streamlocal-forward@openssh.com") {
 		var p struct{ Path string }
@@ -254,7 +254,7 @@ func forwardSpec(r *ssh.Request) (s vm.SocketSpec, key string, ok bool) {
 	return vm.SocketSpec{Network: "tcp", Address: address}, p.Host + ":" + strconv.Itoa(int(p.Port)), true
 }
 
-// unforward ends a listening; one that is still being made is none.
+// unforward cancels a forward. One that is still being made does not count.
 func (c *client) unforward(r *ssh.Request) bool {
 	_, key, ok := forwardSpec(r)
 	if !ok {
@@ -271,7 +271,7 @@ func (c *client) unforward(r *ssh.Request) bool {
 	return true
 }
 
-// serveForward passes the connections on to the client.
+// serveForward passes connections to the client.
 func (c *client) serveForward(l engine.SocketListener, key, network string, port uint32) {
 	host, _ := strings.CutSuffix(key, ":"+strconv.Itoa(int(port)))
 	c.accept(l, func(peer string) (string, []byte) {
@@ -312,7 +312,7 @@ func (c *client) accept(l engine.SocketListener, about func(peer string) (kind s
 	open.wait()
 }
 
-// forwardAgent makes a socket in the guest that leads to the client's agent.
+// forwardAgent creates a socket in the guest that leads to the client's agent.
 func (s *session) forwardAgent() bool {
 	if s.agent != nil {
 		return true

@@ -21,13 +21,13 @@ const (
 	maxGuests   = 4096 // addresses remembered
 )
 
-// guard slows down those who guess. A wrong secret is answered late, and each
-// further one from the same address later still; so many connections from one
-// address may wait like this at once. A right secret is never held up.
+// guard slows down guessing. A wrong secret is answered with a delay, and each further
+// one from the same address with a longer one; only a limited number of connections
+// from one address may wait like this at once. A valid secret is never delayed.
 //
-// Connections that have not logged in have a pool of their own. When it is full
-// the guard ends the oldest connection of the address that has the most, so a
-// newcomer always has a minute's chance to log in, whoever else is there.
+// Connections that have not logged in have their own limit. When it is reached,
+// the guard closes the oldest connection of the address that has the most, so
+// every newcomer has a minute to log in.
 type guard struct {
 	now func() time.Time
 
@@ -36,24 +36,24 @@ type guard struct {
 	strangers []*stranger // the oldest first
 }
 
-// suspect is what is remembered of an address.
+// suspect is the state of an address.
 type suspect struct {
 	failures int
 	last     time.Time
 	inside   int // connections that have not logged in
 }
 
-// stranger is one connection that has not logged in.
+// stranger is a connection that has not logged in.
 type stranger struct {
 	from netip.Prefix
-	cut  func() // ends the connection; does not block
+	cut  func() // closes the connection; does not block
 }
 
 func newGuard(now func() time.Time) *guard {
 	return &guard{now: now, m: map[netip.Prefix]*suspect{}}
 }
 
-// neighbourhood is what one machine can choose its address from.
+// neighbourhood returns the address prefix from which one machine can choose its addresses.
 func neighbourhood(conn net.Conn) netip.Prefix {
 	a, ok := conn.RemoteAddr().(*net.TCPAddr)
 	if !ok {
@@ -71,7 +71,7 @@ func neighbourhood(conn net.Conn) netip.Prefix {
 	return p
 }
 
-// find returns who is remembered of an address. g.mu is held.
+// find returns the state of an address, which it creates if necessary. g.mu is held.
 func (g *guard) find(p netip.Prefix) *suspect {
 	s := g.m[p]
 	if s == nil {
@@ -87,8 +87,8 @@ func (g *guard) find(p netip.Prefix) *suspect {
 	return s
 }
 
-// forget makes room: those who have been quiet, else those who are not here.
-// g.mu is held.
+// forget makes room: it drops addresses without recent failures, else those
+// without connections. g.mu is held.
 func (g *guard) forget() {
 	for _, all := range []bool{false, true} {
 		for p, s := range g.m {
@@ -103,7 +103,7 @@ func (g *guard) forget() {
 }
 
 // enter counts a connection that has not logged in, until leave is called. cut
-// ends the connection when its place goes to another one; it must not block.
+// closes the connection when its place is given to another one; it must not block.
 func (g *guard) enter(conn net.Conn, cut func()) (leave func(), err error) {
 	p := neighbourhood(conn)
 	g.mu.Lock()
@@ -118,7 +118,7 @@ func (g *guard) enter(conn net.Conn, cut func()) (leave func(), err error) {
 		old.cut()
 	}
 	s.inside++
-	g.m[p] = s // its last connection may have just lost its place
+	g.m[p] = s // its last connection may have just been closed
 	one := &stranger{from: p, cut: cut}
 	g.strangers = append(g.strangers, one)
 	return func() {
@@ -129,7 +129,7 @@ func (g *guard) enter(conn net.Conn, cut func()) (leave func(), err error) {
 }
 
 // crowd returns the oldest connection of the address that has the most. g.mu is
-// held, and there is one.
+// held, and there is at least one.
 func (g *guard) crowd() *stranger {
 	old := g.strangers[0]
 	for _, s := range g.strangers {
@@ -140,7 +140,7 @@ func (g *guard) crowd() *stranger {
 	return old
 }
 
-// leave takes a connection off the count, once. g.mu is held.
+// leave uncounts a connection, once. g.mu is held.
 func (g *guard) leave(one *stranger) {
 	i := slices.Index(g.strangers, one)
 	if i < 0 {
@@ -153,7 +153,7 @@ func (g *guard) leave(one *stranger) {
 	}
 }
 
-// failed notes a wrong secret and returns how long its answer is to wait.
+// failed records a wrong secret and returns how long to delay its answer.
 func (g *guard) failed(conn net.Conn) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +164,7 @@ func (g *guard) failed(conn net.Conn) time.Duration {
 	return delay
 }
 
-// sleep waits, or until ctx ends.
+// sleep waits for d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

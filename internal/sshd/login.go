@@ -13,24 +13,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// visitor is somebody who may enter a VM.
+// visitor is a user who may enter a VM.
 type visitor struct {
 	actor vm.Actor
 	ref   string // id or name of the VM
 	name  string // Linux user; "" = root
-	how   string // token, password, key or api: how they are known
-	from  string // their address
-	agent bool   // they may take their SSH agent along
+	how   string // token, password, key or api: how the user authenticated
+	from  string // the client's address
+	agent bool   // the client's SSH agent may be forwarded
 }
 
-// A login leaves these in its permissions: the visitor, and why they are
-// refused.
+// A login stores these in its permissions: the visitor, or the reason for a refusal.
 type (
 	visitorKey struct{}
 	refusalKey struct{}
 )
 
-// call is a new call of the engine: two at once must not share one.
+// call returns a new call of the engine: concurrent operations must not share one.
 func (v *visitor) call() *vm.Call {
 	return &vm.Call{Actor: v.actor, Request: vm.NewRequestID(), Via: vm.ActivitySSH}
 }
@@ -42,8 +41,8 @@ func (v *visitor) linuxUser() string {
 	return v.name
 }
 
-// userName is what the user name of a connection says:
-// VM[+LINUXUSER][:TOKEN], with a comma in place of the colon for scp.
+// userName is the parsed user name of a connection: VM[+LINUXUSER][:TOKEN],
+// with a comma in place of the colon for scp.
 type userName struct{ ref, user, token string }
 
 func parseUserName(s string) userName {
@@ -55,7 +54,7 @@ func parseUserName(s string) userName {
 	return n
 }
 
-// linuxUser is the user as the engine has it: "" = root.
+// linuxUser returns the user as the engine expects it: "" = root.
 func (n userName) linuxUser() string {
 	if n.user == "root" {
 		return ""
@@ -63,12 +62,12 @@ func (n userName) linuxUser() string {
 	return n.user
 }
 
-// login is one connection that logs in.
+// login is the authentication of one connection.
 type login struct {
 	s     *Server
 	ctx   context.Context
 	raw   net.Conn
-	known *visitor // who comes by the API
+	known *visitor // authenticated by the API
 }
 
 var (
@@ -116,7 +115,7 @@ func (l *login) config() *ssh.ServerConfig {
 		return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v, refusalKey{}: err}}, nil
 	}
 	c.VerifiedPublicKeyCallback = func(_ ssh.ConnMetadata, _ ssh.PublicKey, p *ssh.Permissions, _ string) (*ssh.Permissions, error) {
-		// Only who has the key is told what there is not.
+		// Only the holder of a valid key learns what does not exist.
 		if err, refused := p.ExtraData[refusalKey{}].(error); refused {
 			return nil, &ssh.BannerError{Err: err, Message: explain(l.s.cfg.Engine.Conceal(err))}
 		}
@@ -130,7 +129,7 @@ func (l *login) config() *ssh.ServerConfig {
 	return c
 }
 
-// version makes a word of a version: SSH allows neither spaces nor hyphens.
+// version converts a version to one word: SSH allows neither spaces nor hyphens.
 func version(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r > ' ' && r < 127 && r != '-' {
@@ -140,7 +139,7 @@ func version(s string) string {
 	}, s)
 }
 
-// secret admits the holder of a token or API key. A wrong one waits.
+// secret admits the holder of a token or API key. A wrong one is delayed.
 func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error) {
 	a, err := l.s.cfg.Engine.Authenticate(l.ctx, secret)
 	if err != nil {
@@ -150,9 +149,8 @@ func (l *login) secret(n userName, secret, how string) (*ssh.Permissions, error)
 	return l.admit(a, n, how)
 }
 
-// admit lets somebody in who is known. Only they are told why not. The owner's
-// agent is the owner's affair; an identity takes one along only by a key that is
-// registered for that.
+// admit admits an authenticated user; only such a user gets the reason of a refusal. An account
+// may always forward its SSH agent; an identity only with a key that is registered for that.
 func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, error) {
 	v := &visitor{actor: a, ref: n.ref, name: n.linuxUser(), how: how, agent: a.Identity == ""}
 	_, err := l.s.cfg.Engine.MayEnter(l.ctx, a, v.ref, v.name)
@@ -165,8 +163,7 @@ func (l *login) admit(a vm.Actor, n userName, how string) (*ssh.Permissions, err
 	return &ssh.Permissions{ExtraData: map[any]any{visitorKey{}: v}}, nil
 }
 
-// explain is an error for somebody's terminal. What a guest has to say in it
-// cannot move the cursor.
+// explain formats an error for a terminal. Text of a guest in it cannot move the cursor.
 func explain(err error) string {
 	e := vm.AsError(err)
 	text := "warren: " + err.Error() + "\r\n"

@@ -19,9 +19,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Engine is what the gateway needs of the use cases.
+// Engine has the methods of the engine that the gateway needs.
 type Engine interface {
-	// Enter records a login and returns how to record its end.
+	// Enter records a login, and returns a function that records its end.
 	Enter(ctx context.Context, c *vm.Call, ref string, detail map[string]any) (vm.VM, func(error, map[string]any), error)
 	LinuxUser(ctx context.Context, c *vm.Call, ref, name string) (vm.LinuxUser, error)
 
@@ -36,27 +36,26 @@ type Engine interface {
 	DialSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (net.Conn, error)
 	ListenSocket(ctx context.Context, c *vm.Call, ref string, s vm.SocketSpec) (engine.SocketListener, error)
 
-	// Conceal returns an error as it may be shown, without the host's paths.
+	// Conceal returns an error without the host's paths.
 	Conceal(err error) error
 
 	Files
 	Rights
 }
 
-// Rights says who somebody is and what they may.
+// Rights authenticates and authorises callers.
 type Rights interface {
-	// Authenticate finds the holder of an API key or token; kind Unauthenticated.
+	// Authenticate returns the holder of an API key or token; kind Unauthenticated.
 	Authenticate(ctx context.Context, secret string) (vm.Actor, error)
-	// AuthenticateSSHKey finds as which identity the holder of a key, given by
-	// its SHA256 fingerprint, may enter; kind Unauthenticated when it is
-	// nobody's.
+	// AuthenticateSSHKey returns the identity as which the holder of a key, given
+	// by its SHA256 fingerprint, may enter; kind Unauthenticated if there is none.
 	AuthenticateSSHKey(ctx context.Context, fingerprint, ref, user string) (vm.Actor, vm.IdentityKey, error)
 	MayEnter(ctx context.Context, a vm.Actor, ref, user string) (vm.VM, error)
-	// Session returns a context that ends when the caller's right does.
+	// Session returns a context that ends with the caller's right.
 	Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc)
 }
 
-// Config is what a gateway is made of.
+// Config configures a gateway.
 type Config struct {
 	Engine  Engine
 	HostKey ssh.Signer
@@ -64,7 +63,7 @@ type Config struct {
 	Version string
 }
 
-// Limits. A person needs few of anything; VS Code uses about ten channels.
+// Limits. A person needs few; VS Code uses about ten channels.
 const (
 	maxConns     = 1024 // connections at once that have logged in
 	maxOfAccount = 512  // of those, of one account
@@ -72,11 +71,11 @@ const (
 	maxStrange   = 64   // of those, from one address
 	maxSessions  = 64   // sessions of a connection
 	maxStreams   = 512  // forwarded connections of a connection
-	maxForwards  = 64   // sockets listened on for a connection
-	maxTries     = 6    // of logging in, for a connection
+	maxForwards  = 64   // listening sockets of a connection
+	maxTries     = 6    // login attempts of a connection
 	loginWithin  = time.Minute
-	keepAlive    = 30 * time.Second // between questions whether the client is there
-	keepTries    = 3                // unanswered ones before it is taken for gone
+	keepAlive    = 30 * time.Second // time between keepalive requests
+	keepTries    = 3                // unanswered ones before the client counts as gone
 )
 
 // Server is a gateway.
@@ -87,7 +86,7 @@ type Server struct {
 
 	mu   sync.Mutex
 	open map[vm.AccountID]int // connections that have logged in
-	all  int                  // their sum
+	all  int                  // all connections that have logged in
 }
 
 // New returns a gateway.
@@ -95,7 +94,7 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg, guard: newGuard(time.Now), open: map[vm.AccountID]int{}}
 }
 
-// Serve lets clients in until ctx ends. It returns when all have gone.
+// Serve accepts clients until ctx ends. It returns when all have left.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	defer s.conns.Wait()
 	ctx, end := context.WithCancel(ctx)
@@ -118,19 +117,19 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// ServeActor serves one connection of somebody who is known already, to one VM.
-// Any user name that the client gives is that of a Linux user.
+// ServeActor serves one connection of an authenticated user to one VM. The user
+// name that the client sends is the Linux user.
 func (s *Server) ServeActor(ctx context.Context, conn net.Conn, from string, a vm.Actor, ref string) {
 	s.serveConn(ctx, conn, &visitor{actor: a, ref: ref, how: "api", from: from})
 }
 
-// HostKey is the public host key as known_hosts has it: type and key.
+// HostKey returns the public host key in the format of known_hosts: type and key.
 func (s *Server) HostKey() string {
 	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(s.cfg.HostKey.PublicKey())))
 }
 
-// roomLocked refuses a further connection of an account that is logged in: kind
-// Limit. s.mu is held.
+// roomLocked returns an error of kind Limit if an account may not open another
+// connection. s.mu is held.
 func (s *Server) roomLocked(a vm.AccountID) error {
 	switch {
 	case s.open[a] >= maxOfAccount:
@@ -141,7 +140,7 @@ func (s *Server) roomLocked(a vm.AccountID) error {
 	return nil
 }
 
-// room is roomLocked for who has not the lock.
+// room is roomLocked without the lock held.
 func (s *Server) room(a vm.AccountID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +177,7 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 	defer stop()
 	conn, channels, requests, who, err := s.handshake(ctx, raw, known)
 	if err != nil {
-		s.cfg.Log.Debug("ssh: nobody has logged in", "from", raw.RemoteAddr(), "err", err)
+		s.cfg.Log.Debug("ssh: a connection ended without a login", "from", raw.RemoteAddr(), "err", err)
 		return
 	}
 	defer shut(conn)
@@ -216,9 +215,9 @@ func (s *Server) serveConn(ctx context.Context, raw net.Conn, known *visitor) {
 	left(err, nil)
 }
 
-// handshake makes an SSH connection of a raw one. Everybody has a minute.
+// handshake establishes an SSH connection on a raw one, within a minute.
 func (s *Server) handshake(ctx context.Context, raw net.Conn, known *visitor) (*ssh.ServerConn, <-chan ssh.NewChannel, <-chan *ssh.Request, *visitor, error) {
-	ctx, cut := context.WithCancel(ctx) // a wrong secret's wait ends with the connection
+	ctx, cut := context.WithCancel(ctx) // a wrong secret's delay ends with the connection
 	defer cut()
 	if known == nil {
 		leave, err := s.guard.enter(raw, func() {
@@ -240,7 +239,7 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, known *visitor) (*
 	who, ok := conn.Permissions.ExtraData[visitorKey{}].(*visitor)
 	if !ok {
 		_ = conn.Close()
-		return nil, nil, nil, nil, vm.Errorf(vm.Internal, "", "a login of nobody")
+		return nil, nil, nil, nil, vm.Errorf(vm.Internal, "", "a login without a visitor")
 	}
 	who.from = host(raw)
 	if known != nil {
@@ -249,7 +248,7 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn, known *visitor) (*
 	return conn, channels, requests, who, nil
 }
 
-// client is a connection of somebody who has logged in.
+// client is a connection that has logged in.
 type client struct {
 	visitor
 
@@ -266,13 +265,13 @@ type client struct {
 	mu sync.Mutex
 	// guarded by mu
 	sessions, streams int
-	forwards          map[string]engine.SocketListener // nil = it is being made
-	unnamed           int                              // forwards that were asked for without a port, so far
+	forwards          map[string]engine.SocketListener // nil = being made
+	unnamed           int                              // forwards without a requested port so far
 	names             map[string]resolved
-	cut               error // why the gateway ended it
+	cut               error // why the gateway closed it
 }
 
-// user asks the guest, once, who the Linux user is; a sleeping VM wakes for it.
+// user asks the guest once for the Linux user; this wakes a suspended VM.
 func (c *client) user() (vm.LinuxUser, error) {
 	c.once.Do(func() {
 		c.home, c.herr = c.s.cfg.Engine.LinuxUser(c.ctx, c.call(), c.ref, c.name)
@@ -280,7 +279,7 @@ func (c *client) user() (vm.LinuxUser, error) {
 	return c.home, c.herr
 }
 
-// channel answers a wish for a channel.
+// channel answers a request for a channel.
 func (c *client) channel(ch ssh.NewChannel) {
 	serve := map[string]func(ssh.NewChannel){
 		"session":                        c.session,
@@ -313,7 +312,7 @@ func (c *client) channel(ch ssh.NewChannel) {
 	})
 }
 
-// requests answers what is asked of the connection as a whole.
+// requests answers requests about the connection as a whole.
 func (c *client) requests(in <-chan *ssh.Request) {
 	for r := range in {
 		switch r.Type {
@@ -330,12 +329,12 @@ func (c *client) requests(in <-chan *ssh.Request) {
 		case "cancel-tcpip-forward", "cancel-streamlocal-forward@openssh.com":
 			_ = r.Reply(c.unforward(r), nil)
 		default:
-			_ = r.Reply(false, nil) // to a keepalive any answer is one
+			_ = r.Reply(false, nil) // any reply answers a keepalive
 		}
 	}
 }
 
-// watch ends the connection when its right ends or the client is gone.
+// watch closes the connection when its right ends or the client has left.
 func (c *client) watch() {
 	alive := time.NewTicker(keepAlive)
 	defer alive.Stop()
@@ -349,7 +348,7 @@ func (c *client) watch() {
 			missing = 0
 		case <-alive.C:
 			if missing >= keepTries {
-				c.end(vm.Errorf(vm.Cancelled, c.ref, "the client does not answer any more"))
+				c.end(vm.Errorf(vm.Cancelled, c.ref, "the client no longer answers"))
 				return
 			}
 			missing++
@@ -362,7 +361,7 @@ func (c *client) watch() {
 	}
 }
 
-// end cuts the connection.
+// end closes the connection.
 func (c *client) end(why error) {
 	c.mu.Lock()
 	if c.cut == nil {
@@ -383,9 +382,8 @@ func (c *client) why() error {
 	return c.cut
 }
 
-// relay copies both ways between a channel and a connection until both are
-// done or the channel is closed, passing on the end of each direction, and
-// closes both.
+// relay copies both ways between a channel and a connection until both directions have
+// ended or the channel is closed. It passes on the end of each direction, and closes both.
 func relay(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -403,24 +401,24 @@ func relay(ch ssh.Channel, requests <-chan *ssh.Request, conn net.Conn) {
 			return
 		}
 		if c, ok := conn.(interface{ CloseWrite() error }); ok {
-			_ = c.CloseWrite() // the other end is gone, then
+			_ = c.CloseWrite() // an error says that the peer has left
 		}
 	})
 	if _, err := copyStream(ch, conn); err != nil {
 		_ = ch.Close()
 	}
-	_ = ch.CloseWrite() // the client is gone, then
+	_ = ch.CloseWrite() // an error says that the client has left
 	<-sent
 }
 
-// shut closes what has nobody left to tell of a failure.
+// shut closes c and ignores the error.
 func shut(c io.Closer) { _ = c.Close() }
 
 func copyStream(to io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 32<<10))
 }
 
-// host is the address that a connection comes from.
+// host returns the remote address of a connection.
 func host(conn net.Conn) string {
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return a.IP.String()

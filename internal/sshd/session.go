@@ -19,14 +19,14 @@ import (
 const (
 	maxEnv     = 256      // variables that a client may set
 	maxEnvSize = 64 << 10 // bytes of one
-	// failed is the status of a session that Warren could not begin, as ssh's own.
+	// failed is the exit status of a session that Warren could not start, the same as ssh's own.
 	failed = 255
-	// hangUpGrace is how long a command may take to end when its client has gone.
+	// hangUpGrace is how long a command may take to end after its client has left.
 	hangUpGrace = 2 * time.Second
-	// lastWords bounds what is still to be done for a client that has gone.
+	// lastWords limits the clean-up after a client has left.
 	lastWords = 30 * time.Second
 
-	// sessionVariable names the terminal that a shell is to be; it stays then.
+	// sessionVariable names a shell's terminal, which then persists.
 	sessionVariable = "WARREN_SESSION"
 )
 
@@ -36,22 +36,22 @@ type session struct {
 	ch  ssh.Channel
 	env map[string]string
 
-	ctx    context.Context // outlives the connection, to end things in order
+	ctx    context.Context // outlives the connection, for the clean-up
 	cancel context.CancelFunc
 	gone   chan struct{} // closed when the client has left
 	over   sync.WaitGroup
 
-	term       string // of the client's terminal; "" = it has none
+	term       string // type of the client's terminal; "" = none
 	cols, rows int
-	agent      engine.SocketListener // the client's agent, in the guest
+	agent      engine.SocketListener // the forwarded SSH agent, in the guest
 	started    bool
-	answered   chan struct{} // closed when the client knows that it was started; nil = it does
+	answered   chan struct{} // closed when the client knows of the start; nil = it does
 
 	mu      sync.Mutex
 	running runner // guarded by mu
 }
 
-// runner is what window changes and signals go to.
+// runner receives window changes and signals.
 type runner interface {
 	Signal(name string) error
 }
@@ -67,7 +67,7 @@ func (c *client) session(nc ssh.NewChannel) {
 	defer shut(ch)
 	for r := range requests {
 		ok := s.request(r)
-		_ = r.Reply(ok, nil) // the client is gone, then
+		_ = r.Reply(ok, nil) // an error says that the client has left
 		if s.answered != nil {
 			close(s.answered)
 			s.answered = nil
@@ -80,7 +80,7 @@ func (c *client) session(nc ssh.NewChannel) {
 	s.over.Wait()
 }
 
-// request does what the client asks of the session.
+// request executes a request of the client for the session.
 func (s *session) request(r *ssh.Request) bool {
 	switch r.Type {
 	case "env":
@@ -129,7 +129,7 @@ func (s *session) start(f func()) bool {
 	answered := make(chan struct{})
 	s.answered = answered
 	s.over.Go(func() {
-		<-answered // a short command would close the channel before
+		<-answered // a short command would close the channel before the reply
 		defer shut(s.ch)
 		if s.agent != nil {
 			defer shut(s.agent)
@@ -157,7 +157,7 @@ func (s *session) pty(payload []byte) bool {
 	return true
 }
 
-// size bounds what a client says of its terminal.
+// size limits a dimension that a client sends.
 func size(n uint32, unknown int) int {
 	if n == 0 {
 		return unknown
@@ -186,25 +186,25 @@ func (s *session) signal(name string) bool {
 	return s.running != nil && s.running.Signal(strings.TrimPrefix(name, "SIG")) == nil
 }
 
-// runs says what is running now; a size that has changed meanwhile reaches it.
+// runs sets what is running now, and passes on a size that changed in the meantime.
 func (s *session) runs(r runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = r
 	if t, ok := r.(engine.Terminal); ok && (t.Session().Cols != s.cols || t.Session().Rows != s.rows) {
-		_ = t.Resize(s.cols, s.rows) // a terminal that is gone says so to its reader
+		_ = t.Resize(s.cols, s.rows) // a terminal that ended reports it to its reader
 	}
 }
 
-// refuse tells the client why there is nothing.
+// refuse tells the client why the session failed.
 func (s *session) refuse(err error) {
-	_, _ = io.WriteString(s.ch.Stderr(), explain(s.c.s.cfg.Engine.Conceal(err))) // the client is gone, then
+	_, _ = io.WriteString(s.ch.Stderr(), explain(s.c.s.cfg.Engine.Conceal(err))) // an error says that the client has left
 	s.exit(vm.ExitStatus{Code: failed})
 }
 
-// exit passes on how it has ended.
+// exit sends the exit status.
 func (s *session) exit(st vm.ExitStatus) {
-	_ = s.ch.CloseWrite() // the client is gone, then; so below
+	_ = s.ch.CloseWrite() // an error says that the client has left; the same below
 	if st.Signal != "" {
 		_, _ = s.ch.SendRequest("exit-signal", false, ssh.Marshal(struct {
 			Name    string
@@ -217,7 +217,7 @@ func (s *session) exit(st vm.ExitStatus) {
 	_, _ = s.ch.SendRequest("exit-status", false, ssh.Marshal(struct{ Code uint32 }{uint32(st.Code)}))
 }
 
-// shell runs a command, or the user's shell, with a terminal or without.
+// shell runs a command or the user's shell, with or without a terminal.
 func (s *session) shell(command string) {
 	s.env["SSH_CONNECTION"] = "10.0.2.2 22 10.0.2.15 22" // as the guest sees its host
 	s.env["SSH_CLIENT"] = "10.0.2.2 22 22"
@@ -256,7 +256,7 @@ func (s *session) command(spec vm.ExecSpec) {
 	}
 	s.runs(x)
 	s.over.Go(func() {
-		_, _ = copyStream(x, s.ch) // a program need not read
+		_, _ = copyStream(x, s.ch) // the program may not read all
 		_ = x.CloseStdin()
 	})
 	done := make(chan struct{})
@@ -266,7 +266,7 @@ func (s *session) command(spec vm.ExecSpec) {
 			return
 		case <-s.gone:
 		}
-		// As if its terminal had gone; what wants to stay ignores that, and keeps
+		// As if its terminal had closed; a program that ignores this keeps
 		// running in the background.
 		_ = x.Signal("HUP")
 		select {
@@ -287,8 +287,8 @@ func (s *session) command(spec vm.ExecSpec) {
 	s.exit(st)
 }
 
-// terminal runs a program on a terminal of the agent. It ends with the session,
-// unless the client has named it.
+// terminal runs a program on a terminal of the agent. The terminal ends with
+// the session, unless the client has named it.
 func (s *session) terminal(command string) {
 	e, name := s.c.s.cfg.Engine, s.env[sessionVariable]
 	delete(s.env, sessionVariable)
@@ -312,7 +312,7 @@ func (s *session) terminal(command string) {
 	})
 	st, err := t.Run(func(vm.TerminalReplay) error { return nil }, s.ch)
 	close(done)
-	if name == "" { // nobody will ask for it by its number
+	if name == "" { // nobody will attach to it again
 		s.tidy(func(ctx context.Context, c *vm.Call) {
 			_, _ = e.CloseTerminal(ctx, c, s.c.ref, s.c.name, t.Session().ID) // it may have been closed
 		})
@@ -324,8 +324,8 @@ func (s *session) terminal(command string) {
 	s.exit(st)
 }
 
-// tidy ends what the session leaves in the guest, as Warren itself: the client
-// may have lost its right. A VM that has fallen asleep is not woken for it.
+// tidy removes what the session leaves in the guest, in the name of Warren itself,
+// because the client may have lost its right. It does not wake a suspended VM.
 func (s *session) tidy(f func(ctx context.Context, c *vm.Call)) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(s.ctx), lastWords)
 	defer stop()
@@ -336,7 +336,7 @@ func (s *session) tidy(f func(ctx context.Context, c *vm.Call)) {
 	}
 }
 
-// open opens a terminal, or finds the one of that name.
+// open opens a terminal, or attaches to the one with that name.
 func (s *session) open(name string, spec vm.TerminalSpec) (engine.Terminal, error) {
 	e := s.c.s.cfg.Engine
 	if name != "" {

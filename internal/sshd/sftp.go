@@ -19,7 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Files is what sftp needs of the use cases.
+// Files has the methods of the engine that sftp needs.
 type Files interface {
 	Stat(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, error)
 	StatFollow(ctx context.Context, c *vm.Call, ref, user, path string) (vm.FileInfo, error)
@@ -33,7 +33,7 @@ type Files interface {
 	Link(ctx context.Context, c *vm.Call, ref, user, target, path string) error
 }
 
-// sftp serves the subsystem of that name, with the rights of the Linux user.
+// sftp serves the sftp subsystem with the rights of the Linux user.
 func (s *session) sftp() {
 	user, err := s.c.user()
 	if err != nil {
@@ -48,12 +48,12 @@ func (s *session) sftp() {
 		s.c.s.cfg.Log.Debug("ssh: sftp", "vm", s.c.ref, "err", err)
 		st.Code = 1
 	}
-	// scp fails when the channel is closed before it has heard of the exit.
+	// scp fails if the channel is closed before it gets the exit status.
 	s.exit(st)
-	_ = server.Close() // closes what files are open
+	_ = server.Close() // closes open files
 }
 
-// tree answers sftp's requests.
+// tree executes sftp's requests.
 type tree struct {
 	c   *client
 	ctx context.Context
@@ -87,9 +87,8 @@ func (t *tree) open(r *sftp.Request) (*openFile, error) {
 	return &openFile{f}, nil
 }
 
-// openMode is the mode of a new file. The library keeps the attributes that an
-// opening carries but not which they are: OpenSSH's are the permissions, alone or
-// before two times.
+// openMode returns the mode of a new file. The library keeps the attributes of an open request,
+// but not which ones they are: OpenSSH sends the permissions, alone or before two times.
 func openMode(attrs []byte) uint32 {
 	mode := uint32(0o644)
 	if len(attrs) == 4 || len(attrs) == 12 && binary.BigEndian.Uint32(attrs[8:]) > 0o7777 {
@@ -98,7 +97,7 @@ func openMode(attrs []byte) uint32 {
 	return mode
 }
 
-// openFile gives errors the words of sftp.
+// openFile converts errors to sftp's.
 type openFile struct{ f engine.File }
 
 // ReadAt reads from an offset on.
@@ -143,9 +142,9 @@ func (t *tree) Filecmd(r *sftp.Request) error {
 			set.Atime, set.Mtime = time.Unix(int64(a.Atime), 0), time.Unix(int64(a.Mtime), 0)
 		}
 		return sftpError(e.SetAttr(t.ctx, call, ref, user, r.Filepath, set))
-	case "Mkdir": // whose attributes the library drops
+	case "Mkdir": // the library drops its attributes
 		return sftpError(e.Mkdir(t.ctx, call, ref, user, r.Filepath, 0o755, false))
-	case "Rename": // which replaces nothing
+	case "Rename": // it replaces nothing
 		if _, err := e.Stat(t.ctx, t.c.call(), ref, user, r.Target); err == nil {
 			return os.ErrExist
 		}
@@ -160,12 +159,12 @@ func (t *tree) Filecmd(r *sftp.Request) error {
 	return sftp.ErrSSHFxOpUnsupported
 }
 
-// PosixRename moves a name, replacing what is there.
+// PosixRename renames a file and replaces an existing one.
 func (t *tree) PosixRename(r *sftp.Request) error {
 	return sftpError(t.c.s.cfg.Engine.Rename(t.ctx, t.c.call(), t.c.ref, t.c.name, r.Filepath, r.Target))
 }
 
-// remove removes a file or an empty directory, whichever was meant.
+// remove removes a file or an empty directory, as requested.
 func (t *tree) remove(r *sftp.Request) error {
 	e := t.c.s.cfg.Engine
 	st, err := e.Stat(t.ctx, t.c.call(), t.c.ref, t.c.name, r.Filepath)
@@ -195,7 +194,7 @@ func (t *tree) Lstat(r *sftp.Request) (sftp.ListerAt, error) {
 	return listing{st}, sftpError(err)
 }
 
-// Readlink says where a symlink leads.
+// Readlink returns the target of a symlink.
 func (t *tree) Readlink(path string) (string, error) {
 	st, err := t.c.s.cfg.Engine.Stat(t.ctx, t.c.call(), t.c.ref, t.c.name, path)
 	if err == nil && st.Kind != vm.FileSymlink {
@@ -222,7 +221,7 @@ func (l listing) ListAt(out []os.FileInfo, from int64) (int, error) {
 	return n, io.EOF
 }
 
-// fileInfo shows a file of a guest as package os would.
+// fileInfo is the os.FileInfo of a guest's file.
 type fileInfo struct{ st vm.FileInfo }
 
 // Name is the last element of the path.
@@ -266,8 +265,7 @@ func (f fileInfo) Mode() os.FileMode {
 	return m
 }
 
-// sftpError gives an error the code that sftp's clients know; others are shown
-// with their words.
+// sftpError converts an error to the code that sftp clients know; other errors keep their text.
 func sftpError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err

@@ -5,7 +5,7 @@ package sshd
 
 import "sync"
 
-// streams counts the connections that a socket in the guest has got.
+// streams counts the connections of a socket in the guest.
 type streams struct {
 	mu  sync.Mutex
 	n   int
