@@ -90,7 +90,7 @@ func TestFairOrder(t *testing.T) {
 			got = append(got, cand.Item.ID)
 		}
 		if strings.Join(got, " ") != c.want {
-			t.Errorf("with %v above the quotas the order is %v, want %s", c.above, got, c.want)
+			t.Errorf("with accounts above their share by %v the order is %v, want %s", c.above, got, c.want)
 		}
 	}
 	has := map[vm.AccountID]vm.Bytes{"": {Unique: 20}, "a": {Unique: 50}, "b": {Unique: 30}, "none": {}}
