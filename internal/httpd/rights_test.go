@@ -48,7 +48,7 @@ func (a agent) must(method, path string, body any) answer {
 	a.b.t.Helper()
 	got := a.b.do(method, "/identity/v1/identities/"+a.id+path, body)
 	if got.status != 200 {
-		a.b.t.Fatalf("%s %s: %d %s", method, path, got.status, got.body)
+		a.b.t.Fatalf("%s %s has status %d, want 200: %s", method, path, got.status, got.body)
 	}
 	return got
 }
