@@ -11,13 +11,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// inHint are the words that stand in a hint for what the hint's writer does not know.
-// The guest's agent, for example, does not know the name of its VM.
+// inHint matches the placeholders in a hint for names that its author does not know. The
+// guest's agent, for example, does not know the name of its VM.
 var inHint = regexp.MustCompile(`\b(NAME|IDENTITY)\b`)
 
-// asNamed returns err in the words of a caller who named a VM by ref; "" = none.
-// Subject and hint call the VM what the caller called it, whether there is such a VM
-// or not, and an identity by its id.
+// asNamed adapts err to a caller who named a VM by ref; "" = none. Subject and hint then
+// call the VM as the caller did, whether it exists or not, and an identity by its id.
 func (s *server) asNamed(ctx context.Context, c *vm.Call, ref string, err error) error {
 	if ref == "" || err == nil {
 		return err

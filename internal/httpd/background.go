@@ -14,11 +14,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// inBackground answers with do's result when it comes within the time, else
-// with 202 and an id under which the result can be had for an hour. The work
-// then continues without the caller; it ends with the server.
+// inBackground sends do's result if it arrives within the time, else 202 and an id under
+// which the result is available for an hour. The work then continues without the caller.
+// It ends with the server.
 func (s *server) inBackground(q *request, after time.Duration, do work) error {
-	call := *q.call // its own: the engine notes the receipt in it
+	call := *q.call // a copy: the engine writes the receipt into it
 	ctx, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
 	stop := func() bool { return true }
 	if s.Lifetime != nil {
@@ -46,7 +46,7 @@ func (s *server) inBackground(q *request, after time.Duration, do work) error {
 	rec := engine.Result{Request: call.Request, Account: call.Actor.Account, Created: began.Timestamp, Logs: []engine.ResultLog{began}}
 	kept := *q.call
 	if err := s.Engine.SaveResult(context.WithoutCancel(q.Context()), &kept, rec); err != nil {
-		// Without a record nobody could fetch the answer: the caller waits for it.
+		// Without a record nobody could fetch the answer, so the caller waits for it.
 		s.Log.Warn("no record of a background request", "request", call.Request, "err", err)
 		return q.replay(<-done, call.Receipt)
 	}
@@ -55,7 +55,7 @@ func (s *server) inBackground(q *request, after time.Duration, do work) error {
 	return q.send(http.StatusAccepted, api.Background{RequestID: call.Request, Status: "running"})
 }
 
-// work is a request's doing apart from its connection.
+// work is a request's work, independent of its connection.
 type work func(context.Context, *vm.Call) (any, error)
 
 // outcome is an answer before it is sent.
@@ -75,19 +75,19 @@ func (s *server) carryOut(ctx context.Context, c *vm.Call, ref string, do work) 
 		err = vm.Errorf(vm.Internal, "", "answer: %w", err)
 		s.Log.Error("background answer", "request", c.Request, "err", err)
 		status = api.Status(err)
-		body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // strings only: cannot fail
+		body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // only strings: cannot fail
 	}
 	return outcome{status, body}
 }
 
-// keep records an answer for the one who will ask for it.
+// keep stores an answer for later requests.
 func (s *server) keep(ctx context.Context, c *vm.Call, ref string, rec engine.Result, out outcome) {
 	rec.Done, rec.Status, rec.Body = true, out.status, out.body
 	rec.Logs = append(rec.Logs, engine.ResultLog{Timestamp: time.Now().UTC(), Message: "the request has ended"})
 	err := s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
-	if vm.KindOf(err) == vm.Limit { // what was asked for is done: its caller is told that much
+	if vm.KindOf(err) == vm.Limit { // the work is done: the stored answer says at least that
 		rec.Status = api.Status(err)
-		rec.Body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // strings and numbers only: cannot fail
+		rec.Body, _ = json.Marshal(s.errorBody(ctx, err, c, ref)) // only strings and numbers: cannot fail
 		err = s.Engine.SaveResult(context.WithoutCancel(ctx), c, rec)
 	}
 	if err != nil {
@@ -95,12 +95,12 @@ func (s *server) keep(ctx context.Context, c *vm.Call, ref string, rec engine.Re
 	}
 }
 
-// replay sends an answer that was made elsewhere.
+// replay sends a stored answer.
 func (q *request) replay(out outcome, receipt string) error {
 	q.call.Receipt = receipt
 	q.header("application/json")
 	q.w.WriteHeader(out.status)
-	_, _ = q.w.Write(out.body) // a caller that went away needs no answer
+	_, _ = q.w.Write(out.body) // an error means that the caller is gone
 	return nil
 }
 
@@ -109,7 +109,7 @@ func (s *server) answerOf(q *request) error {
 	id := vm.RequestID(q.values["request"])
 	r, err := s.Engine.Result(q.Context(), q.call, id)
 	if err != nil {
-		// The SDK polls for ever on an error without a code that it knows.
+		// The code matters: the SDK polls forever on an error with an unknown code.
 		return vm.Errorf(vm.NotFound, string(id), "no such background request, or it is over an hour old").WithCode("NOT_FOUND")
 	}
 	if !r.Done {
@@ -118,8 +118,7 @@ func (s *server) answerOf(q *request) error {
 	return q.replay(outcome{r.Status, r.Body}, "")
 }
 
-// logs answers the log lines of a background request; of anything else there
-// are none here.
+// logs returns the log lines of a background request. Other requests have none.
 func (s *server) logs(q *request) error {
 	out := api.Logs{Logs: []api.LogLine{}}
 	if id := q.query().Get("requestId"); id != "" {

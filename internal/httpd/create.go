@@ -15,8 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// create answers with codes that the SDK knows only: it repeats the request
-// for ever on any other.
+// create answers only with codes that the SDK knows, since it repeats the request forever
+// on any other.
 func (s *server) create(q *request) error {
 	var in api.CreateVM
 	if err := q.decode(&in, maxFileBody); err != nil {
@@ -61,8 +61,8 @@ func (s *server) created(ctx context.Context, c *vm.Call, v vm.VM) api.CreatedVM
 	return out
 }
 
-// createError gives a refusal without a code of its own one that belongs to
-// this route. Other codes are left to api.CodeOf, which knows only the SDK's.
+// createError gives an error without a specific code one of this route. api.CodeOf
+// handles the other codes.
 func createError(err error) error {
 	c := *vm.AsError(err)
 	switch c.Code {
@@ -82,7 +82,7 @@ func createError(err error) error {
 	case vm.Timeout:
 		c.Code = "VM_START_TIMEOUT"
 	}
-	return &c // other kinds: the kind's own code
+	return &c // the kind's own code
 }
 
 func backgroundAfter(q *request) (time.Duration, error) {
@@ -97,9 +97,9 @@ func backgroundAfter(q *request) (time.Duration, error) {
 	return d, nil
 }
 
-// createRequest gathers what SDKs spread over the top level, template and spec.
-// Of a size given twice the spec's wins. known reports whether there is an
-// image of a name.
+// createRequest combines the parts of a request that SDKs spread over the top level,
+// template and spec. If a size is given twice, the spec's is used. known reports whether
+// an image exists.
 func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateRequest, error) {
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
@@ -128,7 +128,7 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 	return r, fillSpec(&r, outer, in.Image, known)
 }
 
-// readyTimeout is how long a start may take; 0 = the server's own limit.
+// readyTimeout returns the limit of a start; 0 = the server's own.
 func readyTimeout(seconds *int64) (time.Duration, error) {
 	switch {
 	case seconds == nil:
@@ -146,7 +146,7 @@ func notSupported(what string) error {
 		WithHint("leave it out, and do it with exec once the VM runs")
 }
 
-// content decodes a file's content as requests carry it.
+// content decodes the content of a file in a request.
 func content(text, encoding string) ([]byte, error) {
 	switch strings.ToLower(encoding) {
 	case "", "utf8", "utf-8":

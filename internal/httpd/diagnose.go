@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// seconds reads the time between two looks.
+// seconds reads the time between two samples.
 func (q *request) seconds() (time.Duration, error) {
 	text := q.query().Get("seconds")
 	if text == "" {
@@ -52,7 +52,7 @@ func (s *server) diagnose(q *request) error {
 	return q.ok(d)
 }
 
-// followService sends a journal's lines as they come, each as a line of JSON.
+// followService sends a journal's lines as they arrive, each as a line of JSON.
 func (s *server) followService(q *request, lines int) error {
 	ctx, cancel := s.streaming(q)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// dial carries a connection to a port of the guest. The VM is woken and the
-// port is reached before the upgrade, so that a refusal has a status.
+// dial connects the caller to a port of the guest. It wakes the VM and connects before
+// the upgrade, so that a failure has an HTTP status.
 func (s *server) dial(q *request) error {
 	port, err := q.port()
 	if err != nil {
@@ -35,13 +35,13 @@ func (s *server) dial(q *request) error {
 	return nil
 }
 
-// join copies both ways until either end has gone. A message carries no half
-// close: when the client is done the connection ends.
+// join copies both ways until either end closes. WebSocket messages have no half-close:
+// when the client is done, the connection ends.
 func join(a, b net.Conn) {
 	done := make(chan struct{})
 	go func() { // ends when b is closed
 		_, _ = io.Copy(a, b)
-		_ = a.Close() // a normal close: what came before it arrives
+		_ = a.Close() // a normal close: data sent before it still arrives
 		close(done)
 	}()
 	_, _ = io.Copy(b, a)

@@ -16,12 +16,12 @@ import (
 func (s *server) domainRoutes() []route {
 	return []route{
 		{"POST", "/domains/v1/verifications", key, s.verifyDomain, "Begin to verify a domain: its owner sets a TXT record.", api.Domain{}, api.Verification{}, false, ""},
-		{"PUT", "/domains/v1/verifications", key, s.checkDomain, "Look for the TXT record.", api.Domain{}, api.Domain{}, false, ""},
-		{"GET", "/domains/v1/verifications", key, s.verifications, "Verifications under way.", nil, []api.Verification{}, false, ""},
-		{"DELETE", "/domains/v1/verifications", key, s.dropVerification, "Forget a verification, and a verified domain with its mappings.", api.Domain{}, api.Domain{}, false, ""},
+		{"PUT", "/domains/v1/verifications", key, s.checkDomain, "Look up the TXT record of a verification.", api.Domain{}, api.Domain{}, false, ""},
+		{"GET", "/domains/v1/verifications", key, s.verifications, "Verifications in progress.", nil, []api.Verification{}, false, ""},
+		{"DELETE", "/domains/v1/verifications", key, s.dropVerification, "Remove a verification, and a verified domain with its mappings.", api.Domain{}, api.Domain{}, false, ""},
 		{"GET", "/domains/v1/domains", key, s.domains, "Verified domains, and names claimed below the preview domain.", nil, []api.OwnedDomain{}, false, "limit offset implicitlyOwned"},
-		{"POST", "/domains/v1/mappings/{domain}", key, s.mapDomain, "Show a port of a VM under a name, to everybody.", api.NewMapping{}, api.Mapping{}, false, ""},
-		{"GET", "/domains/v1/mappings", key, s.mappings, "Names that are mapped.", nil, []api.Mapping{}, false, "domain domainOwnership limit offset"},
+		{"POST", "/domains/v1/mappings/{domain}", key, s.mapDomain, "Make a port of a VM public under a name.", api.NewMapping{}, api.Mapping{}, false, ""},
+		{"GET", "/domains/v1/mappings", key, s.mappings, "Mapped names.", nil, []api.Mapping{}, false, "domain domainOwnership limit offset"},
 		{"DELETE", "/domains/v1/mappings/{domain}", key, s.unmapDomain, "End a mapping.", nil, okBody{}, false, ""},
 	}
 }
@@ -110,7 +110,7 @@ func (s *server) domains(q *request) error {
 	return sendPage(q, out, len(out))
 }
 
-// sendPage answers with the part of a list that limit and offset ask for.
+// sendPage answers with the part of a list that limit and offset select.
 func sendPage[T any](q *request, list []T, def int) error {
 	limit, err := q.int("limit", int64(def))
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *server) mapDomain(q *request) error {
 	name := q.values["domain"]
 	switch {
 	case in.DeploymentID != "":
-		return vm.Errorf(vm.Unsupported, name, "there are no deployments here").WithHint("map a VM: vmId and vmPort")
+		return vm.Errorf(vm.Unsupported, name, "this server has no deployments").WithHint("map a VM: vmId and vmPort")
 	case in.Domain != "" && !strings.EqualFold(in.Domain, name):
 		return vm.Errorf(vm.Invalid, in.Domain, "the path names another domain: %s", name)
 	case in.Port < 0 || in.Port > 65535:
@@ -176,7 +176,7 @@ func (s *server) unmapDomain(q *request) error {
 	return q.ok(okBody{})
 }
 
-// checkDomains judges what a VM is to be shown under before it is made.
+// checkDomains checks the domains of a new VM before it is made.
 func (s *server) checkDomains(c *vm.Call, list []api.VMDomain) error {
 	for _, d := range list {
 		if err := s.Names.CheckMappable(c, d.Domain); err != nil {
@@ -189,7 +189,7 @@ func (s *server) checkDomains(c *vm.Call, list []api.VMDomain) error {
 	return nil
 }
 
-// mapCreated maps a new VM's domains; without them there is no VM.
+// mapCreated maps a new VM's domains. If that fails, the VM is deleted.
 func (s *server) mapCreated(ctx context.Context, c *vm.Call, v vm.VM, list []api.VMDomain) error {
 	sub := func() *vm.Call { return &vm.Call{Actor: c.Actor, Request: c.Request} }
 	for _, d := range list {
@@ -201,8 +201,8 @@ func (s *server) mapCreated(ctx context.Context, c *vm.Call, v vm.VM, list []api
 	return nil
 }
 
-// domainsOf are the host names that lead to a VM: those that are mapped to it, then
-// its own below each preview domain, which show a port of it as previews do.
+// domainsOf returns the host names that lead to a VM: first the mapped ones, then its
+// preview names below each preview domain.
 func (s *server) domainsOf(id vm.ID) []string {
 	names := s.Names.MappedTo(id)
 	if s.Previews != nil {

@@ -23,28 +23,28 @@ import (
 )
 
 const (
-	captured = 8 << 20 // bytes of each stream that exec-await returns
-	// awaitLimit ends an exec-await before its client does: fetch gives up
-	// after 300 s without an answer.
+	captured = 8 << 20 // bytes that exec-await returns of each stream
+	// awaitLimit ends an exec-await before the client gives up: fetch waits 300 s for an
+	// answer.
 	awaitLimit  = 290 * time.Second
 	specLimit   = 4 << 20   // of the first WebSocket message: the command
-	frameLimit  = 128 << 10 // of the others
-	inputFrames = 32        // that wait for a command to read them
+	frameLimit  = 128 << 10 // of the other messages
+	inputFrames = 32        // that may wait until a command reads them
 	writeWithin = 60 * time.Second
 )
 
-// capture keeps the head of a stream and swallows the rest: what is longer than
-// captured, or than there is memory for.
+// capture keeps the head of a stream and discards the rest, beyond captured bytes or when
+// memory runs short.
 type capture struct {
-	mu      sync.Mutex // the streams of one command may come from two goroutines
+	mu      sync.Mutex // one command's streams may come from two goroutines
 	buf     bytes.Buffer
 	reserve func(bytes int64) error
-	steps   int // that were reserved; the first is free
-	room    int // bytes that may come until more is reserved
+	steps   int // reserved steps; the first is free
+	room    int // bytes left before another step is reserved
 	more    bool
 }
 
-// captureStep is how much a capture reserves at once.
+// captureStep is how many bytes a capture reserves at a time.
 const captureStep = 256 << 10
 
 func (c *capture) Write(p []byte) (int, error) {
@@ -55,7 +55,7 @@ func (c *capture) Write(p []byte) (int, error) {
 	}
 	keep := p[:min(len(p), captured-c.buf.Len())]
 	for c.room < len(keep) {
-		// The buffer, the text and the JSON of it are there at once.
+		// The buffer, its text and their JSON exist at the same time.
 		if c.steps > 0 && c.reserve(4*captureStep) != nil {
 			keep = keep[:c.room]
 			break
@@ -81,7 +81,7 @@ func (s *server) execAwait(q *request) error {
 		return err
 	}
 	if in.Command == "" {
-		return vm.Errorf(vm.Invalid, "command", "there is none").WithHint("send {\"command\": \"...\"}")
+		return vm.Errorf(vm.Invalid, "command", "no command is given").WithHint("send {\"command\": \"...\"}")
 	}
 	limit := awaitLimit
 	if in.TimeoutMs != nil {
@@ -113,9 +113,9 @@ type socket struct {
 	s    *server
 	ctx  context.Context
 	conn *websocket.Conn
-	mu   sync.Mutex // one frame at a time
+	mu   sync.Mutex // serialises frames
 
-	readers sync.WaitGroup // of what the client sends
+	readers sync.WaitGroup // goroutines that handle the client's input
 }
 
 func (k *socket) write(kind websocket.MessageType, data []byte) error {
@@ -149,8 +149,8 @@ func (c *channel) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// execSocket runs a command over a WebSocket. When the client goes away the
-// command keeps running in the background.
+// execSocket runs a command over a WebSocket. If the client disconnects, the command
+// keeps running in the background.
 func (s *server) execSocket(q *request) error {
 	if !strings.EqualFold(q.Header.Get("Upgrade"), "websocket") {
 		return vm.Errorf(vm.Invalid, q.URL.Path, "is a WebSocket").WithHint("use POST for lines of JSON, or /exec-await")
@@ -178,8 +178,8 @@ func (s *server) execSocket(q *request) error {
 	return nil
 }
 
-// closeStatus is the WebSocket status that tells a client of an error: whether
-// it may try again.
+// closeStatus is the WebSocket status for an error. It tells the client whether to try
+// again.
 func closeStatus(err error) websocket.StatusCode {
 	switch vm.KindOf(err) {
 	case vm.Unauthenticated, vm.Denied:
@@ -188,10 +188,10 @@ func closeStatus(err error) websocket.StatusCode {
 	return websocket.StatusNormalClosure
 }
 
-// maxReason bounds the text of a close frame, which has room for 123 bytes.
+// maxReason bounds the text of a close frame, which holds 123 bytes.
 const maxReason = 120
 
-// closeReason says in a close frame why it closes.
+// closeReason is the text of a close frame for an error.
 func closeReason(err error) string {
 	text := cmp.Or(vm.AsError(err).Msg, err.Error())
 	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
@@ -221,7 +221,7 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	}
 	k.conn.SetReadLimit(frameLimit)
 	input := make(chan []byte, inputFrames)
-	k.readers.Go(func() { k.listen(attached, x, input); detach() }) // the client is gone, or has let go of the command
+	k.readers.Go(func() { k.listen(attached, x, input); detach() }) // the client has disconnected or detached
 	k.readers.Go(func() { feed(attached, x, input) })
 	status, err := x.Run(&channel{socket: k, id: api.ChannelStdout}, &channel{socket: k, id: api.ChannelStderr})
 	if err == nil {
@@ -232,8 +232,8 @@ func (s *server) runSocket(ctx context.Context, q *request, k *socket) error {
 	return err
 }
 
-// feed gives a command its input; an empty piece is the end of it. It runs
-// beside listen so that a signal passes input that nobody reads.
+// feed writes the client's input to a command; an empty piece ends it. It runs beside
+// listen, so that a signal overtakes input that the command does not read.
 func feed(ctx context.Context, x engine.Exec, input <-chan []byte) {
 	for {
 		select {
@@ -243,7 +243,7 @@ func feed(ctx context.Context, x engine.Exec, input <-chan []byte) {
 				return
 			}
 			if _, err := x.Write(data); err != nil {
-				continue // a command that reads no more is no failure
+				continue // not reading input is no error
 			}
 		case <-ctx.Done():
 			return
@@ -251,7 +251,7 @@ func feed(ctx context.Context, x engine.Exec, input <-chan []byte) {
 	}
 }
 
-// listen takes the client's frames until it goes away or detaches.
+// listen handles the client's frames until it disconnects or detaches.
 func (k *socket) listen(ctx context.Context, x engine.Exec, input chan<- []byte) {
 	give := func(data []byte) {
 		select {
@@ -321,7 +321,7 @@ func (s lineStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ndjson begins an answer of lines of JSON.
+// ndjson begins an answer of JSON lines.
 func (q *request) ndjson() *lines {
 	q.header("application/x-ndjson")
 	q.w.WriteHeader(http.StatusOK)
@@ -331,7 +331,7 @@ func (q *request) ndjson() *lines {
 
 type flusher struct{ *http.ResponseController }
 
-// Flush sends what is buffered; a caller that went away is seen at the next write.
+// Flush sends the buffer. If the caller has gone, the next write fails.
 func (f flusher) Flush() { _ = f.ResponseController.Flush() }
 
 func (s *server) execChunked(q *request) error {
@@ -359,7 +359,7 @@ func (s *server) execChunked(q *request) error {
 	defer cancel() // ends input that the command did not read
 	if in.Stdin {
 		fed.Go(func() {
-			_, _ = x.Write(in.Input) // a command that reads no more is no failure
+			_, _ = x.Write(in.Input) // not reading input is no error
 			_ = x.CloseStdin()
 			in.Input = nil
 			q.letGo()

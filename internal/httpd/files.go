@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	maxFile   = 256 << 20 // of a file in one JSON answer
+	maxFile   = 256 << 20 // bytes of a file in one JSON answer
 	copyBytes = 256 << 10
-	keepAlive = 30 * time.Second // blank lines of a quiet watch
+	keepAlive = 30 * time.Second // interval of blank lines in a quiet watch
 )
 
-// getFile answers a file's content or a directory's entries.
+// getFile sends a file's content or a directory's entries.
 func (s *server) getFile(q *request) error {
 	st, err := s.Inside.Stat(q.Context(), q.call, q.ref(), q.user(), q.path())
 	if err == nil && st.Kind == vm.FileDirectory {
@@ -38,7 +38,7 @@ func (s *server) getFile(q *request) error {
 	if err != nil && vm.KindOf(err) != vm.NotFound {
 		return err
 	}
-	// A symlink is followed by opening it.
+	// Opening follows a symlink.
 	st, r, err := s.Inside.OpenFile(q.Context(), q.call, q.ref(), q.user(), q.path())
 	if err != nil {
 		if l, listErr := s.Inside.ReadDir(q.Context(), q.call, q.ref(), q.user(), q.path()); listErr == nil {
@@ -47,7 +47,7 @@ func (s *server) getFile(q *request) error {
 		return err
 	}
 	defer r.Close()
-	tooLarge := vm.Errorf(vm.Limit, q.path(), "is larger than %d bytes, the most in one answer", maxFile).
+	tooLarge := vm.Errorf(vm.Limit, q.path(), "is larger than %d bytes, the maximum for one answer", maxFile).
 		WithCode("FILES_BAD_REQUEST").WithHint("use GET /v1/vms/{id}/raw/{path}")
 	if st.Size > maxFile {
 		return tooLarge
@@ -75,8 +75,8 @@ func (s *server) listFiles(q *request) error {
 	return q.ok(listing(l))
 }
 
-// listing is a directory as the contract shows it, which knows files and
-// directories only.
+// listing converts a directory to the contract's form, which knows only files and
+// directories.
 func listing(l []vm.FileInfo) api.DirListing {
 	out := api.DirListing{Files: []api.DirEntry{}}
 	for _, f := range l {
@@ -105,11 +105,11 @@ func (s *server) putFile(q *request) error {
 	return q.ok(okBody{})
 }
 
-// where is the path that the query names.
+// where returns the path in the query.
 func (q *request) where() (string, error) {
 	p := q.query().Get("path")
 	if p == "" {
-		return "", vm.Errorf(vm.Invalid, "path", "there is none").WithHint("add ?path=")
+		return "", vm.Errorf(vm.Invalid, "path", "no path is given").WithHint("add ?path=")
 	}
 	return p, nil
 }
@@ -141,14 +141,14 @@ func (s *server) readDir(q *request) error {
 	return q.ok(api.FileList{Files: l})
 }
 
-// op decodes a change of the tree and carries it out.
+// op decodes a change of the directory tree and carries it out.
 func (s *server) op(q *request, do func(in api.FileOp) error) error {
 	var in api.FileOp
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
 	if in.Path == "" && in.From == "" {
-		return vm.Errorf(vm.Invalid, "path", "there is none")
+		return vm.Errorf(vm.Invalid, "path", "no path is given")
 	}
 	if err := do(in); err != nil {
 		return err
@@ -192,8 +192,8 @@ func (s *server) symlink(q *request) error {
 	})
 }
 
-// getRaw streams a file with its length before and its digest behind. When the
-// guest sends less than it announced the connection is cut.
+// getRaw streams a file with its length first and its digest last. If the guest sends
+// less than announced, the connection is cut.
 func (s *server) getRaw(q *request) error {
 	limit, err := q.int("maxBytes", 0)
 	if err != nil {
@@ -222,20 +222,20 @@ func (s *server) getRaw(q *request) error {
 	sum := sha256.New()
 	n, err := io.CopyBuffer(onlyWriter{io.MultiWriter(q.w, sum)}, onlyReader{io.LimitReader(content, size)}, make([]byte, copyBytes))
 	if err != nil || n != size {
-		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "%d of %d bytes came", n, size), err)
+		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "only %d of %d bytes arrived", n, size), err)
 	}
 	if _, err := io.ReadFull(content, make([]byte, 1)); !errors.Is(err, io.EOF) {
-		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "it does not end after %d bytes", size), err)
+		return errors.Join(vm.Errorf(vm.GuestFault, q.path(), "the file continues after %d bytes", size), err)
 	}
 	h.Set(api.HeaderDigest, hex.EncodeToString(sum.Sum(nil)))
 	return nil
 }
 
-// maxUnmeasured bounds files whose length only reading them tells.
+// maxUnmeasured bounds files whose length is known only after reading them.
 const maxUnmeasured = 16 << 20
 
-// measured returns a file's length and content. The kernel's files say that
-// they are empty, or a page long, and are not: they are read first.
+// measured returns a file's length and content. Kernel files report a length of zero or
+// one page whatever they contain, so they are read first.
 func measured(st vm.FileInfo, r io.Reader) (int64, io.Reader, error) {
 	if st.Size > 0 && !strings.HasPrefix(st.Path, "/proc/") && !strings.HasPrefix(st.Path, "/sys/") {
 		return st.Size, r, nil
@@ -251,14 +251,13 @@ func measured(st vm.FileInfo, r io.Reader) (int64, io.Reader, error) {
 	return int64(len(data)), bytes.NewReader(data), nil
 }
 
-// onlyWriter and onlyReader hide methods by which io.Copy would choose small
-// buffers of its own.
+// onlyWriter and onlyReader hide methods for which io.Copy would use small buffers.
 type (
 	onlyWriter struct{ io.Writer }
 	onlyReader struct{ io.Reader }
 )
 
-// putRaw writes a file of any size; it appears whole or not at all.
+// putRaw writes a file of any size, completely or not at all.
 func (s *server) putRaw(q *request) error {
 	mode, err := strconv.ParseUint(orDefault(q.query().Get("mode"), "0"), 8, 32)
 	if err != nil {
@@ -298,7 +297,7 @@ func (s *server) getTar(q *request) error {
 	q.header("application/x-tar")
 	q.w.WriteHeader(http.StatusOK)
 	if _, err := io.CopyBuffer(onlyWriter{q.w}, onlyReader{r}, make([]byte, copyBytes)); err != nil {
-		return vm.Errorf(vm.GuestFault, q.path(), "the tree was cut off: %w", err)
+		return vm.Errorf(vm.GuestFault, q.path(), "the tree is incomplete: %w", err)
 	}
 	q.w.Header().Set(api.HeaderEnd, "ok")
 	return nil
@@ -316,8 +315,8 @@ func (s *server) putTar(q *request) error {
 // maxWatched bounds the paths of one watch.
 const maxWatched = 64
 
-// watchFiles watches the paths that the query names and all below them; as the
-// contract has it, the working directory where it names none.
+// watchFiles watches the paths in the query and everything below them; without paths, as
+// the contract requires, the working directory.
 func (s *server) watchFiles(q *request) error {
 	paths := q.query()["path"]
 	switch {
@@ -343,9 +342,8 @@ func (s *server) watch(q *request) error {
 	return s.stream(q, []string{p}, recursive)
 }
 
-// stream sends the changes below paths as lines of JSON until one of them is
-// gone, with a blank line now and then so that nobody takes the silence for an
-// end.
+// stream sends the changes below paths as JSON lines until one path is gone. Blank lines
+// in between show that the connection is alive.
 func (s *server) stream(q *request, paths []string, recursive bool) error {
 	ctx, cancel := s.streaming(q)
 	changes := make(chan vm.FileEvent)
@@ -357,7 +355,7 @@ func (s *server) stream(q *request, paths []string, recursive bool) error {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = w.Close() }() // its reader's error is the one that counts
+		defer func() { _ = w.Close() }() // its reader reports the error
 		readers.Go(func() { ended <- follow(ctx, w, changes) })
 	}
 	l := q.ndjson()
@@ -378,15 +376,14 @@ func (s *server) stream(q *request, paths []string, recursive bool) error {
 		case err := <-ended:
 			s.Log.Debug("watch ended", "request", q.call.Request, "err", err)
 			if err != nil && ctx.Err() == nil {
-				_ = l.message(s.errorBody(q.Context(), err, q.call, q.ref())) // the last line says why
+				_ = l.message(s.errorBody(q.Context(), err, q.call, q.ref())) // the last line is the error
 			}
 			return nil
 		}
 	}
 }
 
-// follow hands changes on until there are no more; the end of a watch is no
-// error.
+// follow passes changes on until the watch ends, which is no error.
 func follow(ctx context.Context, w engine.Watch, changes chan<- vm.FileEvent) error {
 	for {
 		e, err := w.Next()

@@ -13,19 +13,19 @@ import (
 
 func (s *server) forkRoutes() []route {
 	return []route{
-		{"POST", "/v1/vms/{vm}/suspend", key, s.suspend, "Write memory and disk down and end the machine; start continues the same processes.", api.SuspendVM{}, api.SuspendedVM{}, false, ""},
-		{"POST", "/v1/drain", admin, s.drain, "Suspend every VM that runs, before the host is shut down; none starts from then on.", nil, api.DrainedVMs{}, false, ""},
+		{"POST", "/v1/vms/{vm}/suspend", key, s.suspend, "Save memory and disk and end the machine; start resumes the same processes.", api.SuspendVM{}, api.SuspendedVM{}, false, ""},
+		{"POST", "/v1/drain", admin, s.drain, "Suspend every running VM before the host shuts down; from then on no VM starts.", nil, api.DrainedVMs{}, false, ""},
 		{"DELETE", "/v1/drain", admin, s.undrain, "End a drain: VMs may start again.", nil, api.Undrained{}, false, ""},
-		{"PUT", "/v1/vms/{vm}/on-boot", key, s.setOnBoot, "What becomes of the VM when the host has started again.", api.SetOnBoot{}, api.VM{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/on-boot", key, s.setOnBoot, "Set whether the VM resumes after the host has restarted.", api.SetOnBoot{}, api.VM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/fork", key, s.fork, "Make running copies, all or none; the parent keeps running.", api.ForkVM{}, api.ForkedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/snapshot", key, s.takeSnapshot, "Capture a snapshot; the VM keeps running.", api.TakeSnapshot{}, api.TakenSnapshot{}, false, ""},
-		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Put the VM back to a generation of its own.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
-		{"POST", "/v1/vms/{vm}/resize", key, s.resize, "Change the size: live where the guest can take it, else by a stop and a start.", api.Sizes{}, api.ResizedVM{}, false, ""},
-		{"GET", "/v1/vms/{vm}/lineage", key, s.lineage, "Where the VM comes from and what comes from it.", nil, api.Lineage{}, false, ""},
+		{"POST", "/v1/vms/{vm}/rollback", key, s.rollback, "Restore a generation of the VM.", api.RollbackVM{}, api.RolledBackVM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/resize", key, s.resize, "Change the size: while the VM runs if the guest supports it, else by a stop and a start.", api.Sizes{}, api.ResizedVM{}, false, ""},
+		{"GET", "/v1/vms/{vm}/lineage", key, s.lineage, "The ancestors and descendants of the VM.", nil, api.Lineage{}, false, ""},
 		{"GET", "/v1/lineage", key, s.lineage, "Every VM and generation of the account.", nil, api.Lineage{}, false, ""},
 		{"POST", "/v1/vms/{vm}/keep", key, s.keepOver, "Take another VM's name and place.", api.KeepVM{}, api.KeptVM{}, false, ""},
-		{"PUT", "/v1/vms/{vm}/schedule", key, s.schedule, "How often a generation is captured of its own.", api.Schedule{}, api.VM{}, false, ""},
-		{"POST", "/v1/vms/{vm}/capture", key, s.captureFirst, "Capture a generation before something risky.", api.CaptureVM{}, vm.Generation{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/schedule", key, s.schedule, "Set the interval of automatic generations.", api.Schedule{}, api.VM{}, false, ""},
+		{"POST", "/v1/vms/{vm}/capture", key, s.captureFirst, "Capture a generation before a risky action.", api.CaptureVM{}, vm.Generation{}, false, ""},
 	}
 }
 
@@ -45,7 +45,7 @@ func (s *server) suspend(q *request) error {
 }
 
 func (s *server) drain(q *request) error {
-	if err := q.decode(&struct{}{}, maxBody); err != nil { // only then a caller that goes away is noticed
+	if err := q.decode(&struct{}{}, maxBody); err != nil { // without reading, a disconnect goes unnoticed
 		return err
 	}
 	list, err := s.Engine.Drain(q.Context(), q.call)
@@ -90,7 +90,7 @@ func (s *server) fork(q *request) error {
 	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes, Folders: in.Folders, Labels: in.Labels}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
-			r.Count = -1 // asked for none: refused, unlike absent
+			r.Count = -1 // an explicit 0 is refused, unlike an absent count
 		}
 	}
 	f, err := s.Engine.Fork(q.Context(), q.call, q.ref(), r)
@@ -122,7 +122,7 @@ func (s *server) takeSnapshot(q *request) error {
 	return q.ok(api.TakenSnapshot{SnapshotID: g.Snapshot, SourceVMID: g.VM, SourceVMInstanceID: g.Instance, Snapshot: shownSnapshot(g.Generation)})
 }
 
-// shownSnapshot is a generation as the contract shows snapshots.
+// shownSnapshot converts a generation to the contract's snapshot.
 func shownSnapshot(g vm.Generation) api.Snapshot {
 	return api.Snapshot{
 		SnapshotID: g.Snapshot, State: string(g.State), CreatedAt: g.CreatedAt, Name: g.Name, AccountID: string(g.Account),
@@ -134,7 +134,7 @@ func shownSnapshot(g vm.Generation) api.Snapshot {
 	}
 }
 
-// snapshots lists those of the images and those of the account.
+// snapshots lists the snapshots of the images and of the account.
 func (s *server) snapshots(q *request) error {
 	show := map[string]bool{"includeDeleted": false, "includeFailed": true, "includeBuilding": true, "includeCancelled": false, "includeLost": false}
 	for name, def := range show {
@@ -206,7 +206,7 @@ func (s *server) snapshot(q *request) error {
 	return q.ok(shownSnapshot(g))
 }
 
-// ownSnapshot refuses changes of what belongs to an image.
+// ownSnapshot refuses changes of an image's snapshot.
 func (s *server) ownSnapshot(q *request) (string, error) {
 	if img, ok := s.ofImage(q); ok {
 		return "", vm.Errorf(vm.WrongState, string(img.Snapshot), "it belongs to the image %s", img.Name).
@@ -244,7 +244,7 @@ func (s *server) renameSnapshot(q *request) error {
 	return q.ok(api.ChangedSnapshot{SnapshotID: g.Snapshot, Name: g.Name})
 }
 
-// shownGeneration is a generation without the server that it belongs to: only the record has it.
+// shownGeneration removes the server's id from a generation: it is only for the record.
 func shownGeneration(g vm.Generation) vm.Generation {
 	g.Host = ""
 	return g
@@ -278,7 +278,7 @@ func (s *server) resize(q *request) error {
 	return q.ok(out)
 }
 
-// sizeOf is a request's size in MiB. What is far too large stays so.
+// sizeOf converts a size to MiB. Values that are far too large stay too large.
 func sizeOf(in api.Sizes) vm.Size {
 	const most = 1 << 30
 	mib := in.MemSizeMib

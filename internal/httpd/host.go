@@ -32,7 +32,7 @@ func (s *server) images(q *request) error {
 	}
 	out := api.ImageList{Images: []vm.Image{}}
 	for _, img := range l {
-		img.Files = []vm.File{} // sums of every file are for the manifest
+		img.Files = []vm.File{} // checksums of every file belong in the manifest
 		out.Images = append(out.Images, img)
 	}
 	return q.ok(out)
@@ -68,7 +68,7 @@ func (s *server) audit(q *request) error {
 	}
 	f := vm.AuditFilter{Limit: int(min(limit, 10_000)), After: after}
 	if ref := q.query().Get("vm"); ref != "" {
-		f.VM = vm.ID(ref) // the record of a deleted VM is found by its id
+		f.VM = vm.ID(ref) // finds a deleted VM's records by its id
 		if v, err := s.Engine.Get(q.Context(), q.call, ref); err == nil {
 			f.VM = v.ID
 		}
@@ -127,7 +127,7 @@ func (s *server) createAccount(q *request) error {
 	return q.ok(api.CreatedAccount{Account: shownAccount(a), Key: shownKey(k), Secret: secret})
 }
 
-// accountID takes an account's id or its name.
+// accountID resolves an account's id or name.
 func (s *server) accountID(q *request, ref string) (vm.AccountID, error) {
 	l, err := s.Access.Accounts(q.Context(), q.call)
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *server) accountID(q *request, ref string) (vm.AccountID, error) {
 			return a.ID, nil
 		}
 	}
-	return vm.AccountID(ref), nil // the engine says that there is none
+	return vm.AccountID(ref), nil // the engine returns NotFound
 }
 
 func (s *server) removeAccount(q *request) error {
@@ -209,8 +209,8 @@ func (s *server) revokeKey(q *request) error {
 	return q.ok(okBody{})
 }
 
-// events sends events as they happen (SSE). Last-Event-ID, or ?after=, says
-// where to continue; without it only new ones come.
+// events streams events (SSE). Last-Event-ID, or ?after=, says where to resume; without
+// it only new events are sent.
 func (s *server) events(q *request) error {
 	after := int64(-1)
 	if v := orDefault(q.Header.Get("Last-Event-ID"), q.query().Get("after")); v != "" {
@@ -231,7 +231,7 @@ func (s *server) events(q *request) error {
 		switch {
 		case err == nil:
 			only = v.ID
-		case !vm.IsID(ref): // a VM that is gone has events still
+		case !vm.IsID(ref): // a deleted VM still has events
 			return err
 		}
 	}
@@ -261,10 +261,10 @@ func (s *server) events(q *request) error {
 			if encErr != nil {
 				return encErr
 			}
-			_, _ = fmt.Fprintf(q.w, "event: error\ndata: %s\n\n", data) // a reader that went away needs no reason
+			_, _ = fmt.Fprintf(q.w, "event: error\ndata: %s\n\n", data) // an error means that the reader is gone
 			return nil
 		case err != nil:
-			return nil // the stream ends; its reader resumes by id
+			return nil // the stream ends; the client resumes by id
 		}
 		if len(types) > 0 && !slices.Contains(types, e.Type) || only != "" && e.VM != only {
 			continue

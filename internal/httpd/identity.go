@@ -16,21 +16,21 @@ func (s *server) identityRoutes() []route {
 	const base = "/identity/v1/identities"
 	const one = base + "/{identity}"
 	return []route{
-		{"POST", base, key, s.createIdentity, "Make an identity, which may do nothing yet.", api.NewIdentity{}, api.Identity{}, false, ""},
+		{"POST", base, key, s.createIdentity, "Make an identity, which has no rights yet.", api.NewIdentity{}, api.Identity{}, false, ""},
 		{"GET", base, key, s.identities, "Identities of the account, oldest first.", nil, api.IdentityList{}, false, "limit offset includeManaged"},
 		{"DELETE", one, key, s.deleteIdentity, "Delete an identity with its tokens, keys and permissions; its connections are closed.", nil, okBody{}, false, ""},
 		{"POST", one + "/tokens", key, s.createToken, "Make a token, shown once.", api.NewToken{}, api.CreatedToken{}, false, ""},
 		{"GET", one + "/tokens", key, s.tokens, "Tokens of an identity, without their secrets.", nil, api.TokenList{}, false, ""},
 		{"DELETE", one + "/tokens/{token}", key, s.revokeToken, "Revoke a token at once.", nil, okBody{}, false, ""},
 		{"POST", one + "/permissions/vm/{vm}", key, s.grantVM, "Let an identity use a VM; allowedUsers null: as any Linux user.", api.GrantVM{}, api.VMPermission{}, false, ""},
-		{"PUT", one + "/permissions/vm/{vm}", key, s.changeGrant, "Replace the Linux users of a permission; absent: they stay.", api.GrantVM{}, api.VMPermission{}, false, ""},
+		{"PUT", one + "/permissions/vm/{vm}", key, s.changeGrant, "Replace the Linux users of a permission; absent: no change.", api.GrantVM{}, api.VMPermission{}, false, ""},
 		{"GET", one + "/permissions/vm/{vm}", key, s.vmPermission, "An identity's permission for a VM.", nil, api.VMPermission{}, false, ""},
-		{"DELETE", one + "/permissions/vm/{vm}", key, s.revokeVM, "Take a permission back; connections that use it are closed.", nil, okBody{}, false, ""},
+		{"DELETE", one + "/permissions/vm/{vm}", key, s.revokeVM, "Remove a permission; connections that use it are closed.", nil, okBody{}, false, ""},
 		{"GET", one + "/permissions/vm", key, s.vmPermissions, "An identity's permissions for VMs, oldest first.", nil, api.VMPermissionList{}, false, "limit offset"},
 		{"POST", one + "/permissions/git/{repo}", key, s.grantRepo(false), "Let an identity read, or read and write, a repository.", api.GrantRepo{}, okBody{}, false, ""},
 		{"PUT", one + "/permissions/git/{repo}", key, s.grantRepo(true), "Change what an identity may do with a repository.", api.GrantRepo{}, okBody{}, false, ""},
 		{"GET", one + "/permissions/git/{repo}", key, s.repoPermission, "What an identity may do with a repository; null: nothing.", nil, api.RepoPermission{}, false, ""},
-		{"DELETE", one + "/permissions/git/{repo}", key, s.revokeRepo, "Take a permission for a repository back.", nil, okBody{}, false, ""},
+		{"DELETE", one + "/permissions/git/{repo}", key, s.revokeRepo, "Remove a permission for a repository.", nil, okBody{}, false, ""},
 		{"GET", one + "/permissions/git", key, s.repoPermissions, "Repositories that an identity may use.", nil, api.GrantedRepoList{}, false, "limit offset"},
 		{"POST", one + "/keys", key, s.addSSHKey, "Let the holder of an SSH key act as an identity.", api.NewSSHKey{}, api.SSHKey{}, false, ""},
 		{"GET", one + "/keys", key, s.sshKeys, "SSH keys of an identity.", nil, api.SSHKeyList{}, false, ""},
@@ -38,7 +38,7 @@ func (s *server) identityRoutes() []route {
 	}
 }
 
-// identity is the identity that the path names, by id or name.
+// identity is the identity in the path, by id or name.
 func (q *request) identity() string { return q.values["identity"] }
 
 // page reads limit and offset.
@@ -90,7 +90,7 @@ func (s *server) deleteIdentity(q *request) error {
 	return q.ok(okBody{})
 }
 
-// moment shows a time that may not be there.
+// moment returns nil for a zero time.
 func moment(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -161,7 +161,7 @@ func (s *server) changeGrant(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	var users *[]string // nil = they stay
+	var users *[]string // nil = no change
 	if in.AllowedUsers.Set {
 		users = &in.AllowedUsers.List
 	}

@@ -14,14 +14,14 @@ import (
 
 func (s *server) idleRoutes() []route {
 	return []route{
-		{"GET", "/v1/vms/{vm}/idle", granted, s.idle, "Since when the VM is idle, what keeps it awake, when it falls asleep; wakes nothing.", nil, vm.Idle{}, false, ""},
-		{"GET", "/v1/vms/{vm}/holds", key, s.holds, "What was asked to keep the VM awake.", nil, api.HoldList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/idle", granted, s.idle, "Since when the VM is idle, what keeps it awake, when it falls asleep; does not wake it.", nil, vm.Idle{}, false, ""},
+		{"GET", "/v1/vms/{vm}/holds", key, s.holds, "The holds that keep the VM awake.", nil, api.HoldList{}, false, ""},
 		{"POST", "/v1/vms/{vm}/holds", key, s.hold, "Keep the VM awake for a while.", api.NewHold{}, vm.Hold{}, false, ""},
-		{"DELETE", "/v1/vms/{vm}/holds/{hold}", key, s.release, "End a hold before its time.", nil, okBody{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}/holds/{hold}", key, s.release, "End a hold early.", nil, okBody{}, false, ""},
 	}
 }
 
-// shownHolds is holds without the server that each belongs to: only the record has it.
+// shownHolds removes the server's id from holds: it is only for the record.
 func shownHolds(list []vm.Hold) []vm.Hold {
 	list = slices.Clone(list)
 	for i := range list {

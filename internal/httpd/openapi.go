@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/api"
 )
 
-// openapi answers the description of the API, made from the table of routes
-// and the types of package api.
+// openapi sends the description of the API, generated from the table of routes and the
+// types of package api.
 func (s *server) openapi(q *request) error {
 	q.header("application/json")
 	data, err := json.MarshalIndent(s.document(), "", " ")
@@ -144,7 +144,7 @@ func (g schemas) ref(t reflect.Type) object {
 	}
 }
 
-// nullable is a schema that null fits too.
+// nullable lets a schema accept null, too.
 func nullable(schema object) object {
 	if t, is := schema["type"].(string); is {
 		schema["type"] = []string{t, "null"}
@@ -168,8 +168,8 @@ func (g schemas) structRef(t reflect.Type) object {
 	return ref
 }
 
-// fields adds a struct's members, those of embedded structs with them; a
-// member of the outer one wins.
+// fields adds the members of a struct and of its embedded structs. Outer members override
+// embedded ones.
 func (g schemas) fields(t reflect.Type, props object) {
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -184,7 +184,7 @@ func (g schemas) fields(t reflect.Type, props object) {
 			}
 			props[tag] = g.ref(f.Type)
 			if f.Type.Kind() == reflect.Slice && t.PkgPath() != apiPackage {
-				props[tag] = nullable(props[tag].(object)) // only package api promises [] for none
+				props[tag] = nullable(props[tag].(object)) // only package api promises [] for an empty list
 			}
 		}
 	}

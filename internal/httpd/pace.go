@@ -11,19 +11,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxCallers is after how many callers the pace of all begins again, so that
-// those that are gone take no memory.
+// maxCallers is the number of callers after which all counts restart, so that former
+// callers take no memory.
 const maxCallers = 10000
 
-// caller is whose requests are counted together.
+// caller identifies requests that are counted together.
 type caller struct {
 	account  vm.AccountID
 	identity vm.IdentityID
 }
 
-// pace bounds how many requests each caller makes.
+// pace limits how many requests each caller makes.
 type pace struct {
-	persecond int // 0 = any number
+	persecond int // 0 = no limit
 	mu        sync.Mutex
 	callers   map[caller]*rate.Limiter
 }
@@ -32,7 +32,7 @@ func newPace(persecond int) *pace {
 	return &pace{persecond: persecond, callers: make(map[caller]*rate.Limiter)}
 }
 
-// take counts a request, and refuses it when the caller has made too many.
+// take counts a request, and refuses it if the caller has made too many.
 func (p *pace) take(a vm.Actor) error {
 	if p.persecond == 0 {
 		return nil
@@ -51,6 +51,6 @@ func (p *pace) take(a vm.Actor) error {
 	if l.Allow() {
 		return nil
 	}
-	return vm.Errorf(vm.Unavailable, "", "too many requests: %d a second are answered", p.persecond).
-		WithCode("SERVICE_UNAVAILABLE").WithHint("wait a second; watch events instead of asking again and again")
+	return vm.Errorf(vm.Unavailable, "", "too many requests: the limit is %d per second", p.persecond).
+		WithCode("SERVICE_UNAVAILABLE").WithHint("wait a second; watch events instead of polling")
 }

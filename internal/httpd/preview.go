@@ -15,30 +15,30 @@ import (
 
 // Previews is what the API needs of the preview gateway.
 type Previews interface {
-	// URL is the address of a host name at the gateway.
+	// URL is the address of a host name on the gateway.
 	URL(host string) string
-	// Host is the name of a port of a VM; ref is its id, or a name of its own.
+	// Host is the host name of a port of a VM; ref is its id, or its unique name.
 	Host(ref string, port uint16) string
 	// Names are the names of a VM that need no mapping.
 	Names(id vm.ID) []string
-	// Link is an address that opens a port until a time.
+	// Link is an address that opens a port until expires.
 	Link(site vm.Site, host string, expires time.Time) string
-	// Ticket is an address that opens a port for an actor, once and soon.
+	// Ticket is an address that opens a port for an actor, once and within a short time.
 	Ticket(a vm.Actor, site vm.Site, host string) (string, time.Time)
-	// Certificate says in words what certificate a mapped name has.
+	// Certificate describes the certificate of a mapped name.
 	Certificate(ctx context.Context, host string) string
-	// Authority is the certificate of the gateway's own CA, as PEM.
+	// Authority is the certificate of the gateway's own CA in PEM.
 	Authority() []byte
 }
 
 func (s *server) previewRoutes() []route {
 	return []route{
-		{"GET", "/v1/ca", token, s.ca, "The certificate of the CA that previews' names are signed by, as PEM.", nil, nil, false, ""},
-		{"GET", "/v1/vms/{vm}/previews", granted, s.previews, "Ports that were opened to everybody, or closed again.", nil, api.PreviewList{}, false, ""},
+		{"GET", "/v1/ca", token, s.ca, "The certificate of the CA that signs preview names, as PEM.", nil, nil, false, ""},
+		{"GET", "/v1/vms/{vm}/previews", granted, s.previews, "Ports that were made public, or private again.", nil, api.PreviewList{}, false, ""},
 		{"GET", "/v1/vms/{vm}/previews/{port}", granted, s.preview, "One port at the preview gateway.", nil, api.Preview{}, false, ""},
-		{"PUT", "/v1/vms/{vm}/previews/{port}", key, s.setPreview, "Open a port to everybody, or make it private again.", api.SetPreview{}, api.Preview{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/previews/{port}", key, s.setPreview, "Make a port public, or private again.", api.SetPreview{}, api.Preview{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/previews/{port}", key, s.closePreview, "Make a port private and end every link to it.", nil, api.Preview{}, false, ""},
-		{"POST", "/v1/vms/{vm}/previews/{port}/links", key, s.linkPreview, "Sign a link that opens a private port for a time.", api.NewLink{}, api.PreviewLink{}, false, ""},
+		{"POST", "/v1/vms/{vm}/previews/{port}/links", key, s.linkPreview, "Sign a link that opens a private port for a limited time.", api.NewLink{}, api.PreviewLink{}, false, ""},
 		{"POST", "/v1/vms/{vm}/previews/{port}/tickets", granted, s.ticketPreview, "An address that logs a browser in to a port as the caller: for one use, within 30 seconds.", nil, api.PreviewLink{}, false, ""},
 		{"GET", "/v1/vms/{vm}/dial/{port}", granted, s.dial, "A connection to a port of the guest, as binary messages of a WebSocket.", nil, nil, true, ""},
 	}
@@ -65,7 +65,7 @@ func previewsOff() error {
 	return vm.Errorf(vm.Unsupported, "previews", "the preview gateway is off").WithHint("start the server with --preview ADDRESS")
 }
 
-// showPreview is a preview with its address: by name while that is unique.
+// showPreview is a preview with its address, which uses the VM's name if that is unique.
 func (s *server) showPreview(q *request, p vm.Preview) (api.Preview, error) {
 	site, host, err := s.siteOf(q, p.Port)
 	if err != nil {

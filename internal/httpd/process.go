@@ -70,7 +70,7 @@ func (s *server) waitProcess(q *request) error {
 	p, err := s.Inside.WaitProcess(ctx, q.call, q.ref(), q.values["process"])
 	if ctx.Err() != nil && q.Context().Err() == nil && ms > 0 {
 		return vm.Errorf(vm.Timeout, q.values["process"], "it has not ended within %d ms", ms).
-			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).WithHint("it continues; wait again")
+			WithCode("EXEC_TIMED_OUT", "timeoutMs", ms).WithHint("the process keeps running; wait again")
 	}
 	if err != nil {
 		return err
@@ -98,8 +98,7 @@ func (s *server) processLog(q *request) error {
 	})
 }
 
-// log sends what is read of a log from where the request says, and follows it
-// when the request says so.
+// log sends a log from the requested offset, and follows it if the request asks for that.
 func (s *server) log(q *request, read func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error)) error {
 	from, err := q.int("from", 0)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s *server) log(q *request, read func(ctx context.Context, from int64, foll
 	return q.bytes(r, offset, http.StatusOK)
 }
 
-// bytes sends a log as it comes, beginning at an absolute offset.
+// bytes sends a log as it arrives, starting at an absolute offset.
 func (q *request) bytes(r io.Reader, offset int64, status int) error {
 	q.w.Header().Set(api.HeaderOffset, strconv.FormatInt(offset, 10))
 	q.header("application/octet-stream")

@@ -11,11 +11,11 @@ import (
 
 func (s *server) retentionRoutes() []route {
 	return []route{
-		{"GET", "/v1/usage", key, s.usage, "What the account's VMs have used, those that are gone too; for admins with all=true of every account.", nil, api.UsageList{}, false, "all"},
-		{"GET", "/v1/vms/{vm}/usage", key, s.usageOf, "What one VM has used; by its id also when it is gone.", nil, vm.Usage{}, false, ""},
-		{"GET", "/v1/vms/{vm}/remains", key, s.remains, "What this host holds of a VM: files, snapshots, forks, copies taken out, audit records; by its id also when it is gone.", nil, vm.Remaining{}, false, ""},
-		{"POST", "/v1/vms/{vm}/done", key, s.done, "End the job of a VM: carry out what is decided, say which steps are open, and keep the record; by its id also when it is gone.", api.FinishVM{}, vm.Job{}, false, ""},
-		{"GET", "/v1/jobs", key, s.jobs, "The last two hundred jobs that were said to be done, newest first.", nil, api.JobList{}, false, ""},
+		{"GET", "/v1/usage", key, s.usage, "The usage of the account's VMs, including deleted ones; for admins with all=true of every account.", nil, api.UsageList{}, false, "all"},
+		{"GET", "/v1/vms/{vm}/usage", key, s.usageOf, "The usage of one VM; a deleted VM is found by its id.", nil, vm.Usage{}, false, ""},
+		{"GET", "/v1/vms/{vm}/remains", key, s.remains, "What this host holds of a VM: files, snapshots, forks, copies taken out, audit records; a deleted VM is found by its id.", nil, vm.Remaining{}, false, ""},
+		{"POST", "/v1/vms/{vm}/done", key, s.done, "End the job of a VM: carry out the decided steps, return the open ones, and keep the record; a deleted VM is found by its id.", api.FinishVM{}, vm.Job{}, false, ""},
+		{"GET", "/v1/jobs", key, s.jobs, "The last two hundred finished jobs, newest first.", nil, api.JobList{}, false, ""},
 	}
 }
 
@@ -36,7 +36,7 @@ func (s *server) done(q *request) error {
 	if err != nil {
 		return err
 	}
-	job.Host = "" // only the record has it
+	job.Host = "" // the server's id is only for the record
 	return q.ok(job)
 }
 
@@ -72,7 +72,7 @@ func (s *server) usageOf(q *request) error {
 	return q.ok(u)
 }
 
-// showUsage puts what a VM has used into the contract's members.
+// showUsage copies a VM's usage into the contract's members.
 func showUsage(row *api.VM, u *vm.Usage) {
 	row.CPUTimeSeconds = u.CPUSeconds
 	row.Metrics = &api.Metrics{WallTimeSeconds: u.DaySeconds, BillingDay: u.Day, IsActiveToday: u.DaySeconds > 0}

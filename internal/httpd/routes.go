@@ -12,19 +12,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// right is what a caller needs for a route.
+// right is the right that a route requires.
 type right string
 
 const (
 	public  right = "public"  // nothing
 	token   right = "token"   // an API key, or any token
-	granted right = "vm"      // an API key, or a token whose identity was granted the VM
-	asUser  right = "vm-user" // the same, and the Linux user of the request's header
+	granted right = "vm"      // an API key, or a token whose identity has a permission for the VM
+	asUser  right = "vm-user" // like granted, and for the Linux user in the request's header
 	key     right = "key"     // an API key; the engine keeps accounts apart
 	admin   right = "admin"   // an admin's API key
 )
 
-// forTokens reports whether a token may do, too.
+// forTokens reports whether a token is enough.
 func (r right) forTokens() bool { return r == token || r == granted || r == asUser }
 
 // route is one row of the table. A pattern's segments are literals, {name} for
@@ -35,9 +35,9 @@ type route struct {
 	right   right
 	handle  func(*request) error
 	doc     string
-	in, out any // example values of the JSON bodies, for the OpenAPI page; nil = none or a stream
+	in, out any // example values of the JSON bodies, for /openapi.json; nil = none or a stream
 	stream  bool
-	query   string // names of the parameters that it reads from the query
+	query   string // names of its query parameters
 }
 
 // routes is the whole API. Rows are tried in order, so literals come first.
@@ -45,7 +45,7 @@ func (s *server) routes() []route {
 	var rows []route
 	rows = append(rows, s.publicRoutes()...)
 	rows = append(rows, s.hostRoutes()...)
-	rows = append(rows, s.snapshotRoutes()...) // before those with a VM's id
+	rows = append(rows, s.snapshotRoutes()...) // before the routes with a VM's id
 	rows = append(rows, s.vmRoutes()...)
 	rows = append(rows, s.forkRoutes()...)
 	rows = append(rows, s.idleRoutes()...)
@@ -66,8 +66,8 @@ func (s *server) routes() []route {
 
 func (s *server) publicRoutes() []route {
 	return []route{
-		{"GET", "/healthz", public, s.health, "The process lives.", nil, healthBody{}, false, ""},
-		{"GET", "/readyz", public, s.ready, "The server takes requests.", nil, healthBody{}, false, ""},
+		{"GET", "/healthz", public, s.health, "The process runs.", nil, healthBody{}, false, ""},
+		{"GET", "/readyz", public, s.ready, "The server accepts requests.", nil, healthBody{}, false, ""},
 		{"GET", "/openapi.json", public, s.openapi, "This description.", nil, nil, false, ""},
 	}
 }
@@ -75,17 +75,17 @@ func (s *server) publicRoutes() []route {
 func (s *server) hostRoutes() []route {
 	return []route{
 		{"GET", "/auth/v1/whoami", token, s.whoami, "The account or identity of the caller.", nil, api.WhoAmI{}, false, ""},
-		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that ran in the background; 202 while it does.", nil, nil, false, ""},
+		{"GET", "/auth/v1/background-requests/{request}", key, s.answerOf, "The answer of a request that ran in the background; 202 while it still runs.", nil, nil, false, ""},
 		{"GET", "/observability/v1/logs", key, s.logs, "Log lines of a background request.", nil, api.Logs{}, false, "requestId"},
 		{"GET", "/v1/events", key, s.events, "Events as they happen (SSE); resumed by Last-Event-ID.", nil, nil, true, "types vm after"},
 		{"GET", "/v1/images", key, s.images, "Images of this host.", nil, api.ImageList{}, false, ""},
-		{"GET", "/v1/host", key, s.host, "What this host offers.", nil, api.Host{}, false, ""},
+		{"GET", "/v1/host", key, s.host, "Platform, capacity and VMs of this host.", nil, api.Host{}, false, ""},
 		{"GET", "/v1/config", admin, s.config, "Effective settings with their origin.", nil, nil, false, ""},
 		{"GET", "/v1/audit", key, s.audit, "Audit records, newest first.", nil, api.AuditList{}, false, "vm limit after"},
 		{"GET", "/v1/audit/verify", admin, s.auditVerify, "Check the audit chain.", nil, api.AuditReport{}, false, ""},
 		{"GET", "/v1/accounts", admin, s.accounts, "Accounts.", nil, api.AccountList{}, false, ""},
 		{"POST", "/v1/accounts", admin, s.createAccount, "Create an account with a first key, shown once.", api.NewAccount{}, api.CreatedAccount{}, false, ""},
-		{"DELETE", "/v1/accounts/{account}", admin, s.removeAccount, "Remove an account; with force its VMs too.", nil, okBody{}, false, "force"},
+		{"DELETE", "/v1/accounts/{account}", admin, s.removeAccount, "Remove an account; with force also its VMs.", nil, okBody{}, false, "force"},
 		{"GET", "/v1/keys", key, s.keys, "API keys, without their secrets; admins: of any account.", nil, api.KeyList{}, false, "account"},
 		{"POST", "/v1/keys", key, s.createKey, "Create an API key, shown once.", api.NewKey{}, api.CreatedKey{}, false, ""},
 		{"POST", "/v1/keys/{key}/rotate", key, s.rotateKey, "Replace a key's secret.", nil, api.CreatedKey{}, false, ""},
@@ -96,12 +96,12 @@ func (s *server) hostRoutes() []route {
 func (s *server) snapshotRoutes() []route {
 	return []route{
 		{"GET", "/v1/vms/snapshots", key, s.snapshots, "Snapshots of the images and of the account.", nil, api.SnapshotList{}, false, "includeDeleted includeFailed includeBuilding includeCancelled includeLost"},
-		{"POST", "/v1/vms/snapshots", key, s.buildSnapshot, "Make a snapshot by a spec.", api.BuildSnapshot{}, api.BuiltSnapshot{}, false, ""},
+		{"POST", "/v1/vms/snapshots", key, s.buildSnapshot, "Make a snapshot from a spec.", api.BuildSnapshot{}, api.BuiltSnapshot{}, false, ""},
 		{"GET", "/v1/vms/snapshots/{snapshot}", key, s.snapshot, "One snapshot.", nil, api.Snapshot{}, false, ""},
 		{"DELETE", "/v1/vms/snapshots/{snapshot}", key, s.deleteSnapshot, "Delete a snapshot; VMs made from it stay.", nil, api.ChangedSnapshot{}, false, ""},
 		{"PATCH", "/v1/vms/snapshots/{snapshot}", key, s.renameSnapshot, "Rename a snapshot.", api.NameSnapshot{}, api.ChangedSnapshot{}, false, ""},
-		{"GET", "/v1/vms/builds/{build}", key, s.build, "One build: a VM or snapshot being made by a spec.", nil, api.Build{}, false, ""},
-		{"GET", "/v1/vms/builds/{build}/phases", key, s.buildPhases, "What a build has come to.", nil, api.BuildPhases{}, false, ""},
+		{"GET", "/v1/vms/builds/{build}", key, s.build, "One build: a VM or snapshot being made from a spec.", nil, api.Build{}, false, ""},
+		{"GET", "/v1/vms/builds/{build}/phases", key, s.buildPhases, "The phases of a build.", nil, api.BuildPhases{}, false, ""},
 	}
 }
 
@@ -110,9 +110,9 @@ func (s *server) vmRoutes() []route {
 		{"POST", "/v1/vms", key, s.create, "Create a VM and start it; answers when it is usable.", api.CreateVM{}, api.CreatedVM{}, false, ""},
 		{"GET", "/v1/vms", token, s.list, "VMs, oldest first.", nil, api.VMList{}, false, "vmState search label limit offset all"},
 		{"GET", "/v1/vms/{vm}", granted, s.get, "One VM.", nil, api.VM{}, false, ""},
-		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs; with shred=true its keys are gone before the answer, which says what is unreadable and what is not.", nil, api.DeletedVM{}, false, "shred"},
-		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "Everything known of a VM and its machine.", nil, api.Inspection{}, false, ""},
-		{"POST", "/v1/vms/{vm}/start", granted, s.start, "Start a stopped VM; a running one stays.", api.StartVM{}, api.StartedVM{}, false, ""},
+		{"DELETE", "/v1/vms/{vm}", key, s.delete, "Delete a VM in any state, with its disk and logs; with shred=true its keys are destroyed before the answer, which lists what is unreadable and what is not.", nil, api.DeletedVM{}, false, "shred"},
+		{"GET", "/v1/vms/{vm}/inspect", key, s.inspect, "All details of a VM and its machine.", nil, api.Inspection{}, false, ""},
+		{"POST", "/v1/vms/{vm}/start", granted, s.start, "Start a stopped VM; a running one does not change.", api.StartVM{}, api.StartedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/stop", key, s.stop, "Stop: the disk is kept, memory is not.", nil, api.StoppedVM{}, false, ""},
 		{"POST", "/v1/vms/{vm}/kill", key, s.kill, "End the machine at once; the disk is as of its last sync.", nil, idBody{}, false, ""},
 		{"POST", "/v1/vms/{vm}/await", granted, s.await, "Wait until the VM no longer runs.", nil, awaited{}, false, ""},
@@ -120,16 +120,16 @@ func (s *server) vmRoutes() []route {
 		{"GET", "/v1/vms/{vm}/build", key, s.buildOf, "The build that made the VM.", nil, api.Build{}, false, ""},
 		{"GET", "/v1/vms/{vm}/terminals", asUser, s.terminals, "Legacy terminals: none.", nil, nil, false, ""},
 		{"GET", "/v1/vms/{vm}/stats", granted, s.stats, "CPU, memory, disk, processes and ports of the guest.", nil, vm.Stats{}, false, ""},
-		{"GET", "/v1/vms/{vm}/state", granted, s.state, "What lives in the guest: processes, terminals, ports asked by a request, services, mounts, roles; what the last start lost.", nil, vm.GuestState{}, false, ""},
+		{"GET", "/v1/vms/{vm}/state", granted, s.state, "The state of the guest: processes, terminals, ports with their answer to a request, services, mounts, roles; what the last start lost.", nil, vm.GuestState{}, false, ""},
 		{"GET", "/v1/vms/{vm}/ports", granted, s.ports, "Listening ports of the guest.", nil, api.Ports{}, false, ""},
-		{"POST", "/v1/vms/{vm}/ports/{port}/wait", granted, s.waitPort, "Wait until something in the guest accepts connections on a TCP port, also of its loopback.", nil, api.OpenPort{}, false, "timeoutMs"},
+		{"POST", "/v1/vms/{vm}/ports/{port}/wait", granted, s.waitPort, "Wait until a program in the guest accepts connections on a TCP port, on its network or loopback.", nil, api.OpenPort{}, false, "timeoutMs"},
 		{"POST", "/v1/vms/{vm}/rename", key, s.renameVM, "Give a VM another name, which no other VM of the account has.", api.RenameVM{}, api.VM{}, false, ""},
-		{"PATCH", "/v1/vms/{vm}/labels", key, s.label, "Set labels of a VM and take some away.", api.LabelVM{}, api.VM{}, false, ""},
+		{"PATCH", "/v1/vms/{vm}/labels", key, s.label, "Set and remove labels of a VM.", api.LabelVM{}, api.VM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/logs", key, s.console, "The console's log.", nil, nil, true, "source from follow"},
-		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change what the guest may reach.", api.SetNetwork{}, api.VM{}, false, ""},
+		{"PUT", "/v1/vms/{vm}/network", key, s.setNetwork, "Change the guest's network policy.", api.SetNetwork{}, api.VM{}, false, ""},
 		{"GET", "/v1/vms/{vm}/top", granted, s.top, "What the guest does now: processes, what blocked ones wait for, ports, services, last log lines; with seconds, shares of the CPU.", nil, vm.Top{}, false, "seconds brief"},
 		{"GET", "/v1/vms/{vm}/diagnose", granted, s.diagnose, "What is wrong with the VM: findings with evidence and what to do. A VM that does not run is not woken.", nil, vm.Diagnosis{}, false, "seconds"},
-		{"GET", "/v1/vms/{vm}/connections", key, s.connections, "The guest's last connections and how they were judged.", nil, api.Connections{}, false, ""},
+		{"GET", "/v1/vms/{vm}/connections", key, s.connections, "The guest's latest outbound connections, with the verdict of its network policy.", nil, api.Connections{}, false, ""},
 	}
 }
 
@@ -151,12 +151,12 @@ func (s *server) execRoutes() []route {
 func (s *server) terminalRoutes() []route {
 	return []route{
 		{"GET", "/v1/vms/{vm}/pty", asUser, s.openPty, "Open a terminal over a WebSocket; exec runs a command line in place of the login shell.", nil, nil, true, "cols rows exec sessionId cwd env"},
-		{"GET", "/v1/vms/{vm}/pty/sessions", asUser, s.ptySessions, "Terminals, running or ended lately.", nil, api.PtySessionList{}, false, ""},
+		{"GET", "/v1/vms/{vm}/pty/sessions", asUser, s.ptySessions, "Terminals, running or recently ended.", nil, api.PtySessionList{}, false, ""},
 		{"GET", "/v1/vms/{vm}/pty/sessions/{session}", asUser, s.attachPty, "Attach to a terminal over a WebSocket; since replays output from an offset in place of the screen.", nil, nil, true, "cols rows since"},
 		{"DELETE", "/v1/vms/{vm}/pty/sessions/{session}", asUser, s.closePty, "End a terminal's programs and forget it.", nil, api.ClosedPty{}, false, ""},
-		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/screen", asUser, s.ptyScreen, "What a terminal shows, as text or, with format=json, with colours and cursor.", nil, api.PtyScreen{}, false, "format"},
+		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/screen", asUser, s.ptyScreen, "A terminal's screen, as text or, with format=json, with colours and cursor.", nil, api.PtyScreen{}, false, "format"},
 		{"GET", "/v1/vms/{vm}/pty/sessions/{session}/scrollback", asUser, s.ptyScrollback, "A terminal's output from an offset on, as text; raw=true: as it is.", nil, nil, false, "since raw"},
-		{"POST", "/v1/vms/{vm}/pty/sessions/{session}/input", asUser, s.ptyInput, "Type into a terminal, wait until it is quiet, and return what came.", api.PtyInput{}, api.PtyOutput{}, false, ""},
+		{"POST", "/v1/vms/{vm}/pty/sessions/{session}/input", asUser, s.ptyInput, "Type into a terminal, wait until it is quiet, and return the output.", api.PtyInput{}, api.PtyOutput{}, false, ""},
 	}
 }
 
@@ -180,8 +180,7 @@ func (s *server) fileRoutes() []route {
 	}
 }
 
-// segments splits an escaped path and unescapes each part, so that %2F stays
-// inside one.
+// segments splits an escaped path and unescapes each part, so that %2F stays within one.
 func segments(escaped string) ([]string, error) {
 	parts := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	for i, p := range parts {
@@ -194,7 +193,7 @@ func segments(escaped string) ([]string, error) {
 	return parts, nil
 }
 
-// match returns the values of a pattern's names when the path fits it.
+// match returns the values of a pattern's names if the path matches.
 func match(pattern, path []string) (map[string]string, bool) {
 	values := map[string]string{}
 	for i, p := range pattern {
@@ -214,8 +213,8 @@ func match(pattern, path []string) (map[string]string, bool) {
 	return values, len(path) == len(pattern)
 }
 
-// find returns the row for a request. A path that is there with other methods
-// only gives 405.
+// find returns the row for a request. A path that exists only with other methods gives
+// 405.
 func (s *server) find(r *http.Request) (route, map[string]string, error) {
 	path, err := segments(r.URL.EscapedPath())
 	if err != nil {
@@ -238,7 +237,7 @@ func (s *server) find(r *http.Request) (route, map[string]string, error) {
 		known = true
 	}
 	if known {
-		return route{}, nil, vm.Errorf(vm.Unsupported, r.URL.Path, "%s is not possible here", r.Method).WithHint("see /openapi.json")
+		return route{}, nil, vm.Errorf(vm.Unsupported, r.URL.Path, "%s is not allowed here", r.Method).WithHint("see /openapi.json")
 	}
 	return route{}, nil, vm.Errorf(vm.NotFound, r.URL.Path, "no such route").WithHint("see /openapi.json")
 }

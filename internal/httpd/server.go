@@ -28,25 +28,25 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Config is what the door needs.
+// Config holds the door's dependencies.
 type Config struct {
 	*house.House
 	Log *slog.Logger
-	// Settings is answered to GET /v1/config as it is.
+	// Settings is the answer to GET /v1/config.
 	Settings any
-	// HostNames are further names that the API may be called by, beside IP
-	// addresses, localhost and *.localhost.
+	// HostNames are further host names of the API, besides IP addresses, localhost and
+	// *.localhost.
 	HostNames []string
-	// Lifetime ends when the server is shutting down: streams end then.
+	// Lifetime ends when the server shuts down; streams end with it.
 	Lifetime context.Context
-	// Previews gives addresses of previews; nil = there is no gateway.
+	// Previews is the preview gateway; nil = there is none.
 	Previews Previews
-	// SSH is the SSH gateway; nil = there is none. SSHAddress is where it listens,
-	// "" = nowhere: then it is reached by the API only.
+	// SSH is the SSH gateway; nil = there is none. SSHAddress is where it listens; "" =
+	// only the API leads to it.
 	SSH        SSH
 	SSHAddress string
-	// Rate is how many requests a second one caller, an account's keys or an
-	// identity, may make in the long run, and four times as many at once; 0 = any.
+	// Rate is how many requests per second one caller (an account's keys, or an identity)
+	// may make in the long run. Four times as many may come at once; 0 = no limit.
 	Rate int
 }
 
@@ -58,34 +58,34 @@ type tableRow struct {
 type server struct {
 	Config
 	table []tableRow
-	slow  chan struct{} // one token per failed authentication that is being delayed
+	slow  chan struct{} // one token for each failed authentication being delayed
 	pace  *pace
-	// authDelay is what a failed authentication waits.
+	// authDelay is how long a failed authentication waits.
 	authDelay  time.Duration
 	background sync.WaitGroup // requests that run without their connection
 	large      *semaphore.Weighted
-	patience   time.Duration // for a part of large
+	patience   time.Duration // how long to wait for a part of large
 }
 
 // Handler is the API over HTTP.
 type Handler struct{ *server }
 
-// Wait returns when no work runs in the background any more, which the end of
-// Lifetime brings about. No request may be served then.
+// Wait returns when no background work runs any more. The end of Lifetime ends that work.
+// No request may be served by then.
 func (h Handler) Wait() { h.background.Wait() }
 
 const (
 	maxBody     = 1 << 20   // of JSON bodies
 	maxFileBody = 384 << 20 // of files in JSON: base64 of 256 MiB and more
 
-	// maxLarge is the memory that all files in JSON and all captured output take
-	// together, and largePatience how long one waits for its part of it.
+	// maxLarge is the memory for all files in JSON and all captured output together.
+	// largePatience is how long a request waits for its part.
 	maxLarge      = 2 << 30
 	largePatience = 30 * time.Second
-	bodyStep      = 16 << 20 // bytes of a body that memory is reserved for at once
+	bodyStep      = 16 << 20 // bytes of a body for which memory is reserved at a time
 )
 
-// New returns the handler of the API.
+// New returns the API's handler.
 func New(c Config) Handler {
 	s := &server{Config: c, slow: make(chan struct{}, 32), large: semaphore.NewWeighted(maxLarge), patience: largePatience, authDelay: 250 * time.Millisecond, pace: newPace(c.Rate)}
 	for _, r := range s.routes() {
@@ -99,23 +99,22 @@ type request struct {
 	*http.Request
 	w      http.ResponseWriter
 	call   *vm.Call
-	values map[string]string // of the pattern
-	sent   bool              // the status is out
+	values map[string]string // of the names in the pattern
+	sent   bool              // the status has been sent
 	room   *semaphore.Weighted
-	wait   time.Duration // for room
+	wait   time.Duration // for a part of large
 
 	mu    sync.Mutex
-	large int64 // of room, that it has until it is answered; guarded by mu
+	large int64 // bytes of large that it holds until it is answered; guarded by mu
 }
 
-// reserve waits for memory for so many bytes more that are a part of JSON. It is
-// let go with the answer.
+// reserve waits for memory for more bytes of JSON. The answer releases it.
 func (q *request) reserve(bytes int64) error {
 	ctx, stop := context.WithTimeout(q.Context(), q.wait)
 	defer stop()
 	if err := q.room.Acquire(ctx, bytes); err != nil {
 		return vm.Errorf(vm.Unavailable, q.URL.Path, "too many large files or outputs are being sent as JSON").
-			WithHint("use /v1/vms/{id}/raw/{path}, which holds nothing in memory, or try again")
+			WithHint("use /v1/vms/{id}/raw/{path}, which streams, or try again")
 	}
 	q.mu.Lock()
 	q.large += bytes
@@ -123,7 +122,7 @@ func (q *request) reserve(bytes int64) error {
 	return nil
 }
 
-// letGo gives back what reserve took.
+// letGo releases what reserve took.
 func (q *request) letGo() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,10 +147,10 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// maxDestination bounds what a caller says of where a download goes.
+// maxDestination bounds the header that names the target of a download.
 const maxDestination = 8 << 10
 
-// destination reads where a caller says that a download goes.
+// destination reads the header that names the target of a download.
 func destination(h http.Header) (string, error) {
 	to, err := url.PathUnescape(h.Get(api.HeaderDestination))
 	if err != nil || len(to) > maxDestination || !utf8.ValidString(to) {
@@ -167,7 +166,7 @@ func (s *server) serve(q *request) error {
 	}
 	row, values, err := s.find(q.Request)
 	if err != nil {
-		// A stranger learns nothing of which routes there are.
+		// A stranger must not learn which routes exist.
 		if _, authErr := s.authenticate(q); authErr != nil {
 			return authErr
 		}
@@ -190,14 +189,13 @@ func (s *server) serve(q *request) error {
 		err = row.handle(q)
 	}
 	if strings.HasPrefix(row.pattern, "/v1/vms/{vm}/pty") && vm.AsError(err).Code == "VM_ACCESS_DENIED" {
-		err = vm.AsError(err).WithCode("ACCESS_DENIED", "vmId", q.ref()) // as the contract has it of terminals
+		err = vm.AsError(err).WithCode("ACCESS_DENIED", "vmId", q.ref()) // the contract's code for terminals
 	}
 	return err
 }
 
-// authorize checks a caller's right to a route. Of a token it also asks whether
-// it was granted the VM, so that the rest of the request is not even looked at;
-// accounts are kept apart by the engine.
+// authorize checks a caller's right to a route. For a token it checks the permission for
+// the VM before the rest of the request is read. The engine separates accounts.
 func (s *server) authorize(q *request, need right) error {
 	a := q.call.Actor
 	switch {
@@ -218,7 +216,7 @@ func (s *server) authorize(q *request, need right) error {
 	return nil
 }
 
-// checkHost refuses names that a page on the web could have pointed here.
+// checkHost refuses host names by which a web page could reach the API (DNS rebinding).
 func (s *server) checkHost(host string) error {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -230,11 +228,11 @@ func (s *server) checkHost(host string) error {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") || slices.Contains(s.HostNames, host) {
 		return nil
 	}
-	return vm.Errorf(vm.Denied, host, "the API is not called by this name").WithHint("use its address, or name it in hostNames of server.yaml")
+	return vm.Errorf(vm.Denied, host, "this is not a host name of the API").WithHint("use its address, or add the name to hostNames in server.yaml")
 }
 
-// secret is what the caller shows. The header of tokens wins: who sends it
-// means to act as the identity.
+// secret returns the caller's credentials. The token header has precedence, since its
+// sender wants to act as the identity.
 func (q *request) secret() (secret string, tokenOnly bool) {
 	if t := q.Header.Get(api.HeaderIdentityToken); t != "" {
 		return t, true
@@ -246,7 +244,7 @@ func (q *request) secret() (secret string, tokenOnly bool) {
 	return strings.TrimSpace(secret), false
 }
 
-// authenticate finds the caller. Failures are slowed down, a few at a time.
+// authenticate finds the caller. It delays failures, a few at a time.
 func (s *server) authenticate(q *request) (vm.Actor, error) {
 	if secret, tokenOnly := q.secret(); secret != "" {
 		a, err := s.Access.Authenticate(q.Context(), secret)
@@ -269,20 +267,20 @@ func (s *server) authenticate(q *request) (vm.Actor, error) {
 			timer.Stop()
 		}
 		<-s.slow
-	default: // so many at once that none is worth a wait
+	default: // so many at once that a delay would not help
 	}
 	return vm.Actor{}, vm.Errorf(vm.Unauthenticated, "", "no or unknown credentials").
 		WithCode("UNAUTHORIZED_ERROR", "route", q.URL.Path, "reason", nil).
 		WithHint("send `Authorization: Bearer KEY`; the admin's key is in DATA/admin.key")
 }
 
-// ref is the VM that the path names, by id or name.
+// ref is the VM in the path, by id or name.
 func (q *request) ref() string { return q.values["vm"] }
 
 // user is the Linux user that the caller acts as; "" = root.
 func (q *request) user() string { return q.Header.Get(api.HeaderLinuxUser) }
 
-// path is the file that the path names.
+// path is the guest's file in the path of the URL.
 func (q *request) path() string {
 	if p := q.values["path"]; p != "" {
 		return p
@@ -312,9 +310,8 @@ func (q *request) decode(v any, limit int64) error {
 	return nil
 }
 
-// readBody reads a body of at most limit bytes. Memory for what is longer than
-// maxBody is reserved as it comes, and not for the length that was announced, which
-// costs a caller nothing.
+// readBody reads a body of at most limit bytes. Beyond maxBody it reserves memory for
+// the bytes that have arrived, not for the announced length, which costs a caller nothing.
 func (q *request) readBody(limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	body := http.MaxBytesReader(q.w, q.Body, limit)
@@ -324,7 +321,7 @@ func (q *request) readBody(limit int64) ([]byte, error) {
 			return b.Bytes(), nil
 		}
 		if err == nil && limit > maxBody {
-			// Its text, its bytes and what they are made of are there at once.
+			// The buffer, the decoded text and its bytes exist at the same time.
 			err = q.reserve(3 * min(int64(b.Len()), bodyStep))
 		}
 		if err != nil {
@@ -333,7 +330,7 @@ func (q *request) readBody(limit int64) ([]byte, error) {
 	}
 }
 
-// jsonFault says what is wrong with a body without Go's type names.
+// jsonFault describes an invalid body without Go's type names.
 func jsonFault(err error) string {
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
@@ -342,7 +339,7 @@ func jsonFault(err error) string {
 	return err.Error()
 }
 
-// int reads a number of the query; absent = def.
+// int reads a number from the query; absent = def.
 func (q *request) int(name string, def int64) (int64, error) {
 	v := q.query().Get(name)
 	if v == "" {
@@ -355,7 +352,7 @@ func (q *request) int(name string, def int64) (int64, error) {
 	return n, nil
 }
 
-// bool reads a truth value of the query; absent = false.
+// bool reads a boolean from the query; absent = false.
 func (q *request) bool(name string) (bool, error) {
 	switch v := q.query().Get(name); v {
 	case "", "false", "0":
@@ -377,8 +374,8 @@ func (q *request) send(status int, v any) error {
 	return nil
 }
 
-// reply begins an answer with its first bytes. An encoder has all of them then:
-// a value that cannot be encoded leaves the answer unsent.
+// reply sends the header with the first bytes of an answer. By then the encoder has
+// succeeded: a value that cannot be encoded is not sent.
 type reply struct {
 	q      *request
 	status int
@@ -389,14 +386,14 @@ func (r *reply) Write(p []byte) (int, error) {
 		r.q.header("application/json")
 		r.q.w.WriteHeader(r.status)
 	}
-	_, _ = r.q.w.Write(p) // a caller that went away needs no answer
+	_, _ = r.q.w.Write(p) // an error means that the caller is gone
 	return len(p), nil
 }
 
 // ok answers 200 with JSON.
 func (q *request) ok(v any) error { return q.send(http.StatusOK, v) }
 
-// header sets what every answer carries, before the status goes out.
+// header sets the headers of every answer.
 func (q *request) header(contentType string) {
 	q.sent = true
 	h := q.w.Header()
@@ -406,8 +403,8 @@ func (q *request) header(contentType string) {
 	}
 }
 
-// fail answers with an error, or, when the status is out already, cuts the
-// connection so that nobody takes a part for the whole.
+// fail sends an error or, if the status has been sent, cuts the connection so that nobody
+// takes a part for the whole.
 func (q *request) fail(s *server, err error) {
 	status := api.Status(err)
 	if vm.KindOf(err) == vm.Internal {
@@ -428,8 +425,8 @@ func (q *request) fail(s *server, err error) {
 	}
 }
 
-// errorBody is the body that answers an error, without the host's paths: those are
-// for the operator, in the log. ref is the VM as the caller named it; "" = none.
+// errorBody is the body of an error answer. Paths of the host are removed; the log has
+// them for the operator. ref is the VM as the caller named it; "" = none.
 func (s *server) errorBody(ctx context.Context, err error, c *vm.Call, ref string) api.ErrorBody {
 	shown := s.Journal.Conceal(err)
 	if shown.Error() != err.Error() {
@@ -438,17 +435,16 @@ func (s *server) errorBody(ctx context.Context, err error, c *vm.Call, ref strin
 	return api.EncodeError(s.asNamed(ctx, c, ref, shown), c.Request)
 }
 
-// streaming is a context that ends with the request, the server, or the
-// caller's right to what it asked for.
+// streaming is a context that ends with the request, the server, or the caller's right.
 func (s *server) streaming(q *request) (context.Context, context.CancelFunc) {
 	ctx, cancel := s.connected(q)
 	ctx, release := s.Access.Session(ctx, q.call, q.ref(), q.user())
 	return ctx, func() { release(); cancel() }
 }
 
-// connected is a context that ends with the request or the server. WebSockets
-// have it: the engine ends what they are attached to when the caller's right
-// ends, and the client is told so before it is cut.
+// connected is a context that ends with the request or the server. WebSockets use it:
+// when the caller's right ends, the engine ends the attachment and the client is told
+// before the connection is cut.
 func (s *server) connected(q *request) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(q.Context())
 	if s.Lifetime == nil {

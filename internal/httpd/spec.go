@@ -17,8 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// outermost is the layer that is done to the VM itself: what spec, template
-// and top level say together, the first of them first.
+// outermost merges spec, template and top level into the layer that is carried out in the
+// VM itself. The first given value of each member is used.
 func outermost(given ...*api.Layer) api.Layer {
 	out := api.Layer{}
 	for _, l := range given {
@@ -67,7 +67,7 @@ func bothGit(a, b *api.Git) *api.Git {
 	return &out
 }
 
-// bothFiles has the files of both; of a path in both the second's.
+// bothFiles merges a and b. For the same path, b's file is used.
 func bothFiles(a, b map[string]api.File) map[string]api.File {
 	out := make(map[string]api.File, len(a)+len(b))
 	for _, m := range []map[string]api.File{a, b} {
@@ -85,7 +85,7 @@ func firstSet(a, b []byte) []byte {
 	return b
 }
 
-// isSet tells a real value from null and from the empty ones that builders send.
+// isSet distinguishes a value from null and from the empty values that builders send.
 func isSet(raw []byte) bool {
 	switch strings.Join(strings.Fields(string(raw)), "") {
 	case "", "null", "{}", "[]":
@@ -94,8 +94,7 @@ func isSet(raw []byte) bool {
 	return true
 }
 
-// fillSpec gives a request its source and layers. image is the source where no
-// layer names one.
+// fillSpec sets a request's source and layers. image is the source if no layer names one.
 func fillSpec(r *engine.CreateRequest, outer api.Layer, image string, known func(string) bool) error {
 	chain := []*api.Layer{&outer}
 	for l := outer.Snapshot; l != nil; l = l.Snapshot {
@@ -165,7 +164,7 @@ func sources(l *api.Layer, depth int, leaf bool) error {
 	return nil
 }
 
-// layer decodes what one layer does.
+// layer converts the steps of one layer.
 func layer(l *api.Layer) (out spec.Layer, err error) {
 	if out.Size, err = size(l.Sizes); err != nil {
 		return out, err
@@ -216,13 +215,13 @@ func git(out *spec.Layer, l *api.Layer) error {
 func size(s api.Sizes) (vm.Size, error) {
 	for name, v := range map[string]int{"vcpuCount": s.VCPUCount, "memSizeGb": s.MemSizeGb, "rootfsSizeGb": s.RootfsSizeGb, "memSizeMib": s.MemSizeMib} {
 		if v < 0 || v > 1<<22 {
-			return vm.Size{}, vm.Errorf(vm.Invalid, name, "%d is no size", v)
+			return vm.Size{}, vm.Errorf(vm.Invalid, name, "%d is not a size", v)
 		}
 	}
 	return vm.Size{VCPU: s.VCPUCount, MemoryMiB: cmp.Or(s.MemSizeMib, s.MemSizeGb<<10), DiskMiB: s.RootfsSizeGb << 10}, nil
 }
 
-// knows reports whether the host has an image of a name.
+// knows reports whether the host has an image with a name.
 func (s *server) knows(q *request) func(string) bool {
 	return func(name string) bool {
 		_, err := s.Engine.FindImage(q.Context(), q.call, name)
@@ -230,8 +229,8 @@ func (s *server) knows(q *request) func(string) bool {
 	}
 }
 
-// buildSnapshot makes a snapshot by a spec. As create it must answer with codes
-// that the SDK knows only.
+// buildSnapshot makes a snapshot from a spec. Like create, it must answer only with codes
+// that the SDK knows.
 func (s *server) buildSnapshot(q *request) error {
 	var in api.BuildSnapshot
 	if err := q.decode(&in, maxFileBody); err != nil {
@@ -268,7 +267,7 @@ func (s *server) buildSnapshot(q *request) error {
 	return q.ok(out)
 }
 
-// buildError is createError for a snapshot that is built.
+// buildError is createError for a snapshot build.
 func buildError(err error) error {
 	out := createError(err)
 	if e := vm.AsError(out); e.Code == "CREATE_VM_BAD_REQUEST" || e.Code == "SNAPSHOT_VM_BAD_REQUEST" {

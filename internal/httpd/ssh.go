@@ -14,18 +14,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// SSH is the SSH gateway as the API needs it.
+// SSH is the SSH gateway.
 type SSH interface {
-	// ServeActor serves a connection of a caller that the API knows.
+	// ServeActor serves a connection of a caller that the API has authenticated.
 	ServeActor(ctx context.Context, conn net.Conn, from string, a vm.Actor, ref string)
-	// HostKey is the public host key as known_hosts has it: type and key.
+	// HostKey is the public host key in the form of known_hosts: type and key.
 	HostKey() string
 }
 
 func (s *server) sshRoutes() []route {
 	return []route{
 		{"GET", "/v1/ssh", token, s.sshInfo, "Where the SSH gateway listens, and its host key.", nil, api.SSHInfo{}, false, ""},
-		{"GET", "/v1/vms/{vm}/ssh", granted, s.sshSocket, "SSH over a WebSocket: its binary messages are the bytes of a connection to the gateway, which asks for nothing more to log in; the SSH user is the Linux user.", nil, nil, true, ""},
+		{"GET", "/v1/vms/{vm}/ssh", granted, s.sshSocket, "SSH over a WebSocket: its binary messages are the bytes of a connection to the gateway, which needs no further login; the SSH user is the Linux user.", nil, nil, true, ""},
 	}
 }
 
@@ -38,9 +38,9 @@ func (s *server) sshInfo(q *request) error {
 
 func noSSH() error { return vm.Errorf(vm.Unsupported, "ssh", "this server has no SSH gateway") }
 
-// sshSocket hands the caller's WebSocket to the gateway.
+// sshSocket connects the caller's WebSocket to the gateway.
 func (s *server) sshSocket(q *request) error {
-	rec, err := s.Engine.Get(q.Context(), q.call, q.ref()) // the refusal while it can be one
+	rec, err := s.Engine.Get(q.Context(), q.call, q.ref()) // refuse while an HTTP status is still possible
 	switch {
 	case err != nil:
 		return err
@@ -56,7 +56,7 @@ func (s *server) sshSocket(q *request) error {
 		return nil // Accept has answered
 	}
 	defer conn.CloseNow()
-	conn.SetReadLimit(-1) // the gateway has its own
+	conn.SetReadLimit(-1) // the gateway has its own limit
 	ctx, cancel := s.streaming(q)
 	defer cancel()
 	from, _, err := net.SplitHostPort(q.RemoteAddr)

@@ -11,11 +11,11 @@ import (
 
 func (s *server) storageRoutes() []route {
 	return []route{
-		{"GET", "/v1/storage", key, s.storage, "The use of the disk, and what would be removed next; accounts other than admins see their own.", nil, vm.Storage{}, false, ""},
-		{"POST", "/v1/storage/prune", key, s.prune, "Make room as far as the budget needs it and what is asked for: layers, then sticky VMs that do not run; others than admins prune their account.", api.Prune{}, vm.Pruned{}, false, ""},
-		{"GET", "/v1/quota", key, s.ownQuota, "What one's account may have and what it has.", nil, vm.QuotaState{}, false, ""},
-		{"GET", "/v1/accounts/{account}/quota", admin, s.quota, "What an account may have and what it has.", nil, vm.QuotaState{}, false, ""},
-		{"PUT", "/v1/accounts/{account}/quota", admin, s.setQuota, "Say what an account may have; 0 or absent = no limit.", vm.Quota{}, vm.QuotaState{}, false, ""},
+		{"GET", "/v1/storage", key, s.storage, "The use of the disk, and what would be removed next; accounts that are not admins see their own.", nil, vm.Storage{}, false, ""},
+		{"POST", "/v1/storage/prune", key, s.prune, "Free what the budget requires plus the requested bytes: layers first, then sticky VMs that do not run; accounts that are not admins prune their own.", api.Prune{}, vm.Pruned{}, false, ""},
+		{"GET", "/v1/quota", key, s.ownQuota, "The quota and use of the caller's account.", nil, vm.QuotaState{}, false, ""},
+		{"GET", "/v1/accounts/{account}/quota", admin, s.quota, "The quota and use of an account.", nil, vm.QuotaState{}, false, ""},
+		{"PUT", "/v1/accounts/{account}/quota", admin, s.setQuota, "Set the quota of an account; 0 or absent = no limit.", vm.Quota{}, vm.QuotaState{}, false, ""},
 	}
 }
 

@@ -25,7 +25,7 @@ const (
 	sendDefault  = 10 * time.Second
 )
 
-// ptySession is a terminal as the contract shows it.
+// ptySession converts a terminal to the contract's form.
 func ptySession(t vm.TerminalSession) api.PtySession {
 	p := api.PtySession{
 		SessionID: t.ID, Running: t.Running() && !t.Suspended, Suspended: t.Suspended, ExitCode: t.ExitCode, Cols: t.Cols, Rows: t.Rows, Exec: t.Command,
@@ -60,7 +60,7 @@ func (s *server) closePty(q *request) error {
 	return q.ok(api.ClosedPty{SessionID: t.ID, ExitCode: t.ExitCode})
 }
 
-// size reads the viewer's size.
+// size reads the viewer's size in columns and rows.
 func (q *request) size() (cols, rows int, err error) {
 	c, err := q.int("cols", vm.TerminalCols)
 	if err != nil {
@@ -73,7 +73,7 @@ func (q *request) size() (cols, rows int, err error) {
 	return int(min(c, vt.MaxCols)), int(min(r, vt.MaxRows)), err
 }
 
-// openPty opens a terminal. Every refusal comes before the upgrade.
+// openPty opens a terminal. It refuses before the upgrade.
 func (s *server) openPty(q *request) error {
 	cols, rows, err := q.size()
 	if err != nil {
@@ -172,7 +172,7 @@ func (k *ptySocket) serve(leave func()) {
 		}
 	case closeStatus(err) == websocket.StatusPolicyViolation: // the caller's right has ended
 		_ = k.conn.Close(websocket.StatusPolicyViolation, closeReason(err))
-	case k.ctx.Err() == nil: // the machine went away under it; the client may attach again
+	case k.ctx.Err() == nil: // the machine ended; the client may attach again
 		_ = k.conn.Close(websocket.StatusGoingAway, "")
 	}
 }
@@ -193,20 +193,20 @@ func (k *ptySocket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// feed types what the client sends. It runs beside listen so that a kill
-// passes input that nobody reads.
+// feed types the client's input. It runs beside listen, so that a kill overtakes input
+// that the program does not read.
 func (k *ptySocket) feed() {
 	for {
 		select {
 		case data := <-k.input:
-			_, _ = k.t.Write(data) // a program that reads no more is no failure
+			_, _ = k.t.Write(data) // not reading input is no error
 		case <-k.ctx.Done():
 			return
 		}
 	}
 }
 
-// listen takes the client's frames, in their order, until it goes away.
+// listen handles the client's frames in order until it disconnects.
 func (k *ptySocket) listen() {
 	give := func(data []byte) {
 		select {
@@ -231,7 +231,7 @@ func (k *ptySocket) listen() {
 		}
 		switch {
 		case m.Type == "resize" && m.Cols > 0 && m.Rows > 0:
-			_ = k.t.Resize(min(m.Cols, vt.MaxCols), min(m.Rows, vt.MaxRows)) // a broken link is told by Run
+			_ = k.t.Resize(min(m.Cols, vt.MaxCols), min(m.Rows, vt.MaxRows)) // Run reports a broken link
 		case m.Type == "signal" && m.Signal == "SIGINT":
 			give([]byte{0x03})
 		case m.Type == "signal" && m.Signal == "SIGQUIT":
@@ -242,7 +242,7 @@ func (k *ptySocket) listen() {
 	}
 }
 
-// screenOf rebuilds the screen that a terminal shows.
+// screenOf rebuilds a terminal's screen.
 func screenOf(c vm.TerminalContent) *vt.Screen {
 	s := vt.New(c.Session.Cols, c.Session.Rows)
 	_, _ = s.Write(c.Redraw) // never fails
@@ -282,13 +282,13 @@ func ptyScreen(t vm.TerminalSession, s *vt.Screen) api.PtyScreen {
 	return out
 }
 
-// text answers with plain text and the offsets that it lies between.
+// text sends plain text with its start and end offsets.
 func (q *request) text(t string, from, next int64) error {
 	q.w.Header().Set(api.HeaderOffset, strconv.FormatInt(from, 10))
 	q.w.Header().Set(api.HeaderNextOffset, strconv.FormatInt(next, 10))
 	q.header("text/plain; charset=utf-8")
 	q.w.WriteHeader(http.StatusOK)
-	_, _ = q.w.Write([]byte(t)) // a caller that went away needs no answer
+	_, _ = q.w.Write([]byte(t)) // an error means that the caller is gone
 	return nil
 }
 
@@ -312,9 +312,8 @@ func (s *server) ptyScrollback(q *request) error {
 	return q.text(text, from, next)
 }
 
-// plain returns the output as text, and the offsets that it lies between. What
-// is kept may begin in the middle of a sequence: then so does the text with
-// the next line.
+// plain returns the output as text with its start and end offsets. If the kept part
+// begins in the middle of an escape sequence, the text begins with the next line.
 func plain(c vm.TerminalContent, since int64) (text string, from, next int64) {
 	out, from := c.Output, c.Since
 	if c.Since > since {

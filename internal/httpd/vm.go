@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// shown is a VM as answers show it.
+// shown converts a VM for answers.
 func shown(v *vm.VM) api.VM {
 	out := api.VM{
 		ID: v.ID, Name: v.Name, State: v.State, VMInstanceID: v.InstanceID, CreatedAt: v.CreatedAt, LastNetworkActivity: v.LastActive,
@@ -78,7 +78,7 @@ func (s *server) list(q *request) error {
 	return q.ok(out)
 }
 
-// imageSnapshots are the ids that API callers name the images by. A host whose
+// imageSnapshots returns the ids by which API callers name the images. A host whose
 // images cannot be listed still lists its VMs.
 func (s *server) imageSnapshots(q *request) map[vm.ImageID]vm.SnapshotID {
 	out := map[vm.ImageID]vm.SnapshotID{}
@@ -92,7 +92,7 @@ func (s *server) imageSnapshots(q *request) map[vm.ImageID]vm.SnapshotID {
 	return out
 }
 
-// machinePatience is how long a GET waits for a monitor that may be hanging.
+// machinePatience is how long a GET waits for a monitor that may hang.
 const machinePatience = 2 * time.Second
 
 func (s *server) get(q *request) error {
@@ -105,7 +105,7 @@ func (s *server) get(q *request) error {
 	return q.ok(inspected(i))
 }
 
-// inspected is a VM with what only its machine and image know.
+// inspected is shown with the details from machine and image.
 func inspected(i engine.Inspection) api.VM {
 	out := shown(&i.VM)
 	out.CPUTimeSeconds = i.Usage.CPUSeconds
@@ -127,7 +127,7 @@ func (s *server) inspect(q *request) error {
 	if out.Warnings == nil {
 		out.Warnings = []string{}
 	}
-	if out.Image != nil { // sums of every file are for the manifest
+	if out.Image != nil { // checksums of every file belong in the manifest
 		img := *out.Image
 		img.Files = []vm.File{}
 		out.Image = &img
@@ -182,7 +182,7 @@ func (s *server) stop(q *request) error {
 	}
 	out := api.StoppedVM{VMID: v.ID, VMInstanceID: v.InstanceID}
 	out.Remains.Erase = "warren rm " + name(v)
-	// An ephemeral VM is gone already: then nothing remains.
+	// An ephemeral VM is deleted already.
 	if i, err := s.Engine.Inspect(q.Context(), q.call, string(v.ID)); err == nil {
 		out.Remains.DiskBytes, out.Remains.LogBytes = i.DiskBytes, i.LogBytes
 	}
@@ -265,7 +265,7 @@ func (s *server) ports(q *request) error {
 	return q.ok(api.Ports{Ports: st.Ports})
 }
 
-// waitPort waits for something that listens in the guest.
+// waitPort waits until a program in the guest listens on a port.
 func (s *server) waitPort(q *request) error {
 	port, err := q.port()
 	if err != nil {
@@ -340,7 +340,7 @@ func (s *server) connections(q *request) error {
 	return q.ok(api.Connections{Connections: l})
 }
 
-// imageSnapshot shows an image as the snapshot that API callers create from.
+// imageSnapshot converts an image to the snapshot from which API callers create.
 func (s *server) imageSnapshot(img vm.Image) api.Snapshot {
 	return api.Snapshot{
 		SnapshotID: img.Snapshot, State: "ready", CreatedAt: img.CreatedAt, Name: img.Name, AccountID: "system",
@@ -352,7 +352,7 @@ func (s *server) imageSnapshot(img vm.Image) api.Snapshot {
 // console sends the console's log.
 func (s *server) console(q *request) error {
 	if src := q.query().Get("source"); src != "" && src != "console" {
-		return vm.Errorf(vm.Invalid, src, "no such log").WithHint("source=console is the one there is; logs of commands are below /processes")
+		return vm.Errorf(vm.Invalid, src, "no such log").WithHint("use source=console; logs of commands are below /processes")
 	}
 	return s.log(q, func(ctx context.Context, from int64, follow bool) (io.ReadCloser, int64, error) {
 		return s.Inside.ConsoleLog(ctx, q.call, q.ref(), from, follow)

@@ -17,21 +17,21 @@ func (s *server) volumeRoutes() []route {
 		{"GET", "/v1/volumes/{volume}", key, s.volume, "One volume, with the ways to unlock it.", nil, api.Volume{}, false, "project"},
 		{"DELETE", "/v1/volumes/{volume}", key, s.removeVolume, "Erase a volume that no VM has mounted.", nil, okBody{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/unlock", key, s.unlockVolume, "Make a volume ready to be mounted.", api.UnlockVolume{}, api.UnlockedVolume{}, false, "project"},
-		{"POST", "/v1/volumes/{volume}/lock", key, s.lockVolume, "Take a volume's key out of memory.", api.LockVolume{}, api.Volume{}, false, "project"},
-		{"POST", "/v1/volumes/{volume}/resize", key, s.resizeVolume, "Make an unlocked volume larger that no VM has mounted.", api.ResizeVolume{}, api.Volume{}, false, "project"},
-		{"POST", "/v1/volumes/{volume}/keys", key, s.addVolumeKey, "Add a way to unlock a volume, which is unlocked.", vm.VolumeSlotSpec{}, vm.VolumeSlot{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/lock", key, s.lockVolume, "Lock a volume: remove its key from memory.", api.LockVolume{}, api.Volume{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/resize", key, s.resizeVolume, "Grow an unlocked volume that no VM has mounted.", api.ResizeVolume{}, api.Volume{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/keys", key, s.addVolumeKey, "Add a way to unlock a volume, which must be unlocked.", vm.VolumeSlotSpec{}, vm.VolumeSlot{}, false, "project"},
 		{"POST", "/v1/volumes/{volume}/rotate", key, s.rotateVolume, "Give an unlocked volume that no VM has mounted another key.", nil, okBody{}, false, "project"},
-		{"DELETE", "/v1/volumes/{volume}/keys/{slot}", key, s.removeVolumeKey, "Take a way to unlock a volume away.", nil, okBody{}, false, "project"},
-		{"POST", "/v1/volumes/{volume}/snapshots", key, s.snapshotVolume, "Keep what is in an unlocked volume.", api.NewVolumeSnapshot{}, vm.VolumeSnapshot{}, false, "project"},
-		{"DELETE", "/v1/volumes/{volume}/snapshots/{volumesnapshot}", key, s.removeVolumeSnapshot, "Let a snapshot of a volume go.", nil, okBody{}, false, "project"},
-		{"POST", "/v1/volumes/{volume}/rollback", key, s.rollbackVolume, "Put an unlocked volume that no VM has mounted back to a snapshot.", api.RollbackVolume{}, api.RolledBackVolume{}, false, "project"},
+		{"DELETE", "/v1/volumes/{volume}/keys/{slot}", key, s.removeVolumeKey, "Remove a way to unlock a volume.", nil, okBody{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/snapshots", key, s.snapshotVolume, "Take a snapshot of an unlocked volume.", api.NewVolumeSnapshot{}, vm.VolumeSnapshot{}, false, "project"},
+		{"DELETE", "/v1/volumes/{volume}/snapshots/{volumesnapshot}", key, s.removeVolumeSnapshot, "Remove a snapshot of a volume.", nil, okBody{}, false, "project"},
+		{"POST", "/v1/volumes/{volume}/rollback", key, s.rollbackVolume, "Restore a snapshot of an unlocked volume that no VM has mounted.", api.RollbackVolume{}, api.RolledBackVolume{}, false, "project"},
 		{"GET", "/v1/vms/{vm}/mounts", granted, s.mounts, "Volumes and directories of the host that a VM has mounted.", nil, api.MountList{}, false, ""},
-		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume, or a directory of the host, in a VM; a VM that sleeps is woken.", api.NewMount{}, api.Mount{}, false, ""},
+		{"POST", "/v1/vms/{vm}/mounts", key, s.mount, "Mount an unlocked volume, or a directory of the host, in a VM; a sleeping VM is woken.", api.NewMount{}, api.Mount{}, false, ""},
 		{"DELETE", "/v1/vms/{vm}/mounts", key, s.unmount, "Unmount a volume or a directory of the host: by its path in the guest, its name or its id.", nil, okBody{}, false, "path force"},
 	}
 }
 
-// volumeRef is the volume that the path names.
+// volumeRef is the volume in the path.
 func (q *request) volumeRef() vault.Ref {
 	return vault.Ref{Project: q.query().Get("project"), Volume: q.values["volume"]}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Conceal returns err as it may be shown to a user: with names within the server's
-// directories, and not where on the host these are. An error that names none is
-// returned as it is. The operator finds the rest in the server's log.
+// Conceal returns err for a user: it shortens paths in the server's directories to the
+// part inside them. An error without such paths is returned unchanged. The server's log
+// has the full paths.
 func (j *Journal) Conceal(err error) error {
 	if err == nil {
 		return nil
@@ -23,7 +23,7 @@ func (j *Journal) Conceal(err error) error {
 	out := *was
 	out.Subject, out.Hint, out.Fields = j.ConcealText(was.Subject), j.ConcealText(was.Hint), maps.Clone(was.Fields)
 	changed := out.Subject != was.Subject || out.Hint != was.Hint
-	for _, name := range []string{"message", "reason", "details"} { // others are names, or what a guest has said
+	for _, name := range []string{"message", "reason", "details"} { // others are names, or come from a guest
 		if s, ok := was.Fields[name].(string); ok {
 			out.Fields[name] = j.ConcealText(s)
 			changed = changed || out.Fields[name] != s
@@ -36,7 +36,7 @@ func (j *Journal) Conceal(err error) error {
 	return &out
 }
 
-// ConcealText takes the server's directories out of the names in a text.
+// ConcealText removes the server's directories from the paths in a text.
 func (j *Journal) ConcealText(text string) string {
 	if !strings.Contains(text, "/") {
 		return text
@@ -47,8 +47,8 @@ func (j *Journal) ConcealText(text string) string {
 	return text
 }
 
-// hiddenDirs are the directories that no answer names, as they are named and
-// without links, the longer names first.
+// hiddenDirs returns the directories to remove, as given and with symlinks resolved, the
+// longer ones first.
 func hiddenDirs(dirs ...string) (list []string) {
 	for _, dir := range dirs {
 		abs, err := filepath.Abs(dir)

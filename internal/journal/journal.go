@@ -1,9 +1,9 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journal is how every room of the server writes audit records and events,
-// and how it keeps paths of the host out of what a caller reads. No record, no
-// action: Begin comes before what it records.
+// Package journal writes audit records and events for every room of the server, and keeps
+// paths of the host out of answers to callers. Begin comes before the action: no record,
+// no action.
 package journal
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Auditor keeps the record of what was done.
+// Auditor keeps the audit log.
 type Auditor interface {
-	// Begin durably records that something is about to be done and returns the
-	// receipt's id.
+	// Begin durably records that an action is about to happen and returns the receipt's
+	// id.
 	Begin(ctx context.Context, e vm.AuditEntry) (string, error)
-	// End records the outcome; nil = it was done.
+	// End records the outcome; nil = success.
 	End(id string, outcome error, detail map[string]any) error
-	// Pending lists records that were begun and have no outcome.
+	// Pending lists records without an outcome.
 	Pending(ctx context.Context) ([]vm.AuditRecord, error)
 	// List returns records, newest first.
 	List(ctx context.Context, f vm.AuditFilter) ([]vm.AuditRecord, error)
@@ -32,7 +32,7 @@ type Auditor interface {
 
 // EventLog is the host's stream of events.
 type EventLog interface {
-	// Append gives the event its ID and Time (where zero) and stores it.
+	// Append sets the event's ID and Time (if zero) and stores it.
 	Append(e vm.Event) (vm.Event, error)
 	// Subscribe replays events with an ID above after and then sends new ones until
 	// ctx ends. Kind NotFound, code EVENTS_GONE when after is too old; after < 0 =
@@ -46,7 +46,7 @@ type EventStream interface {
 	Close()
 }
 
-// Clock tells when a time has passed.
+// Clock waits for points in time.
 type Clock interface {
 	// After is like time.NewTimer: the channel receives once, unless stop is
 	// called first.
@@ -59,7 +59,7 @@ type Config struct {
 	Events EventLog
 	Clock  Clock
 	Log    *slog.Logger
-	Dirs   []string // of the host, which no caller is to read
+	Dirs   []string // of the host, which callers must not see
 }
 
 // Journal writes audit records and events.
@@ -74,14 +74,14 @@ func New(c Config) *Journal {
 	return &Journal{cfg: c, hidden: hiddenDirs(c.Dirs...)}
 }
 
-// Mute makes the journal write nothing while f says so: a test plays the death of
+// Mute makes the journal write nothing while f returns true. Tests simulate the death of
 // the server with it. Call it before the first record.
 func (j *Journal) Mute(f func() bool) { j.mute = f }
 
 func (j *Journal) muted() bool { return j.mute != nil && j.mute() }
 
-// Receipt is an audit record whose outcome is not written yet. A nil one stands
-// for a verb that leaves no record.
+// Receipt is an audit record whose outcome is not written yet. A nil one stands for a
+// verb without an audit record.
 type Receipt struct {
 	j    *Journal
 	id   string
@@ -90,9 +90,9 @@ type Receipt struct {
 
 const auditDeadline = 30 * time.Second
 
-// Begin writes an audit record durably, with the actor and the request of c, which
-// gets the receipt's id if it has none yet. The caller ends the receipt. It blocks
-// for a write to disk, at most 30 s.
+// Begin writes an audit record durably, with the actor and the request of c. It sets c's
+// receipt id unless there is one. The caller ends the receipt. It blocks for a write to
+// disk, at most 30 s.
 func (j *Journal) Begin(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*Receipt, error) {
 	entry.Actor, entry.Request = c.Actor, c.Request
 	bounded, stop := j.withDeadline(ctx)
@@ -103,7 +103,7 @@ func (j *Journal) Begin(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (*
 	stop()
 	if err != nil {
 		return nil, vm.Errorf(vm.KindOf(err), "", "no audit record could be written: %w", err).
-			WithHint("nothing was done; see that the data directory has space and is writable, and that its disk answers")
+			WithHint("nothing was done; check that the data directory has space and is writable, and that its disk answers")
 	}
 	if c.Receipt == "" {
 		c.Receipt = id
@@ -118,8 +118,8 @@ func (j *Journal) Record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (
 	return r.End, err
 }
 
-// withDeadline bounds the wait for a record: a disk that hangs holds up a caller
-// for so long at most.
+// withDeadline bounds the wait for a record, so that a hanging disk blocks a caller only
+// that long.
 func (j *Journal) withDeadline(ctx context.Context) (bounded context.Context, stop func()) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	after, release := j.cfg.Clock.After(auditDeadline)
@@ -127,27 +127,26 @@ func (j *Journal) withDeadline(ctx context.Context) (bounded context.Context, st
 		defer release()
 		select {
 		case <-after:
-			cancel(vm.Errorf(vm.Timeout, "audit", "the disk did not take it within %s", auditDeadline))
+			cancel(vm.Errorf(vm.Timeout, "audit", "the disk did not store the record within %s", auditDeadline))
 		case <-bounded.Done():
 		}
 	}()
 	return bounded, func() { cancel(nil) }
 }
 
-// End writes the outcome, once; nil = it was done. It blocks for a write.
+// End writes the outcome, once; nil = success. It blocks for a write.
 func (r *Receipt) End(outcome error, detail map[string]any) {
 	if r == nil || r.j.muted() {
 		return
 	}
 	r.once.Do(func() {
 		if err := r.j.cfg.Audit.End(r.id, r.j.Conceal(outcome), detail); err != nil {
-			r.j.cfg.Log.Error("the outcome of an action was not recorded", "receipt", r.id, "err", err)
+			r.j.cfg.Log.Error("the outcome of an action could not be recorded", "receipt", r.id, "err", err)
 		}
 	})
 }
 
-// ClosePending gives an outcome to the records that an earlier server left without
-// one.
+// ClosePending writes an outcome for records that an earlier server left without one.
 func (j *Journal) ClosePending(ctx context.Context) error {
 	open, err := j.cfg.Audit.Pending(ctx)
 	if err != nil {
@@ -162,7 +161,7 @@ func (j *Journal) ClosePending(ctx context.Context) error {
 	return nil
 }
 
-// Emit stores an event. One that cannot be stored is logged.
+// Emit stores an event. If that fails, the event is logged and lost.
 func (j *Journal) Emit(ev vm.Event) {
 	if j.muted() {
 		return

@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	auditPage    = 100 // records of a list that names no limit
+	auditPage    = 100 // records in a list without a limit
 	maxAuditPage = 10000
 )
 
-// AuditList returns audit records, newest first: an administrator's caller sees
-// those of every account, another those of its own. An identity is refused.
+// AuditList returns audit records, newest first: admins get those of every account,
+// others their own account's. It refuses identities.
 func (j *Journal) AuditList(ctx context.Context, c *vm.Call, f vm.AuditFilter) ([]vm.AuditRecord, error) {
 	if err := c.Actor.OwnerOnly(string(f.VM)); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func (j *Journal) AuditVerify(ctx context.Context, c *vm.Call) (vm.AuditReport, 
 	return j.cfg.Audit.Verify(ctx)
 }
 
-// Events streams the caller's events; an administrator gets those of every
-// account. See EventLog.Subscribe for after. An identity is refused.
+// Events streams the events of the caller's account; admins get those of every account.
+// See EventLog.Subscribe for after. It refuses identities.
 func (j *Journal) Events(ctx context.Context, c *vm.Call, after int64) (EventStream, error) {
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (j *Journal) Events(ctx context.Context, c *vm.Call, after int64) (EventStr
 	return ownEvents{s, c.Actor.Account}, nil
 }
 
-// ownEvents leaves out what happened in other accounts.
+// ownEvents filters out the events of other accounts.
 type ownEvents struct {
 	EventStream
 	account vm.AccountID

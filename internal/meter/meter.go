@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package meter counts what each VM uses of the host: time, memory, CPU, disk and
-// network. It keeps the figures of VMs that are gone, and their sums by account.
-// The engine tells it of every change of a VM's state. Between two such changes it
-// reads the counters of the running machines every two minutes.
+// network. It keeps the figures of deleted VMs, and their sums by account. The engine
+// reports every change of a VM's state. In between, the meter reads the counters of the
+// running machines every two minutes.
 package meter
 
 import (
@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// countEvery is how often running machines are counted. What a host uses
-	// between the last count and a power loss is not counted.
+	// countEvery is how often running machines are counted. A power loss loses the use
+	// since the last count.
 	countEvery = 2 * time.Minute
-	// lastDeadline bounds the question to a machine that is about to be ended.
+	// lastDeadline bounds the last count of a machine that is about to end.
 	lastDeadline = time.Second
-	// vmsKept is for how many VMs of an account that are gone the usage is kept
-	// separately. The usage of older ones is part of the account's sum only.
+	// vmsKept is for how many deleted VMs of an account the usage is kept separately.
+	// Older ones are only part of the account's sum.
 	vmsKept = 200
 )
 
@@ -44,16 +44,15 @@ type Machine interface {
 	Status(ctx context.Context) (vm.MachineStatus, error)
 }
 
-// Source is where the meter learns of VMs. The engine provides it.
+// Source is how the meter learns about VMs. The engine provides it.
 type Source struct {
 	Find    func(c *vm.Call, ref string) (vm.VM, error) // the VM that ref names for the caller
 	Account func(id vm.AccountID) (name string)
 	Running func() map[vm.ID]Machine // machines that no operation is using
-	Disk    func(id vm.ID) int64     // bytes of the host's disk that the VM alone takes
+	Disk    func(id vm.ID) int64     // bytes of the host's disk that only this VM takes
 }
 
-// Meter knows what VMs have used. All methods may be called at once from many
-// goroutines.
+// Meter counts what VMs use. Its methods may be called concurrently.
 type Meter struct {
 	table *ledger.Table[string, vm.UsageRecord]
 	host  string
@@ -74,8 +73,7 @@ type Meter struct {
 	unsaved map[string]bool // keys whose last write failed
 }
 
-// count is what a VM, or an account, has used. Its record is newer than the
-// stored one.
+// count is the use of a VM or an account. Its record is newer than the stored one.
 type count struct {
 	asking sync.Mutex // held while its machine is asked; before Meter.mu
 	// guarded by Meter.mu
@@ -98,8 +96,8 @@ var Kind = ledger.Kind[string, vm.UsageRecord]{
 	Host: func(u *vm.UsageRecord) *string { return &u.Host },
 }
 
-// Open takes over the stored usage and compares it with the VMs that there are.
-// Then it begins to count running machines, until Close.
+// Open loads the stored usage and reconciles it with the existing VMs. Then it counts
+// running machines until Close.
 func (m *Meter) Open(ctx context.Context, src Source, vms []vm.VM) error {
 	m.src = src
 	m.life, m.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -110,8 +108,7 @@ func (m *Meter) Open(ctx context.Context, src Source, vms []vm.VM) error {
 	return nil
 }
 
-// Close ends what the meter does by itself, and waits for it, at most as long as
-// ctx.
+// Close ends the meter's tasks and waits for them until ctx ends.
 func (m *Meter) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
@@ -129,11 +126,11 @@ func (m *Meter) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return vm.Errorf(vm.Timeout, "usage", "it was not stored in time: %w", context.Cause(ctx))
+		return vm.Errorf(vm.Timeout, "usage", "the usage was not stored in time: %w", context.Cause(ctx))
 	}
 }
 
-// spawn runs f as one of the meter's own tasks, unless the meter is closed.
+// spawn runs f as a task of the meter, unless the meter is closed.
 func (m *Meter) spawn(f func(ctx context.Context)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -142,8 +139,8 @@ func (m *Meter) spawn(f func(ctx context.Context)) {
 	}
 }
 
-// Changed begins and ends the count of a VM's machine when its record changes. It
-// does not block: the caller may hold locks. A count that ended is stored soon.
+// Changed begins or ends the count of a VM's machine when its record changes. It does not
+// block: the caller may hold locks. An ended count is stored soon.
 func (m *Meter) Changed(before, after vm.VM) {
 	m.mu.Lock()
 	ended := m.changedLocked(before, after)
@@ -191,10 +188,9 @@ func notRun(rec *vm.VM) vm.UsageRecord {
 	return vm.UsageRecord{Usage: vm.Usage{Account: rec.Account, VM: rec.ID, Name: rec.Name, Since: rec.CreatedAt}}
 }
 
-// Ask asks a VM's machine for its status, and counts what it has used since the
-// last time. An answer that is older than the last one counted would be taken for
-// counters that begin again: while another caller asks the same machine, the
-// answer is returned and not counted.
+// Ask returns the status of a VM's machine and counts its use since the last time. If
+// another caller is asking the same machine, the answer is not counted: an older answer
+// would look like counters that restarted.
 func (m *Meter) Ask(ctx context.Context, id vm.ID, machine Machine) (vm.MachineStatus, error) {
 	n := m.find(id)
 	mine := n != nil && n.asking.TryLock()
@@ -208,8 +204,8 @@ func (m *Meter) Ask(ctx context.Context, id vm.ID, machine Machine) (vm.MachineS
 	return st, err
 }
 
-// Last counts a machine that is about to be ended. It blocks for a second at most:
-// a machine that does not answer by then keeps the count that it has.
+// Last counts a machine that is about to end. It blocks for at most a second; a machine
+// that does not answer by then keeps its count.
 func (m *Meter) Last(ctx context.Context, id vm.ID, machine Machine) {
 	n := m.find(id)
 	if n == nil {
@@ -266,8 +262,8 @@ func (m *Meter) run(ctx context.Context) {
 	}
 }
 
-// countAll counts every running machine, one after the other: a monitor that
-// hangs delays the count only. It tries failed writes again.
+// countAll counts every running machine, one after the other, so that a hanging monitor
+// only delays the count. It retries failed writes.
 func (m *Meter) countAll(ctx context.Context) {
 	for id, machine := range m.src.Running() {
 		if ctx.Err() != nil {
@@ -286,9 +282,9 @@ func (m *Meter) countAll(ctx context.Context) {
 
 func (m *Meter) now() time.Time { return m.clock.Now().UTC() }
 
-// Usage returns what the VMs of the caller's account have used, including those
-// that are gone, newest first, and the account's sum. With all it returns every
-// account's, for admins. Kind Denied.
+// Usage returns the use of each VM of the caller's account, including deleted ones,
+// newest first, and the account's sum. With all it returns every account's, for admins.
+// Kind Denied.
 func (m *Meter) Usage(_ context.Context, c *vm.Call, all bool) (sums, vms []vm.Usage, err error) {
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, nil, vm.WithOp(vm.OpList, "", err)
@@ -324,8 +320,8 @@ func (m *Meter) Usage(_ context.Context, c *vm.Call, all bool) (sums, vms []vm.U
 	return sums, vms, nil
 }
 
-// UsageOf returns what one VM has used: by its name or id, or by the id of one
-// that is gone. Kinds Denied, NotFound.
+// UsageOf returns the use of one VM, by its name or id, or by the id of a deleted one.
+// Kinds Denied, NotFound.
 func (m *Meter) UsageOf(_ context.Context, c *vm.Call, ref string) (vm.Usage, error) {
 	if err := c.Actor.OwnerOnly(ref); err != nil {
 		return vm.Usage{}, vm.WithOp(vm.OpGet, ref, err)
@@ -340,7 +336,7 @@ func (m *Meter) UsageOf(_ context.Context, c *vm.Call, ref string) (vm.Usage, er
 	return vm.Usage{}, vm.WithOp(vm.OpGet, ref, err)
 }
 
-// Past returns what a VM of an account has used that has run once and may be gone.
+// Past returns the use of a VM of an account that has run and may be deleted.
 func (m *Meter) Past(account vm.AccountID, id vm.ID) (vm.Usage, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -351,7 +347,7 @@ func (m *Meter) Past(account vm.AccountID, id vm.ID) (vm.Usage, bool) {
 	return seen(n.rec, n.memoryMiB, m.now()), true
 }
 
-// UsageNow returns what each of the given VMs has used so far. It asks no machine.
+// UsageNow returns the use of each of the given VMs. It asks no machine.
 func (m *Meter) UsageNow(vms []vm.VM) []vm.Usage {
 	out := make([]vm.Usage, len(vms))
 	now := m.now()
@@ -368,7 +364,7 @@ func (m *Meter) UsageNow(vms []vm.VM) []vm.Usage {
 	return out
 }
 
-// seen is a usage with the time that has passed since its last count.
+// seen adds the time since the last count to a usage.
 func seen(u vm.UsageRecord, memoryMiB int, now time.Time) vm.Usage {
 	if !u.RunningSince.IsZero() {
 		u.Run(u.RunningSince, now, memoryMiB)

@@ -12,9 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// recover takes over what is stored. It finishes a sum that a crash has cut short,
-// ends the usage of VMs that are gone, and continues with that of machines that
-// run.
+// recover loads the stored usage. It finishes a sum that a crash interrupted, ends the
+// usage of VMs that are gone, and continues that of running machines.
 func (m *Meter) recover(ctx context.Context, vms []vm.VM) error {
 	there := make(map[string]*vm.VM, len(vms))
 	for i := range vms {
@@ -53,8 +52,8 @@ func (m *Meter) recover(ctx context.Context, vms []vm.VM) error {
 	return nil
 }
 
-// endCount counts a machine up to its end. Until when a machine ran that was found
-// gone is not known: nothing more of it is counted.
+// endCount counts a machine until its end. If a machine was found gone, its end is
+// unknown, and nothing more is counted.
 func endCount(u *vm.UsageRecord, exit vm.MachineExit, now time.Time, memoryMiB int) {
 	until := now
 	if exit.Time.After(u.RunningSince) && exit.Time.Before(now) {
@@ -67,8 +66,7 @@ func endCount(u *vm.UsageRecord, exit vm.MachineExit, now time.Time, memoryMiB i
 	u.RunningSince = time.Time{}
 }
 
-// store writes a usage as it is now. What cannot be written is written with the
-// next count.
+// store writes the current usage. The next count retries a failed write.
 func (m *Meter) store(ctx context.Context, key string) {
 	m.writes.Lock()
 	defer m.writes.Unlock()
@@ -77,7 +75,7 @@ func (m *Meter) store(ctx context.Context, key string) {
 	}
 }
 
-// write writes a usage as it is now, if there is one. The caller holds m.writes.
+// write writes the current usage, if there is one. The caller holds m.writes.
 func (m *Meter) write(ctx context.Context, key string) error {
 	m.mu.Lock()
 	n := m.counts[key]
@@ -107,7 +105,7 @@ func (m *Meter) write(ctx context.Context, key string) error {
 	return err
 }
 
-// drop removes a usage from the store, and then from memory.
+// drop removes a usage from the store, then from memory.
 func (m *Meter) drop(ctx context.Context, key string) error {
 	if err := m.table.Drop(ctx, key); err != nil {
 		return err
@@ -119,9 +117,9 @@ func (m *Meter) drop(ctx context.Context, key string) error {
 	return nil
 }
 
-// Gone ends the usage of a VM that is being deleted, and adds that of the VMs that
-// are gone longest to the account's sum. It blocks for the writes. What cannot be
-// written is written with the next count.
+// Gone ends the usage of a VM that is being deleted, and adds the usage of the longest
+// deleted VMs to the account's sum. It blocks for the writes. The next count retries a
+// failed write.
 func (m *Meter) Gone(ctx context.Context, rec vm.VM) {
 	m.mu.Lock()
 	n := m.counts[string(rec.ID)]
@@ -140,12 +138,12 @@ func (m *Meter) Gone(ctx context.Context, rec vm.VM) {
 		err = m.fold(ctx, rec.Account)
 	}
 	if err != nil {
-		m.log.Warn("what a VM had used could not be stored", "vm", rec.ID, "err", err)
+		m.log.Warn("the usage of a deleted VM could not be stored", "vm", rec.ID, "err", err)
 	}
 }
 
-// fold adds the usage of the VMs that are gone longest to their account's sum,
-// until vmsKept of them are left.
+// fold adds the usage of the longest deleted VMs to their account's sum, until vmsKept
+// are left.
 func (m *Meter) fold(ctx context.Context, account vm.AccountID) error {
 	for {
 		past := m.of(func(u *vm.UsageRecord) bool { return u.Account == account && !u.Gone.IsZero() })
@@ -159,9 +157,8 @@ func (m *Meter) fold(ctx context.Context, account vm.AccountID) error {
 	}
 }
 
-// foldOne adds one usage to the account's sum. The sum names the VM whose usage
-// was added last: should that VM's own record outlive a crash, it is not added
-// again.
+// foldOne adds one usage to the account's sum. The sum names the VM that was added last,
+// so that it is not added again if its own record outlives a crash.
 func (m *Meter) foldOne(ctx context.Context, past vm.UsageRecord) error {
 	m.mu.Lock()
 	sum := m.sumLocked(past.Account)
@@ -180,7 +177,7 @@ func (m *Meter) foldOne(ctx context.Context, past vm.UsageRecord) error {
 	return m.drop(ctx, past.Key())
 }
 
-// sumLocked returns the sum of an account's VMs of which no record is left. Each
+// sumLocked returns the sum of an account's VMs that have no record of their own. Each
 // server has its own.
 func (m *Meter) sumLocked(account vm.AccountID) *count {
 	for _, n := range m.counts {
@@ -203,7 +200,7 @@ func (m *Meter) Forget(ctx context.Context, account vm.AccountID) error {
 	return nil
 }
 
-// of lists the records that are wanted.
+// of lists the wanted records.
 func (m *Meter) of(want func(*vm.UsageRecord) bool) (list []vm.UsageRecord) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

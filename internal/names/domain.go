@@ -14,19 +14,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-const maxDomains = 100 // of one account, verified or not
+const maxDomains = 100 // per account, verified or not
 
-// lookDeadline bounds the look at DNS.
+// lookDeadline bounds a DNS lookup.
 const lookDeadline = 30 * time.Second
 
-// DomainSite finds the port of a VM that a name is mapped to. A mapping is open to
-// everybody.
+// DomainSite returns the port of a VM that a name is mapped to. Mapped ports are public.
 func (n *Names) DomainSite(name string) (vm.Site, bool) {
 	_, site, ok := n.mapped(name)
 	return site, ok
 }
 
-// mapped returns the mapping of a name and where it leads, if there is a VM.
+// mapped returns the mapping of a name and the site that it leads to, if the VM exists.
 func (n *Names) mapped(name string) (m vm.Mapping, site vm.Site, ok bool) {
 	if m, ok = n.mappings.Get(name); !ok {
 		return m, site, false
@@ -43,26 +42,26 @@ func (n *Names) mapped(name string) (m vm.Mapping, site vm.Site, ok bool) {
 	return m, site, true
 }
 
-// MayCertify says for whom a certificate of a name may be ordered: it leads to a
-// VM, and its owner has shown that it is theirs.
+// MayCertify returns the account for which a certificate of a name may be ordered: the
+// name leads to a VM, and the account has verified it.
 func (n *Names) MayCertify(name string) (vm.AccountID, error) {
 	m, _, ok := n.mapped(name)
 	if !ok {
-		return "", vm.Errorf(vm.NotFound, name, "nothing is shown under this name")
+		return "", vm.Errorf(vm.NotFound, name, "no VM is mapped to this name")
 	}
 	if d, owned := n.domains.Get(m.Ownership); !owned || d.Account != m.Account || !covers(d, name) {
-		return "", vm.Errorf(vm.Denied, name, "nobody has shown that the name is theirs")
+		return "", vm.Errorf(vm.Denied, name, "no account has verified this name")
 	}
 	return m.Account, nil
 }
 
-// implicit reports whether a name lies below a preview domain.
+// implicit reports whether a name is below a preview domain.
 func (n *Names) implicit(name string) bool {
 	_, ok := n.belowPreviews(name)
 	return ok
 }
 
-// belowPreviews returns what stands before the preview domain in a name.
+// belowPreviews returns the part of a name before the preview domain.
 func (n *Names) belowPreviews(name string) (label string, ok bool) {
 	for _, d := range n.cfg.PreviewDomains {
 		if label, ok := strings.CutSuffix(name, "."+d); ok {
@@ -87,8 +86,8 @@ func (n *Names) domainOf(account vm.AccountID, ref string) (vm.Domain, bool) {
 	return vm.Domain{}, false
 }
 
-// ownerOf finds the verified domain of an account that covers a name. Where several
-// do, it is the longest.
+// ownerOf finds the verified domain of an account that covers a name, the longest if
+// there are several.
 func (n *Names) ownerOf(account vm.AccountID, name string) (owner vm.Domain, ok bool) {
 	for _, d := range n.domains.By(byAccount, string(account)) {
 		if covers(d, name) && len(d.Name) > len(owner.Name) {
@@ -103,8 +102,8 @@ func covers(d vm.Domain, name string) bool {
 	return d.Verified && (name == d.Name || strings.HasSuffix(name, "."+d.Name))
 }
 
-// OwnsDomain reports whether a name is the caller's: verified, or mapped below
-// a preview domain.
+// OwnsDomain checks that a name belongs to the caller: it is verified, or mapped below a
+// preview domain.
 func (n *Names) OwnsDomain(c *vm.Call, domain string) error {
 	name, err := vm.HostName(domain)
 	if err != nil {
@@ -115,12 +114,12 @@ func (n *Names) OwnsDomain(c *vm.Call, domain string) error {
 		return nil
 	}
 	err = vm.Errorf(vm.Denied, name, "this account has not verified the domain").
-		WithCode("DOMAIN_OWNERSHIP_ERROR", "domain", name, "accountId", string(c.Actor.Account)).WithHint("show that it is yours: `warren domain verify %s`", name)
+		WithCode("DOMAIN_OWNERSHIP_ERROR", "domain", name, "accountId", string(c.Actor.Account)).WithHint("verify it: `warren domain verify %s`", name)
 	return vm.WithOp(vm.OpDomain, name, err)
 }
 
-// VerifyDomain begins the verification of a domain: its owner sets a TXT record
-// to the code. Asked again it is the same verification.
+// VerifyDomain begins the verification of a domain: its owner must set a TXT record to
+// the code. A repeated call returns the same verification.
 func (n *Names) VerifyDomain(ctx context.Context, c *vm.Call, domain string) (d vm.Domain, err error) {
 	defer func() { err = vm.WithOp(vm.OpDomain, domain, err) }()
 	name, err := vm.HostName(domain)
@@ -128,7 +127,7 @@ func (n *Names) VerifyDomain(ctx context.Context, c *vm.Call, domain string) (d 
 		return d, err
 	}
 	if n.implicit(name) || n.previewDomain(name) || !strings.Contains(name, ".") {
-		return d, vm.Errorf(vm.Invalid, name, "a name that nobody can verify").WithCode("INVALID_DOMAIN", "domain", name).
+		return d, vm.Errorf(vm.Invalid, name, "this name cannot be verified").WithCode("INVALID_DOMAIN", "domain", name).
 			WithHint("names below %s need no verification: map them", strings.Join(n.cfg.PreviewDomains, " and "))
 	}
 	n.write.Lock()
@@ -158,8 +157,8 @@ func (n *Names) taken(name string) bool {
 	return slices.ContainsFunc(n.domains.By(byName, name), func(d vm.Domain) bool { return d.Verified })
 }
 
-// CheckDomain looks for the TXT record, and on success makes the domain the
-// account's. ref is its name or the verification's id.
+// CheckDomain looks up the TXT record and, if it has the code, gives the domain to the
+// account. ref is the domain's name or the verification's id.
 func (n *Names) CheckDomain(ctx context.Context, c *vm.Call, ref string) (d vm.Domain, err error) {
 	defer func() { err = vm.WithOp(vm.OpDomain, ref, err) }()
 	d, err = n.verification(c, ref)
@@ -171,7 +170,7 @@ func (n *Names) CheckDomain(ctx context.Context, c *vm.Call, ref string) (d vm.D
 	}
 	n.write.Lock()
 	defer n.write.Unlock()
-	if d, err = n.verification(c, ref); err != nil || d.Verified { // as it is now
+	if d, err = n.verification(c, ref); err != nil || d.Verified { // its current record
 		return d, err
 	}
 	if n.taken(d.Name) {
@@ -188,7 +187,7 @@ func (n *Names) CheckDomain(ctx context.Context, c *vm.Call, ref string) (d vm.D
 	})
 }
 
-// verification finds a domain of the caller's by name or id.
+// verification finds a domain of the caller by name or id.
 func (n *Names) verification(c *vm.Call, ref string) (vm.Domain, error) {
 	if name, err := vm.HostName(ref); err == nil {
 		ref = name
@@ -201,18 +200,18 @@ func (n *Names) verification(c *vm.Call, ref string) (vm.Domain, error) {
 	return d, nil
 }
 
-// lookFor asks DNS for the code of a verification.
+// lookFor looks up the code of a verification in DNS.
 func (n *Names) lookFor(ctx context.Context, d vm.Domain) error {
 	ctx, stop := context.WithTimeout(ctx, lookDeadline)
 	defer stop()
 	at := vm.VerificationName(d.Name)
-	list, err := n.cfg.Resolver.LookupTXT(ctx, at+".") // no search list: what it would find is another name
+	list, err := n.cfg.Resolver.LookupTXT(ctx, at+".") // the dot rules out search lists, which could find another name
 	for _, txt := range list {
 		if strings.TrimSpace(txt) == d.Code {
 			return nil
 		}
 	}
-	msg := "no TXT record of " + at + " says the code"
+	msg := "no TXT record of " + at + " contains the code"
 	if err != nil {
 		msg = "no TXT record of " + at + " was found: " + err.Error()
 	}
@@ -220,8 +219,7 @@ func (n *Names) lookFor(ctx context.Context, d vm.Domain) error {
 		WithHint("set TXT %s to %s, wait until DNS has it, then try again", at, d.Code)
 }
 
-// DropVerification forgets a verification, and a verified domain with what is
-// mapped by it.
+// DropVerification removes a verification, and a verified domain with its mappings.
 func (n *Names) DropVerification(ctx context.Context, c *vm.Call, domain, code string) (d vm.Domain, err error) {
 	defer func() { err = vm.WithOp(vm.OpDomain, domain, err) }()
 	n.write.Lock()
@@ -252,8 +250,8 @@ func (n *Names) Domains(_ context.Context, c *vm.Call) ([]vm.Domain, error) {
 	return list, nil
 }
 
-// Forget gives up the domains and mappings of an account that is deleted, so that
-// others may have them.
+// Forget removes the domains and mappings of a deleted account, so that others may use
+// the names.
 func (n *Names) Forget(ctx context.Context, account vm.AccountID) error {
 	n.write.Lock()
 	defer n.write.Unlock()

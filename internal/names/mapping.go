@@ -12,13 +12,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-const maxMappings = 1000 // of one account
+const maxMappings = 1000 // per account
 
-// DefaultMappedPort is where a mapping leads that names no port.
+// DefaultMappedPort is the port of a mapping that names none.
 const DefaultMappedPort = 443
 
-// MapDomain shows a port of a VM under a name, to everybody. It replaces the
-// caller's earlier mapping of the name.
+// MapDomain makes a port of a VM public under a name. It replaces the caller's earlier
+// mapping of the name.
 func (n *Names) MapDomain(ctx context.Context, c *vm.Call, domain, ref string, port uint16) (m vm.Mapping, err error) {
 	defer func() { err = vm.WithOp(vm.OpDomain, domain, err) }()
 	if port == 0 {
@@ -44,8 +44,8 @@ func (n *Names) MapDomain(ctx context.Context, c *vm.Call, domain, ref string, p
 	return m, n.saveMapping(ctx, old, m)
 }
 
-// claim judges whether the caller may map a name, and returns its mapping, new
-// or as it is.
+// claim checks whether the caller may map a name, and returns its mapping, new or
+// existing.
 func (n *Names) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	name, err := vm.HostName(domain)
 	if err != nil {
@@ -62,15 +62,15 @@ func (n *Names) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	case implicit:
 		m.Implicit, m.Ownership = true, m.ID
 		if shown || there && old.Account != c.Actor.Account {
-			return m, notVerified(name, "another account has this name, or had it lately").WithHint("choose another one below %s", strings.TrimPrefix(name, label+"."))
+			return m, notVerified(name, "another account has this name, or had it recently").WithHint("choose another one below %s", strings.TrimPrefix(name, label+"."))
 		}
 	default:
 		d, ok := n.ownerOf(c.Actor.Account, name)
 		if !ok {
-			return m, notVerified(name, "this account has not verified the domain").WithHint("show that it is yours: `warren domain verify %s`", name)
+			return m, notVerified(name, "this account has not verified the domain").WithHint("verify it: `warren domain verify %s`", name)
 		}
 		if there && old.Account != c.Actor.Account && !n.closer(d, old) {
-			return m, vm.Errorf(vm.Exists, name, "another account has mapped the name, and has verified as much of it").WithCode("DOMAIN_ALREADY_EXISTS", "domain", name)
+			return m, vm.Errorf(vm.Exists, name, "another account has mapped the name and has verified an equally specific domain").WithCode("DOMAIN_ALREADY_EXISTS", "domain", name)
 		}
 		m.Ownership = d.ID
 	}
@@ -80,8 +80,8 @@ func (n *Names) claim(c *vm.Call, domain string) (vm.Mapping, error) {
 	return m, nil
 }
 
-// isPreviewName reports whether a label could be <port>-<VM> or the id of a VM, or
-// has dots, which no certificate of the preview domain covers.
+// isPreviewName reports whether a label could be <port>-<VM> or the id of a VM, or has
+// dots, so that no certificate of the preview domain covers it.
 func isPreviewName(label string) bool {
 	port, _, ok := strings.Cut(label, "-")
 	_, err := strconv.ParseUint(port, 10, 64)
@@ -92,21 +92,21 @@ func notVerified(name, why string) *vm.Error {
 	return vm.Errorf(vm.Unauthenticated, name, "%s", why).WithCode("DOMAIN_OWNERSHIP_NOT_VERIFIED", "domain", name)
 }
 
-// closer reports whether a domain says more of a name than that by which
-// another account has mapped it: the owner of a.example.com goes before the
-// owner of example.com, who gave it away by DNS.
+// closer reports whether a domain is more specific than the one by which another account
+// has mapped a name: the owner of a.example.com precedes the owner of example.com, who
+// delegated it in DNS.
 func (n *Names) closer(d vm.Domain, m vm.Mapping) bool {
 	old, _ := n.domains.Get(m.Ownership)
 	return len(d.Name) > len(old.Name)
 }
 
-// CheckMappable judges a name before a VM is made for it.
+// CheckMappable checks a name before a VM is made for it.
 func (n *Names) CheckMappable(c *vm.Call, domain string) error {
 	_, err := n.claim(c, domain)
 	return vm.WithOp(vm.OpDomain, domain, err)
 }
 
-// Unmap ends a mapping of the caller's.
+// Unmap removes a mapping of the caller.
 func (n *Names) Unmap(ctx context.Context, c *vm.Call, domain string) (m vm.Mapping, err error) {
 	defer func() { err = vm.WithOp(vm.OpDomain, domain, err) }()
 	name, err := vm.HostName(domain)
@@ -116,7 +116,7 @@ func (n *Names) Unmap(ctx context.Context, c *vm.Call, domain string) (m vm.Mapp
 	n.write.Lock()
 	defer n.write.Unlock()
 	m, ok := n.mappings.Get(name)
-	if !ok || m.Account != c.Actor.Account { // whether it is another's is not said
+	if !ok || m.Account != c.Actor.Account { // does not reveal whether another account has it
 		return m, vm.Errorf(vm.Denied, name, "not a mapping of this account").WithCode("FAILED_PERMISSIONS_CHECK", "domain", name).
 			WithHint("`warren domain ls` lists them")
 	}
@@ -143,8 +143,7 @@ func (n *Names) MappedTo(id vm.ID) []string {
 	return names
 }
 
-// saveMapping writes a mapping in place of old; the zero old = there is none. The
-// caller holds write.
+// saveMapping replaces old by m; the zero old = there is none. The caller holds write.
 func (n *Names) saveMapping(ctx context.Context, old, m vm.Mapping) error {
 	m.Host = n.host
 	var err error
@@ -173,7 +172,7 @@ func (n *Names) dropMapping(ctx context.Context, name string) error {
 	return err
 }
 
-// VMGone ends the mappings of a VM that is deleted.
+// VMGone removes the mappings of a VM that is deleted.
 func (n *Names) VMGone(ctx context.Context, id vm.ID) error {
 	n.write.Lock()
 	defer n.write.Unlock()
@@ -184,8 +183,8 @@ func (n *Names) VMGone(ctx context.Context, id vm.ID) error {
 	return errors.Join(errs...)
 }
 
-// Move points the mappings of a VM to another VM of its account. back, which is
-// never nil, undoes what was done, also after an error.
+// Move points the mappings of a VM to another VM of its account. back is never nil and
+// undoes what was done, even after an error.
 func (n *Names) Move(ctx context.Context, from, to vm.ID) (back func(context.Context) error, err error) {
 	n.write.Lock()
 	defer n.write.Unlock()
@@ -208,7 +207,7 @@ func (n *Names) Move(ctx context.Context, from, to vm.ID) (back func(context.Con
 	return back, nil
 }
 
-// point makes a mapping, if it is still there, lead to a VM. The caller holds write.
+// point makes an existing mapping lead to a VM. The caller holds write.
 func (n *Names) point(ctx context.Context, name string, to vm.ID) error {
 	_, err := n.mappings.Change(ctx, name, func(m *vm.Mapping) error {
 		m.VM = to

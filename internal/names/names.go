@@ -1,11 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package names decides under which host names the ports of VMs are shown. It keeps
-// the domains that accounts have verified, the mappings of names to VMs, and the
-// names under which pages were shown. It lies above the engine, which keeps what a
-// VM's record says of its ports, and which tells names when a VM is deleted or
-// replaced.
+// Package names decides under which host names the ports of VMs are shown. It keeps the
+// domains that accounts have verified, the mappings of names to VMs, and the names under
+// which pages were shown. It uses the engine, which keeps each VM's port settings and
+// tells names when a VM is deleted or replaced.
 package names
 
 import (
@@ -28,7 +27,7 @@ type Resolver interface {
 
 // Engine is what names needs of the engine.
 type Engine interface {
-	// Find returns the VM that ref names among those that the actor reaches. Kinds
+	// Find returns the VM that ref names among those that the actor may see. Kinds
 	// NotFound, Invalid and Denied.
 	Find(a vm.Actor, ref string) (vm.VM, error)
 	// VMOf returns the VM with an id, of any account.
@@ -41,18 +40,18 @@ type Engine interface {
 	Visit(ctx context.Context, c *vm.Call, ref string, verb vm.Op, user string) (*engine.Visit, error)
 }
 
-// Rights judges callers.
+// Rights checks callers' rights.
 type Rights interface {
-	// Session returns a context that ends with the caller's right to be connected, and
-	// to a VM.
+	// Session returns a context that ends with the caller's right to be connected, and to
+	// a VM.
 	Session(ctx context.Context, c *vm.Call, ref, user string) (context.Context, context.CancelFunc)
-	// Valid refuses an actor whose key or token was revoked or has expired.
+	// Valid fails if the actor's key or token was revoked or has expired.
 	Valid(a vm.Actor) error
-	// Reaches reports whether an actor may know of a VM of its account.
+	// Reaches reports whether an actor may see a VM of its account.
 	Reaches(a vm.Actor, id vm.ID) bool
 }
 
-// Config is what names works with.
+// Config holds the dependencies of names.
 type Config struct {
 	Journal  *journal.Journal
 	Now      func() time.Time
@@ -63,11 +62,11 @@ type Config struct {
 	Log            *slog.Logger
 }
 
-// Names is the room. All methods may be called at once from many goroutines.
+// Names is the room. Its methods may be called concurrently.
 type Names struct {
 	cfg    Config
 	host   string
-	engine Engine // set by Open, as rights is
+	engine Engine // set by Open, like rights
 	rights Rights
 
 	domains  *ledger.Table[string, vm.Domain]
@@ -131,8 +130,8 @@ func New(l *ledger.Ledger, cfg Config) *Names {
 	return n
 }
 
-// Open removes this server's mappings of VMs that are gone: a death of the server
-// came between the end of the VM and that of the mapping.
+// Open removes this server's mappings of VMs that are gone, in case an earlier server
+// died between deleting a VM and its mappings.
 func (n *Names) Open(ctx context.Context, e Engine, r Rights) error {
 	n.engine, n.rights = e, r
 	for _, m := range n.mappings.All() {

@@ -10,9 +10,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// PreviewSite finds the port of a VM that a preview's host name means: by the
-// VM's id, or by a name that only one VM of this host has and under which no
-// other account showed pages lately.
+// PreviewSite finds the port of a VM for a preview's host name: by the VM's id, or by a
+// name that only one VM of this host has and under which no other account showed pages
+// recently.
 func (n *Names) PreviewSite(label string, port uint16) (vm.Site, bool) {
 	if rec, ok := n.engine.VMOf(vm.ID(label)); ok {
 		return siteOf(rec, port), true
@@ -26,7 +26,7 @@ func (n *Names) PreviewSite(label string, port uint16) (vm.Site, bool) {
 	return site, true
 }
 
-// siteOf is a port of a VM as its record has it.
+// siteOf returns a port of a VM according to its record.
 func siteOf(rec vm.VM, port uint16) vm.Site {
 	s := vm.Site{VM: rec.ID, Account: rec.Account, Name: rec.Name, Port: port, Instance: rec.InstanceID, Started: rec.StartedAt}
 	if p := previewOf(rec, port); p != nil {
@@ -44,8 +44,8 @@ func previewOf(rec vm.VM, port uint16) *vm.Preview {
 	return nil
 }
 
-// Site returns a port of a VM of the caller's, for links, and whether the VM's
-// name is enough to find it from outside.
+// Site returns a port of the caller's VM, for links, and whether the VM's name is enough
+// to find it from outside.
 func (n *Names) Site(_ context.Context, c *vm.Call, ref string, port uint16) (site vm.Site, byName bool, err error) {
 	rec, err := n.engine.Find(c.Actor, ref)
 	if err != nil {
@@ -56,7 +56,7 @@ func (n *Names) Site(_ context.Context, c *vm.Call, ref string, port uint16) (si
 	return site, ok && named.VM == site.VM, nil
 }
 
-// Previews returns the ports of a VM that were opened or closed by name.
+// Previews returns the ports of a VM that were explicitly opened or closed.
 func (n *Names) Previews(_ context.Context, c *vm.Call, ref string) ([]vm.Preview, error) {
 	rec, err := n.engine.Find(c.Actor, ref)
 	if err != nil {
@@ -65,10 +65,10 @@ func (n *Names) Previews(_ context.Context, c *vm.Call, ref string) ([]vm.Previe
 	return slices.Clone(rec.Previews), nil
 }
 
-// maxPreviews bounds the ports that one VM's record speaks of.
+// maxPreviews bounds the ports in one VM's record.
 const maxPreviews = 200
 
-// SetPreview says whether a port of a VM is open to everybody.
+// SetPreview sets whether a port of a VM is public.
 func (n *Names) SetPreview(ctx context.Context, c *vm.Call, ref string, port uint16, public bool) (vm.Preview, error) {
 	return n.changePreview(ctx, c, ref, port, func(p *vm.Preview) { p.Public = public })
 }
@@ -81,7 +81,7 @@ func (n *Names) ClosePreview(ctx context.Context, c *vm.Call, ref string, port u
 	})
 }
 
-// changePreview changes what a VM's record says of a port, with one audit record.
+// changePreview changes the setting of a port in a VM's record, with one audit record.
 func (n *Names) changePreview(ctx context.Context, c *vm.Call, ref string, port uint16, change func(*vm.Preview)) (out vm.Preview, err error) {
 	defer func() { err = vm.WithOp(vm.OpPreview, ref, err) }()
 	if port == 0 {
@@ -116,7 +116,7 @@ func (n *Names) changePreview(ctx context.Context, c *vm.Call, ref string, port 
 	return out, nil
 }
 
-// changed is what becomes of a port's preview.
+// changed returns a port's preview after a change.
 func changed(rec vm.VM, port uint16, change func(*vm.Preview)) vm.Preview {
 	out := vm.Preview{Port: port}
 	if p := previewOf(rec, port); p != nil {
@@ -126,9 +126,9 @@ func changed(rec vm.VM, port uint16, change func(*vm.Preview)) vm.Preview {
 	return out
 }
 
-// EnterPreview wakes the VM of a site that PreviewSite or DomainSite found, and
-// holds it awake until leave is called, which may be done more than once. The
-// name that led to it stays with its account; see vm.ShownName.
+// EnterPreview wakes the VM of a site that PreviewSite or DomainSite found, and keeps it
+// awake until leave, which may be called more than once. The name by which it was found
+// stays with its account; see vm.ShownName.
 func (n *Names) EnterPreview(ctx context.Context, c *vm.Call, at vm.Site) (site vm.Site, leave func(), err error) {
 	if err := n.showName(ctx, at); err != nil {
 		return vm.Site{}, nil, vm.WithOp(vm.OpPreview, string(at.VM), err)
@@ -140,23 +140,23 @@ func (n *Names) EnterPreview(ctx context.Context, c *vm.Call, at vm.Site) (site 
 	return siteOf(v.Record(), 0), func() { v.End(nil, nil) }, nil
 }
 
-// MayPreview reports whether an actor may see a port of a VM: it is of the VM's
-// account, and an identity of that was granted the VM.
+// MayPreview reports whether an actor may see a port of a VM: it belongs to the VM's
+// account, and an identity has a permission for the VM.
 func (n *Names) MayPreview(a vm.Actor, site vm.Site) bool {
 	rec, ok := n.engine.VMOf(site.VM)
 	return ok && rec.Account == a.Account && n.rights.Valid(a) == nil && n.rights.Reaches(a, site.VM)
 }
 
-// guest is somebody who sees a port because it is public, or by a link.
+// guest is a visitor who sees a port because it is public, or by a link.
 type guest struct {
-	site vm.Site // as it was when the guest came
+	site vm.Site // when the guest came
 	end  context.CancelCauseFunc
 }
 
-// PreviewSession returns a context that ends with ctx. It also ends, with the reason
-// as its cause, when the right to see a site ends. The right of an actor ends with
-// its key, token or permission. The zero actor came because the port is public, or
-// by a link: its right ends when the port is closed or the domain leads elsewhere.
+// PreviewSession returns a context that ends with ctx, or when the right to see a site
+// ends; the cause is the reason. An actor's right ends with its key, token or permission.
+// The zero actor came because the port is public, or by a link: its right ends when the
+// port is closed or the domain leads elsewhere.
 func (n *Names) PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (context.Context, context.CancelFunc) {
 	if a.Account != "" {
 		return n.rights.Session(ctx, &vm.Call{Actor: a}, string(site.VM), "")
@@ -166,7 +166,7 @@ func (n *Names) PreviewSession(ctx context.Context, a vm.Actor, site vm.Site) (c
 	n.mu.Lock()
 	n.guests[g] = true
 	n.mu.Unlock()
-	n.check(g) // a change that comes later finds the guest
+	n.check(g) // a later change finds the guest
 	return ctx, func() {
 		n.leave(g)
 		cancel(nil)
@@ -179,7 +179,7 @@ func (n *Names) leave(g *guest) {
 	delete(n.guests, g)
 }
 
-// check ends a guest's session unless the site is still open as it was.
+// check ends a guest's session if the site has changed.
 func (n *Names) check(g *guest) {
 	if err := n.shows(g.site); err != nil {
 		n.leave(g)
@@ -187,7 +187,7 @@ func (n *Names) check(g *guest) {
 	}
 }
 
-// cut ends the sessions of guests whose site is no longer open as it was.
+// cut ends the sessions of guests whose site has changed.
 func (n *Names) cut() {
 	n.mu.Lock()
 	list := make([]*guest, 0, len(n.guests))
@@ -200,7 +200,7 @@ func (n *Names) cut() {
 	}
 }
 
-// shows refuses a site that is no longer open as it was.
+// shows fails if a site is no longer open as it was.
 func (n *Names) shows(was vm.Site) error {
 	now, ok := vm.Site{}, false
 	if was.Domain != "" {
@@ -209,7 +209,7 @@ func (n *Names) shows(was vm.Site) error {
 		now, ok = siteOf(rec, was.Port), true
 	}
 	if !ok || now.VM != was.VM || now.Port != was.Port || now.Epoch != was.Epoch || was.Public && !now.Public {
-		return vm.Errorf(vm.Denied, string(was.VM), "the port is no longer open to whom it was")
+		return vm.Errorf(vm.Denied, string(was.VM), "the port was closed, or the name leads elsewhere")
 	}
 	return nil
 }

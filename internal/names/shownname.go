@@ -15,14 +15,14 @@ import (
 // maxShownNames bounds the names that are kept for one account.
 const maxShownNames = 1000
 
-// shownByOther reports whether another account showed pages under a name lately.
+// shownByOther reports whether another account showed pages under a name recently.
 func (n *Names) shownByOther(name string, account vm.AccountID) bool {
 	s, ok := n.shown.Get(name)
 	return ok && s.Account != account && n.now().Sub(s.SeenAt) < vm.ShownNameLasts
 }
 
-// showName notes, durably and before the first page is shown, that a site's account
-// shows pages under the VM's name. It writes once a day at most.
+// showName durably records, before the first page, that a site's account shows pages
+// under the VM's name. It writes at most once a day.
 func (n *Names) showName(ctx context.Context, at vm.Site) error {
 	if at.Label == "" {
 		return nil
@@ -52,18 +52,18 @@ func (n *Names) showName(ctx context.Context, at vm.Site) error {
 	return err
 }
 
-// noted reports whether it is stored that a site's name was shown today. It refuses
-// a name under which another account showed pages lately.
+// noted reports whether it is recorded that a site's name was shown today. It fails if
+// another account showed pages under the name recently.
 func (n *Names) noted(at vm.Site, today time.Time) (done bool, err error) {
 	if n.shownByOther(at.Label, at.Account) {
-		return false, vm.Errorf(vm.Denied, at.Label, "another account showed pages under this name lately").
+		return false, vm.Errorf(vm.Denied, at.Label, "another account showed pages under this name recently").
 			WithHint("use the VM's id in the address, or another name")
 	}
 	s, _ := n.shown.Get(at.Label)
 	return s.Account == at.Account && s.SeenAt.Equal(today), nil
 }
 
-// forgetShownNames drops names that no browser is likely to remember, and the oldest
+// forgetShownNames removes names that browsers have probably forgotten, and the oldest
 // names of an account that has too many. The caller holds write.
 func (n *Names) forgetShownNames(ctx context.Context, account vm.AccountID) error {
 	var old, own []vm.ShownName

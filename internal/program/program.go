@@ -1,8 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program runs Warren's own programs in a guest: each to its end, with a
-// bounded output. Units does what systemd's programs do.
+// Package program runs Warren's own programs in a guest, each to its end and with bounded
+// output. Units drives systemd.
 package program
 
 import (
@@ -35,13 +35,13 @@ type Files interface {
 	Remove(ctx context.Context, user, path string, recursive bool) error
 }
 
-// Ran is what a program that has ended left behind.
+// Ran is the result of a program that has ended.
 type Ran struct {
 	Out, Err string // the first 4 MiB of its output, the last 16 KiB of its error output
 	Status   vm.ExitStatus
 }
 
-// Why is what the program said about its failure.
+// Why is the program's own message about its failure.
 func (r Ran) Why() string {
 	text := strings.TrimSpace(r.Err)
 	if text == "" {
@@ -58,7 +58,7 @@ const (
 	maxErr = 16 << 10
 )
 
-// Run runs a program to its end. A program that fails is no error: see Ran.Status.
+// Run runs a program to its end. A failing program is no error: see Ran.Status.
 func Run[X Exec](ctx context.Context, g Guest[X], s vm.ExecSpec) (Ran, error) {
 	x, err := g.Exec(ctx, s)
 	if err != nil {

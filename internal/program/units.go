@@ -29,7 +29,7 @@ func (u Units) run(ctx context.Context, argv ...string) (Ran, error) {
 	return u.exec(ctx, vm.ExecSpec{Argv: argv, User: u.user})
 }
 
-// Must runs a program and returns its output. A program that fails is an error.
+// Must runs a program and returns its output. It fails if the program does.
 func (u Units) Must(ctx context.Context, argv ...string) (string, error) {
 	r, err := u.run(ctx, argv...)
 	if err != nil {
@@ -38,7 +38,7 @@ func (u Units) Must(ctx context.Context, argv ...string) (string, error) {
 	return r.Out, u.failed(r)
 }
 
-// failed is the error of a program of systemd's; nil when the program succeeded.
+// failed is the error of a systemd program, or nil if it succeeded.
 func (u Units) failed(r Ran) error {
 	switch why := r.Why(); {
 	case r.Status.Code == 0:
@@ -62,7 +62,7 @@ func (u Units) List(ctx context.Context) ([]vm.UnitStatus, error) {
 	return spec.ParseUnits([]byte(out))
 }
 
-// Show returns the state of units. The state of an unknown one is not-found.
+// Show returns the state of units; not-found for unknown ones.
 func (u Units) Show(ctx context.Context, names ...string) ([]vm.UnitStatus, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -118,14 +118,14 @@ func (u Units) Write(ctx context.Context, path, text string) error {
 	return err
 }
 
-// Add installs a unit and, when the unit is enabled, starts it. Kind Exists when
-// there is one of this name.
+// Add installs a unit and, if it is enabled, starts it. Kind Exists when there is a
+// service with this name.
 func (u Units) Add(ctx context.Context, unit vm.Unit) (vm.UnitResult, error) {
 	name := spec.UnitName(unit.Name)
 	out := vm.UnitResult{ServiceID: name, Success: true, Message: "installed"}
 	switch _, err := u.One(ctx, name); {
 	case err == nil:
-		return out, vm.Errorf(vm.Exists, name, "there is a service of this name").WithCode("SERVICE_ALREADY_EXISTS", "serviceName", name).
+		return out, vm.Errorf(vm.Exists, name, "a service with this name exists").WithCode("SERVICE_ALREADY_EXISTS", "serviceName", name).
 			WithHint("remove it first: `warren service rm NAME %s`", name)
 	case vm.KindOf(err) != vm.NotFound:
 		return out, err
@@ -136,7 +136,7 @@ func (u Units) Add(ctx context.Context, unit vm.Unit) (vm.UnitResult, error) {
 	do := "daemon-reload"
 	argv := []string{"systemctl", do}
 	if unit.Enabled() {
-		argv = []string{"systemctl", "enable", "--quiet", "--", name} // reloads too
+		argv = []string{"systemctl", "enable", "--quiet", "--", name} // this also reloads systemd
 	}
 	if _, err := u.Must(ctx, argv...); err != nil {
 		return out, err
@@ -146,13 +146,13 @@ func (u Units) Add(ctx context.Context, unit vm.Unit) (vm.UnitResult, error) {
 	}
 	verb := "start"
 	if unit.Oneshot() {
-		verb = "start-later" // its commands may take as long as they like
+		verb = "start-later" // its commands may take any time
 	}
 	return u.Change(ctx, verb, name)
 }
 
-// Change starts, stops or restarts a unit. The verb "start-later" does not wait for
-// the start. The result says what systemd refuses.
+// Change starts, stops or restarts a unit. The verb "start-later" does not wait for the
+// start. The result contains systemd's refusal.
 func (u Units) Change(ctx context.Context, verb, name string) (vm.UnitResult, error) {
 	name = spec.UnitName(name)
 	argv := []string{"systemctl", verb, "--", name}
@@ -176,7 +176,7 @@ func (u Units) Change(ctx context.Context, verb, name string) (vm.UnitResult, er
 	return vm.UnitResult{ServiceID: name, Success: true, Message: done}, nil
 }
 
-// exitNotLoaded is systemctl's exit status for a unit that is not there.
+// exitNotLoaded is systemctl's exit status for an unknown unit.
 const exitNotLoaded = 5
 
 // Remove stops a unit and removes its file. Kind Unsupported when the unit was not
@@ -203,8 +203,8 @@ func (u Units) Remove(ctx context.Context, name string) (vm.UnitResult, error) {
 	if _, err := u.Must(ctx, "systemctl", "daemon-reload"); err != nil {
 		return out, err
 	}
-	// A unit that had failed would stay in the lists; one that had not is no
-	// longer known here.
+	// A failed unit would stay in the lists. For others the command fails, since systemd
+	// no longer knows them.
 	_, err := u.run(ctx, "systemctl", "reset-failed", "--", name)
 	return out, err
 }

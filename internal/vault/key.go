@@ -12,29 +12,28 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// The keys of unlocked volumes are in the memory of this process and, for a disk
-// that is plugged in, in the memory of its QEMU; nowhere else. They are gone when
-// the process ends.
+// The keys of unlocked volumes are only in the memory of this process and, for an
+// attached disk, of its QEMU. They are gone when the process ends.
 
 // UnlockRequest asks for a volume's key.
 type UnlockRequest struct {
 	Secret     vm.VolumeSecret
-	TTLSeconds int64 // it is locked again after so long; 0 = never
-	// Keep leaves it unlocked when the last VM that had it mounted ends.
+	TTLSeconds int64 // time until it is locked again; 0 = no limit
+	// Keep leaves the volume unlocked when the last VM that had it mounted ends.
 	Keep bool
 }
 
-// What refused secrets cost.
+// The cost of refused secrets.
 const (
 	freeTries  = 3               // before the first wait
 	maxWait    = 5 * time.Minute // between two tries
-	maxRefused = freeTries + 10  // the count stops here: the wait is the longest by then
+	maxRefused = freeTries + 10  // the count stops here: the wait is at its maximum
 )
 
-// UnlockVolume makes a volume ready to be mounted, until it is locked again. To
-// unlock an unlocked volume changes when it is locked again. recovered says that
-// the disk's header was damaged and put back. Kinds: Denied for a wrong secret,
-// Limit after too many of them, NotFound, Corrupt.
+// UnlockVolume makes a volume ready to be mounted until it is locked again. Unlocking an
+// unlocked volume changes only when it is locked again. recovered reports that the disk's
+// header was damaged and was restored. Kinds: Denied for a wrong secret, Limit after too
+// many of them, NotFound, Corrupt.
 func (vt *Vault) UnlockVolume(ctx context.Context, c *vm.Call, ref Ref, r UnlockRequest) (info Info, recovered bool, err error) {
 	defer func() { err = vt.fail(vm.OpVolumeUnlock, ref.Volume, err) }()
 	if r.TTLSeconds < 0 || r.TTLSeconds > vm.MaxSeconds {
@@ -79,15 +78,15 @@ func secretKind(s vm.VolumeSecret) string {
 	return vm.SlotHost
 }
 
-// try opens the volume with a secret. After some refusals in a row the caller has
-// to wait before the next try, longer each time; a try that comes too early is not
-// looked at. Only one secret of a volume is tried at a time, because each try of a
-// passphrase takes much memory.
+// try opens the volume with a secret. After some refusals in a row the caller must wait
+// before the next try, longer each time; a try that comes too early is refused unchecked.
+// Only one secret of a volume is tried at a time, because checking a passphrase takes
+// much memory.
 func (v *Volume) try(ctx context.Context, secret vm.VolumeSecret) (vm.VolumeKey, bool, error) {
 	now := v.vault.now
 	rec := v.Record()
 	guess := secretKind(secret) != vm.SlotHost
-	if guess && rec.NotBefore.Sub(now()) > maxWait { // the host's clock was put back
+	if guess && rec.NotBefore.Sub(now()) > maxWait { // the host's clock was set back
 		var err error
 		if rec, err = v.update(ctx, func(rec *vm.Volume) { rec.NotBefore = now().Add(maxWait) }); err != nil {
 			return nil, false, err
@@ -111,8 +110,8 @@ func (v *Volume) try(ctx context.Context, secret vm.VolumeSecret) (vm.VolumeKey,
 	return key, recovered, err
 }
 
-// noteRefused makes the next try of the volume wait. The count is in the record, so
-// a restart of the server gives nobody more tries.
+// noteRefused makes the next try of the volume wait. The count is in the record, so that
+// restarting the server allows no more tries.
 func (v *Volume) noteRefused(ctx context.Context) error {
 	_, err := v.update(ctx, func(rec *vm.Volume) {
 		rec.Refused = min(rec.Refused+1, maxRefused)
@@ -146,7 +145,7 @@ func (v *Volume) hold(key vm.VolumeKey, r UnlockRequest) error {
 	after, stop := vt.clock.After(ttl)
 	relocked := v.relocked
 	vt.tasks.Add(1)
-	go func() { // ends when the time is up, or the volume is locked or unlocked again, or the vault is closed
+	go func() { // ends when the time is up, when the volume is locked or unlocked again, or when the vault is closed
 		defer vt.tasks.Done()
 		defer stop()
 		select {
@@ -158,8 +157,7 @@ func (v *Volume) hold(key vm.VolumeKey, r UnlockRequest) error {
 	return nil
 }
 
-// relock locks a volume whose time is up. VMs that have it mounted keep using
-// it.
+// relock locks a volume whose time is up. VMs that have it mounted can still use it.
 func (v *Volume) relock(held chan struct{}) {
 	v.vault.mu.Lock()
 	if v.relocked != held {
@@ -171,7 +169,7 @@ func (v *Volume) relock(held chan struct{}) {
 	v.lockedBy("ttl")
 }
 
-// lockedBy records a lock that nobody asked for.
+// lockedBy records a lock that no caller requested.
 func (v *Volume) lockedBy(reason string) {
 	vt := v.vault
 	if vt.vms.Alive() != nil {
@@ -188,7 +186,7 @@ func (v *Volume) lockedBy(reason string) {
 	v.Emit("volume.locked", map[string]any{"reason": reason, "mounts": len(rec.Mounts)})
 }
 
-// lockLocked takes the key out of memory. The caller holds Vault.mu.
+// lockLocked removes the key from memory. The caller holds Vault.mu.
 func (v *Volume) lockLocked() {
 	clear(v.key)
 	if v.relocked != nil {
@@ -221,10 +219,10 @@ func (v *Volume) Key() (vm.VolumeKey, error) {
 		WithHint("unlock it: `warren volume unlock %s%s`", v.first.Name, project)
 }
 
-// LockVolume takes a volume's key out of memory. It is refused while a running VM
-// has the volume mounted, unless force: that unmounts the volume first and kills
-// the programs that use it. A suspended VM can start only when its volumes are
-// unlocked again. It is no error to lock a locked volume.
+// LockVolume removes a volume's key from memory. While a running VM has the volume
+// mounted, it is refused, except with force: that first unmounts the volume and kills the
+// programs that use it. A suspended VM can only start when its volumes are unlocked
+// again. Locking a locked volume is no error.
 func (vt *Vault) LockVolume(ctx context.Context, c *vm.Call, ref Ref, force bool) (info Info, err error) {
 	defer func() { err = vt.fail(vm.OpVolumeLock, ref.Volume, err) }()
 	v, err := vt.FindVolume(c, ref)
@@ -261,10 +259,10 @@ func (v *Volume) lockUnused() error {
 	case starting:
 		return v.inUse(rec, *m).WithHint("it is being started: try again when it runs")
 	}
-	return v.inUse(rec, *m).WithHint("unmount it first, or use --force, which does and kills what uses it")
+	return v.inUse(rec, *m).WithHint("unmount it first, or use --force, which kills the programs that use it and unmounts it")
 }
 
-// unmountAll takes the volume away from every running VM that has it.
+// unmountAll unmounts the volume from every running VM that has it.
 func (v *Volume) unmountAll(ctx context.Context, c *vm.Call) error {
 	sub := &vm.Call{Actor: c.Actor, Request: c.Request}
 	for _, m := range v.Record().Mounts {
@@ -277,8 +275,8 @@ func (v *Volume) unmountAll(ctx context.Context, c *vm.Call) error {
 
 func (vt *Vault) now() time.Time { return vt.clock.Now().UTC() }
 
-// fail names the verb and the subject of an error, unless a test has played the
-// death of the server: that error is returned as it is.
+// fail adds verb and subject to an error, except to a simulated death of the server in a
+// test.
 func (vt *Vault) fail(op vm.Op, subject string, err error) error {
 	if err == nil || vt.vms.Alive() != nil {
 		return err

@@ -83,8 +83,8 @@ func checkSize(mib int) error {
 		WithHint("use %d to %d MiB", vm.MinVolumeMiB, vm.MaxVolumeMiB)
 }
 
-// claim takes the name of a new volume until free is called. By then the name has
-// a record, or nobody uses it.
+// claim reserves the name of a new volume until free is called. By then the name has a
+// record, or is unused.
 func (vt *Vault) claim(rec vm.Volume) (free func(), err error) {
 	name := nameKey(rec.Account, rec.Project, rec.Name)
 	vt.mu.Lock()
@@ -105,8 +105,8 @@ func (vt *Vault) claim(rec vm.Volume) (free func(), err error) {
 	}, nil
 }
 
-// build makes the files and then the record. The next server removes files that
-// have no record.
+// build makes the files and then the record. The next server removes files without a
+// record.
 func (vt *Vault) build(ctx context.Context, rec vm.Volume, slot vm.VolumeSlotSpec) error {
 	if err := vt.vms.DiskSpace(ctx); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (vt *Vault) build(ctx context.Context, rec vm.Volume, slot vm.VolumeSlotSpe
 	return nil
 }
 
-// Volumes lists volumes by project and name: of one project, or of all if project
-// is "". With a VM, it lists only the volumes that the VM has mounted.
+// Volumes lists volumes by project and name: of one project, or of all if project is "".
+// With a VM it lists only the volumes that this VM has mounted.
 func (vt *Vault) Volumes(_ context.Context, c *vm.Call, project, ofVM string) ([]Info, error) {
 	if err := c.Actor.OwnerOnly(""); err != nil {
 		return nil, vt.fail(vm.OpList, ofVM, err)
@@ -187,8 +187,8 @@ func (vt *Vault) RemoveVolume(ctx context.Context, c *vm.Call, ref Ref) (info In
 	return info, nil
 }
 
-// ResizeVolume makes a volume larger that is unlocked and not mounted. Its file
-// system grows at the next mount that may write.
+// ResizeVolume grows a volume that is unlocked and not mounted. Its file system grows at
+// the next writable mount.
 func (vt *Vault) ResizeVolume(ctx context.Context, c *vm.Call, ref Ref, sizeMiB int) (info Info, err error) {
 	defer func() { err = vt.fail(vm.OpVolumeResize, ref.Volume, err) }()
 	v, err := vt.FindVolume(c, ref)
@@ -205,8 +205,8 @@ func (vt *Vault) ResizeVolume(ctx context.Context, c *vm.Call, ref Ref, sizeMiB 
 		return info, err
 	}
 	if sizeMiB < rec.SizeMiB {
-		return info, vm.Errorf(vm.Invalid, rec.Name, "it has %d MiB and cannot shrink to %d", rec.SizeMiB, sizeMiB).
-			WithCode("VOLUME_SIZE_INVALID", "got", sizeMiB, "min", rec.SizeMiB).WithHint("make a smaller volume and copy what you need into it")
+		return info, vm.Errorf(vm.Invalid, rec.Name, "the volume has %d MiB and cannot shrink to %d", rec.SizeMiB, sizeMiB).
+			WithCode("VOLUME_SIZE_INVALID", "got", sizeMiB, "min", rec.SizeMiB).WithHint("make a smaller volume and copy your files into it")
 	}
 	key, err := v.Key()
 	if err != nil {
@@ -230,8 +230,8 @@ func (vt *Vault) ResizeVolume(ctx context.Context, c *vm.Call, ref Ref, sizeMiB 
 	return v.Info(), nil
 }
 
-// RemainingVolumes lists the volumes of an account that a VM has mounted, and
-// those of had that are still there.
+// RemainingVolumes lists the volumes of an account that a VM has mounted, and those in
+// had that still exist.
 func (vt *Vault) RemainingVolumes(account vm.AccountID, id vm.ID, had []vm.VolumeID) []vm.RemainingVolume {
 	list := []vm.RemainingVolume{}
 	for _, v := range vt.AllVolumes() {

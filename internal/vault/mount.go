@@ -11,14 +11,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// BeginMount notes a mount that is not complete, before the engine makes it. The
-// caller has the volume reserved. After an error the mount is not noted, or the
-// vault takes it back as soon as the store answers.
+// BeginMount records a pending mount before the engine makes it. The caller has reserved
+// the volume. If it fails, the mount is not recorded, or the vault removes it as soon as
+// the store answers.
 func (v *Volume) BeginMount(ctx context.Context, m vm.VolumeMount) error {
 	m.Pending = true
 	_, err := v.update(ctx, func(rec *vm.Volume) { rec.Mounts = append(rec.Mounts, m) })
 	switch vm.KindOf(err) {
-	case "", vm.Limit, vm.NoSpace, vm.NotFound, vm.Busy: // it is known what the store has
+	case "", vm.Limit, vm.NoSpace, vm.NotFound, vm.Busy: // the store's content is known
 		return err
 	}
 	if v.vault.vms.Alive() != nil {
@@ -27,9 +27,9 @@ func (v *Volume) BeginMount(ctx context.Context, m vm.VolumeMount) error {
 	return errors.Join(err, v.takeOut(ctx, m, nil))
 }
 
-// MountDone notes that a mount is complete. The guest has found or made a file
-// system and, if it may write, has grown it to the size of the disk. The caller
-// has the volume reserved.
+// MountDone records that a mount is complete: the guest has found or made a file system
+// and, if it may write, has grown it to the size of the disk. The caller has reserved the
+// volume.
 func (v *Volume) MountDone(ctx context.Context, m vm.VolumeMount) error {
 	m.Pending = false
 	_, err := v.update(ctx, func(rec *vm.Volume) {
@@ -43,8 +43,8 @@ func (v *Volume) MountDone(ctx context.Context, m vm.VolumeMount) error {
 	return err
 }
 
-// PendMount notes whether a VM's mount is pending: begun and not complete, or
-// unmounted in the guest and still plugged in. A later server ends pending mounts.
+// PendMount records whether a VM's mount is pending: begun and not complete, or unmounted
+// in the guest and still attached. A later server ends pending mounts.
 func (v *Volume) PendMount(ctx context.Context, id vm.ID, pending bool) error {
 	_, err := v.update(ctx, func(rec *vm.Volume) {
 		for i := range rec.Mounts {
@@ -56,9 +56,8 @@ func (v *Volume) PendMount(ctx context.Context, id vm.ID, pending bool) error {
 	return err
 }
 
-// EndMount takes a VM's mount out of the volume's record. It is no error when there
-// is none. After an error the vault tries again until the store answers: the
-// machine does not have the disk any more.
+// EndMount removes a VM's mount from the volume's record, if there is one. After an error
+// the vault retries until the store answers, since the machine no longer has the disk.
 func (v *Volume) EndMount(ctx context.Context, id vm.ID) error {
 	m, ok := v.Record().MountOf(id)
 	if !ok {
@@ -67,8 +66,8 @@ func (v *Volume) EndMount(ctx context.Context, id vm.ID) error {
 	return v.takeOut(ctx, m, nil)
 }
 
-// takeOut takes this one mount out of the record, now or as soon as the store
-// answers, and calls then. From now on nobody is shown the mount.
+// takeOut removes this mount from the record, now or as soon as the store answers, and
+// then calls then. The mount is hidden at once.
 func (v *Volume) takeOut(ctx context.Context, m vm.VolumeMount, then func()) error {
 	v.setEnded(func(list []vm.VolumeMount) []vm.VolumeMount { return append(list, m) })
 	do := func(ctx context.Context) error {
@@ -87,14 +86,14 @@ func (v *Volume) takeOut(ctx context.Context, m vm.VolumeMount, then func()) err
 	}
 	err := do(ctx)
 	if err != nil && v.vault.vms.Alive() == nil {
-		v.vault.log.Warn("the end of a mount is not recorded yet", "vm", m.VM, "volume", v.ID(), "err", err)
+		v.vault.log.Warn("the end of a mount could not be recorded yet", "vm", m.VM, "volume", v.ID(), "err", err)
 		v.vault.insist(do)
 	}
 	return err
 }
 
-// setEnded changes the list of mounts that have ended and may still be in the
-// record. It replaces the list, which readers keep after they released the mutex.
+// setEnded changes the list of ended mounts that may still be in the record. It replaces
+// the list, because readers use it without the mutex.
 func (v *Volume) setEnded(change func([]vm.VolumeMount) []vm.VolumeMount) {
 	v.vault.mu.Lock()
 	defer v.vault.mu.Unlock()
@@ -108,19 +107,19 @@ func without(list, others []vm.VolumeMount) []vm.VolumeMount {
 	})
 }
 
-// sameMount reports whether both are the same mount, at two times.
+// sameMount reports whether a and b are versions of the same mount.
 func sameMount(a, b vm.VolumeMount) bool { return a.VM == b.VM && a.Since.Equal(b.Since) }
 
-// EndMounts ends every mount of a VM that has no machine any more, now or as soon
-// as the store answers. A volume that no VM has mounted any more is locked, unless
-// it was unlocked to stay so.
+// EndMounts ends every mount of a VM that has no machine any more, now or as soon as the
+// store answers. A volume that is then unused is locked, unless it was unlocked with
+// Keep.
 func (vt *Vault) EndMounts(ctx context.Context, id vm.ID) {
 	for _, v := range vt.VolumesIn(id) {
 		m, ok := v.Record().MountOf(id)
 		if !ok {
 			continue
 		}
-		_ = v.takeOut(ctx, m, func() { // what fails is logged, and tried again
+		_ = v.takeOut(ctx, m, func() { // failures are logged and retried
 			idle := v.lockIdle()
 			v.Emit("volume.unmounted", map[string]any{"vm": id, "reason": "the VM has ended"})
 			if idle {
@@ -130,8 +129,8 @@ func (vt *Vault) EndMounts(ctx context.Context, id vm.ID) {
 	}
 }
 
-// lockIdle locks the volume if no VM has it mounted and it was not unlocked to stay
-// so. It reports whether it did.
+// lockIdle locks the volume if no VM has it mounted and it was not unlocked with Keep. It
+// reports whether it did.
 func (v *Volume) lockIdle() bool {
 	v.vault.mu.Lock()
 	defer v.vault.mu.Unlock()

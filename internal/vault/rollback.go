@@ -11,9 +11,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// RollbackVolume puts an unlocked volume that no VM has mounted back to a snapshot,
-// by default to the newest one that a caller made. It keeps what the volume held
-// before as a snapshot, too.
+// RollbackVolume restores a snapshot of an unlocked volume that no VM has mounted, by
+// default the newest that a caller made. It first keeps the current content as a
+// snapshot.
 func (vt *Vault) RollbackVolume(ctx context.Context, c *vm.Call, ref Ref, to string) (info Info, before vm.VolumeSnapshot, err error) {
 	defer func() { err = vt.fail(vm.OpVolumeRollback, ref.Volume, err) }()
 	v, err := vt.FindVolume(c, ref)
@@ -45,7 +45,7 @@ func (vt *Vault) RollbackVolume(ctx context.Context, c *vm.Call, ref Ref, to str
 	if err := v.keepSnapshot(ctx, before); err != nil {
 		return info, before, err
 	}
-	ctx = context.WithoutCancel(ctx) // half a rollback cannot be used to anybody
+	ctx = context.WithoutCancel(ctx) // half a rollback would leave an unusable volume
 	if err := v.revert(ctx, key, target); err != nil {
 		if vt.vms.Alive() == nil {
 			err = errors.Join(err, v.revert(ctx, key, before))
@@ -57,8 +57,8 @@ func (vt *Vault) RollbackVolume(ctx context.Context, c *vm.Call, ref Ref, to str
 	return v.Info(), before, nil
 }
 
-// revert puts the volume back to one of its snapshots. The record says so first,
-// so that a later server can complete it.
+// revert restores one of the volume's snapshots. It first records the target, so that a
+// later server can complete it.
 func (v *Volume) revert(ctx context.Context, key vm.VolumeKey, to vm.VolumeSnapshot) error {
 	if _, err := v.update(ctx, func(rec *vm.Volume) { rec.Reverting = to.ID }); err != nil {
 		return err
@@ -91,10 +91,10 @@ func rollbackTo(rec vm.Volume, ref string) (vm.VolumeSnapshot, bool) {
 	return vm.VolumeSnapshot{}, false
 }
 
-// keptBefore is how many snapshots that rollbacks made are kept.
+// keptBefore is how many snapshots made by rollbacks are kept.
 const keptBefore = 4
 
-// thinSnapshots removes the oldest snapshots that rollbacks made.
+// thinSnapshots removes the oldest snapshots made by rollbacks.
 func (v *Volume) thinSnapshots(ctx context.Context, key vm.VolumeKey) {
 	var left []vm.VolumeSnapshot
 	for _, s := range v.Record().Snapshots {
@@ -104,7 +104,7 @@ func (v *Volume) thinSnapshots(ctx context.Context, key vm.VolumeKey) {
 	}
 	for _, s := range left[:max(0, len(left)-keptBefore)] {
 		if err := v.dropSnapshot(ctx, key, nil, s.ID); err != nil {
-			v.vault.log.Warn("a snapshot that an old rollback made stays", "volume", v.ID(), "snapshot", s.ID, "err", err)
+			v.vault.log.Warn("an old snapshot made by a rollback could not be removed", "volume", v.ID(), "snapshot", s.ID, "err", err)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// AddVolumeSlot adds a way to unlock a volume, which is unlocked.
+// AddVolumeSlot adds a way to unlock a volume, which must be unlocked.
 func (vt *Vault) AddVolumeSlot(ctx context.Context, c *vm.Call, ref Ref, spec vm.VolumeSlotSpec) (slot vm.VolumeSlot, err error) {
 	err = vt.changeSlots(ctx, c, ref, map[string]any{"add": spec.Kind(), "slot": spec.Name}, func(v *Volume) error {
 		key, err := v.Key()
@@ -23,8 +23,8 @@ func (vt *Vault) AddVolumeSlot(ctx context.Context, c *vm.Call, ref Ref, spec vm
 	return slot, err
 }
 
-// RemoveVolumeSlot takes a way to unlock a volume away; the last one stays. The
-// volume must be unlocked: only a caller who can open it decides who else may.
+// RemoveVolumeSlot removes a way to unlock a volume, except the last one. The volume must
+// be unlocked: only a caller who can open it may decide who else can.
 func (vt *Vault) RemoveVolumeSlot(ctx context.Context, c *vm.Call, ref Ref, slot string) error {
 	return vt.changeSlots(ctx, c, ref, map[string]any{"remove": slot}, func(v *Volume) error {
 		key, err := v.Key()
@@ -36,8 +36,8 @@ func (vt *Vault) RemoveVolumeSlot(ctx context.Context, c *vm.Call, ref Ref, slot
 	})
 }
 
-// RotateVolume gives an unlocked volume that no VM has mounted another key. Copies
-// of its slots from before open nothing any more.
+// RotateVolume gives an unlocked volume that no VM has mounted a new key. Older copies of
+// its slots no longer open it.
 func (vt *Vault) RotateVolume(ctx context.Context, c *vm.Call, ref Ref) error {
 	return vt.changeSlots(ctx, c, ref, map[string]any{"rotate": true}, func(v *Volume) error {
 		if err := v.notMounted("unmount it first"); err != nil {

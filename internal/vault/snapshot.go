@@ -11,9 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// SnapshotVolume keeps what is in an unlocked volume. If a running VM writes to the
-// volume, the snapshot shows it at one instant, with what the guest had not
-// written yet.
+// SnapshotVolume keeps the content of an unlocked volume. If a running VM writes to the
+// volume, the snapshot shows one instant, including data that the guest had cached.
 func (vt *Vault) SnapshotVolume(ctx context.Context, c *vm.Call, ref Ref, name string) (snap vm.VolumeSnapshot, err error) {
 	defer func() { err = vt.fail(vm.OpVolumeSnapshot, ref.Volume, err) }()
 	if name != "" {
@@ -58,7 +57,7 @@ func (v *Volume) maySnapshot(name string) (vm.Volume, error) {
 			WithHint("choose another name, or remove it: `warren volume snapshot rm %s %s`", rec.Name, name)
 	}
 	if len(rec.Snapshots) >= vm.MaxVolumeSnapshots {
-		return rec, vm.Errorf(vm.Limit, rec.Name, "it has %d snapshots, the most there can be", len(rec.Snapshots)).
+		return rec, vm.Errorf(vm.Limit, rec.Name, "the volume has %d snapshots, which is the maximum", len(rec.Snapshots)).
 			WithCode("VOLUME_LIMIT_EXCEEDED").WithHint("remove some: `warren volume snapshot ls %s`", rec.Name)
 	}
 	return rec, nil
@@ -74,8 +73,8 @@ func snapshotOf(rec vm.Volume, ref string) (vm.VolumeSnapshot, bool) {
 	return vm.VolumeSnapshot{}, false
 }
 
-// keepSnapshot makes a snapshot. Its record comes first, so that every snapshot on
-// a disk has one.
+// keepSnapshot makes a snapshot. It writes the record first, so that every snapshot on a
+// disk has one.
 func (v *Volume) keepSnapshot(ctx context.Context, snap vm.VolumeSnapshot) error {
 	key, err := v.Key()
 	if err != nil {
@@ -114,8 +113,8 @@ func (v *Volume) keepSnapshot(ctx context.Context, snap vm.VolumeSnapshot) error
 }
 
 // snapshotDisk returns the volume's disk in the machine that writes to it, or nil when no
-// machine uses the volume. While machines only read it, nobody can change its
-// disk.
+// machine uses the volume. If machines only read the volume, it fails: its disk must not
+// change below them.
 func (v *Volume) snapshotDisk() (Disk, error) {
 	rec := v.Record()
 	reader := ""
@@ -126,13 +125,13 @@ func (v *Volume) snapshotDisk() (Disk, error) {
 		case !m.RW:
 			reader = string(m.VM)
 		case d == nil:
-			return nil, vm.Errorf(vm.Unavailable, string(m.VM), "its monitor does not answer").WithHint("try again")
+			return nil, vm.Errorf(vm.Unavailable, string(m.VM), "the VM's monitor does not answer").WithHint("try again")
 		default:
 			return d, nil
 		}
 	}
 	if reader != "" {
-		return nil, vm.Errorf(vm.Busy, rec.Name, "VMs have it mounted to read, and its disk cannot be changed below them").
+		return nil, vm.Errorf(vm.Busy, rec.Name, "VMs read the volume, and its disk cannot change below them").
 			WithCode("VOLUME_IN_USE", "volume", string(rec.ID), "vmId", reader).WithHint("unmount it there first")
 	}
 	return nil, nil
@@ -166,8 +165,8 @@ func (v *Volume) dropSnapshot(ctx context.Context, key vm.VolumeKey, d Disk, id 
 	return err
 }
 
-// finishSnapshots removes snapshots that an earlier server began and did not
-// complete, and completes its rollback. The caller has the volume reserved.
+// finishSnapshots removes snapshots that an earlier server began and did not complete,
+// and completes its rollback. The caller has reserved the volume.
 func (v *Volume) finishSnapshots(ctx context.Context, key vm.VolumeKey) error {
 	rec := v.Record()
 	if len(rec.Mounts) > 0 {

@@ -1,17 +1,17 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vault is the room of the managed volumes and their keys. It owns the
-// records of volumes, decides who may unlock, lock, resize, rotate, snapshot and
-// remove them, and holds the keys of unlocked volumes in memory until they are
-// locked. Package volume is behind its Files.
+// Package vault is the room of the managed volumes and their keys. It owns the records of
+// volumes, decides who may unlock, lock, resize, rotate, snapshot and remove them, and
+// holds the keys of unlocked volumes in memory until they are locked. Package volume
+// implements its Files.
 //
-// A mount changes a VM, so the engine makes it. The engine asks the vault for the
-// volume and its key, and has the vault note the mount in the volume's record.
+// A mount changes a VM, so the engine makes it. The engine gets the volume and its key
+// from the vault, and the vault records the mount.
 //
-// Lock order: a volume that is reserved (Volume.Reserve), then the engine's mutex,
-// then the vault's, then the table's. The vault does not call the engine, and does
-// not write a record, while it holds its own mutex.
+// Lock order: a reserved volume (Volume.Reserve), the engine's mutex, the vault's, the
+// table's. While the vault holds its mutex, it neither calls the engine nor writes a
+// record.
 package vault
 
 import (
@@ -34,50 +34,48 @@ type Clock interface {
 
 // Journal is where the vault writes audit records and events.
 type Journal interface {
-	// Record durably records that something is about to be done. The caller calls
-	// end with the outcome.
+	// Record durably writes the audit record of an action, before the action. The caller
+	// calls end with the outcome.
 	Record(ctx context.Context, c *vm.Call, entry vm.AuditEntry) (end func(outcome error, detail map[string]any), err error)
 	Emit(ev vm.Event)
 }
 
-// VMs is what the vault asks of the room above it, which owns the VMs. The vault
-// holds no mutex of its own during a call; it may have a volume reserved.
+// VMs is what the vault asks of the engine. The vault does not hold its mutex during a
+// call, but may have a volume reserved.
 type VMs interface {
-	// Alive fails after a test has played the death of the server. Nothing is
-	// written then.
+	// Alive fails after a test has simulated the death of the server. Then nothing is
+	// written.
 	Alive() error
-	// Step is called before each step of a change that has several. An error ends
-	// the change there.
+	// Step is called before each step of a change. If it fails, the change ends there.
 	Step(ctx context.Context, label string) error
-	// DiskSpace refuses a new volume when the host's disk is almost full. Kind
-	// NoSpace.
+	// DiskSpace refuses a new volume when the host's disk is almost full. Kind NoSpace.
 	DiskSpace(ctx context.Context) error
 	// Find returns the id of a VM that the caller may see. Kind NotFound.
 	Find(c *vm.Call, ref string) (vm.ID, error)
 	// Name is a VM's name, or its id if it has none; "" = there is no such VM.
 	Name(id vm.ID) string
-	// WhileIdle calls do if none of the mounts is in use: no VM of the list has a
-	// machine, and none is being started or can start before do returns. Otherwise
-	// it returns the first mount in use, and whether its VM is being started.
+	// WhileIdle calls do if none of the mounts is in use: none of their VMs has a machine
+	// or is being started, and none can start before do returns. Otherwise it returns the
+	// first mount in use, and whether its VM is being started.
 	WhileIdle(list []vm.VolumeMount, do func()) (inUse *vm.VolumeMount, starting bool)
-	// Unmount takes a volume away from a VM and kills the programs that use it. A
-	// suspended VM keeps the volume.
+	// Unmount unmounts a volume from a VM and kills the programs that use it. A suspended
+	// VM keeps the volume.
 	Unmount(ctx context.Context, c *vm.Call, m vm.VolumeMount) error
-	// Plugged returns the disk of a mounted volume. running says that the VM runs.
-	// The disk is nil if it does not, or if its monitor does not answer.
+	// Plugged returns the disk of a mounted volume, and whether the VM runs. The disk is
+	// nil if it does not, or if its monitor does not answer.
 	Plugged(v vm.VolumeID, m vm.VolumeMount) (d Disk, running bool)
 }
 
 // Disk is the disk of a volume that a running machine writes to.
 type Disk interface {
-	// Snapshot keeps what is on the disk at an instant, with what the guest had not
-	// written yet. The guest keeps running.
+	// Snapshot keeps the content of the disk at an instant, including data that the guest
+	// had cached. The guest keeps running.
 	Snapshot(ctx context.Context, id string) error
 	// DropSnapshot removes a snapshot.
 	DropSnapshot(ctx context.Context, id string) error
 }
 
-// Config is what a vault works with. Everything is required.
+// Config holds a vault's dependencies. All are required.
 type Config struct {
 	Ledger  *ledger.Ledger
 	Files   Files
@@ -86,8 +84,7 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Vault is the managed volumes of one server. All methods may be called at once
-// from many goroutines.
+// Vault manages the volumes of one server. Its methods may be called concurrently.
 type Vault struct {
 	files   Files
 	journal Journal
@@ -101,8 +98,8 @@ type Vault struct {
 
 	mu sync.Mutex
 	// guarded by mu
-	known   map[vm.VolumeID]*Volume // that were asked for; all others are locked
-	claimed map[string]bool         // names of volumes that are being made
+	known   map[vm.VolumeID]*Volume // volumes that were used; all others are locked
+	claimed map[string]bool         // names of volumes being made
 	closed  bool
 }
 
@@ -112,13 +109,13 @@ const (
 	byVM   = "vm"   // ids of VMs that have the volume mounted
 )
 
-// maxPerAccount is far above what anybody needs, and so low that one account
-// cannot fill the store.
+// maxPerAccount is far above any need, and low enough that one account cannot fill the
+// store.
 const maxPerAccount = 1000
 
-// New returns a vault whose table is in the ledger. Give it the VMs with Connect
-// and load the ledger before the first call. Every volume is locked at first. What
-// the vault does by itself lives until Close, not only as long as ctx.
+// New returns a vault and adds its table to the ledger. Call Connect and load the ledger
+// before anything else. Every volume is locked at first. The vault's tasks live until
+// Close, even if ctx ends.
 func New(ctx context.Context, c Config) *Vault {
 	vt := &Vault{
 		files: c.Files, journal: c.Journal, clock: c.Clock, log: c.Log,
@@ -151,7 +148,7 @@ func New(ctx context.Context, c Config) *Vault {
 	return vt
 }
 
-// Connect gives the vault the room above it, once and before the first call.
+// Connect gives the vault its engine. Call it once, first.
 func (vt *Vault) Connect(vms VMs) { vt.vms = vms }
 
 // nameKey is the value of the index byName: a name is unique in its project, and a
@@ -162,8 +159,8 @@ func nameKey(account vm.AccountID, project, name string) string {
 
 var errClosed = &vm.Error{Kind: vm.Unavailable, Msg: "the server is stopping", Hint: "start it again: `warren serve`"}
 
-// Close forgets every key. VMs that have volumes mounted continue. It waits for
-// the tasks of the vault.
+// Close forgets every key and waits for the vault's tasks. VMs keep using mounted
+// volumes.
 func (vt *Vault) Close() {
 	vt.mu.Lock()
 	vt.closed = true
@@ -175,11 +172,11 @@ func (vt *Vault) Close() {
 	vt.tasks.Wait()
 }
 
-// insistEvery is the pause between two tries of what must be done.
+// insistEvery is the pause between two tries of insist.
 const insistEvery = time.Second
 
-// insist repeats what must not be left undone until it is done or the vault is
-// closed. The next server finishes what is left then.
+// insist repeats an action until it succeeds or the vault is closed. The next server
+// finishes what is left.
 func (vt *Vault) insist(do func(context.Context) error) {
 	vt.mu.Lock()
 	defer vt.mu.Unlock()
@@ -187,7 +184,7 @@ func (vt *Vault) insist(do func(context.Context) error) {
 		return
 	}
 	vt.tasks.Add(1)
-	go func() { // ends when it is done, or the vault is closed
+	go func() { // ends when it succeeds, or the vault is closed
 		defer vt.tasks.Done()
 		for {
 			after, stop := vt.clock.After(insistEvery)
@@ -204,7 +201,7 @@ func (vt *Vault) insist(do func(context.Context) error) {
 	}()
 }
 
-// forget lets go of a volume whose record is gone, and of its key.
+// forget drops a volume without a record, and its key.
 func (vt *Vault) forget(id vm.VolumeID) {
 	vt.mu.Lock()
 	defer vt.mu.Unlock()
@@ -214,8 +211,8 @@ func (vt *Vault) forget(id vm.VolumeID) {
 	}
 }
 
-// Unrecorded lists the volumes that have files and no record. A volume whose
-// record cannot be read has one.
+// Unrecorded lists the volumes that have files and no record. An unreadable record counts
+// as a record.
 func (vt *Vault) Unrecorded() (list []vm.VolumeID, err error) {
 	ids, err := vt.files.List()
 	if err != nil {

@@ -13,19 +13,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Volume is one managed volume. Its record is in the table.
+// Volume is a handle of one managed volume. Its record is in the table.
 type Volume struct {
 	vault *Vault
-	first vm.Volume  // the record when the volume was first asked for
+	first vm.Volume  // the record when the handle was made
 	work  sync.Mutex // see Reserve
 
 	// guarded by Vault.mu
 	key      vm.VolumeKey     // nil = locked
-	since    time.Time        // of the unlocking
-	until    time.Time        // when it is locked again; zero = not by time
-	keep     bool             // stays unlocked when its last VM ends
+	since    time.Time        // when it was unlocked
+	until    time.Time        // when it is locked again; zero = no limit
+	keep     bool             // stay unlocked when its last VM ends
 	relocked chan struct{}    // closed when it is locked or unlocked again
-	ended    []vm.VolumeMount // that the record may still have, until the store answers
+	ended    []vm.VolumeMount // ended mounts that the record may still have, until the store answers
 }
 
 // Ref names a volume: an id, or a name in a project ("" = default).
@@ -34,18 +34,18 @@ type Ref struct {
 	Volume  string
 }
 
-// Info is a volume with what is known of it now.
+// Info is a volume with its current state.
 type Info struct {
 	vm.Volume
 	Unlocked   bool
 	UnlockedAt time.Time
-	LocksAt    time.Time       // zero = not by time
+	LocksAt    time.Time       // zero = no limit
 	UsedBytes  int64           // of the host's disk
-	Slots      []vm.VolumeSlot // only of VolumeOf
+	Slots      []vm.VolumeSlot // set by VolumeOf only
 	VMNames    map[vm.ID]string
 }
 
-// of returns the one handle of a volume.
+// of returns the single handle of a volume.
 func (vt *Vault) of(rec vm.Volume) *Volume {
 	vt.mu.Lock()
 	defer vt.mu.Unlock()
@@ -53,7 +53,7 @@ func (vt *Vault) of(rec vm.Volume) *Volume {
 		return v
 	}
 	v := &Volume{vault: vt, first: rec}
-	if !v.Gone() { // a volume that is removed meanwhile is not kept
+	if !v.Gone() { // do not keep a volume that was removed meanwhile
 		vt.known[rec.ID] = v
 	}
 	return v
@@ -81,7 +81,7 @@ func (vt *Vault) VolumesIn(id vm.ID) []*Volume {
 // VolumeRecords returns the record of every volume, of all accounts.
 func (vt *Vault) VolumeRecords() []vm.Volume { return vt.table.All() }
 
-// VolumeByID returns a volume of any account; nil = there is none.
+// VolumeByID returns a volume of any account, or nil.
 func (vt *Vault) VolumeByID(id vm.VolumeID) *Volume {
 	rec, ok := vt.table.Get(id)
 	if !ok {
@@ -109,13 +109,13 @@ func (vt *Vault) FindVolume(c *vm.Call, ref Ref) (*Volume, error) {
 	return nil, NoVolume(project, ref.Volume)
 }
 
-// NoVolume is the error for a volume that is not there.
+// NoVolume is the error for a volume that does not exist.
 func NoVolume(project, name string) error {
 	return vm.Errorf(vm.NotFound, name, "the project %s has no such volume", project).
 		WithCode("VOLUME_NOT_FOUND", "volume", name, "project", project).WithHint("`warren volume ls` lists them all")
 }
 
-// NotThere is the error for a volume that is not there any more.
+// NotThere is the error for a volume that no longer exists.
 func (v *Volume) NotThere() error { return NoVolume(v.first.Project, v.first.Name) }
 
 // ID is the volume's id.
@@ -124,17 +124,16 @@ func (v *Volume) ID() vm.VolumeID { return v.first.ID }
 // Disk is the path of the volume's disk.
 func (v *Volume) Disk() string { return v.vault.files.Disk(v.first.ID) }
 
-// Reserve keeps everybody else from unlocking, locking, mounting, unmounting,
-// changing or removing the volume until Release. It blocks as long as somebody
-// else has the volume reserved, which can be minutes. Reading and EndMount need no
-// reservation.
+// Reserve keeps others from unlocking, locking, mounting, unmounting, changing or
+// removing the volume until Release. It blocks while somebody else has the volume
+// reserved, which can take minutes. Reading and EndMount need no reservation.
 func (v *Volume) Reserve() { v.work.Lock() }
 
 // Release ends a reservation.
 func (v *Volume) Release() { v.work.Unlock() }
 
-// Record is the volume's record, or, of a volume that is gone, the record when it
-// was first asked for.
+// Record returns the volume's record or, for a removed volume, its record when the handle
+// was made.
 func (v *Volume) Record() vm.Volume {
 	v.vault.mu.Lock()
 	defer v.vault.mu.Unlock()
@@ -158,12 +157,12 @@ func (v *Volume) Gone() bool {
 	return !there
 }
 
-// Info is the volume as it is now, without its slots. It reads the disk, and asks
-// the engine for the names of VMs.
+// Info returns the current state of the volume without its slots. It reads the disk, and
+// asks the engine for the names of VMs.
 func (v *Volume) Info() Info {
 	used, err := v.vault.files.Used(v.first.ID)
 	if err != nil {
-		used = 0 // its files are gone: a caller who unlocks it gets the error
+		used = 0 // its files are gone: unlocking it reports that
 	}
 	info := Info{Volume: v.Record(), UsedBytes: used, VMNames: map[vm.ID]string{}}
 	for _, m := range info.Mounts {
@@ -177,8 +176,8 @@ func (v *Volume) Info() Info {
 	return info
 }
 
-// update changes the volume's record durably, and takes mounts out that have ended.
-// change gets mounts and snapshots of its own, and may be called more than once.
+// update changes the volume's record durably, and removes ended mounts from it. change
+// gets its own copies of mounts and snapshots, and may be called more than once.
 func (v *Volume) update(ctx context.Context, change func(*vm.Volume)) (vm.Volume, error) {
 	if err := v.vault.vms.Alive(); err != nil {
 		return vm.Volume{}, err
@@ -193,8 +192,7 @@ func (v *Volume) update(ctx context.Context, change func(*vm.Volume)) (vm.Volume
 	})
 }
 
-// notMounted refuses what needs a volume that no VM has mounted. The caller has
-// the volume reserved.
+// notMounted fails if a VM has the volume mounted. The caller has reserved the volume.
 func (v *Volume) notMounted(hint string) error {
 	if v.Gone() {
 		return v.NotThere()
@@ -206,10 +204,11 @@ func (v *Volume) notMounted(hint string) error {
 	return v.inUse(rec, rec.Mounts[0]).WithHint("%s", hint)
 }
 
-// inUse refuses what cannot be while a VM has the volume mounted.
+// inUse returns the error for an action that is impossible while a VM has the volume
+// mounted.
 func (v *Volume) inUse(rec vm.Volume, m vm.VolumeMount) *vm.Error {
 	name := cmp.Or(v.vault.vms.Name(m.VM), string(m.VM))
-	return vm.Errorf(vm.Busy, rec.Name, "it is mounted in %s at %s", name, m.Path).
+	return vm.Errorf(vm.Busy, rec.Name, "the volume is mounted in %s at %s", name, m.Path).
 		WithCode("VOLUME_IN_USE", "volume", string(rec.ID), "vmId", string(m.VM), "path", m.Path)
 }
 

@@ -41,7 +41,7 @@ func TestCoreService(t *testing.T) {
 	if got := h.ok("service", "logs", "box", "web"); !strings.Contains(got, "Started web.service") {
 		t.Errorf("its journal: %s", got)
 	}
-	h.run("service", "add", "box", "web", "--", "true").wants(t, 5, "there is a service of this name")
+	h.run("service", "add", "box", "web", "--", "true").wants(t, 5, "a service with this name exists")
 	h.run("service", "add", "box", "bad", "--", "/no/such/program").wants(t, 12, "does not start")
 	h.run("service", "rm", "box", "systemd-journald").wants(t, 9, "part of the image")
 	h.ok("stop", "box")
