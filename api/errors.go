@@ -31,22 +31,21 @@ var Kinds = []KindRow{
 	{vm.Denied, 403, "FORBIDDEN", 4, false, "this key or token may not do that"},
 	{vm.Exists, 409, "CONFLICT", 5, false, "the name or id is taken"},
 	{vm.WrongState, 409, "CONFLICT", 6, false, "not possible in the VM's state"},
-	{vm.Busy, 409, "VM_OPERATION_DENIED_DURING_TRANSACTION", 7, true, "another operation is under way"},
+	{vm.Busy, 409, "VM_OPERATION_DENIED_DURING_TRANSACTION", 7, true, "another operation is in progress"},
 	{vm.Limit, 403, "VM_LIMIT_EXCEEDED", 8, false, "a limit or the host's memory is reached"},
 	{vm.NoSpace, 503, "NO_LOCAL_STORAGE_CAPACITY", 8, false, "no disk space"},
 	{vm.Unsupported, 400, "BAD_REQUEST", 9, false, "this host, image or version cannot do that"},
-	{vm.Unavailable, 503, "SERVICE_UNAVAILABLE", 10, true, "the server is not there or not ready"},
+	{vm.Unavailable, 503, "SERVICE_UNAVAILABLE", 10, true, "the server is not running or not ready"},
 	{vm.Timeout, 500, "RESUMED_VM_NON_RESPONSIVE", 11, true, "a deadline has passed"},
 	{vm.GuestFault, 500, "RESUMED_VM_NON_RESPONSIVE", 12, false, "the guest does not answer or answers wrongly"},
 	{vm.Corrupt, 500, "CORRUPT_VM_RECORD", 13, false, "data failed its check"},
 	{vm.Cancelled, 500, "INTERNAL_ERROR", 130, true, "interrupted"},
 }
 
-// Codes holds every contract code that Warren sends, with its HTTP status. The
-// SDK finds its error class by the code, and repeats some requests for ever on
-// an unknown code. So an error with another code is sent with the code of its
-// kind. EVENTS_GONE and the codes of mounts and volumes are ours, for routes
-// that no SDK calls.
+// Codes holds every contract code that Warren sends, with its HTTP status. The SDK
+// finds its error class by the code, and repeats some requests for ever on an unknown
+// code, so an error with another code is sent with the code of its kind. EVENTS_GONE
+// and the codes of mounts and volumes are Warren's own, for routes that no SDK calls.
 var Codes = map[string]int{
 	"ACCESS_DENIED":                          403,
 	"AFTER_ARRAY_CONTAINS_EMPTY":             400,
@@ -252,7 +251,7 @@ func EncodeError(err error, request vm.RequestID) ErrorBody {
 // plainBody has ErrorBody's members without its methods.
 type plainBody ErrorBody
 
-// MarshalJSON puts the fields beside the named members, which win.
+// MarshalJSON puts the fields at the top level; the named members take precedence.
 func (b ErrorBody) MarshalJSON() ([]byte, error) {
 	named, err := json.Marshal(plainBody(b))
 	if err != nil || len(b.Fields) == 0 {

@@ -18,10 +18,10 @@ type ForkVM struct {
 	// Ours.
 	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
-	Volumes    string  `json:"volumes,omitempty"` // of a VM that has volumes mounted: "cut", "ro", "detach"; absent = refused
+	Volumes    string  `json:"volumes,omitempty"` // if volumes are mounted: "cut", "ro", "detach"; absent = refused
 	Folders    string  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
 
-	Labels map[string]string `json:"labels,omitempty"` // beside the parent's, or in place of those of the same keys
+	Labels map[string]string `json:"labels,omitempty"` // in addition to the parent's; the same key replaces the parent's value
 }
 
 // ForkedVM answers a fork.
@@ -31,9 +31,9 @@ type ForkedVM struct {
 
 	// Ours.
 	GenerationID vm.GenerationID `json:"generationId"`
-	PauseMs      float64         `json:"pauseMs"` // the parent was paused for so long
+	PauseMs      float64         `json:"pauseMs"` // how long the parent was paused
 	Durable      bool            `json:"durable"` // the generation's files are durable
-	Caveats      []string        `json:"caveats"` // state that the children share in spite of the resets
+	Caveats      []string        `json:"caveats"` // state that the children share despite the resets
 	First        bool            `json:"first"`   // the first known fork of the VM or of its parents
 }
 
@@ -62,7 +62,7 @@ type SuspendedVM struct {
 	SnapshotLayerID vm.GenerationID `json:"snapshotLayerId"`
 
 	Remains     Remains `json:"remains"`
-	MemoryBytes int64   `json:"memoryBytes"` // of the disk that the memory takes
+	MemoryBytes int64   `json:"memoryBytes"` // disk space of the memory
 }
 
 // DrainedVMs answers POST /v1/drain.
@@ -77,14 +77,14 @@ type Undrained struct {
 
 // SetOnBoot is the body of PUT on-boot.
 type SetOnBoot struct {
-	OnBoot string `json:"onBoot"` // resume, stay; "" = as its persistence type has it
+	OnBoot string `json:"onBoot"` // resume, stay; "" = by its persistence type
 }
 
-// DrainedVM is what became of one VM that ran.
+// DrainedVM is the result for one VM that ran.
 type DrainedVM struct {
 	ID            vm.ID  `json:"id"`
 	Name          string `json:"name,omitempty"`
-	State         string `json:"state"`           // suspended, or what it is when that failed
+	State         string `json:"state"`           // suspended, or its state if that failed
 	ResumesOnBoot bool   `json:"resumesOnBoot"`   // the next start of the server resumes it
 	Error         string `json:"error,omitempty"` // why it still runs
 }
@@ -97,7 +97,7 @@ type TakeSnapshot struct {
 	Volumes     string          `json:"volumes,omitempty"`  // ours: "cut", "detach"; as in ForkVM
 }
 
-// TakenSnapshot answers it.
+// TakenSnapshot answers POST /v1/vms/{vm}/snapshot.
 type TakenSnapshot struct {
 	SnapshotID         vm.SnapshotID `json:"snapshotId"`
 	SourceVMID         vm.ID         `json:"sourceVmId"`
@@ -120,7 +120,7 @@ type ChangedSnapshot struct {
 
 // RollbackVM is the body of a rollback.
 type RollbackVM struct {
-	Volumes string `json:"volumes,omitempty"` // of a VM that has volumes mounted, or had then: "cut", "detach"; absent = refused
+	Volumes string `json:"volumes,omitempty"` // if volumes are mounted, or were mounted then: "cut", "detach"; absent = refused
 	To      string `json:"to,omitempty"`      // a generation, or a snapshot's id or name; "" = the newest of the VM
 }
 
@@ -151,7 +151,7 @@ type Lineage struct {
 // KeepVM is the body of a keep.
 type KeepVM struct {
 	Over   string `json:"over"`             // the VM that it replaces
-	Remove bool   `json:"remove,omitempty"` // delete it then
+	Remove bool   `json:"remove,omitempty"` // delete that VM afterwards
 }
 
 // KeptVM answers a keep.
@@ -193,13 +193,13 @@ type Snapshot struct {
 	GenerationID vm.GenerationID `json:"generationId,omitempty"`
 	Parent       vm.GenerationID `json:"parent,omitempty"`
 	Why          vm.Why          `json:"why,omitempty"`
-	Memory       bool            `json:"memory,omitempty"` // it continues running programs
+	Memory       bool            `json:"memory,omitempty"` // with memory: a start continues its programs
 	DataBytes    int64           `json:"dataBytes,omitempty"`
 	// VolumesSeen are the volumes whose contents the memory may hold.
 	VolumesSeen  []vm.VolumeID `json:"volumesSeen,omitempty"`
 	PauseMs      float64       `json:"pauseMs,omitempty"`
 	SourceVMName string        `json:"sourceVmName,omitempty"`
-	// MayContain lists kinds of data that may be in it: "memory",
+	// MayContain lists kinds of data that it may contain: "memory",
 	// "processes", "files", "prompts", "credentials".
 	MayContain []string `json:"mayContain,omitempty"`
 }

@@ -12,12 +12,12 @@ const (
 	HeaderRequest       = "Warren-Request-Id"                 // id of this request
 	HeaderTrace         = "X-Freestyle-Trace-Id"              // the same, for the SDK
 	HeaderVersion       = "Warren-Version"                    //
-	HeaderLength        = "Warren-Length"                     // bytes that a stream will carry
-	HeaderDigest        = "Warren-Digest"                     // trailer: hex SHA-256 of the stream, made on the host
+	HeaderLength        = "Warren-Length"                     // bytes of the stream
+	HeaderDigest        = "Warren-Digest"                     // trailer: hex SHA-256 of the stream, computed on the host
 	HeaderOffset        = "Warren-Offset"                     // absolute offset of a log's first byte
-	HeaderNextOffset    = "Warren-Next-Offset"                // absolute offset after what was answered
-	HeaderEnd           = "Warren-End"                        // trailer: "ok" when a stream is whole
-	HeaderDestination   = "Warren-Destination"                // of a download: its destination on the caller's computer, HOST:PATH, percent-encoded
+	HeaderNextOffset    = "Warren-Next-Offset"                // absolute offset after the answered data
+	HeaderEnd           = "Warren-End"                        // trailer: "ok" if a stream is complete
+	HeaderDestination   = "Warren-Destination"                // download: its destination on the caller's computer, HOST:PATH, percent-encoded
 	HeaderLinuxUser     = "X-Freestyle-Vm-Linux-User-Id"      // a Linux user's name
 	HeaderIdentityToken = "X-Freestyle-Identity-Access-Token" //
 	HeaderBackgroundIn  = "X-Freestyle-Background-After-Secs" // answer 202 after this many seconds

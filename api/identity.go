@@ -31,8 +31,8 @@ type IdentityList struct {
 	Total      int        `json:"total"`
 }
 
-// NewToken is the body of POST …/tokens; it may be absent. A token without a
-// time lasts until it is revoked.
+// NewToken is the body of POST …/tokens; it may be absent. A token without an
+// expiry is valid until it is revoked.
 type NewToken struct {
 	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
 	TTLSeconds Seconds    `json:"ttlSeconds,omitzero"` // in place of ExpiresAt

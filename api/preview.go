@@ -38,14 +38,14 @@ type PreviewLink struct {
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-// Domain names one, in a body.
+// Domain is the body of a request about a domain.
 type Domain struct {
 	Domain           string `json:"domain,omitempty"`
 	ID               string `json:"id,omitempty"`
 	VerificationCode string `json:"verificationCode,omitempty"`
 }
 
-// Verification is a domain whose ownership is to be proved.
+// Verification is a domain whose ownership is being proved.
 type Verification struct {
 	ID               string       `json:"id"`
 	Domain           string       `json:"domain"`
@@ -75,7 +75,7 @@ type NewMapping struct {
 	DeploymentID string `json:"deploymentId,omitempty"`
 }
 
-// Mapping shows a port of a VM under a name.
+// Mapping is a domain that leads to a port of a VM.
 type Mapping struct {
 	ID          string    `json:"id"`
 	Domain      string    `json:"domain"`
@@ -83,8 +83,8 @@ type Mapping struct {
 	Port        uint16    `json:"vmPort"`
 	OwnershipID string    `json:"ownershipId"`
 	CreatedAt   time.Time `json:"createdAt"`
-	URL         string    `json:"url,omitempty"`         // ours, as the next
-	Certificate string    `json:"certificate,omitempty"` // text: until when it is valid, or why there is none
+	URL         string    `json:"url,omitempty"`         // ours, like the next
+	Certificate string    `json:"certificate,omitempty"` // text: until when it is valid, or why it is missing
 }
 
 // VMDomain is one of the domains that create maps.

@@ -5,9 +5,9 @@ package api
 
 import "github.com/warren-vm/warren/vm"
 
-// Metrics is the part of a VM's use that the contract's lists show.
+// Metrics is the part of a VM's usage that the contract's lists show.
 type Metrics struct {
-	WallTimeSeconds float64 `json:"wallTimeSeconds"` // with a machine, on that day
+	WallTimeSeconds float64 `json:"wallTimeSeconds"` // running time on that day
 	BillingDay      string  `json:"billingDay"`      // today, in UTC
 	IsActiveToday   bool    `json:"isActiveToday"`
 }
@@ -25,8 +25,8 @@ type DeletedVM struct {
 type FinishVM struct {
 	Label         string          `json:"label,omitempty"`         // the caller's name for the job: a ticket, a run
 	Retention     string          `json:"retention,omitempty"`     // stop, suspend (compressed and encrypted), destroy; "" = leave the VM as it is
-	DropSnapshots []vm.SnapshotID `json:"dropSnapshots,omitempty"` // of the VM, to be deleted
-	KeepSnapshots bool            `json:"keepSnapshots,omitempty"` // the others have a purpose
+	DropSnapshots []vm.SnapshotID `json:"dropSnapshots,omitempty"` // snapshots of the VM to delete
+	KeepSnapshots bool            `json:"keepSnapshots,omitempty"` // confirms that the others have a purpose
 	LockVolumes   bool            `json:"lockVolumes,omitempty"`   // unmount its volumes and folders of the host, and lock the volumes that no other VM has
 	RevokeTokens  bool            `json:"revokeTokens,omitempty"`  // of the identities that were granted the VM
 	Rotated       bool            `json:"rotated,omitempty"`       // credentials that code in it could reach are no longer valid
@@ -40,6 +40,6 @@ type JobList struct {
 
 // UsageList answers GET /v1/usage.
 type UsageList struct {
-	Accounts []vm.Usage `json:"accounts"` // sums, also of deleted VMs
-	VMs      []vm.Usage `json:"vms"`      // newest first; of deleted VMs the last two hundred
+	Accounts []vm.Usage `json:"accounts"` // sums, including deleted VMs
+	VMs      []vm.Usage `json:"vms"`      // newest first; at most 200 deleted VMs
 }

@@ -35,8 +35,8 @@ type Group struct {
 	System bool   `json:"system,omitempty"`
 }
 
-// Layer is one layer of a spec, or the legacy template: where SDKs put sizes.
-// Of Snapshot, SnapshotID and BaseImage it has one at most.
+// Layer is one layer of a spec, or the legacy template, in which SDKs put
+// sizes. At most one of Snapshot, SnapshotID and BaseImage is set.
 type Layer struct {
 	Sizes
 	Name          *string         `json:"name,omitempty"` // SDKs repeat the VM's name here
@@ -76,7 +76,7 @@ type Systemd struct {
 	PatchedServices []vm.Unit `json:"patchedServices,omitempty"`
 }
 
-// Git is what a layer clones and how commits are signed.
+// Git describes the repositories that a layer clones, and how commits are signed.
 type Git struct {
 	Config struct {
 		User *GitUser `json:"user,omitempty"`
@@ -84,7 +84,7 @@ type Git struct {
 	Repos []Repo `json:"repos,omitempty"`
 }
 
-// GitUser is who signs commits.
+// GitUser is the author of signed commits.
 type GitUser struct {
 	Name       string `json:"name,omitempty"`
 	Email      string `json:"email,omitempty"`
@@ -106,7 +106,7 @@ type BuildSnapshot struct {
 	Template    *Layer          `json:"template,omitempty"`
 	Persistence *vm.Persistence `json:"persistence,omitempty"`
 	Image       string          `json:"image,omitempty"`   // ours
-	Network     string          `json:"network,omitempty"` // ours: while it is made
+	Network     string          `json:"network,omitempty"` // ours: during the build
 }
 
 // BuiltSnapshot answers POST /v1/vms/snapshots.
@@ -135,7 +135,7 @@ type BuildPhase struct {
 	PhaseID    string          `json:"phaseId"`
 	BuildID    vm.BuildID      `json:"buildId"`
 	Name       string          `json:"name"`
-	SnapshotID vm.GenerationID `json:"snapshotId,omitempty"` // of a layer: the generation
+	SnapshotID vm.GenerationID `json:"snapshotId,omitempty"` // of a layer: its generation
 	Cached     bool            `json:"cached,omitempty"`     // ours: nothing had to be done
 	StartedAt  time.Time       `json:"startedAt"`
 }

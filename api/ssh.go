@@ -5,6 +5,6 @@ package api
 
 // SSHInfo answers GET /v1/ssh.
 type SSHInfo struct {
-	Address string `json:"address"` // where the gateway listens; "" = nowhere, it is reached through the API
-	HostKey string `json:"hostKey"` // type and key, as known_hosts has them
+	Address string `json:"address"` // where the gateway listens; "" = nowhere, only through the API
+	HostKey string `json:"hostKey"` // type and key, in the format of known_hosts
 }

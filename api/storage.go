@@ -6,5 +6,5 @@ package api
 // Prune is the body of POST /v1/storage/prune.
 type Prune struct {
 	DryRun bool  `json:"dryRun,omitempty"`    // only list what would be removed
-	Free   int64 `json:"freeBytes,omitempty"` // to be made free in addition to what is needed
+	Free   int64 `json:"freeBytes,omitempty"` // additional space to free
 }

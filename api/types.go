@@ -44,8 +44,8 @@ type Sizes struct {
 	RootfsSizeGb int `json:"rootfsSizeGb,omitempty"`
 }
 
-// CreateVM is the body of POST /v1/vms; every member is optional. Members of
-// the contract that this version does not implement are refused.
+// CreateVM is the body of POST /v1/vms; every member is optional. Contract
+// members that this version does not implement are refused.
 type CreateVM struct {
 	Layer
 	Name                      string          `json:"name,omitempty"`
@@ -68,7 +68,7 @@ type CreateVM struct {
 	Network    string  `json:"network,omitempty"`    // closed, packages, open
 	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
 	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name in use
-	OneShot    bool    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client is gone
+	OneShot    bool    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client has left
 	OnBoot     string  `json:"onBoot,omitempty"`     // after a restart of the host: resume, stay; absent = resume if persistent
 	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
 
@@ -92,10 +92,10 @@ type CreatedVM struct {
 type Sizing struct {
 	VCPUCount     int `json:"vcpuCount"`
 	MemSizeMib    int `json:"memSizeMib"`
-	RootfsSizeMib int `json:"rootfsSizeMb"` // the contract says Mb where it means MiB
+	RootfsSizeMib int `json:"rootfsSizeMb"` // the contract says Mb but means MiB
 }
 
-// VM is a VM as every answer shows it: the contract's members and ours.
+// VM is a VM in answers: the contract's members and ours.
 type VM struct {
 	ID                  vm.ID          `json:"id"`
 	Name                string         `json:"name,omitempty"`
@@ -105,7 +105,7 @@ type VM struct {
 	BuildID             vm.BuildID     `json:"buildId,omitempty"`
 	CreatedAt           time.Time      `json:"createdAt"`
 	LastNetworkActivity time.Time      `json:"lastNetworkActivity,omitzero"`
-	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of all its machines, as of the last count
+	CPUTimeSeconds      float64        `json:"cpuTimeSeconds,omitempty"` // of all its machines, at the last count
 	Metrics             *Metrics       `json:"metrics,omitempty"`        // lists show it
 	Persistence         vm.Persistence `json:"persistence"`
 	SnapshotID          vm.SnapshotID  `json:"snapshotId,omitempty"`
@@ -119,7 +119,7 @@ type VM struct {
 	Profile             string          `json:"profile,omitempty"`  // absent = agent
 	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"` // null = never
 	ActivityThreshold   int64           `json:"activityThresholdBytes,omitempty"`
-	IdleStops           bool            `json:"idleStops,omitempty"` // after it the VM is stopped, not suspended
+	IdleStops           bool            `json:"idleStops,omitempty"` // stopped instead of suspended after the idle timeout
 	TTLSeconds          int64           `json:"ttlSeconds,omitempty"`
 	ExpiresAt           time.Time       `json:"expiresAt,omitzero"`
 	StartedAt           time.Time       `json:"startedAt,omitzero"`
@@ -127,10 +127,10 @@ type VM struct {
 	Warning             string          `json:"warning,omitempty"` // e.g. that it is emulated
 	Operation           vm.Op           `json:"operation,omitempty"`
 	Losses              []string        `json:"losses,omitempty"`       // parts that the last start did not restore
-	Restored            []string        `json:"restored,omitempty"`     // what it did
-	GenerationID        vm.GenerationID `json:"generationId,omitempty"` // its machine was started on, or it is suspended on
+	Restored            []string        `json:"restored,omitempty"`     // parts that the last start restored
+	GenerationID        vm.GenerationID `json:"generationId,omitempty"` // the generation that its machine was started from, or that it is suspended on
 	HeadID              vm.GenerationID `json:"headId,omitempty"`       // the newest in its history
-	ParentVMID          vm.ID           `json:"parentVmId,omitempty"`   // it was forked from, or made of a snapshot of
+	ParentVMID          vm.ID           `json:"parentVmId,omitempty"`   // it was forked from that VM, or created from a snapshot of it
 	CaptureEverySeconds int64           `json:"captureEverySeconds,omitempty"`
 	OneShot             bool            `json:"oneShot,omitempty"`
 	Workdir             string          `json:"workdir,omitempty"`
@@ -157,7 +157,7 @@ type StartVM struct {
 	IdleTimeoutSeconds        Seconds `json:"idleTimeoutSeconds,omitzero"`
 	ReadySignalTimeoutSeconds *int64  `json:"readySignalTimeoutSeconds,omitempty"`
 	WaitForReadySignal        *bool   `json:"waitForReadySignal,omitempty"`
-	DiskOnly                  bool    `json:"diskOnly,omitempty"` // ours: boot a suspended VM on its disk; its memory is kept as a generation
+	DiskOnly                  bool    `json:"diskOnly,omitempty"` // ours: boot a suspended VM from its disk; its memory is kept as a generation
 }
 
 // StartedVM answers start; ConsoleURL is always null.
@@ -194,7 +194,7 @@ type ExecResult struct {
 	Stdout     string `json:"stdout"`
 	Stderr     string `json:"stderr"`
 	StatusCode int    `json:"statusCode"`
-	Truncated  bool   `json:"truncated,omitempty"` // ours: more was written than is returned
+	Truncated  bool   `json:"truncated,omitempty"` // ours: the output is incomplete
 }
 
 // ExecMessage is one text frame of the exec WebSocket, or one line of the
@@ -221,19 +221,19 @@ type ExecChunked struct {
 	Input []byte `json:"input,omitempty"` // base64: the whole standard input
 }
 
-// FileContent answers GET files of a file and is the body of PUT files.
+// FileContent answers GET files for a file, and is the body of PUT files.
 type FileContent struct {
 	Content  string `json:"content"`
 	Encoding string `json:"encoding,omitempty"` // utf8 (default), base64
 }
 
-// DirEntry is one entry of GET files of a directory.
+// DirEntry is one entry of DirListing.
 type DirEntry struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"` // file, directory
 }
 
-// DirListing answers GET files of a directory.
+// DirListing answers GET files for a directory.
 type DirListing struct {
 	Files []DirEntry `json:"files"`
 }
@@ -246,7 +246,7 @@ type FileList struct {
 // WrittenFile answers PUT raw.
 type WrittenFile struct {
 	File   vm.FileInfo `json:"file"`
-	Digest string      `json:"sha256"` // of the bytes received, made on the host
+	Digest string      `json:"sha256"` // of the received bytes, computed on the host
 }
 
 // FileOp is the body of the POST fs/ routes; each uses its own members.
@@ -273,11 +273,11 @@ type PtySession struct {
 	AttachedCount int     `json:"attachedCount"`
 	User          *string `json:"user"` // Linux user; null = root
 	PID           int     `json:"pid"`
-	Title         string  `json:"title,omitempty"` // that its program has set
-	StartOffset   int64   `json:"startOffset"`     // of the oldest output byte that can be read
-	EndOffset     int64   `json:"endOffset"`       // after the newest
+	Title         string  `json:"title,omitempty"` // set by its program
+	StartOffset   int64   `json:"startOffset"`     // offset of the oldest kept output byte
+	EndOffset     int64   `json:"endOffset"`       // offset after the newest byte
 	Suspended     bool    `json:"suspended,omitempty"`
-	Lost          bool    `json:"lost,omitempty"` // the guest's agent died, and it was hung up
+	Lost          bool    `json:"lost,omitempty"` // the guest's agent died, which hung it up
 }
 
 // PtySessionList answers GET pty/sessions.
@@ -291,11 +291,10 @@ type ClosedPty struct {
 	ExitCode  *int   `json:"exitCode"`
 }
 
-// PtyMessage is a text frame of a terminal's WebSocket; Type says which of the
-// other members are there. Input and output are binary frames. The client sends
-// resize and signal (SIGINT, SIGKILL, or another's name); the server
-// sessionInfo, exited, and, of ours, replay: the next Bytes bytes draw the
-// screen (Redraw) or repeat output, and the output byte after them has Offset.
+// PtyMessage is a text frame of a terminal's WebSocket; Type says which other members are set.
+// Input and output are binary frames. The client sends resize and signal (SIGINT, SIGKILL, or
+// another name). The server sends sessionInfo, exited and (ours) replay: the next Bytes bytes
+// redraw the screen (Redraw) or repeat output, and the output byte after them has Offset.
 type PtyMessage struct {
 	Type      string      `json:"type"`
 	SessionID string      `json:"sessionId,omitempty"`
@@ -320,20 +319,20 @@ type PtyScreen struct {
 	Alternate      bool       `json:"alternate"` // a full-screen program's screen
 	BracketedPaste bool       `json:"bracketedPaste"`
 	Title          string     `json:"title,omitempty"`
-	Offset         int64      `json:"offset"` // after the output that it shows
+	Offset         int64      `json:"offset"` // after the output that it includes
 	Text           string     `json:"text"`
 	Lines          [][]PtyRun `json:"lines"`
 }
 
-// PtyCursor is where a screen's cursor is, from 0.
+// PtyCursor is a screen's cursor, counted from 0.
 type PtyCursor struct {
 	X       int  `json:"x"`
 	Y       int  `json:"y"`
 	Visible bool `json:"visible"`
 }
 
-// PtyRun is cells of one line that look alike. Colours are the number of a
-// palette's colour or #rrggbb; absent = the default.
+// PtyRun is a run of cells of one line with the same style. Colours are
+// palette numbers or #rrggbb; absent = the default.
 type PtyRun struct {
 	X          int      `json:"x"` // column of the first
 	Text       string   `json:"text"`
@@ -352,11 +351,11 @@ type PtyInput struct {
 	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
 }
 
-// PtyOutput answers it: the output that followed.
+// PtyOutput answers PtyInput with the output that followed.
 type PtyOutput struct {
-	Output   string `json:"output"` // as lines of text
+	Output   string `json:"output"` // as text
 	Screen   string `json:"screen"` // as it is now
-	Offset   int64  `json:"offset"` // after that output
+	Offset   int64  `json:"offset"` // offset after that output
 	Quiet    bool   `json:"quiet"`  // there was no output for the requested time
 	Running  bool   `json:"running"`
 	ExitCode *int   `json:"exitCode,omitempty"`
@@ -388,7 +387,7 @@ type RenameVM struct {
 }
 
 // LabelVM is the body of PATCH /v1/vms/{id}/labels: a string sets a label, null
-// takes one away, the others stay.
+// removes one, the others stay.
 type LabelVM struct {
 	Labels map[string]*string `json:"labels"`
 }
@@ -457,7 +456,7 @@ type NewKey struct {
 	Account vm.AccountID `json:"account,omitempty"` // admins only; absent = one's own
 }
 
-// CreatedKey answers with a secret, once.
+// CreatedKey is a new key with its secret, which is shown only here.
 type CreatedKey struct {
 	Key    Key    `json:"key"`
 	Secret string `json:"secret"`
@@ -526,11 +525,11 @@ type Host struct {
 	Warnings     []string         `json:"warnings"`
 }
 
-// Pool is a host's warm pool: machines that wait for a create.
+// Pool is a host's warm pool: machines that are ready for a create.
 type Pool struct {
 	Size   int   `json:"size"`   // target for each image and size; 0 = the pool is off
-	Ready  int   `json:"ready"`  // there now, of all images and sizes
-	Hits   int64 `json:"hits"`   // creates that took one
+	Ready  int   `json:"ready"`  // ready now, of all images and sizes
+	Hits   int64 `json:"hits"`   // creates that used one
 	Misses int64 `json:"misses"` // creates that found none
 }
 

@@ -21,16 +21,16 @@ type Volume struct {
 	Name      string      `json:"name"`
 	Project   string      `json:"project"`
 	State     string      `json:"state"`     // locked, unlocked
-	Sensitive bool        `json:"sensitive"` // its files can be read: it is unlocked or mounted
+	Sensitive bool        `json:"sensitive"` // its files can be read, because it is unlocked or mounted
 	SizeMib   int         `json:"sizeMib"`
 	UsedBytes int64       `json:"usedBytes"` // of the host's disk
-	Formatted bool        `json:"formatted"` // a guest has made a file system on it
+	Formatted bool        `json:"formatted"` // a guest has created a file system
 	CreatedAt time.Time   `json:"createdAt"`
 
 	UnlockedAt time.Time       `json:"unlockedAt,omitzero"`
 	LocksAt    time.Time       `json:"locksAt,omitzero"`
 	Mounts     []Mount         `json:"mounts"`
-	Keys       []vm.VolumeSlot `json:"keys,omitempty"` // the ways to unlock it; only of one volume
+	Keys       []vm.VolumeSlot `json:"keys,omitempty"` // the ways to unlock it; only in answers about one volume
 
 	Snapshots []vm.VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
 }
@@ -40,8 +40,8 @@ type VolumeList struct {
 	Volumes []Volume `json:"volumes"`
 }
 
-// NewVolume is the body of POST /v1/volumes. Without passphrase and recipient
-// the volume opens with the key of its host.
+// NewVolume is the body of POST /v1/volumes. Without passphrase and
+// recipient, the host's key unlocks the volume.
 type NewVolume struct {
 	Name       string `json:"name"`
 	Project    string `json:"project,omitempty"` // "default"
@@ -55,7 +55,7 @@ type UnlockVolume struct {
 	Passphrase   string `json:"passphrase,omitempty"`
 	Identity     string `json:"identity,omitempty"`     // an age identity
 	TTLSeconds   int64  `json:"ttlSeconds,omitempty"`   // it is locked again after this time
-	KeepUnlocked bool   `json:"keepUnlocked,omitempty"` // also when the last VM that had it has ended
+	KeepUnlocked bool   `json:"keepUnlocked,omitempty"` // stay unlocked after the last VM that has it mounted ends
 }
 
 // UnlockedVolume answers an unlock.
@@ -85,7 +85,7 @@ type RollbackVolume struct {
 type RolledBackVolume struct {
 	Volume
 
-	Before vm.VolumeSnapshot `json:"before"` // the state before: roll back to it to undo the rollback
+	Before vm.VolumeSnapshot `json:"before"` // the state before; roll back to it to undo the rollback
 }
 
 // ResizeVolume is the body of a volume's resize.
@@ -93,7 +93,7 @@ type ResizeVolume struct {
 	SizeMib int `json:"sizeMib"`
 }
 
-// Mount is a volume in a VM.
+// Mount is a volume, or a directory of the host, in a VM.
 type Mount struct {
 	Volume  vm.VolumeID `json:"volumeId"`
 	Name    string      `json:"volume"`
@@ -103,8 +103,8 @@ type Mount struct {
 	Path    string      `json:"path"` // in the guest
 	RW      bool        `json:"rw"`
 	Share   bool        `json:"share,omitempty"`
-	Cut     bool        `json:"cut,omitempty"`  // only the VM's memory has it: every read and write fails
-	Host    string      `json:"host,omitempty"` // of a directory of the host: its path there
+	Cut     bool        `json:"cut,omitempty"`  // the volume is missing: every read and write fails
+	Host    string      `json:"host,omitempty"` // for a directory of the host: its path there
 	Since   time.Time   `json:"since,omitzero"`
 }
 
@@ -115,11 +115,11 @@ type MountList struct {
 
 // NewMount is the body of POST /v1/vms/{vm}/mounts.
 type NewMount struct {
-	Volume  string `json:"volume"`            // name or id; with Host its name, which may be empty
+	Volume  string `json:"volume"`            // name or id; with Host any name, which may be empty
 	Project string `json:"project,omitempty"` // "default"
 	Path    string `json:"path"`              // in the guest, absolute
 	RW      bool   `json:"rw,omitempty"`      // otherwise the host prevents writes
-	Over    bool   `json:"over,omitempty"`    // also over a directory that is not empty
+	Over    bool   `json:"over,omitempty"`    // allow a directory that is not empty
 	Share   bool   `json:"share,omitempty"`   // read while another VM writes, or write while such readers read
 	Host    string `json:"host,omitempty"`    // the server's directory to mount, absolute, encrypted at rest; only for administrators
 	Fixture bool   `json:"fixture,omitempty"` // of Host: data that needs no encryption

@@ -1,11 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package client calls a Warren server from Go. Each method is one request; errors
-// are *vm.Error of the kind that the server had, so that errors.Is(err, vm.Busy)
-// works as inside the server. The package keeps only open connections: it has no
-// retries, no cache and no settings except those of FromEnv. It checks every
-// length and digest itself. The command line and other programs may use it.
+// Package client calls a Warren server from Go. Each method is one request. Errors are
+// *vm.Error with the server's kind, so that errors.Is(err, vm.Busy) works as inside
+// the server. The package keeps only open connections: it has no retries, no cache and
+// no settings except those of FromEnv. It checks every length and digest itself.
 package client
 
 import (
@@ -31,8 +30,7 @@ const (
 	maxError  = 1 << 20
 )
 
-// Client speaks to one server with one API key. It may be used by several
-// goroutines at once.
+// Client sends requests to one server with one API key. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	baseErr error
@@ -96,7 +94,7 @@ func pathOf(segments ...string) string {
 	return b.String()
 }
 
-// vmPath is the path of something that belongs to a VM.
+// vmPath returns the path of something that belongs to a VM.
 func vmPath(ref string, rest ...string) string {
 	return pathOf("v1", "vms", ref) + strings.TrimSuffix(pathOf(rest...), "/")
 }
@@ -138,7 +136,7 @@ func (c *Client) send(ctx context.Context, q call) (*http.Response, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, c.address(q.path, q.query), q.body)
 	if err != nil {
-		return nil, vm.Errorf(vm.Invalid, q.path, "not a request: %w", err)
+		return nil, vm.Errorf(vm.Invalid, q.path, "the request is not valid: %w", err)
 	}
 	if q.body != nil {
 		req.ContentLength = q.size
@@ -185,10 +183,10 @@ func (c *Client) foreign(resp *http.Response) error {
 		kind = "no media type"
 	}
 	return vm.Errorf(vm.Unavailable, c.base.Redacted(), "the answer is not a Warren server's (status %d, %s)", resp.StatusCode, kind).
-		WithHint("check the address: WARREN_API_URL or --api-url, and whether a proxy is between")
+		WithHint("check the address: WARREN_API_URL or --api-url, and whether a proxy is in between")
 }
 
-// broken says why there was no answer, or only a part of one.
+// broken explains why there was no answer, or only a part of one.
 func (c *Client) broken(ctx context.Context, err error) error {
 	var known *vm.Error
 	var op *net.OpError
@@ -244,5 +242,5 @@ func (c *Client) decode(ctx context.Context, resp *http.Response, out any) error
 	return nil
 }
 
-// none decodes an answer whose content does not matter.
+// none is an answer whose content is ignored.
 type none struct{}

@@ -19,10 +19,10 @@ import (
 // DefaultURL is the default address of a server.
 const DefaultURL = "http://127.0.0.1:8787"
 
-// FromEnv returns a client as the environment describes it: WARREN_API_URL,
-// else DefaultURL; WARREN_API_KEY, else, for a server on this host, the
-// admin's key in the data directory. An empty variable counts as absent. A
-// missing key is no error: the server's refusal will say what is missing.
+// FromEnv returns a client for the server and key in the environment:
+// WARREN_API_URL, else DefaultURL; WARREN_API_KEY, else, for a server on this
+// host, the admin's key in the data directory. An empty variable counts as
+// absent. A missing key is no error: the server's refusal says what is missing.
 func FromEnv(getenv func(string) string) (*Client, error) {
 	base := getenv("WARREN_API_URL")
 	if base == "" {
@@ -87,7 +87,7 @@ func DataDir(getenv func(string) string, uid int) (string, error) {
 		return filepath.Join(home, ".local", "share", "warren"), nil
 	}
 	return "", vm.Errorf(vm.Invalid, "", "no data directory: neither WARREN_DATA nor HOME is set").
-		WithHint("set WARREN_DATA to a directory of yours")
+		WithHint("set WARREN_DATA to a directory that you own")
 }
 
 // Loopback reports whether a server of that URL is on this host.

@@ -21,34 +21,33 @@ import (
 )
 
 const (
-	maxFrame   = 1 << 20  // of the socket, received
-	inputFrame = 31 << 10 // of the socket, sent; with its channel below what sockets take by default
+	maxFrame   = 1 << 20  // received from the socket
+	inputFrame = 31 << 10 // sent to the socket; with its channel byte below the default limit of sockets
 )
 
-// ErrDetached is in the error that Run returns after Detach.
+// ErrDetached is wrapped by the error that Run returns after Detach.
 var ErrDetached = errors.New("detached")
 
-// Exec is a command whose client is attached. One goroutine calls Run, which
-// reads everything; others may call the other methods meanwhile. If the
-// connection ends before the command (by Detach, the context or a fault), the
-// command keeps running as a background process with a log.
+// Exec is a command with an attached client. One goroutine calls Run, which
+// reads everything; other goroutines may call the other methods meanwhile. If
+// the connection ends before the command (by Detach, the context or a fault),
+// the command keeps running as a background process with a log.
 type Exec struct {
 	c    *Client
-	ctx  context.Context // bounds the attachment
+	ctx  context.Context // limits the attachment
 	conn *websocket.Conn
 	ref  string // the VM
 	proc vm.Process
 
 	wmu  sync.Mutex   // one writer at a time
-	buf  []byte       // of Write
+	buf  []byte       // used by Write
 	sent atomic.Int64 // bytes of input
 
 	mu       sync.Mutex
 	detached bool
 }
 
-// Exec starts a command and stays attached. The context bounds the start and
-// the attachment.
+// Exec starts a command and stays attached. The context limits the start and the attachment.
 func (c *Client) Exec(ctx context.Context, ref string, spec vm.ExecSpec) (*Exec, error) {
 	conn, err := c.socket(ctx, vmPath(ref, "exec"), nil, http.Header{})
 	if err != nil {
@@ -72,7 +71,7 @@ func (c *Client) socket(ctx context.Context, path string, query url.Values, h ht
 	}
 	c.authorize(h)
 	door := &refusal{next: c.http.Transport}
-	//nolint:bodyclose // the package says that there is nothing to close
+	//nolint:bodyclose // the package leaves nothing to close
 	conn, _, err := websocket.Dial(ctx, c.address(path, query), &websocket.DialOptions{
 		HTTPClient: &http.Client{Transport: door, CheckRedirect: c.http.CheckRedirect}, HTTPHeader: h,
 	})
@@ -86,8 +85,8 @@ func (c *Client) socket(ctx context.Context, path string, query url.Values, h ht
 	return conn, nil
 }
 
-// refusal keeps the whole answer when the server does not upgrade: the
-// WebSocket package gives only the first part of its body.
+// refusal keeps the whole answer if the server does not upgrade: the
+// WebSocket package returns only the beginning of its body.
 type refusal struct {
 	next http.RoundTripper
 	resp *http.Response // its body is in memory
@@ -149,7 +148,7 @@ func (e *Exec) message(r io.Reader) (api.ExecMessage, error) {
 	}
 	if m.Type == "error" {
 		if m.Error == nil {
-			return m, vm.Errorf(vm.GuestFault, e.proc.ID, "the command failed without a reason")
+			return m, vm.Errorf(vm.GuestFault, e.proc.ID, "the command failed, and the server gave no reason")
 		}
 		return m, api.DecodeError(*m.Error)
 	}
@@ -179,12 +178,12 @@ func (e *Exec) Write(p []byte) (int, error) {
 // CloseStdin ends the input.
 func (e *Exec) CloseStdin() error { return e.say(api.ExecMessage{Type: "stdinEof"}) }
 
-// inputWaits is the amount of input after which the server may stop reading,
-// if the process reads none of it. Messages sent after that may have to wait.
+// inputWaits is the amount of input after which the server may stop reading
+// if the process reads none. Messages sent after that may be delayed.
 const inputWaits = 512 << 10
 
-// Signal sends a signal, by its name without SIG, to the process group. It
-// passes input that the process does not read.
+// Signal sends a signal, named without SIG, to the process group. It
+// overtakes input that the process does not read.
 func (e *Exec) Signal(name string) error {
 	if e.sent.Load() > inputWaits {
 		return e.c.SignalProcess(e.ctx, e.ref, e.proc.ID, name)
@@ -203,7 +202,7 @@ func (e *Exec) Detach() error {
 	return err
 }
 
-// Close ends the connection without a message; a command that has not ended
+// Close ends the connection without a message. A command that has not ended
 // keeps running in the background.
 func (e *Exec) Close() error {
 	_ = e.conn.CloseNow() // an error says that it was closed already
@@ -212,7 +211,7 @@ func (e *Exec) Close() error {
 
 func (e *Exec) say(m api.ExecMessage) error { return say(e.ctx, e.conn, m, e.lost) }
 
-// say sends a text frame. The socket serialises frames of several writers.
+// say sends a text frame. The socket serialises frames of concurrent writers.
 func say(ctx context.Context, conn *websocket.Conn, message any, lost func(error) error) error {
 	data, err := json.Marshal(message)
 	if err != nil {
@@ -262,7 +261,7 @@ func (e *Exec) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 		}
 		if m.Type == "exit" && m.Status != nil {
 			return *m.Status, nil
-		} // other messages are of later versions, or warnings
+		} // others are warnings, or sent by later versions
 	}
 }
 

@@ -21,9 +21,9 @@ func as(user string) http.Header {
 	return h
 }
 
-// Stat describes one entry of the guest's file system, not following a
-// symlink. As everywhere here, user is a Linux user of the guest ("" = root)
-// and a relative path begins at the VM's working directory.
+// Stat describes one entry of the guest's file system without following a
+// symlink. In all methods of this file, user is a Linux user of the guest (""
+// = root) and a relative path starts in the VM's working directory.
 func (c *Client) Stat(ctx context.Context, ref, user, path string) (vm.FileInfo, error) {
 	q := url.Values{"path": {path}}
 	return do[vm.FileInfo](ctx, c, call{method: "GET", path: vmPath(ref, "fs", "stat"), query: q, header: as(user)}, nil)
@@ -36,13 +36,13 @@ func (c *Client) ReadDir(ctx context.Context, ref, user, path string) ([]vm.File
 	return l.Files, err
 }
 
-// fileOp is one of the POST fs/ routes.
+// fileOp calls one of the POST fs/ routes.
 func (c *Client) fileOp(ctx context.Context, ref, user, verb string, op api.FileOp) error {
 	_, err := do[none](ctx, c, call{method: "POST", path: vmPath(ref, "fs", verb), header: as(user)}, op)
 	return err
 }
 
-// Mkdir makes a directory; with parents also the missing ones above it.
+// Mkdir creates a directory, with parents also missing parents.
 func (c *Client) Mkdir(ctx context.Context, ref, user, path string, mode uint32, parents bool) error {
 	return c.fileOp(ctx, ref, user, "mkdir", api.FileOp{Path: path, Mode: mode, Parents: parents})
 }
@@ -52,7 +52,7 @@ func (c *Client) Rename(ctx context.Context, ref, user, from, to string) error {
 	return c.fileOp(ctx, ref, user, "rename", api.FileOp{From: from, To: to})
 }
 
-// Remove removes an entry; with recursive also all below it.
+// Remove removes an entry, with recursive a whole tree.
 func (c *Client) Remove(ctx context.Context, ref, user, path string, recursive bool) error {
 	return c.fileOp(ctx, ref, user, "remove", api.FileOp{Path: path, Recursive: recursive})
 }

@@ -25,7 +25,7 @@ type lines struct {
 }
 
 func (c *Client) lines(ctx context.Context, q call) (*lines, error) {
-	resp, err := c.send(ctx, q) //nolint:bodyclose // the stream that is returned closes it
+	resp, err := c.send(ctx, q) //nolint:bodyclose // the returned stream closes it
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,8 @@ func (l *lines) next() ([]byte, error) {
 // Watch is a stream of changes in a guest's file system.
 type Watch struct{ l *lines }
 
-// WatchFiles begins to watch files and directories with all below them; no
-// path = the working directory. It ends with the context or Close, or when one
-// of the paths is gone.
+// WatchFiles watches files and whole directories; no path = the working directory.
+// The watch ends with the context, at Close, or when one of the paths is removed.
 func (c *Client) WatchFiles(ctx context.Context, ref, user string, paths ...string) (*Watch, error) {
 	l, err := c.lines(ctx, call{method: http.MethodPost, path: vmPath(ref, "watch-files"), query: url.Values{"path": paths}, header: as(user)})
 	if err != nil {
@@ -93,7 +92,7 @@ func lineError(line []byte) error {
 // ServiceFollow is a service's journal as it grows.
 type ServiceFollow struct{ l *lines }
 
-// FollowService opens a service's journal: its last lines, and then what comes,
+// FollowService returns a service's journal: its last lines, and then new ones,
 // until the context ends or Close.
 func (c *Client) FollowService(ctx context.Context, ref, name string, lines int, since string) (*ServiceFollow, error) {
 	q := url.Values{"follow": {"true"}, "lines": {strconv.Itoa(lines)}}
@@ -132,10 +131,9 @@ func (w *Watch) Close() error { return w.l.Close() }
 // Events is a stream of the server's events.
 type Events struct{ l *lines }
 
-// Events follows the server's events: those after the one with that id, or only
-// new ones when it is negative; of the given types (none = all) and of one VM (""
-// = all that the caller may see). To continue after a break, pass the id of the
-// last event that came.
+// Events follows the server's events: those after the event with id after, or only new ones if
+// after is negative; of the given types (none = all) and of one VM ("" = all that the caller
+// may see). To continue after a broken connection, pass the id of the last received event.
 func (c *Client) Events(ctx context.Context, after int64, types []string, ref string) (*Events, error) {
 	q := url.Values{}
 	if len(types) > 0 {
@@ -162,7 +160,7 @@ func (e *Events) Next() (vm.Event, error) {
 	for {
 		line, err := e.l.next()
 		if err != nil {
-			return vm.Event{}, err // a part of an event is none
+			return vm.Event{}, err // an incomplete event is dropped
 		}
 		if len(line) == 0 {
 			if len(data) > 0 {

@@ -21,8 +21,8 @@ func (c *Client) Drain(ctx context.Context) (api.DrainedVMs, error) {
 	return do[api.DrainedVMs](ctx, c, call{method: "POST", path: "/v1/drain"}, nil)
 }
 
-// Undrain ends a drain: VMs may start again, and those that are to resume
-// when the host has started do.
+// Undrain ends a drain: VMs may start again, and those that resume after a
+// restart of the host do so now.
 func (c *Client) Undrain(ctx context.Context) (api.Undrained, error) {
 	return do[api.Undrained](ctx, c, call{method: "DELETE", path: "/v1/drain"}, nil)
 }
@@ -33,8 +33,7 @@ func (c *Client) SetOnBoot(ctx context.Context, ref, onBoot string) (api.VM, err
 	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "on-boot")}, api.SetOnBoot{OnBoot: onBoot})
 }
 
-// Suspend saves memory and disk and ends the machine. Start continues the
-// same processes.
+// Suspend saves memory and disk and ends the machine. Start continues the same processes.
 func (c *Client) Suspend(ctx context.Context, ref string, in api.SuspendVM) (api.SuspendedVM, error) {
 	return do[api.SuspendedVM](ctx, c, call{method: "POST", path: vmPath(ref, "suspend")}, in)
 }
@@ -55,7 +54,7 @@ func (c *Client) Snapshots(ctx context.Context, all bool) (api.SnapshotList, err
 	return do[api.SnapshotList](ctx, c, call{method: "GET", path: pathOf("v1", "vms", "snapshots"), query: q}, nil)
 }
 
-// GetSnapshot returns one by its id or name.
+// GetSnapshot returns a snapshot by its id or name.
 func (c *Client) GetSnapshot(ctx context.Context, ref string) (api.Snapshot, error) {
 	return do[api.Snapshot](ctx, c, call{method: "GET", path: pathOf("v1", "vms", "snapshots", ref)}, nil)
 }
@@ -72,13 +71,12 @@ func (c *Client) DeleteSnapshot(ctx context.Context, ref string) error {
 	return err
 }
 
-// Resize changes a VM's size: while it runs where that is possible, else by a
-// stop and a start.
+// Resize changes a VM's size, while it runs if that is possible, else by a stop and a start.
 func (c *Client) Resize(ctx context.Context, ref string, in api.Sizes) (api.ResizedVM, error) {
 	return do[api.ResizedVM](ctx, c, call{method: "POST", path: vmPath(ref, "resize")}, in)
 }
 
-// Rollback puts a VM back to a generation, by default the newest of its own.
+// Rollback puts a VM back to a generation, by default its newest.
 func (c *Client) Rollback(ctx context.Context, ref string, in api.RollbackVM) (api.RolledBackVM, error) {
 	return do[api.RolledBackVM](ctx, c, call{method: "POST", path: vmPath(ref, "rollback")}, in)
 }
@@ -92,7 +90,7 @@ func (c *Client) Lineage(ctx context.Context, ref string) (api.Lineage, error) {
 	return do[api.Lineage](ctx, c, call{method: "GET", path: path}, nil)
 }
 
-// Keep gives a VM another VM's name and place.
+// Keep gives a VM the name and place of another VM.
 func (c *Client) Keep(ctx context.Context, ref string, in api.KeepVM) (api.KeptVM, error) {
 	return do[api.KeptVM](ctx, c, call{method: "POST", path: vmPath(ref, "keep")}, in)
 }
@@ -102,7 +100,7 @@ func (c *Client) SetSchedule(ctx context.Context, ref string, everySeconds int64
 	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "schedule")}, api.Schedule{CaptureEverySeconds: everySeconds})
 }
 
-// CaptureFirst captures a generation before something risky.
+// CaptureFirst captures a generation before a risky command.
 func (c *Client) CaptureFirst(ctx context.Context, ref, note string) (vm.Generation, error) {
 	return do[vm.Generation](ctx, c, call{method: "POST", path: vmPath(ref, "capture")}, api.CaptureVM{Note: note})
 }

@@ -57,8 +57,8 @@ func (c *Client) Accounts(ctx context.Context) ([]api.Account, error) {
 	return l.Accounts, err
 }
 
-// CreateAccount creates an account with a first key, whose secret is shown
-// here and never again. Admins only.
+// CreateAccount creates an account with a first key, whose secret only this
+// answer has. Admins only.
 func (c *Client) CreateAccount(ctx context.Context, name string) (api.CreatedAccount, error) {
 	return do[api.CreatedAccount](ctx, c, call{method: "POST", path: pathOf("v1", "accounts")}, api.NewAccount{Name: name})
 }
@@ -73,8 +73,8 @@ func (c *Client) RemoveAccount(ctx context.Context, id string, force bool) error
 	return err
 }
 
-// Keys returns API keys without their secrets: one's own, or, for an admin,
-// those of the account ("" = one's own).
+// Keys returns API keys without their secrets: the caller's own, or, for an
+// admin, those of the account ("" = the caller's own).
 func (c *Client) Keys(ctx context.Context, account string) ([]api.Key, error) {
 	q := url.Values{}
 	if account != "" {
@@ -84,7 +84,7 @@ func (c *Client) Keys(ctx context.Context, account string) ([]api.Key, error) {
 	return l.Keys, err
 }
 
-// CreateKey creates an API key, whose secret is shown here and never again.
+// CreateKey creates an API key, whose secret only this answer has.
 func (c *Client) CreateKey(ctx context.Context, in api.NewKey) (api.CreatedKey, error) {
 	return do[api.CreatedKey](ctx, c, call{method: "POST", path: pathOf("v1", "keys")}, in)
 }

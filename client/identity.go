@@ -11,8 +11,7 @@ import (
 	"github.com/warren-vm/warren/api"
 )
 
-// identityPath is the path of something that belongs to an identity, named by
-// id or name.
+// identityPath returns the path of something that belongs to an identity, named by id or name.
 func identityPath(ref string, rest ...string) string {
 	return pathOf(append([]string{"identity", "v1", "identities", ref}, rest...)...)
 }
@@ -38,7 +37,7 @@ func (c *Client) DeleteIdentity(ctx context.Context, ref string) error {
 	return err
 }
 
-// CreateToken makes a token of an identity, which is shown here and never again.
+// CreateToken creates a token of an identity. Only this answer has its secret.
 func (c *Client) CreateToken(ctx context.Context, identity string, in api.NewToken) (api.CreatedToken, error) {
 	return do[api.CreatedToken](ctx, c, call{method: "POST", path: identityPath(identity, "tokens")}, in)
 }

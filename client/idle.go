@@ -21,7 +21,7 @@ func (c *Client) Hold(ctx context.Context, ref string, in api.NewHold) (vm.Hold,
 	return do[vm.Hold](ctx, c, call{method: "POST", path: vmPath(ref, "holds")}, in)
 }
 
-// Holds lists a VM's holds, the first to end first.
+// Holds lists a VM's holds, the one that ends first coming first.
 func (c *Client) Holds(ctx context.Context, ref string) ([]vm.Hold, error) {
 	l, err := do[api.HoldList](ctx, c, call{method: "GET", path: vmPath(ref, "holds")}, nil)
 	return l.Holds, err

@@ -33,7 +33,7 @@ func (c *Client) WaitProcess(ctx context.Context, ref, id string) (vm.Process, e
 	return do[vm.Process](ctx, c, call{method: "POST", path: vmPath(ref, "processes", id, "wait")}, nil)
 }
 
-// SignalProcess sends a signal, by its name without SIG, to the process group.
+// SignalProcess sends a signal, named without SIG, to the process group.
 func (c *Client) SignalProcess(ctx context.Context, ref, id, signal string) error {
 	_, err := do[none](ctx, c, call{method: "POST", path: vmPath(ref, "processes", id, "signal")}, api.Signal{Signal: signal})
 	return err
@@ -45,9 +45,8 @@ func (c *Client) ForgetProcess(ctx context.Context, ref, id string) error {
 	return err
 }
 
-// ProcessLog returns a process's output from an absolute offset and the
-// offset of the first byte that there still is. With follow it ends when the
-// process has.
+// ProcessLog returns a process's output from an absolute offset, and the offset
+// of the first kept byte. With follow it ends when the process has ended.
 func (c *Client) ProcessLog(ctx context.Context, ref, id string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	return c.log(ctx, vmPath(ref, "processes", id, "log"), logQuery(from, follow))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Usage returns what the caller's VMs have used, also deleted ones. With all,
-// an admin gets those of every account.
+// Usage returns what the caller's VMs have used, including deleted ones; with
+// all, an admin gets those of every account.
 func (c *Client) Usage(ctx context.Context, all bool) (api.UsageList, error) {
 	q := url.Values{}
 	if all {
@@ -37,7 +37,7 @@ func (c *Client) Shred(ctx context.Context, ref string) (vm.Shredded, error) {
 	return *d.Shredded, nil
 }
 
-// Remains lists what the host holds of a VM. Name a deleted VM by its id.
+// Remains lists what the host still has of a VM. Name a deleted VM by its id.
 func (c *Client) Remains(ctx context.Context, ref string) (vm.Remaining, error) {
 	return do[vm.Remaining](ctx, c, call{method: "GET", path: vmPath(ref, "remains")}, nil)
 }

@@ -24,7 +24,7 @@ func (c *Client) Service(ctx context.Context, ref, name string) (vm.UnitStatus, 
 }
 
 // ServiceLogs returns the last lines of a service's journal, oldest first;
-// lines 0 = 100, since "" = all there is.
+// lines 0 = 100, since "" = from the beginning.
 func (c *Client) ServiceLogs(ctx context.Context, ref, name string, lines int, since string) ([]vm.UnitLog, error) {
 	q := url.Values{}
 	if lines != 0 {
@@ -37,12 +37,12 @@ func (c *Client) ServiceLogs(ctx context.Context, ref, name string, lines int, s
 	return l.Logs, err
 }
 
-// AddService installs a service and starts it, unless it is not to be enabled.
+// AddService installs a service and, unless u.Enable is false, starts it.
 func (c *Client) AddService(ctx context.Context, ref string, u vm.Unit) (api.AddedService, error) {
 	return do[api.AddedService](ctx, c, call{method: "POST", path: vmPath(ref, "systemd", "services")}, u)
 }
 
-// RemoveService stops a service that was added and removes it.
+// RemoveService stops and removes an added service.
 func (c *Client) RemoveService(ctx context.Context, ref, name string) error {
 	_, err := do[none](ctx, c, call{method: "DELETE", path: vmPath(ref, "systemd", "services", name)}, nil)
 	return err
@@ -58,7 +58,7 @@ func (c *Client) SwitchServices(ctx context.Context, ref, verb string, names ...
 	return r.Results, err
 }
 
-// BuildSnapshot makes a snapshot by a spec.
+// BuildSnapshot makes a snapshot from a spec.
 func (c *Client) BuildSnapshot(ctx context.Context, in api.BuildSnapshot) (vm.SnapshotID, error) {
 	r, err := do[api.BuiltSnapshot](ctx, c, call{method: "POST", path: pathOf("v1", "vms", "snapshots")}, in)
 	return r.SnapshotID, err

@@ -13,14 +13,13 @@ import (
 	"github.com/warren-vm/warren/api"
 )
 
-// SSHInfo says where the SSH gateway listens, and its host key.
+// SSHInfo returns the address of the SSH gateway and its host key.
 func (c *Client) SSHInfo(ctx context.Context) (api.SSHInfo, error) {
 	return do[api.SSHInfo](ctx, c, call{method: "GET", path: pathOf("v1", "ssh")}, nil)
 }
 
-// SSH opens a connection to the SSH gateway for a VM. An SSH client that speaks
-// over it is logged in by the API key; its user is the Linux user. ctx is the
-// connection's life.
+// SSH opens a connection to the SSH gateway for a VM. The API key authenticates the SSH client
+// that uses it; the client's user name is the Linux user. The connection ends with ctx.
 func (c *Client) SSH(ctx context.Context, ref string) (net.Conn, error) {
 	conn, err := c.socket(ctx, vmPath(ref, "ssh"), nil, http.Header{})
 	if err != nil {

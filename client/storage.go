@@ -10,7 +10,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Storage returns the use of the disk, and what would be removed next.
+// Storage returns the disk space in use, and what would be removed next.
 func (c *Client) Storage(ctx context.Context) (vm.Storage, error) {
 	return do[vm.Storage](ctx, c, call{method: "GET", path: pathOf("v1", "storage")}, nil)
 }
@@ -20,8 +20,8 @@ func (c *Client) Prune(ctx context.Context, r api.Prune) (vm.Pruned, error) {
 	return do[vm.Pruned](ctx, c, call{method: "POST", path: pathOf("v1", "storage", "prune")}, r)
 }
 
-// Quota returns an account's limits and its use; "" = the caller's own; other
-// accounts are for admins.
+// Quota returns an account's limits and use; "" = the caller's own. Only
+// admins may name another account.
 func (c *Client) Quota(ctx context.Context, account string) (vm.QuotaState, error) {
 	path := pathOf("v1", "quota")
 	if account != "" {

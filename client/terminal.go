@@ -21,18 +21,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Terminal is an attachment to a terminal of a VM. One goroutine calls Run;
-// others may meanwhile call the rest. The terminal outlives it.
+// Terminal is an attachment to a terminal of a VM. One goroutine calls Run; others
+// may call the other methods meanwhile. The terminal outlives the attachment.
 type Terminal struct {
 	c       *Client
-	ctx     context.Context // bounds the attachment
+	ctx     context.Context // limits the attachment
 	conn    *websocket.Conn
 	ref     string // the VM
 	session api.PtySession
 
 	mu       sync.Mutex
 	detached bool
-	left     int   // bytes of a replay to come
+	left     int   // bytes of a replay that have not come yet
 	offset   int64 // of the next byte of output
 }
 
@@ -50,8 +50,8 @@ func (c *Client) OpenTerminal(ctx context.Context, ref string, spec vm.TerminalS
 	return c.terminal(ctx, ref, vmPath(ref, "pty"), q, spec.User)
 }
 
-// AttachTerminal attaches to a terminal. When Since is not negative and that
-// output is still kept, it is repeated; else the screen is drawn.
+// AttachTerminal attaches to a terminal. If view.Since is not negative and
+// that output is still kept, it is repeated; else the screen is redrawn.
 func (c *Client) AttachTerminal(ctx context.Context, ref, id string, view vm.TerminalView) (*Terminal, error) {
 	q := size(view.Cols, view.Rows)
 	if view.Since >= 0 {
@@ -91,7 +91,7 @@ func (c *Client) terminal(ctx context.Context, ref, path string, q url.Values, u
 func (t *Terminal) Session() api.PtySession { return t.session }
 
 // Offset returns the offset up to which Run has read the terminal's output.
-// An attachment with it continues there.
+// Attach with it to continue there.
 func (t *Terminal) Offset() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,14 +108,12 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Resize says how large this viewer is. The terminal is as large as its
-// smallest viewer.
+// Resize sets the size of this viewer. The terminal gets the size of its smallest viewer.
 func (t *Terminal) Resize(cols, rows int) error {
 	return t.say(api.PtyMessage{Type: "resize", Cols: cols, Rows: rows})
 }
 
-// Signal sends SIGINT as ^C, and others, SIGKILL for one, to the terminal's
-// root process.
+// Signal sends SIGINT as ^C, and other signals, such as SIGKILL, to the terminal's root process.
 func (t *Terminal) Signal(name string) error {
 	return t.say(api.PtyMessage{Type: "signal", Signal: name})
 }
@@ -168,7 +166,7 @@ func (t *Terminal) Run(out io.Writer) (vm.ExitStatus, error) {
 		}
 		var m api.PtyMessage
 		if json.Unmarshal(data, &m) != nil {
-			continue // of a later version
+			continue // sent by a later version
 		}
 		switch {
 		case m.Type == "exited" && m.ExitCode != nil:
@@ -204,14 +202,14 @@ func (t *Terminal) output(r io.Reader, buf []byte, out io.Writer) error {
 	}
 }
 
-// Terminals returns a VM's terminals, also recently ended ones.
+// Terminals returns a VM's terminals, including recently ended ones.
 func (c *Client) Terminals(ctx context.Context, ref string) ([]api.PtySession, error) {
 	l, err := do[api.PtySessionList](ctx, c, call{method: "GET", path: vmPath(ref, "pty", "sessions")}, nil)
 	return l.Sessions, err
 }
 
 // CloseTerminal ends a terminal's programs and removes it. user is the Linux
-// user that it was opened as, "" = root; so below.
+// user that it was opened as, "" = root; the same in the methods below.
 func (c *Client) CloseTerminal(ctx context.Context, ref, user, id string) (api.ClosedPty, error) {
 	return do[api.ClosedPty](ctx, c, call{method: "DELETE", path: vmPath(ref, "pty", "sessions", id), header: as(user)}, nil)
 }
@@ -223,7 +221,7 @@ func (c *Client) TerminalScreen(ctx context.Context, ref, user, id string) (api.
 	}, nil)
 }
 
-// TerminalText returns a terminal's output from an offset on as text, and the
+// TerminalText returns a terminal's output from an offset as text, and the
 // offset to continue from.
 func (c *Client) TerminalText(ctx context.Context, ref, user, id string, since int64) (string, int64, error) {
 	q := call{

@@ -19,7 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// stream is an answer's body whose breaks are errors of this package.
+// stream is an answer's body that reports a broken connection as an error of this package.
 type stream struct {
 	c    *Client
 	ctx  context.Context // of the request, whose body this is
@@ -38,7 +38,7 @@ func (s *stream) Read(p []byte) (int, error) {
 // Close ends the request.
 func (s *stream) Close() error { return s.body.Close() }
 
-// rawReader counts and hashes a file and checks both at its end.
+// rawReader counts and hashes a file, and checks both at its end.
 type rawReader struct {
 	stream
 	path string
@@ -59,7 +59,7 @@ func (r *rawReader) Read(p []byte) (int, error) {
 	}
 	switch digest := r.resp.Trailer.Get(api.HeaderDigest); {
 	case r.left > 0:
-		return n, vm.Errorf(vm.Corrupt, r.path, "cut short: %d bytes are missing: %w", r.left, io.ErrUnexpectedEOF).WithHint("copy it again")
+		return n, vm.Errorf(vm.Corrupt, r.path, "incomplete: %d bytes are missing: %w", r.left, io.ErrUnexpectedEOF).WithHint("copy it again")
 	case digest == "":
 		return n, vm.Errorf(vm.Corrupt, r.path, "the digest is missing: %w", io.ErrUnexpectedEOF).WithHint("copy it again")
 	case digest != hex.EncodeToString(r.sum.Sum(nil)):
@@ -68,9 +68,9 @@ func (r *rawReader) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// GetRaw reads a file of the guest. A file larger than maxBytes is refused
-// before a byte is sent (0 = any size). The reader gives exactly size bytes and then
-// io.EOF, or fails: also at its end, when the length or the digest is wrong or missing.
+// GetRaw reads a file of the guest. A file larger than maxBytes is refused before any
+// byte is sent (0 = any size). The reader returns exactly size bytes and then io.EOF,
+// or fails: at its end also if the length or the digest is wrong or missing.
 func (c *Client) GetRaw(ctx context.Context, ref, user, path string, maxBytes int64) (size int64, r io.ReadCloser, err error) {
 	q := url.Values{}
 	if maxBytes > 0 {
@@ -93,8 +93,8 @@ func (c *Client) GetRaw(ctx context.Context, ref, user, path string, maxBytes in
 	return 0, nil, err
 }
 
-// upload is a request's body: it hashes, remembers why reading failed, and is
-// cut off from its reader when the call has returned.
+// upload is a request's body. It hashes the data, remembers why reading
+// failed, and stops using its reader when the call has returned.
 type upload struct {
 	r io.Reader
 
@@ -104,7 +104,7 @@ type upload struct {
 	err  error
 }
 
-// Read may still be called by the transport after the answer came.
+// The transport may still call Read after the answer came.
 func (u *upload) Read(p []byte) (int, error) {
 	u.mu.Lock()
 	over := u.over
@@ -122,7 +122,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// finish returns the digest of what was read and why reading failed.
+// finish returns the digest of the data, and the error of reading it.
 func (u *upload) finish() (string, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -130,9 +130,8 @@ func (u *upload) finish() (string, error) {
 	return hex.EncodeToString(u.sum.Sum(nil)), u.err
 }
 
-// put sends a body that may be large. It does not ask by Expect whether it may:
-// a Go server that refuses on the way keeps the connection open long enough for
-// its answer to be read, but not when Expect was sent.
+// put sends a body that may be large, without the header Expect: only without it does a Go server
+// that refuses in the middle keep the connection open long enough for its answer to be read.
 func put[T any](ctx context.Context, c *Client, q call, size int64, r io.Reader) (out T, digest string, err error) {
 	u := &upload{r: r, sum: sha256.New()}
 	q.method, q.body, q.size = http.MethodPut, u, size
@@ -149,10 +148,9 @@ func put[T any](ctx context.Context, c *Client, q call, size int64, r io.Reader)
 	return out, digest, err
 }
 
-// PutRaw writes a file into the guest: size bytes of r, or all of it when
-// size is -1. mode 0 is 0644; parents makes missing directories. The file
-// appears whole or not at all, and the server's digest was compared with
-// what was read.
+// PutRaw writes a file into the guest: size bytes of r, or all of r if size is
+// -1. mode 0 is 0644; parents creates missing directories. The file appears whole
+// or not at all, and PutRaw has compared the server's digest with the data read.
 func (c *Client) PutRaw(ctx context.Context, ref, user, path string, mode uint32, parents bool, size int64, r io.Reader) (api.WrittenFile, error) {
 	q := url.Values{}
 	if mode != 0 {
@@ -168,7 +166,7 @@ func (c *Client) PutRaw(ctx context.Context, ref, user, path string, mode uint32
 	return w, err
 }
 
-// tarReader checks the mark at its end.
+// tarReader checks the end mark.
 type tarReader struct {
 	stream
 	path string
@@ -178,7 +176,7 @@ type tarReader struct {
 func (r *tarReader) Read(p []byte) (int, error) {
 	n, err := r.stream.Read(p)
 	if errors.Is(err, io.EOF) && r.resp.Trailer.Get(api.HeaderEnd) != "ok" {
-		err = vm.Errorf(vm.Corrupt, r.path, "the tree was cut short: %w", io.ErrUnexpectedEOF).WithHint("copy it again")
+		err = vm.Errorf(vm.Corrupt, r.path, "the tree is incomplete: %w", io.ErrUnexpectedEOF).WithHint("copy it again")
 	}
 	return n, err
 }
@@ -186,18 +184,17 @@ func (r *tarReader) Read(p []byte) (int, error) {
 // destination is the key of a context's value.
 type destination struct{}
 
-// WithDestination returns a context whose downloads say where on the caller's computer
-// they go, such as "laptop:/home/me/out". The server does not check it; the audit record of the
-// download and what `done` lists name it.
+// WithDestination returns a context whose downloads name their destination on the caller's
+// computer, such as "laptop:/home/me/out". The server does not check it; the audit record of
+// the download and the report of `done` contain it.
 func WithDestination(ctx context.Context, place string) context.Context {
 	return context.WithValue(ctx, destination{}, place)
 }
 
-// GetTar reads a tree of the guest as a tar stream. The reader fails at its
-// end when the tree is not whole, so it must be read to io.EOF. What it gives
-// was written by the guest: do not trust it.
+// GetTar reads a tree of the guest as a tar stream. The reader fails at its end if the
+// tree is incomplete, so read it to io.EOF. The guest wrote the data: do not trust it.
 func (c *Client) GetTar(ctx context.Context, ref, user, path string) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, call{method: "GET", path: vmPath(ref, "tar", path), header: as(user)}) //nolint:bodyclose // the reader that is returned closes it
+	resp, err := c.send(ctx, call{method: "GET", path: vmPath(ref, "tar", path), header: as(user)}) //nolint:bodyclose // the returned reader closes it
 	if err != nil {
 		return nil, err
 	}

@@ -20,9 +20,8 @@ func (c *Client) Create(ctx context.Context, in api.CreateVM) (api.CreatedVM, er
 	return do[api.CreatedVM](ctx, c, call{method: "POST", path: pathOf("v1", "vms")}, in)
 }
 
-// List returns the caller's VMs, or, for an admin who asks for all, those of
-// every account. With labels, each as vm.ParseLabelSelector reads it, it returns
-// those that match them all.
+// List returns the caller's VMs or, for an admin with all, those of every account.
+// With labels (see vm.ParseLabelSelector) it returns those that match all of them.
 func (c *Client) List(ctx context.Context, all bool, labels ...string) (api.VMList, error) {
 	q := url.Values{}
 	if len(labels) > 0 {
@@ -34,18 +33,17 @@ func (c *Client) List(ctx context.Context, all bool, labels ...string) (api.VMLi
 	return do[api.VMList](ctx, c, call{method: "GET", path: pathOf("v1", "vms"), query: q}, nil)
 }
 
-// Get returns a VM by its id or name, as every ref of this package.
+// Get returns a VM by its id or name, like every ref of this package.
 func (c *Client) Get(ctx context.Context, ref string) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "GET", path: vmPath(ref)}, nil)
 }
 
-// RenameVM gives a VM another name, which no other of the account has.
+// RenameVM gives a VM another name, which no other VM of the account may have.
 func (c *Client) RenameVM(ctx context.Context, ref, name string) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "POST", path: vmPath(ref, "rename")}, api.RenameVM{Name: name})
 }
 
-// Label changes a VM's labels: a string sets one, nil takes one away, the
-// others stay.
+// Label changes a VM's labels: a string sets one, nil removes one, the others stay.
 func (c *Client) Label(ctx context.Context, ref string, labels map[string]*string) (api.VM, error) {
 	return do[api.VM](ctx, c, call{method: "PATCH", path: vmPath(ref, "labels")}, api.LabelVM{Labels: labels})
 }
@@ -65,7 +63,7 @@ func (c *Client) Stop(ctx context.Context, ref string) (api.StoppedVM, error) {
 	return do[api.StoppedVM](ctx, c, call{method: "POST", path: vmPath(ref, "stop")}, nil)
 }
 
-// Kill ends the machine at once; the disk is as of its last sync.
+// Kill ends the machine at once; the disk stays as of its last sync.
 func (c *Client) Kill(ctx context.Context, ref string) error {
 	_, err := do[none](ctx, c, call{method: "POST", path: vmPath(ref, "kill")}, nil)
 	return err
@@ -97,8 +95,8 @@ func (c *Client) State(ctx context.Context, ref string) (vm.GuestState, error) {
 	return do[vm.GuestState](ctx, c, call{method: "GET", path: vmPath(ref, "state")}, nil)
 }
 
-// Top returns what the guest does now. With apart it looks twice and says how
-// busy each process was in between; brief leaves out services and journal.
+// Top returns what the guest does now. With apart it takes two samples and reports
+// how busy each process was in between; brief leaves out services and journal.
 func (c *Client) Top(ctx context.Context, ref string, apart time.Duration, brief bool) (vm.Top, error) {
 	q := secondsQuery(apart)
 	if brief {
@@ -107,8 +105,7 @@ func (c *Client) Top(ctx context.Context, ref string, apart time.Duration, brief
 	return do[vm.Top](ctx, c, call{method: "GET", path: vmPath(ref, "top"), query: q}, nil)
 }
 
-// Diagnose returns what is wrong with a VM, from two looks some time apart; 0 =
-// 3 s.
+// Diagnose returns what is wrong with a VM, from two samples that are apart; 0 = 3 s.
 func (c *Client) Diagnose(ctx context.Context, ref string, apart time.Duration) (vm.Diagnosis, error) {
 	return do[vm.Diagnosis](ctx, c, call{method: "GET", path: vmPath(ref, "diagnose"), query: secondsQuery(apart)}, nil)
 }
@@ -127,8 +124,8 @@ func (c *Client) Ports(ctx context.Context, ref string) ([]vm.ListeningPort, err
 	return p.Ports, err
 }
 
-// WaitPort returns when something in the guest accepts connections on a TCP
-// port, also of its loopback; 0 = it waits without end, else kind Timeout.
+// WaitPort returns once a program in the guest accepts connections on a TCP port,
+// including its loopback. It waits at most limit (kind Timeout); 0 = without limit.
 func (c *Client) WaitPort(ctx context.Context, ref string, port uint16, limit time.Duration) error {
 	q := url.Values{}
 	if limit > 0 {
@@ -149,9 +146,8 @@ func (c *Client) Connections(ctx context.Context, ref string) ([]vm.Connection, 
 	return l.Connections, err
 }
 
-// ConsoleLog returns the console's log from an absolute offset and the offset
-// of the first byte that there still is. With follow it ends with ctx, Close
-// or the server only.
+// ConsoleLog returns the console's log from an absolute offset, and the offset of the
+// first kept byte. With follow it ends only with ctx, at Close, or with the server.
 func (c *Client) ConsoleLog(ctx context.Context, ref string, from int64, follow bool) (io.ReadCloser, int64, error) {
 	q := logQuery(from, follow)
 	q.Set("source", "console")
@@ -169,7 +165,7 @@ func logQuery(from int64, follow bool) url.Values {
 	return q
 }
 
-// log opens a log that begins at the offset of its header.
+// log opens a log that begins at the offset in its header.
 func (c *Client) log(ctx context.Context, path string, q url.Values) (io.ReadCloser, int64, error) {
 	resp, err := c.send(ctx, call{method: http.MethodGet, path: path, query: q})
 	if err != nil {

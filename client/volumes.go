@@ -25,7 +25,7 @@ func volumePath(volume string, rest ...string) string {
 	return pathOf(append([]string{"v1", "volumes", volume}, rest...)...)
 }
 
-// Volumes lists managed volumes: of a project ("" = all), and, with a VM, only
+// Volumes lists managed volumes: of a project ("" = all) and, with a VM, only
 // those that it has mounted.
 func (c *Client) Volumes(ctx context.Context, project, ofVM string) ([]api.Volume, error) {
 	q := inProject(project)
@@ -36,12 +36,12 @@ func (c *Client) Volumes(ctx context.Context, project, ofVM string) ([]api.Volum
 	return l.Volumes, err
 }
 
-// CreateVolume makes an encrypted volume, which is locked.
+// CreateVolume creates an encrypted volume, which is locked.
 func (c *Client) CreateVolume(ctx context.Context, in api.NewVolume) (api.Volume, error) {
 	return do[api.Volume](ctx, c, call{method: "POST", path: pathOf("v1", "volumes")}, in)
 }
 
-// Volume returns a volume, by its name or id, as every volume of this file.
+// Volume returns a volume by its name or id, like every volume of this file.
 func (c *Client) Volume(ctx context.Context, project, volume string) (api.Volume, error) {
 	return do[api.Volume](ctx, c, call{method: "GET", path: volumePath(volume), query: inProject(project)}, nil)
 }
@@ -57,12 +57,12 @@ func (c *Client) UnlockVolume(ctx context.Context, project, volume string, in ap
 	return do[api.UnlockedVolume](ctx, c, call{method: "POST", path: volumePath(volume, "unlock"), query: inProject(project)}, in)
 }
 
-// LockVolume takes a volume's key out of memory.
+// LockVolume removes a volume's key from memory.
 func (c *Client) LockVolume(ctx context.Context, project, volume string, in api.LockVolume) (api.Volume, error) {
 	return do[api.Volume](ctx, c, call{method: "POST", path: volumePath(volume, "lock"), query: inProject(project)}, in)
 }
 
-// ResizeVolume makes an unlocked volume larger that no VM has mounted.
+// ResizeVolume enlarges an unlocked volume that no VM has mounted.
 func (c *Client) ResizeVolume(ctx context.Context, project, volume string, sizeMib int) (api.Volume, error) {
 	return do[api.Volume](ctx, c, call{method: "POST", path: volumePath(volume, "resize"), query: inProject(project)}, api.ResizeVolume{SizeMib: sizeMib})
 }
@@ -79,12 +79,12 @@ func (c *Client) RemoveVolumeSnapshot(ctx context.Context, project, volume, snap
 }
 
 // RollbackVolume puts an unlocked volume that no VM has mounted back to a
-// snapshot, "" = the newest that was asked for.
+// snapshot; "" = the newest that a user made.
 func (c *Client) RollbackVolume(ctx context.Context, project, volume, to string) (api.RolledBackVolume, error) {
 	return do[api.RolledBackVolume](ctx, c, call{method: "POST", path: volumePath(volume, "rollback"), query: inProject(project)}, api.RollbackVolume{To: to})
 }
 
-// AddVolumeKey adds a way to unlock a volume, which is unlocked.
+// AddVolumeKey adds a way to unlock a volume, which must be unlocked.
 func (c *Client) AddVolumeKey(ctx context.Context, project, volume string, in vm.VolumeSlotSpec) (vm.VolumeSlot, error) {
 	return do[vm.VolumeSlot](ctx, c, call{method: "POST", path: volumePath(volume, "keys"), query: inProject(project)}, in)
 }
@@ -95,7 +95,7 @@ func (c *Client) RemoveVolumeKey(ctx context.Context, project, volume, slot stri
 	return err
 }
 
-// RotateVolume gives an unlocked volume that no VM has mounted another key.
+// RotateVolume gives an unlocked volume that no VM has mounted a new key.
 func (c *Client) RotateVolume(ctx context.Context, project, volume string) error {
 	_, err := do[none](ctx, c, call{method: "POST", path: volumePath(volume, "rotate"), query: inProject(project)}, nil)
 	return err
@@ -113,7 +113,7 @@ func (c *Client) Mount(ctx context.Context, ref string, in api.NewMount) (api.Mo
 }
 
 // Unmount unmounts a volume, by its path in the guest, its name or its id. With
-// force the programs that use it are killed.
+// force, programs that use it are killed.
 func (c *Client) Unmount(ctx context.Context, ref, path string, force bool) error {
 	q := url.Values{"path": {path}}
 	if force {

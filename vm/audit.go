@@ -9,7 +9,7 @@ import "time"
 type AuditEntry struct {
 	Op      Op
 	VM      ID
-	Subject string // further subject: a path, a command, an account
+	Subject string // another subject: a path, a command, an account
 	Actor   Actor
 	Request RequestID
 	Detail  map[string]any
@@ -31,7 +31,7 @@ type AuditRecord struct {
 	Detail  map[string]any `json:"detail,omitempty"`
 }
 
-// AuditFilter narrows a list of audit records, newest first.
+// AuditFilter selects audit records; they are listed newest first.
 type AuditFilter struct {
 	Account AccountID // "" = all; only for admins
 	VM      ID

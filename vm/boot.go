@@ -19,11 +19,10 @@ func ParseOnBoot(s string) (OnBoot, error) {
 	case "", OnBootResume, OnBootStay:
 		return b, nil
 	}
-	return "", Errorf(Invalid, s, "not a setting of on-boot").WithHint("use resume or stay")
+	return "", Errorf(Invalid, s, "is not a setting of on-boot").WithHint("use resume or stay")
 }
 
-// BootSetting is the setting that holds: unless it was said, a persistent VM
-// keeps running.
+// BootSetting returns the setting that applies: by default a persistent VM resumes.
 func (v VM) BootSetting() OnBoot {
 	switch {
 	case v.OnBoot != "":
@@ -34,6 +33,5 @@ func (v VM) BootSetting() OnBoot {
 	return OnBootStay
 }
 
-// ResumesOnBoot reports whether the VM keeps running when the host has
-// started.
+// ResumesOnBoot reports whether the VM resumes after a restart of the host.
 func (v VM) ResumesOnBoot() bool { return v.BootSetting() == OnBootResume }

@@ -24,18 +24,18 @@ const (
 	BuildFailed    BuildState = "failed"
 )
 
-// Build is the record of a VM or snapshot being made by a spec.
+// Build is the record of a VM or snapshot that is made from a spec.
 type Build struct {
 	ID        BuildID      `json:"id"`
 	Account   AccountID    `json:"account"`
 	Request   RequestID    `json:"request,omitempty"`
-	VM        ID           `json:"vm,omitempty"`       // that it made
-	Snapshot  SnapshotID   `json:"snapshot,omitempty"` // that it made
+	VM        ID           `json:"vm,omitempty"`       // the result
+	Snapshot  SnapshotID   `json:"snapshot,omitempty"` // the result
 	State     BuildState   `json:"state"`
 	Key       string       `json:"key"` // digest of the spec on its source
 	Failure   string       `json:"failure,omitempty"`
 	Planned   []string     `json:"planned"` // names of the phases to come, in order
-	Phases    []BuildPhase `json:"phases"`  // those that have begun
+	Phases    []BuildPhase `json:"phases"`  // phases that have begun
 	StartedAt time.Time    `json:"startedAt"`
 	EndedAt   time.Time    `json:"endedAt,omitzero"`
 	UpdatedAt time.Time    `json:"updatedAt"`
@@ -47,7 +47,7 @@ type Build struct {
 type BuildPhase struct {
 	ID         string       `json:"id"`
 	Name       string       `json:"name"`
-	Generation GenerationID `json:"generation,omitempty"` // a layer's, once it is there
-	Cached     bool         `json:"cached,omitempty"`     // it was there already
+	Generation GenerationID `json:"generation,omitempty"` // a layer's, once it exists
+	Cached     bool         `json:"cached,omitempty"`     // it existed already
 	StartedAt  time.Time    `json:"startedAt"`
 }

@@ -11,7 +11,7 @@ import (
 
 // Evidence is a guest's load and problems, collected in one pass.
 type Evidence struct {
-	State        GuestState `json:"world"`      // its ports may not have been asked
+	State        GuestState `json:"world"`      // its ports may not have been probed
 	CPUSeconds   float64    `json:"cpuSeconds"` // busy, all CPUs, since boot
 	VCPU         int        `json:"vcpuCount"`
 	Load1        float64    `json:"load1"`
@@ -20,7 +20,7 @@ type Evidence struct {
 	Counters     []Counter  `json:"counters"`
 	Locks        []FileLock `json:"locks,omitempty"`
 
-	// The rest is there only where all was asked for.
+	// The rest is set only if all was requested.
 	Kernel  []KernelLine  `json:"kernel,omitempty"` // lines about problems, oldest first
 	Deleted []DeletedFile `json:"deleted,omitempty"`
 	Inotify InotifyLimits `json:"inotify,omitzero"`
@@ -48,8 +48,7 @@ type KernelLine struct {
 	Text string    `json:"text"`
 }
 
-// DeletedFile is a file that has no name any more and takes space until the
-// process closes it.
+// DeletedFile is a deleted file that takes space until its process closes it.
 type DeletedFile struct {
 	PID   int    `json:"pid"`
 	Path  string `json:"path"`
@@ -68,7 +67,7 @@ type Severity string
 // The severities, worst first.
 const (
 	SeverityError   Severity = "error"   // something does not work
-	SeverityWarning Severity = "warning" // something will soon fail, or works differently than meant
+	SeverityWarning Severity = "warning" // something will soon fail, or does not work as intended
 	SeverityInfo    Severity = "info"    // it may be intended
 )
 
@@ -81,7 +80,7 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	Subject  string   `json:"subject"`  // what it is about: "port 3000", "unit web", "process 61"
 	Says     string   `json:"says"`     // what is wrong, for people
-	Evidence []string `json:"evidence"` // what was seen; texts of the guest are as it wrote them
+	Evidence []string `json:"evidence"` // what was observed; texts of the guest are unchanged
 	Do       string   `json:"do"`       // what to do about it
 }
 
@@ -93,9 +92,9 @@ type Diagnosis struct {
 	// Live says that the guest was examined. Otherwise only the record was.
 	Live     bool      `json:"live"`
 	Time     time.Time `json:"time"`
-	Seconds  float64   `json:"seconds"`  // between the two looks
+	Seconds  float64   `json:"seconds"`  // between the two samples
 	Findings []Finding `json:"findings"` // worst first
-	Problems []string  `json:"problems"` // what could not be looked at
+	Problems []string  `json:"problems"` // what could not be checked
 }
 
 // Top is what a VM does now.
@@ -104,12 +103,12 @@ type Top struct {
 	Name  string    `json:"name"`
 	State State     `json:"state"`
 	Live  bool      `json:"live"`
-	Why   string    `json:"why,omitempty"` // it is not live
+	Why   string    `json:"why,omitempty"` // why it is not live
 	Time  time.Time `json:"time"`
 
 	UptimeSeconds float64         `json:"uptimeSeconds"`
 	CPUSeconds    float64         `json:"cpuSeconds"` // busy, all CPUs, since boot
-	CPUPercent    *float64        `json:"cpuPercent"` // of all CPUs between two looks; null after one
+	CPUPercent    *float64        `json:"cpuPercent"` // of all CPUs between two samples; null for a single one
 	VCPU          int             `json:"vcpuCount"`
 	Load1         float64         `json:"load1"`
 	MemTotal      int64           `json:"memTotalBytes"`
@@ -123,19 +122,18 @@ type Top struct {
 	Problems      []string        `json:"problems"`
 }
 
-// TopProcess is a process with its share of one CPU between two looks.
+// TopProcess is a process with its share of one CPU between two samples.
 type TopProcess struct {
 	GuestProcess
 	CPUPercent float64 `json:"cpuPercent"`
 }
 
-// Blocked is a process that does not continue by itself, and what it waits
-// for.
+// Blocked is a process that cannot continue by itself, and what it waits for.
 type Blocked struct {
 	PID     int    `json:"pid"`
 	State   string `json:"state"`
 	Command string `json:"command"`
-	Waits   string `json:"waits"` // for what, and who has that
+	Waits   string `json:"waits"` // for what, and which process holds it
 }
 
 // TopLog is a line of a log.
@@ -144,8 +142,8 @@ type TopLog struct {
 	Text   string `json:"text"`
 }
 
-// Rate fills in how busy the CPUs and the processes were since an earlier look,
-// and sorts the processes by it.
+// Rate computes how busy the CPUs and processes were since an earlier sample,
+// and sorts the processes by that.
 func (t *Top) Rate(before Top) {
 	seconds := t.UptimeSeconds - before.UptimeSeconds
 	if seconds <= 0 || !t.Live || !before.Live {
@@ -160,7 +158,7 @@ func (t *Top) Rate(before Top) {
 	for i := range t.Processes {
 		p := &t.Processes[i]
 		was := 0.0
-		if b, ok := had[p.PID]; ok && p.StartedAt.Sub(b.StartedAt).Abs() < time.Second { // else the pid was used again
+		if b, ok := had[p.PID]; ok && p.StartedAt.Sub(b.StartedAt).Abs() < time.Second { // else the pid was reused
 			was = b.CPUSeconds
 		}
 		p.CPUPercent = 100 * max(p.CPUSeconds-was, 0) / seconds

@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// Kind is the kind of a failure. It is itself an error, so that
-// errors.Is(err, vm.Busy) works on both sides of the wire. Kinds leave the
-// process: they are spelled out and never renamed.
+// Kind is the kind of a failure. It is itself an error, so that errors.Is(err, vm.Busy)
+// works on both sides of the wire. Clients see kinds, so they are never renamed.
 type Kind string
 
 // The kinds of failure.
@@ -24,7 +23,7 @@ const (
 	NotFound        Kind = "not-found"       // no such VM, image, process, path
 	Exists          Kind = "exists"          // name or id is taken
 	WrongState      Kind = "state"           // not legal in this state
-	Busy            Kind = "busy"            // another operation holds it
+	Busy            Kind = "busy"            // another operation holds the VM
 	Limit           Kind = "limit"           // quota or memory exhausted
 	NoSpace         Kind = "no-space"        // disk exhausted
 	Unsupported     Kind = "unsupported"     // this hypervisor, image or host cannot
@@ -33,21 +32,21 @@ const (
 	GuestFault      Kind = "guest"           // the guest answered wrongly or not at all
 	Corrupt         Kind = "corrupt"         // data failed its check
 	Internal        Kind = "internal"        // a bug
-	Cancelled       Kind = "cancelled"       // the caller went away
+	Cancelled       Kind = "cancelled"       // the caller left
 )
 
 // Error makes a Kind usable as a target of errors.Is.
 func (k Kind) Error() string { return string(k) }
 
-// Error is the one error type that crosses package and wire borders.
+// Error is the error type between packages and on the wire.
 type Error struct {
 	Op      Op             // verb that failed; empty = not yet known
 	Kind    Kind           // never empty
-	Code    string         // contract code, when more exact than the kind's own; see package api
+	Code    string         // contract code, if more exact than the kind's own; see package api
 	Subject string         // what it was done to: an id, a name, a path
 	Msg     string         // the reason, lower case, without the subject
-	Hint    string         // one sentence of what to do next
-	Fields  map[string]any // further top-level members of the wire error, camelCase
+	Hint    string         // one sentence: what to do next
+	Fields  map[string]any // additional top-level members of the wire error, camelCase
 	Err     error          // cause; may be nil
 }
 
@@ -119,8 +118,7 @@ func (e *Error) WithCode(code string, pairs ...any) *Error {
 }
 
 // KindOf returns the kind of err: that of the first *Error in its chain,
-// Cancelled or Timeout for the context errors, and Internal otherwise. It
-// returns "" for nil.
+// Cancelled or Timeout for context errors, else Internal. It returns "" for nil.
 func KindOf(err error) Kind {
 	var e *Error
 	var k Kind
@@ -140,8 +138,8 @@ func KindOf(err error) Kind {
 	}
 }
 
-// WithOp returns err as an error of a verb on a subject, where err does not name
-// its own. It returns nil for nil.
+// WithOp returns err as an error of a verb on a subject, unless err already
+// names them. It returns nil for nil.
 func WithOp(op Op, subject string, err error) error {
 	if err == nil {
 		return nil
@@ -150,12 +148,12 @@ func WithOp(op Op, subject string, err error) error {
 	out.Op = cmp.Or(out.Op, op)
 	out.Subject = cmp.Or(out.Subject, subject)
 	if out.Kind == Cancelled && out.Msg == "" {
-		out.Msg = "the caller went away"
+		out.Msg = "the caller left"
 	}
 	return &out
 }
 
-// AsError returns the first *Error of the chain, or wraps err in one.
+// AsError returns the first *Error in err's chain, or wraps err in one.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -7,15 +7,14 @@ import "time"
 
 // Folder is a directory of the host that is mounted in a VM.
 type Folder struct {
-	Name string `json:"name,omitempty"` // what its owner calls it
+	Name string `json:"name,omitempty"` // its owner's name for it
 	Host string `json:"host"`           // absolute path on the host, without symbolic links
 	Path string `json:"path"`           // in the guest, absolute
 	RW   bool   `json:"rw,omitempty"`   // otherwise the host prevents writes
 	Over bool   `json:"over,omitempty"` // allow a directory that is not empty
-	// Is is the directory that was checked: another one in its place is refused.
+	// Is identifies the directory that was checked: a replacement is refused.
 	Is FolderID `json:"is"`
-	// Sealed says that it must be encrypted at rest, which is checked again
-	// before each start.
+	// Sealed says that it must be encrypted at rest. That is checked again before each start.
 	Sealed bool      `json:"sealed,omitempty"`
 	Since  time.Time `json:"since"`
 }
@@ -26,9 +25,8 @@ type FolderID struct {
 	Ino uint64 `json:"ino"`
 }
 
-// FolderSeen stands among the volumes that a memory may hold parts of for
-// encrypted directories of the host.
+// FolderSeen is the entry in VolumesSeen that stands for encrypted directories of the host.
 const FolderSeen VolumeID = "host-folder"
 
-// MaxFolders bounds the folders of one VM.
+// MaxFolders limits the folders of one VM.
 const MaxFolders = 16

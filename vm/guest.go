@@ -5,10 +5,10 @@ package vm
 
 import "time"
 
-// AgentHello is the agent's introduction.
+// AgentHello describes the agent.
 type AgentHello struct {
 	Protocol int      `json:"protocol"` // of the agent's verbs
-	Version  string   `json:"version"`  // of the Warren it came with
+	Version  string   `json:"version"`  // version of Warren that it came with
 	Digest   string   `json:"digest"`   // hex SHA-256 of its binary
 	Features []string `json:"features"`
 	Booted   bool     `json:"booted"`  // init has reached its multi-user target
@@ -17,7 +17,7 @@ type AgentHello struct {
 	Systemd  bool     `json:"systemd"` // PID 1 is systemd
 }
 
-// Names of the resets that every start acknowledges.
+// Names of the resets that every start must acknowledge.
 const (
 	ResetClock     = "clock"
 	ResetRNG       = "rng"
@@ -31,24 +31,24 @@ const (
 // Resets lists every reset; a start that lacks one acknowledgement fails.
 var Resets = []string{ResetClock, ResetRNG, ResetHostname, ResetMachineID, ResetBootID, ResetHostKeys, ResetLinkKey}
 
-// Reset gives a guest that was started on a generation its own identity.
+// Reset gives a guest that was started from a generation its own identity.
 type Reset struct {
-	Time      time.Time `json:"time"`      // wall clock, taken as late as possible
+	Time      time.Time `json:"time"`      // wall clock, read as late as possible
 	Entropy   []byte    `json:"entropy"`   // 64 bytes for the kernel's generator
 	Hostname  string    `json:"hostname"`  // the VM's name, or its id
 	MachineID string    `json:"machineId"` // 32 hex digits
 	BootID    string    `json:"bootId"`    // UUID
 	LinkKey   []byte    `json:"linkKey"`   // authenticates the host from now on
 	// HostKeys are SSH host keys by file name under /etc/ssh ("ssh_host_ed25519_key"
-	// and its .pub); written only where the guest has an SSH server.
+	// and its .pub). They are written only if the guest has an SSH server.
 	HostKeys map[string]string `json:"hostKeys,omitempty"`
 }
 
-// FreezeReport says how the programs of a guest were frozen.
+// FreezeReport is the result of freezing a guest's programs.
 type FreezeReport struct {
 	Groups   int           // control groups that were frozen
 	Waited   time.Duration // until they were frozen
-	Unfrozen []string      // groups that did not in time: what is in the kernel there stops when it returns
+	Unfrozen []string      // groups that did not freeze in time: their tasks in the kernel stop when they return
 }
 
 // ResetReport maps each reset to "ok" or to why it failed.
@@ -57,21 +57,21 @@ type ResetReport map[string]string
 // ExecSpec is one command to run in a guest. Exactly one of Argv and Command
 // is set.
 type ExecSpec struct {
-	Argv    []string          `json:"argv,omitempty"`    // run as it is, looked up in the guest's PATH
+	Argv    []string          `json:"argv,omitempty"`    // run directly; the program is looked up in the guest's PATH
 	Command string            `json:"command,omitempty"` // run by the user's /bin/bash -c, else /bin/sh -c
 	User    string            `json:"user,omitempty"`    // Linux user; "" = root
 	Cwd     string            `json:"cwd,omitempty"`     // "" = the user's home
 	Env     map[string]string `json:"env,omitempty"`     // added to a login-like environment
 	// TimeoutMs kills the process group when it has passed; 0 = no limit.
 	TimeoutMs int64 `json:"timeoutMs,omitempty"`
-	// Stdin says that the caller will send input; otherwise it reads /dev/null.
+	// Stdin says that the caller will send input; otherwise the command reads /dev/null.
 	Stdin bool `json:"stdin,omitempty"`
-	// Background starts it detached: it has a log from its first byte.
+	// Background starts the command detached, with a complete log.
 	Background bool `json:"background,omitempty"`
 }
 
-// Process is one command started by exec, running or not. Its id is unique in
-// its VM and stays readable, with its log, after it has ended.
+// Process is a command started by exec, running or ended. Its id is unique in
+// its VM and stays valid, with its log, after the end.
 type Process struct {
 	ID        string     `json:"id"` // "p1", "p2", ...
 	PID       int        `json:"pid"`
@@ -87,7 +87,7 @@ type Process struct {
 	// Background is true when no client is attached any more, or never was.
 	Background bool  `json:"background"`
 	LogBytes   int64 `json:"logBytes"` // absolute end offset of its log; 0 = none
-	LogStart   int64 `json:"logStart"` // absolute offset of the oldest byte kept
+	LogStart   int64 `json:"logStart"` // absolute offset of the oldest kept byte
 }
 
 // ExitStatus is how a command ended.
@@ -97,7 +97,7 @@ type ExitStatus struct {
 	TimedOut bool   `json:"timedOut,omitempty"`
 }
 
-// FileKind is what a directory entry is.
+// FileKind is the kind of a directory entry.
 type FileKind string
 
 // The kinds of directory entries.
@@ -108,7 +108,7 @@ const (
 	FileOther     FileKind = "other" // device, socket, pipe
 )
 
-// FileInfo describes one directory entry, not following a symlink.
+// FileInfo describes one directory entry without following a symlink.
 type FileInfo struct {
 	Name    string    `json:"name"` // base name
 	Path    string    `json:"path"` // absolute in the guest
@@ -121,16 +121,16 @@ type FileInfo struct {
 	Target  string    `json:"target,omitempty"` // of a symlink
 }
 
-// WriteOptions say how a file is written into a guest.
+// WriteOptions configure how a file is written into a guest.
 type WriteOptions struct {
 	Mode    uint32 `json:"mode"`    // permission bits of a new file; 0 = 0644
 	Parents bool   `json:"parents"` // create missing parent directories, 0755
-	// Size is the number of bytes to come; -1 = until the end of the reader.
-	// A shorter or longer stream fails and leaves the old file in place.
+	// Size is the number of bytes to come; -1 = until the end of the reader. If
+	// the stream is shorter or longer, the write fails and the old file stays.
 	Size int64 `json:"size"`
 }
 
-// FileEvent is one change that a watch saw.
+// FileEvent is one change that a watch reported.
 type FileEvent struct {
 	Type string `json:"eventType"` // create, modify, delete, rename
 	Path string `json:"filename"`  // absolute in the guest

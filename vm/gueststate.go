@@ -6,20 +6,20 @@ package vm
 import "time"
 
 // GuestState lists what runs in a VM: what a user expects to find again after a
-// resume or a fork. What the guest says of itself is listed as it says it;
-// ports are probed by a request; roles name their evidence.
+// resume or a fork. The guest reports most of it itself; ports are probed with
+// a request; roles name their evidence.
 type GuestState struct {
 	ID    ID     `json:"id"`
 	Name  string `json:"name"`
 	State State  `json:"state"`
-	// Live says that the lists were read in the guest now. Without it the VM has
-	// no machine, and only its record speaks.
+	// Live says that the lists were read in the guest now. Otherwise the VM has
+	// no machine, and only its record is shown.
 	Live bool      `json:"live"`
 	Time time.Time `json:"time"`
 
 	StartedAt  time.Time    `json:"startedAt,omitzero"`
 	From       string       `json:"from"`                 // what the machine was started from, for people
-	Generation GenerationID `json:"generation,omitempty"` // that one, unless it was an image
+	Generation GenerationID `json:"generation,omitempty"` // that generation, unless it was an image
 	Parent     ID           `json:"parent,omitempty"`     // the VM that it was forked from
 	Restored   []string     `json:"restored"`             // by the last start
 	Losses     []string     `json:"losses"`               // parts that the last start did not restore, and why
@@ -32,12 +32,12 @@ type GuestState struct {
 	Mounts        []GuestMount    `json:"mounts"`
 	Roles         []GuestRole     `json:"roles"`
 
-	// Problems names what could not be looked at, or was cut at a limit. A list
-	// that a problem names is not complete.
+	// Problems names what could not be read, or was cut at a limit. A list that
+	// a problem names is incomplete.
 	Problems []string `json:"problems"`
 }
 
-// GuestProcess is a process of the guest, the kernel's own left out.
+// GuestProcess is a process of the guest; kernel threads are left out.
 type GuestProcess struct {
 	SystemProcess
 	StartedAt time.Time `json:"startedAt"`          // by the guest's clock
@@ -46,16 +46,16 @@ type GuestProcess struct {
 	Terminal  string    `json:"terminal,omitempty"` // "pts/0"
 	Cwd       string    `json:"cwd,omitempty"`      //
 	Waits     string    `json:"waits,omitempty"`    // what it does now: "runs", "sleeps", "reads its terminal", ...
-	System    bool      `json:"system,omitempty"`   // of the system or of Warren, not of the work
+	System    bool      `json:"system,omitempty"`   // of the system or of Warren, not a user's
 }
 
-// GuestTerminal is a terminal that is some session's own.
+// GuestTerminal is a terminal that a session controls.
 type GuestTerminal struct {
 	Name       string `json:"name"`                 // "pts/0", "ttyS0"
-	Leader     int    `json:"leader,omitempty"`     // pid of its session's leader; 0 = that has ended
+	Leader     int    `json:"leader,omitempty"`     // pid of its session's leader; 0 = it has ended
 	Shell      string `json:"shell,omitempty"`      // the leader's command
-	Foreground int    `json:"foreground,omitempty"` // pid of the leader of the process group that it belongs to now
-	Command    string `json:"command,omitempty"`    // of that one
+	Foreground int    `json:"foreground,omitempty"` // pid of the leader of its foreground process group
+	Command    string `json:"command,omitempty"`    // of that process
 	User       string `json:"user,omitempty"`
 	Cwd        string `json:"cwd,omitempty"`
 	Waits      string `json:"waits,omitempty"`
@@ -75,31 +75,31 @@ type GuestService struct {
 	Description string `json:"description,omitempty"`
 }
 
-// GuestMount is a file system that holds data, or could.
+// GuestMount is a file system that can hold data.
 type GuestMount struct {
 	Path      string `json:"path"`
 	Source    string `json:"source"`
 	Type      string `json:"type"`
 	ReadOnly  bool   `json:"readOnly,omitempty"`
-	Total     int64  `json:"totalBytes,omitempty"` // 0 = not asked: a server or a program answers for it
+	Total     int64  `json:"totalBytes,omitempty"` // 0 = not read: a server or a program serves it
 	Free      int64  `json:"freeBytes,omitempty"`
-	Files     int64  `json:"totalFiles,omitempty"` // inodes; 0 = it has no limit, or was not asked
+	Files     int64  `json:"totalFiles,omitempty"` // inodes; 0 = no limit, or not read
 	FilesLeft int64  `json:"freeFiles,omitempty"`
 }
 
-// Role is what a program is to the work.
+// Role is the purpose of a program.
 type Role string
 
 // The roles.
 const (
-	RoleWatcher  Role = "watcher"  // waits for changes of files
+	RoleWatcher  Role = "watcher"  // watches files for changes
 	RoleWorker   Role = "worker"   // takes jobs from a queue
 	RoleDatabase Role = "database" //
 	RoleBrowser  Role = "browser"  //
 	RoleREPL     Role = "repl"     // reads commands from a terminal
 )
 
-// GuestRole is a program in a role, with the evidence for it.
+// GuestRole is a program in a role, with its evidence.
 type GuestRole struct {
 	Role    Role   `json:"role"`
 	PID     int    `json:"pid"`

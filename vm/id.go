@@ -8,15 +8,14 @@ import (
 	"regexp"
 )
 
-// ID names a virtual machine: 20 characters of [a-z0-9]. It never changes
-// while the VM lives, through stop, start, resize and rollback, and is never
-// given out twice.
+// ID names a virtual machine: 20 characters of [a-z0-9]. It never changes,
+// not even by stop, start, resize or rollback, and is never used twice.
 type ID string
 
 // AccountID names an account, the owner of records. It is a UUID.
 type AccountID string
 
-// KeyID names an API key without giving it away: "ky-" and 16 characters.
+// KeyID names an API key without revealing it: "ky-" and 16 characters.
 type KeyID string
 
 // ImageID names a built image: "im-" and 16 characters.
@@ -25,14 +24,14 @@ type ImageID string
 // GenerationID names a generation: "sl-" and 16 characters.
 type GenerationID string
 
-// SnapshotID names a generation for API callers: "sc-" and 20 characters. The
-// image's own warm generation has one too.
+// SnapshotID names a generation for API callers: "sc-" and 20 characters. An
+// image's warm generation has one, too.
 type SnapshotID string
 
 // IdentityID names an identity. It is a UUID.
 type IdentityID string
 
-// TokenID names a token of an identity without giving it away. It is a UUID.
+// TokenID names a token of an identity without revealing it. It is a UUID.
 type TokenID string
 
 // SSHKeyID names a public key of an identity. It is a UUID.
@@ -43,7 +42,7 @@ type RequestID string
 
 const idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-// randomID returns n characters of [a-z0-9], uniformly drawn.
+// randomID returns n random characters of [a-z0-9], uniformly distributed.
 func randomID(n int) string {
 	out := make([]byte, 0, n)
 	buf := make([]byte, 2*n)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Identity is a principal of an account that reaches only what it was granted.
+// Identity is a principal of an account that may use only the VMs granted to it.
 type Identity struct {
 	ID        IdentityID `json:"id"`
 	Account   AccountID  `json:"account"`
@@ -16,25 +16,25 @@ type Identity struct {
 	CreatedAt time.Time  `json:"createdAt"`
 }
 
-// IdentityToken is the record of a token, by which a program acts as an
-// identity. The secret itself is not kept, only its hash.
+// IdentityToken is the record of a token, with which a program acts as an
+// identity. Only the hash of the secret is stored.
 type IdentityToken struct {
 	ID        TokenID    `json:"id"`
 	Identity  IdentityID `json:"identity"`
 	Account   AccountID  `json:"account"`
 	Hash      string     `json:"hash"` // hex SHA-256 of the secret, which has 248 random bits
 	CreatedAt time.Time  `json:"createdAt"`
-	ExpiresAt time.Time  `json:"expiresAt,omitzero"` // zero = when it is revoked
+	ExpiresAt time.Time  `json:"expiresAt,omitzero"` // zero = valid until it is revoked
 	LastUsed  time.Time  `json:"lastUsed,omitzero"`
 }
 
-// IdentityKey is an SSH public key by which a person acts as an identity.
+// IdentityKey is an SSH public key with which a person acts as an identity.
 type IdentityKey struct {
 	ID           SSHKeyID   `json:"id"`
 	Identity     IdentityID `json:"identity"`
 	Account      AccountID  `json:"account"`
 	Name         string     `json:"name"`         // unique in the identity
-	Line         string     `json:"publicKey"`    // as in authorized_keys: type, key, comment
+	Line         string     `json:"publicKey"`    // in the format of authorized_keys: type, key, comment
 	Fingerprint  string     `json:"fingerprint"`  // "SHA256:..."
 	ForwardAgent bool       `json:"forwardAgent"` // its sessions may use the client's SSH agent
 	CreatedAt    time.Time  `json:"createdAt"`
@@ -61,13 +61,13 @@ func (p VMPermission) Allows(user string) bool {
 	return p.AllowedUsers == nil || slices.Contains(p.AllowedUsers, user)
 }
 
-// GitAccess is what an identity may do with a repository.
+// GitAccess is an identity's access to a repository.
 type GitAccess string
 
 // The accesses to a repository.
 const (
 	GitRead  GitAccess = "read"
-	GitWrite GitAccess = "write" // and read
+	GitWrite GitAccess = "write" // includes read
 )
 
 // GitPermission grants an identity the use of a repository.
@@ -80,7 +80,7 @@ type GitPermission struct {
 	GrantedAt time.Time  `json:"grantedAt"`
 }
 
-// Repository is what permissions need to know of a git repository.
+// Repository has the fields of a git repository that permissions need.
 type Repository struct {
 	ID      string
 	Account AccountID

@@ -10,13 +10,13 @@ type ActivityKind string
 
 // The kinds of activity.
 const (
-	ActivityStart   ActivityKind = "start"   // it was started, woken, or found again by a new server
-	ActivityExec    ActivityKind = "exec"    // a command, or what was done to one or to a service
+	ActivityStart   ActivityKind = "start"   // started, woken, or found running by a new server
+	ActivityExec    ActivityKind = "exec"    // a command, or an operation on one or on a service
 	ActivityFiles   ActivityKind = "files"   // files read, written or watched
 	ActivityPTY     ActivityKind = "pty"     // bytes of a terminal
-	ActivitySSH     ActivityKind = "ssh"     // whatever came by the SSH gateway
+	ActivitySSH     ActivityKind = "ssh"     // traffic of the SSH gateway
 	ActivityGateway ActivityKind = "gateway" // bytes to or from a port: preview, mapped domain, forward
-	ActivityBoot    ActivityKind = "boot"    // it resumes after the host was restarted
+	ActivityBoot    ActivityKind = "boot"    // resumed after a restart of the host
 	ActivityHold    ActivityKind = "hold"    // a hold
 	ActivityNone    ActivityKind = ""        // reading, which does not count
 )
@@ -36,7 +36,7 @@ const (
 	MaxReason   = 200 // bytes
 )
 
-// Hold keeps a VM awake until a time. It belongs to that one VM: forks and
+// Hold keeps a VM awake until a time. It belongs to one VM: forks and
 // snapshots do not inherit it.
 type Hold struct {
 	ID        HoldID    `json:"id"`
@@ -49,13 +49,13 @@ type Hold struct {
 	Host string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
-// Idle explains when a VM falls asleep, or why it does not.
+// Idle explains when a VM will be suspended or stopped, or why not.
 type Idle struct {
 	VM    ID     `json:"vmId"`
 	Name  string `json:"name,omitempty"`
 	State State  `json:"state"`
 
-	// LastActivity is when something last counted as use, and LastKind what it was.
+	// LastActivity is the time of the last activity, and LastKind its kind.
 	LastActivity time.Time    `json:"lastActivity,omitzero"`
 	LastKind     ActivityKind `json:"lastKind,omitempty"`
 
@@ -63,19 +63,19 @@ type Idle struct {
 	OnIdle             Op     `json:"onIdle"`             // suspend or stop
 
 	Awake     []Keeper  `json:"awake"`               // what keeps it awake now
-	IdleSince time.Time `json:"idleSince,omitzero"`  // zero while something keeps it awake, or it sleeps
-	SleepsAt  time.Time `json:"sleepsAt,omitzero"`   // at the earliest; zero = not foreseeable
-	Never     string    `json:"never,omitempty"`     // why it will not fall asleep by itself
-	AsleepFor string    `json:"asleepFor,omitempty"` // why it sleeps: idle, suspend, stop, ...
+	IdleSince time.Time `json:"idleSince,omitzero"`  // zero while something keeps it awake, or it is suspended or stopped
+	SleepsAt  time.Time `json:"sleepsAt,omitzero"`   // at the earliest; zero = unknown
+	Never     string    `json:"never,omitempty"`     // why it is not suspended automatically
+	AsleepFor string    `json:"asleepFor,omitempty"` // why it is suspended or stopped: idle, suspend, stop, ...
 	Asleep    time.Time `json:"asleepSince,omitzero"`
 	Holds     []Hold    `json:"holds"` // soonest to end first
 }
 
 // Keeper is a reason why a VM stays awake.
 type Keeper struct {
-	Kind  ActivityKind `json:"kind,omitempty"` // of calls in flight, or hold
+	Kind  ActivityKind `json:"kind,omitempty"` // for calls in progress, or hold
 	Count int          `json:"count,omitempty"`
-	Op    Op           `json:"operation,omitempty"` // an operation under way
+	Op    Op           `json:"operation,omitempty"` // an operation in progress
 	Hold  HoldID       `json:"holdId,omitempty"`
 	Until time.Time    `json:"until,omitzero"`
 	Why   string       `json:"why"` // in words

@@ -14,12 +14,12 @@ import (
 type Image struct {
 	Format     int        `json:"format"` // version of the manifest; 1
 	ID         ImageID    `json:"id"`
-	Name       string     `json:"name"`     // recipe name; the newest image of a name is the one that is used
+	Name       string     `json:"name"`     // recipe name; the newest image of a name is used
 	Recipe     string     `json:"recipe"`   // digest of the resolved recipe
-	Snapshot   SnapshotID `json:"snapshot"` // what API callers name it by
+	Snapshot   SnapshotID `json:"snapshot"` // its id for API callers
 	CreatedAt  time.Time  `json:"createdAt"`
 	BuildTook  float64    `json:"buildSeconds"`
-	DiskMiB    int        `json:"diskMib"` // virtual size of disk.qcow2: the least a VM's disk can have
+	DiskMiB    int        `json:"diskMib"` // virtual size of disk.qcow2: the minimum for a VM's disk
 	DiskBytes  int64      `json:"diskBytes"`
 	Kernel     string     `json:"kernel"` // release, e.g. 6.1.0-56-cloud-amd64
 	Cmdline    string     `json:"cmdline"`
@@ -34,20 +34,20 @@ type Image struct {
 type File struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256,omitempty"` // hex; filled in the background for large files
+	SHA256 string `json:"sha256,omitempty"` // hex; large files get it in the background
 	// CRC32C holds one Castagnoli sum per MiB, holes counted as zeros.
 	CRC32C []uint32 `json:"crc32c,omitempty"`
 }
 
-// Manifest is a state a machine can be started on: a frozen disk layer and,
-// unless it was taken of a stopped machine, memory and device state of the
-// same instant. Its manifest lies beside its files.
+// Manifest describes a state from which a machine can start: a frozen disk
+// layer and, unless it was captured from a stopped machine, memory and device
+// state of the same instant. The manifest is stored next to its files.
 type Manifest struct {
 	Format    int          `json:"format"` // version of the manifest; 1
 	ID        GenerationID `json:"id"`
 	Parent    GenerationID `json:"parent,omitempty"`
 	Image     ImageID      `json:"image"`
-	Key       string       `json:"key"` // of a warm generation: digest of all it depends on
+	Key       string       `json:"key"` // of a warm generation: digest of its inputs
 	CreatedAt time.Time    `json:"createdAt"`
 	Size      Size         `json:"size"`
 	Accel     Accel        `json:"accel"`
@@ -57,9 +57,9 @@ type Manifest struct {
 	Cmdline   string       `json:"cmdline"`
 	Devices   []string     `json:"devices"` // device lines of the command line, in order
 	Agent     AgentHello   `json:"agent"`
-	GuestKey  []byte       `json:"guestKey"` // the link key its agent holds
-	// TrueKey says that GuestKey was taken from the link itself. Without it an older
-	// Warren wrote the manifest, whose copy may be stale; OtherKeys are then the
+	GuestKey  []byte       `json:"guestKey"` // the link key that its agent holds
+	// TrueKey says that GuestKey was read from the link itself. Otherwise an older
+	// Warren wrote the manifest, and the key may be outdated; OtherKeys are then the
 	// other keys that its agent may hold.
 	TrueKey   bool     `json:"trueKey,omitempty"`
 	OtherKeys [][]byte `json:"otherKeys,omitempty"`
@@ -67,25 +67,25 @@ type Manifest struct {
 	RAM       File     `json:"ram"`    // sparse memory file
 	Device    File     `json:"device"` // device state
 	DataBytes int64    `json:"dataBytes"`
-	// Plugged is what the machine had beyond what it booted with; a machine that
-	// starts here gets the same. Modules are the memory files of its modules.
+	// Plugged is what the machine had in addition to what it booted with; a machine
+	// that starts from here gets the same. Modules are the memory files of its modules.
 	Plugged Plugged `json:"plugged,omitzero"`
 	Modules []File  `json:"modules,omitempty"`
-	// VM is whose memory it is; "" of a warm generation. What its programs know
-	// as their machine.
+	// VM is the VM whose memory it is, which its programs know as their
+	// machine; "" for a warm generation.
 	VM ID `json:"vm,omitempty"`
-	// DiskOn is the generation that the disk layer lies on; "" = the image.
+	// DiskOn is the generation whose disk is the base of the disk layer; "" = the image.
 	DiskOn GenerationID `json:"diskOn,omitempty"`
 }
 
 // QuietNIC ends the device line of a network card that does not announce itself after a
-// load. There is nobody to learn of a move, and the guest's kernel spends 15 ms of
-// emulation on it. (No announcements by migrate-set-parameters have QEMU 7.2 crash when
-// the guest resets the card.)
+// load. The announcement has no receiver, and the guest's kernel spends 15 ms of
+// emulation on it. (Turning announcements off by migrate-set-parameters makes QEMU 7.2
+// crash when the guest resets the card.)
 const QuietNIC = ",guest_announce=off"
 
-// QuietNIC reports whether the machine that was captured has such a card: it continues
-// on no other.
+// QuietNIC reports whether the captured machine has such a card. A machine with
+// another card cannot continue from it.
 func (g Manifest) QuietNIC() bool {
 	return slices.ContainsFunc(g.Devices, func(d string) bool {
 		return strings.HasPrefix(d, "virtio-net-pci,") && strings.HasSuffix(d, QuietNIC)

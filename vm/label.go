@@ -27,7 +27,7 @@ var (
 func ParseLabel(s string) (key, value string, err error) {
 	key, value, ok := strings.Cut(s, "=")
 	if !ok {
-		return "", "", badLabel(s, "not a label").WithHint("write KEY=VALUE, such as team=web")
+		return "", "", badLabel(s, "is not a label").WithHint("write KEY=VALUE, such as team=web")
 	}
 	return key, value, checkLabel(key, value)
 }
@@ -35,7 +35,7 @@ func ParseLabel(s string) (key, value string, err error) {
 func checkLabel(key, value string) error {
 	switch {
 	case len(key) > MaxLabelKey || !labelKey.MatchString(key):
-		return badLabel(key, "not a label's key: 1 to %d of letters, digits and . _ - /, a letter or digit first and last", MaxLabelKey).
+		return badLabel(key, "not a label's key: 1 to %d letters, digits and . _ - /, a letter or digit first and last", MaxLabelKey).
 			WithHint("choose a key such as team or example.com/owner")
 	case len(value) > MaxLabelValue || !labelValue.MatchString(value):
 		return badLabel(value, "not a value of label %s: at most %d of letters, digits and . _ - / : @ + ~", key, MaxLabelValue).
@@ -48,9 +48,8 @@ func badLabel(subject, format string, args ...any) *Error {
 	return Errorf(Invalid, subject, format, args...).WithCode("INVALID_REQUEST")
 }
 
-// ChangeLabels returns the labels that a VM has after a change: a value sets a
-// label, nil takes one away, also one that is not there. have is left as it is.
-// Kinds Invalid and, for too many, Limit.
+// ChangeLabels returns a VM's labels after a change: a value sets a label, nil removes one,
+// which may be missing. It does not modify have. Kinds Invalid and, for too many, Limit.
 func ChangeLabels(have map[string]string, change map[string]*string) (map[string]string, error) {
 	out := make(map[string]string, len(have)+len(change))
 	maps.Copy(out, have)
@@ -71,18 +70,18 @@ func ChangeLabels(have map[string]string, change map[string]*string) (map[string
 	}
 	switch {
 	case len(out) > MaxLabels:
-		return nil, Errorf(Limit, "", "a VM has at most %d labels, and this would be %d", MaxLabels, len(out)).
-			WithCode("LIMIT_EXCEEDED", "limit", MaxLabels, "current", len(out)).WithHint("take some away: `warren label NAME KEY-`")
+		return nil, Errorf(Limit, "", "a VM has at most %d labels, and the change would make it %d", MaxLabels, len(out)).
+			WithCode("LIMIT_EXCEEDED", "limit", MaxLabels, "current", len(out)).WithHint("remove some: `warren label NAME KEY-`")
 	case bytes > MaxLabelBytes:
-		return nil, Errorf(Limit, "", "the labels of a VM have at most %d bytes, and these would have %d", MaxLabelBytes, bytes).
-			WithCode("LIMIT_EXCEEDED", "limit", MaxLabelBytes, "current", bytes).WithHint("take some away: `warren label NAME KEY-`")
+		return nil, Errorf(Limit, "", "the labels of a VM have at most %d bytes, and the change would make it %d", MaxLabelBytes, bytes).
+			WithCode("LIMIT_EXCEEDED", "limit", MaxLabelBytes, "current", bytes).WithHint("remove some: `warren label NAME KEY-`")
 	case len(out) == 0:
 		return nil, nil
 	}
 	return out, nil
 }
 
-// SetLabels is the change that sets labels and takes none away.
+// SetLabels returns the change that sets labels and removes none.
 func SetLabels(labels map[string]string) map[string]*string {
 	change := make(map[string]*string, len(labels))
 	for k, v := range labels {
@@ -91,16 +90,15 @@ func SetLabels(labels map[string]string) map[string]*string {
 	return change
 }
 
-// LabelSelector picks VMs by one label. ParseLabelSelector makes one.
+// LabelSelector selects VMs by one label. ParseLabelSelector makes one.
 type LabelSelector struct {
 	key, value string
-	any        bool // whatever the value is
+	any        bool // any value matches
 	not        bool
 }
 
-// ParseLabelSelector reads what is asked of one label: KEY (it is there), !KEY
-// (it is not), KEY=VALUE, or KEY!=VALUE, which also those VMs match that do not
-// have it. Kind Invalid.
+// ParseLabelSelector parses a selector: KEY (the label exists), !KEY (it does not),
+// KEY=VALUE, or KEY!=VALUE, which also matches VMs without the label. Kind Invalid.
 func ParseLabelSelector(s string) (LabelSelector, error) {
 	var l LabelSelector
 	key, value, valued := strings.Cut(s, "=")
@@ -118,7 +116,7 @@ func ParseLabelSelector(s string) (LabelSelector, error) {
 	return l, nil
 }
 
-// Matches reports whether a VM with these labels is picked.
+// Matches reports whether a VM with these labels is selected.
 func (l LabelSelector) Matches(labels map[string]string) bool {
 	value, there := labels[l.key]
 	return (there && (l.any || value == l.value)) != l.not

@@ -4,26 +4,25 @@
 package vm
 
 // Plugged lists what was plugged into a machine while it ran. A generation
-// that is captured then continues only on a machine that has it from the
-// start. The zero value is a machine that has what it booted with.
+// that is captured afterwards can only start on a machine that has it from
+// the start. The zero value is a machine without additions.
 type Plugged struct {
-	BootVCPU      int            `json:"bootVcpu,omitempty"`      // vCPUs that it booted with; 0 = those of its size
-	BootMemoryMiB int            `json:"bootMemoryMib,omitempty"` // memory that it booted with; 0 = that of its size
-	CPUs          int            `json:"cpus,omitempty"`          // vCPUs plugged in beyond those; the guest may have some offline
+	BootVCPU      int            `json:"bootVcpu,omitempty"`      // vCPUs at boot; 0 = those of its size
+	BootMemoryMiB int            `json:"bootMemoryMib,omitempty"` // memory at boot; 0 = that of its size
+	CPUs          int            `json:"cpus,omitempty"`          // additional vCPUs; the guest may have some offline
 	Modules       []MemoryModule `json:"modules,omitempty"`       // in the order of plugging
 
 	Volumes []PluggedVolume `json:"volumes,omitempty"` // disks of managed volumes
 }
 
-// MemoryModule is a piece of memory that was plugged in. Each has a memory
-// file of its own.
+// MemoryModule is a plugged-in piece of memory with its own memory file.
 type MemoryModule struct {
 	ID  string `json:"id"` // e.g. "dimm0"
 	MiB int    `json:"mib"`
 }
 
-// The parts of a size that a resize changes, and what it says of one that was
-// changed while the machine ran.
+// The parts of a size that a resize changes, and the result for a part that
+// was changed while the machine ran.
 const (
 	PartCPU    = "cpu"
 	PartMemory = "memory"
@@ -32,7 +31,7 @@ const (
 	Live = "live"
 )
 
-// Boot returns what of a machine's size it booted with.
+// Boot returns the part of a machine's size that it booted with.
 func (p Plugged) Boot(s Size) Size {
 	if p.BootVCPU != 0 {
 		s.VCPU = p.BootVCPU
@@ -43,7 +42,7 @@ func (p Plugged) Boot(s Size) Size {
 	return s
 }
 
-// MemoryMiB is the memory of all modules.
+// MemoryMiB returns the memory of all modules.
 func (p Plugged) MemoryMiB() (sum int) {
 	for _, m := range p.Modules {
 		sum += m.MiB

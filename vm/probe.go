@@ -12,13 +12,13 @@ import (
 
 // Probe is a port's answer to a request.
 type Probe struct {
-	// OK says that a program took the connection and answered, or at least
-	// holds it open; a server of HTTP that answers with its own error is OK.
+	// OK says that a program accepted the connection and answered, or at
+	// least holds it open; an HTTP error of a server is OK.
 	OK     bool   `json:"ok"`
 	Kind   string `json:"kind"`             // http, tls, postgres, redis, banner, silent, closed, refused, none
 	Status int    `json:"status,omitempty"` // of HTTP
-	Server string `json:"server,omitempty"` // as it names itself
-	Answer string `json:"answer,omitempty"` // the first of its words, printable
+	Server string `json:"server,omitempty"` // the server's own name
+	Answer string `json:"answer,omitempty"` // the beginning, printable
 	Why    string `json:"why,omitempty"`    // why there is no answer
 	From   string `json:"from,omitempty"`   // where the request came from: "host" (through the VM's network) or "guest"
 	Millis int64  `json:"ms,omitempty"`
@@ -27,9 +27,9 @@ type Probe struct {
 // MaxProbe is the number of bytes of an answer that ReadProbe reads.
 const MaxProbe = 2048
 
-// ProbeRequest is what is said to a port of a program with this command line,
-// "" = only listen. It changes nothing, and is one that the program knows, so
-// that its log holds no complaint where that can be helped.
+// ProbeRequest returns the request for a port of a program with this command
+// line; "" = only listen. The request changes nothing, and the program knows
+// its protocol, so that its log shows no error if possible.
 func ProbeRequest(command string, port int) string {
 	switch program := ProgramName(command); {
 	case strings.HasPrefix(program, "postgres"):
@@ -43,7 +43,7 @@ func ProbeRequest(command string, port int) string {
 		"\r\nUser-Agent: warren-state\r\nAccept: */*\r\nConnection: close\r\n\r\n"
 }
 
-// ProbeComplete reports whether enough of an answer has come to be judged.
+// ProbeComplete reports whether the answer is long enough to be judged.
 func ProbeComplete(answer []byte) bool {
 	if len(answer) >= MaxProbe {
 		return true
@@ -55,8 +55,7 @@ func ProbeComplete(answer []byte) bool {
 	return len(answer) > 0 && (len(answer) > 4 || !bytes.HasPrefix([]byte("HTTP/"), answer))
 }
 
-// ReadProbe says what an answer is. ended says that the program closed the
-// connection.
+// ReadProbe interprets an answer. ended says that the program closed the connection.
 func ReadProbe(request string, answer []byte, ended bool) Probe {
 	p := Probe{OK: true, Kind: "banner", Answer: firstWords(answer)}
 	text := string(answer)
@@ -95,7 +94,7 @@ func (p *Probe) readHTTP(text string) {
 			chunked = strings.Contains(strings.ToLower(value), "chunked")
 		}
 	}
-	if chunked { // the first line is a length
+	if chunked { // the first line is a chunk length
 		_, body, _ = strings.Cut(body, "\r\n")
 	}
 	p.Answer = firstWords([]byte(body))
@@ -104,7 +103,7 @@ func (p *Probe) readHTTP(text string) {
 	}
 }
 
-// firstWords returns the first line that says something, printable and short.
+// firstWords returns the first line with printable text, shortened.
 func firstWords(b []byte) string {
 	const most = 80
 	for line := range bytes.Lines(b) {
@@ -125,8 +124,8 @@ func firstWords(b []byte) string {
 	return ""
 }
 
-// ProgramName returns the base name of a command line's program; what a
-// program calls itself ("postgres: writer", "-bash") is read as its name.
+// ProgramName returns the base name of a command line's program. It also
+// reads titles that programs set ("postgres: writer", "-bash").
 func ProgramName(command string) string {
 	word, _, _ := strings.Cut(command, " ")
 	word = strings.TrimSuffix(strings.Trim(word, "[]-"), ":")

@@ -3,7 +3,7 @@
 
 package vm
 
-// State is where a VM is in its life. The spellings are the HTTP contract's.
+// State is the state of a VM, in the HTTP contract's spelling.
 type State string
 
 // The states of a VM. A deleted VM has no state: its record is gone.
@@ -11,7 +11,7 @@ const (
 	Building   State = "building"   // its image or spec is being prepared
 	Starting   State = "starting"   // a machine is being started for it
 	Running    State = "running"    // its agent answered and every reset was acknowledged
-	Suspending State = "suspending" // memory and disk are being written down
+	Suspending State = "suspending" // memory and disk are being saved
 	Suspended  State = "suspended"  // no process; memory and disk kept
 	Stopped    State = "stopped"    // no process; disk kept, memory not
 	Lost       State = "lost"       // its files are gone or unreadable
@@ -20,7 +20,7 @@ const (
 // States lists every state, for tables and tests.
 var States = []State{Building, Starting, Running, Suspending, Suspended, Stopped, Lost}
 
-// Op is a verb that an actor asks for. It keeps its spelling at every hop:
+// Op is a verb that an actor requests. It has the same spelling everywhere:
 // command, client, route, engine, audit record.
 type Op string
 
@@ -37,7 +37,7 @@ const (
 	OpSnapshot Op = "snapshot"
 	OpExec     Op = "exec"
 	OpSignal   Op = "signal"
-	OpRead     Op = "read"    // file content or listing leaves the guest
+	OpRead     Op = "read"    // file content or a listing leaves the guest
 	OpWrite    Op = "write"   // file content enters the guest
 	OpMkdir    Op = "mkdir"   //
 	OpRename   Op = "rename"  //
@@ -52,23 +52,23 @@ const (
 	OpGet      Op = "get"
 	OpList     Op = "list"
 	OpNetwork  Op = "network" // change of network policy
-	OpOnBoot   Op = "on-boot" // change of what becomes of it when the host starts
+	OpOnBoot   Op = "on-boot" // change of what happens to it when the host starts
 	OpRollback Op = "rollback"
 	OpResize   Op = "resize"
 	OpKeep     Op = "keep"    // a child takes the place of another VM
-	OpCapture  Op = "capture" // the engine's own: a schedule, a merge, a reseat
-	OpRecover  Op = "recover" // the engine's own: a VM of which it is not known what it is at
+	OpCapture  Op = "capture" // by the engine: a schedule, a merge, a reseat
+	OpRecover  Op = "recover" // by the engine: a VM in an unknown state
 	OpService  Op = "service" // systemd units of the guest
-	OpState    Op = "state"   // what lives in the guest
-	OpHold     Op = "hold"    // somebody asks that it stay awake
-	OpRelease  Op = "release" // a hold is given up, or has ended
+	OpState    Op = "state"   // what runs in the guest
+	OpHold     Op = "hold"    // a hold is made
+	OpRelease  Op = "release" // a hold is released, or has expired
 	OpTerminal Op = "pty"     // a terminal of the guest is opened, used or closed
 	OpMount    Op = "mount"   // a volume is plugged into a running VM
-	OpUnmount  Op = "unmount" // and taken out again
+	OpUnmount  Op = "unmount" // and unplugged
 	OpVMRename Op = "vm-rename"
-	OpLabel    Op = "label" // labels of a VM are set or taken away
+	OpLabel    Op = "label" // labels of a VM are set or removed
 
-	OpLogin          Op = "login" // somebody enters a VM from outside the API
+	OpLogin          Op = "login" // a user enters a VM by another way than the API
 	OpSnapshotRename Op = "snapshot-rename"
 	OpSnapshotRemove Op = "snapshot-remove"
 	OpAccountCreate  Op = "account-create"
@@ -89,18 +89,18 @@ const (
 	OpTokenCreate    Op = "token-create"
 	OpTokenRevoke    Op = "token-revoke"
 	OpGrant          Op = "grant"  // a VM or repository is granted to an identity
-	OpRevoke         Op = "revoke" // and taken back
+	OpRevoke         Op = "revoke" // and revoked
 	OpSSHKeyAdd      Op = "ssh-key-add"
 	OpSSHKeyRemove   Op = "ssh-key-remove"
 	OpServe          Op = "serve"
 	OpDone           Op = "done"    // the job of a VM ends
-	OpStorage        Op = "storage" // what takes the disk is looked at
-	OpPrune          Op = "prune"   // room is made on the disk
-	OpDrain          Op = "drain"   // all is suspended for a shutdown, and nothing starts
-	OpUndrain        Op = "undrain" // things start again
-	OpQuota          Op = "quota"   // what an account may have is said
-	OpPreview        Op = "preview" // who may open a port of a VM
-	OpDomain         Op = "domain"  // a domain is verified, mapped or let go
+	OpStorage        Op = "storage" // the use of the disk is read
+	OpPrune          Op = "prune"   // disk space is freed
+	OpDrain          Op = "drain"   // all VMs are suspended for a shutdown, and none starts
+	OpUndrain        Op = "undrain" // VMs start again
+	OpQuota          Op = "quota"   // an account's limits are set
+	OpPreview        Op = "preview" // access to a port of a VM is set
+	OpDomain         Op = "domain"  // a domain is verified, mapped or unmapped
 )
 
 // Next is the effect of an operation on a VM's state.
@@ -118,7 +118,7 @@ var transitions = map[Op]map[State]Next{
 	},
 	OpStop: {
 		Running:   {During: Running, After: Stopped},
-		Suspended: {During: Suspended, After: Stopped}, // its memory goes
+		Suspended: {During: Suspended, After: Stopped}, // its memory is dropped
 	},
 	OpKill: {
 		Running:   {During: Running, After: Stopped},
@@ -182,7 +182,7 @@ var transitions = map[Op]map[State]Next{
 		Stopped:   {During: Stopped, After: Stopped},
 		Lost:      {During: Lost, After: Lost},
 	},
-	OpRecover: { // After is what it aims at; what is true is found out
+	OpRecover: { // After is the goal; the actual state is found out
 		Building:   {During: Building, After: Running},
 		Starting:   {During: Starting, After: Suspended},
 		Suspending: {During: Suspending, After: Running},
@@ -196,7 +196,7 @@ var transitions = map[Op]map[State]Next{
 	},
 }
 
-// guestOps need a running guest and leave the state as it is.
+// guestOps need a running guest and do not change the state.
 var guestOps = []Op{
 	OpExec, OpSignal, OpRead, OpWrite, OpMkdir, OpRename, OpRemove, OpChmod,
 	OpSymlink, OpWatch, OpStats, OpDial, OpService, OpState, OpTerminal, OpSocket,

@@ -11,12 +11,12 @@ const (
 	UnitOneshot = "oneshot" // commands that end
 )
 
-// Unit is a systemd service as callers describe it. An empty or nil member is
-// left to its default, and, in a patch, to what the patched unit says.
+// Unit is a systemd service as callers describe it. An empty or nil member
+// has its default; in a patch it keeps the value of the patched unit.
 type Unit struct {
 	Name               string            `json:"name"`           // without a dot it gets ".service"
 	Mode               string            `json:"mode,omitempty"` // oneshot or service (the default)
-	Exec               []string          `json:"exec,omitempty"` // command lines, run in order; of a service the last is its program
+	Exec               []string          `json:"exec,omitempty"` // command lines, run in order; for a service the last one is its program
 	Env                map[string]string `json:"env,omitempty"`
 	User               *string           `json:"user,omitempty"`
 	Group              *string           `json:"group,omitempty"`
@@ -29,7 +29,7 @@ type Unit struct {
 	TimeoutSec         *float64          `json:"timeoutSec,omitempty"`
 	DeleteAfterSuccess *bool             `json:"deleteAfterSuccess,omitempty"` // of a oneshot; default false
 	RemainAfterExit    *bool             `json:"remainAfterExit,omitempty"`    // default true of a oneshot
-	ReadySignal        *bool             `json:"readySignal,omitempty"`        // it says with sd_notify when it is ready
+	ReadySignal        *bool             `json:"readySignal,omitempty"`        // it reports with sd_notify when it is ready
 	WatchdogSec        *float64          `json:"watchdogSec,omitempty"`
 	RestartPolicy      *RestartPolicy    `json:"restartPolicy,omitempty"`
 }
@@ -48,7 +48,7 @@ func (u Unit) Enabled() bool { return u.Enable == nil || *u.Enable }
 // Oneshot reports whether the unit runs commands to their end.
 func (u Unit) Oneshot() bool { return u.Mode == UnitOneshot }
 
-// Notifies reports whether the unit says of itself when it is ready.
+// Notifies reports whether the unit itself reports when it is ready.
 func (u Unit) Notifies() bool { return u.ReadySignal != nil && *u.ReadySignal }
 
 // Vanishes reports whether the unit is removed once it has succeeded.

@@ -5,30 +5,30 @@ package vm
 
 import "time"
 
-// Usage is what a VM has used since it was made, as of a time. The Usage of
-// an account has no VM, and is the sum of its VMs, also of deleted ones.
+// Usage is what a VM has used since it was made, at a time. The Usage of an
+// account has no VM, and is the sum of its VMs, including deleted ones.
 type Usage struct {
 	Account AccountID `json:"account"`
-	VM      ID        `json:"vmId,omitempty"` // "" = of an account
-	Name    string    `json:"name,omitempty"` // of the VM, as it was last called
-	Since   time.Time `json:"since,omitzero"` // the VM was made
-	Gone    time.Time `json:"gone,omitzero"`  // it was deleted; zero = it is there
-	AsOf    time.Time `json:"asOf,omitzero"`  // what is counted is true of this time
+	VM      ID        `json:"vmId,omitempty"` // "" = for an account
+	Name    string    `json:"name,omitempty"` // the VM's last name
+	Since   time.Time `json:"since,omitzero"` // when the VM was made
+	Gone    time.Time `json:"gone,omitzero"`  // when it was deleted; zero = it exists
+	AsOf    time.Time `json:"asOf,omitzero"`  // time of the counts
 
-	RunningSeconds float64 `json:"runningSeconds"` // a machine was there, busy or not
+	RunningSeconds float64 `json:"runningSeconds"` // with a machine, busy or not
 	CPUSeconds     float64 `json:"cpuSeconds"`     // of the host's CPUs
 	MemorySeconds  float64 `json:"memoryMibSeconds"`
-	DiskBytes      int64   `json:"diskBytes"`     // now, of the host's disk, by this VM alone; 0 when it is gone
+	DiskBytes      int64   `json:"diskBytes"`     // current disk space of this VM alone; 0 after it is deleted
 	DiskPeakBytes  int64   `json:"diskPeakBytes"` // the peak; for an account the sum of the peaks
 	BytesIn        int64   `json:"bytesIn"`       // network, to the guest
 	BytesOut       int64   `json:"bytesOut"`      // network, from the guest
 
-	// Day is the day, in UTC, of which DaySeconds of running are.
+	// Day is the day, in UTC, that DaySeconds refers to.
 	Day        string  `json:"day,omitempty"`
 	DaySeconds float64 `json:"daySeconds"`
 }
 
-// Add adds what another has used.
+// Add adds another usage.
 func (u *Usage) Add(o Usage) {
 	u.RunningSeconds += o.RunningSeconds
 	u.CPUSeconds += o.CPUSeconds
@@ -51,8 +51,8 @@ func (u *Usage) Add(o Usage) {
 	}
 }
 
-// Run counts the time up to now of a machine with so much memory, that was last
-// counted at since. A clock that was set back counts nothing.
+// Run adds the time until now of a machine with this much memory, which was
+// last counted at since. A clock that was set back counts nothing.
 func (u *Usage) Run(since, now time.Time, memoryMiB int) {
 	d := now.Sub(since).Seconds()
 	if d <= 0 {
@@ -66,13 +66,13 @@ func (u *Usage) Run(since, now time.Time, memoryMiB int) {
 	u.DaySeconds += min(d, now.Sub(now.UTC().Truncate(24*time.Hour)).Seconds())
 }
 
-// UsageRecord is a Usage as it is stored: with what the next count begins from.
+// UsageRecord is the stored form of a Usage, with the base of the next count.
 type UsageRecord struct {
 	Usage
-	RunningSince time.Time `json:"runningSince,omitzero"` // of the machine, or of its last count; zero = none runs
+	RunningSince time.Time `json:"runningSince,omitzero"` // start of the machine, or its last count; zero = none runs
 
-	// What the counters of the machine showed at the last count, and of which
-	// processes: those of a new one begin at 0.
+	// The machine's counters at the last count, and its process ids: the
+	// counters of new processes begin at 0.
 	QEMUPID    int           `json:"qemuPid,omitempty"`
 	MonitorPID int           `json:"monitorPid,omitempty"`
 	CPU        time.Duration `json:"cpu,omitempty"`
@@ -80,17 +80,17 @@ type UsageRecord struct {
 	TxBytes    int64         `json:"txBytes,omitempty"`
 
 	// Server is, in the record of an account, the server whose VMs it sums up; "" =
-	// an older warren wrote it.
+	// written by an older warren.
 	Server string `json:"server,omitempty"`
-	// Folded is, in the record of an account, the VM whose usage was added to it
-	// last: its own record is to be removed.
+	// Folded is, in the record of an account, the VM whose usage was added last:
+	// that VM's record is to be removed.
 	Folded ID `json:"folded,omitempty"`
 
 	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 	Revision int64  `json:"-"`
 }
 
-// Key is the id of the record: that of the VM, or the account's.
+// Key returns the id of the record: the VM's or the account's.
 func (u *UsageRecord) Key() string {
 	switch {
 	case u.VM != "":
@@ -101,7 +101,7 @@ func (u *UsageRecord) Key() string {
 	return string(u.Account)
 }
 
-// Count adds what the counters of a machine show beyond the last count.
+// Count adds the difference of a machine's counters since the last count.
 func (u *UsageRecord) Count(st MachineStatus) {
 	if st.QEMUPID != u.QEMUPID || st.CPU < u.CPU {
 		u.CPU = 0

@@ -15,7 +15,7 @@ type Size struct {
 	DiskMiB   int `json:"rootfsSizeMib"` // virtual size of the root disk in MiB; sparse
 }
 
-// DefaultSize is the size of a VM when its creator names none.
+// DefaultSize is the default size of a VM.
 var DefaultSize = Size{VCPU: 1, MemoryMiB: 512, DiskMiB: 16 << 10}
 
 // Limits of a size. The minimum disk is the image's own.
@@ -31,7 +31,7 @@ func (s Size) String() string {
 	return fmt.Sprintf("%d vCPU, %d MiB, %d GiB disk", s.VCPU, s.MemoryMiB, s.DiskMiB>>10)
 }
 
-// PersistenceType says how long a VM is kept; the spellings are the contract's.
+// PersistenceType is how a VM is kept, in the contract's spelling.
 type PersistenceType string
 
 // The persistence types.
@@ -45,14 +45,14 @@ const (
 type Persistence struct {
 	Type        PersistenceType `json:"type"`
 	Priority    *int            `json:"priority,omitempty"`    // sticky only, 0 to 10
-	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only; as it was spelled
+	DeleteEvent string          `json:"deleteEvent,omitempty"` // ephemeral only; in the caller's spelling
 }
 
 // MaxPriority is the highest priority of a sticky VM: it is evicted last.
 const MaxPriority = 10
 
-// The events that delete an ephemeral VM. Each acts alone; without one the first
-// of them that comes does. Clients spell them in different cases.
+// The events that delete an ephemeral VM. Each acts alone; without one, the
+// first event that happens deletes it. Clients spell them in different cases.
 const (
 	OnStop        = "onStop"        // its machine has ended and its memory is gone
 	OnSuspend     = "onSuspend"     // it was suspended, by any caller
@@ -78,7 +78,7 @@ const (
 // NetworkPolicy is the egress rule of one VM.
 type NetworkPolicy struct {
 	Mode NetworkMode `json:"mode"`
-	// Hosts are the names reachable in mode packages, filled from the image.
+	// Hosts are the hosts that mode packages allows, from the image.
 	Hosts []Registry `json:"hosts,omitempty"`
 }
 
@@ -96,10 +96,10 @@ func ParseNetworkMode(s string) (NetworkMode, error) {
 	case NetClosed, NetPackages, NetOpen:
 		return m, nil
 	}
-	return "", Errorf(Invalid, s, "not a network mode").WithHint("use closed, packages or open")
+	return "", Errorf(Invalid, s, "is not a network mode").WithHint("use closed, packages or open")
 }
 
-// Accel names the way the guest's instructions are executed.
+// Accel is how the guest's instructions are executed.
 type Accel string
 
 // The accelerators.
@@ -118,7 +118,7 @@ type VM struct {
 	Name       string    `json:"name,omitempty"` // a label; may repeat between VMs
 	State      State     `json:"state"`
 	Reason     string    `json:"reason,omitempty"`     // why it is in this state, e.g. "host-restart"
-	Op         Op        `json:"op,omitempty"`         // operation under way, for recovery; "" = none
+	Op         Op        `json:"op,omitempty"`         // operation in progress, for recovery; "" = none
 	InstanceID string    `json:"instanceId,omitempty"` // changes with each start of a machine
 
 	Image       ImageID       `json:"image"`
@@ -129,57 +129,56 @@ type VM struct {
 	// IdleTimeoutSeconds is nil for "never".
 	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
 	IdleStops          bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
-	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // bytes within ActivityInterval below which traffic is no activity
-	OnBoot             OnBoot    `json:"onBoot,omitempty"`                 // "" = as its persistence type has it
+	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // traffic below this many bytes within ActivityInterval is no activity
+	OnBoot             OnBoot    `json:"onBoot,omitempty"`                 // "" = by its persistence type
 	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
 	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
 	Workdir            string    `json:"workdir,omitempty"`                // "" = the home of the Linux user
-	OneShot            bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its runner is gone
+	OneShot            bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its client has left
 
-	// Build is how it was made by a spec; "" = it was not. Layer is the key of the
-	// layer that it is made for and deleted after; it is not listed.
+	// Build is the build that made it from a spec; "" = none. Layer is the key of
+	// the layer that it builds; such a VM is not listed, and is deleted afterwards.
 	Build BuildID `json:"build,omitempty"`
 	Layer string  `json:"layer,omitempty"`
 
 	CreatedAt  time.Time    `json:"createdAt"`
 	StartedAt  time.Time    `json:"startedAt,omitzero"`
 	LastActive time.Time    `json:"lastActive,omitzero"`
-	LastKind   ActivityKind `json:"lastKind,omitempty"` // what LastActive was
+	LastKind   ActivityKind `json:"lastKind,omitempty"` // kind of the activity at LastActive
 
 	Accel   Accel      `json:"accel,omitempty"`
 	Machine MachineRef `json:"machine,omitzero"` // the running machine, for adoption
-	Booted  bool       `json:"booted,omitempty"` // its overlay holds writes of its own boot: a start boots it cold
-	// Generation is what the machine of a running VM was started on (its memory
-	// is mapped from there), and what a suspended VM will continue from; "" = the
-	// image's warm generation, or a cold boot.
+	Booted  bool       `json:"booted,omitempty"` // its overlay has writes of its own boot: a start is a cold boot
+	// Generation is the generation that a running VM's machine was started from
+	// (its memory is mapped from there), or that a suspended VM will continue
+	// from; "" = the image's warm generation, or a cold boot.
 	Generation GenerationID `json:"generation,omitempty"`
 	// Head is the newest generation in the VM's history: the parent of the next.
 	Head GenerationID `json:"head,omitempty"`
-	// DiskOn is the generation whose disk the VM's overlay lies on; "" = its
-	// image's.
+	// DiskOn is the generation whose disk is the base of the VM's overlay; "" = its image's.
 	DiskOn GenerationID `json:"diskOn,omitempty"`
-	// Profile is how far it is trusted; "" = as an agent.
+	// Profile says how far it is trusted; "" = ProfileAgent.
 	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
-	// CaptureEverySeconds asks for a generation every so often; 0 = never.
+	// CaptureEverySeconds is the interval of automatic generations; 0 = never.
 	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"`
 	// VolumesSeen are the volumes that were mounted since it was booted: its memory
-	// may hold what is in them, also after they were unmounted.
+	// may hold their contents, even after they were unmounted.
 	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`
-	// Cut are volumes that its memory has mounted and that it does not have.
+	// Cut are volumes that its memory has mounted but that it does not have.
 	Cut []VolumeAt `json:"cut,omitempty"`
-	// Folders are the directories of the host that it has, until its machine ends.
+	// Folders are its directories of the host, until its machine ends.
 	Folders  []Folder    `json:"folders,omitempty"`
 	Losses   []string    `json:"losses,omitempty"`   // parts that the last start did not restore
-	Restored []string    `json:"restored,omitempty"` // what it did
+	Restored []string    `json:"restored,omitempty"` // parts that the last start restored
 	Exit     MachineExit `json:"exit,omitzero"`      // how the last machine ended
-	Previews []Preview   `json:"previews,omitempty"` // ports that are not as private as all; never changed in place
-	// Labels are its owner's, to find it by; never changed in place.
+	Previews []Preview   `json:"previews,omitempty"` // ports with an access setting; never changed in place
+	// Labels are set by its owner, to find it by; never changed in place.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Terminals are those of the guest when the VM was last put down.
+	// Terminals are the guest's terminals when the VM was last suspended or stopped.
 	Terminals []TerminalSession `json:"terminals,omitempty"`
-	// TerminalsOmitted is how many more the guest named than are kept.
+	// TerminalsOmitted counts the terminals that are not kept in Terminals.
 	TerminalsOmitted int `json:"terminalsOmitted,omitempty"`
 
 	Host     string `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
@@ -190,7 +189,7 @@ type VM struct {
 type MachineRef struct {
 	MonitorPID   int    `json:"monitorPid,omitempty"`
 	MonitorStart uint64 `json:"monitorStart,omitempty"` // start time in clock ticks since boot, /proc/PID/stat field 22
-	BootID       string `json:"bootId,omitempty"`       // the host's, of the time of the start
+	BootID       string `json:"bootId,omitempty"`       // the host's boot id at the start
 	Protocol     int    `json:"protocol,omitempty"`     // of the monitor's socket
 }
 
@@ -203,7 +202,7 @@ type Account struct {
 	CreatedAt time.Time `json:"createdAt"`
 }
 
-// APIKey is the record of a key. The secret itself is not kept, only its hash.
+// APIKey is the record of a key. Only the hash of its secret is stored.
 type APIKey struct {
 	ID        KeyID     `json:"id"`
 	Account   AccountID `json:"account"`
@@ -219,15 +218,15 @@ type Actor struct {
 	Account AccountID `json:"account"`
 	Key     KeyID     `json:"key,omitempty"`
 	Admin   bool      `json:"admin,omitempty"`
-	System  string    `json:"system,omitempty"` // set for Warren's own doings: "reaper", "recovery"
+	System  string    `json:"system,omitempty"` // set for actions of Warren itself: "reaper", "recovery"
 
-	// Identity is set for who acts as an identity of the account: it reaches the
-	// VMs that it was granted, and nothing else of the account.
+	// Identity is set for a caller that acts as an identity of the account: it
+	// reaches only the VMs that were granted to it.
 	Identity IdentityID `json:"identity,omitempty"`
 	Token    TokenID    `json:"token,omitempty"`
 	SSHKey   SSHKeyID   `json:"sshKey,omitempty"`
 
-	Issued time.Time `json:"-"` // when the secret was made: a rotated key is no longer the one that came in
+	Issued time.Time `json:"-"` // when the secret was made: after a rotation the key is another one
 }
 
 // OwnerOnly returns an error for an identity, for verbs of the account's owner;
@@ -249,14 +248,14 @@ func (a Actor) AdminOnly() error {
 		WithCode("FORBIDDEN").WithHint("use the admin key: it is in admin.key of the data directory")
 }
 
-// Call is one request of an actor as the engine sees it. The engine notes the
-// audit record it wrote; the door returns it as Warren-Receipt.
+// Call is one request of an actor to the engine. The engine sets Receipt to
+// the id of its audit record, which the server returns as Warren-Receipt.
 type Call struct {
 	Actor   Actor
 	Request RequestID
-	To      string       // where on its computer the caller says that what it reads goes; "" = it does not say
-	Via     ActivityKind // the gateway that it came by, where the verb alone does not tell; "" = none
-	Receipt string       // set by the engine, once, before the action; "" when nothing was changed
+	To      string       // the destination on the caller's computer, as the caller named it; "" = not named
+	Via     ActivityKind // the gateway of the request, if the verb does not tell; "" = none
+	Receipt string       // set by the engine, once, before the action; "" = nothing was changed
 }
 
 // Event is one entry of the event stream.
@@ -268,5 +267,5 @@ type Event struct {
 	Actor string         `json:"actor,omitempty"`
 	Data  map[string]any `json:"data,omitempty"`
 
-	Account AccountID `json:"account,omitempty"` // whose event; only its account and admins see it
+	Account AccountID `json:"account,omitempty"` // the account that it belongs to; only that account and admins see it
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // VolumeID names a managed volume: "vol-" and 16 characters. It is also the
-// serial number of its disk in a guest, which has room for 20.
+// serial number of its disk in a guest, which may have 20 characters.
 type VolumeID string
 
 // NewVolumeID returns a fresh random volume id.
@@ -20,7 +20,7 @@ func IsVolumeID(s string) bool {
 	return len(s) == 20 && strings.HasPrefix(s, "vol-") && idPattern.MatchString(s[4:]+"0000")
 }
 
-// DefaultProject is the project of volumes whose creator named none.
+// DefaultProject is the default project of volumes.
 const DefaultProject = "default"
 
 // Limits and default of a volume's size.
@@ -30,65 +30,63 @@ const (
 	MaxVolumeMiB     = 4 << 20
 )
 
-// Volume is the record of a managed volume: an encrypted disk that VMs mount.
-// It does not say whether the volume is unlocked: that ends with the server.
+// Volume is the record of a managed volume: an encrypted disk that VMs mount. It
+// does not store whether the volume is unlocked, because that ends with the server.
 type Volume struct {
 	ID      VolumeID  `json:"id"`
 	Account AccountID `json:"account"`
 	Project string    `json:"project"`
 	Name    string    `json:"name"` // unique in its project
 	SizeMiB int       `json:"sizeMib"`
-	// Formatted says that a guest has made a file system on it.
+	// Formatted says that a guest has created a file system on it.
 	Formatted bool `json:"formatted,omitempty"`
 	// Grown says that its file system is smaller than the disk.
 	Grown     bool             `json:"grown,omitempty"`
 	Mounts    []VolumeMount    `json:"mounts,omitempty"`
 	Snapshots []VolumeSnapshot `json:"snapshots,omitempty"` // oldest first
-	Reverting string           `json:"reverting,omitempty"` // the snapshot that it is being put back to; "" = none
+	Reverting string           `json:"reverting,omitempty"` // the snapshot of a rollback in progress; "" = none
 	CreatedAt time.Time        `json:"createdAt"`
-	// Refused counts the secrets that were refused in a row, up to a bound, and
-	// before NotBefore none is tried.
+	// Refused counts the secrets that were refused in a row, up to a limit.
+	// Before NotBefore no secret is tried.
 	Refused   int       `json:"refused,omitempty"`
 	NotBefore time.Time `json:"notBefore,omitzero"`
 	Host      string    `json:"host,omitempty"` // id of the server that it belongs to; "" = written by an older warren
 }
 
-// VolumeMount is the lease that a VM has on a volume, from before the disk is
-// plugged in until it is unplugged or the VM's machine has ended. A suspended
-// VM keeps its leases.
+// VolumeMount is a VM's lease on a volume, from before the disk is plugged in until
+// it is unplugged or the VM's machine has ended. A suspended VM keeps its leases.
 type VolumeMount struct {
 	VM    ID        `json:"vm"`
 	Path  string    `json:"path"` // in the guest, absolute
 	RW    bool      `json:"rw,omitempty"`
-	Share bool      `json:"share,omitempty"` // meant to be beside a writer
+	Share bool      `json:"share,omitempty"` // may coexist with a writer
 	Since time.Time `json:"since"`
-	// Pending says that the mount was begun and not yet completed.
+	// Pending says that the mount has begun but is not complete.
 	Pending bool `json:"pending,omitempty"`
 }
 
-// MaxVolumeSnapshots bounds the snapshots of one volume.
+// MaxVolumeSnapshots limits the snapshots of one volume.
 const MaxVolumeSnapshots = 32
 
-// VolumeSnapshot is the state of a volume at an instant. It is in the volume's
-// disk, encrypted like it, and takes the space of later changes.
+// VolumeSnapshot is the state of a volume at an instant. It is stored in the
+// volume's disk, encrypted like it, and takes the space of later changes.
 type VolumeSnapshot struct {
 	ID        string    `json:"id"` // "vs-" and 8 characters
 	Name      string    `json:"name,omitempty"`
-	SizeMiB   int       `json:"sizeMib"` // of the volume then
+	SizeMiB   int       `json:"sizeMib"` // of the volume at that time
 	CreatedAt time.Time `json:"createdAt"`
-	// Before says that a rollback made it of what it left.
+	// Before says that a rollback made it, from the state before.
 	Before    bool `json:"beforeRollback,omitempty"`
 	Formatted bool `json:"formatted,omitempty"`
 	Grown     bool `json:"grown,omitempty"`
-	// Pending says that it was begun and not yet completed, or that its removal
-	// was.
+	// Pending says that its creation or its removal has begun but is not complete.
 	Pending bool `json:"pending,omitempty"`
 }
 
 // NewVolumeSnapshotID returns a fresh random id of a volume's snapshot.
 func NewVolumeSnapshotID() string { return "vs-" + randomID(8) }
 
-// MountOf returns the volume's lease of a VM.
+// MountOf returns the volume's lease to a VM.
 func (v Volume) MountOf(id ID) (VolumeMount, bool) {
 	for _, m := range v.Mounts {
 		if m.VM == id {
@@ -98,8 +96,8 @@ func (v Volume) MountOf(id ID) (VolumeMount, bool) {
 	return VolumeMount{}, false
 }
 
-// VolumeKey opens a volume's disk. It is never stored in the clear and prints
-// as nothing.
+// VolumeKey opens a volume's disk. It is never stored unencrypted, and its
+// value is never printed.
 type VolumeKey []byte
 
 // String hides the key from logs.
@@ -108,8 +106,7 @@ func (VolumeKey) String() string { return "vm.VolumeKey" }
 // GoString hides the key from logs.
 func (VolumeKey) GoString() string { return "vm.VolumeKey" }
 
-// VolumeSecret is what an owner gives to unlock a volume; all empty = only
-// the host's own key.
+// VolumeSecret unlocks a volume; all empty = only with the host's own key.
 type VolumeSecret struct {
 	Passphrase string `json:"passphrase,omitempty"`
 	Identity   string `json:"identity,omitempty"` // an age identity, AGE-SECRET-KEY-1...
@@ -118,22 +115,22 @@ type VolumeSecret struct {
 // String hides the secret from logs.
 func (VolumeSecret) String() string { return "vm.VolumeSecret" }
 
-// The kinds of a slot: what its copy of the volume's key is wrapped by.
+// The kinds of a slot: how its copy of the volume's key is encrypted.
 const (
 	SlotHost       = "host"       // the host's key
 	SlotPassphrase = "passphrase" // argon2id of a passphrase
 	SlotRecipient  = "recipient"  // an age public key
 )
 
-// VolumeSlotSpec says how a slot is to be made. Exactly one of Passphrase and
-// Recipient is set, or none: the host's key.
+// VolumeSlotSpec describes a slot to make. At most one of Passphrase and
+// Recipient is set; with neither it uses the host's key.
 type VolumeSlotSpec struct {
 	Name       string `json:"name,omitempty"`
 	Passphrase string `json:"passphrase,omitempty"`
 	Recipient  string `json:"recipient,omitempty"` // age1...
 }
 
-// Kind is the kind of the slot that s asks for.
+// Kind returns the kind of the slot that s describes.
 func (s VolumeSlotSpec) Kind() string {
 	switch {
 	case s.Passphrase != "":
@@ -144,7 +141,7 @@ func (s VolumeSlotSpec) Kind() string {
 	return SlotHost
 }
 
-// VolumeSlot describes one slot, without what it holds.
+// VolumeSlot describes one slot, without its contents.
 type VolumeSlot struct {
 	ID        string    `json:"id"` // "ks-" and 8 characters
 	Kind      string    `json:"kind"`
@@ -160,19 +157,18 @@ func NewSlotID() string { return "ks-" + randomID(8) }
 type PluggedVolume struct {
 	ID       VolumeID `json:"id"`
 	File     string   `json:"file"` // absolute path of the disk's file
-	Port     int      `json:"port"` // of the machine's spare ports, counted from 1
+	Port     int      `json:"port"` // number of the machine's spare port, from 1
 	SizeMiB  int      `json:"sizeMib,omitempty"`
 	ReadOnly bool     `json:"readOnly,omitempty"`
-	Share    bool     `json:"share,omitempty"` // opened beside a writer
-	// Cut says that the machine has the disk but not the volume: every read and
-	// write fails.
+	Share    bool     `json:"share,omitempty"` // opened while a writer may have it open
+	// Cut says that the machine has the disk but not the volume: every read and write fails.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// VolumeAt is a volume at a path of a guest's memory.
+// VolumeAt is a volume that a guest's memory has mounted at a path.
 type VolumeAt struct {
 	ID      VolumeID `json:"id"`
-	Name    string   `json:"name"` // of that time, as the project
+	Name    string   `json:"name"` // at that time, like the project
 	Project string   `json:"project"`
 	Path    string   `json:"path"`
 	RW      bool     `json:"rw,omitempty"`
@@ -183,13 +179,13 @@ type VolumeUse struct {
 	ID   VolumeID `json:"id"`
 	Path string   `json:"path"`
 	RW   bool     `json:"rw,omitempty"`
-	Over bool     `json:"over,omitempty"` // also over a directory that is not empty
+	Over bool     `json:"over,omitempty"` // allow a directory that is not empty
 }
 
-// What a volume's disk holds, as the guest sees it.
+// The contents of a volume's disk, as the guest sees them.
 const (
 	DiskEmpty   = "empty"
 	DiskClean   = "ext4"
-	DiskDirty   = "ext4-dirty" // its journal has to be read, which writes
+	DiskDirty   = "ext4-dirty" // its journal must be replayed, which writes
 	DiskForeign = "foreign"
 )

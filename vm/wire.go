@@ -8,22 +8,21 @@ import (
 	"encoding/json"
 )
 
-// WireError is an Error as JSON between the parts of Warren: the guest's agent,
-// the VM's monitor and the server. The public API has a form of its own, which a
-// contract sets; see api.ErrorBody.
+// WireError is an Error as JSON between the parts of Warren: the guest's agent, the VM's monitor
+// and the server. The public API has its own form, set by a contract; see api.ErrorBody.
 type WireError struct {
 	Op      Op             `json:"op,omitempty"`
 	Kind    Kind           `json:"kind"`
 	Code    string         `json:"code,omitempty"`
 	Subject string         `json:"subject,omitempty"`
 	Msg     string         `json:"msg,omitempty"`
-	Message string         `json:"message,omitempty"` // what monitors of older versions write in place of Msg
+	Message string         `json:"message,omitempty"` // used by monitors of older versions in place of Msg
 	Hint    string         `json:"hint,omitempty"`
 	Fields  map[string]any `json:"fields,omitempty"`
 }
 
 // ToWire returns the wire form of err. Causes become part of its message; fields
-// that have no JSON are left out.
+// that cannot be JSON are left out.
 func ToWire(err error) *WireError {
 	e := AsError(err)
 	w := &WireError{Op: e.Op, Kind: e.Kind, Code: e.Code, Subject: e.Subject, Msg: e.Msg, Hint: e.Hint, Fields: e.Fields}
@@ -39,7 +38,7 @@ func ToWire(err error) *WireError {
 	return w
 }
 
-// Error returns the *Error that w is the wire form of.
+// Error returns the *Error with the wire form w.
 func (w *WireError) Error() *Error {
 	return &Error{Op: w.Op, Kind: w.Kind, Code: w.Code, Subject: w.Subject, Msg: cmp.Or(w.Msg, w.Message), Hint: w.Hint, Fields: w.Fields}
 }

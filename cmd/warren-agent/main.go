@@ -1,9 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command warren-agent is the program inside a guest: its first program (as
-// PID 1 of the initramfs), the agent's supervisor, and the agent. It is not
-// meant to be started by people.
+// Command warren-agent is the program inside a guest: its first program (as PID 1
+// of the initramfs), the agent's supervisor, and the agent. People do not start it.
 package main
 
 import (
@@ -25,14 +24,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "warren-agent:", err)
 		if os.Getpid() == 1 {
 			agent.Kmsg("fatal: " + err.Error())
-			agent.PowerOffNow() // a kernel panic would say less and never end
+			agent.PowerOffNow() // else the kernel panics, which says less and never ends
 		}
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string) error {
-	// The kernel hands its unknown words ("nokaslr") to PID 1 as arguments.
+	// The kernel passes unknown parameters ("nokaslr") to PID 1 as arguments.
 	if os.Getpid() == 1 && (len(args) == 0 || args[0] != "supervise") {
 		return agent.Boot(ctx)
 	}
@@ -41,7 +40,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	fs := flag.NewFlagSet("warren-agent", flag.ContinueOnError)
 	heritage := fs.Int("heritage", -1, "descriptor of the state to take over")
-	child := fs.Int("child", 0, "agent that runs already")
+	child := fs.Int("child", 0, "process id of a running agent")
 	if err := fs.Parse(args[1:]); err != nil {
 		return err
 	}

@@ -1,8 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command warren-monitor is the process beside one running VM. `warren serve`
-// starts it; people have no use for it.
+// Command warren-monitor is the process that watches one running VM. `warren
+// serve` starts it; people do not.
 package main
 
 import (
@@ -26,9 +26,9 @@ func run(args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("warren-monitor", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	spec := flags.String("spec", "", "path of the machine's specification")
-	attach := flags.Bool("attach", false, "take over a machine whose monitor is gone")
-	status := flags.Int("status-fd", -1, "descriptor that gets one message when the start is over")
-	keys := flags.Int("keys-fd", -1, "descriptor from which the keys of volumes come")
+	attach := flags.Bool("attach", false, "take over a machine whose monitor has died")
+	status := flags.Int("status-fd", -1, "descriptor that gets one message when the start has ended")
+	keys := flags.Int("keys-fd", -1, "descriptor to read the keys of volumes from")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -36,7 +36,7 @@ func run(args []string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "warren-monitor: started by `warren serve`, not by hand")
 		return 2
 	}
-	// The terminal's signals are not for it: a VM outlives who started it.
+	// It ignores the terminal's signals, because a VM outlives the program that started it.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()

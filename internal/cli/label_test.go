@@ -49,7 +49,7 @@ func TestLabelFlags(t *testing.T) {
 	if r := run(t, f, Local{}, "", append([]string{"fork", "box", "--name", "box"}, flags...)...); r.code != 0 || !reflect.DeepEqual(fork.Labels, want) {
 		t.Errorf("fork gives the labels %v, want %v: %+v", fork.Labels, want, r)
 	}
-	run(t, f, Local{}, "", "up", "--label", "team").wants(t, 2, "--label: team: not a label")
+	run(t, f, Local{}, "", "up", "--label", "team").wants(t, 2, "--label: team: is not a label")
 	run(t, f, Local{}, "", "fork", "box", "--label", "a b=c").wants(t, 2, "letter or digit first and last")
 }
 

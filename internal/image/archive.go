@@ -19,10 +19,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxUnpacked is how many bytes the files of one archive may be together.
+// maxUnpacked limits the bytes of all files of one archive.
 const maxUnpacked = 4 << 30
 
-// archive writes the files of a download to the tar, below where they belong.
+// archive copies the files of a download to the tar, below their destination.
 func (t *treeWriter) archive(d RecipeDownload, file string) {
 	if t.err != nil {
 		return
@@ -38,7 +38,7 @@ func (t *treeWriter) archive(d RecipeDownload, file string) {
 	}
 }
 
-// unpacking is an archive that is being copied into the tar.
+// unpacking is an archive while it is copied into the tar.
 type unpacking struct {
 	t     *treeWriter
 	d     RecipeDownload
@@ -46,7 +46,7 @@ type unpacking struct {
 	bytes int64
 }
 
-// place returns where an entry goes; false = it is not wanted.
+// place returns the destination of an entry; false = the recipe does not use it.
 func (u *unpacking) place(name string) (string, bool, error) {
 	if !filepath.IsLocal(name) {
 		return "", false, vm.Errorf(vm.Corrupt, u.d.From, "the archive holds %q, which leads out of it", name)
@@ -62,7 +62,7 @@ func (u *unpacking) place(name string) (string, bool, error) {
 	return strings.TrimPrefix(path.Join(u.d.To, name), "/"), true, nil
 }
 
-// file writes one file. Of its mode only the right to execute is kept.
+// file writes one file. It keeps only the execute bits of the mode.
 func (u *unpacking) file(name string, mode fs.FileMode, size int64, r io.Reader) error {
 	to, wanted, err := u.place(name)
 	if err != nil || !wanted {
@@ -105,7 +105,7 @@ func (u *unpacking) tgz(file string) error {
 	if err != nil {
 		return fileError(file, err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // read only
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return vm.Errorf(vm.Corrupt, u.d.From, "not a gzip file: %w", err)
@@ -139,7 +139,7 @@ func (u *unpacking) zip(file string) error {
 	if err != nil {
 		return vm.Errorf(vm.Corrupt, u.d.From, "not a zip file: %w", err)
 	}
-	defer func() { _ = z.Close() }() // only read
+	defer func() { _ = z.Close() }() // read only
 	for _, e := range z.File {
 		if e.Mode().IsDir() {
 			continue

@@ -16,35 +16,34 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// BuildOptions say what to build and where.
+// BuildOptions configure a build.
 type BuildOptions struct {
 	Dir     layout.Dir
 	Recipe  Recipe // as parsed; Build resolves it
 	HostCAs bool   // the guest trusts the CAs that the operator added to this host
 
-	// Progress is called with the current step and how far the whole build
-	// is; from one goroutine at a time. Nil = nobody watches.
+	// Progress is called with the current step and the progress of the whole
+	// build, by one goroutine at a time; may be nil.
 	Progress func(step string, done, total int)
-	// Warm makes the warm generation of the finished image. Nil = none is made.
-	// When it fails the image stays, as it boots without one.
+	// Warm captures the warm generation of the finished image; nil = none. If
+	// it fails, the image stays, because it boots without one.
 	Warm func(ctx context.Context, img vm.Image) error
-	// Log gets one line per stage. Nil = nobody reads.
+	// Log gets one line per stage; may be nil.
 	Log *slog.Logger
 
 	hostRoot string // "/" outside tests
 	run      runner // nil = programs of the host
-	// fetch returns the file of a download. Nil = from the network or the cache.
+	// fetch returns the file of a download; nil = from the network or the cache.
 	fetch func(ctx context.Context, d RecipeDownload) (string, error)
 }
 
-// total is what Progress counts to.
+// total is the final value of Progress.
 const total = 100
 
-// Build builds an image and returns it. An interrupted build of the same
-// recipe, sources and CAs continues after its last finished stage. The image
-// appears whole or not at all. Kinds: Invalid (recipe), Busy (the same recipe
-// is being built), Unsupported (host has no Debian sources or lacks a
-// program), NoSpace, Cancelled.
+// Build builds an image and returns it. An interrupted build with the same recipe,
+// sources and CAs continues after its last finished stage. The image appears whole or
+// not at all. Kinds: Invalid (recipe), Busy (another process builds the same recipe),
+// Unsupported (the host has no Debian sources or lacks a program), NoSpace, Cancelled.
 func Build(ctx context.Context, o BuildOptions) (img vm.Image, err error) {
 	if o.hostRoot == "" {
 		o.hostRoot = "/"
@@ -86,14 +85,14 @@ func Build(ctx context.Context, o BuildOptions) (img vm.Image, err error) {
 type builder struct {
 	BuildOptions
 	plan
-	layers  []layer // from the lowest
+	layers  []layer // lowest first
 	digest  string
 	dir     layout.ImageDir // .building-DIGEST
 	started time.Time
 }
 
-// buildVersion goes into the digest: a change of what the build does with the
-// same input gets a new number.
+// buildVersion is part of the digest. Raise it when the build makes something
+// else from the same input.
 const buildVersion = "2"
 
 func (b *builder) prepare() error {
@@ -124,11 +123,11 @@ func (b *builder) prepare() error {
 	return nil
 }
 
-// A stage is a part of the build that leaves files behind and is not repeated
-// once its marker is there.
+// A stage is a part of the build that leaves files behind. It is not repeated
+// once its marker exists.
 type stage struct {
 	name string
-	from int // progress at its start, of total
+	from int // progress at its start
 	do   func(ctx context.Context) error
 }
 
@@ -167,7 +166,7 @@ func (b *builder) stage(ctx context.Context, s stage) error {
 		if err := s.do(ctx); err != nil {
 			return err
 		}
-		// The marker survives a power cut, so what it stands for has to.
+		// The marker survives a power cut, so the files must survive it, too.
 		if err := layout.SyncTree(string(b.dir)); err != nil {
 			return err
 		}
@@ -186,7 +185,7 @@ func (b *builder) progress(step string, done int) {
 	}
 }
 
-// finish makes the warm generation and removes what the build kept.
+// finish makes the warm generation and removes files that only the build needs.
 func (b *builder) finish(ctx context.Context, img vm.Image) error {
 	if b.Warm != nil {
 		b.progress("warm", 75)
@@ -201,7 +200,7 @@ func (b *builder) finish(ctx context.Context, img vm.Image) error {
 	return errors.Join(prune(b.Dir.Downloads()), prune(b.Dir.Layers()))
 }
 
-// Files of a build that do not become part of the image.
+// Files of a build that are not part of the image.
 func (b *builder) marker(stage string) string { return filepath.Join(string(b.dir), ".done-"+stage) }
 
 func (b *builder) scratch(name string) string { return filepath.Join(string(b.dir), ".scratch", name) }
@@ -214,9 +213,8 @@ func (b *builder) published() (vm.ImageID, bool) {
 	return id, err == nil && exists(b.Dir.ImageManifest(id))
 }
 
-// publish writes the manifest and gives the image its name. The image is put
-// together in a directory of its own, so that the build's directory can
-// continue to say what is left to do.
+// publish writes the manifest and gives the image its name. It assembles the image in
+// a separate directory, so that the build's directory still shows what is left to do.
 func (b *builder) publish() (vm.Image, error) {
 	img, err := b.manifest()
 	if err != nil {
@@ -250,8 +248,8 @@ func (b *builder) publish() (vm.Image, error) {
 	return img, layout.WriteFile(b.publishedMark(), []byte(img.ID), 0o600)
 }
 
-// linkTree makes to a second name of the file, or of each file of the
-// directory, from.
+// linkTree makes to a hard link to the file from, or a copy of the directory
+// from with hard links to its files.
 func linkTree(from, to string) error {
 	st, err := os.Stat(from)
 	if err != nil {

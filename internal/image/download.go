@@ -25,7 +25,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// The public registries, which npm and pip use unless they are told otherwise.
+// The public registries, which npm and pip use by default.
 const (
 	publicNPM  = "https://registry.npmjs.org/"
 	publicPyPI = "https://pypi.org/simple/"
@@ -33,7 +33,7 @@ const (
 
 const (
 	maxDownload = 1 << 30  // bytes of one archive
-	maxIndex    = 64 << 20 // bytes of a registry's list of files
+	maxIndex    = 64 << 20 // bytes of a registry's file list
 	// downloadStall is how long a server may send nothing.
 	downloadStall = 60 * time.Second
 )
@@ -43,7 +43,7 @@ var (
 	pypiFrom = regexp.MustCompile(`^pypi:([A-Za-z0-9._]+)-([A-Za-z0-9._+-]+\.whl)$`)
 )
 
-// check says what is wrong with a download; "" = nothing.
+// check describes what is wrong with a download; "" = nothing.
 func (d RecipeDownload) check() string {
 	switch u, err := url.Parse(d.From); {
 	case strings.HasPrefix(d.From, "npm:"):
@@ -71,7 +71,7 @@ func (d RecipeDownload) check() string {
 	return ""
 }
 
-// sum is what the archive must hash to, and by what.
+// sum returns the expected digest of the archive, and its hash function.
 func (d RecipeDownload) sum() (want []byte, h hash.Hash, err error) {
 	if text, ok := strings.CutPrefix(d.Digest, "sha512-"); ok {
 		h = sha512.New()
@@ -86,7 +86,7 @@ func (d RecipeDownload) sum() (want []byte, h hash.Hash, err error) {
 	return want, h, nil
 }
 
-// archiveKind is tgz or zip; "" for what is neither.
+// archiveKind returns tgz or zip, or "" for other names.
 func archiveKind(name string) string {
 	switch {
 	case strings.HasPrefix(name, "npm:"), strings.HasSuffix(name, ".tgz"), strings.HasSuffix(name, ".tar.gz"):
@@ -97,13 +97,12 @@ func archiveKind(name string) string {
 	return ""
 }
 
-// A downloader fetches the archives of recipes into a cache, where they are
-// found by their digest.
+// A downloader fetches the archives of recipes into a cache, which names them by digest.
 type downloader struct {
 	dir    string
 	getenv func(string) string
 	client *http.Client
-	// watch is called with what is fetched, before it is.
+	// watch is called with the address of each download before it starts.
 	watch func(from string)
 }
 
@@ -111,7 +110,7 @@ func newDownloader(dir layout.Dir, watch func(string)) downloader {
 	return downloader{dir: dir.Downloads(), getenv: os.Getenv, client: http.DefaultClient, watch: watch}
 }
 
-// get returns the path of the archive, whose digest was checked now. Kinds:
+// get returns the path of the archive after checking its digest. Kinds:
 // NotFound, Unavailable, Corrupt (another digest), NoSpace.
 func (f downloader) get(ctx context.Context, d RecipeDownload) (string, error) {
 	want, h, err := d.sum()
@@ -120,7 +119,7 @@ func (f downloader) get(ctx context.Context, d RecipeDownload) (string, error) {
 	}
 	path := filepath.Join(f.dir, hex.EncodeToString(want))
 	if got, err := hashFile(path, h); err == nil && string(got) == string(want) {
-		return path, os.Chtimes(path, time.Now(), time.Now()) // in use: it is kept
+		return path, os.Chtimes(path, time.Now(), time.Now()) // recently used archives are kept
 	}
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return "", fileError(f.dir, err)
@@ -138,8 +137,8 @@ func (f downloader) get(ctx context.Context, d RecipeDownload) (string, error) {
 			return err
 		}
 		if got := h.Sum(nil); string(got) != string(want) {
-			return vm.Errorf(vm.Corrupt, d.From, "what %s sent has not the digest of the recipe", addr.Redacted()).
-				WithHint("nothing of it was used; the recipe pins %s", d.Digest)
+			return vm.Errorf(vm.Corrupt, d.From, "the data from %s does not have the digest in the recipe", addr.Redacted()).
+				WithHint("the data was discarded; the recipe requires %s", d.Digest)
 		}
 		return nil
 	})
@@ -151,13 +150,13 @@ func hashFile(path string, h hash.Hash) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // only read
+	defer f.Close() // read only
 	_, err = io.Copy(h, f)
 	return h.Sum(nil), err
 }
 
-// address finds the URL of a download. Registries are those that npm and pip
-// would use on this host, as their environment says.
+// address returns the URL of a download. It uses the registries that npm and
+// pip would use on this host, by their environment variables.
 func (f downloader) address(ctx context.Context, from string) (*url.URL, error) {
 	if m := npmFrom.FindStringSubmatch(from); m != nil {
 		base, err := f.registry(publicNPM, "npm_config_registry", "NPM_CONFIG_REGISTRY")
@@ -177,7 +176,7 @@ func (f downloader) address(ctx context.Context, from string) (*url.URL, error) 
 	return f.wheel(ctx, base, m[1], m[1]+"-"+m[2])
 }
 
-// registry is the address in the first of the variables that is set.
+// registry returns the address in the first variable that is set.
 func (f downloader) registry(fallback string, variables ...string) (*url.URL, error) {
 	for _, name := range variables {
 		if v := f.getenv(name); v != "" {
@@ -193,7 +192,7 @@ func (f downloader) registry(fallback string, variables ...string) (*url.URL, er
 
 var separators = regexp.MustCompile(`[-_.]+`)
 
-// wheel looks a file up in the project's page of a Python package index
+// wheel finds a file in the project's page of a Python package index
 // (https://packaging.python.org/specifications/simple-repository-api).
 func (f downloader) wheel(ctx context.Context, index *url.URL, project, file string) (*url.URL, error) {
 	page := index.JoinPath(separators.ReplaceAllString(strings.ToLower(project), "-"), "/")
@@ -208,11 +207,11 @@ func (f downloader) wheel(ctx context.Context, index *url.URL, project, file str
 	return page.Parse(strings.ReplaceAll(link[1], "&amp;", "&"))
 }
 
-// fetch writes what a server answers to w.
+// fetch writes a server's answer to w.
 func (f downloader) fetch(ctx context.Context, addr *url.URL, limit int64, w io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stall := time.AfterFunc(downloadStall, func() { cancel(fmt.Errorf("nothing came for %v", downloadStall)) })
+	stall := time.AfterFunc(downloadStall, func() { cancel(fmt.Errorf("no data came for %v", downloadStall)) })
 	defer stall.Stop()
 	failed := func(err error) error {
 		if why := context.Cause(ctx); why != nil {
@@ -220,7 +219,7 @@ func (f downloader) fetch(ctx context.Context, addr *url.URL, limit int64, w io.
 		}
 		var e *url.Error
 		if errors.As(err, &e) {
-			err = e.Err // it repeats the address
+			err = e.Err // the URL error repeats the address
 		}
 		return vm.Errorf(vm.Unavailable, addr.Redacted(), "not downloaded: %w", err).
 			WithHint("the same command continues where it stopped; npm_config_registry and PIP_INDEX_URL name other registries")
@@ -234,7 +233,7 @@ func (f downloader) fetch(ctx context.Context, addr *url.URL, limit int64, w io.
 	if err != nil {
 		return failed(err)
 	}
-	defer res.Body.Close() // only read
+	defer res.Body.Close() // read only
 	switch {
 	case res.StatusCode == http.StatusNotFound:
 		return vm.Errorf(vm.NotFound, addr.Redacted(), "the server has no such file")
@@ -247,18 +246,18 @@ func (f downloader) fetch(ctx context.Context, addr *url.URL, limit int64, w io.
 	case body.err != nil:
 		return failed(body.err)
 	case err != nil:
-		return err // of the file that is written
+		return err // an error of the file being written
 	case n > limit:
 		return vm.Errorf(vm.Invalid, addr.Redacted(), "larger than %d MiB", limit>>20)
 	}
 	return nil
 }
 
-// stallReader puts the timer off with each read.
+// stallReader restarts the timer at each read.
 type stallReader struct {
 	r     io.Reader
 	stall *time.Timer
-	err   error // of the reader, io.EOF excluded
+	err   error // the reader's error, except io.EOF
 }
 
 func (s *stallReader) Read(p []byte) (int, error) {

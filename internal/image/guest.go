@@ -35,12 +35,12 @@ func guestFile(name string) string {
 
 const (
 	kernelPackage = "linux-image-cloud-amd64"
-	slackMiB      = 320 // free space of a fresh image, at the least
+	slackMiB      = 320 // minimum free space of a fresh image
 	guestPath     = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 	hostCADir     = "usr/local/share/ca-certificates"
 	hostCABundle  = "/etc/ssl/warren-host-ca.pem"
 	systemCAs     = "/etc/ssl/certs/ca-certificates.crt"
-	guestEpoch    = 0 // modification time of what the build writes
+	guestEpoch    = 0 // modification time of files that the build writes
 )
 
 // A hostCA is a certificate that the operator added to the host.
@@ -79,7 +79,7 @@ func hostCAs(root string) ([]hostCA, error) {
 	return out, nil
 }
 
-// plan is all that goes into one image.
+// plan is everything that goes into one image.
 type plan struct {
 	recipe  Recipe // resolved
 	sources aptSources
@@ -87,14 +87,13 @@ type plan struct {
 	fetched []fetched // the recipe's downloads
 }
 
-// fetched is a download that lies on this host.
+// fetched is a downloaded archive on this host.
 type fetched struct {
 	RecipeDownload
 	file string
 }
 
-// env is the environment of every process of the guest, as /etc/environment
-// has it.
+// env returns the environment of every process of the guest, as in /etc/environment.
 func (p plan) env() map[string]string {
 	env := map[string]string{"PATH": guestPath, "LANG": "C.UTF-8"}
 	if len(p.cas) > 0 {
@@ -107,7 +106,7 @@ func (p plan) env() map[string]string {
 	return env
 }
 
-// environment renders env with one assignment a line, sorted.
+// environment renders env with one assignment per line, sorted.
 func environment(env map[string]string, quote string) string {
 	var b strings.Builder
 	for _, k := range slices.Sorted(maps.Keys(env)) {
@@ -116,8 +115,8 @@ func environment(env map[string]string, quote string) string {
 	return b.String()
 }
 
-// settledFiles are put into the image last, over what the build needed there.
-func (p plan) settledFiles() map[string]string {
+// finalFiles are added to the image last. They replace files that the build needed.
+func (p plan) finalFiles() map[string]string {
 	env := p.env()
 	var assignments []string
 	for _, k := range slices.Sorted(maps.Keys(env)) {
@@ -142,16 +141,16 @@ func (p plan) settledFiles() map[string]string {
 	}
 }
 
-// dpkgOptions hold in the build and in the guest. A machine that loses power
-// in the middle of an installation is not repaired by an fsync per file, and
-// under emulation these cost more than the installation.
+// dpkgOptions apply in the build and in the guest. An fsync per file does not
+// repair a machine that loses power during an installation, and under
+// emulation the fsyncs cost more than the installation.
 var dpkgOptions = []string{
 	"force-unsafe-io",
 	"path-exclude=/usr/share/man/*", "path-exclude=/usr/share/locale/*", "path-exclude=/usr/share/info/*",
 	"path-exclude=/usr/share/doc/*", "path-include=/usr/share/doc/*/copyright",
 }
 
-// lists are the files that tell customize.sh what to do.
+// lists returns the files that customize.sh reads.
 func (p plan) lists() map[string]string {
 	var users, owners, enable, disable strings.Builder
 	masked := strings.Fields(guestFile("mask"))
@@ -195,7 +194,7 @@ func (p plan) lists() map[string]string {
 	for i, s := range p.recipe.Run {
 		out[fmt.Sprintf("run/%03d", i+1)] = s + "\n"
 	}
-	for name, body := range p.settledFiles() {
+	for name, body := range p.finalFiles() {
 		out["final/"+name] = body
 	}
 	return out
@@ -242,9 +241,9 @@ func (p plan) writeTar(w io.Writer) error {
 	return t.tw.Close()
 }
 
-// treeWriter writes files to a tar, and once the directories that the recipe
-// itself brings. Others are made by tar when it unpacks, so that the owners and
-// modes of directories which the packages brought stay as they are.
+// treeWriter writes files to a tar, and each directory that the recipe itself
+// adds once. tar creates other directories when it unpacks, so that existing
+// directories keep the owners and modes of their packages.
 type treeWriter struct {
 	tw   *tar.Writer
 	made map[string]bool

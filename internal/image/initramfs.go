@@ -18,10 +18,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Initramfs returns the initial file system of img with the agent as its init,
-// making it on first use: DATA/bin/DIGEST/initramfs-KERNEL-MODULES.cpio. The
-// same agent and modules give the same bytes. agentDigest is the hex SHA-256 of
-// the agent.
+// Initramfs returns the path of the initial file system of img with the agent as its init,
+// and makes it on first use: DATA/bin/DIGEST/initramfs-KERNEL-MODULES.cpio. The same agent
+// and modules give the same bytes. agentDigest is the hex SHA-256 of the agent.
 func Initramfs(dir layout.Dir, img vm.Image, agentPath, agentDigest string) (string, error) {
 	mods := layout.ImageDir(dir.Image(img.ID))
 	order, err := os.ReadFile(mods.ModuleOrder())
@@ -71,7 +70,7 @@ func Initramfs(dir layout.Dir, img vm.Image, agentPath, agentDigest string) (str
 }
 
 // cpioWriter writes the "newc" format that the kernel unpacks. Times, owners
-// and inode numbers depend on nothing but the order of calls.
+// and inode numbers depend only on the order of the calls.
 type cpioWriter struct {
 	w    io.Writer
 	ino  int

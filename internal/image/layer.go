@@ -18,19 +18,18 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 )
 
-// A layer is the system with the packages of a shipped recipe and of those
-// below it, and nothing else of them. A build starts from the highest that an
-// earlier one saved, which spares it most of its time. What Debian has published
-// since is installed on top, so that the image is the same as without a layer.
+// A layer is the system with the packages of a shipped recipe and of the recipes
+// below it, but without their other parts. A build starts from the highest layer
+// that an earlier build saved, which saves most of its time. Debian's updates since
+// then are installed on top, so that the image is the same as without a layer.
 type layer struct {
 	recipe   string
-	packages []string // all of them
+	packages []string // with those of lower layers
 	path     string
 }
 
-// findLayers names the layers of a recipe, the lowest first. Base is a layer of
-// its own, since most recipes build on it; other recipes are saved when one that
-// builds on them is built.
+// findLayers returns the layers of a recipe, lowest first. Base is always a layer, because most
+// recipes build on it; other recipes are saved when a recipe that builds on them is built.
 func (b *builder) findLayers() (out []layer, err error) {
 	below, err := b.Recipe.below()
 	if err != nil {
@@ -58,7 +57,7 @@ type openLayers struct {
 	restored, saved *os.File
 	to              layer
 	first           []string // packages that mmdebstrap installs itself
-	below, above    []string // packages of the saved layer that are not restored; of the recipe
+	below, above    []string // packages below the saved layer that are not restored; packages of the recipe
 }
 
 func (b *builder) openLayers() (*openLayers, error) {
@@ -77,7 +76,7 @@ func (b *builder) openLayers() (*openLayers, error) {
 		}
 		o.restored, have = f, i
 		now := time.Now()
-		if err := os.Chtimes(l.path, now, now); err != nil { // in use: it is kept
+		if err := os.Chtimes(l.path, now, now); err != nil { // recently used layers are kept
 			return nil, errors.Join(fileError(l.path, err), f.Close())
 		}
 		break
@@ -102,12 +101,12 @@ func (b *builder) openLayers() (*openLayers, error) {
 	return o, nil
 }
 
-// without returns what of all is not in some.
+// without returns the elements of all that are not in some.
 func without(all, some []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(some, s) })
 }
 
-// env is what customize.sh is told of layers.
+// env returns the variables that tell customize.sh about layers.
 func (o *openLayers) env() []string {
 	flag := map[bool]string{true: "1", false: "0"}
 	return []string{
@@ -116,8 +115,8 @@ func (o *openLayers) env() []string {
 	}
 }
 
-// close gives the saved layer its name when it is whole, in the place of older
-// ones of that recipe.
+// close renames a complete saved layer to its final name, and removes older
+// layers of that recipe.
 func (o *openLayers) close(whole bool) error {
 	var errs []error
 	if o.restored != nil {
@@ -155,11 +154,11 @@ func removeFile(path string) error {
 }
 
 const (
-	keepUnused     = 30 * 24 * time.Hour // of what a build may use again
-	keepUnfinished = 24 * time.Hour      // of what a build that died was writing
+	keepUnused     = 30 * 24 * time.Hour // for files that a build may use again
+	keepUnfinished = 24 * time.Hour      // for files of a build that died
 )
 
-// prune removes from a directory of the cache what no build has used for long.
+// prune removes files from a directory of the cache that no build has used for long.
 func prune(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -20,10 +20,10 @@ import (
 // manifestFormat is the newest version of an image's manifest.
 const manifestFormat = 1
 
-// DefaultName is the image that is used when none is named.
+// DefaultName is the default image.
 const DefaultName = "base"
 
-// Get returns the image of that id. Kinds: NotFound, Corrupt, Unsupported.
+// Get returns the image with an id. Kinds: NotFound, Corrupt, Unsupported.
 func Get(dir layout.Dir, id vm.ImageID) (vm.Image, error) {
 	var img vm.Image
 	if !imageID(string(id)) {
@@ -56,8 +56,8 @@ func notFound(ref string) *vm.Error {
 		WithHint("`warren image ls` lists images, `warren image build` makes one")
 }
 
-// List returns the finished images, oldest first. Ones that cannot be read are
-// left out, and the error names them; the others are returned all the same.
+// List returns the finished images, oldest first. If some cannot be read, it
+// returns the others and an error that names them.
 func List(dir layout.Dir) ([]vm.Image, error) {
 	entries, err := os.ReadDir(dir.Images())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -85,9 +85,8 @@ func List(dir layout.Dir) ([]vm.Image, error) {
 	return out, errors.Join(errs...)
 }
 
-// Find returns the image that ref means: an id, a snapshot id, a name (the
-// newest image of that name), or the beginning of an id that fits one only.
-// Empty means the default image. Kinds: NotFound, Invalid (ambiguous).
+// Find returns the image for ref: an id, a snapshot id, a name (its newest image), or a
+// unique prefix of an id. "" is the default image. Kinds: NotFound, Invalid (ambiguous).
 func Find(dir layout.Dir, ref string) (vm.Image, error) {
 	if ref == "" {
 		ref = DefaultName
@@ -126,15 +125,15 @@ func Find(dir layout.Dir, ref string) (vm.Image, error) {
 	return vm.Image{}, err
 }
 
-// RemoveOptions say what protects an image.
+// RemoveOptions configure Remove.
 type RemoveOptions struct {
-	Used  func(vm.ImageID) int // number of VMs on it; nil = none
+	Used  func(vm.ImageID) int // number of VMs that use it; may be nil
 	Force bool                 // also the default image
 }
 
-// Remove deletes the image that ref means, with its warm generations, and
-// returns it. Refused (WrongState) while VMs use it, and for the newest base
-// image, which is the default, without Force.
+// Remove deletes the image for ref, with its warm generations, and returns
+// it. It refuses (WrongState) while VMs use the image and, without Force, the
+// default image: the newest base image.
 func Remove(dir layout.Dir, ref string, o RemoveOptions) (vm.Image, error) {
 	img, err := Find(dir, ref)
 	if err != nil {
@@ -148,9 +147,9 @@ func Remove(dir layout.Dir, ref string, o RemoveOptions) (vm.Image, error) {
 	}
 	if def, err := Find(dir, DefaultName); err == nil && def.ID == img.ID && !o.Force {
 		return vm.Image{}, vm.Errorf(vm.WrongState, string(img.ID), "it is the default image").
-			WithHint("`warren image rm --force %s` removes it all the same", ref)
+			WithHint("`warren image rm --force %s` removes it anyway", ref)
 	}
-	// Away from its name first, so that no half of it is ever seen.
+	// Move it away first, so that no partial image is ever visible.
 	gone, err := layout.Temp(dir.Images())
 	if err != nil {
 		return vm.Image{}, err
@@ -167,15 +166,14 @@ func Remove(dir layout.Dir, ref string, o RemoveOptions) (vm.Image, error) {
 	return img, nil
 }
 
-// Swept says what Sweep removed.
+// Swept reports what Sweep removed.
 type Swept struct {
 	Removed []string // paths
 }
 
-// Sweep removes what crashes left in the images' directory: unfinished and
-// half-removed images, and temporary trees of builds. A build that was
-// interrupted keeps its finished stages, unless all is set; a running one is
-// left alone, one that nobody continued for a week is removed.
+// Sweep removes what crashes left in the images' directory: incomplete and partly
+// removed images, and temporary trees of builds. An interrupted build keeps its
+// finished stages for a week, unless all is set. A running build is left alone.
 func Sweep(ctx context.Context, dir layout.Dir, all bool) (Swept, error) {
 	var out Swept
 	entries, err := os.ReadDir(dir.Images())

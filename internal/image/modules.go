@@ -12,18 +12,16 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// wantedModules are what the initial file system must load, in this order, so
-// that the guest finds its disk, its link and its network. What they depend on
-// comes before them.
+// wantedModules are the modules that the initial file system must load, in this order, so that
+// the guest finds its disk, its link and its network. Modules that they need come before them.
 var wantedModules = []string{"virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "virtio_net", "virtio-rng"}
 
-// moduleOrder lists the modules to load, dependencies first, as paths relative
-// to lib/modules/RELEASE. dep and builtin are the texts of modules.dep and
-// modules.builtin. A wanted module that is built into the kernel is left out,
-// one that is nowhere is an error unless it is optional.
+// moduleOrder lists the modules to load, dependencies first, as paths relative to
+// lib/modules/RELEASE. dep and builtin are the texts of modules.dep and modules.builtin. A module
+// that is built into the kernel is left out; a missing one is an error unless it is optional.
 func moduleOrder(dep, builtin string, wanted []string) ([]string, error) {
 	files := map[string]string{}   // module name → path
-	needs := map[string][]string{} // path → paths, as modules.dep has them
+	needs := map[string][]string{} // path → paths, from modules.dep
 	for _, line := range strings.Split(dep, "\n") {
 		file, deps, ok := strings.Cut(line, ":")
 		if !ok {
@@ -55,7 +53,7 @@ func moduleOrder(dep, builtin string, wanted []string) ([]string, error) {
 	return order, nil
 }
 
-// optionalModules are wanted only where they exist.
+// optionalModules are loaded only if they exist.
 var optionalModules = map[string]bool{"virtio_mmio": true, "virtio_rng": true}
 
 func addModule(order *[]string, needs map[string][]string, file string, above []string) error {
@@ -63,13 +61,13 @@ func addModule(order *[]string, needs map[string][]string, file string, above []
 		return nil
 	}
 	if slices.Contains(above, file) {
-		return vm.Errorf(vm.Corrupt, file, "modules.dep goes round in circles")
+		return vm.Errorf(vm.Corrupt, file, "modules.dep has a cycle")
 	}
 	deps, ok := needs[file]
 	if !ok {
 		return vm.Errorf(vm.Corrupt, file, "is needed by a module and not in modules.dep")
 	}
-	for _, d := range slices.Backward(deps) { // modules.dep names the nearest first
+	for _, d := range slices.Backward(deps) { // modules.dep lists the nearest first
 		if err := addModule(order, needs, d, append(above, file)); err != nil {
 			return err
 		}
@@ -78,13 +76,13 @@ func addModule(order *[]string, needs map[string][]string, file string, above []
 	return nil
 }
 
-// moduleName is the name as the kernel knows it.
+// moduleName returns the kernel's name of a module.
 func moduleName(file string) string {
 	base, _, _ := strings.Cut(path.Base(file), ".")
 	return strings.ReplaceAll(base, "-", "_")
 }
 
-// koName is the file name of a module once it is unpacked.
+// koName returns the file name of an unpacked module.
 func koName(file string) string {
 	base := path.Base(file)
 	for _, ext := range []string{".xz", ".zst", ".gz"} {

@@ -23,8 +23,8 @@ import (
 // RecipeFile is the name of a recipe in a directory.
 const RecipeFile = "warren.yaml"
 
-// A Recipe says what an image is made of. The YAML file has the same keys in
-// lower case; unknown ones are refused.
+// A Recipe describes the contents of an image. The YAML file has the same
+// keys in lower case; unknown ones are refused.
 type Recipe struct {
 	Name      string            `yaml:"name" json:"name"`
 	From      string            `yaml:"from,omitempty" json:"from,omitempty"` // a shipped recipe, or none; absent = base
@@ -38,13 +38,13 @@ type Recipe struct {
 	Workdir   string            `yaml:"workdir,omitempty" json:"workdir,omitempty"`
 }
 
-// RecipeDownload is an archive whose files go into the image. The host fetches
-// it; nothing of it is used unless it has the digest.
+// RecipeDownload is an archive whose files go into the image. The host
+// downloads it, and refuses it unless it has the digest.
 type RecipeDownload struct {
 	From   string `yaml:"from" json:"from"`                     // npm:NAME@VERSION, pypi:FILE.whl or a URL
 	Digest string `yaml:"digest" json:"digest"`                 // sha512-BASE64 or sha256:HEX
-	Path   string `yaml:"path,omitempty" json:"path,omitempty"` // the directory of the archive that is wanted; absent = all
-	To     string `yaml:"to" json:"to"`                         // the directory that its files go to
+	Path   string `yaml:"path,omitempty" json:"path,omitempty"` // the directory of the archive to use; absent = all
+	To     string `yaml:"to" json:"to"`                         // the directory for its files
 }
 
 // RecipeEntry is a file to put into the image.
@@ -64,8 +64,8 @@ type RecipeUser struct {
 	Groups []string `yaml:"groups,omitempty" json:"groups,omitempty"`
 }
 
-// RecipeService is a systemd unit to enable or disable, and to write first when
-// Unit is given. A unit that is named here is never masked.
+// RecipeService is a systemd unit to enable or disable, and to write first if
+// Unit is given. A unit in a recipe is never masked.
 type RecipeService struct {
 	Name   string `yaml:"name" json:"name"` // with its suffix, e.g. web.service
 	Unit   string `yaml:"unit,omitempty" json:"unit,omitempty"`
@@ -77,7 +77,7 @@ const (
 	maxSource = 64 << 20 // bytes of all files of a recipe together
 )
 
-// fault is one thing wrong with a recipe.
+// fault is an error in a recipe.
 type fault struct {
 	line int // 0 = unknown
 	msg  string
@@ -92,8 +92,8 @@ func recipeError(file string, f fault) *vm.Error {
 		WithHint("keys of a recipe: name, from, packages, downloads, files, users, services, run, env, workdir")
 }
 
-// Parse reads a recipe; file is its name in errors. Sources of files are not
-// read. The error has kind Invalid and names the line.
+// Parse parses a recipe; file is its name in errors. It does not read sources
+// of files. The error has kind Invalid and names the line.
 func Parse(file string, data []byte) (Recipe, error) {
 	if len(data) > maxRecipe {
 		return Recipe{}, recipeError(file, fault{0, fmt.Sprintf("larger than %d bytes", maxRecipe)})
@@ -118,14 +118,14 @@ func Parse(file string, data []byte) (Recipe, error) {
 }
 
 // Load reads the recipe dir/warren.yaml, or the file itself, and the sources
-// of its files, which must lie in the recipe's directory.
+// of its files, which must be inside the recipe's directory.
 func Load(name string) (Recipe, error) {
 	if st, err := os.Stat(name); err == nil && st.IsDir() {
 		name = filepath.Join(name, RecipeFile)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return Recipe{}, vm.Errorf(vm.NotFound, name, "no recipe there: %w", err).
+		return Recipe{}, vm.Errorf(vm.NotFound, name, "there is no recipe: %w", err).
 			WithHint("name a directory that holds a %s, or one of the shipped recipes: %s", RecipeFile, strings.Join(Names(), ", "))
 	}
 	r, err := Parse(name, data)
@@ -153,11 +153,11 @@ func Load(name string) (Recipe, error) {
 func readSource(root *os.Root, name string, limit int) ([]byte, error) {
 	f, err := root.Open(name)
 	if err != nil {
-		return nil, vm.Errorf(vm.Invalid, name, "not a file of the recipe's directory: %w", err)
+		return nil, vm.Errorf(vm.Invalid, name, "is not a file in the recipe's directory: %w", err)
 	}
 	body, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, vm.Errorf(vm.Invalid, name, "not readable: %w", err)
+		return nil, vm.Errorf(vm.Invalid, name, "cannot be read: %w", err)
 	}
 	if len(body) > limit {
 		return nil, vm.Errorf(vm.Invalid, name, "the files of the recipe are larger than %d MiB together", maxSource>>20).
@@ -168,7 +168,7 @@ func readSource(root *os.Root, name string, limit int) ([]byte, error) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 
-// yamlFault makes one fault of what the YAML package says.
+// yamlFault converts an error of the YAML package to a fault.
 func yamlFault(err error) fault {
 	if errors.Is(err, io.EOF) {
 		return fault{0, "empty"}
@@ -187,10 +187,10 @@ func yamlFault(err error) fault {
 	return fault{line, msg}
 }
 
-// yamlType is what the package says of a value of the wrong type.
+// yamlType matches the package's error about a value of the wrong type.
 var yamlType = regexp.MustCompile("^cannot unmarshal !!\\w+ (`.*`) into (.*)$")
 
-// wantedYAML names a type in the words of YAML.
+// wantedYAML describes a Go type in terms of YAML.
 func wantedYAML(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "[]"):
@@ -205,7 +205,7 @@ func wantedYAML(goType string) string {
 	return "a number"
 }
 
-// badValue is a fault and where in the document it is.
+// badValue is a fault and its position in the document.
 type badValue struct {
 	path []any // keys and indices
 	line int
@@ -222,7 +222,7 @@ var (
 	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// check returns the first thing that is wrong with the values of r.
+// check returns the first error in the values of r.
 func (r *Recipe) check() (badValue, bool) {
 	bad := func(msg string, path ...any) (badValue, bool) { return badValue{path: path, msg: msg}, true }
 	if !recipeName.MatchString(r.Name) {

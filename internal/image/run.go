@@ -21,24 +21,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A program is one run of a program of the host.
+// A program is one run of a program on the host.
 type program struct {
 	args   []string
-	env    []string // except our own
+	env    []string // replaces the default environment if it is set
 	stdin  io.Reader
 	files  []*os.File // descriptors from 3; nil = closed
-	output io.Writer  // stdout and stderr; nil = the end of it goes into the error
+	output io.Writer  // stdout and stderr; nil = its end goes into the error
 }
 
-// A runner runs programs; tests have their own.
+// A runner runs programs; tests replace it.
 type runner func(ctx context.Context, p program) error
 
-// stopGrace is how long a program may clean up after it was told to end.
+// stopGrace is how long a program may clean up after SIGTERM.
 const stopGrace = 15 * time.Second
 
-// runProgram runs p in a process group of its own. When ctx ends the group gets
-// SIGTERM, and SIGKILL after stopGrace; the same when we die. It returns when
-// the program has ended.
+// runProgram runs p in its own process group. When ctx ends, or this process dies, the group
+// gets SIGTERM, and SIGKILL after stopGrace. runProgram returns when the program has ended.
 func runProgram(ctx context.Context, p program) (err error) {
 	if _, err := exec.LookPath(p.args[0]); err != nil {
 		return vm.Errorf(vm.Unsupported, p.args[0], "is not installed").
@@ -63,7 +62,7 @@ func runProgram(ctx context.Context, p program) (err error) {
 		_ = cmd.Cancel() // it has not run long enough to matter
 	}
 	err = cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the program left behind; usually nothing
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // children that the program left; usually none
 	switch {
 	case guardErr != nil:
 		return vm.Errorf(vm.Unsupported, "sh", "does not start: %w", guardErr)
@@ -76,12 +75,11 @@ func runProgram(ctx context.Context, p program) (err error) {
 	return release()
 }
 
-// guardScript ends a process group when its input ends without a line.
+// guardScript ends a process group if its input ends without a line.
 const guardScript = `read -r line || { kill -s TERM -- "-$1"; sleep 15; kill -s KILL -- "-$1"; } 2>/dev/null`
 
-// guard starts a process that ends the group when this process dies, however it
-// dies: mmdebstrap on its own would continue for minutes. Release ends the
-// guard.
+// guard starts a process that ends the group if this process dies for any
+// reason: mmdebstrap alone would continue for minutes. release ends the guard.
 func guard(group int) (release func() error, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -99,8 +97,8 @@ func guard(group int) (release func() error, err error) {
 	}, r.Close()
 }
 
-// programEnv keeps what programs of the host may need and drops what would
-// change what they print or build.
+// programEnv keeps variables that programs of the host may need, and drops
+// those that would change their output.
 func programEnv(env []string) []string {
 	keep := map[string]bool{
 		"HOME": true, "USER": true, "LOGNAME": true, "PATH": true,
@@ -111,7 +109,7 @@ func programEnv(env []string) []string {
 	for _, e := range env {
 		k, v, _ := strings.Cut(e, "=")
 		if k == "PATH" && !strings.Contains(v, "/usr/sbin") {
-			e += ":/usr/sbin:/sbin" // mke2fs is there, and not on every user's path
+			e += ":/usr/sbin:/sbin" // mke2fs is there, and not every user's path has it
 		}
 		if keep[k] {
 			out = append(out, e)
@@ -120,9 +118,8 @@ func programEnv(env []string) []string {
 	return out
 }
 
-// tempDir makes the directory for mmdebstrap's tree, which users of the
-// namespace must be able to reach, and remembers it in the build's directory so
-// that it is found after a crash.
+// tempDir creates the directory for mmdebstrap's tree, which users of the namespace must be able
+// to reach. It records the directory in the build's directory, so that it is found after a crash.
 func (b *builder) tempDir(ctx context.Context) (string, error) {
 	if old, err := os.ReadFile(b.tempMark()); err == nil {
 		if err := b.dropTemp(ctx, string(old)); err != nil {
@@ -152,7 +149,7 @@ func tempRoot(fromEnv string) string {
 
 func (b *builder) tempMark() string { return filepath.Join(string(b.dir), ".tempdir") }
 
-// dropTemp removes a directory of tempDir with all that is in it.
+// dropTemp removes a directory of tempDir with its contents.
 func (b *builder) dropTemp(ctx context.Context, dir string) error {
 	if err := removeTree(ctx, b.run, dir); err != nil {
 		return err
@@ -163,11 +160,11 @@ func (b *builder) dropTemp(ctx context.Context, dir string) error {
 	return nil
 }
 
-// removeTree removes a build's temporary directory. What is in it may belong to
-// users of a namespace, and then only such a user can remove it.
+// removeTree removes a build's temporary directory. Its contents may belong to
+// users of a namespace; then only such a user can remove them.
 func removeTree(ctx context.Context, run runner, dir string) error {
 	if !strings.HasPrefix(filepath.Base(dir), "warren-build-") {
-		return vm.Errorf(vm.Internal, dir, "not a directory of a build")
+		return vm.Errorf(vm.Internal, dir, "is not a directory of a build")
 	}
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -179,16 +176,16 @@ func removeTree(ctx context.Context, run runner, dir string) error {
 	return nil
 }
 
-// buildWatch reads what mmdebstrap and customize.sh print.
+// buildWatch parses the output of mmdebstrap and customize.sh.
 type buildWatch struct {
 	progress func(step string, done int)
 	rest     string
 	step     string
 	fault    string
-	saved    bool // the layer is whole
+	saved    bool // the layer is complete
 }
 
-// landmarks are lines that say how far the build is.
+// landmarks are lines of output that show the progress of the build.
 var landmarks = []struct {
 	text, step string
 	done       int
@@ -238,7 +235,7 @@ func (w *buildWatch) line(line string) {
 	}
 }
 
-// explain makes an error for people of the program's failure.
+// explain converts the program's failure to an error for people.
 func (w *buildWatch) explain(err error, log string) error {
 	if vm.KindOf(err) != vm.Internal {
 		return err
@@ -260,7 +257,7 @@ func (w *buildWatch) explain(err error, log string) error {
 	return vm.Errorf(kind, "build", "%s", msg).WithHint("see %s", log)
 }
 
-// fileError gives an error of the operating system its kind.
+// fileError maps an error of the operating system to a kind.
 func fileError(path string, err error) error {
 	var e *vm.Error
 	if err == nil || errors.As(err, &e) {

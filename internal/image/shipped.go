@@ -37,7 +37,7 @@ func Names() []string {
 // Shipped returns a shipped recipe. Kind NotFound for any other name.
 func Shipped(name string) (Recipe, error) {
 	if !slices.Contains(Names(), name) {
-		return Recipe{}, vm.Errorf(vm.NotFound, name, "no shipped recipe of that name").
+		return Recipe{}, vm.Errorf(vm.NotFound, name, "no shipped recipe has that name").
 			WithHint("shipped recipes: %s; for one of your own name the directory of its %s", strings.Join(Names(), ", "), RecipeFile)
 	}
 	data, err := shipped.ReadFile("recipes/" + name + ".yaml")
@@ -47,8 +47,8 @@ func Shipped(name string) (Recipe, error) {
 	return Parse(name+".yaml", data)
 }
 
-// FindRecipe returns the shipped recipe of that name or, if the argument has a
-// slash or a dot in it, loads the recipe there.
+// FindRecipe returns the shipped recipe with that name. If the argument has a
+// slash or a dot, it loads the recipe from that path.
 func FindRecipe(arg string) (Recipe, error) {
 	if strings.ContainsAny(arg, "/.") {
 		return Load(arg)
@@ -56,11 +56,11 @@ func FindRecipe(arg string) (Recipe, error) {
 	return Shipped(arg)
 }
 
-// fromNothing is the value of `from` for a recipe that builds on no other.
+// fromNothing is the value of `from` for a recipe without a base.
 const fromNothing = "none"
 
-// Resolve puts the recipes that r builds on before it: one recipe, whose From
-// is "none", that says everything.
+// Resolve merges r with the recipes that it builds on into one complete
+// recipe, whose From is "none".
 func (r Recipe) Resolve() (Recipe, error) {
 	below, err := r.below()
 	if err != nil {
@@ -72,7 +72,7 @@ func (r Recipe) Resolve() (Recipe, error) {
 	return r, nil
 }
 
-// below returns the shipped recipes that r builds on, the nearest first.
+// below returns the shipped recipes that r builds on, nearest first.
 func (r Recipe) below() (out []Recipe, err error) {
 	chain := []string{r.Name}
 	for from := r.From; from != fromNothing; {
@@ -93,7 +93,7 @@ func (r Recipe) below() (out []Recipe, err error) {
 	return out, nil
 }
 
-// over returns the recipe that does what below does and then what r does.
+// over merges two recipes: the steps of below come first, then those of r.
 func (r Recipe) over(below Recipe) Recipe {
 	out := below
 	out.Name = r.Name
@@ -124,8 +124,8 @@ func (r Recipe) over(below Recipe) Recipe {
 	return out
 }
 
-// digest names a build: the resolved recipe and everything else that goes into
-// the image.
+// digest identifies a build: it hashes the resolved recipe and everything else
+// that goes into the image.
 func (r Recipe) digest(more ...string) (string, error) {
 	data, err := json.Marshal(r) // maps are sorted
 	if err != nil {

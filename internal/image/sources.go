@@ -17,13 +17,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A source is one entry of the host's apt sources, in the form of deb822.
+// A source is one entry of the host's apt sources, in deb822 format.
 type source struct {
 	URIs       []string
 	Suites     []string
 	Components []string
 	SignedBy   string   // path of a keyring, an inline key block, or empty
-	Options    []string // other fields that matter, as "Name: value"
+	Options    []string // other relevant fields, as "Name: value"
 }
 
 // String renders the source as a deb822 stanza.
@@ -57,9 +57,8 @@ func (a aptSources) String() string {
 }
 
 // hostSources reads the apt sources below root ("/" outside tests) and keeps
-// the ones of Debian itself: signed by a keyring of the Debian archive, or by
-// no named one and of the host's own release. Kind Unsupported when none is
-// left.
+// those of Debian itself: signed by a keyring of the Debian archive, or without a
+// named keyring and for the host's own release. Kind Unsupported if none is left.
 func hostSources(root string) (aptSources, error) {
 	id, codename, err := osRelease(filepath.Join(root, "etc/os-release"))
 	if err != nil {
@@ -83,7 +82,7 @@ func hostSources(root string) (aptSources, error) {
 	}
 	out := aptSources{Codename: codename}
 	if id != "debian" {
-		out.Codename = "" // another distribution's name says nothing of Debian
+		out.Codename = "" // another distribution's codename is not Debian's
 	}
 	for _, s := range all {
 		s.URIs = reachable(root, s.URIs)
@@ -101,7 +100,7 @@ func hostSources(root string) (aptSources, error) {
 	return out, nil
 }
 
-// sourceFiles lists what apt reads, in its order.
+// sourceFiles lists the files that apt reads, in its order.
 func sourceFiles(root string) ([]string, error) {
 	var out []string
 	if list := filepath.Join(root, "etc/apt/sources.list"); exists(list) {
@@ -125,7 +124,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// debian reports whether the source is of Debian itself.
+// debian reports whether the source is Debian's own archive.
 func (s source) debian(codename string) bool {
 	if s.SignedBy != "" {
 		return !strings.Contains(s.SignedBy, "\n") && strings.HasPrefix(filepath.Base(s.SignedBy), "debian-archive-")
@@ -136,8 +135,7 @@ func (s source) debian(codename string) bool {
 	return codename != "" && !slices.ContainsFunc(s.Suites, func(suite string) bool { return !ours(suite) })
 }
 
-// reachable keeps the URIs that a guest can use too, and looks into lists of
-// mirrors.
+// reachable keeps the URIs that a guest can use, too, and expands mirror lists.
 func reachable(root string, uris []string) []string {
 	var out []string
 	for _, u := range uris {
@@ -160,8 +158,8 @@ func reachable(root string, uris []string) []string {
 	return out
 }
 
-// parseDeb822 reads the .sources format. What it does not understand it skips,
-// as the entry can't be one of Debian's then.
+// parseDeb822 parses the .sources format. It skips entries that it does not
+// understand, because Debian's own are simple.
 func parseDeb822(data []byte) []source {
 	var out []source
 	for _, stanza := range strings.Split(stripComments(data), "\n\n") {
@@ -194,7 +192,7 @@ func parseDeb822(data []byte) []source {
 	return out
 }
 
-// stripComments removes comment lines and makes every empty line really empty.
+// stripComments removes comment lines, and white space from empty lines.
 func stripComments(data []byte) string {
 	var b strings.Builder
 	sc := bufio.NewScanner(bytes.NewReader(data))
@@ -216,7 +214,7 @@ func isNo(v string) bool {
 	return false
 }
 
-// parseOneLine reads the format of sources.list.
+// parseOneLine parses the sources.list format.
 func parseOneLine(data []byte) []source {
 	var out []source
 	for _, line := range strings.Split(stripComments(data), "\n") {
@@ -259,7 +257,7 @@ func parseOneLine(data []byte) []source {
 func osRelease(path string) (id, codename string, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", "", vm.Errorf(vm.Unsupported, path, "not readable, so this host's release is unknown: %w", err)
+		return "", "", vm.Errorf(vm.Unsupported, path, "cannot be read, so this host's release is unknown: %w", err)
 	}
 	for _, line := range strings.Split(string(data), "\n") {
 		k, v, _ := strings.Cut(line, "=")

@@ -37,8 +37,8 @@ func (b *builder) download(ctx context.Context) error {
 	return nil
 }
 
-// rootfs runs mmdebstrap, which installs the packages and calls customize.sh,
-// which leaves the raw disk, the boot files and the facts.
+// rootfs runs mmdebstrap, which installs the packages and calls customize.sh.
+// That writes the raw disk, the boot files and the facts.
 func (b *builder) rootfs(ctx context.Context) (err error) {
 	if err := os.RemoveAll(b.scratch("")); err != nil {
 		return fileError(b.scratch(""), err)
@@ -47,7 +47,7 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 		return fileError(b.scratch(""), err)
 	}
 	defer func() {
-		if err != nil { // nothing in it is of use, and the disk may be large
+		if err != nil { // its contents are useless, and the disk may be large
 			err = errors.Join(err, os.RemoveAll(b.scratch("")))
 		}
 	}()
@@ -81,7 +81,7 @@ func (b *builder) rootfs(ctx context.Context) (err error) {
 		files:  slices.Concat(make([]*os.File, firstExchange-3), files, []*os.File{l.restored, l.saved}),
 		output: io.MultiWriter(out, watch),
 	})
-	// What was saved is of use also when a later step failed.
+	// A saved layer is useful even if a later step failed.
 	if lerr := l.close(watch.saved); lerr != nil {
 		return errors.Join(lerr, err)
 	}
@@ -110,8 +110,8 @@ func (b *builder) mmdebstrapArgs(l *openLayers) []string {
 // firstExchange is the descriptor of the first file of openExchange.
 const firstExchange = 20
 
-// openExchange opens the files that customize.sh gets as descriptors from
-// firstExchange.
+// openExchange opens the files that customize.sh gets as descriptors,
+// starting with firstExchange.
 func (b *builder) openExchange() (files []*os.File, closeAll func() error, err error) {
 	closeAll = func() error {
 		var errs []error
@@ -128,7 +128,7 @@ func (b *builder) openExchange() (files []*os.File, closeAll func() error, err e
 		files = append(files, f)
 	}
 	// mke2fs opens the disk again through /proc/self/fd, as another user. The
-	// directory above is 0700, so nobody else gets at it.
+	// parent directory has mode 0700, so nobody else can reach it.
 	err = files[0].Chmod(0o666)
 	if err == nil {
 		err = b.writeTar(files[1])
@@ -142,13 +142,13 @@ func (b *builder) openExchange() (files []*os.File, closeAll func() error, err e
 	return files, closeAll, nil
 }
 
-// boot takes the kernel and the modules out of boot.tar.
+// boot extracts the kernel and the modules from boot.tar.
 func (b *builder) boot(ctx context.Context) error {
 	f, err := os.Open(b.scratch("boot.tar"))
 	if err != nil {
 		return fileError(b.scratch("boot.tar"), err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // read only
 	if err := os.RemoveAll(b.dir.Modules()); err != nil {
 		return fileError(b.dir.Modules(), err)
 	}
@@ -233,7 +233,7 @@ func (b *builder) unpackModule(ctx context.Context, name string, r io.Reader) er
 	return nil
 }
 
-// disk makes the qcow2 of the raw disk.
+// disk converts the raw disk to qcow2.
 func (b *builder) disk(ctx context.Context) error {
 	err := b.run(ctx, program{
 		args: []string{"qemu-img", "convert", "-q", "-f", "raw", "-O", "qcow2", "-o", "lazy_refcounts=off", b.scratch("disk.raw"), b.dir.Disk()},
@@ -247,7 +247,7 @@ func (b *builder) disk(ctx context.Context) error {
 	return nil
 }
 
-// facts are what customize.sh found out about the system it made.
+// facts are properties of the system that customize.sh made.
 type facts struct {
 	kernel     string
 	packages   int
@@ -255,7 +255,7 @@ type facts struct {
 	registries []vm.Registry
 }
 
-// readFacts understands lines of the form key=value.
+// readFacts parses lines of the form key=value.
 func readFacts(r io.Reader) (facts, error) {
 	var f facts
 	sc := bufio.NewScanner(r)
@@ -283,14 +283,13 @@ func readFacts(r io.Reader) (facts, error) {
 		return facts{}, vm.Errorf(vm.Corrupt, "facts", "not readable: %w", err)
 	}
 	if f.kernel == "" || f.diskMiB == 0 {
-		return facts{}, vm.Errorf(vm.Corrupt, "facts", "the build said nothing of its kernel or disk")
+		return facts{}, vm.Errorf(vm.Corrupt, "facts", "the build did not report its kernel or disk")
 	}
 	return f, nil
 }
 
-// registry makes one of what a package manager is configured with: a URL, or
-// for go a host or a name and a URL. What is no address ("direct", "off") is
-// none.
+// registry parses an address in a package manager's configuration: a URL, or for go
+// a host or a name and a URL. It returns false for other values ("direct", "off").
 func registry(manager, addr string) (vm.Registry, bool) {
 	if f := strings.Fields(addr); len(f) > 0 {
 		addr = f[len(f)-1]
@@ -320,7 +319,7 @@ func (b *builder) manifest() (vm.Image, error) {
 	if err != nil {
 		return vm.Image{}, fileError(b.scratch("facts"), err)
 	}
-	defer raw.Close() // only read
+	defer raw.Close() // read only
 	f, err := readFacts(raw)
 	if err != nil {
 		return vm.Image{}, err
@@ -358,7 +357,7 @@ func digestFile(dir, name string) (vm.File, error) {
 	if err != nil {
 		return vm.File{}, fileError(name, err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // read only
 	h := sha256.New()
 	n, err := io.Copy(h, f)
 	if err != nil {

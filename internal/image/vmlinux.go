@@ -22,7 +22,7 @@ import (
 
 const maxVmlinux = 512 << 20
 
-// extractVmlinux takes the ELF kernel out of a bzImage and makes sure that it
+// extractVmlinux extracts the ELF kernel from a bzImage and checks that it
 // boots by PVH. Kinds: Corrupt, Unsupported.
 func extractVmlinux(ctx context.Context, bz []byte) ([]byte, error) {
 	payload, err := bzPayload(bz)
@@ -68,8 +68,8 @@ func bzPayload(bz []byte) ([]byte, error) {
 	return bz[start:end], nil
 }
 
-// decompress knows the formats by their first bytes. The last four bytes of a
-// payload are its size unpacked.
+// decompress recognises the format by its first bytes. The last four bytes of
+// a payload are its unpacked size.
 func decompress(ctx context.Context, payload []byte) ([]byte, error) {
 	body := payload[:len(payload)-4]
 	size := binary.LittleEndian.Uint32(payload[len(payload)-4:])
@@ -101,8 +101,8 @@ func decompress(ctx context.Context, payload []byte) ([]byte, error) {
 	return out, nil
 }
 
-// unLZ4Legacy unpacks the old frame format: a magic, then blocks of up to 8 MiB
-// with their packed size before them.
+// unLZ4Legacy unpacks the legacy frame format: a magic, then blocks of up to 8
+// MiB, each after its packed size.
 func unLZ4Legacy(body []byte, size int) ([]byte, error) {
 	const block = 8 << 20
 	out := make([]byte, 0, size)

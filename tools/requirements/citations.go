@@ -16,20 +16,18 @@ import (
 	"strings"
 )
 
-// number is the form of a requirement's number, be there such a requirement or
-// not.
+// number matches the number of a requirement, whether it exists or not.
 var number = regexp.MustCompile(`\b00\d-\d\d\b`)
 
-// citation is one test that names a requirement: a function of a package, or a
-// script.
+// citation is a test that names a requirement: a function of a package, or a script.
 type citation struct {
 	pkg, test string
 	script    bool
 }
 
-// citations are all of a repository. A citation is a number in a comment. It
-// belongs to the test function that has the comment above it or in it, also
-// where a subtest of it has the comment; in a script it belongs to the script.
+// citations are all citations in a repository. A citation is a number in a
+// comment. It belongs to the test function that contains the comment or follows
+// it, even if the comment is in a subtest; in a script it belongs to the script.
 type citations struct {
 	of    map[string][]citation // by number, in the order of the files
 	stray []string              // citations that belong to no test, each with its place
@@ -69,7 +67,7 @@ func findCitations(root string) (citations, error) {
 	return out, err
 }
 
-// readGo finds the numbers in the comments of one file of tests.
+// readGo finds the numbers in the comments of a test file.
 func (c *citations) readGo(name, rel string) error {
 	fset := token.NewFileSet()
 	f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
@@ -90,7 +88,7 @@ func (c *citations) readGo(name, rel string) error {
 	return nil
 }
 
-// owner names the test function that has the comment above it or in it.
+// owner returns the test function that contains the comment or follows it.
 func owner(f *ast.File, group *ast.CommentGroup) string {
 	for _, decl := range f.Decls {
 		fn, ok := decl.(*ast.FuncDecl)
@@ -106,7 +104,7 @@ func owner(f *ast.File, group *ast.CommentGroup) string {
 
 var isTest = regexp.MustCompile(`^(Test|Fuzz)($|[^a-z])`)
 
-// readScript finds the numbers in the comments of one script.
+// readScript finds the numbers in the comments of a script.
 func (c *citations) readScript(name, rel string) error {
 	data, err := os.ReadFile(name)
 	if err != nil {

@@ -1,11 +1,11 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command requirements prints each sentence of docs/requirements.md, the tests
-// that cite its number and how they ended at this commit. It reads sources and
-// the results that tools/runtests keeps, and runs no test. It ends with status
-// 1 where a test cites a number that there is not, where a citation belongs to
-// no test, and where docs/requirements.md says otherwise than the citations.
+// Command requirements prints each sentence of docs/requirements.md with the
+// tests that cite its number and their results at this commit. It reads sources
+// and the results that tools/runtests keeps, and runs no test. It exits with
+// status 1 if a test cites an unknown number, if a citation belongs to no test,
+// or if docs/requirements.md and the citations contradict each other.
 package main
 
 import (
@@ -32,8 +32,8 @@ func main() {
 	}
 }
 
-// run prints the report on the repository at root. The error names all that is
-// wrong with its citations.
+// run prints the report on the repository at root. The error names everything
+// that is wrong with its citations.
 func run(out io.Writer, root string, gaps bool) error {
 	lines, err := readRequirements(filepath.Join(root, "docs/requirements.md"))
 	if err != nil {
@@ -82,7 +82,7 @@ func run(out io.Writer, root string, gaps bool) error {
 	return nil
 }
 
-// named is how a source is spoken of.
+// named returns a source's name for people.
 func named(s results.Source) string {
 	if s.Dirty {
 		return s.Commit + " with changes"
@@ -90,9 +90,9 @@ func named(s results.Source) string {
 	return s.Commit
 }
 
-// outcomes renders the tests that cite one number. It reports whether the
-// number is shown: there is such a test, and every one of them passed whole.
-// Results that are not valid are of another commit and count as not run.
+// outcomes describes the tests that cite one number. It reports whether the
+// number is shown: at least one test cites it, and all of them passed.
+// Results that are not valid belong to another commit and count as not run.
 func outcomes(cites []citation, kept results.Run, valid bool) (lines []string, shown bool) {
 	shown = len(cites) > 0
 	for _, c := range cites {
@@ -106,10 +106,9 @@ func outcomes(cites []citation, kept results.Run, valid bool) (lines []string, s
 	return lines, shown
 }
 
-// outcome is how a citing test ended. One of which a subtest failed or was
-// skipped did not pass: what it left out may be what the sentence says. A
-// script is what runs it as a subtest: each of them counts, and it takes one
-// on real machines.
+// outcome returns the result of a citing test. A test with a failed or skipped subtest
+// did not pass, because the requirement may depend on that part. A script counts as
+// the subtests that run it: all must pass, and at least one on real machines.
 func outcome(c citation, tests map[string]results.Test) string {
 	var ended []string
 	machines := !c.script
@@ -137,11 +136,11 @@ func outcome(c citation, tests map[string]results.Test) string {
 // machinesIn is the package whose tests run the scripts on real machines.
 const machinesIn = "test/system"
 
-// in says whether an import path is the package at dir of this module.
+// in reports whether an import path is the package at dir of this module.
 func in(pkg, dir string) bool { return pkg == dir || strings.HasSuffix(pkg, "/"+dir) }
 
-// The states of a requirement in docs/requirements.md. All but the first are
-// followed by what is missing.
+// The states of a requirement in docs/requirements.md. After all except the
+// first follows what is missing.
 const (
 	holds    = "holds"
 	notShown = "not shown: "
@@ -167,13 +166,13 @@ func readRequirements(name string) ([]requirement, error) {
 	return out, nil
 }
 
-// faults says where the citations and the table contradict each other.
+// faults lists contradictions between the citations and the table.
 func faults(lines []requirement, cited citations) []string {
 	wrong := slices.Clone(cited.stray)
 	known := map[string]bool{}
 	for _, l := range lines {
 		if known[l.number] {
-			wrong = append(wrong, l.number+" is there twice")
+			wrong = append(wrong, l.number+" appears twice")
 		}
 		known[l.number] = true
 		cites := cited.of[l.number]
@@ -181,17 +180,17 @@ func faults(lines []requirement, cited citations) []string {
 		other := reason && len(missing) > 2 && (strings.HasPrefix(l.state, notShown) || strings.HasPrefix(l.state, planned))
 		switch {
 		case l.state == holds && len(cites) == 0:
-			wrong = append(wrong, l.number+" holds, says the table, but no test cites it")
+			wrong = append(wrong, l.number+" holds by the table, but no test cites it")
 		case other && len(cites) > 0:
-			wrong = append(wrong, fmt.Sprintf("%s is %q, says the table, but %s cites it", l.number, l.state, cites[0].test))
+			wrong = append(wrong, fmt.Sprintf("%s is %q by the table, but %s cites it", l.number, l.state, cites[0].test))
 		case l.state != holds && !other:
-			wrong = append(wrong, fmt.Sprintf("%s: %q is no state", l.number, l.state))
+			wrong = append(wrong, fmt.Sprintf("%s: %q is not a state", l.number, l.state))
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(cited.of)) {
 		if !known[n] {
 			c := cited.of[n][0]
-			wrong = append(wrong, fmt.Sprintf("%s %s cites %s, which is no requirement", c.pkg, c.test, n))
+			wrong = append(wrong, fmt.Sprintf("%s %s cites %s, which is not a requirement", c.pkg, c.test, n))
 		}
 	}
 	return wrong

@@ -149,14 +149,14 @@ func TestFaults(t *testing.T) {
 		t.Errorf("nothing is wrong, said are %q", got)
 	}
 	for want, change := range map[string]func(l []requirement, c *citations){
-		"000-04, which is no requirement": func(_ []requirement, c *citations) { c.of["000-04"] = by },
-		"x_test.go:1":                     func(_ []requirement, c *citations) { c.stray = []string{"x_test.go:1 cites"} },
-		"000-01 holds":                    func(_ []requirement, c *citations) { delete(c.of, "000-01") },
-		"TestA cites it":                  func(_ []requirement, c *citations) { c.of["000-02"] = by },
-		`"planned: " is no state`:         func(l []requirement, _ *citations) { l[1].state = "planned: " },
-		`"planned" is no state`:           func(l []requirement, _ *citations) { l[1].state = "planned" },
-		`"done: by hand" is no state`:     func(l []requirement, _ *citations) { l[2].state = "done: by hand" },
-		"000-01 is there twice":           func(l []requirement, _ *citations) { l[2] = l[0] },
+		"000-04, which is not a requirement": func(_ []requirement, c *citations) { c.of["000-04"] = by },
+		"x_test.go:1":                        func(_ []requirement, c *citations) { c.stray = []string{"x_test.go:1 cites"} },
+		"000-01 holds":                       func(_ []requirement, c *citations) { delete(c.of, "000-01") },
+		"TestA cites it":                     func(_ []requirement, c *citations) { c.of["000-02"] = by },
+		`"planned: " is not a state`:         func(l []requirement, _ *citations) { l[1].state = "planned: " },
+		`"planned" is not a state`:           func(l []requirement, _ *citations) { l[1].state = "planned" },
+		`"done: by hand" is not a state`:     func(l []requirement, _ *citations) { l[2].state = "done: by hand" },
+		"000-01 appears twice":               func(l []requirement, _ *citations) { l[2] = l[0] },
 	} {
 		l, c := slices.Clone(lines), citations{of: map[string][]citation{"000-01": by}}
 		change(l, &c)
@@ -262,7 +262,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(root, "a/a_test.go"), []byte("package a\n\n// 000-09\nfunc TestA() {}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(&bytes.Buffer{}, root, true); err == nil || !strings.Contains(err.Error(), "000-09, which is no requirement") {
+	if err := run(&bytes.Buffer{}, root, true); err == nil || !strings.Contains(err.Error(), "000-09, which is not a requirement") {
 		t.Errorf("an unknown number: %v", err)
 	}
 }

@@ -1,8 +1,8 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package results keeps how the tests ended, and of which commit they were
-// tests, in .work/test-results.json. It runs no test and judges none.
+// Package results stores the results of the tests, and the commit that they
+// tested, in .work/test-results.json. It does not run or judge tests.
 package results
 
 import (
@@ -17,31 +17,31 @@ import (
 	"strings"
 )
 
-// Name is where the results lie below the root of the repository.
+// Name is the path of the results below the root of the repository.
 const Name = ".work/test-results.json"
 
 // Source is what was tested: a commit, and whether the work tree differed from
-// it. A tree that differs is nobody's commit.
+// it. Results of a changed tree count for no commit.
 type Source struct {
 	Commit string `json:"commit"`
 	Dirty  bool   `json:"dirty"`
 }
 
-// Run is what the last run of the tests left.
+// Run has the results of the last run of the tests.
 type Run struct {
 	Source
 	Tests map[string]Test `json:"tests"` // "package test", the test with its subtests' path
 }
 
-// Test is how one test ended.
+// Test is the result of one test.
 type Test struct {
 	Outcome string  `json:"outcome"` // pass, fail, skip
 	Seconds float64 `json:"seconds"`
 	Suite   string  `json:"suite"`
 }
 
-// Of says which commit the repository at root stands at. Files that git does
-// not ignore and does not know make it dirty, too.
+// Of returns the commit of the repository at root. Untracked files that git
+// does not ignore make it dirty, too.
 func Of(root string) (Source, error) {
 	head, err := git(root, "rev-parse", "HEAD")
 	if err != nil {
@@ -62,8 +62,7 @@ func git(root string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Load reads the results below root. Where there are none it returns an empty
-// run, which is of no commit.
+// Load reads the results below root. If there are none, it returns an empty run without a commit.
 func Load(root string) (Run, error) {
 	var r Run
 	data, err := os.ReadFile(filepath.Join(root, Name))
@@ -76,8 +75,8 @@ func Load(root string) (Run, error) {
 	return r, err
 }
 
-// Save writes r below root. Results that are there already stay beside it if
-// they are of the same clean commit; all others go.
+// Save writes r below root. Earlier results stay if they are of the same
+// clean commit; all others are dropped.
 func Save(root string, r Run) error {
 	if old, err := Load(root); err == nil && old.Source == r.Source && !r.Dirty && old.Tests != nil {
 		maps.Copy(old.Tests, r.Tests)
@@ -94,8 +93,8 @@ func Save(root string, r Run) error {
 	return os.WriteFile(name, data, 0o644)
 }
 
-// Add notes how a test ended. A test that ran twice failed if it failed once,
-// and passed if it was skipped only once.
+// Add records the result of a test. A test that ran twice failed if one run
+// failed, and passed if one run passed.
 func (r *Run) Add(key string, t Test) {
 	weight := map[string]int{"skip": 1, "pass": 2, "fail": 3}
 	if r.Tests == nil {

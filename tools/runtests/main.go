@@ -1,11 +1,9 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command runtests runs the suites of `make test`, each within its budget of
-// minutes, and ends with one line that counts what passed, failed and was
-// skipped. It keeps every test's last result, with the commit it was tested at,
-// where tools/requirements reads it, and ends a full run with what that prints.
-// It decides nothing about what a test does.
+// Command runtests runs the suites of `make test`, each within its budget of minutes, and prints
+// one line at the end that counts passed, failed and skipped tests. It stores every test's last
+// result, with the tested commit, for tools/requirements, and ends a full run with its report.
 package main
 
 import (
@@ -34,19 +32,18 @@ type suite struct {
 	steps  []step
 }
 
-// step is one command of a suite. A gotest step is `go test -json` and its
-// tests are counted one by one; a node step prints TAP-like totals and is
-// counted by its exit status, as is any other step.
+// step is one command of a suite. The tests of a gotest step (`go test -json`)
+// are counted one by one; any other step counts as one test, by its exit status.
 type step struct {
 	name   string
 	argv   []string
 	gotest bool
-	// waits: from where its test calls t.Parallel it only waits, and the steps that
-	// follow run meanwhile. Its end is awaited after the last suite.
+	// waits: after its test calls t.Parallel, this step only waits, and the following
+	// steps run meanwhile. The runner waits for its end after the last suite.
 	waits bool
 }
 
-// The tests of test/system that belong to the later suites, by their names.
+// The tests of test/system that belong to later suites, by their names.
 const (
 	worlds   = "^(TestWorld[A-Z]|TestPool)"
 	forks    = "^TestWorlds"
@@ -58,8 +55,8 @@ const (
 	volumes  = "^TestVolume"
 )
 
-// The budgets of suites with real VMs hold what the warm pool takes: servers run
-// with their defaults, and each fills its pool beside the test.
+// The budgets of suites with real VMs include the warm pool: servers run with
+// their defaults, and each fills its pool beside the test.
 func suites() []suite {
 	gotest := func(name string, args ...string) step {
 		return step{name: name, argv: append([]string{"go", "test", "-json", "-count=1"}, args...), gotest: true}
@@ -100,7 +97,7 @@ func suites() []suite {
 	}
 }
 
-// event is the part of `go test -json` that matters here.
+// event has the relevant fields of `go test -json`.
 type event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64
@@ -126,7 +123,7 @@ func run(ctx context.Context, names []string, out io.Writer) int {
 	r := &runner{out: out}
 	source, err := results.Of(".")
 	if err != nil {
-		fmt.Fprintln(out, "the results will count for no commit:", err)
+		fmt.Fprintln(out, "the results do not count for any commit:", err)
 	}
 	r.results.Source = source
 	var lines []string
@@ -182,8 +179,8 @@ func (r *runner) fail(what string) {
 	r.failures = append(r.failures, what)
 }
 
-// beside runs a step and returns when its test waits or has ended. What it returns
-// waits for its end, prints what it printed and counts it.
+// beside runs a step and returns when its test waits or has ended. The returned
+// function waits for the step's end, prints its output and counts it.
 func (r *runner) beside(ctx context.Context, s suite, st step) (end func()) {
 	var out bytes.Buffer
 	waits := make(chan struct{})
@@ -195,7 +192,7 @@ func (r *runner) beside(ctx context.Context, s suite, st step) (end func()) {
 	}()
 	select {
 	case <-waits:
-		fmt.Fprintf(r.out, "== %s: %s waits; what follows runs meanwhile\n", s.name, st.name)
+		fmt.Fprintf(r.out, "== %s: %s waits; the next steps run meanwhile\n", s.name, st.name)
 	case <-ended:
 	}
 	return func() {
@@ -209,7 +206,7 @@ func (r *runner) beside(ctx context.Context, s suite, st step) (end func()) {
 	}
 }
 
-// step runs one command; its failure is counted once when no test in it failed.
+// step runs one command. If it fails without a failed test, the failure is counted once.
 func (r *runner) step(ctx context.Context, s suite, st step) {
 	fmt.Fprintf(r.out, "== %s: %s\n", s.name, st.name)
 	start := time.Now()
@@ -242,8 +239,8 @@ func (r *runner) step(ctx context.Context, s suite, st step) {
 	fmt.Fprintf(r.out, "== %s: %s: %.0f s\n", s.name, st.name, time.Since(start).Seconds())
 }
 
-// read counts the tests of a `go test -json` stream and prints what failed or
-// was skipped, with its output, and one line a package.
+// read counts the tests of a `go test -json` stream. It prints failed and
+// skipped tests with their output, and one line per package.
 func (r *runner) read(s suite, in io.Reader) {
 	output := map[string][]string{}
 	sc := bufio.NewScanner(in)
@@ -298,8 +295,8 @@ func (r *runner) ended(s suite, e event, key string, output []string) {
 	}
 }
 
-// save keeps the results. A tree that was changed while its tests ran is no
-// commit's.
+// save stores the results. Results of a tree that was changed while its tests
+// ran count for no commit.
 func (r *runner) save() error {
 	now, err := results.Of(".")
 	if err != nil || now != r.results.Source {

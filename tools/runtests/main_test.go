@@ -70,7 +70,7 @@ func TestBeside(t *testing.T) {
 		echo '{"Action":"pause","Package":"p","Test":"TestX"}'
 		read -r line <"$0"
 		echo '{"Action":"fail","Package":"p","Test":"TestX"}'`, fifo}})
-	if r.failed != 0 || !strings.Contains(out.String(), "what follows runs meanwhile") {
+	if r.failed != 0 || !strings.Contains(out.String(), "the next steps run meanwhile") {
 		t.Errorf("while it waits: %d failed, printed %q", r.failed, out.String())
 	}
 	if err := os.WriteFile(fifo, []byte("\n"), 0o600); err != nil {
