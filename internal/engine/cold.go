@@ -125,7 +125,7 @@ func (e *Engine) settleLater(id vm.GenerationID) {
 			return
 		}
 		defer unlock()
-		n, err := e.cfg.Generations.Settle(ctx, id)
+		n, err := e.cfg.Generations.DropSealed(ctx, id)
 		if err == nil {
 			_, err = e.changeGeneration(ctx, id, func(g *vm.Generation) { g.Sealed, g.SealKey, g.DataBytes = false, nil, n })
 		}

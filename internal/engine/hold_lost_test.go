@@ -66,7 +66,7 @@ func TestHeldAtTheStart(t *testing.T) {
 			if how == "cut" {
 				e, c = open(t, s)
 			}
-			s.World.Fail("resume", vm.Errorf(vm.Internal, "box", "the machine could not be continued"))
+			s.World.Fail("resume", vm.Errorf(vm.Internal, "box", "the machine could not be resumed"))
 			s.World.Stand(v.ID)
 			if how == "cut" {
 				s.World.Lose(v.ID)

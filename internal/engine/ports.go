@@ -325,12 +325,13 @@ type Generations interface {
 	List() ([]vm.GenerationID, error)
 	// SealKey makes a key, wrapped with the host's.
 	SealKey() ([]byte, error)
-	// Seal compresses and encrypts a generation's memory and returns the disk space that
-	// it then takes. Open decrypts it for a start, and Settle keeps it decrypted. They
-	// may be called again after a crash. Kinds of Open: Corrupt, NoSpace.
+	// Seal compresses and encrypts a generation's memory and returns its size on
+	// the disk. Open makes the plain files for a start, and DropSealed then removes
+	// the sealed ones. All may be called again after a crash. Kinds of Open:
+	// Corrupt, NoSpace.
 	Seal(ctx context.Context, id vm.GenerationID, wrapped []byte) (bytes int64, err error)
 	Open(ctx context.Context, id vm.GenerationID, wrapped []byte) error
-	Settle(ctx context.Context, id vm.GenerationID) (bytes int64, err error)
+	DropSealed(ctx context.Context, id vm.GenerationID) (bytes int64, err error)
 }
 
 // Host describes this host.

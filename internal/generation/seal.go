@@ -35,20 +35,20 @@ func (s Store) Seal(ctx context.Context, id vm.GenerationID, wrapped []byte) (in
 	return s.withKey(id, wrapped, func(key seal.Key, m vm.Manifest) error { return seal.Generation(ctx, s.dir(id), key, m) })
 }
 
-// Open takes Seal back for a start: the sealed files stay until Settle. It may
+// Open takes Seal back for a start: the sealed files stay until DropSealed. It may
 // be called again after a crash. Kinds: Corrupt, NoSpace.
 func (s Store) Open(ctx context.Context, id vm.GenerationID, wrapped []byte) error {
 	_, err := s.withKey(id, wrapped, func(key seal.Key, m vm.Manifest) error { return seal.Open(ctx, s.dir(id), key, m) })
 	return err
 }
 
-// Settle makes what Open made durable and removes the sealed files.
-func (s Store) Settle(ctx context.Context, id vm.GenerationID) (int64, error) {
+// DropSealed makes what Open made durable and removes the sealed files.
+func (s Store) DropSealed(ctx context.Context, id vm.GenerationID) (int64, error) {
 	m, err := s.Load(id)
 	if err != nil {
 		return 0, err
 	}
-	if err := seal.Settle(ctx, s.dir(id), m); err != nil {
+	if err := seal.DropSealed(ctx, s.dir(id), m); err != nil {
 		return 0, err
 	}
 	return s.dataBytes(id), nil

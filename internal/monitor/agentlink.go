@@ -17,10 +17,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A silent link is asked for a sign of life when a stream is opened on it:
-// the death of an agent cannot be seen on the host's side of the port.
+// A stream opened on a silent link first asks the agent for a sign of life: this
+// side of the port does not see an agent die.
 const (
-	trustFor = 2 * time.Second // an answer is proof for so long
+	trustFor = 2 * time.Second // how long an answer proves that the agent lives
 	pingWait = 5 * time.Second
 )
 
@@ -38,22 +38,23 @@ type agentLink struct {
 	session *yamux.Session // nil while there is none
 	heard   time.Time      // last sign of life
 	changed chan struct{}  // closed and replaced when session is set
-	refused int            // handshakes in a row that the agent refused
-	retry   chan struct{}  // holds one word: somebody listens again
-	ahead   net.Conn       // was dialled before QEMU loaded; nil = there is none, or it is in use
-	waking  *link.Waking   // of the first session; nil = of none
-	tried   bool           // the waking was sent
-	wanted  chan struct{}  // holds one word: somebody waits for a session
+	refused int            // consecutive handshakes that the agent refused
+	retry   chan struct{}  // capacity one: the port has a listener again
+	ahead   net.Conn       // connected before QEMU loaded; nil when there is none or it is in use
+	waking  *link.Waking   // for the first session; nil when the guest is not woken
+	tried   bool           // the wake message was sent
+	wanted  chan struct{}  // capacity one: a caller waits for a session
 
 	wg sync.WaitGroup // pings
 }
 
 const (
-	// wakePatience is how long a guest may take to answer to its waking before it is
-	// asked for a session: an agent of an older Warren answers to that alone.
+	// wakePatience is how long a guest may take to answer the wake message before it
+	// is asked for a session: an agent of an older Warren answers only the latter.
 	wakePatience = 500 * time.Millisecond
-	// linkLater is when a guest that was woken gets a session that nobody has asked
-	// for: its first one is 20 ms of emulated code, which siblings do without.
+	// linkLater is when a woken guest gets a session that no caller asked for. The
+	// first session costs 20 ms of emulated code, which its siblings need at that
+	// time.
 	linkLater = time.Second
 )
 
@@ -72,25 +73,25 @@ func (l *agentLink) run(ctx context.Context) {
 				l.log.Warn("agent link", "err", err)
 			}
 			l.note(err)
-			l.rest(ctx)
+			l.backOff(ctx)
 			continue
 		}
 		began := time.Now()
 		select {
 		case <-session.CloseChan():
 			if time.Since(began) < shortLife {
-				l.rest(ctx)
+				l.backOff(ctx)
 			}
 		case <-ctx.Done():
 		}
 	}
 }
 
-// refusals is how often an agent must refuse before it is believed: a guest that
-// starts its agent again may have answered for the one before.
+// refusals is how many consecutive refusals count: when a guest restarts its agent,
+// the old one may have answered the first ones.
 const refusals = 3
 
-// note keeps count of refusals, for whoever waits.
+// note counts consecutive refusals, for callers that wait.
 func (l *agentLink) note(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,12 +105,12 @@ func (l *agentLink) note(err error) {
 	}
 }
 
-// shortLife is the life of a session after which the next one waits: no agent ends
-// one so soon again and again.
+// shortLife: after a session that lived no longer than this, the next handshake
+// waits. An agent that works does not end sessions so soon.
 const shortLife = 100 * time.Millisecond
 
-// rest waits before the next try.
-func (l *agentLink) rest(ctx context.Context) {
+// backOff waits before the next handshake.
+func (l *agentLink) backOff(ctx context.Context) {
 	t := time.NewTimer(100 * time.Millisecond)
 	defer t.Stop()
 	select {
@@ -119,7 +120,7 @@ func (l *agentLink) rest(ctx context.Context) {
 	}
 }
 
-// again has run try at once: a new QEMU listens.
+// again makes run retry at once: a new QEMU listens.
 func (l *agentLink) again() {
 	select {
 	case l.retry <- struct{}{}:
@@ -138,7 +139,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // dialAhead connects to QEMU before it loads its generation, for the first session.
-// wake is what that guest is to do before it; nil = nothing.
+// The guest does what wake says before that session; nil means nothing.
 func (l *agentLink) dialAhead(ctx context.Context, wake *link.Waking) error {
 	conn, err := dialUnix(ctx, l.path)
 	if err != nil {
@@ -168,7 +169,7 @@ func (l *agentLink) dial(ctx context.Context) (net.Conn, error) {
 	return dialUnix(ctx, l.path)
 }
 
-// connect makes a session, and has the guest do before what it was not woken for yet.
+// connect makes a session. A guest that was not woken yet is reset first.
 func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 	conn, err := l.dial(ctx)
 	if err != nil {
@@ -199,7 +200,7 @@ func (l *agentLink) connect(ctx context.Context) (*yamux.Session, error) {
 	return session, nil
 }
 
-// whenWanted waits, with a guest that is awake, until somebody wants a session.
+// whenWanted waits, for a guest that is awake, until a caller wants a session.
 func (l *agentLink) whenWanted(ctx context.Context, wake *link.Waking) {
 	if wake.Answer() == nil {
 		return
@@ -213,7 +214,7 @@ func (l *agentLink) whenWanted(ctx context.Context, wake *link.Waking) {
 	}
 }
 
-// want has the link made now.
+// want asks run for a session now.
 func (l *agentLink) want() {
 	select {
 	case l.wanted <- struct{}{}:
@@ -228,8 +229,8 @@ func (l *agentLink) setKey(key []byte) {
 	l.key, l.others, l.refused = key, nil, 0
 }
 
-// holds returns the key of the next handshake: the one copy that counts of what
-// the agent holds.
+// holds returns the key of the next handshake, which is the key that the agent
+// holds. This is its only current copy.
 func (l *agentLink) holds() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -250,16 +251,16 @@ func (l *agentLink) drop() {
 	l.session, l.ahead = nil, nil
 	l.mu.Unlock()
 	if session != nil {
-		_ = session.Close() // it has no more to say
+		_ = session.Close() // its last message was read
 	}
 	if ahead != nil {
 		ahead.Close()
 	}
 }
 
-// open opens a stream to the agent, waiting for a session. Without a deadline
-// in ctx it gives up after linkDeadline. Kind GuestFault when the agent does
-// not answer.
+// open opens a stream to the agent and waits for a session. Without a deadline in
+// ctx it gives up after linkDeadline. Kind GuestFault when the agent does not
+// answer.
 func (l *agentLink) open(ctx context.Context) (net.Conn, error) {
 	octx, cancel := within(ctx, linkDeadline)
 	defer cancel()
@@ -310,7 +311,7 @@ func (l *agentLink) waitOr(ctx context.Context, done <-chan struct{}) (*yamux.Se
 	}
 }
 
-// lost ends that session, if it is still the current one.
+// lost ends a session, if it is still the current one.
 func (l *agentLink) lost(session *yamux.Session) {
 	_ = session.Close() // it has failed already
 	l.mu.Lock()
@@ -320,8 +321,8 @@ func (l *agentLink) lost(session *yamux.Session) {
 	}
 }
 
-// probe asks a session that has been silent for a sign of life, and ends it
-// when there is none, so that the handshake finds a new agent.
+// probe asks a silent session for a sign of life. Without one it ends the session,
+// so that the next handshake finds a new agent.
 func (l *agentLink) probe(session *yamux.Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

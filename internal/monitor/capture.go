@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// freezeWait is for the agent to say that the guest's programs are frozen.
+	// freezeWait bounds the wait until the agent has frozen the guest's programs.
 	freezeWait = 10 * time.Second
-	// restTime is how long the agent gets to come to rest when it has answered. What it
-	// is in the middle of at the capture, each child finishes with code that runs there
-	// for the first time, which takes it three times as long.
+	// restTime is how long the agent gets to become idle after its answer. What it is
+	// doing at the capture, each child must finish with code that it has not translated
+	// yet, which takes three times as long.
 	restTime = 4 * time.Millisecond
-	// thawWait is for it to let them continue; a guest must not stay frozen.
+	// thawWait bounds the wait until the agent has thawed them; a guest must not
+	// stay frozen.
 	thawWait = 20 * time.Second
-	// thawAgain is the pause between two tries.
+	// thawAgain is the pause between two attempts to thaw.
 	thawAgain = 200 * time.Millisecond
 )
 
-// capture writes the machine down; see qemu.Process.Capture. With Freeze the
-// guest's programs are frozen from the end of the first pass until the
-// machine keeps running, and, in what is captured, until the resets of its
+// capture writes the machine's state to files; see qemu.Process.Capture. With
+// Freeze the guest's programs are frozen from the end of the first pass until the
+// machine resumes. In the captured state they stay frozen until the resets of its
 // start.
 func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
 	if !closed(m.started) {
@@ -78,14 +79,14 @@ func (m *machine) capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, e
 	return out, err
 }
 
-// resume resumes a machine that a capture has held.
+// resume resumes a machine that a capture has left paused.
 func (m *machine) resume(ctx context.Context) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
 	err := m.qemu().QMP.Execute(ctx, "cont", nil, nil)
 	m.link.setPaused(false)
 	if err != nil {
-		return vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be continued: %w", err)
+		return vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be resumed: %w", err)
 	}
 	if m.held {
 		if err := m.thaw(ctx); err != nil {
@@ -106,8 +107,7 @@ func (m *machine) freeze(ctx context.Context, disk bool) error {
 	return nil
 }
 
-// thaw lets the guest's programs continue. The caller's going away does not
-// matter to it.
+// thaw lets the guest's programs continue, even if the caller disconnects.
 func (m *machine) thaw(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), thawWait)
 	defer cancel()
@@ -129,16 +129,16 @@ func (m *machine) thaw(ctx context.Context) error {
 	}
 }
 
-// flatten shortens the chain of layers below the disk; see qemu.Process.Flatten.
-// No capture can be made meanwhile.
+// flatten merges layers below the disk; see qemu.Process.Flatten. It excludes
+// captures.
 func (m *machine) flatten(ctx context.Context, base string, part bool) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
 	return m.qemu().Flatten(ctx, base, part)
 }
 
-// disk names the file that the machine writes to. It waits for a capture that
-// is under way.
+// disk names the file that the machine writes to. It waits for a capture in
+// progress.
 func (m *machine) disk(ctx context.Context) (string, error) {
 	if !closed(m.started) {
 		return "", vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -148,8 +148,8 @@ func (m *machine) disk(ctx context.Context) (string, error) {
 	return m.qemu().ActiveDisk(ctx)
 }
 
-// goOn resumes a machine whose monitor died in the middle of a capture.
-func (m *machine) goOn(ctx context.Context) error {
+// resumeLeftPaused resumes a machine whose monitor died in the middle of a capture.
+func (m *machine) resumeLeftPaused(ctx context.Context) error {
 	state, err := m.qemu().RunState(ctx)
 	if err != nil || state != "paused" {
 		return err

@@ -18,9 +18,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Client speaks with one monitor. Its methods may be called from any
-// goroutine. A call without a deadline gets one of its own; only Wait waits as
-// long as it takes. A monitor that does not answer gives kind Unavailable.
+// Client calls one monitor. Its methods may be called from any goroutine. A call
+// without a deadline gets a default one, except Wait, which waits without limit. A
+// monitor that does not answer gives kind Unavailable.
 type Client struct {
 	runDir string
 	socket string
@@ -45,7 +45,7 @@ func newClient(runDir string) *Client {
 // Guest returns the guest's verbs; the same value each time.
 func (c *Client) Guest() *guest.Client { return c.guest }
 
-// Close lets go of the machine, which keeps running.
+// Close closes the connection to the monitor. The machine keeps running.
 func (c *Client) Close() {
 	c.guest.Close()
 	c.http.CloseIdleConnections()
@@ -64,8 +64,8 @@ func (c *Client) statusWhenReady(ctx context.Context) (vm.MachineStatus, error) 
 	return st, c.call(ctx, "GET", "/status?ready=1", nil, &st)
 }
 
-// Stop asks the guest to power off and ends the machine after the grace. It
-// returns when the machine is gone; one that is gone already is no error.
+// Stop asks the guest to power off and ends the machine after the grace. It returns
+// when the machine is gone; a machine that is already gone is no error.
 func (c *Client) Stop(ctx context.Context, grace time.Duration) error {
 	ctx, cancel := within(ctx, grace+2*quitDeadline)
 	defer cancel()
@@ -91,8 +91,8 @@ func (c *Client) Kill(ctx context.Context) error {
 	return nil
 }
 
-// finish turns the end of the monitor, which follows the machine's, into
-// success.
+// finish waits for the monitor to end, which follows the machine's end, and treats
+// that as success.
 func (c *Client) finish(err error) error {
 	if err != nil && errors.Is(err, vm.Unavailable) && c.gone() {
 		return nil
@@ -100,15 +100,14 @@ func (c *Client) finish(err error) error {
 	return err
 }
 
-// gone reports whether neither QEMU nor the monitor is there any more.
+// gone reports whether both QEMU and the monitor have ended.
 func (c *Client) gone() bool {
 	id, err := loadQEMU(c.runDir)
 	return err != nil || !id.Alive()
 }
 
-// Wait blocks until the machine is gone and says how it ended. When the
-// monitor ends but the machine lives, the error has kind Unavailable: attach
-// again.
+// Wait blocks until the machine is gone and returns how it ended. When the monitor
+// ends but the machine lives, the error has kind Unavailable: attach again.
 func (c *Client) Wait(ctx context.Context) (vm.MachineExit, error) {
 	var exit vm.MachineExit
 	err := c.call(ctx, "GET", "/wait", nil, &exit)
@@ -121,16 +120,16 @@ func (c *Client) Wait(ctx context.Context) (vm.MachineExit, error) {
 	return exit, vm.Errorf(vm.Unavailable, "", "the VM's monitor has ended, its machine has not: %w", err)
 }
 
-// SetNetwork puts an egress policy in force; connections that it doesn't allow
-// are cut.
+// SetNetwork applies an egress policy; connections that it does not allow are
+// closed.
 func (c *Client) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	ctx, cancel := within(ctx, callDeadline)
 	defer cancel()
 	return c.call(ctx, "PUT", "/network", p, nil)
 }
 
-// Resize gives the machine another size while it runs. It says of each part
-// that differs (vm.PartCPU, ...) vm.Live, or why only a start can change it.
+// Resize changes the size of the running machine. For each part that differs
+// (vm.PartCPU, ...) it returns vm.Live, or why only a start can change it.
 func (c *Client) Resize(ctx context.Context, want vm.Size) (map[string]string, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
@@ -146,7 +145,7 @@ func (c *Client) Connections(ctx context.Context) ([]vm.Connection, error) {
 	return list, c.call(ctx, "GET", "/connections", nil, &list)
 }
 
-// Capture writes the running machine down; see machine.capture.
+// Capture writes the running machine's state to files; see machine.capture.
 func (c *Client) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
@@ -154,27 +153,26 @@ func (c *Client) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	return out, c.call(ctx, "POST", "/capture", s, &out)
 }
 
-// Resume resumes a machine that a capture has held.
+// Resume resumes a machine that a capture has left paused.
 func (c *Client) Resume(ctx context.Context) error {
 	ctx, cancel := within(ctx, thawWait+callDeadline)
 	defer cancel()
 	return c.call(ctx, "POST", "/resume", nil, nil)
 }
 
-// Flatten shortens the chain of layers below the machine's disk to those that are
-// beneath base; in part, it merges the upper layers alone and copies little. It
-// takes as long as the copying, or until ctx ends; the guest keeps running
-// meanwhile.
+// Flatten merges the layers below the machine's disk down to those beneath base. In
+// part, it merges only the upper layers and copies little. It blocks while it
+// copies, or until ctx ends; the guest keeps running.
 func (c *Client) Flatten(ctx context.Context, base string, part bool) error {
 	path := "/flatten"
-	if part { // a monitor of before, which does not know this, merges all
+	if part { // an older monitor, which does not know this, merges all
 		path += "?part=1"
 	}
 	return c.call(ctx, "POST", path, base, nil)
 }
 
-// Disk returns the file that the machine's disk writes to now. It waits for a
-// capture that is under way.
+// Disk returns the file that the machine's disk writes to. It waits for a capture
+// in progress.
 func (c *Client) Disk(ctx context.Context) (string, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 )
 
-// consoleLimit is the size at which the console's log is put aside; the log
-// and the one before it are kept.
+// consoleLimit is the size at which the console's log is rotated; the log and its
+// predecessor are kept.
 const consoleLimit = 8 << 20
 
 // copyConsole appends what the guest writes to its serial console to the log

@@ -34,7 +34,7 @@ func (m *machine) stop(ctx context.Context, grace time.Duration) error {
 		defer close(asked)
 		if err := m.guest.PowerOff(gctx, false); err != nil && gctx.Err() == nil {
 			m.log.Warn("power off", "err", err)
-			cancel() // the guest will not do it: no reason to wait
+			cancel() // the guest will not power off: do not wait
 		}
 	}()
 	select {
@@ -46,7 +46,7 @@ func (m *machine) stop(ctx context.Context, grace time.Duration) error {
 	return m.quit(ctx)
 }
 
-// quit ends QEMU, which writes its disks' metadata back.
+// quit ends QEMU, which flushes its disks' metadata.
 func (m *machine) quit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, quitDeadline)
 	defer cancel()
@@ -72,8 +72,8 @@ func (m *machine) kill(ctx context.Context) error {
 	return nil
 }
 
-// mayEnd refuses to end a machine that is being started: the launcher ends it
-// by ending the monitor.
+// mayEnd refuses to end a machine that is being started: the launcher does that by
+// ending the monitor.
 func (m *machine) mayEnd() error {
 	if closed(m.started) {
 		return nil
@@ -83,8 +83,8 @@ func (m *machine) mayEnd() error {
 
 func (m *machine) exited() bool { return closed(m.qemu().Exited()) }
 
-// finish waits for QEMU's end and says how it came. The machine serves nobody
-// any more afterwards.
+// finish waits for QEMU's end and records the reason. After that the machine serves
+// no call.
 func (m *machine) finish(ctx context.Context) error {
 	for ended := false; !ended; {
 		proc := m.qemu()
@@ -110,17 +110,17 @@ func (m *machine) finish(ctx context.Context) error {
 	return errors.Join(err, m.close())
 }
 
-// close ends all that serves the machine, but not QEMU.
+// close ends everything that serves the machine, except QEMU.
 func (m *machine) close() error {
 	m.end()
 	m.guest.Close()
 	err := m.net.Close()
 	m.wg.Wait()
-	m.link.drop() // what was dialled for a link that never ran
+	m.link.drop() // connections for a link that never ran
 	return err
 }
 
-// destroy undoes a start that has failed: nothing of it is left but logs.
+// destroy undoes a failed start; only logs remain.
 func (m *machine) destroy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitDeadline)
 	defer cancel()

@@ -19,21 +19,22 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A start that fails says what happened, as soon as it is known, and one on a busy
-// host gets the time that its QEMU had to wait for a CPU on top of its deadline.
+// A failed start reports its cause as soon as it is known. On a busy host, the time
+// that QEMU waited for a CPU is added to the deadline.
 
 const (
-	// morePatience bounds what waiting for a CPU adds, in deadlines.
+	// morePatience bounds the time added for CPU waits, in multiples of the
+	// deadline.
 	morePatience = 2
-	// busyShare is from which share of a start on, spent waiting for a CPU, the
-	// host's load is the reason that it was too slow.
+	// busyShare is the share of a start spent waiting for a CPU from which on the
+	// host's load is reported as the cause.
 	busyShare = 0.25
-	// patienceLook is between two looks at how long QEMU has waited.
+	// patienceLook is the interval at which QEMU's CPU wait is read.
 	patienceLook = 500 * time.Millisecond
 )
 
-// patient ends after d, to which the time is added that QEMU waits for a CPU where
-// the spec says so.
+// patient returns a context that ends after d. If the spec allows it, the time that
+// QEMU waits for a CPU is added.
 func (m *machine) patient(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	waited := func() time.Duration {
 		if p := m.qemu(); p != nil {
@@ -48,8 +49,8 @@ func (m *machine) patient(ctx context.Context, d time.Duration) (context.Context
 	return patience(ctx, string(m.spec.ID), d, most, patienceLook, waited)
 }
 
-// patience ends when d and the time waited are over, at most after most. Its cause
-// is the error of a start that took too long.
+// patience ends when d plus the time waited is over, or at most after most. Its
+// cause is the error of a start that took too long.
 func patience(ctx context.Context, subject string, d, most, look time.Duration, waited func() time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	begin := time.Now()
@@ -75,10 +76,10 @@ func patience(ctx context.Context, subject string, d, most, look time.Duration, 
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// tooSlow ends a start that has had all its time.
+// tooSlow ends a start whose time is over.
 type tooSlow struct {
 	why  error
-	busy bool // the host was
+	busy bool // the host was too busy
 }
 
 func (s tooSlow) Error() string { return s.why.Error() }
@@ -97,8 +98,8 @@ func slowly(subject string, took, wait time.Duration) error {
 	return err.WithCode("VM_START_TIMEOUT", "vmId", subject)
 }
 
-// explained is the error of a start whose time may have been over: it says so, but
-// where the guest is to blame and not the host.
+// explained returns the error of a start whose time may be over. It says so, unless
+// the guest and not the host is to blame.
 func explained(ctx context.Context, err error) error {
 	var slow tooSlow
 	if err != nil && errors.As(context.Cause(ctx), &slow) && (slow.busy || vm.KindOf(err) != vm.GuestFault) {
@@ -107,8 +108,8 @@ func explained(ctx context.Context, err error) error {
 	return err
 }
 
-// waitedForCPU is how long the thread of a process that waited longest for a CPU
-// has done so; 0 where the kernel does not say.
+// waitedForCPU returns the longest time that a thread of a process waited for a
+// CPU; 0 where the kernel does not tell.
 func waitedForCPU(pid int) (longest time.Duration) {
 	stats, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "schedstat"))
 	if err != nil {
@@ -129,12 +130,12 @@ func waitedForCPU(pid int) (longest time.Duration) {
 
 const (
 	panicMark = "Kernel panic - "
-	panicTail = 64 << 10 // of the console that is searched for it
-	panicMost = 200      // bytes of what it says
+	panicTail = 64 << 10 // bytes of the console that are searched for it
+	panicMost = 200      // bytes of the message
 )
 
-// panicked returns what the kernel of a guest that has ended said last, "" where it
-// did not panic. What it says is the guest's: printable, and of a bounded length.
+// panicked returns the last message of a guest kernel that panicked, "" if it did
+// not. The guest wrote it: it is made printable and cut.
 func (m *machine) panicked() string {
 	<-m.consoled
 	f, err := os.Open(layout.VMDir(m.spec.Dir).ConsoleLog())
@@ -143,9 +144,9 @@ func (m *machine) panicked() string {
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err == nil {
-		_, _ = f.Seek(max(0, st.Size()-panicTail), io.SeekStart) // else from its beginning
+		_, _ = f.Seek(max(0, st.Size()-panicTail), io.SeekStart) // otherwise it is read from its beginning
 	}
-	text, _ := io.ReadAll(io.LimitReader(f, panicTail)) // what could be read
+	text, _ := io.ReadAll(io.LimitReader(f, panicTail)) // use the part that could be read
 	i := bytes.LastIndex(text, []byte(panicMark))
 	if i < 0 {
 		return ""

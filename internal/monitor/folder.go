@@ -19,13 +19,13 @@ import (
 
 // folders are the directories of the host that the machine's guest has.
 type folders struct {
-	change chan struct{} // has what holds it while one is mounted or taken away, with the note of it
+	change chan struct{} // capacity one: taken while a folder is mounted or unmounted and noted
 	mu     sync.Mutex    // guards list
 	list   []*served
 }
 
-// begin waits until no other folder is mounted or taken away, as mountings of
-// one path must not meet.
+// begin waits until no other folder is mounted or unmounted, because two mounts on
+// one path must not overlap.
 func (l *folders) begin(ctx context.Context) error {
 	select {
 	case l.change <- struct{}{}:
@@ -37,14 +37,14 @@ func (l *folders) begin(ctx context.Context) error {
 
 func (l *folders) done() { <-l.change }
 
-// served is one folder. It is mounted again whenever its stream has ended,
-// until it is taken away.
+// served is one folder. Whenever its stream ends it is mounted again, until it is
+// unmounted.
 type served struct {
 	vm.Folder
 	dir  *os.File
 	ctx  context.Context
 	end  context.CancelFunc
-	over chan struct{} // closed when nothing serves it any more
+	over chan struct{} // closed when serving has ended
 }
 
 func (l *folders) at(path string) *served {
@@ -72,8 +72,8 @@ func (l *folders) remove(f *served) {
 	f.dir.Close()
 }
 
-// addFolder mounts a folder and serves it from now on. The directory is the one
-// that was checked, or none. The caller has begun.
+// addFolder mounts a folder and serves it. It refuses if the path is another
+// directory than the one that was checked. The caller has called begin.
 func (m *machine) addFolder(ctx context.Context, spec vm.Folder) error {
 	if m.folders.at(spec.Path) != nil {
 		return vm.Errorf(vm.Exists, spec.Path, "a folder is mounted there")
@@ -97,17 +97,17 @@ func (m *machine) addFolder(ctx context.Context, spec vm.Folder) error {
 }
 
 const (
-	folderWait = 20 * time.Second // for one mount
+	folderWait = 20 * time.Second // for one mount attempt
 	folderRest = 200 * time.Millisecond
 )
 
-// folderRetry is the pause after so many failures before in a row: a guest that
-// cannot have a folder is asked, and the log told, ever more seldom.
+// folderRetry is the pause after that many consecutive failures: the guest is asked
+// less and less often, and the log stays short.
 func folderRetry(before int) time.Duration {
 	return min(time.Second<<min(before, 5), 30*time.Second)
 }
 
-// serveFolder serves a folder, and mounts it again when the link was lost.
+// serveFolder serves a folder, and mounts it again after the link was lost.
 func (m *machine) serveFolder(f *served, conn net.Conn) {
 	defer close(f.over)
 	for failed := 0; ; {
@@ -132,7 +132,7 @@ func (m *machine) serveFolder(f *served, conn net.Conn) {
 	}
 }
 
-// mountAgain mounts a folder whose stream has ended, unless it was taken away.
+// mountAgain mounts a folder whose stream has ended, unless it was unmounted.
 func (m *machine) mountAgain(f *served) (net.Conn, error) {
 	if err := m.folders.begin(f.ctx); err != nil {
 		return nil, err
@@ -146,9 +146,9 @@ func (m *machine) mountAgain(f *served) (net.Conn, error) {
 	return m.guest.MountFolder(ctx, f.Path, f.RW, true)
 }
 
-// dropFolder unmounts a folder; one that is not there is no error, and what the
-// guest itself has mounted there stays. While programs use it, it stays and they
-// are named, unless force. The caller has begun.
+// dropFolder unmounts a folder; an absent one is no error, and a mount that the
+// guest made there itself stays. While programs use the folder it stays mounted and
+// the error names them, unless force. The caller has called begin.
 func (m *machine) dropFolder(ctx context.Context, path string, force bool) error {
 	f := m.folders.at(path)
 	if f == nil && !m.wants(path) {
@@ -164,8 +164,8 @@ func (m *machine) dropFolder(ctx context.Context, path string, force bool) error
 	return nil
 }
 
-// wantFolders changes what the machine's folders are to be, also for a monitor
-// that re-attaches.
+// wantFolders changes the list of the machine's folders, also for a monitor that
+// re-attaches.
 func (m *machine) wantFolders(change func([]vm.Folder) []vm.Folder) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,8 +180,8 @@ func (m *machine) wants(path string) bool {
 	return slices.ContainsFunc(m.spec.Folders, func(f vm.Folder) bool { return f.Path == path })
 }
 
-// giveFolder mounts a folder and notes that the machine is to have it. Nothing is
-// left of it when that cannot be noted.
+// giveFolder mounts a folder and notes it in the machine's list. If the note fails,
+// the folder is unmounted.
 func (m *machine) giveFolder(ctx context.Context, f vm.Folder) error {
 	if err := m.folders.begin(ctx); err != nil {
 		return err
@@ -201,7 +201,7 @@ func (m *machine) giveFolder(ctx context.Context, f vm.Folder) error {
 	return err
 }
 
-// takeFolder unmounts a folder and notes that the machine is not to have it.
+// takeFolder unmounts a folder and removes it from the machine's list.
 func (m *machine) takeFolder(ctx context.Context, path string, force bool) error {
 	if err := m.folders.begin(ctx); err != nil {
 		return err
@@ -214,22 +214,22 @@ func (m *machine) takeFolder(ctx context.Context, path string, force bool) error
 	return nil
 }
 
-// forgetFolder notes that a folder is gone, which is so whether or not it can be
-// written down. Where it was not, the engine takes from a later monitor what the
-// VM's record does not have.
+// forgetFolder notes that a folder is gone, even if the note cannot be written. In
+// that case the engine later removes from a new monitor each folder that the VM's
+// record lacks.
 func (m *machine) forgetFolder(path string) {
 	err := m.wantFolders(func(l []vm.Folder) []vm.Folder {
 		return slices.DeleteFunc(l, func(f vm.Folder) bool { return f.Path == path })
 	})
 	if err != nil {
-		m.log.Warn("that a folder of the host is gone is not written down", "path", path, "err", err)
+		m.log.Warn("the removal of a folder of the host is not recorded", "path", path, "err", err)
 	}
 }
 
-// mountFolders gives a guest the folders that it does not have yet, when its
-// machine starts or is found again. One that cannot be mounted is missing: its
-// path fails, or is what it was without, and the log says why. It reports
-// whether another try may do better.
+// mountFolders mounts the folders that a guest lacks, when its machine starts or is
+// adopted. A folder that cannot be mounted is missing: its path fails, or shows the
+// directory below, and the log says why. The result is whether another attempt may
+// succeed.
 func (m *machine) mountFolders(ctx context.Context) (again bool) {
 	m.mu.Lock()
 	list, lost := slices.Clone(m.spec.Folders), m.spec.LostFolders
@@ -250,8 +250,8 @@ func (m *machine) mountFolders(ctx context.Context) (again bool) {
 	return again
 }
 
-// mountWanted mounts a folder that the machine is to have, unless it has it or is
-// not to have it any more.
+// mountWanted mounts a folder of the machine's list, unless it is mounted or no
+// longer in the list.
 func (m *machine) mountWanted(ctx context.Context, f vm.Folder) error {
 	if err := m.folders.begin(ctx); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (m *machine) mountWanted(ctx context.Context, f vm.Folder) error {
 	return m.addFolder(ctx, f)
 }
 
-// keepMounting mounts folders until the guest has all that can be mounted: an
+// keepMounting mounts folders until the guest has every one that can be mounted: an
 // agent on a busy host may answer late.
 func (m *machine) keepMounting(ctx context.Context) {
 	for failed := 0; m.mountFolders(ctx); failed++ {
@@ -292,8 +292,8 @@ func (s *server) addFolder(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// The unmounting continues when its caller goes away: half of it has
-// happened.
+// The unmounting continues if its caller disconnects, so that it is not left half
+// done.
 func (s *server) dropFolder(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := s.m.takeFolder(context.WithoutCancel(r.Context()), q.Get("path"), q.Get("force") != "")
@@ -304,7 +304,7 @@ func (s *server) dropFolder(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// MountFolder gives the guest a directory of the host. Kinds: Exists, Invalid,
+// MountFolder mounts a directory of the host in the guest. Kinds: Exists, Invalid,
 // WrongState when the directory is not the one that was checked.
 func (c *Client) MountFolder(ctx context.Context, f vm.Folder) error {
 	ctx, cancel := within(ctx, startDeadline)
@@ -312,8 +312,8 @@ func (c *Client) MountFolder(ctx context.Context, f vm.Folder) error {
 	return c.call(ctx, "POST", "/folder", f, nil)
 }
 
-// UnmountFolder takes one away; one that is not there is no error. Kind Busy,
-// naming them, while programs use it, unless force: then they are killed.
+// UnmountFolder unmounts a folder; an absent one is no error. Kind Busy while
+// programs use it, with their names; force kills them.
 func (c *Client) UnmountFolder(ctx context.Context, path string, force bool) error {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()

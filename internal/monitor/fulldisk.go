@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// roomLook is the pause between two tries to resume a machine that is paused
+// roomLook is the interval between attempts to resume a machine that is paused
 // because the host's disk is full.
 const roomLook = time.Second
 
-// watchDisk resumes the machine after QEMU has stopped it because a write of
-// its guest found no room on the host. QEMU keeps that write and tries it
-// again when the machine resumes, so nothing is lost.
+// watchDisk resumes the machine after QEMU paused it because a write of the guest
+// found no room on the host. QEMU keeps that write and repeats it when the machine
+// resumes, so nothing is lost.
 func (m *machine) watchDisk() {
 	events := m.qemu().QMP.Subscribe()
 	m.wg.Go(func() {
@@ -32,18 +32,18 @@ func (m *machine) watchDisk() {
 			if e.Name != "BLOCK_IO_ERROR" || json.Unmarshal(e.Data, &failed) != nil || failed.Action != "stop" {
 				continue
 			}
-			pause(m.lifetime, roomLook) // the event comes before the stop
+			pause(m.lifetime, roomLook) // the event arrives before the stop
 			m.awaitRoom()
 		}
 	})
 }
 
-// awaitRoom returns when the machine is not paused for want of room. A capture
-// may have given up in between, unable to reach the agent: the guest's
-// programs are thawed once more.
+// awaitRoom returns when the machine is not paused for lack of room. A capture may
+// have failed meanwhile without reaching the agent, so it thaws the guest's
+// programs again.
 func (m *machine) awaitRoom() {
 	stood := false
-	for ; m.tryOn(); pause(m.lifetime, roomLook) {
+	for ; m.resumeIfRoom(); pause(m.lifetime, roomLook) {
 		if !stood {
 			m.log.Warn("the host's disk is full: the machine is paused until there is room")
 		}
@@ -59,9 +59,9 @@ func (m *machine) awaitRoom() {
 	}
 }
 
-// tryOn reports whether the machine was paused for want of room, and if so
-// lets it try again. A capture keeps it standing for its own reasons.
-func (m *machine) tryOn() bool {
+// resumeIfRoom resumes the machine if it is paused for lack of room, and reports whether
+// it was. It leaves a machine alone that a capture has paused.
+func (m *machine) resumeIfRoom() bool {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
 	state, err := m.qemu().RunState(m.lifetime)
@@ -69,7 +69,7 @@ func (m *machine) tryOn() bool {
 		return false
 	}
 	if err := m.qemu().QMP.Execute(m.lifetime, "cont", nil, nil); err != nil {
-		m.log.Warn("the machine could not be continued", "err", err)
+		m.log.Warn("the machine could not be resumed", "err", err)
 	}
 	return m.lifetime.Err() == nil
 }

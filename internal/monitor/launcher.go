@@ -23,9 +23,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Launcher starts monitors and finds them again. Its zero value but for Binary
-// is ready; it must not be copied. The one goroutine that it leaves per
-// monitor reaps that process and ends with it.
+// Launcher starts monitors and finds them again. Only Binary must be set. It must
+// not be copied. For each monitor it runs one goroutine, which reaps the process
+// and ends with it.
 type Launcher struct {
 	Binary string       // absolute path of warren-monitor
 	Log    *slog.Logger // may be nil
@@ -33,8 +33,8 @@ type Launcher struct {
 	verifier qemu.Verifier
 }
 
-// The descriptors of the pipes in the monitor: for its status, and of the keys
-// of volumes.
+// The monitor's descriptors of the pipes for its status and for the keys of
+// volumes.
 const (
 	statusFD = 3
 	keysFD   = 4
@@ -47,17 +47,17 @@ func (l *Launcher) log() *slog.Logger {
 	return l.Log
 }
 
-// Verify checks the memory and device files of a generation, as every Launch
-// on it does. Files that were found good and are untouched cost nothing again.
+// Verify checks the memory and device files of a generation, as every Launch on it
+// does. Files that were found good and have not changed since are not read again.
 func (l *Launcher) Verify(ctx context.Context, src vm.GenerationSource) error {
 	return l.verifier.Generation(ctx, src)
 }
 
 // Launch starts a monitor for spec, whose Dir must exist, and returns when the
-// machine is ready: agent answered, every reset acknowledged, network
-// connected. On an error, also when ctx ends first, nothing that it started is
-// left but logs in spec.Dir. Kinds: Busy when the VM has a machine, Corrupt,
-// GuestFault, Limit, NoSpace, Timeout, Unsupported, Internal.
+// machine is ready: agent answered, every reset acknowledged, network connected. On
+// an error, also when ctx ends first, it ends what it started; only logs in
+// spec.Dir remain. Kinds: Busy when the VM has a machine, Corrupt, GuestFault,
+// Limit, NoSpace, Timeout, Unsupported, Internal.
 func (l *Launcher) Launch(ctx context.Context, spec vm.MachineSpec) (*Client, vm.MachineStatus, error) {
 	begin := time.Now()
 	if spec.Generation != nil && !spec.Generation.Fresh {
@@ -85,7 +85,7 @@ func (l *Launcher) Launch(ctx context.Context, spec vm.MachineSpec) (*Client, vm
 	return newClient(spec.RunDir), st, nil
 }
 
-// prepare makes the run directory, and refuses when a machine lives in it.
+// prepare makes the run directory, and refuses when a machine runs in it.
 func prepare(spec vm.MachineSpec) error {
 	if id, err := loadIdentity(spec.RunDir); err == nil && id.Alive() {
 		return vm.Errorf(vm.Busy, string(spec.ID), "a monitor (process %d) runs for it", id.PID)
@@ -110,8 +110,8 @@ func loadQEMU(runDir string) (id qemu.Ident, err error) {
 	return id, err
 }
 
-// run starts the monitor's process and waits for its one message. When it
-// fails the process has ended.
+// run starts the monitor's process and waits for its one message. On an error the
+// process has ended.
 func (l *Launcher) run(ctx context.Context, spec vm.MachineSpec, path string, attach bool) (vm.MachineStatus, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -142,9 +142,9 @@ func (l *Launcher) run(ctx context.Context, spec vm.MachineSpec, path string, at
 	case err == nil && msg.Error != nil:
 		err = msg.Error.Error()
 	case ctx.Err() != nil:
-		err = vm.Errorf(vm.KindOf(ctx.Err()), string(spec.ID), "its start was given up: %w", ctx.Err())
+		err = vm.Errorf(vm.KindOf(ctx.Err()), string(spec.ID), "its start was cancelled: %w", ctx.Err())
 	default:
-		err = vm.Errorf(vm.Internal, string(spec.ID), "its monitor ended without a word").
+		err = vm.Errorf(vm.Internal, string(spec.ID), "its monitor ended without a message").
 			WithHint("its log is %s", layout.VMDir(spec.Dir).MonitorLog())
 	}
 	return vm.MachineStatus{}, errors.Join(err, l.endMonitor(ctx, exited))
@@ -153,7 +153,7 @@ func (l *Launcher) run(ctx context.Context, spec vm.MachineSpec, path string, at
 // child is a started monitor.
 type child struct {
 	process *os.Process
-	exited  chan struct{} // closed when it was reaped
+	exited  chan struct{} // closed when it is reaped
 }
 
 func (l *Launcher) exec(spec vm.MachineSpec, path string, attach bool, status, keys *os.File) (child, error) {
@@ -188,8 +188,8 @@ func (l *Launcher) exec(spec vm.MachineSpec, path string, attach bool, status, k
 	return c, nil
 }
 
-// endMonitor asks a monitor to end, which destroys what it is starting, and
-// makes it end when it doesn't.
+// endMonitor asks a monitor to end, which destroys a machine that it is starting,
+// and kills it if it does not.
 func (l *Launcher) endMonitor(ctx context.Context, c child) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitDeadline+5*time.Second)
 	defer cancel()
@@ -204,19 +204,19 @@ func (l *Launcher) endMonitor(ctx context.Context, c child) error {
 	return nil
 }
 
-// Attach finds the machine of a run directory: through its monitor, or, when
-// that is dead or of another version and QEMU lives, through a new one. Kind
-// NotFound when the machine is gone; a machine whose start was never completed
-// is gone after Attach.
+// Attach finds the machine of a run directory through its monitor. If the monitor
+// is dead or of another version and QEMU lives, a new monitor takes over. Kind
+// NotFound when the machine is gone. A machine whose start was never completed is
+// gone after Attach.
 func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.MachineStatus, error) {
 	id, err := loadIdentity(runDir)
 	if err != nil {
-		return nil, vm.MachineStatus{}, l.bury(ctx, runDir, err)
+		return nil, vm.MachineStatus{}, l.endLost(ctx, runDir, err)
 	}
 	if id.Alive() {
 		st, err := l.adopt(ctx, runDir)
 		if err == nil && st.Protocol == Protocol && st.Ready {
-			qemu.Bound(st.ID, st.QEMUPID, st.Size) // this serve may have groups that the one before had not
+			qemu.Bound(st.ID, st.QEMUPID, st.Size) // this serve may have control groups that the previous one had not
 			return newClient(runDir), st, nil
 		}
 		if ctx.Err() != nil {
@@ -227,10 +227,10 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 		}
 	}
 	if id, err = loadIdentity(runDir); err != nil || !id.Ready {
-		return nil, vm.MachineStatus{}, l.bury(ctx, runDir, err)
+		return nil, vm.MachineStatus{}, l.endLost(ctx, runDir, err)
 	}
 	if q, err := loadQEMU(runDir); err != nil || !q.Alive() {
-		return nil, vm.MachineStatus{}, l.bury(ctx, runDir, err)
+		return nil, vm.MachineStatus{}, l.endLost(ctx, runDir, err)
 	}
 	var spec vm.MachineSpec
 	if err := readSpec(id.Spec, &spec); err != nil {
@@ -243,7 +243,7 @@ func (l *Launcher) Attach(ctx context.Context, runDir string) (*Client, vm.Machi
 	return newClient(runDir), st, nil
 }
 
-// adopt asks a live monitor, and waits for a start that is under way.
+// adopt asks a live monitor, and waits for a start in progress.
 func (l *Launcher) adopt(ctx context.Context, runDir string) (vm.MachineStatus, error) {
 	c := newClient(runDir)
 	defer c.Close()
@@ -258,7 +258,7 @@ func (l *Launcher) adopt(ctx context.Context, runDir string) (vm.MachineStatus, 
 	return c.statusWhenReady(actx)
 }
 
-// retire ends a monitor that can't be used; its machine keeps running.
+// retire ends a monitor that cannot be used; its machine keeps running.
 func (l *Launcher) retire(ctx context.Context, id identity) error {
 	h, err := id.Open()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -282,9 +282,9 @@ func (l *Launcher) retire(ctx context.Context, id identity) error {
 	return h.Wait(ctx)
 }
 
-// bury ends what is left of a machine that can't be attached and says so. The
-// run directory stays, with the reason of the end if there is one.
-func (l *Launcher) bury(ctx context.Context, runDir string, cause error) error {
+// endLost ends the processes of a machine that cannot be attached and returns that as
+// an error. The run directory stays, with the recorded end if there is one.
+func (l *Launcher) endLost(ctx context.Context, runDir string, cause error) error {
 	if err := l.endProcesses(ctx, runDir); err != nil {
 		return err
 	}
@@ -299,8 +299,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Sweep ends every process that is left of a machine, never another one's, and
-// removes the run directory. A directory that does not exist is no error.
+// Sweep ends every process that is left of a machine, never another machine's, and
+// removes the run directory. An absent directory is no error.
 func (l *Launcher) Sweep(ctx context.Context, runDir string) error {
 	ctx, cancel := within(ctx, quitDeadline)
 	defer cancel()
@@ -310,7 +310,7 @@ func (l *Launcher) Sweep(ctx context.Context, runDir string) error {
 	return pathError(runDir, os.RemoveAll(runDir))
 }
 
-// Strays names the VMs that a QEMU runs for, of any data directory of this user.
+// Strays names the VMs for which a QEMU runs, of any data directory of this user.
 func (l *Launcher) Strays() ([]vm.ID, error) {
 	names, err := qemu.FindAll()
 	if err != nil {
@@ -319,8 +319,8 @@ func (l *Launcher) Strays() ([]vm.ID, error) {
 	return names, nil
 }
 
-// endProcesses kills monitor and QEMU. The monitor goes first: it would
-// otherwise see QEMU's end as the machine's.
+// endProcesses kills monitor and QEMU, the monitor first: otherwise it would record
+// QEMU's end as the machine's.
 func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {
 	if id, err := loadIdentity(runDir); err == nil {
 		if err := id.End(ctx); err != nil {
@@ -332,7 +332,8 @@ func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {
 			return vm.Errorf(vm.Internal, runDir, "its qemu could not be ended: %w", err)
 		}
 	}
-	// A monitor that was killed between starting QEMU and noting it.
+	// The QEMU of a monitor that was killed after it started QEMU and before it
+	// noted that.
 	name := vm.ID(filepath.Base(runDir))
 	if !vm.IsID(string(name)) {
 		return nil
@@ -349,9 +350,9 @@ func (l *Launcher) endProcesses(ctx context.Context, runDir string) error {
 	return nil
 }
 
-// ReadExit says how the machine of a run directory ended: what its monitor
-// noted, or "host-restart" when its processes belong to an earlier boot of the
-// host, or "qemu-crash" when nobody was left to see it.
+// ReadExit returns how the machine of a run directory ended: what its monitor
+// noted, "host-restart" when its processes belong to an earlier boot of the host,
+// or "qemu-crash" when no monitor saw the end.
 func ReadExit(runDir string) vm.MachineExit {
 	var exit vm.MachineExit
 	if err := layout.ReadJSON(layout.RunVM(runDir).Exit(), &exit); err == nil && exit.Reason != "" {
@@ -360,7 +361,7 @@ func ReadExit(runDir string) vm.MachineExit {
 	exit = vm.MachineExit{Reason: "qemu-crash", Time: time.Now()}
 	boot, err := qemu.HostBootID()
 	if id, ierr := loadQEMU(runDir); err == nil && (ierr != nil || id.BootID != boot) {
-		exit.Reason = "host-restart" // the run directory does not outlive one
+		exit.Reason = "host-restart" // the run directory does not survive a reboot
 	}
 	return exit
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 )
 
-// logLimit bounds a monitor's log; as much is kept of what came before. A guest,
-// or its QEMU, can give a monitor much to complain about.
+// logLimit bounds a monitor's log; one predecessor of the same size is kept. A
+// guest, or its QEMU, can make a monitor log a lot.
 const logLimit = 4 << 20
 
-// LogOutput is where a monitor logs to whose machine's spec is that file: its
-// standard error, bounded where that is the machine's log.
+// LogOutput returns where a monitor logs whose spec is that file: standard error,
+// bounded if that is the machine's log.
 func LogOutput(spec string) io.Writer {
 	if b, ok := layout.BoundStream(os.Stderr, layout.VMDir(filepath.Dir(spec)).MonitorLog(), logLimit); ok {
 		return b

@@ -35,17 +35,17 @@ type machine struct {
 	link  *agentLink
 	guest *guest.Client
 
-	lifetime context.Context // of what serves the machine; ends with end
+	lifetime context.Context // ends with end
 	end      context.CancelFunc
-	wg       sync.WaitGroup // all that serves the machine
+	wg       sync.WaitGroup // everything that serves the machine
 
 	proc    atomic.Pointer[qemu.Process] // set before started is closed; reseat replaces it
-	moving  sync.Mutex                   // held by reseat: the end of QEMU is not the machine's
+	moving  sync.Mutex                   // held by reseat: QEMU's end is then not the machine's
 	started chan struct{}                // closed when the machine is ready
-	gone    chan struct{}                // closed when QEMU is gone; exit is set before
+	gone    chan struct{}                // closed when QEMU is gone; exit is set first
 	exit    vm.MachineExit
 
-	consoled <-chan struct{} // closed when the console's log has all of its QEMU
+	consoled <-chan struct{} // closed when the console's log is complete for this QEMU
 
 	folders   folders
 	spare     spare
@@ -56,7 +56,7 @@ type machine struct {
 	hello   vm.AgentHello
 	resets  vm.ResetReport
 	timings map[string]time.Duration
-	intent  string // why it is being ended by us: "stop", "kill"; "" = it isn't
+	intent  string // why the monitor ends it: "stop", "kill"; "" if it does not
 }
 
 func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*machine, error) {
@@ -79,15 +79,15 @@ func newMachine(ctx context.Context, spec vm.MachineSpec, log *slog.Logger) (*ma
 // qemu returns the machine's process; nil before its start.
 func (m *machine) qemu() *qemu.Process { return m.proc.Load() }
 
-// mark records how long after the beginning a step of the start was done.
+// mark records when a step of the start was done.
 func (m *machine) mark(step string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.timings[step] = time.Since(m.begun)
 }
 
-// start brings the machine up: QEMU, agent, resets, network. On an error the
-// caller calls destroy.
+// start starts QEMU, reaches the agent, resets the guest and connects the network.
+// On an error the caller calls destroy.
 func (m *machine) start(ctx context.Context) error {
 	d := m.spec.Deadline
 	if d <= 0 {
@@ -120,8 +120,8 @@ func (m *machine) start(ctx context.Context) error {
 	return explained(ctx, err)
 }
 
-// endsNow reports whether QEMU has ended or is about to: what it takes down
-// with it, such as the agent's link, may be noticed before.
+// endsNow reports whether QEMU has ended or is about to: effects of its end, such
+// as a lost agent link, may show first.
 func (m *machine) endsNow() bool {
 	t := time.NewTimer(300 * time.Millisecond)
 	defer t.Stop()
@@ -171,9 +171,9 @@ func (m *machine) spawn(ctx context.Context) error {
 	return proc.AwaitRunning(ctx)
 }
 
-// waking is what the guest does before anything else. A guest that boots, and one
-// that needs its folders before its programs continue, is reset when it is
-// linked.
+// waking returns what the guest does before anything else. A guest that boots, and
+// one that needs its folders before its programs continue, is reset over the link
+// instead.
 func (m *machine) waking() *link.Waking {
 	if m.spec.Generation == nil || len(m.spec.Folders) > 0 || len(m.spec.LostFolders) > 0 {
 		return nil
@@ -181,7 +181,7 @@ func (m *machine) waking() *link.Waking {
 	return link.NewWaking(func() []byte { return link.EncodeReset(m.fresh()) })
 }
 
-// console keeps the serial console's log as long as the machine runs.
+// console writes the serial console's log while the machine runs.
 func (m *machine) console() {
 	done := make(chan struct{})
 	m.consoled = done
@@ -194,11 +194,10 @@ func (m *machine) console() {
 	})
 }
 
-// wake finds the agent, makes the guest a machine of its own, and connects
-// its network.
+// wake finds the agent, gives the guest its own identity, and connects its network.
 func (m *machine) wake(ctx context.Context) error {
 	m.mark("running")
-	waking := m.link.waking // nobody else has the link yet
+	waking := m.link.waking // no other caller uses the link yet
 	m.wg.Go(func() { m.link.run(m.lifetime) })
 	if err := m.greet(ctx, waking); err != nil {
 		return err
@@ -207,7 +206,7 @@ func (m *machine) wake(ctx context.Context) error {
 		if err := m.upgrade(ctx); err != nil {
 			return err
 		}
-		m.mountFolders(ctx) // where the agent of before could not
+		m.mountFolders(ctx) // which the previous agent could not
 	}
 	m.mark("reset")
 	m.fillDisk(ctx)
@@ -221,8 +220,8 @@ func (m *machine) wake(ctx context.Context) error {
 	return nil
 }
 
-// greet finds the agent and makes the guest a machine of its own: by waking it, or
-// by way of a session.
+// greet finds the agent and gives the guest its own identity, with the wake message
+// or over a session.
 func (m *machine) greet(ctx context.Context, w *link.Waking) error {
 	if w != nil {
 		if _, err := m.link.waitOr(ctx, w.Done()); err != nil {
@@ -242,7 +241,7 @@ func (m *machine) greet(ctx context.Context, w *link.Waking) error {
 			return err
 		}
 	}
-	m.mountFolders(ctx) // before programs continue
+	m.mountFolders(ctx) // before programs resume
 	return m.reset(ctx, m.guest.Wake)
 }
 
@@ -252,9 +251,9 @@ const (
 	clockPause = 100 * time.Millisecond
 )
 
-// setClock makes up for the time that the reset took to arrive: of code that
-// has not run before in this process, on a busy host, up to some tenths of a
-// second. It ends when a request was quick enough to be exact.
+// setClock corrects the guest's clock for the time that the reset took to arrive:
+// up to some tenths of a second for untranslated code on a busy host. It ends when
+// a request was quick enough to be exact.
 func (m *machine) setClock(ctx context.Context) {
 	for range clockTries {
 		sent := time.Now()
@@ -301,7 +300,7 @@ func (m *machine) awaitBooted(ctx context.Context) error {
 
 type resetFunc func(context.Context, vm.Reset) (vm.AgentHello, vm.ResetReport, error)
 
-// fresh is the machine's reset with the time and entropy of now.
+// fresh is the machine's reset with the current time and new entropy.
 func (m *machine) fresh() vm.Reset {
 	r := m.spec.Reset
 	r.Entropy = make([]byte, 64)
@@ -310,15 +309,15 @@ func (m *machine) fresh() vm.Reset {
 	return r
 }
 
-// reset makes the guest a machine of its own. Time and entropy are taken last.
+// reset gives the guest its own identity. Time and entropy are read last.
 func (m *machine) reset(ctx context.Context, do resetFunc) error {
 	r := m.fresh()
 	hello, report, err := do(ctx, r)
 	return m.accept(r, hello, report, err)
 }
 
-// accept takes the guest's answer to a reset. A reset that isn't acknowledged fails
-// the start.
+// accept checks the guest's answer to a reset. A reset that is not acknowledged
+// fails the start.
 func (m *machine) accept(r vm.Reset, hello vm.AgentHello, report vm.ResetReport, err error) error {
 	m.mu.Lock()
 	m.hello, m.resets = hello, report
@@ -347,9 +346,9 @@ const (
 	upgradeLook = 100 * time.Millisecond
 )
 
-// upgrade replaces an agent of another version by ours, in place, and has the new
-// one do the resets again: it may know more of them. A guest that has no room for
-// it continues with the agent that it has, which has done every reset.
+// upgrade replaces an agent of another version by ours, in place, and repeats the
+// resets with the new one, which may know more of them. A guest that has no room
+// for it keeps its agent, which has done every reset.
 func (m *machine) upgrade(ctx context.Context) error {
 	f, err := os.Open(m.spec.Agent)
 	if err != nil {
@@ -363,8 +362,8 @@ func (m *machine) upgrade(ctx context.Context) error {
 	if err := m.guest.Upgrade(ctx, f, st.Size()); err != nil {
 		return m.keepAgent(ctx, err)
 	}
-	// The old agent answers before it becomes the new one: a link that is made
-	// at once may still reach it, and breaks or falls silent when it goes.
+	// The old agent answers before it becomes the new one. A link that is made at
+	// once may still reach the old one; it fails or falls silent when that ends.
 	ctx, cancel := context.WithTimeout(ctx, upgradeWait)
 	defer cancel()
 	tick := time.NewTicker(upgradeLook)
@@ -391,8 +390,7 @@ func (m *machine) upgrade(ctx context.Context) error {
 	}
 }
 
-// keepAgent continues with an agent that could not be replaced, if it still
-// answers.
+// keepAgent keeps an agent that could not be replaced, if it still answers.
 func (m *machine) keepAgent(ctx context.Context, why error) error {
 	try, stop := context.WithTimeout(ctx, upgradeTry)
 	defer stop()
@@ -404,7 +402,8 @@ func (m *machine) keepAgent(ctx context.Context, why error) error {
 	return nil
 }
 
-// connectNetwork plugs the guest's network card in and keeps it so.
+// connectNetwork connects the guest's network card, and connects it again when that
+// fails.
 func (m *machine) connectNetwork(ctx context.Context) error {
 	conn, err := dialUnix(ctx, layout.RunVM(m.spec.RunDir).Net())
 	if err != nil {
@@ -433,7 +432,7 @@ func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", path)
 }
 
-// setNetwork changes the policy, now and for a monitor that re-attaches.
+// setNetwork changes the policy, also for a monitor that re-attaches.
 func (m *machine) setNetwork(p vm.NetworkPolicy) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -445,7 +444,7 @@ func (m *machine) setNetwork(p vm.NetworkPolicy) error {
 	return nil
 }
 
-// status never fails: what can't be asked is left zero.
+// status never fails: what cannot be read stays zero.
 func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	st := m.brief()
 	st.MonRSS, _ = memory(os.Getpid())
@@ -464,7 +463,7 @@ func (m *machine) status(ctx context.Context) vm.MachineStatus {
 	return st
 }
 
-// brief is the part of the status that takes no time to find out.
+// brief is the part of the status that is in memory.
 func (m *machine) brief() vm.MachineStatus {
 	m.mu.Lock()
 	st := vm.MachineStatus{
@@ -473,7 +472,7 @@ func (m *machine) brief() vm.MachineStatus {
 	}
 	m.mu.Unlock()
 	switch {
-	case closed(m.gone): // asked first: a machine that is gone was started once
+	case closed(m.gone): // read first: a machine that is gone was started once
 		st.RunState = "gone"
 	case !closed(m.started):
 		st.RunState = "starting"

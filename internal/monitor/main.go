@@ -25,25 +25,25 @@ import (
 type Options struct {
 	Spec   string // path of the vm.MachineSpec
 	Attach bool   // take over a running QEMU whose monitor is gone
-	// Status gets one message when the machine is ready or its start has
-	// failed, and is closed then; may be nil.
+	// Status gets one message when the machine is ready or its start has failed,
+	// and is then closed; may be nil.
 	Status io.WriteCloser
-	Keys   io.ReadCloser // of the volumes that the machine starts with; nil = none
+	Keys   io.ReadCloser // keys of the volumes that the machine starts with; nil = none
 	Log    *slog.Logger
 }
 
-// message is what goes over Status: one of the two.
+// message is sent over Status: one of the two.
 type message struct {
 	Ready *vm.MachineStatus `json:"ready,omitempty"`
 	Error *vm.WireError     `json:"error,omitempty"`
 }
 
-// Main is the whole life of a monitor: it starts the machine (or takes it
-// over), serves it, and returns when the machine is gone. When ctx ends during
-// the start, the machine is destroyed; when it ends later, Main returns and
-// QEMU keeps running, for a new monitor to take over.
+// Main runs a monitor: it starts the machine or takes it over, serves it, and
+// returns when the machine is gone. If ctx ends during the start, the machine is
+// destroyed. If it ends later, Main returns and QEMU keeps running, for a new
+// monitor.
 func Main(ctx context.Context, o Options) error {
-	// A guest's disk is not to be found in a core file.
+	// A core file would contain the guest's disk and memory.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		o.Log.Warn("core files stay possible", "err", err)
 	}
@@ -92,7 +92,7 @@ func tell(ctx context.Context, o Options, m *machine, err error) {
 	}
 }
 
-// begin starts or takes over the machine. On an error nothing runs any more.
+// begin starts or takes over the machine. On an error no process of it runs.
 func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	var spec vm.MachineSpec
 	if err := readSpec(o.Spec, &spec); err != nil {
@@ -132,7 +132,7 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	}
 	err = vm.AsError(err)
 	s.close(context.WithoutCancel(ctx))
-	if o.Attach { // what runs is not ours to end; its owner is told
+	if o.Attach { // another monitor owns the machine and gets the error
 		if m.qemu() != nil {
 			defer m.qemu().Abandon()
 		}
@@ -144,7 +144,7 @@ func begin(ctx context.Context, o Options) (*machine, *server, error) {
 	return nil, nil, err
 }
 
-// readSpec reads a machine's spec, which a newer Warren may have written.
+// readSpec reads a machine's spec. A newer Warren may have written it.
 func readSpec(path string, spec *vm.MachineSpec) error {
 	if err := layout.ReadJSON(path, spec); err != nil {
 		return err
@@ -152,16 +152,16 @@ func readSpec(path string, spec *vm.MachineSpec) error {
 	return spec.CheckFormat()
 }
 
-// attach takes over a machine that was ready. An agent that does not answer
-// is no reason to refuse: the machine runs, and may be stopped.
+// attach takes over a machine that was ready. It does so even if the agent does not
+// answer: the machine runs, and can be stopped.
 func (m *machine) attach(ctx context.Context) error {
 	proc, err := qemu.Adopt(ctx, m.spec)
 	if err != nil {
 		return err
 	}
 	m.proc.Store(proc)
-	proc.DropSpare() // perhaps half made
-	if err := m.goOn(ctx); err != nil {
+	proc.DropSpare() // it may be incomplete
+	if err := m.resumeLeftPaused(ctx); err != nil {
 		return err
 	}
 	m.readPlugged(ctx)

@@ -12,12 +12,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A machine of the pool is started and warmed like any other, paused, and
-// adopted later: it becomes another VM in the moment in which it continues.
+// A machine of the pool is started and warmed like any other and then paused.
+// Adopting it gives it another VM's identity and resumes it.
 
-// pause pauses the machine until it is adopted or resumed. Pausing a paused
-// machine succeeds: it is how its owner learns that its monitor and QEMU
-// answer.
+// pause pauses the machine until it is adopted or resumed. Pausing a paused machine
+// succeeds: so its owner checks that monitor and QEMU answer.
 func (m *machine) pause(ctx context.Context) error {
 	if !closed(m.started) {
 		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -32,9 +31,9 @@ func (m *machine) pause(ctx context.Context) error {
 	return nil
 }
 
-// adopt resumes a paused machine as the VM that a describes. Its spec is
-// durable before, so that a monitor that re-attaches knows the key. A machine
-// that did not acknowledge every reset is killed: nobody is to meet it.
+// adopt resumes a paused machine as the VM that a describes. Its spec is durable
+// first, so that a monitor that re-attaches knows the key. A machine that did not
+// acknowledge every reset is killed before anything can reach it.
 func (m *machine) adopt(ctx context.Context, a vm.Adoption) error {
 	if !closed(m.started) {
 		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -56,7 +55,7 @@ func (m *machine) adopt(ctx context.Context, a vm.Adoption) error {
 	m.mark("written")
 	err := m.qemu().QMP.Execute(ctx, "cont", nil, nil)
 	if err != nil {
-		err = vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be continued: %w", err)
+		err = vm.Errorf(vm.Internal, string(m.spec.ID), "the machine could not be resumed: %w", err)
 	} else {
 		m.link.setPaused(false)
 		m.mark("running")
@@ -72,17 +71,17 @@ func (m *machine) adopt(ctx context.Context, a vm.Adoption) error {
 	return nil
 }
 
-// become puts the new identity and network into the spec and in force.
+// become writes the new identity and network to the spec and applies them.
 func (m *machine) become(a vm.Adoption) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	spec := m.spec
 	spec.Reset, spec.Network, spec.Deadline, spec.Pooled = a.Reset, a.Network, a.Deadline, false
-	// Durable: whoever removes images goes by Pooled.
+	// Durable: the removal of images reads Pooled.
 	if err := layout.WriteJSON(layout.VMDir(spec.Dir).Machine(), spec, 0o600); err != nil {
 		return err
 	}
-	// Only these fields: the others are read without the lock.
+	// Only these fields: others are read without the lock.
 	m.spec.Reset, m.spec.Network, m.spec.Deadline, m.spec.Pooled = a.Reset, a.Network, a.Deadline, false
 	m.net.SetPolicy(a.Network)
 	return nil
@@ -116,8 +115,8 @@ func (c *Client) Pause(ctx context.Context) error {
 	return c.call(ctx, "POST", "/pause", nil, nil)
 }
 
-// Adopt resumes a paused machine as another VM, every reset acknowledged.
-// After an error the machine cannot be used: sweep it.
+// Adopt resumes a paused machine as another VM and waits until every reset is
+// acknowledged. After an error the machine cannot be used: sweep it.
 func (c *Client) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, error) {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()

@@ -13,14 +13,14 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 )
 
-// presentEvery is how often a monitor looks whether it can still be found.
+// presentEvery is the interval at which a monitor checks that serve can find it.
 const presentEvery = 2 * time.Second
 
-// stayPresent puts back the files by which a machine is found, when somebody has
-// removed them: its monitor's socket, and the notes of who monitor and QEMU are.
-// Without them serve could not ask for the machine, and its next start would
-// take it for dead. The guest does not notice. It continues until stop is called
-// or ctx ends: then another monitor takes over.
+// stayPresent restores the files by which serve finds a machine, if somebody
+// removed them: the monitor's socket, and the notes of the processes of monitor and
+// QEMU. Without them serve could not reach the machine, and its next start would
+// take it for dead. The guest does not notice. It runs until stop is called or ctx
+// ends: then another monitor takes over.
 func (s *server) stayPresent(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -38,7 +38,7 @@ func (s *server) stayPresent(ctx context.Context) (stop func()) {
 				continue // it has ended, or another QEMU takes its place
 			}
 			if err := s.putBack(); err != nil {
-				s.m.log.Error("this machine cannot be found by its files, and they cannot be put back", "err", err)
+				s.m.log.Error("files of this machine are missing and cannot be restored: serve cannot find it", "err", err)
 			}
 		}
 	}()
@@ -52,7 +52,7 @@ func (s *server) putBack() error {
 	if !noSocket && !noMonitor && !noQEMU {
 		return nil
 	}
-	s.m.log.Warn("files of this machine were removed; they are put back", "socket", noSocket, "monitor", noMonitor, "qemu", noQEMU)
+	s.m.log.Warn("files of this machine were removed; the monitor makes them again", "socket", noSocket, "monitor", noMonitor, "qemu", noQEMU)
 	if err := os.MkdirAll(s.m.spec.RunDir, 0o700); err != nil {
 		return pathError(s.m.spec.RunDir, err)
 	}

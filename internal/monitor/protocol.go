@@ -16,17 +16,17 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Protocol is the version of what is spoken on a monitor's socket. A Launcher
-// replaces a monitor of another version by re-attaching. Monitors before 5 wrote
-// down a wrong link key when they captured a machine that came from the pool.
+// Protocol is the version of the protocol on a monitor's socket. A Launcher
+// replaces a monitor of another version by re-attaching. Monitors before 5 recorded
+// a wrong link key when they captured a machine that came from the pool.
 const Protocol = 5
 
-// Bounds of what a monitor waits for.
+// Deadlines of a monitor's steps.
 const (
 	startDeadline = 120 * time.Second // of a whole start, where the spec has none
-	callDeadline  = 10 * time.Second  // of a call that only asks
+	callDeadline  = 10 * time.Second  // of a call that only reads
 	linkDeadline  = 10 * time.Second  // for the agent to answer a new stream
-	quitDeadline  = 10 * time.Second  // for QEMU to write back its disks and end
+	quitDeadline  = 10 * time.Second  // for QEMU to flush its disks and end
 )
 
 // identity is the file RunDir/monitor.pid.
@@ -34,7 +34,7 @@ type identity struct {
 	qemu.Ident
 	Spec     string `json:"spec"`     // path of the vm.MachineSpec
 	Protocol int    `json:"protocol"` // of the monitor
-	Ready    bool   `json:"ready"`    // the machine's start has been completed
+	Ready    bool   `json:"ready"`    // the machine's start has completed
 }
 
 func (id identity) save(runDir string) error {
@@ -46,8 +46,8 @@ func loadIdentity(runDir string) (id identity, err error) {
 	return id, err
 }
 
-// writeJSON replaces a file that means nothing after a crash of the host, so
-// without waiting for the disk.
+// writeJSON replaces a file that is worthless after a crash of the host, so it does
+// not sync.
 func writeJSON(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -60,7 +60,7 @@ func writeJSON(path string, v any) error {
 	return pathError(path, os.Rename(tmp, path))
 }
 
-// pathError gives an operating system's error about path its kind.
+// pathError gives an operating system's error about path a kind.
 func pathError(path string, err error) error {
 	kind := vm.Internal
 	switch {
@@ -74,7 +74,7 @@ func pathError(path string, err error) error {
 	return vm.Errorf(kind, path, "%w", err)
 }
 
-// within bounds a call whose caller gave it no deadline.
+// within gives a call without a deadline a default one.
 func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	if _, has := ctx.Deadline(); has {
 		return context.WithCancel(ctx)

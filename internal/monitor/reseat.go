@@ -12,19 +12,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A machine keeps for itself every page that it has written since its start,
-// and each capture has to compare and copy them. reseat has it begin again: a
-// new QEMU is started on what a capture has just written down, behind the same
-// network and the same sockets. Programs, terminals and connections continue.
+// A machine keeps in private memory every page that it has written since its start,
+// and each capture compares and copies these. reseat replaces QEMU: a new one
+// starts on what a capture has just written, behind the same network and sockets.
+// Programs, terminals and connections continue.
 
-// reseat moves a machine that a capture holds to a new QEMU. When it fails the
-// machine either is paused as it did, or is gone, and then what was captured
-// is what can be started.
+// reseat moves a machine that a capture has paused to a new QEMU. If it fails,
+// either the machine is still paused, or it is gone and the captured state can be
+// started.
 func (m *machine) reseat(ctx context.Context, g vm.GenerationSource) error {
 	m.capturing.Lock()
 	defer m.capturing.Unlock()
 	if !m.held {
-		return vm.Errorf(vm.WrongState, string(m.spec.ID), "no capture holds the machine")
+		return vm.Errorf(vm.WrongState, string(m.spec.ID), "the machine is not paused by a capture")
 	}
 	m.moving.Lock()
 	defer m.moving.Unlock()
@@ -32,7 +32,7 @@ func (m *machine) reseat(ctx context.Context, g vm.GenerationSource) error {
 	defer cancel()
 	old, spec := m.qemu(), m.seated(g)
 	m.intend("reseat")
-	if err := old.Kill(ctx); err != nil { // all it had is written down
+	if err := old.Kill(ctx); err != nil { // all its state is captured
 		m.intend("")
 		return vm.Errorf(vm.Internal, string(m.spec.ID), "qemu could not be ended: %w", err)
 	}
@@ -48,16 +48,16 @@ func (m *machine) reseat(ctx context.Context, g vm.GenerationSource) error {
 	m.guest.Close()
 	m.link.drop()
 	m.link.again()
-	if err := m.sit(ctx, proc, spec); err != nil {
-		_ = proc.Kill(context.WithoutCancel(ctx)) // it may have ended by itself
+	if err := m.runSeated(ctx, proc, spec); err != nil {
+		_ = proc.Kill(context.WithoutCancel(ctx)) // it may have ended already
 		return err
 	}
 	m.intend("")
 	return nil
 }
 
-// seated is the spec of the machine on its new seat: the guest is as it was
-// captured, and keeps its identity.
+// seated is the spec of the machine on its new QEMU: the guest is as captured and
+// keeps its identity.
 func (m *machine) seated(g vm.GenerationSource) vm.MachineSpec {
 	now := m.qemu().Machine()
 	m.mu.Lock()
@@ -71,8 +71,8 @@ func (m *machine) seated(g vm.GenerationSource) vm.MachineSpec {
 	return spec
 }
 
-// sit lets the new QEMU run and its guest continue.
-func (m *machine) sit(ctx context.Context, proc *qemu.Process, spec vm.MachineSpec) error {
+// runSeated lets the new QEMU and its guest run.
+func (m *machine) runSeated(ctx context.Context, proc *qemu.Process, spec vm.MachineSpec) error {
 	if err := proc.AwaitRunning(ctx); err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (m *machine) sit(ctx context.Context, proc *qemu.Process, spec vm.MachineSp
 	m.link.setPaused(false)
 	m.console()
 	m.watchDisk()
-	if _, err := m.link.wait(ctx); err != nil { // the time of the reset must not grow old
+	if _, err := m.link.wait(ctx); err != nil { // the time in the reset must be current
 		return m.silent(err)
 	}
 	return m.reset(ctx, m.guest.Wake)
 }
 
-// Reseat moves a machine that a capture holds to a new QEMU, started on what
-// was captured; see machine.reseat.
+// Reseat moves a machine that a capture has paused to a new QEMU, started on the
+// captured state; see machine.reseat.
 func (c *Client) Reseat(ctx context.Context, g vm.GenerationSource) error {
 	ctx, cancel := within(ctx, 2*startDeadline)
 	defer cancel()

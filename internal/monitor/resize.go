@@ -12,12 +12,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// growWait is for the guest to use what it was given.
+// growWait bounds the wait until the guest uses new memory or CPUs.
 const growWait = 30 * time.Second
 
-// resize gives the machine another size while it runs. It says of each part
-// that differs "live", or why it cannot; when one cannot, what was not yet
-// begun is left as it is, since only a start can do the rest. Capture and
+// resize changes the size of the running machine. For each part that differs it
+// returns "live", or why it cannot. If one part cannot change, the parts not yet
+// begun stay as they are, since a start has to change them anyway. Capture and
 // resize exclude each other.
 func (m *machine) resize(ctx context.Context, want vm.Size) (map[string]string, error) {
 	if !closed(m.started) {
@@ -52,8 +52,8 @@ func (m *machine) resize(ctx context.Context, want vm.Size) (map[string]string, 
 	return how, nil
 }
 
-// planResize says what a machine has plugged in when it has grown to a size,
-// and of each part that differs whether that works.
+// planResize returns what a machine of the new size has plugged in, and for each
+// part that differs whether a resize can change it.
 func planResize(now vm.MachineSpec, want vm.Size) (vm.Plugged, map[string]string) {
 	how := make(map[string]string)
 	if want.DiskMiB != now.Size.DiskMiB {
@@ -104,8 +104,8 @@ func (m *machine) resizeDisk(ctx context.Context, want vm.Size, _ vm.Plugged) er
 	return m.growGuest(ctx, vm.Size{DiskMiB: want.DiskMiB})
 }
 
-// resizeMemory plugs one module after the other, each when the guest uses the
-// one before.
+// resizeMemory plugs one module after the other, each after the guest uses the
+// previous one.
 func (m *machine) resizeMemory(ctx context.Context, _ vm.Size, goal vm.Plugged) error {
 	now := m.qemu().Machine()
 	for i := len(now.Plugged.Modules); i < len(goal.Modules); i++ {
@@ -126,8 +126,8 @@ func (m *machine) resizeMemory(ctx context.Context, _ vm.Size, goal vm.Plugged) 
 	return nil
 }
 
-// resizeCPUs plugs in what is missing. CPUs that are too many stay in the
-// machine and are set offline by the guest.
+// resizeCPUs plugs in missing CPUs. Surplus CPUs stay in the machine, and the guest
+// sets them offline.
 func (m *machine) resizeCPUs(ctx context.Context, want vm.Size, goal vm.Plugged) error {
 	now := m.qemu().Machine()
 	next := now.Plugged
@@ -154,7 +154,7 @@ func (m *machine) growGuest(ctx context.Context, size vm.Size) error {
 	return m.guest.Grow(ctx, size)
 }
 
-// changed notes what the machine is now, also for a monitor that re-attaches.
+// changed notes the machine's new size, also for a monitor that re-attaches.
 func (m *machine) changed(size vm.Size, plugged vm.Plugged) error {
 	m.qemu().SetMachine(size, plugged)
 	m.mu.Lock()
@@ -173,16 +173,16 @@ func (m *machine) save(p vm.NetworkPolicy) error {
 	return writeJSON(layout.VMDir(spec.Dir).Machine(), spec)
 }
 
-// readPlugged asks QEMU what the last monitor has plugged in: it may have died
-// before it wrote that down.
+// readPlugged asks QEMU what the previous monitor has plugged in: it may have died
+// before it noted that.
 func (m *machine) readPlugged(ctx context.Context) {
 	if err := m.qemu().ReadPlugged(ctx); err != nil {
 		m.log.Warn("what is plugged in is not known", "err", err)
 	}
 }
 
-// fillDisk makes the root file system of a guest that was booted fill its disk,
-// which may have grown while the VM was stopped.
+// fillDisk grows the root file system of a booted guest to its disk, which may have
+// grown while the VM was stopped.
 func (m *machine) fillDisk(ctx context.Context) {
 	if m.spec.Generation != nil || m.spec.Disk == "" {
 		return

@@ -25,13 +25,13 @@ import (
 type server struct {
 	m       *machine
 	http    *http.Server
-	l       *net.UnixListener // the latest; only stayPresent replaces it
+	l       *net.UnixListener // the current one; only stayPresent replaces it
 	streams streams
 	serving sync.WaitGroup
 	self    identity // set once the machine is ready
 }
 
-// listen takes the socket and answers on it until close.
+// listen creates the socket and answers on it until close.
 func listen(m *machine) (*server, error) {
 	s := &server{m: m}
 	mux := http.NewServeMux()
@@ -61,8 +61,8 @@ func listen(m *machine) (*server, error) {
 	return s, s.bind()
 }
 
-// bind takes the socket and serves it, in place of the one before it, whose
-// name is gone.
+// bind creates the socket and serves it, in place of the previous one, whose name
+// is gone.
 func (s *server) bind() error {
 	path := layout.RunVM(s.m.spec.RunDir).Monitor()
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -76,8 +76,8 @@ func (s *server) bind() error {
 		return errors.Join(pathError(path, err), l.Close())
 	}
 	if s.l != nil {
-		s.l.SetUnlinkOnClose(false) // the name is the new one's
-		_ = s.l.Close()             // nobody can find it any more
+		s.l.SetUnlinkOnClose(false) // the name belongs to the new one
+		_ = s.l.Close()             // no client can find it any more
 	}
 	s.l = l
 	s.serving.Go(func() {
@@ -88,13 +88,13 @@ func (s *server) bind() error {
 	return nil
 }
 
-// close answers what is under way and ends the server.
+// close waits for requests in progress and ends the server.
 func (s *server) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	s.streams.closeAll()
 	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // whoever is still there waits too long
+		_ = s.http.Close() // requests that are left have waited too long
 	}
 	s.serving.Wait()
 }
@@ -106,7 +106,7 @@ func writeJSONBody(w http.ResponseWriter, v any) {
 
 func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusInternalServerError) // the kind says more
+	w.WriteHeader(http.StatusInternalServerError) // the kind is more exact
 	_ = json.NewEncoder(w).Encode(vm.ToWire(err))
 }
 
@@ -117,7 +117,7 @@ func readJSONBody(r *http.Request, v any) error {
 	return nil
 }
 
-// status answers at once, or with ?ready=1 when the start is over.
+// status answers at once, or with ?ready=1 when the start has ended.
 func (s *server) status(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("ready") != "" {
 		select {
@@ -146,7 +146,8 @@ func (s *server) stop(w http.ResponseWriter, r *http.Request) {
 		writeError(w, err)
 		return
 	}
-	// The stop continues when its caller goes away: half of it has happened.
+	// The stop continues if its caller disconnects, so that it is not left half
+	// done.
 	s.end(w, s.m.stop(context.WithoutCancel(r.Context()), body.Grace))
 }
 

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// spareAfter is how long after a capture the copy for the next one is begun:
-	// what was captured is started first.
+	// spareAfter is the delay after a capture before the next copy is made: VMs
+	// that start on the capture come first.
 	spareAfter = 300 * time.Millisecond
-	// spareKept is how long it is kept when no capture comes.
+	// spareKept is how long the copy is kept when no capture follows.
 	spareKept = 10 * time.Minute
 )
 
-// spare is the work on a machine's spare; see qemu.Process.MakeSpare. The zero
-// value is ready.
+// spare controls the work on a machine's spare; see qemu.Process.MakeSpare. The
+// zero value is ready.
 type spare struct {
 	mu     sync.Mutex
-	cancel context.CancelFunc // of the work under way; guarded by mu
+	cancel context.CancelFunc // of the work in progress; guarded by mu
 }
 
-// begin returns the context of new work, which ends the old.
+// begin returns the context of new work and cancels earlier work.
 func (s *spare) begin(ctx context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,7 +35,7 @@ func (s *spare) begin(ctx context.Context) context.Context {
 	return ctx
 }
 
-// stop ends the work; a spare that is made stays, to be taken.
+// stop cancels the work; a finished spare stays.
 func (s *spare) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,8 +44,8 @@ func (s *spare) stop() {
 	}
 }
 
-// makeSpare makes the next capture's copy of the base, soon, and removes it
-// when none comes or the machine ends.
+// makeSpare makes the next capture's copy of the base after a delay, and removes it
+// when no capture comes or the machine ends.
 func (m *machine) makeSpare() {
 	ctx, proc := m.spare.begin(m.lifetime), m.qemu()
 	m.wg.Go(func() {

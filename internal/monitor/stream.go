@@ -19,11 +19,11 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// streamUpgrade is the protocol that a raw stream through the monitor's socket
-// is asked for by.
+// streamUpgrade is the protocol name in the upgrade request of a raw stream through
+// the monitor's socket.
 const streamUpgrade = "warren-stream"
 
-// spliceBuffer is large because file streams go through here.
+// spliceBuffer is large because file streams pass through it.
 const spliceBuffer = 128 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, spliceBuffer); return &b }}
@@ -32,8 +32,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, spliceBuffer); retur
 // client has finished sending.
 const lastWords = time.Hour
 
-// splice copies both ways between a client and a far end until both are done,
-// and closes both. The end of one direction is passed on as such; a failure of
+// splice copies both ways between a client and a far end until both are done, and
+// closes both. The end of one direction is passed on as a half close; a failure of
 // one ends both.
 func splice(client, far net.Conn) {
 	var wg sync.WaitGroup
@@ -57,25 +57,25 @@ func splice(client, far net.Conn) {
 	far.Close()
 }
 
-// closeWrite ends one direction. Close of a stream of the agent's link does
-// just that.
+// closeWrite ends one direction. Close of a stream of the agent's link does exactly
+// that.
 func closeWrite(c net.Conn) {
 	if h, ok := c.(*headed); ok {
 		c = h.Conn
 	}
 	switch c := c.(type) {
 	case interface{ CloseWrite() error }:
-		_ = c.CloseWrite() // the other end is gone, then
+		_ = c.CloseWrite() // fails only when the other end is gone
 	case *yamux.Stream:
-		_ = c.Close() // the other end is gone, then
+		_ = c.Close() // fails only when the other end is gone
 	}
 }
 
 func copyStream(dst, src net.Conn) error {
-	buf, _ := buffers.Get().(*[]byte) // New gives nothing else
+	buf, _ := buffers.Get().(*[]byte) // New returns only buffers
 	defer buffers.Put(buf)
-	// Without these wrappers io.CopyBuffer would use ReadFrom and WriteTo,
-	// which come with small buffers of their own.
+	// Without these wrappers io.CopyBuffer would use ReadFrom and WriteTo, which
+	// have small buffers of their own.
 	_, err := io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, *buf)
 	return err
 }
@@ -114,13 +114,13 @@ func (s *server) serveStream(w http.ResponseWriter, r *http.Request, dial func(c
 	splice(unread(conn, rw.Reader), far)
 }
 
-// unread returns conn with the bytes that r has read too far put back.
+// unread returns conn preceded by the bytes that r has read beyond the response.
 func unread(conn net.Conn, r *bufio.Reader) net.Conn {
 	n := r.Buffered()
 	if n == 0 {
 		return conn
 	}
-	head, _ := r.Peek(n) // that many are there
+	head, _ := r.Peek(n) // that many are buffered
 	return &headed{Conn: conn, head: append([]byte(nil), head...)}
 }
 
@@ -144,8 +144,8 @@ func (h *headed) CloseWrite() error {
 	return nil
 }
 
-// streams are the connections that were taken over from the HTTP server, which
-// doesn't close them.
+// streams are the connections that were taken over from the HTTP server, which does
+// not close them.
 type streams struct {
 	mu sync.Mutex // guards all
 	m  map[net.Conn]struct{}
@@ -170,7 +170,7 @@ func (s *streams) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.m {
-		_ = c.Close() // the other end is gone, then
+		_ = c.Close() // fails only when the other end is gone
 	}
 }
 
@@ -198,13 +198,13 @@ func upgrade(conn net.Conn, path string) (net.Conn, error) {
 	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: monitor\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", path, streamUpgrade)
 	if err != nil {
 		conn.Close()
-		return nil, vm.Errorf(vm.Unavailable, "", "the VM's monitor went away: %w", err)
+		return nil, vm.Errorf(vm.Unavailable, "", "the VM's monitor ended the connection: %w", err)
 	}
 	r := bufio.NewReaderSize(conn, 4<<10)
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
 		conn.Close()
-		return nil, vm.Errorf(vm.Unavailable, "", "the VM's monitor went away: %w", err)
+		return nil, vm.Errorf(vm.Unavailable, "", "the VM's monitor ended the connection: %w", err)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		defer conn.Close()
@@ -214,7 +214,7 @@ func upgrade(conn net.Conn, path string) (net.Conn, error) {
 	return unread(conn, r), nil
 }
 
-// responseError reads the error of a response that is one.
+// responseError reads the error from an error response.
 func responseError(resp *http.Response) error {
 	var e vm.WireError
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&e); err != nil || e.Kind == "" {

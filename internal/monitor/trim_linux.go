@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	trimFirst = 3 * time.Second // after the start: its last touches are over
-	trimEvery = time.Minute     // what use since then has brought back
+	trimFirst = 3 * time.Second // after the start has touched its last pages
+	trimEvery = time.Minute     // for pages that came back by use since then
 )
 
-// keepTrim trims this process now and then until the function that it returns
-// is called, which waits for it. A trim takes a millisecond.
+// keepTrim trims this process at intervals until the returned function is called,
+// which waits for the last trim. A trim takes a millisecond.
 func keepTrim(ctx context.Context, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
@@ -43,10 +43,9 @@ func keepTrim(ctx context.Context, log *slog.Logger) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// trim gives back what only the start needed: freed heap, and the pages of the
-// program's own code and constants, of which the start has touched nearly all
-// and the life afterwards needs few. Those stay in the page cache and come
-// back one by one.
+// trim releases memory that only the start needed: freed heap, and the pages of the
+// program's code and constants. The start touches nearly all of these; a running
+// monitor needs few. They stay in the page cache and are mapped again one by one.
 func trim(log *slog.Logger) {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
@@ -75,8 +74,8 @@ func dropMappings(file string) error {
 		if _, err := fmt.Sscanf(fields[0], "%x-%x", &from, &to); err != nil {
 			return err
 		}
-		// These pages are never written, so they read the same when they come
-		// back: one by one, as the kernel maps no neighbours of a random access.
+		// These pages are never written, so they read the same when they are mapped
+		// again. The kernel maps no neighbours at a random access.
 		for _, advice := range []uintptr{unix.MADV_RANDOM, unix.MADV_DONTNEED} {
 			if _, _, e := unix.Syscall(unix.SYS_MADVISE, from, to-from, advice); e != 0 {
 				return e

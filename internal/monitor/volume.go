@@ -16,8 +16,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// keyPipe makes the pipe from which a monitor reads the keys of the volumes
-// that its machine starts with. They are in no file and no argument.
+// keyPipe makes the pipe from which a monitor reads the keys of the volumes that
+// its machine starts with. They are in no file and no argument.
 func keyPipe(spec vm.MachineSpec) (*os.File, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -46,14 +46,14 @@ func readKeys(from io.ReadCloser, spec *vm.MachineSpec) error {
 	return nil
 }
 
-// pluggedKey is a volume's disk with what opens it.
+// pluggedKey is a volume's disk with the key that opens it.
 type pluggedKey struct {
 	vm.PluggedVolume
 	Key vm.VolumeKey `json:"key"`
 }
 
-// plugVolume gives the machine a volume's disk, on any of its spare ports.
-// Capture, resize and this exclude each other.
+// plugVolume plugs a volume's disk into any spare port of the machine. Capture,
+// resize and plugging exclude each other.
 func (m *machine) plugVolume(ctx context.Context, v pluggedKey) error {
 	if !closed(m.started) {
 		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -62,10 +62,10 @@ func (m *machine) plugVolume(ctx context.Context, v pluggedKey) error {
 	defer m.capturing.Unlock()
 	now := m.qemu().Machine()
 	if slices.ContainsFunc(now.Plugged.Volumes, func(p vm.PluggedVolume) bool { return p.ID == v.ID }) {
-		return vm.Errorf(vm.Exists, string(v.ID), "the machine has this volume")
+		return vm.Errorf(vm.Exists, string(v.ID), "the machine already has this volume")
 	}
 	if v.Port = qemu.FreePort(now.Plugged); v.Port == 0 {
-		return vm.Errorf(vm.Limit, string(m.spec.ID), "the machine has %d volumes and no place for another", len(now.Plugged.Volumes)).
+		return vm.Errorf(vm.Limit, string(m.spec.ID), "the machine has %d volumes and no port for another", len(now.Plugged.Volumes)).
 			WithCode("VOLUME_LIMIT_EXCEEDED").WithHint("unmount one first")
 	}
 	if err := m.qemu().PlugVolume(ctx, v.PluggedVolume, v.Key); err != nil {
@@ -76,8 +76,8 @@ func (m *machine) plugVolume(ctx context.Context, v pluggedKey) error {
 	return m.changed(now.Size, next)
 }
 
-// unplugVolume takes a volume's disk out of the machine, which the guest must
-// not use any more. One that is not there is no error.
+// unplugVolume takes a volume's disk out of the machine; the guest must have
+// unmounted it. An absent one is no error.
 func (m *machine) unplugVolume(ctx context.Context, id vm.VolumeID) error {
 	if !closed(m.started) {
 		return vm.Errorf(vm.Unavailable, string(m.spec.ID), "the machine is still being started")
@@ -107,8 +107,8 @@ func (s *server) plugVolume(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// The unplugging continues when its caller goes away: half of it has
-// happened.
+// The unplugging continues if its caller disconnects, so that it is not left half
+// done.
 func (s *server) unplugVolume(w http.ResponseWriter, r *http.Request) {
 	if err := s.m.unplugVolume(context.WithoutCancel(r.Context()), vm.VolumeID(r.PathValue("id"))); err != nil {
 		writeError(w, err)
@@ -117,26 +117,24 @@ func (s *server) unplugVolume(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// PlugVolume gives the machine a volume's disk, on a place that the monitor
-// chooses. Kinds: Busy when something else has the disk open, Corrupt, Exists,
-// Limit.
+// PlugVolume plugs a volume's disk into a port that the monitor chooses. Kinds:
+// Busy when another process has the disk open, Corrupt, Exists, Limit.
 func (c *Client) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) error {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
 	return c.call(ctx, "POST", "/volume", pluggedKey{v, key}, nil)
 }
 
-// UnplugVolume takes a volume's disk out of the machine; one that is not there
-// is no error. Kind GuestFault when the guest does not give it up.
+// UnplugVolume takes a volume's disk out of the machine; an absent one is no error.
+// Kind GuestFault when the guest does not release it.
 func (c *Client) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
 	return c.call(ctx, "DELETE", "/volume/"+string(id), nil, nil)
 }
 
-// snapshotVolume makes or drops a snapshot of a volume's disk, as the method
-// says, while no capture is under way. It continues when its caller goes
-// away.
+// snapshotVolume makes or deletes a snapshot of a volume's disk, by the request's
+// method, while no capture runs. It continues if its caller disconnects.
 func (s *server) snapshotVolume(w http.ResponseWriter, r *http.Request) {
 	do := s.m.qemu().SnapshotVolume
 	if r.Method == http.MethodDelete {
@@ -152,14 +150,14 @@ func (s *server) snapshotVolume(w http.ResponseWriter, r *http.Request) {
 	writeJSONBody(w, struct{}{})
 }
 
-// SnapshotVolume keeps what is on a volume's disk at an instant.
+// SnapshotVolume makes a snapshot of a volume's disk.
 func (c *Client) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()
 	return c.call(ctx, "POST", "/volume/"+string(id)+"/snapshots/"+snapshot, nil, nil)
 }
 
-// DropVolumeSnapshot lets a snapshot go; one that is not there is no error.
+// DropVolumeSnapshot deletes a snapshot; an absent one is no error.
 func (c *Client) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	ctx, cancel := within(ctx, startDeadline)
 	defer cancel()

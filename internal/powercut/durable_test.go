@@ -215,7 +215,7 @@ var operations = []operation{
 			s := generation.Store{Dir: dir}
 			err := s.Open(context.Background(), next, wrapped(dir))
 			if err == nil {
-				_, err = s.Settle(context.Background(), next)
+				_, err = s.DropSealed(context.Background(), next)
 			}
 			return err
 		},

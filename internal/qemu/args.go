@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package qemu runs one QEMU: its command line as a pure function of a
-// vm.MachineSpec, its process, the capture of a running machine into files,
-// the check of such files, and empty disk overlays. It does not speak with
-// the guest and decides nothing about a VM's life. Package monitor drives it;
-// warm and the launcher of monitors use its files.
+// vm.MachineSpec, its process, the capture of a running machine into files, the
+// check of such files, and empty disk overlays. It does not talk to the guest and
+// makes no decision about a VM's life. Package monitor uses it; warm and the
+// launcher of monitors use its files.
 package qemu
 
 import (
@@ -20,10 +20,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// The descriptors that QEMU inherits, in the order of exec.Cmd.ExtraFiles. All
-// but the last ones are listening sockets: QEMU is always the server, so that a new
-// monitor can connect to a machine whose monitor has died, and since they
-// listen before QEMU runs nobody has to poll for them.
+// The descriptors that QEMU inherits, in the order of exec.Cmd.ExtraFiles. All but
+// the last ones are listening sockets: QEMU is always the server, so that a new
+// monitor can connect to a machine whose monitor has died. They listen before QEMU
+// runs, so no client has to poll for them.
 const (
 	fdQMP = 3 + iota
 	fdAgent
@@ -32,20 +32,20 @@ const (
 	fdDevice // device state of a generation, read once
 )
 
-// MAC is the address of every VM's network card: each VM has a network of its
-// own, and nothing inside a fork may notice that it is one.
+// MAC is the address of every VM's network card. Each VM has a network of its own,
+// and the guest of a fork must not notice the fork.
 const MAC = "52:54:00:12:34:56"
 
-// sparePorts are PCIe root ports for devices to be plugged in later; they are
-// part of the machine and must be the same on every start of a generation.
+// sparePorts are PCIe root ports for devices that are plugged in later. They are
+// part of the machine, so every start of a generation must have the same number.
 const sparePorts = 4
 
-// tbSizeMiB bounds TCG's cache of translated code: the default keeps 239 MiB
-// per VM, this 92 at the same speed, and half of it is slow.
+// tbSizeMiB bounds TCG's cache of translated code. The default takes 239 MiB per
+// VM; this one takes 92 at the same speed. Half of it is slow.
 const tbSizeMiB = 64
 
-// RAMPath is the memory file that s maps privately: that of its generation,
-// or the empty one of a cold boot.
+// RAMPath is the memory file that s maps privately: its generation's, or the empty
+// one of a cold boot.
 func RAMPath(s vm.MachineSpec) string {
 	if s.Generation != nil {
 		return s.Generation.RAM
@@ -79,14 +79,14 @@ func Args(s vm.MachineSpec) []string {
 	if s.Generation != nil {
 		return append(args, "-incoming", "defer") // see Process.load
 	}
-	if s.Boot.Kernel == "" { // the disk has a boot loader of its own
+	if s.Boot.Kernel == "" { // the disk's own boot loader
 		return args
 	}
 	return append(args, "-kernel", s.Boot.Kernel, "-initrd", s.Boot.Initramfs, "-readconfig", bootPipe(s))
 }
 
-// bootPipe is where QEMU finds the kernel's command line, which holds a key:
-// QEMU's own arguments are for every user of the host to read.
+// bootPipe is where QEMU reads the kernel's command line, which contains a key:
+// every user of the host can read QEMU's own arguments.
 func bootPipe(s vm.MachineSpec) string {
 	return filepath.Join(layout.VMDir(s.Dir).Lent(), "boot")
 }
@@ -94,19 +94,19 @@ func bootPipe(s vm.MachineSpec) string {
 // maxConfigLine is the longest line of a file for -readconfig, without its end.
 const maxConfigLine = 1000
 
-// bootConfig is what comes through bootPipe.
+// bootConfig is the content of bootPipe.
 func bootConfig(s vm.MachineSpec) ([]byte, error) {
 	line := cmdline(s)
 	if len(line) > maxConfigLine || strings.ContainsAny(line, "\"\n") {
-		return nil, vm.Errorf(vm.Unsupported, string(s.ID), "the kernel's command line has %d bytes, at most %d and no quotes can be passed on", len(line), maxConfigLine).
+		return nil, vm.Errorf(vm.Unsupported, string(s.ID), "the kernel's command line has %d bytes, at most %d and no quotes can be passed", len(line), maxConfigLine).
 			WithHint("shorten the image's command line")
 	}
 	return []byte("[machine]\nappend = \"" + line + "\"\n"), nil
 }
 
-// cmdline is the kernel's command line with what the agent in the initramfs
-// wants to know: its digest, and the first key of the guest link, which the
-// first reset replaces.
+// cmdline is the kernel's command line with parameters for the agent in the
+// initramfs: its digest, and the first key of the guest link, which the first reset
+// replaces.
 func cmdline(s vm.MachineSpec) string {
 	line := s.Boot.Cmdline
 	if line != "" {
@@ -121,8 +121,8 @@ func cmdline(s vm.MachineSpec) string {
 	return line + "warren.key=" + hex.EncodeToString(s.GuestKey)
 }
 
-// Devices returns the part of the arguments that is the machine as the guest
-// sees it. Two machines may share a generation only if theirs are equal.
+// Devices returns the arguments that define the machine as the guest sees it. Two
+// machines may share a generation only if theirs are equal.
 func Devices(s vm.MachineSpec) []string {
 	boot := s.Plugged.Boot(s.Size)
 	accel := string(s.Accel)
@@ -167,8 +167,8 @@ func connections() []string {
 	return append(args, "-netdev", fmt.Sprintf("stream,id=net0,server=on,addr.type=fd,addr.str=%d", fdNet))
 }
 
-// object renders name, value pairs as a JSON object in that order: paths with
-// commas need no quoting there.
+// object renders name, value pairs as a JSON object in that order. In JSON, paths
+// with commas need no quoting.
 func object(pairs ...any) string {
 	out := []byte{'{'}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -185,7 +185,7 @@ func object(pairs ...any) string {
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic("qemu: " + err.Error()) // only strings, numbers, booleans and maps of them come here
+		panic("qemu: " + err.Error()) // values are strings, numbers, booleans and maps of these
 	}
 	return data
 }

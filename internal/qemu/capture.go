@@ -19,16 +19,16 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// settleTime bounds what must be done even when a capture's context has
+// cleanupTime bounds the work that must be done even if a capture's context has
 // ended: resuming the machine.
-const settleTime = 20 * time.Second
+const cleanupTime = 20 * time.Second
 
-// Capture writes memory and device state of the running machine down and,
-// with an overlay, freezes its disk at the same instant. The machine
-// continues in every case, also when it fails, unless Quit was asked for and
-// all was written. The files are not yet durable: layout.Publish makes them
-// so. On an error the files are gone. before, where not nil, is called when
-// only the pause is left to be done. Kinds: NoSpace, WrongState, Internal.
+// Capture writes memory and device state of the running machine to files and, with
+// an overlay, freezes its disk at the same instant. The machine resumes in every
+// case, also on an error, unless Quit was given and everything is written. The
+// files are not yet durable: layout.Publish makes them so. On an error the files
+// are removed. before, if not nil, is called directly before the pause. Kinds:
+// NoSpace, WrongState, Internal.
 func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(context.Context) error) (out vm.Captured, err error) {
 	begin := time.Now()
 	defer func() { out.Total = time.Since(begin) }()
@@ -58,7 +58,7 @@ func (p *Process) Capture(ctx context.Context, s vm.CaptureSpec, before func(con
 			mem.remove()
 		}
 	}()
-	// The first pass runs beside the guest; what it gets wrong the second fixes.
+	// The first pass runs beside the guest; the second corrects it.
 	if _, err := mem.copyPrivate(ctx, nil); err != nil {
 		return out, err
 	}
@@ -96,7 +96,7 @@ func call(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// note leaves word that the capture is complete.
+// note writes the file that marks the capture as complete.
 func note(s vm.CaptureSpec, out vm.Captured, begin time.Time) error {
 	if s.Note == "" {
 		return nil
@@ -128,7 +128,7 @@ func (p *Process) captureDisk(ctx context.Context, s vm.CaptureSpec, out *vm.Cap
 	return p.paused(ctx, s, out, "", begin, func(context.Context, <-chan struct{}) error { return nil })
 }
 
-// createDevice makes the file that QEMU will write, so that its mode is ours.
+// createDevice makes the file that QEMU will write, so that it gets our mode.
 func createDevice(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -137,26 +137,27 @@ func createDevice(path string) error {
 	return fileError(path, f.Close())
 }
 
-// paused stops the machine, writes disk layer, device state and memory, leaves
-// word of it, and resumes the machine in every case but where it was asked to
-// quit or hold. device is QEMU's name of the file of the device state.
+// paused stops the machine, writes disk layer, device state and memory, marks them
+// as complete, and resumes the machine, unless it was asked to quit or hold. device
+// is QEMU's name for the file of the device state.
 func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string, begin time.Time, copyRAM func(context.Context, <-chan struct{}) error) (err error) {
 	stopped := time.Now()
-	// settle outlives ctx: a caller that goes away must not leave a VM stopped.
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	// cleanup does not end with ctx: a caller that disconnects must not leave a VM
+	// paused.
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	defer func() {
 		if err == nil && s.Quit {
-			err = p.Quit(settle)
+			err = p.Quit(cleanup)
 			return
 		}
 		if err == nil && s.Hold {
 			return
 		}
-		cont := p.QMP.Execute(settle, "cont", nil, nil)
+		cont := p.QMP.Execute(cleanup, "cont", nil, nil)
 		out.Pause = time.Since(stopped)
 		if cont != nil {
-			err = errors.Join(err, vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine could not be continued: %w", cont))
+			err = errors.Join(err, vm.Errorf(vm.Internal, string(p.Spec.ID), "the machine could not be resumed: %w", cont))
 		}
 	}()
 	if err := p.QMP.Execute(ctx, "stop", nil, nil); err != nil {
@@ -165,9 +166,9 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 	if err := p.at("stopped"); err != nil {
 		return err
 	}
-	// QEMU has milliseconds of work for disk and devices, in which it writes
-	// nothing to the guest's memory: that is compared meanwhile, by one copier, for
-	// QEMU is to have a processor. The others begin when it is done.
+	// QEMU works on disk and devices for milliseconds, in which it writes nothing
+	// to the guest's memory. One copier compares the memory meanwhile and leaves a
+	// processor to QEMU. The other copiers begin when QEMU is done.
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	free := make(chan struct{})
@@ -176,19 +177,18 @@ func (p *Process) paused(ctx context.Context, s vm.CaptureSpec, out *vm.Captured
 	err = p.saveState(ctx, s, out, device)
 	close(free)
 	if err != nil {
-		stop() // and is waited for: it uses the files
+		stop() // wait, since it uses the files
 	}
 	if ramErr := g.Wait(); err == nil {
 		err = ramErr
 	}
-	if err = cmp.Or(err, ctx.Err()); err != nil { // nobody waits for it any more
+	if err = cmp.Or(err, ctx.Err()); err != nil { // no caller waits for it any more
 		return err
 	}
 	return note(s, *out, begin)
 }
 
-// saveState moves the disk of a machine that is paused, and writes its device
-// state.
+// saveState moves the disk of a paused machine and writes its device state.
 func (p *Process) saveState(ctx context.Context, s vm.CaptureSpec, out *vm.Captured, device string) (err error) {
 	if s.Overlay != "" {
 		if err := p.moveDisk(ctx, s.Overlay); err != nil {
@@ -201,7 +201,7 @@ func (p *Process) saveState(ctx context.Context, s vm.CaptureSpec, out *vm.Captu
 	// live:false: with true QEMU inactivates the disks of a stopped machine.
 	err = p.QMP.Execute(ctx, "xen-save-devices-state", map[string]any{"filename": device, "live": false}, nil)
 	if err != nil && full(s.Device) {
-		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err) // QEMU says only that it could not write
+		err = fmt.Errorf("%w: %w", syscall.ENOSPC, err) // QEMU's error does not give the cause
 	}
 	if err != nil {
 		return fileError(s.Device, err)
@@ -216,15 +216,15 @@ func (p *Process) saveState(ctx context.Context, s vm.CaptureSpec, out *vm.Captu
 	return p.at("device saved")
 }
 
-// full reports whether the file system of a file has no room for a device
-// state, of which QEMU does not tell.
+// full reports whether the file system of a file has no room for a device state,
+// which QEMU does not report.
 func full(path string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(path, &st) == nil && st.Bavail*uint64(st.Bsize) < 1<<20
 }
 
-// describe says what a start on a capture of this machine needs to be equal. key
-// is what its agent holds.
+// describe returns what must be equal for a start on a capture of this machine. key
+// is the one that its agent has.
 func (p *Process) describe(ctx context.Context, key []byte) (vm.Manifest, error) {
 	var version struct {
 		QEMU struct{ Major, Minor, Micro int } `json:"qemu"`
@@ -239,7 +239,7 @@ func (p *Process) describe(ctx context.Context, key []byte) (vm.Manifest, error)
 	}, nil
 }
 
-// at is where a test can make a capture fail.
+// at is a hook by which a test makes a capture fail.
 func (p *Process) at(step string) error {
 	if p.fault == nil {
 		return nil

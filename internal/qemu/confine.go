@@ -22,14 +22,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// maxLayers bounds the chain below a disk; the engine flattens far shorter ones.
+// maxLayers bounds the chain below a disk; the engine merges layers long before.
 const maxLayers = 1000
 
-// niceness of a QEMU: what answers for it, its monitor and serve, comes first
-// when a guest keeps every CPU busy.
+// niceness of a QEMU: its monitor and serve have priority when a guest keeps every
+// CPU busy.
 const niceness = 2
 
-// startConfined starts QEMU where it reaches only what is its own.
+// startConfined starts QEMU so that it reaches only its own files.
 func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) error {
 	if err := prepareLent(spec); err != nil {
 		return err
@@ -46,44 +46,44 @@ func startConfined(ctx context.Context, cmd *exec.Cmd, spec vm.MachineSpec) erro
 		p.UID, p.GID = userOf(spec)
 		p.Groups = groups
 		if err := shareAll(p); err != nil {
-			p.UID = 0 // not on every file system can files be given to a group
+			p.UID = 0 // some file systems cannot give files to a group
 		}
 	}
 	return confine.Start(cmd, p)
 }
 
-// maxThreads bounds the threads of a QEMU: its CPUs', and those that wait for
-// the disk.
+// maxThreads bounds the threads of a QEMU: those of its CPUs, and those that wait
+// for the disk.
 const maxThreads = 512
 
-// Bound puts a machine's QEMU into a control group of its own, where serve was
-// given one to divide, and bounds that; again when its size has changed or
-// another serve has come. Its rlimits bound it also without.
+// Bound puts a machine's QEMU into a control group with limits, if serve has a
+// group to subdivide. It is called again when the size has changed or another serve
+// has adopted the machine. Without a group, the process's rlimits apply.
 func Bound(id vm.ID, pid int, size vm.Size) {
 	b := confine.Bounds{CPUs: size.VCPU + 1, Memory: dataLimit(size.MemoryMiB), Threads: maxThreads}
-	_ = confine.Hierarchy{}.Enter(string(id), pid, b) // that a bound could not be set is no reason not to run
+	_ = confine.Hierarchy{}.Enter(string(id), pid, b) // QEMU runs also without this limit
 }
 
-// Where serve runs as root each machine has a user id of its own, from a range
-// that nobody assigns (systemd.io/UIDS-GIDS), and all have one group, to which
-// the files belong that they open: QEMU opens also the memory that it maps
-// privately for writing. The directories of these files are closed to all of
-// them; a machine sees only its own, in its root.
+// If serve runs as root, each machine has a user id of its own, from a range that
+// no system assigns (systemd.io/UIDS-GIDS). All machines share one group, to which
+// the files that they open belong: QEMU opens even the memory that it maps
+// privately for writing. The directories of these files are closed to the group; a
+// machine sees only its own files, in its root.
 const (
 	firstUser   = 1879048192 + 1
 	users       = 1 << 24
 	sharedGroup = firstUser - 1
 )
 
-// userOf says who a machine's QEMU is.
+// userOf returns the user and groups of a machine's QEMU.
 func userOf(spec vm.MachineSpec) (uid, gid int) {
 	h := fnv.New32a()
 	h.Write([]byte(spec.ID))
 	return firstUser + int(h.Sum32()%users), sharedGroup
 }
 
-// deviceGroups returns the groups that a user needs for the machine's devices.
-// Where a device is root's alone the machine cannot have a user of its own.
+// deviceGroups returns the groups that a user needs for the machine's devices. If
+// only root may open a device, the machine cannot have a user of its own.
 func deviceGroups(spec vm.MachineSpec) (groups []int, ok bool) {
 	if spec.Accel != vm.KVM {
 		return nil, true
@@ -91,7 +91,7 @@ func deviceGroups(spec vm.MachineSpec) (groups []int, ok bool) {
 	return confine.DeviceGroups("/dev/kvm")
 }
 
-// shareAll gives the machines' group what a plan's program may open.
+// shareAll gives the machines' group access to what a plan's program may open.
 func shareAll(p confine.Plan) error {
 	for _, path := range p.Write {
 		if err := give(path, 0o060); err != nil {
@@ -109,12 +109,12 @@ func shareAll(p confine.Plan) error {
 	return nil
 }
 
-// give gives the group of the machines rights on one file or, with what that
-// takes, directory. Others keep none.
+// give gives the machines' group rights on one file, or on a directory with its
+// content. All others lose theirs.
 func give(path string, rights fs.FileMode) error {
 	st, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // QEMU says so
+		return nil // QEMU reports it
 	}
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func give(path string, rights fs.FileMode) error {
 		rights = 0o010
 	}
 	if st.Mode().Perm()&(rights>>3) == rights>>3 {
-		return nil // everybody has them
+		return nil // every user has them
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	if !ok || sys.Gid != sharedGroup {
@@ -132,12 +132,12 @@ func give(path string, rights fs.FileMode) error {
 		}
 	}
 	if ok && sys.Gid == sharedGroup && st.Mode().Perm()&rights == rights {
-		return nil // a change, even to the same, would have the memory's sum made again
+		return nil // a chown, even to the same group, would invalidate the memory's checksum
 	}
 	return os.Chmod(path, st.Mode().Perm()&^0o070|rights)
 }
 
-// plan is all that the QEMU of a machine may reach by name. Its sockets and the
+// plan is everything that the machine's QEMU can reach by name. Its sockets and the
 // device state that it starts on are descriptors.
 func plan(spec vm.MachineSpec) (confine.Plan, error) {
 	p := confine.Plan{
@@ -181,11 +181,10 @@ func plan(spec vm.MachineSpec) (confine.Plan, error) {
 	return p, nil
 }
 
-// layersBelow returns the files that a machine's disk lies on, the next one
-// first. The list ends at what is not there, of which QEMU knows more to say. A
-// disk that names anything but a disk of a generation or an image is refused: the
-// name is in a file that a QEMU has written, and whoever took that over would
-// have any file of the host given to the guest.
+// layersBelow returns the files below a machine's disk, the next one first. The
+// list ends at a missing file, which QEMU then reports. It refuses a disk that
+// names anything but a disk of a generation or an image: a QEMU wrote that name,
+// and a guest that has taken over QEMU could name any file of the host.
 func layersBelow(spec vm.MachineSpec) (list []string, err error) {
 	at := places(spec)
 	for disk := spec.Disk; len(list) < maxLayers; {
@@ -198,7 +197,7 @@ func layersBelow(spec vm.MachineSpec) (list []string, err error) {
 		}
 		backing := h.Backing
 		if !filepath.IsAbs(backing) {
-			// The way up leads from where the directory really is.
+			// ".." is resolved from the directory without links.
 			dir, err := filepath.EvalSymlinks(filepath.Dir(disk))
 			if err != nil {
 				return list, nil
@@ -213,8 +212,8 @@ func layersBelow(spec vm.MachineSpec) (list []string, err error) {
 	return list, nil
 }
 
-// mayLieOn wants a disk, and for a VM's disk that it lies at one of the places;
-// none are known for an image in the making.
+// mayLieOn wants a disk, and for a VM's disk one in the allowed places; an image in
+// the making has none.
 func mayLieOn(spec vm.MachineSpec, at []string, path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -245,9 +244,9 @@ func tampered(spec vm.MachineSpec, why string) error {
 		WithHint("the disk was tampered with; go back to a generation from before: `warren tree %s`, `warren rollback %s`", spec.ID, spec.ID)
 }
 
-// places are the directories, as they are named and without links, in which disks
-// lie that a VM's may lie on: its data directory's generations and images. The
-// operator may have put images, or all of them, elsewhere.
+// places are the directories in which a VM's lower layers may be, as named and
+// without links: the generations and images of its data directory. The operator may
+// have moved images, or all of them, elsewhere.
 func places(spec vm.MachineSpec) (list []string) {
 	vms, err := filepath.EvalSymlinks(filepath.Dir(spec.Dir))
 	if err != nil || filepath.Base(vms) != filepath.Base(layout.Dir("").VMs()) {
@@ -256,7 +255,7 @@ func places(spec vm.MachineSpec) (list []string) {
 	dir := layout.Dir(filepath.Dir(vms))
 	images, err := filepath.Glob(filepath.Join(dir.Images(), "*"))
 	if err != nil {
-		images = nil // of a name that is a pattern: then without links
+		images = nil // of a pattern: then without links
 	}
 	list = []string{dir.Images(), dir.Generations()}
 	for _, path := range append(images, list...) {
@@ -267,9 +266,9 @@ func places(spec vm.MachineSpec) (list []string) {
 	return list
 }
 
-// BackingName reads the name of the backing file in a qcow2's header: an
-// offset at 8, a length at 16, both big-endian (QEMU, docs/interop/qcow2.txt);
-// "" = none, or not a qcow2.
+// BackingName reads the name of the backing file from a qcow2's header: an offset
+// at 8, a length at 16, both big-endian (QEMU, docs/interop/qcow2.txt). "" means
+// none, or that the file is no qcow2.
 func BackingName(path string) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -287,7 +286,7 @@ func BackingName(path string) (string, error) {
 	return string(name), nil
 }
 
-// prepareLent makes the directory of what is lent to the machine, empty.
+// prepareLent makes the directory of files lent to the machine, empty.
 func prepareLent(spec vm.MachineSpec) error {
 	dir := layout.VMDir(spec.Dir).Lent()
 	if err := os.RemoveAll(dir); err != nil {
@@ -296,9 +295,9 @@ func prepareLent(spec vm.MachineSpec) error {
 	return fileError(dir, os.Mkdir(dir, 0o700))
 }
 
-// Lend gives a file that lies on the file system of the VM's directory to the
-// running machine, which cannot reach any other than those of its start, and
-// returns the name to give to QEMU. TakeBack makes an end of it.
+// Lend makes a file accessible to the running machine, which otherwise reaches only
+// the files of its start, and returns its name for QEMU. The file must be on the
+// file system of the VM's directory. TakeBack ends the access.
 func (p *Process) Lend(path string) (string, error) {
 	name := p.lentName(path)
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -318,7 +317,7 @@ func (p *Process) allow(path string) error {
 	return fileError(path, give(path, 0o060))
 }
 
-// TakeBack removes the name that Lend made. What QEMU has open stays open.
+// TakeBack removes the name that Lend made. QEMU keeps the file if it has it open.
 func (p *Process) TakeBack(path string) { os.Remove(p.lentName(path)) }
 
 func (p *Process) lentName(path string) string {
@@ -326,11 +325,11 @@ func (p *Process) lentName(path string) string {
 }
 
 // takeBackDisks removes the lent names of the disks that the machine wrote to
-// before: they would keep the space of a layer that is deleted.
+// before: they would keep the space of deleted layers.
 func (p *Process) takeBackDisks(used string) {
 	names, err := filepath.Glob(p.lentName(layout.VMDir("").NextOverlay("*")))
 	if err != nil {
-		return // only a malformed pattern, which this is not
+		return // fails only for a malformed pattern
 	}
 	for _, name := range names {
 		if name != used {

@@ -17,18 +17,18 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A disk's layers are known by the names of their nodes, which we give. QEMU's
-// own description of a layer holds that of every layer below it: the name is cut
-// at 4095 bytes, which 26 layers reach, and to ask for it takes QEMU 0.1 s at 50
-// layers, 2 s at 200 and a minute at 400 (measured with 7.2).
+// Layers of a disk are identified by the names of their nodes, which Warren
+// chooses. QEMU's own description of a layer contains that of every layer below it:
+// the name is cut at 4095 bytes, which 26 layers reach, and to ask for it takes
+// QEMU 0.1 s at 50 layers, 2 s at 200 and a minute at 400 (measured with 7.2).
 
 const (
-	// diskDevice is the guest's disk in QEMU.
+	// diskDevice is QEMU's id of the guest's disk.
 	diskDevice = "/machine/peripheral/vda"
-	// firstNode is the node of the disk that a machine is started with.
+	// firstNode is the node of the disk with which a machine starts.
 	firstNode = "disk0"
-	// nodePrefix and a generation make the node of the disk that was empty when
-	// that generation was captured: see layout.VMDir.NextOverlay.
+	// nodePrefix and a generation make the name of the node that was the empty disk
+	// when that generation was captured: see layout.VMDir.NextOverlay.
 	nodePrefix = "disk-"
 )
 
@@ -46,7 +46,7 @@ func nodeOf(overlay string) (string, error) {
 	return nodePrefix + m[1], nil
 }
 
-// diskNode names the node that the guest's disk writes to now.
+// diskNode returns the node to which the guest's disk writes.
 func (p *Process) diskNode(ctx context.Context) (node string, err error) {
 	err = p.QMP.Execute(ctx, "qom-get", map[string]any{"path": diskDevice, "property": "drive"}, &node)
 	var no *qmp.Error
@@ -59,8 +59,8 @@ func (p *Process) diskNode(ctx context.Context) (node string, err error) {
 	return node, nil
 }
 
-// ActiveDisk returns the file that the guest's disk writes to now: one of the
-// VM's directory, whatever QEMU says.
+// ActiveDisk returns the file to which the guest's disk writes: one of the VM's
+// directory, whatever QEMU says.
 func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
 	node, err := p.diskNode(ctx)
 	if err != nil {
@@ -75,9 +75,9 @@ func (p *Process) ActiveDisk(ctx context.Context) (string, error) {
 	return p.writtenDisk(ctx)
 }
 
-// writtenDisk is ActiveDisk of a machine whose disk a monitor of an earlier
-// version has moved, which named the nodes disk1, disk2 and so on: of the files
-// that were lent to it, the disk that it has open for writing.
+// writtenDisk is ActiveDisk for a machine whose disk an older monitor has moved; it
+// named the nodes disk1, disk2 and so on. It returns the lent file that QEMU has
+// open for writing.
 func (p *Process) writtenDisk(ctx context.Context) (string, error) {
 	var nodes []struct {
 		Driver   string `json:"drv"`
@@ -97,9 +97,9 @@ func (p *Process) writtenDisk(ctx context.Context) (string, error) {
 		WithHint("stop and start the VM; what its disk holds stays")
 }
 
-// writeBack makes what the disk holds durable: QEMU does so when it stops the
-// machine, and then the guest would be paused for it. A merge that a monitor
-// before has begun is ended: the disk cannot move during one.
+// writeBack flushes the disk. QEMU flushes it anyway when it pauses the machine,
+// but then the pause would include that time. It also cancels a merge that an
+// earlier monitor began, because the disk cannot move during one.
 func (p *Process) writeBack(ctx context.Context, s vm.CaptureSpec) error {
 	if s.Overlay == "" {
 		return nil
@@ -114,14 +114,14 @@ func (p *Process) writeBack(ctx context.Context, s vm.CaptureSpec) error {
 	return syncDisk(path)
 }
 
-// syncDisk writes a disk back. Which one it is a QEMU has said that a guest may
-// have taken over: no link is followed, and nothing but a file is opened.
+// syncDisk flushes a disk file. QEMU named it, which a guest may have taken over:
+// it follows no link and opens only a regular file.
 func syncDisk(path string) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fileError(path, err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // it was read at most
+	defer unix.Close(fd) //nolint:errcheck // it was at most read
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fileError(path, err)
@@ -132,9 +132,9 @@ func syncDisk(path string) error {
 	return fileError(path, unix.Fsync(fd))
 }
 
-// moveDisk puts the overlay on top of the disk. With an error the overlay may be
-// there all the same: the answer may not have been heard. Where QEMU cannot be asked
-// what was lent to it stays, for it may be about to use it.
+// moveDisk puts the overlay on top of the disk. It may have done so even on an
+// error, if QEMU's answer was lost. If QEMU cannot be asked, the lent name stays,
+// because QEMU may be about to use it.
 func (p *Process) moveDisk(ctx context.Context, overlay string) error {
 	node, err := p.diskNode(ctx)
 	if err != nil {
@@ -148,21 +148,21 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) error {
 	if err != nil {
 		return err
 	}
-	// Not blockdev-add and blockdev-snapshot: a node that was added with
-	// "backing": null can't be made read-only again when it is frozen in its
-	// turn, and its lock on the file then keeps every other machine off it.
+	// Not blockdev-add and blockdev-snapshot: a node that was added with "backing":
+	// null cannot be made read-only when it is frozen later, and its lock on the
+	// file then keeps every other machine off it.
 	err = p.QMP.Execute(ctx, "blockdev-snapshot-sync", map[string]any{
 		"node-name": node, "snapshot-node-name": next, "snapshot-file": name, "format": "qcow2", "mode": "existing",
 	}, nil)
 	moved := err == nil
 	if unheard(err) {
-		// QEMU carries out one command after the other: its next answer is of the
-		// time after this one.
-		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		// QEMU runs one command after the other: its next answer is from after this
+		// one.
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
-		now, nerr := p.diskNode(settle)
+		now, nerr := p.diskNode(cleanup)
 		if nerr != nil {
-			return fileError(overlay, err) // RemoveSockets takes back what is lent
+			return fileError(overlay, err) // RemoveSockets removes the lent names
 		}
 		moved = now == next
 	}
@@ -174,14 +174,14 @@ func (p *Process) moveDisk(ctx context.Context, overlay string) error {
 	return fileError(overlay, err)
 }
 
-// unheard reports whether an error leaves open what became of a command: QEMU has
-// not refused it, and its answer was not heard.
+// unheard reports whether the result of a command is unknown: QEMU has not refused
+// it, and its answer was lost.
 func unheard(err error) bool {
 	var no *qmp.Error
 	return err != nil && !errors.As(err, &no)
 }
 
-// backing is the chain of nodes below one, the next one first.
+// backing is the chain of nodes below a node, the next one first.
 func (p *Process) backing(ctx context.Context, node string) (list []string, err error) {
 	var graph struct {
 		Nodes []struct {

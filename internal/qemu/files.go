@@ -21,9 +21,8 @@ func sockets(spec vm.MachineSpec) []string {
 	return []string{run.QMP(), run.Agent(), run.Console(), run.Net()}
 }
 
-// RemoveSockets removes the names of a machine's sockets, which QEMU leaves
-// behind, and those of the files that were lent to it. Call it when the process
-// is gone.
+// RemoveSockets removes the names of a machine's sockets, which QEMU leaves behind,
+// and of the files that were lent to it. Call it when the process is gone.
 func RemoveSockets(spec vm.MachineSpec) {
 	os.RemoveAll(layout.VMDir(spec.Dir).Lent())
 	for _, path := range sockets(spec) {
@@ -31,8 +30,8 @@ func RemoveSockets(spec vm.MachineSpec) {
 	}
 }
 
-// inherited opens what QEMU inherits. It returns what it has opened even when
-// it fails; the caller closes it.
+// inherited opens what QEMU inherits. It returns what it has opened even on an
+// error; the caller closes it.
 func inherited(spec vm.MachineSpec) (files []*os.File, err error) {
 	for _, path := range sockets(spec) {
 		f, err := listen(path)
@@ -51,8 +50,8 @@ func inherited(spec vm.MachineSpec) (files []*os.File, err error) {
 	return files, nil
 }
 
-// listen makes a listening unix socket (0600) at path and returns its
-// descriptor; the name stays when the descriptor is closed.
+// listen makes a listening unix socket (0600) at path and returns its descriptor.
+// The name stays when the descriptor is closed.
 func listen(path string) (*os.File, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fileError(path, err)
@@ -61,7 +60,7 @@ func listen(path string) (*os.File, error) {
 	if err != nil {
 		return nil, fileError(path, err)
 	}
-	defer func() { _ = l.Close() }() // its duplicate stays open
+	defer func() { _ = l.Close() }() // the duplicate stays open
 	l.SetUnlinkOnClose(false)
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, fileError(path, err)
@@ -81,7 +80,7 @@ func makeColdRAM(spec vm.MachineSpec) error {
 	return makeEmpty(RAMPath(spec), spec.Plugged.Boot(spec.Size).MemoryMiB)
 }
 
-// removeColdRAM removes the name of what makeColdRAM made.
+// removeColdRAM removes the file that makeColdRAM made.
 func removeColdRAM(spec vm.MachineSpec) {
 	if spec.Generation == nil {
 		os.Remove(RAMPath(spec))
@@ -89,7 +88,7 @@ func removeColdRAM(spec vm.MachineSpec) {
 }
 
 // lastLines returns up to n of the last lines of QEMU's log, joined by "; ",
-// without the one that every start on a generation leaves.
+// without the line that every start on a generation prints.
 func lastLines(spec vm.MachineSpec, n int) string {
 	f, err := os.Open(layout.VMDir(spec.Dir).QEMULog())
 	if err != nil {
@@ -116,7 +115,7 @@ func lastLines(spec vm.MachineSpec, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "; ")
 }
 
-// harmless are lines that a machine which is well leaves.
+// harmless are lines that a healthy machine prints.
 func harmless(line string) bool {
 	return strings.Contains(line, "Expected vmdescription section") || strings.Contains(line, "TCG doesn't support requested feature")
 }

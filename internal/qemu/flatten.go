@@ -19,16 +19,16 @@ import (
 const (
 	// flattenJob names the block job.
 	flattenJob = "flatten"
-	// keptLayers is how many layers a merge in part leaves at most.
+	// keptLayers is the largest number of layers after a partial merge.
 	keptLayers = 4
 )
 
-// Flatten copies what the layers above base hold into the disk that the machine
-// writes to, beside the running guest, so that it lies on the first layer that
-// is beneath the directory base. In part, it merges only the upper layers and
-// copies little: see mergeTo. A machine whose disk lies there already is left
-// alone. When ctx ends the disk is what it was.
-// (QEMU, docs/interop/live-block-operations.rst)
+// Flatten copies the content of the layers above base into the disk that the
+// machine writes to, beside the running guest. After that the disk is directly
+// above the first layer beneath the directory base. In part, it merges only the
+// upper layers and copies little: see mergeTo. It leaves a disk alone that is there
+// already. If ctx ends, the disk is as before. (QEMU,
+// docs/interop/live-block-operations.rst)
 func (p *Process) Flatten(ctx context.Context, base string, part bool) error {
 	if err := p.endFlatten(ctx); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (p *Process) Flatten(ctx context.Context, base string, part bool) error {
 	return p.stream(ctx, node, nodes[to], name)
 }
 
-// stream has QEMU copy what lies above the node base into the node top, which
-// then lies on base; name is what top's header calls it.
+// stream makes QEMU copy the layers above the node base into the node top, which
+// then has base as its backing file; name is how top's header calls it.
 func (p *Process) stream(ctx context.Context, top, base, name string) error {
 	events := p.QMP.Subscribe()
 	defer events.Close()
@@ -108,8 +108,8 @@ func (p *Process) stream(ctx context.Context, top, base, name string) error {
 	}
 }
 
-// lowest finds the first layer beneath a directory, as it is named or as it is
-// without links; -1 = none is.
+// lowest finds the first layer beneath a directory, as named or without links; -1 =
+// none is.
 func lowest(layers []string, dir string) int {
 	dirs := []string{filepath.Clean(dir) + "/"}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -129,10 +129,10 @@ func lowest(layers []string, dir string) int {
 	return -1
 }
 
-// mergeTo says which of the layers (the next one first) a merge in part leaves
-// the disk on: few stay, and none is copied that holds more than all above it.
-// So what is written once is copied again only when as much has come to lie
-// above it, and a disk that is captured for ever costs no more each time.
+// mergeTo returns the layer (the next one first) on which a partial merge leaves
+// the disk. Few layers remain, and no layer is copied that holds more than all
+// above it. So data is copied again only when as much has been written above it,
+// and the cost per capture does not grow.
 func mergeTo(layers []string) (to int) {
 	var sum int64
 	for to < len(layers) {
@@ -146,7 +146,7 @@ func mergeTo(layers []string) (to int) {
 	return to
 }
 
-// onDisk is how much of a file the disk holds, in bytes; 0 when it is not known.
+// onDisk returns how many bytes of a file are allocated; 0 when that is not known.
 func onDisk(path string) int64 {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -155,18 +155,18 @@ func onDisk(path string) int64 {
 	return st.Blocks * 512
 }
 
-// cancelFlatten ends the job and waits until it is gone.
+// cancelFlatten cancels the job and waits until it is gone.
 func (p *Process) cancelFlatten(ctx context.Context, why error) error {
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	if err := p.endFlatten(settle); err != nil {
+	if err := p.endFlatten(cleanup); err != nil {
 		return errors.Join(why, err)
 	}
 	return why
 }
 
-// endFlatten ends a job, also one that a monitor before has begun, and waits
-// until it is gone.
+// endFlatten ends a job, also one that an earlier monitor began, and waits until it
+// is gone.
 func (p *Process) endFlatten(ctx context.Context) error {
 	for {
 		var jobs []struct {
@@ -179,7 +179,7 @@ func (p *Process) endFlatten(ctx context.Context) error {
 			return nil
 		}
 		err := p.QMP.Execute(ctx, "block-job-cancel", map[string]any{"device": jobs[0].Device}, nil)
-		if unheard(err) { // refused: it has ended by itself, or is about to
+		if unheard(err) { // refused: it has ended, or is about to
 			return p.failure(err)
 		}
 		select {

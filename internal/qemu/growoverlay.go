@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// The fields of a qcow2's header that a growth looks at or changes, by their
-// offsets (QEMU, docs/interop/qcow2.txt).
+// The fields of a qcow2's header that a growth reads or changes, by their offsets
+// (QEMU, docs/interop/qcow2.txt).
 const (
 	headSize     = 24 // 8 bytes; then 4 of encryption, 4 of entries of the first-level table
 	headEntries  = 36
@@ -22,10 +22,10 @@ const (
 	headLength   = 80
 )
 
-// GrowOverlay makes the virtual size of an overlay that no machine uses at
-// least sizeMiB; a larger one stays. What is added reads as zeros. The
-// first-level table that CreateOverlay and QEMU make has whole clusters, and
-// one cluster is enough for vm.MaxDiskMiB, so it never has to move.
+// GrowOverlay makes the virtual size of an unused overlay at least sizeMiB; a
+// larger one stays. The added part reads as zeros. The first-level table that
+// CreateOverlay and QEMU make has whole clusters, and one cluster is enough for
+// vm.MaxDiskMiB, so the table never moves.
 func GrowOverlay(path string, sizeMiB int) (err error) {
 	if sizeMiB <= 0 || sizeMiB > vm.MaxDiskMiB {
 		return vm.Errorf(vm.Invalid, path, "a disk has 1 to %d MiB, not %d", vm.MaxDiskMiB, sizeMiB)
@@ -48,15 +48,15 @@ func GrowOverlay(path string, sizeMiB int) (err error) {
 	case be.Uint64(h[headSize:]) >= size:
 		return nil
 	case be.Uint64(h[headIncompat:]) != 0:
-		return vm.Errorf(vm.Corrupt, path, "the overlay was not closed in order").
+		return vm.Errorf(vm.Corrupt, path, "the overlay was not closed properly").
 			WithHint("start and stop the VM, then try again")
 	}
 	had, want := int64(be.Uint32(h[headEntries:])), int64((size+l2Covers-1)/l2Covers)
 	if had > want || had == 0 || want*8 > clusterSize {
 		return vm.Errorf(vm.Corrupt, path, "the overlay's table has %d entries", had)
 	}
-	// What lies behind the table may be anything: it must read as "nothing here"
-	// before the header says that it counts.
+	// The bytes behind the table may be anything: they must be zeros before the
+	// header includes them.
 	table := int64(be.Uint64(h[headTable:]))
 	if _, err := f.WriteAt(make([]byte, (want-had)*8), table+had*8); err != nil {
 		return fileError(path, err)

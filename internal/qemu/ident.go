@@ -21,8 +21,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Ident names one process for good: a pid alone may have been given to another
-// program since.
+// Ident identifies one process for good: a pid may be given to another program
+// later.
 type Ident struct {
 	PID    int    `json:"pid"`
 	Start  uint64 `json:"start"`  // clock ticks since boot, field 22 of /proc/PID/stat
@@ -42,8 +42,8 @@ func Identify(pid int) (Ident, error) {
 	return Ident{PID: pid, Start: start, BootID: boot}, nil
 }
 
-// save writes the identity to path; there is nothing in it that must survive
-// a crash of the host.
+// save writes the identity to path, without syncing it: after a crash of the host
+// it means nothing.
 func (id Ident) save(path string) error {
 	data, err := json.Marshal(id)
 	if err != nil {
@@ -56,11 +56,11 @@ func (id Ident) save(path string) error {
 	return fileError(path, os.Rename(tmp, path))
 }
 
-// Note writes down again who the process is, where somebody removed that.
+// Note writes the identity again if somebody removed its file.
 func (p *Process) Note() error { return p.Ident.save(layout.RunVM(p.Spec.RunDir).QEMUPID()) }
 
 // Find returns the QEMUs of this user (of all, for root) that were started under that -name, for
-// the case that the file that should identify one was not written.
+// the case that the identity's file was not written.
 func Find(name vm.ID) ([]Ident, error) {
 	var found []Ident
 	err := each(func(pid int, of vm.ID) {
@@ -74,8 +74,8 @@ func Find(name vm.ID) ([]Ident, error) {
 	return found, err
 }
 
-// FindAll returns the -names of all QEMUs of this user (of all, for root) that
-// are VMs' of any data directory.
+// FindAll returns the -names of all QEMUs of this user (of all, for root) that are
+// VMs of any data directory.
 func FindAll() (names []vm.ID, err error) {
 	err = each(func(_ int, of vm.ID) { names = append(names, of) })
 	return names, err
@@ -94,7 +94,7 @@ func each(f func(pid int, of vm.ID)) error {
 		}
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
-			continue // gone in the meantime
+			continue // it has ended meanwhile
 		}
 		_, rest, named := bytes.Cut(line, []byte("\x00-name\x00"))
 		name, rest, _ := bytes.Cut(rest, []byte{0})
@@ -124,7 +124,7 @@ func startTime(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name in parentheses may hold anything; fields count from its end.
+	// The name in parentheses may contain anything; count fields from its end.
 	i := bytes.LastIndexByte(data, ')')
 	fields := strings.Fields(string(data[i+1:]))
 	if i < 0 || len(fields) < 20 {
@@ -136,7 +136,7 @@ func startTime(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// Alive reports whether that very process still runs.
+// Alive reports whether this process still runs.
 func (id Ident) Alive() bool {
 	if id.PID <= 0 {
 		return false
@@ -149,10 +149,10 @@ func (id Ident) Alive() bool {
 	return err == nil && start == id.Start
 }
 
-// Handle is a hold on one process that can never mean another one.
+// Handle refers to one process, also after its pid was reused.
 type Handle struct{ f *os.File }
 
-// Open takes hold of the process. The error is os.ErrProcessDone when it is
+// Open opens a handle on the process. The error is os.ErrProcessDone when it is
 // gone. Close the handle.
 func (id Ident) Open() (*Handle, error) {
 	if id.PID <= 0 {
@@ -166,7 +166,7 @@ func (id Ident) Open() (*Handle, error) {
 		return nil, fmt.Errorf("pidfd_open %d: %w", id.PID, err)
 	}
 	h := &Handle{f: os.NewFile(uintptr(fd), "pidfd")}
-	if !id.Alive() { // checked with the handle open, so the pid can't change hands any more
+	if !id.Alive() { // checked with the handle open: the pid cannot be reused now
 		h.Close()
 		return nil, os.ErrProcessDone
 	}
@@ -224,7 +224,7 @@ func (h *Handle) control(f func(fd int) error) error {
 	return ferr
 }
 
-// Close lets go of the process, which keeps running.
+// Close closes the handle. The process keeps running.
 func (h *Handle) Close() { h.f.Close() }
 
 // End kills the process, if it still is that process, and waits until it is

@@ -24,8 +24,8 @@ type Info struct {
 	Machine string // the versioned type behind the name q35, e.g. "pc-q35-7.2"
 }
 
-// Inspect asks the binary what it is. Kind Unsupported when there is none, or
-// when it lacks what captures need.
+// Inspect asks the binary what it offers. Kind Unsupported when there is no binary,
+// or when it lacks what captures need.
 func Inspect(ctx context.Context, binary string) (Info, error) {
 	var info Info
 	err := ask(ctx, binary, []string{"-M", "none"}, func(c *qmp.Client) error {
@@ -66,8 +66,8 @@ func Inspect(ctx context.Context, binary string) (Info, error) {
 	return info, err
 }
 
-// CPUModel returns the first of the named models (best first) that the accelerator runs on
-// this host without leaving out a feature. Kind Unsupported when none.
+// CPUModel returns the first of the named models (best first) whose features the
+// accelerator supports completely on this host. Kind Unsupported when there is none.
 func CPUModel(ctx context.Context, binary string, accel vm.Accel, models []string) (string, error) {
 	var found string
 	var missing []string
@@ -97,7 +97,7 @@ func CPUModel(ctx context.Context, binary string, accel vm.Accel, models []strin
 	return found, err
 }
 
-// ask runs the binary with no machine to speak of, for the time of f.
+// ask runs the binary with an empty machine while f runs.
 func ask(ctx context.Context, binary string, args []string, f func(*qmp.Client) error) (err error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -124,12 +124,12 @@ func ask(ctx context.Context, binary string, args []string, f func(*qmp.Client) 
 	far.Close()
 	defer func() {
 		_ = cmd.Process.Kill() // it has nothing to save
-		_ = cmd.Wait()         // killed, as wanted
+		_ = cmd.Wait()         // killed on purpose
 	}()
 	c, err := qmp.New(ctx, conn)
 	if err != nil {
 		return vm.Errorf(vm.Unsupported, binary, "does not answer: %w", err)
 	}
-	defer func() { _ = c.Close() }() // nothing is lost with it
+	defer func() { _ = c.Close() }() // its loss does not matter
 	return f(c)
 }

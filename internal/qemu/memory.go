@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is the mapping of a memory file in a QEMU, read from outside.
+// memory is the mapping of a memory file in a QEMU, read from another process.
 type memory struct {
 	pid   int
 	start int64
@@ -27,10 +27,11 @@ type memory struct {
 	scan  bool // the kernel has PAGEMAP_SCAN
 }
 
-// openMemory finds the mapping of path, deleted or not, in the process.
+// openMemory finds the mapping of path in the process, even if the file was
+// deleted.
 func openMemory(pid int, path string, size int64) (*memory, error) {
-	// The kernel shows the name without symlinks: the data directory, or its
-	// images, may lie behind one.
+	// The kernel shows the name without symlinks: the data directory or its images
+	// may be behind one.
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
@@ -122,7 +123,7 @@ func (m *memory) copyPrivate(ctx context.Context, r *ramFile, free <-chan struct
 		return 0, err
 	}
 	if !r.hot {
-		r.heat(runs)
+		r.mapExtents(runs)
 	}
 	for _, x := range runs {
 		pages += x.n / page
@@ -130,7 +131,7 @@ func (m *memory) copyPrivate(ctx context.Context, r *ramFile, free <-chan struct
 	return pages, nil
 }
 
-// batches cuts the list into parts that fill a piece each, so that scattered
+// batches cuts the list into parts that fill one piece each, so that scattered
 // pages do not cost a system call each.
 func batches(runs []run) (sets [][]run) {
 	first, sum := 0, int64(0)
@@ -161,7 +162,7 @@ func (m *memory) read(runs []run, buf []byte) error {
 	if err == nil && int64(n) == sum {
 		return nil
 	}
-	return m.readSlowly(runs, buf) // where that call is forbidden; and it knows best why it failed
+	return m.readSlowly(runs, buf) // where that call is forbidden; its error is then the better one
 }
 
 func (m *memory) readSlowly(runs []run, buf []byte) error {
@@ -174,9 +175,8 @@ func (m *memory) readSlowly(runs []run, buf []byte) error {
 	return nil
 }
 
-// alive fails when the process is gone. What was found and read before this
-// call is then worth nothing: the memory of the dead has no private pages, and
-// a process id can be given to another.
+// alive fails when the process is gone. Data that was read before this call is then
+// worthless: a dead process has no private pages, and its pid may be reused.
 func (m *memory) alive() error {
 	if _, err := m.mem.ReadAt(make([]byte, 1), m.start); err != nil {
 		return m.failure(err)
@@ -186,7 +186,7 @@ func (m *memory) alive() error {
 
 // failure explains an error of reading the process's memory.
 func (m *memory) failure(err error) error {
-	if errors.Is(err, io.EOF) { // how the memory of the dead reads
+	if errors.Is(err, io.EOF) { // reading a dead process gives this
 		err = errors.New("the process has gone")
 	}
 	return fmt.Errorf("memory of process %d: %w", m.pid, err)

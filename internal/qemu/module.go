@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// ModulePath is the memory file that the machine's module i maps privately:
-// that of its generation, or the empty one made when it was plugged in.
+// ModulePath is the memory file that the machine's module i maps privately: its
+// generation's, or the empty one made when it was plugged in.
 func ModulePath(s vm.MachineSpec, i int) string {
 	if s.Generation != nil && i < len(s.Generation.Modules) {
 		return s.Generation.Modules[i]
@@ -41,7 +41,7 @@ func memoryFile(id string, mib int, path string) backend {
 	return backend{Type: "memory-backend-file", ID: id, Size: int64(mib) << 20, Path: path}
 }
 
-// makeEmpty makes a sparse file in the place of what may be there.
+// makeEmpty makes a sparse file and replaces an existing one.
 func makeEmpty(path string, mib int) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fileError(path, err)
@@ -64,8 +64,8 @@ type memoryCopy struct {
 // memoryCopies are all memories of a machine: that of its boot and its modules.
 type memoryCopies []memoryCopy
 
-// copyMemories opens every memory of the machine and makes the file of each as
-// a copy of its base: that of the boot at path, a module's beside it.
+// copyMemories opens every memory of the machine and makes the file of each as a
+// copy of its base: the boot memory's at path, a module's beside it.
 func (p *Process) copyMemories(ctx context.Context, path string) (out memoryCopies, err error) {
 	s := p.Machine()
 	defer func() {
@@ -112,8 +112,8 @@ func (p *Process) addMemory(ctx context.Context, to memoryCopies, mapped, base, 
 	return append(to, memoryCopy{memory: mem, ram: ram, path: path}), nil
 }
 
-// copyPrivate brings the files up to date with the process's private pages. free,
-// where not nil, is closed when more than one processor is.
+// copyPrivate updates the files with the process's private pages. free, if not nil,
+// is closed when more than one processor may be used.
 func (c memoryCopies) copyPrivate(ctx context.Context, free <-chan struct{}) (pages int64, err error) {
 	for _, m := range c {
 		n, err := m.memory.copyPrivate(ctx, m.ram, free)

@@ -16,26 +16,26 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// What a QEMU prints comes through a named pipe, and this side puts it into a
-// bounded log: a QEMU that a guest has taken over may print for ever. QEMU holds
-// both ends of the pipe and never waits for it: while nobody reads, such as
-// between two monitors, what is beyond the pipe's 64 KiB is lost.
+// QEMU's output comes through a named pipe, and the monitor writes it to a bounded
+// log: a QEMU that a guest has taken over may print without end. QEMU holds both
+// ends of the pipe and never waits for it. While nobody reads, such as between two
+// monitors, what exceeds the pipe's 64 KiB is lost.
 
-// logLimit bounds QEMU's log; as much is kept of what came before.
+// logLimit bounds QEMU's log; one predecessor of the same size is kept.
 const logLimit = 1 << 20
 
-// lastOutput bounds the wait for what an ended QEMU printed last.
+// lastOutput bounds the wait for the last output of a QEMU that has ended.
 const lastOutput = time.Second
 
 // output reads what a QEMU prints.
 type output struct {
 	pipe *os.File
 	log  *layout.BoundedLog
-	done chan struct{} // closed when all was read, or when the output was closed
+	done chan struct{} // closed when everything is read, or when the output is closed
 }
 
-// newOutput makes the pipe of a machine and begins its log again. w is for
-// QEMU; the caller closes it when QEMU has it.
+// newOutput makes the pipe of a machine and starts a new log. w is for QEMU; the
+// caller closes it when QEMU has it.
 func newOutput(spec vm.MachineSpec) (o *output, w *os.File, err error) {
 	name, log := layout.RunVM(spec.RunDir).QEMUOutput(), layout.VMDir(spec.Dir).QEMULog()
 	for _, old := range []string{name, log, log + ".1"} {
@@ -58,7 +58,8 @@ func newOutput(spec vm.MachineSpec) (o *output, w *os.File, err error) {
 	return o, w, nil
 }
 
-// readOutput reads on what a running QEMU prints. NotFound when it has no pipe.
+// readOutput continues to read the output of a running QEMU. NotFound when it has
+// no pipe.
 func readOutput(spec vm.MachineSpec) (*output, error) {
 	name, path := layout.RunVM(spec.RunDir).QEMUOutput(), layout.VMDir(spec.Dir).QEMULog()
 	pipe, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -85,19 +86,19 @@ func (o *output) read() {
 		if n > 0 {
 			_, _ = o.log.Write(buf[:n]) // a full disk loses output, never the machine
 		}
-		if err != nil { // the end, or close
+		if err != nil { // the pipe has ended, or close was called
 			return
 		}
 	}
 }
 
-// finish waits for the last that an ended QEMU printed, and closes. It may be
+// finish waits for the last output of a QEMU that has ended, and closes. It may be
 // called on nil.
 func (o *output) finish() {
 	if o == nil {
 		return
 	}
-	_ = o.pipe.SetReadDeadline(time.Now().Add(lastOutput)) // somebody else may hold its end
+	_ = o.pipe.SetReadDeadline(time.Now().Add(lastOutput)) // another process may hold its end
 	<-o.done
 	o.close()
 }
@@ -109,5 +110,5 @@ func (o *output) close() {
 	}
 	_ = o.pipe.Close() // only read
 	<-o.done
-	_ = o.log.Close() // what could be written was
+	_ = o.log.Close() // keep what could be written
 }

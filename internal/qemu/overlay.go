@@ -14,16 +14,17 @@ import (
 const (
 	clusterBits = 16
 	clusterSize = 1 << clusterBits
-	// l2Covers is how much of the disk one entry of the first-level table covers.
+	// l2Covers is how many bytes of the disk one entry of the first-level table
+	// covers.
 	l2Covers = clusterSize / 8 * clusterSize
 )
 
-// CreateOverlay writes an empty qcow2 of a virtual size of sizeMiB over the
+// CreateOverlay writes an empty qcow2 with a virtual size of sizeMiB above the
 // qcow2 backingRel, a path relative to path's directory. It writes the format
-// itself: a run of qemu-img costs more than all the rest of a start's files.
-// An existing path is refused (Exists). The file has mode 0600. Its bytes are
-// durable when it returns, its name is not: whoever gives the file its place
-// syncs the directory.
+// itself, because running qemu-img takes longer than all other files of a start. An
+// existing path is refused (Exists). The file has mode 0600. Its content is durable
+// on return, its name is not: the caller that gives the file its place syncs the
+// directory.
 func CreateOverlay(path, backingRel string, sizeMiB int) (err error) {
 	if filepath.IsAbs(backingRel) || backingRel == "" || len(backingRel) > 1023 {
 		return vm.Errorf(vm.Internal, path, "backing name %q is not a relative path of at most 1023 bytes", backingRel)
@@ -56,9 +57,8 @@ type part struct {
 	data []byte
 }
 
-// overlayParts lays out header, reference count table, one block of counts,
-// and the first-level table, which is all zeros: every read goes to the
-// backing file.
+// overlayParts returns header, reference count table, one block of counts, and the
+// first-level table, which is all zeros: every read goes to the backing file.
 func overlayParts(backing string, size int64) []part {
 	entries := (size + l2Covers - 1) / l2Covers
 	l1Clusters := (entries*8 + clusterSize - 1) / clusterSize
@@ -97,6 +97,6 @@ func overlayParts(backing string, size int64) []part {
 	for range clusters {
 		counts = be.AppendUint16(counts, 1)
 	}
-	last := part{clusters*clusterSize - 1, []byte{0}} // gives the file its length
+	last := part{clusters*clusterSize - 1, []byte{0}} // sets the file's length
 	return []part{{0, h}, {clusterSize, table}, {2 * clusterSize, counts}, last}
 }

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel knows of a page, as in <linux/fs.h>.
+// The kernel's flags of a page, as in <linux/fs.h>.
 const (
-	pageIsFile    = 1 << 2 // a page of the file's, not of the process's own
+	pageIsFile    = 1 << 2 // a page of the file, not of the process
 	pageIsPresent = 1 << 3
 	pageIsSwapped = 1 << 4
 )
@@ -36,7 +36,7 @@ type scanArg struct {
 type pageRegion struct{ start, end, categories uint64 }
 
 // private lists the pages that the process has written: not of the file, and
-// present or swapped out. A page that became the shared page of zeros counts:
+// present or swapped out. A page that became the shared zero page counts, because
 // the file may hold something else there.
 func (m *memory) private() ([]run, error) {
 	if m.scan {
@@ -51,8 +51,8 @@ func (m *memory) canScan() bool {
 	return err == nil
 }
 
-// scanPrivate asks the kernel for the private pages; the time that it takes
-// grows with the pages that the process has touched, not with its size.
+// scanPrivate asks the kernel for the private pages. Its time grows with the pages
+// that the process has touched, not with its size.
 func (m *memory) scanPrivate() ([]run, error) {
 	var runs []run
 	found := make([]pageRegion, 4096)
@@ -62,20 +62,20 @@ func (m *memory) scanPrivate() ([]run, error) {
 			return nil, err
 		}
 		// A scan that filled the list continues behind its last region. The
-		// place where the kernel says that it stopped is not to be trusted:
-		// Linux 6.18 gives an earlier one when more than 512 regions were found.
+		// kernel's own report of where it stopped is unreliable: Linux 6.18 gives
+		// an earlier place when it found more than 512 regions.
 		for _, x := range found[:n] {
 			runs = appendRun(runs, run{int64(x.start) - m.start, int64(x.end - x.start)})
 			off = int64(x.end) - m.start
 		}
 	}
-	return runs, m.alive() // of the dead the kernel finds nothing, and says so without an error
+	return runs, m.alive() // for a dead process the kernel finds nothing and returns no error
 }
 
 // scanFrom fills found with the regions of private pages from an offset on and
-// returns how many they are.
+// returns their number.
 func (m *memory) scanFrom(off int64, found []pageRegion) (int, error) {
-	var pin runtime.Pinner // the kernel learns the address as a number
+	var pin runtime.Pinner // the kernel gets the address as a number
 	defer pin.Unpin()
 	pin.Pin(&found[0])
 	arg := scanArg{
@@ -91,7 +91,7 @@ func (m *memory) scanFrom(off int64, found []pageRegion) (int, error) {
 	return int(n), nil
 }
 
-// readPrivate finds the same without the ioctl, by reading 8 bytes a page.
+// readPrivate does the same without the ioctl, by reading 8 bytes a page.
 func (m *memory) readPrivate() ([]run, error) {
 	const perRead = 64 << 10
 	raw := make([]byte, 8*perRead)

@@ -18,12 +18,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// What a machine leaves room for. It is part of the machine: other values make
-// kept generations unusable.
+// The room that a machine leaves for plugging. It is part of the machine: other
+// values make existing generations unusable.
 const (
 	maxCPUs      = 8         // vCPUs that a machine can have, unless it booted with more
 	maxModules   = 8         // slots for memory modules
-	maxMemoryMiB = 256 << 10 // guest addresses end there: a processor has 40 bits of them
+	maxMemoryMiB = 256 << 10 // end of the guest's addresses: a processor has 40 bits of them
 )
 
 // smp is the value of -smp.
@@ -40,8 +40,8 @@ func memorySize(bootMiB int) string {
 	return fmt.Sprintf("%dM,slots=%d,maxmem=%dM", bootMiB, maxModules, maxMemoryMiB)
 }
 
-// plugged are the devices that were plugged in, as the command line of a
-// machine names them that continues with them.
+// plugged are the arguments for the devices that were plugged in, on the command
+// line of a machine that continues with them.
 func plugged(s vm.MachineSpec) (args []string) {
 	boot := s.Plugged.Boot(s.Size)
 	model, _, _ := strings.Cut(s.CPU, ",")
@@ -57,10 +57,10 @@ func plugged(s vm.MachineSpec) (args []string) {
 
 func cpuID(n int) string { return fmt.Sprintf("cpu%d", n) }
 
-// MorePlugged returns what a machine has plugged in when it has grown to a
-// size, or why it cannot grow so far while it runs. The memory grows by
-// modules of at most what is there: a guest keeps a record of each page, and
-// makes those of a module in the memory that it has.
+// MorePlugged returns what a machine has plugged in when it has grown to a size, or
+// why it cannot grow so far while it runs. Memory grows by modules no larger than
+// what is there: a guest keeps a record of each page, and allocates those of a new
+// module in existing memory.
 func MorePlugged(s vm.MachineSpec, want vm.Size) (vm.Plugged, error) {
 	boot, p := s.Plugged.Boot(s.Size), s.Plugged
 	p.BootVCPU, p.BootMemoryMiB = boot.VCPU, boot.MemoryMiB
@@ -75,7 +75,7 @@ func MorePlugged(s vm.MachineSpec, want vm.Size) (vm.Plugged, error) {
 	p.Modules = slices.Clone(p.Modules)
 	for have < want.MemoryMiB {
 		if len(p.Modules) >= maxModules {
-			return s.Plugged, vm.Errorf(vm.Unsupported, string(s.ID), "its %d places for memory modules are not enough", maxModules)
+			return s.Plugged, vm.Errorf(vm.Unsupported, string(s.ID), "its %d slots for memory modules are not enough", maxModules)
 		}
 		m := vm.MemoryModule{ID: fmt.Sprintf("dimm%d", len(p.Modules)), MiB: min(have, want.MemoryMiB-have)}
 		p.Modules = append(p.Modules, m)
@@ -84,7 +84,7 @@ func MorePlugged(s vm.MachineSpec, want vm.Size) (vm.Plugged, error) {
 	return p, nil
 }
 
-// Machine is the machine as it is now: Spec with what was plugged in since.
+// Machine is Spec with what was plugged in since the start.
 func (p *Process) Machine() vm.MachineSpec {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,14 +95,14 @@ func (p *Process) Machine() vm.MachineSpec {
 	return s
 }
 
-// SetMachine notes size and modules of the machine as it is now.
+// SetMachine sets the current size and modules of the machine.
 func (p *Process) SetMachine(size vm.Size, plugged vm.Plugged) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = &vm.MachineSpec{Size: size, Plugged: plugged}
 }
 
-// hotCPU is a place for a vCPU.
+// hotCPU is a slot for a vCPU.
 type hotCPU struct {
 	Type  string         `json:"type"`
 	Props map[string]any `json:"props"`
@@ -113,8 +113,8 @@ func (p *Process) cpus(ctx context.Context) (list []hotCPU, err error) {
 	return list, p.refused(p.QMP.Execute(ctx, "query-hotpluggable-cpus", nil, &list))
 }
 
-// PlugCPU gives the machine its vCPU n, counted from 0. One that it has is no
-// error. The guest has to set it online.
+// PlugCPU adds vCPU n, counted from 0. An existing one is no error. The guest has
+// to set it online.
 func (p *Process) PlugCPU(ctx context.Context, n int) error {
 	list, err := p.cpus(ctx)
 	if err != nil {
@@ -130,11 +130,11 @@ func (p *Process) PlugCPU(ctx context.Context, n int) error {
 		c.Props["driver"], c.Props["id"] = c.Type, cpuID(n)
 		return p.refused(p.QMP.Execute(ctx, "device_add", c.Props, nil))
 	}
-	return vm.Errorf(vm.Unsupported, string(p.Spec.ID), "its machine has no place for CPU %d", n)
+	return vm.Errorf(vm.Unsupported, string(p.Spec.ID), "its machine has no slot for CPU %d", n)
 }
 
-// PlugModule gives the machine a memory module, the i-th of plugged. One that
-// it has is no error. The guest has to set it online.
+// PlugModule adds a memory module, the i-th of plugged. An existing one is no
+// error. The guest has to set it online.
 func (p *Process) PlugModule(ctx context.Context, plugged vm.Plugged, i int) (err error) {
 	present, err := p.modules(ctx)
 	m := plugged.Modules[i]
@@ -150,20 +150,20 @@ func (p *Process) PlugModule(ctx context.Context, plugged vm.Plugged, i int) (er
 	if err := p.allow(path); err != nil {
 		return err
 	}
-	defer os.Remove(path) // QEMU has it open; its space goes with QEMU
+	defer os.Remove(path) // QEMU has it open and frees its space at the end
 	if err := p.raiseDataLimit(plugged.Boot(s.Size).MemoryMiB + plugged.MemoryMiB()); err != nil {
 		return err
 	}
 	backend := map[string]any{"id": backendOf(m.ID)}
-	_ = p.QMP.Execute(ctx, "object-del", backend, nil) // of a try that was broken off; mostly there is none
+	_ = p.QMP.Execute(ctx, "object-del", backend, nil) // left by an attempt that broke off; usually absent
 	if err := p.QMP.Execute(ctx, "object-add", memoryFile(backendOf(m.ID), m.MiB, path), nil); err != nil {
 		return p.refused(err)
 	}
 	err = p.QMP.Execute(ctx, "device_add", map[string]any{"driver": "pc-dimm", "id": m.ID, "memdev": backendOf(m.ID), "slot": i}, nil)
 	if err != nil {
-		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 		defer cancel()
-		return errors.Join(p.refused(err), p.QMP.Execute(settle, "object-del", backend, nil))
+		return errors.Join(p.refused(err), p.QMP.Execute(cleanup, "object-del", backend, nil))
 	}
 	return nil
 }
@@ -183,15 +183,15 @@ func (p *Process) modules(ctx context.Context) ([]vm.MemoryModule, error) {
 	out := make([]vm.MemoryModule, len(list))
 	for _, d := range list {
 		if d.Data.Slot < 0 || d.Data.Slot >= len(out) {
-			return nil, vm.Errorf(vm.Internal, string(p.Spec.ID), "a memory module is in place %d of %d", d.Data.Slot, len(out))
+			return nil, vm.Errorf(vm.Internal, string(p.Spec.ID), "a memory module is in slot %d of %d", d.Data.Slot, len(out))
 		}
 		out[d.Data.Slot] = vm.MemoryModule{ID: d.Data.ID, MiB: int(d.Data.Size >> 20)}
 	}
 	return out, nil
 }
 
-// ReadPlugged asks QEMU what is plugged in, for a monitor that takes over from
-// one that may have died while it plugged.
+// ReadPlugged asks QEMU what is plugged in, for a monitor that takes over: the
+// previous one may have died while it plugged.
 func (p *Process) ReadPlugged(ctx context.Context) error {
 	s := p.Machine()
 	boot := s.Plugged.Boot(s.Size)
@@ -232,7 +232,7 @@ func (p *Process) ResizeDisk(ctx context.Context, mib int) error {
 	return p.refused(err)
 }
 
-// refused gives QEMU's refusal of a change its kind.
+// refused gives QEMU's refusal of a change a kind.
 func (p *Process) refused(err error) error {
 	var no *qmp.Error
 	if !errors.As(err, &no) {
@@ -247,7 +247,7 @@ func (p *Process) refused(err error) error {
 	return vm.Errorf(vm.Unsupported, string(p.Spec.ID), "%w", err)
 }
 
-// raiseDataLimit lets the process have a guest's memory of this size.
+// raiseDataLimit allows the process the memory of a guest of this size.
 func (p *Process) raiseDataLimit(memoryMiB int) error {
 	raise := func() error {
 		var old unix.Rlimit
@@ -257,7 +257,7 @@ func (p *Process) raiseDataLimit(memoryMiB int) error {
 		return unix.Prlimit(p.Ident.PID, unix.RLIMIT_DATA, &unix.Rlimit{Cur: dataLimit(memoryMiB), Max: old.Max}, nil)
 	}
 	err := raise()
-	if errors.Is(err, unix.EPERM) && os.Getuid() == 0 { // a root that may not do so with another's process
+	if errors.Is(err, unix.EPERM) && os.Getuid() == 0 { // root without the right to do this to another process
 		uid, gid := userOf(p.Spec)
 		err = confine.As(uid, gid, raise)
 	}

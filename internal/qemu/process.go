@@ -23,15 +23,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Process is one QEMU, started or adopted. Its owner calls Kill, or waits for
-// Exited, or calls Abandon.
+// Process is one QEMU, started or adopted. Its owner calls Kill, waits for Exited,
+// or calls Abandon.
 type Process struct {
 	Ident Ident
 	Spec  vm.MachineSpec // without the link keys and the reset
 	QMP   *qmp.Client
 
-	events *qmp.Events   // from the first moment, for Reason
-	status string        // e.g. "signal: killed"; set before exited is closed, "" of an adopted process
+	events *qmp.Events   // events from the start on, for Reason
+	status string        // e.g. "signal: killed"; set before exited is closed; "" for an adopted process
 	exited chan struct{} // closed when the process is gone
 	handle *Handle       // of an adopted process; nil otherwise
 	output *output       // nil of an adopted process that prints to a file
@@ -39,14 +39,14 @@ type Process struct {
 	fault func(step string) error // nil outside tests
 
 	mu  sync.Mutex      // guards now
-	now *vm.MachineSpec // size and modules, when they are no longer those of Spec
+	now *vm.MachineSpec // size and modules, if they differ from Spec's
 }
 
-// Spawn starts QEMU for spec and returns when it answers on QMP; a machine on
-// a generation is loaded by AwaitRunning. The sockets in spec.RunDir exist and
-// accept connections from before QEMU runs. The process has a process group of
-// its own and does not end with its parent; it reaches no other files than those
-// of spec and what is lent to it. On an error nothing is left of it.
+// Spawn starts QEMU for spec and returns when it answers on QMP; AwaitRunning then
+// loads a generation. The sockets in spec.RunDir exist and accept connections
+// before QEMU runs. The process has its own process group and outlives its parent;
+// it reaches only the files of spec and those lent to it. On an error nothing is
+// left of it.
 func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 	if g := spec.Generation; g != nil && len(g.Modules) != len(spec.Plugged.Modules) {
 		return nil, vm.Errorf(vm.Internal, string(spec.ID), "%d files for %d memory modules", len(g.Modules), len(spec.Plugged.Modules))
@@ -105,43 +105,41 @@ func Spawn(ctx context.Context, spec vm.MachineSpec) (_ *Process, err error) {
 		<-p.exited
 		return nil, p.failure(err)
 	}
-	removeColdRAM(spec) // QEMU has it open; its space goes with QEMU
+	removeColdRAM(spec) // QEMU has it open and frees its space at the end
 	return p, nil
 }
 
-// withoutKeys is what a Process keeps of its spec. The guest's identity changes
-// while QEMU runs (a machine of the pool becomes a VM). The owner of the Process
-// keeps it, and a copy would grow stale.
+// withoutKeys is the part of a spec that a Process keeps. The guest's identity
+// changes while QEMU runs (a machine of the pool becomes a VM). The owner of the
+// Process keeps that; a copy would become stale.
 func withoutKeys(spec vm.MachineSpec) vm.MachineSpec {
 	spec.GuestKey, spec.OtherKeys, spec.Reset = nil, nil, vm.Reset{}
 	return spec
 }
 
-// overhead is what QEMU may have in memory of its own in addition to the
-// guest's RAM: stacks, caches, translated code. A leak that a guest provokes
-// ends there.
+// overhead is the memory that QEMU may have in addition to the guest's RAM: stacks,
+// caches, translated code. It bounds a leak that a guest provokes.
 const overhead = 2 << 30
 
 func dataLimit(memoryMiB int) uint64 { return uint64(memoryMiB)<<20 + overhead }
 
-// limits bound what the process may take of the host, whatever its guest does.
-// Its disk is bounded by its virtual size.
+// limits bound what the process may use of the host, whatever its guest does. Its
+// disk is bounded by its virtual size.
 func limits(spec vm.MachineSpec) []confine.Limit {
 	data := dataLimit(spec.Size.MemoryMiB)
 	return []confine.Limit{
-		{What: unix.RLIMIT_DATA, Cur: data, Max: max(data, dataLimit(maxMemoryMiB))}, // to be raised when memory is plugged in
+		{What: unix.RLIMIT_DATA, Cur: data, Max: max(data, dataLimit(maxMemoryMiB))}, // raised when memory is plugged in
 		{What: unix.RLIMIT_NOFILE, Cur: 1024, Max: 1024},
-		{What: unix.RLIMIT_CORE}, // a guest's memory is not to be found in a core file
+		{What: unix.RLIMIT_CORE}, // a core file would contain a guest's memory
 	}
 }
 
-// load makes QEMU read the generation's device state, and does not wait for the end of
-// it. The netdev's link is set down first: QEMU starts to listen on
-// net.sock asynchronously and marks the link as down only then, and a packet
-// that the card sends before (it announces itself after every load) would go
-// to a connection that isn't there, a crash. The guest sees nothing of it: the
-// card's own link state comes out of the generation, and a connection sets the
-// netdev's link up.
+// load makes QEMU read the generation's device state, without waiting for the end. It
+// first sets the netdev's link down. QEMU starts to listen on net.sock asynchronously
+// and marks the link as down only then. The card announces itself after every load; an
+// earlier packet would go to a connection that does not exist yet and crash QEMU. The
+// guest notices nothing: the card's own link state comes from the generation, and a
+// connection sets the netdev's link up.
 func (p *Process) load(ctx context.Context) error {
 	if p.Spec.Generation == nil {
 		return nil
@@ -152,8 +150,8 @@ func (p *Process) load(ctx context.Context) error {
 	return p.QMP.Execute(ctx, "migrate-incoming", map[string]any{"uri": "fd:" + strconv.Itoa(fdDevice)}, nil)
 }
 
-// greet negotiates QMP with the process and records who it is. The process's
-// end ends it too.
+// greet negotiates QMP with the process and records its identity. The connection
+// ends with the process.
 func (p *Process) greet(ctx context.Context, pid int) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -195,7 +193,7 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{Ident: id, Spec: withoutKeys(spec), handle: h, exited: make(chan struct{})}
-	if p.output, err = readOutput(spec); err != nil && vm.KindOf(err) != vm.NotFound { // a Warren before this gave it a file
+	if p.output, err = readOutput(spec); err != nil && vm.KindOf(err) != vm.NotFound { // an older Warren gave it a file
 		h.Close()
 		return nil, err
 	}
@@ -213,8 +211,8 @@ func Adopt(ctx context.Context, spec vm.MachineSpec) (*Process, error) {
 	return p, nil
 }
 
-// Abandon lets go of the process, which keeps running. Only for a monitor that
-// ends.
+// Abandon closes the connections to the process, which keeps running. Only for a
+// monitor that ends.
 func (p *Process) Abandon() {
 	_ = p.QMP.Close()
 	p.output.close()
@@ -226,14 +224,14 @@ func (p *Process) Abandon() {
 // Exited is closed when the process is gone.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// AwaitRunning has QEMU load the machine's generation, if it has one, and waits until
-// the guest's CPUs run. When QEMU refuses the state it ends, and the error carries what
-// it said. It is called once.
+// AwaitRunning makes QEMU load the machine's generation, if it has one, and waits until the
+// guest's CPUs run. If QEMU refuses the state it ends, and the error contains its message.
+// Call it once.
 //
-// Whoever connects to the agent's socket before it has a port that works at once.
-// QEMU 7.2 writes on loading what the port held back at the capture (fetch_active_ports_list
-// in hw/char/virtio-serial-bus.c), and a port that can't, because nobody is connected, stays
-// silent until its connection is closed and made again.
+// A client that connects to the agent's socket before the load has a working port at once.
+// While loading, QEMU 7.2 writes what the port held back at the capture
+// (fetch_active_ports_list in hw/char/virtio-serial-bus.c). If no client is connected then,
+// the port stays silent until its connection is closed and made again.
 func (p *Process) AwaitRunning(ctx context.Context) error {
 	if err := p.load(ctx); err != nil {
 		return p.failure(err)
@@ -251,10 +249,10 @@ func (p *Process) AwaitRunning(ctx context.Context) error {
 		case "inmigrate", "prelaunch", "postmigrate", "restore-vm":
 		case stoppedForRoom:
 			return p.noRoom()
-		default: // "paused", too: the state was read, and could not be activated
+		default: // also "paused": the state was read and could not be activated
 			return vm.Errorf(vm.Internal, string(p.Spec.ID), "qemu is %s after its start%s", state, p.lastWords())
 		}
-		// A state that could not be activated is no event.
+		// There is no event for a state that could not be activated.
 		look, cancel := context.WithTimeout(ctx, lookAgain)
 		_, err = events.Next(look)
 		cancel()
@@ -276,8 +274,8 @@ func (p *Process) RunState(ctx context.Context) (string, error) {
 	return st.Status, err
 }
 
-// stoppedForRoom is the state of a machine whose guest wrote to its disk when
-// the host's was full.
+// stoppedForRoom is the state of a machine whose guest wrote to its disk while the
+// host's was full.
 const stoppedForRoom = "io-error"
 
 func (p *Process) noRoom() error {
@@ -298,8 +296,8 @@ func (p *Process) Kill(ctx context.Context) error {
 	}
 }
 
-// Quit asks QEMU to end, which writes back the disk's metadata, and kills it
-// when ctx ends first. It returns when the process is gone.
+// Quit asks QEMU to end, which flushes the disk's metadata, and kills it if ctx
+// ends first. It returns when the process is gone.
 func (p *Process) Quit(ctx context.Context) error {
 	err := p.QMP.Execute(ctx, "quit", nil, nil)
 	if err == nil || errors.Is(err, qmp.ErrClosed) {
@@ -313,8 +311,8 @@ func (p *Process) Quit(ctx context.Context) error {
 	return errors.Join(err, p.Kill(context.WithoutCancel(ctx)))
 }
 
-// Reason says how a process that has exited came to its end: what the guest
-// or we asked for, or a crash. It does not block long: the events are here.
+// Reason returns why an exited process has ended: on request of the guest or of
+// Warren, or by a crash. It blocks briefly for the last events.
 func (p *Process) Reason(ctx context.Context) vm.MachineExit {
 	out := vm.MachineExit{Reason: "qemu-crash"}
 	for {
@@ -348,8 +346,8 @@ func shutdownReason(e qmp.Event) string {
 	return "qemu-crash"
 }
 
-// failure explains an error of a QEMU that may have ended: the log's last
-// lines say more than a closed connection does.
+// failure explains an error of a QEMU that may have ended: the log's last lines say
+// more than a closed connection.
 func (p *Process) failure(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return vm.Errorf(vm.Timeout, string(p.Spec.ID), "qemu did not get ready in time%s: %w", p.lastWords(), err)
@@ -381,7 +379,7 @@ func words(spec vm.MachineSpec) string {
 	return ""
 }
 
-// startError gives a QEMU that could not be started its kind.
+// startError gives the error of a failed start a kind.
 func startError(spec vm.MachineSpec, err error) error {
 	said := lastLines(spec, 3)
 	out := vm.Errorf(vm.Internal, string(spec.ID), "qemu could not be started%s: %w", words(spec), err)
@@ -403,10 +401,10 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// environ is QEMU's environment. What an encrypted disk reads or writes goes
-// through a buffer as large as the request, made and given back each time. By
-// its defaults glibc gives such memory back to the kernel and gets it again
-// page by page, which took a third of the time of an encrypted read.
+// environ is QEMU's environment. Encrypted disks use a buffer as large as the
+// request, allocated and freed each time. By default glibc returns such memory to
+// the kernel and gets it again page by page, which took a third of the time of an
+// encrypted read.
 func environ() []string {
 	return []string{"LC_ALL=C", "MALLOC_MMAP_THRESHOLD_=4194304", "MALLOC_TRIM_THRESHOLD_=8388608"}
 }

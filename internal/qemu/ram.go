@@ -18,17 +18,17 @@ import (
 
 const (
 	page     = 4096
-	piece    = 256 << 10 // bytes copied at a time: they stay in a core's cache
+	piece    = 256 << 10 // bytes copied at a time: they fit into a core's cache
 	copyWays = 2         // copiers of one machine's memory
 )
 
-// ramFile is a memory file that is being written: a base copy with a machine's
+// ramFile is a memory file in the making: a copy of the base with a machine's
 // private pages over it, where pages of zeros stay holes.
 type ramFile struct {
 	file *os.File
-	now  []byte // the file, mapped to be read: comparing costs no system call
+	now  []byte // the file, mapped for reading: comparing costs no system call
 	size int64
-	has  []bool // per page: the file holds data there; written by one worker per page
+	has  []bool // per page: the file has data there; written by one worker per page
 	hot  bool   // the pages that will be compared again are mapped
 }
 
@@ -80,7 +80,7 @@ func newRAM(path string, size int64) (*ramFile, error) {
 	}
 	r, err := &ramFile{file: f}, f.Truncate(size)
 	if err == nil && os.Getuid() == 0 {
-		_ = give(path, 0o060) // now, so that its sum holds; where that can't be, machines stay root's
+		_ = give(path, 0o060) // done early, so that its checksum stays valid; if it fails, machines run as root
 	}
 	if err == nil {
 		r, err = mapRAM(f, size)
@@ -92,14 +92,14 @@ func newRAM(path string, size int64) (*ramFile, error) {
 	return r, nil
 }
 
-// mapRAM makes a file of that size ready to be written.
+// mapRAM prepares a file of that size for writing.
 func mapRAM(f *os.File, size int64) (_ *ramFile, err error) {
 	r := &ramFile{file: f, size: size, has: make([]bool, size/page)}
 	r.now, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	return r, err
 }
 
-// close ends the use of the file, which stays.
+// close closes and unmaps the file, which stays.
 func (r *ramFile) close() error {
 	var err error
 	if r.now != nil {
@@ -109,9 +109,9 @@ func (r *ramFile) close() error {
 	return fileError(r.file.Name(), errors.Join(err, r.file.Close()))
 }
 
-// discard closes the file and removes it, where something else went wrong.
+// discard closes and removes the file after an error elsewhere.
 func (r *ramFile) discard() {
-	_ = r.close() // what was to be written there is lost anyway
+	_ = r.close() // its unwritten data does not matter
 	os.Remove(r.file.Name())
 }
 
@@ -139,9 +139,9 @@ func (r *ramFile) copyRuns(ctx context.Context, src *os.File, runs []run) error 
 	})
 }
 
-// share calls f for 0 to n-1 from a few goroutines, each with a buffer of a
-// piece, until one fails or ctx ends. All but the first begin when free, where not
-// nil, is closed, for which it waits.
+// share calls f for 0 to n-1 from a few goroutines, each with a buffer of one
+// piece, until one fails or ctx ends. All but the first wait until free, if not
+// nil, is closed.
 func share(ctx context.Context, n int, free <-chan struct{}, f func(i int, buf []byte) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -173,7 +173,7 @@ func share(ctx context.Context, n int, free <-chan struct{}, f func(i int, buf [
 }
 
 // guarded turns a fault in mapped memory into an error: a page of the file that the
-// disk does not give back must not end the monitor, whose machine is paused.
+// disk cannot read back must not end the monitor, whose machine is paused.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -194,8 +194,8 @@ func guarded(f func() error) (err error) {
 // run is a range of a machine's memory, in whole pages.
 type run struct{ off, n int64 }
 
-// appendRun adds x, joined to the last run where it follows it, and cut so
-// that none is longer than a piece.
+// appendRun adds x. It joins x to the last run if that ends where x begins, and
+// cuts it so that no run is longer than a piece.
 func appendRun(runs []run, x run) []run {
 	if i := len(runs) - 1; i >= 0 && runs[i].off+runs[i].n == x.off {
 		more := min(x.n, piece-runs[i].n)
@@ -230,8 +230,8 @@ func extents(file *os.File, size int64, f func(from, to int64) error) error {
 	return nil
 }
 
-// put makes the file hold b at off (whole pages), writing as little as it can:
-// pages of zeros over a hole and pages that are there already are skipped.
+// put writes b to the file at off (whole pages), if it differs: it skips pages of
+// zeros over a hole and pages that are there already.
 func (r *ramFile) put(b []byte, off int64) error {
 	for i := 0; i < len(b); {
 		j := i
@@ -251,7 +251,7 @@ func (r *ramFile) put(b []byte, off int64) error {
 	return nil
 }
 
-// needs reports whether one page must be written.
+// needs reports whether a page must be written.
 func (r *ramFile) needs(b []byte, off int64) bool {
 	if !r.has[off/page] {
 		return !isZero(b)
@@ -259,9 +259,9 @@ func (r *ramFile) needs(b []byte, off int64) bool {
 	return !bytes.Equal(r.now[off:off+page], b)
 }
 
-// heat maps what the file holds in these ranges, so that comparing with it
-// again finds it without a fault.
-func (r *ramFile) heat(runs []run) {
+// mapExtents maps the file's data in these ranges, so that the next comparison causes no
+// page faults.
+func (r *ramFile) mapExtents(runs []run) {
 	for _, x := range runs {
 		for from := x.off; from < x.off+x.n; {
 			to := from
@@ -269,7 +269,7 @@ func (r *ramFile) heat(runs []run) {
 				to += page
 			}
 			if to > from {
-				_ = unix.Madvise(r.now[from:to], unix.MADV_POPULATE_READ) // without it, it is slower
+				_ = unix.Madvise(r.now[from:to], unix.MADV_POPULATE_READ) // without it the comparison is slower
 			}
 			from = to + page
 		}

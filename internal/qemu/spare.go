@@ -14,18 +14,17 @@ import (
 )
 
 // A capture copies the memory file that the machine was started on, which never
-// changes. A machine that is captured again and again gets the next copy made
-// between two captures: the spare.
+// changes. For a machine that is captured repeatedly, the next copy is made between
+// two captures: the spare.
 
 // spareRoom is what the disk must have free, in addition to four times the
 // memory, for a spare to be made.
 const spareRoom = 4 << 30
 
-// MakeSpare makes the copy of the machine's base that the next capture takes,
-// where there is a base that holds nothing of a volume, and plenty of room, and
-// there is none yet, and then writes it back, so that less is left to be written
-// after the capture.
-// Its owner removes it with DropSpare.
+// MakeSpare copies the machine's base for the next capture and writes the copy back
+// to the disk, so that less is left to write after the capture. It makes none if
+// there is one already, if the base may hold data of a volume, or if the disk lacks
+// room. Its owner removes it with DropSpare.
 func (p *Process) MakeSpare(ctx context.Context) error {
 	s := p.Machine()
 	path := layout.VMDir(s.Dir).SpareRAM()
@@ -46,7 +45,7 @@ func (p *Process) MakeSpare(ctx context.Context) error {
 		ram.discard()
 		return fileError(path, err)
 	}
-	// It can be taken from now on; whoever takes it writes back what is left.
+	// From now on a capture can take it; the capture writes back what is left.
 	err = fileError(path, ram.file.Sync())
 	if err != nil {
 		os.Remove(path) // its data may be lost
@@ -61,7 +60,7 @@ func (p *Process) DropSpare() {
 	os.Remove(path + ".tmp")
 }
 
-// takeSpare makes the spare the file at path; ok is false when there is none.
+// takeSpare renames the spare to path; ok is false when there is none.
 func takeSpare(spare, path string, size int64) (r *ramFile, ok bool) {
 	if st, err := os.Stat(spare); err != nil || st.Size() != size || os.Rename(spare, path) != nil {
 		return nil, false

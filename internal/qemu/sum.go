@@ -27,8 +27,8 @@ var (
 	zeroSum    = crc32.Checksum(make([]byte, mib), castagnoli)
 )
 
-// Sum returns the size of a file and one CRC-32C per MiB of it, the last MiB
-// as long as it is. Holes count as zeros and are not read.
+// Sum returns the size of a file and one CRC-32C per MiB of it; the last part may
+// be shorter. Holes count as zeros and are not read.
 func Sum(ctx context.Context, path string) (vm.File, error) {
 	out := vm.File{Name: filepath.Base(path)}
 	err := eachMiB(ctx, path, func(size int64, i int, sum uint32) bool {
@@ -39,7 +39,7 @@ func Sum(ctx context.Context, path string) (vm.File, error) {
 	return out, err
 }
 
-// DataBytes returns how much of the disk a file takes; holes take nothing.
+// DataBytes returns how many bytes of the disk a file takes; holes take nothing.
 func DataBytes(path string) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(path, &st); err != nil {
@@ -48,8 +48,7 @@ func DataBytes(path string) (int64, error) {
 	return st.Blocks * 512, nil
 }
 
-// Verify compares a file with what is recorded of it. A difference has kind
-// Corrupt.
+// Verify compares a file with its recorded sums. A difference has kind Corrupt.
 func Verify(ctx context.Context, path string, want vm.File) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -116,8 +115,8 @@ func eachMiB(ctx context.Context, path string, f func(size int64, i int, sum uin
 	return nil
 }
 
-// nextData returns the offset of the first data at or after off, size when
-// there is none, and off where the file system can't tell.
+// nextData returns the offset of the first data at or after off, size when there is
+// none, and off if the file system cannot tell.
 func nextData(f *os.File, off, size int64) int64 {
 	n, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 	switch {
@@ -129,22 +128,22 @@ func nextData(f *os.File, off, size int64) int64 {
 	return n
 }
 
-// Verifier checks generations and remembers which files it found good, for as
-// long as they have not been touched. The zero value is ready.
+// Verifier checks generations and remembers which files it found good, until they
+// change. The zero value is ready.
 type Verifier struct {
-	mu   sync.Mutex // guards good, and lets one check run at a time
+	mu   sync.Mutex // guards good, and makes checks run one at a time
 	good map[fileKey]bool
 }
 
-// fileKey changes whenever a file's content may have.
+// fileKey changes whenever a file's content may have changed.
 type fileKey struct {
 	dev, ino           uint64
 	size, mtime, ctime int64
 }
 
-// Generation checks the memory and device files that src names against the
-// manifest beside them. A second call for untouched files costs two stats.
-// Kinds: Corrupt, NotFound.
+// Generation checks the memory and device files that src names against the manifest
+// beside them. A second call for unchanged files costs two stats. Kinds: Corrupt,
+// NotFound.
 func (v *Verifier) Generation(ctx context.Context, src vm.GenerationSource) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -173,7 +172,7 @@ func (v *Verifier) Generation(ctx context.Context, src vm.GenerationSource) erro
 	return nil
 }
 
-// recorded is what a manifest says of a file with memory or device state.
+// recorded returns what a manifest says of a file with memory or device state.
 func recorded(g vm.Manifest, name string) vm.File {
 	for _, f := range append([]vm.File{g.RAM, g.Device}, g.Modules...) {
 		if f.Name == name {
@@ -212,8 +211,8 @@ func keyOf(path string) (fileKey, error) {
 	}, nil
 }
 
-// fileError gives an operating system's or QEMU's error about path its kind.
-// What has one already, and a context's end, stay as they are.
+// fileError gives an operating system's or QEMU's error about path a kind. Errors
+// with a kind, and those of an ended context, stay as they are.
 func fileError(path string, err error) error {
 	var e *vm.Error
 	if err == nil || errors.As(err, &e) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -233,7 +232,7 @@ func fileError(path string, err error) error {
 	return vm.Errorf(kind, path, "%w", err)
 }
 
-// noSpace recognises a full disk in a message of QEMU's, which has no code for it.
+// noSpace recognises a full disk in a message of QEMU, which has no code for it.
 func noSpace(desc string) bool {
 	return strings.Contains(desc, "No space left") || strings.Contains(desc, "Disk quota exceeded")
 }

@@ -29,8 +29,8 @@ func volumeNode(id vm.VolumeID) string   { return string(id) }
 func volumeDevice(id vm.VolumeID) string { return "dev-" + string(id) }
 func volumeSecret(id vm.VolumeID) string { return "key-" + string(id) }
 
-// volumeBlock is the encrypted disk of a volume. Without the right to write
-// QEMU itself has the file open for reading only.
+// volumeBlock is the encrypted disk of a volume. Without the right to write, QEMU
+// itself opens the file read-only.
 func volumeBlock(v vm.PluggedVolume) map[string]any {
 	if v.Cut {
 		return cutBlock(v)
@@ -46,7 +46,7 @@ func volumeBlock(v vm.PluggedVolume) map[string]any {
 	}
 }
 
-// cutBlock is a disk on which everything fails, of the size that the guest knows.
+// cutBlock is a disk of the same size on which every access fails.
 func cutBlock(v vm.PluggedVolume) map[string]any {
 	return map[string]any{
 		"driver": "blkdebug", "node-name": volumeNode(v.ID), "read-only": v.ReadOnly,
@@ -55,8 +55,8 @@ func cutBlock(v vm.PluggedVolume) map[string]any {
 	}
 }
 
-// volumeFront is the disk as the guest sees it. A guest finds it by its serial
-// number: the order of names is not that of plugging.
+// volumeFront is the disk as the guest sees it. The guest identifies it by its
+// serial number, because device names do not follow the order of plugging.
 func volumeFront(v vm.PluggedVolume) map[string]any {
 	return map[string]any{
 		"driver": "virtio-blk-pci", "id": volumeDevice(v.ID), "drive": volumeNode(v.ID),
@@ -64,8 +64,7 @@ func volumeFront(v vm.PluggedVolume) map[string]any {
 	}
 }
 
-// volumeDevices are the disks of volumes in the part of the arguments that the
-// guest sees.
+// volumeDevices are the arguments for volumes' disks as the guest sees them.
 func volumeDevices(s vm.MachineSpec) (args []string) {
 	for _, v := range s.Plugged.Volumes {
 		args = append(args, "-device", string(encode(volumeFront(v))))
@@ -73,7 +72,8 @@ func volumeDevices(s vm.MachineSpec) (args []string) {
 	return args
 }
 
-// volumeBlocks are their host's side. Each key comes by a pipe of its own.
+// volumeBlocks are the arguments for their files. Each key comes through a pipe of
+// its own.
 func volumeBlocks(s vm.MachineSpec) (args []string) {
 	for _, v := range s.Plugged.Volumes {
 		if !v.Cut {
@@ -85,12 +85,12 @@ func volumeBlocks(s vm.MachineSpec) (args []string) {
 	return args
 }
 
-// keyPipe is where QEMU finds the key of a volume that it starts with.
+// keyPipe is where QEMU reads the key of a volume with which it starts.
 func keyPipe(s vm.MachineSpec, id vm.VolumeID) string {
 	return filepath.Join(layout.VMDir(s.Dir).Lent(), volumeSecret(id))
 }
 
-// unlocked wants a key for each volume that the machine starts with.
+// unlocked wants a key for each volume with which the machine starts.
 func unlocked(s vm.MachineSpec) error {
 	for _, v := range s.Plugged.Volumes {
 		if !v.Cut && len(s.VolumeKeys[v.ID]) == 0 {
@@ -100,8 +100,8 @@ func unlocked(s vm.MachineSpec) error {
 	return nil
 }
 
-// offerKeys makes the pipes that the arguments name and gives each key to the one
-// who reads it first, which is QEMU; the pipe is gone then. ctx ends the offer.
+// offerKeys makes the pipes that the arguments name and writes each key for its
+// first reader, which is QEMU; then it removes the pipe. ctx ends the offer.
 func offerKeys(ctx context.Context, s vm.MachineSpec) error {
 	keys := map[string][]byte{} // by pipe
 	for _, v := range s.Plugged.Volumes {
@@ -133,8 +133,8 @@ func offerKeys(ctx context.Context, s vm.MachineSpec) error {
 	return nil
 }
 
-// dropSecrets takes the keys of the volumes that the machine started with out
-// of QEMU, which needs them to open the disks only.
+// dropSecrets deletes from QEMU the keys of the volumes with which the machine
+// started: QEMU needs them only to open the disks.
 func (p *Process) dropSecrets(ctx context.Context) error {
 	for _, v := range p.Spec.Plugged.Volumes {
 		if v.Cut {
@@ -147,7 +147,7 @@ func (p *Process) dropSecrets(ctx context.Context) error {
 	return nil
 }
 
-// FreePort finds a spare port for one more volume; 0 = there is none.
+// FreePort finds a spare port for another volume; 0 = there is none.
 func FreePort(plugged vm.Plugged) int {
 	for port := 1; port <= sparePorts; port++ {
 		if !slices.ContainsFunc(plugged.Volumes, func(v vm.PluggedVolume) bool { return v.Port == port }) {
@@ -157,8 +157,8 @@ func FreePort(plugged vm.Plugged) int {
 	return 0
 }
 
-// checkVolume reads the header of a volume's disk, which another machine may have
-// written, before QEMU does.
+// checkVolume reads the header of a volume's disk before QEMU does: another machine
+// may have written it.
 func checkVolume(v vm.PluggedVolume) error {
 	if v.Cut {
 		return nil
@@ -171,16 +171,16 @@ func checkVolume(v vm.PluggedVolume) error {
 	return err
 }
 
-// PlugVolume gives the machine a volume's disk. Nothing is left of it after an
-// error.
+// PlugVolume plugs a volume's disk into the machine. After an error nothing is left
+// of it.
 func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) (err error) {
 	if err := checkVolume(v); err != nil {
 		return err
 	}
-	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	secret := map[string]any{"id": volumeSecret(v.ID)}
-	_ = p.QMP.Execute(ctx, "object-del", secret, nil) // of a try that was broken off; mostly there is none
+	_ = p.QMP.Execute(ctx, "object-del", secret, nil) // left by an attempt that broke off; usually absent
 	err = p.QMP.Execute(ctx, "object-add", map[string]any{"qom-type": "secret", "id": volumeSecret(v.ID), "data": string(key)}, nil)
 	if err != nil {
 		return p.refused(err)
@@ -188,31 +188,32 @@ func (p *Process) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.Vol
 	lent := v
 	if !v.Cut {
 		lent.File, err = p.lendVolume(v)
-		defer os.Remove(lent.File) // QEMU has it open then
+		defer os.Remove(lent.File) // QEMU then has it open
 	}
 	opened := false
 	if err == nil {
 		err = p.QMP.Execute(ctx, "blockdev-add", volumeBlock(lent), nil)
 		opened = err == nil || unheard(err)
 	}
-	err = errors.Join(err, p.QMP.Execute(settle, "object-del", secret, nil)) // the disk is open, or will not be
+	err = errors.Join(err, p.QMP.Execute(cleanup, "object-del", secret, nil)) // the disk is open, or opening has failed
 	if err != nil && opened {
-		return errors.Join(p.volumeRefused(v, err), p.closeVolume(settle, v.ID))
+		return errors.Join(p.volumeRefused(v, err), p.closeVolume(cleanup, v.ID))
 	}
 	if err != nil {
 		return p.volumeRefused(v, err)
 	}
 	err = p.QMP.Execute(ctx, "device_add", volumeFront(v), nil)
 	if unheard(err) {
-		return errors.Join(p.refused(err), p.UnplugVolume(settle, v.ID))
+		return errors.Join(p.refused(err), p.UnplugVolume(cleanup, v.ID))
 	}
 	if err != nil {
-		return errors.Join(p.refused(err), p.closeVolume(settle, v.ID))
+		return errors.Join(p.refused(err), p.closeVolume(cleanup, v.ID))
 	}
 	return nil
 }
 
-// lendVolume is Lend for a volume's file: their names are all the same.
+// lendVolume is Lend for a volume's file, because all volumes' files have the same
+// name.
 func (p *Process) lendVolume(v vm.PluggedVolume) (string, error) {
 	name := filepath.Join(layout.VMDir(p.Spec.Dir).Lent(), string(v.ID))
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -231,7 +232,7 @@ func (p *Process) volumeRefused(v vm.PluggedVolume, err error) error {
 	case !errors.As(err, &no):
 		return p.failure(err)
 	case strings.Contains(no.Desc, "Failed to get"):
-		return vm.Errorf(vm.Busy, string(v.ID), "something else has its disk open: %s", no.Desc)
+		return vm.Errorf(vm.Busy, string(v.ID), "another process has its disk open: %s", no.Desc)
 	case strings.Contains(no.Desc, "Invalid password"):
 		return vm.Errorf(vm.Corrupt, string(v.ID), "its disk does not open with its key").WithCode("VOLUME_DAMAGED")
 	}
@@ -239,13 +240,13 @@ func (p *Process) volumeRefused(v vm.PluggedVolume, err error) error {
 }
 
 const (
-	unplugWait  = 10 * time.Second // for a guest to give a disk up
-	unplugAgain = 2 * time.Second  // a guest that was busy may have missed the request
+	unplugWait  = 10 * time.Second // time for a guest to release a disk
+	unplugAgain = 2 * time.Second  // a busy guest may have missed the request
 	closeAgain  = 10 * time.Millisecond
 )
 
-// UnplugVolume takes a volume's disk out of the machine; one that is not there
-// is no error. The guest has to give it up: GuestFault when it does not.
+// UnplugVolume takes a volume's disk out of the machine; an absent one is no error.
+// The guest has to release it: GuestFault when it does not.
 func (p *Process) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	ctx, cancel := context.WithTimeout(ctx, unplugWait)
 	defer cancel()
@@ -267,7 +268,7 @@ func (p *Process) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 			return p.closeVolume(ctx, id)
 		}
 		if ctx.Err() != nil {
-			return vm.Errorf(vm.GuestFault, string(p.Spec.ID), "the guest does not give the disk of %s up", id).
+			return vm.Errorf(vm.GuestFault, string(p.Spec.ID), "the guest does not release the disk of %s", id).
 				WithHint("try again, or stop the VM")
 		}
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -276,7 +277,7 @@ func (p *Process) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	}
 }
 
-// deviceGone waits a while for the event of a device's end.
+// deviceGone waits for the event that a device is gone.
 func deviceGone(ctx context.Context, events *qmp.Events, device string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, unplugAgain)
 	defer cancel()
@@ -291,8 +292,8 @@ func deviceGone(ctx context.Context, events *qmp.Events, device string) (bool, e
 	}
 }
 
-// closeVolume closes a disk that no device has. Just after the end of a device
-// QEMU may still hold it.
+// closeVolume closes a disk that no device uses. Just after a device's end QEMU may
+// still use it.
 func (p *Process) closeVolume(ctx context.Context, id vm.VolumeID) error {
 	for {
 		err := p.QMP.Execute(ctx, "blockdev-del", map[string]any{"node-name": volumeNode(id)}, nil)
@@ -313,12 +314,12 @@ func (p *Process) closeVolume(ctx context.Context, id vm.VolumeID) error {
 	}
 }
 
-// SnapshotVolume keeps what is on a volume's disk, in the disk itself.
+// SnapshotVolume makes a snapshot of a volume's disk, inside the disk itself.
 func (p *Process) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	return p.volumeSnapshot(ctx, "blockdev-snapshot-internal-sync", id, snapshot)
 }
 
-// DropVolumeSnapshot lets a snapshot go; one that is not there is no error.
+// DropVolumeSnapshot deletes a snapshot; an absent one is no error.
 func (p *Process) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	err := p.volumeSnapshot(ctx, "blockdev-snapshot-delete-internal-sync", id, snapshot)
 	if err != nil && strings.Contains(err.Error(), "does not exist") {
@@ -356,9 +357,9 @@ func (p *Process) volumes(ctx context.Context) ([]vm.VolumeID, error) {
 	return out, nil
 }
 
-// keptVolumes are those of a machine's volumes that QEMU has. One that QEMU has
-// and nobody wrote down was being plugged in when a monitor died: it is taken
-// out again.
+// keptVolumes are those of a machine's volumes that QEMU has. QEMU may also have
+// one that is not recorded, because a monitor died while it plugged it: that one is
+// taken out again.
 func (p *Process) keptVolumes(ctx context.Context, known []vm.PluggedVolume) ([]vm.PluggedVolume, error) {
 	have, err := p.volumes(ctx)
 	if err != nil {

@@ -73,7 +73,7 @@ func BenchmarkRAM(b *testing.B) {
 		stage("open", func() error { // as before a start
 			return openFile(b.Context(), sealed, plain, key, want, func(*os.File) error { return nil })
 		})
-		stage("settle", func() error { return layout.SyncFile(plain) })
+		stage("drop", func() error { return layout.SyncFile(plain) })
 	}
 	st, err := os.Stat(sealed)
 	if err != nil {

@@ -34,18 +34,18 @@ func Generation(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Man
 
 // Open makes the plain files of a sealed generation, so that a machine can be
 // started on them. They need not survive a crash of the host: the sealed files
-// stay until Settle. It does nothing when the plain files are there and right.
+// stay until DropSealed. It does nothing when the plain files are there and right.
 // Kinds: NotFound, Corrupt, NoSpace, Cancelled.
 func Open(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest) error {
 	return steps{}.open(ctx, dir, key, m)
 }
 
-// Settle makes the plain files that Open made durable and removes the sealed
+// DropSealed makes the plain files that Open made durable and removes the sealed
 // ones. Until it has succeeded the generation counts as sealed. It may run while
 // machines are started on it. Kinds: Corrupt when a plain file is damaged; the
 // next Open makes it again.
-func Settle(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
-	return steps{}.settle(ctx, dir, m)
+func DropSealed(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
+	return steps{}.dropSealed(ctx, dir, m)
 }
 
 // steps carries out the three. fault, nil outside tests, is called before each
@@ -157,17 +157,17 @@ func (s steps) openOne(ctx context.Context, b both, key Key) error {
 	return openFile(ctx, b.sealed, b.plain, key, b.want, func(*os.File) error { return s.at("open:write-" + b.what) })
 }
 
-func (s steps) settle(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
+func (s steps) dropSealed(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) error {
 	for _, b := range pairs(dir, m) {
-		if err := s.settleOne(ctx, b); err != nil {
+		if err := s.dropSealedFile(ctx, b); err != nil {
 			return err
 		}
 	}
-	return s.at("settle:done")
+	return s.at("drop:done")
 }
 
-func (s steps) settleOne(ctx context.Context, b both) error {
-	if err := s.at("settle:" + b.what); err != nil {
+func (s steps) dropSealedFile(ctx context.Context, b both) error {
+	if err := s.at("drop:" + b.what); err != nil {
 		return err
 	}
 	sealed, err := exists(b.sealed)
@@ -183,7 +183,7 @@ func (s steps) settleOne(ctx context.Context, b both) error {
 	if err := layout.SyncDir(filepath.Dir(b.plain)); err != nil {
 		return err
 	}
-	return s.remove("settle:remove-"+b.what, b.sealed)
+	return s.remove("drop:remove-"+b.what, b.sealed)
 }
 
 // remove removes a form that is not needed any more; its absence is no error.

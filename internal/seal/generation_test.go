@@ -26,8 +26,8 @@ var labels = map[string][]string{
 		"seal:ram", "seal:write-ram", "seal:check-ram", "seal:device", "seal:write-device", "seal:check-device",
 		"seal:remove-ram", "seal:remove-device", "seal:done",
 	},
-	"open":   {"open:ram", "open:write-ram", "open:device", "open:write-device", "open:done"},
-	"settle": {"settle:ram", "settle:remove-ram", "settle:device", "settle:remove-device", "settle:done"},
+	"open": {"open:ram", "open:write-ram", "open:device", "open:write-device", "open:done"},
+	"drop": {"drop:ram", "drop:remove-ram", "drop:device", "drop:remove-device", "drop:done"},
 }
 
 // world is a generation and what it must hold.
@@ -80,8 +80,8 @@ func (w *world) do(s steps, verb string) error {
 		return s.seal(w.t.Context(), w.dir, w.key, w.m)
 	case "open":
 		return s.open(w.t.Context(), w.dir, w.key, w.m)
-	case "settle":
-		return s.settle(w.t.Context(), w.dir, w.m)
+	case "drop":
+		return s.dropSealed(w.t.Context(), w.dir, w.m)
 	}
 	w.t.Fatalf("no such verb: %s", verb)
 	return nil
@@ -136,14 +136,14 @@ const (
 func TestGeneration(t *testing.T) {
 	w := newWorld(t)
 	w.must("open") // not sealed: nothing to do
-	w.must("settle")
+	w.must("drop")
 	w.wantFiles("never sealed", onlyPlain)
 	for range 2 {
 		w.must("seal")
 		w.wantFiles("sealed", onlySealed)
 	}
-	wantKind(t, "settled while sealed", w.do(steps{}, "settle"), vm.NotFound)
-	w.wantFiles("settled while sealed", onlySealed)
+	wantKind(t, "dropped while sealed", w.do(steps{}, "drop"), vm.NotFound)
+	w.wantFiles("dropped while sealed", onlySealed)
 	for range 2 {
 		w.must("open")
 		w.wantFiles("opened", inBoth)
@@ -160,16 +160,16 @@ func TestGeneration(t *testing.T) {
 	}
 	w.must("open")
 	for range 2 {
-		w.must("settle")
-		w.wantFiles("settled", onlyPlain)
-		w.wantPlain("settled")
+		w.must("drop")
+		w.wantFiles("dropped", onlyPlain)
+		w.wantPlain("dropped")
 	}
 }
 
 // The exported functions are the same without faults.
 func TestExported(t *testing.T) {
 	w := newWorld(t)
-	if err := errors.Join(Generation(t.Context(), w.dir, w.key, w.m), Open(t.Context(), w.dir, w.key, w.m), Settle(t.Context(), w.dir, w.m)); err != nil {
+	if err := errors.Join(Generation(t.Context(), w.dir, w.key, w.m), Open(t.Context(), w.dir, w.key, w.m), DropSealed(t.Context(), w.dir, w.m)); err != nil {
 		t.Fatal(err)
 	}
 	w.wantPlain("all three")
@@ -191,7 +191,7 @@ func from(t *testing.T, verb string) *world {
 	if verb != "seal" {
 		w.must("seal")
 	}
-	if verb == "settle" {
+	if verb == "drop" {
 		w.must("open")
 	}
 	return w
@@ -206,7 +206,7 @@ func (w *world) whole(label string) {
 	w.must("seal")
 	w.wantFiles(label, onlySealed)
 	w.must("open")
-	w.must("settle")
+	w.must("drop")
 	w.wantFiles(label, onlyPlain)
 	w.wantPlain(label)
 }
@@ -329,7 +329,7 @@ func TestDamagedPlain(t *testing.T) {
 }
 
 // What Open made may be lost with the host's power: the sealed files are there
-// until Settle has looked at it.
+// until DropSealed has looked at it.
 func TestPowerLossAfterOpen(t *testing.T) {
 	for what, damage := range map[string]func(path string) error{
 		"empty":   func(p string) error { return os.Truncate(p, 0) },
@@ -337,12 +337,12 @@ func TestPowerLossAfterOpen(t *testing.T) {
 		"shorter": func(p string) error { return os.Truncate(p, 2*mib) },
 		"absent":  os.Remove,
 	} {
-		w := from(t, "settle")
+		w := from(t, "drop")
 		if err := damage(w.dir.RAM()); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.do(steps{}, "settle"); err == nil {
-			t.Errorf("%s: settled", what)
+		if err := w.do(steps{}, "drop"); err == nil {
+			t.Errorf("%s: dropped", what)
 		}
 		if _, err := os.Stat(w.dir.SealedRAM()); err != nil {
 			t.Errorf("%s: the sealed memory is gone: %v", what, err)
@@ -379,9 +379,9 @@ func TestGenerationCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := map[string]func() error{
-			"seal":   func() error { return Generation(ctx, w.dir, w.key, w.m) },
-			"open":   func() error { return Open(ctx, w.dir, w.key, w.m) },
-			"settle": func() error { return Settle(ctx, w.dir, w.m) },
+			"seal": func() error { return Generation(ctx, w.dir, w.key, w.m) },
+			"open": func() error { return Open(ctx, w.dir, w.key, w.m) },
+			"drop": func() error { return DropSealed(ctx, w.dir, w.m) },
 		}[verb]()
 		wantKind(t, verb, err, vm.Cancelled)
 		w.wantFiles(verb, before)

@@ -183,7 +183,7 @@ func (g generations) Open(_ context.Context, id vm.GenerationID, wrapped []byte)
 	return errors.Join(os.Rename(dir.SealedRAM(), dir.RAM()), os.Rename(dir.SealedDevice(), dir.Device()))
 }
 
-func (g generations) Settle(context.Context, vm.GenerationID) (int64, error) { return 2, nil }
+func (g generations) DropSealed(context.Context, vm.GenerationID) (int64, error) { return 2, nil }
 
 // clone returns a copy of the disk as it is.
 func (d *disk) clone() *disk {

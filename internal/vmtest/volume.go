@@ -240,7 +240,7 @@ func (s *Volumes) plug(v vm.PluggedVolume, key vm.VolumeKey) error {
 	case v.Share: // without locks
 		return nil
 	case f.writers > 0 || !v.ReadOnly && f.readers > 0:
-		return vm.Errorf(vm.Busy, string(v.ID), "something else has its disk open")
+		return vm.Errorf(vm.Busy, string(v.ID), "another process has its disk open")
 	}
 	if v.ReadOnly {
 		f.readers++
@@ -305,7 +305,7 @@ func (h *handle) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.guest.uses(id) {
-		return vm.Errorf(vm.GuestFault, string(h.spec.ID), "the guest does not give the disk of %s up", id)
+		return vm.Errorf(vm.GuestFault, string(h.spec.ID), "the guest does not release the disk of %s", id)
 	}
 	h.dropVolume(id)
 	return nil

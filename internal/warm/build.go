@@ -181,7 +181,7 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 		return err
 	}
 	g.Close()
-	return settle(ctx, c)
+	return awaitIdle(ctx, c)
 }
 
 // clock is how long a guest says that it is up, read between two times of the
@@ -282,9 +282,9 @@ func exerciseFiles(ctx context.Context, g *guest.Client) error {
 	return g.Remove(ctx, "", path, false)
 }
 
-// settle waits until the machine is nearly idle: what runs at the capture runs
+// awaitIdle waits until the machine is nearly idle: what runs at the capture runs
 // in every VM after its start.
-func settle(ctx context.Context, c *monitor.Client) error {
+func awaitIdle(ctx context.Context, c *monitor.Client) error {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()
 	deadline := time.Now().Add(quietWait)
