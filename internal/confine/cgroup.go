@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Below the control group that was delegated to serve are one of serve and its
-// monitors, and one that holds a group of each machine. (A group that divides
-// what it has may hold no process itself.)
+// Below the control group that was delegated to serve there are two: one for serve
+// and its monitors, and one that contains a group for each machine. (A group with
+// subgroups may contain no process itself.)
 const (
 	serveGroup    = "warren.serve"
 	machinesGroup = "warren.vms"
 )
 
-// controllers are those that machines are bounded by, as far as they are there.
+// controllers are those that limit machines, as far as the host has them.
 var controllers = []string{"cpu", "memory", "io", "pids"}
 
-// serveWeight is the share of CPU and disk of serve and its monitors, when a
-// guest keeps them busy: all machines together have 100.
+// serveWeight is the share of CPU and disk of serve and its monitors when guests
+// keep them busy; all machines together have 100.
 const serveWeight = "500"
 
 // Hierarchy is where the control groups (version 2) are; the zero value is this
@@ -38,7 +38,7 @@ type Hierarchy struct {
 	may  func(dir string) bool // nil = delegated
 }
 
-// Bounds are what a machine may take. 0 = any.
+// Bounds are the limits of a machine. 0 = none.
 type Bounds struct {
 	CPUs    int
 	Memory  uint64 // bytes
@@ -60,8 +60,8 @@ func (h Hierarchy) base() (string, error) {
 }
 
 // Divide prepares the group of this process, serve, for groups of machines, and
-// returns the controllers that bound them. It is an error that the group is not
-// ours to divide: it was not delegated, or other processes are in it.
+// returns the controllers that limit them. It fails if the group was not delegated,
+// or if other processes are in it.
 func (h Hierarchy) Divide() ([]string, error) {
 	dir, err := h.base()
 	if err != nil {
@@ -91,18 +91,18 @@ func (h Hierarchy) Divide() ([]string, error) {
 	}
 	for _, in := range []string{dir, filepath.Join(dir, machinesGroup)} {
 		if err := write(in, "cgroup.subtree_control", "+"+strings.Join(have, " +")); err != nil {
-			_ = write(dir, "cgroup.procs", self) // where it was
+			_ = write(dir, "cgroup.procs", self) // back to its group
 			return nil, err
 		}
 	}
 	for _, weight := range []string{"cpu.weight", "io.weight"} {
-		_ = write(dir, serveGroup+"/"+weight, serveWeight) // the disk's is not everywhere
+		_ = write(dir, serveGroup+"/"+weight, serveWeight) // not every host has the disk controller
 	}
 	h.sweep(filepath.Join(dir, machinesGroup))
 	return have, nil
 }
 
-// sweep removes the groups that no process is in; the kernel keeps the others.
+// sweep removes groups without a process; the kernel keeps the others.
 func (h Hierarchy) sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -115,8 +115,8 @@ func (h Hierarchy) sweep(dir string) {
 	}
 }
 
-// delegated reports whether a group is ours to divide: a user's own always is,
-// root's where the service manager has marked it.
+// delegated reports whether this process may subdivide a group: a user's own
+// always, root's if the service manager has marked it.
 func delegated(dir string) bool {
 	if unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
 		return false
@@ -133,8 +133,9 @@ func delegated(dir string) bool {
 	return false
 }
 
-// Enter puts a process into its machine's group and bounds that. Where serve
-// has divided nothing it does nothing. It may be called again, for other bounds.
+// Enter puts a process into its machine's group and sets the limits. If serve has
+// not subdivided its group, it does nothing. It may be called again with other
+// limits.
 func (h Hierarchy) Enter(machine string, pid int, b Bounds) error {
 	dir, err := h.group(machine)
 	if dir == "" || err != nil {
@@ -149,7 +150,7 @@ func (h Hierarchy) Enter(machine string, pid int, b Bounds) error {
 	return write(dir, "cgroup.procs", strconv.Itoa(pid))
 }
 
-// bound sets the bounds whose controllers are there.
+// bound sets the limits whose controllers exist.
 func (h Hierarchy) bound(dir string, b Bounds) error {
 	const period = 100_000 // µs
 	for file, value := range map[string]int64{"cpu.max": int64(b.CPUs) * period, "memory.max": int64(b.Memory), "pids.max": int64(b.Threads)} {
@@ -170,7 +171,7 @@ func (h Hierarchy) bound(dir string, b Bounds) error {
 // Leave removes the group of a machine that has ended.
 func (h Hierarchy) Leave(machine string) {
 	if dir, err := h.group(machine); err == nil && dir != "" {
-		_ = unix.Rmdir(dir) // what is left in it, or was never made, keeps nothing up
+		_ = unix.Rmdir(dir) // a group that is left or was never made does no harm
 	}
 }
 
@@ -178,7 +179,7 @@ func (h Hierarchy) Leave(machine string) {
 func (h Hierarchy) group(machine string) (string, error) {
 	base, err := h.base()
 	if err != nil {
-		return "", nil //nolint:nilerr // no control groups: nobody is bounded by them
+		return "", nil //nolint:nilerr // no control groups: there are no limits
 	}
 	dir := filepath.Join(base, machinesGroup)
 	if _, err := os.Stat(dir); err != nil {
@@ -187,7 +188,7 @@ func (h Hierarchy) group(machine string) (string, error) {
 	return filepath.Join(dir, machine), nil
 }
 
-// write writes to a file of a group, which is there if its controller is.
+// write writes to a file of a group, which exists if its controller does.
 func write(dir, name, text string) error {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
 	if err != nil {

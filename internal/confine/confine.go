@@ -1,14 +1,14 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package confine starts a program that is not trusted, QEMU, where it reaches
-// nothing but the files that it was given and the descriptors that it inherits:
-// in mount, pid, net and ipc namespaces of its own (and a user namespace, where
-// only that makes the others possible), under Landlock and a seccomp filter,
-// without capabilities and without a way to new privileges. What a host does
-// not allow is left out; Of and Probe say what holds. The program that calls
-// Start is started again as the shim that sets all this up and then becomes
-// the program: whoever imports this package is such a shim.
+// Package confine starts a program that is not trusted, QEMU, so that it reaches
+// only the files that it was given and the descriptors that it inherits: in mount,
+// pid, net and ipc namespaces of its own (and a user namespace, if only that makes
+// the others possible), under Landlock and a seccomp filter, without capabilities
+// and without a way to new privileges. Measures that a host does not allow are left
+// out; Of and Probe report which apply. The program that calls Start starts itself
+// again as a shim, which sets this up and then executes the program. So every
+// program that imports this package can be such a shim.
 package confine
 
 import (
@@ -24,21 +24,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Plan says what the program may reach. All paths are absolute; one that does
-// not exist is left out.
+// Plan lists what the program may reach. All paths are absolute; a missing one is
+// left out.
 type Plan struct {
 	// Read are files and directories that may be read and executed.
 	Read []string `json:"read,omitempty"`
 	// Write are files that may be written, and directories whose files may be:
-	// nothing can be made, removed or renamed in them.
+	// nothing can be created, removed or renamed in them.
 	Write []string `json:"write,omitempty"`
-	// Devices may be opened and told what to do (ioctl).
+	// Devices may be opened and controlled (ioctl).
 	Devices []string `json:"devices,omitempty"`
-	// Root is an empty, or unimportant, directory. The program's root is built
-	// there, in its own mount namespace.
+	// Root is an empty or unimportant directory. The program's root is built there,
+	// in its own mount namespace.
 	Root string `json:"root"`
-	// UID, GID and Groups are who the program is, where it is started by root and
-	// has a root of its own; 0 = root, without its powers.
+	// UID, GID and Groups are the program's ids, if root starts it and it has a
+	// root of its own; 0 = root, without its powers.
 	UID    int   `json:"uid,omitempty"`
 	GID    int   `json:"gid,omitempty"`
 	Groups []int `json:"groups,omitempty"`
@@ -47,14 +47,14 @@ type Plan struct {
 	Limits []Limit `json:"limits,omitempty"`
 }
 
-// Limit is one bound of what the program may take (setrlimit).
+// Limit is one resource limit of the program (setrlimit).
 type Limit struct {
 	What int    `json:"what"` // such as unix.RLIMIT_DATA
 	Cur  uint64 `json:"cur"`
 	Max  uint64 `json:"max"`
 }
 
-// check refuses paths that would mean more than they say.
+// check refuses paths that are not plain absolute paths.
 func (p Plan) check() error {
 	for _, path := range slices.Concat(p.Read, p.Write, p.Devices, []string{p.Root}) {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
@@ -64,20 +64,20 @@ func (p Plan) check() error {
 	return nil
 }
 
-// shimName is the name that the shim is started by.
+// shimName is the program name of the shim.
 const shimName = "warren-confined"
 
 // namespaces are those that a confined program has of its own.
 const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC
 
-// Start makes of cmd, which must not have been started, the start of its
-// program under the plan. Its descriptors, directory and environment are kept.
-// A kernel that gives this user no namespaces is asked once; the program then
-// runs without them, but under all the rest. Its standard streams must be files:
-// pipes of cmd's own making are closed when the kernel refuses the first start.
+// Start starts cmd, which must not have been started, under the plan. Its
+// descriptors, directory and environment are kept. If the kernel gives this user no
+// namespaces, the program runs without them, but under everything else; the kernel
+// is asked once. Standard streams must be files: the first start, if refused, would
+// close pipes that cmd has made.
 func Start(cmd *exec.Cmd, p Plan) error { return startIn(cmd, p, spaces) }
 
-// startIn is Start with what gives the program namespaces of its own.
+// startIn is Start with the function that adds the namespaces.
 func startIn(cmd *exec.Cmd, p Plan, spaces func(*syscall.SysProcAttr) *syscall.SysProcAttr) error {
 	if err := shim(cmd, p); err != nil {
 		return err
@@ -98,7 +98,7 @@ func shim(cmd *exec.Cmd, p Plan) error {
 		return err
 	}
 	if _, err := os.Stat(cmd.Path); err != nil {
-		return err // what the shim could say would come too late
+		return err // an error of the shim would come too late
 	}
 	data, err := json.Marshal(p)
 	if err != nil {
@@ -109,8 +109,8 @@ func shim(cmd *exec.Cmd, p Plan) error {
 	return nil
 }
 
-// refused reports whether the kernel gives no namespaces, which it has several
-// ways to say.
+// refused reports whether the kernel gives no namespaces, for which it has several
+// errors.
 func refused(err error) bool {
 	return errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC) ||
 		errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EUSERS)

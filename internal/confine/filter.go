@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// anyDenied are system calls that neither a monitor nor its QEMU has a use
-// for, and that have been ways out of a process or into the kernel.
+// anyDenied are system calls that neither a monitor nor its QEMU needs, and that
+// have been used to escape from a process or into the kernel.
 var anyDenied = []uintptr{
 	unix.SYS_PTRACE, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD, unix.SYS_PROCESS_MADVISE,
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD,
@@ -26,9 +26,8 @@ var anyDenied = []uintptr{
 	unix.SYS_FANOTIFY_INIT, unix.SYS_VHANGUP, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES,
 }
 
-// programDenied are also what a QEMU does not need that was given all its
-// files and listening sockets: to reach a socket, another process or a mount,
-// to name files.
+// programDenied are more that a QEMU with all its files and listening sockets does
+// not need: to reach a socket, another process or a mount, to change file names.
 var programDenied = slices.Concat(anyDenied, []uintptr{
 	unix.SYS_SOCKET, unix.SYS_CONNECT, unix.SYS_BIND,
 	unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_SEND_SIGNAL,
@@ -57,9 +56,9 @@ const (
 	setFilterFlags = 1          // SECCOMP_FILTER_FLAG_TSYNC: every thread
 )
 
-// setFilter has the kernel refuse the system calls (EPERM), for this process
-// and all that it becomes or starts. With alone set also new namespaces, and
-// signals to anyone but itself.
+// setFilter makes the kernel refuse the system calls (EPERM), for this process and
+// all that it executes or starts. With alone it also refuses new namespaces, and
+// signals to other processes.
 func setFilter(denied []uintptr, alone bool) error {
 	raw, err := bpf.Assemble(filter(denied, alone, unix.Getpid()))
 	if err != nil {
@@ -92,7 +91,7 @@ func filter(denied []uintptr, alone bool, pid int) []bpf.Instruction {
 	}
 	if alone {
 		out = append(out,
-			// clone3 hides its flags from a filter; libc takes clone then.
+			// clone3 hides its flags from a filter; libc then uses clone.
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: clone3, SkipTrue: 1}, refuse(unix.ENOSYS),
 			bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_CLONE, SkipTrue: 3},
 			bpf.LoadAbsolute{Off: dataArg0, Size: 4},

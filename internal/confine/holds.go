@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// What may hold a process, as Of and Probe name it.
+// The measures that may confine a process, as Of and Probe name them.
 const (
 	OwnRoot         = "own root"
 	OwnMounts       = "own mounts"
@@ -27,12 +27,11 @@ const (
 	NoCapabilities  = "no capabilities"
 )
 
-// All is what holds a program where the host allows everything; root needs no
-// OwnUsers.
+// All are the measures of a host that allows everything; root needs no OwnUsers.
 var All = []string{OwnRoot, OwnMounts, OwnPIDs, OwnNetwork, OwnIPC, Landlock, Seccomp, NoNewPrivileges, NoCapabilities}
 
-// Of says what holds a process that this program has started confined, in the
-// order of All. Landlock cannot be seen: it holds where the kernel has it.
+// Of returns the measures that confine a process of this program, in the order of
+// All. Landlock cannot be seen from outside: it applies if the kernel has it.
 func Of(pid int) ([]string, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -64,13 +63,13 @@ func Of(pid int) ([]string, error) {
 	return held, nil
 }
 
-// Probe starts a harmless program confined and says what held it on this host.
-// dir is a directory in which one can be made.
+// Probe starts a harmless program confined and returns which measures confined it
+// on this host. dir is a directory in which one can be made.
 func Probe(ctx context.Context, dir string) (held []string, err error) {
 	return probeHost(ctx, dir, Start)
 }
 
-// probeHost is Probe with what starts the program.
+// probeHost is Probe with the function that starts the program.
 func probeHost(ctx context.Context, dir string, start func(*exec.Cmd, Plan) error) (held []string, err error) {
 	root, err := os.MkdirTemp(dir, "confine")
 	if err != nil {
@@ -97,7 +96,7 @@ func probeHost(ctx context.Context, dir string, start func(*exec.Cmd, Plan) erro
 	cmd.Stdin, cmd.Stdout = theirIn, theirOut
 	plan := Plan{Read: []string{"/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache"}, Root: root}
 	err = start(cmd, plan)
-	_, _ = theirIn.Close(), theirOut.Close() // the program has its own, and ours would hide its end
+	_, _ = theirIn.Close(), theirOut.Close() // the program has its own copy; ours would keep the pipe open
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +104,7 @@ func probeHost(ctx context.Context, dir string, start func(*exec.Cmd, Plan) erro
 		_ = in.Close()
 		err = errors.Join(err, cmd.Wait())
 	}()
-	// It is the program, and no longer the shim, when it answers.
+	// When it answers it is the program and no longer the shim.
 	if _, err := in.Write([]byte{'\n'}); err != nil {
 		return nil, err
 	}

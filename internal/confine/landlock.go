@@ -37,10 +37,10 @@ func handled(version int) syscall.RulesetAttr {
 	return a
 }
 
-// landlock binds this thread, and what it becomes or starts, to the plan's
-// files, as far as the kernel can: from Linux 5.13 on the files, later also
-// TCP, signals to others and abstract sockets. That it cannot is no error.
-// (Package landlock would bind every thread, for which it needs /proc.)
+// landlock restricts this thread, and what it executes or starts, to the plan's
+// files, as far as the kernel can: files from Linux 5.13 on, later also TCP,
+// signals to others and abstract sockets. A kernel without it is no error. (Package
+// landlock would restrict every thread, for which it needs /proc.)
 func (p Plan) landlock() error {
 	version := LandlockVersion()
 	if version == 0 {
@@ -70,9 +70,9 @@ func allow(set int, path string, may uint64) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // a rule holds by itself
+	defer unix.Close(fd) //nolint:errcheck // a rule applies by itself
 	if st, err := os.Stat(path); err == nil && st.IsDir() && may&syscall.AccessFSExecute != 0 {
-		may |= syscall.AccessFSReadDir // for a file the kernel takes no such rule
+		may |= syscall.AccessFSReadDir // the kernel takes no such rule for a file
 	}
 	return syscall.LandlockAddPathBeneathRule(set, &syscall.PathBeneathAttr{ParentFd: fd, AllowedAccess: may}, 0)
 }

@@ -11,21 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offerPause is between two looks whether somebody reads a pipe.
+// offerPause is the interval at which a pipe is checked for a reader.
 const offerPause = time.Millisecond
 
-// Offer gives a secret, which is far shorter than a pipe holds, to the program that
-// reads the named pipe first. It blocks until there is a reader, the pipe is gone,
-// or ctx ends. The pipe stays the caller's to remove.
+// Offer writes a secret, which must fit into a pipe, for the program that reads the
+// named pipe first. It blocks until there is a reader, the pipe is gone, or ctx
+// ends. The caller removes the pipe.
 func Offer(ctx context.Context, path string, secret []byte) {
 	for {
 		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err == nil {
-			_, _ = unix.Write(fd, secret) // a reader that is gone has no use for it
-			unix.Close(fd)                //nolint:errcheck // it was for the reader alone
+			_, _ = unix.Write(fd, secret) // a reader that has ended does not need it
+			unix.Close(fd)                //nolint:errcheck // only the reader gets it
 			return
 		}
-		if !errors.Is(err, unix.ENXIO) { // nobody reads yet
+		if !errors.Is(err, unix.ENXIO) { // no reader yet
 			return
 		}
 		select {

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enterRoot makes the process's root a read-only one that holds the plan's
-// files, each under the path that it has on the host, and nothing else. On an
-// error the process still has the host's root.
+// enterRoot changes the process's root to a read-only one that contains only the
+// plan's files, each under its path on the host. On an error the process still has
+// the host's root.
 func (p Plan) enterRoot() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("own mounts: %w", err)
@@ -44,7 +44,7 @@ func (p Plan) enterRoot() error {
 	if err := unix.Chdir(p.Root); err != nil {
 		return err
 	}
-	if err := unix.PivotRoot(".", "."); err != nil { // pivot_root(2): the old root lies on the new one then
+	if err := unix.PivotRoot(".", "."); err != nil { // pivot_root(2): the old root is now mounted on the new one
 		return fmt.Errorf("pivot_root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
@@ -53,7 +53,7 @@ func (p Plan) enterRoot() error {
 	return unix.Chdir("/")
 }
 
-// show makes path, with the symbolic links in it, seen below root.
+// show makes path, with the symbolic links in it, visible below root.
 func show(root, path string, attr uint64) error {
 	real, err := mirror(root, filepath.Clean(path), 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -85,8 +85,8 @@ func show(root, path string, attr uint64) error {
 	return unix.MountSetattr(unix.AT_FDCWD, at, flags, &unix.MountAttr{Attr_set: attr})
 }
 
-// emptyFile makes the file that another is shown in the place of. What a
-// directory shows already may be the place.
+// emptyFile makes the file over which another one is mounted. A directory that is
+// visible already may contain it.
 func emptyFile(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return nil
@@ -97,8 +97,8 @@ func emptyFile(path string) error {
 	return os.WriteFile(path, nil, 0o600)
 }
 
-// mirror makes below root the symbolic links on the way to path, and returns
-// where the way ends.
+// mirror makes below root the symbolic links on the way to path, and returns the
+// path without links.
 func mirror(root, path string, depth int) (string, error) {
 	if depth > 40 {
 		return "", unix.ELOOP

@@ -278,7 +278,7 @@ func (e *Engine) mountInGuest(ctx context.Context, g Guest, rec vm.Volume, r Mou
 	switch {
 	case holds == vm.DiskForeign || holds == vm.DiskEmpty && rec.Formatted:
 		return vm.Errorf(vm.Corrupt, rec.Name, "its file system is gone").WithCode("VOLUME_DAMAGED").
-			WithHint("put back the volume's directory from a backup")
+			WithHint("restore the volume's directory from a backup")
 	case holds == vm.DiskEmpty && !r.RW:
 		return unready("it has no file system yet").WithHint("mount it with --rw once")
 	case holds == vm.DiskDirty && !r.RW && !r.Share:

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is who owns, as the guest sees it, what is not the folder's owner's.
+// nobody owns, in the guest, all files that are not the folder owner's.
 const nobody = 65534
 
-// refused are the bits of a mode that no guest sets: whoever runs such a file on
-// the host would become its owner.
+// refused are the mode bits that no guest can set: such a file would run on the
+// host with its owner's rights.
 const refused = unix.S_ISUID | unix.S_ISGID
 
 func stat(fd int) (st unix.Stat_t, err error) {
@@ -22,7 +22,7 @@ func stat(fd int) (st unix.Stat_t, err error) {
 
 func isDir(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFDIR }
 
-// attr appends a file's attributes. What a device node leads to is not told.
+// attr appends a file's attributes, without the device number of a device node.
 func (s *server) attr(b []byte, st *unix.Stat_t) []byte {
 	mode, uid, gid := st.Mode, uint32(nobody), uint32(nobody)
 	if st.Uid == s.owner.uid {
@@ -39,7 +39,7 @@ func (s *server) attr(b []byte, st *unix.Stat_t) []byte {
 	return put32(b, mode, uint32(st.Nlink), uid, gid, 0, uint32(st.Blksize), 0)
 }
 
-// believed is how long the guest may believe what it is told of a file.
+// believed is how long the guest may cache what it knows of a file.
 func (s *server) believed(parent *node, st *unix.Stat_t) time.Duration {
 	if isDir(st) || st.Nlink == 1 {
 		if s.watch.covers(parent) {
@@ -49,7 +49,7 @@ func (s *server) believed(parent *node, st *unix.Stat_t) time.Duration {
 	return believeFor
 }
 
-// entry appends what is told of a name.
+// entry appends the answer to a lookup.
 func (s *server) entry(b []byte, n *node, st *unix.Stat_t, valid time.Duration) []byte {
 	sec, nsec := uint64(valid/time.Second), uint32(valid%time.Second)
 	b = put64(b, n.id, 0, sec, sec)
@@ -134,7 +134,7 @@ func (s *server) setattr(m *message) ([]byte, error) {
 }
 
 func (s *server) setAll(n *node, a *attrs, st *unix.Stat_t) error {
-	// Files belong to the folder's owner; that is root, as the guest sees it.
+	// Files of the folder's owner belong to root in the guest.
 	if a.valid&setUID != 0 && (a.uid != 0 || st.Uid != s.owner.uid) || a.valid&setGID != 0 && (a.gid != 0 || st.Gid != s.owner.gid) {
 		return unix.EPERM
 	}
@@ -168,7 +168,7 @@ func chmod(n *node, mode uint32, st *unix.Stat_t) error {
 		return unix.EPERM
 	}
 	if isDir(st) {
-		mode |= st.Mode & unix.S_ISGID // the host's own
+		mode |= st.Mode & unix.S_ISGID // the host's own, which the guest cannot set
 	}
 	return unix.Fchmodat(unix.AT_FDCWD, n.proc(), mode&0o7777, 0)
 }

@@ -27,15 +27,15 @@ func (s *server) opendir(m *message) ([]byte, error) {
 	return s.opened(answer(16), fd, n, flags)
 }
 
-// direntHead is the length of a directory entry before its name, the host's as
-// the guest's.
+// direntHead is the length of a directory entry before its name, on the host and in
+// the guest.
 const (
 	hostDirent  = 19
 	guestDirent = 24
 )
 
-// readdir lists a directory from a place on; a readdirplus says of each name
-// what a lookup would.
+// readdir lists a directory from an offset; readdirplus adds what a lookup of each
+// name would return.
 func (s *server) readdir(m *message) ([]byte, error) {
 	id, off, size := m.body.u64(), m.body.u64(), m.body.u32()
 	if size > maxData || m.body.short {
@@ -92,7 +92,7 @@ func (s *server) dirent(out []byte, h *handle, size int, plus bool) ([]byte, boo
 	return append(out, make([]byte, end-len(out))...), true
 }
 
-// plus appends the entry of a name, or none where there is nothing to tell.
+// plus appends the lookup of a name, or an empty one if there is nothing to tell.
 func (s *server) plus(out []byte, dir *node, name string) []byte {
 	if name != "." && name != ".." {
 		if fd, st, err := at(dir, name); err == nil {

@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package folder gives a guest a directory of the host: it answers the FUSE
-// messages of the guest's kernel, which the guest's agent passes on. The guest
-// is taken for an attacker: names and numbers in its messages are checked, it
-// reaches nothing but what lies beneath the directory on the same mount, never
-// through a symbolic link, it makes no device nodes and no programs that change
-// their user, and of a folder that is read-only it changes nothing whatever it
-// sends. Changes on the host are told to the guest. The monitor serves folders;
-// whether one may be given is the engine's decision.
+// messages of the guest's kernel, which the guest's agent forwards. It treats the
+// guest as an attacker. It checks names and numbers in messages. The guest reaches
+// only files beneath the directory on the same mount, never through a symbolic
+// link. It creates no device nodes and no set-user-ID programs, and changes nothing
+// in a read-only folder. The guest is notified of changes on the host. The monitor
+// serves folders; the engine decides which folders a VM may have.
 package folder

@@ -16,12 +16,12 @@ type handle struct {
 	users int   // guarded by handles.mu
 	gone  bool
 
-	dir    sync.Mutex // of a directory: its place and what was read of it
+	dir    sync.Mutex // of a directory: the offset and the entries read there
 	at     uint64
 	unread []byte
 }
 
-// handles are what the guest has open.
+// handles are the guest's open files.
 type handles struct {
 	nodes *table
 
@@ -30,8 +30,8 @@ type handles struct {
 	m    map[uint64]*handle
 }
 
-// add makes a handle of an open file and of its node, which the caller has
-// locked. The descriptor is the handle's, or closed when there are too many.
+// add makes a handle of an open file and of its node, which the caller has locked.
+// The handle owns the descriptor; it is closed when there are too many handles.
 func (l *handles) add(fd int, n *node) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *handles) add(fd int, n *node) (uint64, error) {
 	return l.next, nil
 }
 
-// get finds a handle for a request, which lets go of it by put.
+// get finds a handle for a request, which releases it by put.
 func (l *handles) get(id uint64) (*handle, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *handles) put(h *handle) {
 	l.closeIfUnused(h)
 }
 
-// closeIfUnused closes what the guest has closed. The caller holds mu.
+// closeIfUnused closes a file that the guest has closed. The caller holds mu.
 func (l *handles) closeIfUnused(h *handle) {
 	if h.gone && h.users == 0 && h.fd >= 0 {
 		_ = unix.Close(h.fd)
@@ -96,7 +96,7 @@ func (l *handles) closeAll() {
 	}
 }
 
-// openFlags are those that a guest may open a file with on the host.
+// openFlags are the flags with which a guest may open a file on the host.
 const openFlags = unix.O_ACCMODE | unix.O_APPEND | unix.O_TRUNC | unix.O_DSYNC | unix.O_SYNC
 
 const openAlways = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
@@ -120,7 +120,7 @@ func (s *server) open(m *message) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || writes(flags) && st.Mode&refused != 0 {
-		return nil, unix.EPERM // pipes are the guest's kernel's, devices the host's, and so is what runs as its owner
+		return nil, unix.EPERM // pipes belong to the guest's kernel, devices to the host
 	}
 	fd, err := unix.Open(n.proc(), int(flags&openFlags)|openAlways, 0)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *server) opened(out []byte, fd int, n *node, flags uint32) ([]byte, erro
 	return put32(put64(out, id), flags, 0), nil
 }
 
-// wrote notes the change of a file that the guest itself has made.
+// wrote notes that the guest itself has changed a file.
 func (s *server) wrote(n *node, fd int) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil {
@@ -148,8 +148,8 @@ func (s *server) wrote(n *node, fd int) {
 	}
 }
 
-// create makes a file and opens it; a tmpfile has no name. What is there already
-// is opened as open would, and emptied only after it was looked at.
+// create makes a file and opens it; a tmpfile has no name. An existing file is
+// opened as open does, and is truncated only after it was checked.
 func (s *server) create(m *message) ([]byte, error) {
 	flags, mode := m.body.u32(), m.body.u32()
 	m.body.skip(8)
@@ -275,7 +275,7 @@ func (s *server) writeFile(m *message) ([]byte, error) {
 				return nil, err
 			}
 			if err != nil || put == 0 {
-				break // the rest is asked for again, and fails then
+				break // the guest asks for the rest again, and gets the error then
 			}
 			n += put
 		}
@@ -284,9 +284,9 @@ func (s *server) writeFile(m *message) ([]byte, error) {
 	})
 }
 
-// placed is a descriptor for pages that the guest's kernel writes back, by
-// whatever handle it has: they belong where they were read, also when the
-// handle appends. It is the handle's own, or the caller's to close.
+// placed returns a descriptor for pages that the guest's kernel writes back through
+// any of its handles: they belong where they were read, even if the handle appends.
+// It is the handle's own descriptor, or the caller must close it.
 func (h *handle) placed() (int, error) {
 	flags, err := unix.FcntlInt(uintptr(h.fd), unix.F_GETFL, 0)
 	if err != nil || flags&unix.O_APPEND == 0 || flags&unix.O_ACCMODE == unix.O_RDONLY {

@@ -16,13 +16,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Options say how a folder is served.
+// Options configure a folder.
 type Options struct {
-	RW  bool // else the guest changes nothing
+	RW  bool // otherwise the guest changes nothing
 	Log *slog.Logger
 }
 
-// Bounds of what one guest can make the host hold.
+// Bounds of the host's resources for one guest.
 const (
 	maxNodes   = 32 << 10 // files that the guest's kernel knows, each a descriptor
 	manyNodes  = maxNodes * 3 / 4
@@ -32,18 +32,18 @@ const (
 	workers    = 6
 )
 
-// How long the guest's kernel may believe what it was told: where changes are
-// told to it, and where they are not.
+// How long the guest's kernel may cache an answer: if changes on the host are
+// reported to it, and if not.
 const (
 	watchedFor = 10 * time.Second
 	believeFor = 500 * time.Millisecond
 )
 
-// resolve is how names are looked up: nothing leads out.
+// resolve restricts the lookup of names to the folder.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-// Open opens a directory of the host by its absolute path, in which no part may
-// be a symbolic link. The descriptor stays on it, whatever becomes of the path.
+// Open opens a directory of the host by its absolute path, which may contain no
+// symbolic link. The descriptor stays on that directory if the path changes.
 func Open(path string) (*os.File, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) {
 		return nil, vm.Errorf(vm.Invalid, path, "not an absolute path in its shortest form").WithCode("MOUNT_PATH_INVALID", "path", path).
@@ -78,7 +78,7 @@ func Open(path string) (*os.File, error) {
 	return nil, bad(vm.Invalid, "it cannot be opened: %w", err)
 }
 
-// Identity is what tells a directory from one that has taken its place.
+// Identity distinguishes a directory from another one at the same path.
 func Identity(dir *os.File) (vm.FolderID, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
@@ -87,8 +87,8 @@ func Identity(dir *os.File) (vm.FolderID, error) {
 	return vm.FolderID{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
-// Reopen opens a directory that was looked at before; kind WrongState when
-// another one is there now.
+// Reopen opens a directory that was checked before; kind WrongState when another
+// one is there now.
 func Reopen(path string, want vm.FolderID) (*os.File, error) {
 	dir, err := Open(path)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// at opens a name in a directory: with O_PATH, the symbolic link itself where
-// it is one.
+// at opens a name in a directory with O_PATH; it opens a symbolic link itself.
 func at(dir *node, name string) (int, unix.Stat_t, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: resolve}
 	fd, err := unix.Openat2(dir.fd, name, &how)
@@ -25,7 +24,7 @@ func at(dir *node, name string) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// in calls f for a name in the directory that a message is about.
+// in calls f for a name in the directory of a message.
 func (s *server) in(m *message, f func(dir *node, name string) ([]byte, error)) ([]byte, error) {
 	name, err := m.body.name()
 	if err != nil {
@@ -43,7 +42,7 @@ func (s *server) lookup(m *message) ([]byte, error) {
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
 		s.watch.add(dir)
 		out, err := s.found(dir, name)
-		if errors.Is(err, unix.ENOENT) && s.watch.covers(dir) { // which may be remembered, too
+		if errors.Is(err, unix.ENOENT) && s.watch.covers(dir) { // the guest may cache that, too
 			return append(put64(answer(entrySize), 0, 0, uint64(watchedFor.Seconds()), 0), make([]byte, entrySize-32)...), nil
 		}
 		return out, err
@@ -64,8 +63,8 @@ func (s *server) found(dir *node, name string) ([]byte, error) {
 	return s.entry(answer(entrySize), n, &st, s.believed(dir, &st)), nil
 }
 
-// made answers with the entry of what was just made, whose mode is as asked for
-// whatever the mask of this process is.
+// made answers with the entry of a new file and sets its mode as requested,
+// regardless of this process's umask.
 func (s *server) made(dir *node, name string, mode uint32) ([]byte, error) {
 	fd, st, err := at(dir, name)
 	if err != nil {
@@ -95,7 +94,7 @@ func (s *server) mknod(m *message) ([]byte, error) {
 		switch mode & unix.S_IFMT {
 		case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
 		default:
-			return nil, unix.EPERM // a device is the host's business
+			return nil, unix.EPERM // only the host makes devices
 		}
 		if err := unix.Mknodat(dir.fd, name, mode&unix.S_IFMT|mode&0o777, 0); err != nil {
 			return nil, err
@@ -115,8 +114,7 @@ func (s *server) mkdir(m *message) ([]byte, error) {
 	})
 }
 
-// symlink makes a link whose target is the guest's business: nothing on the
-// host follows it for the guest.
+// symlink makes a link with any target: only the guest follows it.
 func (s *server) symlink(m *message) ([]byte, error) {
 	return s.in(m, func(dir *node, name string) ([]byte, error) {
 		target := m.body.text()
@@ -178,7 +176,7 @@ func (s *server) rename(m *message) ([]byte, error) {
 	})
 }
 
-// sawNow notes the change of a file that the guest itself has made.
+// sawNow notes that the guest itself has changed a file.
 func (s *server) sawNow(dir *node, name string) {
 	n := s.nodes.child(dir, name)
 	if n == nil {
@@ -190,8 +188,8 @@ func (s *server) sawNow(dir *node, name string) {
 	}
 }
 
-// link makes another name for a file that the guest has a name of already, so
-// neither lies outside.
+// link makes another name for a file of which the guest knows a name, so both are
+// in the folder.
 func (s *server) link(m *message) ([]byte, error) {
 	id := m.body.u64()
 	return s.in(m, func(dir *node, name string) ([]byte, error) {

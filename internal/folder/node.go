@@ -11,36 +11,36 @@ import (
 )
 
 // node is a file that the guest's kernel knows. Its descriptor is opened with
-// O_PATH and stays on the file, whatever becomes of its names.
+// O_PATH and stays on the file if its names change.
 type node struct {
 	id  uint64
-	fd  int // -1 = a name that the guest is told to forget; nothing is behind it
+	fd  int // -1 = a name that the guest is told to forget; there is no file
 	key fileKey
 	dir bool
 
 	// guarded by table.mu
-	lookups  uint64 // that the kernel has not forgotten
-	users    int    // requests that use the descriptor now, and open files of it
-	parent   *node  // where it was seen last
+	lookups  uint64 // lookups that the kernel has not forgotten
+	users    int    // requests that use the descriptor, and open files
+	parent   *node  // where it was last seen
 	name     string
-	gone     bool             // a directory that somebody on the host has moved away or removed
-	astray   bool             // a file that somebody on the host has taken a name from: it may lie outside
-	children map[string]*node // of a directory: what the guest knows by which name
+	gone     bool             // a directory that somebody on the host moved away or removed
+	astray   bool             // a file of which somebody on the host removed a name: it may be outside
+	children map[string]*node // of a directory: its nodes by name
 	wd       int              // of a directory: the watch on it; 0 = none
-	told     unix.Timespec    // its change time after the last change that the guest knows of
+	told     unix.Timespec    // change time after the last change that the guest knows of
 }
 
 type fileKey struct{ dev, ino uint64 }
 
-// proc is a path that leads to the node's file, for calls that take no
-// descriptor of this kind.
+// proc is a path to the node's file, for calls that do not accept an O_PATH
+// descriptor.
 func (n *node) proc() string { return "/proc/self/fd/" + strconv.Itoa(n.fd) }
 
-// table is what the guest's kernel knows. A node's descriptor is used by nobody
-// who does not hold the node: the guest forgets nodes whenever it likes, and the
-// number of a closed descriptor may at once be that of a file of another folder.
+// table holds the files that the guest's kernel knows. Only a holder of a node may
+// use its descriptor: the guest forgets nodes at any time, and the number of a
+// closed descriptor may at once be reused for a file of another folder.
 type table struct {
-	renames sync.Mutex // held from a rename until it is noted: both in one order
+	renames sync.Mutex // held from a rename until it is noted, so that both have one order
 
 	mu    sync.Mutex
 	next  uint64
@@ -52,7 +52,7 @@ func newTable(root *node) *table {
 	return &table{next: rootID, byID: map[uint64]*node{rootID: root}, byKey: map[fileKey]*node{root.key: root}}
 }
 
-// get finds a node for a request, which lets go of it by put.
+// get finds a node for a request, which releases it by put.
 func (t *table) get(id uint64) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,8 +69,8 @@ func (t *table) get(id uint64) (*node, error) {
 	return n, nil
 }
 
-// getNamed is get for requests that give access to what is in a file. Of one
-// that may lie outside the guest looks up a name first.
+// getNamed is get for requests that access a file's content. A file that may be
+// outside must be looked up again first.
 func (t *table) getNamed(id uint64) (*node, error) {
 	n, err := t.get(id)
 	if err != nil {
@@ -86,15 +86,15 @@ func (t *table) getNamed(id uint64) (*node, error) {
 	return n, nil
 }
 
-// hold keeps a node that the caller holds for one user more, who lets go of it
-// by put.
+// hold adds a holder to a node that the caller holds. The holder releases it by
+// put.
 func (t *table) hold(n *node) {
 	t.mu.Lock()
 	n.users++
 	t.mu.Unlock()
 }
 
-// child holds the node that the guest knows by a name in a directory; nil = none.
+// child holds the node of a name in a directory; nil = none.
 func (t *table) child(dir *node, name string) *node {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *table) child(dir *node, name string) *node {
 	return n
 }
 
-// put lets go of a node. Of nil it does nothing.
+// put releases a node. For nil it does nothing.
 func (t *table) put(n *node) {
 	if n == nil {
 		return
@@ -116,9 +116,9 @@ func (t *table) put(n *node) {
 	t.mu.Unlock()
 }
 
-// add counts one more lookup of a file, and holds its node: the caller lets go
-// of it by put. fd is the node's from now on, or is closed when the file has a
-// node already or there is no room for another.
+// add counts another lookup of a file and holds its node, which the caller releases
+// by put. The node owns fd; fd is closed if the file has a node already or there is
+// no room for another.
 func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,13 +143,13 @@ func (t *table) add(parent *node, name string, fd int, st *unix.Stat_t) (*node, 
 	return n, nil
 }
 
-// name notes where a node is seen. The caller holds mu.
+// name notes the place of a node. The caller holds mu.
 func (t *table) name(n, parent *node, name string) {
 	if n == parent {
-		return // what is in itself was never seen
+		return // a directory is never inside itself
 	}
 	for at := parent; at != nil; at = at.parent {
-		if at.parent == n { // that is old news, and would go round for ever: it is to be looked up again
+		if at.parent == n { // outdated, and would make a cycle: it must be looked up again
 			t.unname(at)
 			at.parent, at.gone = nil, true
 		}
@@ -171,9 +171,9 @@ func (t *table) name(n, parent *node, name string) {
 	parent.children[name] = n
 }
 
-// strayed notes that a node's name is no longer its own by somebody's doing on
-// the host: a directory is out of reach from now on, a file for who has not
-// opened it yet. Either comes back when it is looked up. The caller holds mu.
+// strayed notes that somebody on the host has taken a node's name. A directory is
+// then out of reach; a file is, except where it is open. A lookup brings either
+// back. The caller holds mu.
 func (n *node) strayed() {
 	if n.dir {
 		n.gone = true
@@ -188,8 +188,8 @@ func (t *table) unname(n *node) {
 	}
 }
 
-// forget takes lookups back; the last lets go of the node. It returns the watch
-// that has no use any more, and whose it was.
+// forget subtracts lookups; the last one releases the node. It returns a watch that
+// is no longer needed, and its node.
 func (t *table) forget(id, count uint64) (wd int, dir *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -210,8 +210,8 @@ func (t *table) forget(id, count uint64) (wd int, dir *node) {
 	return wd, n
 }
 
-// closeIfUnused closes the descriptor of a node that nobody knows any more. The
-// caller holds mu.
+// closeIfUnused closes the descriptor of a node that has no lookups and no holders.
+// The caller holds mu.
 func (t *table) closeIfUnused(n *node) {
 	if n.users == 0 && n.lookups == 0 && n.id != rootID && n.fd >= 0 {
 		_ = unix.Close(n.fd)
@@ -234,10 +234,10 @@ func (t *table) moved(from *node, old string, to *node, name string, swap bool) 
 	}
 }
 
-// lost notes that somebody on the host has taken a name away from a file, which
-// may have others.
+// lost notes that somebody on the host has removed a name of a file, which may have
+// others.
 func (t *table) lost(parent *node, name string, n *node, others bool) {
-	t.renames.Lock() // the guest's own are no loss
+	t.renames.Lock() // the guest's own removals do not count
 	defer t.renames.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,7 +270,7 @@ type place struct {
 	name string
 }
 
-// some returns names that the guest may forget, when it knows very many.
+// some returns names that the guest may forget, if it knows very many.
 func (t *table) some(count int) (names []place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -298,7 +298,7 @@ func (n *node) path() string {
 	return p
 }
 
-// closeAll lets go of all nodes.
+// closeAll releases all nodes.
 func (t *table) closeAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/warren-vm/warren/internal/link"
 )
 
-// A guest's kernel tells its programs (inotify) of what is done in the guest
-// only. So the agent does, where a program watches, what was done on the host:
-// it makes, removes and writes that name in the folder, as a group that nobody
-// else has. Its requests are known by that group here, and change nothing. A
-// guest that uses the group for something else gains nothing by it.
+// A guest's kernel notifies its programs (inotify) only of changes made in the
+// guest. So if a program watches, the agent repeats a change of the host in the
+// guest: it creates, removes or writes that name in the folder, under a group id
+// that nothing else uses. This package recognises requests of that group and
+// changes nothing. A guest that uses the group for something else gains nothing.
 const nudgeGID = link.NudgeGID
 
 // Kinds of nudges.
@@ -24,10 +24,10 @@ const (
 	nudgeAttrib  = link.NudgeAttrib
 )
 
-// maxPending bounds what is remembered of nudges.
+// maxPending bounds the nudges that are remembered.
 const maxPending = 4096
 
-// nudge has the agent do in the guest what was done on the host.
+// nudge makes the agent repeat in the guest a change made on the host.
 func (w *watch) nudge(kind int, dir *node, name string, st *unix.Stat_t) {
 	w.mu.Lock()
 	if len(w.pending) >= maxPending {
@@ -50,7 +50,7 @@ func (w *watch) sendNudge(kind int, dir *node, name string, st *unix.Stat_t) {
 	w.s.send(notice(kind, append(b, path...)))
 }
 
-// pending is what a nudge is about that the agent may not have done yet.
+// pending is a nudge that the agent may not have carried out yet.
 type pending struct {
 	kind int
 	mode uint32 // the type of the file
@@ -65,7 +65,7 @@ func (w *watch) pendingFor(dir *node, name string) pending {
 	return w.pending[change{dir, name}]
 }
 
-// settled notes that the agent has done what a nudge was about.
+// settled notes that the agent has carried out a nudge.
 func (w *watch) settled(dir *node, name string) {
 	if w == nil {
 		return
@@ -75,8 +75,8 @@ func (w *watch) settled(dir *node, name string) {
 	delete(w.pending, change{dir, name})
 }
 
-// nudged answers what a nudge has led to; ok is false when the request is one
-// as any.
+// nudged answers a request that a nudge has caused; ok is false for any other
+// request.
 func (s *server) nudged(m *message) (out []byte, ok bool, err error) {
 	switch m.op {
 	case opLookup:
@@ -107,8 +107,8 @@ func (s *server) nudged(m *message) (out []byte, ok bool, err error) {
 	return out, true, err
 }
 
-// nudgedLookup lets the agent not see what it is to make, and see what it is to
-// remove.
+// nudgedLookup hides from the agent a name that it is to create, and shows one that
+// it is to remove.
 func (s *server) nudgedLookup(m *message) (out []byte, ok bool, err error) {
 	back := m.body
 	out, err = s.in(m, func(dir *node, name string) ([]byte, error) {
@@ -135,7 +135,7 @@ func (s *server) nudgedLookup(m *message) (out []byte, ok bool, err error) {
 	return out, ok, err
 }
 
-// ghost is a file that is there no more.
+// ghost is a file that no longer exists.
 func (t *table) ghost() (*node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

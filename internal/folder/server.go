@@ -26,21 +26,21 @@ type server struct {
 	owner   owner
 	nodes   *table
 	handles handles
-	watch   *watch // nil = changes on the host are not seen
+	watch   *watch // nil = changes on the host are not watched
 
 	conn  net.Conn
 	turn  sync.Mutex // guards from
 	from  *bufio.Reader
-	write sync.Mutex // one message at a time
+	write sync.Mutex // serialises writes of messages
 }
 
-// owner is the host's user that owns the folder. The guest sees its files as
-// root's, and everybody else's as nobody's.
+// owner is the host's user that owns the folder. In the guest its files belong to
+// root, all others to nobody.
 type owner struct{ uid, gid uint32 }
 
-// Serve answers the messages that come on conn until it or ctx ends, and closes
-// it. Its error says that the guest sent what is no message, or that the owner's
-// rights could not be taken. dir is what Open returned; it stays the caller's.
+// Serve answers the messages on conn until it or ctx ends, and closes it. It
+// returns an error when the guest sent a malformed message, or when it could not
+// take the owner's rights. dir is what Open returned; the caller closes it.
 func Serve(ctx context.Context, conn net.Conn, dir *os.File, o Options) error {
 	s, err := newServer(conn, dir, o)
 	if err != nil {
@@ -80,7 +80,7 @@ func newServer(conn net.Conn, dir *os.File, o Options) (*server, error) {
 	s := &server{rw: o.RW, log: o.log(), root: root, owner: owner{st.Uid, st.Gid}, nodes: newTable(root), conn: conn, from: bufio.NewReaderSize(conn, 64<<10)}
 	s.handles.nodes = s.nodes
 	if s.watch, err = newWatch(s); err != nil {
-		s.log.Warn("changes of a folder are not told to the guest, which looks for itself", "err", err)
+		s.log.Warn("the guest is not notified of changes in a folder and polls instead", "err", err)
 	}
 	return s, nil
 }
@@ -93,16 +93,16 @@ func (s *server) close() {
 	}
 }
 
-// receive takes the next message that wants an answer off the connection. The
-// workers take turns at it: who has read a message answers it, and another one
-// reads meanwhile. It returns nil when the connection has ended.
+// receive reads the next message that wants an answer. The workers take turns: the
+// one that has read a message answers it while another reads. It returns nil when
+// the connection has ended.
 func (s *server) receive() ([]byte, error) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	for {
 		head, err := s.from.Peek(4)
 		if err != nil {
-			return nil, nil //nolint:nilerr // how it ended means nothing
+			return nil, nil //nolint:nilerr // the reason does not matter
 		}
 		n := le.Uint32(head)
 		if n < inHeader || n > maxMessage {
@@ -117,10 +117,10 @@ func (s *server) receive() ([]byte, error) {
 			return nil, err
 		}
 		switch m.op {
-		case opForget, opBatchForget: // in order, and nothing waits for it
+		case opForget, opBatchForget: // in order; no request waits for it
 			s.forget(m)
 			recycle(b)
-		case opInterrupt, opDestroy: // whoever is interrupted gets its answer soon
+		case opInterrupt, opDestroy: // an interrupted request is answered soon anyway
 			recycle(b)
 		default:
 			return b, nil
@@ -138,16 +138,15 @@ func (s *server) forget(m message) {
 		drop(m.node, m.body.u64())
 		return
 	}
-	m.body.skip(8) // how many: the message's length says it
+	m.body.skip(8) // the count; the message's length gives it
 	for len(m.body.b) >= 16 {
 		id, count := m.body.u64(), m.body.u64()
 		drop(id, count)
 	}
 }
 
-// worker answers messages until the connection ends, as the owner of the folder
-// where the server could be anybody. The thread that became the owner ends with
-// it.
+// worker answers messages until the connection ends, with the folder owner's rights
+// if the server is root. Its thread, which has the owner's ids, ends with it.
 func (s *server) worker() error {
 	if s.owner.foreign() {
 		runtime.LockOSThread()
@@ -170,7 +169,7 @@ func (s *server) worker() error {
 		if ahead != nil {
 			out = append(ahead, out...)
 		}
-		if m.unique != 0 { // a release has been answered by the agent
+		if m.unique != 0 { // the agent has answered a release
 			s.send(out)
 		}
 		recycle(out)
@@ -184,9 +183,9 @@ func (s *server) worker() error {
 // can.
 func (o owner) foreign() bool { return os.Geteuid() == 0 && o.uid != 0 }
 
-// become makes the thread's calls about files the owner's, who has no other groups.
+// become gives the thread's file calls the owner's ids, without other groups.
 func (o owner) become() error {
-	if err := unix.Setgroups(nil); err != nil { // of this thread, as the others
+	if err := unix.Setgroups(nil); err != nil { // of this thread only
 		return err
 	}
 	if err := unix.Setfsgid(int(o.gid)); err != nil {
@@ -195,7 +194,7 @@ func (o owner) become() error {
 	return unix.Setfsuid(int(o.uid))
 }
 
-// send writes messages whole. What cannot be written ends the connection.
+// send writes messages whole. A failed write ends the connection.
 func (s *server) send(b []byte) {
 	s.write.Lock()
 	defer s.write.Unlock()
@@ -204,9 +203,9 @@ func (s *server) send(b []byte) {
 	}
 }
 
-// ahead is a message with the attributes of a directory in which a request has
-// changed a name: the guest's kernel, which has forgotten them by that, will
-// ask for them next. nil = the request is none of these, or has failed.
+// ahead is an unrequested message with the attributes of a directory in which a
+// request has changed a name: the guest's kernel has dropped them and will ask for
+// them next. nil = the request changed no name, or failed.
 func (s *server) ahead(m *message, out []byte) []byte {
 	switch m.op {
 	case opCreate, opMknod, opMkdir, opSymlink, opLink, opUnlink, opRmdir, opRename, opRename2:
@@ -228,7 +227,7 @@ func (s *server) ahead(m *message, out []byte) []byte {
 	return notice(link.FolderAhead, append(put64(nil, m.node, m.unique), s.attrAnswer(dir, &st)[outHeader:]...))
 }
 
-// answer does what a message asks for.
+// answer handles one message.
 func (s *server) answer(m *message) []byte {
 	out, err := s.do(m)
 	if err == nil && m.body.short {
@@ -240,8 +239,8 @@ func (s *server) answer(m *message) []byte {
 	return finish(out, m.unique, errno(err))
 }
 
-// reads are the operations that change nothing, whatever their arguments; an
-// open is looked at more closely.
+// reads are the operations that change nothing, whatever their arguments; open is
+// checked further.
 var reads = map[uint32]func(*server, *message) ([]byte, error){
 	opInit:        (*server).init,
 	opLookup:      (*server).lookup,
@@ -301,7 +300,7 @@ func (s *server) do(m *message) ([]byte, error) {
 	return f(s, m)
 }
 
-// init agrees with the guest's kernel on how they speak.
+// init negotiates the protocol with the guest's kernel.
 func (s *server) init(m *message) ([]byte, error) {
 	major, minor, ahead, flags := m.body.u32(), m.body.u32(), m.body.u32(), m.body.u32()
 	if major != protoMajor || minor < minMinor || m.body.short {
@@ -316,7 +315,7 @@ func (s *server) init(m *message) ([]byte, error) {
 	return put32(out, make([]uint32, 8)...), nil
 }
 
-// relieve has a guest that knows very many files forget some.
+// relieve makes a guest that knows very many files forget some.
 func (s *server) relieve() {
 	for _, at := range s.nodes.some(256) {
 		s.invalidateEntry(at.dir, at.name)
@@ -333,7 +332,7 @@ func (s *server) invalidateInode(n *node) {
 	s.send(notice(invalInode, put64(nil, n.id, 0, 0)))
 }
 
-// buffers are kept by size: most messages are small.
+// buffers are pooled by size: most messages are small.
 var (
 	small = sync.Pool{New: func() any { b := make([]byte, 8<<10); return &b }}
 	large = sync.Pool{New: func() any { b := make([]byte, outHeader+maxMessage); return &b }}

@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watch sees what others change in the directories that the guest knows, and
-// tells the guest. What changed is found by looking: the state of a name is
-// compared with what the guest was told of it, so its own changes are no news.
+// watch observes changes by others in the directories that the guest knows, and
+// tells the guest. It compares the state of a name with what the guest was told, so
+// the guest's own changes are no news.
 type watch struct {
 	s *server
 	f *os.File
@@ -26,7 +26,7 @@ type watch struct {
 	pending map[change]pending // what nudges are about
 }
 
-// change is a name about which something was heard.
+// change is a name for which an event arrived.
 type change struct {
 	dir  *node
 	name string
@@ -34,8 +34,8 @@ type change struct {
 
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 
-// gather is how long events are gathered before they are looked at: most come
-// in flocks.
+// gather is how long events are collected before they are handled: most come in
+// bursts.
 const gather = 15 * time.Millisecond
 
 func newWatch(s *server) (*watch, error) {
@@ -48,7 +48,7 @@ func newWatch(s *server) (*watch, error) {
 
 func (w *watch) close() { w.f.Close() }
 
-// unseen is the watch of a directory that the host has none left for.
+// unseen is the watch of a directory for which the host has no watch left.
 const unseen = -1
 
 // add watches a directory that the caller holds, unless it is watched.
@@ -67,7 +67,7 @@ func (w *watch) add(dir *node) {
 	if err != nil {
 		return
 	}
-	w.mu.Lock() // as the host gives a directory that is watched already the same watch
+	w.mu.Lock() // for a directory that is watched already the host returns the same watch
 	defer w.mu.Unlock()
 	_ = raw.Control(func(fd uintptr) {
 		if wd, err = unix.InotifyAddWatch(int(fd), dir.proc(), watched|unix.IN_ONLYDIR); err != nil {
@@ -76,7 +76,7 @@ func (w *watch) add(dir *node) {
 	})
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if dir.lookups == 0 { // forgotten meanwhile: nobody would take the watch away
+	if dir.lookups == 0 { // forgotten meanwhile: nothing would remove the watch
 		if wd != unseen && w.dirs[wd] == nil {
 			w.unwatch(wd)
 		}
@@ -88,7 +88,7 @@ func (w *watch) add(dir *node) {
 	}
 }
 
-// covers reports whether changes in a directory are seen.
+// covers reports whether changes in a directory are reported.
 func (w *watch) covers(dir *node) bool {
 	if w == nil {
 		return false
@@ -98,8 +98,8 @@ func (w *watch) covers(dir *node) bool {
 	return dir.wd > 0
 }
 
-// remove ends the watch of a directory that the guest has forgotten, unless it is
-// already that of the same directory looked up again.
+// remove ends the watch of a forgotten directory, unless the same directory was
+// looked up again and uses it.
 func (w *watch) remove(wd int, dir *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *watch) remove(wd int, dir *node) {
 
 func (w *watch) unwatch(wd int) {
 	if raw, err := w.f.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(wd)) }) // it may have gone with its directory
+		_ = raw.Control(func(fd uintptr) { _, _ = unix.InotifyRmWatch(int(fd), uint32(wd)) }) // it may have ended with its directory
 	}
 }
 
@@ -172,7 +172,7 @@ func (w *watch) gather(b []byte, heard map[change]uint32) {
 	}
 }
 
-// all has everything looked at that the guest knows: what was heard is lost.
+// all checks every name that the guest knows, because events were lost.
 func (w *watch) all(heard map[change]uint32) {
 	w.s.nodes.mu.Lock()
 	defer w.s.nodes.mu.Unlock()
@@ -183,8 +183,8 @@ func (w *watch) all(heard map[change]uint32) {
 	}
 }
 
-// look compares a name with what the guest knows, and tells it. It returns
-// false when that is to be done again: the guest's own change may be under way.
+// look compares a name with what the guest knows, and tells it. It returns false if
+// it must be repeated: the guest's own change may be in progress.
 func (w *watch) look(c change, mask uint32, again bool) bool {
 	s := w.s
 	dir, err := s.nodes.get(c.dir.id)
@@ -235,7 +235,7 @@ func (w *watch) changed(dir *node, name string, n *node, st *unix.Stat_t, mask u
 	w.nudge(kind, dir, name, st)
 }
 
-// lost tells of a name that is no longer there, or no longer that file's. The
+// lost tells the guest of a name that is gone or belongs to another file. The
 // caller holds the node.
 func (w *watch) lost(dir *node, name string, n *node) {
 	st := unix.Stat_t{Ino: n.key.ino, Mode: unix.S_IFREG}
@@ -249,8 +249,8 @@ func (w *watch) lost(dir *node, name string, n *node) {
 	w.s.invalidateInode(dir)
 }
 
-// found tells of a name that the guest does not know: a new one, or one that it
-// has not looked at.
+// found tells the guest of a name that it does not know: a new one, or one that it
+// has not looked up.
 func (w *watch) found(dir *node, name string, replaced bool, st *unix.Stat_t, mask uint32) {
 	kind := nudgeAttrib
 	switch {

@@ -56,8 +56,7 @@ const (
 	opTmpfile       = 51
 )
 
-// Kinds of messages that answer nothing. Those from nudgeCreate on are for the
-// agent: see nudge.
+// Kinds of notifications. Those from nudgeCreate on are for the agent: see nudge.
 const (
 	invalInode = 2
 	invalEntry = 3
@@ -73,7 +72,7 @@ const (
 	minMinor   = 31 // of Linux 5.4
 )
 
-// What is agreed on at the beginning.
+// Flags of the negotiation.
 const (
 	initAsyncRead     = 1 << 0
 	initAtomicTrunc   = 1 << 3
@@ -84,7 +83,7 @@ const (
 	initParallelDirs  = 1 << 18
 	initMaxPages      = 1 << 22
 	initCacheSymlinks = 1 << 23
-	initKillpriv      = 1 << 28 // this side sees to it that no write leaves a set user id
+	initKillpriv      = 1 << 28 // this side removes set-user-ID on each write
 	initWanted        = initAsyncRead | initAtomicTrunc | initBigWrites | initAutoInval | initReaddirplus | initReaddirAuto |
 		initParallelDirs | initMaxPages | initCacheSymlinks | initKillpriv
 )
@@ -95,10 +94,10 @@ const (
 	cacheDir  = 1 << 3
 )
 
-// writeCache says of a write that it is pages of the guest's kernel.
+// writeCache marks a write of pages of the guest's kernel.
 const writeCache = 1 << 0
 
-// What a setattr sets.
+// The attributes that a setattr sets.
 const (
 	setMode     = 1 << 0
 	setUID      = 1 << 1
@@ -123,7 +122,7 @@ type message struct {
 	body   reader
 }
 
-// parse reads the head of a request. The rest is read by who answers it.
+// parse reads the head of a request. The operation reads the rest.
 func parse(b []byte) (message, error) {
 	if len(b) < inHeader {
 		return message{}, errShort
@@ -131,8 +130,8 @@ func parse(b []byte) (message, error) {
 	return message{op: le.Uint32(b[4:]), unique: le.Uint64(b[8:]), node: le.Uint64(b[16:]), gid: le.Uint32(b[28:]), body: reader{b: b[inHeader:]}}, nil
 }
 
-// reader takes fields from a message. After the first that is missing, all are
-// zero and short says so.
+// reader takes fields from a message. After the first missing field all are zero
+// and short is set.
 type reader struct {
 	b     []byte
 	short bool
@@ -152,7 +151,7 @@ func (r *reader) u32() uint32 { return le.Uint32(r.take(4)) }
 func (r *reader) u64() uint64 { return le.Uint64(r.take(8)) }
 func (r *reader) skip(n int)  { _ = r.take(n) }
 
-// text takes bytes up to a zero.
+// text takes bytes up to a zero byte.
 func (r *reader) text() string {
 	i := bytes.IndexByte(r.b, 0)
 	if r.short || i < 0 {
@@ -164,7 +163,7 @@ func (r *reader) text() string {
 	return s
 }
 
-// name takes the name of a file in a directory; anything else is refused.
+// name takes the name of a file in a directory and refuses anything else.
 func (r *reader) name() (string, error) {
 	s := r.text()
 	return s, goodName(s)
@@ -194,7 +193,7 @@ func finish(b []byte, unique uint64, errno unix.Errno) []byte {
 	return b
 }
 
-// notice is a message that answers nothing.
+// notice is a message without a request.
 func notice(kind int, body []byte) []byte {
 	b := append(answer(len(body)), body...)
 	b = finish(b, 0, 0)
@@ -216,7 +215,7 @@ func put64(b []byte, list ...uint64) []byte {
 	return b
 }
 
-// errno is the number that the guest is told of an error.
+// errno is the number by which the guest gets an error.
 func errno(err error) unix.Errno {
 	var no unix.Errno
 	switch {

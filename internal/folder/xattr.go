@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Extended attributes of the host's security, system and trusted names mean
-// something to the host: the guest sees and sets only those of users.
+// Extended attributes in the namespaces security, system and trusted have a meaning
+// on the host: the guest reads and sets only those in user.
 const userAttr = "user."
 
 const maxAttr = 64 << 10
@@ -48,8 +48,8 @@ func (s *server) listxattr(m *message) ([]byte, error) {
 	})
 }
 
-// attribute answers with what get has put into a buffer, or with its length
-// where the guest has no room for it yet.
+// attribute answers with the buffer that get has filled, or with its length if the
+// guest's buffer is too small.
 func (s *server) attribute(m *message, size uint32, get func(*node, []byte) (int, error)) ([]byte, error) {
 	n, err := s.nodes.get(m.node)
 	if err != nil {

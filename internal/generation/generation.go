@@ -1,12 +1,11 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package generation keeps the files of generations: a frozen disk layer and,
-// of a running machine, its memory and device state, with a manifest that
-// makes them complete. It also gives a VM its disk above such a layer. It
-// keeps no records and decides nothing: which generation is needed, and for
-// how long, is the engine's to know. Only the wiring and the engine, through
-// its port, call it.
+// Package generation keeps the files of generations: a frozen disk layer and, of a
+// running machine, its memory and device state, with a manifest that makes them
+// complete. It also gives a VM its disk above such a layer. It keeps no records and
+// decides nothing: the engine knows which generation is needed, and for how long.
+// Only the wiring and the engine, through its port, call it.
 package generation
 
 import (
@@ -23,20 +22,20 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Store is the generations of one data directory. Its methods may be called
-// at once for different generations.
+// Store holds the generations of one data directory. Its methods may be called at
+// once for different generations.
 type Store struct{ Dir layout.Dir }
 
 func (s Store) dir(id vm.GenerationID) layout.GenerationDir {
 	return layout.GenerationDir(s.Dir.Generation(id))
 }
 
-// Begin makes the directory of a generation whose disk is the VM's as it is: the
-// same file under a second name. And it makes the VM's next disk, empty, above
-// it. Until the VM's machine has moved to that, or has none, the first continues
-// changing. sizeMiB is the disk's virtual size. Both disks survive a power cut:
-// from the moment the machine moves, the guest's synced writes are in the one,
-// above what is in the other.
+// Begin makes the directory of a generation. The generation's disk is the VM's
+// current one, under a second name. Begin also makes the VM's next disk, empty,
+// above it. The VM writes to the current disk until its machine has moved to the
+// next one. sizeMiB is the disk's virtual size. Both disks survive a power cut:
+// from the move on, the guest's synced writes are in the next disk, above the
+// current one.
 func (s Store) Begin(id vm.GenerationID, of vm.ID, sizeMiB int) (err error) {
 	dir := s.dir(id)
 	if err := os.Mkdir(string(dir), 0o700); err != nil {
@@ -66,9 +65,9 @@ func (s Store) overlay(id vm.GenerationID, path string, sizeMiB int) error {
 	return qemu.CreateOverlay(path, backing, sizeMiB)
 }
 
-// Advance makes the VM's next disk its disk. The name that the machine knows
-// it by stays beside, since QEMU opens it once more by that name, for reading
-// only, when it is frozen in its turn. It may be called again.
+// Advance makes the VM's next disk its disk. The name by which the machine knows it
+// stays: QEMU opens the disk once more by that name, read-only, when it is frozen
+// later. It may be called again.
 func (s Store) Advance(id vm.GenerationID, of vm.ID) error {
 	dir := layout.VMDir(s.Dir.VM(of))
 	if err := replace(dir.NextOverlay(id), dir.Overlay()); err != nil {
@@ -80,7 +79,7 @@ func (s Store) Advance(id vm.GenerationID, of vm.ID) error {
 	return layout.SyncDir(string(dir))
 }
 
-// replace gives the file another name, in the place of what has that name.
+// replace renames a file and replaces the one that has that name.
 func replace(path, name string) error {
 	if same(path, name) {
 		return nil
@@ -104,7 +103,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// forgetNames removes the names of a VM's former disks, all but one.
+// forgetNames removes the names of a VM's former disks, except one.
 func (s Store) forgetNames(of vm.ID, but string) error {
 	names, err := filepath.Glob(layout.VMDir(s.Dir.VM(of)).NextOverlay("*"))
 	if err != nil {
@@ -121,7 +120,7 @@ func (s Store) forgetNames(of vm.ID, but string) error {
 	return nil
 }
 
-// Abandon takes Begin back for a VM whose machine has not moved.
+// Abandon undoes Begin for a VM whose machine has not moved.
 func (s Store) Abandon(id vm.GenerationID, of vm.ID) error {
 	next := layout.VMDir(s.Dir.VM(of)).NextOverlay(id)
 	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -134,7 +133,7 @@ func (s Store) Abandon(id vm.GenerationID, of vm.ID) error {
 // made its disk. A VM without a directory has none.
 func (s Store) Pending(of vm.ID) ([]vm.GenerationID, error) {
 	dir := s.Dir.VM(of)
-	entries, err := os.ReadDir(dir) // not by a pattern: that finds nothing in what cannot be read
+	entries, err := os.ReadDir(dir) // not by a pattern: a pattern ignores directories that cannot be read
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fileError(dir, err)
 	}
@@ -149,16 +148,15 @@ func (s Store) Pending(of vm.ID) ([]vm.GenerationID, error) {
 	return ids, nil
 }
 
-// idOf reads the generation out of the name that NextOverlay gave.
+// idOf returns the generation in a name that NextOverlay made.
 func idOf(path string) vm.GenerationID {
 	name := filepath.Base(path)
 	name = name[:len(name)-len(filepath.Ext(name))]
 	return vm.GenerationID(name[len("overlay-"):])
 }
 
-// Disk gives a VM a fresh, empty disk above a generation's, in the place of
-// the one it may have. It is durable when Disk returns, as is the name of the
-// VM's directory.
+// Disk gives a VM a new, empty disk above a generation's, in place of the one it
+// may have. Disk and the name of the VM's directory are durable when Disk returns.
 func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
 	path := s.Dir.Overlay(of)
 	tmp := path + ".tmp"
@@ -177,28 +175,28 @@ func (s Store) Disk(id vm.GenerationID, of vm.ID, sizeMiB int) error {
 	return layout.SyncNew(path)
 }
 
-// GrowDisk makes the disk of a VM without a machine at least so large.
+// GrowDisk makes the disk of a VM without a machine at least that large.
 func (s Store) GrowDisk(of vm.ID, sizeMiB int) error {
 	return qemu.GrowOverlay(s.Dir.Overlay(of), sizeMiB)
 }
 
-// DiskOn returns the generation that a VM's disk lies on, read from the disk
-// itself; "" = an image.
+// DiskOn returns the generation below a VM's disk, read from the disk itself; "" =
+// an image.
 func (s Store) DiskOn(of vm.ID) (vm.GenerationID, error) { return s.baseOf(s.Dir.Overlay(of)) }
 
 // Below is DiskOn for the disk of a generation.
 func (s Store) Below(id vm.GenerationID) (vm.GenerationID, error) { return s.baseOf(s.dir(id).Disk()) }
 
-// baseOf reads what a disk says it lies on. A QEMU has written that, which its guest
-// may have taken over: what counts is the file that the name leads to. Kind Corrupt
-// where that is neither a generation's nor an image's.
+// baseOf reads the backing file of a disk. QEMU wrote its name, and the guest may
+// have taken over QEMU: only the file that it leads to counts. Kind Corrupt if that
+// is neither a generation's nor an image's.
 func (s Store) baseOf(path string) (vm.GenerationID, error) {
 	backing, err := qemu.BackingName(path)
 	if err != nil || backing == "" {
 		return "", err
 	}
 	if !filepath.IsAbs(backing) {
-		backing = resolved(filepath.Dir(path)) + "/" + backing // not joined: the way up leads from where a link leads
+		backing = resolved(filepath.Dir(path)) + "/" + backing // not filepath.Join: ".." must apply after a link
 	}
 	file := resolved(backing)
 	if name, ok := strings.CutPrefix(file, resolved(s.Dir.Generations())+"/"); ok {
@@ -213,8 +211,8 @@ func (s Store) baseOf(path string) (vm.GenerationID, error) {
 		WithHint("the disk was tampered with; go back to a generation from before: `warren tree NAME`, `warren rollback NAME`")
 }
 
-// ofImage reports whether a file, named without links, is beneath the images, which
-// the operator may have put elsewhere, all or some.
+// ofImage reports whether a file, named without links, is in the images. The
+// operator may have moved all images, or some, elsewhere.
 func (s Store) ofImage(file string) bool {
 	entries, err := os.ReadDir(s.Dir.Images())
 	if err != nil {
@@ -229,7 +227,7 @@ func (s Store) ofImage(file string) bool {
 	return slices.ContainsFunc(places, func(dir string) bool { return strings.HasPrefix(file, dir+"/") })
 }
 
-// resolved is a path without links, as far as it is there.
+// resolved is a path without links, for the part of it that exists.
 func resolved(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
 		return real
@@ -240,14 +238,14 @@ func resolved(path string) string {
 	return path
 }
 
-// Captured returns what the capture into a generation left word of. Kind
-// NotFound when it was not completed.
+// Captured returns the file that marks a capture as complete. Kind NotFound if it
+// was not completed.
 func (s Store) Captured(id vm.GenerationID) (out vm.Captured, err error) {
 	return out, layout.ReadJSON(s.dir(id).Captured(), &out)
 }
 
-// Publish completes a generation: sums of its files, its manifest, all durable
-// when it returns. It takes time in proportion to the data, and reads it all.
+// Publish completes a generation: it makes its files durable and writes sums and
+// manifest. It reads all the data.
 func (s Store) Publish(ctx context.Context, g vm.Manifest) (vm.Manifest, error) {
 	dir := s.dir(g.ID)
 	g.DataBytes = 0
@@ -268,7 +266,7 @@ func (s Store) Publish(ctx context.Context, g vm.Manifest) (vm.Manifest, error) 
 		}
 		g.DataBytes += n
 		if !f.memory {
-			*f.to = vm.File{Name: filepath.Base(f.path)} // a layer may be opened for writing by QEMU: only memory is checked at each start
+			*f.to = vm.File{Name: filepath.Base(f.path)} // QEMU may open a layer for writing: each start checks only memory
 			continue
 		}
 		if *f.to, err = qemu.Sum(ctx, f.path); err != nil {
@@ -284,7 +282,7 @@ func (s Store) Publish(ctx context.Context, g vm.Manifest) (vm.Manifest, error) 
 	return g, layout.SyncDir(s.Dir.Generations())
 }
 
-// sumModules makes the memory of a machine's modules durable and notes its sums.
+// sumModules makes the memory of a machine's modules durable and records its sums.
 func (s Store) sumModules(ctx context.Context, g *vm.Manifest) error {
 	g.Modules = nil
 	for _, m := range g.Plugged.Modules {
@@ -338,13 +336,13 @@ func (s Store) Rewrite(g vm.Manifest) error {
 	return layout.WriteJSON(s.dir(g.ID).Manifest(), g, 0o600)
 }
 
-// Source names the files of a generation that a machine is started on.
+// Source names the files of a generation for a start.
 func (s Store) Source(id vm.GenerationID) vm.GenerationSource {
 	return vm.GenerationSource{RAM: s.dir(id).RAM(), Device: s.dir(id).Device()}
 }
 
-// Alias makes a second generation of the same files: they cost no space again. It
-// has the memory only where g names its file.
+// Alias makes a second generation of the same files, which take no more space. It
+// has the memory only if g names its file.
 func (s Store) Alias(from vm.GenerationID, g vm.Manifest) error {
 	src, dst := s.dir(from), s.dir(g.ID)
 	if err := os.Mkdir(string(dst), 0o700); err != nil {
@@ -368,7 +366,7 @@ func (s Store) Alias(from vm.GenerationID, g vm.Manifest) error {
 	return layout.SyncDir(s.Dir.Generations())
 }
 
-// Present says which of a generation's files are there.
+// Present reports which of a generation's files exist.
 func (s Store) Present(id vm.GenerationID) (disk, memory bool) {
 	dir := s.dir(id)
 	_, noDisk := os.Stat(dir.Disk())
@@ -377,8 +375,8 @@ func (s Store) Present(id vm.GenerationID) (disk, memory bool) {
 	return noDisk == nil, noRAM == nil && noDevice == nil
 }
 
-// DropMemory removes memory and device state; the disk layer stays for those
-// that lie on it.
+// DropMemory removes memory and device state; the disk layer stays for disks above
+// it.
 func (s Store) DropMemory(id vm.GenerationID) error {
 	dir := s.dir(id)
 	modules, err := s.modules(id)
@@ -393,7 +391,7 @@ func (s Store) DropMemory(id vm.GenerationID) error {
 	return nil
 }
 
-// Remove removes a generation; its absence is no error.
+// Remove removes a generation; an absent one is no error.
 func (s Store) Remove(id vm.GenerationID) error {
 	return fileError(s.Dir.Generation(id), os.RemoveAll(s.Dir.Generation(id)))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// SealKey makes a key, wrapped by the host's, which is made at first use.
+// SealKey makes a key, wrapped by the host's key, which is made at the first use.
 func (s Store) SealKey() ([]byte, error) {
 	host, err := seal.EnsureHostKey(s.Dir.HostKey())
 	if err != nil {
@@ -29,20 +29,20 @@ func (s Store) key(wrapped []byte) (seal.Key, error) {
 	return host.Key(wrapped)
 }
 
-// Seal compresses and encrypts a generation's memory and says what it takes of
-// the disk then. It may be called again after a crash.
+// Seal compresses and encrypts a generation's memory and returns its size on the
+// disk. It may be called again after a crash.
 func (s Store) Seal(ctx context.Context, id vm.GenerationID, wrapped []byte) (int64, error) {
 	return s.withKey(id, wrapped, func(key seal.Key, m vm.Manifest) error { return seal.Generation(ctx, s.dir(id), key, m) })
 }
 
-// Open takes Seal back for a start: the sealed files stay until DropSealed. It may
-// be called again after a crash. Kinds: Corrupt, NoSpace.
+// Open makes the plain files for a start; the sealed files stay until DropSealed.
+// It may be called again after a crash. Kinds: Corrupt, NoSpace.
 func (s Store) Open(ctx context.Context, id vm.GenerationID, wrapped []byte) error {
 	_, err := s.withKey(id, wrapped, func(key seal.Key, m vm.Manifest) error { return seal.Open(ctx, s.dir(id), key, m) })
 	return err
 }
 
-// DropSealed makes what Open made durable and removes the sealed files.
+// DropSealed makes the files of Open durable and removes the sealed files.
 func (s Store) DropSealed(ctx context.Context, id vm.GenerationID) (int64, error) {
 	m, err := s.Load(id)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s Store) withKey(id vm.GenerationID, wrapped []byte, do func(seal.Key, vm.
 	return s.dataBytes(id), nil
 }
 
-// dataBytes is what the generation's own files take of the disk; those that
-// are not there take nothing.
+// dataBytes is the space of the generation's own files on the disk; absent files
+// take nothing.
 func (s Store) dataBytes(id vm.GenerationID) (sum int64) {
 	dir := s.dir(id)
 	modules, _ := s.modules(id) // fails only for a bad pattern

@@ -1,10 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qcow is the door to disks that a QEMU may have written. Check reads a
-// disk's header before any program opens the disk: a header can name other files
-// and hosts. Run is the one place that starts qemu-img on such a disk, confined
-// to it. What a QEMU wrote is whatever its guest made it write.
+// Package qcow opens disks that a QEMU may have written. Check reads a disk's
+// header before any program opens the disk, because a header can name other files
+// and hosts. Run is the one place that starts qemu-img on such a disk, confined to
+// it. A guest that has taken over QEMU can write any bytes.
 package qcow
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// ClusterSize is that of every disk that Warren makes. A header with all that
-// belongs to it lies in the first cluster.
+// ClusterSize is the cluster size of every disk that Warren makes. The header and
+// all that belongs to it are in the first cluster.
 const ClusterSize = 1 << clusterBits
 
 const clusterBits = 16
@@ -32,16 +32,17 @@ type Kind int
 
 const (
 	// Layer is the disk of a VM, a generation or an image. It is not encrypted, and
-	// may lie on another layer.
+	// may have a layer below it.
 	Layer Kind = iota
-	// Volume is the disk of a managed volume. It is encrypted, and lies on nothing.
+	// Volume is the disk of a managed volume. It is encrypted and has no layer
+	// below it.
 	Volume
 )
 
 // Header is what a disk's header says.
 type Header struct {
 	Backing string // the name of the layer below; "" = none
-	// Where the LUKS header of a volume lies, with the key material.
+	// Where the LUKS header and the key material of a volume are.
 	LUKSOffset, LUKSLength int64
 }
 
@@ -69,10 +70,10 @@ const (
 	maxHeader       = 512
 )
 
-// Feature bits that a disk of Warren's may have. Without the rest it has no
-// external data file, no bitmaps, and no kind of cluster that Warren never makes.
+// Feature bits that a disk of Warren's may have. The others would allow an external
+// data file, bitmaps, and kinds of clusters that Warren never makes.
 const (
-	mayIncompatible = 1<<0 | 1<<1 // not closed in order; known to be damaged
+	mayIncompatible = 1<<0 | 1<<1 // not closed properly; known to be damaged
 	mayCompatible   = 1 << 0      // reference counts written late
 )
 
@@ -91,7 +92,7 @@ const (
 	maxSize        = vm.MaxDiskMiB << 20 // bytes; vm.MaxVolumeMiB is the same
 	maxL1          = 32 << 20 / 8
 	maxRefClusters = 8 << 20 / ClusterSize
-	maxSnapshots   = 4 * vm.MaxVolumeSnapshots // with those that were begun
+	maxSnapshots   = 4 * vm.MaxVolumeSnapshots // including begun ones
 	maxOffset      = 1 << 44                   // of anything in a disk
 	maxLUKS        = 16 << 20
 	minLUKS        = 592
@@ -99,8 +100,8 @@ const (
 	maxExtensions  = 16
 )
 
-// Parse reads a header from the first cluster of a disk. The kind of its errors
-// is Corrupt: they say what a disk of that kind never has.
+// Parse reads a header from the first cluster of a disk. Its errors have kind
+// Corrupt and name what a disk of that kind never has.
 func Parse(cluster []byte, kind Kind) (h Header, err error) {
 	be := binary.BigEndian
 	if len(cluster) < ClusterSize || string(cluster[:4]) != "QFI\xfb" {
@@ -143,7 +144,7 @@ func Parse(cluster []byte, kind Kind) (h Header, err error) {
 	return h, h.backing(cluster, kind, format)
 }
 
-// place reports whether something may lie at an offset.
+// place reports whether an offset is valid.
 func place(offset uint64) bool {
 	return offset > 0 && offset < maxOffset && offset%ClusterSize == 0
 }
@@ -193,14 +194,15 @@ func (h *Header) backing(cluster []byte, kind Kind, format string) error {
 	case offset == 0 && n == 0:
 		return nil
 	case kind == Volume:
-		return refused("it names a file that it lies on")
+		return refused("it names a layer below it")
 	case n == 0 || n > maxBacking || offset < minHeader || offset+n > ClusterSize || offset > ClusterSize:
 		return refused("the name of the layer below has %d bytes at %d", n, offset)
 	case format != "qcow2":
 		return refused("the layer below is of the format %q", format)
 	}
 	name := string(cluster[offset : offset+n])
-	// What has a colon before a slash is no path to QEMU: nbd://, json:{...}.
+	// QEMU does not treat a name with a colon before a slash as a path: nbd://,
+	// json:{...}.
 	if first, _, _ := strings.Cut(name, "/"); strings.ContainsAny(first, ":") || strings.ContainsRune(name, 0) {
 		return refused("the layer below is named %q", name)
 	}
@@ -212,8 +214,7 @@ func refused(format string, args ...any) error {
 	return vm.Errorf(vm.Corrupt, "", "no disk of Warren's: "+format, args...)
 }
 
-// Read is Parse of an open disk. It fails with kind Internal where the disk
-// cannot be read.
+// Read is Parse of an open disk. Kind Internal if the disk cannot be read.
 func Read(f io.ReaderAt, kind Kind) (Header, error) {
 	cluster := make([]byte, ClusterSize)
 	if _, err := f.ReadAt(cluster, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -224,8 +225,8 @@ func Read(f io.ReaderAt, kind Kind) (Header, error) {
 	return Parse(cluster, kind)
 }
 
-// Check is Read of the file of that name, which must be a regular file; a layer
-// may lie behind links of the operator's. Kinds: Corrupt, NotFound.
+// Check is Read of the file of that name, which must be a regular file; the path of
+// a layer may contain links of the operator. Kinds: Corrupt, NotFound.
 func Check(path string, kind Kind) (Header, error) {
 	flags := os.O_RDONLY | unix.O_NONBLOCK
 	if kind == Volume {

@@ -21,13 +21,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// imager is QEMU's program for disks.
+// imager is QEMU's program for disk files.
 const imager = "qemu-img"
 
 // deadline bounds one run. A check of the largest volume takes far less.
 const deadline = 10 * time.Minute
 
-// What a run may take of the host, and what is kept of its words.
+// Limits of a run, and of its output that is kept.
 const (
 	maxMemory = 1 << 30
 	maxFiles  = 64
@@ -37,27 +37,28 @@ const (
 // Image is one run of qemu-img on one disk, which exists.
 type Image struct {
 	Path string
-	// Scratch is a directory in which the run has one of its own. It is on a file
-	// system with pipes, and a layout.Temp there is swept by somebody.
+	// Scratch is a directory in which the run makes a directory of its own. Its
+	// file system must support pipes, and its owner must remove old layout.Temp
+	// files.
 	Scratch string
 	// Keys are the contents of the secrets k0, k1, ... They reach the program
-	// through pipes: neither its arguments nor any file hold one.
+	// through pipes, so no argument and no file contains one.
 	Keys []vm.VolumeKey
 	Verb string
-	Args []string // the disk is in them, by its path or by Options
+	Args []string // they name the disk, by its path or by Options
 }
 
-// Options is an encrypted disk as qemu-img's --image-opts name it: opened with
-// the secret k0, by the drivers that it must have and no other.
+// Options names an encrypted disk for qemu-img's --image-opts: it is opened with
+// the secret k0 and only by the right drivers.
 func Options(path string) string {
 	return "driver=qcow2,encrypt.key-secret=k0,file.driver=file,file.filename=" + strings.ReplaceAll(path, ",", ",,")
 }
 
-// Run starts the program where it reaches the disk and nothing else of the host,
-// without a network, and waits for it. It returns the exit status and the last of
-// what the program said, in which the disk's path is "the disk". The caller has
-// checked the disk's header. ctx kills the program, and so does a deadline: kind
-// Unavailable. Kind Unsupported = it is not installed.
+// Run starts the program so that it reaches only the disk, without a network, and
+// waits for it. It returns the exit status and the last output, in which the disk's
+// path is "the disk". The caller has checked the disk's header. The end of ctx
+// kills the program, and so does a deadline: kind Unavailable. Kind Unsupported =
+// it is not installed.
 func Run(ctx context.Context, r Image) (status int, said string, err error) {
 	binary, err := exec.LookPath(imager)
 	if err != nil {
@@ -81,7 +82,7 @@ func Run(ctx context.Context, r Image) (status int, said string, err error) {
 		Limits: []confine.Limit{
 			{What: unix.RLIMIT_DATA, Cur: maxMemory, Max: maxMemory},
 			{What: unix.RLIMIT_NOFILE, Cur: maxFiles, Max: maxFiles},
-			{What: unix.RLIMIT_CORE}, // keys are not to be found in a core file
+			{What: unix.RLIMIT_CORE}, // a core file would contain keys
 		},
 	}
 	if err := os.Mkdir(plan.Root, 0o700); err != nil {
@@ -113,7 +114,7 @@ func Run(ctx context.Context, r Image) (status int, said string, err error) {
 
 var errSlow = vm.Errorf(vm.Unavailable, imager, "did not end within %s", deadline).WithHint("try again when the host is less busy")
 
-// output runs the program and returns the last of what it said.
+// output runs the program and returns its last output.
 func output(ctx context.Context, cmd *exec.Cmd, plan confine.Plan, keys []vm.VolumeKey, dir string) (string, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -122,7 +123,7 @@ func output(ctx context.Context, cmd *exec.Cmd, plan confine.Plan, keys []vm.Vol
 	defer read.Close()
 	cmd.Stdout, cmd.Stderr = write, write
 	err = confine.Start(cmd, plan)
-	_ = write.Close() // the program has its own, and ours would hide its end
+	_ = write.Close() // the program has its own copy; ours would keep the pipe open
 	if err != nil {
 		return "", vm.Errorf(vm.Internal, imager, "it cannot be started confined: %w", err)
 	}
@@ -141,7 +142,7 @@ func output(ctx context.Context, cmd *exec.Cmd, plan confine.Plan, keys []vm.Vol
 	return said, err
 }
 
-// tail reads all and returns the last of it.
+// tail reads everything and returns the end.
 func tail(r io.Reader) string {
 	var last []byte
 	buf := make([]byte, maxSaid)

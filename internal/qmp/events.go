@@ -25,7 +25,7 @@ type Event struct {
 // order. One goroutine may use it at a time.
 type Events struct {
 	c     *Client
-	ready chan struct{} // holds a token when there may be something new
+	ready chan struct{} // holds a token when there may be a new event
 
 	mu    sync.Mutex // guards the fields below; taken inside Client.mu
 	queue []Event

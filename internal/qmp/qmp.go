@@ -1,10 +1,9 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package qmp speaks QEMU's machine protocol: one connection, one reader,
-// commands answered by id, events delivered in order. It knows the protocol
-// and none of the commands; package qemu knows what to say. Only qemu and
-// monitor may import it.
+// Package qmp is a client of QEMU's machine protocol: one connection, one reader,
+// commands answered by id, events delivered in order. It knows the protocol and no
+// command; package qemu knows the commands. Only qemu and monitor may import it.
 package qmp
 
 import (
@@ -100,9 +99,9 @@ func (c *Client) greet(ctx context.Context, r *bufio.Reader) error {
 	return c.conn.SetReadDeadline(time.Time{})
 }
 
-// Execute runs a command and, where out is not nil, decodes what it returned
-// into out. A refusal is an *Error. When ctx ends first its error is returned
-// and the answer, when it comes, is dropped.
+// Execute runs a command and decodes its result into out, unless out is nil. A
+// refusal is an *Error. When ctx ends first, its error is returned and a later
+// answer is dropped.
 func (c *Client) Execute(ctx context.Context, command string, args, out any) error {
 	id, ch, err := c.register()
 	if err != nil {
@@ -146,8 +145,8 @@ func (c *Client) forget(id string) {
 	delete(c.pending, id)
 }
 
-// send writes one request. A context that ends in the middle of a write ends
-// the connection, since half a request can't be taken back.
+// send writes one request. If the context ends in the middle of a write, the
+// connection ends, because half a request cannot be taken back.
 func (c *Client) send(ctx context.Context, r request) error {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -165,7 +164,7 @@ func (c *Client) send(ctx context.Context, r request) error {
 		_ = c.conn.SetWriteDeadline(time.Unix(1, 0))
 	})
 	defer func() {
-		if !stop() { // ctx may have ended just after the write: the next one is not to fail of it
+		if !stop() { // ctx may have ended just after the write: its deadline must not fail the next one
 			<-ended
 			_ = c.conn.SetWriteDeadline(time.Time{})
 		}
@@ -223,7 +222,7 @@ func (c *Client) finish(err error) {
 	clear(c.subs)
 }
 
-// Err says why the connection ended; nil while it lives.
+// Err returns why the connection ended; nil while it lives.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

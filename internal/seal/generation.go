@@ -15,19 +15,19 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A generation's memory and its device state each exist plain, sealed or both.
-// A sealed file under its own name is durable. A plain one may be what a crash
-// left of an Open, so where both exist it counts only when its sums are right.
-// One file is never without a good form, whenever the process ends: the steps
-// below leave the other form until the new one is durable and was read back.
+// A generation's memory and device state each exist plain, sealed or both. A sealed
+// file under its own name is durable. A plain one may be the remains of an
+// interrupted Open, so if both exist it counts only if its sums are right. There is
+// always one good form of each file, whenever the process ends: each step keeps the
+// other form until the new one is durable and was read back.
 
-// Generation seals memory and device state and removes their plain files. The
-// key must be stored before. A second call finishes what a crash interrupted,
-// and does nothing when all is done. The caller keeps others from the directory
-// meanwhile, and nothing may be started on the generation; machines that run on
-// it keep the files that they have open, and so their space. Kinds: NotFound,
-// Corrupt when the files are not what the manifest m says (the plain ones stay),
-// NoSpace, Cancelled.
+// Generation seals memory and device state and removes their plain files. The key
+// must be stored before. A second call finishes what a crash interrupted, and does
+// nothing when all is done. The caller makes sure that nothing else uses the
+// directory meanwhile and that nothing is started on the generation. Machines that
+// run on it keep their open files, and so the space. Kinds: NotFound, Corrupt when
+// the files are not what the manifest m says (the plain ones stay), NoSpace,
+// Cancelled.
 func Generation(ctx context.Context, dir layout.GenerationDir, key Key, m vm.Manifest) error {
 	return steps{}.seal(ctx, dir, key, m)
 }
@@ -48,8 +48,8 @@ func DropSealed(ctx context.Context, dir layout.GenerationDir, m vm.Manifest) er
 	return steps{}.dropSealed(ctx, dir, m)
 }
 
-// steps carries out the three. fault, nil outside tests, is called before each
-// step and may play a failure or the end of the process.
+// steps does the work of the three. fault, nil outside tests, is called before each
+// step and may simulate a failure or the end of the process.
 type steps struct{ fault func(label string) error }
 
 func (s steps) at(label string) error {
@@ -66,8 +66,8 @@ type both struct {
 	want          vm.File
 }
 
-// pairs are the files of a generation that are sealed; none of one that was
-// taken of a stopped machine.
+// pairs are the files of a generation that are sealed; one captured from a stopped
+// machine has none.
 func pairs(dir layout.GenerationDir, m vm.Manifest) []both {
 	if m.RAM.Size == 0 {
 		return nil
@@ -97,7 +97,7 @@ func (s steps) seal(ctx context.Context, dir layout.GenerationDir, key Key, m vm
 	return s.at("seal:done")
 }
 
-// sealOne leaves b with a sealed file that opens to what is recorded.
+// sealOne seals b; the sealed file opens to the recorded sums.
 func (s steps) sealOne(ctx context.Context, b both, key Key) error {
 	if err := s.at("seal:" + b.what); err != nil {
 		return err
@@ -137,8 +137,8 @@ func (s steps) open(ctx context.Context, dir layout.GenerationDir, key Key, m vm
 	return s.at("open:done")
 }
 
-// openOne leaves b with a plain file. One without a sealed form is not checked:
-// every start does that.
+// openOne makes b's plain file. If b has no sealed form, it is not checked, because
+// every start checks it.
 func (s steps) openOne(ctx context.Context, b both, key Key) error {
 	if err := s.at("open:" + b.what); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (s steps) dropSealedFile(ctx context.Context, b both) error {
 	return s.remove("drop:remove-"+b.what, b.sealed)
 }
 
-// remove removes a form that is not needed any more; its absence is no error.
+// remove removes a form that is no longer needed; an absent one is no error.
 func (s steps) remove(label, path string) error {
 	if err := s.at(label); err != nil {
 		return err
@@ -205,7 +205,7 @@ func exists(path string) (bool, error) {
 	return err == nil, layout.Error(path, err)
 }
 
-// sweep removes what a crash left unfinished.
+// sweep removes the remains of a crash.
 func sweep(dir layout.GenerationDir) error {
 	entries, err := os.ReadDir(string(dir))
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// HostKey wraps the keys of all that this host seals. It lies in the file that
-// layout.Dir.HostKey names, in the form that age-keygen writes.
+// HostKey wraps the keys of everything that this host seals. It is in the file that
+// layout.Dir.HostKey names, in the format of age-keygen.
 type HostKey struct {
 	id *age.X25519Identity
 }
 
-// Key seals and opens files. Only Wrapped may be stored; whoever deletes the
-// last copy of it erases all that was sealed with the key.
+// Key seals and opens files. Only Wrapped may be stored; deleting the last copy of
+// it erases everything that was sealed with the key.
 type Key struct {
 	id      *age.X25519Identity
 	Wrapped []byte
@@ -38,7 +38,7 @@ func (Key) String() string { return "seal.Key" }
 // String hides the secret from logs.
 func (*HostKey) String() string { return "seal.HostKey" }
 
-// maxKeyFile bounds what is read as a key, wrapped or not.
+// maxKeyFile bounds the size of a key file, wrapped or not.
 const maxKeyFile = 64 << 10
 
 // LoadHostKey reads the host's key. Kinds: NotFound, Denied when others may
@@ -60,7 +60,7 @@ func LoadHostKey(path string) (*HostKey, error) {
 	if err != nil {
 		return nil, layout.Error(path, err)
 	}
-	// The cause is not kept: it may quote the file.
+	// The cause is not kept: it may contain parts of the file.
 	id, err := age.ParseX25519Identity(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, vm.Errorf(vm.Corrupt, path, "not a host key: one line that begins with AGE-SECRET-KEY-1 is expected").
@@ -96,9 +96,9 @@ func mayTrust(path string, st fs.FileInfo, uid int) error {
 	return nil
 }
 
-// EnsureHostKey reads the host's key and makes it first when there is none.
-// Only what begins to seal should call it: a lost key must not be replaced
-// silently by what wants to open. Kinds: those of LoadHostKey, NoSpace.
+// EnsureHostKey reads the host's key and makes it if there is none. Call it only to
+// seal: when something is to be opened, a lost key must not be replaced silently.
+// Kinds: those of LoadHostKey, NoSpace.
 func EnsureHostKey(path string) (*HostKey, error) {
 	k, err := LoadHostKey(path)
 	if vm.KindOf(err) != vm.NotFound {
@@ -110,8 +110,8 @@ func EnsureHostKey(path string) (*HostKey, error) {
 	return LoadHostKey(path)
 }
 
-// makeHostKey makes the file appear whole. Of two that do it at once one wins,
-// and both find the winner's.
+// makeHostKey makes the file appear whole. If two callers do it at once, one wins,
+// and both read the winner's.
 func makeHostKey(path string) error {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {
@@ -175,14 +175,14 @@ func (h *HostKey) NewKey() (Key, error) {
 	return Key{id, wrapped}, err
 }
 
-// Key is the key of a stored Key.Wrapped. Kinds: those of Unwrap.
+// Key unwraps the key of a stored Key.Wrapped. Kinds: those of Unwrap.
 func (h *HostKey) Key(wrapped []byte) (Key, error) {
 	secret, err := Unwrap(h, wrapped)
 	if err != nil {
 		return Key{}, err
 	}
 	id, err := age.ParseX25519Identity(string(secret))
-	if err != nil { // the cause may quote the secret
+	if err != nil { // the cause may contain the secret
 		return Key{}, vm.Errorf(vm.Corrupt, "", "what was wrapped is not the key of a file")
 	}
 	return Key{id, wrapped}, nil

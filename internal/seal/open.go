@@ -24,10 +24,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// openFile makes dst of the sealed src, sparse: pages of zeros are holes. want
-// is what was recorded of the original: a difference, and any change to src,
-// has kind Corrupt. It calls written with the file when it is complete and has no name
-// yet, and makes nothing durable itself. Other kinds: NotFound, NoSpace, Cancelled.
+// openFile makes dst from the sealed src, sparse: pages of zeros are holes. want is
+// the record of the original: a difference, and any change to src, has kind Corrupt.
+// It calls written with the complete file before the file has a name, and makes
+// nothing durable itself. Other kinds: NotFound, NoSpace, Cancelled.
 func openFile(ctx context.Context, src, dst string, key Key, want vm.File, written func(*os.File) error) error {
 	in, err := os.Open(src)
 	if err != nil {
@@ -56,7 +56,7 @@ func openFile(ctx context.Context, src, dst string, key Key, want vm.File, writt
 	return layout.Error(dst, os.Rename(f.Name(), dst))
 }
 
-// checkFile reads a sealed file and compares what it holds with want.
+// checkFile reads a sealed file and compares its content with want.
 func checkFile(ctx context.Context, src string, key Key, want vm.File) error {
 	in, err := os.Open(src)
 	if err != nil {
@@ -70,7 +70,7 @@ type nowhere struct{}
 
 func (nowhere) WriteAt(p []byte, _ int64) (int, error) { return len(p), nil }
 
-// decode writes to out, which reads as zeros so far, what in seals.
+// decode writes the content of the sealed in to out, which reads as zeros.
 func decode(ctx context.Context, in *os.File, out io.WriterAt, key Key, want vm.File) error {
 	src := in.Name()
 	if key.id == nil {
@@ -91,7 +91,7 @@ func decode(ctx context.Context, in *os.File, out io.WriterAt, key Key, want vm.
 	return given(ctx, src, o.run(ctx))
 }
 
-// readError tells damage from a disk that can't be read.
+// readError distinguishes damage from a disk that cannot be read.
 func readError(src string, err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -105,8 +105,8 @@ func corrupt(src, format string, args ...any) error {
 		WithHint("put the file back from a copy; the state that it holds can't be started otherwise")
 }
 
-// opening is one openFile: workers read the next record each, one at a time,
-// and unpack it.
+// opening is one openFile: the workers read the next record, one at a time, and
+// unpack it.
 type opening struct {
 	src  string
 	out  io.WriterAt
@@ -129,7 +129,7 @@ func (o *opening) run(ctx context.Context) error {
 		return corrupt(o.src, "it holds %d bytes, recorded are %d", size, o.want.Size)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	for range max(1, min(workers, len(o.seen))) { // one looks for the end in any case
+	for range max(1, min(workers, len(o.seen))) { // somebody always reads to the end
 		g.Go(func() error { return o.work(ctx) })
 	}
 	if err := g.Wait(); err != nil {
@@ -178,8 +178,8 @@ func (o *opening) work(ctx context.Context) error {
 	}
 }
 
-// next reads a record into buf and says which MiB it is of. io.EOF, unwrapped,
-// after the last.
+// next reads a record into buf and returns the number of its MiB. io.EOF,
+// unwrapped, after the last.
 func (o *opening) next(buf []byte) (record []byte, i int, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -205,7 +205,7 @@ func (o *opening) next(buf []byte) (record []byte, i int, err error) {
 
 func has(there []byte, p int) bool { return there[p/8]>>(p%8)&1 == 1 }
 
-// spread puts the pages of packed where they belong in b and zeros between.
+// spread copies the pages of packed to their places in b, with zeros between.
 func spread(b, packed, there []byte) error {
 	for off := 0; off < mib; off += page {
 		if !has(there, off/page) {
@@ -230,7 +230,7 @@ func spread(b, packed, there []byte) error {
 	return nil
 }
 
-// writePages writes those pages of b that are there, neighbours at once.
+// writePages writes the pages of b that are present, neighbours at once.
 func writePages(out io.WriterAt, b []byte, at int64, there []byte) error {
 	for i := 0; i < len(b); i += page {
 		j := i

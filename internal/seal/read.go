@@ -31,12 +31,12 @@ func sumOfZeros(n int64) uint32 {
 	return crc32.Checksum(zeros[:n], castagnoli)
 }
 
-// chunkLen is the length of a MiB of a file, the last one as long as it is.
+// chunkLen is the length of a MiB of a file; the last one may be shorter.
 func chunkLen(size int64, i int) int64 { return min(mib, size-int64(i)*mib) }
 
 func chunks(size int64) int { return int((size + mib - 1) / mib) }
 
-// reader reads a plain file in its MiBs, upwards, and skips holes.
+// reader reads a plain file MiB by MiB, upwards, and skips holes.
 type reader struct {
 	f    *os.File
 	size int64
@@ -68,8 +68,8 @@ func (r *reader) chunk(i int) (data []byte, sum uint32, err error) {
 	return data, crc32.Checksum(data, castagnoli), nil
 }
 
-// nextData returns the offset of the first data at or after off, size when
-// there is none, and off where the file system can't tell.
+// nextData returns the offset of the first data at or after off, size when there is
+// none, and off if the file system cannot tell.
 func nextData(f *os.File, off, size int64) int64 {
 	n, err := unix.Seek(int(f.Fd()), off, unix.SEEK_DATA)
 	switch {
@@ -81,7 +81,7 @@ func nextData(f *os.File, off, size int64) int64 {
 	return n
 }
 
-// checkPlain compares a plain file with what is recorded of it. Kinds: Corrupt,
+// checkPlain compares a plain file with its recorded sums. Kinds: Corrupt,
 // NotFound.
 func checkPlain(ctx context.Context, path string, want vm.File) error {
 	f, err := os.Open(path)

@@ -37,15 +37,15 @@ const (
 	page    = 4096
 	mapLen  = mib / page / 8
 	recLen  = 4 + mapLen + 4
-	maxZstd = mib + mib/128 + 1024 // of a MiB that can't be compressed
+	maxZstd = mib + mib/128 + 1024 // for a MiB that cannot be compressed
 	workers = 2
 )
 
-// sealFile makes dst, compressed and encrypted, of src. It calls written with what src
-// held (its size and one CRC-32C per MiB, holes counted as zeros) when all is in a
-// file that has no name yet. Holes are not read and cost nothing. dst appears whole,
-// durable and 0600, or not at all; src stays. Kinds: NotFound, Corrupt when src
-// shrinks meanwhile, NoSpace, Cancelled.
+// sealFile makes dst, compressed and encrypted, from src. When all of it is in a file
+// without a name, it calls written with the size of src and one CRC-32C per MiB (holes
+// count as zeros). Holes are not read and cost nothing. dst appears whole, durable and
+// 0600, or not at all; src stays. Kinds: NotFound, Corrupt when src shrinks meanwhile,
+// NoSpace, Cancelled.
 func sealFile(ctx context.Context, src, dst string, key Key, written func(vm.File) error) error {
 	if key.id == nil {
 		return noKey(dst)
@@ -73,7 +73,7 @@ func noKey(path string) error {
 	return vm.Errorf(vm.Invalid, path, "no key was given").WithHint("make one with HostKey.NewKey, or unwrap the stored one")
 }
 
-// given says that the caller gave up when that is the reason of err.
+// given marks an error as Cancelled if the caller has cancelled.
 func given(ctx context.Context, path string, err error) error {
 	if cause := ctx.Err(); cause != nil && err != nil {
 		return vm.Errorf(vm.KindOf(cause), path, "given up: %w", cause)
@@ -81,8 +81,8 @@ func given(ctx context.Context, path string, err error) error {
 	return err
 }
 
-// sealing is one sealFile: workers take the next MiB each, and write what they
-// made of it one at a time.
+// sealing is one sealFile: the workers take the next MiB each, and write the result
+// one at a time.
 type sealing struct {
 	in   *os.File
 	size int64
@@ -149,8 +149,8 @@ func (s *sealing) write(record []byte) error {
 	return err
 }
 
-// appendRecord appends the record of a MiB, nothing when it is all zeros. It
-// moves the pages in buf together.
+// appendRecord appends the record of a MiB, nothing if it is all zeros. It moves
+// the pages in buf together.
 func appendRecord(to []byte, z *zstd.Encoder, i int, buf []byte) []byte {
 	var there [mapLen]byte
 	n := 0

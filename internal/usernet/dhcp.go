@@ -29,7 +29,7 @@ const (
 
 var dhcpCookie = []byte{99, 130, 83, 99}
 
-// serveDHCP gives everyone who asks the guest's one address.
+// serveDHCP gives the guest its one address.
 func serveDHCP(c *gonet.UDPConn) {
 	b := make([]byte, 1500)
 	for {

@@ -32,7 +32,7 @@ const (
 	dnsStreamIdle = 10 * time.Second
 )
 
-// The extended errors (RFC 8914) that are given with a refusal.
+// The extended errors (RFC 8914) of refusals.
 const (
 	edeOptionCode = 15
 	edeBlocked    = 15
@@ -72,7 +72,7 @@ func (n *Net) serveDNS(c *gonet.UDPConn) {
 	}
 }
 
-// serveDNSStream answers look-ups over TCP, one after the other.
+// serveDNSStream answers lookups over TCP, one after the other.
 func (n *Net) serveDNSStream(c *guestConn) {
 	for range 100 {
 		_ = c.SetDeadline(time.Now().Add(dnsStreamIdle))
@@ -94,7 +94,7 @@ func (n *Net) serveDNSStream(c *guestConn) {
 	}
 }
 
-// question is a parsed look-up and the answer in the making.
+// question is a parsed lookup and its answer.
 type question struct {
 	header  dnsmessage.Header
 	q       dnsmessage.Question
@@ -105,7 +105,7 @@ type question struct {
 	answers []dnsmessage.ResourceBody
 }
 
-// parseQuery reads one question. ok is false when no answer is due at all.
+// parseQuery reads one question. ok is false when it must not be answered.
 func parseQuery(b []byte) (q question, ok bool) {
 	var p dnsmessage.Parser
 	h, err := p.Start(b)
@@ -143,7 +143,7 @@ func parseQuery(b []byte) (q question, ok bool) {
 	return q, true
 }
 
-// pack renders the answer, cut to what the client can take.
+// pack encodes the answer, cut to what the client can take.
 func (q *question) pack(stream bool) []byte {
 	limit := max(512, q.payload)
 	if stream {
@@ -205,7 +205,7 @@ func (q *question) fail(code dnsmessage.RCode, ede uint16, why string) {
 	q.rcode, q.ede, q.why, q.answers = code, ede, why, nil
 }
 
-// answer judges and answers one look-up; nil when it deserves no answer.
+// answer judges and answers one lookup; nil when it must not be answered.
 func (n *Net) answer(ctx context.Context, b []byte, stream bool) []byte {
 	q, ok := parseQuery(b)
 	if !ok {
@@ -217,8 +217,8 @@ func (n *Net) answer(ctx context.Context, b []byte, stream bool) []byte {
 	return q.pack(stream)
 }
 
-// lookup fills q in and leaves its record. Questions for which nothing is ever
-// looked up (AAAA, HTTPS) leave one only when they are refused alone.
+// lookup fills q in and records it. Questions that are never looked up (AAAA,
+// HTTPS) are recorded only if they are refused.
 func (n *Net) lookup(ctx context.Context, q *question) {
 	began := time.Now()
 	name := egress.Normal(q.q.Name.String())
@@ -241,7 +241,7 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 		v, asked = n.lookupOther(ctx, q, name)
 		quiet = !asked
 	default:
-		quiet = true // NOERROR without answers: AAAA, HTTPS and SVCB lead nowhere
+		quiet = true // NOERROR without answers: the network has no AAAA, HTTPS and SVCB
 	}
 	if !v.Allow {
 		q.fail(dnsmessage.RCodeRefused, edeBlocked, "warren: "+v.Reason)
@@ -255,9 +255,9 @@ func (n *Net) lookup(ctx context.Context, q *question) {
 	}
 }
 
-// serviceOfAllowed reports whether name is a service record's ("_http._tcp.")
-// of a host that may be looked up. Package managers ask for these first; there
-// being none is the answer that helps them.
+// serviceOfAllowed reports whether name is a service record ("_http._tcp.") of a
+// host that may be looked up. Package managers ask for these first; the answer that
+// there is none lets them continue.
 func (n *Net) serviceOfAllowed(name string) bool {
 	cut := false
 	for strings.HasPrefix(name, "_") {
@@ -270,8 +270,8 @@ func (n *Net) serviceOfAllowed(name string) bool {
 	return cut && egress.Evaluate(n.Policy(), egress.Request{Proto: egress.DNS, Name: name}).Allow
 }
 
-// lookupA answers with the public addresses of a name. A name that has only
-// others is refused: connections to them would be.
+// lookupA answers with the public addresses of a name. A name with no public
+// address is refused, as connections to it would be.
 func (n *Net) lookupA(ctx context.Context, q *question, name string) egress.Verdict {
 	addrs, err := n.names.resolve(ctx, name)
 	if err != nil {

@@ -16,12 +16,13 @@ import (
 )
 
 const (
-	maxLabels  = 10 // of a name whose zone is looked for
-	maxServers = 8  // of a zone that are looked at
-	maxTargets = 16 // of an answer
+	maxLabels  = 10 // labels of a name that are tried as its zone
+	maxServers = 8  // name servers of a zone that are checked
+	maxTargets = 16 // records of an answer
 )
 
-// moreRecords are the look-ups that the host's resolver has beside addresses.
+// moreRecords are the lookups of the host's resolver for other records than
+// addresses.
 type moreRecords interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -29,9 +30,9 @@ type moreRecords interface {
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// lookupOther answers TXT, MX, NS and SRV of names in public zones. The host's
-// resolver also knows the zones of the network that the host is in; the guest
-// is told nothing of those. asked is false when nothing had to be looked up.
+// lookupOther answers TXT, MX, NS and SRV for names in public zones. The host's
+// resolver also knows the zones of the host's network; the guest learns nothing of
+// those. asked is false when no lookup was needed.
 func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egress.Verdict, asked bool) {
 	v = egress.Verdict{Allow: true, Reason: "looked up"}
 	r, ok := n.cfg.Resolver.(moreRecords)
@@ -59,8 +60,8 @@ func (n *Net) lookupOther(ctx context.Context, q *question, name string) (v egre
 	return v, true
 }
 
-// answerOther fills in the records of a name that may be answered. Hosts that
-// they name are left out unless every address of theirs is public.
+// answerOther fills in the records of a name that may be answered. It leaves out
+// hosts that have an address that is not public.
 func (n *Net) answerOther(ctx context.Context, q *question, r moreRecords, name string) error {
 	add := func(host string, body func(dnsmessage.Name) dnsmessage.ResourceBody) {
 		h, err := dnsmessage.NewName(host)
@@ -98,9 +99,9 @@ func (n *Net) answerOther(ctx context.Context, q *question, r moreRecords, name 
 	}
 }
 
-// publicZone reports whether the zone that a name lies in is served to the
-// public: each of its name servers that has an address has public ones only.
-// A zone without such a server is the host's own network's.
+// publicZone reports whether the zone of a name is public: each of its name servers
+// that has an address has only public ones. A zone without such a server belongs to
+// the host's own network.
 func (n *Net) publicZone(ctx context.Context, r moreRecords, name string) (bool, error) {
 	if strings.Count(name, ".") >= maxLabels {
 		return false, nil
@@ -158,13 +159,13 @@ func notFound(err error) bool {
 	return errors.As(err, &de) && de.IsNotFound
 }
 
-// zoneAnswer is what was found of the zone of a name.
+// zoneAnswer is what is known of the zone of a name.
 type zoneAnswer struct {
 	public  bool
 	expires time.Time
 }
 
-// zone returns what is remembered of a name's zone.
+// zone returns the cached answer for a name's zone.
 func (d *directory) zone(name string) (public, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -172,7 +173,7 @@ func (d *directory) zone(name string) (public, known bool) {
 	return z.public, ok && time.Now().Before(z.expires)
 }
 
-// noteZone remembers whether the zone of a name is public.
+// noteZone caches whether the zone of a name is public.
 func (d *directory) noteZone(name string, public bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// admit is the segment's switch: ARP and IPv4 of the guest's own address pass,
-// everything else ends here. An echo request to the outside is answered with
-// "administratively prohibited", since the stack would answer in the place of
-// any address.
+// admit filters the segment: ARP and IPv4 from the guest's own address pass,
+// everything else is dropped. An echo request to the outside is answered with
+// "administratively prohibited"; otherwise the stack would answer it for any
+// address.
 func (n *Net) admit(frame []byte) (reply []byte, ok bool) {
 	if len(frame) < header.EthernetMinimumSize {
 		return nil, false

@@ -15,20 +15,20 @@ import (
 
 // flow is one connection of the guest, from its first packet to its record.
 type flow struct {
-	began    time.Time // constant, as all above mu
+	began    time.Time // constant, like all fields above mu
 	proto    string
 	dst      netip.AddrPort // as the guest addressed it
 	service  bool           // answered by the network itself; no policy applies
 	up, down atomic.Int64
 
 	mu        sync.Mutex // guards the fields below
-	name      string     // as greeted, else as looked up
+	name      string     // from the greeting, else from the lookup
 	inspected bool       // the greeting was read and judged
-	served    bool       // an HTTP request of it was let through
-	silent    bool       // what it did is on record already
+	served    bool       // an HTTP request of it was allowed
+	silent    bool       // its use is recorded already
 	allowed   bool
 	reason    string // for the record
-	told      string // the same for the guest
+	told      string // the same, as the guest may read it
 	ended     bool
 	stopped   bool
 	closers   []func() // run when the flow is stopped
@@ -44,14 +44,14 @@ func (f *flow) judge(v egress.Verdict) egress.Verdict {
 	return v
 }
 
-// greeted notes that the guest named its destination and that it was judged.
+// greeted notes the destination that the guest named and the verdict on it.
 func (f *flow) greeted(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.name, f.inspected = name, true
 }
 
-// lookedUp notes the newest of the names that led to the destination.
+// lookedUp notes the newest name that led to the destination.
 func (f *flow) lookedUp(names []string) {
 	if len(names) == 0 {
 		return
@@ -61,15 +61,15 @@ func (f *flow) lookedUp(names []string) {
 	f.name = names[0]
 }
 
-// request is what the flow asks of the policy.
+// request is the flow as the policy judges it.
 func (f *flow) request(host []netip.Addr) egress.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return egress.Request{Proto: f.proto, IP: f.dst.Addr(), Port: f.dst.Port(), Name: f.name, Host: host}
 }
 
-// requested notes that one HTTP request was judged. A refused one has a record of
-// its own and does not change that of the requests before it.
+// requested notes the verdict on one HTTP request. A refused one has a record of
+// its own and does not change the record of the earlier ones.
 func (f *flow) requested(v egress.Verdict) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *flow) decided(v egress.Verdict) {
 	f.allowed, f.reason, f.told = v.Allow, v.Record(), v.Reason
 }
 
-// own has close called when the flow is stopped, at once if it was already.
+// own makes stop call close, at once if the flow was stopped already.
 func (f *flow) own(closer func()) {
 	f.mu.Lock()
 	stopped := f.stopped
@@ -115,7 +115,7 @@ func (f *flow) stop(reason string) {
 	}
 }
 
-// rejudge asks whether a live flow would be allowed under p.
+// rejudge reports whether p would allow a live flow.
 func (f *flow) rejudge(p vm.NetworkPolicy, host []netip.Addr) egress.Verdict {
 	f.mu.Lock()
 	inspected := f.inspected
@@ -139,7 +139,8 @@ func (f *flow) connection() vm.Connection {
 	}
 }
 
-// begin registers a flow. It returns nil and why when there is no room for it.
+// begin registers a flow. It returns nil and the reason when there is no room for
+// it.
 func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 	f := &flow{began: time.Now(), proto: proto, dst: dst}
 	f.service = proto == egress.TCP && (dst == netip.AddrPortFrom(Gateway, 80) || dst == netip.AddrPortFrom(NameServer, 53))
@@ -161,7 +162,7 @@ func (n *Net) begin(proto string, dst netip.AddrPort) (*flow, string) {
 	return f, ""
 }
 
-// end takes a flow off the list and leaves its record. Only the first call counts.
+// end removes a flow from the list and records it. Only the first call counts.
 func (n *Net) end(f *flow) {
 	f.mu.Lock()
 	if f.ended {
@@ -186,7 +187,7 @@ func (n *Net) end(f *flow) {
 	n.wg.Done()
 }
 
-// refuse leaves the record of a connection that never became a flow.
+// refuse records a connection that never became a flow.
 func (n *Net) refuse(proto string, dst netip.AddrPort, name string, v egress.Verdict) {
 	n.rec.add(vm.Connection{Time: time.Now(), Proto: proto, Dest: dst.String(), Name: name, Reason: v.Record()}, v.Reason)
 }

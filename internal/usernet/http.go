@@ -23,10 +23,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// web is the HTTP side of a Net: the proxy that every plain HTTP connection
-// goes through under the policy packages, so that each request's Host is
-// judged, and the page at the gateway that explains the policy. It starts with
-// its first connection.
+// web is the HTTP side of a Net: the proxy for all plain HTTP connections under the
+// policy packages, which judges each request's Host, and the page at the gateway
+// that explains the policy. It starts with its first connection.
 type web struct {
 	net       *Net
 	transport *http.Transport
@@ -52,7 +51,7 @@ func newWeb(n *Net) *web {
 		ReadBufferSize:        16 << 10,
 	}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:       func(*httputil.ProxyRequest) {}, // handle has made the URL
+		Rewrite:       func(*httputil.ProxyRequest) {}, // handle has built the URL
 		Transport:     w.transport,
 		FlushInterval: -1,
 		ErrorHandler:  w.failed,
@@ -73,8 +72,8 @@ func newWeb(n *Net) *web {
 	return w
 }
 
-// hand gives a guest's connection to the server, which ends its flow. It
-// reports false, and resets it, when the Net is closing.
+// hand passes a guest's connection to the server, which ends its flow. If the Net
+// is closing it resets the connection and returns false.
 func (w *web) hand(c *webConn) bool {
 	w.once.Do(func() {
 		w.net.wg.Add(1) // within the wait of c's own flow
@@ -119,7 +118,7 @@ func (w *web) shutDown() error {
 // forget closes idle connections to the outside after a change of policy.
 func (w *web) forget() { w.transport.CloseIdleConnections() }
 
-// handle judges one request and passes it on, or explains why not.
+// handle judges one request and forwards it, or explains why not.
 func (w *web) handle(proxy http.Handler, rw http.ResponseWriter, r *http.Request) {
 	f := r.Context().Value(flowKey{}).(*flow)
 	if f.service {
@@ -148,8 +147,8 @@ func (w *web) handle(proxy http.Handler, rw http.ResponseWriter, r *http.Request
 	proxy.ServeHTTP(rw, r)
 }
 
-// refuse answers a request that the policy does not allow, leaves a record of
-// it, and ends the connection.
+// refuse answers a request that the policy does not allow, records it, and ends the
+// connection.
 func (w *web) refuse(rw http.ResponseWriter, r *http.Request, f *flow, name string, v egress.Verdict) {
 	w.net.refuse(egress.TCP, f.dst, name, egress.Verdict{Reason: fmt.Sprintf("HTTP request for %q: %s", r.Host, v.Reason), Detail: v.Detail})
 	rw.Header().Set("Connection", "close")
@@ -207,7 +206,7 @@ func (w *web) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return w.net.dialName(ctx, nil, name, netip.AddrPortFrom(netip.Addr{}, uint16(port)))
 }
 
-// splitHost reads a Host header; without a port it means that of the connection.
+// splitHost reads a Host header; without a port it is the connection's.
 func splitHost(host string, port uint16) (string, uint16, error) {
 	name := host
 	if h, p, err := net.SplitHostPort(host); err == nil {
@@ -223,7 +222,7 @@ func splitHost(host string, port uint16) (string, uint16, error) {
 	return egress.Normal(name), port, nil
 }
 
-// printable takes control bytes out of what the guest sent.
+// printable removes control bytes from the guest's text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f {

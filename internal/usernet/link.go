@@ -23,8 +23,8 @@ import (
 
 const (
 	maxFrame  = 65535 + header.EthernetMinimumSize
-	writeWait = 2 * time.Second      // how long a guest that doesn't read may hold us up
-	stallWait = 1 * time.Millisecond // the same, once it has
+	writeWait = 2 * time.Second      // how long a guest that does not read may block a writer
+	stallWait = 1 * time.Millisecond // the same, after it has blocked one
 )
 
 // The cards at both ends of the segment; that of the guest is every VM's.
@@ -33,9 +33,9 @@ const (
 	guestMAC   tcpip.LinkAddress = "\x52\x54\x00\x12\x34\x56"
 )
 
-// link is the segment's end at QEMU: frames with a 32-bit big-endian length on
-// a connection that may be replaced. Frames for a guest that is gone or does
-// not read are dropped, as a cable would.
+// link is the segment's end at QEMU: frames with a 32-bit big-endian length on a
+// connection that may be replaced. Like a cable, it drops frames for a guest that
+// is gone or does not read.
 type link struct {
 	rx, tx atomic.Int64
 	filter func(frame []byte) (reply []byte, ok bool) // constant
@@ -45,9 +45,9 @@ type link struct {
 	conn net.Conn
 
 	wmu     sync.Mutex // guards the fields below; taken after mu
-	wconn   net.Conn   // connection that carry belongs to
+	wconn   net.Conn   // connection of the frame in carry
 	buf     []byte
-	carry   []byte // rest of a frame that was cut by a deadline
+	carry   []byte // rest of a frame that a deadline cut
 	stalled bool
 }
 
@@ -86,7 +86,7 @@ func (l *link) connected() bool {
 	return l.conn != nil
 }
 
-// detach drops the connection; frames go nowhere until the next run.
+// detach closes the connection; frames are dropped until the next run.
 func (l *link) detach() {
 	l.mu.Lock()
 	c := l.conn
@@ -136,9 +136,9 @@ func (l *link) writeFrame(frame []byte) {
 	l.writeLocked(c, l.buf)
 }
 
-// writeLocked writes whole frames. When the guest doesn't read in time, the
-// frames that were not begun are dropped and the rest of a begun one is kept,
-// so that the stream stays in step.
+// writeLocked writes whole frames. If the guest does not read in time, it drops the
+// frames that were not begun and keeps the rest of a begun one, so that the stream
+// stays in step.
 func (l *link) writeLocked(c net.Conn, frames []byte) {
 	if l.wconn != c {
 		l.wconn, l.carry, l.stalled = c, nil, false
@@ -208,7 +208,7 @@ func (l *link) run(c net.Conn) error {
 	}
 }
 
-// deliver hands one frame to the stack, if the filter lets it.
+// deliver passes one frame to the stack, if the filter allows it.
 func (l *link) deliver(v *buffer.View) {
 	reply, ok := l.filter(v.AsSlice())
 	if reply != nil {

@@ -19,7 +19,7 @@ const (
 	lookupLimit = 8 * time.Second
 	maxAnswers  = 1024 // names remembered
 	maxAddrs    = 4096 // addresses remembered
-	maxPerAddr  = 8    // names remembered of one address
+	maxPerAddr  = 8    // names remembered for each address
 )
 
 // hostResolver asks the host's resolver for absolute names, so that the host's
@@ -36,8 +36,8 @@ type answer struct {
 	expires time.Time
 }
 
-// directory looks names up on the host, remembers the answers for a short
-// while, and knows which names led to an address.
+// directory looks names up on the host, caches the answers for a short while, and
+// knows which names led to an address.
 type directory struct {
 	resolver Resolver
 
@@ -51,8 +51,8 @@ func newDirectory(r Resolver) *directory {
 	return &directory{resolver: r, answers: make(map[string]answer), byIP: make(map[netip.Addr][]string), zones: make(map[string]zoneAnswer)}
 }
 
-// resolve returns the IPv4 addresses of a name in normal form. It is for the
-// caller to have the addresses judged.
+// resolve returns the IPv4 addresses of a name in normal form. The caller must have
+// them judged.
 func (d *directory) resolve(ctx context.Context, name string) ([]netip.Addr, error) {
 	d.mu.Lock()
 	a, ok := d.answers[name]
@@ -88,7 +88,7 @@ func (d *directory) remember(name string, a answer) {
 	d.answers[name] = a
 	for _, ip := range a.addrs {
 		if _, ok := d.byIP[ip]; !ok && len(d.byIP) >= maxAddrs {
-			clear(d.byIP) // the policy's own names are looked up again on need
+			clear(d.byIP) // names in the policy are looked up again if needed
 		}
 		names := slices.DeleteFunc(slices.Clone(d.byIP[ip]), func(s string) bool { return s == name })
 		names = slices.Insert(names, 0, name)

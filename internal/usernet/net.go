@@ -1,19 +1,19 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package usernet is the network of one VM: an Ethernet segment that exists
-// only inside the monitor. It speaks QEMU's stream netdev on one side and
-// ordinary sockets of an unprivileged process on the other: DHCP, a name
-// server, connections out under the egress policy, and dials into the guest.
-// Nothing on the host listens for it, and no two VMs share anything, so every
-// guest has the same addresses for ever.
+// Package usernet is the network of one VM: an Ethernet segment that exists only
+// inside the monitor. It speaks QEMU's stream netdev on one side and ordinary
+// sockets of an unprivileged process on the other: DHCP, a name server, connections
+// out under the egress policy, and dials into the guest. Nothing on the host
+// listens for it, and no two VMs share anything, so every guest has the same
+// addresses for ever.
 //
-// What is allowed is decided by package egress; this package asks it before
-// each look-up and each dial, dials the very address that was judged, and
-// leaves a record of each connection. Under the policy packages it also reads
-// the server name of each TLS greeting and the Host of each HTTP request.
-// Redirects are not followed for the guest: a registry that sends it to
-// another host works only when that host is named in the policy too.
+// What is allowed is decided by package egress; this package asks it before each
+// look-up and each dial, dials the very address that was judged, and leaves a
+// record of each connection. Under the policy packages it also reads the server
+// name of each TLS greeting and the Host of each HTTP request. It follows no
+// redirects for the guest: a registry that redirects to another host works only if
+// the policy names that host, too.
 //
 // It holds no VM state; the monitor owns a Net and may call all of it.
 package usernet
@@ -98,8 +98,8 @@ type Net struct {
 	wg sync.WaitGroup // services and flows; Add under mu while not closed
 }
 
-// New returns a Net that no guest is connected to yet. Its own life ends with
-// Close, not with a context.
+// New returns a Net without a connected guest. It lives until Close, not until a
+// context ends.
 func New(cfg Config) (*Net, error) {
 	if cfg.Resolver == nil {
 		cfg.Resolver = hostResolver{net.DefaultResolver}
@@ -170,7 +170,7 @@ func (n *Net) Policy() vm.NetworkPolicy {
 	return n.policy
 }
 
-// SetPolicy puts p in force at once. Connections that it doesn't allow are cut.
+// SetPolicy applies p at once. Connections that it does not allow are cut.
 func (n *Net) SetPolicy(p vm.NetworkPolicy) {
 	n.mu.Lock()
 	n.policy = p
@@ -188,7 +188,7 @@ func (n *Net) SetPolicy(p vm.NetworkPolicy) {
 	n.web.forget()
 }
 
-// Live returns the connections that are open now, with the bytes so far.
+// Live returns the open connections, with their bytes so far.
 func (n *Net) Live() []vm.Connection {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -203,10 +203,10 @@ func (n *Net) Live() []vm.Connection {
 // in Ethernet frames.
 func (n *Net) Counters() (rx, tx int64) { return n.link.rx.Load(), n.link.tx.Load() }
 
-// Dial opens a TCP connection to a port of the guest; the guest sees it come
-// from the gateway. The policy has no say in it. Without a deadline in ctx it
-// gives up after ten seconds. Errors: Unavailable when nothing listens there
-// or no guest is connected, Timeout, Cancelled.
+// Dial opens a TCP connection to a port of the guest, which sees the gateway's
+// address. The policy does not apply. Without a deadline in ctx it gives up after
+// ten seconds. Errors: Unavailable when nothing listens there or no guest is
+// connected, Timeout, Cancelled.
 func (n *Net) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	subject := fmt.Sprintf("port %d", port)
 	if !n.link.connected() {
@@ -230,7 +230,7 @@ func (n *Net) Dial(ctx context.Context, port uint16) (net.Conn, error) {
 	}
 }
 
-// Close cuts every connection and waits until everything of the Net has ended.
+// Close cuts every connection and waits until all goroutines of the Net have ended.
 func (n *Net) Close() error {
 	n.mu.Lock()
 	if n.closed {

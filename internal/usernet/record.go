@@ -15,9 +15,9 @@ import (
 
 const keptRefusals = 20
 
-// recorder passes the records of connections on. A guest that knocks at
-// everything can't flood the log: refusals beyond a rate are counted in the
-// next one that is passed on.
+// recorder passes on the records of connections, at a bounded rate, so that a guest
+// cannot flood the log. The next record that passes counts the refusals that were
+// dropped.
 type recorder struct {
 	out func(vm.Connection)
 
@@ -31,7 +31,7 @@ func newRecorder(out func(vm.Connection)) *recorder {
 	return &recorder{out: out, limit: rate.NewLimiter(50, 200)}
 }
 
-// add passes a record on. told is its reason as the guest may read it.
+// add passes a record on. told is its reason, as the guest may read it.
 func (r *recorder) add(c vm.Connection, told string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,10 +15,9 @@ var relayBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return
 
 type writeCloser interface{ CloseWrite() error }
 
-// relay carries bytes both ways until both directions have ended. The end of
-// one direction is passed on as a half-close, a failure as a reset of both.
-// src is where the guest's bytes are read, which may begin with what was read
-// of them before.
+// relay copies bytes both ways until both directions have ended. It passes the end
+// of one direction on as a half-close, and a failure as a reset of both. src is
+// where the guest's bytes are read; it may begin with bytes that were read before.
 func (n *Net) relay(f *flow, c *guestConn, src io.Reader, up net.Conn) {
 	fail := sync.OnceFunc(func() {
 		c.reset()
@@ -49,7 +48,7 @@ func halfClose(c net.Conn) error {
 	return nil
 }
 
-// pump copies until the end of src, counting what was written.
+// pump copies until the end of src and counts the written bytes.
 func pump(dst io.Writer, src io.Reader, count *atomic.Int64) error {
 	b := relayBuffers.Get().(*[]byte)
 	defer relayBuffers.Put(b)

@@ -67,8 +67,8 @@ func (n *Net) configure() error {
 			return errors.New(err.String())
 		}
 	}
-	// Every VM has the same card, so that nothing needs to ask for it; the
-	// stack answers in the place of every address outside.
+	// Every VM has the same card, so that nothing needs to ask for it; the stack
+	// answers for every address outside.
 	if err := s.AddStaticNeighbor(nic, ipv4.ProtocolNumber, tcpip.AddrFrom4(Guest.As4()), guestMAC); err != nil {
 		return errors.New(err.String())
 	}
@@ -89,14 +89,14 @@ func (n *Net) configure() error {
 	return nil
 }
 
-// tune keeps buffers modest and lets ended connections go soon. Buffers hold
-// what is in flight only; the figures are windows, not allocations.
+// tune keeps buffers small and frees ended connections soon. Buffers hold only what
+// is in flight; the figures are windows, not allocations.
 func tune(s *stack.Stack) error {
 	sack, moderate := tcpip.TCPSACKEnabled(true), tcpip.TCPModerateReceiveBufferOption(true)
 	rcv := tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: 256 << 10, Max: 1 << 20}
 	snd := tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: 256 << 10, Max: 1 << 20}
 	linger, timeWait := tcpip.TCPLingerTimeoutOption(10*time.Second), tcpip.TCPTimeWaitTimeoutOption(time.Second)
-	retries := tcpip.TCPSynRetriesOption(3) // 15 s: a guest that vanished holds no place for long
+	retries := tcpip.TCPSynRetriesOption(3) // 15 s: a vanished guest must not occupy a slot for long
 	for _, o := range []tcpip.SettableTransportProtocolOption{&retries, &sack, &moderate, &rcv, &snd, &linger, &timeWait} {
 		if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, o); err != nil {
 			return fmt.Errorf("%T: %s", o, err)

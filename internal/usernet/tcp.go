@@ -68,8 +68,8 @@ func (n *Net) handleTCP(r *tcp.ForwarderRequest) {
 	}
 }
 
-// serveOwn answers a connection to the network's own services. It reports
-// whether the flow now ends elsewhere.
+// serveOwn answers a connection to the network's own services. It reports whether
+// another goroutine now ends the flow.
 func (n *Net) serveOwn(f *flow, c *guestConn) bool {
 	if f.dst.Addr() == NameServer {
 		n.serveDNSStream(c)
@@ -79,7 +79,7 @@ func (n *Net) serveOwn(f *flow, c *guestConn) bool {
 	return n.web.hand(&webConn{Conn: c, src: c, flow: f, net: n})
 }
 
-// accept completes the guest's handshake; nil when the guest went away.
+// accept completes the guest's handshake; nil when the guest has ended it.
 func (n *Net) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	wq := new(waiter.Queue)
 	ep, err := r.CreateEndpoint(wq)
@@ -93,10 +93,10 @@ func (n *Net) accept(f *flow, r *tcp.ForwarderRequest) *guestConn {
 	return c
 }
 
-// judgeAddress asks, before the guest has said anything, whether any name that
-// leads to this address is allowed. Names come from the look-ups answered so
-// far; a guest that brought its answers along, as a fork or a restored one
-// does, is helped by looking the policy's own names up again.
+// judgeAddress judges the address before the guest has sent anything: is any name
+// that leads to it allowed? Names come from earlier lookups. For a guest with
+// cached answers, as after a fork or a restore, it looks the policy's own names up
+// again.
 func (n *Net) judgeAddress(f *flow) egress.Verdict {
 	p, host := n.Policy(), n.host.get()
 	request := egress.Request{Proto: egress.TCP, IP: f.dst.Addr(), Port: f.dst.Port(), Host: host}
@@ -122,9 +122,9 @@ func (n *Net) judgeAddress(f *flow) egress.Verdict {
 	return f.judge(v)
 }
 
-// direct joins the guest to the address it asked for, under the policy open
-// (or refuses it). The host's connection comes first, so that the guest sees
-// what a direct connection would have shown it.
+// direct connects the guest to the address it asked for, under the policy open, or
+// refuses. The host's connection comes first, so that the guest sees the same
+// result as from a direct connection.
 func (n *Net) direct(f *flow, r *tcp.ForwarderRequest) {
 	f.lookedUp(n.names.of(f.dst.Addr()))
 	if v := f.judge(f.rejudge(n.Policy(), n.host.get())); !v.Allow {
@@ -149,9 +149,9 @@ func (n *Net) direct(f *flow, r *tcp.ForwarderRequest) {
 	n.relay(f, c, c, up)
 }
 
-// inspect reads the guest's greeting under the policy packages: TLS must name
-// an allowed server, HTTP goes through the proxy, all else is closed. It
-// reports whether the flow now ends elsewhere.
+// inspect reads the guest's greeting under the policy packages: TLS must name an
+// allowed server, HTTP goes through the proxy, anything else is closed. It reports
+// whether another goroutine now ends the flow.
 func (n *Net) inspect(f *flow, c *guestConn) bool {
 	_ = c.SetReadDeadline(time.Now().Add(greetingTimeout))
 	first := make([]byte, 1)
@@ -209,9 +209,9 @@ type refusal struct{ egress.Verdict }
 
 func (r refusal) Error() string { return r.Reason }
 
-// dialName resolves name on the host and connects to the first of its
-// addresses that the policy allows, the one the guest chose before the others.
-// The error is a refusal when the policy allows none. f may be nil.
+// dialName resolves name on the host and connects to the first of its addresses
+// that the policy allows, beginning with the one that the guest chose. The error is
+// a refusal when the policy allows none. f may be nil.
 func (n *Net) dialName(ctx context.Context, f *flow, name string, want netip.AddrPort) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*dialTimeout)
 	defer cancel()
@@ -257,8 +257,8 @@ func (n *Net) noteDial(f *flow, err error) {
 	f.judge(egress.Verdict{Allow: true, Reason: "allowed, but not reached: " + dialError(err)})
 }
 
-// dialError says in a few words why a connection failed. The guest may read
-// them: an error of the system can hold addresses of the host and its resolver.
+// dialError describes briefly why a connection failed. The guest may read it, and
+// an error of the system can contain addresses of the host and its resolver.
 func dialError(err error) string {
 	var timeout net.Error
 	var dns *net.DNSError

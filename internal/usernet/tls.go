@@ -26,7 +26,7 @@ const (
 // accessDenied is the fatal TLS alert of that name: tools print it.
 var accessDenied = []byte{21, 3, 1, 0, 2, 2, 49}
 
-// clientHello is what is read of a TLS greeting.
+// clientHello is what a TLS greeting says.
 type clientHello struct {
 	ServerName string // lower case; "" = none
 	Encrypted  bool   // has the encrypted_client_hello extension
@@ -120,7 +120,7 @@ func parseServerName(body cryptobyte.String) (string, error) {
 	return egress.Normal(string(name)), nil
 }
 
-// validName accepts what a host name is made of, with underscores.
+// validName accepts the characters of a host name, with underscores.
 func validName(s string) bool {
 	if s == "" || len(s) > 254 {
 		return false

@@ -22,13 +22,14 @@ const (
 	maxUDP     = 65507
 )
 
-// handleUDP gets the first datagram of each UDP exchange, on the path of the
-// packets: it must not block. False has the stack answer "port unreachable".
+// handleUDP gets the first datagram of each UDP exchange, in the path of the
+// packets: it must not block. If it returns false, the stack answers "port
+// unreachable".
 func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 	id := r.ID()
 	dst := netip.AddrPortFrom(netip.AddrFrom4(id.LocalAddress.As4()), id.LocalPort)
 	if id.RemoteAddress.As4() != Guest.As4() {
-		return true // our own broadcast, of DHCP, comes by here too
+		return true // our own DHCP broadcasts arrive here, too
 	}
 	f, why := n.begin(egress.UDP, dst)
 	if f == nil {
@@ -47,11 +48,12 @@ func (n *Net) handleUDP(r *udp.ForwarderRequest) bool {
 		return false
 	}
 	c := gonet.NewUDPConn(wq, ep)
-	go n.relayUDP(f, c) // the flow is waited for
+	go n.relayUDP(f, c) // the end waits for the flow
 	return true
 }
 
-// relayUDP carries datagrams both ways until neither side has sent one for a while.
+// relayUDP forwards datagrams both ways until neither side has sent one for a
+// while.
 func (n *Net) relayUDP(f *flow, c *gonet.UDPConn) {
 	defer n.end(f)
 	defer func() { _ = c.Close() }() // never fails
@@ -78,8 +80,8 @@ func (n *Net) relayUDP(f *flow, c *gonet.UDPConn) {
 	<-done
 }
 
-// pumpUDP copies datagrams until an error or an idle time; each datagram
-// renews the time of both directions. A refusal of one datagram is not the end.
+// pumpUDP copies datagrams until an error or an idle time; each datagram extends
+// the time of both directions. The refusal of one datagram does not end it.
 func pumpUDP(dst, src net.Conn, idle time.Duration, count *atomic.Int64, both ...net.Conn) {
 	b := make([]byte, maxUDP)
 	for {

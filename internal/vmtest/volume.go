@@ -92,7 +92,7 @@ func (s *Volumes) Open(_ context.Context, id vm.VolumeID, secret vm.VolumeSecret
 			return slices.Clone(v.key), false, nil
 		}
 	}
-	return nil, false, vm.Errorf(vm.Denied, string(id), "nothing in the volume opens with that").WithCode("VOLUME_SECRET_REFUSED")
+	return nil, false, vm.Errorf(vm.Denied, string(id), "this secret opens none of the volume's slots").WithCode("VOLUME_SECRET_REFUSED")
 }
 
 // Slots lists the slots.
@@ -198,7 +198,7 @@ func (s *Volumes) findSnapshot(id vm.VolumeID, key vm.VolumeKey, do func(*simVol
 	case !bytes.Equal(key, v.key):
 		return vm.Errorf(vm.Internal, string(id), "not the volume's key")
 	case v.writers > 0 || v.readers > 0:
-		return vm.Errorf(vm.Busy, string(id), "something else uses its disk")
+		return vm.Errorf(vm.Busy, string(id), "another process uses its disk")
 	}
 	return do(v)
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// PBKDF2 only slows down a search for weak passphrases; the key is random.
+// A small iteration count is enough: it slows down a search for weak passphrases,
+// and this key is random.
 const iterTime = "10"
 
-// run runs qemu-img on a disk whose header was found to be a volume's. What it
-// said is in the error.
+// run runs qemu-img on a disk whose header was found to be a volume's. The error
+// contains its output.
 func run(ctx context.Context, path string, keys []vm.VolumeKey, verb string, args ...string) (status int, said string, err error) {
 	if _, err := qcow.Check(path, qcow.Volume); err != nil {
 		return 0, "", err
@@ -28,14 +29,14 @@ func run(ctx context.Context, path string, keys []vm.VolumeKey, verb string, arg
 	return imager(ctx, path, keys, verb, args...)
 }
 
-// imager is run for a disk of any contents. A volume's directory is in that of
-// all volumes, where List sweeps.
+// imager is run for a disk with any header. Its scratch directory is in that of all
+// volumes, where List sweeps.
 func imager(ctx context.Context, path string, keys []vm.VolumeKey, verb string, args ...string) (int, string, error) {
 	scratch := filepath.Dir(filepath.Dir(path))
 	return qcow.Run(ctx, qcow.Image{Path: path, Scratch: scratch, Keys: keys, Verb: verb, Args: args})
 }
 
-// must is run for what has to succeed.
+// must is run for commands that have to succeed.
 func must(ctx context.Context, path string, keys []vm.VolumeKey, verb string, args ...string) error {
 	status, said, err := run(ctx, path, keys, verb, args...)
 	return succeeded(path, verb, status, said, err)
@@ -53,11 +54,11 @@ func succeeded(path, verb string, status int, said string, err error) error {
 
 func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
 
-// tries: measuring how fast the host is, which QEMU does even so, fails now and
-// then on a busy one.
+// tries: QEMU measures the host's speed, although the iterations are given, and
+// fails at that now and then on a busy host.
 const tries = 5
 
-// measured repeats what makes a key slot.
+// measured repeats a command that makes a key slot.
 func measured(ctx context.Context, do func() error) (err error) {
 	for range tries {
 		err = do()
@@ -83,7 +84,7 @@ func makeDisk(ctx context.Context, path string, key vm.VolumeKey, sizeMiB int) e
 	})
 }
 
-// addKey lets a second key open the disk, dropKey removes the other key.
+// addKey adds a second key that opens the disk; dropKey removes the other key.
 func addKey(ctx context.Context, path string, key, added vm.VolumeKey) error {
 	return measured(ctx, func() error {
 		return must(ctx, path, []vm.VolumeKey{key, added}, "amend", "-q",
@@ -105,8 +106,8 @@ const (
 	checkLeaks   = 3
 )
 
-// checkDisk checks that the key opens the disk and that its tables are whole.
-// Space that a machine which was killed has lost is given back.
+// checkDisk checks that the key opens the disk and that its tables are intact. It
+// frees space that a killed machine has leaked.
 func checkDisk(ctx context.Context, id vm.VolumeID, path string, key vm.VolumeKey) error {
 	keys := []vm.VolumeKey{key}
 	status, said, err := run(ctx, path, keys, "check", "-q", "--image-opts", qcow.Options(path))
@@ -121,7 +122,7 @@ func checkDisk(ctx context.Context, id vm.VolumeID, path string, key vm.VolumeKe
 	case status == 0:
 		return nil
 	case strings.Contains(said, "Failed to get"):
-		return vm.Errorf(vm.Busy, string(id), "something else uses its disk: %s", lastLine(said))
+		return vm.Errorf(vm.Busy, string(id), "another process uses its disk: %s", lastLine(said))
 	case status == checkDamaged:
 		return damaged(id, "its tables are damaged: "+lastLine(said))
 	}
@@ -130,10 +131,10 @@ func checkDisk(ctx context.Context, id vm.VolumeID, path string, key vm.VolumeKe
 
 func damaged(id vm.VolumeID, why string) error {
 	return vm.Errorf(vm.Corrupt, string(id), "its disk does not open: %s", why).WithCode("VOLUME_DAMAGED").
-		WithHint("put back the volume's directory from a backup")
+		WithHint("restore the volume's directory from a backup")
 }
 
-// diskUsage is what a sparse file takes.
+// diskUsage is the space that a sparse file takes.
 func diskUsage(path string) (int64, error) {
 	st, err := os.Stat(path)
 	if err != nil {

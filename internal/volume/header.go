@@ -51,7 +51,7 @@ func luksAt(cluster []byte) (offset, length int64, err error) {
 	return h.LUKSOffset, h.LUKSLength, nil
 }
 
-// readHeader reads both parts of a disk. errHeader when they are not whole.
+// readHeader reads both parts of a disk. errHeader when they are damaged.
 func readHeader(f io.ReaderAt) (h header, err error) {
 	h.cluster = make([]byte, clusterSize)
 	if _, err := f.ReadAt(h.cluster, 0); err != nil {
@@ -71,7 +71,7 @@ func readHeader(f io.ReaderAt) (h header, err error) {
 	return h, nil
 }
 
-// uuid is what a LUKS header calls itself.
+// uuid is the UUID in a LUKS header.
 func uuid(h header) []byte { return h.luks[168:208] }
 
 func (h header) encode() []byte {
@@ -106,7 +106,7 @@ func loadBackup(d layout.VolumeDir) (h header, err error) {
 	return h, nil
 }
 
-// backUp copies the header of a disk that was found good, where it has changed.
+// backUp copies the header of a disk that was found good, if it has changed.
 func backUp(d layout.VolumeDir) error {
 	f, err := os.Open(d.Disk())
 	if err != nil {
@@ -123,9 +123,9 @@ func backUp(d layout.VolumeDir) error {
 	return layout.WriteFile(d.Header(), now.encode(), 0o600)
 }
 
-// recoverHeader puts back a damaged header from its copy. A disk whose header
-// is whole is not touched, and one without a good copy neither: the check that
-// follows says what is wrong with it.
+// recoverHeader restores a damaged header from its copy. It changes nothing if the
+// header is intact or if there is no good copy: the check that follows then reports
+// the damage.
 func recoverHeader(d layout.VolumeDir) (recovered bool, err error) {
 	good, err := loadBackup(d)
 	if errors.Is(err, errHeader) {
@@ -140,13 +140,13 @@ func recoverHeader(d layout.VolumeDir) (recovered bool, err error) {
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || st.Size() < good.offset+int64(len(good.luks)) {
-		return false, layout.Error(d.Disk(), err) // cut short: there is nothing left to put a header on
+		return false, layout.Error(d.Disk(), err) // truncated: nothing is left to put a header on
 	}
 	now, err := readHeader(f)
 	switch {
 	case err == nil && (bytes.Equal(now.luks, good.luks) || !bytes.Equal(uuid(now), uuid(good))):
-		return false, nil // whole, or the disk of another volume
-	case err == nil || len(now.luks) > 0: // the first cluster is whole
+		return false, nil // intact, or the disk of another volume
+	case err == nil || len(now.luks) > 0: // the first cluster is intact
 		_, err = f.WriteAt(good.luks, good.offset)
 	default:
 		if _, err = f.WriteAt(good.cluster, 0); err == nil {

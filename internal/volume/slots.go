@@ -24,11 +24,11 @@ import (
 const (
 	slotsFormat = 1
 	maxSlots    = 8
-	maxWrapped  = 16 << 10 // bytes of a key when it is unwrapped; more is nonsense
+	maxWrapped  = 16 << 10 // maximum bytes of an unwrapped key
 )
 
-// What argon2id costs whoever tries a passphrase: the first choice of RFC 9106
-// takes 2 GiB, this is its second.
+// The cost of argon2id for each try of a passphrase. The first recommendation of
+// RFC 9106 takes 2 GiB; this is its second.
 const (
 	argonTime   = 3
 	argonMemory = 64 << 10 // KiB
@@ -42,11 +42,11 @@ type slots struct {
 	Slots  []wrapped `json:"slots"`
 }
 
-// wrapped is the volume's key as one slot holds it.
+// wrapped is the volume's key as one slot stores it.
 type wrapped struct {
 	vm.VolumeSlot
 	Key []byte `json:"key"`
-	// Of a passphrase.
+	// Only of a passphrase.
 	Salt   []byte `json:"salt,omitempty"`
 	Time   uint32 `json:"time,omitempty"`
 	Memory uint32 `json:"memory,omitempty"` // KiB
@@ -78,7 +78,7 @@ func (s Store) Slots(id vm.VolumeID) ([]vm.VolumeSlot, error) {
 	return out, nil
 }
 
-// AddSlot makes one more way to unlock a volume.
+// AddSlot adds a way to unlock a volume.
 func (s Store) AddSlot(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec) (vm.VolumeSlot, error) {
 	all, err := loadSlots(s.dir(id))
 	if err != nil {
@@ -96,7 +96,7 @@ func (s Store) AddSlot(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec)
 	return w.VolumeSlot, saveSlots(s.dir(id), all)
 }
 
-// RemoveSlot takes a way to unlock a volume away. The last one stays.
+// RemoveSlot removes a way to unlock a volume, but never the last one.
 func (s Store) RemoveSlot(id vm.VolumeID, slot string) error {
 	all, err := loadSlots(s.dir(id))
 	if err != nil {
@@ -117,10 +117,10 @@ func (s Store) RemoveSlot(id vm.VolumeID, slot string) error {
 		WithHint("`warren volume inspect` lists them")
 }
 
-// Rotate gives a volume that no machine uses another key: the old one, and
-// whoever has a copy of a slot of it, opens nothing any more. What the disk
-// itself is encrypted with stays. Slots of passphrases cannot follow: with one
-// it is refused, kind WrongState.
+// Rotate gives an unused volume another key. The old key, and copies of the old
+// slots, then open nothing. The key that encrypts the disk's data stays. A slot of
+// a passphrase cannot be rewritten without the passphrase: if there is one, Rotate
+// refuses with kind WrongState.
 func (s Store) Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm.VolumeKey, error) {
 	d := s.dir(id)
 	all, err := loadSlots(d)
@@ -140,8 +140,8 @@ func (s Store) Rotate(ctx context.Context, id vm.VolumeID, key vm.VolumeKey) (vm
 		made.ID = w.ID
 		all.Slots[i] = made
 	}
-	// At each of these steps the slots open the disk, and so does the copy of its
-	// header.
+	// After each of these steps the slots open the disk, and so does the copy of
+	// its header.
 	if err := addKey(ctx, d.Disk(), key, next); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (s Store) wrap(id vm.VolumeID, key vm.VolumeKey, spec vm.VolumeSlotSpec) (w
 // bound ties a wrapped key to its volume and slot.
 func (w wrapped) bound(id vm.VolumeID) []byte { return []byte(string(id) + "/" + w.ID) }
 
-// cipher derives what a passphrase encrypts a key with.
+// cipher derives the key that encrypts a volume's key from a passphrase.
 func (w wrapped) cipher(passphrase string) (interface {
 	NonceSize() int
 	Seal(dst, nonce, plaintext, additionalData []byte) []byte
@@ -207,8 +207,8 @@ func (w wrapped) cipher(passphrase string) (interface {
 	return aead, nil
 }
 
-// deriving is held while a passphrase is tried, of whatever volume: it is paid in
-// memory, too. Nothing else waits for it, and nothing is waited for under it.
+// deriving is held while a passphrase of any volume is tried, because each try
+// costs memory. Only tries wait for it, and its holder waits for nothing.
 var deriving sync.Mutex
 
 func derive(passphrase string, salt []byte, time, memory uint32, lanes uint8) []byte {
@@ -237,8 +237,7 @@ func wrapFor(recipient string, key []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// unwrap finds the slot that a secret opens. Without a secret that is the
-// host's.
+// unwrap finds the slot that a secret opens. Without a secret it uses the host's.
 func (s Store) unwrap(id vm.VolumeID, secret vm.VolumeSecret) (vm.VolumeKey, error) {
 	all, err := loadSlots(s.dir(id))
 	if err != nil {
@@ -255,10 +254,10 @@ func (s Store) unwrap(id vm.VolumeID, secret vm.VolumeSecret) (vm.VolumeKey, err
 	return s.byHost(id, all)
 }
 
-// refused says the same of every secret that opens nothing: not whether there
-// is such a slot at all.
+// refused gives the same error for every secret that opens nothing: it does not
+// tell whether such a slot exists.
 func refused(id vm.VolumeID) error {
-	return vm.Errorf(vm.Denied, string(id), "nothing in the volume opens with that").WithCode("VOLUME_SECRET_REFUSED")
+	return vm.Errorf(vm.Denied, string(id), "this secret opens none of the volume's slots").WithCode("VOLUME_SECRET_REFUSED")
 }
 
 func (s Store) byHost(id vm.VolumeID, all slots) (vm.VolumeKey, error) {
@@ -276,8 +275,7 @@ func (s Store) byHost(id vm.VolumeID, all slots) (vm.VolumeKey, error) {
 		WithHint("give its passphrase (--passphrase) or an age identity (--identity FILE)")
 }
 
-// byPassphrase takes about the same time whether there is a passphrase slot or
-// not.
+// byPassphrase takes about the same time with and without a passphrase slot.
 func (all slots) byPassphrase(id vm.VolumeID, passphrase string) (vm.VolumeKey, error) {
 	tried := false
 	for _, w := range all.Slots {
@@ -305,7 +303,7 @@ func (all slots) byPassphrase(id vm.VolumeID, passphrase string) (vm.VolumeKey, 
 
 func (all slots) byIdentity(id vm.VolumeID, text string) (vm.VolumeKey, error) {
 	ids, err := age.ParseIdentities(strings.NewReader(text))
-	if err != nil { // the cause may quote the secret
+	if err != nil { // the cause may contain the secret
 		return nil, refused(id)
 	}
 	for _, w := range all.Slots {

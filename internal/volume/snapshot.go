@@ -11,22 +11,22 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Snapshots are qcow2's own: they lie in the disk, encrypted under the same key,
-// and share with it what did not change since. Each changes the first cluster,
-// so the header's copy is made again.
+// Snapshots are those of qcow2: they are in the disk, encrypted under the same key,
+// and share unchanged data with it. Each changes the first cluster, so the header's
+// copy is made again.
 
-// Snapshot keeps what is on a disk that no machine uses.
+// Snapshot makes a snapshot of a disk that no machine uses.
 func (s Store) Snapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
 	return s.snapshots(ctx, id, key, "-c", snapshot)
 }
 
-// Revert puts a disk that no machine uses back to a snapshot, with its size of
-// then. The snapshot stays.
+// Revert restores an unused disk, with its size, from a snapshot. The snapshot
+// stays.
 func (s Store) Revert(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
 	return s.snapshots(ctx, id, key, "-a", snapshot)
 }
 
-// DropSnapshot lets a snapshot go. One that is not there is no error.
+// DropSnapshot deletes a snapshot. An absent one is no error.
 func (s Store) DropSnapshot(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
 	err := s.snapshots(ctx, id, key, "-d", snapshot)
 	if err != nil && strings.Contains(err.Error(), "not found") {

@@ -15,7 +15,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Store is the volumes of a data directory. It may be copied. Calls about one
+// Store holds the volumes of a data directory. It may be copied. Calls about one
 // volume must not overlap.
 type Store struct {
 	Dir layout.Dir
@@ -29,14 +29,15 @@ func (s Store) Disk(id vm.VolumeID) string { return s.dir(id).Disk() }
 // keyBytes is the size of a volume's key: 256 bits.
 const keyBytes = 32
 
-// newKey draws a key. It is text, since QEMU takes a LUKS passphrase as UTF-8.
+// newKey makes a random key. It is text, because QEMU takes a LUKS passphrase as
+// UTF-8.
 func newKey() vm.VolumeKey {
 	raw := make([]byte, keyBytes)
 	_, _ = rand.Read(raw) // never fails
 	return base64.RawStdEncoding.AppendEncode(nil, raw)
 }
 
-// Create makes a volume's files, with one slot. Nothing is left when it fails.
+// Create makes a volume's files, with one slot. On an error it removes them.
 func (s Store) Create(ctx context.Context, id vm.VolumeID, sizeMiB int, slot vm.VolumeSlotSpec) (err error) {
 	if err := layout.MakeDir(s.Dir.Volumes()); err != nil {
 		return err
@@ -65,8 +66,8 @@ func (s Store) Create(ctx context.Context, id vm.VolumeID, sizeMiB int, slot vm.
 	return layout.Publish(tmp, s.Dir.Volume(id))
 }
 
-// Remove erases a volume: the wrapped keys first, without which the rest is
-// noise. What is not there is no error.
+// Remove erases a volume: first the wrapped keys, without which the rest is noise.
+// Absent files are no error.
 func (s Store) Remove(id vm.VolumeID) error {
 	d := s.dir(id)
 	if err := erase(d.Slots()); err != nil {
@@ -78,7 +79,7 @@ func (s Store) Remove(id vm.VolumeID) error {
 	return nil
 }
 
-// erase overwrites a small file before it goes: a disk may keep the blocks.
+// erase overwrites a small file before it removes it: a disk may keep the blocks.
 func erase(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,8 +100,8 @@ func erase(path string) error {
 	return layout.Error(path, err)
 }
 
-// List returns the ids of all volumes that have files here, and removes what
-// unfinished creations left.
+// List returns the ids of all volumes that have files here, and removes the remains
+// of unfinished creations.
 func (s Store) List() ([]vm.VolumeID, error) {
 	entries, err := os.ReadDir(s.Dir.Volumes())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,11 +124,10 @@ func (s Store) List() ([]vm.VolumeID, error) {
 	return out, nil
 }
 
-// Open returns the key of a volume for whoever shows a secret, after the disk
-// was checked: its header, and that the key opens it. The disk of one that a
-// machine uses is not looked at. recovered says that the header was damaged
-// and put back from its copy. Kinds: Denied, without saying which part of the
-// secret was wrong, Corrupt, NotFound.
+// Open returns the key of a volume for a secret, after it has checked the disk: the
+// header, and that the key opens it. It does not check a disk that a machine uses.
+// recovered reports that the header was damaged and restored from its copy. Kinds:
+// Denied, without the part of the secret that was wrong, Corrupt, NotFound.
 func (s Store) Open(ctx context.Context, id vm.VolumeID, secret vm.VolumeSecret, inUse bool) (key vm.VolumeKey, recovered bool, err error) {
 	key, err = s.unwrap(id, secret)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s Store) Open(ctx context.Context, id vm.VolumeID, secret vm.VolumeSecret,
 	return key, recovered, backUp(d)
 }
 
-// Grow makes a volume larger that no machine uses.
+// Grow makes an unused volume larger.
 func (s Store) Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeMiB int) error {
 	d := s.dir(id)
 	if err := growDisk(ctx, d.Disk(), key, sizeMiB); err != nil {
@@ -161,5 +161,5 @@ func (s Store) Grow(ctx context.Context, id vm.VolumeID, key vm.VolumeKey, sizeM
 	return backUp(d)
 }
 
-// Used is what the volume takes of the host's disk.
+// Used is the space that the volume takes on the host's disk.
 func (s Store) Used(id vm.VolumeID) (int64, error) { return diskUsage(s.dir(id).Disk()) }

@@ -26,12 +26,12 @@ import (
 const (
 	bootDeadline = 180 * time.Second
 	execDeadline = 60 * time.Second
-	quietFor     = 500 * time.Millisecond // QEMU must be idle for so long before the capture
-	quietWait    = 10 * time.Second       // and no longer than this is waited for it
+	quietFor     = 500 * time.Millisecond // how long QEMU must be idle before the capture
+	quietWait    = 10 * time.Second       // and how long to wait for that at most
 )
 
-// warming are the commands that are run before the capture, so that their
-// files are in the guest's page cache. One that the image lacks is skipped.
+// warming are the commands that run before the capture, so that their files are in
+// the guest's page cache. A command that the image lacks is skipped.
 var warming = [][]string{
 	{"true"},
 	{"sh", "-c", "true"},
@@ -43,10 +43,10 @@ var warming = [][]string{
 	{"cat", "/etc/hostname"},
 }
 
-// Build boots the image once, grows its root file system to the size, warms
-// it, and captures it as a generation in Dir.Warm(image, key), which appears
-// whole or not at all. When it is there already it is returned. Nothing is
-// left when it fails. Kinds: those of a launch, GuestFault, NoSpace.
+// Build boots the image once, grows its root file system to the size, warms it, and
+// captures it as a generation in Dir.Warm(image, key), which appears whole or not
+// at all. An existing one is returned. On an error nothing is left. Kinds: those of
+// a launch, GuestFault, NoSpace.
 func Build(ctx context.Context, o Options) (g vm.Manifest, err error) {
 	root := o.Dir.WarmRoot(o.Image.ID)
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -65,7 +65,7 @@ func Build(ctx context.Context, o Options) (g vm.Manifest, err error) {
 	if err != nil {
 		return g, err
 	}
-	defer os.RemoveAll(tmp) // gone by its rename when all went well
+	defer os.RemoveAll(tmp) // fails after a success: the rename has moved it
 	work, err := layout.Temp(root)
 	if err != nil {
 		return g, err
@@ -92,14 +92,14 @@ func Build(ctx context.Context, o Options) (g vm.Manifest, err error) {
 		return g, err
 	}
 	final := o.Dir.Warm(o.Image.ID, key)
-	if err := os.RemoveAll(final); err != nil { // a half or foreign one: Find refused it
+	if err := os.RemoveAll(final); err != nil { // incomplete, or made for something else: Find refused it
 		return g, vm.Errorf(vm.Internal, final, "%w", err)
 	}
 	return g, layout.Publish(tmp, final)
 }
 
-// keepConsole saves what the guest said before its directory goes, and points
-// at it.
+// keepConsole saves the guest's console before its directory is removed, and names
+// the copy in the error.
 func (o Options) keepConsole(work string, cause error) error {
 	data, err := os.ReadFile(layout.VMDir(work).ConsoleLog())
 	if err != nil || len(data) == 0 {
@@ -107,7 +107,7 @@ func (o Options) keepConsole(work string, cause error) error {
 	}
 	path := filepath.Join(o.Dir.Cache(), "warm-console.log")
 	if err := os.WriteFile(path, data, 0o600); err != nil {
-		return cause // it matters more
+		return cause // the first error matters more
 	}
 	return vm.AsError(cause).WithHint("what the guest said is in %s", path)
 }
@@ -118,7 +118,7 @@ func newKey() []byte {
 	return key
 }
 
-// firstReset is what the captured guest is called; each VM gets its own.
+// firstReset is the identity of the captured guest; each VM gets its own.
 func firstReset() vm.Reset {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
@@ -143,7 +143,7 @@ func (o Options) record(ctx context.Context, spec vm.MachineSpec, dir string) (v
 	return st.Agent, errors.Join(err, o.Launcher.Sweep(context.WithoutCancel(ctx), spec.RunDir))
 }
 
-// prepare grows the file system and makes the guest warm and quiet.
+// prepare grows the file system, warms the guest and waits until it is idle.
 func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineStatus) error {
 	g := c.Guest()
 	began, err := look(ctx, g)
@@ -184,8 +184,7 @@ func (o Options) prepare(ctx context.Context, c *monitor.Client, st vm.MachineSt
 	return awaitIdle(ctx, c)
 }
 
-// clock is how long a guest says that it is up, read between two times of the
-// host.
+// clock is a guest's uptime, read between two times of the host.
 type clock struct {
 	up            time.Duration
 	before, after time.Time
@@ -206,16 +205,15 @@ func look(ctx context.Context, g *guest.Client) (c clock, err error) {
 	return c, nil
 }
 
-// errClock is what a guest with a wrong clock is refused with.
+// errClock is the error for a guest whose clock runs wrong.
 var errClock = errors.New("the guest's clock runs wrong")
 
-// maxClockError is by how much of itself a guest's clock may run wrong.
+// maxClockError is the share by which a guest's clock may be wrong.
 const maxClockError = 0.02
 
-// since refuses a guest whose clock runs wrong: a kernel that boots while the
-// host is busy may measure its processor's clock several times too slow, and
-// every VM would inherit that. Seen once, at a load of 14 on two cores: 54 s
-// ahead after 15.
+// since refuses a guest whose clock runs wrong. A kernel that boots while the host
+// is busy may measure its processor's clock several times too slow, and every VM
+// would inherit that. Seen once, at a load of 14 on two cores: 54 s ahead after 15.
 func (c clock) since(began clock) error {
 	const step = 20 * time.Millisecond // of two readings of /proc/uptime
 	ran := c.up - began.up
@@ -228,8 +226,8 @@ func (c clock) since(began clock) error {
 	return nil
 }
 
-// forget leaves no trace of the warming commands in the list of processes,
-// which every VM would begin with.
+// forget removes the warming commands from the agent's list of processes, with
+// which every VM would begin.
 func forget(ctx context.Context, g *guest.Client) error {
 	list, err := g.Processes(ctx)
 	if err != nil {
@@ -282,8 +280,8 @@ func exerciseFiles(ctx context.Context, g *guest.Client) error {
 	return g.Remove(ctx, "", path, false)
 }
 
-// awaitIdle waits until the machine is nearly idle: what runs at the capture runs
-// in every VM after its start.
+// awaitIdle waits until the machine is nearly idle: a program that runs at the
+// capture runs in every VM after its start.
 func awaitIdle(ctx context.Context, c *monitor.Client) error {
 	tick := time.NewTicker(quietFor)
 	defer tick.Stop()

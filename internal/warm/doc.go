@@ -1,9 +1,9 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package warm makes the warm generation of an image, on which every VM of it
-// is started, and finds out by booting a guest which accelerator this host
-// really has. It starts machines through a monitor.Launcher as everyone does
-// and keeps no records: a warm generation is found again by its key. The
-// wiring of `serve` and `warren image build` and `warren doctor` may call it.
+// Package warm makes the warm generation of an image, on which all its VMs start,
+// and finds the accelerator that works on this host by booting a guest. It starts
+// machines through a monitor.Launcher and keeps no records: a warm generation is
+// found by its key. The wiring of `serve`, `warren image build` and `warren doctor`
+// may call it.
 package warm

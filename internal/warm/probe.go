@@ -20,21 +20,22 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// probeDeadline is how long a guest may take to its hello under KVM; where it
+// probeDeadline is how long a guest's first hello may take under KVM. Where KVM
 // works it takes a fraction of a second.
 const probeDeadline = 5 * time.Second
 
 // TCGModel is the CPU that is emulated: x86-64-v2, as fast as any.
 const TCGModel = "Nehalem"
 
-// kvmModels are the named CPU models, best first; the first that the host
-// has whole is taken. Never "host": a generation could not move.
+// kvmModels are the named CPU models, best first; the first that the host supports
+// completely is used. Never "host": then a generation could not move to another
+// host.
 var kvmModels = []string{
 	"Cascadelake-Server-noTSX", "Skylake-Server-noTSX-IBRS", "Skylake-Client-noTSX-IBRS", "Broadwell-noTSX", "Haswell-noTSX",
 	"EPYC-Milan", "EPYC-Rome", "EPYC-IBPB", "EPYC", "IvyBridge", "SandyBridge", "Westmere", "Nehalem",
 }
 
-// ProbeOptions say what the probe guest is made of.
+// ProbeOptions describe the probe guest.
 type ProbeOptions struct {
 	Dir      layout.Dir
 	Launcher *monitor.Launcher
@@ -44,7 +45,7 @@ type ProbeOptions struct {
 	Boot        vm.BootSource
 	Agent       string // absolute path
 	AgentDigest string
-	Fresh       bool // don't take an answer from the cache
+	Fresh       bool // do not use the cached answer
 }
 
 // Try is one attempt with one accelerator.
@@ -55,7 +56,7 @@ type Try struct {
 	Why   string        `json:"why,omitempty"` // of a failure
 }
 
-// ProbeReport says what was found and how.
+// ProbeReport is the result of a probe.
 type ProbeReport struct {
 	Key         string    `json:"key"` // of the cache: host's boot, kernel, QEMU
 	Accel       vm.Accel  `json:"accel"`
@@ -67,10 +68,10 @@ type ProbeReport struct {
 	Cached      bool      `json:"-"`
 }
 
-// Probe finds the accelerator by booting a guest to its agent's hello: there
-// are hosts whose /dev/kvm opens and then hangs or aborts on a stock kernel.
-// Without KVM it is TCG. The answer is kept until the host, the kernel or QEMU
-// changes. Kind Unsupported when there is no usable QEMU.
+// Probe finds the accelerator by booting a guest to its agent's hello: there are
+// hosts whose /dev/kvm opens and then hangs or aborts on a stock kernel. Without
+// KVM it is TCG. The answer is cached until the host, the kernel or QEMU changes.
+// Kind Unsupported when there is no usable QEMU.
 func Probe(ctx context.Context, o ProbeOptions) (vm.Accel, ProbeReport, error) {
 	key, err := o.key()
 	if err != nil {
@@ -107,7 +108,7 @@ func Probe(ctx context.Context, o ProbeOptions) (vm.Accel, ProbeReport, error) {
 	return r.Accel, r, layout.WriteJSON(path, r, 0o600)
 }
 
-// key says what an answer depends on.
+// key identifies what an answer depends on.
 func (o ProbeOptions) key() (string, error) {
 	boot, err := qemu.HostBootID()
 	if err != nil {
@@ -125,7 +126,7 @@ func (o ProbeOptions) key() (string, error) {
 		}
 		fmt.Fprintln(h, path, st.Size(), st.ModTime().UnixNano())
 	}
-	// A device that appears, or whose group the user joins, changes the answer.
+	// The answer also changes when a device appears or the user joins its group.
 	fmt.Fprintln(h, openKVM())
 	return hex.EncodeToString(h.Sum(nil)[:10]), nil
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Options say what a warm generation is made of. All fields but Progress are
-// needed.
+// Options describe a warm generation. All fields but Progress are needed.
 type Options struct {
 	Dir      layout.Dir
 	Launcher *monitor.Launcher
@@ -35,7 +34,7 @@ type Options struct {
 	Agent       string // absolute path
 	AgentDigest string
 
-	// Progress is told which step begins; nil = nobody asks.
+	// Progress is called with each step that begins; may be nil.
 	Progress func(step string)
 }
 
@@ -66,8 +65,8 @@ func majorMinor(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// spec is what the machine that is captured, and every machine that is started
-// on it, has in common.
+// spec is what the captured machine and every machine that starts on it have in
+// common.
 func (o Options) spec(id vm.ID) vm.MachineSpec {
 	return vm.MachineSpec{
 		Format: 1, ID: id, QEMU: o.QEMU, Accel: o.Accel, CPU: o.CPU, Machine: o.Machine, QuietNIC: true, Size: o.Size,
@@ -76,8 +75,8 @@ func (o Options) spec(id vm.ID) vm.MachineSpec {
 	}
 }
 
-// Find returns the warm generation for o. Kind NotFound when it has not been
-// made; a generation that does not fit is no longer one (NotFound too).
+// Find returns the warm generation for o. Kind NotFound when there is none or it
+// does not fit.
 func Find(o Options) (vm.Manifest, error) {
 	key := Key(o)
 	var g vm.Manifest
@@ -90,11 +89,11 @@ func Find(o Options) (vm.Manifest, error) {
 	return g, nil
 }
 
-// clockTries is how often a guest is booted whose clock runs wrong.
+// clockTries is how often to boot a guest whose clock runs wrong.
 const clockTries = 3
 
-// Get is Find, and Build where there is none. Several callers at once, also of
-// several processes, make one.
+// Get returns the warm generation and builds it if there is none. Concurrent
+// callers, also of several processes, make one.
 func Get(ctx context.Context, o Options) (vm.Manifest, error) {
 	g, err := Find(o)
 	if !errors.Is(err, vm.NotFound) {

@@ -33,7 +33,7 @@ func TestVolumeRefused(t *testing.T) {
 	unlock("safe").wants(t, 4, "--passphrase")
 	// No oracle: a wrong passphrase and a volume that has none are told the same.
 	wrong, noSlot := unlock("safe", "--passphrase-file", secret("wrong")), unlock("other", "--passphrase-file", secret("wrong"))
-	wrong.wants(t, 4, "nothing in the volume opens with that")
+	wrong.wants(t, 4, "this secret opens none of the volume's slots")
 	if said := strings.ReplaceAll(noSlot.stderr, h.volume("other").ID, h.volume("safe").ID); said != wrong.stderr || noSlot.code != 4 {
 		t.Errorf("they can be told apart:\n%s%s", wrong.stderr, noSlot.stderr)
 	}
