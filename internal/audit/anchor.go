@@ -26,7 +26,7 @@ const (
 	publicFile  = "anchor.pub" // hex; keep a copy elsewhere to verify against
 )
 
-// anchor is one signature over the end of the chain.
+// anchor is one signature of the chain's end.
 type anchor struct {
 	Seq       int64     `json:"seq"`
 	Hash      string    `json:"hash"`
@@ -51,7 +51,7 @@ func parseAnchor(raw []byte, pub ed25519.PublicKey) (anchor, error) {
 	return a, nil
 }
 
-// loadKey reads the signing key, making it at the first start.
+// loadKey reads the signing key and makes it at the first start.
 func loadKey(dir string) (ed25519.PrivateKey, error) {
 	name, public := filepath.Join(dir, keyFile), filepath.Join(dir, publicFile)
 	data, err := os.ReadFile(name)
@@ -82,8 +82,8 @@ func loadKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// lastAnchor reads the newest signature; the zero one when there is none. A
-// torn last line is cut off, so that the next one stands by itself.
+// lastAnchor reads the newest signature; the zero one when there is none. It cuts
+// off a torn last line, so that the next one is intact.
 func (l *Log) lastAnchor() (last anchor, err error) {
 	name := filepath.Join(l.dir, anchorsFile)
 	torn, err := backward(name, -1, func(raw []byte) error {
@@ -112,8 +112,8 @@ func cutEnd(name string, n int64) error {
 	return nil
 }
 
-// anchor signs the chain's end, unless it is signed. A failure is kept for
-// those who ask for a signature; records do not wait for one.
+// anchor signs the chain's end, unless it is signed. Callers that want a signature
+// get the error of a failed one; records do not wait for signatures.
 func (l *Log) anchor() {
 	if l.seq == l.anchored {
 		l.anchorErr = nil

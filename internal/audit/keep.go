@@ -18,25 +18,25 @@ type Head struct {
 	Revision int64  `json:"-"` // the keeper's own
 }
 
-// Keeper keeps the end of the chain outside of the log's directory, so that a
-// tail that was cut off together with its signatures is seen.
+// Keeper keeps the end of the chain outside of the log's directory, so that a tail
+// that was cut off together with its signatures is detected.
 type Keeper interface {
-	// Load returns what was kept last; the zero Head when there is nothing.
+	// Load returns what was saved last; the zero Head when there is nothing.
 	Load(ctx context.Context) (Head, error)
 	// Save keeps the chain's end durably.
 	Save(ctx context.Context, h Head) error
 }
 
 const (
-	keepEvery    = time.Second // between two times that the chain's end is kept
+	keepEvery    = time.Second // interval at which the chain's end is kept
 	keepDeadline = 5 * time.Second
 )
 
-// Keep compares the log with the end that k has kept, and keeps its end there
-// from now on: a second after a line was written, and when the log is closed.
-// Call it once, before anything is recorded. A log that is new although an end
-// was kept says so in its first line. Kinds: Corrupt (the tail was cut off, or
-// replaced), and those of k.
+// Keep compares the log with the end that k has kept, and from now on keeps its end
+// there: a second after a line was written, and when the log is closed. Call it
+// once, before anything is recorded. If an end was kept and the log is new, its
+// first line says so. Kinds: Corrupt (the tail was cut off or replaced), and those
+// of k.
 func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
 	kept, err := k.Load(ctx)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *Log) Keep(ctx context.Context, k Keeper, log *slog.Logger) error {
 	return nil
 }
 
-// note writes a line of Warren's own and waits for the disk.
+// note writes a record of Warren itself and waits for the disk.
 func (l *Log) note(subject string) error {
 	ln, err := newLine(Note, Entry{Subject: subject})
 	if err != nil {
@@ -79,7 +79,7 @@ func (l *Log) note(subject string) error {
 	return <-it.written
 }
 
-// head is the last line that is on disk.
+// head is the last line on disk.
 func (l *Log) head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Log) hashOf(seq int64) (hash string, err error) {
 }
 
 // keepEnd is the one goroutine that keeps the chain's end, until the writer has
-// ended. A failure is said once, and tried again.
+// ended. It logs a failure once and retries.
 func (l *Log) keepEnd(lifetime context.Context, k Keeper, saved Head, log *slog.Logger) {
 	defer close(l.kept)
 	tick := time.NewTicker(keepEvery)

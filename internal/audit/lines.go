@@ -32,8 +32,8 @@ func segments(dir string) ([]int, error) {
 	return out, nil
 }
 
-// forward calls f with each whole line of a file, without its end, and returns
-// how many bytes they have and how many come after them.
+// forward calls f with each whole line of a file, without its line end, and returns
+// the bytes of these lines and of the rest.
 func forward(name string, f func(raw []byte) error) (whole, torn int64, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -56,7 +56,7 @@ func forward(name string, f func(raw []byte) error) (whole, torn int64, err erro
 	}
 }
 
-// errStop ends a backward read early.
+// errStop ends a backward read.
 var errStop = errors.New("stop")
 
 // backward calls f with each whole line of the first size bytes of a file (-1 =
@@ -76,7 +76,7 @@ func backward(name string, size int64, f func(raw []byte) error) (torn int64, er
 		size = st.Size()
 	}
 	const step = 64 << 10
-	var held []byte // what was read and not handed on; it begins at off
+	var held []byte // read and not passed on yet; it begins at off
 	started := false
 	for off := size; off > 0; {
 		n := min(step, off)
@@ -93,7 +93,7 @@ func backward(name string, size int64, f func(raw []byte) error) (torn int64, er
 			}
 			line := held[i+1:]
 			held = held[:i]
-			if !started { // what is behind the last line end is no line
+			if !started { // bytes after the last line end are no line
 				torn, started = int64(len(line)), true
 				continue
 			}

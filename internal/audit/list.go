@@ -9,7 +9,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Filter says which records are wanted.
+// Filter selects records.
 type Filter struct {
 	Account vm.AccountID // "" = all
 	VM      vm.ID        // "" = all
@@ -17,8 +17,8 @@ type Filter struct {
 	Before  int64        // only records with a lower Seq; 0 = from the newest
 }
 
-// takes reports whether a line may be of a wanted record, without reading it:
-// begin and end both name the account and the VM.
+// takes reports whether a line may match, without decoding it: begin and end both
+// name the account and the VM.
 func (f Filter) takes(raw []byte) bool {
 	return (f.Account == "" || bytes.Contains(raw, []byte(f.Account))) && (f.VM == "" || bytes.Contains(raw, []byte(f.VM)))
 }
@@ -27,13 +27,13 @@ func (f Filter) wants(ln *line) bool {
 	return (f.Before == 0 || ln.Seq < f.Before) && (f.Account == "" || ln.Actor.Account == f.Account) && (f.VM == "" || ln.VM == f.VM)
 }
 
-// List returns records, newest first. It reads the files from their end, all
-// history if need be. Kinds: Corrupt, Internal.
+// List returns records, newest first. It reads the files from their end, up to all
+// of them. Kinds: Corrupt, Internal.
 func (l *Log) List(f Filter) ([]Record, error) {
 	if f.Limit <= 0 {
 		f.Limit = 100
 	}
-	ends := map[string]*line{} // by the begin's id, of begins not met yet
+	ends := map[string]*line{} // by the begin's id, for begins not read yet
 	l.mu.Lock()
 	for _, it := range l.queue {
 		if it.Phase == End {
@@ -72,7 +72,7 @@ func (l *Log) List(f Filter) ([]Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		size = -1 // older segments are whole
+		size = -1 // older segments are complete
 	}
 	return out, nil
 }

@@ -19,9 +19,9 @@ import (
 
 const (
 	segmentBytes = 8 << 20
-	anchorEvery  = 256             // lines; also the most that are written at once
+	anchorEvery  = 256             // lines; also the most in one write
 	anchorDelay  = time.Minute     // a line is signed this long after it was written
-	maxUnsigned  = 8 * anchorEvery // with more lines than this unsigned nothing is begun
+	maxUnsigned  = 8 * anchorEvery // with more unsigned lines than this, Begin refuses
 	endDelay     = 50 * time.Millisecond
 	retryDelay   = time.Second // of outcomes that could not be written
 )
@@ -32,17 +32,17 @@ type Log struct {
 	key          ed25519.PrivateKey
 	segmentBytes int64
 
-	urgent chan struct{} // somebody waits for the disk
-	lazy   chan struct{} // an outcome is to be written soon
+	urgent chan struct{} // a caller waits for the disk
+	lazy   chan struct{} // an outcome must be written soon
 	quit   chan struct{} // closed by Close
 	done   chan struct{} // closed when the writer has ended
 	kept   chan struct{} // closed when the chain's end was kept after that; nil without a Keeper
 
 	mu      sync.Mutex         // guards the fields below
 	queue   []*item            // lines that are not on disk yet, oldest first
-	pending map[string]*Record // on disk, and End was not called
+	pending map[string]*Record // on disk, without an End
 	segment int                // number of the last segment
-	size    int64              // its bytes that are on disk
+	size    int64              // bytes of it on disk
 	closed  bool
 	end     Head // the last line that is on disk
 
@@ -52,24 +52,23 @@ type Log struct {
 	seq       int64    // of the last line on disk
 	hash      string   // of the last line on disk
 	anchored  int64    // number of the last line that is signed
-	broken    error    // the file is in an unknown state: nothing more is written
+	broken    error    // the file is in an unknown state: write nothing more
 	anchorErr error    // why the last signature could not be written
 }
 
-// item is one line that is being written to the disk, or a wish for
-// everything before it to be there and signed.
+// item is one line to write, or a request to write and sign everything before it.
 type item struct {
 	line
 	sync    bool       // no line: sign the chain's end
-	written chan error // buffered; nil when nobody waits
-	// abandoned: who waited has gone away. Guarded by Log.mu.
+	written chan error // buffered; nil when no caller waits
+	// abandoned: the caller no longer waits. Guarded by Log.mu.
 	abandoned bool
 }
 
 // Begin records durably that an action is about to be taken, and returns the
 // receipt's id. It blocks for one write to the disk, which concurrent callers
-// share. When it fails the action must not be taken. Kinds: NoSpace, Limit (too
-// much detail), Unavailable (the log is closed), Internal.
+// share. On an error the action must not be taken. Kinds: NoSpace, Limit (too much
+// detail), Unavailable (the log is closed), Internal.
 func (l *Log) Begin(ctx context.Context, e Entry) (string, error) {
 	ln, err := newLine(Begin, e)
 	if err != nil {
@@ -91,15 +90,15 @@ func (l *Log) Begin(ctx context.Context, e Entry) (string, error) {
 	it.abandoned = true
 	_, written := l.pending[ln.ID]
 	l.mu.Unlock()
-	if written { // between the two looks
+	if written { // between the two checks
 		return "", errors.Join(ctx.Err(), l.End(ln.ID, ctx.Err(), nil))
 	}
 	return "", ctx.Err()
 }
 
-// End records the outcome of an action; nil = it was done. It does not wait
-// for the disk: the line is there some 50 ms later, or as soon as the disk has
-// space again. An id that is unknown or has ended has kind NotFound.
+// End records the outcome of an action; nil = it was done. It does not wait for the
+// disk: the line is written some 50 ms later, or as soon as the disk has space
+// again. An id that is unknown or has ended has kind NotFound.
 func (l *Log) End(id string, outcome error, detail map[string]any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +117,7 @@ func (l *Log) End(id string, outcome error, detail map[string]any) error {
 func (l *Log) endLocked(e Entry, of string, outcome error, detail map[string]any) {
 	e.Subject, e.Request, e.Detail = "", "", detail
 	ln, err := newLine(End, e)
-	if err != nil { // the outcome matters more than its detail
+	if err != nil { // the outcome matters more than the detail
 		e.Detail = map[string]any{"omitted": err.Error()}
 		ln, _ = newLine(End, e)
 	}
@@ -148,8 +147,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Pending returns the actions that were begun and have no outcome, oldest
-// first.
+// Pending returns the actions without an outcome, oldest first.
 func (l *Log) Pending() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,5 +199,5 @@ func fileError(name string, err error) error {
 
 func corrupt(name, format string, args ...any) error {
 	return vm.Errorf(vm.Corrupt, name, format, args...).
-		WithHint("keep the audit directory as evidence: move it aside and start again, which begins a new log")
+		WithHint("move the audit directory aside as evidence and start again; this begins a new log")
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/warren-vm/warren/internal/layout"
 )
 
-// Open opens the log in dir, making it first, and repairs a line that a crash
-// left torn. It reads and checks the last segment only. One process at a time:
-// the caller holds the lock of the data directory. Kinds: Corrupt (the last
-// segment does not fit the chain or its signatures), NoSpace, Internal.
+// Open opens the log in dir, creates it if needed, and repairs a line that a crash
+// left torn. It reads and checks only the last segment. Only one process at a time:
+// the caller holds the lock of the data directory. Kinds: Corrupt (the last segment
+// does not fit the chain or its signatures), NoSpace, Internal.
 func Open(dir string) (*Log, error) { return openSized(dir, segmentBytes) }
 
 func openSized(dir string, segmentBytes int64) (*Log, error) {
@@ -46,8 +46,8 @@ func openSized(dir string, segmentBytes int64) (*Log, error) {
 	return l, nil
 }
 
-// repair cuts off a torn last line and says so in the chain. Nobody was told
-// that the action which the line was about might be taken.
+// repair cuts off a torn last line and records that. The action of that line was
+// never allowed to begin.
 func (l *Log) repair(torn int64) error {
 	if err := l.file.Truncate(l.size); err != nil {
 		return fileError(l.file.Name(), err)
@@ -60,8 +60,8 @@ func (l *Log) repair(torn int64) error {
 	return err
 }
 
-// load finds the chain's end, its last signature and the actions that are
-// open. It returns how many bytes follow the last whole line.
+// load finds the chain's end, its last signature and the open actions. It returns
+// the number of bytes after the last whole line.
 func (l *Log) load() (torn int64, err error) {
 	found, err := segments(l.dir)
 	if err != nil {
@@ -108,14 +108,14 @@ func (l *Log) startOfSegment() error {
 	return err
 }
 
-// loadSegment reads the last segment. One that a crash left without its first
-// line does not tell what is open: it is dropped and the one before is the last.
+// loadSegment reads the last segment. If a crash left it without its first line,
+// which lists the open actions, it is removed and the one before is the last.
 func (l *Log) loadSegment(last anchor) (torn int64, err error) {
 	if err := l.startOfSegment(); err != nil {
 		return 0, err
 	}
 	name := l.segmentPath(l.segment)
-	older := map[string]bool{} // open ones that were begun in segments before
+	older := map[string]bool{} // open actions that began in earlier segments
 	l.size, torn, err = forward(name, func(raw []byte) error {
 		ln, hash, err := next(raw, l.seq, l.hash)
 		if err != nil {
@@ -151,7 +151,7 @@ func (l *Log) loadSegment(last anchor) (torn int64, err error) {
 	return torn, l.findBegun(older)
 }
 
-// findBegun looks for the beginnings of actions in older segments.
+// findBegun finds the beginnings of actions in older segments.
 func (l *Log) findBegun(ids map[string]bool) error {
 	for n := l.segment - 1; n >= 0 && len(ids) > 0; n-- {
 		_, err := backward(l.segmentPath(n), -1, func(raw []byte) error {

@@ -19,14 +19,14 @@ import (
 // Phase says which end of an action a line is of.
 type Phase string
 
-// The phases. A note is Warren's own, such as a repaired tail.
+// The phases. A note is a record of Warren itself, such as a repaired tail.
 const (
 	Begin Phase = "begin"
 	End   Phase = "end"
 	Note  Phase = "note"
 )
 
-// Entry is what is known of an action before it is taken.
+// Entry describes an action before it is taken.
 type Entry struct {
 	Op      vm.Op
 	VM      vm.ID
@@ -36,7 +36,7 @@ type Entry struct {
 	Detail  map[string]any // never a secret; at most 32 KiB as JSON
 }
 
-// Record is one action with its outcome, put together from its lines.
+// Record is one action with its outcome, joined from its lines.
 type Record struct {
 	Entry
 	ID      string
@@ -94,7 +94,7 @@ func newLine(phase Phase, e Entry) (line, error) {
 	return ln, nil
 }
 
-// cut bounds what somebody else chose.
+// cut bounds a text that a caller chose.
 func cut(s string) string {
 	if len(s) <= maxSubject {
 		return s
@@ -102,7 +102,7 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:maxSubject], "") + "…"
 }
 
-// record is the action that ln begins.
+// record returns the action that ln begins.
 func (ln *line) record() *Record {
 	return &Record{
 		Entry: Entry{Op: ln.Op, VM: ln.VM, Subject: ln.Subject, Actor: ln.Actor, Request: ln.Request, Detail: object(ln.Detail)},
@@ -110,7 +110,7 @@ func (ln *line) record() *Record {
 	}
 }
 
-// end notes the outcome that ln tells.
+// end notes the outcome in ln.
 func (r *Record) end(ln *line) {
 	r.Outcome, r.Error, r.EndedAt, r.Result = ln.Outcome, ln.Error, ln.Time, object(ln.Detail)
 }
@@ -118,7 +118,7 @@ func (r *Record) end(ln *line) {
 func object(data json.RawMessage) map[string]any {
 	var out map[string]any
 	if len(data) > 0 {
-		_ = json.Unmarshal(data, &out) // it was read as JSON a moment ago
+		_ = json.Unmarshal(data, &out) // it was decoded from JSON before
 	}
 	return out
 }
@@ -156,7 +156,7 @@ func split(raw []byte) (hash, record []byte, err error) {
 	return raw[len(lineHead) : len(lineHead)+hashLen], raw[lineMin-1 : len(raw)-1], nil
 }
 
-// parse reads one line and checks that it is as it was written.
+// parse reads one line and checks its hash.
 func parse(raw []byte) (ln line, hash string, err error) {
 	want, record, err := split(raw)
 	if err != nil {

@@ -20,29 +20,28 @@ import (
 type Report struct {
 	Records  int64  // lines that fit the chain
 	Anchored int64  // number of the last line that a signature covers
-	Problem  string // the first thing that is wrong, and where; "" = nothing
+	Problem  string // the first fault and its place; "" = none
 }
 
-// maxGap is the longest stretch of lines without a signature that a log writes.
+// maxGap is the longest run of unsigned lines that a log writes.
 const maxGap = maxUnsigned + 2*anchorEvery
 
-// errFound ends a walk: the report has its problem.
+// errFound ends a walk: the report names the fault.
 var errFound = errors.New("found")
 
-// Verify checks the whole chain and its signatures in dir; the log may be open
-// or not. public is the hex public key to check against; "" = the one in dir,
-// which proves nothing against somebody who can replace it. A broken chain is
-// reported, not returned as an error. What it cannot see: lines cut off after
-// the last signature, at most a minute's worth, and lines that were cut off
-// together with their signatures. With kept, which is what a Keeper had before the call, only lines
-// that were cut off after that are not seen, at most a second's worth.
+// Verify checks the whole chain and its signatures in dir; the log may be open. public is the hex
+// public key to check against; "" = the one in dir, which proves nothing against an attacker who
+// can replace it. A broken chain is reported, not returned as an error. It cannot detect lines that
+// were cut off after the last signature, at most a minute's worth, nor lines that were cut off
+// together with their signatures. With kept, which is what a Keeper had before the call, it misses
+// only lines that were cut off after that, at most a second's worth.
 func Verify(dir, public string, kept Head) (Report, error) {
 	pub, err := publicKey(dir, public)
 	if err != nil {
 		return Report{}, err
 	}
 	v := verifier{hash: genesis, signed: map[int64]string{}, kept: kept}
-	// Signatures first: while the log is open, lines may be added meanwhile.
+	// Signatures first: while the log is open, lines may be added.
 	name := filepath.Join(dir, anchorsFile)
 	_, _, err = forward(name, func(raw []byte) error {
 		a, err := parseAnchor(raw, pub)

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// write is the one goroutine that writes: whatever has gathered while the last
-// write was in progress goes out together. It ends when quit is closed.
+// write is the one goroutine that writes: lines that arrived during the last write
+// go out together. It ends when quit is closed.
 func (l *Log) write() {
 	defer close(l.done)
 	soon, sign := time.NewTimer(endDelay), time.NewTimer(anchorDelay)
@@ -49,8 +49,8 @@ func (l *Log) write() {
 	}
 }
 
-// flush brings the queue to disk. It reports whether outcomes are left that
-// could not be written.
+// flush writes the queue to disk. It reports whether outcomes are left that could
+// not be written.
 func (l *Log) flush() (left bool) {
 	for {
 		l.mu.Lock()
@@ -69,8 +69,8 @@ func (l *Log) flush() (left bool) {
 	}
 }
 
-// store writes the lines of a batch behind the chain and waits for the disk;
-// all of them or none. It returns the segment's new size.
+// store appends a batch of lines and waits for the disk; all of them are written or
+// none. It returns the segment's new size.
 func (l *Log) store(batch []*item) (int64, error) {
 	if l.broken != nil {
 		return l.size, l.broken
@@ -94,8 +94,8 @@ func (l *Log) store(batch []*item) (int64, error) {
 	return l.put(lines)
 }
 
-// put writes lines and moves the chain's end. Only the writer, and Open before
-// there is one, call it.
+// put writes lines and moves the chain's end. Only the writer calls it, and Open
+// before there is a writer.
 func (l *Log) put(lines []*line) (int64, error) {
 	if len(lines) == 0 {
 		return l.size, nil
@@ -124,9 +124,9 @@ func (l *Log) put(lines []*line) (int64, error) {
 	return l.size + int64(len(buf)), nil
 }
 
-// settle takes a batch off the queue and answers those who wait. When it could
-// not be written, outcomes stay in the queue: what they tell of was done. It
-// reports whether there are any.
+// settle removes a batch from the queue and answers its callers. If the write
+// failed, outcomes stay in the queue, because their actions were done. It reports
+// whether there are any.
 func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
 	l.mu.Lock()
 	l.size = size
@@ -134,7 +134,7 @@ func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
 	if err == nil {
 		l.queue = slices.Clone(l.queue[len(batch):])
 	} else {
-		batch, l.queue = l.queue, nil // what is behind it would fail too
+		batch, l.queue = l.queue, nil // later lines would fail, too
 		for _, it := range batch {
 			if it.written == nil {
 				l.queue = append(l.queue, it)
@@ -168,8 +168,8 @@ func (l *Log) settle(batch []*item, size int64, err error) (left bool) {
 
 func segmentName(n int) string { return fmt.Sprintf("%06d.jsonl", n) }
 
-// rotate begins a new segment. Its first line names the actions that are still
-// open, so that a start needs to read no more than the last segment.
+// rotate begins a new segment. Its first line names the open actions, so that a
+// start needs to read only the last segment.
 func (l *Log) rotate() error {
 	l.mu.Lock()
 	head := line{ID: vm.NewReceiptID(), Time: time.Now().UTC(), Phase: Note, Subject: "a new segment"}
@@ -188,7 +188,7 @@ func (l *Log) rotate() error {
 	if err != nil {
 		return err
 	}
-	if err := f.Truncate(0); err != nil { // what an attempt before this one left
+	if err := f.Truncate(0); err != nil { // what an earlier attempt left
 		return errors.Join(fileError(f.Name(), err), f.Close())
 	}
 	old, oldSize := l.file, l.size
@@ -198,7 +198,7 @@ func (l *Log) rotate() error {
 	if err != nil {
 		l.file = old
 		l.setSize(next-1, oldSize)
-		// A start takes an empty last segment for what it is, a whole one too.
+		// A start accepts an empty last segment, and a complete one.
 		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	l.setSize(next, size)

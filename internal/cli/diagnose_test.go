@@ -122,7 +122,7 @@ not checked: journal: no answer
 func TestTopPage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/top", aTop())
-	f.on("GET /v1/vms/off/top", vm.Top{Name: "off", State: vm.Suspended, Why: "nothing used it for its idle time"})
+	f.on("GET /v1/vms/off/top", vm.Top{Name: "off", State: vm.Suspended, Why: "it was idle for its idle timeout"})
 	for _, args := range [][]string{{"top", "box"}, {"top", "box", "--once"}} {
 		if r := run(t, f, Local{}, "", args...); r.code != 0 || r.out != topPage {
 			t.Errorf("%v: status %d and\n%s\nwant\n%s", args, r.code, r.out, topPage)
@@ -131,7 +131,7 @@ func TestTopPage(t *testing.T) {
 	if r := run(t, f, Local{}, "", "top", "-a", "box"); !strings.Contains(r.out, "agent") || strings.Contains(r.out, "of the system") {
 		t.Errorf("top -a shows no agent, or sums up the system:\n%s", r.out)
 	}
-	if r := run(t, f, Local{}, "", "top", "off"); r.out != "off  suspended: nothing used it for its idle time\n" {
+	if r := run(t, f, Local{}, "", "top", "off"); r.out != "off  suspended: it was idle for its idle timeout\n" {
 		t.Errorf("top off: %q, want why it is suspended", r.out)
 	}
 	var back vm.Top

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Runtime is what a program needs to read to run at all: the system's libraries,
-// and what was installed with the program elsewhere, as in /opt/qemu.
+// Runtime lists what a program needs to read to run: the system's libraries, and
+// its own installation elsewhere, such as /opt/qemu.
 func Runtime(binary string) []string {
 	list := []string{"/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d"}
 	if prefix, ok := ownPrefix(binary); ok {

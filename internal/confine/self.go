@@ -10,20 +10,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Self binds this process and its children for ever, as far as a monitor can be
-// bound that starts QEMUs and reads their memory: no new privileges, and none
-// of the system calls that have been ways into other processes and the kernel.
+// Self restricts this process and its children for good, as far as a monitor can be
+// restricted that starts QEMUs and reads their memory: no new privileges, and no
+// system calls that have been used to get into other processes and the kernel.
 func Self() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	return setFilter(anyDenied, false) // for every thread, and no new privileges with it
+	return setFilter(anyDenied, false) // for every thread; sets no new privileges, too
 }
 
-// As runs f as a thread whose real user and group are these, as root may; it
-// keeps root's powers.
+// As runs f in a thread with this real user and group, which only root can set; the
+// thread keeps root's powers.
 func As(uid, gid int, f func() error) (err error) {
 	runtime.LockOSThread()
 	const same = ^uintptr(0)
@@ -48,7 +48,7 @@ func As(uid, gid int, f func() error) (err error) {
 }
 
 // DeviceGroups returns the groups that a user other than root needs to open a
-// device; not ok = it is open to root alone.
+// device; not ok = only root may open it.
 func DeviceGroups(path string) (groups []int, ok bool) {
 	var st unix.Stat_t
 	if unix.Stat(path, &st) != nil {
@@ -64,8 +64,7 @@ func DeviceGroups(path string) (groups []int, ok bool) {
 }
 
 // MaySwitchUsers reports whether this process is a root that can give a program
-// another user's id and still look after it: in a container root may lack the
-// powers.
+// another user's id and still control it: in a container root may lack the powers.
 func MaySwitchUsers() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData

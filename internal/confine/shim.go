@@ -13,20 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// init makes of a process that was started as the shim the confined program.
-// It is here, and not called by a main, so that no other package's
-// initialisation is waited for, and so that it works in every program.
+// init turns a process that was started as the shim into the confined program. It
+// is an init function, so that it runs before other packages' initialisation and in
+// every program.
 func init() {
 	if len(os.Args) < 3 || os.Args[0] != shimName {
 		return
 	}
-	runtime.LockOSThread() // what is set for a thread is set for the one that calls exec
+	runtime.LockOSThread() // settings of a thread apply to the thread that calls exec
 	fmt.Fprintln(os.Stderr, shimName+":", become(os.Args[1], os.Args[2:]))
 	unix.Exit(126)
 }
 
-// become confines this process and replaces it by the program. It returns only
-// an error.
+// become confines this process and executes the program. It returns only an error.
 func become(plan string, argv []string) error {
 	var p Plan
 	if err := json.Unmarshal([]byte(plan), &p); err != nil {
@@ -39,7 +38,7 @@ func become(plan string, argv []string) error {
 		}
 	}
 	if p.Nice != 0 {
-		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice) // only a matter of comfort
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, p.Nice) // works also without it
 	}
 	if unix.Getpid() == 1 { // in a new pid namespace, so in a mount namespace too
 		err := p.enterRoot()
@@ -68,11 +67,11 @@ func become(plan string, argv []string) error {
 	return fmt.Errorf("start %s: %w", argv[0], unix.Exec(argv[0], argv, os.Environ()))
 }
 
-// enterUser makes the process, this thread of it, the plan's user. Only with a
-// root of its own: the way to the files on the host is closed to that user.
+// enterUser changes this thread to the plan's user. Only with a root of its own:
+// that user may not reach the files by their paths on the host.
 func (p Plan) enterUser() error {
-	dropBounding()                            // takes a power that goes with root's id
-	groups := make([]uint32, len(p.Groups)+1) // never empty: the call wants an address
+	dropBounding()                            // takes a power that root's id loses
+	groups := make([]uint32, len(p.Groups)+1) // never empty: the call needs an address
 	for i, g := range p.Groups {
 		groups[i] = uint32(g)
 	}
@@ -89,18 +88,18 @@ func (p Plan) enterUser() error {
 	return nil
 }
 
-// dropBounding gives up to gain a capability ever again, where that is ours to
-// give up; where it isn't, no new privileges does the same.
+// dropBounding empties the capability bounding set, if the process may; if not, no
+// new privileges has the same effect.
 func dropBounding() {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) != nil {
-			return // an older kernel's last, or not permitted
+			return // an older kernel has fewer, or it is not permitted
 		}
 	}
 }
 
-// dropCapabilities gives up what root, or the first process of a user
-// namespace, has.
+// dropCapabilities drops the capabilities of root, or of the first process of a
+// user namespace.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return err

@@ -10,23 +10,23 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// reasons say for people why a VM has no machine.
+// reasons explain to people why a VM has no machine.
 var reasons = map[string]string{
-	"idle":           "nothing used it for its idle time",
+	"idle":           "it was idle for its idle timeout",
 	"stop":           "it was stopped",
 	"kill":           "it was killed",
 	"suspend":        "it was suspended",
 	"host-restart":   "the host restarted while it ran",
 	"memory-lost":    "the files of its memory are gone",
-	"memory-dropped": "its memory was let go", // by a Warren of before
-	"memory-left":    "its memory was left, and is kept, for a start of its disk alone",
+	"memory-dropped": "its memory was removed", // from an older Warren
+	"memory-left":    "it was started from its disk alone; its memory is kept",
 	"guest-shutdown": "its guest powered off",
 	"guest-reboot":   "its guest rebooted",
 	"qemu-crash":     "its machine ended unexpectedly",
 	"files-missing":  "files of it are missing",
 }
 
-// Why says why a VM does not run.
+// Why returns why a VM does not run.
 func Why(rec vm.VM) string {
 	reason := rec.Reason
 	if reason == "" {
@@ -55,7 +55,7 @@ func Asleep(rec vm.VM) []vm.Finding {
 		name = string(rec.ID)
 	}
 	f := finding("not-running", vm.SeverityInfo, "vm", fmt.Sprintf("the VM is %s: %s", rec.State, Why(rec)),
-		fmt.Sprintf("nothing was woken to look; `warren start %s` starts it", name))
+		fmt.Sprintf("`diagnose` does not wake a VM; `warren start %s` starts it", name))
 	switch {
 	case rec.State == vm.Lost:
 		f.Severity, f.Do = vm.SeverityError, fmt.Sprintf("`warren inspect %s` says what is left", name)

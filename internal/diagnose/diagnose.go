@@ -1,9 +1,9 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnose says what is wrong with a VM, from what was collected of it.
-// Its rules are functions of a report and of nothing else. What a guest wrote
-// is clipped here, and made safe where it is printed.
+// Package diagnose finds out what is wrong with a VM, from facts that were
+// collected in it. Its rules are pure functions of a report. Texts of a guest are
+// cut here, and made safe where they are printed.
 package diagnose
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Limits of a diagnosis: a guest can make as much trouble as it likes.
+// Limits of a diagnosis: a guest can report any amount of trouble.
 const (
 	maxFindings = 100
 	maxPerRule  = 12
@@ -24,18 +24,18 @@ const (
 	maxText     = 300 // characters
 )
 
-// Report is all that the rules look at.
+// Report holds the facts for the rules.
 type Report struct {
 	VM            vm.VM
 	Before, After vm.Evidence // two looks, some seconds apart
-	// ClockOff is how far the guest's clock is ahead of the host's, known to within
-	// ClockSlack.
+	// ClockOff is how far the guest's clock is ahead of the host's, with an error
+	// of at most ClockSlack.
 	ClockOff, ClockSlack time.Duration
-	Units                []Unit // those that failed, or start again and again
+	Units                []Unit // those that failed or restart repeatedly
 	Commands             []Command
 	Connections          []vm.Connection
 	Now                  time.Time            // of the host
-	Usage                map[string][]DiskUse // the biggest directories, by the mount's path
+	Usage                map[string][]DiskUse // the largest directories, by the mount's path
 	Screens              map[int]string       // the last line of a terminal, by the pid of its session
 	Services             []vm.GuestService    // all
 }
@@ -53,13 +53,13 @@ type Command struct {
 	Lines []string
 }
 
-// DiskUse is what a directory holds.
+// DiskUse is the space that a directory takes.
 type DiskUse struct {
 	Path  string
 	Bytes int64
 }
 
-// Find applies every rule. The worst comes first.
+// Find applies every rule. The worst finding comes first.
 func Find(r *Report) []vm.Finding {
 	w := newFacts(r)
 	out := []vm.Finding{}
@@ -86,7 +86,7 @@ func Find(r *Report) []vm.Finding {
 	return out[:min(len(out), maxFindings)]
 }
 
-// tidy bounds what a finding holds.
+// tidy bounds the texts of a finding.
 func tidy(f *vm.Finding) {
 	f.Subject, f.Says, f.Do = Clip(f.Subject), Clip(f.Says), Clip(f.Do)
 	if len(f.Evidence) > maxEvidence {
@@ -100,7 +100,7 @@ func tidy(f *vm.Finding) {
 	}
 }
 
-// Clip bounds a text of a guest.
+// Clip cuts a text of a guest.
 func Clip(s string) string {
 	if len(s) <= maxText {
 		return strings.ToValidUTF8(s, "�")
@@ -112,7 +112,7 @@ func Clip(s string) string {
 	return s
 }
 
-// facts is a report, with what several rules need of it worked out.
+// facts is a report with values that several rules need.
 type facts struct {
 	*Report
 	name     string  // of the VM in commands
@@ -120,8 +120,8 @@ type facts struct {
 	byPID    map[int]*vm.GuestProcess
 	children map[int][]int
 	before   map[int]vm.GuestProcess
-	moved    map[int]int64 // bytes by a process, between the two
-	told     map[int]bool  // processes that a finding is about already
+	moved    map[int]int64 // bytes by process, between the two looks
+	told     map[int]bool  // processes that already have a finding
 }
 
 func newFacts(r *Report) *facts {
@@ -151,8 +151,8 @@ func newFacts(r *Report) *facts {
 	return w
 }
 
-// spent is the CPU time that a process took between the looks; one that was not
-// there before took all it has.
+// spent is the CPU time of a process between the looks. A process that was not
+// there at the first look counts with all its time.
 func (w *facts) spent(p *vm.GuestProcess) float64 {
 	if b, ok := w.same(p); ok {
 		return p.CPUSeconds - b.CPUSeconds
@@ -189,7 +189,7 @@ func (w *facts) label(pid int) string {
 	return fmt.Sprintf("process %d (%s)", pid, short(p.Command))
 }
 
-// about says more of a process: where it belongs and since when it runs.
+// about describes a process further: where it belongs and since when it runs.
 func (w *facts) about(p *vm.GuestProcess) string {
 	s := w.label(p.PID) + " of user " + p.User
 	if p.Unit != "" {
@@ -201,7 +201,7 @@ func (w *facts) about(p *vm.GuestProcess) string {
 	return s + ", for " + span(w.After.State.Time.Sub(p.StartedAt)) + ", " + p.Waits
 }
 
-// short bounds a command line inside a sentence.
+// short cuts a command line for use in a sentence.
 func short(s string) string {
 	if utf8.RuneCountInString(s) > 80 {
 		return string([]rune(s)[:79]) + "…"

@@ -208,7 +208,7 @@ func TestFind(t *testing.T) {
 				{Time: begin.Add(-5 * time.Hour), Text: "Out of memory: Killed process 3 (make) total-vm:9kB"},
 			}
 			return r
-		}, "oom-kill oom-kill", []string{"killed node for want of memory, 60 s ago (2 times)", "2026-03-04 05:05:07Z Memory cgroup"}},
+		}, "oom-kill oom-kill", []string{"killed node for lack of memory, 60 s ago (2 times)", "2026-03-04 05:05:07Z Memory cgroup"}},
 		"little memory": {func() *Report {
 			r := report(proc(40, 1, "java", "sleeps"))
 			r.After.MemAvailable, r.After.State.Processes[0].RSS = 1<<20, 1<<29
@@ -375,7 +375,7 @@ func TestBiggest(t *testing.T) {
 func TestAsleep(t *testing.T) {
 	rec := vm.VM{ID: "abc", Name: "box", State: vm.Suspended, Reason: "idle", Exit: vm.MachineExit{Reason: "idle", Time: begin}}
 	f := Asleep(rec)
-	if len(f) != 1 || f[0].Says != "the VM is suspended: nothing used it for its idle time, at 2026-03-04T05:06:07Z" || f[0].Severity != vm.SeverityInfo {
+	if len(f) != 1 || f[0].Says != "the VM is suspended: it was idle for its idle timeout, at 2026-03-04T05:06:07Z" || f[0].Severity != vm.SeverityInfo {
 		t.Errorf("an idle VM's findings are %+v, want one that says since when it is suspended", f)
 	}
 	rec = vm.VM{ID: "abc", State: vm.Stopped, Reason: "host-restart", Losses: []string{"memory"}}

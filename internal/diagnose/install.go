@@ -12,25 +12,25 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// When an installer counts as one that does nothing.
+// From when on an installer counts as hung.
 const (
-	idleCPU    = 0.03 // of the time between the looks
+	idleCPU    = 0.03 // share of the time between the looks
 	idleBytes  = 4096
-	idleAge    = 10.0 // seconds that it runs already
+	idleAge    = 10.0 // seconds that it has run
 	leastLook  = 1.0  // seconds between the looks
-	lockAge    = 2.0  // seconds after which one that needs a lock would have it
-	waitingCPU = 0.5  // of the time; who waits for a lock may draw a progress line
+	lockAge    = 2.0  // seconds after which a process that needs a lock would have it
+	waitingCPU = 0.5  // of the time; a process that waits for a lock may draw a progress line
 )
 
 // debian are installers that need dpkg's locks.
 var debian = []string{"apt", "apt-get", "aptitude", "dpkg", "unattended-upgrade", "unattended-upgr"}
 
-// others install only with one of the words.
+// others install only with one of these words.
 var others = []string{"pip", "pip3", "uv", "poetry", "pdm", "npm", "npx", "yarn", "pnpm", "bun", "cargo", "gem", "bundle", "composer", "go", "conda", "mamba", "apk", "dnf", "yum", "pacman"}
 
 var installing = []string{"install", "i", "ci", "add", "update", "upgrade", "download", "get", "sync", "fetch", "require", "create", "-S", "-Sy", "-Syu"}
 
-// installer names the package manager that a command line is of, "" for none.
+// installer returns the package manager of a command line, "" for none.
 func installer(command string) string {
 	words := strings.Fields(command)
 	for i := range words {
@@ -72,7 +72,7 @@ func interprets(word string) bool {
 	return false
 }
 
-// hungInstalls finds installs that do nothing, and what they wait for.
+// hungInstalls finds installs that make no progress, and what they wait for.
 func hungInstalls(w *facts) (out []vm.Finding) {
 	for _, p := range w.After.State.Processes {
 		name := installer(p.Command)
@@ -101,7 +101,7 @@ func (w *facts) below(p vm.GuestProcess, kind func(*vm.GuestProcess) bool) bool 
 	return false
 }
 
-// hung judges one install with all that it has started.
+// hung judges one install with all processes that it has started.
 func (w *facts) hung(p *vm.GuestProcess, name string) (f vm.Finding, ok bool) {
 	tree := w.tree(p.PID)
 	subject := fmt.Sprintf("process %d", p.PID)
@@ -150,8 +150,8 @@ func (w *facts) tell(tree []*vm.GuestProcess) {
 	}
 }
 
-// did sums what processes did between the looks. known is false when one of
-// them was not there at the first: starting it was doing something.
+// did sums what processes did between the looks. known is false when one of them is
+// new: starting it was progress.
 func (w *facts) did(tree []*vm.GuestProcess) (cpu float64, moved int64, known bool) {
 	known = true
 	for _, p := range tree {
@@ -164,7 +164,7 @@ func (w *facts) did(tree []*vm.GuestProcess) (cpu float64, moved int64, known bo
 	return cpu, moved, known
 }
 
-// leaf is the process that the others of a tree wait for.
+// leaf is the process for which the others of a tree wait.
 func (w *facts) leaf(tree []*vm.GuestProcess) *vm.GuestProcess {
 	p := tree[0]
 	for range 32 {
@@ -184,7 +184,7 @@ func (w *facts) leaf(tree []*vm.GuestProcess) *vm.GuestProcess {
 
 var dpkgLocks = []string{"/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock"}
 
-// dpkgLock finds the lock that an install needs and somebody else has.
+// dpkgLock finds the lock that an install needs and another process has.
 func (w *facts) dpkgLock(tree []*vm.GuestProcess, command string) (vm.FileLock, bool) {
 	need := dpkgLocks[:3]
 	if words := strings.Fields(command); slices.Contains(words, "update") {
@@ -202,7 +202,7 @@ func (w *facts) dpkgLock(tree []*vm.GuestProcess, command string) (vm.FileLock, 
 	return vm.FileLock{}, false
 }
 
-// lockHeld tells of an install that waits for a lock, and who has it.
+// lockHeld reports an install that waits for a lock, and the lock's holder.
 func (w *facts) lockHeld(p *vm.GuestProcess, l vm.FileLock, says string, e []string) vm.Finding {
 	holder := w.byPID[l.PID]
 	do := fmt.Sprintf("let %s end, or end it: `warren exec %s -- kill %d`", w.label(l.PID), w.name, l.PID)
@@ -216,7 +216,8 @@ func (w *facts) lockHeld(p *vm.GuestProcess, l vm.FileLock, says string, e []str
 		says+"waits for the lock "+l.Path+", which "+w.label(l.PID)+" holds", do, append(e, fmt.Sprintf("lock %s (%s) is held by pid %d", l.Path, l.File, l.PID))...)
 }
 
-// refusedNames lists hosts that were refused, as a hint of what is waited for.
+// refusedNames lists hosts that were refused, as a hint to what the install waits
+// for.
 func (w *facts) refusedNames() (out []string) {
 	for _, f := range refusedConnections(w) {
 		out = append(out, "refused by the network policy: "+f.Subject)

@@ -13,10 +13,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// inUse is how programs say that a port is another's.
+// inUse matches messages that another program has a port.
 var inUse = regexp.MustCompile(`(?i)address (already )?in use|EADDRINUSE|port \d+ is (already )?(in use|allocated|taken|being used)|port .{0,20}already in use`)
 
-// named are the ways that a port stands in a text.
+// named matches the forms in which a text names a port.
 var named = regexp.MustCompile(`(?i)(?:[:\]]|\bport[ =:]*)(\d{2,5})\b`)
 
 var number = regexp.MustCompile(`\b\d{2,5}\b`)
@@ -26,7 +26,8 @@ func (w *facts) portTaken(lines []string) bool {
 }
 
 // wanted finds the port that a program could not have: one that its log names
-// beside the complaint, or its command line does, and that somebody listens on.
+// beside the message, or its command line does, and that another process listens
+// on.
 func (w *facts) wanted(lines []string, command string) (vm.GuestPort, bool) {
 	var near []string
 	for i, l := range lines {
@@ -54,7 +55,7 @@ func second(all [][]string) (out []string) {
 	return out
 }
 
-// takenPorts finds services and commands that could not have their port.
+// takenPorts finds services and commands that could not get their port.
 func takenPorts(w *facts) (out []vm.Finding) {
 	for _, u := range w.Units {
 		if w.portTaken(u.Lines) {
@@ -106,7 +107,7 @@ func netAddr(p vm.GuestPort) string {
 	return p.Address + ":" + strconv.Itoa(p.Port)
 }
 
-// silentPorts finds ports that take connections and do not answer.
+// silentPorts finds ports that accept connections and do not answer.
 func silentPorts(w *facts) (out []vm.Finding) {
 	for _, p := range w.After.State.Ports {
 		owner := w.byPID[p.PID]
@@ -119,16 +120,16 @@ func silentPorts(w *facts) (out []vm.Finding) {
 		case !p.Probe.OK:
 			out = append(out, finding("port-no-answer", vm.SeverityError, subject, fmt.Sprintf("port %d is listened on and does not answer: %s", p.Port, p.Probe.Why), do, e...))
 		case p.Probe.Kind == "silent":
-			out = append(out, finding("port-silent", vm.SeverityInfo, subject, fmt.Sprintf("port %d takes a connection and says nothing; it may speak another language than was tried", p.Port), do, e...))
+			out = append(out, finding("port-silent", vm.SeverityInfo, subject, fmt.Sprintf("port %d accepts a connection and does not answer; it may use another protocol than was tried", p.Port), do, e...))
 		}
 	}
 	return out
 }
 
-// refusedSince is how far back a refused connection is news.
+// refusedSince is how old a refused connection may be for a finding.
 const refusedSince = 30 * 60
 
-// refusedConnections names the hosts that the network policy kept the guest from.
+// refusedConnections names the hosts that the network policy refused.
 func refusedConnections(w *facts) (out []vm.Finding) {
 	type host struct {
 		n    int

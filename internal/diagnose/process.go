@@ -14,10 +14,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// readsTerminal is how the agent says that a process waits for typing.
+// readsTerminal is the agent's word for a process that waits for input.
 const readsTerminal = "reads its terminal"
 
-// stuckProcesses finds those that wait for a device and take no signal.
+// stuckProcesses finds processes that wait for a device and take no signal.
 func stuckProcesses(w *facts) (out []vm.Finding) {
 	for _, p := range w.After.State.Processes {
 		if b, ok := w.same(&p); p.State != "D" || !ok || b.State != "D" || w.spent(&p) > 0 {
@@ -36,7 +36,8 @@ func stuckProcesses(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// stoppedProcesses finds those that a signal stopped. A whole job is told once.
+// stoppedProcesses finds processes that a signal stopped. A whole job is reported
+// once.
 func stoppedProcesses(w *facts) (out []vm.Finding) {
 	for _, p := range w.After.State.Processes {
 		if p.State != "T" && p.State != "t" || w.told[p.PID] {
@@ -72,7 +73,7 @@ func stoppedProcesses(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// deadBrowsers finds browsers that show nothing any more.
+// deadBrowsers finds browsers that show nothing.
 func deadBrowsers(w *facts) (out []vm.Finding) {
 	for _, r := range w.After.State.Roles {
 		if r.Role != vm.RoleBrowser || w.told[r.PID] {
@@ -92,10 +93,10 @@ func deadBrowsers(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// saysLimit is how watchers complain of the kernel's limits.
+// saysLimit matches complaints about the kernel's watch limits.
 var saysLimit = regexp.MustCompile(`(?i)ENOSPC.*watch|file watchers reached|inotify.{0,40}(limit|no space left|too many open files)|EMFILE.*watch`)
 
-// watchLimits finds users who may watch nothing more.
+// watchLimits finds users whose inotify limits are used up.
 func watchLimits(w *facts) (out []vm.Finding) {
 	type use struct {
 		instances, watches int
@@ -160,7 +161,7 @@ func sorted[T any](m map[string]T) []string {
 	return out
 }
 
-// blindWatchers finds programs that asked for a watcher and watch nothing.
+// blindWatchers finds programs that have an inotify descriptor and no watch.
 func blindWatchers(w *facts) (out []vm.Finding) {
 	for _, c := range w.After.Counters {
 		p := w.byPID[c.PID]
@@ -174,7 +175,7 @@ func blindWatchers(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// remote are file systems whose other writers cause no events here.
+// remote are file systems whose other writers cause no events in the guest.
 var remote = []string{"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "fuse", "sshfs", "ceph"}
 
 // remoteWatchers finds watchers of files that are changed elsewhere.
@@ -195,7 +196,7 @@ func remoteWatchers(w *facts) (out []vm.Finding) {
 			continue
 		}
 		out = append(out, finding("watcher-remote", vm.SeverityWarning, fmt.Sprintf("process %d", r.PID),
-			fmt.Sprintf("%s watches files on %s (%s): what others change there it is not told of", w.label(r.PID), at.Path, at.Type),
+			fmt.Sprintf("%s watches files on %s (%s): it gets no events for changes by other hosts", w.label(r.PID), at.Path, at.Type),
 			"let it poll (CHOKIDAR_USEPOLLING=1, --poll), or work on the VM's own disk", r.Why))
 	}
 	return out
@@ -205,7 +206,7 @@ func within(file, dir string) bool {
 	return file == dir || strings.HasPrefix(path.Clean(file), strings.TrimSuffix(dir, "/")+"/")
 }
 
-// waitingForLocks finds processes that wait for a lock of a file.
+// waitingForLocks finds processes that wait for a file lock.
 func waitingForLocks(w *facts) (out []vm.Finding) {
 	for _, l := range w.After.Locks {
 		if !l.Waits || w.told[l.PID] || w.byPID[l.PID] == nil {
@@ -228,7 +229,7 @@ func waitingForLocks(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// holder is who has the lock that another waits for.
+// holder is the process that has the lock.
 func (w *facts) holder(l vm.FileLock) (int, bool) {
 	for _, h := range w.After.Locks {
 		if h.File == l.File && !h.Waits && h.PID != l.PID {
@@ -238,7 +239,8 @@ func (w *facts) holder(l vm.FileLock) (int, bool) {
 	return 0, false
 }
 
-// waitingTerminals finds terminals where a program, no shell, waits for typing.
+// waitingTerminals finds terminals in which a program, not a shell, waits for
+// input.
 func waitingTerminals(w *facts) (out []vm.Finding) {
 	for _, t := range w.After.State.Terminals {
 		if !strings.HasSuffix(t.Waits, readsTerminal) || w.told[t.Foreground] || t.Foreground == 0 {
@@ -259,8 +261,8 @@ func waitingTerminals(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// scripted reports whether an interpreter was given a program: it is that one
-// that asks, not a prompt.
+// scripted reports whether an interpreter was given a program: then the program
+// asks, not a prompt.
 func scripted(command string) bool {
 	words := strings.Fields(command)
 	if len(words) == 0 || !interprets(path.Base(strings.TrimPrefix(words[0], "-"))) {
@@ -269,8 +271,8 @@ func scripted(command string) bool {
 	return slices.ContainsFunc(words[1:], func(s string) bool { return s == "-c" || s == "-m" || s == "-e" || !strings.HasPrefix(s, "-") })
 }
 
-// screenOf is the last line of the terminal that a process sits in, where it is
-// one of Warren's: its session's leader is the process or one above it.
+// screenOf is the last line of the terminal of a process, if it is one of Warren's:
+// the leader of its session is the process or one above it.
 func (w *facts) screenOf(p *vm.GuestProcess) string {
 	for range 32 {
 		if line := w.Screens[p.PID]; line != "" {
@@ -283,7 +285,7 @@ func (w *facts) screenOf(p *vm.GuestProcess) string {
 	return ""
 }
 
-// manyZombies is how many children that ended unasked are worth a word.
+// manyZombies is the number of unreaped children from which on they are reported.
 const manyZombies = 10
 
 func zombies(w *facts) (out []vm.Finding) {
@@ -298,12 +300,12 @@ func zombies(w *facts) (out []vm.Finding) {
 	}
 	for _, pid := range parents {
 		out = append(out, finding("zombies", vm.SeverityInfo, fmt.Sprintf("process %d", pid),
-			fmt.Sprintf("%s has %d children that ended and does not ask how", w.label(pid), n[pid]), "restart it before it runs out of process numbers"))
+			fmt.Sprintf("%s has %d ended children that it did not reap", w.label(pid), n[pid]), "restart it before it runs out of process numbers"))
 	}
 	return out
 }
 
-// Blocked lists the processes that do not continue by themselves.
+// Blocked lists the processes that cannot continue by themselves.
 func Blocked(ev vm.Evidence) []vm.Blocked {
 	w := newFacts(&Report{After: ev})
 	out := []vm.Blocked{}

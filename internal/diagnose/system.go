@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// lately is how long a line of the kernel's log is news.
+// lately is how old a line of the kernel's log may be for a finding.
 const lately = time.Hour
 
 func readOnlyRoot(w *facts) []vm.Finding {
@@ -28,17 +28,17 @@ func readOnlyRoot(w *facts) []vm.Finding {
 	return nil
 }
 
-// Full reports whether a file system has no room left, or nearly so.
+// Full reports whether a file system has no room left, or nearly none.
 func Full(m vm.GuestMount) bool {
 	return m.Total > 0 && !m.ReadOnly && m.Type != "squashfs" && m.Type != "iso9660" && (m.Free < 16<<20 && m.Total > 64<<20 || percent(m.Free, m.Total) < 2)
 }
 
-// low is almost full.
+// low reports whether it is almost full.
 func low(m vm.GuestMount) bool {
 	return m.Total > 0 && !m.ReadOnly && m.Type != "squashfs" && m.Type != "iso9660" && percent(m.Free, m.Total) < 10 && m.Free < 1<<30
 }
 
-// disks lists file systems once, whatever their number of mounts.
+// disks lists each file system once, whatever its number of mounts.
 func (w *facts) disks(f func(vm.GuestMount)) {
 	type id struct {
 		source      string
@@ -86,13 +86,13 @@ func fewFiles(w *facts) (out []vm.Finding) {
 	return out
 }
 
-// deletedFiles explains a disk that is full of nothing.
+// deletedFiles finds deleted files that still take space on a full disk.
 func deletedFiles(w *facts) (out []vm.Finding) {
 	full := slices.ContainsFunc(w.After.State.Mounts, func(m vm.GuestMount) bool { return Full(m) || low(m) })
 	for _, d := range w.After.Deleted {
 		if full {
 			out = append(out, finding("deleted-file-open", vm.SeverityWarning, fmt.Sprintf("process %d", d.PID),
-				fmt.Sprintf("%s was deleted and still takes %s, since a process has it open", d.Path, bytes(d.Bytes)),
+				fmt.Sprintf("%s was deleted and still takes %s, because a process has it open", d.Path, bytes(d.Bytes)),
 				fmt.Sprintf("restart that process, or end it: `warren exec %s -- kill %d`", w.name, d.PID), w.label(d.PID)))
 		}
 	}
@@ -126,7 +126,7 @@ func stamp(l vm.KernelLine) string { return l.Time.UTC().Format("2006-01-02 15:0
 
 var killed = regexp.MustCompile(`Killed process (\d+) \(([^)]*)\)(?:.*anon-rss:(\d+)kB)?`)
 
-// oomKills names what the kernel ended for want of memory.
+// oomKills finds processes that the kernel killed for lack of memory.
 func oomKills(w *facts) (out []vm.Finding) {
 	type victim struct {
 		last  vm.KernelLine
@@ -154,7 +154,7 @@ func oomKills(w *facts) (out []vm.Finding) {
 		if ago > lately {
 			severity = vm.SeverityWarning
 		}
-		says := fmt.Sprintf("the kernel killed %s for want of memory, %s ago", name, span(ago))
+		says := fmt.Sprintf("the kernel killed %s for lack of memory, %s ago", name, span(ago))
 		if len(v.lines) > 1 {
 			says += fmt.Sprintf(" (%d times)", len(v.lines))
 		}
@@ -173,11 +173,11 @@ func lowMemory(w *facts) []vm.Finding {
 	for _, p := range w.most(func(p *vm.GuestProcess) float64 { return float64(p.RSS) }) {
 		e = append(e, fmt.Sprintf("%s in %s", bytes(p.RSS), w.label(p.PID)))
 	}
-	return []vm.Finding{finding("memory-low", vm.SeverityWarning, "memory", "memory is almost used up; what asks for more is slow, or killed",
+	return []vm.Finding{finding("memory-low", vm.SeverityWarning, "memory", "memory is almost used up; programs that need more get slow or are killed",
 		fmt.Sprintf("`warren resize %s --mem SIZE`, or end a program", w.name), e...)}
 }
 
-// most returns the three processes of the greatest value.
+// most returns the three processes with the greatest value.
 func (w *facts) most(of func(*vm.GuestProcess) float64) []*vm.GuestProcess {
 	var all []*vm.GuestProcess
 	for _, p := range w.byPID {
@@ -202,7 +202,7 @@ func busyCPUs(w *facts) []vm.Finding {
 	return []vm.Finding{finding("cpu-busy", vm.SeverityInfo, "cpu", "all CPUs are busy", fmt.Sprintf("wait, or give it more: `warren resize %s --cpu N`", w.name), e...)}
 }
 
-// tolerated is the difference of clocks that is none.
+// tolerated is the difference of clocks that is not reported.
 const tolerated = 2 * time.Second
 
 func clockOff(w *facts) []vm.Finding {
@@ -231,7 +231,7 @@ func failedUnits(w *facts) (out []vm.Finding) {
 			out = append(out, finding("unit-failed", vm.SeverityError, "unit "+u.Name, "the service "+u.Name+" has failed", do, e...))
 			continue
 		}
-		out = append(out, finding("unit-restarting", vm.SeverityError, "unit "+u.Name, "the service "+u.Name+" ends and is started again and again", do, e...))
+		out = append(out, finding("unit-restarting", vm.SeverityError, "unit "+u.Name, "the service "+u.Name+" ends and is restarted repeatedly", do, e...))
 	}
 	return out
 }

@@ -13,8 +13,8 @@ import (
 // sequences are what a terminal does not show: CSI, OSC and the like.
 var sequences = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]|\x1b[ -/]*[0-~]`)
 
-// Lines returns the lines of a log that have words, without the sequences that
-// steer a terminal. Of a line that was written over, the last text stays.
+// Lines returns the non-empty lines of a log, without terminal sequences. Of a line
+// that was overwritten, the last text stays.
 func Lines(b []byte) []string {
 	out := []string{}
 	for l := range strings.SplitSeq(sequences.ReplaceAllString(string(b), ""), "\n") {
@@ -27,11 +27,11 @@ func Lines(b []byte) []string {
 	return out
 }
 
-// maxUses is how many directories are named.
+// maxUses is the number of directories that are named.
 const maxUses = 6
 
-// Biggest picks the directories that say what fills a disk: one whose space is
-// almost all in one directory below it is left out for that one, and so are small ones.
+// Biggest picks the directories that explain a full disk. It leaves out small ones, and
+// a directory whose space is almost all in one directory below it.
 func Biggest(all []DiskUse) []DiskUse {
 	slices.SortFunc(all, func(a, b DiskUse) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Path, b.Path)) })
 	all = all[:min(len(all), 200)]

@@ -1,10 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor looks at a host and says what Warren needs of it, what is
-// there, and the one command that installs what is not. It changes nothing
-// but a few temporary files in the data directory. It starts no virtual
-// machine itself: the accelerator's probe is passed in. For cmd/warren.
+// Package doctor checks a host: what Warren needs, what the host has, and the one
+// command that installs what is missing. It changes nothing but a few temporary
+// files in the data directory. It starts no virtual machine itself: the
+// accelerator's probe is passed in. For cmd/warren.
 package doctor
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Status says how grave a finding is.
+// Status says how serious a finding is.
 type Status string
 
 // The statuses of a check.
@@ -43,22 +43,22 @@ type Check struct {
 // thing that was tried, and how long that took.
 type Probe func(ctx context.Context) (accel vm.Accel, tried []string, took time.Duration, err error)
 
-// Options say what to look at.
+// Options say what to check.
 type Options struct {
 	Data   string   // data directory; need not exist
 	Listen []string // addresses that `serve` would listen on; "off" and "" are skipped
-	// Serving says that a server of this data directory runs, so that its ports
-	// are in use rightly.
+	// Serving says that a server of this data directory runs, so that it is the one
+	// that uses its ports.
 	Serving bool
-	Probe   Probe // nil = not probed, and said so
-	// Pool says what the warm pool does; "" = nothing is said of it.
+	Probe   Probe // nil = not probed, and the report says so
+	// Pool is the state of the warm pool; "" = not reported.
 	Pool string
 
-	root string // before /proc, /sys, /dev and /etc; "" outside tests
+	root string // prefix of /proc, /sys, /dev and /etc; "" outside tests
 	uid  int
 	user string
 	run  func(ctx context.Context, name string, args ...string) (string, error)
-	// confined says what held a program that was started as a QEMU is.
+	// confined returns the measures that confined a program started like QEMU.
 	confined func(ctx context.Context, dir string) ([]string, error)
 	switches bool // machines can have user ids of their own
 	look     func(name string) (string, error)
@@ -117,7 +117,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// lookPath finds programs in /usr/sbin too, where not every user's PATH leads.
+// lookPath also finds programs in /usr/sbin, which is not in every user's PATH.
 func lookPath(name string) (string, error) {
 	p, err := exec.LookPath(name)
 	if err == nil {
@@ -133,7 +133,7 @@ func lookPath(name string) (string, error) {
 
 func install(pkg string) string { return "apt-get install -y --no-install-recommends " + pkg }
 
-// qemu wants version 7.2.
+// qemu checks for version 7.2.
 func (o Options) qemu(ctx context.Context) Check {
 	c := Check{Name: "qemu-system-x86_64", Status: Fail, Fix: install("qemu-system-x86")}
 	path, err := o.look("qemu-system-x86_64")
@@ -187,7 +187,7 @@ func (o Options) tool(t tool) Check {
 	return Check{Name: t.name, Status: OK, Detail: path}
 }
 
-// subuid wants a range of user ids for builds without root.
+// subuid checks for a range of user ids for builds without root.
 func (o Options) subuid() Check {
 	c := Check{Name: "subordinate ids", Status: OK}
 	for _, file := range []string{"subuid", "subgid"} {
@@ -234,7 +234,7 @@ func (o Options) userns(ctx context.Context) Check {
 	return c
 }
 
-// sysctl returns the value of a kernel setting, empty when it is not there.
+// sysctl returns the value of a kernel setting, "" when it is absent.
 func (o Options) sysctl(name string) string {
 	data, _ := os.ReadFile(filepath.Join(o.root, "/proc/sys", name)) // absent = ""
 	return strings.TrimSpace(string(data))
@@ -260,7 +260,7 @@ func (o Options) kvmDevice() Check {
 	return c
 }
 
-// Emulated is what is said wherever a machine runs, or would, under TCG.
+// Emulated is the warning wherever a machine runs, or would run, under TCG.
 const Emulated = "emulated: not an isolation boundary"
 
 func (o Options) accelerator(ctx context.Context) Check {
@@ -274,7 +274,7 @@ func (o Options) accelerator(ctx context.Context) Check {
 	if err != nil {
 		c.Status, c.Detail = Fail, strings.TrimPrefix(what+": "+err.Error(), ": ")
 		if vm.KindOf(err) == vm.NotFound {
-			c.Status = Warn // no image yet to probe with
+			c.Status = Warn // no image to probe with yet
 		}
 		if e := vm.AsError(err); e.Hint != "" {
 			c.Fix = e.Hint

@@ -18,24 +18,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Verdict says whether data at rest is encrypted. Whoever must be sure takes
-// everything but Encrypted for a no.
+// A Verdict says whether data at rest is encrypted. A caller that must be sure
+// treats everything but Encrypted as no.
 type Verdict string
 
 // The verdicts.
 const (
 	Encrypted Verdict = "encrypted"
 	Plain     Verdict = "not encrypted"
-	Memory    Verdict = "in memory" // nothing rests on a disk, but for swap
+	Memory    Verdict = "in memory" // in memory, which may be swapped out
 	Unknown   Verdict = "not known"
 )
 
-// Backing finds out what a directory is stored on.
+// Backing finds out on what a directory is stored.
 type Backing struct {
 	Sysfs     string // "/sys" outside tests
 	Mountinfo string // "/proc/self/mountinfo" outside tests
-	// ZFS asks what a data set is encrypted with, "off" = nothing; nil = nobody
-	// can be asked.
+	// ZFS returns the encryption of a data set, "off" = none; nil = it cannot be
+	// asked.
 	ZFS func(dataset string) (string, error)
 }
 
@@ -44,7 +44,7 @@ func Host() Backing {
 	return Backing{Sysfs: "/sys", Mountinfo: "/proc/self/mountinfo", ZFS: zfsEncryption}
 }
 
-// zfsEncryption asks what a data set is encrypted with; "off" = it is not.
+// zfsEncryption asks for the encryption of a data set; "off" = none.
 func zfsEncryption(dataset string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command("zfs", "get", "-H", "-p", "-o", "value", "encryption", "--", dataset)
@@ -60,8 +60,8 @@ func zfsEncryption(dataset string) (string, error) {
 
 const zfsWait = 5 * time.Second
 
-// Encrypted says whether the files of the directory are encrypted on the disk,
-// and why it thinks so. It needs no privilege.
+// Encrypted says whether the files of the directory are encrypted on the disk, and
+// why. It needs no privilege.
 func (b Backing) Encrypted(dir string) (Verdict, string) { return b.judge(dir, 0) }
 
 const maxDepth = 16
@@ -117,7 +117,7 @@ func (b Backing) zfs(m mount) (Verdict, string) {
 	}
 }
 
-// overlay judges the place where an overlay keeps what is written.
+// overlay judges the upper directory of an overlay, to which it writes.
 func (b Backing) overlay(m mount, depth int) (Verdict, string) {
 	for _, o := range strings.Split(m.options, ",") {
 		if upper, ok := strings.CutPrefix(o, "upperdir="); ok {
@@ -129,8 +129,7 @@ func (b Backing) overlay(m mount, depth int) (Verdict, string) {
 	return Unknown, "overlay on " + m.point + ": its upper directory is not visible here"
 }
 
-// btrfs judges every device of the file system that the mount's source is one
-// of.
+// btrfs judges every device of the file system to which the mount's source belongs.
 func (b Backing) btrfs(m mount, depth int) (Verdict, string) {
 	name := filepath.Base(m.source)
 	if real, err := filepath.EvalSymlinks(m.source); err == nil {
@@ -149,8 +148,8 @@ type mount struct {
 	dev                            string // MAJOR:MINOR
 }
 
-// mountOf returns the mount that path lies on: the longest mount point that is
-// a prefix, and of equal ones the last, which hides the others.
+// mountOf returns the mount of path: the longest mount point that is a prefix, and
+// of equal ones the last, which hides the others.
 func (b Backing) mountOf(path string) (mount, error) {
 	data, err := os.ReadFile(b.Mountinfo)
 	if err != nil {
@@ -178,12 +177,11 @@ func (b Backing) mountOf(path string) (mount, error) {
 	return best, nil
 }
 
-// unescape undoes the octal escapes of mountinfo.
+// unescape decodes the octal escapes of mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace
 
-// device returns the directory of the mount's block device in sysfs. File
-// systems over many devices have a number of their own, so the source is tried
-// too.
+// device returns the sysfs directory of the mount's block device. File systems on
+// several devices have a number of their own, so the source is tried as well.
 func (b Backing) device(m mount) (string, error) {
 	dev, err := filepath.EvalSymlinks(filepath.Join(b.Sysfs, "dev/block", m.dev))
 	if err == nil || !strings.HasPrefix(m.source, "/dev/") {
@@ -196,8 +194,9 @@ func (b Backing) device(m mount) (string, error) {
 	return filepath.EvalSymlinks(filepath.Join(b.Sysfs, "class/block", filepath.Base(name)))
 }
 
-// blockDevice judges the device whose directory in sysfs is dev. Encrypted is a
-// device-mapper target of cryptsetup, and anything whose every part lies on one.
+// blockDevice judges the device whose sysfs directory is dev. Encrypted is a
+// device-mapper target of cryptsetup, and a device whose parts are all on such
+// targets.
 func (b Backing) blockDevice(dev string, depth int) (Verdict, string) {
 	if depth > maxDepth {
 		return Unknown, "devices upon devices without an end"
@@ -224,8 +223,8 @@ func (b Backing) blockDevice(dev string, depth int) (Verdict, string) {
 	return b.everyDevice(filepath.Join(dev, "slaves"), filepath.Base(dev), depth)
 }
 
-// everyDevice judges the devices that a directory of sysfs links to: encrypted
-// if all are, else what the first other one is.
+// everyDevice judges the devices that a sysfs directory links to: encrypted if all
+// are, else the verdict on the first that is not.
 func (b Backing) everyDevice(dir, what string, depth int) (Verdict, string) {
 	links, err := os.ReadDir(dir)
 	if err != nil || len(links) == 0 {
@@ -246,8 +245,8 @@ func (b Backing) everyDevice(dir, what string, depth int) (Verdict, string) {
 	return Encrypted, fmt.Sprintf("%s, as every device below %s", last, what)
 }
 
-// Swap names the swap areas that are not known to be encrypted. Memory of
-// machines may be written there.
+// Swap names the swap areas that are not known to be encrypted. Memory of machines
+// may be swapped out there.
 func (b Backing) Swap(procSwaps string) []string {
 	data, err := os.ReadFile(procSwaps)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 func (o Options) dataDir() []Check {
 	where := o.Data
 	for !exists(where) && filepath.Dir(where) != where {
-		where = filepath.Dir(where) // what is not there yet will be made below this
+		where = filepath.Dir(where) // a missing directory will be made below this
 	}
 	name := "data directory"
 	dir, err := layout.Temp(where)
@@ -47,13 +47,13 @@ func (o Options) dataDir() []Check {
 		}
 		return []Check{{Name: name, Status: Fail, Detail: fmt.Sprintf("%s: %v", where, err), Fix: fix}}
 	}
-	defer os.RemoveAll(dir) // best effort; the name is one that sweeps remove
+	defer os.RemoveAll(dir) // best effort; a sweep removes the name
 	out := []Check{{Name: name, Status: OK, Detail: o.Data}}
 	if where != o.Data {
 		out[0].Detail += " (not there yet, will be made)"
 	} else if st, err := os.Stat(o.Data); err == nil && st.Mode().Perm()&0o077 != 0 {
 		out[0] = Check{
-			Name: name, Status: Warn, Detail: fmt.Sprintf("%s is open to others (%v); memory of machines lies in it", o.Data, st.Mode().Perm()),
+			Name: name, Status: Warn, Detail: fmt.Sprintf("%s is open to others (%v); memory of machines is in it", o.Data, st.Mode().Perm()),
 			Fix: "chmod 700 " + o.Data,
 		}
 	}
@@ -65,7 +65,7 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// reflink tries to clone a file. It is a gain where it works, nothing needs it.
+// reflink tries to clone a file. Reflinks save space and time; nothing needs them.
 func reflink(dir string) Check {
 	c := Check{Name: "reflinks", Status: OK, Detail: "not supported by this file system; memory is copied instead, which works and takes more space"}
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
@@ -117,7 +117,7 @@ func spaceCheck(free int64) Check {
 	return c
 }
 
-// encryption says whether what lies in the data directory is encrypted at rest.
+// encryption reports whether the data directory is encrypted at rest.
 func (o Options) encryption() Check {
 	where := o.Data
 	for !exists(where) && filepath.Dir(where) != where {
@@ -140,13 +140,14 @@ func (o Options) encryption() Check {
 	return c
 }
 
-// cold says how much of what rests is encrypted, and looks after the key of it.
+// cold reports how many of the kept memories are encrypted, and checks the host
+// key.
 func (o Options) cold() Check {
 	c := Check{Name: "sealed generations", Status: OK}
 	data := layout.Dir(o.Data)
 	count := func(name func(layout.GenerationDir) string) int {
 		found, err := filepath.Glob(name(layout.GenerationDir(data.Generation("*"))))
-		if err != nil { // the data directory's own name is a bad pattern
+		if err != nil { // fails if the data directory's own name is a bad pattern
 			return 0
 		}
 		return len(found)
@@ -238,15 +239,14 @@ func (o Options) cgroup() Check {
 	case len(missing) > 0:
 		c.Detail = fmt.Sprintf("%s lacks the controllers %s; machines are limited by rlimits and niceness only", path, strings.Join(missing, ", "))
 	case unix.Access(dir, unix.W_OK) != nil:
-		c.Detail = path + " is not ours to divide; machines are limited by rlimits and niceness only"
+		c.Detail = path + " was not delegated to this process; machines are limited by rlimits and niceness only"
 	default:
 		return Check{Name: c.Name, Status: OK, Detail: path + "; machines are bounded by control groups (CPU, memory, threads, shares of the disk), rlimits and niceness"}
 	}
 	return c
 }
 
-// containment says what keeps a QEMU that its guest has taken over away from
-// the rest of the host.
+// containment reports what confines a QEMU that its guest has taken over.
 func (o Options) containment(ctx context.Context) Check {
 	c := Check{Name: "containment of machines", Status: OK}
 	held, err := o.confined(ctx, "")
@@ -287,8 +287,8 @@ func (o Options) containment(ctx context.Context) Check {
 	return c
 }
 
-// yama says whether the memory of a QEMU that this process did not start can be
-// read, which is the fast way to take a snapshot.
+// yama reports whether this process can read the memory of a QEMU that it did not
+// start, which makes snapshots fast.
 func (o Options) yama() Check {
 	c := Check{Name: "memory of machines", Status: OK, Detail: "readable: snapshots take the short way"}
 	scope := o.sysctl("kernel/yama/ptrace_scope")

@@ -23,9 +23,9 @@ func list(pairs ...string) []special {
 	return out
 }
 
-// The address ranges that are never public. Order matters only for the words:
-// the first match gives the reason. The documentation ranges are not here:
-// they lead nowhere by themselves, and test beds route them on purpose.
+// The address ranges that are never public. The order matters only for the text:
+// the first match gives the reason. The documentation ranges are not here: they are
+// not routed on the internet, and test beds use them on purpose.
 var specials = list(
 	"10.0.2.0/24", "an address of the guest's own network",
 	"169.254.169.254/32", "a cloud metadata address",
@@ -33,8 +33,8 @@ var specials = list(
 	"10.0.0.0/8", "a private address",
 	"100.64.0.0/10", "a shared carrier address",
 	"127.0.0.0/8", "a loopback address",
-	// Clouds answer their own machines here, as if these were public. Azure:
-	// learn.microsoft.com, "What is IP address 168.63.129.16?". IBM Cloud:
+	// Clouds serve their own machines at these addresses, as if they were public.
+	// Azure: learn.microsoft.com, "What is IP address 168.63.129.16?". IBM Cloud:
 	// cloud.ibm.com/docs/vpc, "Service endpoints for IBM Cloud services".
 	"168.63.129.16/32", "a cloud metadata address",
 	"161.26.0.0/16", "a private cloud service's address",
@@ -67,10 +67,9 @@ var (
 	v4Compatible  = netip.MustParsePrefix("::/96")
 )
 
-// Private says why ip is not a public address that a guest may be connected
-// to, or "" when it is one. host holds the addresses of this machine's own
-// interfaces. IPv4 addresses inside IPv6 ones (mapped, NAT64, 6to4) are judged
-// as themselves.
+// Private returns why a guest may not be connected to ip, or "" when it is a public
+// address. host holds the addresses of this machine's own interfaces. IPv4
+// addresses inside IPv6 ones (mapped, NAT64, 6to4) are judged as IPv4.
 func Private(ip netip.Addr, host []netip.Addr) string {
 	if !ip.IsValid() {
 		return "no address"

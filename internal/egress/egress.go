@@ -1,16 +1,15 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress decides what a guest may reach. Evaluate is a pure function
-// of a policy and one request; it opens no connection, resolves no name and
-// keeps no state. The user network asks it before every look-up, before every
-// dial (with the resolved address) and again for every live connection when
-// the policy changes. It may be called by internal/usernet, the monitor and
-// the engine.
+// Package egress decides what a guest may reach. Evaluate is a pure function of a
+// policy and one request; it opens no connection, resolves no name and keeps no
+// state. The user network asks it before every lookup, before every dial (with the
+// resolved address) and again for every live connection when the policy changes.
+// internal/usernet, the monitor and the engine may call it.
 //
-// In mode packages only the named hosts are reachable. A registry that
-// redirects to another host (a download mirror, an object store) works only
-// when that host is named too: following a redirect is asking for a new name.
+// In mode packages only the named hosts are reachable. A registry that redirects to
+// another host (a download mirror, an object store) works only if that host is
+// named, too: a redirect is a request for another name.
 package egress
 
 import (
@@ -25,13 +24,13 @@ import (
 const (
 	TCP = "tcp"
 	UDP = "udp"
-	DNS = "dns" // may this name be looked up; no address yet
+	DNS = "dns" // a lookup of a name; there is no address yet
 )
 
-// Request is one thing that a guest asks for.
+// Request is one thing for which a guest asks.
 type Request struct {
 	Proto string     // TCP, UDP or DNS
-	IP    netip.Addr // the address about to be dialled; invalid = not resolved yet
+	IP    netip.Addr // the address to dial; invalid = not resolved yet
 	Port  uint16     // 0 for DNS
 	// Name is the host name that the guest asked for, as it was looked up or
 	// named in the TLS or HTTP greeting; "" = a raw address.
@@ -44,15 +43,15 @@ type Request struct {
 // Verdict is the answer, with the reason in plain words.
 type Verdict struct {
 	Allow bool
-	// Reason is fit for the guest: it names no address that the guest did not
+	// Reason may be shown to the guest: it names no address that the guest did not
 	// name itself.
 	Reason string
-	// Detail is for the record on the host alone: the address behind a name, and
-	// what kind of address it is; "" = there is nothing more to say.
+	// Detail is only for the host's record: the address behind a name, and its
+	// kind; "" = nothing to add.
 	Detail string
 }
 
-// Record is the whole reason, for the host's own people.
+// Record is the whole reason, for the operator of the host.
 func (v Verdict) Record() string {
 	if v.Detail == "" {
 		return v.Reason
@@ -60,8 +59,8 @@ func (v Verdict) Record() string {
 	return v.Reason + ": " + v.Detail
 }
 
-// NotPublic refuses a name that leads to an address that is not public. why
-// says what the address is, as Private does.
+// NotPublic refuses a name that leads to an address that is not public. why is
+// Private's text.
 func NotPublic(name string, ip netip.Addr, why string) Verdict {
 	v := deny("%s leads to an address that is not public", Normal(name))
 	v.Detail = ip.String() + ", " + why
@@ -76,9 +75,9 @@ func deny(format string, args ...any) Verdict {
 	return Verdict{Reason: fmt.Sprintf(format, args...)}
 }
 
-// Evaluate judges one request under one policy. A mode that it doesn't know
-// is closed. With an invalid IP it judges the name alone, and the caller must
-// ask again with the resolved address before it dials.
+// Evaluate judges one request under one policy. An unknown mode counts as closed.
+// With an invalid IP it judges only the name, and the caller must ask again with
+// the resolved address before it dials.
 func Evaluate(p vm.NetworkPolicy, r Request) Verdict {
 	switch p.Mode {
 	case vm.NetPackages:
@@ -160,8 +159,8 @@ func open(r Request) Verdict {
 	return allow("the network policy is open")
 }
 
-// Normal brings a host name to the form that is compared: lower case, without
-// the final dot.
+// Normal returns the form of a host name for comparisons: lower case, without the
+// final dot.
 func Normal(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }

@@ -26,8 +26,8 @@ const (
 	defaultKeep    = 16      // segments
 	keepFor        = 30 * 24 * time.Hour
 	maxEvent       = 64 << 10
-	// maxUnsynced events may be lost when the power fails. So many ids are then
-	// passed over, for somebody may have seen them.
+	// maxUnsynced events may be lost when the power fails. After that, so many ids
+	// are skipped, because a reader may have seen them.
 	maxUnsynced = 1000
 	// openFile holds the host's boot id while the log is open.
 	openFile = "open"
@@ -40,21 +40,21 @@ type Log struct {
 	keep         int
 
 	mu sync.Mutex // guards the fields below
-	// segments are the ids of the first events that the files may hold, oldest
-	// first; there is always one.
+	// segments are the ids of the first events of the files, oldest first; there is
+	// always one.
 	segments []int64
 	file     *os.File // the last segment
 	size     int64    // of whole lines in it
 	unsynced int      // events since the last fsync
 	last     int64    // id of the last event
-	next     int64    // id of the next one; above last+1 after a power cut
+	next     int64    // id of the next one; larger than last+1 after a power cut
 	grown    chan struct{}
 	closed   bool
 }
 
-// Open opens the log in dir, making it first. A line that a crash left torn is
-// cut off. One process at a time: the caller holds the lock of the data
-// directory. Kinds: NoSpace, Corrupt, Internal.
+// Open opens the log in dir and creates it if needed. It cuts off a line that a
+// crash left torn. Only one process at a time: the caller holds the lock of the
+// data directory. Kinds: NoSpace, Corrupt, Internal.
 func Open(dir string) (*Log, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -114,8 +114,8 @@ func segmentName(first int64) string { return fmt.Sprintf("%016d.jsonl", first) 
 
 func (l *Log) name(first int64) string { return filepath.Join(l.dir, segmentName(first)) }
 
-// resume finds the last event that can be read and opens the last segment behind
-// it: what a power cut left after that is cut off.
+// resume finds the last readable event and opens the last segment behind it; it
+// cuts off what a power cut left after that.
 func (l *Log) resume() error {
 	first := l.segments[len(l.segments)-1]
 	data, err := os.ReadFile(l.name(first))
@@ -143,7 +143,7 @@ func (l *Log) resume() error {
 		return fileError(l.dir, err)
 	}
 	l.size = int64(len(whole))
-	// What a killed process left with the kernel counts towards no later loss.
+	// What a killed process left with the kernel counts as synced for later losses.
 	if err := errors.Join(l.file.Truncate(l.size), l.file.Sync()); err != nil {
 		return fileError(l.dir, err)
 	}
@@ -172,8 +172,8 @@ func (l *Log) rotateLocked() error {
 	return nil
 }
 
-// dropLocked removes the oldest segments beyond what is kept. One that cannot
-// be removed is tried again when the next segment begins.
+// dropLocked removes the oldest segments beyond the limit. A failed removal is
+// repeated when the next segment begins.
 func (l *Log) dropLocked() {
 	for len(l.segments) > 1 {
 		name := l.name(l.segments[0])
@@ -199,10 +199,10 @@ func (l *Log) syncLocked() error {
 	return nil
 }
 
-// Append gives the event the next id, and the time where it has none, and
-// writes it. It is with the kernel when Append returns: a crash of this process
-// keeps it; a power cut may lose it, but its id is not given again. Kinds:
-// Unavailable (the log is closed), NoSpace, Limit (the event is too large).
+// Append gives the event the next id, and a time if it has none, and writes it. On
+// return the kernel has the event: a crash of this process does not lose it. A
+// power cut may, but its id is not used again. Kinds: Unavailable (the log is
+// closed), NoSpace, Limit (the event is too large).
 func (l *Log) Append(e vm.Event) (vm.Event, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +251,7 @@ func (l *Log) Close() error {
 	l.closed = true
 	close(l.grown)
 	err := l.syncLocked()
-	if err == nil { // else the next start passes over ids
+	if err == nil { // otherwise the next start skips ids
 		err = os.Remove(filepath.Join(l.dir, openFile))
 	}
 	return errors.Join(err, l.file.Close())

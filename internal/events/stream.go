@@ -17,9 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Stream reads the log in order. It is not for two goroutines at once. It reads
-// from the files, also what is live: a slow reader costs no memory and delays
-// nobody.
+// Stream reads the log in order. It is not for concurrent use. It reads live events
+// from the files, too: a slow reader costs no memory and delays nobody.
 type Stream struct {
 	log   *Log
 	after int64 // id of the last event that was delivered
@@ -28,16 +27,16 @@ type Stream struct {
 	first int64 // of the open segment
 }
 
-// Subscribe returns a stream of the events with an id above after, and of those
-// to come; after < 0 = only those to come. Kind NotFound, code EVENTS_GONE,
-// when an event that is wanted is no longer kept. Close the stream.
+// Subscribe returns a stream of the events with an id above after, and of those to
+// come; after < 0 = only those to come. Kind NotFound, code EVENTS_GONE, when the
+// next event is no longer kept. Close the stream.
 func (l *Log) Subscribe(after int64) (*Stream, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := &Stream{log: l, after: after}
 	if after < 0 || after >= l.last {
 		s.after = l.last
-		// What is in the segment already is not wanted.
+		// Skip what is in the segment already.
 		return s, s.open(l.segments[len(l.segments)-1], l.size)
 	}
 	if after+1 < l.segments[0] {
@@ -97,19 +96,19 @@ func (s *Stream) stored(segments []int64) (vm.Event, error) {
 			continue
 		}
 		var e vm.Event
-		if err := json.Unmarshal(raw, &e); err == nil && e.ID > s.after { // what cannot be read is history that is lost
+		if err := json.Unmarshal(raw, &e); err == nil && e.ID > s.after { // an unreadable event is lost
 			s.after = e.ID
 			return e, nil
 		}
 	}
 }
 
-// segmentEnd continues with the segment after the open one, whose end was met.
-// It is over: what the caller looks for was in a file before it looked.
+// segmentEnd continues with the segment after the open one, which has ended: the
+// caller has seen a later event in a file.
 func (s *Stream) segmentEnd(segments []int64) error {
 	i, found := slices.BinarySearch(segments, s.first)
 	switch {
-	case !found: // dropped while we read it
+	case !found: // removed while it was read
 		s.Close()
 		return nil
 	case i+1 < len(segments):
@@ -119,7 +118,7 @@ func (s *Stream) segmentEnd(segments []int64) error {
 	return vm.Errorf(vm.Corrupt, s.log.name(s.first), "event %d is no longer in it", s.after+1)
 }
 
-// eventID reads the id that a line begins with, quicker than all of it.
+// eventID reads the id at the beginning of a line, faster than decoding all of it.
 func eventID(raw []byte) (int64, bool) {
 	rest, ok := bytes.CutPrefix(raw, []byte(`{"id":`))
 	n := bytes.IndexByte(rest, ',')

@@ -12,16 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BoundedLog is a log file that never grows beyond its limit: then it becomes
-// path.1, in the place of the one before, and begins again. It is for logs
-// that a guest or a QEMU can make grow. Its methods may be called at once.
+// BoundedLog is a log file with a limit. When it reaches the limit it is renamed to
+// path.1, replacing an earlier one, and begins again. It is for logs that a guest
+// or a QEMU can make grow. Its methods may be called at once.
 type BoundedLog struct {
 	path  string
 	limit int64
 
 	mu    sync.Mutex // guards f
 	f     *os.File
-	owned bool // f is the log's to close; else its descriptor is given the new file
+	owned bool // the log closes f; otherwise f's descriptor is given the new file
 }
 
 // OpenBounded opens a log (0600) to append to. limit is in bytes. Close it.
@@ -34,9 +34,9 @@ func OpenBounded(path string, limit int64) (*BoundedLog, error) {
 }
 
 // BoundStream makes a log of f, such as os.Stderr, where f is the file at path,
-// opened to append to. What others write to f's descriptor counts, too, and
-// goes to the new file when the log begins again. ok is false when f is not
-// that file. The log need not be closed.
+// opened to append to. What others write to f's descriptor counts, too, and goes to
+// the new file after a rotation. ok is false when f is not that file. The log need
+// not be closed.
 func BoundStream(f *os.File, path string, limit int64) (b *BoundedLog, ok bool) {
 	have, err := f.Stat()
 	if err != nil {
@@ -51,8 +51,8 @@ func openAppend(path string, flags int) (*os.File, error) {
 	return f, ioError(path, err)
 }
 
-// Write appends p. What alone is longer than the limit loses its beginning. An
-// error, such as of a full disk, loses p and nothing else.
+// Write appends p. If p alone exceeds the limit, its beginning is lost. On an
+// error, such as a full disk, only p is lost.
 func (b *BoundedLog) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

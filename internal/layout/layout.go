@@ -1,12 +1,12 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout knows every file name that Warren uses: in the data
-// directory, in a VM's directory, in an image's directory and in the run
-// directory of sockets. It also holds the few ways in which files may be
-// written (atomically, durably) and locked. It does not know what is in the
-// files. Every other package that touches the disk gets its names here; a
-// test compares docs/internals.md with the methods of this package.
+// Package layout knows every file name that Warren uses: in the data directory, in
+// a VM's directory, in an image's directory and in the run directory of sockets. It
+// also holds the few ways in which files may be written (atomically, durably) and
+// locked. It does not know the contents of the files. Every other package that uses
+// the disk gets its names here; a test compares docs/internals.md with the methods
+// of this package.
 package layout
 
 import (
@@ -93,8 +93,8 @@ func (d Dir) Initramfs(digest, kernel string) string {
 // Images is the directory of all images.
 func (d Dir) Images() string { return d.join("images") }
 
-// ImageBuilding is the directory of a running build or was interrupted, named
-// by the digest of the resolved recipe.
+// ImageBuilding is the directory of a running or interrupted build, named by the
+// digest of the resolved recipe.
 func (d Dir) ImageBuilding(digest string) string { return d.join("images", ".building-"+digest) }
 
 // ImageBuildLock is held (flock) by the one build of that recipe digest.
@@ -117,7 +117,8 @@ func (d Dir) Kernel(id vm.ImageID) string { return ImageDir(d.Image(id)).Kernel(
 // WarmRoot is the directory of an image's warm generations.
 func (d Dir) WarmRoot(id vm.ImageID) string { return ImageDir(d.Image(id)).WarmRoot() }
 
-// Warm is the directory of one warm generation; key says all it depends on.
+// Warm is the directory of one warm generation; key is the digest of all that it
+// depends on.
 func (d Dir) Warm(id vm.ImageID, key string) string { return ImageDir(d.Image(id)).Warm(key) }
 
 // Generations is the directory of all generations but the images' warm ones.
@@ -132,32 +133,32 @@ func (d Dir) Volumes() string { return d.join("volumes") }
 // Volume is the directory of one managed volume.
 func (d Dir) Volume(id vm.VolumeID) string { return d.join("volumes", string(id)) }
 
-// Answers has the answers of background requests.
+// Answers is the directory of the answers of background requests.
 func (d Dir) Answers() string { return d.join("answers") }
 
 // Answer is the body of one answer, 0600.
 func (d Dir) Answer(id vm.RequestID) string { return d.join("answers", string(id)) }
 
-// Unrecorded is where VMs, generations and volumes are put of which there is no
-// record: in it are directories named like those here, so that names of files
-// between them stay right.
+// Unrecorded is where VMs, generations and volumes without a record are moved. It
+// has directories named like those here, so that relative names between the files
+// stay valid.
 func (d Dir) Unrecorded() string { return d.join("unrecorded") }
 
 // HostKey is the host's key, which wraps the keys of what is encrypted, mode
 // 0600.
 func (d Dir) HostKey() string { return d.join("host.key") }
 
-// PreviewCA is the certificate of the CA that previews' names are signed by.
+// PreviewCA is the certificate of the CA that signs previews' names.
 func (d Dir) PreviewCA() string { return d.join("preview-ca.pem") }
 
 // PreviewCAKey is its key, mode 0600.
 func (d Dir) PreviewCAKey() string { return d.join("preview-ca.key") }
 
-// PreviewKey is what signs links to previews, mode 0600.
+// PreviewKey signs links to previews, mode 0600.
 func (d Dir) PreviewKey() string { return d.join("preview.key") }
 
-// Certificates is the directory of what the ACME client keeps: its account, and
-// keys and certificates of mapped domains.
+// Certificates is the directory of the ACME client: its account, and keys and
+// certificates of mapped domains.
 func (d Dir) Certificates() string { return d.join("certificates") }
 
 // VMs is the directory of all VMs.
@@ -197,7 +198,7 @@ func (i ImageDir) ModuleOrder() string { return filepath.Join(string(i), "module
 // Recipe is the resolved recipe.
 func (i ImageDir) Recipe() string { return filepath.Join(string(i), "recipe.yaml") }
 
-// Log is what the build's programs printed.
+// Log is the output of the build's programs.
 func (i ImageDir) Log() string { return filepath.Join(string(i), "build.log") }
 
 // WarmRoot is the directory of the warm generations.
@@ -226,8 +227,7 @@ func (g GenerationDir) Module(id string) string { return filepath.Join(string(g)
 // Device is the device state as xen-save-devices-state wrote it.
 func (g GenerationDir) Device() string { return filepath.Join(string(g), "device") }
 
-// Captured is what the capture left word of when it was complete:
-// vm.Captured, as JSON.
+// Captured marks a capture as complete: vm.Captured, as JSON.
 func (g GenerationDir) Captured() string { return filepath.Join(string(g), "captured.json") }
 
 // SealedRAM is the memory, compressed and encrypted, of a generation that is
@@ -251,7 +251,7 @@ func (v VolumeDir) Disk() string { return filepath.Join(string(v), "disk.qcow2")
 // Slots is the volume's key, wrapped once for each way to unlock it, as JSON.
 func (v VolumeDir) Slots() string { return filepath.Join(string(v), "slots.json") }
 
-// Header is a copy of the parts of Disk without which all of it is lost.
+// Header is a copy of the parts of Disk without which its contents are lost.
 func (v VolumeDir) Header() string { return filepath.Join(string(v), "header.backup") }
 
 // VMDir is one VM's directory, as in vm.MachineSpec.Dir.
@@ -263,8 +263,8 @@ func (v VMDir) Machine() string { return filepath.Join(string(v), "machine.json"
 // Overlay is the VM's disk.
 func (v VMDir) Overlay() string { return filepath.Join(string(v), "overlay.qcow2") }
 
-// NextOverlay is the disk that a VM writes to from the capture of that
-// generation on, until it takes the name of Overlay.
+// NextOverlay is the disk to which a VM writes after the capture of that
+// generation, until it gets the name of Overlay.
 func (v VMDir) NextOverlay(id vm.GenerationID) string {
 	return filepath.Join(string(v), "overlay-"+string(id)+".qcow2")
 }

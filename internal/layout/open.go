@@ -18,10 +18,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Open makes sure that path is a data directory of a format this program
-// knows, creating it (0700) when it is absent or empty. The path may be
-// relative; the Dir is absolute. Kinds: Invalid for a directory that holds
-// something else, Unsupported for a newer format, NoSpace, Denied.
+// Open checks that path is a data directory of a format that this program knows,
+// and creates it (0700) when it is absent or empty. The path may be relative; the
+// Dir is absolute. Kinds: Invalid for a directory with other contents, Unsupported
+// for a newer format, NoSpace, Denied.
 func Open(path string) (Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -85,7 +85,7 @@ func (d Dir) create() error {
 	if err := os.Chmod(string(d), 0o700); err != nil {
 		return ioError(string(d), err)
 	}
-	if err := SyncDir(filepath.Dir(string(d))); err != nil && vm.KindOf(err) != vm.Denied { // of others: what may not be read cannot be synced
+	if err := SyncDir(filepath.Dir(string(d))); err != nil && vm.KindOf(err) != vm.Denied { // a directory of others: without read permission it cannot be synced
 		return err
 	}
 	return WriteFile(d.Format(), []byte(strconv.Itoa(FormatVersion)+"\n"), 0o644)
@@ -141,7 +141,7 @@ func (d Dir) runIn(base string, uid int) (RunDir, error) {
 	return RunDir(dir), nil
 }
 
-// maxSocketPath leaves some room below the 108 bytes of sockaddr_un.
+// maxSocketPath is somewhat below the 108 bytes of sockaddr_un.
 const maxSocketPath = 100
 
 // VM is the directory of one VM's sockets, mode 0700.
@@ -177,5 +177,5 @@ func (r RunVM) QEMUOutput() string { return filepath.Join(string(r), "qemu.out")
 // QEMUPID identifies QEMU: pid, start time and boot id, as JSON.
 func (r RunVM) QEMUPID() string { return filepath.Join(string(r), "qemu.pid") }
 
-// Exit says how the machine ended: vm.MachineExit, as JSON.
+// Exit is how the machine ended: vm.MachineExit, as JSON.
 func (r RunVM) Exit() string { return filepath.Join(string(r), "exit.json") }

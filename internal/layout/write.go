@@ -21,8 +21,8 @@ import (
 // tempPrefix begins the name of every file and directory that is not finished.
 const tempPrefix = ".tmp-"
 
-// IsTemp reports whether name, without its directory, is that of something
-// unfinished that a sweep may remove.
+// IsTemp reports whether name, without its directory, is unfinished and may be
+// removed by a sweep.
 func IsTemp(name string) bool { return strings.HasPrefix(name, tempPrefix) }
 
 // Temp makes an empty directory (0700) inside dir whose name IsTemp.
@@ -43,8 +43,8 @@ func WriteFile(path string, data []byte, perm fs.FileMode) error {
 	})
 }
 
-// WriteFunc is WriteFile with a function that writes the contents. When it
-// fails, nothing is left behind and the error is its own.
+// WriteFunc is WriteFile with a function that writes the contents. On an error
+// nothing is left behind and the error is the function's.
 func WriteFunc(path string, perm fs.FileMode, fill func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), tempPrefix)
 	if err != nil {
@@ -95,9 +95,9 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// Publish makes a finished directory appear under its final name: fsync of
-// every file and directory below tmp, rename, fsync of the parent. It refuses
-// (Exists) when final is there.
+// Publish makes a finished directory appear under its final name: fsync of every
+// file and directory below tmp, rename, fsync of the parent. Kind Exists when final
+// exists.
 func Publish(tmp, final string) error {
 	if _, err := os.Lstat(final); err == nil {
 		return vm.Errorf(vm.Exists, final, "is there already")
@@ -136,8 +136,8 @@ func SyncFile(path string) error {
 // SyncDir makes the names in a directory durable.
 func SyncDir(path string) error { return SyncFile(path) }
 
-// SyncNew makes the name of a new file durable, and that of the directory that
-// holds it. What is in the file is the caller's to sync.
+// SyncNew makes the name of a new file durable, and that of its directory. The
+// caller syncs the contents.
 func SyncNew(path string) error {
 	dir := filepath.Dir(path)
 	if err := SyncDir(dir); err != nil {
@@ -146,8 +146,8 @@ func SyncNew(path string) error {
 	return SyncDir(filepath.Dir(dir))
 }
 
-// MakeDir makes a directory (0700) with a durable name. One that is there
-// already is no error.
+// MakeDir makes a directory (0700) with a durable name. An existing one is no
+// error.
 func MakeDir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if errors.Is(err, fs.ErrExist) {
@@ -159,7 +159,8 @@ func MakeDir(path string) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// A Lock is a file that this process holds locked. The file itself stays.
+// A Lock is a file that this process has locked. Unlocking does not remove the
+// file.
 type Lock struct{ f *os.File }
 
 // TryLock takes the lock of path, creating the file (0600). Busy when another
@@ -202,7 +203,7 @@ func WaitLock(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
-// Unlock gives the lock back. It may be called twice.
+// Unlock releases the lock. It may be called twice.
 func (l *Lock) Unlock() error {
 	err := l.f.Close()
 	if errors.Is(err, os.ErrClosed) {

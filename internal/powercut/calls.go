@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls answers the kernel. Nodes are never forgotten: a test makes few.
+// calls answers the kernel. Nodes are never freed: a test makes few.
 type calls struct {
 	fuse.RawFileSystem
 	d *Disk
 }
 
-const valid = 1 // seconds for which the kernel may keep what it was told
+const valid = 1 // seconds for which the kernel may cache answers
 
-// at takes the lock and returns a node.
+// at locks the disk and returns a node.
 func (c *calls) at(id uint64) (n *node, unlock func()) {
 	c.d.mu.Lock()
 	return c.d.nodes[id], c.d.mu.Unlock
@@ -267,8 +267,7 @@ func (c *calls) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.
 
 func (c *calls) Release(<-chan struct{}, *fuse.ReleaseIn) {}
 
-// OpenDir notes what is in the directory: entries must not move while it is
-// read.
+// OpenDir copies the directory's entries: they must not move while it is read.
 func (c *calls) OpenDir(_ <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	dir, unlock := c.at(in.NodeId)
 	defer unlock()

@@ -1,15 +1,14 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package powercut is a file system for tests that remembers what of it was
-// synced. A test works on it as on any other, and then asks what a power cut
-// would leave: of a file the bytes of its last fsync, of a directory the names
-// of its last fsync, or all names without the bytes. A test can also have one
-// fsync do nothing, to see that somebody notices, or keep an fsync from
-// returning, as a dying disk does.
+// Package powercut is a file system for tests that remembers what was synced. A
+// test works on it as on any other, and then asks what a power cut would leave: the
+// bytes of each file's last fsync, the names of each directory's last fsync, or all
+// names without the bytes. A test can also make one fsync do nothing, to check that
+// this is detected, or keep an fsync from returning, as a dying disk does.
 //
-// Everything is in memory. A program of its own should run on it what maps
-// files: a page fault of the test's own process needs the test's own process.
+// Everything is in memory. A program that maps files should be a process of its
+// own: a page fault of the test's own process needs that process to answer it.
 package powercut
 
 import (
@@ -25,23 +24,22 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Loss says what becomes of what was not synced: disks may lose it, and may as
-// well keep some of it.
+// Loss says what happens to unsynced data: disks may lose it, or keep some of it.
 type Loss int
 
 const (
-	// NamesLost leaves each directory as its last fsync found it. It is the least
-	// that POSIX promises. Bytes that were not synced are lost in every case.
+	// NamesLost leaves each directory as of its last fsync, the least that POSIX
+	// promises. Unsynced bytes are lost in every case.
 	NamesLost Loss = iota
-	// NamesKept leaves all names as they are: ext4 with delayed allocation does so
-	// when its journal is written shortly before the cut. A new file that was
-	// renamed into place is empty.
+	// NamesKept leaves all names: ext4 with delayed allocation does so when its
+	// journal is written shortly before the cut. A new file that was renamed into
+	// place is empty.
 	NamesKept
-	// NamesGone loses new names and keeps removals. A name that got another file
-	// has the one before.
+	// NamesGone loses new names and keeps removals. A name that was replaced has
+	// its former file.
 	NamesGone
-	// Torn is NamesKept where of each file's unsynced blocks the first one, and
-	// the size, made it to the disk.
+	// Torn is NamesKept, but of each file's unsynced blocks the first one is on the
+	// disk, and so is the size.
 	Torn
 )
 
@@ -63,7 +61,7 @@ type Disk struct {
 	// Dir is where it is mounted.
 	Dir string
 
-	mu     sync.Mutex // guards what follows, and all nodes
+	mu     sync.Mutex // guards the fields below, and all nodes
 	nodes  map[uint64]*node
 	opens  map[uint64][]fuse.DirEntry // directories being read, by handle
 	handle uint64
@@ -72,8 +70,8 @@ type Disk struct {
 	before func(path string)
 }
 
-// Mount makes an empty disk, mounted until the test ends. The test is skipped
-// where the host does not let it mount one.
+// Mount mounts an empty disk until the test ends. It skips the test if the host
+// does not permit the mount.
 func Mount(t testing.TB) *Disk {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -100,14 +98,13 @@ func Mount(t testing.TB) *Disk {
 	t.Cleanup(func() {
 		if err := server.Unmount(); err != nil {
 			t.Errorf("unmount: %v", err)
-			_ = syscall.Unmount(d.Dir, syscall.MNT_DETACH) // the next one must not find it
+			_ = syscall.Unmount(d.Dir, syscall.MNT_DETACH) // the next test must not find it
 		}
 	})
 	return d
 }
 
-// Settle makes all that is on the disk survive a cut, as if it had been there
-// for long.
+// Settle marks everything on the disk as synced.
 func (d *Disk) Settle() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,17 +120,16 @@ func (d *Disk) Syncs() []Sync {
 	return slices.Clone(d.syncs)
 }
 
-// Ignore makes those syncs succeed without doing anything of which f says so.
-// n is the sync's index in Syncs.
+// Ignore makes those syncs succeed without effect for which f returns true. n is
+// the sync's index in Syncs.
 func (d *Disk) Ignore(f func(n int, s Sync) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ignore = f
 }
 
-// BeforeSync has f called before each sync, with the path below Dir. The sync
-// continues when f returns: one that does not return is a disk that hangs.
-// nil takes f back.
+// BeforeSync makes each sync call f first, with the path below Dir. The sync
+// continues when f returns; if it does not return, the disk hangs. nil removes f.
 func (d *Disk) BeforeSync(f func(path string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,8 +137,7 @@ func (d *Disk) BeforeSync(f func(path string)) {
 }
 
 // Cut returns a new directory with what a power cut would leave now. The disk
-// itself keeps running, and nothing that is written to it later is in the
-// directory.
+// itself keeps working, and the directory does not change with it.
 func (d *Disk) Cut(t testing.TB, l Loss) string {
 	t.Helper()
 	d.mu.Lock()
@@ -154,7 +149,7 @@ func (d *Disk) Cut(t testing.TB, l Loss) string {
 	return dir
 }
 
-// write makes at path what is left of n, and of everything below it.
+// write writes to path what is left of n and of everything below it.
 func (n *node) write(path string, l Loss, done map[*node]string) error {
 	if at, again := done[n]; again {
 		return os.Link(at, path)
@@ -181,7 +176,7 @@ func (n *node) write(path string, l Loss, done map[*node]string) error {
 		}
 		return n.synced.write(path, perm)
 	}
-	return nil // sockets and the like are the kernel's
+	return nil // the kernel owns sockets and the like
 }
 
 func (c content) write(path string, perm fs.FileMode) error {

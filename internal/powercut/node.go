@@ -15,8 +15,8 @@ import (
 
 const blockSize = 4096
 
-// content is the bytes of a file; a block that is missing is zeros. A block is
-// never changed once it is in a content that was synced.
+// content is the bytes of a file; a missing block is zeros. A block never changes
+// once it is in a synced content.
 type content struct {
 	size   int64
 	blocks map[int64]*[blockSize]byte
@@ -35,7 +35,7 @@ type node struct {
 	dirty       map[int64]bool // blocks that differ between the two
 
 	names, kept map[string]*node // of a directory: now, and at its last fsync
-	up          *node            // one of the directories that name it
+	up          *node            // one of its parent directories
 	name        string
 }
 
@@ -154,7 +154,7 @@ func (n *node) left(l Loss) map[string]*node {
 	return n.names
 }
 
-// torn is the content when the first of the unsynced blocks was written.
+// torn is the content after the first unsynced block was written.
 func (n *node) torn() content {
 	c := content{size: n.now.size, blocks: maps.Clone(n.synced.blocks)}
 	if len(n.dirty) > 0 {
@@ -168,7 +168,7 @@ func (n *node) torn() content {
 	return c
 }
 
-// sync makes what is there what a cut leaves.
+// sync marks the current state as synced.
 func (n *node) sync() {
 	if n.isDir() {
 		n.kept = make(map[string]*node, len(n.names))

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Diagnostics is what a failed setup shows of the guest's services, as the
-// contract has it.
+// Diagnostics describes the guest's services after a failed setup, in the
+// contract's form.
 type Diagnostics struct {
 	ServiceStates               []ServiceStates `json:"serviceStates"` // never null
 	FailedServiceLogs           []ServiceLog    `json:"failedServiceLogs"`
@@ -26,7 +26,7 @@ type ServiceStates struct {
 	Services    []string `json:"services"`
 }
 
-// ServiceLog is what a service wrote last.
+// ServiceLog is the end of a service's log.
 type ServiceLog struct {
 	UnitName string `json:"unitName"`
 	Log      string `json:"log"`

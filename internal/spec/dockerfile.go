@@ -15,9 +15,9 @@ import (
 // debian are the tags of the distribution that Warren's image is made of.
 var debian = []string{"", "latest", "stable", "stable-slim", "12", "12-slim", "bookworm", "bookworm-slim"}
 
-// Dockerfile reads the part of a Dockerfile that a VM can be made by: FROM an
-// image, and RUN. known reports whether the host has an image of a name. The
-// result is the image ("" = the default) and the commands.
+// Dockerfile reads the part of a Dockerfile that Warren supports: FROM an image,
+// and RUN. known reports whether the host has an image of a name. The result is the
+// image ("" = the default) and the commands.
 func Dockerfile(text string, known func(string) bool) (image string, run []string, err error) {
 	from := false
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
@@ -64,14 +64,13 @@ func baseImage(name string, known func(string) bool) (string, error) {
 	if repo == "debian" && slices.Contains(debian, tag) {
 		return "", nil
 	}
-	return "", vm.Errorf(vm.Unsupported, name, "there is no image of this name, and container images are not read").
+	return "", vm.Errorf(vm.Unsupported, name, "there is no image of this name, and Warren does not read container images").
 		WithCode("UNSUPPORTED_OS", "os", name).WithHint("use FROM debian:12, or an image of `warren image ls`")
 }
 
 var heredoc = regexp.MustCompile(`^<<-?\s*(['"]?)([A-Za-z_][A-Za-z0-9_]*)['"]?$`)
 
-// runCommand reads the RUN that begins at line i and returns the last line
-// that belongs to it.
+// runCommand reads the RUN that begins at line i and returns its last line.
 func runCommand(lines []string, i int) (string, int, error) {
 	at := i + 1
 	_, rest, _ := strings.Cut(strings.TrimSpace(lines[i]), " ")

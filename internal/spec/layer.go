@@ -15,7 +15,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Layer is what is done to a VM in one go. The zero value does nothing.
+// Layer is one step of a VM's setup. The zero value does nothing.
 type Layer struct {
 	Run     []string // shell commands of a Dockerfile, run first, in /
 	Groups  []Group
@@ -28,9 +28,9 @@ type Layer struct {
 	Patches []vm.Unit
 	Workdir string
 
-	Size          vm.Size // zero fields are not said
-	Discriminator string  // makes an otherwise equal layer another one
-	SkipCache     bool    `json:"-"` // make it afresh
+	Size          vm.Size // zero = not given
+	Discriminator string  // distinguishes otherwise equal layers
+	SkipCache     bool    `json:"-"` // build it even if it exists
 }
 
 // Group is a Linux group.
@@ -59,7 +59,7 @@ type File struct {
 	Executable bool
 }
 
-// GitUser is what git signs commits with.
+// GitUser is the author of git commits.
 type GitUser struct {
 	Name       string
 	Email      string
@@ -78,7 +78,7 @@ func (l Layer) Empty() bool {
 	return len(l.Run)+len(l.Groups)+len(l.Users)+len(l.Apt)+len(l.Files)+len(l.Repos)+len(l.Units)+len(l.Patches) == 0 && l.GitUser == GitUser{}
 }
 
-// Check refuses a layer that cannot be carried out, with the contract's codes.
+// Check refuses a layer that cannot be built, with the contract's codes.
 func (l Layer) Check() error {
 	for _, check := range []func(Layer) error{checkGroups, checkUsers, checkFiles, checkApt, checkRepos, checkUnits} {
 		if err := check(l); err != nil {
@@ -112,7 +112,7 @@ func checkRepos(l Layer) error {
 	for _, r := range l.Repos {
 		switch {
 		case !strings.Contains(r.URL, "://") && !strings.Contains(r.URL, "@"):
-			return bad(r.URL, "not the URL of a repository").WithHint("repositories of this server's own are not in this version")
+			return bad(r.URL, "not the URL of a repository").WithHint("this version has no repositories of its own")
 		case strings.HasPrefix(r.URL, "-") || strings.HasPrefix(r.Rev, "-") || strings.ContainsFunc(r.URL+r.Rev+r.Path, unicode.IsControl):
 			return bad(r.URL, "not a repository to clone")
 		case !path.IsAbs(r.Path):
@@ -156,7 +156,7 @@ func bad(subject, format string, args ...any) *vm.Error {
 // below it, or the id of an image or generation.
 func (l Layer) Key(source string) string {
 	h := sha256.New()
-	enc := json.NewEncoder(h) // a hash takes every write, and these types have no values that JSON lacks
+	enc := json.NewEncoder(h) // a hash takes every write, and JSON can encode these types
 	_ = enc.Encode(struct {
 		Format int
 		Source string

@@ -13,14 +13,14 @@ import (
 // maxLayers bounds the layers of one request.
 const maxLayers = 32
 
-// Plan makes the layers of a request, innermost first, ready to be carried
-// out: checked, of a size, and with units that need nothing that will be gone.
+// Plan returns the layers of a request, innermost first, ready to build: checked,
+// with a size, and with units that require no removed unit.
 func Plan(layers []Layer) ([]Layer, error) {
 	if len(layers) > maxLayers {
 		return nil, bad("spec", "%d layers are more than %d", len(layers), maxLayers)
 	}
 	out := slices.Clone(layers)
-	gone := map[string]bool{} // units that are removed by their success
+	gone := map[string]bool{} // units that are removed after their success
 	for i := range out {
 		l := &out[i]
 		if err := l.Check(); err != nil {
@@ -42,10 +42,10 @@ func Plan(layers []Layer) ([]Layer, error) {
 	return out, nil
 }
 
-// withoutGone drops what units require of those that are removed once they
-// have succeeded: they are started in order, the first that fails ends it all,
-// and at the next boot there is nothing left to require. After stays: it means
-// nothing where there is no such unit.
+// withoutGone removes requirements on units that are removed after their success.
+// They are started in order and the first failure ends the setup; at the next boot
+// the required unit would be missing. After stays: it is ignored if there is no
+// such unit.
 func withoutGone(units []vm.Unit, gone map[string]bool) []vm.Unit {
 	out := make([]vm.Unit, 0, len(units))
 	for _, u := range units {
@@ -55,8 +55,8 @@ func withoutGone(units []vm.Unit, gone map[string]bool) []vm.Unit {
 	return out
 }
 
-// inOrder sorts units so that each comes after those that it names in After or
-// Requires; otherwise they stay in the order that they were given in.
+// inOrder sorts units so that each comes after those in its After or Requires;
+// otherwise they keep their order.
 func inOrder(units []vm.Unit) ([]vm.Unit, error) {
 	byName := make(map[string]vm.Unit, len(units))
 	for _, u := range units {
@@ -96,9 +96,9 @@ func inOrder(units []vm.Unit) ([]vm.Unit, error) {
 	return out, nil
 }
 
-// fillSizes gives a layer the size of the nearest layer outside of it that has
-// one, else of the nearest inside: of one size throughout, the VM continues the
-// memory of the layer that it is made of.
+// fillSizes gives a layer without a size that of the nearest outer layer that has
+// one, else of the nearest inner one. With one size throughout, the VM continues
+// the memory of its layer.
 func fillSizes(layers []Layer) {
 	fields := []func(*vm.Size) *int{
 		func(s *vm.Size) *int { return &s.VCPU },
@@ -119,8 +119,8 @@ func fillSizes(layers []Layer) {
 	}
 }
 
-// Keys are the keys of layers on a source, and whether each is to be made
-// afresh: one below it is, or it is itself.
+// Keys returns the keys of layers on a source, and whether each must be built
+// again: because of its own setting or that of a layer below it.
 func Keys(source string, layers []Layer) (keys []string, afresh []bool) {
 	skip := false
 	for _, l := range layers {

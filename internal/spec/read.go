@@ -63,8 +63,8 @@ func ParseUnits(data []byte) ([]vm.UnitStatus, error) {
 	return list, nil
 }
 
-// ParseJournal reads the lines of `journalctl --output=json`. A line that is
-// no entry is left out: the guest's clock or disk may have broken it.
+// ParseJournal reads the lines of `journalctl --output=json`. It skips a malformed
+// line, which the guest's clock or disk may have caused.
 func ParseJournal(data []byte) []vm.UnitLog {
 	list := []vm.UnitLog{}
 	for line := range bytes.SplitSeq(data, []byte("\n")) {
@@ -73,7 +73,7 @@ func ParseJournal(data []byte) []vm.UnitLog {
 			Time     string          `json:"__REALTIME_TIMESTAMP"`
 			Priority string          `json:"PRIORITY"`
 			Unit     string          `json:"_SYSTEMD_UNIT"`
-			Of       string          `json:"UNIT"` // of systemd's own lines about a unit
+			Of       string          `json:"UNIT"` // of systemd's own messages about a unit
 		}
 		if json.Unmarshal(line, &e) != nil || e.Time == "" {
 			continue
@@ -94,7 +94,7 @@ func ParseJournal(data []byte) []vm.UnitLog {
 	return list
 }
 
-// journalText is a message: a string, or, where it is not UTF-8, its bytes as
+// journalText decodes a message: a string, or, if it is not UTF-8, its bytes as
 // numbers.
 func journalText(raw json.RawMessage) string {
 	var s string
@@ -114,8 +114,8 @@ func journalText(raw json.RawMessage) string {
 
 var relative = regexp.MustCompile(`^(now|today|yesterday|[-+]?[0-9]+ ?(us|ms|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|w|weeks?)( ago)?|[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}(:[0-9]{2})?)?)$`)
 
-// Since is a point in time as journalctl reads it: RFC 3339, seconds or
-// milliseconds since 1970, or journalctl's own words.
+// Since converts a point in time to one that journalctl reads: RFC 3339, seconds or
+// milliseconds since 1970, or journalctl's own forms.
 func Since(s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -136,8 +136,8 @@ func Since(s string) (string, error) {
 		WithHint("give a time like 2026-01-31T12:00:00Z, or \"10 min ago\"")
 }
 
-// JournalCursor is where one line of journalctl's output stands; "" when it does
-// not say.
+// JournalCursor returns the cursor of a line of journalctl's output; "" when it has
+// none.
 func JournalCursor(line []byte) string {
 	var e struct {
 		Cursor string `json:"__CURSOR"`

@@ -22,7 +22,7 @@ const (
 	defaultTarget = "multi-user.target"
 )
 
-// UnitName gives a name without a dot its ".service".
+// UnitName adds ".service" to a name without a dot.
 func UnitName(name string) string {
 	if strings.Contains(name, ".") {
 		return name
@@ -30,25 +30,25 @@ func UnitName(name string) string {
 	return name + ".service"
 }
 
-// UnitPath is the file of a unit.
+// UnitPath is the path of a unit's file.
 func UnitPath(name string) string { return UnitDir + "/" + UnitName(name) }
 
-// PatchPath is the file that overrides parts of a unit.
+// PatchPath is the path of the file that overrides parts of a unit.
 func PatchPath(name string) string { return UnitPath(name) + ".d/50-warren.conf" }
 
-// CheckUnit refuses a unit that systemd would not take, or would take for
-// something else. A patch may leave out everything but the name.
+// CheckUnit refuses a unit that systemd would refuse or misread. A patch needs only
+// the name.
 func CheckUnit(u vm.Unit, patch bool) error {
 	if err := CheckUnitName(u.Name); err != nil {
 		return err
 	}
 	switch {
 	case !strings.HasSuffix(UnitName(u.Name), ".service"):
-		return refuse("INVALID_REQUEST", u.Name, "only services are made this way")
+		return refuse("INVALID_REQUEST", u.Name, "only services are supported")
 	case u.Mode != "" && u.Mode != vm.UnitService && u.Mode != vm.UnitOneshot:
 		return refuse("INVALID_REQUEST", u.Name, "mode %q is neither oneshot nor service", u.Mode)
 	case len(u.Exec) == 0 && !patch:
-		return refuse("EXEC_EMPTY", u.Name, "nothing is given to run")
+		return refuse("EXEC_EMPTY", u.Name, "no command is given")
 	}
 	for _, line := range u.Exec {
 		if strings.TrimSpace(line) == "" {
@@ -66,7 +66,7 @@ func CheckUnit(u vm.Unit, patch bool) error {
 	return nil
 }
 
-// CheckUnitName refuses what is not the name of a unit.
+// CheckUnitName refuses an invalid unit name.
 func CheckUnitName(name string) error {
 	switch {
 	case name == "":
@@ -81,7 +81,7 @@ func CheckUnitName(name string) error {
 	return nil
 }
 
-// notUnitChar reports what systemd does not allow in a unit's name.
+// notUnitChar reports whether systemd forbids a character in a unit's name.
 func notUnitChar(r rune) bool {
 	return r > unicode.MaxASCII || !(unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(`:_.\@-`, r))
 }
@@ -174,7 +174,7 @@ func refuse(code, subject, format string, args ...any) *vm.Error {
 	return e.WithCode(code, "message", e.Msg)
 }
 
-// RenderUnit writes the file of a checked unit.
+// RenderUnit returns the file of a checked unit.
 func RenderUnit(u vm.Unit) string {
 	var f unitFile
 	f.section("Unit")
@@ -204,7 +204,7 @@ func RenderUnit(u vm.Unit) string {
 	return f.String()
 }
 
-// RenderPatch writes the file that overrides what a patch names.
+// RenderPatch returns the file that overrides parts of a unit.
 func RenderPatch(u vm.Unit) string {
 	var f unitFile
 	f.section("Unit")
@@ -221,7 +221,7 @@ func RenderPatch(u vm.Unit) string {
 		f.set("RemainAfterExit", yesNo(*u.RemainAfterExit))
 	}
 	if len(u.Exec) > 0 {
-		f.set("ExecStartPre", "") // the unit's own are replaced, not added to
+		f.set("ExecStartPre", "") // replaces the unit's own value instead of adding to it
 		f.set("ExecStart", "")
 		f.exec(u)
 	}
@@ -232,7 +232,7 @@ func RenderPatch(u vm.Unit) string {
 	return f.String()
 }
 
-// unitFiles are the files of a unit that its success removes.
+// unitFiles are the files of a unit that are removed after its success.
 func unitFiles(u vm.Unit) []string {
 	name := UnitName(u.Name)
 	files := []string{UnitDir + "/" + name}
@@ -249,7 +249,7 @@ func targets(u vm.Unit) []string {
 	return unitNames(u.WantedBy)
 }
 
-// unitType chooses exec over simple: a start fails when the program is missing.
+// unitType prefers exec to simple: then a start fails when the program is missing.
 func unitType(u vm.Unit) string {
 	switch {
 	case u.Oneshot():
@@ -260,7 +260,7 @@ func unitType(u vm.Unit) string {
 	return "exec"
 }
 
-// unitFile is a unit file as it is written.
+// unitFile is a unit file in the making.
 type unitFile struct{ strings.Builder }
 
 func (f *unitFile) section(name string) {
@@ -278,7 +278,7 @@ func (f *unitFile) names(key string, list []string) {
 	}
 }
 
-// common writes what both kinds of file have under [Unit].
+// common writes the [Unit] section of both kinds of file.
 func (f *unitFile) common(u vm.Unit) {
 	f.names("After", u.After)
 	f.names("Requires", u.Requires)
@@ -295,7 +295,7 @@ func (f *unitFile) common(u vm.Unit) {
 	}
 }
 
-// service writes what both kinds of file have under [Service].
+// service writes the [Service] section of both kinds of file.
 func (f *unitFile) service(u vm.Unit) {
 	if u.User != nil {
 		f.set("User", literal(*u.User))
@@ -323,8 +323,8 @@ func (f *unitFile) service(u vm.Unit) {
 	}
 }
 
-// exec writes the command lines: all of a oneshot run in order, and of a
-// service all but the last run before it.
+// exec writes the command lines. A oneshot runs all in order; a service runs all
+// but the last before it.
 func (f *unitFile) exec(u vm.Unit) {
 	for i, line := range u.Exec {
 		key := "ExecStart"
@@ -335,8 +335,8 @@ func (f *unitFile) exec(u vm.Unit) {
 	}
 }
 
-// execLine is a command line as systemd reads it: words, quotes and $VARIABLES
-// are its own to take apart; % is not. What does not fit in a line is bash's.
+// execLine is a command line in systemd's syntax: words, quotes and $VARIABLES
+// work, % is literal. bash runs one that does not fit in a line.
 func execLine(line string) string {
 	line = strings.TrimSpace(line)
 	if strings.ContainsFunc(line, func(r rune) bool { return r != '\t' && unicode.IsControl(r) }) || strings.HasSuffix(line, `\`) {
@@ -356,7 +356,7 @@ func quoteAll(words []string) string {
 	return strings.Join(out, " ")
 }
 
-// quote writes one word.
+// quote quotes one word.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

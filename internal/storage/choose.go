@@ -12,24 +12,24 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Candidate is a VM, a snapshot or a layer as the decision sees it.
+// Candidate is a VM, a snapshot or a layer that may be removed.
 type Candidate struct {
 	Item       Item
 	Priority   int // CachePriority, 0 to 10, or from SnapshotPriority on
 	LastActive time.Time
-	Frees      int64  // bytes that are free once it is gone
-	Kept       string // why it may not go; "" = it may
+	Frees      int64  // bytes that its removal frees
+	Kept       string // why it must stay; "" = it may be removed
 	Account    vm.AccountID
 }
 
-// Kept says why a VM may not be let go, however short the disk is; "" = it may.
-// held: somebody asked that it stay; used: somebody is at it now.
+// Kept returns why a VM must not be removed, however short the disk is; "" = it
+// may. held: it has a hold; used: a call or operation uses it now.
 func Kept(rec vm.VM, held, used bool) string {
 	switch {
 	case rec.Persistence.Type == vm.Persistent:
 		return "persistent"
 	case rec.Persistence.Type == vm.Ephemeral:
-		return "ephemeral" // its own event ends it
+		return "ephemeral" // its own event deletes it
 	case rec.State != vm.Stopped && rec.State != vm.Suspended:
 		return string(rec.State)
 	case held:
@@ -40,13 +40,14 @@ func Kept(rec vm.VM, held, used bool) string {
 	return ""
 }
 
-// CachePriority is that of what can be made again: it goes before all else.
+// CachePriority is the priority of what can be made again: it is removed first.
 const CachePriority = -1
 
-// SnapshotPriority is added to a snapshot's own: snapshots go after all VMs.
+// SnapshotPriority is added to a snapshot's own: snapshots are removed after all
+// VMs.
 const SnapshotPriority = 11
 
-// Priority is that of what is sticky: the lower, the sooner it goes.
+// Priority is the priority of a sticky thing: the lowest is removed first.
 func Priority(p vm.Persistence) int {
 	if p.Priority == nil {
 		return *vm.DefaultPersistence().Priority
@@ -54,9 +55,9 @@ func Priority(p vm.Persistence) int {
 	return *p.Priority
 }
 
-// Order returns those that may go, the first to go first: what accounts have
-// above their fair share (above; nil = nobody does), then the rest; of each the
-// lowest priority, then the oldest use.
+// Order returns the candidates that may be removed, the first to remove first:
+// things of accounts above their fair share (above; nil = none), then the rest; in
+// each part the lowest priority first, then the longest unused.
 func Order(list []Candidate, above map[vm.AccountID]int64) []Candidate {
 	may := make([]Candidate, 0, len(list))
 	for _, c := range list {
@@ -80,8 +81,8 @@ func Order(list []Candidate, above map[vm.AccountID]int64) []Candidate {
 	return append(first, then...)
 }
 
-// Above is what each account has above its fair share: an equal part of the
-// budget, less what is nobody's, for every account that has anything.
+// Above returns how much each account has above its fair share: an equal part of
+// the budget, less what belongs to no account, for every account that has anything.
 func Above(has map[vm.AccountID]vm.Bytes, budget int64) map[vm.AccountID]int64 {
 	n := int64(0)
 	for id, b := range has {
@@ -102,8 +103,8 @@ func Above(has map[vm.AccountID]vm.Bytes, budget int64) map[vm.AccountID]int64 {
 	return above
 }
 
-// Choose says how many of the ordered must go for need bytes, and what that
-// frees at least. What frees nothing is not chosen.
+// Choose returns how many of the ordered candidates must be removed for need bytes,
+// and what that frees at least. It skips candidates that free nothing.
 func Choose(ordered []Candidate, need int64) (chosen []Candidate, frees int64) {
 	for _, c := range ordered {
 		if frees >= need {
@@ -116,8 +117,8 @@ func Choose(ordered []Candidate, need int64) (chosen []Candidate, frees int64) {
 	return chosen, frees
 }
 
-// Over is what must go: what is used above the budget, or what the disk lacks
-// of its reserve, whichever is more. A budget of 0 is none.
+// Over returns how many bytes must be freed: the use above the budget, or what the
+// disk lacks of its reserve, whichever is more. A budget of 0 is none.
 func Over(used, budget, free, reserve int64) int64 {
 	over := max(0, reserve-free)
 	if budget > 0 {

@@ -21,12 +21,12 @@ const (
 	fiemapBatch  = 512 // extents read at a time
 
 	extentLast     = 0x1
-	extentUnplaced = 0x2 | 0x4 | 0x200 | 0x400 // unknown, delayed, inline, with the tails of others: no place of its own
+	extentUnplaced = 0x2 | 0x4 | 0x200 | 0x400 // unknown, delayed, inline, packed with others: no place of its own
 	extentShared   = 0x2000
 )
 
-// sharedRanges asks the file system which blocks of a file other files may
-// have, too. Where it doesn't say, there are none.
+// sharedRanges asks the file system which blocks of a file other files may share. A
+// file system that does not tell shares none.
 func sharedRanges(path string) (shared []Range) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,8 +49,8 @@ func sharedRanges(path string) (shared []Range) {
 	return shared
 }
 
-// parseExtents reads one answer: the shared ranges in it, where the next one
-// is to begin, and whether there is one.
+// parseExtents reads one answer: its shared ranges, where the next request begins,
+// and whether there is one.
 func parseExtents(buf []byte) (shared []Range, next uint64, more bool) {
 	n := min(binary.NativeEndian.Uint32(buf[20:]), fiemapBatch)
 	for i := range int(n) {

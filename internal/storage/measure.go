@@ -19,9 +19,9 @@ import (
 // Measurer measures one data directory.
 type Measurer struct{ Dir layout.Dir }
 
-// Measure reads what every file of the data directory takes. Files that
-// disappear meanwhile are left out, and what a link below it leads to: that is
-// counted where it lies.
+// Measure reads how many blocks every file of the data directory takes. It leaves
+// out files that disappear meanwhile, and targets of links: they are counted where
+// they are.
 func (m Measurer) Measure(ctx context.Context) ([]File, error) {
 	root, err := filepath.EvalSymlinks(string(m.Dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func measure(path string, d fs.DirEntry, shares bool) (File, bool) {
 	return f, true
 }
 
-// itemOf says what a path below the data directory belongs to.
+// itemOf returns the thing to which a path below the data directory belongs.
 func (m Measurer) itemOf(path string, isDir bool) (item Item, memory bool) {
 	first, rest, deep := strings.Cut(path, "/")
 	id, name, _ := strings.Cut(rest, "/")
@@ -98,8 +98,8 @@ func (m Measurer) itemOf(path string, isDir bool) (item Item, memory bool) {
 	}
 }
 
-// canShare reports whether files of that file system may have blocks in
-// common; where they never have, their extents need not be read.
+// canShare reports whether files of that file system may share blocks; if not,
+// their extents need not be read.
 func canShare(path string) bool {
 	var st unix.Statfs_t
 	if unix.Statfs(path, &st) != nil {

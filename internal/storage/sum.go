@@ -19,40 +19,40 @@ const (
 	Other      = "other" // records, logs and caches of the server itself
 )
 
-// Item is one thing that files belong to.
+// Item is one thing that owns files.
 type Item struct{ Kind, ID string }
 
-// Inode names a file whatever its names.
+// Inode identifies a file, whatever its names.
 type Inode struct{ Device, Number uint64 }
 
 // Range is a part of a device, in bytes.
 type Range struct{ Start, End int64 }
 
-// File is one name of a file and the blocks behind it.
+// File is one name of a file, with the file's blocks.
 type File struct {
 	Item      Item
 	Path      string // below the data directory
-	Memory    bool   // it is memory of a machine, or its device state
+	Memory    bool   // memory of a machine, or its device state
 	Inode     Inode
-	Allocated int64   // bytes of blocks; holes have none
-	Shared    []Range // those of its blocks that other files may have, too
+	Allocated int64   // bytes in blocks; holes have none
+	Shared    []Range // those of its blocks that other files may share
 }
 
-// Use is what owners take of the disk, and all of it together, each block
-// counted once.
+// Use is the disk space of each owner and of all together, with each block counted
+// once.
 type Use[O comparable] struct {
 	Of    map[O]vm.Bytes
 	Total int64
 }
 
-// inode is a file with all who own a name of it.
+// inode is a file with all owners of its names.
 type inode struct {
 	file   *File
 	owners []int
 }
 
-// Sum adds up who has what. A file may have several owners, and several names;
-// a block that files of one owner share is that owner's own.
+// Sum adds up the space of each owner. A file may have several owners and several
+// names. A block that only files of one owner share is that owner's own.
 func Sum[O comparable](files []File, owners func(*File) []O) Use[O] {
 	numbers := map[O]int{}
 	var known []O
@@ -84,7 +84,7 @@ func Sum[O comparable](files []File, owners func(*File) []O) Use[O] {
 	return out
 }
 
-// addOwn adds the blocks that no other file has.
+// addOwn adds the blocks that no other file shares.
 func addOwn(bytes []vm.Bytes, inodes map[Inode]*inode) (total int64) {
 	for _, n := range inodes {
 		own := n.file.Allocated
@@ -104,7 +104,7 @@ func addOwn(bytes []vm.Bytes, inodes map[Inode]*inode) (total int64) {
 	return total
 }
 
-// edge is where a file's blocks begin or end on a device.
+// edge is the beginning or end of a file's blocks on a device.
 type edge struct {
 	device uint64
 	at     int64
@@ -112,10 +112,10 @@ type edge struct {
 	inode  *inode
 }
 
-// addShared adds the blocks that several files may have: it goes over each
-// device from its start to its end and knows at each place who has it. What is
-// shared adds up to a mark; an owner's part is how far the mark moved while the
-// owner was there. So the time is that of sorting, however many share.
+// addShared adds the blocks that files may share. It walks over each device from
+// start to end and knows at each place which owners have it. Shared bytes advance a
+// mark; an owner's part is how far the mark moved while the owner was present. So
+// the time is that of sorting, however many owners share.
 func addShared(bytes []vm.Bytes, inodes map[Inode]*inode) (total int64) {
 	var edges []edge
 	for _, n := range inodes {
@@ -125,12 +125,12 @@ func addShared(bytes []vm.Bytes, inodes map[Inode]*inode) (total int64) {
 	}
 	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.device, b.device), cmp.Compare(a.at, b.at)) })
 	names := make([]int, len(bytes))   // of each owner, at this place
-	since := make([]int64, len(bytes)) // the mark when the owner came
+	since := make([]int64, len(bytes)) // the mark when the owner appeared
 	var here, sum int                  // owners at this place, and the sum of their numbers
 	var mark int64
 	for i, e := range edges {
 		if i > 0 && here > 0 {
-			n := e.at - edges[i-1].at // within one device: nobody is left between two
+			n := e.at - edges[i-1].at // within one device: between two devices no owner is present
 			total += n
 			if here == 1 {
 				bytes[sum].Unique += n

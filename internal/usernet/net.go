@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package usernet is the network of one VM: an Ethernet segment that exists only
-// inside the monitor. It speaks QEMU's stream netdev on one side and ordinary
-// sockets of an unprivileged process on the other: DHCP, a name server, connections
-// out under the egress policy, and dials into the guest. Nothing on the host
-// listens for it, and no two VMs share anything, so every guest has the same
-// addresses for ever.
+// inside the monitor. On one side it speaks QEMU's stream netdev, on the other it
+// uses ordinary sockets of an unprivileged process: DHCP, a name server, connections
+// out under the egress policy, and connections into the guest. It listens on nothing
+// on the host, and no two VMs share anything, so every guest always has the same
+// addresses.
 //
-// What is allowed is decided by package egress; this package asks it before each
-// look-up and each dial, dials the very address that was judged, and leaves a
-// record of each connection. Under the policy packages it also reads the server
-// name of each TLS greeting and the Host of each HTTP request. It follows no
-// redirects for the guest: a registry that redirects to another host works only if
-// the policy names that host, too.
+// Package egress decides what is allowed. This package asks it before each lookup
+// and each dial, dials the address that was judged, and records each connection.
+// Under the policy packages it also reads the server name of each TLS greeting and
+// the Host of each HTTP request. It follows no redirects for the guest: a registry
+// that redirects to another host works only if the policy names that host, too.
 //
 // It holds no VM state; the monitor owns a Net and may call all of it.
 package usernet

@@ -5,11 +5,11 @@ package vt
 
 import "strconv"
 
-// params are the numbers of a control sequence. Those joined by colons are
-// one with parts.
+// params are the numbers of a control sequence. Numbers joined by colons are one
+// with parts.
 type params [][]int
 
-// at returns a number; absent or 0 is def.
+// at returns a number; absent or 0 gives def.
 func (p params) at(i, def int) int {
 	if i >= len(p) || p[i][0] <= 0 {
 		return def
@@ -37,7 +37,7 @@ func parseParams(b []byte) params {
 	return p
 }
 
-// csi obeys a control sequence without its introducer.
+// csi carries out a control sequence without its introducer.
 func (s *Screen) csi(b []byte) {
 	final := b[len(b)-1]
 	b = b[:len(b)-1]
@@ -89,7 +89,7 @@ func (s *Screen) softReset() {
 	s.saved[s.which()] = home()
 }
 
-// move obeys sequences that move the cursor, and hands on the others.
+// move carries out sequences that move the cursor, and passes on the others.
 func (s *Screen) move(final byte, p params) {
 	n := p.at(0, 1)
 	low, high := s.top, s.end-1
@@ -135,7 +135,7 @@ func (s *Screen) goTo(x, y int) {
 	s.c.x, s.c.y, s.c.wrap = clamp(x, 0, s.cols-1), clamp(y, 0, s.rows-1), false
 }
 
-// line makes a line number of a sequence one of the screen.
+// line converts a line number of a sequence to one of the screen.
 func (s *Screen) line(n int) int {
 	if s.c.origin {
 		return min(s.top+n-1, s.end-1)
@@ -143,7 +143,7 @@ func (s *Screen) line(n int) int {
 	return n - 1
 }
 
-// change obeys sequences that change the content, and hands on the others.
+// change carries out sequences that change the content, and passes on the others.
 func (s *Screen) change(final byte, p params) {
 	n := p.at(0, 1)
 	switch final {
@@ -221,7 +221,7 @@ func (s *Screen) eraseScreen(how int) {
 	}
 }
 
-// set obeys sequences that change how things are done.
+// set carries out sequences that change modes.
 func (s *Screen) set(final byte, p params) {
 	switch final {
 	case 'm':

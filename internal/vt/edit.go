@@ -42,16 +42,14 @@ func (s *Screen) print(r rune) {
 	}
 }
 
-// wrapLine goes to the beginning of the next line, in which the text
-// continues.
+// wrapLine goes to the beginning of the next line, where the text continues.
 func (s *Screen) wrapLine() {
 	s.cur[s.c.y].wrapped = s.c.y < s.rows-1 || s.end == s.rows
 	s.c.x = 0
 	s.feed()
 }
 
-// put sets one cell. The other half of a wide character that it breaks
-// becomes blank.
+// put sets one cell. It blanks the other half of a wide character that it breaks.
 func (s *Screen) put(x int, r rune) {
 	cells := s.cur[s.c.y].cells
 	if r != behind {
@@ -66,7 +64,7 @@ func (s *Screen) put(x int, r rune) {
 	cells[x] = cell{r, s.c.style}
 }
 
-// split makes the wide character whose second half is at x blank.
+// split blanks the wide character whose second half is at x.
 func (s *Screen) split(x int) {
 	cells := s.cur[s.c.y].cells
 	if x < s.cols && cells[x].char == behind {
@@ -131,7 +129,7 @@ func b2i(b bool) int {
 	return 0
 }
 
-// lineFeed is a line feed asked for by the program.
+// lineFeed is a line feed that the program requested.
 func (s *Screen) lineFeed() {
 	s.cur[s.c.y].wrapped = false
 	s.feed()
@@ -191,18 +189,18 @@ func (s *Screen) scrollDown(top, n int) {
 	s.cur[s.end-1].wrapped = false
 }
 
-// wipe makes a line blank, in the current background.
+// wipe blanks a line, in the current background.
 func (s *Screen) wipe(l *line) {
 	l.wrapped = false
 	l.cells[0] = s.empty()
-	for n := 1; n < len(l.cells); n *= 2 { // half of what a flood of lines costs
+	for n := 1; n < len(l.cells); n *= 2 { // half the cost of a flood of lines
 		copy(l.cells[n:], l.cells[:n])
 	}
 }
 
 func (s *Screen) empty() cell { return cell{' ', Style{BG: s.c.style.BG}} }
 
-// erase makes cells from x to before end of the cursor's line blank.
+// erase blanks cells from x to before end of the cursor's line.
 func (s *Screen) erase(x, end int) {
 	l := &s.cur[s.c.y]
 	s.split(x)
@@ -239,8 +237,7 @@ func (s *Screen) deleteCells(n int) {
 	s.repair(l)
 }
 
-// repair makes a wide character at a line's end that lost its second half
-// blank.
+// repair blanks a wide character at a line's end that lost its second half.
 func (s *Screen) repair(l *line) {
 	l.wrapped = false
 	if s.wide(l.cells[s.cols-1].char) {

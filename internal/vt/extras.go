@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// keyFlags are the flags of the keyboard protocol that kitty has introduced, as
-// a stack of which the last counts. The empty one is a single 0.
+// keyFlags are the flags of kitty's keyboard protocol, as a stack whose last
+// element applies. The empty one is a single 0.
 type keyFlags []byte
 
 const (
-	maxKeyFlags = 16 // of a stack; then the oldest go
+	maxKeyFlags = 16 // entries of a stack; then the oldest is dropped
 	allKeyFlags = 31
 )
 
-// now returns the stack with the flags in force as its last ones.
+// now returns the stack with the current flags as its last ones.
 func (k *keyFlags) now() *byte {
 	if len(*k) == 0 {
 		*k = append(*k, 0)
@@ -26,7 +26,8 @@ func (k *keyFlags) now() *byte {
 	return &(*k)[len(*k)-1]
 }
 
-// obey obeys CSI with > (push), < (pop) or = (change) before, and u behind.
+// obey carries out CSI with the prefix > (push), < (pop) or = (change) and the
+// final u.
 func (k *keyFlags) obey(mark byte, p params) {
 	top := k.now()
 	flags := byte(p.at(0, 0) & allKeyFlags)
@@ -50,7 +51,7 @@ func (k *keyFlags) obey(mark byte, p params) {
 	}
 }
 
-// draw makes a terminal's stack this one.
+// draw makes a terminal's stack equal to this one.
 func (k keyFlags) draw(d *drawing) {
 	d.put("\x1b[<" + strconv.Itoa(maxKeyFlags) + "u")
 	for i, f := range k {
@@ -63,21 +64,21 @@ func (k keyFlags) draw(d *drawing) {
 	}
 }
 
-// colors are what a program has made of a terminal's colours: by the index of
-// the palette, and of foreground, background and cursor after these.
+// colors are the terminal's colours that a program has set: by the index of the
+// palette, then foreground, background and cursor.
 type colors struct {
-	changed bool // it has at some time
+	changed bool // it was set at some time
 	of      map[int]string
 }
 
 const (
 	dynamic  = 256 // foreground; then background and cursor
 	maxColor = dynamic + 2
-	// maxColorName bounds what is kept of a colour.
+	// maxColorName bounds the stored text of a colour.
 	maxColorName = 32
 )
 
-// osc obeys a sequence about colours; it says nothing of others.
+// osc carries out a sequence about colours; ok is false for others.
 func (c *colors) osc(number int, rest string) {
 	switch {
 	case number == 4:
@@ -108,7 +109,7 @@ func (c *colors) osc(number int, rest string) {
 	}
 }
 
-// set notes a colour; a question changes none.
+// set notes a colour; a query changes none.
 func (c *colors) set(n int, name string) {
 	other := func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && !strings.ContainsRune("#:/.", r)
@@ -122,8 +123,8 @@ func (c *colors) set(n int, name string) {
 	c.changed, c.of[n] = true, name
 }
 
-// draw makes a terminal's colours these. Those of one whose program has never
-// touched them stay as their owner has set them.
+// draw makes a terminal's colours equal to these. Colours that the program never
+// set keep the user's values.
 func (c *colors) draw(d *drawing) {
 	if !c.changed {
 		return

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// state is where in a sequence the parser is.
+// state is the parser's place in a sequence.
 type state uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	escapeTwo       // after ESC and an intermediate byte
 	control         // after CSI
 	text            // in OSC, DCS, APC, PM or SOS
-	textEsc         // there, after ESC
+	textEsc         // in such a string, after ESC
 	partial         // in the middle of a character
 )
 
@@ -28,11 +28,11 @@ const (
 	maxParams  = 32
 )
 
-// parser keeps the bytes of a sequence that is not complete.
+// parser keeps the bytes of an incomplete sequence.
 type parser struct {
 	state   state
 	pending []byte
-	long    bool // more bytes came than are kept
+	long    bool // more bytes arrived than are kept
 }
 
 // Write takes output of the program. It never fails.
@@ -50,7 +50,7 @@ func (s *Screen) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// plainRun prints the characters that b begins with.
+// plainRun prints the characters at the beginning of b.
 func (s *Screen) plainRun(b []byte) []byte {
 	for len(b) > 0 && b[0] >= ' ' && b[0] < 0x7f {
 		n := s.quick(b)
@@ -63,8 +63,8 @@ func (s *Screen) plainRun(b []byte) []byte {
 	return b
 }
 
-// quick prints what print would, as long as it is ASCII that replaces narrow
-// characters before the last column, and returns how much that was.
+// quick prints like print, as long as the text is ASCII that replaces narrow
+// characters before the last column, and returns how much it printed.
 func (s *Screen) quick(b []byte) int {
 	if s.c.wrap || s.insert || s.c.sets[b2i(s.c.shifted)] == '0' {
 		return 0
@@ -99,8 +99,7 @@ func (s *Screen) step(b []byte) []byte {
 	return b[1:]
 }
 
-// character takes one character of more than a byte; what has arrived of it
-// before is pending.
+// character takes one character of more than a byte; its earlier bytes are pending.
 func (s *Screen) character(b []byte) []byte {
 	have := len(s.p.pending)
 	whole := b
@@ -114,7 +113,7 @@ func (s *Screen) character(b []byte) []byte {
 	}
 	r, n := utf8.DecodeRune(whole)
 	for r == utf8.RuneError && n < len(whole) && !utf8.FullRune(whole[:n+1]) {
-		n++ // what is the beginning of a character, and is not finished, is one mistake
+		n++ // an unfinished beginning of a character is one mistake
 	}
 	s.p.state, s.p.pending = ground, s.p.pending[:0]
 	s.print(r)
@@ -149,7 +148,7 @@ func (s *Screen) sequence(c byte) {
 		s.begin(c)
 		return
 	case c < ' ' && !inText:
-		s.control(c) // obeyed in the middle of a sequence, as by a VT100
+		s.control(c) // carried out in the middle of a sequence, as by a VT100
 		return
 	case c >= 0x7f && !inText:
 		if c == 0x7f {
@@ -193,7 +192,7 @@ func (s *Screen) sequence(c byte) {
 			s.textEnd()
 			return
 		}
-		s.begin(0x1b) // ends the string without its being obeyed
+		s.begin(0x1b) // ends the string without carrying it out
 		s.sequence(c)
 	}
 }
@@ -212,7 +211,7 @@ func (s *Screen) afterEscape(c byte) {
 	}
 }
 
-// escapeEnd obeys a complete escape sequence.
+// escapeEnd carries out a complete escape sequence.
 func (s *Screen) escapeEnd() {
 	seq := string(s.p.pending[1:])
 	s.abort()
@@ -254,7 +253,7 @@ func (s *Screen) escapeEnd() {
 	}
 }
 
-// textEnd obeys a complete string: titles and colours matter.
+// textEnd carries out a complete string: only titles and colours matter.
 func (s *Screen) textEnd() {
 	body := string(s.p.pending[2:])
 	osc, long := s.p.pending[1] == ']', s.p.long
@@ -270,10 +269,10 @@ func (s *Screen) textEnd() {
 	}
 }
 
-// maxTitle is how much of a title is kept.
+// maxTitle is the stored length of a title.
 const maxTitle = 512
 
-// clean takes out of a title what is not text.
+// clean removes control characters from a title.
 func clean(t string) string {
 	out := make([]rune, 0, min(len(t), maxTitle))
 	for _, r := range t {
@@ -284,7 +283,7 @@ func clean(t string) string {
 	return string(out)
 }
 
-// control obeys a control character.
+// control carries out a control character.
 func (s *Screen) control(c byte) {
 	if c != 0x1b {
 		s.last = 0

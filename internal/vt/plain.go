@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Plain returns a program's output as lines of text: what a line was when it
-// was left, without colours and without anything that could steer a terminal.
-// What full-screen programs drew on the alternate screen is left out. used is
-// how much of b was read: a sequence or character that is not complete is not.
+// Plain returns a program's output as lines of text: the last state of each line,
+// without colours and control sequences. It leaves out what full-screen programs
+// drew on the alternate screen. used is how much of b was read: an incomplete
+// sequence or character is not.
 func Plain(b []byte) (text string, used int) {
 	p := &plainer{}
 	for used < len(b) {
@@ -28,7 +28,7 @@ func Plain(b []byte) (text string, used int) {
 // maxLine bounds a line; a longer one is broken.
 const maxLine = 1 << 16
 
-// plainer edits one line as a terminal of endless width does.
+// plainer edits one line like a terminal of endless width.
 type plainer struct {
 	out  strings.Builder
 	line []rune
@@ -36,7 +36,7 @@ type plainer struct {
 	alt  bool
 }
 
-// next takes one character or sequence; 0 = it is not complete.
+// next takes one character or sequence; 0 = it is incomplete.
 func (p *plainer) next(b []byte) int {
 	switch c := b[0]; {
 	case c == 0x1b:
@@ -123,7 +123,7 @@ func (p *plainer) escape(b []byte) int {
 			}
 		}
 		if len(b) > maxText {
-			return len(b) // it is text that nobody will see, however long
+			return len(b) // its text is never shown, however long
 		}
 		return 0
 	case c >= ' ' && c < '0':
@@ -139,7 +139,7 @@ func (p *plainer) escape(b []byte) int {
 	return 2
 }
 
-// csi obeys what edits a line.
+// csi carries out sequences that edit a line.
 func (p *plainer) csi(body []byte, final byte) {
 	if len(body) > 0 && body[0] == '?' {
 		for _, n := range parseParams(body[1:]) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Redraw returns output that makes an xterm, in whatever state it is, show
-// exactly this screen and obey its modes. What the program writes next
-// continues it, even when the program is in the middle of a sequence.
+// Redraw returns output that makes an xterm, in whatever state it is, show exactly
+// this screen with its modes. The program's next output continues it, even in the
+// middle of a sequence.
 func (s *Screen) Redraw() []byte {
 	d := &drawing{s: s}
 	d.put("\x1b\\\x1b[?1049l\x1b[!p\x1b[?1049l\x1b(B\x1b)B\x0f\x1b[?5;6;9;12;66;1000;1002;1003;1004;1005;1006;1007;1015;1016;2004;2031l")
@@ -39,7 +39,7 @@ func (s *Screen) Redraw() []byte {
 // plain is the state in which lines are drawn.
 const plain = "\x1b[m\x1b(B\x1b)B\x0f\x1b[?6l"
 
-// drawing is output under construction.
+// drawing is output in the making.
 type drawing struct {
 	s     *Screen
 	b     []byte
@@ -52,7 +52,7 @@ func (d *drawing) goTo(x, y int) {
 	d.put("\x1b[" + strconv.Itoa(y+1) + ";" + strconv.Itoa(x+1) + "H")
 }
 
-// tabs sets the tab stops when they are not the usual ones.
+// tabs sets the tab stops if they are not the default ones.
 func (d *drawing) tabs() {
 	usual := true
 	for i, on := range d.s.tabs {
@@ -71,10 +71,11 @@ func (d *drawing) tabs() {
 	d.put("\x1b[H")
 }
 
-// lines draws what is not blank. The screen is blank, the cursor at home.
+// lines draws the cells that are not blank. The screen is blank, the cursor at
+// home.
 func (d *drawing) lines(l []line) {
 	d.style = Style{}
-	joined := false // the line is reached by wrapping
+	joined := false // wrapping reaches the line
 	for y := range l {
 		n := used(l[y].cells)
 		if l[y].wrapped {
@@ -93,7 +94,7 @@ func (d *drawing) lines(l []line) {
 	}
 }
 
-// used is how many cells up to the last that is not blank there are.
+// used is the number of cells up to the last that is not blank.
 func used(c []cell) int {
 	n := len(c)
 	for n > 0 && c[n-1] == (cell{char: ' '}) {
@@ -110,7 +111,7 @@ func (d *drawing) cell(c cell) {
 	d.put(d.s.str(c.char))
 }
 
-// setStyle changes the style in force.
+// setStyle changes the current style.
 func (d *drawing) setStyle(t Style) {
 	if t != d.style {
 		d.put(t.sgr())
@@ -163,8 +164,8 @@ func (c Color) sgr(base int) string {
 	return ";" + strconv.Itoa(base+8) + ";5;" + strconv.Itoa(n)
 }
 
-// cursor puts the cursor where c is, with its style, sets and origin mode. top
-// is the scroll region's.
+// cursor puts the cursor where c is, with its style, sets and origin mode. top is
+// the scroll region's.
 func (d *drawing) cursor(c cursor, top int) {
 	y := c.y
 	if c.origin {
@@ -172,7 +173,7 @@ func (d *drawing) cursor(c cursor, top int) {
 		y -= top
 	}
 	d.goTo(c.x, y)
-	if c.wrap { // comes of printing the last character once more
+	if c.wrap { // printing the last character again causes this
 		cells := d.s.cur[c.y].cells
 		if cells[c.x].char == behind {
 			d.goTo(c.x-1, y)
@@ -208,7 +209,7 @@ func (d *drawing) modes() {
 	d.put("\x1b[" + strconv.Itoa(s.shape) + " q")
 }
 
-// last sets what would disturb the drawing, and the cursor.
+// last sets what would disturb the drawing, then the cursor.
 func (d *drawing) last() {
 	s := d.s
 	if s.top != 0 || s.end != s.rows {

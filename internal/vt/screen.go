@@ -1,11 +1,10 @@
 // Copyright 2026 The Warren Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vt is the screen of a terminal as a program sees it: it takes the
-// program's output and knows what an xterm would show, so that the whole of it
-// can be drawn again for somebody who looks at it later, or read as text. It
-// keeps no lines that have scrolled off and draws nothing itself. It uses the
-// standard library alone: it runs in every guest.
+// Package vt is a terminal's screen: it takes a program's output and knows what an
+// xterm would show, so that the screen can be drawn again for a later viewer, or
+// read as text. It keeps no lines that have scrolled off and draws nothing itself.
+// It uses only the standard library, because it runs in every guest.
 package vt
 
 // MaxCols and MaxRows bound a screen's size.
@@ -14,7 +13,7 @@ const (
 	MaxRows = 250
 )
 
-// Color is 0 for the default, else one of the palette or a mixed one.
+// Color is 0 for the default, else a palette index or an RGB value.
 type Color uint32
 
 const (
@@ -56,7 +55,8 @@ type cell struct {
 const (
 	behind  rune = -1       // the second half of a wide character
 	cluster rune = 0x110000 // and the index
-	// maxClusters bounds the different characters with marks on one screen.
+	// maxClusters bounds the number of different characters with marks on one
+	// screen.
 	maxClusters = 4096
 )
 
@@ -67,7 +67,7 @@ type line struct {
 
 type cursor struct {
 	x, y    int
-	wrap    bool // beyond the last column: the next character goes into the next line
+	wrap    bool // beyond the last column: the next character starts the next line
 	style   Style
 	origin  bool    // positions count from the scroll region
 	sets    [2]byte // G0 and G1: 'B' or '0'
@@ -84,7 +84,7 @@ type Screen struct {
 	saved      [2]cursor // of main and alt
 	top, end   int       // the scroll region: lines top to end-1
 
-	passive  uint32 // modes that only the viewer's terminal obeys; bits of passiveModes
+	passive  uint32 // modes that only affect the viewer's terminal; bits of passiveModes
 	hidden   bool   // the cursor
 	noWrap   bool
 	insert   bool
@@ -102,13 +102,12 @@ type Screen struct {
 
 	p parser
 
-	// Reply, when it is not nil, gets the answers to what the program asks of
-	// its terminal.
+	// Reply, if not nil, gets the answers to the program's queries.
 	Reply func([]byte)
 }
 
-// passiveModes are private modes that change what a terminal sends, or how it
-// shows everything, but not the screen's content.
+// passiveModes are private modes that change what a terminal sends, or how it shows
+// everything, but not the screen's content.
 var passiveModes = [...]int{1, 5, 9, 12, 66, 1000, 1002, 1003, 1004, 1005, 1006, 1007, 1015, 1016, 2004, 2031}
 
 // New returns an empty screen. The size is forced into its bounds.
@@ -119,7 +118,7 @@ func New(cols, rows int) *Screen {
 	return s
 }
 
-// reset is a terminal's state when it is switched on.
+// reset is the state of a terminal when it is switched on.
 func (s *Screen) reset() {
 	*s = Screen{cols: s.cols, rows: s.rows, p: parser{pending: s.p.pending[:0]}, Reply: s.Reply, title: s.title, colors: colors{changed: s.colors.changed}}
 	s.main = newLines(s.cols, s.rows)
@@ -160,17 +159,17 @@ func clamp(n, low, high int) int { return max(low, min(n, high)) }
 // Size returns the screen's size.
 func (s *Screen) Size() (cols, rows int) { return s.cols, s.rows }
 
-// Title returns the window's title that the program has set.
+// Title returns the window title that the program has set.
 func (s *Screen) Title() string { return s.title }
 
-// Alternate reports whether the alternate screen is shown, as by full-screen
-// programs.
+// Alternate reports whether the alternate screen is shown, as full-screen programs
+// do.
 func (s *Screen) Alternate() bool { return s.onAlt }
 
-// Cursor returns where the cursor is, from 0, and whether it is shown.
+// Cursor returns the cursor's position, from 0, and whether it is shown.
 func (s *Screen) Cursor() (x, y int, visible bool) { return s.c.x, s.c.y, !s.hidden }
 
-// BracketedPaste reports whether the program wants pasted text marked.
+// BracketedPaste reports whether the program wants pasted text to be marked.
 func (s *Screen) BracketedPaste() bool { return s.mode(2004) }
 
 func (s *Screen) mode(n int) bool {
@@ -182,9 +181,9 @@ func (s *Screen) mode(n int) bool {
 	return false
 }
 
-// Resize changes the size. Lines are cut or filled, not wrapped again: the
-// program is told and draws what it wants. A screen that gets lower loses
-// lines above the cursor before those below it.
+// Resize changes the size. Lines are cut or extended, not wrapped again: the
+// program is notified and redraws. A screen that gets lower loses lines above the
+// cursor before those below it.
 func (s *Screen) Resize(cols, rows int) {
 	cols, rows = clamp(cols, 1, MaxCols), clamp(rows, 1, MaxRows)
 	if cols == s.cols && rows == s.rows {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Text returns the screen as lines of text, without blanks at their ends and
-// without empty lines at the screen's.
+// Text returns the screen as lines of text, without trailing blanks and empty
+// lines.
 func (s *Screen) Text() string {
 	lines := make([]string, s.rows)
 	for y := range s.cur {
@@ -22,15 +22,15 @@ func (s *Screen) Text() string {
 	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
 }
 
-// Run is cells of one line that look alike.
+// Run is a range of cells of one line with one style.
 type Run struct {
 	X    int // of the first
 	Text string
 	Style
 }
 
-// Runs returns a line's cells, those of one look together; blank cells that
-// have no look of their own are left out at the end.
+// Runs returns a line's cells, grouped by style; trailing blank cells without a
+// style are left out.
 func (s *Screen) Runs(y int) []Run {
 	if y < 0 || y >= s.rows {
 		return nil
@@ -50,8 +50,7 @@ func (s *Screen) Runs(y int) []Run {
 	return runs
 }
 
-// String returns "" for the default, the number of a palette's colour, or
-// "#rrggbb".
+// String returns "" for the default, a palette index, or "#rrggbb".
 func (c Color) String() string {
 	n := int(c & 0xffffff)
 	switch {
