@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// create measures create → first result beside raw QEMU on the same generation
-// and beside the cold boot of the same VM.
+// create measures create → first result, compared with raw QEMU on the same
+// generation and with the cold boot of the same VM.
 func (b *bench) create(ctx context.Context) error {
 	product := b.rep.series("create -> first exec result", "ms", bound{Max: 250})
 	created := b.rep.series("create, until it answers", "ms", bound{})
@@ -56,7 +56,7 @@ func (b *bench) create(ctx context.Context) error {
 	return b.server.remove(ctx, id)
 }
 
-// timeCreate makes a VM of an image or a snapshot and runs a first command in it.
+// timeCreate makes a VM from an image or a snapshot and runs a first command in it.
 func timeCreate(ctx context.Context, on *server, of string, created, first *series) (string, error) {
 	began := time.Now()
 	id, err := on.createOf(ctx, of, vm.NetClosed)
@@ -72,7 +72,7 @@ func timeCreate(ctx context.Context, on *server, of string, created, first *seri
 	return id, nil
 }
 
-// coldBoot stops the VM and boots it on its disk.
+// coldBoot stops the VM and boots it from its disk.
 func (b *bench) coldBoot(ctx context.Context, id string, s *series) error {
 	if err := b.server.call(ctx, "POST", "/v1/vms/"+id+"/stop", nil, nil); err != nil {
 		return err
@@ -88,8 +88,8 @@ func (b *bench) coldBoot(ctx context.Context, id string, s *series) error {
 	return nil
 }
 
-// generation finds the newest warm generation of the base image in the
-// default size, the one that create uses.
+// generation finds the newest warm generation of the base image in the default
+// size, which create uses.
 func (b *bench) generation() (vm.Manifest, layout.GenerationDir, error) {
 	var best vm.Manifest
 	var at layout.GenerationDir

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	floodLines = 1_400_000 // of 7 digits and a line end: 12.6 MB
+	floodLines = 1_400_000 // lines of 7 digits and a line end: 12.6 MB
 	floodBytes = floodLines * 9
 )
 
-// flood measures 13 MB of terminal output: one viewer alone, the same beside
-// a second one that takes a third of its rate, and the slow one alone. Each
-// viewer checks the order of what it sees.
+// flood measures 13 MB of terminal output: one viewer alone, the same beside a
+// second one that reads at a third of the rate, and the slow one alone. Each viewer
+// checks the order of the lines.
 func (b *bench) flood(ctx context.Context, id string) error {
 	alone := b.rep.series("13 MB of terminal output, one viewer", "s", bound{})
 	beside := b.rep.series("13 MB of terminal output, beside a slow viewer", "s", bound{})
@@ -67,9 +67,9 @@ func (b *bench) flood(ctx context.Context, id string) error {
 	return nil
 }
 
-// pour lets a program write to a terminal and returns how long its first
-// viewer took to see all of it. That one takes rate bytes a second, 0 = as they
-// come, and misses none; second is the rate of another, 0 = there is none.
+// pour makes a program write to a terminal and returns how long its first viewer
+// took to see all of it. That viewer reads rate bytes a second, 0 = without a
+// limit, and misses none; second is the rate of another viewer, 0 = none.
 func (b *bench) pour(ctx context.Context, id, session string, rate, second float64) (time.Duration, error) {
 	c := client.New(b.server.url, b.server.key)
 	const command = "stty -echo; read go; cat /root/lines"
@@ -87,7 +87,7 @@ func (b *bench) pour(ctx context.Context, id, session string, rate, second float
 	return b.race(ctx, first, other, rate, second)
 }
 
-// race lets the program go and both viewers look.
+// race starts the program and both viewers.
 func (b *bench) race(ctx context.Context, first, other *client.Terminal, rate, second float64) (time.Duration, error) {
 	var beside sync.WaitGroup
 	var slow *reader
@@ -118,7 +118,7 @@ func (b *bench) race(ctx context.Context, first, other *client.Terminal, rate, s
 	return took, nil
 }
 
-// reader is a viewer of numbered lines who takes no more than a rate.
+// reader is a viewer of numbered lines with a limited rate.
 type reader struct {
 	rate  float64 // bytes a second; 0 = no limit
 	began time.Time
@@ -160,8 +160,8 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line takes a number that is complete. A drawing may repeat what the screen
-// showed, which is 24 lines.
+// line takes a complete number. A drawing may repeat what the screen showed, which
+// is 24 lines.
 func (r *reader) line() {
 	if r.digits != 7 || r.bad != "" {
 		return

@@ -23,12 +23,12 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// floor is what QEMU alone takes on the generations that Warren starts VMs on:
-// confined as Warren's are, with the link to the agent and the resets, and
-// nothing else around it.
+// floor holds the times of QEMU alone on the generations from which Warren starts
+// VMs: confined like Warren's, with the link to the agent and the resets, and
+// nothing else.
 type floor struct {
 	rep    *report
-	answer *series // the agent has done every reset, and the programs continue
+	answer *series // the agent has done every reset, and programs continue
 	exec   *series // `true` has ended
 }
 
@@ -47,9 +47,8 @@ func (f *floor) beside(verb string, answer, exec *series) {
 	f.rep.ratio(verb+" -> first exec result / QEMU alone", exec, f.exec, bound{Max: 1.2})
 }
 
-// rawRestore starts QEMU on the generation with nothing of Warren around it:
-// overlay, QEMU, link, resets, `true`. Its times go into a floor, or
-// nowhere.
+// rawRestore starts QEMU on the generation without Warren: overlay, QEMU, link,
+// resets, `true`. Its times go into a floor, unless it is a warm-up.
 func (b *bench) rawRestore(ctx context.Context, gen vm.Manifest, dir layout.GenerationDir, to *floor) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -118,7 +117,7 @@ func dialAgent(ctx context.Context, socket string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", socket)
 }
 
-// agentAt speaks to the agent behind a socket, in a machine that is thrown away.
+// agentAt talks to the agent behind a socket, in a machine that is discarded.
 func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, hangUp func(), err error) {
 	conn, err := dialAgent(ctx, socket)
 	if err != nil {
@@ -127,8 +126,8 @@ func agentAt(ctx context.Context, socket string, key []byte) (_ *guest.Client, h
 	return agentOver(ctx, conn, key)
 }
 
-// agentOver speaks to the agent over a connection, which hangUp closes, and a failure
-// too.
+// agentOver talks to the agent over a connection, which hangUp closes; so does a
+// failure.
 func agentOver(ctx context.Context, conn net.Conn, key []byte) (_ *guest.Client, hangUp func(), err error) {
 	session, err := link.Host(ctx, conn, nil, key)
 	if err != nil {
@@ -141,9 +140,9 @@ func agentOver(ctx context.Context, conn net.Conn, key []byte) (_ *guest.Client,
 	}, nil
 }
 
-// firstTrue does what the floor consists of, on the shortest way that there is: every
-// reset by the link's first message, a session, one command. answered is when the
-// agent had done every reset and let the guest's programs continue.
+// firstTrue does the work of the floor in the shortest way: every reset by the link's
+// first message, a session, one command. answered is when the agent had done every
+// reset and programs continued.
 func firstTrue(ctx context.Context, conn net.Conn, key []byte) (answered time.Time, err error) {
 	wake := link.NewWaking(func() []byte { return link.EncodeReset(anyReset()) })
 	if err := link.Wake(ctx, conn, wake, time.Minute, key); err != nil {

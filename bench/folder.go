@@ -52,11 +52,11 @@ drop(); out.append(("stat, cold", rate(n, scan))); drop(); out.append(("read, co
 for name, value in out: print("%s\t%.1f" % (name, value))
 `
 
-// folderBounds are what a folder is to reach; the other figures have none.
+// folderBounds are the goals for a folder; the other figures have none.
 var folderBounds = map[string]bound{"write": {Min: 50}, "read": {Min: 60}, "create": {Min: 400}, "stat again": {Min: 3000}}
 
-// folder measures a directory of the host in a guest, beside the same by sshfs
-// and the guest's own disk.
+// folder measures a directory of the host in a guest, compared with sshfs and with
+// the guest's own disk.
 func (b *bench) folder(ctx context.Context) (err error) {
 	host := filepath.Join(b.dir, "folder")
 	if err := os.Mkdir(host, 0o755); err != nil {
@@ -100,8 +100,8 @@ func (b *bench) folder(ctx context.Context) (err error) {
 	return nil
 }
 
-// hostCreates has the host itself make the small files of folderProgram, beside
-// the folder: what its file system takes for them is in the folder's figure.
+// hostCreates creates the small files of folderProgram on the host itself: its file
+// system's time is part of the folder's figure.
 func (b *bench) hostCreates(dir string) (err error) {
 	const n = 200
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -49,9 +49,9 @@ type way struct {
 	par  *series
 }
 
-// exec measures `true`: by the API beside a session of an open SSH connection
-// in this process, and by the command line beside the ssh program over its
-// open ControlMaster connection.
+// exec measures `true`: by the API, compared with a session of an open SSH
+// connection in this process, and by the command line, compared with the ssh
+// program over its open ControlMaster connection.
 func (b *bench) exec(ctx context.Context, id string, p *peer) error {
 	s := b.server
 	ways := []*way{
@@ -94,8 +94,8 @@ func (b *bench) exec(ctx context.Context, id string, p *peer) error {
 	return broken
 }
 
-// compare notes a ratio of two series, given by what follows prefix in their
-// names, when both were measured.
+// compare notes a ratio of two series, named by what follows prefix, if both were
+// measured.
 func (b *bench) compare(what, by, x, y, prefix string, want bound) {
 	sx, sy := b.rep.find(prefix+x), b.rep.find(prefix+y)
 	if sx != nil && sy != nil {
@@ -103,8 +103,8 @@ func (b *bench) compare(what, by, x, y, prefix string, want bound) {
 	}
 }
 
-// warmUp runs each way three times and returns those that work. The error
-// names the others: they are missing from the report, which is then a failure.
+// warmUp runs each way three times and returns those that work. The error names the
+// others: they are missing from the report, which then is a failure.
 func warmUp[T any](ways []T, of func(T) (string, func() error)) ([]T, error) {
 	var good []T
 	var errs []error
@@ -142,12 +142,12 @@ func parallel(f func() error, k, n int) (float64, error) {
 	return float64(n) / time.Since(began).Seconds(), errors.Join(errs...)
 }
 
-// slowSize is the size of the files, in MiB, that scp moves: a guest that is
-// emulated takes seconds to decrypt one.
+// slowSize is the size in MiB of the files that scp moves: an emulated guest takes
+// seconds to decrypt one.
 const slowSize = 32
 
-// files measures streams of a large file both ways beside scp, which moves a
-// smaller one over a connection that is open.
+// files measures streams of a large file both ways, compared with scp, which moves
+// a smaller one over an open connection.
 func (b *bench) files(ctx context.Context, id string, p *peer) error {
 	src, small, dst := filepath.Join(b.dir, "big"), filepath.Join(b.dir, "small"), filepath.Join(b.dir, "back")
 	if err := errors.Join(fill(src, b.size<<20), fill(small, slowSize<<20)); err != nil {
@@ -196,7 +196,7 @@ func (b *bench) files(ctx context.Context, id string, p *peer) error {
 	return errors.Join(broken, removeFile(src), removeFile(small), removeFile(dst))
 }
 
-// fill writes random bytes, which nothing on the way can compress.
+// fill writes random bytes, which cannot be compressed.
 func fill(path string, size int64) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// herdWork is what each VM of the herd does: 64 MiB to its disk, and a build with
-// what the image base has: a part of Python's library byte-compiled and packed.
+// herdWork is the work of each VM of the herd: it writes 64 MiB to its disk, and
+// byte-compiles and packs a part of Python's library.
 const herdWork = `set -e; cd /root
 python3 -c 'import os
 piece, f = os.urandom(1 << 20), open("data", "wb", 0)
@@ -28,18 +28,18 @@ os.fsync(f.fileno())'
 mkdir src; cp -r /usr/lib/python3.*/json /usr/lib/python3.*/http src; find src -name __pycache__ -exec rm -r {} +
 python3 -m compileall -q src; tar -cf - src | gzip > src.tar.gz; sync`
 
-// herdStarts is how long VMs are made at most: what there are then is measured.
+// herdStarts bounds the time for making VMs; the VMs that exist then are measured.
 const herdStarts = 5 * time.Minute
 
-// herd measures many VMs, each after work: what they take of memory, processors
-// and disk while they are left alone.
+// herd measures many VMs after their work: the memory, processors and disk that
+// they take while idle.
 func (b *bench) herd(ctx context.Context) error {
 	before, err := memoryTaken()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	ids, work, err := b.makeHerd(ctx) // what a failure leaves is removed with the section
+	ids, work, err := b.makeHerd(ctx) // the section's end removes what a failure leaves
 	if err != nil {
 		return err
 	}
@@ -71,9 +71,8 @@ func (b *bench) herd(ctx context.Context) error {
 	return nil
 }
 
-// makeHerd makes VMs and has each work, and returns how long each took, in
-// seconds. It makes fewer than were asked for when the time is over or the host
-// has no memory for one more.
+// makeHerd makes VMs, makes each work, and returns how long each took, in seconds.
+// It makes fewer when the time is over or the host has no memory for one more.
 func (b *bench) makeHerd(ctx context.Context) (ids []string, work []float64, err error) {
 	var mu sync.Mutex
 	var full error // the host's refusal
@@ -84,7 +83,7 @@ func (b *bench) makeHerd(ctx context.Context) (ids []string, work []float64, err
 			mu.Lock()
 			defer mu.Unlock()
 			full = err
-			return nil // the calls that are left are refused, too
+			return nil // the remaining calls are refused, too
 		}
 		if err == nil {
 			err = b.server.exec(ctx, id, "sh", "-c", herdWork)
@@ -110,8 +109,8 @@ func (b *bench) makeHerd(ctx context.Context) (ids []string, work []float64, err
 	return ids, work, nil
 }
 
-// twoAtATime calls f n times at most, in two goroutines, until one of them fails
-// or the time is over.
+// twoAtATime calls f at most n times, in two goroutines, until one fails or the
+// time is over.
 func twoAtATime(n int, end time.Time, f func() error) error {
 	var left, failed atomic.Int64
 	left.Store(int64(n))
@@ -130,7 +129,7 @@ func twoAtATime(n int, end time.Time, f func() error) error {
 	return errors.Join(errs[:]...)
 }
 
-// herdUse notes what VMs that are left alone take.
+// herdUse notes what idle VMs take.
 func (b *bench) herdUse(ctx context.Context, ids []string, row func(what, unit string) *series) error {
 	monitor, pss := row("a monitor, resident", "MB"), row("a QEMU's PSS", "MB")
 	private, disk := row("a QEMU's memory of its own", "MB"), row("disk of one", "MB")
@@ -161,8 +160,8 @@ func (b *bench) herdUse(ctx context.Context, ids []string, row func(what, unit s
 	return b.idleUse(ctx, ids, use, idle)
 }
 
-// idleUse notes what the processes of VMs take of the host's processors in 20
-// seconds, and what nobody takes.
+// idleUse notes which share of the host's processors the VMs' processes take in 20
+// seconds, and which share is idle.
 func (b *bench) idleUse(ctx context.Context, ids []string, use, idle *series) error {
 	ours := func(line []byte) bool {
 		return slices.ContainsFunc(ids, func(id string) bool { return bytes.Contains(line, []byte(id)) })
@@ -188,7 +187,7 @@ func (b *bench) idleUse(ctx context.Context, ids []string, use, idle *series) er
 	return err
 }
 
-// memoryTaken is what the host has no longer for new programs, in MB.
+// memoryTaken is the memory in MB that the host no longer has for new programs.
 func memoryTaken() (float64, error) {
 	data, err := os.ReadFile("/proc/meminfo")
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 	besideRounds = 40
 )
 
-// keeping measures what a server takes to come back to many VMs, and what a busy
-// VM costs the one beside it.
+// keeping measures how long a server takes to start with many VMs, and how much a
+// busy VM slows down another one.
 func (b *bench) keeping(ctx context.Context) error {
 	return errors.Join(b.comeBack(ctx), b.beside(ctx))
 }
@@ -67,8 +67,8 @@ func (b *bench) comeBack(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepRunning starts a simulated monitor for n of the VMs on record, and makes
-// the records say that they run.
+// keepRunning starts a simulated monitor for n of the recorded VMs, and marks them
+// as running in the records.
 func keepRunning(ctx context.Context, dir layout.Dir, n int) (stop func() error, err error) {
 	var monitors []*exec.Cmd
 	stop = func() error {
@@ -138,17 +138,17 @@ func simulate(runDir string, rec vm.VM) (*exec.Cmd, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it says one byte when it listens
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it writes one byte when it listens
 		return nil, errors.Join(fmt.Errorf("the simulated monitor: %w", err), cmd.Process.Kill(), cmd.Wait())
 	}
 	return cmd, nil
 }
 
-// asMonitor is the argument with which this program is a simulated monitor.
+// asMonitor is the argument that makes this program a simulated monitor.
 const asMonitor = "simulated-monitor"
 
-// beMonitor answers what a server asks of a monitor whose VM is left alone. The
-// process is its own QEMU. It continues until it is killed.
+// beMonitor answers a server like the monitor of an idle VM. The process plays its
+// own QEMU. It runs until it is killed.
 func beMonitor(runDir, spec string, said io.Writer) error {
 	var rec vm.VM
 	if err := json.Unmarshal([]byte(spec), &rec); err != nil {
@@ -186,8 +186,8 @@ func beMonitor(runDir, spec string, said io.Writer) error {
 	return (&http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}).Serve(l)
 }
 
-// beside measures `true` in a VM while another one is at 100 % of its CPU, and
-// when that one is quiet, by turns.
+// beside measures `true` in a VM alternately while another VM uses 100 % of its CPU
+// and while that one is quiet.
 func (b *bench) beside(ctx context.Context) (err error) {
 	var ids [2]string
 	for i := range ids {

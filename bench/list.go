@@ -74,7 +74,7 @@ func (b *bench) onRecord(ctx context.Context) (layout.Dir, error) {
 	return layout.Dir(data), err
 }
 
-// insert writes the records of stopped VMs into a data directory at rest.
+// insert writes the records of stopped VMs into an unused data directory.
 func insert(ctx context.Context, dir layout.Dir, account vm.AccountID) (err error) {
 	sockets, err := os.MkdirTemp("", "wb-")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// pool measures create -> first result where a machine waits for it, beside
+// pool measures create -> first result with a machine from the pool, compared with
 // the ordinary create of the same VM on a server without a pool.
 func (b *bench) pool(ctx context.Context) (err error) {
 	pooled := b.rep.series("create from the pool -> first exec result", "ms", bound{Max: 60})
@@ -65,7 +65,7 @@ func (b *bench) pool(ctx context.Context) (err error) {
 	return err
 }
 
-// poolState is what a server says of its pool.
+// poolState is a server's report about its pool.
 type poolState struct{ Ready, Hits int }
 
 func (s *server) poolState(ctx context.Context) (poolState, error) {

@@ -22,8 +22,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// webPort is where a web server listens in the guest that answers GET /N with N
-// bytes, and POST with how many it was sent.
+// webPort is the port of a web server in the guest that answers GET /N with N
+// bytes, and POST with the number of bytes it was sent.
 const (
 	webPort   = 3000
 	webServer = `import http.server, socketserver
@@ -57,9 +57,9 @@ type web struct {
 	http *http.Client
 }
 
-// preview measures a port of a guest through the preview gateway beside the
-// same server dialled as the engine dials it, without TLS and without a proxy;
-// and how long a page takes whose VM sleeps.
+// preview measures a port of a guest through the preview gateway, compared with the
+// same server dialled as the engine dials it, without TLS and proxy; and how long a
+// page of a suspended VM takes.
 func (b *bench) preview(ctx context.Context) (err error) {
 	id, err := b.server.createVM(ctx, vm.NetClosed)
 	if err != nil {
@@ -141,7 +141,7 @@ func (b *bench) throughGateway(id string) (*web, error) {
 	return &web{name: "preview", url: fmt.Sprintf("https://%d-%s.warren.localhost:%s/", webPort, id, port), key: b.server.key, http: &http.Client{Transport: t}}, nil
 }
 
-// dialled is the way by a stream that the VM's monitor opens.
+// dialled is a stream that the VM's monitor opens to the port.
 func (b *bench) dialled(id string) (*web, error) {
 	run, err := b.server.dir.Run()
 	if err != nil {
@@ -169,7 +169,7 @@ type begun struct {
 
 func (c begun) Read(p []byte) (int, error) { return c.early.Read(p) }
 
-// get reads n bytes, and tells when the first came.
+// get reads n bytes and notes when the first arrived.
 func (w *web) get(ctx context.Context, n int, first func()) error {
 	return w.do(ctx, http.MethodGet, n, nil, func(body io.Reader) error {
 		one := make([]byte, 1)
@@ -229,8 +229,8 @@ func (b *bench) timed(name, unit string, f func() error) error {
 	return nil
 }
 
-// wake measures a request for a page of a VM that sleeps, on a connection of its
-// own, until the first byte of the answer.
+// wake measures a request for a page of a suspended VM, on a connection of its own,
+// until the first byte of the answer.
 func (b *bench) wake(ctx context.Context, id string, w *web) error {
 	s := b.rep.series("a suspended VM's preview: request to first byte", "ms", bound{Max: 500})
 	for round := range 1 + max(5, b.n/2) {
@@ -238,7 +238,7 @@ func (b *bench) wake(ctx context.Context, id string, w *web) error {
 			return err
 		}
 		w.http.CloseIdleConnections()
-		if err := pause(ctx, time.Second); err != nil { // what a suspend does behind its answer
+		if err := pause(ctx, time.Second); err != nil { // work that a suspend does after its answer
 			return err
 		}
 		began, took := time.Now(), time.Duration(0)
@@ -252,8 +252,8 @@ func (b *bench) wake(ctx context.Context, id string, w *web) error {
 	return nil
 }
 
-// copies measures scp of a file through Warren's SSH gateway beside scp to an SSH
-// server in the same guest, each with a log-in of its own.
+// copies measures scp of a file through Warren's SSH gateway, compared with scp to
+// an SSH server in the same guest, each with its own log-in.
 func (b *bench) copies(ctx context.Context) (err error) {
 	id, err := b.withTools(ctx)
 	if err != nil {

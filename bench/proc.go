@@ -40,7 +40,8 @@ func cpuTime(ours func([]byte) bool) (at time.Time, sum float64, err error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name may hold anything; what follows its bracket are fields from the third on.
+		// The name may contain anything; after its bracket come the fields from the third
+		// on.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		for _, f := range fields[11:13] { // utime, stime
 			ticks, err := strconv.ParseFloat(f, 64)
@@ -57,7 +58,7 @@ func cpuTime(ours func([]byte) bool) (at time.Time, sum float64, err error) {
 	return time.Now(), sum, nil
 }
 
-// anonymous notes what a VM's QEMU has in memory that no file holds.
+// anonymous notes the memory of a VM's QEMU that belongs to no file.
 func (b *bench) anonymous(id string, s *series) error {
 	found, err := qemu.Find(vm.ID(id))
 	if err == nil && len(found) != 1 {

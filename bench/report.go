@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// series is one thing that was measured, with every sample.
+// series is one measurement with every sample.
 type series struct {
 	Name    string    `json:"name"`
 	Unit    string    `json:"unit"` // ms, MB/s, 1/s, MB
@@ -44,7 +44,7 @@ func (s *series) median() float64 {
 	}
 }
 
-// bound is what a median should keep.
+// bound is the goal of a median.
 type bound struct {
 	Max float64 `json:"max,omitempty"` // of the median; 0 = none
 	Min float64 `json:"min,omitempty"`
@@ -71,7 +71,7 @@ type report struct {
 
 func newReport() *report { return &report{Bounds: make(map[string]bound)} }
 
-// series starts a series, or continues with it.
+// series returns a series and creates it if needed.
 func (r *report) series(name, unit string, want bound) *series {
 	if s := r.find(name); s != nil {
 		return s
@@ -94,7 +94,7 @@ func (r *report) find(name string) *series {
 	return nil
 }
 
-// ratio notes that the median of one series is to be compared with another's.
+// ratio notes that the medians of two series are to be compared.
 func (r *report) ratio(what string, of, by *series, want bound) {
 	r.Ratios = append(r.Ratios, &ratio{What: what, Of: of.Name, By: by.Name, bound: want})
 	if m := by.median(); m > 0 {

@@ -80,7 +80,7 @@ func choose(only string) (chosen []section, err error) {
 // wants reports whether -only matches a part of a section.
 func (b *bench) wants(part string) bool { return regexp.MustCompile(b.only).MatchString(part) }
 
-// ran is how one section went, and what else the host did meanwhile.
+// ran says how one section ran, and the load of the host meanwhile.
 type ran struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
@@ -88,16 +88,16 @@ type ran struct {
 	LoadBefore float64 `json:"loadBefore"`
 	LoadAfter  float64 `json:"loadAfter"`
 	// Steal is the share of all CPU time, in percent, that the hypervisor below
-	// this host gave to others.
+	// this host gave to other machines.
 	Steal float64 `json:"stealPercent"`
 	Error string  `json:"error,omitempty"`
-	// Log is the end of what the server logged meanwhile, when it failed.
+	// Log is the end of the server's log, if the section failed.
 	Log string `json:"log,omitempty"`
 }
 
-// runSections runs them one after the other. A section that fails leaves the
-// others their results. Tidy is called after each. The error names each that
-// failed.
+// runSections runs the sections one after the other. A failed section does not
+// affect the results of the others. tidy is called after each. The error names each
+// that failed.
 func (b *bench) runSections(ctx context.Context, chosen []section, tidy func(context.Context) error) error {
 	var failed []string
 	for _, s := range chosen {
@@ -113,7 +113,7 @@ func (b *bench) runSections(ctx context.Context, chosen []section, tidy func(con
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err := writeJSON(b.out, b.rep); err != nil { // what there is, should the rest be lost
+		if err := writeJSON(b.out, b.rep); err != nil { // saved in case the rest is lost
 			return err
 		}
 		if err := tidy(ctx); err != nil {
@@ -156,7 +156,7 @@ func sizeOf(path string) int64 {
 	return st.Size()
 }
 
-// tail is what a file has from an offset on, at most its last 4,000 bytes.
+// tail returns a file from an offset on, at most its last 4,000 bytes.
 func tail(path string, from int64) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -165,8 +165,8 @@ func tail(path string, from int64) string {
 	return string(data[min(len(data), max(int(from), len(data)-4000)):])
 }
 
-// tidy removes the VMs and snapshots that a section left: they would be in the
-// figures of the next. A server that has ended is replaced.
+// tidy removes the VMs and snapshots that a section left, which would affect the
+// next one. It replaces a server that has ended.
 func (b *bench) tidy(ctx context.Context) error {
 	select {
 	case <-b.server.ended:
@@ -177,7 +177,7 @@ func (b *bench) tidy(ctx context.Context) error {
 	}
 }
 
-// hostState is what the host was at, at one moment.
+// hostState is the load of the host at one moment.
 type hostState struct {
 	load               float64 // average of one minute
 	idle, steal, total float64 // ticks of all CPUs since the host's start
@@ -224,8 +224,7 @@ func (h hostState) stealSince(before hostState) float64 {
 	return 100 * (h.steal - before.steal) / max(1, h.total-before.total)
 }
 
-// idleSince is the share of the time since in which CPUs had nothing to do, in
-// percent.
+// idleSince is the share of the time since in which CPUs were idle, in percent.
 func (h hostState) idleSince(before hostState) float64 {
 	return 100 * (h.idle - before.idle) / max(1, h.total-before.total)
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// server is a `warren serve` of our own and the way to talk with it.
+// server is a `warren serve` of this program, with a client for it.
 type server struct {
 	cmd    *exec.Cmd
 	ended  chan struct{} // closed when it has ended; err is set before
@@ -73,7 +73,7 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	}
 	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", address, "--ssh", s.ssh, "--preview", s.preview, "--pool", strconv.Itoa(pool))
 	s.cmd.Stdout, s.cmd.Stderr = logFile, logFile
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is ours: we stop it in order
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C reaches this program, which stops the server properly
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -88,9 +88,8 @@ func startServer(ctx context.Context, binary, data, images string, pool int) (*s
 	return s, nil
 }
 
-// borrow gives dir the images of another data directory of the same file
-// system: hard links, so that nothing is copied and new warm generations stay
-// here.
+// borrow links the images of another data directory of the same file system into
+// dir: nothing is copied, and new warm generations stay in dir.
 func borrow(dir layout.Dir, images string) error {
 	if images == "" {
 		return nil
@@ -250,7 +249,7 @@ func (s *server) vms(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// removeVMs deletes VMs, two at a time, all that it can.
+// removeVMs deletes VMs, two at a time, and continues after errors.
 func (s *server) removeVMs(ctx context.Context, ids []string) error {
 	next := make(chan string, len(ids))
 	for _, id := range ids {

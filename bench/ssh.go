@@ -25,16 +25,16 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// peer is an OpenSSH server in a guest and the open connections to it: one of
-// the ssh program's, multiplexed (ControlMaster), and one of our own, so that
-// each way of Warren's has a partner that starts as many programs.
+// peer is an OpenSSH server in a guest with two open connections: one of the ssh
+// program, multiplexed (ControlMaster), and one of this process, so that each way
+// of Warren has a counterpart that starts as many programs.
 type peer struct {
 	dir     string
 	forward *forwarder
 	inner   *ssh.Client
 }
 
-// access is what startPeer needs of a VM.
+// access is what startPeer needs to know of a VM.
 type access struct {
 	exec   func(ctx context.Context, argv ...string) error
 	put    func(ctx context.Context, to string, f *os.File) error
@@ -63,9 +63,9 @@ func (b *bench) peer(ctx context.Context, id, dir string) (*peer, error) {
 	return startPeer(ctx, a, dir)
 }
 
-// tools makes, once, a snapshot of a VM that has what peers need in the guest: an
-// SSH server and sshfs, installed by its own package manager. Where it cannot,
-// there is no such snapshot, with a note.
+// tools makes, once, a snapshot of a VM with the programs that peers need in the
+// guest: an SSH server and sshfs, installed by its package manager. If that fails
+// there is no such snapshot, and a note says so.
 func (b *bench) tools(ctx context.Context) (err error) {
 	if b.tooled != "" {
 		return nil
@@ -86,7 +86,7 @@ func (b *bench) tools(ctx context.Context) (err error) {
 	return err
 }
 
-// withTools makes a VM that has them, where that is possible.
+// withTools makes a VM that has them, if possible.
 func (b *bench) withTools(ctx context.Context) (string, error) {
 	if err := b.tools(ctx); err != nil {
 		return "", err
@@ -192,8 +192,8 @@ func (p *peer) close() error {
 	return errors.Join(errs...)
 }
 
-// forwarder is a local TCP port that leads to a port of a guest, through the
-// socket of its monitor.
+// forwarder is a local TCP port that leads to a port of a guest, through its
+// monitor's socket.
 type forwarder struct {
 	l      net.Listener
 	socket string

@@ -24,10 +24,10 @@ type pipes struct {
 	io.WriteCloser
 }
 
-// sshfs mounts the host's directory at sshfsPath in a VM by sshfs, the peer of a
-// folder: another FUSE file system, which speaks SFTP with a server on the
-// host. Both speak through the link of the VM's agent: sshfs by a command's
-// input and output. What it returns ends it.
+// sshfs mounts the host's directory at sshfsPath in a VM with sshfs, the
+// counterpart of a folder: another FUSE file system, which speaks SFTP with a
+// server on the host. Both use the link of the VM's agent, sshfs through a
+// command's input and output. The returned function ends it.
 func (b *bench) sshfs(ctx context.Context, name, host string) (func() error, error) {
 	if err := finish(b.server.cli(ctx, "exec", name, "--", "sh", "-c", "modprobe fuse && mkdir -p "+sshfsPath)); err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal measures terminals: how long a key takes to come back, beside
-// OpenSSH into the same guest, and what a flood of output does.
+// terminal measures terminals: the time until a key's echo, compared with OpenSSH
+// into the same guest, and the effects of a flood of output.
 func (b *bench) terminal(ctx context.Context) (err error) {
 	id, err := b.withTools(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func (b *bench) terminal(ctx context.Context) (err error) {
 	return err
 }
 
-// echo measures a key press until its echo: each way is a program on a
+// echo measures the time from a key press to its echo: each way is a program on a
 // pseudo-terminal of this host with a login shell of the guest behind it.
 func (b *bench) echo(ctx context.Context, id string) (err error) {
 	p, err := b.peer(ctx, id, "ssh-terminal")

@@ -22,15 +22,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// libvirt is a libvirtd of our own: its files are in dir, which it sees where
-// it expects the host's, in a mount namespace of its own.
+// libvirt is a libvirtd of this program: its files are in dir, which it sees at the
+// host's usual places, in a mount namespace of its own.
 type libvirt struct {
 	dir   string
 	files string // of its domain
 	cmd   *exec.Cmd
 }
 
-// libvirtUp puts the daemon's directories in the place of the host's.
+// libvirtUp mounts the daemon's directories over the host's.
 const libvirtUp = `set -e; cd "$1"
 for d in /etc/libvirt /var/lib/libvirt /var/cache/libvirt /var/log/libvirt; do mkdir -p "$d" ".$d"; mount --bind ".$d" "$d"; done
 exec libvirtd --config libvirtd.conf --pid-file pid`
@@ -89,8 +89,8 @@ func (l *libvirt) stop() error {
 	return err
 }
 
-// startDomain starts a libvirt of our own and in it a guest of the same image
-// and size, with as much memory in use.
+// startDomain starts this libvirt and in it a guest of the same image and size,
+// with as much memory in use.
 func (b *bench) startDomain(ctx context.Context, gen vm.Manifest, boot vm.BootSource) (_ *libvirt, end func() error, err error) {
 	dir, err := os.MkdirTemp("", "wb-lv-") // a short name, for sockets
 	if err != nil {

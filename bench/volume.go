@@ -16,8 +16,8 @@ import (
 
 const benchVolume = "bench"
 
-// volumes measures what a managed volume takes: to bring it into a VM, to lock
-// it, and to read and write it beside the VM's own disk, which is not encrypted.
+// volumes measures managed volumes: to mount one in a VM, to lock it, and to read
+// and write it, compared with the VM's own disk, which is not encrypted.
 func (b *bench) volumes(ctx context.Context) (err error) {
 	s := b.server
 	id, err := s.createVM(ctx, vm.NetClosed)
@@ -79,9 +79,9 @@ func (b *bench) volumeTimes(ctx context.Context, id string) error {
 	return nil
 }
 
-// volumeRates measures dd in the guest, in turns on the volume and on the VM's
-// disk. The files lie in the host's cache: a host that reads from its disks
-// meanwhile has the cost of encryption hidden.
+// volumeRates measures dd in the guest, alternately on the volume and on the VM's
+// disk. The files are in the host's cache: reads from the host's disks would hide
+// the cost of encryption.
 func (b *bench) volumeRates(ctx context.Context, id string) error {
 	mib := min(b.size, 64)
 	places := []struct{ name, file string }{{"volume", "/data/f"}, {"VM's disk", "/root/f"}}

@@ -18,9 +18,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// worldPeers measures other ways to keep or copy a running guest, and the
-// ratios to Warren's, in turn. A peer that does not work is missing, with a
-// note; the others are measured.
+// worldPeers measures other ways to save or copy a running guest, alternately with
+// Warren's, and the ratios. A peer that does not work is left out, with a note.
 func (b *bench) worldPeers(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 512)
 	if err != nil {
@@ -85,7 +84,7 @@ func (b *bench) startPeers(ctx context.Context, gen vm.Manifest, dir layout.Gene
 	return stop, rounds
 }
 
-// ownBeside measures Warren's own ways again, in turn with the peers.
+// ownBeside measures Warren's own ways again, alternately with the peers.
 func (b *bench) ownBeside(ctx context.Context, id string) error {
 	stood := b.rep.series("beside peers: fork, parent's pause", "ms", bound{})
 	first := b.rep.series("beside peers: fork -> first exec result", "ms", bound{})
@@ -151,8 +150,7 @@ func (b *bench) startedOn(ctx context.Context, id string) (gen vm.Manifest, dir 
 	return gen, dir, layout.ReadJSON(dir.Manifest(), &gen)
 }
 
-// plain runs a QEMU on a generation, with nothing of Warren's server around
-// it, until end is called.
+// plain runs a QEMU on a generation, without Warren's server, until end is called.
 func (b *bench) plain(ctx context.Context, gen vm.Manifest, dir layout.GenerationDir) (_ *qemu.Process, _ func() error, err error) {
 	spec, err := b.rawSpec(gen, dir, "rawplain000000000000")
 	if err != nil {
@@ -187,9 +185,9 @@ func (b *bench) plain(ctx context.Context, gen vm.Manifest, dir layout.Generatio
 	return p, end, nil
 }
 
-// savevm measures QEMU's own snapshots, in the qcow2 of the same guest with
-// the same memory. Its guest is paused all the time. What a load is timed to
-// is the command's end, in a QEMU that runs already.
+// savevm measures QEMU's own snapshots, in the qcow2 of the same guest with the
+// same memory. The guest is paused all the time. A load is timed to the command's
+// end, in a QEMU that already runs.
 func (b *bench) savevm(ctx context.Context, p *qemu.Process) error {
 	save := b.rep.series("peer: QMP savevm, guest is paused", "ms", bound{})
 	load := b.rep.series("peer: QMP loadvm", "ms", bound{})
@@ -209,8 +207,8 @@ func (b *bench) savevm(ctx context.Context, p *qemu.Process) error {
 	return errors.Join(err, pause(ctx, time.Second))
 }
 
-// bootSource says what a cold boot of the image needs. The server makes it
-// for the first VM that it boots cold.
+// bootSource returns what a cold boot of the image needs. The server makes it for
+// the first VM that boots cold.
 func (b *bench) bootSource(ctx context.Context, gen vm.Manifest) (vm.BootSource, error) {
 	id, err := b.server.createVM(ctx, vm.NetClosed)
 	if err != nil {
@@ -229,8 +227,8 @@ func (b *bench) bootSource(ctx context.Context, gen vm.Manifest) (vm.BootSource,
 	return vm.BootSource{Kernel: b.server.dir.Kernel(gen.Image), Initramfs: found[0], Cmdline: gen.Cmdline}, nil
 }
 
-// copyAndBoot copies what a VM's directory would have to hold, were it to
-// stand alone, and boots the copy: what a fork is not.
+// copyAndBoot copies the files that a VM would need without its generation, and
+// boots the copy, instead of a fork.
 func (b *bench) copyAndBoot(ctx context.Context, gen vm.Manifest, boot vm.BootSource) (err error) {
 	copied := b.rep.series("peer: copy of the disk", "ms", bound{})
 	first := b.rep.series("peer: copy of the disk + cold boot -> first exec result", "ms", bound{})

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// worldPrivate measures the pause of a VM that has written more and more since
-// its start, at rest and while a program continues writing 32 MiB of it over
-// and over. The VM is never left alone long enough to be given a new base.
+// worldPrivate measures the pause of a VM that has written more and more since its
+// start, while its programs are idle and while one keeps rewriting 32 MiB. The VM
+// is never idle long enough to get a new base.
 func (b *bench) worldPrivate(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 4096)
 	if err != nil {

@@ -21,9 +21,8 @@ import (
 // inUse is the memory in use in the VMs that are forked and suspended, in MiB.
 const inUse = 200
 
-// world makes a VM with about 200 MiB in use, suspended and resumed once so
-// that all of it is in the base that it is mapped on. The file /run/fill/base
-// in it is the part that was added.
+// world makes a VM with about 200 MiB in use, suspended and resumed once so that
+// all of it is in its base. Its file /run/fill/base is the part that was added.
 func (b *bench) world(ctx context.Context, mib int) (string, error) {
 	var out struct{ ID string }
 	err := b.server.call(ctx, "POST", "/v1/vms", map[string]any{
@@ -42,7 +41,7 @@ func (b *bench) world(ctx context.Context, mib int) (string, error) {
 	return out.ID, pause(ctx, 3*time.Second)
 }
 
-// fillScript brings a guest to that much memory in use.
+// fillScript brings a guest's memory use to that amount.
 func fillScript() string {
 	const fill = `set -e; mkdir -p /run/fill; mount -t tmpfs -o size=100%% fill /run/fill
 used=$(awk '/^MemTotal/{t=$2} /^MemAvailable/{a=$2} END{print int((t-a)/1024)}' /proc/meminfo)
@@ -78,8 +77,8 @@ func (b *bench) drop(ctx context.Context, f forked) error {
 	return b.server.removeVMs(context.WithoutCancel(ctx), ids)
 }
 
-// pauses forks n times and notes how long the parent was paused. The first
-// one is warm-up.
+// pauses forks n times and notes how long the parent was paused. The first fork is
+// a warm-up.
 func (b *bench) pauses(ctx context.Context, id string, n int, s *series) error {
 	for i := range n + 1 {
 		f, err := b.fork(ctx, id, 1)
@@ -117,8 +116,7 @@ func (b *bench) pauseMemory(ctx context.Context) (err error) {
 		mib int
 		max float64
 	}{{128, 30}, {256, 45}} {
-		// What is there is written again before more is added: 512 MiB hold
-		// it.
+		// The data is written again before more is added: 512 MiB can hold it.
 		const write = `set -e; have=$(($(stat -c %%s /run/fill/base)>>20)); [ "$have" -le %d ] || have=%d
 dd if=/dev/urandom of=/run/fill/base bs=1M count=$have conv=notrunc status=none
 dd if=/dev/urandom of=/run/fill/more bs=1M count=$((%d-have)) status=none`
@@ -188,8 +186,8 @@ func (b *bench) pauseRAM(ctx context.Context) error {
 	return nil
 }
 
-// pauseCheck compares the pause that a capture answers with QEMU's own events,
-// on a QEMU with nothing of Warren's server around it: its QMP takes one client.
+// pauseCheck compares the pause that a capture reports with QEMU's own events, on a
+// QEMU without Warren's server: its QMP takes one client.
 func (b *bench) pauseCheck(ctx context.Context) (err error) {
 	id, err := b.server.createVM(ctx, vm.NetClosed) // may build the warm generation
 	if err != nil {
@@ -253,7 +251,8 @@ func standstill(ctx context.Context, events *qmp.Events) (time.Duration, error) 
 	}
 }
 
-// worldFork measures forks of one and many children, and what these take.
+// worldFork measures forks of one and many children, and the resources that these
+// take.
 func (b *bench) worldFork(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 512)
 	if err != nil {
@@ -310,7 +309,7 @@ func (b *bench) aloneOn(ctx context.Context, id string, of vm.GenerationID, to *
 	return b.rawRestore(ctx, gen, dir, to)
 }
 
-// forkMany measures forks of n children; then looks at those of the last one.
+// forkMany measures forks of n children, then uses those of the last one.
 func (b *bench) forkMany(ctx context.Context, id string, n, repeat int, most float64, then func(context.Context, forked) error) error {
 	all := b.rep.series(fmt.Sprintf("fork -n %d -> all answer", n), "ms", bound{Max: most})
 	for i := range repeat {
@@ -330,7 +329,7 @@ func (b *bench) forkMany(ctx context.Context, id string, n, repeat int, most flo
 	return nil
 }
 
-// childMemory notes what idle children take of memory and disk.
+// childMemory notes the memory and disk that idle children take.
 func (b *bench) childMemory(ctx context.Context, f forked) error {
 	if err := pause(ctx, 10*time.Second); err != nil {
 		return err
@@ -379,7 +378,7 @@ func diskUse(dir string) (float64, error) {
 	return sum, err
 }
 
-// childCPU notes what idle children take of the host's processors.
+// childCPU notes the share of the host's processors that idle children take.
 func (b *bench) childCPU(ctx context.Context, f forked) error {
 	if err := pause(ctx, 10*time.Second); err != nil {
 		return err

@@ -28,8 +28,7 @@ func (b *bench) worldSnapshot(ctx context.Context) (err error) {
 		stood := b.rep.series("snapshot"+what+": VM's pause", "ms", bound{})
 		private := b.rep.series("snapshot"+what+": QEMU's private memory", "MB", bound{})
 		for range c.n {
-			// The same memory each time: what was written before stays private until the VM is mapped
-			// again.
+			// The same memory each time: it stays private until the VM is mapped again.
 			const write = `import os
 piece, f = os.urandom(1 << 20), os.open("/run/fill/dirty", os.O_CREAT | os.O_WRONLY)
 for _ in range(%d): os.write(f, piece)`
@@ -58,8 +57,8 @@ for _ in range(%d): os.write(f, piece)`
 	return nil
 }
 
-// worldBack measures the ways back to a snapshot: a VM made of it, and a VM
-// that is rolled back to it.
+// worldBack measures the ways back to a snapshot: a VM made from it, and a VM that
+// is rolled back to it.
 func (b *bench) worldBack(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 512)
 	if err != nil {
@@ -117,9 +116,9 @@ const (
 	chainEnd = 10  // the first and the last of them that are compared
 )
 
-// worldChain forks one VM many times, one child after the other, and compares
-// the last forks with the first: each capture puts a layer on the VM's disk,
-// and the VM writes to it in between.
+// worldChain forks one VM many times, one child after the other, and compares the
+// last forks with the first: each capture adds a layer to the VM's disk, to which
+// the VM writes in between.
 func (b *bench) worldChain(ctx context.Context) (err error) {
 	id, err := b.server.createVM(ctx, vm.NetClosed)
 	if err != nil {

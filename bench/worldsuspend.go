@@ -11,8 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// worldSuspend measures suspend and resume, and QEMU alone on what was
-// suspended, with what it needs in the host's page cache and without.
+// worldSuspend measures suspend and resume, and QEMU alone on the suspended
+// generation, with its files in the host's page cache and without.
 func (b *bench) worldSuspend(ctx context.Context) (err error) {
 	id, err := b.world(ctx, 512)
 	if err != nil {
@@ -46,8 +46,8 @@ func (b *bench) worldSuspend(ctx context.Context) (err error) {
 	return nil
 }
 
-// resume suspends a VM and resumes it, after QEMU alone did on the same
-// generation. The host's cache is made empty before each, or not.
+// resume suspends a VM and resumes it, after QEMU alone did the same on the
+// generation. The host's cache is emptied before each, or not.
 func (b *bench) resume(ctx context.Context, id string, empty func() error, answer, first *series, alone *floor) error {
 	suspend := b.rep.series("suspend returns, durable", "ms", bound{Max: 250})
 	var out struct {

@@ -260,7 +260,7 @@ func TestFind(t *testing.T) {
 				r.After.State.Processes = append(r.After.State.Processes, z)
 			}
 			return r
-		}, "crash zombies cpu-busy", []string{"100 % of a CPU: process 40 (spin)", "has 10 children"}},
+		}, "crash zombies cpu-busy", []string{"100 % of a CPU: process 40 (spin)", "has 10 ended children"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var codes, all []string
