@@ -46,7 +46,7 @@ func flush(t *testing.T, w http.ResponseWriter) {
 	}
 }
 
-// Every kind of failure comes back as itself, with what the server said.
+// Every kind of failure is returned unchanged, with the server's message.
 func TestErrorKinds(t *testing.T) {
 	for _, row := range api.Kinds {
 		t.Run(string(row.Kind), func(t *testing.T) {
@@ -237,8 +237,7 @@ func TestRequests(t *testing.T) {
 	r.Close()
 }
 
-// Requests one after another share a connection: each new one would cost a
-// round trip.
+// Consecutive requests share a connection: each new one would cost a round trip.
 func TestKeepAlive(t *testing.T) {
 	addrs := map[string]bool{}
 	c := fake(t, func(w http.ResponseWriter, r *http.Request) {

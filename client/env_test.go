@@ -72,7 +72,7 @@ func TestFromEnv(t *testing.T) {
 	if _, err := FromEnv(func(k string) string { return env[k] }); !errors.Is(err, vm.Invalid) {
 		t.Errorf("a bad address gave %v", err)
 	}
-	// The admin's key of this host is never shown to another.
+	// The admin's key of this host is never sent to another host.
 	c, err := FromEnv(func(k string) string {
 		return map[string]string{"WARREN_API_URL": "http://192.0.2.1:8787", "WARREN_DATA": dir}[k]
 	})

@@ -180,8 +180,7 @@ func TestExecAgainstServer(t *testing.T) {
 	}
 }
 
-// TestSignalPassesInput: ^C reaches a command that reads none of an endless
-// input.
+// TestSignalPassesInput: ^C reaches a command that reads none of an endless input.
 func TestSignalPassesInput(t *testing.T) {
 	c := server(t)
 	e, err := c.Exec(t.Context(), "box", vm.ExecSpec{Argv: []string{"sleep", "60"}, Stdin: true})

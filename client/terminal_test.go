@@ -42,8 +42,8 @@ func serveTerminal(t *testing.T, uri string, script func(conn *websocket.Conn, s
 	})
 }
 
-// The offset counts output, not what draws it again, so that an attachment
-// from there on neither misses nor doubles anything.
+// The offset counts output, not redrawn bytes, so that an attachment from it
+// neither misses nor repeats output.
 func TestTerminalOffset(t *testing.T) {
 	at, zero := int64(500), 0
 	c := serveTerminal(t, "/v1/vms/box/pty/sessions/s?cols=80&rows=24&since=400", func(conn *websocket.Conn, say func(api.PtyMessage)) {

@@ -35,7 +35,7 @@ func sendRaw(w http.ResponseWriter, announced int, data []byte, digest string) {
 	}
 }
 
-// What a guest's file is said to be is checked against what came.
+// The announced length and digest of a guest's file are checked against the data.
 func TestGetRaw(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
 	flipped := bytes.Clone(data)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestTopRate: shares of the CPU between two looks; a pid that was used again
-// is another process, and a guest that was started again has no share.
+// TestTopRate: shares of the CPU between two samples; a reused pid is another
+// process, and a restarted guest has no shares.
 func TestTopRate(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	p := func(pid int, cpu float64, since time.Time) TopProcess {

@@ -32,7 +32,7 @@ func TestParseLabel(t *testing.T) {
 	}
 }
 
-// A change leaves the map that it is of as it was, and keeps within the limits.
+// A change does not modify its input, and respects the limits.
 func TestChangeLabels(t *testing.T) {
 	have := map[string]string{"a": "1", "b": "2"}
 	three := "3"

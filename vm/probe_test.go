@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestReadProbe: what an answer is taken for.
+// TestReadProbe: how each answer is interpreted.
 func TestReadProbe(t *testing.T) {
 	get := ProbeRequest("node server.js", 3000)
 	for _, c := range []struct {

@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// TestTransitions walks all pairs of state and verb against a table written
-// down a second time, by hand.
+// TestTransitions compares all pairs of state and verb with a second table, written by hand.
 func TestTransitions(t *testing.T) {
 	want := map[Op]string{ // per state, in the order of States: after, "." = refused, "x" = gone
 		OpStart:    ". . running . running running .",
@@ -131,7 +130,7 @@ func TestParseNetworkMode(t *testing.T) {
 	}
 }
 
-// The machine that a newer Warren has written down is refused.
+// A machine record of a newer Warren is refused.
 func TestMachineFormat(t *testing.T) {
 	for format, want := range map[int]Kind{0: "", MachineFormat: "", MachineFormat + 1: Unsupported} {
 		err := MachineSpec{Format: format, ID: "x"}.CheckFormat()

@@ -30,8 +30,8 @@ func TestErrorCrossesTheWire(t *testing.T) {
 	}
 }
 
-// TestErrorOfOlderMonitor: a monitor that an older server started lives on and
-// writes the message under another name.
+// TestErrorOfOlderMonitor: a monitor that an older server started still runs,
+// and writes the message under another name.
 func TestErrorOfOlderMonitor(t *testing.T) {
 	var w WireError
 	if err := json.Unmarshal([]byte(`{"op":"start","kind":"busy","subject":"x","message":"taken"}`), &w); err != nil {
@@ -42,7 +42,7 @@ func TestErrorOfOlderMonitor(t *testing.T) {
 	}
 }
 
-// TestWireErrorWithoutJSON: a field that has no JSON does not lose the error.
+// TestWireErrorWithoutJSON: an error with a field that cannot be JSON is not lost.
 func TestWireErrorWithoutJSON(t *testing.T) {
 	w := ToWire(Errorf(Busy, "x", "taken").WithCode("CODE", "f", func() {}))
 	if _, err := json.Marshal(w); err != nil {

@@ -20,7 +20,7 @@ func (c *clockOnly) SetClock(t time.Time) error {
 	return nil
 }
 
-// A clock that is late is set; one that is not is left alone.
+// A late clock is set forward; any other is left alone.
 func TestSetForward(t *testing.T) {
 	sys := &clockOnly{}
 	a := &Agent{sys: sys}

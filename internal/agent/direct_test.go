@@ -17,8 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// large are sizes of files that go past the page cache: whole pages, an odd end,
-// whole pieces.
+// large are sizes of files that bypass the page cache: whole pages, an unaligned
+// end, whole pieces.
 var large = []int{4 << 20, 4<<20 + 1, 5<<20 + 4097, 6<<20 - 4096}
 
 func random(n int) []byte {
@@ -27,8 +27,8 @@ func random(n int) []byte {
 	return b
 }
 
-// shared are directories of a disk, which is written past the page cache, and of
-// memory, which refuses that.
+// shared are directories on a disk, where direct writes work, and in memory,
+// where they are refused.
 func shared(t *testing.T) map[string]string {
 	mem, err := os.MkdirTemp("/dev/shm", "warren-test-")
 	if err != nil {
@@ -38,8 +38,7 @@ func shared(t *testing.T) map[string]string {
 	return map[string]string{"disk": t.TempDir(), "memory": mem}
 }
 
-// A large file comes and goes byte by byte as it was, whether the page cache holds
-// it or not.
+// A large file is transferred unchanged, whether the page cache holds it or not.
 func TestLargeFile(t *testing.T) {
 	r := newRig(t)
 	for where, dir := range shared(t) {
@@ -68,7 +67,7 @@ func TestLargeFile(t *testing.T) {
 	}
 }
 
-// A large file that is cut off leaves the old one, and nothing beside it.
+// An incomplete large file leaves the old one unchanged, and no temporary file.
 func TestLargeFileCut(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
@@ -98,7 +97,7 @@ func TestLargeFileCut(t *testing.T) {
 	}
 }
 
-// Large files of an archive are unpacked as they were.
+// Large files of an archive are unpacked unchanged.
 func TestLargeFileTar(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()

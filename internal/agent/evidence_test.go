@@ -26,8 +26,8 @@ func (r *tree) scan() *scan {
 	return s
 }
 
-// TestEvidenceCounters: bytes that were moved, watchers and their watches, also
-// those beyond the descriptors that a look lists.
+// TestEvidenceCounters: transferred bytes, watchers and their watches,
+// including descriptors beyond the listed ones.
 func TestEvidenceCounters(t *testing.T) {
 	r := newTree(t)
 	fds := map[int]string{0: "/dev/null", 7: "anon_inode:inotify", 8: "anon_inode:[eventpoll]"}
@@ -48,7 +48,7 @@ func TestEvidenceCounters(t *testing.T) {
 	}
 }
 
-// TestEvidenceLocks: who holds a lock and who waits, and where the file is.
+// TestEvidenceLocks: which process holds a lock, which waits, and the path of the file.
 func TestEvidenceLocks(t *testing.T) {
 	r := newTree(t)
 	file := filepath.Join(t.TempDir(), "lock")
@@ -106,7 +106,7 @@ func TestEvidenceFileID(t *testing.T) {
 	}
 }
 
-// TestEvidenceDeleted: large files that have no name any more.
+// TestEvidenceDeleted: large deleted files that are still open.
 func TestEvidenceDeleted(t *testing.T) {
 	r := newTree(t)
 	big := filepath.Join(t.TempDir(), "big (deleted)") // the link's text, and a file that it leads to here
@@ -124,7 +124,7 @@ func TestEvidenceDeleted(t *testing.T) {
 	}
 }
 
-// TestKernelLine: lines that tell of trouble, with their time.
+// TestKernelLine: lines that indicate a problem, with their time.
 func TestKernelLine(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	l, ok := kernelLine("3,500,90500000,-;Out of memory: Killed process 9 (node)\n SUBSYSTEM=x\n", now, 100)
@@ -142,7 +142,7 @@ func TestKernelLine(t *testing.T) {
 }
 
 // TestKernelTrouble: the last lines of a log are kept, and a missing log is no
-// failure. A pipe stands for the log: a record a read.
+// failure. A pipe stands for the log: one record per read.
 func TestKernelTrouble(t *testing.T) {
 	if got := kernelTrouble(filepath.Join(t.TempDir(), "none"), time.Now(), 1); got != nil {
 		t.Errorf("a log that does not exist has %v, want nothing", got)

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Commands run, and their result comes back as it was.
+// Commands run, and their result is returned unchanged.
 func TestExec(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
@@ -97,8 +97,8 @@ func TestExecUser(t *testing.T) {
 	if got.stdout != "nobody\nnogroup\nnobody /nonexistent\nrefused\n" {
 		t.Errorf("as nobody: %+v", got)
 	}
-	// Where the host names no directory, commands and files begin in the same: the
-	// home, or the root of a user who has none.
+	// If the host names no directory, commands and files start in the same one:
+	// the user's home, or / if the user has none.
 	if got := r.run(vm.ExecSpec{Argv: []string{"pwd"}, User: "nobody"}); got.stdout != "/\n" {
 		t.Errorf("a command begins in %q", got.stdout)
 	}
@@ -131,8 +131,8 @@ func TestExecTimeout(t *testing.T) {
 	}
 }
 
-// A child that keeps the pipes open, in its own session even, does not hold
-// up the exit; what it writes later is kept.
+// A child that keeps the pipes open, even in its own session, does not delay
+// the exit; its later output is kept.
 func TestExecBackgroundChild(t *testing.T) {
 	r := newRig(t)
 	begin := time.Now()
@@ -161,7 +161,7 @@ func TestExecBackgroundChild(t *testing.T) {
 	}
 }
 
-// All output that was written before the end arrives, however much.
+// All output written before the end arrives, however much it is.
 func TestExecDrain(t *testing.T) {
 	r := newRig(t)
 	for range 20 {
@@ -268,7 +268,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A client that does not read slows the command and loses nothing.
+// A client that does not read slows the command down, and no output is lost.
 func TestExecSlowClient(t *testing.T) {
 	r := newRig(t)
 	const size = 8 << 20
@@ -290,14 +290,14 @@ func TestExecSlowClient(t *testing.T) {
 	if !t.Failed() && len(must(r.Processes(t.Context()))) != 1 {
 		t.Error("not listed")
 	}
-	// Other streams continued meanwhile and do now.
+	// Other streams worked meanwhile and still work.
 	if got := r.sh("echo ok"); got.stdout != "ok\n" {
 		t.Errorf("a command beside the flood ended with %+v, want ok", got)
 	}
 }
 
-// A client that goes away turns the command into a background process with a
-// log that begins with what was written last.
+// A client that leaves turns the command into a background process, whose log
+// begins with the latest output.
 func TestExecVanishedClient(t *testing.T) {
 	for name, vanish := range map[string]func(*rig, interface{ Detach() error }){
 		"detach":  func(_ *rig, e interface{ Detach() error }) { _ = e.Detach() },
@@ -370,7 +370,7 @@ func (w *watchFor) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A dead client never blocks the command, even with every buffer full.
+// A dead client never blocks the command, even when every buffer is full.
 func TestExecVanishedWhileFull(t *testing.T) {
 	r := newRig(t)
 	e, err := r.Exec(within(t, 20*time.Second), vm.ExecSpec{Command: "head -c 30000000 /dev/zero; exit 7"})

@@ -44,7 +44,7 @@ func readAll(t *testing.T, r *rig, user, path string) (vm.FileInfo, []byte) {
 	return i, b
 }
 
-// Files go in and come out as they were.
+// Files are transferred unchanged in both directions.
 func TestFiles(t *testing.T) {
 	r := newRig(t)
 	ctx := within(t, 30*time.Second)
@@ -97,7 +97,7 @@ func TestFiles(t *testing.T) {
 	if i, err := r.Stat(ctx, "", dir+"/moved"); err != nil || i.Mode != 0o4755 {
 		t.Errorf("moved: %+v, %v", i, err)
 	}
-	// Through a link the file behind it is written, and the link stays.
+	// A write through a link changes the target, and the link stays.
 	if err := r.Symlink(ctx, "", "moved", dir+"/to"); err != nil {
 		t.Fatal(err)
 	}
@@ -163,14 +163,14 @@ func TestFileErrors(t *testing.T) {
 	if left, _ := os.ReadDir(dir); len(left) != 1 {
 		t.Errorf("left behind: %v", left)
 	}
-	// The client is as good as before.
+	// The client still works.
 	if _, err := r.Stat(ctx, "", dir); err != nil {
 		t.Error(err)
 	}
 }
 
 // A stream that is shorter or longer than announced, or cut, leaves the old
-// file as it was and nothing beside it.
+// file unchanged and no temporary file.
 func TestWriteCut(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()
@@ -229,7 +229,7 @@ func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// A file that shrinks while it is read is no whole file.
+// A file that shrinks while it is read causes an error.
 func TestReadShort(t *testing.T) {
 	r := newRig(t)
 	path := t.TempDir() + "/f"
@@ -252,7 +252,7 @@ func TestReadShort(t *testing.T) {
 	}
 }
 
-// File verbs have the rights of the Linux user they act for, and no more.
+// File verbs have the rights of the Linux user they act for, and no others.
 func TestFileUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act for another user")
@@ -282,7 +282,7 @@ func TestFileUser(t *testing.T) {
 			t.Fatalf("root reads %q", b)
 		}
 	}
-	// Root replaces a user's file: it stays the user's.
+	// If root replaces a user's file, it still belongs to the user.
 	if i, err := r.WriteFile(ctx, "", base+"/theirs", vm.WriteOptions{Size: 2}, strings.NewReader("yy")); err != nil || i.UID != 65534 {
 		t.Errorf("a file of nobody that root replaces is %+v (%v), want nobody's", i, err)
 	}
@@ -381,7 +381,7 @@ func tree(t *testing.T, root string) []string {
 	return out
 }
 
-// Nothing outside the destination is touched, whatever an archive says.
+// Nothing outside the destination is touched, whatever an archive contains.
 func TestTarUpStaysInside(t *testing.T) {
 	r := newRig(t)
 	for name, entries := range map[string][]tar.Header{
@@ -434,8 +434,8 @@ func TestTarUpStaysInside(t *testing.T) {
 	}
 }
 
-// Trees are merged: what is there stays or is replaced by its like. Nothing takes
-// the place of a directory, and a directory that of nothing else.
+// Trees are merged: existing entries stay or are replaced by entries of the same
+// kind. Nothing replaces a directory, and a directory replaces nothing else.
 func TestTarUpMerges(t *testing.T) {
 	r := newRig(t)
 	base := t.TempDir()
@@ -465,7 +465,7 @@ func TestTarUpMerges(t *testing.T) {
 	}
 }
 
-// Changes below a directory are seen, in new directories too.
+// Changes below a directory are reported, including those in new directories.
 func TestWatch(t *testing.T) {
 	r := newRig(t)
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestMountAt: a mount is found by every path that leads to it, whatever letters
-// are in that; and what lies in it is none.
+// TestMountAt: a mount is found by every path that leads to it, whatever
+// characters it has; a path inside it is no mount.
 func TestMountAt(t *testing.T) {
 	dir := t.TempDir()
 	place := filepath.Join(dir, "real", "with a \\ and\ta #")

@@ -34,8 +34,8 @@ func sentAhead(node, number uint64, attrs string) []byte {
 	return append(b, attrs...)
 }
 
-// TestFolderLocal: requests that have one answer whatever the host has get it
-// here, and others do not.
+// TestFolderLocal: requests whose answer does not depend on the host are
+// answered here, and others are not.
 func TestFolderLocal(t *testing.T) {
 	var f folder
 	size := "\x00\x00\x00\x00\x00\x00\x00\x00"
@@ -65,8 +65,8 @@ func TestFolderLocal(t *testing.T) {
 	}
 }
 
-// TestFolderAhead: attributes that were sent ahead are given out only where
-// nothing can have changed since.
+// TestFolderAhead: attributes that were sent ahead are used only if nothing
+// can have changed since.
 func TestFolderAhead(t *testing.T) {
 	const dir = 2
 	getattr := fuseRequest(opGetattr, 99, dir, 0, "")

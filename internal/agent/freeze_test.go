@@ -24,8 +24,8 @@ type groups struct {
 	dir string
 }
 
-// freezeRig is a rig whose guest has these groups; they say that they are
-// frozen as soon as they are asked to be.
+// freezeRig is a rig whose guest has these groups; they report that they are
+// frozen as soon as that is requested.
 func freezeRig(t *testing.T, names ...string) (*rig, groups) {
 	r := etcRig(t, nil)
 	g := groups{t, t.TempDir()}
@@ -63,7 +63,7 @@ func (g groups) read(name string) string {
 	return string(b)
 }
 
-// frozen names the groups that are asked to freeze.
+// frozen returns the groups that were asked to freeze.
 func (g groups) frozen() string {
 	g.t.Helper()
 	files, err := filepath.Glob(g.dir + "/*/cgroup.freeze")
@@ -95,8 +95,7 @@ func (r *rig) mustThaw() {
 	}
 }
 
-// A freeze stops every group, and a thaw releases just what it stopped,
-// however often they are asked for.
+// A freeze stops every group, and a thaw releases exactly those, however often they are called.
 func TestFreezeThaw(t *testing.T) {
 	r, g := freezeRig(t, "init.scope", "system.slice", "mine.slice")
 	g.write("mine.slice/cgroup.freeze", "1") // the guest's own doing
@@ -125,7 +124,7 @@ func TestFreezeThaw(t *testing.T) {
 	}
 }
 
-// What is not frozen in time is named, and the answer comes.
+// Groups that do not freeze in time are named, and the request returns.
 func TestFreezeUnfrozen(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	g.add("busy.slice", "populated 1\nfrozen 0\n")
@@ -187,7 +186,7 @@ func TestWakeThaws(t *testing.T) {
 	}
 }
 
-// The disks freeze only when that is asked for, once, and thaw.
+// The disks freeze only on request, once, and thaw.
 func TestFreezeDisk(t *testing.T) {
 	r, _ := freezeRig(t, "a.slice")
 	r.sys.disks = []string{"/", "/mnt/a b"}
@@ -200,7 +199,7 @@ func TestFreezeDisk(t *testing.T) {
 	}
 }
 
-// A disk that cannot be frozen leaves nothing frozen.
+// If a disk cannot be frozen, nothing stays frozen.
 func TestFreezeDiskFails(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	r.sys.disks, r.sys.fail = []string{"/"}, errors.New("no")
@@ -212,7 +211,7 @@ func TestFreezeDiskFails(t *testing.T) {
 	}
 }
 
-// The agent that follows a frozen one knows what to thaw.
+// An agent that follows a frozen one knows what to thaw.
 func TestFreezeInherited(t *testing.T) {
 	r, g := freezeRig(t, "a.slice", "mine.slice")
 	g.write("mine.slice/cgroup.freeze", "1")
@@ -234,8 +233,8 @@ func TestFreezeInherited(t *testing.T) {
 	}
 }
 
-// A command that is asked for while the guest is frozen starts at the thaw;
-// if nobody waits for it any more, not at all.
+// A command that is requested while the guest is frozen starts at the thaw,
+// but not if nobody waits for it any more.
 func TestExecFrozen(t *testing.T) {
 	r, _ := freezeRig(t, "a.slice")
 	r.mustFreeze(false)
@@ -280,8 +279,8 @@ func TestExecFrozen(t *testing.T) {
 	}
 }
 
-// An upgrade of a guest whose disk is frozen is refused; without control
-// groups a freeze says why it cannot.
+// An upgrade is refused while the disk is frozen; without control groups a
+// freeze reports why it fails.
 func TestFreezeRefusals(t *testing.T) {
 	r, _ := freezeRig(t, "a.slice")
 	r.sys.disks = []string{"/"}

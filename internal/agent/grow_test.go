@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// sysTree makes a directory as the kernel shows CPUs and memory.
+// sysTree creates a directory like the kernel's for CPUs and memory.
 func sysTree(t *testing.T, files map[string]string) devices {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,8 +59,7 @@ func TestOnlineCPUs(t *testing.T) {
 	}
 }
 
-// TestOnlineCPUStillAdded: a CPU whose directory is there and whose file is not yet is
-// no CPU that the guest has.
+// TestOnlineCPUStillAdded: a CPU with a directory but no file yet does not count.
 func TestOnlineCPUStillAdded(t *testing.T) {
 	d := sysTree(t, map[string]string{"cpu/cpu0/topology/core_id": "0", "cpu/cpu1/topology/core_id": "0"})
 	if err := d.onlineCPUs(2); vm.KindOf(err) != vm.GuestFault {

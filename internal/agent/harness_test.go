@@ -113,9 +113,9 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// ownDir is a directory for an agent's files, removed after the test. The end
-// of a process is noted there after its client has seen it, so one removal may
-// meet a file that is just being made.
+// ownDir is a directory for an agent's files, removed after the test. The
+// agent records the end of a process there after its client has seen it, so a
+// removal may meet a file that is just being created.
 func ownDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "warren-agent-")
@@ -171,7 +171,7 @@ func (r *rig) start() {
 	}
 }
 
-// connect synchronises again, as a new host would: the old session dies.
+// connect synchronises again, as a new host would: the old session ends.
 func (r *rig) connect() {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Second)

@@ -86,7 +86,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// A log is bounded; the oldest goes, and offsets stay what they were.
+// A log has a maximum size; the oldest output is dropped, and offsets stay the same.
 func TestLogBounds(t *testing.T) {
 	r := newRig(t)
 	ctx := within(t, 60*time.Second)

@@ -46,7 +46,7 @@ func etcRig(t *testing.T, files map[string]string) *rig {
 	return r
 }
 
-// Every reset is done, acknowledged by its name, and seen where programs look.
+// Every reset is done, acknowledged by name, and visible where programs look.
 func TestReset(t *testing.T) {
 	r := etcRig(t, map[string]string{"ssh/sshd_config": "", "hosts": "127.0.0.1 localhost\n127.0.1.1 old old.alias\n::1 localhost\n", "hostname": "old\n"})
 	reset := testReset()
@@ -92,7 +92,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// What fails is named, and does not hide behind what works.
+// A failure is reported by name, even when other resets work.
 func TestResetFailures(t *testing.T) {
 	r := etcRig(t, nil)
 	for name, change := range map[string]func(*vm.Reset){
@@ -157,7 +157,7 @@ func TestRekey(t *testing.T) {
 		_ = s.Close()
 		t.Error("the old key still opens the link")
 	}
-	// An agent that starts again takes the key that was saved.
+	// An agent that restarts uses the saved key.
 	r.stop()
 	key := r.cfg.Key
 	r.cfg.Key = nil

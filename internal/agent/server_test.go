@@ -64,7 +64,7 @@ func FuzzReadRequest(f *testing.F) {
 	})
 }
 
-// What the agent writes is what the standard library reads.
+// The standard library can read what the agent writes.
 func TestChunkWriter(t *testing.T) {
 	want := bytes.Repeat([]byte("0123456789"), 100_000)
 	for _, how := range []string{"write", "read from"} {

@@ -35,7 +35,7 @@ func TestLinuxUser(t *testing.T) {
 	}
 }
 
-// TestDialSocket: both directions end by themselves, TCP and unix.
+// TestDialSocket: each direction ends separately, TCP and unix.
 func TestDialSocket(t *testing.T) {
 	r := newRig(t)
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": t.TempDir() + "/s"} {
@@ -82,7 +82,7 @@ func TestDialSocket(t *testing.T) {
 	}
 }
 
-// TestListenSocket: several connections at once; the socket goes with its
+// TestListenSocket: concurrent connections; the socket is removed with its
 // listener, connections stay.
 func TestListenSocket(t *testing.T) {
 	r := newRig(t)
@@ -159,8 +159,7 @@ func TestListenSocket(t *testing.T) {
 	}
 }
 
-// TestSocketUser: the other end of a socket sees the user, not root, and root's
-// rights are not used.
+// TestSocketUser: the peer of a socket sees the user, not root, and root's rights are not used.
 func TestSocketUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be somebody else")
@@ -221,7 +220,7 @@ func TestSocketUser(t *testing.T) {
 		}
 		_ = l.Close()
 	}
-	// And what the agent does afterwards is root's again.
+	// Afterwards the agent acts as root again.
 	for range 50 {
 		if out, err := exec.Command("id", "-u").Output(); err != nil || string(out) != "0\n" {
 			t.Fatalf("the agent runs as %q (%v), want root", out, err)
@@ -232,8 +231,7 @@ func TestSocketUser(t *testing.T) {
 	}
 }
 
-// TestHandle: pieces of a file in any order, at once, and errors that end
-// nothing.
+// TestHandle: concurrent access to pieces of a file in any order; errors do not end the stream.
 func TestHandle(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "f")

@@ -157,8 +157,8 @@ func TestStateProcesses(t *testing.T) {
 	}
 }
 
-// TestStateTerminals: who is in front, where, and what all wait for; a REPL is
-// one only by evidence.
+// TestStateTerminals: the foreground process, its directory and what it waits
+// for; a REPL needs evidence.
 func TestStateTerminals(t *testing.T) {
 	r := newTree(t)
 	tty := map[int]string{0: "/dev/pts/0", 1: "/dev/pts/0"}
@@ -204,7 +204,7 @@ func TestStateTerminals(t *testing.T) {
 }
 
 // TestStateRoles: watchers, workers, databases and browsers, each with its
-// evidence; what has none has no role.
+// evidence; a program without evidence has no role.
 func TestStateRoles(t *testing.T) {
 	r := newTree(t)
 	file := filepath.Join(t.TempDir(), "app.db")
@@ -257,8 +257,7 @@ func TestStateRoles(t *testing.T) {
 	}
 }
 
-// TestStateHostile: what a guest's users can put into /proc neither breaks the
-// pass nor makes it long.
+// TestStateHostile: whatever a guest's users put into /proc, the pass works and stays short.
 func TestStateHostile(t *testing.T) {
 	r := newTree(t)
 	r.add(proc{pid: 200, name: ") R 1 (", cmdline: strings.Repeat("x", 100<<10), exe: "/x", cwd: "/", syscall: "7 0xffffffffffffffff 0xffffffffffffffff 0x0 0x0"})
@@ -288,8 +287,8 @@ func TestStateHostile(t *testing.T) {
 	}
 }
 
-// TestProbeInside asks real sockets: one of HTTP, one that greets, one that
-// says nothing, one that closes, and none.
+// TestProbeInside probes real sockets: an HTTP server, one that greets, one
+// that sends nothing, one that closes, and none.
 func TestProbeInside(t *testing.T) {
 	serve := func(answer func(net.Conn)) vm.GuestPort {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -20,7 +20,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// looker is somebody before a terminal.
+// looker is a viewer of a terminal.
 type looker struct {
 	*guest.Terminal
 	t      *testing.T
@@ -130,8 +130,8 @@ func sh(id string) vm.TerminalSpec {
 	return vm.TerminalSpec{ID: id, Command: "PS1='$ ' exec bash --norc --noprofile", Cols: 80, Rows: 24}
 }
 
-// A terminal is a real one: size, type, echo, ^C, and an exit status. It
-// outlives its viewers, and shows the next one what was there.
+// A terminal has size, type, echo, ^C and an exit status like a real one. It
+// outlives its viewers, and the next viewer sees its screen.
 func TestTerminal(t *testing.T) {
 	r := newRig(t)
 	l := r.open(sh(""))
@@ -165,8 +165,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// A full-screen program is drawn again as it is, alternate screen, cursor and
-// modes, and what lies below it comes back at its end.
+// A full-screen program is redrawn correctly, with alternate screen, cursor
+// and modes; the main screen returns at its end.
 func TestTerminalFullScreen(t *testing.T) {
 	r := newRig(t)
 	l := r.open(sh("s"))
@@ -189,7 +189,7 @@ func TestTerminalFullScreen(t *testing.T) {
 	}
 }
 
-// The size is the smallest of the viewers'; detached it stays.
+// The size is the smallest of the viewers'; it stays after they detach.
 func TestTerminalSize(t *testing.T) {
 	r := newRig(t)
 	a := r.open(sh("s"))
@@ -223,7 +223,7 @@ func TestTerminalSize(t *testing.T) {
 	size("60 40 0")
 }
 
-// Output is replayed from an offset without loss and without doubling.
+// Output is replayed from an offset without losses or duplicates.
 func TestTerminalSince(t *testing.T) {
 	r := newRig(t)
 	l := r.open(vm.TerminalSpec{ID: "s", Command: "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; sleep 1"})
@@ -248,7 +248,7 @@ func TestTerminalSince(t *testing.T) {
 	}
 }
 
-// What is refused has the contract's codes.
+// Refusals have the contract's codes.
 func TestTerminalRefusals(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -284,7 +284,7 @@ func TestTerminalRefusals(t *testing.T) {
 	}
 }
 
-// There is a limit of running terminals; ended ones do not count.
+// The number of running terminals is limited; ended ones do not count.
 func TestTerminalCap(t *testing.T) {
 	r := newRig(t)
 	for i := range vm.MaxTerminals {
@@ -312,7 +312,7 @@ func TestTerminalCap(t *testing.T) {
 	}
 }
 
-// Input that waits for its effect: what came, and what is on the screen.
+// Input that waits for its effect: new output, and the screen.
 func TestTerminalSend(t *testing.T) {
 	r := newRig(t)
 	l := r.open(sh("s"))
@@ -326,7 +326,7 @@ func TestTerminalSend(t *testing.T) {
 	if err != nil || c.Quiet || time.Since(begin) > 3*time.Second || !bytes.Contains(c.Output, []byte("y\r\ny\r\n")) {
 		t.Errorf("after %v: %v, %v", time.Since(begin), c.Quiet, err)
 	}
-	// bash may lose what it reads in the moment of a signal: it is quiet first.
+	// bash may lose input that it reads during a signal, so wait until it is quiet.
 	c, err = r.SendTerminal(t.Context(), "s", vm.TerminalSend{Data: []byte("\x03"), Quiet: 500 * time.Millisecond, Limit: 10 * time.Second})
 	if err != nil || !c.Quiet {
 		t.Errorf("after the interrupt the terminal is %+v (%v), want quiet", c.Session, err)
@@ -337,8 +337,8 @@ func TestTerminalSend(t *testing.T) {
 	}
 }
 
-// A slow viewer neither slows a second one nor sees output out of order: what
-// it missed is drawn again. The fast one gets every byte.
+// A slow viewer neither slows a second one nor sees output out of order:
+// missed output is redrawn. The fast one gets every byte.
 func TestTerminalSlowViewer(t *testing.T) {
 	r := newRig(t)
 	const lines = 400_000
@@ -394,8 +394,8 @@ func TestTerminalStalledViewer(t *testing.T) {
 	_ = l.Detach()
 }
 
-// An agent that comes after one that died names the terminals that went with
-// it, until their ids are used again; those that had ended are no loss.
+// After an agent died, the next one names the terminals that were lost with
+// it, until their ids are used again; ended terminals do not count as lost.
 func TestTerminalLost(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -436,9 +436,8 @@ func TestTerminalLost(t *testing.T) {
 	}
 }
 
-// An ended terminal that is no longer kept is remembered as expired; and an
-// attachment that is drawn begins with whole sequences, wherever the output was
-// cut.
+// An ended terminal that is no longer kept is remembered as expired. A redrawn
+// attachment begins with whole sequences, wherever the output was cut.
 func TestTerminalExpired(t *testing.T) {
 	r := newRig(t)
 	for i := range 34 { // 32 are kept

@@ -26,9 +26,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestMain lets the test binary be the agent: "agent -heritage N" as an upgrade
-// execs it, "check" as it is asked before, and "first" as the test begins it,
-// with the port as descriptor 3.
+// TestMain lets the test binary be the agent: "agent -heritage N" as an upgrade execs it, "check"
+// as the upgrade tests it, and "first" as the test starts it, with the port as descriptor 3.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("WARREN_TEST_AGENT"); dir != "" && len(os.Args) > 1 {
 		if err := actAsAgent(dir, os.Args[1:]); err != nil {
@@ -100,8 +99,8 @@ func startAgent(t *testing.T, dir string) (*rig, *exec.Cmd) {
 	return r, cmd
 }
 
-// What an agent that was killed had started is still known to the next one:
-// running as running, although it is nobody's child any more.
+// The next agent knows the processes that a killed agent had started: running
+// ones stay running, although they are nobody's children.
 func TestKilledAgent(t *testing.T) {
 	dir := t.TempDir()
 	r, cmd := startAgent(t, dir)
@@ -247,7 +246,7 @@ func TestUpgrade(t *testing.T) {
 	if got := r.run(vm.ExecSpec{Argv: []string{"sh", "-c", "exit 3"}}); got.status.Code != 3 {
 		t.Errorf("a command after the upgrade ended with %+v, want code 3", got)
 	}
-	// The old key was in the heritage, too: a session with the new one retired it.
+	// The heritage had the old key, too: a session with the new key retired it.
 	c, err := net.FileConn(r.host)
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,7 @@ import (
 
 const badRequest = "FILES_BAD_REQUEST"
 
-// TestUserAndKernelFiles: files of the kernel that are root's are so for the users
-// that the agent acts for, whether they are opened to be read or written in place.
+// TestUserAndKernelFiles: users that the agent acts for cannot read or write root's kernel files.
 func TestUserAndKernelFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act for another user")
@@ -49,7 +48,7 @@ func TestUserAndKernelFiles(t *testing.T) {
 	if _, b := readAll(t, r, "nobody", "/proc/sys/kernel/ostype"); string(b) != "Linux\n" {
 		t.Errorf("what everybody may read: %q", b)
 	}
-	// Everybody may open this one; who may write is asked at the writing.
+	// Everybody may open this one; the kernel checks the user at the write.
 	const lastPID = "/proc/sys/kernel/ns_last_pid"
 	now, err := os.ReadFile(lastPID)
 	if errors.Is(err, os.ErrNotExist) {
@@ -66,8 +65,8 @@ func TestUserAndKernelFiles(t *testing.T) {
 	}
 }
 
-// TestUserAndAgentFiles: nobody but root gets at the agent's open files and memory
-// by way of /proc, though the thread that acts for a user is the agent's.
+// TestUserAndAgentFiles: only root reaches the agent's open files and memory
+// through /proc, although the thread that acts for a user belongs to the agent.
 func TestUserAndAgentFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act for another user")
@@ -117,7 +116,7 @@ func TestUserAndAgentFiles(t *testing.T) {
 	}
 }
 
-// TestUserVerbs: no file verb does for a user what is root's alone.
+// TestUserVerbs: no file verb does anything for a user that only root may do.
 func TestUserVerbs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can act for another user")

@@ -14,8 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// What is on a disk decides whether it is formatted: never one with something
-// on it.
+// A disk is formatted only if it is empty.
 func TestHolds(t *testing.T) {
 	disk := func(change func([]byte)) []byte {
 		b := make([]byte, 64<<10)
@@ -35,7 +34,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// Where a volume is mounted, and where not.
+// Paths on which a volume may be mounted, and others.
 func TestMountPoint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
@@ -76,7 +75,7 @@ func TestMemFree(t *testing.T) {
 	}
 }
 
-// A refusal to unmount names who uses the place, and nobody else.
+// A refusal to unmount names exactly the processes that use the place.
 func TestUsersOf(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(dir+"/used", 0o755); err != nil {

@@ -35,8 +35,7 @@ func (r *rig) wakeByLink(reset vm.Reset) (vm.AgentHello, vm.ResetReport) {
 	return hello, report
 }
 
-// A restored guest does every reset and lets its programs continue before there
-// is a session to ask for it.
+// A restored guest does every reset and resumes its programs before a session exists.
 func TestWakeByLink(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	r.stop()
@@ -61,7 +60,7 @@ func TestWakeByLink(t *testing.T) {
 	}
 }
 
-// A guest that lacks a reset keeps its programs frozen; the host destroys it.
+// If a reset fails, the guest's programs stay frozen; the host destroys it.
 func TestWakeByLinkFails(t *testing.T) {
 	r, g := freezeRig(t, "a.slice")
 	r.mustFreeze(false)
@@ -75,8 +74,8 @@ func TestWakeByLinkFails(t *testing.T) {
 	}
 }
 
-// The host wakes with the key of the last reset, which has opened no session yet; it
-// opens the next one all the same.
+// The host wakes the guest with the key of the last reset, with which no session was
+// opened yet; the next session opens with it.
 func TestWakeByLinkKeepsKey(t *testing.T) {
 	r := etcRig(t, nil)
 	reset := testReset()

@@ -22,8 +22,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestCATrust: what Debian's own program makes of the store has curl trust a
-// preview, and nothing else that the CA might sign.
+// TestCATrust: with the store that Debian's own program makes, curl trusts a
+// preview, but nothing else that the CA might sign.
 func TestCATrust(t *testing.T) {
 	for _, program := range []string{"update-ca-certificates", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// fake is a server that answers as a test says and notes what was asked.
+// fake is a server that answers as a test sets it up, and records the requests.
 type fake struct {
 	t      *testing.T
 	server *httptest.Server
@@ -132,8 +132,7 @@ func TestExitStatuses(t *testing.T) {
 	}
 }
 
-// TestUsage: a command line that is not understood is refused before anything
-// is asked of a server.
+// TestUsage: an invalid command line is refused before any request.
 func TestUsage(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -190,15 +189,15 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestNoServer: a server that is away is said in a sentence, with what to do.
+// TestNoServer: an unreachable server is reported in one sentence, with what to do.
 func TestNoServer(t *testing.T) {
 	run(t, nil, Local{}, "", "ls").wants(t, 10, "warren serve")
 	run(t, nil, Local{}, "", "exec", "box", "--", "true").wants(t, 125, "warren serve")
 	run(t, nil, Local{}, "", "run", "--", "true").wants(t, 125, "warren serve")
 }
 
-// TestAdminKeyStaysHere: the admin's key is shown to servers of this host only,
-// and a key that is refused is named with its server.
+// TestAdminKeyStaysHere: the admin's key is sent only to servers of this host,
+// and the error about a refused key names the server.
 func TestAdminKeyStaysHere(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "admin.key")
@@ -221,7 +220,7 @@ func TestAdminKeyStaysHere(t *testing.T) {
 	runEnv(t, here, Local{}, "", "ls").wants(t, 4, f.server.URL+": this server does not know the key in WARREN_API_KEY")
 }
 
-// TestUp: what is asked for, and what is said of what was made.
+// TestUp: the request, and the printed description of the VM.
 func TestUp(t *testing.T) {
 	f := newFake(t)
 	var got api.CreateVM
@@ -293,7 +292,7 @@ func TestUpBuilds(t *testing.T) {
 	}
 }
 
-// TestListings: every listing is a table, and with --json an array, also when empty.
+// TestListings: every listing is a table, and with --json an array, even if it is empty.
 func TestListings(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms", api.VMList{VMs: []api.VM{box}})
@@ -349,7 +348,7 @@ func TestRmGoesOn(t *testing.T) {
 	}
 }
 
-// A verb that finds its work done says so and succeeds.
+// A verb whose work is already done reports that and succeeds.
 func TestAlready(t *testing.T) {
 	f := newFake(t)
 	stopped := box
@@ -372,7 +371,7 @@ func TestAlready(t *testing.T) {
 	run(t, f, Local{}, "", "stop", "dead").wants(t, api.ExitCode(vm.Errorf(vm.WrongState, "", "")), "the VM is lost")
 }
 
-// A typo is never answered with a verb that destroys something.
+// A typo is never answered by suggesting a verb that destroys something.
 func TestNoDestructiveSuggestion(t *testing.T) {
 	for _, typo := range []string{"rn", "mr", "kil", "kll", "dwon", "stpo", "prun", "rollbak", "dran"} {
 		r := run(t, nil, Local{}, "", typo)
@@ -402,7 +401,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestGuestNames: what a guest has named cannot steer the terminal.
+// TestGuestNames: a name that a guest chose cannot control the terminal.
 func TestGuestNames(t *testing.T) {
 	f := newFake(t)
 	evil := "a\x1b]0;owned\x07\u202eb"
@@ -451,7 +450,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestServeFlags: what serve is told.
+// TestServeFlags: the flags of serve.
 func TestServeFlags(t *testing.T) {
 	var got ServeOptions
 	local := Local{Serve: func(_ context.Context, o ServeOptions, _, _ io.Writer) error { got = o; return nil }}

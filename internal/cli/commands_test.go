@@ -93,7 +93,7 @@ func parse(line []string) error {
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
-// TestHelp: every command says what it does, in the same manner.
+// TestHelp: every command has a help text, all in the same form.
 func TestHelp(t *testing.T) {
 	visit(testRoot(), func(c *cobra.Command) {
 		if c.Short == "" || strings.HasSuffix(c.Short, ".") || strings.ToUpper(c.Short[:1]) != c.Short[:1] {

@@ -126,8 +126,8 @@ func same(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// TestCopyTree: the rules of cp -r are the same in both directions: where the
-// copy goes, and that a directory which is there keeps what it has.
+// TestCopyTree: cp -r has the same rules in both directions: the destination
+// of the copy, and that an existing directory keeps its files.
 func TestCopyTree(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -284,8 +284,8 @@ func TestCopyLinks(t *testing.T) {
 	}
 }
 
-// TestCopyJSON: files and bytes of a copy, both ways; what went to standard
-// output has no room for it.
+// TestCopyJSON: files and bytes of a copy, in both directions; --json is
+// refused when the file goes to standard output.
 func TestCopyJSON(t *testing.T) {
 	s, dir := newSimulated(t), t.TempDir()
 	t.Chdir(dir)
@@ -328,9 +328,8 @@ func (s *copyScreen) Write(p []byte) (int, error) {
 	return s.Buffer.Write(p)
 }
 
-// TestCopyProgress: a copy that takes longer than a second shows a terminal its
-// bytes, of how many, and the rate; the last line is the size. A pipe gets
-// nothing, nor does a terminal with -q.
+// TestCopyProgress: a copy that takes longer than a second shows bytes, total and rate
+// on a terminal; the last line is the size. A pipe, or a terminal with -q, gets nothing.
 func TestCopyProgress(t *testing.T) {
 	const size = 64 << 10
 	slow := func(w http.ResponseWriter, shown <-chan struct{}) {
@@ -387,7 +386,7 @@ func TestCopyProgress(t *testing.T) {
 	}
 }
 
-// TestCopyText: what a terminal is shown of a copy.
+// TestCopyText: the text of the progress.
 func TestCopyText(t *testing.T) {
 	tr := newTransfer()
 	tr.bytes.Store(3 << 20)
@@ -409,8 +408,8 @@ func TestCopyText(t *testing.T) {
 	}
 }
 
-// TestCopyIsRemembered: what remains of a VM names the copies of its files, with their
-// places on this computer.
+// TestCopyIsRemembered: `remains` names the copies of a VM's files, with their paths
+// on this computer.
 func TestCopyIsRemembered(t *testing.T) {
 	s, dir := newSimulated(t), t.TempDir()
 	t.Chdir(dir)

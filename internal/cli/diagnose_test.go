@@ -46,8 +46,8 @@ NOT CHECKED
   services: there is no systemctl
 `
 
-// TestDiagnosePage: the page word for word; nothing of the guest's steers the
-// terminal; the status says whether there is trouble.
+// TestDiagnosePage: the exact page; no text of the guest controls the
+// terminal; the status tells whether there is a problem.
 func TestDiagnosePage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/diagnose", aDiagnosis())
@@ -118,7 +118,7 @@ LOGS
 not checked: journal: no answer
 `
 
-// TestTopPage: printed once where stdout is no terminal, word for word.
+// TestTopPage: the exact page, printed once if stdout is not a terminal.
 func TestTopPage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/top", aTop())
@@ -143,7 +143,7 @@ func TestTopPage(t *testing.T) {
 	}
 }
 
-// TestLogsOfService: a journal at once and as it grows; flags of the other
+// TestLogsOfService: a journal, complete and followed; flags of the other
 // kind of log are refused.
 func TestLogsOfService(t *testing.T) {
 	f := newFake(t)

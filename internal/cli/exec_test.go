@@ -58,8 +58,8 @@ func ends(status vm.ExitStatus) guest {
 	}
 }
 
-// TestExecStatus: the guest's status and streams are passed on; what is ours
-// has statuses of its own.
+// TestExecStatus: the guest's status and streams are passed on; Warren's
+// failures have separate statuses.
 func TestExecStatus(t *testing.T) {
 	for _, c := range []struct {
 		status vm.ExitStatus
@@ -111,8 +111,8 @@ func TestExecSpec(t *testing.T) {
 	}
 }
 
-// TestInterrupt: the first ^C goes to the command; the second leaves it in the
-// background and says how to find it again.
+// TestInterrupt: the first ^C goes to the command; the second detaches from it
+// and prints how to find it again.
 func TestInterrupt(t *testing.T) {
 	interrupt := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
@@ -155,7 +155,7 @@ func TestInterrupt(t *testing.T) {
 	r.wants(t, 130, "warren logs -f box p7")
 }
 
-// TestRun: one VM is made, used and removed, whatever happens in between.
+// TestRun: one VM is created, used and removed, whatever happens in between.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -198,7 +198,7 @@ func TestRunNotMade(t *testing.T) {
 	}
 }
 
-// TestCopyOut: what cannot be a whole file leaves no file.
+// TestCopyOut: an incomplete copy leaves no file.
 func TestCopyOut(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Name: "f", Path: "/f", Kind: vm.FileRegular, Mode: 0o644})
@@ -218,7 +218,7 @@ func TestCopyOut(t *testing.T) {
 	}
 }
 
-// TestCopyIn: into a directory a copy keeps its name.
+// TestCopyIn: a copy into a directory keeps its name.
 func TestCopyIn(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/fs/stat", vm.FileInfo{Name: "work", Path: "/work", Kind: vm.FileDirectory})

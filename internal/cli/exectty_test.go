@@ -100,9 +100,8 @@ func shows(t *testing.T, master *os.File, end string) string {
 	return string(out)
 }
 
-// TestExecTerminal: the command's line, variables and size are sent, ^C is a key
-// of the command, a change of the size follows, the status is the command's, and
-// what it wrote stays where it was.
+// TestExecTerminal: the command's line, variables and size are sent, ^C is a key for the
+// command, size changes follow, the status is the command's, and its output stays on the screen.
 func TestExecTerminal(t *testing.T) {
 	f := newFake(t)
 	f.deletes()
@@ -146,9 +145,8 @@ func TestExecTerminal(t *testing.T) {
 	}
 }
 
-// TestExecTerminalCalmed: a program that ends with the terminal's modes changed
-// leaves them as they were; one that ends on the screen of full-screen programs
-// leaves that, too.
+// TestExecTerminalCalmed: the terminal's modes are reset after a program that
+// changed them; the alternate screen is left, too.
 func TestExecTerminalCalmed(t *testing.T) {
 	for out, want := range map[string]string{
 		"\x1b[31mred\x1b[?25l":                 "\x1b[31mred\x1b[?25l" + calmHere,
@@ -168,7 +166,7 @@ func TestExecTerminalCalmed(t *testing.T) {
 	}
 }
 
-// TestExecTerminalWatched: -t alone passes no input on and needs no terminal
+// TestExecTerminalWatched: -t alone passes no input and needs no terminal
 // here; ^C is passed on once.
 func TestExecTerminalWatched(t *testing.T) {
 	f := newFake(t)

@@ -199,7 +199,7 @@ func TestExtractTooMany(t *testing.T) {
 	go func() { // ends when the reader closes
 		tw := tar.NewWriter(w)
 		for i := 0; ; i++ {
-			// The name repeats in another way each time, without a file for each.
+			// The name repeats, spelled differently each time.
 			if err := tw.WriteHeader(&tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
 				return
 			}
@@ -215,7 +215,7 @@ func TestExtractTooMany(t *testing.T) {
 	}
 }
 
-// A stream that is not whole leaves nothing, wherever it is cut.
+// An incomplete stream leaves nothing, wherever it is cut.
 func TestExtractCut(t *testing.T) {
 	whole := archive(t, dir("."), dir("a"), file("a/b", strings.Repeat("x", 3000)), sym("l", "a/b"))
 	broken := errors.New("link broke")
@@ -333,7 +333,7 @@ func TestExtractThroughLeftOut(t *testing.T) {
 	}
 }
 
-// What a guest sends takes the place of nothing but a directory.
+// A tree from a guest replaces nothing; it only merges into a directory.
 func TestExtractTaken(t *testing.T) {
 	data := archive(t, file("f", "new"))
 	for name, prepare := range map[string]func(p string) error{
@@ -379,8 +379,7 @@ func TestExtractErrorsArePrintable(t *testing.T) {
 	}
 }
 
-// FuzzExtract feeds damaged archives: nothing outside may ever change, and
-// an error leaves nothing.
+// FuzzExtract unpacks damaged archives: nothing outside may change, and an error leaves nothing.
 func FuzzExtract(f *testing.F) {
 	f.Add(archive(f, dir("."), file("a", "x"), sym("l", "a"), hard("h", "a")))
 	f.Add(archive(f, sym("l", ".."), file("l/secret", "x")))

@@ -14,8 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestIdlePage: each case reads as a person needs it, and nothing of a reason
-// moves the cursor.
+// TestIdlePage: the page for each case; no reason in it moves the cursor.
 func TestIdlePage(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	timeout := int64(300)

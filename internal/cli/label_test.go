@@ -25,7 +25,7 @@ func (f *fake) body(pattern string, to any, answer any) {
 	})
 }
 
-// TestLabelFlags: what makes VMs sends their labels.
+// TestLabelFlags: commands that create VMs send their labels.
 func TestLabelFlags(t *testing.T) {
 	f := newFake(t)
 	var up api.CreateVM
@@ -53,7 +53,7 @@ func TestLabelFlags(t *testing.T) {
 	run(t, f, Local{}, "", "fork", "box", "--label", "a b=c").wants(t, 2, "letter or digit first and last")
 }
 
-// TestLabel: KEY=VALUE sets, KEY- takes away, neither shows.
+// TestLabel: KEY=VALUE sets, KEY- removes, and without either the labels are printed.
 func TestLabel(t *testing.T) {
 	f := newFake(t)
 	var in map[string]map[string]any
@@ -82,7 +82,7 @@ func TestLabel(t *testing.T) {
 	}
 }
 
-// TestLsByLabel: the filter is the server's; lists and pages show labels.
+// TestLsByLabel: the server filters; lists and pages show labels.
 func TestLsByLabel(t *testing.T) {
 	f := newFake(t)
 	v := box
@@ -115,8 +115,8 @@ func TestLsByLabel(t *testing.T) {
 	run(t, f, Local{}, "", "ls", "-l", "team").wants(t, 0, "no VM matches")
 }
 
-// TestRename: a name that cannot be one is refused here; what becomes of the
-// host name is said of a VM that runs.
+// TestRename: an invalid name is refused here; for a running VM the message
+// mentions the host name.
 func TestRename(t *testing.T) {
 	f := newFake(t)
 	var in api.RenameVM
@@ -145,8 +145,8 @@ func TestRename(t *testing.T) {
 	run(t, newFake(t), Local{}, "", "rename", "box", "Web").wants(t, 2, "not a name")
 }
 
-// TestWaitPort: the status says whether something listens; what runs out is the
-// caller's time, or Warren's.
+// TestWaitPort: the status tells whether something listens, and whether the
+// caller's time or Warren's ran out.
 func TestWaitPort(t *testing.T) {
 	f := newFake(t)
 	var asked string
@@ -171,8 +171,8 @@ func TestWaitPort(t *testing.T) {
 	run(t, f, Local{}, "", "wait", "box", "p3", "--port", "80").wants(t, 125, "--port")
 }
 
-// TestSizeFlags: sizes as people write them; a refusal names the flag, the value
-// and what can be given.
+// TestSizeFlags: sizes in the usual spellings; a refusal names the flag, the
+// value and an example.
 func TestSizeFlags(t *testing.T) {
 	for mem, want := range map[string]int{"512": 512, "512M": 512, "512MiB": 512, "2G": 2048, "2GiB": 2048, "2gb": 2048, "0.5G": 512, "2048": 2048, "": 0} {
 		if got, err := (&sizeFlags{mem: mem}).sizes(); err != nil || got.MemSizeMib != want {

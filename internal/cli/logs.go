@@ -34,7 +34,7 @@ func newLogs(a *app, runF func(context.Context, *logsOptions) error) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "logs NAME [PROCESS]",
 		Short: "Show the output of a command in a VM, or the VM's console",
-	Long: `Show the log of a background command, by the id that "warren ps" lists. Without an id, show the VM's console, to
+		Long: `Show the log of a background command, by the id that "warren ps" lists. Without an id, show the VM's console, to
 which its kernel and boot write. With --service, show the journal of a systemd service. On a terminal, control
 characters are shown as escapes.`,
 		Example: `  warren logs box

@@ -22,7 +22,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// noJSON are the commands whose standard output is another's: bytes of a file, a
+// noJSON are the commands whose standard output is a stream: bytes of a file, a
 // terminal, a script for a shell, the server's log.
 var noJSON = []string{
 	"warren fs cat", "warren shell", "warren pty attach", "warren ssh", "warren ssh-proxy", "warren serve", "warren completion", "warren docs",
@@ -40,8 +40,8 @@ func TestEveryCommandHasJSON(t *testing.T) {
 	})
 }
 
-// TestFlagsMeanOneThing: a letter stands for the same word with every verb; ssh's
-// are those of ssh.
+// TestFlagsMeanOneThing: a letter stands for the same word with every verb; those
+// of ssh are ssh's own.
 func TestFlagsMeanOneThing(t *testing.T) {
 	means := map[string][]string{
 		"a": {"all"}, "d": {"detach", "background"}, "e": {"env"}, "f": {"follow"}, "h": {"help"}, "i": {"stdin"}, "k": {"key"}, "l": {"user", "label", "selector"},
@@ -66,7 +66,7 @@ func TestFlagsMeanOneThing(t *testing.T) {
 	})
 }
 
-// TestVersionEverywhere: every verb takes --version, whatever else it wants.
+// TestVersionEverywhere: every verb accepts --version, with or without its arguments.
 func TestVersionEverywhere(t *testing.T) {
 	visit(testRoot(), func(c *cobra.Command) {
 		line := append(strings.Fields(c.CommandPath())[1:], "--version")
@@ -179,8 +179,8 @@ func changed(t *testing.T) *fake {
 	return f
 }
 
-// TestChangesAsJSON: a verb that changes something says of what as JSON and
-// nothing else, and nothing at all with -q.
+// TestChangesAsJSON: a verb that changes something prints that as JSON and
+// nothing else, and with -q nothing at all.
 func TestChangesAsJSON(t *testing.T) {
 	f := changed(t)
 	for _, c := range changers {
@@ -200,7 +200,7 @@ func TestChangesAsJSON(t *testing.T) {
 	}
 }
 
-// TestJSONGoesOn: where one of several fails, the others are in the list.
+// TestJSONGoesOn: if one of several VMs fails, the list has the others.
 func TestJSONGoesOn(t *testing.T) {
 	f := newFake(t)
 	f.on("DELETE /v1/vms/a", map[string]string{"id": "a"})
@@ -249,7 +249,7 @@ func TestExecJSON(t *testing.T) {
 	}
 }
 
-// TestGatheredIsBounded: a command that writes without end fills no memory.
+// TestGatheredIsBounded: endless output of a command does not fill the memory.
 func TestGatheredIsBounded(t *testing.T) {
 	var b bounded
 	chunk := bytes.Repeat([]byte("x"), maxGathered-1)
@@ -276,7 +276,7 @@ func TestLogsJSON(t *testing.T) {
 	}
 }
 
-// TestQuietListing: of a listing only what its rows are called by.
+// TestQuietListing: with -q a listing has only the ids or names of its rows.
 func TestQuietListing(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms", api.VMList{VMs: []api.VM{box}})
@@ -294,8 +294,7 @@ func TestQuietListing(t *testing.T) {
 	}
 }
 
-// TestErrorsAsTyped: an error names the verb that was typed, not the one that
-// does it.
+// TestErrorsAsTyped: an error names the verb as it was typed, not its alias.
 func TestErrorsAsTyped(t *testing.T) {
 	f := newFake(t)
 	refused := vm.Errorf(vm.NotFound, "box", "no such VM")
@@ -311,8 +310,7 @@ func TestErrorsAsTyped(t *testing.T) {
 	}
 }
 
-// TestForkNotesOnce: what no reset can make different is told with a VM's first
-// fork alone.
+// TestForkNotesOnce: only a VM's first fork prints what the copies share.
 func TestForkNotesOnce(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		f := newFake(t)
@@ -364,8 +362,8 @@ func TestRetentionBefore(t *testing.T) {
 	}
 }
 
-// TestEphemeralEnds: who ends an ephemeral VM is told that it is deleted, and not
-// how it would continue.
+// TestEphemeralEnds: a verb that ends an ephemeral VM reports that it is deleted,
+// and not how to continue it.
 func TestEphemeralEnds(t *testing.T) {
 	for _, c := range []struct {
 		line, event string
@@ -392,8 +390,8 @@ func TestEphemeralEnds(t *testing.T) {
 	}
 }
 
-// TestFold: no line is wider than the terminal, no word is broken, and what
-// follows is seen to belong to what it began with.
+// TestFold: no line is wider than the terminal, no word is broken, and
+// continuation lines are indented.
 func TestFold(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"note: a b", "note: a b"},

@@ -14,7 +14,7 @@ import (
 
 var updateProfiles = flag.Bool("update-profiles", false, "rewrite the table of docs/profiles.md")
 
-// TestProfiles: the page, the command and the table of the program say the same.
+// TestProfiles: the page, the command and the program's table agree.
 func TestProfiles(t *testing.T) {
 	const file = "../../docs/profiles.md"
 	page, err := os.ReadFile(file)

@@ -42,7 +42,7 @@ func tell(ctx context.Context, conn *websocket.Conn, m api.PtyMessage) {
 	_ = conn.Write(ctx, websocket.MessageText, data)
 }
 
-// A lost connection is taken up again where the output was, and the exit
+// After a lost connection the output continues where it stopped, and the exit
 // status is the program's.
 func TestPtyReattach(t *testing.T) {
 	f := newFake(t)
@@ -70,7 +70,7 @@ func TestPtyReattach(t *testing.T) {
 	}
 }
 
-// A VM that falls asleep is not woken by its viewer's coming back.
+// A viewer that reconnects by itself does not wake a suspended VM.
 func TestPtyAsleep(t *testing.T) {
 	f := newFake(t)
 	var times atomic.Int32
@@ -88,8 +88,8 @@ func TestPtyAsleep(t *testing.T) {
 	}
 }
 
-// shell attaches to its terminal when there is one, asleep or not, and opens it
-// otherwise. The status is that of its program.
+// shell attaches to its terminal if it exists, even in a suspended VM, and
+// opens it otherwise. The status is the program's.
 func TestShell(t *testing.T) {
 	for _, c := range []struct {
 		list, path string
@@ -120,8 +120,7 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// A list that is older than the terminal, and a VM that is stopped, do not keep
-// a shell from its user.
+// An outdated list of terminals, or a stopped VM, does not prevent a shell.
 func TestShellFinds(t *testing.T) {
 	zero := 0
 	for _, c := range []struct {

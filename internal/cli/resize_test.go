@@ -12,8 +12,7 @@ import (
 	"github.com/warren-vm/warren/api"
 )
 
-// TestResize: the flags become a request, and the answer says which part was
-// changed how.
+// TestResize: the flags become a request, and the output tells how each part was changed.
 func TestResize(t *testing.T) {
 	f := newFake(t)
 	var got api.Sizes

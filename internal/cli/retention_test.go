@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestUsageShown: one line a VM, gone or not, and the sum.
+// TestUsageShown: one line per VM, deleted or not, and the sum.
 func TestUsageShown(t *testing.T) {
 	f := newFake(t)
 	u := vm.Usage{VM: box.ID, Name: "box", RunningSeconds: 3723, CPUSeconds: 61, MemorySeconds: 2 * 3600 * 1024, DiskBytes: 3 << 20, DiskPeakBytes: 5 << 20, BytesIn: 2048, BytesOut: 10}
@@ -40,7 +40,7 @@ func TestUsageShown(t *testing.T) {
 	run(t, f, Local{}, "", "usage", "nobody").wants(t, 3, "")
 }
 
-// TestUpSaysRetention: what makes a VM says which rules it is kept by.
+// TestUpSaysRetention: a command that creates a VM prints how long it is kept.
 func TestUpSaysRetention(t *testing.T) {
 	five, at := int64(300), time.Now().Add(time.Hour)
 	for _, c := range []struct {

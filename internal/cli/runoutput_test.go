@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/client"
 )
 
-// TestRunOutput: what a command has made comes back however it ended, and its
-// status stays; the VM is gone in every case.
+// TestRunOutput: outputs are copied back however the command ended, and its
+// status stays; the VM is always removed.
 func TestRunOutput(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -57,8 +57,7 @@ func TestRunOutput(t *testing.T) {
 	}
 }
 
-// TestRunOutputRefused: what could not be written at the end is refused before
-// there is a VM.
+// TestRunOutputRefused: a destination that cannot be written is refused before the VM is created.
 func TestRunOutputRefused(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, ".", map[string]string{"file": "x"})
@@ -85,8 +84,7 @@ func TestRunOutputRefused(t *testing.T) {
 	}
 }
 
-// TestRunOutputJSON: each output says the result, also the one that is
-// missing.
+// TestRunOutputJSON: the result of each output, including a missing one.
 func TestRunOutputJSON(t *testing.T) {
 	s, dir := newSimulated(t), t.TempDir()
 	t.Chdir(dir)

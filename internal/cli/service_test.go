@@ -10,8 +10,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestServiceAdd: words come to systemd as they were typed, and flags become
-// members of the unit.
+// TestServiceAdd: words reach systemd as they were typed, and flags become members of the unit.
 func TestServiceAdd(t *testing.T) {
 	var got vm.Unit
 	cmd := newServiceAdd(&app{}, func(_ context.Context, o *serviceOptions) error { got = o.unit; return nil })

@@ -37,8 +37,8 @@ func (f *fake) gateway(key *string) {
 	})
 }
 
-// TestSSHConfig: the block names no secret, the host key is the server's, and
-// --write includes it once, before what was there.
+// TestSSHConfig: the block has no secret, the host key is the server's, and
+// --write includes the block once, before earlier content.
 func TestSSHConfig(t *testing.T) {
 	f := newFake(t)
 	key := "ssh-ed25519 AAAA"
@@ -86,7 +86,7 @@ func TestSSHConfig(t *testing.T) {
 	}
 }
 
-// TestSSHCommand: what ssh is run with; the API key is not among it.
+// TestSSHCommand: the arguments of ssh; the API key is not among them.
 func TestSSHCommand(t *testing.T) {
 	f := newFake(t)
 	key := "ssh-ed25519 AAAA"
@@ -116,8 +116,8 @@ func TestSSHCommand(t *testing.T) {
 	}
 }
 
-// TestSSHProxy: standard streams are the connection's; the name ends at a dot;
-// the key may come from a file.
+// TestSSHProxy: standard streams are those of the connection; the name ends at
+// a dot; the key may come from a file.
 func TestSSHProxy(t *testing.T) {
 	f := newFake(t)
 	key := ""

@@ -41,8 +41,8 @@ func aState(name string) vm.GuestState {
 	}
 }
 
-// TestStatePage: everything is on the page, with the evidence, and nothing of
-// the guest's moves the cursor.
+// TestStatePage: everything is on the page, with its evidence, and no text of
+// the guest moves the cursor.
 func TestStatePage(t *testing.T) {
 	f := newFake(t)
 	f.on("GET /v1/vms/box/state", aState("box"))
@@ -99,7 +99,7 @@ func TestStateExpect(t *testing.T) {
 	}
 }
 
-// TestStateDiff: what differs between two VMs, and only that.
+// TestStateDiff: exactly the differences between two VMs.
 func TestStateDiff(t *testing.T) {
 	f := newFake(t)
 	other := aState("copy")

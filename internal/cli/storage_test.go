@@ -65,7 +65,7 @@ func TestPrune(t *testing.T) {
 	run(t, f, Local{}, "", "prune", "--free", "much").wants(t, 2, "")
 }
 
-// TestAccountQuota: what no flag names stays.
+// TestAccountQuota: limits without a flag stay.
 func TestAccountQuota(t *testing.T) {
 	f := newFake(t)
 	have := vm.QuotaState{Name: "team", Quota: vm.Quota{VMs: 9, Disk: 5 << 30}, Use: vm.Quota{VMs: 3, MemoryMiB: 512}}

@@ -26,8 +26,7 @@ func printed(width int, t *table) string {
 	return b.String()
 }
 
-// Tables fit a terminal of 80 columns and of 60, and show all where there is room
-// or when asked to.
+// Tables fit terminals of 80 and 60 columns, and show all columns if there is room or on request.
 func TestTablesFit(t *testing.T) {
 	long := strings.Repeat("n", 24)
 	v := box

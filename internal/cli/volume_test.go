@@ -18,7 +18,7 @@ import (
 )
 
 // TestVolumePassphrase: a passphrase comes from standard input or a file, never
-// from the command line, and goes to the server as it is.
+// from the command line, and reaches the server unchanged.
 func TestVolumePassphrase(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(file, []byte("from a file \nmore\n"), 0o600); err != nil {
@@ -56,7 +56,7 @@ func TestVolumePassphrase(t *testing.T) {
 	}
 }
 
-// TestVolumeLs: the state says when a locked volume is in use all the same.
+// TestVolumeLs: the state of a locked volume tells if it is in use.
 func TestVolumeLs(t *testing.T) {
 	f := newFake(t)
 	mounted := []api.Mount{{VMName: "box", VM: "x", Path: "/data", RW: true}}
@@ -85,8 +85,8 @@ func TestVolumeLs(t *testing.T) {
 	}
 }
 
-// TestRunVolumes: --volume names a volume and a path; a locked volume is told
-// before there is a VM.
+// TestRunVolumes: --volume names a volume and a path; a locked volume is
+// refused before the VM is created.
 func TestRunVolumes(t *testing.T) {
 	got, err := runVolumes([]string{"a:/data", "b:/ref:ro", "c:/out/x:rw"}, "shop")
 	want := []api.NewMount{

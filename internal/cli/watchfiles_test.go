@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestWatchFiles: the paths go to the server as they are typed, none is the
-// working directory's matter, and changes come a line each.
+// TestWatchFiles: the server gets the paths as typed, no path is the working
+// directory, and each change is one line.
 func TestWatchFiles(t *testing.T) {
 	f := newFake(t)
 	var asked [][]string

@@ -17,7 +17,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestIdentityToken: a token opens the VMs that its identity was granted.
+// TestIdentityToken: a token opens the VMs granted to its identity.
 func TestIdentityToken(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -36,8 +36,8 @@ func TestIdentityToken(t *testing.T) {
 	}
 }
 
-// TestNoSecretReachesGuest: no header that holds a key or token of ours, of
-// whatever account, comes to a guest; what only looks like one does.
+// TestNoSecretReachesGuest: no header with a Warren key or token, of any
+// account, reaches a guest; values that only look alike do.
 func TestNoSecretReachesGuest(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo)) // public
 	theirs := strings.Repeat("x", 48)
@@ -62,7 +62,7 @@ func TestNoSecretReachesGuest(t *testing.T) {
 	}
 }
 
-// TestCut: a connection ends with the right to it, a link's at its time.
+// TestCut: a connection ends with the right to it; that of a link at its expiry.
 func TestCut(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/ws" {
@@ -127,7 +127,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestTicket: an address for one arrival at one site, as who asked for it.
+// TestTicket: an address that opens one site once, with the rights of the caller.
 func TestTicket(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public, s.e.granted = false, true
@@ -153,7 +153,7 @@ func TestTicket(t *testing.T) {
 	if again, _ := s.get(link); again.StatusCode != 401 {
 		t.Errorf("used twice: %d", again.StatusCode)
 	}
-	// At another port it opens nothing, and is used up.
+	// For another port it opens nothing, and is used up.
 	other := give()
 	for _, host := range []string{"3001-box.warren.localhost", boxHost} {
 		if resp, _ := s.get(strings.Replace(other, boxHost, host, 1)); resp.StatusCode != 401 {
@@ -173,7 +173,7 @@ func TestTicket(t *testing.T) {
 	if resp, _ := s.get(strings.Replace(give(), "/?", "//evil.example/?", 1)); resp.Header.Get("Location") != "/evil.example/" {
 		t.Errorf("leads away: %q", resp.Header.Get("Location"))
 	}
-	// What it gave is judged at each request, and is no link for others.
+	// Its cookie is checked at each request, and does not work as a link.
 	if resp, _ := s.get(s.url(boxHost, "/"), "Cookie", cookie); resp.StatusCode != 200 {
 		t.Errorf("the cookie that the ticket gave is answered %d, want 200", resp.StatusCode)
 	}
@@ -194,8 +194,8 @@ func TestTicket(t *testing.T) {
 	}
 }
 
-// TestLogin: a key is given at the preview domain alone, and leads to a site of
-// this gateway that it opens, to nothing else.
+// TestLogin: keys are accepted only at the preview domain; the log-in leads
+// only to a site of this gateway that the key opens.
 func TestLogin(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -276,9 +276,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestFaultsForStrangers: what the engine says of a VM that does not answer is
-// told to an account that may see it, not to everybody that a public port is
-// open to.
+// TestFaultsForStrangers: the engine's error about a VM is shown to an account
+// that may see the VM, not to visitors of a public port.
 func TestFaultsForStrangers(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	const secret = "/var/lib/warren/vms/165izw2f"

@@ -66,10 +66,10 @@ type realOptions struct {
 	hook      string
 }
 
-// The library keeps account of names in the process: each test has its own.
+// The library keeps counters per process: each test uses its own.
 
-// newRealNames starts a gateway that may certify what its engine maps, but for
-// names below foreign.example.
+// newRealNames starts a gateway that may certify the names that its engine
+// maps, except those below foreign.example.
 func newRealNames(t *testing.T, o realOptions) *realNames {
 	t.Helper()
 	s := &realNames{acme: o.acme, dns: o.dns, store: o.store, log: &testLog{}}
@@ -129,8 +129,8 @@ func (s *realNames) add(name string) {
 	s.dns.SetA(name, netip.MustParseAddr("127.0.0.1"))
 }
 
-// visit opens a page with a client that trusts the ACME server's root alone,
-// and returns the certificate that it was shown.
+// visit opens a page with a client that trusts only the ACME server's root,
+// and returns the certificate.
 func (s *realNames) visit(name string) (*x509.Certificate, error) {
 	c := s.client()
 	c.Timeout = 45 * time.Second
@@ -147,8 +147,8 @@ func (s *realNames) visit(name string) (*x509.Certificate, error) {
 	return resp.TLS.PeerCertificates[0], nil
 }
 
-// TestACME: the first visitor of a mapped name brings its certificate, and it
-// is kept. A name that nobody mapped costs no order.
+// TestACME: the first visit to a mapped name orders its certificate, which is
+// stored. A name that nobody mapped causes no order.
 func TestACME(t *testing.T) {
 	s := newRealNames(t, realOptions{})
 	s.add("app.example.com")
@@ -181,7 +181,7 @@ func TestACME(t *testing.T) {
 	if !strings.Contains(s.log.String(), "level=INFO msg=certificate domain=app.example.com") {
 		t.Errorf("log: %s", s.log)
 	}
-	// Names that are not ours to ask for, mapped or not.
+	// Names for which no certificate may be ordered, mapped or not.
 	s.add("x.foreign.example")
 	for _, name := range []string{"x.foreign.example", "nobody.example.com", "a.b.warren.localhost", "example.com"} {
 		s.dns.SetA(name, netip.MustParseAddr("127.0.0.1"))
@@ -192,14 +192,14 @@ func TestACME(t *testing.T) {
 	if n := s.acme.Orders(); n != 1 {
 		t.Errorf("foreign names cost %d orders", n-1)
 	}
-	// A mapping that has ended shows no certificate, though there is one.
+	// After a mapping has ended, its certificate is not shown, though it exists.
 	s.e.mu.Lock()
 	delete(s.e.names, "app.example.com")
 	s.e.mu.Unlock()
 	if _, err := s.visit("app.example.com"); err == nil {
 		t.Error("an ended mapping still has its certificate")
 	}
-	// What is on disk is for this user only.
+	// Files on disk are accessible to this user only.
 	files := 0
 	if err := filepath.WalkDir(s.store, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -218,7 +218,7 @@ func TestACME(t *testing.T) {
 	}
 }
 
-// TestACMERestart: certificates outlive the gateway.
+// TestACMERestart: certificates survive a restart of the gateway.
 func TestACMERestart(t *testing.T) {
 	s := newRealNames(t, realOptions{})
 	s.add("again.example.com")
@@ -244,23 +244,22 @@ func TestACMERestart(t *testing.T) {
 	}
 }
 
-// TestACMEHTTP: where only plain HTTP leads here, that challenge is answered.
+// TestACMEHTTP: if only plain HTTP reaches the gateway, the HTTP challenge is answered.
 func TestACMEHTTP(t *testing.T) {
 	s := newRealNames(t, realOptions{httpOnly: true})
 	s.add("plain.example.com")
 	if _, err := s.visit("plain.example.com"); err != nil {
 		t.Fatalf("the first visit got no certificate: %v\n%s", err, s.log)
 	}
-	// Without an order under way nothing is said, whoever asks.
+	// Without an order in progress there is no answer.
 	resp, body := s.get("http://plain.example.com:80/.well-known/acme-challenge/token")
 	if resp.StatusCode != http.StatusPermanentRedirect || strings.Contains(body, "token.") {
 		t.Errorf("a challenge without an order is answered %d %q, want a redirect without a token", resp.StatusCode, body)
 	}
 }
 
-// TestACMERenewal: near its end a certificate is replaced behind a visit that
-// gets the old one. Where that fails the old one is shown on, and the ACME server
-// is not asked at each visit.
+// TestACMERenewal: near its expiry a certificate is replaced while a visit gets the old one.
+// If that fails, the old one stays in use, and the ACME server is not contacted at each visit.
 func TestACMERenewal(t *testing.T) {
 	const name = "renewed.example.com"
 	s := newRealNames(t, realOptions{life: 20})
@@ -295,7 +294,7 @@ func TestACMERenewal(t *testing.T) {
 	if n := s.acme.Orders() - before; n > 1 || strings.Count(s.log.String(), "level=WARN") != 1 {
 		t.Errorf("%d orders in ten visits\n%s", n, s.log)
 	}
-	// Of those that live long, in the last third of their life.
+	// Long-lived certificates are renewed in the last third of their life.
 	const day = 24 * time.Hour
 	for left, want := range map[time.Duration]bool{31 * day: false, 29 * day: true} {
 		leaf := &x509.Certificate{NotBefore: time.Now().Add(left - 90*day), NotAfter: time.Now().Add(left)}
@@ -305,8 +304,8 @@ func TestACMERenewal(t *testing.T) {
 	}
 }
 
-// TestACMEFails: a server that refuses costs one order, one line in the log and
-// a handshake that fails at once; the next order waits.
+// TestACMEFails: a refusal of the server causes one order, one line in the log
+// and a handshake that fails at once; the next order waits.
 func TestACMEFails(t *testing.T) {
 	s := newRealNames(t, realOptions{})
 	s.add("refused.example.com")
@@ -334,7 +333,7 @@ func TestACMEFails(t *testing.T) {
 	if resp, _ := s.get(s.url(boxHost, "/")); resp.StatusCode != http.StatusOK {
 		t.Errorf("previews: %d", resp.StatusCode)
 	}
-	// The owner has repaired it, and the wait is over.
+	// The owner has fixed the problem, and the wait is over.
 	s.acme.Fail(false)
 	s.certs.issuer.orders.done("refused.example.com")
 	if _, err := s.visit("refused.example.com"); err != nil {
@@ -342,8 +341,7 @@ func TestACMEFails(t *testing.T) {
 	}
 }
 
-// TestACMEShare: an account with many names does not use up what the host may
-// order.
+// TestACMEShare: an account with many names does not use up the host's limit.
 func TestACMEShare(t *testing.T) {
 	s := newRealNames(t, realOptions{})
 	s.acme.Fail(true) // an order that fails is one, too
@@ -362,7 +360,8 @@ func TestACMEShare(t *testing.T) {
 	}
 }
 
-// TestACMEWrongPlace: a name that leads elsewhere gets none, and says why.
+// TestACMEWrongPlace: a name that resolves elsewhere gets no certificate, and
+// the state gives the reason.
 func TestACMEWrongPlace(t *testing.T) {
 	s := newRealNames(t, realOptions{})
 	s.add("elsewhere.example.com")
@@ -375,7 +374,7 @@ func TestACMEWrongPlace(t *testing.T) {
 	}
 }
 
-// TestACMEUnreachable: without the server there is no certificate, and no hang.
+// TestACMEUnreachable: if the server is unreachable, there is no certificate and no hang.
 func TestACMEUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -394,7 +393,7 @@ func TestACMEUnreachable(t *testing.T) {
 	}
 }
 
-// TestACMEStore: where nothing can be kept, nothing is ordered.
+// TestACMEStore: if certificates cannot be stored, none is ordered.
 func TestACMEStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -412,7 +411,7 @@ func TestACMEStore(t *testing.T) {
 	}
 }
 
-// TestACMEHangs: a visitor does not wait for ever for a server that does not
+// TestACMEHangs: a visitor waits a limited time for a server that does not
 // answer, and the order ends with the gateway.
 func TestACMEHangs(t *testing.T) {
 	s := newRealNames(t, realOptions{})
@@ -442,8 +441,7 @@ func TestACMEHangs(t *testing.T) {
 	}
 }
 
-// TestOrders: an account has its share, the host has its bound, and a failure
-// waits longer each time.
+// TestOrders: accounts and the host have limits, and the wait grows with each failure.
 func TestOrders(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	o := newOrders(func() time.Time { return now })
@@ -497,7 +495,7 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestCertsNeedSockets: on anything but TCP no challenge can come.
+// TestCertsNeedSockets: without TCP no challenge can arrive.
 func TestCertsNeedSockets(t *testing.T) {
 	if _, err := NewCerts(t.Context(), CertConfig{Address: &net.UnixAddr{}}); err == nil {
 		t.Error("accepted")

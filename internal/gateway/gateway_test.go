@@ -208,7 +208,7 @@ func newStand(t *testing.T, guest http.Handler, change ...func(*Config, net.List
 	return &stand{t: t, e: e, g: g, addr: l.Addr().String(), ca: pool, dir: dir}
 }
 
-// client trusts the CA, resolves every name to the gateway, follows nothing.
+// client trusts the CA, resolves every name to the gateway, and follows no redirects.
 func (s *stand) client() *http.Client {
 	tr := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: s.ca},
@@ -268,8 +268,8 @@ func (s *stand) echo(path string, headers ...string) echoed {
 	return out
 }
 
-// TestProxy: HTTP/2 in front, the path as it is, and no header that only the
-// gateway may set.
+// TestProxy: HTTP/2 for the client, an unchanged path, and no header that
+// only the gateway may set.
 func TestProxy(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	resp, _ := s.get(s.url(boxHost, "/"))
@@ -321,7 +321,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestPool: connections are kept, and not beyond a start of the machine.
+// TestPool: connections are reused, but not after a new start of the machine.
 func TestPool(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	for range 5 {
@@ -339,8 +339,7 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// TestPrivate: who may enter, and that a stranger can't tell a private VM from
-// none.
+// TestPrivate: access is checked, and a stranger cannot distinguish a private VM from none.
 func TestPrivate(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -375,7 +374,7 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestLink follows a signed link as a browser does, and misuses it.
+// TestLink follows a signed link like a browser, and misuses it.
 func TestLink(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -402,7 +401,7 @@ func TestLink(t *testing.T) {
 	open(200, boxHost)
 	open(200, boxHost, "Origin", s.g.URL(boxHost), "Sec-Fetch-Site", "same-origin")
 	open(200, boxHost, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
-	// Another preview is of the same site to a browser, and not of this one.
+	// For a browser another preview is the same site; this one must refuse it.
 	open(401, boxHost, "Origin", s.g.URL("3000-evil.warren.localhost"))
 	open(401, boxHost, "Origin", "null")
 	open(401, boxHost, "Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors")
@@ -437,7 +436,7 @@ func TestGuestCookies(t *testing.T) {
 	}
 }
 
-// TestNothingListens names the ports that do, to the owner.
+// TestNothingListens: the owner sees the ports that have a listener.
 func TestNothingListens(t *testing.T) {
 	s := newStand(t, nil)
 	s.e.site.Public = false
@@ -576,7 +575,7 @@ func (s *stand) raw(sni, text string) int {
 	return resp.StatusCode
 }
 
-// TestHostTricks: a request that could be for two hosts is for none.
+// TestHostTricks: a request that could name two hosts is refused.
 func TestHostTricks(t *testing.T) {
 	var reached atomic.Int64
 	s := newStand(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -614,8 +613,8 @@ func TestHostTricks(t *testing.T) {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
 	}
-	// Both lengths: the guest gets one request with one length, and what a
-	// confused server would take for a second never arrives as one.
+	// With both lengths, the guest gets one request with one length, and
+	// never a second request that a confused server would see.
 	reached.Store(0)
 	s.raw(boxHost, "POST / HTTP/1.1\r\nHost: "+boxHost+"\r\nContent-Length: 60\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: "+boxHost+"\r\n\r\n")
 	if n := reached.Load(); n > 1 {
@@ -623,7 +622,7 @@ func TestHostTricks(t *testing.T) {
 	}
 }
 
-// TestPlain: plain HTTP on the same port leads to HTTPS, for our names only.
+// TestPlain: plain HTTP on the same port redirects to HTTPS, for the gateway's names only.
 func TestPlain(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	resp, _ := s.get("http://"+boxHost+"/a?b=c", "X", "y")
@@ -635,8 +634,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestDomains: a mapped name shows its port; one without a certificate does
-// not come so far.
+// TestDomains: a mapped domain opens its port; one without a certificate fails earlier.
 func TestDomains(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(echo))
 	s.e.site.Public = false
@@ -656,7 +654,7 @@ func TestDomains(t *testing.T) {
 	}
 }
 
-// TestCA: kept over a restart, 0600, and unable to speak for other names.
+// TestCA: it survives a restart, has mode 0600, and cannot sign other names.
 func TestCA(t *testing.T) {
 	s := newStand(t, nil)
 	again, err := OpenCA(s.dir, []string{"warren.localhost"}, []string{"warren.localhost"})

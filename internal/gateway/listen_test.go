@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestNeighbours: one address has so many connections and no more; those that
-// have ended count no longer, and others are let in meanwhile.
+// TestNeighbours: the connections of one address are limited; ended ones no
+// longer count, and others are accepted meanwhile.
 func TestNeighbours(t *testing.T) {
 	l, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
@@ -74,7 +74,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestNeighbourhood: what one machine can choose from counts as one.
+// TestNeighbourhood: all addresses that one machine can choose count as one.
 func TestNeighbourhood(t *testing.T) {
 	for text, want := range map[string]string{
 		"192.0.2.7:80": "192.0.2.7/32", "[::ffff:192.0.2.7]:80": "192.0.2.7/32", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64",

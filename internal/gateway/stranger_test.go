@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Informational answers pass the filter for cookies as the final one does.
+// The cookie filter also applies to informational answers.
 func TestGuestCookiesEarly(t *testing.T) {
 	s := newStand(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Link", "</a.css>; rel=preload")
@@ -50,8 +50,7 @@ func TestGuestCookiesEarly(t *testing.T) {
 	}
 }
 
-// A stranger at a public port is told neither which other ports are open nor
-// which VM it is.
+// A stranger at a public port does not learn which other ports are open, nor the VM's id.
 func TestNothingListensToStrangers(t *testing.T) {
 	s := newStand(t, nil)
 	s.e.ports = []vm.ListeningPort{{Proto: "tcp", Address: "0.0.0.0", Port: 8080}, {Proto: "tcp", Address: "127.0.0.2", Port: 3000}}

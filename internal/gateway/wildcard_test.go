@@ -18,8 +18,7 @@ import (
 	"github.com/warren-vm/warren/internal/vmtest"
 )
 
-// newOwn is a gateway whose preview domain vms.example.com has its certificates by
-// DNS-01.
+// newOwn is a gateway whose preview domain vms.example.com gets its certificates by DNS-01.
 func newOwn(t *testing.T, o realOptions, fail bool) (s *realNames, calls func() []string) {
 	t.Helper()
 	var err error
@@ -35,8 +34,8 @@ func newOwn(t *testing.T, o realOptions, fail bool) (s *realNames, calls func() 
 	return newRealNames(t, o), calls
 }
 
-// TestWildcard: all names below a preview domain share one certificate that the
-// ACME server gives by DNS-01; no name of them leads to the gateway from outside.
+// TestWildcard: all names below a preview domain share one certificate by DNS-01,
+// although none resolves to the gateway from outside.
 func TestWildcard(t *testing.T) {
 	s, calls := newOwn(t, realOptions{}, false)
 	if got := s.g.Certificate(t.Context(), "app.vms.example.com"); got != "ordered for the first visitor" {
@@ -62,7 +61,7 @@ func TestWildcard(t *testing.T) {
 	if n := s.acme.Orders(); n != 1 {
 		t.Errorf("%d orders", n)
 	}
-	// Where people log in: a wildcard does not cover it.
+	// The log-in name: the wildcard does not cover it.
 	if cert, err := s.visit("vms.example.com"); err != nil || !slices.Equal(cert.DNSNames, []string{"vms.example.com"}) {
 		t.Errorf("the domain itself: %v", err)
 	}
@@ -94,8 +93,8 @@ func TestWildcard(t *testing.T) {
 	}
 }
 
-// TestWildcardRenewal: near its end a wildcard certificate is replaced by DNS-01,
-// too, behind a visit of any name below it.
+// TestWildcardRenewal: near its expiry a wildcard certificate is replaced by
+// DNS-01, too, after a visit of any name below it.
 func TestWildcardRenewal(t *testing.T) {
 	s, _ := newOwn(t, realOptions{life: 20}, false)
 	first, err := s.visit("3000-box.vms.example.com")
@@ -117,8 +116,8 @@ func TestWildcardRenewal(t *testing.T) {
 	}
 }
 
-// TestWildcardFails: what the program says of its failure is in the log and in the
-// words about the certificate, and it is not called at each visit.
+// TestWildcardFails: the program's error is in the log and in the certificate's
+// state, and the program is not called at each visit.
 func TestWildcardFails(t *testing.T) {
 	s, calls := newOwn(t, realOptions{}, true)
 	for range 3 {
@@ -137,8 +136,7 @@ func TestWildcardFails(t *testing.T) {
 	}
 }
 
-// TestPreviewDomains: each preview domain has the names of every VM and a log-in page of
-// its own.
+// TestPreviewDomains: each preview domain has the names of every VM and its own log-in page.
 func TestPreviewDomains(t *testing.T) {
 	two := func(c *Config, _ net.Listener) {
 		c.Domains = []string{"warren.localhost", "other.localhost"}

@@ -11,8 +11,8 @@ import (
 	"testing/iotest"
 )
 
-// TestExactly: as many bytes as announced pass, whatever way their reader has
-// of saying that it is at its end; one fewer or more do not.
+// TestExactly: exactly the announced number of bytes passes, however their
+// reader reports its end; one fewer or more fails.
 func TestExactly(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789"), 100_000)
 	readers := map[string]func(io.Reader) io.Reader{

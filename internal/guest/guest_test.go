@@ -42,8 +42,8 @@ func frame(t link.FrameType, payload string) string {
 	return b.String()
 }
 
-// A guest that lies, babbles or goes away gives a fault of the guest: never a
-// hang, a panic or a success.
+// A guest that lies, sends garbage or leaves causes a fault of the guest:
+// never a hang, a panic or a success.
 func TestBadGuest(t *testing.T) {
 	const upgrade = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: warren-exec\r\n\r\n"
 	started := frame(link.FrameStarted, string(link.EncodeProcess(vm.Process{ID: "p1"})))
@@ -96,8 +96,7 @@ func TestBadGuest(t *testing.T) {
 	}
 }
 
-// A caller that gives up gets its own reason, and a guest that is silent does
-// not hold it.
+// A caller that gives up gets its own reason, and a silent guest does not block it.
 func TestSilentGuest(t *testing.T) {
 	c := New(func(context.Context) (net.Conn, error) {
 		host, guest := net.Pipe()

@@ -25,8 +25,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// bench is a host with a simulator of the programs that a build runs: they
-// write what the real ones write, smaller.
+// bench is a host with simulated programs: they write what the real ones write, but smaller.
 type bench struct {
 	t    *testing.T
 	opts BuildOptions
@@ -82,7 +81,7 @@ func (b *bench) mmdebstrap(p program, whole bool) error {
 	if len(p.files) != firstExchange-3+6 {
 		return fmt.Errorf("%d files", len(p.files))
 	}
-	// Were we killed now, the next run could find the tree.
+	// If the build were killed now, the next run could find the tree.
 	marks, err := filepath.Glob(filepath.Join(b.opts.Dir.Images(), ".building-*", ".tempdir"))
 	if err != nil || len(marks) != 1 {
 		return fmt.Errorf("notes of the temporary directory: %q, %w", marks, err)
@@ -147,8 +146,8 @@ func tarFile(tw *tar.Writer, name, body string) error {
 	return err
 }
 
-// images lists what a user would see, and fails when anything else than builds
-// and finished images lies about.
+// images lists the visible images, and fails if the directory has anything
+// except builds and finished images.
 func (b *bench) images() []vm.Image {
 	b.t.Helper()
 	all, err := List(b.opts.Dir)
@@ -229,8 +228,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// A build that fails or is cut short at any program leaves no image, and the
-// next one continues where it stopped.
+// A build that fails or is interrupted in any program leaves no image, and
+// the next one continues where it stopped.
 func TestBuildResumes(t *testing.T) {
 	for _, program := range []string{"mmdebstrap", "qemu-img"} {
 		b := newBench(t)
@@ -274,8 +273,8 @@ func TestBuildCancelled(t *testing.T) {
 	}
 }
 
-// When only the warm generation failed, the image is there and the next build
-// makes nothing but the warm generation.
+// If only the warm generation failed, the image exists, and the next build
+// makes only the warm generation.
 func TestBuildWarmFails(t *testing.T) {
 	b := newBench(t)
 	b.opts.Warm = func(context.Context, vm.Image) error { return vm.Errorf(vm.GuestFault, "x", "no answer") }
@@ -375,7 +374,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A cancelled program ends with all that it started.
+// A cancelled program ends with all its children.
 func TestRunProgramCancel(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())

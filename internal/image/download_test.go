@@ -103,8 +103,7 @@ func newRegistries(t *testing.T) *registries {
 	return r
 }
 
-// withDownloads gives the build small archives in the place of those that the
-// shipped recipes download.
+// withDownloads replaces the downloads of the shipped recipes by small archives.
 func withDownloads(t *testing.T, b *bench) {
 	t.Helper()
 	b.opts.fetch = func(_ context.Context, d RecipeDownload) (string, error) {
@@ -117,8 +116,8 @@ func withDownloads(t *testing.T, b *bench) {
 	}
 }
 
-// A download comes from the registry that the environment names, is used only
-// with the digest of the recipe, and is fetched once.
+// A download comes from the registry in the environment, is used only with
+// the recipe's digest, and is fetched once.
 func TestDownload(t *testing.T) {
 	reg := newRegistries(t)
 	node := tgz(t, [3]string{"package/bin/node", "x", "ELF"}, [3]string{"package/README", "", "text"})
@@ -150,8 +149,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// What a server sends under a wrong digest is not kept, and a file in the cache
-// that was changed is fetched again.
+// Data with a wrong digest is not kept, and a changed file in the cache is fetched again.
 func TestDownloadDigest(t *testing.T) {
 	reg := newRegistries(t)
 	good := tgz(t, [3]string{"package/a", "", "1"})
@@ -224,7 +222,7 @@ func unpacked(t *testing.T, d RecipeDownload, entry [3]string) (*tar.Header, err
 	return tar.NewReader(&out).Next()
 }
 
-// An archive writes nowhere but below its directory of the image.
+// An archive writes only below its directory of the image.
 func TestArchiveEscapes(t *testing.T) {
 	d := RecipeDownload{From: "npm:a@1", To: "/usr/local"}
 	for name, entry := range map[string][3]string{

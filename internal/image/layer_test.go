@@ -47,7 +47,7 @@ func (b *bench) told(name string) string {
 	return ""
 }
 
-// A build saves the layer that it builds on, and the next starts from it.
+// A build saves the layer that it builds on, and the next build starts from it.
 func TestLayers(t *testing.T) {
 	b := newBench(t)
 	b.build(Recipe{Name: "one", Packages: []string{"jq"}})
@@ -70,7 +70,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// A recipe above dev starts from base when only that is there, and saves dev.
+// A recipe above dev starts from base if only that exists, and saves dev.
 func TestLayerOfDev(t *testing.T) {
 	b := newBench(t)
 	withDownloads(t, b)
@@ -91,7 +91,7 @@ func TestLayerOfDev(t *testing.T) {
 	}
 }
 
-// A recipe on nothing of ours neither saves nor starts from a layer.
+// A recipe without a shipped base neither saves a layer nor starts from one.
 func TestLayerOfNothing(t *testing.T) {
 	b := newBench(t)
 	b.build(Recipe{Name: "own", From: fromNothing, Packages: []string{"systemd-sysv"}})
@@ -100,8 +100,8 @@ func TestLayerOfNothing(t *testing.T) {
 	}
 }
 
-// A layer stays when a later step of the build fails; one that is cut short does
-// not. Other apt sources have layers of their own, and the old one goes.
+// A layer stays when a later step of the build fails; an incomplete one does
+// not. Other apt sources have separate layers, which replace the old one.
 func TestLayerOfFailedBuild(t *testing.T) {
 	b := newBench(t)
 	b.fail["mmdebstrap"] = vm.Errorf(vm.Internal, "mmdebstrap", "exit status 1")
@@ -124,7 +124,7 @@ func TestLayerOfFailedBuild(t *testing.T) {
 	}
 }
 
-// What no build used for a month goes; what is used stays.
+// Layers that no build used for a month are removed; others stay.
 func TestPrune(t *testing.T) {
 	b := newBench(t)
 	b.build(Recipe{Name: "one"})

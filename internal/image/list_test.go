@@ -139,7 +139,7 @@ func verify(ctx context.Context, dir layout.Dir, img vm.Image) error {
 	return nil
 }
 
-// What kill -9 leaves is swept; a running build is not.
+// Remains of a kill -9 are removed; a running build is not.
 func TestSweep(t *testing.T) {
 	dir, imgs := store(t, "base")
 	t.Setenv("TMPDIR", t.TempDir())
@@ -190,7 +190,7 @@ func TestSweep(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
-	// A path that is not of a build is never removed, whatever a file says.
+	// A path outside the builds is never removed, whatever a file contains.
 	other := t.TempDir()
 	if err := os.WriteFile(filepath.Join(live, ".tempdir"), []byte(other), 0o600); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func hostTree(t *testing.T, files map[string]string) string {
 
 const bookworm = "PRETTY_NAME=\"Debian\"\nVERSION_CODENAME=bookworm\nID=debian\n"
 
-// Only what is Debian's own is passed on.
+// Only Debian's own sources are passed on.
 func TestHostSources(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -87,7 +87,7 @@ deb http://sid.example/debian sid main
 		if strings.Join(uris, " ") != strings.Join(c.want, " ") || got.Codename != "bookworm" {
 			t.Errorf("%s: %q of %s, want %q", c.name, uris, got.Codename, c.want)
 		}
-		// What is passed on is understood in the same way again.
+		// The written sources are parsed to the same sources again.
 		again := parseDeb822([]byte(got.String()))
 		if len(again) != len(got.Sources) || (aptSources{Sources: again}).String() != got.String() {
 			t.Errorf("%s: rendered\n%s\nread back as\n%v", c.name, got, again)

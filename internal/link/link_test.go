@@ -19,10 +19,9 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// fakePort is QEMU's part: it carries bytes between the guest's port and
-// whichever host connection is the current one. As on the real thing, the
-// guest is not told when the host changes, and output without a host is
-// dropped.
+// fakePort stands for QEMU: it carries bytes between the guest's port and the
+// current host connection. As in QEMU, the guest does not learn that the host
+// changed, and output without a host is dropped.
 type fakePort struct {
 	t     *testing.T
 	guest *os.File // the guest's end
@@ -211,8 +210,8 @@ func TestHandshake(t *testing.T) {
 	echo(t, host(t, p.dial(), keyA))
 }
 
-// Whatever lies in both directions before the handshake is skipped, even what
-// looks like the beginning of a message or is a message under another key.
+// All bytes before the handshake are skipped in both directions, even an
+// incomplete message or one under another key.
 func TestHandshakeStaleBytes(t *testing.T) {
 	junk := make([]byte, 50<<10)
 	_, _ = rand.Read(junk)
@@ -279,8 +278,8 @@ func TestHandshakeSecondKey(t *testing.T) {
 	<-done
 }
 
-// A host that dies in the middle of transfers both ways, and whose successor
-// connects before the guest notices anything, is served at once.
+// If a host dies during transfers in both directions, a new host that
+// connects before the guest notices is served at once.
 func TestReconnectInTransfer(t *testing.T) {
 	p := newFakePort(t)
 	startGuest(t, p, fixed(keyA))
@@ -332,8 +331,8 @@ func TestDeadSession(t *testing.T) {
 	}
 }
 
-// A host learns at once that the agent it talks to has ended or was replaced,
-// although its connection to QEMU stays open.
+// A host learns at once that its agent has ended or was replaced, although
+// its connection to QEMU stays open.
 func TestGoodBye(t *testing.T) {
 	for _, how := range []string{"orderly", "killed"} {
 		p := newFakePort(t)
@@ -405,7 +404,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// joined writes are what was written, in fewer pieces.
+// Joined writes have the same bytes in fewer pieces.
 func TestJoiner(t *testing.T) {
 	var got []byte
 	writes := 0
@@ -453,8 +452,7 @@ func FuzzFrames(f *testing.F) {
 	})
 }
 
-// However the stream is cut into reads, a SYN in it is found, once, and what
-// stands before it does not matter.
+// However the stream is cut into reads, a SYN in it is found, once, whatever precedes it.
 func FuzzScanner(f *testing.F) {
 	f.Add([]byte("junk"), uint8(3))
 	f.Add([]byte(magicSyn), uint8(1))

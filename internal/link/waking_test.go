@@ -47,7 +47,7 @@ func startWaker(t *testing.T, p *fakePort, keys func() [][]byte) *waker {
 
 func say(words string) *Waking { return NewWaking(func() []byte { return []byte(words) }) }
 
-// A guest in a session answers to a WAKE, and is then there for a new session.
+// A guest in a session answers a WAKE, and then accepts a new session.
 func TestWake(t *testing.T) {
 	p := newFakePort(t)
 	guest := startWaker(t, p, fixed(keyA, keyB))
@@ -71,8 +71,7 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// A host that has not heard the answer asks again, and the guest does not do it
-// twice.
+// A host that did not get the answer repeats the WAKE, and the guest does not execute it twice.
 func TestWakeOnce(t *testing.T) {
 	p := newFakePort(t)
 	guest := startWaker(t, p, fixed(keyA))
@@ -91,7 +90,7 @@ func TestWakeOnce(t *testing.T) {
 	}
 }
 
-// Another waking is another matter, also with the same words.
+// A new waking is executed even if its words are the same.
 func TestWakeAgain(t *testing.T) {
 	p := newFakePort(t)
 	guest := startWaker(t, p, fixed(keyA))
@@ -105,7 +104,7 @@ func TestWakeAgain(t *testing.T) {
 	}
 }
 
-// A guest of an older Warren does not answer, and is there for a session.
+// A guest of an older Warren does not answer, but accepts a session.
 func TestWakeOlderGuest(t *testing.T) {
 	p := newFakePort(t)
 	startGuest(t, p, fixed(keyA))
@@ -124,7 +123,7 @@ func TestWakeOlderGuest(t *testing.T) {
 	}
 }
 
-// An answer that comes when the host has lost its patience counts, too.
+// An answer after the host's patience has ended still counts.
 func TestWakeLate(t *testing.T) {
 	p := newFakePort(t)
 	release := make(chan struct{})
@@ -155,7 +154,7 @@ func TestWakeLate(t *testing.T) {
 	}
 }
 
-// Nobody is woken with another key.
+// A WAKE with another key has no effect.
 func TestWakeWrongKey(t *testing.T) {
 	p := newFakePort(t)
 	guest := startWaker(t, p, fixed(keyA))
@@ -171,7 +170,7 @@ func TestWakeWrongKey(t *testing.T) {
 	}
 }
 
-// Words that were changed on the way are none, and what follows them is found.
+// Words that were changed in transit are ignored, and the message after them is found.
 func TestWordsForged(t *testing.T) {
 	forged := encodeWords(magicWake, nonce{1}, []byte("harmless"), keyA)
 	forged[messageSize] ^= 1
@@ -183,7 +182,7 @@ func TestWordsForged(t *testing.T) {
 	}
 }
 
-// A message with words is waited for only when its head is true.
+// The reader waits for words only if the head of the message is authentic.
 func TestWordsAnnounced(t *testing.T) {
 	whole := encodeWords(magicWake, nonce{1}, make([]byte, 3000), keyA)
 	for name, c := range map[string]struct {

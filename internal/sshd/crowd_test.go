@@ -44,8 +44,7 @@ func TestStrangersLeaveRoom(t *testing.T) {
 	}
 }
 
-// One account cannot take all connections of those who have logged in, and who
-// is refused is told why.
+// One account cannot use all connections, and a refused client gets the reason.
 func TestAccountsLeaveRoom(t *testing.T) {
 	d := newDoor(t)
 	_, token := d.identity([]string{"root"})

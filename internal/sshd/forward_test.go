@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestForwardsAtOnce: forwards count from the moment they are asked for, not
-// only when the guest listens; one that fails gives its place back.
+// TestForwardsAtOnce: forwards count from their request on, not only when the
+// guest listens; a failed one no longer counts.
 func TestForwardsAtOnce(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -67,8 +67,8 @@ func TestForwardsAtOnce(t *testing.T) {
 	wait(t, "nothing listens when the client is gone", func() bool { return listening() == 0 })
 }
 
-// TestAnyPorts: the guest chooses each port that is left to it, and each can be
-// ended by the port that it was told.
+// TestAnyPorts: the guest chooses each port that the client leaves open, and
+// the client can cancel each by the reported port.
 func TestAnyPorts(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -88,8 +88,7 @@ func TestAnyPorts(t *testing.T) {
 	}
 }
 
-// TestResolvedNames: the program that looks for a name is no command of the
-// user's.
+// TestResolvedNames: the program that resolves a name is not listed among the user's commands.
 func TestResolvedNames(t *testing.T) {
 	d := newDoor(t)
 	_, token := d.identity([]string{"dev"})

@@ -22,8 +22,7 @@ func (a addressed) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(a.from), 1))
 }
 
-// When the pool is full the address that has the most gives a place up, its
-// oldest connection first.
+// When the limit is reached, the address with the most connections loses its oldest one.
 func TestGuardPool(t *testing.T) {
 	g := newGuard(time.Now)
 	cut := map[string]int{}

@@ -137,7 +137,7 @@ func (d *door) identity(users []string) (vm.Identity, string) {
 	return i, token
 }
 
-// TestLogin: the forms of the contract, and what is told to which caller.
+// TestLogin: the contract's forms of a login, and what each caller is told.
 func TestLogin(t *testing.T) {
 	d := newDoor(t)
 	_, token := d.identity([]string{"dev", "root"})
@@ -199,7 +199,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// TestKeyIsNotAnOracle: who only knows a public key learns nothing by it.
+// TestKeyIsNotAnOracle: knowing only a public key reveals nothing.
 func TestKeyIsNotAnOracle(t *testing.T) {
 	d := newDoor(t)
 	key := signer(t)
@@ -224,8 +224,7 @@ func (thief) Sign(io.Reader, []byte) (*ssh.Signature, error) {
 	return &ssh.Signature{Format: ssh.KeyAlgoED25519, Blob: make([]byte, ed25519.SignatureSize)}, nil
 }
 
-// TestBadLogins: each wrong token from one address waits longer, a right one
-// does not.
+// TestBadLogins: each wrong token from one address is delayed longer; a valid one is not delayed.
 func TestBadLogins(t *testing.T) {
 	d := newDoor(t)
 	var took []time.Duration
@@ -288,8 +287,7 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// TestExec: streams apart, input, status, environment, and a shell without a
-// terminal.
+// TestExec: separate streams, input, status, environment, and a shell without a terminal.
 func TestExec(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -339,8 +337,7 @@ func TestExec(t *testing.T) {
 	}
 }
 
-// TestHangUp: a command whose client goes away ends; the records say who was
-// there.
+// TestHangUp: a command whose client leaves ends; the records name the client.
 func TestHangUp(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -397,8 +394,8 @@ func wait(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestTerminal: a shell is a terminal of the VM; it ends with its client unless
-// it has a name, under which it is found again.
+// TestTerminal: a shell is a terminal of the VM. It ends with its client unless
+// it has a name; then the client can attach again.
 func TestTerminal(t *testing.T) {
 	d := newDoor(t)
 	sessions := func() []vm.TerminalSession {
@@ -462,7 +459,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestWake: a login to a VM that sleeps wakes it.
+// TestWake: a login wakes a suspended VM.
 func TestWake(t *testing.T) {
 	d := newDoor(t)
 	if _, err := d.engine.Suspend(t.Context(), d.call, "box", engine.SuspendRequest{}); err != nil {
@@ -473,8 +470,8 @@ func TestWake(t *testing.T) {
 	}
 }
 
-// TestSleep: a VM that falls asleep under a shell and a command ends both, with
-// the reason, stays asleep, and keeps what ran.
+// TestSleep: when a VM is suspended, its shell and command sessions end with
+// the reason; the VM stays suspended and keeps its programs.
 func TestSleep(t *testing.T) {
 	d := newDoor(t)
 	c := d.enter("box:" + d.secret)
@@ -510,7 +507,7 @@ func TestSleep(t *testing.T) {
 	if l, err := d.engine.Terminals(t.Context(), d.call, "box"); err != nil || len(l) != 1 {
 		t.Errorf("the suspended VM has the terminals %+v (%v), want the shell's", l, err)
 	}
-	// The connection is there still, and wakes it.
+	// The connection still exists, and wakes it.
 	if out, err := d.session(c).Output("echo awake"); err != nil || string(out) != "awake\n" {
 		t.Errorf("a command over the old connection puts out %q (%v), want awake", out, err)
 	}
@@ -574,8 +571,8 @@ func TestForwarding(t *testing.T) {
 	ask(conn, err)
 }
 
-// TestAgent: the owner may take an SSH agent along; an identity only by a key
-// that was registered for that.
+// TestAgent: an account may forward an SSH agent; an identity only with a key
+// that is registered for that.
 func TestAgent(t *testing.T) {
 	d := newDoor(t)
 	i, token := d.identity(nil)
@@ -729,7 +726,7 @@ func TestSFTP(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestServeActor: who comes by the API is known; the SSH user is the Linux user.
+// TestServeActor: the API authenticates the caller; the SSH user is the Linux user.
 func TestServeActor(t *testing.T) {
 	d := newDoor(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

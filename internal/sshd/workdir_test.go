@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 )
 
-// TestWorkdir: commands, shells and file transfers begin in the VM's working
-// directory, as they do by every other way into it.
+// TestWorkdir: commands, shells and file transfers start in the VM's working
+// directory, as through every other door.
 func TestWorkdir(t *testing.T) {
 	d := newDoor(t)
 	if _, err := d.engine.Create(t.Context(), d.call, engine.CreateRequest{Name: "app", Workdir: "/work"}); err != nil {

@@ -22,8 +22,8 @@ import (
 // asked for. Whoever changes one on purpose changes this, too.
 const sentences = "9608d8e6c7f79db9f10b944bde6d3c101b3b4ff0d63e59c324c55d1c7acdb7f0"
 
-// TestRepository holds the table of this repository to its citations, and its
-// sentences to what they were.
+// TestRepository: the table of this repository agrees with its citations, and
+// its sentences are unchanged.
 func TestRepository(t *testing.T) {
 	const root = "../.."
 	lines, err := readRequirements(filepath.Join(root, "docs/requirements.md"))
@@ -110,7 +110,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestCitations: which numbers are citations, and whose.
+// TestCitations: which numbers are citations, and of which test.
 func TestCitations(t *testing.T) {
 	cited, err := findCitations(tree(t, map[string]string{
 		"a/a_test.go": aTest, "a/a.go": "package p // 000-20", "c/life.test.mjs": aScript, "c/common.mjs": "// 000-21",
@@ -138,7 +138,7 @@ func TestCitations(t *testing.T) {
 }
 
 // TestFaults: an unknown number, a citation outside a test, and a table that
-// says otherwise than the citations.
+// contradicts the citations.
 func TestFaults(t *testing.T) {
 	by := []citation{{pkg: "a", test: "TestA"}}
 	lines := []requirement{
@@ -199,8 +199,8 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// TestRun: the whole of it on a small repository, at the commit of its results,
-// with changes, and at another commit.
+// TestRun: the whole program on a small repository: at the commit of its
+// results, with changes, and at another commit.
 func TestRun(t *testing.T) {
 	table := "| 000-01 | holds | It works. |\n| 000-02 | planned: Git | It is pushed. |\n"
 	root := tree(t, map[string]string{

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSave: results stay beside newer ones of the same commit, and only there.
+// TestSave: earlier results stay only if they are of the same commit.
 func TestSave(t *testing.T) {
 	root := t.TempDir()
 	save := func(commit string, dirty bool, key string) Run {
@@ -37,7 +37,7 @@ func TestSave(t *testing.T) {
 			t.Errorf("run %d: %+v, want %d results", i, r, c.want)
 		}
 	}
-	// What an older program left is of no commit.
+	// Results of an older program have no commit.
 	if err := os.WriteFile(filepath.Join(root, Name), []byte(`{"m/a TestA":{"outcome":"pass"}}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// TestAdd: of a test that ran twice the worse end counts, but for a skip.
+// TestAdd: for a test that ran twice the worse result counts, except for a skip.
 func TestAdd(t *testing.T) {
 	for _, c := range []struct{ first, second, want string }{
 		{"pass", "fail", "fail"}, {"fail", "pass", "fail"}, {"pass", "skip", "pass"}, {"skip", "pass", "pass"}, {"skip", "fail", "fail"},
