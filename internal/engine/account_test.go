@@ -35,7 +35,7 @@ func rotate(t *testing.T, path string) {
 	}
 }
 
-// TestRemoveAccount: refused while it has VMs, unless forced.
+// TestRemoveAccount: an account with VMs is only removed with force.
 func TestRemoveAccount(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -64,7 +64,7 @@ func TestRemoveAccount(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestResults keeps answers for their account, for an hour.
+// TestResults: stored answers are available to their account only, for an hour.
 func TestResults(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -91,9 +91,9 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestAnswersAreFiles: the body of an answer is no part of its record, and
-// survives a restart; one that an older warren stored in the record is answered,
-// too. A file without a record is removed.
+// TestAnswersAreFiles: the body of an answer is not in its record, and survives a
+// restart. Bodies that an older warren stored in the record are still served. A file
+// without a record is removed.
 func TestAnswersAreFiles(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -129,8 +129,7 @@ func TestAnswersAreFiles(t *testing.T) {
 	}
 }
 
-// TestNetwork: the policy changes in the machine and in the record, or in
-// neither.
+// TestNetwork: the policy changes in both the machine and the record, or in neither.
 func TestNetwork(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -72,25 +72,25 @@ func (v *Visit) CountAs(kind vm.ActivityKind) {
 	v.e.arriveLocked(v.slot, kind)
 }
 
-// Loosen is for a stream that may be silent for days. From now on only Moved and Touch
+// CountTraffic is for a stream that may be silent for days. From now on only Moved and Touch
 // keep the VM awake, not the visit itself.
-func (v *Visit) Loosen() {
+func (v *Visit) CountTraffic() {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
-	v.loose = true
-	v.slot.loose++
+	v.byTraffic = true
+	v.slot.byTraffic++
 	v.e.leaveLocked(v.slot, v.kind)
 	v.e.poke()
 }
 
-// Touch records activity of a loosened visit.
+// Touch records activity of a visit after CountTraffic.
 func (v *Visit) Touch() {
 	v.e.mu.Lock()
 	defer v.e.mu.Unlock()
 	v.e.activeLocked(v.slot, v.kind)
 }
 
-// Moved reports n bytes that went through a loosened visit. They count as activity once
+// Moved reports n bytes that went through such a visit. They count as activity once
 // the VM's traffic in the interval reaches its threshold.
 func (v *Visit) Moved(n int64) {
 	v.e.mu.Lock()

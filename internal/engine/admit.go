@@ -38,7 +38,7 @@ type admission struct {
 // admit refuses machines for which the account's quota, the disk or the host's memory has
 // no room. The rule for memory: the available memory, less the expected growth of the VMs
 // that run or start, less the needs of the new ones, must leave the reserve. It gives up
-// machines of the pool if that helps. If it succeeds, the claims stand until settle.
+// machines of the pool if that helps. If it succeeds, the claims stand until releaseClaims.
 func (e *Engine) admit(ctx context.Context, a admission) error {
 	e.mu.Lock()
 	err := error(errDraining)
@@ -57,7 +57,7 @@ func (e *Engine) admit(ctx context.Context, a admission) error {
 		err = e.roomOnDisk(ctx, a)
 	}
 	if err != nil {
-		e.settle(a.wants...)
+		e.releaseClaims(a.wants...)
 	}
 	return err
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestForkIsAllOrNone dies at each step that a fork of three comes by, each time
-// that it comes by it: the next engine has all three children, running, or none.
+// TestForkIsAllOrNone dies at each occurrence of each step of a fork of three. The next
+// engine has all three children, running, or none.
 func TestForkIsAllOrNone(t *testing.T) {
 	died := true
 	for k := 1; died; k++ {
@@ -23,8 +23,8 @@ func TestForkIsAllOrNone(t *testing.T) {
 	}
 }
 
-// forkDiesAt dies at the k-th step of a fork and checks what is left. It reports
-// whether the fork has so many steps.
+// forkDiesAt dies at the k-th step of a fork and checks what is left. It reports whether
+// the fork has that many steps.
 func forkDiesAt(t *testing.T, k int) bool {
 	const n = 3
 	s, e, c := site(t)

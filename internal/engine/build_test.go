@@ -57,8 +57,8 @@ func layersOf(t *testing.T, e *vmtest.House, c *vm.Call) []vm.Generation {
 	return slices.DeleteFunc(all, func(g vm.Generation) bool { return g.Why != vm.WhyLayer })
 }
 
-// TestLayersAreMadeOnce: inner layers become generations that the next VM of
-// the same spec starts on; the outermost is done to each VM.
+// TestLayersAreMadeOnce: inner layers become generations on which the next VM of the same
+// spec starts. The outermost layer is carried out in each VM.
 func TestLayersAreMadeOnce(t *testing.T) {
 	s, e, c := site(t)
 	layers := []spec.Layer{command("one", "echo 1 >> /root/log"), command("two", "echo 2 >> /root/log"), command("three", "echo 3 >> /root/log")}
@@ -98,8 +98,8 @@ func TestLayersAreMadeOnce(t *testing.T) {
 	if !slices.Equal(first.Planned, []string{"layer-1", "layer-2", "start", "setup"}) {
 		t.Errorf("planned %v", first.Planned)
 	}
-	// A changed inner layer makes what is above it again; what is below
-	// stays.
+	// A changed inner layer and the layers above it are made again; the layers below are
+	// reused.
 	layers[1] = command("two", "echo two >> /root/log")
 	create(t, e, c, engine.CreateRequest{Name: "c", Layers: layers})
 	if got := content(t, e, c, "c", "/root/log"); got != "1\ntwo\n3\n" || len(layersOf(t, e, c)) != 3 {
@@ -116,8 +116,8 @@ func TestLayersAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestLayerIsMadeOnceForAll: creates of one spec at the same time share the
-// making, and one that goes away does not end it for the others.
+// TestLayerIsMadeOnceForAll: concurrent creates of one spec share a layer being made. One
+// that goes away does not end it for the others.
 func TestLayerIsMadeOnceForAll(t *testing.T) {
 	s, e, c := site(t)
 	layers := []spec.Layer{command("slow", "sleep 0.3\necho 1 > /root/f"), {}}
@@ -150,8 +150,8 @@ func TestLayerIsMadeOnceForAll(t *testing.T) {
 	}
 }
 
-// TestSetupFailure: a unit that fails ends the create with what it wrote, no
-// VM and no layer is left, and the build says why.
+// TestSetupFailure: a failing unit fails the create with the unit's log. No VM and no
+// layer is left, and the build's record has the reason.
 func TestSetupFailure(t *testing.T) {
 	for name, layers := range map[string][]spec.Layer{
 		"outermost": {command("bad", "echo it is broken\nexit 3")},
@@ -180,8 +180,8 @@ func TestSetupFailure(t *testing.T) {
 	}
 }
 
-// TestBuildSnapshot: a snapshot is made by a spec, and made again in no time;
-// VMs start on it.
+// TestBuildSnapshot: a snapshot is made from a spec. Making it again reuses all layers,
+// and VMs start on it.
 func TestBuildSnapshot(t *testing.T) {
 	s, e, c := site(t)
 	from := engine.CreateRequest{Layers: []spec.Layer{command("one", "echo 1 > /root/f")}}
@@ -202,9 +202,8 @@ func TestBuildSnapshot(t *testing.T) {
 	wantCode(t, err, vm.Exists, "SNAPSHOT_VM_BAD_REQUEST")
 }
 
-// TestSetupNetwork: packages come from the registries though the VM may reach
-// nothing, before and after; a repository that the policy does not let through
-// is named.
+// TestSetupNetwork: packages come from the registries although the VM's policy blocks
+// them before and after. The error for a blocked repository names it.
 func TestSetupNetwork(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box", Network: "closed", Layers: []spec.Layer{{Apt: []string{"jq"}}}})
@@ -225,8 +224,8 @@ func TestSetupNetwork(t *testing.T) {
 	}
 }
 
-// TestReadySignal: a service that does not become ready in time fails the
-// create, unless nobody wants to wait.
+// TestReadySignal: a service that does not become ready in time fails the create, unless
+// the request does not wait.
 func TestReadySignal(t *testing.T) {
 	_, e, c := site(t)
 	layer := command("slow", "sleep 5")
@@ -239,8 +238,8 @@ func TestReadySignal(t *testing.T) {
 	}
 }
 
-// TestBuildOfADeadServer: a build that the server did not live to end is a
-// failed one for the next.
+// TestBuildOfADeadServer: a build that the server did not finish counts as failed for the
+// next server.
 func TestBuildOfADeadServer(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{command("one", "true")}})
@@ -267,8 +266,8 @@ func TestBuildOfADeadServer(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "BUILD_NOT_FOUND")
 }
 
-// TestLayersAreForgotten: a layer that nothing was made of for a month goes,
-// and so does one that was made afresh since; one that is used stays.
+// TestLayersAreForgotten: a layer that was unused for a month, or was replaced, is
+// removed; a used one stays.
 func TestLayersAreForgotten(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	layers := []spec.Layer{command("one", "true"), {}}
@@ -304,9 +303,8 @@ func TestLayersAreForgotten(t *testing.T) {
 	})
 }
 
-// TestDeathWhileALayerIsMade dies at each step of the making of a layer. The
-// next engine has no VM of it left, never a half of the layer, and makes the
-// spec; what was whole is used.
+// TestDeathWhileALayerIsMade dies at each step of making a layer. The next engine has no
+// VM and no partial layer left, makes the spec, and reuses complete layers.
 func TestDeathWhileALayerIsMade(t *testing.T) {
 	at := []string{
 		"create:audit", "create:record", "create:launch", "create:setup", "create:commit", "create:done", "capture:audit", "capture:record", "capture:files",

@@ -40,7 +40,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 			return g, err
 		}
 	}
-	if err := e.settleDisk(ctx, s); err != nil {
+	if err := e.reconcileDisk(ctx, s); err != nil {
 		return g, err
 	}
 	if err := e.answers(ctx, s); err != nil {
@@ -63,7 +63,7 @@ func (e *Engine) capture(ctx context.Context, op *operation, o captureOptions) (
 	defer func() {
 		if err != nil && !died(err) {
 			if asked && o.hold { // even if the answer was lost
-				err = joinUndo(err, e.letRun(ctx, s, e.runOf(s)))
+				err = joinUndo(err, e.resumeMachine(ctx, s, e.runOf(s)))
 			}
 			if undoErr := e.captureFailed(context.WithoutCancel(ctx), s, g, err); undoErr != nil {
 				err = joinUndo(err, undoErr)
@@ -240,7 +240,7 @@ func (e *Engine) captureFailed(ctx context.Context, s *slot, g vm.Generation, wh
 	}); err != nil {
 		return err
 	}
-	if err := e.settleDisk(ctx, s); err != nil {
+	if err := e.reconcileDisk(ctx, s); err != nil {
 		return err
 	}
 	defer func() {
@@ -270,10 +270,10 @@ func (e *Engine) failLater(s *slot, g vm.Generation, why error) {
 	})
 }
 
-// settleDisk finishes a capture that was interrupted: it finds out whether the machine
+// reconcileDisk finishes a capture that was interrupted: it finds out whether the machine
 // writes to its next disk. A VM without a machine may always move to that disk. It is
 // empty if the machine had not moved, and then shows the layer below it.
-func (e *Engine) settleDisk(ctx context.Context, s *slot) error {
+func (e *Engine) reconcileDisk(ctx context.Context, s *slot) error {
 	if e.recordOf(s).State == vm.Stopped {
 		if err := e.takeBackRollback(ctx, s); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestClockSetBack: a clock that was a year ahead, and is right again at the
-// next start, keeps no VM awake and none alive for that year.
+// TestClockSetBack: if the clock was a year ahead and is correct at the next start, no VM
+// stays awake or alive for that year.
 func TestClockSetBack(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	clock.Advance(365 * 24 * time.Hour)
@@ -36,9 +36,9 @@ func TestClockSetBack(t *testing.T) {
 	eventually(t, "its time is up", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "short") == "" })
 }
 
-// TestClockSetForward: a clock that is set a year ahead while no server runs
-// suspends nobody at the next start: a silence of the server is none of the VM.
-// What was to live for a time has outlived it.
+// TestClockSetForward: if the clock is set a year ahead while no server runs, the next
+// start suspends no VM, since time without a server does not count as idle. VMs whose TTL
+// has passed are deleted.
 func TestClockSetForward(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: engine.Some[int64](100)})

@@ -10,8 +10,7 @@ import (
 	"github.com/warren-vm/warren/internal/engine"
 )
 
-// While the memory of one VM is sealed, which takes as long as it is large,
-// others that sleep sealed are resumed.
+// While the large memory of one VM is being sealed, other sealed VMs are resumed.
 func TestSealingHoldsUpNobody(t *testing.T) {
 	s, e, c := site(t)
 	for _, name := range []string{"sleeper", "large"} {

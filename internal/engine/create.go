@@ -74,7 +74,7 @@ func (e *Engine) createOn(ctx context.Context, c *vm.Call, r CreateRequest, b *b
 
 // dropPlan releases a plan's claim and pin.
 func (e *Engine) dropPlan(p *createPlan) {
-	e.settle(p.claim)
+	e.releaseClaims(p.claim)
 	if p.from != nil {
 		e.unpin(p.from.ID)
 	}

@@ -12,9 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestDiskOnlyKeepsMemory: a VM whose memory cannot be started is booted on its
-// disk; the memory stays, also when a server collects what nobody needs, and a
-// rollback goes back to it.
+// TestDiskOnlyKeepsMemory: a VM whose memory cannot be resumed boots from its disk. The
+// memory survives collections, and a rollback restores it.
 func TestDiskOnlyKeepsMemory(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -53,8 +52,8 @@ func TestDiskOnlyKeepsMemory(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestPatientStarts: the server's own deadline follows the load of the host, one
-// that somebody has named does not.
+// TestPatientStarts: the server's own deadline is extended under load, one that the
+// caller named is not.
 func TestPatientStarts(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -19,7 +19,7 @@ const jobsKept = 200
 
 // DoneRequest says what is to become of a VM whose job is done, and what people
 // have seen to. What it leaves open stays open in the record, and another
-// request goes on there.
+// request continues there.
 type DoneRequest struct {
 	Label         string
 	Retention     string          // vm.RetainStop, ...; "" = leave the VM as it is

@@ -13,13 +13,13 @@ import (
 // A VM is in doubt while the engine does not know the state of its machine: which file it
 // writes to, whether it is paused, whether it exists. The usual reason is a monitor that
 // does not answer. No file of such a VM is collected, sealed or renamed; see needsLocked
-// and diskMoved. For every doubt a task runs that ends it: mend.
+// and diskMoved. For every doubt a task runs that ends it: keepRecovering.
 
 const (
-	// mendEvery is the first pause between two attempts to recover a VM in doubt. It
-	// doubles up to mendMost.
-	mendEvery = time.Second
-	mendMost  = 30 * time.Second
+	// recoverEvery is the first pause between two attempts to recover a VM in doubt. It
+	// doubles up to recoverMost.
+	recoverEvery = time.Second
+	recoverMost  = 30 * time.Second
 )
 
 // NotRecovered is the reason shown for a VM in doubt.
@@ -56,15 +56,15 @@ func (e *Engine) doubts(s *slot, why error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.doubt, s.doubted = why, s.doubted+1
-	if !s.mending {
-		s.mending = e.spawnLocked(func(ctx context.Context) { e.mend(ctx, s) })
+	if !s.recovering {
+		s.recovering = e.spawnLocked(func(ctx context.Context) { e.keepRecovering(ctx, s) })
 	}
 }
 
-// mend tries to recover a VM in doubt until that succeeds or the VM is gone. It kills no
+// keepRecovering tries to recover a VM in doubt until that succeeds or the VM is gone. It kills no
 // machine for being silent.
-func (e *Engine) mend(ctx context.Context, s *slot) {
-	for wait := mendEvery; !e.tryMend(ctx, s); wait = min(2*wait, mendMost) {
+func (e *Engine) keepRecovering(ctx context.Context, s *slot) {
+	for wait := recoverEvery; !e.tryRecover(ctx, s); wait = min(2*wait, recoverMost) {
 		after, stop := e.cfg.Clock.After(wait)
 		select {
 		case <-after:
@@ -75,8 +75,8 @@ func (e *Engine) mend(ctx context.Context, s *slot) {
 	}
 }
 
-// tryMend makes one attempt. It reports whether no other is needed.
-func (e *Engine) tryMend(ctx context.Context, s *slot) (done bool) {
+// tryRecover makes one attempt. It reports whether no other is needed.
+func (e *Engine) tryRecover(ctx context.Context, s *slot) (done bool) {
 	op, err := e.beginSlot(ctx, s, vm.OpRecover)
 	if err != nil { // the VM is gone or lost, or the engine closes
 		return true
@@ -109,7 +109,7 @@ func (e *Engine) known(s *slot, doubted int) bool {
 	if s.doubted != doubted {
 		return false
 	}
-	s.doubt, s.mending, s.stands = nil, false, false
+	s.doubt, s.recovering, s.maybePaused = nil, false, false
 	s.touchLocked()
 	e.collectLaterLocked()
 	return true
@@ -159,17 +159,17 @@ func (e *Engine) recoverFirst(op *operation) error {
 	return nil
 }
 
-// stoodStill puts a VM in doubt whose machine a capture may have left paused.
-func (e *Engine) stoodStill(s *slot, why error) {
+// leftPaused puts a VM in doubt whose machine a capture may have left paused.
+func (e *Engine) leftPaused(s *slot, why error) {
 	e.mu.Lock()
-	s.stands = true
+	s.maybePaused = true
 	e.mu.Unlock()
 	e.doubts(s, why)
 }
 
-// maybeStands checks in the background whether the machine of an unresponsive guest is
+// checkPaused checks in the background whether the machine of an unresponsive guest is
 // paused though no operation holds it.
-func (e *Engine) maybeStands(s *slot, r *run) {
+func (e *Engine) checkPaused(s *slot, r *run) {
 	e.spawn(func(ctx context.Context) {
 		ctx, stop := context.WithTimeout(ctx, machineDeadline)
 		defer stop()
@@ -178,7 +178,7 @@ func (e *Engine) maybeStands(s *slot, r *run) {
 		idle := s.op == nil && s.run == r
 		e.mu.Unlock()
 		if err == nil && idle && st.RunState == "paused" {
-			e.stoodStill(s, vm.Errorf(vm.Unavailable, string(s.id), "the machine is paused, but no operation holds it"))
+			e.leftPaused(s, vm.Errorf(vm.Unavailable, string(s.id), "the machine is paused, but no operation holds it"))
 		}
 	})
 }
@@ -186,9 +186,9 @@ func (e *Engine) maybeStands(s *slot, r *run) {
 // takeUp makes the record of a VM agree with its running machine.
 func (e *Engine) takeUp(ctx context.Context, s *slot, m Machine, st vm.MachineStatus) error {
 	e.mu.Lock()
-	stands := s.stands
+	paused := s.maybePaused
 	e.mu.Unlock()
-	if st.RunState == "paused" || stands { // a capture has paused it
+	if st.RunState == "paused" || paused { // a capture has paused it
 		if err := m.Resume(ctx); err != nil {
 			return vm.Errorf(vm.KindOf(err), string(s.id), "its machine is paused: %w", err)
 		}
@@ -196,10 +196,10 @@ func (e *Engine) takeUp(ctx context.Context, s *slot, m Machine, st vm.MachineSt
 	if err := e.takeSize(ctx, s, st.Size); err != nil {
 		return err
 	}
-	if err := e.settleFolders(ctx, s, m, st.Folders); err != nil {
+	if err := e.reconcileFolders(ctx, s, m, st.Folders); err != nil {
 		return err
 	}
-	return e.settleDisk(ctx, s)
+	return e.reconcileDisk(ctx, s)
 }
 
 // machineOf returns the machine of a VM whose record says that it runs: the known one if

@@ -18,10 +18,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestWritesOutliveASilence dies at each step of a fork and of a snapshot. The
-// next engine cannot learn for a while which file the VM's machine writes to:
-// meanwhile that file and what lies below it stay, whatever is collected and
-// asked for, and then nothing that the guest has written is lost.
+// TestWritesOutliveASilence dies at each step of a fork and of a snapshot. For a while
+// the next engine cannot learn to which file the VM's machine writes. Meanwhile that file
+// and the layers below it stay, whatever is collected or requested, and afterwards no
+// write of the guest is lost.
 func TestWritesOutliveASilence(t *testing.T) {
 	silences := map[string]error{
 		"attach timeout":        vm.Errorf(vm.Timeout, "", "no answer"),
@@ -59,7 +59,7 @@ func TestWritesOutliveASilence(t *testing.T) {
 	}
 }
 
-// diedAt returns a site whose engine has died at a step of a verb on the VM box.
+// diedAt returns a site whose engine died at a step of a verb on the VM box.
 func diedAt(t *testing.T, label engine.Label) (*vmtest.Site, vm.VM) {
 	t.Helper()
 	s, e, c := site(t)
@@ -80,8 +80,8 @@ func diedAt(t *testing.T, label engine.Label) (*vmtest.Site, vm.VM) {
 	return s, v
 }
 
-// collected waits until a collection has removed what nobody needs, as it does
-// whenever something is deleted.
+// collected waits until a collection has removed unneeded generations, as after every
+// delete.
 func collected(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	create(t, e, c, engine.CreateRequest{Name: "other"})
@@ -101,8 +101,8 @@ func collected(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	})
 }
 
-// writesTo checks that the file which a machine writes to is there, and what it
-// lies on.
+// writesTo checks that the file to which a machine writes exists, and the layers below
+// it.
 func writesTo(t *testing.T, s *vmtest.Site, id vm.ID) {
 	t.Helper()
 	path := s.World.Writes(id)
@@ -127,8 +127,8 @@ func recovered(t *testing.T, e *vmtest.House, c *vm.Call, clock *vmtest.Clock, n
 	})
 }
 
-// keepsWrites checks that what the guest of box writes now is on its disk, and
-// that all agrees.
+// keepsWrites checks that new writes of the guest of box reach its disk, and that
+// everything is consistent.
 func keepsWrites(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	sh(t, e, c, "box", "echo late > /work/late")
@@ -151,9 +151,9 @@ func keepsWrites(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	afterwards(t, e, c)
 }
 
-// TestDoubtInALivingEngine: the monitor is lost in a capture and cannot be found
-// again for a while. Further captures are refused meanwhile, and take nothing
-// back that the machine may have moved to.
+// TestDoubtInALivingEngine: the monitor is lost during a capture and cannot be found for
+// a while. Meanwhile further captures are refused, and undo nothing to which the machine
+// may have moved.
 func TestDoubtInALivingEngine(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -183,9 +183,8 @@ func TestDoubtInALivingEngine(t *testing.T) {
 	keepsWrites(t, s, e, c)
 }
 
-// TestSuspendOutlivesASilence: a suspend dies with all of the memory written
-// down, and the next engine cannot learn at first what the machine is at. The
-// memory stays until it can.
+// TestSuspendOutlivesASilence: a suspend dies when all memory is saved, and the next
+// engine cannot at first learn the state of the machine. The memory stays until it can.
 func TestSuspendOutlivesASilence(t *testing.T) {
 	for _, at := range []string{"capture:commit", "capture:publish", "suspend:commit"} {
 		t.Run(at, func(t *testing.T) {
@@ -216,9 +215,9 @@ func TestSuspendOutlivesASilence(t *testing.T) {
 	}
 }
 
-// TestOneSickVM: a VM whose monitor takes every question and answers none does
-// not keep the server from starting, nor the others from being used; it is shown
-// with the reason, can be ended, and is recovered once it answers.
+// TestOneSickVM: a VM whose monitor accepts requests and answers none does not keep the
+// server from starting, nor the others from being used. It is shown with the reason, can
+// be killed, and is recovered once it answers.
 func TestOneSickVM(t *testing.T) {
 	for _, then := range []string{"answers", "kill", "delete"} {
 		t.Run(then, func(t *testing.T) {
@@ -280,7 +279,7 @@ func openSoon(t *testing.T, s *vmtest.Site) (*vmtest.House, *vm.Call) {
 	return e, call(t, e)
 }
 
-// TestManySickVMs: as many as are recovered at a time hang, and the others are
+// TestManySickVMs: as many VMs hang as are recovered at a time, and the others are
 // recovered all the same.
 func TestManySickVMs(t *testing.T) {
 	s, e, c := site(t)
@@ -313,8 +312,8 @@ func TestManySickVMs(t *testing.T) {
 	})
 }
 
-// TestDoubtIsNotPruned: a VM that is not recovered is not let go for want of
-// room; once it is recovered it may be.
+// TestDoubtIsNotPruned: a VM in doubt is not evicted to make room; once recovered it may
+// be.
 func TestDoubtIsNotPruned(t *testing.T) {
 	s, e, c := site(t)
 	clock := vmtest.NewClock()

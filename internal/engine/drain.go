@@ -132,7 +132,7 @@ func (e *Engine) Undrain(ctx context.Context, c *vm.Call) (n int, err error) {
 		return 0, err
 	}
 	e.setDraining(false)
-	n = e.goOnAfterBoot()
+	n = e.resumeAfterBoot()
 	r.End(nil, map[string]any{"vms": n})
 	return n, nil
 }
@@ -177,9 +177,9 @@ func (e *Engine) drainOne(ctx context.Context, c *vm.Call, s *slot) (rec vm.VM, 
 	return rec, nil
 }
 
-// goOnAfterBoot resumes the VMs that Drain has suspended and that are set to resume, one
+// resumeAfterBoot resumes the VMs that Drain has suspended and that are set to resume, one
 // after the other in the background, and returns their number.
-func (e *Engine) goOnAfterBoot() int {
+func (e *Engine) resumeAfterBoot() int {
 	e.mu.Lock()
 	var list []*slot
 	for _, s := range e.vms {

@@ -11,7 +11,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// refusedWhileDraining tries all that brings a machine up.
+// refusedWhileDraining tries every verb that starts a machine.
 func refusedWhileDraining(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	for what, f := range map[string]func() error{
@@ -36,8 +36,8 @@ func refusedWhileDraining(t *testing.T, e *vmtest.House, c *vm.Call) {
 	}
 }
 
-// A drain waits for what is starting, and its end resumes all that would have
-// resumed after a start.
+// A drain waits for VMs that are starting. Its end resumes all VMs that would have
+// resumed after a restart.
 func TestUndrain(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "kept", Persistence: &vm.Persistence{Type: vm.Persistent}})
@@ -64,8 +64,8 @@ func TestUndrain(t *testing.T) {
 	}
 }
 
-// VMs that come up while a drain is under way are either refused or suspended
-// with the others: none runs when it has returned.
+// VMs that start during a drain are either refused or suspended with the others: none
+// runs after it.
 func TestDrainMeetsCreates(t *testing.T) {
 	_, e, c := site(t)
 	const n = 12
@@ -93,7 +93,7 @@ func TestDrainMeetsCreates(t *testing.T) {
 	}
 }
 
-// The setting of a VM that exists is changed in every state it can rest in.
+// The setting of an existing VM can be changed in every resting state.
 func TestSetOnBoot(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "a"})
@@ -128,8 +128,8 @@ func TestSetOnBoot(t *testing.T) {
 	}
 }
 
-// What a shutdown of the host has suspended continues after its start, where
-// the setting or the persistence type says so, and sleeps where not.
+// VMs that a shutdown of the host suspended resume after its start if the setting or the
+// persistence type says so, and stay asleep otherwise.
 func TestDrain(t *testing.T) {
 	s, e, c := site(t)
 	want := map[string]vm.State{"kept": vm.Running, "told": vm.Running, "sticky": vm.Suspended, "stays": vm.Suspended, "asleep": vm.Suspended}

@@ -190,7 +190,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	e.collectLater()
 	e.spawn(e.reap)
 	e.spawn(e.expireHolds)
-	e.goOnAfterBoot()
+	e.resumeAfterBoot()
 	e.spawn(e.keepBudget)
 	if e.cfg.Settings.Pool > 0 {
 		e.spawn(e.pool.run)

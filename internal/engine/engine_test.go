@@ -141,8 +141,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestLife follows one VM through its life: files survive stop
-// and start, memory does not and the answer says so, the id stays.
+// TestLife follows one VM through its life: files survive stop and start, memory does not
+// and the answer says so, and the id stays.
 func TestLife(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -330,8 +330,8 @@ func TestCreateRefuses(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestAdmissionNamesWhatToStop: the refusal says which of the account's own
-// VMs would have to go.
+// TestAdmissionNamesWhatToStop: the refusal names the account's own VMs that would have
+// to stop.
 func TestAdmissionNamesWhatToStop(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "big", Size: vm.Size{MemoryMiB: 2048}})
@@ -342,8 +342,8 @@ func TestAdmissionNamesWhatToStop(t *testing.T) {
 	}
 }
 
-// TestSetup: users, groups and files are there when create returns, and a
-// setup that fails leaves no VM.
+// TestSetup: users, groups and files exist when create returns, and a failing setup
+// leaves no VM.
 func TestSetup(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box", Layers: []spec.Layer{{
@@ -366,8 +366,7 @@ func TestSetup(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestNames: names and ids work alike; ambiguous and malformed ones are told
-// apart.
+// TestNames: names and ids work alike; ambiguous and malformed ones get different errors.
 func TestNames(t *testing.T) {
 	_, e, c := site(t)
 	a := create(t, e, c, engine.CreateRequest{Name: "twin"})

@@ -273,7 +273,7 @@ func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.
 		return out, err
 	}
 	e.collect(ctx)
-	out, err = e.freeUp(ctx, account, besides(over, r.Free))
+	out, err = e.freeUp(ctx, account, overPlus(over, r.Free))
 	rcpt.End(err, map[string]any{"gone": len(out.Gone), "freesBytes": out.Frees, "leftBytes": out.Left})
 	return out, err
 }
@@ -281,8 +281,8 @@ func (e *Engine) Prune(ctx context.Context, c *vm.Call, r PruneRequest) (out vm.
 // maxBytes bounds sizes in requests: one exbibyte.
 const maxBytes = 1 << 60
 
-// besides adds free bytes, counted from the first measurement, to what over asks for.
-func besides(over func(*usage) int64, free int64) func(*usage) int64 {
+// overPlus adds free bytes, counted from the first measurement, to what over asks for.
+func overPlus(over func(*usage) int64, free int64) func(*usage) int64 {
 	target := int64(-1)
 	return func(u *usage) int64 {
 		if target < 0 {
@@ -298,7 +298,7 @@ func (e *Engine) wouldPrune(ctx context.Context, account vm.AccountID, over func
 	if err != nil {
 		return vm.Pruned{}, err
 	}
-	out := vm.Pruned{DryRun: true, Over: besides(over, free)(u), Gone: []vm.StorageItem{}}
+	out := vm.Pruned{DryRun: true, Over: overPlus(over, free)(u), Gone: []vm.StorageItem{}}
 	chosen, frees := storage.Choose(e.order(u, account), out.Over)
 	out.Frees, out.Left = frees, max(0, out.Over-frees)
 	for i, cand := range chosen {

@@ -10,8 +10,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Reseat gives a VM a new base at once, as the reaper does when it has been
-// left alone.
+// Reseat gives a VM a new base at once, as the reaper does for an unused VM.
 func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 	e.mu.Lock()
 	s, err := e.lookupLocked(c.Actor, ref)
@@ -30,8 +29,8 @@ func (e *Engine) Reseat(ctx context.Context, c *vm.Call, ref string) error {
 	return e.finish(op, err)
 }
 
-// Waiting counts the callers that wait to get into a VM of that name, and those
-// of them that wait for its start.
+// Waiting counts the callers that wait to enter a VM with that name, and those of them
+// that wait for its start.
 func (e *Engine) Waiting(name string) (all, start int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,5 +65,5 @@ func held(v reflect.Value) (n int) {
 	return n
 }
 
-// Thin chooses which automatic generations of a VM stay.
+// Thin chooses the automatic generations of a VM that stay.
 var Thin = thin

@@ -12,9 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestFairShare: when the disk is short, the sleeping VMs of an account that has
-// more than its share go, and not those of another that has less, whatever their
-// priority.
+// TestFairShare: when the disk is short, sleeping VMs of an account above its share are
+// evicted, and none of an account below its share, whatever their priority.
 func TestFairShare(t *testing.T) {
 	s, e, c, clock := budgeted(t, 40*mib)
 	small, _ := newAccount(t, e, c, "small")
@@ -31,8 +30,8 @@ func TestFairShare(t *testing.T) {
 	wantNames(t, e, c, "b", "c", "d")
 }
 
-// TestOwnRoom: who has more than a fair share, and nothing of it that may go, is
-// refused rather than given what others have.
+// TestOwnRoom: an account above its fair share that has nothing to evict is refused,
+// instead of taking room from others.
 func TestOwnRoom(t *testing.T) {
 	s, e, c, _ := budgeted(t, 40*mib)
 	small, _ := newAccount(t, e, c, "small")
@@ -58,8 +57,8 @@ func TestOwnRoom(t *testing.T) {
 	wantNames(t, e, small, "dear")
 }
 
-// TestDefaultDisk: an account without a quota of disk has the server's default,
-// an admin's has none, and a quota of its own counts instead.
+// TestDefaultDisk: an account without a disk quota has the server's default, an admin's
+// has no limit, and an explicit quota replaces the default.
 func TestDefaultDisk(t *testing.T) {
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
@@ -93,8 +92,8 @@ func TestDefaultDisk(t *testing.T) {
 	}
 }
 
-// TestStorageOfAccount: the host's figures are for admins. Another account sees
-// what it has, what it may have, and what is free for it.
+// TestStorageOfAccount: only admins see the host's figures. Another account sees its use,
+// its limit, and what is free for it.
 func TestStorageOfAccount(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -23,7 +23,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// faultAt returns a Fault that strikes at one label.
+// faultAt returns a Fault that occurs at one label.
 func faultAt(label string, with error, hit *bool) func(string) error {
 	var once sync.Once // children of a fork come by at the same time
 	return func(at string) error {
@@ -134,8 +134,8 @@ func prepare(t *testing.T, e *vmtest.House, c *vm.Call, verb string) {
 	}
 }
 
-// consistent checks that records, directories and machines agree, and that
-// every VM is in a state in which nothing is under way.
+// consistent checks that records, directories and machines agree, and that no VM has an
+// operation in progress.
 func consistent(t *testing.T, s *vmtest.Site) {
 	t.Helper()
 	recs, err := vmtest.Stored[vm.VM](s.Backend, "vms")
@@ -195,8 +195,8 @@ func consistent(t *testing.T, s *vmtest.Site) {
 	}
 }
 
-// consistentGenerations checks that the records of generations agree with
-// their files, and that what VMs need is there.
+// consistentGenerations checks that the records of generations agree with their files,
+// and that the files that VMs need exist.
 func consistentGenerations(t *testing.T, s *vmtest.Site, vms []vm.VM) {
 	t.Helper()
 	store := s.World.Generations(s.Dir)
@@ -275,8 +275,8 @@ func TestDeathAtEachLabel(t *testing.T) {
 	}
 }
 
-// asleep waits until memory that may hold what is in a volume is encrypted: a
-// server does that as soon as it is up.
+// asleep waits until memory that may hold volume data is encrypted, which a server does
+// right after its start.
 func asleep(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	v, err := e.Get(t.Context(), c, "box")
@@ -290,7 +290,7 @@ func asleep(t *testing.T, e *vmtest.House, c *vm.Call) {
 	})
 }
 
-// afterwards uses and deletes the VM, whatever became of it, and its children.
+// afterwards uses and deletes the VM, whatever its state, and its children.
 func afterwards(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	for _, kid := range []string{"kid-1", "kid-2"} {
@@ -323,8 +323,8 @@ func afterwards(t *testing.T, e *vmtest.House, c *vm.Call) {
 	}
 }
 
-// TestFailureAtEachLabel fails at each step of each verb, in an engine that
-// goes on.
+// TestFailureAtEachLabel fails at each step of each verb, in an engine that keeps
+// running.
 func TestFailureAtEachLabel(t *testing.T) {
 	for _, label := range engine.Labels() {
 		t.Run(label.Verb+" "+label.At, func(t *testing.T) {
@@ -420,8 +420,8 @@ func TestPortFailures(t *testing.T) {
 	}
 }
 
-// TestStopOfAStubbornMachine: a stop that the monitor fails to carry out ends
-// in a sweep; the same for kill and delete.
+// TestStopOfAStubbornMachine: if the monitor fails to carry out a stop, kill or delete,
+// the machine is swept.
 func TestStopOfAStubbornMachine(t *testing.T) {
 	for _, verb := range []string{"stop", "kill", "delete"} {
 		t.Run(verb, func(t *testing.T) {
@@ -438,8 +438,8 @@ func TestStopOfAStubbornMachine(t *testing.T) {
 	}
 }
 
-// TestRestart: a new engine adopts what runs, with its processes; and buries
-// what is dead.
+// TestRestart: a new engine adopts running machines with their processes, and records
+// dead ones as stopped.
 func TestRestart(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -467,8 +467,7 @@ func TestRestart(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestHostRestart: machines that ended with the host become stopped VMs that
-// say so.
+// TestHostRestart: VMs whose machines ended with the host are stopped, with that reason.
 func TestHostRestart(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -492,8 +491,8 @@ func TestHostRestart(t *testing.T) {
 	afterwards(t, e, c)
 }
 
-// TestSilentMonitor: a machine whose monitor does not answer at the start is
-// neither killed nor forgotten, and adopted when it answers.
+// TestSilentMonitor: a machine whose monitor does not answer at the start is neither
+// killed nor forgotten, and is adopted when it answers.
 func TestSilentMonitor(t *testing.T) {
 	s, e, c := site(t)
 	clock := vmtest.NewClock()
@@ -516,8 +515,8 @@ func TestSilentMonitor(t *testing.T) {
 	})
 }
 
-// TestMachineEndsInCapture: whoever asked for what the machine was writing down
-// is told that it has ended, and the VM is stopped with all of its disk.
+// TestMachineEndsInCapture: the caller of a capture is told that the machine has ended,
+// and the VM is stopped with its whole disk.
 func TestMachineEndsInCapture(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -541,9 +540,8 @@ func TestMachineEndsInCapture(t *testing.T) {
 	afterwards(t, e, c)
 }
 
-// TestSuspendThatFailsLate: of a suspend whose monitor dies once the memory is
-// written, only the layer of the disk stays that the VM writes above: the memory
-// that nobody can use goes without anything else happening.
+// TestSuspendThatFailsLate: if the monitor dies after a suspend has saved the memory,
+// only the layer below the VM's disk stays. The unusable memory is removed at once.
 func TestSuspendThatFailsLate(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -565,8 +563,8 @@ func TestSuspendThatFailsLate(t *testing.T) {
 	}
 }
 
-// TestSuspendWhoseMonitorDies: a suspend that its monitor does not survive leaves
-// the VM running, with all that it has in memory, under another monitor.
+// TestSuspendWhoseMonitorDies: if the monitor dies during a suspend, the VM keeps
+// running, with its memory, under another monitor.
 func TestSuspendWhoseMonitorDies(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -588,9 +586,9 @@ func TestSuspendWhoseMonitorDies(t *testing.T) {
 	afterwards(t, e, c)
 }
 
-// TestOrphans: a start that finds VMs and generations without their records, for
-// those were lost, ends their machines and keeps their files, and files of
-// others; once the records are back, so are the VMs.
+// TestOrphans: a start that finds VMs and generations without records, because the
+// records were lost, ends their machines and keeps their files, and unrelated files. Once
+// the records are restored, so are the VMs.
 func TestOrphans(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -693,8 +691,8 @@ func TestLostDisk(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestDamagedDisk: a disk that cannot be read is one VM's misfortune: the server
-// starts, and says what is wrong when that VM is to be started.
+// TestDamagedDisk: an unreadable disk affects only its VM: the server starts, and
+// starting that VM reports the damage.
 func TestDamagedDisk(t *testing.T) {
 	s, e, c := site(t)
 	prepare(t, e, c, "start")
@@ -710,7 +708,7 @@ func TestDamagedDisk(t *testing.T) {
 	}
 }
 
-// TestEndsByItself: the engine notices how a machine ended.
+// TestEndsByItself: the engine records how a machine ended by itself.
 func TestEndsByItself(t *testing.T) {
 	for reason, want := range map[string]vm.State{"guest-poweroff": vm.Stopped, "qemu-crash": vm.Stopped, "guest-reboot": vm.Running} {
 		t.Run(reason, func(t *testing.T) {
@@ -736,7 +734,7 @@ func TestEndsByItself(t *testing.T) {
 	}
 }
 
-// TestLostConnection: a cut connection to a monitor is made again.
+// TestLostConnection: a cut connection to a monitor is restored.
 func TestLostConnection(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -751,8 +749,7 @@ func TestLostConnection(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestCallerGoesAway: a create whose caller goes away leaves nothing; a stop
-// goes on.
+// TestCallerGoesAway: a create whose caller goes away leaves nothing; a stop continues.
 func TestCallerGoesAway(t *testing.T) {
 	s, e, c := site(t)
 	reached, release := s.World.Hold("launch")
@@ -779,8 +776,8 @@ func TestCallerGoesAway(t *testing.T) {
 	}
 }
 
-// TestStartDeadline: a machine that does not get ready in time is a typed
-// error and leaves nothing.
+// TestStartDeadline: a machine that is not ready in time gives a typed error and leaves
+// nothing.
 func TestStartDeadline(t *testing.T) {
 	s, e, c := site(t)
 	_, release := s.World.Hold("launch")
@@ -790,9 +787,9 @@ func TestStartDeadline(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestDeathWhileCollecting: the record of a generation that nobody needs says
-// first what goes of its files. What a death left of them goes at the next
-// start, whole memories among it.
+// TestDeathWhileCollecting: the record of an unneeded generation says which of its files
+// will be removed, before they are. The next start removes those that a crash left,
+// including whole memories.
 func TestDeathWhileCollecting(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		s, e, c := site(t)
@@ -834,8 +831,8 @@ func TestDeathWhileCollecting(t *testing.T) {
 	}
 }
 
-// TestForeignDisk: a disk whose header says that it lies on another account's is
-// not started: a guest that has taken its QEMU over has written it.
+// TestForeignDisk: a disk whose header names another account's generation as its layer is
+// not started, since a guest that took over its QEMU may have written that.
 func TestForeignDisk(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()

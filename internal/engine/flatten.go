@@ -49,7 +49,7 @@ func (e *Engine) flatten(op *operation, part bool) error {
 	if r == nil {
 		return nil
 	}
-	if err := e.settleDisk(op.ctx, op.slot); err != nil {
+	if err := e.reconcileDisk(op.ctx, op.slot); err != nil {
 		return err
 	}
 	return e.merge(op.ctx, op.slot, r, part)

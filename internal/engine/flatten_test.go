@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// depth counts the generations below a VM's disk, as the disks have it.
+// depth counts the generations below a VM's disk according to the disks' headers.
 func depth(t *testing.T, s *vmtest.Site, id vm.ID) (n int) {
 	t.Helper()
 	g := s.World.Generations(s.Dir)
@@ -30,8 +30,8 @@ func depth(t *testing.T, s *vmtest.Site, id vm.ID) (n int) {
 
 var diskOnly = engine.SnapshotRequest{DiskOnly: true}
 
-// TestDeepDiskInUse: the layers of a VM that is in use are merged before they are
-// many, and what its disk holds stays.
+// TestDeepDiskInUse: the layers of a VM in use are merged before they are many, and its
+// disk's content does not change.
 func TestDeepDiskInUse(t *testing.T) {
 	s, e, c, _ := clocked(t) // no time passes: it is never left alone
 	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
@@ -51,9 +51,9 @@ func TestDeepDiskInUse(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestDeepDiskMergedFirst: a capture of a VM whose layers could not be merged
-// otherwise does so itself, and one of a disk that lies on far too many is refused
-// with what to do, as a stopped VM's is, which has nobody to merge them.
+// TestDeepDiskMergedFirst: a capture merges the layers of a deep disk itself if nothing
+// else could. A capture of a disk that is far too deep is refused with a hint, as is that
+// of a stopped VM, whose layers cannot be merged.
 func TestDeepDiskMergedFirst(t *testing.T) {
 	s, e, c, _ := clocked(t)
 	ctx := t.Context()
@@ -70,7 +70,7 @@ func TestDeepDiskMergedFirst(t *testing.T) {
 	if err := snapshots(30); err != nil || depth(t, s, v.ID) != 30 {
 		t.Fatalf("%d layers, %v", depth(t, s, v.ID), err)
 	}
-	// The reaper has failed, and tries again when time has passed: never.
+	// The reaper has failed once and does not try again, because no time passes.
 	s.World.Fail("flatten", nil)
 	if err := snapshots(1); err != nil || depth(t, s, v.ID) > 8 {
 		t.Errorf("%d layers, %v", depth(t, s, v.ID), err)
@@ -91,7 +91,7 @@ func TestDeepDiskMergedFirst(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestMergeGivesWay: a merge beside a VM in use ends for whatever is asked of it.
+// TestMergeGivesWay: a merge on a VM in use yields to any other operation.
 func TestMergeGivesWay(t *testing.T) {
 	s, e, c, _ := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})

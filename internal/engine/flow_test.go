@@ -15,15 +15,15 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// running reports whether a command of that id runs in a VM.
+// running reports whether a command with that id runs in a VM.
 func running(t *testing.T, e *vmtest.House, c *vm.Call, ref, id string) bool {
 	t.Helper()
 	p, err := e.Process(t.Context(), c, ref, id)
 	return err == nil && p.EndedAt == nil
 }
 
-// TestFork: children run with the parent's processes and files, each its own
-// VM; what one writes the others don't see; the parent keeps running.
+// TestFork: children run with the parent's processes and files, each as a VM of its own.
+// They do not see each other's writes, and the parent keeps running.
 func TestFork(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -100,7 +100,7 @@ func TestForkOfASuspended(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestFirstFork: the first fork of a VM is told from later ones, also from those
+// TestFirstFork: the first fork of a VM is distinguished from later ones, including those
 // of its copies.
 func TestFirstFork(t *testing.T) {
 	_, e, c := site(t)
@@ -175,8 +175,8 @@ func TestForkRefusals(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestSuspendAndRollback: the same processes after a suspend; a rollback brings
-// memory and disk back and can be undone.
+// TestSuspendAndRollback: the same processes run after a suspend; a rollback restores
+// memory and disk and can be undone.
 func TestSuspendAndRollback(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -224,8 +224,8 @@ func TestSuspendAndRollback(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestSnapshots: kept after their VM, the source of others, deleted while a VM
-// of them lives.
+// TestSnapshots: snapshots outlive their VM, VMs are made from them, and they can be
+// deleted while such a VM exists.
 func TestSnapshots(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -292,8 +292,8 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// TestKeep: the winner takes the name; the other keeps running under one that
-// says so.
+// TestKeep: the winner takes the name; the other keeps running under a name that shows it
+// was replaced.
 func TestKeep(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -325,8 +325,8 @@ func TestKeep(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestReseat: a VM of which a capture found much private memory gets a new base
-// once it is left alone, and not before; whoever calls meanwhile waits.
+// TestReseat: a VM for which a capture found much private memory gets a new base once it
+// is unused, and not before. Calls meanwhile wait.
 func TestReseat(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -381,9 +381,9 @@ func TestReseat(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestDiskSettledAtStart: a capture fails after the machine has moved to its next
-// disk, nobody can say so, and the machine dies: the start finds what was written
-// there.
+// TestDiskSettledAtStart: a capture fails after the machine has moved to its next disk,
+// its answer is lost, and the machine dies. The next start finds the disk with the
+// writes.
 func TestDiskSettledAtStart(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -416,8 +416,7 @@ func TestDiskSettledAtStart(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestFlatten: a chain that has grown long is merged, and the layers that nobody
-// needs then go.
+// TestFlatten: a long chain is merged, and the unneeded layers are removed.
 func TestFlatten(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -447,9 +446,9 @@ func TestFlatten(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestSuspendingMachineThatEnds: a machine that a suspend of the server before
-// held, and that does not continue as its monitor ends it, does not keep the
-// next server from starting: what was captured is what it continues from.
+// TestSuspendingMachineThatEnds: a machine left paused by an earlier server's suspend,
+// and ended by its monitor, does not keep the next server from starting. The VM resumes
+// from the capture.
 func TestSuspendingMachineThatEnds(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -473,9 +472,8 @@ func TestSuspendingMachineThatEnds(t *testing.T) {
 	}
 }
 
-// TestSuspendingMachineThatIsSilent: a machine in the middle of a suspend whose
-// monitor does not answer does not keep the server from starting; it is
-// recovered when it answers.
+// TestSuspendingMachineThatIsSilent: a suspending machine whose monitor does not answer
+// does not keep the server from starting; it is recovered when it answers.
 func TestSuspendingMachineThatIsSilent(t *testing.T) {
 	for step, want := range map[string]vm.State{"capture:files": vm.Running, "suspend:commit": vm.Running} {
 		t.Run(step, func(t *testing.T) {

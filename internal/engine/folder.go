@@ -270,9 +270,9 @@ func foldersIn(rec vm.VM) (paths []string) {
 	return paths
 }
 
-// settleFolders makes a machine's folders agree with its record after an engine died
+// reconcileFolders makes a machine's folders agree with its record after an engine died
 // between changing the two.
-func (e *Engine) settleFolders(ctx context.Context, s *slot, m Machine, has []string) error {
+func (e *Engine) reconcileFolders(ctx context.Context, s *slot, m Machine, has []string) error {
 	rec := e.recordOf(s)
 	for _, at := range has {
 		if !slices.ContainsFunc(rec.Folders, func(f vm.Folder) bool { return f.Path == at }) {

@@ -34,7 +34,7 @@ func foldered(t *testing.T, e *vmtest.House, c *vm.Call, ref string, r engine.Fo
 	return m
 }
 
-// TestFolderRules: who may have a directory of the host, and how.
+// TestFolderRules: who may mount a directory of the host, and how.
 //
 // 003-04, 003-20
 func TestFolderRules(t *testing.T) {
@@ -82,8 +82,8 @@ func TestFolderRules(t *testing.T) {
 	refused(t, err, vm.Denied, "FORBIDDEN")
 }
 
-// TestFolderHalfMounted: of a mount that fails after the guest has it nothing is
-// left.
+// TestFolderHalfMounted: a mount that fails after the guest has mounted it is fully
+// undone.
 func TestFolderHalfMounted(t *testing.T) {
 	s, e, c := site(t)
 	s.Folders.Put(plainDir, false)
@@ -102,8 +102,8 @@ func TestFolderHalfMounted(t *testing.T) {
 	foldered(t, e, c, "box", fixture(plainDir, "/src", true))
 }
 
-// TestFolderLives: a folder stays with its VM until it is unmounted or the
-// machine ends; children read; what is not what it was is not given again.
+// TestFolderLives: a folder stays with its VM until it is unmounted or the machine ends.
+// Children can read it. A replaced directory is not mounted again.
 func TestFolderLives(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

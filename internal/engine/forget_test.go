@@ -43,8 +43,8 @@ func generationsOf(t *testing.T, s *vmtest.Site) map[vm.GenerationID]vm.Generati
 	return out
 }
 
-// rounds forks a VM and deletes the child, so many times, and waits until what is
-// not needed is gone.
+// rounds forks a VM and deletes the child, n times, and waits until unneeded generations
+// are gone.
 func rounds(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, clock *vmtest.Clock, n int) {
 	t.Helper()
 	for range n {
@@ -62,9 +62,8 @@ func rounds(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, clock *vm
 	})
 }
 
-// TestForkAndDelete: forks that are gone leave no records: their number, and the
-// number of records that a round changes, is the same after the last round as
-// after the first.
+// TestForkAndDelete: deleted forks leave no records: their number, and the number of
+// records that a round changes, is the same after the last round as after the first.
 func TestForkAndDelete(t *testing.T) {
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
@@ -92,8 +91,8 @@ func TestForkAndDelete(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestLineageStays: what is dropped takes no branch of a lineage with it: who
-// comes from whom is still told, as is where two histories part.
+// TestLineageStays: removing a record removes no branch of a lineage: ancestry and
+// branching points are still reported.
 func TestLineageStays(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -153,8 +152,8 @@ func TestLineageStays(t *testing.T) {
 	}
 }
 
-// TestDeletedSnapshots: a deleted snapshot is known as deleted for a while, but
-// not for ever.
+// TestDeletedSnapshots: a deleted snapshot is reported as deleted for a while, but not
+// forever.
 func TestDeletedSnapshots(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -178,8 +177,8 @@ func TestDeletedSnapshots(t *testing.T) {
 	wantCode(t, err, vm.Exists, "SNAPSHOT_ALREADY_DELETED")
 }
 
-// TestForgetDies: a death while records are forgotten leaves none that the next
-// engine does not forget.
+// TestForgetDies: if the engine dies while it removes records, the next one removes the
+// rest.
 func TestForgetDies(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})

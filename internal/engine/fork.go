@@ -43,7 +43,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	if err != nil {
 		return Forked{}, err
 	}
-	defer e.settle(claims...)
+	defer e.releaseClaims(claims...)
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"count": r.Count}}); err != nil {
 		return Forked{}, err
 	}
@@ -53,7 +53,7 @@ func (e *Engine) Fork(ctx context.Context, c *vm.Call, ref string, r ForkRequest
 	}
 	unpin := func() { e.unpin(g.ID) }
 	defer func() { unpin() }()
-	out.Children, err = e.bear(op.ctx, g, children, r)
+	out.Children, err = e.startChildren(op.ctx, g, children, r)
 	if err != nil {
 		e.collectLater()
 		if op.before.State == vm.Suspended {
@@ -173,8 +173,8 @@ func (e *Engine) forkSourceOf(op *operation, volumes string) (g vm.Generation, e
 	return opened, err
 }
 
-// birth is one child being made.
-type birth struct {
+// childStart is one child being made.
+type childStart struct {
 	op    *operation
 	share bool            // it reads the volumes that its parent reads
 	reads []*vault.Volume // the volumes shared
@@ -182,12 +182,12 @@ type birth struct {
 	st    vm.MachineStatus
 }
 
-// bear starts the children on a generation, some at a time, and commits them when all
+// startChildren starts the children on a generation, some at a time, and commits them when all
 // run.
-func (e *Engine) bear(ctx context.Context, g vm.Generation, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
-	births := make([]*birth, 0, len(recs))
+func (e *Engine) startChildren(ctx context.Context, g vm.Generation, recs []vm.VM, r ForkRequest) (children []vm.VM, err error) {
+	starts := make([]*childStart, 0, len(recs))
 	defer func() {
-		for _, b := range births {
+		for _, b := range starts {
 			if ferr := e.finish(b.op, err); err == nil && ferr != nil {
 				err = ferr
 			}
@@ -199,15 +199,15 @@ func (e *Engine) bear(ctx context.Context, g vm.Generation, recs []vm.VM, r Fork
 			return nil, err
 		}
 		op.cancelWith(ctx)
-		births = append(births, &birth{op: op, share: r.Volumes == VolumesRO})
+		starts = append(starts, &childStart{op: op, share: r.Volumes == VolumesRO})
 	}
-	if err := e.startAll(ctx, g, births); err != nil {
+	if err := e.startAll(ctx, g, starts); err != nil {
 		return nil, err
 	}
-	if children, err = e.commitChildren(ctx, g, births); err != nil {
+	if children, err = e.commitChildren(ctx, g, starts); err != nil {
 		return nil, err
 	}
-	for i, b := range births {
+	for i, b := range starts {
 		e.watch(b.op.slot, b.m)
 		e.cfg.Journal.EmitVM(children[i], "vm.created", map[string]any{"parent": string(children[i].Parent), "generation": string(g.ID)})
 		e.cfg.Journal.EmitVM(children[i], "vm.running", timings(b.st))
@@ -216,14 +216,14 @@ func (e *Engine) bear(ctx context.Context, g vm.Generation, recs []vm.VM, r Fork
 }
 
 // startAll starts all children through the queue. The first failure ends the others.
-func (e *Engine) startAll(ctx context.Context, g vm.Generation, births []*birth) error {
+func (e *Engine) startAll(ctx context.Context, g vm.Generation, starts []*childStart) error {
 	outer, _ := e.patience(e.cfg.Settings.StartDeadline)
 	ctx, cancel := context.WithTimeoutCause(ctx, outer, startTimeout("", outer))
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var first error
-	for _, b := range births {
+	for _, b := range starts {
 		wg.Go(func() {
 			err := e.startChild(ctx, g, b)
 			mu.Lock()
@@ -238,7 +238,7 @@ func (e *Engine) startAll(ctx context.Context, g vm.Generation, births []*birth)
 	return first
 }
 
-func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *birth) error {
+func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *childStart) error {
 	select {
 	case e.starts <- struct{}{}:
 	case <-ctx.Done():
@@ -285,12 +285,12 @@ func (e *Engine) startChild(ctx context.Context, g vm.Generation, b *birth) erro
 
 // commitChildren records all children as running in one durable change: after a crash all
 // of them exist or none.
-func (e *Engine) commitChildren(ctx context.Context, g vm.Generation, births []*birth) ([]vm.VM, error) {
+func (e *Engine) commitChildren(ctx context.Context, g vm.Generation, starts []*childStart) ([]vm.VM, error) {
 	if err := e.step(ctx, "fork:commit"); err != nil {
 		return nil, err
 	}
-	slots := make([]*slot, 0, len(births))
-	for _, b := range births {
+	slots := make([]*slot, 0, len(starts))
+	for _, b := range starts {
 		if err := e.sharedVolumes(ctx, b); err != nil {
 			return nil, err
 		}
@@ -302,7 +302,7 @@ func (e *Engine) commitChildren(ctx context.Context, g vm.Generation, births []*
 	}
 	now := e.now()
 	children, err := e.updateAll(ctx, slots, func(i int, rec *vm.VM) {
-		setRunning(rec, births[i].st, p, now)
+		setRunning(rec, starts[i].st, p, now)
 		e.fillStarted(rec, g, vm.OpFork)
 	})
 	if err != nil {

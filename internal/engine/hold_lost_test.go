@@ -12,10 +12,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestLostAnswerToAHold: a capture has paused the machine, and the answer that
-// says so is lost. The VM keeps running, at once or, where its monitor does not
-// take that request either, as soon as it does; until then it is shown as not
-// recovered.
+// TestLostAnswerToAHold: a capture has paused the machine, and its answer is lost. The VM
+// resumes at once or, if its monitor does not accept that request either, as soon as it
+// does. Until then it is shown as not recovered.
 func TestLostAnswerToAHold(t *testing.T) {
 	for _, verb := range []string{"suspend", "rollback", "reseat"} {
 		for _, deaf := range []error{nil, vm.Errorf(vm.Timeout, "box", "no answer"), vm.Errorf(vm.Unavailable, "box", "no answer"), vm.Errorf(vm.GuestFault, "box", "its programs may stand still")} {
@@ -52,9 +51,8 @@ func TestLostAnswerToAHold(t *testing.T) {
 	}
 }
 
-// TestHeldAtTheStart: an engine that finds a machine paused resumes it, also
-// where the first request to do so fails; so does one that finds a machine again
-// whose connection was cut.
+// TestHeldAtTheStart: an engine that finds a machine paused resumes it, even if the first
+// attempt fails. So does one that restores a cut connection.
 func TestHeldAtTheStart(t *testing.T) {
 	for _, how := range []string{"start", "cut"} {
 		t.Run(how, func(t *testing.T) {
@@ -85,8 +83,8 @@ func TestHeldAtTheStart(t *testing.T) {
 	}
 }
 
-// TestVisitOfAHeldVM: whoever calls into a guest that does not answer has the
-// engine look whether its machine is paused, and continue.
+// TestVisitOfAHeldVM: a call into a guest that does not answer makes the engine check
+// whether the machine is paused, and resume it.
 func TestVisitOfAHeldVM(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

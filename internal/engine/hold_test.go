@@ -14,9 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestHold: a hold keeps a VM awake for its time, over a restart of the server,
-// and no longer; it wakes nothing, forks do not inherit it, and it goes with
-// the VM.
+// TestHold: a hold keeps a VM awake for its time, over a restart of the server, and no
+// longer. It does not wake a VM, forks do not inherit it, and it ends with the VM.
 func TestHold(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -71,7 +70,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestRelease: a released hold holds no longer, and each step leaves a record.
+// TestRelease: a released hold has no effect any more, and each step is audited.
 func TestRelease(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()

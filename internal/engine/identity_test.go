@@ -55,7 +55,7 @@ func auditOf(t *testing.T, e *vmtest.House, c *vm.Call) []vm.AuditRecord {
 	return list
 }
 
-// TestIdentityReach: an identity reaches granted VMs only, by id and by name,
+// TestIdentityReach: an identity sees only VMs that it was granted, by id and by name,
 // and may not do to them what their owner may.
 func TestIdentityReach(t *testing.T) {
 	_, e, c := site(t)
@@ -110,7 +110,7 @@ func TestIdentityReach(t *testing.T) {
 	if got, err := e.Get(ctx, c, id); err != nil || got.State != vm.Running {
 		t.Errorf("afterwards: %v, %v", got.State, err)
 	}
-	// It wakes the VM, by a start or by entering it, and is in the record for it.
+	// It wakes the VM, by a start or by entering it, and the audit record names it.
 	if _, err := e.Suspend(ctx, c, id, engine.SuspendRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,8 @@ func TestIdentityReach(t *testing.T) {
 	}
 }
 
-// TestAllowedUsers: a permission for some Linux users is for what is theirs.
+// TestAllowedUsers: a permission for some Linux users covers only their files and
+// processes.
 func TestAllowedUsers(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -196,8 +197,8 @@ func TestAllowedUsers(t *testing.T) {
 	}
 }
 
-// TestCutStreams: streams into and out of a guest, and connections to its ports,
-// end when the right to them does; those of others go on.
+// TestCutStreams: streams into and out of a guest, and connections to its ports, end when
+// the caller's right ends; those of other callers stay open.
 func TestCutStreams(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -227,7 +228,7 @@ func TestCutStreams(t *testing.T) {
 	if _, err := feed.Write([]byte("half")); err != nil {
 		t.Fatal(err)
 	}
-	// A narrower permission ends what is of a user that is no longer allowed.
+	// A narrower permission ends the sessions of users that are no longer allowed.
 	if _, err := e.ChangeGrant(ctx, c, string(i.ID), string(v.ID), &[]string{"alice"}); err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,7 @@ func TestCutStreams(t *testing.T) {
 	}
 }
 
-// TestGrantsOfDeletedVM: with a VM go the permissions for it.
+// TestGrantsOfDeletedVM: deleting a VM removes the permissions for it.
 func TestGrantsOfDeletedVM(t *testing.T) {
 	_, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{})

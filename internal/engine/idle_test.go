@@ -42,7 +42,7 @@ func eventsOf(s *vmtest.Site, kind string) int {
 	return n
 }
 
-// TestActivity: each kind of use is told as what it was; looking is none.
+// TestActivity: each kind of use is recorded as its kind; looking at a VM is none.
 func TestActivity(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -97,7 +97,7 @@ func TestActivity(t *testing.T) {
 	}
 }
 
-// TestIdleExplains: what keeps a VM awake is named, and why it never sleeps.
+// TestIdleExplains: what keeps a VM awake is named, and why a VM never sleeps.
 func TestIdleExplains(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "box", StopOnIdle: true})
@@ -137,8 +137,8 @@ func TestIdleExplains(t *testing.T) {
 	}
 }
 
-// TestSilentStreams: a connection, a watch and a followed log count by what
-// goes through them, not by being open.
+// TestSilentStreams: a connection, a watch and a followed log count by their traffic, not
+// by being open.
 func TestSilentStreams(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -180,7 +180,7 @@ func TestSilentStreams(t *testing.T) {
 	eventually(t, "it sleeps", func() bool { clock.Advance(time.Second); return stateOf(t, e, c, "box") == vm.Suspended })
 }
 
-// TestThreshold: traffic below the threshold is no activity.
+// TestThreshold: traffic below the threshold does not count as activity.
 func TestThreshold(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "box", Threshold: 1000})
@@ -215,7 +215,7 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// TestWakeOnce: twenty who come to a sleeping VM at once cause one start.
+// TestWakeOnce: twenty concurrent callers of a sleeping VM cause one start.
 func TestWakeOnce(t *testing.T) {
 	for _, st := range []vm.State{vm.Suspended, vm.Stopped} {
 		s, e, c := site(t)
@@ -247,8 +247,8 @@ func TestWakeOnce(t *testing.T) {
 	}
 }
 
-// TestWakeByIdentity: who was granted a VM wakes it, in its own name, and is not
-// told whose keys hold it awake; who was not granted it wakes nothing.
+// TestWakeByIdentity: an identity with a permission wakes the VM in its own name, and
+// does not see whose keys keep it awake. One without wakes nothing.
 func TestWakeByIdentity(t *testing.T) {
 	s, e, c := site(t)
 	bring(t, s, e, c, vm.Suspended)
@@ -284,8 +284,8 @@ func TestWakeByIdentity(t *testing.T) {
 	}
 }
 
-// TestWakeFails: each who waits is told why, after one attempt; the VM is what
-// it was, and the next who comes wakes it.
+// TestWakeFails: all waiting callers get the reason after one attempt. The VM is
+// unchanged, and the next caller wakes it.
 func TestWakeFails(t *testing.T) {
 	s, e, c := site(t)
 	bring(t, s, e, c, vm.Suspended)
@@ -317,8 +317,8 @@ func TestWakeFails(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestWakeOutlivesCaller: who gives up waiting is let go at once; the start goes
-// on.
+// TestWakeOutlivesCaller: a caller that gives up waiting returns at once; the start
+// continues.
 func TestWakeOutlivesCaller(t *testing.T) {
 	for _, name := range []string{"exec", "dial"} {
 		s, e, c := site(t)
@@ -341,8 +341,8 @@ func TestWakeOutlivesCaller(t *testing.T) {
 	}
 }
 
-// TestArriveDuringSuspend: a request that comes while the VM falls asleep waits,
-// and wakes it, whether it is suspended or stopped for its idleness.
+// TestArriveDuringSuspend: a request that arrives while the VM falls asleep waits, then
+// wakes it, whether it was suspended or stopped when idle.
 func TestArriveDuringSuspend(t *testing.T) {
 	for step, stops := range map[string]bool{"capture": false, "stop": true} {
 		s, e, c, clock := clocked(t)
@@ -375,8 +375,7 @@ func TestArriveDuringSuspend(t *testing.T) {
 	}
 }
 
-// TestWakeAmidOthers: what is at work on a sleeping VM is waited for, not
-// refused.
+// TestWakeAmidOthers: a call waits for an operation on a sleeping VM, and is not refused.
 func TestWakeAmidOthers(t *testing.T) {
 	s, e, c := site(t)
 	bring(t, s, e, c, vm.Suspended)
@@ -395,8 +394,8 @@ func TestWakeAmidOthers(t *testing.T) {
 	}
 }
 
-// TestNeverAsleepAtWork: whatever comes at whatever moment to VMs that fall
-// asleep after a second is answered.
+// TestNeverAsleepAtWork: every call to VMs that fall asleep after a second is answered,
+// at whatever moment it arrives.
 func TestNeverAsleepAtWork(t *testing.T) {
 	s, e, c := site(t)
 	const boxes = 4
@@ -420,7 +419,8 @@ func TestNeverAsleepAtWork(t *testing.T) {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(w), 7)) //nolint:gosec // a test's
 			for time.Now().Before(until) {
-				// About the idle timeout apart, so that they come just before, at and after it.
+				// The calls are about one idle timeout apart, so that they arrive just before,
+				// at and after it.
 				time.Sleep(900*time.Millisecond + time.Duration(rnd.IntN(600))*time.Millisecond)
 				k, ref := rnd.IntN(len(kinds)), fmt.Sprintf("box-%d", w%boxes)
 				if err := kinds[k](t.Context(), &vm.Call{Actor: c.Actor}, ref); err != nil {

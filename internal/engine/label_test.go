@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestLabels: a VM has the labels that it was made with, a change is recorded
-// and told once, and the record keeps them.
+// TestLabels: a VM has the labels of its create request. A change is audited and reported
+// once, and the record keeps it.
 func TestLabels(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box", Labels: map[string]string{"team": "web", "old": ""}})
@@ -55,8 +55,8 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestForkLabels: copies have their parent's labels and those that they were
-// given, which the parent does not get.
+// TestForkLabels: children have their parent's labels and those of the request, which the
+// parent does not get.
 func TestForkLabels(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box", Labels: map[string]string{"team": "web", "try": "0"}})
@@ -82,7 +82,7 @@ func TestForkLabels(t *testing.T) {
 	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 }
 
-// TestListByLabel: all selectors match; what is counted by state is not filtered.
+// TestListByLabel: all selectors must match; counts by state are not filtered.
 func TestListByLabel(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "a", Labels: map[string]string{"team": "web"}})

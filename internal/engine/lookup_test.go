@@ -51,8 +51,7 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// TestLookupAmongMany: finding a VM by its name takes no longer when there are
-// 10,000 others, among the VMs of one account and among those of all.
+// TestLookupAmongMany: finding a VM by its name takes no longer if there are many others.
 func TestLookupAmongMany(t *testing.T) {
 	e, c := siteOfMany(t, 10_000)
 	for what, look := range map[string]func(){

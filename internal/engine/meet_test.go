@@ -20,7 +20,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestUniqueNameRace: of two creates with the same unique name one wins.
+// TestUniqueNameRace: of two creates with the same unique name one succeeds.
 func TestUniqueNameRace(t *testing.T) {
 	s, e, c := site(t)
 	const n = 8
@@ -128,7 +128,8 @@ func TestDeleteDuring(t *testing.T) {
 	}
 }
 
-// TestBusy: what may not interrupt is refused, naming what is at work.
+// TestBusy: an operation that may not interrupt is refused, and the error names the
+// running one.
 func TestBusy(t *testing.T) {
 	s, e, c := site(t)
 	prepare(t, e, c, "stop")
@@ -326,7 +327,7 @@ func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) e
 	return m
 }
 
-// noProcess and noFile accept the answer that only a guest gives.
+// noProcess and noFile accept errors that only a guest returns.
 func noProcess(err error) error {
 	if err != nil && vm.AsError(err).Code == "NOT_FOUND" {
 		return nil
@@ -341,8 +342,8 @@ func noFile(err error) error {
 	return err
 }
 
-// TestOtherAccounts: another account's VM does not exist, for any verb, by id
-// or name; nor do its events and audit records.
+// TestOtherAccounts: for every verb, another account's VM does not exist, by id or name;
+// nor do its events and audit records.
 func TestOtherAccounts(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -388,7 +389,7 @@ func TestOtherAccounts(t *testing.T) {
 	}
 }
 
-// bring makes a VM named box in a state that can be reached in this issue.
+// bring makes a VM named box in a given state.
 func bring(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, st vm.State) (end func()) {
 	t.Helper()
 	switch st {
@@ -412,8 +413,8 @@ func bring(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, st vm.Stat
 	return func() {}
 }
 
-// wakes reports whether a verb wakes a sleeping VM: those of the guest, but for
-// those that only look.
+// wakes reports whether a verb wakes a sleeping VM: guest verbs, except those that only
+// look.
 func wakes(op vm.Op) bool {
 	ops := vm.StateOps()
 	return slices.Index(ops, op) > slices.Index(ops, vm.OpDelete) && op != vm.OpStats

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestKeepMovesNames: the winner takes the names and open ports of the loser;
-// when that fails, both have what they had.
+// TestKeepMovesNames: the winner takes the names and open ports of the loser. If that
+// fails, both keep their own.
 func TestKeepMovesNames(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -13,8 +13,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// usePool has the next engine of the site keep one machine ready, by a
-// stopped clock: a member that was taken is not replaced until it moves.
+// usePool makes the next engine of the site keep one machine ready. The clock is stopped:
+// a taken member is not replaced until it moves.
 func usePool(s *vmtest.Site, on bool) *vmtest.Clock {
 	s.Settings.Pool, s.Clock = 0, nil
 	if !on {
@@ -40,8 +40,8 @@ func ready(t *testing.T, e *vmtest.House, c *vm.Call, n int) {
 	eventually(t, "the pool is full", func() bool { return poolOf(t, e, c).Ready == n })
 }
 
-// pooledSite is a site with an engine whose pool has its one member, the id of
-// which is the last result.
+// pooledSite is a site with an engine whose pool has its one member, whose id is the last
+// result.
 func pooledSite(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Clock, vm.ID) {
 	t.Helper()
 	s, e, _ := site(t)
@@ -56,8 +56,8 @@ func pooledSite(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Cl
 	return s, e, c, clock, ids[0]
 }
 
-// TestPool: a create takes the machine that waits, which becomes a VM like any
-// other, and another one takes its place.
+// TestPool: a create takes the pooled machine, which becomes an ordinary VM, and another
+// one replaces it.
 func TestPool(t *testing.T) {
 	s, e, c, clock, id := pooledSite(t)
 	if vms, total, _, err := e.List(t.Context(), c, engine.Filter{}); err != nil || total != 0 {
@@ -124,8 +124,8 @@ func TestPoolTwoIdentities(t *testing.T) {
 	}
 }
 
-// TestPoolKinds: what is asked for twice is kept ready too, and let go when
-// nobody asks any more.
+// TestPoolKinds: a kind that is requested twice is kept ready, too, and dropped when it
+// is no longer requested.
 func TestPoolKinds(t *testing.T) {
 	s, e, c, clock, member := pooledSite(t)
 	big := engine.CreateRequest{Size: vm.Size{MemoryMiB: 1024}}
@@ -146,10 +146,11 @@ func TestPoolKinds(t *testing.T) {
 	ready(t, e, c, 1)
 }
 
-// poolForgets is longer than a size is remembered, and shorter than a member lives.
+// poolForgets is longer than a requested size is remembered, and shorter than a member
+// lives.
 const poolForgets = 15 * time.Minute
 
-// TestPoolStale: a member that does not fit any more is never handed out.
+// TestPoolStale: a stale member is never handed out.
 func TestPoolStale(t *testing.T) {
 	for name, spoil := range map[string]func(*vmtest.Site, *vmtest.Clock, vm.ID){
 		"warm key": func(s *vmtest.Site, _ *vmtest.Clock, _ vm.ID) { s.World.Rewarm() },
@@ -189,8 +190,8 @@ func TestPoolImageGone(t *testing.T) {
 	eventually(t, "nothing is left", func() bool { return len(s.World.Running()) == 0 })
 }
 
-// TestPoolGivesWay: a machine of the pool never keeps a VM from being made. A
-// start and a fork go the same way.
+// TestPoolGivesWay: a pooled machine never prevents a VM from being made, started or
+// forked.
 func TestPoolGivesWay(t *testing.T) {
 	// 512 MiB for the VM, the reserve of 512, and 128 for the growth of a
 	// member or of a VM that runs: the second of the two is too many.
@@ -233,8 +234,7 @@ func TestPoolGivesWay(t *testing.T) {
 	})
 }
 
-// asked lets time go by until the pool has looked at the host and has drawn
-// its conclusion.
+// asked lets time pass until the pool has checked the host and has acted.
 func asked(s *vmtest.Site, clock *vmtest.Clock, step time.Duration) {
 	for range 2 { // the second look comes after what the first one led to
 		reached, release := s.World.Hold("capacity")
@@ -250,8 +250,8 @@ func asked(s *vmtest.Site, clock *vmtest.Clock, step time.Duration) {
 	}
 }
 
-// TestPoolNeedsRoom: the pool takes nothing that a VM could need, and waits
-// for a host that is idle, but not for ever.
+// TestPoolNeedsRoom: the pool takes no room that a VM could need, and waits for an idle
+// host, but not forever.
 func TestPoolNeedsRoom(t *testing.T) {
 	s, e, c, clock, _ := pooledSite(t)
 	create(t, e, c, engine.CreateRequest{})
@@ -264,8 +264,8 @@ func TestPoolNeedsRoom(t *testing.T) {
 	}
 }
 
-// TestPoolWaitsForQuiet: members are made when the host is idle, or has not
-// been for long.
+// TestPoolWaitsForQuiet: members are made when the host is idle, or has not been idle for
+// long.
 func TestPoolWaitsForQuiet(t *testing.T) {
 	s, e, c, clock, _ := pooledSite(t)
 	create(t, e, c, engine.CreateRequest{})
@@ -278,8 +278,8 @@ func TestPoolWaitsForQuiet(t *testing.T) {
 	ready(t, e, c, 1)
 }
 
-// TestPoolAdoptFails: a member that cannot become a VM ends, and the VM is
-// started the ordinary way, under the same id.
+// TestPoolAdoptFails: a member that cannot become a VM ends, and the VM is started the
+// ordinary way, with the same id.
 func TestPoolAdoptFails(t *testing.T) {
 	s, e, c, _, id := pooledSite(t)
 	s.World.Fail("adopt", vm.Errorf(vm.GuestFault, "", "the reset was not acknowledged"))
@@ -298,8 +298,7 @@ func TestPoolAdoptFails(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestPoolRefusal: a create that is refused after it has taken a member gives
-// it back.
+// TestPoolRefusal: a create that is refused after taking a member gives it back.
 func TestPoolRefusal(t *testing.T) {
 	s, e, c, clock, _ := pooledSite(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -313,8 +312,7 @@ func TestPoolRefusal(t *testing.T) {
 	}
 }
 
-// TestPoolMakingFails: what fails while a member is made leaves nothing and is
-// tried again.
+// TestPoolMakingFails: a failure while a member is made leaves nothing, and is retried.
 func TestPoolMakingFails(t *testing.T) {
 	for _, step := range []string{"warm", "launch", "guest.exec", "guest.forget", "pause"} {
 		t.Run(step, func(t *testing.T) {
@@ -352,7 +350,7 @@ func TestPoolMakingGivesWay(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestPoolSwept: what a crash leaves of the pool is swept by the next engine.
+// TestPoolSwept: the next engine sweeps what a crash leaves of the pool.
 func TestPoolSwept(t *testing.T) {
 	s, e, _ := site(t)
 	closeEngine(t, e)
@@ -379,8 +377,8 @@ func TestPoolSwept(t *testing.T) {
 	nothingLeft(t, s)
 }
 
-// TestPoolClosesUnderACreate: a member that a create has when the engine closes
-// ends too.
+// TestPoolClosesUnderACreate: a member that a create holds when the engine closes ends,
+// too.
 func TestPoolClosesUnderACreate(t *testing.T) {
 	s, e, c, _, _ := pooledSite(t)
 	reached, release := s.World.Hold("warm")

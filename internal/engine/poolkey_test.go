@@ -18,8 +18,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestPoolWorld: a VM that came from the pool is forked, suspended, resumed and
-// rolled back like any other, and so are its children.
+// TestPoolWorld: a VM from the pool is forked, suspended, resumed and rolled back like
+// any other, and so are its children.
 func TestPoolWorld(t *testing.T) {
 	s, e, c, _, id := pooledSite(t)
 	if v := create(t, e, c, engine.CreateRequest{Name: "box"}); v.ID != id {
@@ -68,8 +68,8 @@ func olderSuspended(t *testing.T) (*vmtest.Site, vm.VM) {
 	return s, v.VM
 }
 
-// TestOlderKeyMended: what an older Warren captured with a stale key can be
-// started after an upgrade: the right key is in the VM's machine.json.
+// TestOlderKeyMended: a generation that an older Warren captured with a stale key can
+// start after an upgrade: the right key is in the VM's machine.json.
 func TestOlderKeyMended(t *testing.T) {
 	s, v := olderSuspended(t)
 	s.World.OlderMonitors(false)
@@ -93,8 +93,8 @@ func TestOlderKeyMended(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestOlderKeyOfTheImage: where a start has failed before the upgrade, machine.json
-// is of that; the agent still accepts the key of the image's warm generation.
+// TestOlderKeyOfTheImage: if a start failed before the upgrade, machine.json belongs to
+// that start; the agent still accepts the key of the image's warm generation.
 func TestOlderKeyOfTheImage(t *testing.T) {
 	s, v := olderSuspended(t)
 	var spec vm.MachineSpec
@@ -138,8 +138,8 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// TestFailedForkIsQuiet: of a fork that failed a layer of the parent's disk is
-// left, which the next start of the server makes durable, once, without a word.
+// TestFailedForkIsQuiet: a failed fork leaves a layer of the parent's disk. The next
+// start of the server makes it durable, once, without a log message.
 func TestFailedForkIsQuiet(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

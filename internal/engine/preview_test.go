@@ -13,9 +13,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestPreviewSession: who came with a token sees a port for as long as the
-// token and the permission are there; who came because it is public or by a
-// link, until it is closed.
+// TestPreviewSession: a caller with a token sees a port while the token and the
+// permission exist. A visitor of a public port, or with a link, sees it until it is
+// closed.
 func TestPreviewSession(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestProfiles: a VM gets what its profile has where nothing else is asked for,
-// and never what it forbids, nor do its forks.
+// TestProfiles: a VM gets its profile's values if the request names none, and never what
+// the profile forbids, nor do its forks.
 //
 // 003-22
 func TestProfiles(t *testing.T) {

@@ -71,8 +71,8 @@ func (e *Engine) claimedLocked(id vm.ID) bool {
 	return false
 }
 
-// settle removes claims whose VMs now run or have failed.
-func (e *Engine) settle(claims ...*claim) {
+// releaseClaims removes claims whose VMs now run or have failed.
+func (e *Engine) releaseClaims(claims ...*claim) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, c := range claims {

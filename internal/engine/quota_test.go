@@ -25,8 +25,8 @@ func quotaed(t *testing.T, e *vmtest.House, admin *vm.Call, q vm.Quota) *vm.Call
 	return c
 }
 
-// TestQuotas: each limit refuses with the contract's code and its numbers, and
-// what ends makes room.
+// TestQuotas: each limit refuses with the contract's code and its numbers, and ending a
+// VM makes room.
 func TestQuotas(t *testing.T) {
 	_, e, admin := site(t)
 	ctx := t.Context()
@@ -89,8 +89,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestQuotaOfStartAndResize: what does not run may not be started, and what
-// runs may not grow, beyond the quota.
+// TestQuotaOfStartAndResize: stopped VMs may not start, and running ones may not grow,
+// beyond the quota.
 func TestQuotaOfStartAndResize(t *testing.T) {
 	_, e, admin := site(t)
 	ctx := t.Context()
@@ -118,7 +118,7 @@ func TestQuotaOfStartAndResize(t *testing.T) {
 	}
 }
 
-// TestQuotaAtOnce: many who ask at once get no more than there is room for.
+// TestQuotaAtOnce: concurrent requests get no more than there is room for.
 func TestQuotaAtOnce(t *testing.T) {
 	_, e, admin := site(t)
 	c := quotaed(t, e, admin, vm.Quota{Running: 3})
@@ -142,8 +142,8 @@ func TestQuotaAtOnce(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "after"})
 }
 
-// TestQuotaOfSnapshots: how many there may be, and how much memory they and
-// suspended VMs may take.
+// TestQuotaOfSnapshots: the number of snapshots, and the memory of snapshots and
+// suspended VMs, are limited.
 func TestQuotaOfSnapshots(t *testing.T) {
 	_, e, admin := site(t)
 	ctx := t.Context()
@@ -173,8 +173,8 @@ func TestQuotaOfSnapshots(t *testing.T) {
 	}
 }
 
-// TestSnapshotsAtOnce: of snapshots that are asked for at once, one more than the
-// quota is refused, and a name is given once.
+// TestSnapshotsAtOnce: of concurrent snapshots, one more than the quota is refused, and a
+// name is given once.
 func TestSnapshotsAtOnce(t *testing.T) {
 	_, e, admin := site(t)
 	c := quotaed(t, e, admin, vm.Quota{Snapshots: 2})
@@ -209,8 +209,8 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	}
 }
 
-// TestSetQuota: only an admin sets one, none below what there is, and it
-// outlives the engine.
+// TestSetQuota: only an admin sets a quota, not below the current use, and it outlives
+// the engine.
 func TestSetQuota(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -242,9 +242,9 @@ func TestSetQuota(t *testing.T) {
 	}
 }
 
-// TestAdmissionByRealMemory: a VM that has grown to its size is not expected
-// to grow; a refusal names the longest unused that would have to stop, and no
-// more than are needed; a host that stalls admits nobody.
+// TestAdmissionByRealMemory: a VM that has reached its size is not expected to grow. A
+// refusal names the longest unused VMs that would have to stop, and no more than needed.
+// A stalling host admits no VM.
 func TestAdmissionByRealMemory(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()

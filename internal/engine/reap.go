@@ -168,7 +168,7 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 			add(vm.OpCapture, "shorten", time.Time{})
 		}
 	}
-	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.loose == 0 && len(rec.VolumesSeen) == 0 {
+	if rec.State == vm.Running && s.private > e.cfg.Settings.ReseatAbove && s.attached+s.byTraffic == 0 && len(rec.VolumesSeen) == 0 {
 		quiet := rec.LastActive
 		if s.weighed.After(quiet) { // do not pause a VM in between that is being forked repeatedly
 			quiet = s.weighed

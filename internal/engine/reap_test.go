@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// clocked opens a site whose time is moved by the test.
+// clocked opens a site whose clock the test moves.
 func clocked(t *testing.T) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Clock) {
 	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
@@ -39,14 +39,14 @@ func stateOf(t *testing.T, e *vmtest.House, c *vm.Call, ref string) vm.State {
 	return v.State
 }
 
-// pass moves the time in small steps, so that what is armed in between fires.
+// pass moves the clock in small steps, so that timers set in between fire.
 func pass(clock *vmtest.Clock, d time.Duration) {
 	for range 4 {
 		clock.Advance(d / 4)
 	}
 }
 
-// TestTTL: a VM is deleted when its time is up, also by a later engine.
+// TestTTL: a VM is deleted when its TTL ends, also by a later engine.
 //
 // 003-27
 func TestTTL(t *testing.T) {
@@ -78,8 +78,8 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// TestTTLOfWhatCannotSleep: a suspend that fails again and again, for it is due
-// long since, does not keep a VM from its end.
+// TestTTLOfWhatCannotSleep: a suspend that is due and keeps failing does not keep a VM
+// alive beyond its TTL.
 func TestTTLOfWhatCannotSleep(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(3600)), IdleTimeout: engine.Some(int64(60))})
@@ -93,8 +93,8 @@ func TestTTLOfWhatCannotSleep(t *testing.T) {
 	eventually(t, "it is deleted", func() bool { clock.Advance(time.Minute); return stateOf(t, e, c, "a") == "" })
 }
 
-// TestIdle: a VM is suspended, or where asked stopped, after its idle timeout;
-// guest verbs and attached streams are activity; an exec wakes it.
+// TestIdle: a VM is suspended, or on request stopped, after its idle timeout; guest verbs
+// and attached streams are activity; an exec wakes it.
 //
 // 000-28, 002-18
 func TestIdle(t *testing.T) {
@@ -148,7 +148,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestOneShot: a VM of `run` goes when its runner is gone.
+// TestOneShot: a VM of `run` is deleted when its runner is gone.
 func TestOneShot(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "run", OneShot: true})
@@ -232,8 +232,7 @@ func TestGuestHangs(t *testing.T) {
 	}
 }
 
-// TestMachineEndsDuringCalls: calls into a guest end with the machine, saying
-// so.
+// TestMachineEndsDuringCalls: calls into a guest end with the machine, with that reason.
 func TestMachineEndsDuringCalls(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -33,9 +33,8 @@ func size[T any](t *testing.T, s *vmtest.Site, kind string) (most int) {
 	return most
 }
 
-// TestManyTerminals: however many terminals a guest names, and however long it
-// calls them, its VM falls asleep with a record of ordinary size that says how
-// many are not in it.
+// TestManyTerminals: however many terminals a guest names, and however long their names,
+// its VM falls asleep with a record of ordinary size that says how many were left out.
 func TestManyTerminals(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -64,8 +63,8 @@ func TestManyTerminals(t *testing.T) {
 	}
 }
 
-// TestLargeJob: a job's record has an ordinary size, whatever was copied out of
-// its VM and made of it, and says what is not in it.
+// TestLargeJob: a job's record has an ordinary size, however much was copied out of its
+// VM, and says what was left out.
 func TestLargeJob(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -183,7 +183,7 @@ func (e *Engine) recoverVM(ctx context.Context, s *slot, f found) error {
 		if err := e.sweepLeft(ctx, s, f); err != nil {
 			return err
 		}
-		return e.settleDisk(ctx, s)
+		return e.reconcileDisk(ctx, s)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (e *Engine) recoverHostRestart(ctx context.Context, s *slot) error {
 	if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
 		return err
 	}
-	return e.settleDisk(ctx, s)
+	return e.reconcileDisk(ctx, s)
 }
 
 // recoverRunning adopts a VM's machine, or records the VM as stopped.
@@ -248,7 +248,7 @@ func (e *Engine) recoverRunning(ctx context.Context, s *slot) error {
 	if _, err := e.nowStopped(ctx, s, exit.Reason, exit); err != nil {
 		return err
 	}
-	return e.settleDisk(ctx, s)
+	return e.reconcileDisk(ctx, s)
 }
 
 // sweepDirs removes directories without a record, and moves those aside that may hold

@@ -27,7 +27,7 @@ func (e *Engine) recoverStarting(ctx context.Context, s *slot) error {
 	if _, err := e.nowStopped(ctx, s, "start-interrupted", rec.Exit); err != nil {
 		return err
 	}
-	return e.settleDisk(ctx, s)
+	return e.reconcileDisk(ctx, s)
 }
 
 // recoverSuspending finishes an interrupted suspend if its memory is saved completely.
@@ -49,7 +49,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 			return err
 		}
 		e.watch(s, m)
-		return e.settleDisk(ctx, s)
+		return e.reconcileDisk(ctx, s)
 	case vm.KindOf(err) == vm.NotFound:
 	case vm.KindOf(err) == vm.Internal && e.written(s): // it does not resume, and all of it is saved
 		e.log.Error("a machine that a capture had paused does not resume; ending it", "vm", s.id, "err", err)
@@ -60,7 +60,7 @@ func (e *Engine) recoverSuspending(ctx context.Context, s *slot) error {
 	if err := e.sweep(ctx, s.id); err != nil {
 		return err
 	}
-	if err := e.settleDisk(ctx, s); err != nil {
+	if err := e.reconcileDisk(ctx, s); err != nil {
 		return err
 	}
 	if g, ok := e.putDownAs(s); ok {
@@ -157,7 +157,7 @@ func (e *Engine) recoverSuspended(ctx context.Context, s *slot, f found) error {
 	id := e.recordOf(s).Generation
 	disk, memory := e.cfg.Generations.Present(id)
 	if g, ok := e.generationInfo(id); ok && disk && (memory || len(g.SealKey) > 0) {
-		return e.settleDisk(ctx, s)
+		return e.reconcileDisk(ctx, s)
 	}
 	if !disk {
 		return notCorrupt(e.markLost(ctx, s, noGeneration(string(id))))
@@ -257,7 +257,7 @@ func (e *Engine) recoverGeneration(ctx context.Context, g vm.Generation) error {
 			return err
 		}
 	}
-	e.mendKeys(g)
+	e.repairKeys(g)
 	if g.State == vm.GenReady && !g.Durable && !e.hostRestarted(ctx, g) && e.pin(g.ID) {
 		e.publishLater(g.ID)
 		return nil

@@ -22,8 +22,8 @@ func renameVM(t *testing.T, e *vmtest.House, c *vm.Call, ref, name string) vm.VM
 	return v
 }
 
-// TestRenameVM: the new name finds the VM and the old one nothing; a record and
-// an event say so, once. The guest has the name from its next start on.
+// TestRenameVM: the new name finds the VM and the old one nothing. There is one audit
+// record and one event. The guest gets the name with its next start.
 func TestRenameVM(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -63,7 +63,7 @@ func TestRenameVM(t *testing.T) {
 	}
 }
 
-// TestRenameVMRefused: a name is one VM's of an account, and has the form of one.
+// TestRenameVMRefused: a name is unique in its account, and has a fixed form.
 func TestRenameVMRefused(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -116,7 +116,7 @@ func TestRenameVMWaits(t *testing.T) {
 	}
 }
 
-// TestRenameVMsMeet: a name that one VM is about to get is taken.
+// TestRenameVMsMeet: a name that a VM is about to get counts as taken.
 func TestRenameVMsMeet(t *testing.T) {
 	s, e, _ := site(t)
 	closeEngine(t, e)

@@ -78,7 +78,7 @@ func (e *Engine) reseat(op *operation) error {
 func (e *Engine) alone(op *operation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	op.moves = op.slot.attached+op.slot.loose == 0 && op.slot.run != nil
+	op.moves = op.slot.attached+op.slot.byTraffic == 0 && op.slot.run != nil
 	return op.moves
 }
 
@@ -103,7 +103,7 @@ func (e *Engine) seatLost(op *operation, g vm.Generation, why error) error {
 		return why
 	}
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
-	err := e.letRun(ctx, s, e.runOf(s))
+	err := e.resumeMachine(ctx, s, e.runOf(s))
 	switch k := vm.KindOf(err); {
 	case err == nil:
 		seat := e.seatNow(ctx, s) // perhaps only the answer was lost

@@ -44,7 +44,7 @@ func (e *Engine) Resize(ctx context.Context, c *vm.Call, ref string, r ResizeReq
 		if err != nil {
 			return out, err
 		}
-		defer e.settle(claim)
+		defer e.releaseClaims(claim)
 	}
 	detail := map[string]any{"from": from.String(), "to": to.String()}
 	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: detail}); err != nil {

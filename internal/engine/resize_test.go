@@ -24,8 +24,8 @@ func resize(t *testing.T, e *vmtest.House, c *vm.Call, ref string, to vm.Size) e
 	return r
 }
 
-// What the guest can take is changed while it runs: processes keep running.
-// The same size again changes nothing.
+// Changes that the guest supports happen while it runs, and processes keep running.
+// Setting the same size again changes nothing.
 func TestResizeLive(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -66,8 +66,7 @@ func boxNow(t *testing.T, e *vmtest.House, c *vm.Call) vm.VM {
 	return v
 }
 
-// What was plugged in is there after a suspend, in a fork, and after a
-// rollback; a stop ends it.
+// Hotplugged CPUs and memory survive a suspend, a fork and a rollback; a stop ends them.
 func TestResizeStaysInGenerations(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -117,8 +116,7 @@ func TestResizeStaysInGenerations(t *testing.T) {
 	check("start", v.ID, boxNow(t, e, c).Size, vm.Plugged{})
 }
 
-// What is not possible while it runs is done by a stop and a start: the disk is
-// kept, the answer says so.
+// Other changes need a stop and a start: the disk is kept, and the answer reports them.
 func TestResizeByStart(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -139,7 +137,7 @@ func TestResizeByStart(t *testing.T) {
 	if out, _ := sh(t, e, c, "box", "cat /work/f"); out != "kept\n" {
 		t.Errorf("the disk has %q", out)
 	}
-	// A start that fails leaves it stopped, with its size.
+	// If that start fails, the VM is stopped with its new size.
 	s.World.Fail("launch", vm.Errorf(vm.GuestFault, "", "boom"))
 	_, err := e.Resize(t.Context(), c, "box", engine.ResizeRequest{Size: vm.Size{VCPU: 16}})
 	wantCode(t, err, vm.GuestFault, "RESIZE_FAILED")

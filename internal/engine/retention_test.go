@@ -15,8 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestDeleteEvents: an ephemeral VM is deleted on its event and on no other;
-// without one, on whichever comes first.
+// TestDeleteEvents: an ephemeral VM is deleted on its event and on no other; without one,
+// on the first of any.
 //
 // 004-02, 004-03, 004-04
 func TestDeleteEvents(t *testing.T) {
@@ -59,7 +59,7 @@ func TestDeleteEvents(t *testing.T) {
 	}
 }
 
-// ends suspends or stops the VM, or leaves it alone.
+// ends suspends or stops the VM, or does nothing.
 func ends(t *testing.T, e *vmtest.House, c *vm.Call, how string, idle func()) {
 	t.Helper()
 	var err error
@@ -79,8 +79,8 @@ func ends(t *testing.T, e *vmtest.House, c *vm.Call, how string, idle func()) {
 	}
 }
 
-// TestPersistenceInherited: forks are kept as their parent is unless the fork
-// says otherwise; a TTL is the parent's own.
+// TestPersistenceInherited: forks inherit the parent's persistence unless the request
+// names another; they do not inherit its TTL.
 func TestPersistenceInherited(t *testing.T) {
 	_, e, c := site(t)
 	nine := 9
@@ -120,8 +120,7 @@ func TestPersistenceInherited(t *testing.T) {
 	}
 }
 
-// TestTTLAsleep: a TTL ends a VM that sleeps, and one whose time was up while no
-// server ran.
+// TestTTLAsleep: a TTL ends a sleeping VM, and one whose TTL ended while no server ran.
 func TestTTLAsleep(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	for _, n := range []string{"asleep", "off", "later"} {

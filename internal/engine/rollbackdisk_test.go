@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// prepareDiskRollback makes of the VM box a stopped one with a snapshot of its
-// disk, first, which is not what its disk holds now.
+// prepareDiskRollback stops the VM box, whose disk then differs from its disk snapshot,
+// first.
 func prepareDiskRollback(t *testing.T, e *vmtest.House, c *vm.Call) {
 	t.Helper()
 	sh(t, e, c, "box", "echo first > /work/f")
@@ -26,8 +26,7 @@ func prepareDiskRollback(t *testing.T, e *vmtest.House, c *vm.Call) {
 	}
 }
 
-// holds starts the VM box where it does not run, and wants the contents of its
-// file.
+// holds starts the VM box if needed, and checks the content of its file.
 func holds(t *testing.T, e *vmtest.House, c *vm.Call, want string) {
 	t.Helper()
 	if _, err := e.Start(t.Context(), c, "box", engine.StartRequest{}); err != nil {
@@ -38,9 +37,9 @@ func holds(t *testing.T, e *vmtest.House, c *vm.Call, want string) {
 	}
 }
 
-// A rollback of a stopped VM to the disk of a snapshot that the end of the server
-// interrupts is done or not done: it is taken back at the next start, unless the
-// VM runs already. One that fails is taken back at once.
+// A rollback of a stopped VM to a disk snapshot that the end of the server interrupts is
+// done or not done: the next start undoes it, unless the VM already runs. One that fails
+// is undone at once.
 func TestDiskRollbackIsWhole(t *testing.T) {
 	for _, label := range engine.Labels() {
 		if label.Verb != "rollback disk" {
@@ -82,8 +81,8 @@ func TestDiskRollbackIsWhole(t *testing.T) {
 	}
 }
 
-// A rollback that can neither be done nor taken back, for the disk is full, is
-// taken back by the next start of the VM, or of the server.
+// A rollback that can be neither completed nor undone, because the disk is full, is
+// undone by the next start of the VM or of the server.
 func TestDiskRollbackIsTakenBackLater(t *testing.T) {
 	full := vm.Errorf(vm.NoSpace, "", "no space")
 	for _, restart := range []bool{false, true} {

@@ -16,9 +16,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestSilentMachine: what has to write a VM down is refused, with what to do,
-// while its monitor or its QEMU hangs. Nothing is begun; other VMs keep running;
-// and so does this one when it answers again.
+// TestSilentMachine: while a VM's monitor or QEMU hangs, verbs that must save it are
+// refused with a hint, and nothing is begun. Other VMs keep running, and so does this one
+// when it answers again.
 func TestSilentMachine(t *testing.T) {
 	for what, step := range map[string]string{"monitor": "status", "QEMU": "run-state"} {
 		t.Run(what, func(t *testing.T) {
@@ -60,8 +60,8 @@ func TestSilentMachine(t *testing.T) {
 	}
 }
 
-// TestAuditDiskHangs: while the audit log's disk does not take a record, what
-// needs one is refused after a while, and what needs none is answered.
+// TestAuditDiskHangs: while the audit log's disk stores no record, requests that need one
+// are refused after a while, and others are answered.
 func TestAuditDiskHangs(t *testing.T) {
 	s, e, _ := site(t)
 	closeEngine(t, e)

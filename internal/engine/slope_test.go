@@ -16,14 +16,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// load is what a host carries at one moment.
+// load is a host's use of resources at one moment.
 type load struct {
 	descriptors, goroutines, files, records, remembered int
 
 	heap int64
 }
 
-// weigh takes the load of a quiet host.
+// weigh measures a quiet host.
 func weigh(t *testing.T, s *vmtest.Site, e *vmtest.House) (l load) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -102,9 +102,8 @@ func cycle(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call) {
 	eventually(t, "its generations are collected", nothing)
 }
 
-// TestSlope: VMs that came and went leave nothing: no file, record, descriptor
-// or goroutine, nothing in the engine's maps, and no memory but what the
-// simulators remember of them.
+// TestSlope: VMs that came and went leave nothing: no file, record, descriptor or
+// goroutine, nothing in the engine's maps, and no memory except the simulators'.
 func TestSlope(t *testing.T) {
 	s, e, c := site(t)
 	for range 10 { // pools, caches and the like fill

@@ -25,11 +25,11 @@ type slot struct {
 	op          *operation              // in progress; nil = none
 	run         *run                    // its machine; nil when none is attached
 	attached    int                     // guest calls and streams that are open
-	loose       int                     // streams that count by their traffic only
+	byTraffic   int                     // streams that count by their traffic only
 	waiting     int                     // callers waiting to enter
 	waking      *waking                 // the start that they wait for; nil = none
 	calls       map[vm.ActivityKind]int // attached, by kind
-	traffic     int64                   // bytes of loose streams since trafficFrom
+	traffic     int64                   // bytes of those streams since trafficFrom
 	trafficFrom time.Time
 	changed     chan struct{} // closed and replaced when rec or run changes
 	gone        bool          // deleted
@@ -38,8 +38,8 @@ type slot struct {
 	weighed     time.Time     // when that capture was
 	doubt       error         // why the state of its machine is unknown; nil = it is known; see doubt.go
 	doubted     int           // how often it was in doubt
-	mending     bool          // a task recovers it
-	stands      bool          // a capture may have left its machine paused
+	recovering  bool          // a task recovers it
+	maybePaused bool          // a capture may have left its machine paused
 }
 
 // run is one machine of a VM, from its start or adoption to its end.

@@ -18,8 +18,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// The disk of a suspended VM can be kept alone: its memory stays as it is, also
-// where that is sealed, and the VM goes on from it.
+// The disk of a suspended VM can be kept alone: its memory does not change, even if it is
+// sealed, and the VM resumes from it.
 func TestDiskSnapshotOfSuspended(t *testing.T) {
 	for _, cold := range []bool{false, true} {
 		t.Run(fmt.Sprintf("cold %v", cold), func(t *testing.T) {
@@ -72,8 +72,7 @@ func TestDiskSnapshotOfSuspended(t *testing.T) {
 	}
 }
 
-// gated is a collection whose first change to what is wanted, once it is armed,
-// waits.
+// gated is a collection whose first matching change, once it is armed, waits.
 type gated struct {
 	armed            atomic.Bool
 	reached, release chan struct{}
@@ -111,7 +110,7 @@ func recorded(s *vmtest.Site, op vm.Op) (n int) {
 	return n
 }
 
-// Of two that give their snapshots one name at the same time, one is refused.
+// Of two concurrent snapshots with the same name, one is refused.
 func TestRenamesMeet(t *testing.T) {
 	s, e, _ := site(t)
 	ctx := t.Context()
@@ -133,7 +132,7 @@ func TestRenamesMeet(t *testing.T) {
 	go rename("a")
 	<-g.reached
 	go rename("b")
-	// It has found the name free when it is recorded.
+	// It has checked the name by the time its audit record is written.
 	eventually(t, "both are under way", func() bool { return recorded(s, vm.OpSnapshotRename) == 2 })
 	close(g.release)
 	if one, other := <-errs, <-errs; (one == nil) == (other == nil) {
@@ -145,8 +144,8 @@ func TestRenamesMeet(t *testing.T) {
 	}
 }
 
-// VMs that are kept over one name within a second leave losers of different names,
-// and nobody takes a name that is on its way from one VM to another.
+// Losers that are replaced within a second under one name get different names, and no VM
+// takes a name that is moving from one VM to another.
 func TestKeptNamesAreUnique(t *testing.T) {
 	s, e, _ := site(t)
 	ctx := t.Context()
@@ -194,7 +193,7 @@ func TestKeptNamesAreUnique(t *testing.T) {
 	}
 }
 
-// A volume is not locked below a VM that is on its way to go on with it.
+// A volume is not locked while a VM that uses it is about to resume.
 func TestLockMeetsResume(t *testing.T) {
 	for _, at := range []string{"start:record", "start:disk", "start:launch"} {
 		t.Run(at, func(t *testing.T) {

@@ -38,7 +38,7 @@ func (e *Engine) startOp(op *operation, c *vm.Call, entry vm.AuditEntry, r Start
 	if err != nil {
 		return vm.VM{}, err
 	}
-	defer e.settle(claim)
+	defer e.releaseClaims(claim)
 	if err := e.receiptFor(op.ctx, op, c, entry); err != nil {
 		return vm.VM{}, err
 	}
@@ -91,7 +91,7 @@ func (e *Engine) boot(op *operation, limit time.Duration, prepare func(*vm.VM) e
 	if err != nil {
 		return vm.VM{}, cause(ctx, err)
 	}
-	if err := e.settleDisk(ctx, op.slot); err != nil { // its machine may have ended during a capture
+	if err := e.reconcileDisk(ctx, op.slot); err != nil { // its machine may have ended during a capture
 		return vm.VM{}, cause(ctx, err)
 	}
 	if err := e.growDisk(ctx, "start:disk", rec); err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A VM that sleeps is stopped without being woken: its disk stays, its memory
-// and what lived in it go, and nothing is running of it meanwhile.
+// A sleeping VM is stopped without being woken: its disk stays, its memory is removed,
+// and nothing of it runs meanwhile.
 func TestStopAsleep(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

@@ -269,7 +269,7 @@ func keptGeneration(g *generation) string {
 
 // keptWhyLocked returns why a VM may not be evicted; "" = it may.
 func (e *Engine) keptWhyLocked(s *slot, busy bool) string {
-	used := busy || s.doubt != nil || s.attached+s.loose+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
+	used := busy || s.doubt != nil || s.attached+s.byTraffic+s.waiting > 0 || s.waking != nil || e.claimedLocked(s.id)
 	return storage.Kept(s.rec, len(s.holds()) > 0, used)
 }
 

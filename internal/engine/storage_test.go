@@ -45,7 +45,7 @@ func stickyOf(priority int) *vm.Persistence {
 	return &vm.Persistence{Type: vm.Sticky, Priority: &priority}
 }
 
-// stopped makes a VM that is stopped and takes so much of the disk.
+// stopped makes a stopped VM whose disk takes that many bytes.
 func stopped(t *testing.T, s *vmtest.Site, e *vmtest.House, c *vm.Call, name string, keep *vm.Persistence, bytes int) vm.VM {
 	t.Helper()
 	v := create(t, e, c, engine.CreateRequest{Name: name, Persistence: keep})
@@ -78,7 +78,7 @@ func wantNames(t *testing.T, e *vmtest.House, c *vm.Call, want ...string) {
 	}
 }
 
-// budgeted opens an engine whose data directory may take so much.
+// budgeted opens an engine with a storage budget.
 func budgeted(t *testing.T, budget int64) (*vmtest.Site, *vmtest.House, *vm.Call, *vmtest.Clock) {
 	t.Helper()
 	s, err := vmtest.NewSite(t.TempDir())
@@ -91,9 +91,9 @@ func budgeted(t *testing.T, budget int64) (*vmtest.Site, *vmtest.House, *vm.Call
 	return s, e, c, clock
 }
 
-// TestEvictionByPriority: of two sticky VMs under a small budget the one of
-// priority 1 goes, by itself, with an event and an audit record that say why;
-// what runs, is held or persistent stays, whatever its priority.
+// TestEvictionByPriority: of two sticky VMs under a small budget the one of priority 1 is
+// evicted automatically, with an event and an audit record that give the reason. Running,
+// held and persistent VMs stay, whatever their priority.
 //
 // 004-05, 004-08, 004-11
 func TestEvictionByPriority(t *testing.T) {
@@ -135,8 +135,8 @@ func TestEvictionByPriority(t *testing.T) {
 	wantNames(t, e, c, "held", "persistent", "runs", "ten")
 }
 
-// TestNothingGoesInVain: a request for more room than all sticky VMs together
-// take is refused, and none of them goes for it.
+// TestNothingGoesInVain: a request for more room than all sticky VMs together take is
+// refused, and none of them is evicted.
 func TestNothingGoesInVain(t *testing.T) {
 	s, e, admin := site(t)
 	ctx := t.Context()
@@ -148,7 +148,7 @@ func TestNothingGoesInVain(t *testing.T) {
 	wantNames(t, e, c, "kept", "sticky")
 }
 
-// Among equals the longest unused goes.
+// Among equals the longest unused is evicted.
 //
 // 004-08, 004-10
 func TestEvictionByAge(t *testing.T) {
@@ -178,8 +178,8 @@ func TestEvictionByAge(t *testing.T) {
 	wantNames(t, e, c, "first", "third")
 }
 
-// TestEvictionOfWhatOnlyItNeeds: what is freed counts the memory that a
-// suspended VM sleeps on, and not what a snapshot keeps.
+// TestEvictionOfWhatOnlyItNeeds: the freed bytes include the memory of a suspended VM,
+// but not files that a snapshot keeps.
 func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 	s, e, c, _ := budgeted(t, 1<<30)
 	ctx := t.Context()
@@ -217,9 +217,9 @@ func TestEvictionOfWhatOnlyItNeeds(t *testing.T) {
 	}
 }
 
-// TestEvictionOfLayers: layers, which can be made again, go before all VMs,
-// sticky snapshots after them; what a VM is being made of stays, and so do
-// persistent snapshots.
+// TestEvictionOfLayers: layers, which can be made again, are evicted before all VMs,
+// sticky snapshots after them. The source of a VM being made stays, and so do persistent
+// snapshots.
 func TestEvictionOfLayers(t *testing.T) {
 	s, e, c, clock := budgeted(t, 1<<30)
 	ctx := t.Context()
@@ -303,8 +303,8 @@ func TestFullOfPersistent(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "again"})
 }
 
-// TestFullBudget: a data directory that is full of what may not go has no room
-// for another VM; one that is there starts.
+// TestFullBudget: a data directory full of files that may not be evicted has no room for
+// another VM; an existing one starts.
 func TestFullBudget(t *testing.T) {
 	s, e, c, _ := budgeted(t, 20*mib)
 	stopped(t, s, e, c, "kept", &vm.Persistence{Type: vm.Persistent}, 30*mib)
@@ -318,7 +318,7 @@ func TestFullBudget(t *testing.T) {
 	}
 }
 
-// TestPruneOfOthers: whoever is no admin prunes and sees the own account only.
+// TestPruneOfOthers: callers who are not admins prune and see only their own account.
 func TestPruneOfOthers(t *testing.T) {
 	s, e, admin, _ := budgeted(t, 1<<40)
 	ctx := t.Context()

@@ -58,7 +58,7 @@ func onBoth(t *testing.T, f func(t *testing.T, s *vmtest.Site)) {
 	t.Run("etcd", func(t *testing.T) { f(t, storeSite(t)) })
 }
 
-// silence is a backend that loses answers about one kind of records.
+// silence is a backend that loses answers about one kind of record.
 type silence struct {
 	mu sync.Mutex
 	// guarded by mu
@@ -90,8 +90,8 @@ func lossyKind(b *vmtest.Backend, kind string) *silence {
 	return l
 }
 
-// loses makes the answers to the next n changes get lost. With dumb the store
-// does not say either what became of them, until answers is called.
+// loses makes the answers to the next n changes get lost. With dumb the store answers no
+// reads either, until answers is called.
 func (l *silence) loses(n int, dumb bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,8 +131,8 @@ func TestOnStore(t *testing.T) {
 	}
 }
 
-// TestOverheadOfCreate: what create costs beside the machine's own start stays
-// below the budget, in the median.
+// TestOverheadOfCreate: the cost of create beyond the machine's own start stays within
+// the budget, in the median.
 func TestOverheadOfCreate(t *testing.T) {
 	s := storeSite(t)
 	e, c := open(t, s)
@@ -182,9 +182,8 @@ func TestListOfMany(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: a record that the store has changed, though it did not say so,
-// does not keep its VM from being managed: neither where the store tells at once
-// what became of the write, nor where it is silent for a while.
+// TestLostAnswer: if the answer to a successful write is lost, the VM can still be
+// managed, both when the store answers reads at once and when it is silent for a while.
 func TestLostAnswer(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *vmtest.Site) {
 		vms := lossyKind(s.Backend, "vms")

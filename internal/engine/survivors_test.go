@@ -16,8 +16,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestDeadRollbackOfAStoppedVM: a rollback that dies after it has changed the
-// disk leaves the disk as it was; one that was answered leaves it as it was then.
+// TestDeadRollbackOfAStoppedVM: a rollback that dies after changing the disk leaves the
+// old disk; one that was answered leaves the new disk.
 func TestDeadRollbackOfAStoppedVM(t *testing.T) {
 	for _, at := range []string{"start:record", "start:disk", "start:launch", "start:commit", "start:done"} {
 		t.Run(at, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestDeadRollbackOfAStoppedVM(t *testing.T) {
 	}
 }
 
-// TestHostRestartBeforeFsync: what was captured and not yet made durable when the
-// host went down may be torn. A suspend is not continued from it, and a snapshot
-// is not kept as one; where only the server has ended, both are completed.
+// TestHostRestartBeforeFsync: captured data that was not durable when the host went down
+// may be torn. Then a suspend is not resumed from it, and a snapshot is dropped. If only
+// the server ended, both are completed.
 func TestHostRestartBeforeFsync(t *testing.T) {
 	for _, verb := range []string{"suspend", "snapshot"} {
 		for _, restart := range []bool{false, true} {
@@ -102,8 +102,8 @@ func TestHostRestartBeforeFsync(t *testing.T) {
 	}
 }
 
-// TestThin keeps of automatic generations the latest five, the last of each hour
-// for a day and the last of each day for thirty days.
+// TestThin: of automatic generations the latest five stay, the last of each hour for a
+// day and the last of each day for thirty days.
 func TestThin(t *testing.T) {
 	now := time.Date(2026, 3, 20, 12, 30, 0, 0, time.UTC)
 	var list []vm.Generation
@@ -134,8 +134,8 @@ func TestThin(t *testing.T) {
 	}
 }
 
-// TestLayerStaysBelow: a machine that has moved in a capture which died keeps the
-// layer that its disk lies on, and its writes; see also TestWritesOutliveASilence.
+// TestLayerStaysBelow: a machine that moved to its next disk in a capture that died keeps
+// its layer and its writes; see also TestWritesOutliveASilence.
 func TestLayerStaysBelow(t *testing.T) {
 	s, v := diedAt(t, engine.Label{Verb: "snapshot", At: "capture:commit"})
 	writes := s.World.Writes(v.ID)
@@ -155,9 +155,9 @@ func TestLayerStaysBelow(t *testing.T) {
 	keepsWrites(t, s, e, c)
 }
 
-// TestLayerWithoutARecord: of the generation that a live disk lies on the record
-// is gone. Neither the layer nor the disk above it is taken for litter; the VM is
-// shown as not recovered, and all is well once the record is back.
+// TestLayerWithoutARecord: if the record of the layer below a live disk is gone, neither
+// the layer nor the disk is removed. The VM is shown as not recovered, until the record
+// is back.
 func TestLayerWithoutARecord(t *testing.T) {
 	s, v := diedAt(t, engine.Label{Verb: "snapshot", At: "capture:commit"})
 	gens, err := vmtest.Stored[vm.Generation](s.Backend, "generations")

@@ -90,12 +90,12 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 		if died(err) {
 			return vm.VM{}, err
 		}
-		return vm.VM{}, joinUndo(err, e.letRun(op.ctx, op.slot, r))
+		return vm.VM{}, joinUndo(err, e.resumeMachine(op.ctx, op.slot, r))
 	}
 	e.countLast(op.ctx, op.slot.id, r)
 	rec, err := e.nowSuspended(op.ctx, op.slot, g.ID, reason)
 	if err != nil {
-		return vm.VM{}, joinUndo(err, e.letRun(op.ctx, op.slot, r))
+		return vm.VM{}, joinUndo(err, e.resumeMachine(op.ctx, op.slot, r))
 	}
 	if err := e.step(op.ctx, "suspend:machine"); died(err) {
 		return vm.VM{}, err
@@ -104,9 +104,9 @@ func (e *Engine) putDown(op *operation, o captureOptions, reason string) (vm.VM,
 	return rec, nil
 }
 
-// letRun resumes a machine that a capture paused, or may have paused. If the machine does
+// resumeMachine resumes a machine that a capture paused, or may have paused. If the machine does
 // not answer, it is tried again in the background until it does.
-func (e *Engine) letRun(ctx context.Context, s *slot, r *run) error {
+func (e *Engine) resumeMachine(ctx context.Context, s *slot, r *run) error {
 	if r == nil {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (e *Engine) letRun(ctx context.Context, s *slot, r *run) error {
 	defer stop()
 	err := r.machine.Resume(ctx)
 	if err != nil {
-		e.stoodStill(s, vm.Errorf(vm.KindOf(err), string(s.id), "its machine may be paused: %w", err))
+		e.leftPaused(s, vm.Errorf(vm.KindOf(err), string(s.id), "its machine may be paused: %w", err))
 	}
 	return err
 }
@@ -146,12 +146,12 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 	s, ctx := op.slot, context.WithoutCancel(op.ctx)
 	goes, err := errors.Is(why, errSilent), error(nil) // a machine that hung before was not touched
 	if !goes {
-		goes, err = e.goesOn(ctx, s)
+		goes, err = e.stillRuns(ctx, s)
 	}
 	if goes || err != nil { // the recovery finds out what the machine does: see doubts
 		_, uerr := e.update(ctx, s, func(rec *vm.VM) { rec.State, rec.Op = vm.Running, "" })
 		if err != nil {
-			e.stoodStill(s, err)
+			e.leftPaused(s, err)
 			return joinUndo(why, uerr)
 		}
 		return joinUndo(vm.AsError(why).WithCode("SUSPEND_FAILED_VM_RESUMED", "message", why.Error()), uerr)
@@ -164,9 +164,9 @@ func (e *Engine) suspendFailed(op *operation, why error) error {
 	return vm.AsError(why).WithCode("SUSPEND_FAILED_AND_STOPPED")
 }
 
-// goesOn reports whether the machine of a VM still runs after a failed suspend. If only
+// stillRuns reports whether the machine of a VM still runs after a failed suspend. If only
 // its monitor has died, it gets a new one. An error means unknown.
-func (e *Engine) goesOn(ctx context.Context, s *slot) (bool, error) {
+func (e *Engine) stillRuns(ctx context.Context, s *slot) (bool, error) {
 	r := e.runOf(s)
 	if r == nil {
 		return false, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestUndo: last in, first out; all of them; errors joined; once; and a step
-// that comes too late is carried out at once.
+// TestUndo: steps run last in first out, all of them, once; errors are joined; a step
+// added too late runs at once.
 func TestUndo(t *testing.T) {
 	var u undo
 	var ran []string

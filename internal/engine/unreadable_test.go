@@ -14,10 +14,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestUnreadableRecord: a VM whose record cannot be decoded, or one of whose
-// generations, keeps nobody from starting the server and the other VMs. It is
-// shown, to its owner, or to an admin where not even that can be read; its
-// machine and its files stay, and it is back once its record is.
+// TestUnreadableRecord: an undecodable record of a VM or generation does not keep the
+// server and other VMs from starting. The VM is shown to its owner, or to an admin if the
+// owner cannot be read either. Its machine and files stay, and it is back once its record
+// is.
 func TestUnreadableRecord(t *testing.T) {
 	for how, damage := range map[string]func([]byte) []byte{
 		"cut":     func(data []byte) []byte { return data[:len(data)/2] },

@@ -24,14 +24,14 @@ func usageOf(t *testing.T, e *vmtest.House, c *vm.Call, ref string) vm.Usage {
 
 func near(got, want float64) bool { return math.Abs(got-want) < 0.5 }
 
-// stay makes a VM that no timeout ends.
+// stay makes a VM without a timeout.
 func stay(t *testing.T, e *vmtest.House, c *vm.Call, name string) vm.VM {
 	t.Helper()
 	return create(t, e, c, engine.CreateRequest{Name: name, IdleTimeout: engine.Null[int64](), Size: vm.Size{MemoryMiB: 1024}})
 }
 
-// TestUsage: time, memory, CPU and network are counted while there is a machine,
-// over stops, suspends and restarts of the server, and kept after the VM is gone.
+// TestUsage: time, memory, CPU and network are counted while there is a machine, over
+// stops, suspends and restarts of the server, and kept after the VM is deleted.
 func TestUsage(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	v := stay(t, e, c, "box")
@@ -90,8 +90,8 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// TestUsageUnseen: what nobody saw is not counted: a machine that was gone when
-// the server came back, a clock that was set back.
+// TestUsageUnseen: unobserved use is not counted: a machine that was gone when the server
+// came back, a clock that was set back.
 func TestUsageUnseen(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	v := stay(t, e, c, "box")

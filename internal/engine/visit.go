@@ -24,12 +24,12 @@ type Visit struct {
 	run  *run
 	call *vm.Call
 
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	rcpt    *journal.Receipt // nil for verbs without an audit record
-	release func()           // ends the watch on the caller's right
-	once    sync.Once
-	loose   bool // see Loosen; guarded by Engine.mu
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	rcpt      *journal.Receipt // nil for verbs without an audit record
+	release   func()           // ends the watch on the caller's right
+	once      sync.Once
+	byTraffic bool // see CountTraffic; guarded by Engine.mu
 }
 
 // Visit enters a running guest as a Linux user; "" = root. It wakes a suspended or
@@ -175,8 +175,8 @@ func (v *Visit) End(err error, detail map[string]any) {
 		v.rcpt.End(err, detail)
 		e := v.e
 		e.mu.Lock()
-		if v.loose {
-			v.slot.loose--
+		if v.byTraffic {
+			v.slot.byTraffic--
 		} else {
 			e.leaveLocked(v.slot, v.kind)
 		}
@@ -202,7 +202,7 @@ func (v *Visit) Fail(ctx context.Context, err error) error {
 			err = context.Cause(ctx)
 		}
 		if v.run.ctx.Err() == nil && vm.KindOf(err) != vm.Cancelled {
-			v.e.maybeStands(v.slot, v.run)
+			v.e.checkPaused(v.slot, v.run)
 		}
 	}
 	return fail(v.verb, string(v.slot.id), err)

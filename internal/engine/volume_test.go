@@ -95,8 +95,8 @@ func consistentVolumes(t *testing.T, s *vmtest.Site) {
 	}
 }
 
-// nothingPending: what was under way when an engine died is finished or taken
-// back by the next.
+// nothingPending: the next engine finishes or undoes the operations during which an
+// engine died.
 func nothingPending(t *testing.T, s *vmtest.Site) {
 	t.Helper()
 	recs, err := vmtest.Stored[vm.Volume](s.Backend, "volumes")
@@ -112,8 +112,7 @@ func nothingPending(t *testing.T, s *vmtest.Site) {
 	}
 }
 
-// TestVolumeLife: from create to remove, with what is refused on
-// the way.
+// TestVolumeLife: from create to remove, including refusals.
 //
 // 003-09, 003-15, 003-17
 func TestVolumeLife(t *testing.T) {
@@ -206,7 +205,7 @@ func sensitive(t *testing.T, s *vmtest.Site) {
 	}
 }
 
-// TestVolumePaths: where a volume is not mounted.
+// TestVolumePaths: paths at which a volume cannot be mounted.
 func TestVolumePaths(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -285,8 +284,8 @@ func TestVolumeShares(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestVolumeLeases: a lease ends with the VM's machine, however that ends, and
-// the volume is locked then unless it was to stay open.
+// TestVolumeLeases: a lease ends with the VM's machine, however that ends, and then the
+// volume is locked unless it was unlocked to stay so.
 func TestVolumeLeases(t *testing.T) {
 	for name, end := range map[string]func(context.Context, *vmtest.Site, *vmtest.House, *vm.Call, vm.VM) error{
 		"stop": func(ctx context.Context, _ *vmtest.Site, e *vmtest.House, c *vm.Call, _ vm.VM) error {
@@ -333,9 +332,8 @@ func TestVolumeLeases(t *testing.T) {
 	}
 }
 
-// TestVolumeSuspend: a suspend keeps volumes, seals the memory, and needs the
-// key to continue; nobody else continues such memory, and no capture keeps
-// it.
+// TestVolumeSuspend: a suspend keeps volumes, seals the memory, and needs the key to
+// resume. No other VM resumes such memory, and no capture keeps it.
 func TestVolumeSuspend(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

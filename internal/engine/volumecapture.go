@@ -278,7 +278,7 @@ func (e *Engine) openSeenLocked() bool {
 }
 
 // shareVolumes makes a child a reader of the volumes that its parent reads.
-func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) error {
+func (e *Engine) shareVolumes(ctx context.Context, b *childStart, g vm.Generation) error {
 	if !b.share {
 		return nil
 	}
@@ -301,7 +301,7 @@ func (e *Engine) shareVolumes(ctx context.Context, b *birth, g vm.Generation) er
 
 // shareVolume gives a child a lease next to its parent's. While the parent has its lease,
 // nobody else can have begun to write.
-func (e *Engine) shareVolume(ctx context.Context, b *birth, v *vault.Volume, child vm.VM) error {
+func (e *Engine) shareVolume(ctx context.Context, b *childStart, v *vault.Volume, child vm.VM) error {
 	v.Reserve()
 	defer v.Release()
 	m, ok := v.Record().MountOf(child.Parent)
@@ -317,7 +317,7 @@ func (e *Engine) shareVolume(ctx context.Context, b *birth, v *vault.Volume, chi
 }
 
 // sharedVolumes completes the leases of a running child.
-func (e *Engine) sharedVolumes(ctx context.Context, b *birth) error {
+func (e *Engine) sharedVolumes(ctx context.Context, b *childStart) error {
 	for _, v := range b.reads {
 		if err := v.PendMount(ctx, b.op.slot.id, false); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// pluggedIn checks what of a volume a machine has: "real", "cut" or "none".
+// pluggedIn checks a machine's disk of a volume: "real", "cut" or "none".
 func pluggedIn(t *testing.T, s *vmtest.Site, id vm.ID, volume vm.VolumeID, want string) {
 	t.Helper()
 	spec, _ := s.World.Spec(id)
@@ -32,9 +32,9 @@ func pluggedIn(t *testing.T, s *vmtest.Site, id vm.ID, volume vm.VolumeID, want 
 	}
 }
 
-// TestVolumeCut: copies of a VM that writes to a volume have none of it: not a
-// fork, not what is made of a snapshot, not what is forked from a suspended VM.
-// What is left of it is shown and can be unmounted, and then the volume mounted.
+// TestVolumeCut: copies of a VM that writes to a volume do not have it: forks, VMs made
+// from a snapshot, and forks of a suspended VM. The remains of the mount are shown and
+// can be unmounted, and then the volume can be mounted.
 func TestVolumeCut(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -123,8 +123,8 @@ func TestVolumeCut(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestVolumeSnapshots: a volume is kept and put back, also while a VM writes to
-// it; what a rollback leaves is kept, too.
+// TestVolumeSnapshots: a volume's content is kept and restored, also while a VM writes to
+// it; a rollback keeps the content that it replaces.
 func TestVolumeSnapshots(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -201,8 +201,8 @@ func TestVolumeSnapshots(t *testing.T) {
 	consistentVolumes(t, s)
 }
 
-// TestVolumeRollbackDies: a rollback that an engine which died has begun is
-// completed by the next unlock.
+// TestVolumeRollbackDies: the next unlock completes a rollback during which an engine
+// died.
 func TestVolumeRollbackDies(t *testing.T) {
 	for _, label := range []string{"volume-rollback:disk", "volume-rollback:commit"} {
 		s, e, c := site(t)
@@ -238,8 +238,8 @@ func TestVolumeRollbackDies(t *testing.T) {
 	}
 }
 
-// TestVolumeReadOn: children read on what their parent reads, each with a lease
-// of its own, and never what it writes.
+// TestVolumeReadOn: children read the volumes that their parent reads, each with a lease
+// of its own, and never one that it writes.
 func TestVolumeReadOn(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -290,7 +290,7 @@ func TestVolumeReadOn(t *testing.T) {
 	}
 	pluggedIn(t, s, f.Children[0].ID, v.ID, "real")
 
-	// A reader that has lost another volume: its children lack that, too.
+	// A reader that lacks another volume: its children lack that, too.
 	other := newVolume(t, e, c, "other")
 	unlock(t, e, c, "other")
 	mount(t, e, c, "writer", mountOf("other", "/other"))
@@ -310,8 +310,8 @@ func TestVolumeReadOn(t *testing.T) {
 	consistent(t, s)
 }
 
-// TestVolumeRollback: a VM that goes back leaves its volumes; with the memory
-// that it left, and with one that had them, it has none of them.
+// TestVolumeRollback: a rollback unmounts the VM's volumes. It resumes neither the memory
+// that had them nor one that has them, with the volume.
 func TestVolumeRollback(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()

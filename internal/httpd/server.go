@@ -34,7 +34,7 @@ type Config struct {
 	Log *slog.Logger
 	// Settings is the answer to GET /v1/config.
 	Settings any
-	// HostNames are further host names of the API, besides IP addresses, localhost and
+	// HostNames are further host names of the API, in addition to IP addresses, localhost and
 	// *.localhost.
 	HostNames []string
 	// Lifetime ends when the server shuts down; streams end with it.

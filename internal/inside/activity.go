@@ -11,7 +11,7 @@ import (
 // notedEvery is the precision with which the time of the last byte is recorded.
 const notedEvery = 100 * time.Millisecond
 
-// traffic sums the bytes of a loosened visit, so that not every read and write takes the
+// traffic sums the bytes of a visit that counts by its traffic, so that not every read and write takes the
 // engine's lock.
 type traffic struct {
 	v *visit

@@ -15,8 +15,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestDiagnose: what the two looks show is named; the look leaves nothing in
-// the guest and no audit record; bad times are refused.
+// TestDiagnose: findings of the two samples are reported. A diagnosis leaves nothing in
+// the guest and no audit record, and refuses bad times.
 func TestDiagnose(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -80,7 +80,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// TestTop: one look has no shares, two have; brief costs the guest no program.
+// TestTop: one sample has no CPU shares, two have; brief starts no program in the guest.
 func TestTop(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -128,7 +128,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestDiagnoseAsleep: a look wakes nobody, and says why it sleeps.
+// TestDiagnoseAsleep: a diagnosis wakes no VM, and says why it sleeps.
 func TestDiagnoseAsleep(t *testing.T) {
 	_, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -161,8 +161,8 @@ func TestDiagnoseAsleep(t *testing.T) {
 	}
 }
 
-// TestFollowService: the lines that are there come, each once; a reader that
-// fails ends it, and a unit that is not there is refused at once.
+// TestFollowService: existing lines arrive, each once; a failing reader ends the follow,
+// and an unknown unit is refused at once.
 func TestFollowService(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

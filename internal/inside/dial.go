@@ -44,7 +44,7 @@ func (in *Inside) DialPort(ctx context.Context, c *vm.Call, ref string, port uin
 		v.End(err, nil)
 		return nil, err
 	}
-	v.Loosen()
+	v.CountTraffic()
 	return newStream(v, conn, &pulse{traffic: traffic{v: v}, moved: &atomic.Int64{}}), nil
 }
 
@@ -68,7 +68,7 @@ func (v *visit) dial(ctx context.Context, port uint16) (net.Conn, error) {
 }
 
 const (
-	// loopbackUser is the user as whom connections to the guest's loopback are made: one
+	// loopbackUser is the Linux user under which connections to the guest's loopback are made: one
 	// without rights, whoever the caller is.
 	loopbackUser = "nobody"
 	// maxLoopback bounds the connections to one guest's loopback. Each takes memory of

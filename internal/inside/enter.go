@@ -45,9 +45,9 @@ type pulse struct {
 	moved *atomic.Int64
 }
 
-// newPulse loosens a visit.
+// newPulse makes a visit count by its traffic.
 func newPulse(v *visit) *pulse {
-	v.Loosen()
+	v.CountTraffic()
 	return &pulse{traffic: traffic{v: v}, moved: v.guard()}
 }
 

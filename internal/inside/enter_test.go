@@ -16,8 +16,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestSocketIdle: bytes through a connection into the guest are activity, that
-// it is open is not; a VM that falls asleep cuts it.
+// TestSocketIdle: bytes through a connection into the guest are activity, the open
+// connection is not; it is cut when the VM falls asleep.
 func TestSocketIdle(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -49,8 +49,8 @@ func TestSocketIdle(t *testing.T) {
 	}
 }
 
-// TestSocketRights: an identity reaches the sockets and files of the Linux users
-// that it was granted, and its login is recorded as its own.
+// TestSocketRights: an identity reaches the sockets and files of its granted Linux users,
+// and its login is recorded as its own.
 func TestSocketRights(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -104,7 +104,7 @@ func TestSocketRights(t *testing.T) {
 	}
 }
 
-// TestHandleRecord: opening a file leaves a record that says how much went through.
+// TestHandleRecord: opening a file leaves an audit record with the bytes transferred.
 func TestHandleRecord(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -134,8 +134,7 @@ func TestHandleRecord(t *testing.T) {
 	t.Error("no record")
 }
 
-// TestDialLoopback: a port that only programs of the guest reach is reached all
-// the same, on either family.
+// TestDialLoopback: a port on the guest's loopback can be reached, with IPv4 and IPv6.
 func TestDialLoopback(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -170,8 +169,8 @@ func TestDialLoopback(t *testing.T) {
 	}
 }
 
-// TestDialLoopbackBound: a connection to the loopback beyond the bound waits for
-// the end of another one.
+// TestDialLoopbackBound: a loopback connection beyond the limit waits until another one
+// ends.
 func TestDialLoopbackBound(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

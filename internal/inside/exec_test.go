@@ -49,8 +49,7 @@ func TestProcesses(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "NOT_FOUND")
 }
 
-// TestExecTimeout: a command is ended when its time is up, and the status says
-// so.
+// TestExecTimeout: a command is ended at its timeout, and the status says so.
 func TestExecTimeout(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -76,8 +75,8 @@ func TestExecTimeout(t *testing.T) {
 	}
 }
 
-// TestExecClientGone: a command whose client goes away becomes a background
-// process, and the record says so.
+// TestExecClientGone: a command whose client goes away becomes a background process, and
+// the audit record says so.
 func TestExecClientGone(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})

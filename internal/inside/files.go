@@ -122,7 +122,7 @@ func (in *Inside) Watch(ctx context.Context, c *vm.Call, ref, user, path string,
 		return nil, err
 	}
 	v.guard()
-	v.Loosen() // it may report nothing for days
+	v.CountTraffic() // it may report nothing for days
 	return &watching{Watch: w, v: v}, nil
 }
 

@@ -128,7 +128,7 @@ func (in *Inside) ProcessLog(ctx context.Context, c *vm.Call, ref, user, id stri
 	}
 	out := newReader(v, r)
 	if follow { // a program may be silent for days
-		v.Loosen()
+		v.CountTraffic()
 		out.traffic = &traffic{v: v}
 	}
 	return out, offset, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestServices: a unit is installed, seen, started, stopped and removed, and
-// its journal read.
+// TestServices: a unit is installed, listed, started, stopped and removed, and its
+// journal read.
 func TestServices(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -49,8 +49,8 @@ func TestServices(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "SERVICE_NOT_FOUND")
 }
 
-// TestServicesRefused: bad units are refused before the guest is asked, and a
-// user that is not there has no services.
+// TestServicesRefused: bad units are refused before the guest is asked, and an unknown
+// user has no services.
 func TestServicesRefused(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -65,7 +65,7 @@ func TestServicesRefused(t *testing.T) {
 	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 	_, err = e.SwitchServices(ctx, c, "box", "", "mask", []string{"x"})
 	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
-	// A service that does not start is installed all the same; the answer says why.
+	// A service that does not start is installed anyway; the answer says why.
 	r, err := e.AddService(ctx, c, "box", "", vm.Unit{Name: "bad", Mode: vm.UnitOneshot, Exec: []string{"false"}})
 	if err != nil || r.Success || !strings.Contains(r.Message, "failed") {
 		t.Errorf("failing service: %+v, %v", r, err)

@@ -46,7 +46,7 @@ func (in *Inside) FollowService(ctx context.Context, c *vm.Call, ref, user, name
 	if err != nil {
 		return nil, err
 	}
-	v.Loosen()
+	v.CountTraffic()
 	if err = refusal; err == nil {
 		bounded, stop := v.bounded(0)
 		_, err = program.UnitsOf(v.guest, user).One(bounded, name)

@@ -14,8 +14,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestLooksOfAllowedUsers: a look from above shows an identity what is of the
-// Linux users that it may act as, and nothing that the others run or write.
+// TestLooksOfAllowedUsers: an identity sees the processes and output of the Linux users
+// that it may act as, and nothing of the others.
 func TestLooksOfAllowedUsers(t *testing.T) {
 	s, e, c := site(t)
 	ctx := t.Context()
@@ -26,7 +26,7 @@ func TestLooksOfAllowedUsers(t *testing.T) {
 	_, every := identity(t, e, c)
 	grantVM(t, e, c, vm.Identity{ID: every.Actor.Identity}, v)
 	const secret = "hunter2"
-	// What each user's program says is a complaint that a diagnosis repeats.
+	// Each user's program writes a complaint that a diagnosis repeats.
 	for user, text := range map[string]string{"": secret, "alice": "alices"} {
 		spec := vm.ExecSpec{User: user, Command: "echo listen EADDRINUSE: address already in use " + text + " 0.0.0.0:81; sleep 60"}
 		if _, err := e.StartProcess(ctx, c, "box", spec); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestState: what the guest lists, each port asked by a request from where it
-// can be reached, the services; nothing of the look is left in the guest.
+// TestState: the guest's lists, each port with its answer to a request, the services;
+// asking leaves nothing in the guest.
 func TestState(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -61,8 +61,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateOfStopped: a VM that does not run is described by its record, also
-// when it ends while it is looked at.
+// TestStateOfStopped: a VM that does not run is described by its record, also if it ends
+// while it is asked.
 func TestStateOfStopped(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -99,8 +99,8 @@ func TestStateOfStopped(t *testing.T) {
 	}
 }
 
-// TestStateFailures: what cannot be looked at is named; a guest that gives no
-// answer at all is an error.
+// TestStateFailures: partial failures are listed; a guest that does not answer at all is
+// an error.
 func TestStateFailures(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

@@ -75,7 +75,7 @@ func (in *Inside) terminal(ctx context.Context, c *vm.Call, ref, user string, en
 	if err != nil {
 		return nil, v.session(err)
 	}
-	v.Loosen()
+	v.CountTraffic()
 	a := &terminal{Terminal: t, v: v, moved: v.guard(), traffic: &traffic{v: v}}
 	a.stop = context.AfterFunc(v.ctx, func() { a.end(v.Fail(v.ctx, context.Cause(v.ctx)), nil) })
 	return a, nil

@@ -15,9 +15,9 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestTerminalIdle: what goes through a terminal is activity, that somebody is
-// attached to it is not. A VM that falls asleep lets go of its viewers without
-// an exit, and its terminals are listed as sleeping, without waking it.
+// TestTerminalIdle: traffic through a terminal is activity, an attachment is not. When a
+// VM falls asleep, its viewers are disconnected without an exit, and its terminals are
+// listed as sleeping, without waking it.
 func TestTerminalIdle(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
@@ -62,8 +62,8 @@ func TestTerminalIdle(t *testing.T) {
 	}
 }
 
-// TestTerminalAudit: opening, attaching, sending and closing leave a record;
-// what was typed is in none of them.
+// TestTerminalAudit: opening, attaching, sending and closing leave an audit record; no
+// record contains the input.
 func TestTerminalAudit(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

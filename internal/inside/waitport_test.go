@@ -25,8 +25,8 @@ func freePort(t *testing.T, host string) *net.TCPAddr {
 	return l.Addr().(*net.TCPAddr)
 }
 
-// TestWaitPort: the wait ends when something listens on a loopback, and before
-// that only with who waits; it keeps the VM awake.
+// TestWaitPort: the wait ends when a program listens on a loopback address, or with the
+// caller; it keeps the VM awake.
 func TestWaitPort(t *testing.T) {
 	s, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -63,8 +63,8 @@ func TestWaitPort(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "VM_NOT_FOUND")
 }
 
-// TestWaitPortOutside: a server that does not listen on a loopback is found by
-// the first attempt, too: no time passes here.
+// TestWaitPortOutside: a server that listens only on the guest's network is found by the
+// first attempt, too: no time passes here.
 func TestWaitPortOutside(t *testing.T) {
 	s, e, c, _ := clocked(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
@@ -76,7 +76,7 @@ func TestWaitPortOutside(t *testing.T) {
 	}
 }
 
-// TestWaitPortEnds: a VM that is stopped ends the wait, and says so.
+// TestWaitPortEnds: stopping the VM ends the wait, with that reason.
 func TestWaitPortEnds(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})

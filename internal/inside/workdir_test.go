@@ -52,8 +52,8 @@ func places(t *testing.T, e *vmtest.House, c *vm.Call, name string) map[string]s
 	return at
 }
 
-// TestWorkdir: every way into a VM begins in one directory, the VM's own, and
-// in the home of the Linux user where the VM has none.
+// TestWorkdir: every way into a VM begins in the same directory: the VM's own, or the
+// Linux user's home if the VM has none.
 func TestWorkdir(t *testing.T) {
 	_, e, c := site(t)
 	for name, want := range map[string]string{"with": "/work", "without": "/root"} {
@@ -70,8 +70,8 @@ func TestWorkdir(t *testing.T) {
 	}
 }
 
-// TestWorkdirGone: a VM whose directory was removed says so and how to get it
-// back, by each verb that would begin there; a directory that is named helps.
+// TestWorkdirGone: if the VM's directory was removed, each verb that would begin there
+// says so and how to make it again; naming another directory helps.
 func TestWorkdirGone(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()

@@ -17,8 +17,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestVerifyDomain: a domain is the account's whose code its TXT record says,
-// and stays it over a restart; it goes with what is mapped by it.
+// TestVerifyDomain: a domain belongs to the account whose code its TXT record contains,
+// also after a restart; removing it removes its mappings.
 func TestVerifyDomain(t *testing.T) {
 	s, dns, e, c, other := named(t)
 	ctx := t.Context()
@@ -118,7 +118,7 @@ func TestDomainLimit(t *testing.T) {
 	}
 }
 
-// TestDomainRace: of two accounts that want one name at once, one has it.
+// TestDomainRace: of two accounts that request one name at the same time, one gets it.
 func TestDomainRace(t *testing.T) {
 	_, dns, e, c, other := named(t)
 	ctx := t.Context()
@@ -164,8 +164,8 @@ func TestDomainRace(t *testing.T) {
 	}
 }
 
-// TestCloserDomain: who has verified more of a name goes first, and nobody else
-// takes a name that is mapped.
+// TestCloserDomain: the account that verified the more specific domain has precedence,
+// and nobody else takes a mapped name.
 func TestCloserDomain(t *testing.T) {
 	_, dns, e, c, other := named(t)
 	ctx := t.Context()
@@ -194,8 +194,8 @@ func TestCloserDomain(t *testing.T) {
 	wantCode(t, err, vm.Unauthenticated, "DOMAIN_OWNERSHIP_NOT_VERIFIED")
 }
 
-// TestMayCertify: a certificate is ordered only of a name that is mapped, and
-// whose owner has shown that it is theirs.
+// TestMayCertify: a certificate is ordered only for a mapped name that its owner has
+// verified.
 func TestMayCertify(t *testing.T) {
 	_, dns, e, c, other := named(t)
 	ctx := t.Context()
@@ -243,8 +243,8 @@ func TestMayCertify(t *testing.T) {
 	}
 }
 
-// TestMappingsEnd: with the VM, also where a death came between the two, and
-// with the account, whose domains others may have then.
+// TestMappingsEnd: mappings end with the VM, also after a crash between the two, and with
+// the account, whose domains are then free.
 func TestMappingsEnd(t *testing.T) {
 	s, dns, e, c, other := named(t)
 	ctx := t.Context()
@@ -313,8 +313,8 @@ func TestSeveralPreviewDomains(t *testing.T) {
 	}
 }
 
-// TestLostAnswer: a write whose answer was lost leaves no domain and no mapping busy
-// or stale. One that was made counts as made; one that was not can be tried again.
+// TestLostAnswer: a write whose answer was lost leaves no domain and no mapping busy or
+// stale. One that was made counts as made; the other can be tried again.
 func TestLostAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name string

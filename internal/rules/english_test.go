@@ -4,7 +4,6 @@
 package rules
 
 import (
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -49,26 +48,10 @@ var notEnglish = []struct {
 	{"stand still", regexp.MustCompile(`(?i)\b(stand|stands|stood|standing|hold|holds|held|holding) still\b`), "paused, frozen"},
 }
 
-// cleanDirs are the directories in which no such wording may stand, each with
-// all below it. The rest of the repository, whose code moves between packages,
-// may have stillMoving of them in all. That number only shrinks; at 0 both
-// variables go.
-var (
-	cleanDirs = []string{
-		"README.md", "ARCHITECTURE.md", "docs/", "api/", "client/", "cmd/", "vm/", "bench/", "tools/", "test/", "scripts/", "deploy/",
-		"internal/cli/", "internal/agent/", "internal/guest/", "internal/link/", "internal/monitor/", "internal/qemu/", "internal/image/",
-		"internal/warm/", "internal/generation/", "internal/seal/", "internal/volume/", "internal/qcow/", "internal/confine/",
-		"internal/folder/", "internal/gateway/", "internal/sshd/", "internal/serve/", "internal/usernet/", "internal/vt/",
-		"internal/diagnose/", "internal/doctor/", "internal/events/", "internal/audit/", "internal/layout/", "internal/powercut/",
-	}
-	stillMoving = 75
-)
-
 // TestPlainEnglish holds docs/style.md where a machine can: comments of Go
 // files, string literals that the product may show to somebody (those with a
 // space), pages, scripts and units.
 func TestPlainEnglish(t *testing.T) {
-	var rest []string
 	walk(t, func(name string) bool {
 		return slices.Contains([]string{".go", ".md", ".sh", ".mjs", ".py", ".service", ".yaml"}, path.Ext(name)) &&
 			name != "docs/requirements.md" && name != "internal/rules/english_test.go"
@@ -76,19 +59,11 @@ func TestPlainEnglish(t *testing.T) {
 		for _, p := range prose(t, name, data) {
 			for _, bad := range notEnglish {
 				for _, at := range bad.find.FindAllStringIndex(p.text, -1) {
-					hit := fmt.Sprintf("%s:%d: %s (say: %s): %s", name, p.line, bad.what, bad.say, around(p.text, at))
-					if slices.ContainsFunc(cleanDirs, func(dir string) bool { return strings.HasPrefix(name, dir) }) {
-						t.Errorf("wording that docs/style.md rules out: %s", hit)
-					} else {
-						rest = append(rest, hit)
-					}
+					t.Errorf("%s:%d: %s (say: %s): %s", name, p.line, bad.what, bad.say, around(p.text, at))
 				}
 			}
 		}
 	})
-	if len(rest) > stillMoving {
-		t.Errorf("%d wordings that docs/style.md rules out, at most %d:\n%s", len(rest), stillMoving, strings.Join(rest, "\n"))
-	}
 }
 
 // paragraph is some text of a file on one line, and where it begins.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFailuresHaveWords: a test that fails says which fact failed. Its message
-// has a word besides the values that it prints; only an error stands alone.
+// has a word in addition to the values that it prints; only an error stands alone.
 func TestFailuresHaveWords(t *testing.T) {
 	walk(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }, func(name string, data []byte) {
 		files := token.NewFileSet()

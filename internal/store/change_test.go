@@ -150,7 +150,7 @@ func change(t *testing.T, c *Collection[vm.VM], rnd *rand.Rand, name string) {
 }
 
 // TestWatchTooOld: a watch from before a compaction says so instead of
-// skipping changes, and one from a snapshot goes on.
+// skipping changes, and one from a snapshot continues.
 func TestWatchTooOld(t *testing.T) {
 	ctx := t.Context()
 	s := open(t, shortDir(t))

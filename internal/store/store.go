@@ -54,7 +54,7 @@ const (
 	openTimeout = 20 * time.Second
 	// defragEvery bounds the file's growth; it takes milliseconds at our sizes.
 	defragEvery = 6 * time.Hour
-	// What a write leaves free on the embedded server's disk: etcd cannot go on
+	// What a write leaves free on the embedded server's disk: etcd cannot continue
 	// after a write of its own failed. Changes get more than new records, for
 	// they are how a person makes room.
 	createRoom = 32 << 20
@@ -111,7 +111,7 @@ func (s *Store) Healthy(ctx context.Context) error {
 	return err
 }
 
-// Failed is closed when the embedded server cannot go on: its disk failed, or
+// Failed is closed when the embedded server cannot continue: its disk failed, or
 // its data did. Every call then fails with the reason, which Healthy tells too.
 // What was acknowledged is on disk; only a new process can open it.
 func (s *Store) Failed() <-chan struct{} { return s.fail.happened }

@@ -76,9 +76,9 @@ func (l *lossy) answers() bool {
 // store has told of it by its stream of changes, or nobody knows what became of it.
 func perhaps(err error) bool { return err == nil || vm.KindOf(err) == vm.Unavailable }
 
-// A lost answer of the store to a change of a volume is no failure where the store
-// says that the change was made. Where it does not answer, the change fails, and
-// the volume is of use again as soon as the store answers.
+// If the answer to a change of a volume is lost, the change succeeds if the store
+// confirms it. If the store does not answer, the change fails, and the volume can be used
+// again as soon as the store answers.
 func TestVolumeAfterLostAnswer(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *vmtest.Site) {
 		store := newLossy(s)
@@ -139,9 +139,9 @@ func TestVolumeAfterLostAnswer(t *testing.T) {
 	})
 }
 
-// Whichever answer of the store gets lost during a mount or an unmount, and however
-// long the store does not answer then: afterwards the volume's record says what is
-// mounted, without a restart.
+// Whichever answer of the store is lost during a mount or an unmount, and however long
+// the store is silent afterwards: in the end the volume's record says what is mounted,
+// without a restart.
 func TestMountAfterLostAnswer(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *vmtest.Site) {
 		store := newLossy(s)

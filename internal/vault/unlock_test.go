@@ -12,8 +12,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// A volume whose disk is not opened in time, as by a hostile header or a slow
-// disk, holds up nobody's other volume.
+// A volume whose disk opens slowly, because of a hostile header or a slow disk, delays no
+// other volume.
 func TestSlowUnlockIsAlone(t *testing.T) {
 	s, err := vmtest.NewSite(t.TempDir())
 	if err != nil {
@@ -55,8 +55,8 @@ func TestSlowUnlockIsAlone(t *testing.T) {
 	}
 }
 
-// The wait after refused secrets does not end with a restart of the server, and a
-// clock that was put back does not make it longer.
+// The wait after refused secrets survives a restart of the server, and setting the clock
+// back does not make it longer.
 func TestRefusedSecretsOutliveRestart(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *vmtest.Site) {
 		clock := vmtest.NewClock()
@@ -108,8 +108,8 @@ func TestRefusedSecretsOutliveRestart(t *testing.T) {
 	})
 }
 
-// TestVolumeSecrets: a wrong secret costs time, and more of it each time; a
-// right one in that time is not looked at.
+// TestVolumeSecrets: each wrong secret makes the next wait longer; a right one during the
+// wait is refused unchecked.
 func TestVolumeSecrets(t *testing.T) {
 	s, e, _ := site(t)
 	shut(t, e)

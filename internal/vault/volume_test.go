@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// TestVolumeAccounts: another account's volume is not there.
+// TestVolumeAccounts: another account's volume does not exist.
 func TestVolumeAccounts(t *testing.T) {
 	_, e, c := site(t)
 	ctx := t.Context()
@@ -39,7 +39,7 @@ func TestVolumeAccounts(t *testing.T) {
 	}
 }
 
-// An account may have so many volumes and no more, and is told what makes room.
+// An account has a limited number of volumes, and the refusal says what makes room.
 func TestVolumeLimit(t *testing.T) {
 	s := newSite(t)
 	e, c := open(t, s)
@@ -62,7 +62,7 @@ func TestVolumeLimit(t *testing.T) {
 	}
 }
 
-// A volume whose record cannot be read keeps its files and keeps no server from
+// A volume whose record cannot be read keeps its files and does not keep the server from
 // starting; it is back once its record is.
 func TestUnreadableVolume(t *testing.T) {
 	s := newSite(t)
@@ -86,7 +86,7 @@ func TestUnreadableVolume(t *testing.T) {
 	unlock(t, e, c, "vol")
 }
 
-// The server forgets every key when it is closed, and takes no other then.
+// When it is closed, the server forgets every key and accepts no other.
 func TestCloseForgetsKeys(t *testing.T) {
 	_, e, c := site(t)
 	newVolume(t, e, c, "vol")

@@ -20,8 +20,8 @@ import (
 	"github.com/letsencrypt/pebble/v2/wfe"
 )
 
-// ACME is Pebble, Let's Encrypt's test server, in this process. It validates
-// names over the network, at the one port of the gateway, by the name server.
+// ACME is Pebble, Let's Encrypt's test server, in this process. It validates names over
+// the network on the gateway's ports, and resolves them with the given name server.
 type ACME struct {
 	server *httptest.Server
 	ca     *ca.CAImpl
@@ -31,10 +31,11 @@ type ACME struct {
 	awake  chan struct{}
 }
 
-// NewACME starts an ACME server whose certificates live for some seconds; 0 =
-// 90 days. It validates at that port, for TLS-ALPN-01 and HTTP-01.
+// NewACME starts an ACME server. Certificates are valid for lifeSeconds; 0 = 90 days. It
+// validates with TLS-ALPN-01 and HTTP-01 on the given ports.
 func NewACME(dns *DNS, tlsPort, httpPort int, lifeSeconds uint64) (*ACME, error) {
-	// It refuses some good nonces otherwise, so that an order is asked for twice.
+	// By default Pebble sleeps before validations and rejects some valid nonces, which
+	// would repeat orders.
 	for _, name := range []string{"PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0"} {
 		key, value, _ := strings.Cut(name, "=")
 		if err := os.Setenv(key, value); err != nil {
@@ -73,7 +74,7 @@ func NewACME(dns *DNS, tlsPort, httpPort int, lifeSeconds uint64) (*ACME, error)
 // Directory is the address of the server's directory.
 func (a *ACME) Directory() string { return a.server.URL + wfe.DirectoryPath }
 
-// OwnRoots are what the server's own certificate is trusted by.
+// OwnRoots trust the server's own certificate.
 func (a *ACME) OwnRoots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.server.Certificate())
@@ -85,17 +86,17 @@ func (a *ACME) OwnPEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.server.Certificate().Raw})
 }
 
-// Roots are what the certificates that it issues are trusted by.
+// Roots trust the certificates that the server issues.
 func (a *ACME) Roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.ca.GetRootCert(0).PEM())
 	return pool
 }
 
-// Orders is how many orders were made, those that failed included.
+// Orders is the number of orders made, including failed ones.
 func (a *ACME) Orders() int { return int(a.orders.Load()) }
 
-// Fail has new orders refused.
+// Fail makes the server refuse new orders.
 func (a *ACME) Fail(on bool) { a.fail.Store(on) }
 
 // Hang leaves new orders without an answer.

@@ -16,10 +16,10 @@ import (
 // Backend is a ledger's backend in memory, with the revisions, refusals and events
 // of the real store.
 type Backend struct {
-	// Fault is asked before each write, and again with done after it was made; an
-	// error it returns is the answer. nil = no faults.
+	// Fault is called before each write, and again with done after it. An error it
+	// returns becomes the answer. nil = no faults.
 	Fault func(done bool, ops []ledger.Op) error
-	// Silent is asked before each read; an error it returns is the answer. nil = no
+	// Silent is called before each read. An error it returns becomes the answer. nil = no
 	// faults.
 	Silent func(kind string) error
 	// Over is the store behind the faults, e.g. an etcd; nil = memory.
@@ -30,7 +30,7 @@ type Backend struct {
 	seq     int64
 	full    bool
 	entries map[string]ledger.Entry // by kind and id
-	gone    int64                   // the last revision whose events are not kept any more
+	gone    int64                   // the last revision whose events are no longer kept
 	events  []ledger.Event
 	more    chan struct{} // closed and replaced when events grow
 }
@@ -144,10 +144,10 @@ func (b *Backend) apply(ops []ledger.Op) (int64, error) {
 	return b.seq, nil
 }
 
-// smallGrowth is by how many bytes records may grow in a full store.
+// smallGrowth is how many bytes records may grow in a full store.
 const smallGrowth = 1 << 10
 
-// fits refuses what grows while the store is full. The caller holds mu.
+// fits refuses writes that grow the records while the store is full. The caller holds mu.
 func (b *Backend) fits(ops []ledger.Op) error {
 	grows := 0
 	for _, o := range ops {
@@ -157,20 +157,19 @@ func (b *Backend) fits(ops []ledger.Op) error {
 		}
 	}
 	if b.full && grows > smallGrowth {
-		return vm.Errorf(vm.NoSpace, ops[0].ID, "the records take as much as they may").WithHint("delete something")
+		return vm.Errorf(vm.NoSpace, ops[0].ID, "the record store is full").WithHint("delete something")
 	}
 	return nil
 }
 
-// SetFull says whether the store is full: it then refuses what grows.
+// SetFull sets whether the store is full: then it refuses writes that grow the records.
 func (b *Backend) SetFull(full bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.full = full
 }
 
-// Compact forgets the changes so far: who follows from before one of them is told
-// that it is gone, also those who follow now and have not been told of it.
+// Compact forgets all changes so far. Followers that have not received them get an error.
 func (b *Backend) Compact() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,8 +178,8 @@ func (b *Backend) Compact() {
 	b.more = make(chan struct{})
 }
 
-// Damage replaces what is stored of a record by what f makes of it, as a broken
-// disk or a newer warren would. It is for a backend in memory.
+// Damage replaces a stored record by f of it, as a broken disk or a newer warren would.
+// It works only in memory.
 func (b *Backend) Damage(kind, id string, f func(value []byte) []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,8 +198,8 @@ func (b *Backend) Follow(ctx context.Context, after int64) ledger.Follower {
 
 type backendFollower struct {
 	b      *Backend
-	after  int64          // the last revision of what was taken from b, or is not wanted
-	events []ledger.Event // that were taken and not told yet
+	after  int64          // the last revision fetched from b, or unwanted
+	events []ledger.Event // fetched and not returned yet
 }
 
 // Next waits for a change.
@@ -224,8 +223,8 @@ func (f *backendFollower) Next(ctx context.Context) (ledger.Event, error) {
 	return ev, nil
 }
 
-// fetch takes the events that have come; more is closed when others have, and nil
-// when there are some.
+// fetch takes the new events. If there are none, it returns a channel that is closed when
+// there are some.
 func (f *backendFollower) fetch() (more <-chan struct{}, err error) {
 	f.b.mu.Lock()
 	defer f.b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Clock is a time that moves only when it is told to.
+// Clock is a clock that moves only by Advance.
 type Clock struct {
 	mu sync.Mutex
 	// guarded by mu
@@ -21,7 +21,7 @@ type timer struct {
 	c  chan time.Time
 }
 
-// NewClock returns a clock that shows the system's time of now.
+// NewClock returns a clock that shows the current system time.
 func NewClock() *Clock {
 	return &Clock{now: time.Now().UTC(), timers: map[*timer]bool{}}
 }
@@ -50,7 +50,7 @@ func (c *Clock) After(d time.Duration) (<-chan time.Time, func()) {
 	}
 }
 
-// Advance moves the time and fires what has become due.
+// Advance moves the time and fires the timers that are due.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -156,8 +156,8 @@ func (sh *shell) addUser(name string, args []string) int {
 	return 0
 }
 
-// fileCommand runs the programs with which the contract's client makes, lists
-// and removes files.
+// fileCommand runs the programs with which the contract's client creates, lists and
+// removes files.
 func (sh *shell) fileCommand(name string, args []string) int {
 	var flags string
 	var paths []string

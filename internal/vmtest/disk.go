@@ -14,7 +14,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// disk is a guest's tree of files. It outlives machines.
+// disk is a guest's file tree. It outlives machines.
 type disk struct {
 	capacity int64
 
@@ -23,7 +23,7 @@ type disk struct {
 	nodes map[string]*node // by clean absolute path
 	users map[string]int   // uid by name
 	watch map[chan vm.FileEvent]string
-	units map[string]*unit // what systemd holds in memory, by name
+	units map[string]*unit // what systemd has loaded, by name
 }
 
 type node struct {
@@ -101,7 +101,7 @@ func (d *disk) resolve(user, p string) string {
 	return p
 }
 
-// begin is the directory that a program starts in; "" = the user's home.
+// begin is the directory in which a program starts; "" = the user's home.
 func (d *disk) begin(user, cwd string) (string, error) {
 	if cwd == "" {
 		return home(user), nil
@@ -115,7 +115,7 @@ func (d *disk) begin(user, cwd string) (string, error) {
 	return p, nil
 }
 
-// follow resolves p and a symlink that it names.
+// follow resolves p and, if it is a symlink, its target.
 func (d *disk) follow(user, p string) string {
 	p = d.resolve(user, p)
 	for range 8 {
@@ -198,7 +198,7 @@ func (d *disk) used() int64 {
 	return sum
 }
 
-// parent checks the directory of p, making it when asked to.
+// parent checks the directory of p, and with make creates it.
 func (d *disk) parent(p string, uid int, make bool) error {
 	dir := path.Dir(p)
 	switch n := d.nodes[dir]; {
@@ -290,7 +290,7 @@ func (d *disk) tell(kind, p string) {
 		if p == root || strings.HasPrefix(p, strings.TrimSuffix(root, "/")+"/") {
 			select {
 			case c <- vm.FileEvent{Type: kind, Path: p}:
-			default: // a watch that nobody reads loses events
+			default: // a watch that is not read loses events
 			}
 		}
 	}

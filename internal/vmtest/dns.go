@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// DNS is a name server on loopback that knows what it was told.
+// DNS is a name server on loopback with the records that tests set.
 type DNS struct {
 	udp net.PacketConn
 	tcp net.Listener
@@ -49,10 +49,10 @@ func NewDNS() (*DNS, error) {
 // Address is where the server answers, over UDP and TCP.
 func (d *DNS) Address() string { return d.tcp.Addr().String() }
 
-// Resolver asks this server.
+// Resolver returns a resolver that uses this server.
 func (d *DNS) Resolver() *net.Resolver { return ResolverAt(d.Address()) }
 
-// ResolverAt asks the name server at an address.
+// ResolverAt returns a resolver that uses the name server at an address.
 func ResolverAt(address string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
@@ -80,14 +80,14 @@ func (d *DNS) Close() error {
 	return err
 }
 
-// SetTXT says what a name's TXT records are; without any the name has none.
+// SetTXT sets a name's TXT records; none removes them.
 func (d *DNS) SetTXT(name string, texts ...string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.txt[strings.ToLower(name)] = texts
 }
 
-// SetA says what a name's address is.
+// SetA sets a name's address.
 func (d *DNS) SetA(name string, addr netip.Addr) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +102,7 @@ func (d *DNS) serveUDP() {
 			return
 		}
 		if out := d.answer(buf[:n]); out != nil {
-			_, _ = d.udp.WriteTo(out, from) // who asks asks again
+			_, _ = d.udp.WriteTo(out, from) // clients retry lost answers
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (d *DNS) serveTCP() {
 	}
 }
 
-// answer returns nothing to what is no question.
+// answer returns nil for an invalid question.
 func (d *DNS) answer(in []byte) []byte {
 	var q dnsmessage.Message
 	if q.Unpack(in) != nil || len(q.Questions) != 1 {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Hook writes a program for acmeDnsHook, which sets TXT records of this server. It
-// returns what the program was called with; with fail it refuses to set any.
+// Hook writes a program for acmeDnsHook that sets TXT records of this server. It returns
+// the arguments of its calls; with fail the program fails.
 func (d *DNS) Hook(path string, fail bool) (calls func() []string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +36,7 @@ func (d *DNS) Hook(path string, fail bool) (calls func() []string, err error) {
 			d.mu.Unlock()
 			if f := strings.Fields(line); len(f) == 3 && !fail {
 				d.change(f[0], strings.TrimSuffix(f[1], "."), f[2])
-				_, _ = conn.Write([]byte("ok\n")) // without it the program fails
+				_, _ = conn.Write([]byte("ok\n")) // without this answer the program fails
 			}
 			_ = conn.Close()
 		}
@@ -50,7 +50,7 @@ func (d *DNS) Hook(path string, fail bool) (calls func() []string, err error) {
 	}, os.WriteFile(path, []byte(script), 0o755)
 }
 
-// change sets or removes one TXT record beside others of its name.
+// change sets or removes one of a name's TXT records.
 func (d *DNS) change(verb, name, value string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,8 +26,8 @@ func (g *guest) LinuxUser(ctx context.Context, name string) (vm.LinuxUser, error
 	return vm.LinuxUser{Name: name, UID: uid, GID: uid, Home: home(name), Shell: "/bin/sh"}, err
 }
 
-// DialSocket reaches an echo service on port 7 of the loopback, and sockets
-// that ListenSocket has made: other ports of this host are not the guest's.
+// DialSocket connects to an echo service on port 7 of the loopback, and to sockets of
+// ListenSocket. Other ports of this host are not the guest's.
 func (g *guest) DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, error) {
 	if err := g.enter(ctx, "dial"); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (g *guest) DialSocket(ctx context.Context, s vm.SocketSpec) (net.Conn, erro
 	return conn, nil
 }
 
-// ListenSocket listens on this host: the simulated guest has no network.
+// ListenSocket listens on this host, since the simulated guest has no network.
 func (g *guest) ListenSocket(ctx context.Context, s vm.SocketSpec) (engine.SocketListener, error) {
 	if err := g.enter(ctx, "listen"); err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (g *guest) Link(ctx context.Context, user, target, p string) error {
 	return nil
 }
 
-// echo answers with what it is told, until either end is closed.
+// echo sends back what it receives, until either end is closed.
 func echo() net.Conn {
 	near, far := net.Pipe()
 	go func() { // ends when either end is closed

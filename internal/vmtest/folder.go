@@ -12,7 +12,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Folders stands for directories of the host.
+// Folders simulates directories of the host.
 type Folders struct {
 	mu   sync.Mutex
 	dirs map[string]simFolder
@@ -25,7 +25,7 @@ type simFolder struct {
 
 var _ engine.Folders = (*Folders)(nil)
 
-// Put makes a directory, or makes it encrypted or not.
+// Put adds a directory, or sets whether it is encrypted.
 func (f *Folders) Put(path string, sealed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,7 +40,7 @@ func (f *Folders) Put(path string, sealed bool) {
 	f.dirs[path] = d
 }
 
-// Check says which directory is at a path.
+// Check identifies the directory at a path.
 func (f *Folders) Check(path string) (vm.FolderID, bool, string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *Folders) Check(path string) (vm.FolderID, bool, string, error) {
 	return d.id, d.sealed, "a simulation", nil
 }
 
-// MountFolder gives the guest a directory of the host.
+// MountFolder mounts a directory of the host in the guest.
 func (h *handle) MountFolder(ctx context.Context, f vm.Folder) error {
 	if err := h.w.step(ctx, "folder"); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (h *handle) MountFolder(ctx context.Context, f vm.Folder) error {
 	return h.w.step(ctx, "foldered")
 }
 
-// UnmountFolder takes one away.
+// UnmountFolder removes a directory.
 func (h *handle) UnmountFolder(ctx context.Context, path string, _ bool) error {
 	if err := h.w.step(ctx, "unfolder"); err != nil {
 		return err

@@ -19,14 +19,14 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// memory is what a captured guest had running.
+// memory holds what a captured guest was running.
 type memory struct {
 	procs  []vm.Process
 	keys   [][]byte // that its agent accepts
 	mounts map[string]vm.VolumeUse
 }
 
-// accepts returns the first of the keys that the agent accepts; nil = none.
+// accepts returns the first of the keys that the agent accepts, or nil.
 func (m *memory) accepts(keys [][]byte) []byte {
 	for _, key := range keys {
 		if slices.ContainsFunc(m.keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
@@ -36,8 +36,8 @@ func (m *memory) accepts(keys [][]byte) []byte {
 	return nil
 }
 
-// OlderMonitors has machines be served by monitors of before, or no longer. They
-// keep a stale copy of the link key of a machine of the pool, and write it down.
+// OlderMonitors makes machines behave as with older monitors, or stops that. Those kept a
+// stale copy of the link key of a machine of the pool and saved it.
 func (w *World) OlderMonitors(on bool) { w.older.Store(on) }
 
 // Generations returns the simulator of generations: real files with simulated
@@ -109,7 +109,7 @@ func (g generations) Disk(id vm.GenerationID, of vm.ID, _ int) error {
 	return os.WriteFile(overlay, []byte(backingOf(overlay, disk)), 0o600)
 }
 
-// GrowDisk only checks that there is a disk: simulated ones have no size.
+// GrowDisk only checks that the disk exists: simulated disks have no size.
 func (g generations) GrowDisk(of vm.ID, _ int) error {
 	if err := g.w.fault("grow-disk"); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (g generations) Open(_ context.Context, id vm.GenerationID, wrapped []byte)
 
 func (g generations) DropSealed(context.Context, vm.GenerationID) (int64, error) { return 2, nil }
 
-// clone returns a copy of the disk as it is.
+// clone returns a copy of the disk.
 func (d *disk) clone() *disk {
 	if d == nil {
 		return nil
@@ -205,7 +205,7 @@ func (d *disk) clone() *disk {
 	return out
 }
 
-// Capture writes what the simulated machine is into small files.
+// Capture saves the state of the simulated machine in small files.
 func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, error) {
 	if err := h.w.step(ctx, "capture"); err != nil {
 		return vm.Captured{}, err
@@ -241,7 +241,7 @@ func (h *handle) Capture(ctx context.Context, s vm.CaptureSpec) (vm.Captured, er
 	h.w.mu.Lock()
 	h.w.memories[s.RAM] = h.guest.remember()
 	still := h.guest.disk.clone()
-	for name, d := range h.w.disks { // every name of the file still names it
+	for name, d := range h.w.disks { // every name of the file refers to it
 		if d == h.guest.disk {
 			h.w.disks[name] = still
 		}
@@ -270,7 +270,7 @@ func (h *handle) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Reseat resumes the machine, on what was captured.
+// Reseat resumes the machine on the captured generation.
 func (h *handle) Reseat(ctx context.Context, g vm.GenerationSource) error {
 	if err := h.w.step(ctx, "reseat"); err != nil {
 		return err
@@ -278,13 +278,14 @@ func (h *handle) Reseat(ctx context.Context, g vm.GenerationSource) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.held {
-		return vm.Errorf(vm.WrongState, string(h.spec.ID), "no capture holds the machine")
+		return vm.Errorf(vm.WrongState, string(h.spec.ID), "the machine is not paused by a capture")
 	}
 	h.spec.Generation, h.held = &g, false
 	return nil
 }
 
-// Flatten has the disk lie on its image; in part, on the fourth layer above it.
+// Flatten puts the disk directly above its image; with part, above the fourth layer over
+// the image.
 func (h *handle) Flatten(ctx context.Context, base string, part bool) error {
 	if err := h.w.step(ctx, "flatten"); err != nil {
 		return err
@@ -301,7 +302,7 @@ func (h *handle) Flatten(ctx context.Context, base string, part bool) error {
 	return os.WriteFile(overlay, []byte(backingOf(overlay, on)), 0o600)
 }
 
-// layersOf lists the generations' disks that a simulated disk lies on.
+// layersOf lists the generations below a simulated disk.
 func layersOf(disk string) (list []string, err error) {
 	for {
 		text, err := os.ReadFile(disk)
@@ -316,7 +317,7 @@ func layersOf(disk string) (list []string, err error) {
 	}
 }
 
-// Disk names the file that the machine writes to.
+// Disk returns the file to which the machine writes.
 func (h *handle) Disk(ctx context.Context) (string, error) {
 	if err := h.w.step(ctx, "disk-name"); err != nil {
 		return "", err
@@ -326,7 +327,7 @@ func (h *handle) Disk(ctx context.Context) (string, error) {
 	return h.active, nil
 }
 
-// Writes names the file that a VM's machine writes to; "" = it has no machine.
+// Writes returns the file to which a VM's machine writes; "" = it has no machine.
 func (w *World) Writes(id vm.ID) string {
 	m := w.find(id)
 	if m == nil {
@@ -348,7 +349,7 @@ func (w *World) Held(id vm.ID) bool {
 	return m.held
 }
 
-// Stand pauses a VM's machine, unknown to the engine.
+// Stand pauses a VM's machine without the engine's knowledge.
 func (w *World) Stand(id vm.ID) {
 	if m := w.find(id); m != nil {
 		m.mu.Lock()
@@ -357,7 +358,7 @@ func (w *World) Stand(id vm.ID) {
 	}
 }
 
-// remember lists the commands that run.
+// remember returns the running commands.
 func (g *guest) remember() *memory {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -377,7 +378,7 @@ func (g *guest) remember() *memory {
 	return m
 }
 
-// recall runs what the memory holds again, under the same ids.
+// recall starts the commands in the memory again, with the same ids.
 func (g *guest) recall(m *memory) error {
 	g.mounts.mu.Lock()
 	g.mounts.at = maps.Clone(m.mounts)

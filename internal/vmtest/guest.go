@@ -32,7 +32,7 @@ type guest struct {
 	procs   map[string]*process
 	terms   map[string]*terminal
 	seq     int
-	listens map[string]bool // addresses that ListenSocket got
+	listens map[string]bool // addresses of ListenSocket
 
 	mounts mounts
 }
@@ -43,7 +43,7 @@ func newGuest(m *machine, d *disk) *guest {
 	return g
 }
 
-// become is what a reset leaves on the disk.
+// become writes the identity of a reset to the disk.
 func (g *guest) become(r vm.Reset) {
 	g.disk.mu.Lock()
 	defer g.disk.mu.Unlock()
@@ -52,8 +52,8 @@ func (g *guest) become(r vm.Reset) {
 
 func (g *guest) hang() { g.once.Do(func() { close(g.hung) }) }
 
-// enter is called by every verb: it fails when the machine is gone, blocks
-// when the guest hangs.
+// enter begins every verb: it fails when the machine is gone, and blocks while the guest
+// hangs.
 func (g *guest) enter(ctx context.Context, verb string) error {
 	for _, step := range []string{"guest", "guest." + verb} {
 		if err := g.m.w.step(ctx, step); err != nil {
@@ -104,7 +104,7 @@ func (g *guest) Stats(ctx context.Context) (vm.Stats, error) {
 	}, nil
 }
 
-// Evidence is State, and a load that grows by half a CPU second a second.
+// Evidence is State with a load of half a CPU.
 func (g *guest) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
 	w, err := g.State(ctx)
 	if err != nil {
@@ -122,9 +122,8 @@ func (g *guest) Evidence(ctx context.Context, all bool) (vm.Evidence, error) {
 	return ev, err
 }
 
-// State describes a guest with an echo service on port 7, a port 81 that
-// listens but cannot be reached, one that only the guest reaches, and Redis on
-// the unreachable one.
+// State describes a guest with an echo service on port 7, a port 81 that listens but
+// cannot be reached, a port that only the guest reaches, and Redis on port 81.
 func (g *guest) State(ctx context.Context) (vm.GuestState, error) {
 	if err := g.enter(ctx, "state"); err != nil {
 		return vm.GuestState{}, err
@@ -213,7 +212,7 @@ func (g *guest) Open(ctx context.Context, user, p string) (vm.FileInfo, io.ReadC
 	return info(p, n), &guestReader{g: g, ctx: ctx, r: bytes.NewReader(n.data)}, nil
 }
 
-// guestReader fails in the middle when the machine ends or the guest hangs.
+// guestReader fails midway when the machine ends or the guest hangs.
 type guestReader struct {
 	g   *guest
 	ctx context.Context
@@ -243,7 +242,7 @@ func (g *guest) WriteFile(ctx context.Context, user, p string, o vm.WriteOptions
 	return g.disk.put(user, p, data, o.Mode, o.Parents)
 }
 
-// readAll reads until the end, or the end of ctx.
+// readAll reads until EOF, or until ctx ends.
 func readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	type result struct {
 		data []byte
@@ -283,7 +282,7 @@ func (g *guest) TarDown(ctx context.Context, user, p string) (io.ReadCloser, err
 	return &guestReader{g: g, ctx: ctx, r: &buf}, nil
 }
 
-// pack writes the tree at p under a name, parents before children.
+// pack writes the tree at p to tw under a name, parents before children.
 func (d *disk) pack(tw *tar.Writer, p, name string) error {
 	n := d.nodes[p]
 	h := &tar.Header{Name: name, Mode: int64(n.mode), ModTime: n.mtime, Size: int64(len(n.data)), Typeflag: tar.TypeReg}

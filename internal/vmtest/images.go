@@ -29,8 +29,7 @@ func NewImage(name string) vm.Image {
 	}
 }
 
-// AddImage gives the host another image; the newest of a name is the one that
-// is used.
+// AddImage adds an image to the host. Of images with the same name the newest is used.
 func (w *World) AddImage(img vm.Image) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,7 +95,7 @@ func (i images) Boot(ctx context.Context, img vm.Image) (vm.BootSource, error) {
 	return vm.BootSource{Kernel: "/images/" + string(img.ID) + "/vmlinux", Initramfs: "/initramfs", Cmdline: img.Cmdline}, nil
 }
 
-// Overlay makes an empty file, and an empty disk behind it.
+// Overlay makes an empty file and its simulated disk.
 func (i images) Overlay(path, backing string, sizeMiB int) error {
 	if err := i.w.fault("overlay"); err != nil {
 		return err

@@ -20,10 +20,10 @@ type Audit struct {
 	// guarded by mu
 	recs []vm.AuditRecord
 	fail error
-	hold chan struct{} // a Begin waits until it is closed; nil = none does
+	hold chan struct{} // Begin waits until it is closed; nil = no wait
 }
 
-// Hold makes every Begin wait, as on a disk that hangs, until release is called.
+// Hold makes every Begin wait until release is called, like a hanging disk.
 func (a *Audit) Hold() (release func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +75,7 @@ func (a *Audit) Begin(ctx context.Context, e vm.AuditEntry) (string, error) {
 func (a *Audit) End(id string, outcome error, detail map[string]any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := len(a.recs) - 1; i >= 0; i-- { // the newest are asked for most
+	for i := len(a.recs) - 1; i >= 0; i-- { // the newest are needed most often
 		r := &a.recs[i]
 		if r.ID != id {
 			continue

@@ -24,7 +24,7 @@ func (w *World) Machines() engine.Machines { return machines{w} }
 
 type machines struct{ w *World }
 
-// Launch checks what a real launch needs of its spec, and starts a machine.
+// Launch checks that the spec is complete, and starts a machine.
 func (ms machines) Launch(ctx context.Context, spec vm.MachineSpec) (engine.Machine, vm.MachineStatus, error) {
 	none := vm.MachineStatus{}
 	if err := ms.w.step(ctx, "launch"); err != nil {
@@ -149,9 +149,9 @@ type machine struct {
 	exit   vm.MachineExit
 	policy vm.NetworkPolicy
 	lost   chan struct{} // closed when connections to the monitor are cut
-	active string        // the file that it writes to
+	active string        // the file to which it writes
 	held   bool          // it is paused after a capture
-	keys   [][]byte      // that its agent accepts: the last it was given, and the one before until that is used
+	keys   [][]byte      // that its agent accepts: the current one, and the previous until the current one is used
 	spent  Spent
 }
 
@@ -170,7 +170,7 @@ func (m *machine) alive() bool {
 	}
 }
 
-// end ends the machine and leaves the note that a monitor leaves.
+// end ends the machine and writes the exit note, as a monitor does.
 func (m *machine) end(reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,13 +179,13 @@ func (m *machine) end(reason string) {
 	}
 	m.exit = vm.MachineExit{Reason: reason, Time: time.Now().UTC()}
 	if _, err := os.Stat(m.spec.RunDir); err == nil {
-		_ = layout.WriteJSON(layout.RunVM(m.spec.RunDir).Exit(), m.exit, 0o600) // a sweep may be faster
+		_ = layout.WriteJSON(layout.RunVM(m.spec.RunDir).Exit(), m.exit, 0o600) // a sweep may have removed the directory
 	}
 	close(m.gone)
 	m.dropVolumes()
 }
 
-// vanish ends the machine without a trace, as a power cut does.
+// vanish ends the machine without a trace, like a power cut.
 func (m *machine) vanish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -297,7 +297,7 @@ func (h *handle) SetNetwork(ctx context.Context, p vm.NetworkPolicy) error {
 	return nil
 }
 
-// Pause pauses the machine; a paused one again, too.
+// Pause pauses the machine. Pausing it again succeeds.
 func (h *handle) Pause(ctx context.Context) error {
 	if err := h.w.step(ctx, "pause"); err != nil {
 		return err
@@ -311,7 +311,7 @@ func (h *handle) Pause(ctx context.Context) error {
 	return nil
 }
 
-// Adopt resumes a machine as another VM; only a pooled one that is paused.
+// Adopt resumes a paused machine of the pool as another VM.
 func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, error) {
 	if err := h.w.step(ctx, "adopt"); err != nil {
 		return vm.MachineStatus{}, err
@@ -326,7 +326,7 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 	if err == nil {
 		h.policy, h.held = a.Network, false
 		h.guest.become(a.Reset)
-		h.keys[0] = a.Reset.LinkKey // the session was opened with the one before it all
+		h.keys[0] = a.Reset.LinkKey // the session was opened with the oldest key
 		if !h.w.older.Load() {
 			h.spec.Reset = a.Reset
 		}
@@ -340,8 +340,8 @@ func (h *handle) Adopt(ctx context.Context, a vm.Adoption) (vm.MachineStatus, er
 	return h.status(), nil
 }
 
-// Resize follows the rules of a machine that booted with what it has: CPUs up
-// to eight and down, memory and disk up.
+// Resize follows the rules of a real machine: CPUs up to eight and down again, memory and
+// disk only up.
 func (h *handle) Resize(ctx context.Context, want vm.Size) (map[string]string, error) {
 	if err := h.w.step(ctx, "resize"); err != nil {
 		return nil, err
@@ -381,7 +381,7 @@ func (h *handle) Connections(context.Context) ([]vm.Connection, error) {
 	return []vm.Connection{{Proto: "dns", Dest: "example.com", Name: "example.com", Reason: "the policy is closed"}}, nil
 }
 
-// DialPort reaches an echo service on port 7 and nothing else.
+// DialPort connects only to an echo service on port 7.
 func (h *handle) DialPort(_ context.Context, port uint16) (net.Conn, error) {
 	if port != 7 {
 		return nil, vm.Errorf(vm.Unavailable, string(h.spec.ID), "connection refused")
@@ -393,7 +393,7 @@ func (h *handle) Guest() engine.Guest { return h.guest }
 
 func (h *handle) Close() { h.once.Do(func() { close(h.closed) }) }
 
-// mode is the network mode that the machine enforces now.
+// mode is the network mode that the machine enforces.
 func (m *machine) mode() vm.NetworkMode {
 	m.mu.Lock()
 	defer m.mu.Unlock()

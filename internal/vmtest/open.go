@@ -22,8 +22,8 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Site is everything of a simulated host that outlives an engine: open one
-// engine after another on it.
+// Site is everything on a simulated host that outlives an engine. Tests open one engine
+// after another on it.
 type Site struct {
 	World   *World
 	Dir     layout.Dir
@@ -39,7 +39,7 @@ type Site struct {
 	Repositories access.Repositories // nil = there are none
 	Resolver     names.Resolver      // nil = the system's
 
-	PreviewDomains []string // default warren.localhost alone
+	PreviewDomains []string // default: only warren.localhost
 
 	Settings engine.Settings
 	Fault    func(label string) error
@@ -61,7 +61,8 @@ func NewSite(dir string) (*Site, error) {
 	}, nil
 }
 
-// House is the rooms of a server, each of whose verbs a test may call at once.
+// House holds the rooms of a server as one value, so that a test can call every verb on
+// it.
 type House struct {
 	*engine.Engine
 	*access.Access
@@ -90,8 +91,8 @@ func (s *Site) Open(ctx context.Context) (*House, error) {
 // Close closes the rooms.
 func (h *House) Close(ctx context.Context) error { return h.Rooms.Close(ctx) }
 
-// Admin makes the admin account of a fresh engine, and returns a call of it and
-// the secret of its key.
+// Admin makes the admin account of a fresh engine, and returns a call by it and its key's
+// secret.
 func Admin(ctx context.Context, e *House) (*vm.Call, string, error) {
 	secret, _, err := e.EnsureAdmin(ctx)
 	if err != nil {

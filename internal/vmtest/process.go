@@ -32,7 +32,7 @@ type process struct {
 	info    vm.Process
 	status  vm.ExitStatus
 	chunks  []chunk
-	changed chan struct{} // closed and replaced with each chunk
+	changed chan struct{} // closed and replaced after each chunk of output
 }
 
 type chunk struct {
@@ -175,7 +175,7 @@ func (p *process) signal(name string) error {
 	case p.signals <- name:
 		return nil
 	default:
-		return nil // it already has its death
+		return nil // a signal has killed it already
 	}
 }
 
@@ -191,8 +191,8 @@ func (a *attached) CloseStdin() error           { return a.input.Close() }
 func (a *attached) Signal(name string) error    { return a.signal(name) }
 func (a *attached) Detach() error               { a.detach(); return nil }
 
-// Run copies output until the end; when the context ends first, the process
-// keeps running in the background.
+// Run copies output until the command ends. If the context ends first, the command keeps
+// running in the background.
 func (a *attached) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	for next := 0; ; {
 		a.mu.Lock()
@@ -227,7 +227,7 @@ func (a *attached) Run(stdout, stderr io.Writer) (vm.ExitStatus, error) {
 	}
 }
 
-// over tells an exit from a link that broke.
+// over returns the exit status, or an error if the link broke first.
 func (a *attached) over() (vm.ExitStatus, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 // Repositories are git repositories by id.
 type Repositories map[string]vm.Repository
 
-// Repository finds one.
+// Repository finds a repository.
 func (r Repositories) Repository(_ context.Context, id string) (vm.Repository, error) {
 	found, ok := r[id]
 	if !ok {

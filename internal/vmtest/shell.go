@@ -24,14 +24,13 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// shell runs bash scripts on a simulated guest's disk. The language and the
-// builtins are those of mvdan.cc/sh; the programs are in commands.go. Nothing
-// of it reaches the host's files or programs.
+// shell runs bash scripts on a simulated guest's disk. mvdan.cc/sh provides the language
+// and the builtins; commands.go the programs. It touches no file or program of the host.
 type shell struct {
 	disk           *disk
 	user           string
-	cwd            string            // where the first script begins
-	env            map[string]string // what the first script begins with
+	cwd            string            // of the first script
+	env            map[string]string // of the first script
 	ctx            context.Context
 	stdin          io.Reader // nil = empty
 	stdout, stderr io.Writer
@@ -40,8 +39,8 @@ type shell struct {
 	runner *interp.Runner // made by the first script; keeps variables and directory for the next
 }
 
-// script runs a whole script and returns its exit status. 137 means that
-// the shell's context ended first.
+// script runs a script and returns its exit status. 137 means that the shell's context
+// ended first.
 func (sh *shell) script(text string) int {
 	if sh.runner == nil {
 		if err := sh.open(); err != nil {
@@ -79,11 +78,11 @@ func (sh *shell) program(argv []string) int {
 	return sh.script(strings.Join(words, " "))
 }
 
-// exited says that the last script ended the shell.
+// exited reports whether the last script ended the shell.
 func (sh *shell) exited() bool { return sh.runner != nil && sh.runner.Exited() }
 
 func (sh *shell) complain(err error) int {
-	_, _ = fmt.Fprintf(sh.stderr, "bash: %v\n", err) // what cannot be written is lost, as in a shell
+	_, _ = fmt.Fprintf(sh.stderr, "bash: %v\n", err) // a failed write is lost, as in a real shell
 	return 1
 }
 
@@ -105,12 +104,12 @@ func (sh *shell) open() error {
 	if err != nil {
 		return err
 	}
-	r.Dir = sh.cwd // interp.Dir would look for it on the host
+	r.Dir = sh.cwd // interp.Dir would check it on the host
 	sh.runner = r
 	return nil
 }
 
-// exec is called for each command that is not a builtin.
+// exec runs a command that is not a builtin.
 func (sh *shell) exec(ctx context.Context, argv []string) error {
 	hc := interp.HandlerCtx(ctx)
 	inner := &shell{
@@ -128,7 +127,7 @@ func (sh *shell) exec(ctx context.Context, argv []string) error {
 	return nil
 }
 
-// on returns a shell that begins as this one did, with another output.
+// on returns a shell with the same start and another output.
 func (sh *shell) on(out io.Writer) *shell {
 	inner := *sh
 	inner.runner, inner.stdin, inner.env = nil, nil, maps.Clone(sh.env)
@@ -154,7 +153,7 @@ func (sh *shell) read(p string) ([]byte, error) {
 	return bytes.Clone(n.data), nil
 }
 
-// openFile serves redirections.
+// openFile opens the target of a redirection.
 func (sh *shell) openFile(ctx context.Context, p string, flag int, _ fs.FileMode) (io.ReadWriteCloser, error) {
 	if !path.IsAbs(p) {
 		p = path.Join(interp.HandlerCtx(ctx).Dir, p)
@@ -171,7 +170,7 @@ func (sh *shell) openFile(ctx context.Context, p string, flag int, _ fs.FileMode
 		f.sh = nil
 		f.left = bytes.NewReader(old)
 	} else {
-		err = f.save() // a full disk or a missing directory is said before anything runs
+		err = f.save() // report a full disk or a missing directory first
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: p, Err: syscall.ENOENT}
@@ -179,12 +178,12 @@ func (sh *shell) openFile(ctx context.Context, p string, flag int, _ fs.FileMode
 	return f, nil
 }
 
-// redirected is a file that a redirection has open.
+// redirected is the open file of a redirection.
 type redirected struct {
-	sh   *shell // nil = what is written is not kept
+	sh   *shell // nil = writes are discarded
 	path string
 	data []byte
-	left *bytes.Reader // what is still to be read; nil = nothing
+	left *bytes.Reader // not read yet; nil = nothing
 }
 
 func (f *redirected) Read(p []byte) (int, error) {
@@ -237,7 +236,7 @@ func (sh *shell) readDir(_ context.Context, p string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// entry is a file of the disk as io/fs describes one.
+// entry describes a file of the disk for io/fs.
 type entry struct{ f vm.FileInfo }
 
 func (e entry) Name() string       { return e.f.Name }

@@ -26,7 +26,7 @@ func Stored[T any](b ledger.Backend, kind string) ([]T, error) {
 	return list, nil
 }
 
-// Put stores a record over whatever is stored of it, as another server would.
+// Put overwrites a stored record, as another server would.
 func Put[T any](b ledger.Backend, kind, id string, rec T) error {
 	value, err := json.Marshal(rec)
 	if err != nil {

@@ -18,15 +18,14 @@ import (
 
 const unitDir = "/etc/systemd/system"
 
-// unit is what the simulated systemd knows of a service; its files are on the
-// disk.
+// unit is a service in the simulated systemd; its files are on the disk.
 type unit struct {
 	active, sub string
 	enabled     bool
 	log         []byte
 }
 
-// unitOf returns a service whose file is there, or that still runs.
+// unitOf returns a service that has a file or still runs.
 func (sh *shell) unitOf(name string) *unit {
 	_, err := sh.read(path.Join(unitDir, name))
 	sh.disk.mu.Lock()
@@ -132,8 +131,8 @@ func (sh *shell) unitVerb(verb, name string, now bool) int {
 	return 0
 }
 
-// startUnit runs a oneshot's commands to their end; of a service only the file
-// is looked at.
+// startUnit runs a oneshot's commands to their end. For a service it only checks the
+// file.
 func (sh *shell) startUnit(name string, u *unit, set func(active, sub string)) int {
 	data, err := sh.read(path.Join(unitDir, name))
 	if err != nil {
@@ -160,7 +159,7 @@ func (sh *shell) startUnit(name string, u *unit, set func(active, sub string)) i
 	return 0
 }
 
-// execLine runs a command line of a unit; bash takes a script's name here.
+// execLine runs a unit's command line; a script is given to bash.
 func (sh *shell) execLine(line string) int {
 	words := strings.Fields(line)
 	if len(words) == 2 && path.Base(words[0]) == "bash" {
@@ -173,7 +172,7 @@ func (sh *shell) execLine(line string) int {
 	return sh.script(line)
 }
 
-// unitLog is the journal of a unit, as a writer.
+// unitLog writes to a unit's journal.
 type unitLog struct {
 	disk *disk
 	unit *unit
@@ -216,8 +215,8 @@ func (sh *shell) journalctl(args []string) int {
 	return 0
 }
 
-// fetch stands for programs that need the network: they leave a file, and find
-// nothing when the policy is closed.
+// fetch simulates programs that need the network: they write a file, and fail when the
+// network policy is closed.
 func (sh *shell) fetch(name string, args []string) int {
 	if sh.net != nil && sh.net() == vm.NetClosed {
 		_, _ = fmt.Fprintf(sh.stderr, "%s: the network is unreachable\n", name)

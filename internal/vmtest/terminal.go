@@ -19,7 +19,7 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// terminal is a simulated one: it echoes, and the shell runs each line.
+// terminal is a simulated terminal: it echoes input, and the shell runs each line.
 type terminal struct {
 	g   *guest
 	sh  *shell
@@ -32,7 +32,7 @@ type terminal struct {
 	output  []byte
 	line    []byte
 	viewers map[*attachedTerminal]struct{}
-	changed chan struct{} // closed and replaced with output and at the end
+	changed chan struct{} // closed and replaced after output and at the end
 }
 
 func (g *guest) OpenTerminal(ctx context.Context, spec vm.TerminalSpec) (engine.Terminal, error) {
@@ -98,7 +98,7 @@ func (t *terminal) attach(ctx context.Context, view vm.TerminalView) *attachedTe
 	return a
 }
 
-// fit makes the size the smallest of the viewers'.
+// fit sets the size to the smallest of the viewers'.
 func (t *terminal) fit() {
 	cols, rows := 0, 0
 	for a := range t.viewers {
@@ -149,7 +149,7 @@ func (t *terminal) view() vm.TerminalSession {
 	return v
 }
 
-// input takes what is typed.
+// input handles typed input.
 func (t *terminal) input(p []byte) {
 	for _, c := range p {
 		switch c {
@@ -183,7 +183,7 @@ func (g *guest) terminal(user, id string) (*terminal, error) {
 	case t == nil:
 		return nil, vm.Errorf(vm.NotFound, id, "no such terminal").WithCode("SESSION_NOT_FOUND", "sessionId", id)
 	case t.view().User != user:
-		return nil, vm.Errorf(vm.Denied, id, "another Linux user's").WithCode("SESSION_USER_MISMATCH", "sessionId", id)
+		return nil, vm.Errorf(vm.Denied, id, "the terminal belongs to another Linux user").WithCode("SESSION_USER_MISMATCH", "sessionId", id)
 	}
 	return t, nil
 }
@@ -215,7 +215,7 @@ func (g *guest) Terminals(ctx context.Context) ([]vm.TerminalSession, error) {
 	return list, nil
 }
 
-// LoseTerminals hangs up a VM's terminals, as the death of its agent does.
+// LoseTerminals hangs up a VM's terminals, as if its agent had died.
 func (w *World) LoseTerminals(id vm.ID) {
 	m := w.find(id)
 	if m == nil {

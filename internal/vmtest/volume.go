@@ -15,11 +15,10 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Volumes is a simulator of the files of volumes. Its disks remember whether
-// somebody has made a file system.
+// Volumes simulates the files of volumes. Its disks remember whether they have a file
+// system.
 type Volumes struct {
-	// OnOpen, where it is set before the first use, is called at the begin of each
-	// Open.
+	// OnOpen, if set before the first use, is called at the beginning of each Open.
 	OnOpen func(id vm.VolumeID)
 
 	mu sync.Mutex
@@ -76,7 +75,7 @@ func (s *Volumes) List() (out []vm.VolumeID, err error) {
 	return out, nil
 }
 
-// Open returns the key for whoever shows the secret of a slot.
+// Open returns the key if the secret opens a slot.
 func (s *Volumes) Open(_ context.Context, id vm.VolumeID, secret vm.VolumeSecret, _ bool) (vm.VolumeKey, bool, error) {
 	if s.OnOpen != nil {
 		s.OnOpen(id)
@@ -150,7 +149,7 @@ func (s *Volumes) Rotate(_ context.Context, id vm.VolumeID, key vm.VolumeKey) (v
 	return slices.Clone(v.key), nil
 }
 
-// Grow makes a volume larger.
+// Grow grows a volume.
 func (s *Volumes) Grow(_ context.Context, id vm.VolumeID, _ vm.VolumeKey, sizeMiB int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +169,7 @@ func (s *Volumes) Snapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, 
 	})
 }
 
-// Revert checks that there is such a snapshot.
+// Revert checks that the snapshot exists.
 func (s *Volumes) Revert(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
 	return s.findSnapshot(id, key, func(v *simVolume) error {
 		if !slices.Contains(v.snapshots, snapshot) {
@@ -180,7 +179,7 @@ func (s *Volumes) Revert(_ context.Context, id vm.VolumeID, key vm.VolumeKey, sn
 	})
 }
 
-// DropSnapshot lets a snapshot go.
+// DropSnapshot removes a snapshot.
 func (s *Volumes) DropSnapshot(_ context.Context, id vm.VolumeID, key vm.VolumeKey, snapshot string) error {
 	return s.findSnapshot(id, key, func(v *simVolume) error {
 		v.snapshots = slices.DeleteFunc(v.snapshots, func(o string) bool { return o == snapshot })
@@ -206,7 +205,7 @@ func (s *Volumes) findSnapshot(id vm.VolumeID, key vm.VolumeKey, do func(*simVol
 // BackUp does nothing.
 func (s *Volumes) BackUp(vm.VolumeID) error { return nil }
 
-// Snapshots are those that a volume's disk holds.
+// Snapshots lists the snapshots on a volume's disk.
 func (s *Volumes) Snapshots(id vm.VolumeID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,14 +215,13 @@ func (s *Volumes) Snapshots(id vm.VolumeID) []string {
 	return nil
 }
 
-// Disk names a volume's file, which does not exist.
+// Disk returns the path of a volume's disk, which does not exist.
 func (s *Volumes) Disk(id vm.VolumeID) string { return "/volumes/" + string(id) }
 
-// Used is nothing.
+// Used returns 0.
 func (s *Volumes) Used(vm.VolumeID) (int64, error) { return 0, nil }
 
-// plug opens a volume's disk as QEMU does: with the right key, and as its
-// locks allow.
+// plug opens a volume's disk like QEMU: with the right key, and as its locks allow.
 func (s *Volumes) plug(v vm.PluggedVolume, key vm.VolumeKey) error {
 	if v.Cut {
 		return nil
@@ -263,7 +261,7 @@ func (s *Volumes) unplug(v vm.PluggedVolume) {
 	}
 }
 
-// holds says what a guest finds on a disk; with format it makes a file system.
+// holds is what a guest finds on a disk; with format it makes a file system.
 func (s *Volumes) holds(id vm.VolumeID, format bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,7 +276,7 @@ func (s *Volumes) holds(id vm.VolumeID, format bool) string {
 	return vm.DiskEmpty
 }
 
-// PlugVolume gives the machine a volume's disk.
+// PlugVolume attaches a volume's disk to the machine.
 func (h *handle) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.VolumeKey) error {
 	if err := h.w.step(ctx, "plug"); err != nil {
 		return err
@@ -297,7 +295,7 @@ func (h *handle) PlugVolume(ctx context.Context, v vm.PluggedVolume, key vm.Volu
 
 const maxVolumes = 4
 
-// UnplugVolume takes a volume's disk out.
+// UnplugVolume detaches a volume's disk.
 func (h *handle) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	if err := h.w.step(ctx, "unplug"); err != nil {
 		return err
@@ -311,12 +309,12 @@ func (h *handle) UnplugVolume(ctx context.Context, id vm.VolumeID) error {
 	return nil
 }
 
-// SnapshotVolume keeps a snapshot of a disk that the machine writes.
+// SnapshotVolume makes a snapshot of a disk to which the machine writes.
 func (h *handle) SnapshotVolume(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	return h.volumeSnapshot(ctx, id, func(v *simVolume) { v.snapshots = append(v.snapshots, snapshot) })
 }
 
-// DropVolumeSnapshot lets it go.
+// DropVolumeSnapshot removes one.
 func (h *handle) DropVolumeSnapshot(ctx context.Context, id vm.VolumeID, snapshot string) error {
 	return h.volumeSnapshot(ctx, id, func(v *simVolume) {
 		v.snapshots = slices.DeleteFunc(v.snapshots, func(o string) bool { return o == snapshot })
@@ -367,7 +365,7 @@ func (m *machine) plugged(id vm.VolumeID) (at int, v vm.PluggedVolume, ok bool) 
 	return 0, v, false
 }
 
-// mounts are the volumes that a guest has mounted, by path.
+// mounts holds the volumes that a guest has mounted, by path.
 type mounts struct {
 	mu sync.Mutex
 	// guarded by mu
@@ -423,7 +421,7 @@ func (g *guest) Mount(ctx context.Context, u vm.VolumeUse) error {
 	return nil
 }
 
-// Unmount takes a mount away.
+// Unmount removes a mount.
 func (g *guest) Unmount(ctx context.Context, path string, force bool) error {
 	if err := g.m.w.step(ctx, "unmount"); err != nil {
 		return err
@@ -438,7 +436,7 @@ func (g *guest) Unmount(ctx context.Context, path string, force bool) error {
 	return nil
 }
 
-// Scrub is refused while a volume is mounted: it would scrub nothing of it.
+// Scrub fails while a volume is mounted, since it would not scrub that volume's data.
 func (g *guest) Scrub(ctx context.Context) error {
 	if err := g.m.w.step(ctx, "scrub"); err != nil {
 		return err
@@ -476,7 +474,7 @@ func (w *World) Mounted(id vm.ID) map[string]vm.VolumeUse {
 	return out
 }
 
-// Occupy lets a program of a guest use its volumes.
+// Occupy makes a program of a guest use its volumes.
 func (w *World) Occupy(id vm.ID, program string) {
 	if m := w.find(id); m != nil {
 		m.guest.mounts.mu.Lock()

@@ -55,8 +55,8 @@ func NewWorld() *World {
 	return w
 }
 
-// Serve makes a TCP address of this host's loopback one of every guest's: what listens
-// there listens in them.
+// Serve adds a TCP address of this host's loopback to every guest: what listens there
+// listens in the guests.
 func (w *World) Serve(address string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -69,10 +69,12 @@ func (w *World) serves(address string) bool {
 	return w.serving[address]
 }
 
-// Fail makes the step fail with err from now on; nil ends it. Steps: seal, launch,
-// attach, attach:ID (of one VM), sweep, stop, kill, wait, network, status, run-state (that QEMU does not answer), capacity, pause, adopt, overlay, warm, boot, find, capture,
-// captured (all but its note is written), folder, foldered (all but the answer), unfolder, resume, disk-name, disk-on, begin, advance, disk, publish, guest
-// (every verb of a guest), guest.exec.
+// Fail makes the step fail with err from now on; nil ends that. Steps: seal, launch,
+// attach, attach:ID (of one VM), sweep, stop, kill, wait, network, status, run-state
+// (QEMU does not answer), capacity, pause, adopt, overlay, warm, boot, find, capture,
+// captured (all but its note is written), folder, foldered (all but the answer),
+// unfolder, resume, disk-name, disk-on, begin, advance, disk, publish, guest (every verb
+// of a guest), guest.exec.
 func (w *World) Fail(step string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +85,8 @@ func (w *World) Fail(step string, err error) {
 	w.faults[step] = err
 }
 
-// Hold makes the step block until release is called or its context ends.
-// reached is closed when something blocks at it first.
+// Hold makes the step block until release is called or its context ends. reached is
+// closed when the first caller blocks.
 func (w *World) Hold(step string) (reached <-chan struct{}, release func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +102,7 @@ func (w *World) Hold(step string) (reached <-chan struct{}, release func()) {
 	}
 }
 
-// step is called by the simulators at each of their steps.
+// step is called at each step of a simulator.
 func (w *World) step(ctx context.Context, name string) error {
 	w.mu.Lock()
 	err, gate := w.faults[name], w.holds[name]
@@ -119,7 +121,7 @@ func (w *World) step(ctx context.Context, name string) error {
 	return err
 }
 
-// fault is step for a simulator that cannot be held.
+// fault is step without Hold.
 func (w *World) fault(name string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +149,7 @@ func (w *World) Launches() int {
 	return w.launches
 }
 
-// End ends a VM's machine as if by itself: "guest-poweroff", "guest-reboot" or
+// End ends a VM's machine with a reason: "guest-poweroff", "guest-reboot" or
 // "qemu-crash". It reports whether there was one.
 func (w *World) End(id vm.ID, reason string) bool {
 	m := w.find(id)
@@ -158,13 +160,13 @@ func (w *World) End(id vm.ID, reason string) bool {
 	return true
 }
 
-// Spent is what the counters of a machine show.
+// Spent holds the counters of a machine.
 type Spent struct {
 	CPU                time.Duration
 	FromGuest, ToGuest int64
 }
 
-// Spend sets the counters of a VM's machine; those of a new one are 0.
+// Spend sets the counters of a VM's machine. A new machine starts at 0.
 func (w *World) Spend(id vm.ID, s Spent) {
 	if m := w.find(id); m != nil {
 		m.mu.Lock()
@@ -209,7 +211,7 @@ func (w *World) Policy(id vm.ID) vm.NetworkPolicy {
 	return m.policy
 }
 
-// Reboot is a restart of the host: every machine is gone at once.
+// Reboot simulates a restart of the host: every machine ends at once.
 func (w *World) Reboot() {
 	w.mu.Lock()
 	machines := w.machines
@@ -228,40 +230,38 @@ func (w *World) SetFree(memory, disk int64) {
 	w.free, w.diskFree = memory, disk
 }
 
-// SetPrivate sets how many pages a capture says that it found changed.
+// SetPrivate sets how many changed pages a capture reports.
 func (w *World) SetPrivate(pages int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.private = pages
 }
 
-// SetWaiting sets in how much of the time programs wait for a CPU, in percent.
+// SetWaiting sets the percentage of the time in which programs wait for a CPU.
 func (w *World) SetWaiting(percent float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waiting = percent
 }
 
-// SetPSS sets what each machine says that it takes of the host's memory; 80 MiB
-// at first.
+// SetPSS sets the host memory that each machine reports; 80 MiB at first.
 func (w *World) SetPSS(bytes int64) { w.pss.Store(bytes) }
 
-// SetStalled sets in how much of the time every program waits for memory, in
-// percent.
+// SetStalled sets the percentage of the time in which all programs wait for memory.
 func (w *World) SetStalled(percent float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stalled = percent
 }
 
-// Upgrade gives the host an agent of another digest and another QEMU.
+// Upgrade changes the host's agent digest and QEMU version.
 func (w *World) Upgrade(agent, qemu string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.agent, w.qemu = agent, qemu
 }
 
-// Rewarm makes other warm generations from now on.
+// Rewarm changes the warm generations from now on.
 func (w *World) Rewarm() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 // maxOtherKeys bounds the keys that a start tries in addition to the manifest's.
 const maxOtherKeys = 16
 
-// mendKeys repairs a generation that an older Warren captured. For a machine from the
+// repairKeys repairs a generation that an older Warren captured. For a machine from the
 // pool, that Warren wrote a key into the manifest that the agent no longer accepted, so
-// the generation could not start. mendKeys adds the other keys that the agent may hold.
+// the generation could not start. repairKeys adds the other keys that the agent may hold.
 // Each manifest is checked once.
-func (e *Engine) mendKeys(g vm.Generation) {
+func (e *Engine) repairKeys(g vm.Generation) {
 	if !g.Whole() {
 		return
 	}
