@@ -46,11 +46,7 @@ func (b *bench) identity(name string) agent {
 // must makes a request about the identity that succeeds.
 func (a agent) must(method, path string, body any) answer {
 	a.b.t.Helper()
-	got := a.b.do(method, "/identity/v1/identities/"+a.id+path, body)
-	if got.status != 200 {
-		a.b.t.Fatalf("%s %s has status %d, want 200: %s", method, path, got.status, got.body)
-	}
-	return got
+	return a.b.do(method, "/identity/v1/identities/"+a.id+path, body).ok(a.b.t)
 }
 
 // token makes a token and returns its id and secret.
