@@ -316,7 +316,8 @@ func TestDeathWhileALayerIsMade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Settings.RunnerGrace = 10 * time.Millisecond
+			clock := vmtest.NewClock()
+			s.Clock = clock
 			hit := false
 			s.Fault = faultAt(label, engine.ErrDied, &hit)
 			e, c := open(t, s)
@@ -327,7 +328,7 @@ func TestDeathWhileALayerIsMade(t *testing.T) {
 			closeEngine(t, e)
 			s.Fault = nil
 			e, c = open(t, s)
-			eventually(t, "the layer's VM goes", func() bool { return len(s.World.Running()) == 0 })
+			eventually(t, "the layer's VM goes", func() bool { clock.Advance(time.Minute); return len(s.World.Running()) == 0 })
 			before := s.World.Launches()
 			create(t, e, c, engine.CreateRequest{Name: "box", Layers: layers})
 			if got := content(t, e, c, "box", "/root/f"); got != "1\n" {
