@@ -34,9 +34,9 @@ type Event struct {
 // Backend stores records durably. Revisions grow with every write, of whatever
 // kind.
 type Backend interface {
-	// ReadAll returns every record of a kind, ordered by id, and the revision that
-	// the list shows.
-	ReadAll(ctx context.Context, kind string) (entries []Entry, revision int64, err error)
+	// ReadAll returns every record of some kinds, ordered by id in each kind, as they
+	// are at one revision, and that revision.
+	ReadAll(ctx context.Context, kinds ...string) (entries []Entry, revision int64, err error)
 	// Read returns one record. Kind NotFound when there is none: the entry then has
 	// the revision that the answer shows, and nothing else.
 	Read(ctx context.Context, kind, id string) (Entry, error)

@@ -5,15 +5,18 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/warren-vm/warren/internal/ledger"
@@ -26,13 +29,22 @@ import (
 type place struct {
 	ledger.Backend
 	name    string
-	compact func()
-	last    int // number of the last record that was given out
+	compact func(t testing.TB)
+	fill    func(t testing.TB) (free func()) // fills the store until free is called
+	stop    func(t testing.TB)               // fills an etcd with old revisions until it refuses every write
+	small   *place                           // a store of the same sort that is quickly full
+	last    int                              // number of the last record that was given out
 }
 
 func simulator() *place {
 	b := vmtest.NewBackend()
-	return &place{Backend: b, name: "simulator", compact: b.Compact}
+	return &place{
+		Backend: b, name: "simulator", compact: func(testing.TB) { b.Compact() }, stop: func(testing.TB) {},
+		fill: func(testing.TB) func() {
+			b.SetFull(true)
+			return func() { b.SetFull(false) }
+		},
+	}
 }
 
 // openStore opens an embedded etcd whose records may take so many bytes; 0 = the
@@ -56,14 +68,15 @@ func openStore(t testing.TB, quota int64) (s *store.Store, socket string) {
 	return s, "unix://" + filepath.Join(dir, "s", "client.sock")
 }
 
-func etcd(t testing.TB) *place {
-	s, socket := openStore(t, 0)
+func etcd(t testing.TB, quota int64) *place {
+	s, socket := openStore(t, quota)
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{socket}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	return &place{Backend: store.Backend{Store: s}, name: "etcd", compact: func() {
+	p := &place{Backend: store.Backend{Store: s}, name: "etcd"}
+	p.compact = func(t testing.TB) {
 		t.Helper()
 		now, err := client.Get(t.Context(), "none")
 		if err != nil {
@@ -72,7 +85,47 @@ func etcd(t testing.TB) *place {
 		if _, err := client.Compact(t.Context(), now.Header.Revision); err != nil {
 			t.Fatal(err)
 		}
-	}}
+	}
+	p.fill = func(t testing.TB) func() { return fillStore(t, p) }
+	p.stop = func(t testing.TB) {
+		t.Helper()
+		var err error
+		for range 1000 { // etcd counts what it has committed, ten times a second
+			if _, err = client.Put(t.Context(), "revisions", strings.Repeat("x", 60<<10)); err != nil {
+				break
+			}
+		}
+		if !errors.Is(err, rpctypes.ErrNoSpace) {
+			t.Fatalf("etcd does not refuse to write: %v", err)
+		}
+	}
+	return p
+}
+
+// fillStore writes records of no table until the store takes no more.
+func fillStore(t testing.TB, p *place) (free func()) {
+	t.Helper()
+	var made []ledger.Op
+	for n, size := 0, 60<<10; size > 1<<10; n++ {
+		o := ledger.Op{Kind: "filler", ID: fmt.Sprint(n), Value: []byte(`"` + strings.Repeat("x", size) + `"`)}
+		rev, err := p.Write(t.Context(), o)
+		switch {
+		case err == nil:
+			made = append(made, ledger.Op{Kind: o.Kind, ID: o.ID, Revision: rev, Delete: true})
+		case errors.Is(err, vm.NoSpace):
+			size /= 4
+		default:
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		t.Helper()
+		for _, o := range made {
+			if _, err := p.Write(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // server is one ledger with one table on a place, and what is wrong with its
@@ -101,6 +154,21 @@ func (n *news) all() []string {
 // open opens the ledger of a server.
 func (p *place) open(t *testing.T, s sample, host string) *server {
 	t.Helper()
+	v := p.prepare(t, s, host)
+	v.load()
+	return v
+}
+
+// load loads the server's ledger, which is open until the end of the test.
+func (v *server) load() {
+	v.Helper()
+	v.must("load", v.l.Load(v.Context()))
+	v.Cleanup(v.l.Close)
+}
+
+// prepare makes a server whose ledger is not loaded.
+func (p *place) prepare(t *testing.T, s sample, host string) *server {
+	t.Helper()
 	v := &server{T: t, sample: s, net: newWire(p.Backend), news: &news{}}
 	v.l = ledger.New(v.net, host, slog.New(slog.DiscardHandler))
 	mark := func(rec any) string {
@@ -114,10 +182,6 @@ func (p *place) open(t *testing.T, s sample, host string) *server {
 		defer v.news.mu.Unlock()
 		v.list = append(v.list, mark(was)+" -> "+mark(now))
 	})
-	if err := v.l.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(v.l.Close)
 	return v
 }
 
@@ -131,7 +195,15 @@ func (v *server) create(rec any) error {
 	return v.table.CreateAny(context.Background(), rec)
 }
 
-// set changes the mark of a record to what it is, and text behind it.
+// set changes the mark of a record.
+func (v *server) set(id, text string) error {
+	return v.table.ChangeAny(context.Background(), []string{id}, func(_ int, rec any) error {
+		v.setMark(rec, text)
+		return nil
+	})
+}
+
+// add changes the mark of a record to what it is, and text behind it.
 func (v *server) add(id, text string) error {
 	return v.table.ChangeAny(context.Background(), []string{id}, func(_ int, rec any) error {
 		v.setMark(rec, v.markOf(rec)+text)

@@ -32,13 +32,20 @@ var promises = map[string]func(p *place, v *server){
 	"many writers of one record":                   manyWriters,
 	"several records, all or none":                 allOrNone,
 	"records of another server":                    otherHost,
+	"an unreadable record of another server":       otherHostUnreadable,
+	"a store that is full":                         storeFull,
+	"changes that the store no longer has":         changesGone,
 }
 
 // TestEveryKind: every table of the product keeps every promise, on the simulated
 // store and on etcd.
 func TestEveryKind(t *testing.T) {
 	kinds := productKinds(t)
-	for _, p := range []*place{simulator(), etcd(t)} {
+	for _, p := range []*place{simulator(), etcd(t, 0)} {
+		p.small = simulator()
+		if p.name == "etcd" {
+			p.small = etcd(t, 2<<20)
+		}
 		for _, s := range kinds {
 			for name, f := range promises {
 				t.Run(p.name+"/"+s.Kind()+"/"+strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {

@@ -6,6 +6,8 @@ package ledger
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,7 +41,7 @@ type Ledger struct {
 
 // table is what the ledger needs of a Table of any type.
 type table interface {
-	load(ctx context.Context, first bool) (revision int64, err error)
+	load(entries []Entry, revision int64, first bool)
 	follow(ev Event)
 }
 
@@ -56,6 +58,9 @@ func (l *Ledger) Host() string { return l.host }
 // wrote, belong to another server. Without it they are this server's. Call it
 // before Load.
 func (l *Ledger) LeaveUnclaimed() { l.others = true }
+
+// Owns reports whether records that name a host belong to this server.
+func (l *Ledger) Owns(host string) bool { return host == l.host || host == "" && !l.others }
 
 // Load reads every table and then follows what other servers write, until Close.
 func (l *Ledger) Load(ctx context.Context) error {
@@ -79,19 +84,22 @@ func (l *Ledger) Close() {
 	}
 }
 
-// read reads every table and returns the revision that all of them show.
+// read reads every table at one revision and returns it. Tables that showed
+// different revisions would seem to contradict each other: a token, say, whose
+// identity another server made in between.
 func (l *Ledger) read(ctx context.Context, first bool) (revision int64, err error) {
-	revision = -1
-	for _, t := range l.tables {
-		rev, err := t.load(ctx, first)
-		if err != nil {
-			return 0, err
-		}
-		if revision < 0 || rev < revision {
-			revision = rev
-		}
+	entries, revision, err := l.backend.ReadAll(ctx, slices.Sorted(maps.Keys(l.tables))...)
+	if err != nil {
+		return 0, err
 	}
-	return max(revision, 0), nil
+	of := map[string][]Entry{}
+	for _, e := range entries {
+		of[e.Kind] = append(of[e.Kind], e)
+	}
+	for kind, t := range l.tables {
+		t.load(of[kind], revision, first)
+	}
+	return revision, nil
 }
 
 // follow hands every change to its table. When the store no longer has all changes

@@ -4,7 +4,7 @@
 package ledger
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -99,9 +99,9 @@ func (t *Table[K, T]) learn(ev Event, quiet bool) {
 		t.dropped[id] = ev.Revision
 		t.news(was, nil, quiet || own)
 	case t.isUnwanted(ev.Entry):
-	case bad != nil:
+	case bad != nil && t.mineAs(ev.Value, id):
 		t.bad[id] = t.asUnreadable(ev.Entry, bad)
-	case !t.mine(&rec):
+	case bad != nil || !t.mine(&rec):
 		t.news(t.remove(id), nil, quiet)
 	default:
 		was, _ := t.put(id, row[T]{rec, ev.Revision})
@@ -131,18 +131,45 @@ func (t *Table[K, T]) news(was, now *T, quiet bool) {
 	}
 }
 
+// mineAs is mine of a stored record that cannot be decoded. One whose host cannot be
+// read either stays with the server that knew it; else it is like one without a
+// host. The caller holds mu.
+func (t *Table[K, T]) mineAs(value []byte, id K) bool {
+	if t.kind.Host == nil {
+		return true
+	}
+	host, ok := hostOf(value)
+	_, shown := t.rows[id]
+	_, listed := t.bad[id]
+	return !ok && (shown || listed) || t.l.Owns(host)
+}
+
+// hostOf reads the host of a stored record as far as it is JSON.
+func hostOf(value []byte) (host string, ok bool) {
+	d := json.NewDecoder(bytes.NewReader(value))
+	for field, err := d.Token(); err == nil; field, err = d.Token() { // the first is the brace
+		if field == json.Delim('{') {
+			continue
+		}
+		if field == "host" {
+			return host, d.Decode(&host) == nil
+		}
+		if d.Decode(&json.RawMessage{}) != nil {
+			break
+		}
+	}
+	return "", false
+}
+
 func (t *Table[K, T]) asUnreadable(e Entry, err error) Unreadable {
 	t.l.log.Error("a record cannot be read; it stays in the store", "kind", t.kind.Name, "id", e.ID, "err", err)
 	return Unreadable{e, vm.Errorf(vm.Corrupt, e.ID, "a record in %s cannot be read: %w", t.kind.Name, err).
 		WithHint("it was damaged, or written by a newer warren")}
 }
 
-// load reads every record and drops from memory those that are gone.
-func (t *Table[K, T]) load(ctx context.Context, first bool) (int64, error) {
-	entries, revision, err := t.l.backend.ReadAll(ctx, t.kind.Name)
-	if err != nil {
-		return 0, err
-	}
+// load takes over every record as it is at a revision, and drops from memory those
+// that are gone.
+func (t *Table[K, T]) load(entries []Entry, revision int64, first bool) {
 	there := make(map[K]bool, len(entries))
 	for _, e := range entries {
 		there[K(e.ID)] = true
@@ -160,7 +187,6 @@ func (t *Table[K, T]) load(ctx context.Context, first bool) (int64, error) {
 	defer t.mu.Unlock()
 	t.seen = max(t.seen, revision)
 	t.forgetDropped()
-	return revision, nil
 }
 
 // with returns ordered ids with one more.

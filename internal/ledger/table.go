@@ -191,8 +191,7 @@ func (t *Table[K, T]) mine(rec *T) bool {
 	if t.kind.Host == nil {
 		return true
 	}
-	h := *t.kind.Host(rec)
-	return h == t.l.host || h == "" && !t.l.others
+	return t.l.Owns(*t.kind.Host(rec))
 }
 
 // notFound says that there is no such record.

@@ -19,17 +19,22 @@ import (
 // Backend is the store as a ledger's backend.
 type Backend struct{ *Store }
 
-// ReadAll returns every record of a kind; see ledger.Backend.
-func (b Backend) ReadAll(ctx context.Context, kind string) ([]ledger.Entry, int64, error) {
-	resp, err := call(ctx, b.Store, func(ctx context.Context) (*clientv3.GetResponse, error) {
-		return b.client.Get(ctx, prefix+kind+"/", clientv3.WithPrefix()) // keys come sorted
+// ReadAll returns every record of some kinds; see ledger.Backend.
+func (b Backend) ReadAll(ctx context.Context, kinds ...string) (out []ledger.Entry, revision int64, err error) {
+	reads := make([]clientv3.Op, 0, len(kinds))
+	for _, kind := range kinds {
+		reads = append(reads, clientv3.OpGet(prefix+kind+"/", clientv3.WithPrefix())) // keys come sorted
+	}
+	resp, err := call(ctx, b.Store, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return b.client.Txn(ctx).Then(reads...).Commit() // one transaction reads at one revision
 	})
 	if err != nil {
-		return nil, 0, requestError(kind, err)
+		return nil, 0, requestError("records", err)
 	}
-	out := make([]ledger.Entry, 0, len(resp.Kvs))
-	for _, kv := range resp.Kvs {
-		out = append(out, entry(kv))
+	for _, r := range resp.Responses {
+		for _, kv := range r.GetResponseRange().Kvs {
+			out = append(out, entry(kv))
+		}
 	}
 	return out, resp.Header.Revision, nil
 }

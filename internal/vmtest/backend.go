@@ -40,28 +40,31 @@ func NewBackend() *Backend {
 	return &Backend{entries: map[string]ledger.Entry{}, more: make(chan struct{})}
 }
 
-// ReadAll returns every record of a kind.
-func (b *Backend) ReadAll(ctx context.Context, kind string) ([]ledger.Entry, int64, error) {
+// ReadAll returns every record of some kinds.
+func (b *Backend) ReadAll(ctx context.Context, kinds ...string) ([]ledger.Entry, int64, error) {
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
 	}
-	if b.Silent != nil {
+	for _, kind := range kinds {
+		if b.Silent == nil {
+			break
+		}
 		if err := b.Silent(kind); err != nil {
 			return nil, 0, err
 		}
 	}
 	if b.Over != nil {
-		return b.Over.ReadAll(ctx, kind)
+		return b.Over.ReadAll(ctx, kinds...)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []ledger.Entry
 	for _, e := range b.entries {
-		if e.Kind == kind {
+		if slices.Contains(kinds, e.Kind) {
 			out = append(out, e)
 		}
 	}
-	slices.SortFunc(out, func(x, y ledger.Entry) int { return cmp.Compare(x.ID, y.ID) })
+	slices.SortFunc(out, func(x, y ledger.Entry) int { return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.ID, y.ID)) })
 	return out, b.seq, nil
 }
 
