@@ -146,6 +146,9 @@ func (a *Access) prune(ctx context.Context) error {
 			lost = append(lost, p)
 		}
 	}
+	for _, u := range a.identities.Unreadable() { // they are there
+		delete(owners, vm.IdentityID(u.ID))
+	}
 	for id := range owners {
 		if _, ok := a.identities.Get(id); ok {
 			continue

@@ -273,6 +273,19 @@ func TestIdentityGone(t *testing.T) {
 	wantCode(t, err, vm.NotFound, "IDENTITY_NOT_FOUND")
 }
 
+// What an identity has stays while its record cannot be read: a newer warren, which
+// wrote it, may read it again.
+func TestUnreadableIdentity(t *testing.T) {
+	w, r, c := site(t)
+	i, _, _ := identity(t, r, c, nil)
+	grantVM(t, r, c, i, w.create(c, ""))
+	tokens, grants := len(stored[vm.IdentityToken](t, w, "tokens")), len(stored[vm.VMPermission](t, w, "vm-permissions"))
+	w.backend.Damage("identities", string(i.ID), func([]byte) []byte { return []byte(`{"id":`) })
+	w.again(t, r)
+	is(t, "tokens after a start", len(stored[vm.IdentityToken](t, w, "tokens")), tokens)
+	is(t, "permissions after a start", len(stored[vm.VMPermission](t, w, "vm-permissions")), grants)
+}
+
 // nothingOf checks that nothing of an identity is stored.
 func nothingOf(t *testing.T, w *world, i vm.Identity, tok vm.IdentityToken) {
 	t.Helper()

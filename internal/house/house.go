@@ -8,6 +8,7 @@ package house
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/warren-vm/warren/internal/access"
@@ -49,15 +50,29 @@ type House struct {
 	Engine  *engine.Engine
 	Inside  *inside.Inside
 	Names   *names.Names
+
+	opened []func(context.Context) error // closes what was opened, in the order of the opening
 }
 
 // Open loads the ledger and opens every room. Close the house once. Its errors have the
-// kinds of engine.Open.
+// kinds of engine.Open. After an error, all that was opened is closed.
 func Open(ctx context.Context, c Config) (*House, error) {
 	if c.Clock == nil {
 		c.Clock = systemClock{}
 	}
 	c.Config = c.Config.WithDefaults()
+	h := build(ctx, &c)
+	if err := h.open(ctx, c); err != nil {
+		if closeErr := h.Close(ctx); closeErr != nil {
+			err = errors.Join(err, closeErr)
+		}
+		return nil, err
+	}
+	return h, nil
+}
+
+// build makes the ledger and the rooms that have tables.
+func build(ctx context.Context, c *Config) *House {
 	h := &House{Ledger: ledger.New(c.Backend, c.HostID, c.Log)}
 	if c.LeaveUnclaimed {
 		h.Ledger.LeaveUnclaimed()
@@ -70,35 +85,46 @@ func Open(ctx context.Context, c Config) (*House, error) {
 	h.Names = names.New(h.Ledger, names.Config{Journal: h.Journal, Now: c.Clock.Now, Resolver: c.Resolver, PreviewDomains: c.PreviewDomains, Log: c.Log})
 	c.Config.Names = h.Names
 	h.Engine = engine.New(c.Config)
-	if err := h.Ledger.Load(ctx); err != nil {
-		return nil, err
+	h.opened = append(h.opened, ended(h.Ledger.Close), ended(h.Vault.Close))
+	return h
+}
+
+// ended is a Close that cannot fail.
+func ended(end func()) func(context.Context) error {
+	return func(context.Context) error {
+		end()
+		return nil
 	}
+}
+
+func (h *House) open(ctx context.Context, c Config) error {
+	if err := h.Ledger.Load(ctx); err != nil {
+		return err
+	}
+	h.opened = append(h.opened, h.Access.Close, h.Meter.Close)
 	if err := h.Engine.Open(ctx); err != nil {
-		_ = h.Meter.Close(ctx)
-		h.Vault.Close()
-		h.Ledger.Close()
-		return nil, err
+		return err
 	}
 	h.Inside = inside.New(ctx, inside.Config{Engine: h.Engine, Access: h.Access, Journal: h.Journal, Clock: c.Clock, Settings: c.Settings, Dir: c.Dir})
+	h.opened = append(h.opened, h.Engine.Close, h.Inside.Close)
 	err := h.Access.Open(ctx, access.Rooms{
 		VMs: h.Engine, Empty: h.Engine.EmptyAccount,
 		Forget: []func(context.Context, vm.AccountID) error{h.Names.Forget, h.Engine.ForgetAccount},
 	})
-	if err == nil {
-		err = h.Names.Open(ctx, h.Engine, h.Access)
-	}
 	if err != nil {
-		return nil, errors.Join(err, h.Close(ctx))
+		return err
 	}
-	return h, nil
+	return h.Names.Open(ctx, h.Engine, h.Access)
 }
 
-// Close ends the rooms' tasks and waits for them until ctx ends. Machines keep running.
+// Close closes what was opened, the last first. The rooms end their tasks, and Close
+// waits for them until ctx ends. Machines keep running.
 func (h *House) Close(ctx context.Context) error {
-	err := errors.Join(h.Inside.Close(ctx), h.Engine.Close(ctx), h.Meter.Close(ctx), h.Access.Close(ctx))
-	h.Vault.Close()
-	h.Ledger.Close()
-	return err
+	var errs []error
+	for _, end := range slices.Backward(h.opened) {
+		errs = append(errs, end(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // systemClock is the host's clock.

@@ -66,7 +66,8 @@ type Config struct {
 type Names struct {
 	cfg    Config
 	host   string
-	engine Engine // set by Open, like rights
+	owns   func(host string) bool // reports whether a record's host is this one
+	engine Engine                 // set by Open, like rights
 	rights Rights
 
 	domains  *ledger.Table[string, vm.Domain]
@@ -122,7 +123,7 @@ func New(l *ledger.Ledger, cfg Config) *Names {
 	if len(cfg.PreviewDomains) == 0 {
 		cfg.PreviewDomains = []string{"warren.localhost"}
 	}
-	n := &Names{cfg: cfg, host: l.Host(), guests: map[*guest]bool{}}
+	n := &Names{cfg: cfg, host: l.Host(), owns: l.Owns, guests: map[*guest]bool{}}
 	n.domains, n.shown = ledger.Add(l, DomainKind), ledger.Add(l, ShownKind)
 	mappings := MappingKind
 	mappings.Changed = func(_, _ *vm.Mapping) { n.cut() }
@@ -135,7 +136,7 @@ func New(l *ledger.Ledger, cfg Config) *Names {
 func (n *Names) Open(ctx context.Context, e Engine, r Rights) error {
 	n.engine, n.rights = e, r
 	for _, m := range n.mappings.All() {
-		if _, there := e.VMOf(m.VM); there || m.Host != "" && m.Host != n.host {
+		if _, there := e.VMOf(m.VM); there || !n.owns(m.Host) {
 			continue
 		}
 		if err := n.VMGone(ctx, m.VM); err != nil {

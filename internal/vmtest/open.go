@@ -30,10 +30,13 @@ type Site struct {
 	Run     layout.RunDir
 	Backend *Backend // of the ledger
 	Host    string   // id of the server
-	Audit   *Audit
-	Events  *Events
-	Clock   engine.Clock // nil = the system's
-	Log     *slog.Logger
+	// LeaveUnclaimed says that records without a host belong to another server.
+	LeaveUnclaimed bool
+
+	Audit  *Audit
+	Events *Events
+	Clock  engine.Clock // nil = the system's
+	Log    *slog.Logger
 
 	Folders      *Folders            // of the host
 	Repositories access.Repositories // nil = there are none
@@ -76,7 +79,7 @@ type House struct {
 
 // Open opens a server's rooms on the site.
 func (s *Site) Open(ctx context.Context) (*House, error) {
-	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
+	h, err := house.Open(ctx, house.Config{Backend: s.Backend, Volumes: s.World.Volumes, Repositories: s.Repositories, HostID: s.Host, LeaveUnclaimed: s.LeaveUnclaimed, Audit: s.Audit, Events: s.Events, Resolver: s.Resolver, PreviewDomains: s.PreviewDomains, Config: engine.Config{
 		Dir: s.Dir, Run: s.Run,
 		Machines: s.World.Machines(), Images: s.World.Images(), Host: s.World.Host(), Disk: storage.Measurer{Dir: s.Dir},
 		Generations: s.World.Generations(s.Dir), Folders: s.Folders,
