@@ -25,6 +25,10 @@ type AnyTable interface {
 	CreateAny(ctx context.Context, rec any) error
 	ChangeAny(ctx context.Context, ids []string, f func(i int, rec any) error) error
 	Indexed(rec any) bool // By finds the record by each of its values
+	// Limit is how many records each owner may have; 0 = any number.
+	Limit() (most int, what, then, code string)
+	// SetOwned says how many records the owner of a record has.
+	SetOwned(rec any, n int)
 	Kept() (writing, dropped, unwanted int)
 }
 
@@ -104,6 +108,17 @@ func (t anyTable[K, T]) Indexed(rec any) bool {
 		}
 	}
 	return true
+}
+
+func (t anyTable[K, T]) Limit() (most int, what, then, code string) {
+	l := t.kind.Limit
+	return l.Most, l.What, l.Then, l.Code
+}
+
+func (t anyTable[K, T]) SetOwned(rec any, n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owned[t.kind.Limit.Owner(rec.(*T))] = n
 }
 
 func (t anyTable[K, T]) Kept() (writing, dropped, unwanted int) {

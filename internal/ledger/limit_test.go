@@ -4,11 +4,14 @@
 package ledger_test
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/warren-vm/warren/internal/ledger"
+	"github.com/warren-vm/warren/internal/store"
 	"github.com/warren-vm/warren/internal/vmtest"
 	"github.com/warren-vm/warren/vm"
 )
@@ -67,4 +70,73 @@ func TestLimit(t *testing.T) {
 		t.Errorf("with room again: %v", err)
 	}
 	over()
+}
+
+// TestLimitsOfKinds: these are the limits of the records that a server keeps. A kind
+// without a number is bounded by what its records belong to, or by its room.
+func TestLimitsOfKinds(t *testing.T) {
+	limits := map[string]int{
+		"accounts":        1000,
+		"builds":          2000,
+		"domains":         0, // 100 for each account: see names
+		"generations":     20_000,
+		"git-permissions": 10_000,
+		"holds":           0, // vm.MaxHolds for each VM
+		"identities":      1000,
+		"jobs":            0, // as many as are kept for the account
+		"keys":            1000,
+		"mappings":        0, // below verified domains, one for each name
+		"results":         500,
+		"shown-names":     0, // 1000 for each account: see names
+		"ssh-keys":        1000,
+		"tokens":          1000,
+		"usage":           0, // one for each VM, and totals for each day
+		"vm-permissions":  10_000,
+		"vms":             10_000,
+		"volumes":         1000,
+	}
+	if ledger.MaxRecord != 64<<10 {
+		t.Errorf("a record may have %d bytes, want 64 KiB", ledger.MaxRecord)
+	}
+	if store.MaxRecord != ledger.MaxRecord {
+		t.Errorf("the store takes records of %d bytes, the ledger of %d", store.MaxRecord, ledger.MaxRecord)
+	}
+	p := simulator()
+	for _, s := range productKinds(t) {
+		want, ok := limits[s.Kind()]
+		if !ok {
+			t.Errorf("no limit is stated here for %s", s.Kind())
+		}
+		delete(limits, s.Kind())
+		most, what, then, code := s.Limit()
+		if most != want {
+			t.Errorf("an owner may have %d of %s, want %d", most, s.Kind(), want)
+		}
+		if most == 0 {
+			continue
+		}
+		v := p.open(t, s, "here")
+		rec := p.next(s)
+		v.table.SetOwned(rec, most-1)
+		v.must("the last of "+s.Kind(), v.create(rec))
+		e := vm.AsError(v.create(rec))
+		if e == nil || e.Kind != vm.Limit {
+			t.Fatalf("one more of %s: %v, want an error of kind %s", s.Kind(), e, vm.Limit)
+		}
+		if e.Code != cmp.Or(code, "LIMIT_EXCEEDED") {
+			t.Errorf("one more of %s: the code is %s", s.Kind(), e.Code)
+		}
+		if e.Fields["limit"] != most {
+			t.Errorf("one more of %s: the error names the limit %v, want %d", s.Kind(), e.Fields["limit"], most)
+		}
+		if !strings.Contains(e.Msg, what) {
+			t.Errorf("one more of %s: the error does not name %q: %s", s.Kind(), what, e.Msg)
+		}
+		if e.Hint != then || then == "" {
+			t.Errorf("one more of %s: the hint is %q, want %q", s.Kind(), e.Hint, then)
+		}
+	}
+	for kind := range limits {
+		t.Errorf("no table has the kind %s", kind)
+	}
 }
