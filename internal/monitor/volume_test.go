@@ -109,38 +109,53 @@ func (d *disks) qmp(command string, args map[string]any) (result, refusal string
 	return "{}", "", true
 }
 
-// volumeDisk makes the disk of a volume: its header is looked at before QEMU
-// opens it.
-func volumeDisk(t *testing.T, path string) {
-	t.Helper()
-	cmd := exec.Command("qemu-img", "create", "-q", "--object", "secret,id=k,data=right", "-f", "qcow2", "-o", "encrypt.format=luks,encrypt.key-secret=k,encrypt.iter-time=10", path, "16M")
+// encrypted is the disk of a volume, made once: qemu-img measures how fast the host
+// derives keys, which takes seconds of CPU time, and on a busy host minutes.
+var encrypted = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "wd")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "disk")
 	for {
-		out, err := cmd.CombinedOutput()
+		out, err := exec.Command("qemu-img", "create", "-q", "--object", "secret,id=k,data=right", "-f", "qcow2", "-o", "encrypt.format=luks,encrypt.key-secret=k,encrypt.iter-time=10", path, "16M").CombinedOutput()
 		if err == nil {
-			return
+			return os.ReadFile(path)
 		}
 		if !strings.Contains(string(out), "CPU usage") { // QEMU could not measure the host: see volume.tries
-			t.Fatalf("making the disk failed: %v: %s", err, out)
+			return nil, fmt.Errorf("%w: %s", err, out)
 		}
-		cmd = exec.Command(cmd.Args[0], cmd.Args[1:]...)
+	}
+})
+
+// volumeDisk makes the disk of a volume: its header is looked at before QEMU
+// opens it. Call it before the time of a test is measured: the first call takes long.
+func volumeDisk(t *testing.T, path string) {
+	t.Helper()
+	disk, err := encrypted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, disk, 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
 // TestVolumes: volumes are plugged in and out, as many as there are ports, the
 // keys stay nowhere, and the next monitor knows them.
 func TestVolumes(t *testing.T) {
-	ctx := deadline(t)
-	spec := resizable(t, "well")
-	l, c := launch(ctx, t, spec)
 	dir := t.TempDir()
 	volume := func(n int) vm.PluggedVolume {
 		id := vm.VolumeID(fmt.Sprintf("vol-%016d", n))
-		file := filepath.Join(dir, string(id))
-		if _, err := os.Stat(file); err != nil {
-			volumeDisk(t, file)
-		}
-		return vm.PluggedVolume{ID: id, File: file, ReadOnly: n%2 == 0}
+		return vm.PluggedVolume{ID: id, File: filepath.Join(dir, string(id)), ReadOnly: n%2 == 0}
 	}
+	for n := range 6 {
+		volumeDisk(t, volume(n).File)
+	}
+	ctx := deadline(t)
+	spec := resizable(t, "well")
+	l, c := launch(ctx, t, spec)
 	if err := c.PlugVolume(ctx, volume(1), vm.VolumeKey("wrong")); vm.KindOf(err) != vm.Corrupt {
 		t.Errorf("with a wrong key: %v", err)
 	}
@@ -223,11 +238,11 @@ func noKeyIn(t *testing.T, dir string) {
 // TestVolumeKeys: a machine that starts with volumes gets their keys through
 // its monitor, and without them it is not started.
 func TestVolumeKeys(t *testing.T) {
-	ctx := deadline(t)
-	spec := resizable(t, "well")
 	id := vm.NewVolumeID()
 	file := filepath.Join(t.TempDir(), string(id))
 	volumeDisk(t, file)
+	ctx := deadline(t)
+	spec := resizable(t, "well")
 	spec.Plugged.Volumes = []vm.PluggedVolume{{ID: id, File: file, Port: 1}}
 	if _, _, err := launcher(t).Launch(ctx, spec); vm.KindOf(err) != vm.WrongState {
 		t.Errorf("without its key: %v", err)
