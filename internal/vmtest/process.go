@@ -91,6 +91,7 @@ func (p *process) run(ctx context.Context, spec vm.ExecSpec, cwd string) {
 	maps.Copy(sh.env, spec.Env)
 	result := make(chan int, 1)
 	go func() { // ends with ctx at the latest
+		defer sh.close()
 		if spec.Command != "" {
 			result <- sh.script(spec.Command)
 		} else {

@@ -37,6 +37,32 @@ type shell struct {
 	net            func() vm.NetworkMode // nil = open
 
 	runner *interp.Runner // made by the first script; keeps variables and directory for the next
+	input  *os.File       // what the runner reads; nil = nothing, or a file that belongs to another shell
+}
+
+// close closes what the shell has open.
+func (sh *shell) close() {
+	if sh.input != nil {
+		_ = sh.input.Close() // a pipe's close does not fail
+	}
+}
+
+// openInput returns what the runner reads. From a reader that is no file the runner
+// would make a pipe that it does not close.
+func (sh *shell) openInput() (io.Reader, error) {
+	if _, file := sh.stdin.(*os.File); file || sh.stdin == nil {
+		return sh.stdin, nil
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	sh.input = r
+	go func() { // ends with the input, or when nobody reads it any more
+		_, _ = io.Copy(w, sh.stdin)
+		_ = w.Close()
+	}()
+	return r, nil
 }
 
 // script runs a script and returns its exit status. 137 means that the shell's context
@@ -91,10 +117,14 @@ func (sh *shell) open() error {
 	for k, v := range sh.env {
 		env = append(env, k+"="+v)
 	}
+	stdin, err := sh.openInput()
+	if err != nil {
+		return err
+	}
 	r, err := interp.New(
 		interp.Env(expand.ListEnviron(env...)),
 		interp.Dir("/"),
-		interp.StdIO(sh.stdin, sh.stdout, sh.stderr),
+		interp.StdIO(stdin, sh.stdout, sh.stderr),
 		interp.ExecHandlers(func(interp.ExecHandlerFunc) interp.ExecHandlerFunc { return sh.exec }),
 		interp.OpenHandler(sh.openFile),
 		interp.StatHandler(sh.statFile),
