@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make bench: figures beside their floors and peers, measured in one run.
+# make bench: figures, their lower bounds and their peers, measured in one run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/test-image.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What bounds an encrypted volume: the processor's time and the clock's that this
-# host's qemu-io takes for 256 MiB of the host's cache, through a plain qcow2 and
-# through LUKS with one thing changed at a time. No guest runs. docs/volumes.md
-# quotes it.
+# What limits an encrypted volume: the processor time and the elapsed time of this
+# host's qemu-io for 256 MiB of the host's cache, through a plain qcow2 and through
+# LUKS with one thing changed at a time. No guest runs. docs/performance.md has the
+# figures.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -18,7 +18,7 @@ declare -A made=(
 )
 order=(plain aes-256-xts aes-128-xts aes-256-cbc 2M-clusters)
 
-# measure IMAGE COMMAND SIZE: that command for each SIZE bytes of the image.
+# measure IMAGE COMMAND SIZE: runs the command for each SIZE bytes of the image.
 measure() {
   local image="driver=qcow2,file.filename=$dir/$1" args=() at
   if [ "$1" != plain ]; then image+=,encrypt.key-secret=k0; fi

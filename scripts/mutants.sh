@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Changes packages, one spot at a time, runs each one's tests on it, and says which
-# changes none of them noticed and the score: of the changes that a test ran over,
-# how many made one fail. Only these are tried. Fails below 80 %.
+# Changes packages one spot at a time, runs the package's tests on each change, and
+# prints the changes that no test detected. The score is the share of detected
+# changes among those in lines that a test executes. Fails below 80 %.
 # mutants.sh "PACKAGE ..." [COMMIT]; with a commit only lines that changed since.
 set -uo pipefail
 cd "$(dirname "$0")/.."

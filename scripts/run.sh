@@ -38,7 +38,7 @@ warren inspect hello >/dev/null 2>&1 || warren up --name hello
 warren exec hello -- sh -c 'echo "hello from $(hostname), $(uname -sr), up $(cut -d" " -f1 /proc/uptime) s"; systemctl is-system-running'
 echo 'two workspaces, two machines:'
 warren inspect hello-2 >/dev/null 2>&1 && warren rm hello-2 >/dev/null
-# The second comes from the warm pool, as most do: it is made again until it does.
+# The second comes from the warm pool, as most do: repeat the create until it does.
 pooled=
 for _ in $(seq 60); do
   said=$(warren up --name hello-2 2>&1) || { echo "$said" >&2; exit 1; }

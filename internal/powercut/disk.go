@@ -104,8 +104,8 @@ func Mount(t testing.TB) *Disk {
 	return d
 }
 
-// Settle marks everything on the disk as synced.
-func (d *Disk) Settle() {
+// SyncAll marks everything on the disk as synced.
+func (d *Disk) SyncAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, n := range d.nodes {

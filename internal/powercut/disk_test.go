@@ -27,7 +27,7 @@ func TestDisk(t *testing.T) {
 	in := func(name string) string { return filepath.Join(d.Dir, name) }
 	big := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
 	must(t, os.WriteFile(in("old"), big, 0o640))
-	d.Settle()
+	d.SyncAll()
 
 	f, err := os.OpenFile(in("old"), os.O_RDWR, 0)
 	must(t, err)

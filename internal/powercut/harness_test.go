@@ -174,7 +174,7 @@ func (o operation) run(t *testing.T, without func(n, file int) bool) (syncs []po
 	c := startChild(t, o.name, d.Dir)
 	defer c.end() // the cut
 	c.part(t)
-	d.Settle()
+	d.SyncAll()
 	begin := len(d.Syncs())
 	if without != nil {
 		var files fileNumbers

@@ -19,7 +19,7 @@ func TestOverlayIsDurable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk.Settle()
+	disk.SyncAll()
 	if err := os.Mkdir(dir.VM("vm-1"), 0o700); err != nil {
 		t.Fatal(err)
 	}
