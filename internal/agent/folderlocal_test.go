@@ -84,14 +84,14 @@ func TestFolderAhead(t *testing.T) {
 			changed(f, 1)
 			changed(f, 2)
 		}, "attrs"},
-		"while it is under way": {func(f *folder) {
+		"while it is in progress": {func(f *folder) {
 			f.local(fuseRequest(opUnlink, 1, dir, 0, ""))
 		}, ""},
-		"once another is under way": {func(f *folder) {
+		"once another is in progress": {func(f *folder) {
 			changed(f, 1)
 			f.local(fuseRequest(opUnlink, 2, dir, 0, ""))
 		}, ""},
-		"when another was under way": {func(f *folder) {
+		"when another was in progress": {func(f *folder) {
 			f.local(fuseRequest(opUnlink, 1, dir, 0, ""))
 			changed(f, 2)
 			f.ahead.answered(1)

@@ -28,11 +28,11 @@ func TestIdlePage(t *testing.T) {
 		},
 		`box  running, kept awake
   last      files, 1s ago
-  awake     2 commands under way
+  awake     2 commands in progress
   held      for another 30m  hd-0123456789abcdef  "a\x1b[2Jb"
   sleeps    5m after the last of these has ended (stop)`: {
 			State: vm.Running, LastKind: vm.ActivityFiles, LastActivity: now.Add(-time.Second), IdleTimeoutSeconds: &timeout, OnIdle: vm.OpStop,
-			Awake: []vm.Keeper{{Kind: vm.ActivityExec, Count: 2, Why: "2 commands under way"}, {Kind: vm.ActivityHold, Hold: hold.ID, Why: "held"}},
+			Awake: []vm.Keeper{{Kind: vm.ActivityExec, Count: 2, Why: "2 commands in progress"}, {Kind: vm.ActivityHold, Hold: hold.ID, Why: "held"}},
 			Holds: []vm.Hold{hold},
 		},
 		`box  running, idle for 5m

@@ -77,7 +77,7 @@ func (a *app) inspected(i api.Inspection) {
 	}
 	row("state", "%s", state)
 	if v.Operation != "" {
-		row("under way", "%s", v.Operation)
+		row("in progress", "%s", v.Operation)
 	}
 	row("image", "%s %s", printable(v.Image), v.ImageID)
 	row("size", "%s", sizing(v.Sizing))

@@ -109,7 +109,7 @@ func (e *Engine) checkDone(job vm.Job, r DoneRequest) error {
 		}
 		if g.VM != job.VM {
 			return vm.Errorf(vm.Invalid, string(id), "it is not a snapshot of this VM").WithCode("INVALID_REQUEST").
-				WithHint("`warren snapshot rm %s` deletes it all the same", id)
+				WithHint("`warren snapshot rm %s` deletes it anyway", id)
 		}
 	}
 	return nil

@@ -204,7 +204,7 @@ func TestRemains(t *testing.T) {
 }
 
 // TestShred: the key of what was sealed is gone with the VM, and what is readable
-// all the same is named: what was never sealed, and what somebody needs.
+// anyway is named: what was never sealed, and what somebody needs.
 func TestShred(t *testing.T) {
 	s, e, c := site(t)
 	for _, n := range []string{"cold", "plain"} {

@@ -280,7 +280,7 @@ func openSoon(t *testing.T, s *vmtest.Site) (*vmtest.House, *vm.Call) {
 }
 
 // TestManySickVMs: as many VMs hang as are recovered at a time, and the others are
-// recovered all the same.
+// recovered anyway.
 func TestManySickVMs(t *testing.T) {
 	s, e, c := site(t)
 	var sick []vm.ID

@@ -146,7 +146,7 @@ func consistent(t *testing.T, s *vmtest.Site) {
 	for _, rec := range recs {
 		known = append(known, rec.ID)
 		if rec.Op != "" {
-			t.Errorf("record %s has %s under way", rec.ID, rec.Op)
+			t.Errorf("record %s has %s in progress", rec.ID, rec.Op)
 		}
 		switch rec.State {
 		case vm.Running:

@@ -341,7 +341,7 @@ func TestReseat(t *testing.T) {
 	}
 	pass(clock, 20*time.Second)
 	if got, err := e.Get(ctx, c, "app"); err != nil || got.Generation != v.Generation {
-		t.Fatalf("moved with a command under way: %+v, %v", got, err)
+		t.Fatalf("moved with a command in progress: %+v, %v", got, err)
 	}
 	reached, release := s.World.Hold("reseat")
 	if err := x.Detach(); err != nil {

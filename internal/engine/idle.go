@@ -115,5 +115,5 @@ func inFlight(kind vm.ActivityKind, n int) string {
 	if n > 1 {
 		what += "s"
 	}
-	return fmt.Sprintf("%d %s under way", n, what)
+	return fmt.Sprintf("%d %s in progress", n, what)
 }

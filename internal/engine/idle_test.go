@@ -333,7 +333,7 @@ func TestWakeOutlivesCaller(t *testing.T) {
 			t.Errorf("the %s of a caller that left ends with %v, want it cancelled", name, err)
 		}
 		release()
-		eventually(t, "it is woken all the same", func() bool { return eventsOf(s, "vm.woken") == 1 })
+		eventually(t, "it is woken anyway", func() bool { return eventsOf(s, "vm.woken") == 1 })
 		if st := stateOf(t, e, c, "box"); st != vm.Running {
 			t.Errorf("it is %s", st)
 		}

@@ -85,7 +85,7 @@ func TestTTLOfWhatCannotSleep(t *testing.T) {
 	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(3600)), IdleTimeout: engine.Some(int64(60))})
 	s.World.Fail("capture", vm.Errorf(vm.Timeout, "a", "the guest does not answer"))
 	pass(clock, 30*time.Minute)
-	// One of the suspends may be under way.
+	// One of the suspends may be in progress.
 	if st := stateOf(t, e, c, "a"); st != vm.Running && st != vm.Suspending {
 		t.Fatalf("it is %q before its time", st)
 	}

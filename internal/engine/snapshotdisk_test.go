@@ -133,7 +133,7 @@ func TestRenamesMeet(t *testing.T) {
 	<-g.reached
 	go rename("b")
 	// It has checked the name by the time its audit record is written.
-	eventually(t, "both are under way", func() bool { return recorded(s, vm.OpSnapshotRename) == 2 })
+	eventually(t, "both are in progress", func() bool { return recorded(s, vm.OpSnapshotRename) == 2 })
 	close(g.release)
 	if one, other := <-errs, <-errs; (one == nil) == (other == nil) {
 		t.Errorf("renamed: %v; %v", one, other)

@@ -283,7 +283,7 @@ func TestACMERenewal(t *testing.T) {
 	if !next.NotAfter.After(first.NotAfter) || time.Now().After(first.NotAfter) {
 		t.Errorf("the new one ends %s, the old one %s", next.NotAfter, first.NotAfter)
 	}
-	time.Sleep(time.Second) // what is under way ends
+	time.Sleep(time.Second) // what is in progress ends
 	before := s.acme.Orders()
 	for range 10 {
 		if _, err := s.visit(name); err != nil {

@@ -254,7 +254,7 @@ func TestExecChunked(t *testing.T) {
 	if got["stdout"] != "in\xff" || got["stderr"] != "bad\n" || last.Type != "exit" || last.Status.Code != 9 {
 		t.Errorf("%q, last %+v", got, last)
 	}
-	// A command that reads nothing of a large input ends all the same.
+	// A command that reads nothing of a large input ends anyway.
 	big := api.ExecChunked{ExecSpec: vm.ExecSpec{Argv: []string{"true"}}, Input: make([]byte, 1<<20)}
 	b.do("POST", "/v1/vms/"+id+"/exec", big).contains(t, `"type":"exit","status":{"code":0}`)
 }

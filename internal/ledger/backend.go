@@ -43,7 +43,7 @@ type Backend interface {
 	// Write makes all the writes or none and returns their revision. Kinds Exists,
 	// NotFound and Busy tell of a record that is not as an Op expects; Limit of a
 	// record, or a transaction, that is too large; NoSpace of a full store. After
-	// every other error the writes may have been made all the same.
+	// every other error the writes may have been made anyway.
 	Write(ctx context.Context, ops ...Op) (revision int64, err error)
 	// Follow returns the changes of every kind after a revision, in order.
 	Follow(ctx context.Context, after int64) Follower

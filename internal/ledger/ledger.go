@@ -75,7 +75,7 @@ func (l *Ledger) Load(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the following and waits for a call of Changed that is under way.
+// Close ends the following and waits for a call of Changed that is in progress.
 // Tables stay readable.
 func (l *Ledger) Close() {
 	if l.stop != nil {

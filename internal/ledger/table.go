@@ -42,7 +42,7 @@ type Table[K ~string, T any] struct {
 	rows  map[K]row[T]
 	ids   []K                       // of rows, ordered
 	index map[string]map[string][]K // ids by the index's name and the value, ordered
-	owned map[string]int            // rows and creates under way, by owner; see Limit
+	owned map[string]int            // rows and creates in progress, by owner; see Limit
 	bad   map[K]Unreadable
 	// seen is a revision: memory shows every change of this kind up to it.
 	seen int64

@@ -26,12 +26,12 @@ type writer struct {
 	turn chan struct{} // holds one: whose turn it is
 	// guarded by the table's mu
 	users    int
-	write    string // the id of the write that is under way; "" = none
-	dropping bool   // a delete is under way
+	write    string // the id of the write that is in progress; "" = none
+	dropping bool   // a delete is in progress
 	made     int64  // the revision of either, once the follower has told of it
 }
 
-// madeBy reports whether an event tells of the write that is under way, and notes
+// madeBy reports whether an event tells of the write that is in progress, and notes
 // its revision. The caller holds the table's mu.
 func (w *writer) madeBy(ev Event) bool {
 	if w == nil || ev.Deleted && !w.dropping || !ev.Deleted && (w.write == "" || w.write != writeOf(ev.Value)) {
@@ -41,7 +41,7 @@ func (w *writer) madeBy(ev Event) bool {
 	return true
 }
 
-// enter waits until no other write of the records is under way, and keeps others
+// enter waits until no other write of the records is in progress, and keeps others
 // from writing them until leave is called. The writers are in no order.
 func (t *Table[K, T]) enter(ctx context.Context, ids ...K) (ws []*writer, leave func(), err error) {
 	ordered := slices.Sorted(slices.Values(ids)) // whoever wants several takes them in this order

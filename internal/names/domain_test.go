@@ -186,7 +186,7 @@ func TestCloserDomain(t *testing.T) {
 	_, err := e.MapDomain(ctx, c, "a.example.com", "box", 80)
 	wantCode(t, err, vm.Exists, "DOMAIN_ALREADY_EXISTS")
 	if where(e, "a.example.com") != theirs.ID {
-		t.Error("it was taken all the same")
+		t.Error("it was taken anyway")
 	}
 	_, err = e.MapDomain(ctx, other, "b.example.com", "theirs", 80)
 	wantCode(t, err, vm.Unauthenticated, "DOMAIN_OWNERSHIP_NOT_VERIFIED")

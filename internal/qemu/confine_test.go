@@ -313,8 +313,7 @@ func TestProbeAsAnotherUser(t *testing.T) {
 	}
 }
 
-// A real QEMU is held by all of it, and its memory can be read by us all the
-// same.
+// Every barrier confines a real QEMU, and this process can still read its memory.
 func TestQEMUIsConfined(t *testing.T) {
 	ctx := t.Context()
 	spec := newSpec(t)

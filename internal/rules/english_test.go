@@ -38,6 +38,8 @@ var notEnglish = []struct {
 	{"of no use", regexp.MustCompile(`(?i)\bof no use\b`), "cannot be used, does not help, useless"},
 	{"as long as there is", regexp.MustCompile(`(?i)\bas long as there (is|are)\b`), "while it exists"},
 	{"on its way", regexp.MustCompile(`(?i)\bon (its|their) way\b`), "being made, in transit, in progress"},
+	{"under way", regexp.MustCompile(`(?i)\bunder way\b`), "in progress"},
+	{"all the same", regexp.MustCompile(`(?i)\ball the same\b`), "anyway"},
 	{"besides", regexp.MustCompile(`(?i)\bbesides\b`), "also, except, in addition to"},
 	{"anew", regexp.MustCompile(`(?i)\banew\b`), "again, from the start"},
 	{"lest", regexp.MustCompile(`(?i)\blest\b`), "so that ... not"},

@@ -44,7 +44,7 @@ func (c *Collection[T]) decode(data []byte, rev int64) (T, error) {
 }
 
 // Unreadable is the error of List where some records cannot be decoded; the
-// others are listed all the same.
+// others are listed anyway.
 type Unreadable struct {
 	Records []UnreadableRecord
 	Err     error // why the first cannot be, of kind Corrupt

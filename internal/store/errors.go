@@ -47,7 +47,7 @@ func noSpace(err error) bool {
 }
 
 // requestError gives a failed request a kind. After Unavailable and the
-// context's errors a change may have been made all the same: the caller reads
+// context's errors a change may have been made anyway: the caller reads
 // the record again.
 func requestError(subject string, err error) error {
 	var known *vm.Error

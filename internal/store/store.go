@@ -87,7 +87,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	if s.server != nil && (s.server.Server.Backend().Size() >= s.quota || s.alarmed()) {
-		if err := s.reclaim(ctx, 0); err != nil { // what makes room may go through all the same
+		if err := s.reclaim(ctx, 0); err != nil { // what makes room may go through anyway
 			o.Log.Warn("the record store is full, and old revisions could not be removed", "err", err)
 		}
 	}

@@ -158,7 +158,7 @@ func TestCreateEndsTheSDKsPatience(t *testing.T) {
 				status, body := s.post(t, s.secret, "/v1/vms", `{"additionalFiles":{"/etc/x":{"content":"x"}}}`)
 				s.World.Fail(step, nil)
 				if status == http.StatusOK {
-					t.Errorf("%s failing with %s: created all the same", step, row.Kind)
+					t.Errorf("%s failing with %s: created anyway", step, row.Kind)
 				}
 				check(fmt.Sprintf("%s failing with %s %s", step, row.Kind, code), status, body)
 			}
