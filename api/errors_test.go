@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -112,12 +113,12 @@ func TestErrorRoundTrip(t *testing.T) {
 
 // TestSeconds: absent, null and a number are three things.
 func TestSeconds(t *testing.T) {
-	for text, want := range map[string]Seconds{
-		`{}`: {}, `{"idleTimeoutSeconds":null}`: {Set: true, Null: true}, `{"idleTimeoutSeconds":0}`: {Set: true}, `{"idleTimeoutSeconds":77}`: {Set: true, Value: 77},
+	for text, want := range map[string]vm.Optional[vm.Seconds]{
+		`{}`: {}, `{"idleTimeoutSeconds":null}`: vm.Null[vm.Seconds](), `{"idleTimeoutSeconds":0}`: {Set: true}, `{"idleTimeoutSeconds":77}`: vm.Some(vm.Seconds(77 * time.Second)),
 	} {
 		var in StartVM
-		if err := json.Unmarshal([]byte(text), &in); err != nil || in.IdleTimeoutSeconds != want {
-			t.Errorf("%s is read as %+v (%v), want %+v", text, in.IdleTimeoutSeconds, err, want)
+		if err := json.Unmarshal([]byte(text), &in); err != nil || in.IdleTimeout != want {
+			t.Errorf("%s is read as %+v (%v), want %+v", text, in.IdleTimeout, err, want)
 		}
 		back, err := json.Marshal(in)
 		if err != nil || string(back) != text {

@@ -11,15 +11,15 @@ import (
 
 // ForkVM is the body of a fork. All members may be absent.
 type ForkVM struct {
-	Count              *int            `json:"count,omitempty"` // 1
-	Persistence        *vm.Persistence `json:"persistence,omitempty"`
-	IdleTimeoutSeconds Seconds         `json:"idleTimeoutSeconds,omitzero"`
+	Count       *int                    `json:"count,omitempty"` // 1
+	Persistence *vm.Persistence         `json:"persistence,omitempty"`
+	IdleTimeout vm.Optional[vm.Seconds] `json:"idleTimeoutSeconds,omitzero"`
 
 	// Ours.
-	Name       string  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
-	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`
-	Volumes    string  `json:"volumes,omitempty"` // if volumes are mounted: "cut", "ro", "detach"; absent = refused
-	Folders    string  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
+	Name    string                  `json:"name,omitempty"` // the children are NAME-1, NAME-2, ...
+	TTL     vm.Optional[vm.Seconds] `json:"ttlSeconds,omitzero"`
+	Volumes string                  `json:"volumes,omitempty"` // if volumes are mounted: "cut", "ro", "detach"; absent = refused
+	Folders string                  `json:"folders,omitempty"` // what children get of its directories of the host: "ro" (default), "rw", "none"
 
 	Labels map[string]string `json:"labels,omitempty"` // in addition to the parent's; the same key replaces the parent's value
 }
@@ -44,10 +44,10 @@ type Fork struct {
 	ConsoleURL *string  `json:"consoleUrl"`
 
 	// Ours.
-	Name               string         `json:"name,omitempty"`
-	Persistence        vm.Persistence `json:"persistence"`
-	IdleTimeoutSeconds *int64         `json:"idleTimeoutSeconds"`
-	ExpiresAt          time.Time      `json:"expiresAt,omitzero"`
+	Name        string         `json:"name,omitempty"`
+	Persistence vm.Persistence `json:"persistence"`
+	IdleTimeout *vm.Seconds    `json:"idleTimeoutSeconds"`
+	ExpiresAt   time.Time      `json:"expiresAt,omitzero"`
 }
 
 // SuspendVM is the body of a suspend; it may be absent.
@@ -162,7 +162,7 @@ type KeptVM struct {
 
 // Schedule is the interval of automatic generations.
 type Schedule struct {
-	CaptureEverySeconds int64 `json:"captureEverySeconds"` // 0 = never
+	CaptureEvery vm.Seconds `json:"captureEverySeconds"` // 0 = never
 }
 
 // CaptureVM asks for a generation that is kept for a while.

@@ -4,8 +4,6 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
@@ -34,8 +32,8 @@ type IdentityList struct {
 // NewToken is the body of POST …/tokens; it may be absent. A token without an
 // expiry is valid until it is revoked.
 type NewToken struct {
-	ExpiresAt  *time.Time `json:"expiresAt,omitempty"`
-	TTLSeconds Seconds    `json:"ttlSeconds,omitzero"` // in place of ExpiresAt
+	ExpiresAt *time.Time              `json:"expiresAt,omitempty"`
+	TTL       vm.Optional[vm.Seconds] `json:"ttlSeconds,omitzero"` // in place of ExpiresAt
 }
 
 // Token is a token as answers show it.
@@ -61,31 +59,8 @@ type TokenList struct {
 // GrantVM is the body of POST and PUT …/permissions/vm/{vm}: null = any Linux
 // user. A PUT without it leaves the users as they are.
 type GrantVM struct {
-	AllowedUsers Users `json:"allowedUsers,omitzero"`
+	AllowedUsers vm.Optional[[]string] `json:"allowedUsers,omitzero"`
 }
-
-// Users is a JSON list of Linux users that distinguishes absent, null (any)
-// and a list.
-type Users struct {
-	Set  bool     // it was given, perhaps as null
-	List []string // nil = any
-}
-
-// UnmarshalJSON is called only when the member is there.
-func (u *Users) UnmarshalJSON(data []byte) error {
-	u.Set = true
-	if bytes.Equal(data, []byte("null")) {
-		u.List = nil
-		return nil
-	}
-	return json.Unmarshal(data, &u.List)
-}
-
-// MarshalJSON writes null or the list; absent members are left out by omitzero.
-func (u Users) MarshalJSON() ([]byte, error) { return json.Marshal(u.List) }
-
-// IsZero reports whether it was not given.
-func (u Users) IsZero() bool { return !u.Set }
 
 // VMPermission is the permission of an identity for a VM.
 type VMPermission struct {

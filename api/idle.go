@@ -7,8 +7,8 @@ import "github.com/warren-vm/warren/vm"
 
 // NewHold is the body of POST /v1/vms/{vm}/holds. All members may be absent.
 type NewHold struct {
-	Seconds *int64 `json:"seconds,omitempty"` // 3600; at most seven days
-	Reason  string `json:"reason,omitempty"`  // at most 200 bytes, for people
+	For    *vm.Seconds `json:"seconds,omitempty"` // 3600; at most seven days
+	Reason string      `json:"reason,omitempty"`  // at most 200 bytes, for people
 }
 
 // HoldList answers GET /v1/vms/{vm}/holds.

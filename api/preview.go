@@ -29,7 +29,7 @@ type SetPreview struct {
 
 // NewLink is the body of POST /v1/vms/{vm}/previews/{port}/links.
 type NewLink struct {
-	ForSeconds int64 `json:"forSeconds,omitempty"` // 0 = an hour
+	For vm.Seconds `json:"forSeconds,omitempty"` // 0 = an hour
 }
 
 // PreviewLink opens a private preview until it expires; a ticket opens it once.

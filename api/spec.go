@@ -54,15 +54,15 @@ type Layer struct {
 
 	DockerCredentials json.RawMessage `json:"dockerCredentials,omitempty"`
 
-	Ports        json.RawMessage `json:"ports,omitempty"`
-	UDPPorts     json.RawMessage `json:"udpHolePunchPorts,omitempty"`
-	LayerWait    *bool           `json:"waitForReadySignal,omitempty"`
-	LayerReady   *int64          `json:"readySignalTimeoutSeconds,omitempty"`
-	LayerUsers   []User          `json:"users,omitempty"`
-	LayerGroups  []Group         `json:"groups,omitempty"`
-	LayerFiles   map[string]File `json:"additionalFiles,omitempty"`
-	LayerPersist *vm.Persistence `json:"persistence,omitempty"`
-	LayerIdle    Seconds         `json:"idleTimeoutSeconds,omitzero"`
+	Ports        json.RawMessage         `json:"ports,omitempty"`
+	UDPPorts     json.RawMessage         `json:"udpHolePunchPorts,omitempty"`
+	LayerWait    *bool                   `json:"waitForReadySignal,omitempty"`
+	LayerReady   *vm.Seconds             `json:"readySignalTimeoutSeconds,omitempty"`
+	LayerUsers   []User                  `json:"users,omitempty"`
+	LayerGroups  []Group                 `json:"groups,omitempty"`
+	LayerFiles   map[string]File         `json:"additionalFiles,omitempty"`
+	LayerPersist *vm.Persistence         `json:"persistence,omitempty"`
+	LayerIdle    vm.Optional[vm.Seconds] `json:"idleTimeoutSeconds,omitzero"`
 }
 
 // BaseImage describes a VM's image by a Dockerfile.

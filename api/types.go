@@ -4,37 +4,10 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
 	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
-
-// Seconds is a JSON member that distinguishes absent, null and a number.
-type Seconds struct {
-	Set   bool // it was given, perhaps as null
-	Null  bool
-	Value int64
-}
-
-// UnmarshalJSON is called only when the member is there.
-func (s *Seconds) UnmarshalJSON(data []byte) error {
-	s.Set = true
-	if bytes.Equal(data, []byte("null")) {
-		s.Null = true
-		return nil
-	}
-	return json.Unmarshal(data, &s.Value)
-}
-
-// MarshalJSON writes null or the number; absent members are left out by omitzero.
-func (s Seconds) MarshalJSON() ([]byte, error) {
-	if s.Null {
-		return []byte("null"), nil
-	}
-	return json.Marshal(s.Value)
-}
 
 // Sizes are the members of a request that set a size; zero = not given.
 type Sizes struct {
@@ -48,31 +21,31 @@ type Sizes struct {
 // members that this version does not implement are refused.
 type CreateVM struct {
 	Layer
-	Name                      string          `json:"name,omitempty"`
-	Spec                      *Layer          `json:"spec,omitempty"`
-	Template                  *Layer          `json:"template,omitempty"`
-	Persistence               *vm.Persistence `json:"persistence,omitempty"`
-	IdleTimeoutSeconds        Seconds         `json:"idleTimeoutSeconds,omitzero"`
-	ActivityThresholdBytes    *int64          `json:"activityThresholdBytes,omitempty"` // within ten seconds
-	WaitForReadySignal        *bool           `json:"waitForReadySignal,omitempty"`
-	ReadySignalTimeoutSeconds *int64          `json:"readySignalTimeoutSeconds,omitempty"`
-	Users                     []User          `json:"users,omitempty"`
-	Groups                    []Group         `json:"groups,omitempty"`
-	AdditionalFiles           map[string]File `json:"additionalFiles,omitempty"`
-	Domains                   []VMDomain      `json:"domains,omitempty"`
-	Recreate                  *bool           `json:"recreate,omitempty"`
+	Name                   string                  `json:"name,omitempty"`
+	Spec                   *Layer                  `json:"spec,omitempty"`
+	Template               *Layer                  `json:"template,omitempty"`
+	Persistence            *vm.Persistence         `json:"persistence,omitempty"`
+	IdleTimeout            vm.Optional[vm.Seconds] `json:"idleTimeoutSeconds,omitzero"`
+	ActivityThresholdBytes *int64                  `json:"activityThresholdBytes,omitempty"` // within ten seconds
+	WaitForReadySignal     *bool                   `json:"waitForReadySignal,omitempty"`
+	ReadyTimeout           *vm.Seconds             `json:"readySignalTimeoutSeconds,omitempty"`
+	Users                  []User                  `json:"users,omitempty"`
+	Groups                 []Group                 `json:"groups,omitempty"`
+	AdditionalFiles        map[string]File         `json:"additionalFiles,omitempty"`
+	Domains                []VMDomain              `json:"domains,omitempty"`
+	Recreate               *bool                   `json:"recreate,omitempty"`
 
 	// Ours.
-	Image      string  `json:"image,omitempty"`      // name, image id or snapshot id
-	Profile    string  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
-	Network    string  `json:"network,omitempty"`    // closed, packages, open
-	TTLSeconds Seconds `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
-	UniqueName bool    `json:"uniqueName,omitempty"` // refuse a name in use
-	OneShot    bool    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client has left
-	OnBoot     string  `json:"onBoot,omitempty"`     // after a restart of the host: resume, stay; absent = resume if persistent
-	StopOnIdle bool    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
+	Image      string                  `json:"image,omitempty"`      // name, image id or snapshot id
+	Profile    string                  `json:"profile,omitempty"`    // untrusted, agent, dev; absent = agent
+	Network    string                  `json:"network,omitempty"`    // closed, packages, open
+	TTL        vm.Optional[vm.Seconds] `json:"ttlSeconds,omitzero"`  // deleted after this time, in any state; null = never
+	UniqueName bool                    `json:"uniqueName,omitempty"` // refuse a name in use
+	OneShot    bool                    `json:"oneShot,omitempty"`    // deleted when its command has ended or its client has left
+	OnBoot     string                  `json:"onBoot,omitempty"`     // after a restart of the host: resume, stay; absent = resume if persistent
+	StopOnIdle bool                    `json:"stopOnIdle,omitempty"` // stop it after the idle timeout, instead of suspending it
 
-	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
+	CaptureEvery vm.Seconds `json:"captureEverySeconds,omitempty"` // interval of automatic generations; 0 = never
 
 	Labels map[string]string `json:"labels,omitempty"` // see vm.ParseLabel
 }
@@ -112,29 +85,29 @@ type VM struct {
 	Sizing              Sizing         `json:"sizing"`
 
 	// Ours.
-	Reason              string          `json:"reason,omitempty"`
-	Image               string          `json:"image"`
-	ImageID             vm.ImageID      `json:"imageId"`
-	Network             string          `json:"network"`
-	Profile             string          `json:"profile,omitempty"`  // absent = agent
-	IdleTimeoutSeconds  *int64          `json:"idleTimeoutSeconds"` // null = never
-	ActivityThreshold   int64           `json:"activityThresholdBytes,omitempty"`
-	IdleStops           bool            `json:"idleStops,omitempty"` // stopped instead of suspended after the idle timeout
-	TTLSeconds          int64           `json:"ttlSeconds,omitempty"`
-	ExpiresAt           time.Time       `json:"expiresAt,omitzero"`
-	StartedAt           time.Time       `json:"startedAt,omitzero"`
-	Accel               vm.Accel        `json:"accel,omitempty"`
-	Warning             string          `json:"warning,omitempty"` // e.g. that it is emulated
-	Operation           vm.Op           `json:"operation,omitempty"`
-	Losses              []string        `json:"losses,omitempty"`       // parts that the last start did not restore
-	Restored            []string        `json:"restored,omitempty"`     // parts that the last start restored
-	GenerationID        vm.GenerationID `json:"generationId,omitempty"` // the generation that its machine was started from, or that it is suspended on
-	HeadID              vm.GenerationID `json:"headId,omitempty"`       // the newest in its history
-	ParentVMID          vm.ID           `json:"parentVmId,omitempty"`   // it was forked from that VM, or created from a snapshot of it
-	CaptureEverySeconds int64           `json:"captureEverySeconds,omitempty"`
-	OneShot             bool            `json:"oneShot,omitempty"`
-	Workdir             string          `json:"workdir,omitempty"`
-	OnBoot              vm.OnBoot       `json:"onBoot,omitempty"` // what happens to it after a restart of the host
+	Reason            string          `json:"reason,omitempty"`
+	Image             string          `json:"image"`
+	ImageID           vm.ImageID      `json:"imageId"`
+	Network           string          `json:"network"`
+	Profile           string          `json:"profile,omitempty"`  // absent = agent
+	IdleTimeout       *vm.Seconds     `json:"idleTimeoutSeconds"` // null = never
+	ActivityThreshold int64           `json:"activityThresholdBytes,omitempty"`
+	IdleStops         bool            `json:"idleStops,omitempty"` // stopped instead of suspended after the idle timeout
+	TTL               vm.Seconds      `json:"ttlSeconds,omitempty"`
+	ExpiresAt         time.Time       `json:"expiresAt,omitzero"`
+	StartedAt         time.Time       `json:"startedAt,omitzero"`
+	Accel             vm.Accel        `json:"accel,omitempty"`
+	Warning           string          `json:"warning,omitempty"` // e.g. that it is emulated
+	Operation         vm.Op           `json:"operation,omitempty"`
+	Losses            []string        `json:"losses,omitempty"`       // parts that the last start did not restore
+	Restored          []string        `json:"restored,omitempty"`     // parts that the last start restored
+	GenerationID      vm.GenerationID `json:"generationId,omitempty"` // the generation that its machine was started from, or that it is suspended on
+	HeadID            vm.GenerationID `json:"headId,omitempty"`       // the newest in its history
+	ParentVMID        vm.ID           `json:"parentVmId,omitempty"`   // it was forked from that VM, or created from a snapshot of it
+	CaptureEvery      vm.Seconds      `json:"captureEverySeconds,omitempty"`
+	OneShot           bool            `json:"oneShot,omitempty"`
+	Workdir           string          `json:"workdir,omitempty"`
+	OnBoot            vm.OnBoot       `json:"onBoot,omitempty"` // what happens to it after a restart of the host
 
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -154,10 +127,10 @@ type VMList struct {
 
 // StartVM is the body of POST /v1/vms/{id}/start.
 type StartVM struct {
-	IdleTimeoutSeconds        Seconds `json:"idleTimeoutSeconds,omitzero"`
-	ReadySignalTimeoutSeconds *int64  `json:"readySignalTimeoutSeconds,omitempty"`
-	WaitForReadySignal        *bool   `json:"waitForReadySignal,omitempty"`
-	DiskOnly                  bool    `json:"diskOnly,omitempty"` // ours: boot a suspended VM from its disk; its memory is kept as a generation
+	IdleTimeout        vm.Optional[vm.Seconds] `json:"idleTimeoutSeconds,omitzero"`
+	ReadyTimeout       *vm.Seconds             `json:"readySignalTimeoutSeconds,omitempty"`
+	WaitForReadySignal *bool                   `json:"waitForReadySignal,omitempty"`
+	DiskOnly           bool                    `json:"diskOnly,omitempty"` // ours: boot a suspended VM from its disk; its memory is kept as a generation
 }
 
 // StartedVM answers start; ConsoleURL is always null.
@@ -184,9 +157,9 @@ type Remains struct {
 
 // ExecAwait is the body of POST /v1/vms/{id}/exec-await.
 type ExecAwait struct {
-	Command   string  `json:"command"`
-	Terminal  *string `json:"terminal"` // ignored
-	TimeoutMs *int64  `json:"timeoutMs"`
+	Command  string     `json:"command"`
+	Terminal *string    `json:"terminal"` // ignored
+	Timeout  *vm.Millis `json:"timeoutMs"`
 }
 
 // ExecResult answers exec-await.
@@ -344,11 +317,11 @@ type PtyRun struct {
 // PtyInput is the body of POST pty/sessions/{session}/input.
 type PtyInput struct {
 	Data string `json:"data"`
-	// WaitQuietMs: answer when there was no output for this time; absent = 250, 0 = at
+	// Quiet: answer when there was no output for this time; absent = 250, 0 = at
 	// once.
-	WaitQuietMs *int64 `json:"waitQuietMs,omitempty"`
-	// TimeoutMs: answer after this time at the latest; absent = 10000.
-	TimeoutMs *int64 `json:"timeoutMs,omitempty"`
+	Quiet *vm.Millis `json:"waitQuietMs,omitempty"`
+	// Timeout: answer after this time at the latest; absent = 10000.
+	Timeout *vm.Millis `json:"timeoutMs,omitempty"`
 }
 
 // PtyOutput answers PtyInput with the output that followed.

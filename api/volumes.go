@@ -52,10 +52,10 @@ type NewVolume struct {
 
 // UnlockVolume is the body of an unlock; it may be absent.
 type UnlockVolume struct {
-	Passphrase   string `json:"passphrase,omitempty"`
-	Identity     string `json:"identity,omitempty"`     // an age identity
-	TTLSeconds   int64  `json:"ttlSeconds,omitempty"`   // it is locked again after this time
-	KeepUnlocked bool   `json:"keepUnlocked,omitempty"` // stay unlocked after the last VM that has it mounted ends
+	Passphrase   string     `json:"passphrase,omitempty"`
+	Identity     string     `json:"identity,omitempty"`     // an age identity
+	TTL          vm.Seconds `json:"ttlSeconds,omitempty"`   // it is locked again after this time
+	KeepUnlocked bool       `json:"keepUnlocked,omitempty"` // stay unlocked after the last VM that has it mounted ends
 }
 
 // UnlockedVolume answers an unlock.

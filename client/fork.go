@@ -6,6 +6,7 @@ package client
 import (
 	"context"
 	"net/url"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
@@ -96,8 +97,8 @@ func (c *Client) Keep(ctx context.Context, ref string, in api.KeepVM) (api.KeptV
 }
 
 // SetSchedule changes the interval of automatic generations.
-func (c *Client) SetSchedule(ctx context.Context, ref string, everySeconds int64) (api.VM, error) {
-	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "schedule")}, api.Schedule{CaptureEverySeconds: everySeconds})
+func (c *Client) SetSchedule(ctx context.Context, ref string, every time.Duration) (api.VM, error) {
+	return do[api.VM](ctx, c, call{method: "PUT", path: vmPath(ref, "schedule")}, api.Schedule{CaptureEvery: vm.Seconds(every)})
 }
 
 // CaptureFirst captures a generation before a risky command.

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -41,9 +42,9 @@ func (c *Client) ClosePreview(ctx context.Context, ref string, port uint16) (api
 	return do[api.Preview](ctx, c, call{method: "DELETE", path: previewPath(ref, port)}, nil)
 }
 
-// LinkPreview signs a link that opens a private port for this many seconds; 0 = an hour.
-func (c *Client) LinkPreview(ctx context.Context, ref string, port uint16, seconds int64) (api.PreviewLink, error) {
-	return do[api.PreviewLink](ctx, c, call{method: "POST", path: previewPath(ref, port, "links")}, api.NewLink{ForSeconds: seconds})
+// LinkPreview signs a link that opens a private port for this time; 0 = an hour.
+func (c *Client) LinkPreview(ctx context.Context, ref string, port uint16, lasts time.Duration) (api.PreviewLink, error) {
+	return do[api.PreviewLink](ctx, c, call{method: "POST", path: previewPath(ref, port, "links")}, api.NewLink{For: vm.Seconds(lasts)})
 }
 
 // TicketPreview returns an address that opens a port in a browser as the caller,

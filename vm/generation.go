@@ -15,7 +15,7 @@ const (
 	WhySnapshot       Why = "snapshot"        // a user asked for it
 	WhyBeforeRollback Why = "before-rollback" // the state before a rollback
 	WhyBeforeBoot     Why = "before-boot"     // the memory before a start from the disk alone
-	WhySchedule       Why = "schedule"        // periodic, see VM.CaptureEverySeconds
+	WhySchedule       Why = "schedule"        // periodic, see VM.CaptureEvery
 	WhyBeforeExec     Why = "before-exec"     // exec --capture-first
 	WhyLayer          Why = "layer"           // a layer of a spec, kept as a base
 	WhyReseat         Why = "reseat"          // a reseat: the VM has no private pages afterwards

@@ -62,8 +62,8 @@ type ExecSpec struct {
 	User    string            `json:"user,omitempty"`    // Linux user; "" = root
 	Cwd     string            `json:"cwd,omitempty"`     // "" = the user's home
 	Env     map[string]string `json:"env,omitempty"`     // added to a login-like environment
-	// TimeoutMs kills the process group when it has passed; 0 = no limit.
-	TimeoutMs int64 `json:"timeoutMs,omitempty"`
+	// Timeout kills the process group when it has passed; 0 = no limit.
+	Timeout Millis `json:"timeoutMs,omitempty"`
 	// Stdin says that the caller will send input; otherwise the command reads /dev/null.
 	Stdin bool `json:"stdin,omitempty"`
 	// Background starts the command detached, with a complete log.

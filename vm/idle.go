@@ -59,8 +59,8 @@ type Idle struct {
 	LastActivity time.Time    `json:"lastActivity,omitzero"`
 	LastKind     ActivityKind `json:"lastKind,omitempty"`
 
-	IdleTimeoutSeconds *int64 `json:"idleTimeoutSeconds"` // null = never
-	OnIdle             Op     `json:"onIdle"`             // suspend or stop
+	IdleTimeout *Seconds `json:"idleTimeoutSeconds"` // null = never
+	OnIdle      Op       `json:"onIdle"`             // suspend or stop
 
 	Awake     []Keeper  `json:"awake"`               // what keeps it awake now
 	IdleSince time.Time `json:"idleSince,omitzero"`  // zero while something keeps it awake, or it is suspended or stopped

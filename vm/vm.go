@@ -126,15 +126,15 @@ type VM struct {
 	Size        Size          `json:"size"`
 	Network     NetworkPolicy `json:"network"`
 	Persistence Persistence   `json:"persistence"`
-	// IdleTimeoutSeconds is nil for "never".
-	IdleTimeoutSeconds *int64    `json:"idleTimeoutSeconds"`
-	IdleStops          bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
-	ActivityThreshold  int64     `json:"activityThresholdBytes,omitempty"` // traffic below this many bytes within ActivityInterval is no activity
-	OnBoot             OnBoot    `json:"onBoot,omitempty"`                 // "" = by its persistence type
-	TTLSeconds         int64     `json:"ttlSeconds,omitempty"`             // 0 = no limit
-	ExpiresAt          time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
-	Workdir            string    `json:"workdir,omitempty"`                // "" = the home of the Linux user
-	OneShot            bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its client has left
+	// IdleTimeout is nil for "never".
+	IdleTimeout       *Seconds  `json:"idleTimeoutSeconds"`
+	IdleStops         bool      `json:"idleStops,omitempty"`              // after the idle timeout it is stopped, not suspended
+	ActivityThreshold int64     `json:"activityThresholdBytes,omitempty"` // traffic below this many bytes within ActivityInterval is no activity
+	OnBoot            OnBoot    `json:"onBoot,omitempty"`                 // "" = by its persistence type
+	TTL               Seconds   `json:"ttlSeconds,omitempty"`             // 0 = no limit
+	ExpiresAt         time.Time `json:"expiresAt,omitzero"`               // deleted at this time; zero = never
+	Workdir           string    `json:"workdir,omitempty"`                // "" = the home of the Linux user
+	OneShot           bool      `json:"oneShot,omitempty"`                // made by `warren run`; deleted when its client has left
 
 	// Build is the build that made it from a spec; "" = none. Layer is the key of
 	// the layer that it builds; such a VM is not listed, and is deleted afterwards.
@@ -161,8 +161,8 @@ type VM struct {
 	Profile string `json:"profile,omitempty"`
 	// Parent is the VM that it was forked from; "" = none.
 	Parent ID `json:"parent,omitempty"`
-	// CaptureEverySeconds is the interval of automatic generations; 0 = never.
-	CaptureEverySeconds int64 `json:"captureEverySeconds,omitempty"`
+	// CaptureEvery is the interval of automatic generations; 0 = never.
+	CaptureEvery Seconds `json:"captureEverySeconds,omitempty"`
 	// VolumesSeen are the volumes that were mounted since it was booted: its memory
 	// may hold their contents, even after they were unmounted.
 	VolumesSeen []VolumeID `json:"volumesSeen,omitempty"`

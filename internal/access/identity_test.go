@@ -18,11 +18,11 @@ import (
 
 // identity makes an identity with a token that lasts so many seconds, nil = until it
 // is revoked, and returns a call of it.
-func identity(t *testing.T, r *room, c *vm.Call, ttl *int64) (vm.Identity, vm.IdentityToken, *vm.Call) {
+func identity(t *testing.T, r *room, c *vm.Call, ttl *vm.Seconds) (vm.Identity, vm.IdentityToken, *vm.Call) {
 	t.Helper()
 	i, err := r.CreateIdentity(t.Context(), c, "")
 	do(t, err)
-	tok, secret, err := r.CreateToken(t.Context(), c, string(i.ID), access.TokenRequest{TTLSeconds: ttl})
+	tok, secret, err := r.CreateToken(t.Context(), c, string(i.ID), access.TokenRequest{TTL: ttl})
 	do(t, err)
 	own := callOf(t, r, secret)
 	is(t, "who holds the token", own.Actor, vm.Actor{Account: c.Actor.Account, Identity: i.ID, Token: tok.ID, Issued: tok.CreatedAt})
@@ -78,7 +78,7 @@ func TestTokens(t *testing.T) {
 func TestTokenExpiry(t *testing.T) {
 	w, r, c := site(t)
 	v := w.create(c, "box")
-	i, _, own := identity(t, r, c, new(int64(60)))
+	i, _, own := identity(t, r, c, new(vm.Seconds(time.Minute)))
 	grantVM(t, r, c, i, v)
 	held, stop := r.Session(t.Context(), own, string(v.ID), "")
 	defer stop()
@@ -109,11 +109,11 @@ func TestTokenExpiry(t *testing.T) {
 		})
 	})
 	for _, bad := range []access.TokenRequest{
-		{TTLSeconds: new(int64(0))},
-		{TTLSeconds: new(int64(-1))},
-		{TTLSeconds: new(int64(1) << 60)},
+		{TTL: new(vm.Seconds(0))},
+		{TTL: new(vm.Seconds(-time.Second))},
+		{TTL: new(vm.Seconds(vm.MaxDuration + time.Second))},
 		{ExpiresAt: w.clock.Now()},
-		{ExpiresAt: w.clock.Now().Add(time.Hour), TTLSeconds: new(int64(1))},
+		{ExpiresAt: w.clock.Now().Add(time.Hour), TTL: new(vm.Seconds(time.Second))},
 	} {
 		_, _, err := r.CreateToken(t.Context(), c, string(i.ID), bad)
 		wantCode(t, err, vm.Invalid, "INVALID_REQUEST")

@@ -14,25 +14,25 @@ import (
 
 // TokenRequest says how long a token is valid. The zero value: until it is revoked.
 type TokenRequest struct {
-	ExpiresAt  time.Time
-	TTLSeconds *int64 // instead of ExpiresAt; nil = not given
+	ExpiresAt time.Time
+	TTL       *vm.Seconds // instead of ExpiresAt; nil = not given
 }
 
 // expiry is when the token expires; zero = never.
 func (r TokenRequest) expiry(now time.Time) (time.Time, error) {
 	switch {
-	case r.TTLSeconds == nil && r.ExpiresAt.IsZero():
+	case r.TTL == nil && r.ExpiresAt.IsZero():
 		return time.Time{}, nil
-	case r.TTLSeconds == nil && !r.ExpiresAt.After(now):
+	case r.TTL == nil && !r.ExpiresAt.After(now):
 		return time.Time{}, vm.Errorf(vm.Invalid, r.ExpiresAt.Format(time.RFC3339), "the token would have expired already").WithCode("INVALID_REQUEST")
-	case r.TTLSeconds == nil:
+	case r.TTL == nil:
 		return r.ExpiresAt, nil
 	case !r.ExpiresAt.IsZero():
 		return time.Time{}, vm.Errorf(vm.Invalid, "ttlSeconds", "expiresAt is given, too").WithCode("INVALID_REQUEST")
-	case *r.TTLSeconds <= 0 || *r.TTLSeconds > vm.MaxSeconds:
-		return time.Time{}, vm.Errorf(vm.Invalid, "ttlSeconds", "%d is not within 1 to %d", *r.TTLSeconds, int64(vm.MaxSeconds)).WithCode("INVALID_REQUEST")
+	case *r.TTL <= 0 || *r.TTL > vm.Seconds(vm.MaxDuration):
+		return time.Time{}, vm.Errorf(vm.Invalid, "ttlSeconds", "%s is not within 1 to %s", *r.TTL, vm.Seconds(vm.MaxDuration)).WithCode("INVALID_REQUEST")
 	}
-	return now.Add(time.Duration(*r.TTLSeconds) * time.Second), nil
+	return now.Add(time.Duration(*r.TTL)), nil
 }
 
 // CreateToken makes a token of an identity. Only this call returns the secret.

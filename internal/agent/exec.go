@@ -142,8 +142,8 @@ func (a *Agent) launch(ctx context.Context, s vm.ExecSpec, c *client, announce f
 		p.input = newInput(run.in)
 		go p.input.feed(c) // ends with the process: see await
 	}
-	if s.TimeoutMs > 0 {
-		p.limit(time.Duration(s.TimeoutMs) * time.Millisecond)
+	if s.Timeout > 0 {
+		p.limit(time.Duration(s.Timeout))
 	}
 	p.run()
 	if gone {

@@ -118,7 +118,7 @@ func TestExecUser(t *testing.T) {
 func TestExecTimeout(t *testing.T) {
 	r := newRig(t)
 	begin := time.Now()
-	got := r.run(vm.ExecSpec{Command: "echo begin; sleep 61 & sleep 62; echo never", TimeoutMs: 300})
+	got := r.run(vm.ExecSpec{Command: "echo begin; sleep 61 & sleep 62; echo never", Timeout: vm.Millis(300 * time.Millisecond)})
 	if want := (result{vm.ExitStatus{Code: 137, Signal: "KILL", TimedOut: true}, "begin\n", ""}); got != want {
 		t.Errorf("the command that ran out of time ended with %+v, want %+v", got, want)
 	}

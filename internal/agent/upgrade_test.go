@@ -176,7 +176,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"sleep", "60"}, TimeoutMs: 4000})
+	limited, err := r.Start(ctx, vm.ExecSpec{Argv: []string{"sleep", "60"}, Timeout: vm.Millis(4 * time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}

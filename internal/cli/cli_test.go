@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/vm"
@@ -238,14 +239,14 @@ func TestUp(t *testing.T) {
 		}
 	}
 	r.wants(t, 0, vm.EmulatedWarning)
-	if got.Image != "dev" || got.Name != "box" || !got.UniqueName || got.Network != "packages" || got.TTLSeconds.Value != 3600 || got.IdleTimeoutSeconds.Value != 90 ||
+	if got.Image != "dev" || got.Name != "box" || !got.UniqueName || got.Network != "packages" || got.TTL.Value != vm.Seconds(time.Hour) || got.IdleTimeout.Value != vm.Seconds(90*time.Second) ||
 		got.Persistence == nil || *got.Persistence.Priority != 3 || got.VCPUCount != 2 || got.MemSizeMib != 1024 || got.RootfsSizeGb != 32 {
 		t.Errorf("asked for %+v", got)
 	}
 	if r := run(t, f, Local{}, "", "up", "-d"); r.out != string(box.ID)+"\n" {
 		t.Errorf("up -d: %q", r.out)
 	}
-	if got.UniqueName || got.Name != "" || got.Persistence != nil || got.IdleTimeoutSeconds.Set {
+	if got.UniqueName || got.Name != "" || got.Persistence != nil || got.IdleTimeout.Set {
 		t.Errorf("plain up asked for %+v", got)
 	}
 }

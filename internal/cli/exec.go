@@ -119,7 +119,7 @@ func (o *execOptions) spec(getenv func(string) string) (vm.ExecSpec, error) {
 		if err != nil {
 			return s, err
 		}
-		s.TimeoutMs = d.Milliseconds()
+		s.Timeout = vm.Millis(d)
 	}
 	if o.background && o.stdin {
 		return s, usage("a command in the background gets no input").WithHint("leave out -i, or -d")
@@ -169,8 +169,8 @@ func (a *app) exec(ctx context.Context, o *execOptions) error {
 // attached runs a command with this program's streams until it ends. Signals
 // go to the command; after the second signal, leave decides.
 func (a *app) attached(ctx context.Context, c *client.Client, name string, spec vm.ExecSpec, leave leaveFunc) error {
-	if spec.TimeoutMs > 0 {
-		limit := time.Duration(spec.TimeoutMs)*time.Millisecond + execGrace
+	if spec.Timeout > 0 {
+		limit := time.Duration(spec.Timeout) + execGrace
 		var late context.CancelFunc
 		ctx, late = context.WithTimeoutCause(ctx, limit, vm.Errorf(vm.GuestFault, name, "the guest does not answer").
 			WithHint("`warren kill %s` ends it without the guest's help", name))
@@ -217,7 +217,7 @@ func (a *app) attached(ctx context.Context, c *client.Client, name string, spec 
 		a.gather.timedOut = true
 		return exitStatus(statusTimeout)
 	case status.TimedOut:
-		a.io.tellf("warren: the command was ended after %s", time.Duration(spec.TimeoutMs)*time.Millisecond)
+		a.io.tellf("warren: the command was ended after %s", time.Duration(spec.Timeout))
 		return exitStatus(statusTimeout)
 	case status.Code != 0:
 		a.explainRefusals(ctx, c, name, begun)

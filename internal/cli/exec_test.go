@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -103,7 +104,7 @@ func TestExecSpec(t *testing.T) {
 		ends(vm.ExitStatus{})(ctx, conn, spec)
 	})
 	r := run(t, f, Local{}, "through", "exec", "box", "--timeout", "1.5", "--user", "u", "--cwd", "/etc", "-e", "A=b c", "-i", "--", "cat", "-n", "--", "x")
-	want := vm.ExecSpec{Argv: []string{"cat", "-n", "--", "x"}, User: "u", Cwd: "/etc", Env: map[string]string{"A": "b c"}, TimeoutMs: 1500, Stdin: true}
+	want := vm.ExecSpec{Argv: []string{"cat", "-n", "--", "x"}, User: "u", Cwd: "/etc", Env: map[string]string{"A": "b c"}, Timeout: vm.Millis(1500 * time.Millisecond), Stdin: true}
 	a, _ := json.Marshal(got)
 	b, _ := json.Marshal(want)
 	if r.code != 0 || string(a) != string(b) || string(input) != "through" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 func newIdentity(a *app) *cobra.Command {
@@ -160,7 +161,7 @@ func (a *app) identityGrant(ctx context.Context, o *identityOptions) error {
 	if o.change {
 		grant = c.ChangeGrant
 	}
-	p, err := grant(ctx, o.identity, o.vm, api.GrantVM{AllowedUsers: api.Users{Set: true, List: o.users}})
+	p, err := grant(ctx, o.identity, o.vm, api.GrantVM{AllowedUsers: vm.Some(o.users)})
 	switch {
 	case err != nil:
 		return err

@@ -95,10 +95,10 @@ func idleOutlook(name string, i vm.Idle, now time.Time) string {
 		return "  never     it is not suspended automatically: " + i.Never
 	case !i.SleepsAt.IsZero():
 		return fmt.Sprintf("  sleeps    in %s, unless it is used (%s)", span(i.SleepsAt.Sub(now)), i.OnIdle)
-	case i.IdleTimeoutSeconds == nil:
+	case i.IdleTimeout == nil:
 		return "  never     it has no idle timeout"
 	}
-	return fmt.Sprintf("  sleeps    %s after the last of these has ended (%s)", span(time.Duration(*i.IdleTimeoutSeconds)*time.Second), i.OnIdle)
+	return fmt.Sprintf("  sleeps    %s after the last of these has ended (%s)", span(time.Duration(*i.IdleTimeout)), i.OnIdle)
 }
 
 type holdOptions struct {
@@ -146,8 +146,7 @@ func (a *app) hold(ctx context.Context, o *holdOptions) error {
 	if err != nil {
 		return err
 	}
-	seconds := int64(d / time.Second)
-	h, err := c.Hold(ctx, o.name, api.NewHold{Seconds: &seconds, Reason: o.reason})
+	h, err := c.Hold(ctx, o.name, api.NewHold{For: new(vm.Seconds(d)), Reason: o.reason})
 	switch {
 	case err != nil:
 		return err

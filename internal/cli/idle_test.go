@@ -17,21 +17,21 @@ import (
 // TestIdlePage: the page for each case; no reason in it moves the cursor.
 func TestIdlePage(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	timeout := int64(300)
+	timeout := vm.Seconds(5 * time.Minute)
 	hold := vm.Hold{ID: "hd-0123456789abcdef", Reason: "a\x1b[2Jb", Until: now.Add(30 * time.Minute)}
 	for want, i := range map[string]vm.Idle{
 		`box  running, idle for 100s
   last      exec, 100s ago
   sleeps    in 3m, unless it is used (suspend)`: {
 			State: vm.Running, LastKind: vm.ActivityExec, LastActivity: now.Add(-100 * time.Second), IdleSince: now.Add(-100 * time.Second),
-			SleepsAt: now.Add(200 * time.Second), IdleTimeoutSeconds: &timeout, OnIdle: vm.OpSuspend,
+			SleepsAt: now.Add(200 * time.Second), IdleTimeout: &timeout, OnIdle: vm.OpSuspend,
 		},
 		`box  running, kept awake
   last      files, 1s ago
   awake     2 commands in progress
   held      for another 30m  hd-0123456789abcdef  "a\x1b[2Jb"
   sleeps    5m after the last of these has ended (stop)`: {
-			State: vm.Running, LastKind: vm.ActivityFiles, LastActivity: now.Add(-time.Second), IdleTimeoutSeconds: &timeout, OnIdle: vm.OpStop,
+			State: vm.Running, LastKind: vm.ActivityFiles, LastActivity: now.Add(-time.Second), IdleTimeout: &timeout, OnIdle: vm.OpStop,
 			Awake: []vm.Keeper{{Kind: vm.ActivityExec, Count: 2, Why: "2 commands in progress"}, {Kind: vm.ActivityHold, Hold: hold.ID, Why: "held"}},
 			Holds: []vm.Hold{hold},
 		},
@@ -43,7 +43,7 @@ func TestIdlePage(t *testing.T) {
 		`box  suspended for 3h (idle)
   last      pty, 3h ago
   wakes     on use: exec, cp, pty, ssh, a connection, or warren start box`: {
-			State: vm.Suspended, LastKind: vm.ActivityPTY, LastActivity: now.Add(-3*time.Hour - 5*time.Minute), AsleepFor: "idle", Asleep: now.Add(-3 * time.Hour), IdleTimeoutSeconds: &timeout,
+			State: vm.Suspended, LastKind: vm.ActivityPTY, LastActivity: now.Add(-3*time.Hour - 5*time.Minute), AsleepFor: "idle", Asleep: now.Add(-3 * time.Hour), IdleTimeout: &timeout,
 		},
 	} {
 		if got := strings.Join(idleLines("box", i, now), "\n"); got != want {
@@ -76,7 +76,7 @@ func TestIdleAndHold(t *testing.T) {
 	if r := run(t, f, Local{}, "", "hold", "box", "--for", "90m", "--reason", "build"); !strings.Contains(r.out, "keeps box awake for 60m\n") || !strings.Contains(r.out, "warren hold release box hd-0123456789abcdef") {
 		t.Errorf("hold does not print the end of the hold and how to release it:\n%s%s", r.out, r.stderr)
 	}
-	if got.Seconds == nil || *got.Seconds != 5400 || got.Reason != "build" {
+	if got.For == nil || *got.For != vm.Seconds(90*time.Minute) || got.Reason != "build" {
 		t.Errorf("sent %+v", got)
 	}
 	if r := run(t, f, Local{}, "", "hold", "ls", "box"); !strings.Contains(r.out, "hd-0123456789abcdef") || !strings.Contains(r.out, "build") {

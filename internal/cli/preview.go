@@ -69,7 +69,7 @@ func (a *app) preview(ctx context.Context, o *previewOptions) error {
 		if o.open {
 			l, err = c.TicketPreview(ctx, o.name, o.port)
 		} else {
-			l, err = c.LinkPreview(ctx, o.name, o.port, int64(o.lasts/time.Second))
+			l, err = c.LinkPreview(ctx, o.name, o.port, o.lasts)
 		}
 		switch {
 		case err != nil:

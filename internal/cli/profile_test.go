@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -49,7 +50,7 @@ func TestRunProfile(t *testing.T) {
 	for _, tc := range []struct {
 		o       runOptions
 		profile string
-		ttl     int64
+		ttl     vm.Seconds
 	}{
 		{runOptions{}, vm.ProfileUntrusted, 0},
 		{runOptions{net: "closed"}, vm.ProfileUntrusted, 0},
@@ -57,12 +58,12 @@ func TestRunProfile(t *testing.T) {
 		{runOptions{volumes: []string{"a:/data"}}, vm.ProfileAgent, 0},
 		{runOptions{profile: vm.ProfileDev}, vm.ProfileDev, 0},
 		{runOptions{exec: execOptions{timeout: "10m"}}, vm.ProfileUntrusted, 0},
-		{runOptions{exec: execOptions{timeout: "2h"}}, vm.ProfileUntrusted, 7800},
+		{runOptions{exec: execOptions{timeout: "2h"}}, vm.ProfileUntrusted, vm.Seconds(130 * time.Minute)},
 		{runOptions{exec: execOptions{timeout: "2h"}, net: "open"}, vm.ProfileAgent, 0},
 	} {
 		r, err := tc.o.request()
-		if err != nil || r.Profile != tc.profile || r.TTLSeconds.Value != tc.ttl {
-			t.Errorf("%+v asks for %s with %d s (%v), want %s with %d s", tc.o, r.Profile, r.TTLSeconds.Value, err, tc.profile, tc.ttl)
+		if err != nil || r.Profile != tc.profile || r.TTL.Value != tc.ttl {
+			t.Errorf("%+v asks for %s with %s s (%v), want %s with %s s", tc.o, r.Profile, r.TTL.Value, err, tc.profile, tc.ttl)
 		}
 	}
 	f := newFake(t)

@@ -159,7 +159,7 @@ func (o *ptySendOptions) input() (api.PtyInput, error) {
 	if in.Data == "" {
 		return in, usage("nothing to type").WithHint("give text, or --key")
 	}
-	for value, to := range map[*string]**int64{&o.wait: &in.WaitQuietMs, &o.timeout: &in.TimeoutMs} {
+	for value, to := range map[*string]**vm.Millis{&o.wait: &in.Quiet, &o.timeout: &in.Timeout} {
 		if *value == "" {
 			continue
 		}
@@ -167,8 +167,7 @@ func (o *ptySendOptions) input() (api.PtyInput, error) {
 		if err != nil {
 			return in, err
 		}
-		ms := d.Milliseconds()
-		*to = &ms
+		*to = new(vm.Millis(d))
 	}
 	return in, nil
 }

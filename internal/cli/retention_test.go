@@ -42,20 +42,20 @@ func TestUsageShown(t *testing.T) {
 
 // TestUpSaysRetention: a command that creates a VM prints how long it is kept.
 func TestUpSaysRetention(t *testing.T) {
-	five, at := int64(300), time.Now().Add(time.Hour)
+	five, at := vm.Seconds(5*time.Minute), time.Now().Add(time.Hour)
 	for _, c := range []struct {
 		change func(*api.VM)
 		want   []string
 	}{
-		{func(v *api.VM) { v.IdleTimeoutSeconds = &five }, []string{"kept     sticky:5: may be removed", "until    no time limit", "idle     suspended after 5m"}},
+		{func(v *api.VM) { v.IdleTimeout = &five }, []string{"kept     sticky:5: may be removed", "until    no time limit", "idle     suspended after 5m"}},
 		{func(v *api.VM) { v.Persistence = vm.Persistence{Type: vm.Persistent}; v.ExpiresAt = at }, []string{"persistent: removed only", at.Format(time.DateTime) + ": then deleted", "never suspended"}},
 		{func(v *api.VM) {
 			v.Persistence = vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onIdleTimeout"}
-			v.IdleTimeoutSeconds = &five
+			v.IdleTimeout = &five
 		}, []string{"ephemeral: deleted once it was idle", "idle     deleted after 5m"}},
 		{func(v *api.VM) {
 			v.Persistence = vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "OnSuspend"}
-			v.IdleTimeoutSeconds, v.IdleStops = &five, true
+			v.IdleTimeout, v.IdleStops = &five, true
 		}, []string{"deleted once it is suspended", "idle     stopped after 5m"}},
 	} {
 		v := box

@@ -147,7 +147,7 @@ func (o *runOptions) outlive(r *api.CreateVM) error {
 	}
 	d, err := parseSeconds(o.exec.timeout)
 	if d += afterTimeout; err == nil && d > p.TTL {
-		r.TTLSeconds = api.Seconds{Set: true, Value: seconds(d)}
+		r.TTL = vm.Some(seconds(d))
 	}
 	return err
 }

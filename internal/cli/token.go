@@ -11,6 +11,7 @@ import (
 
 	"github.com/warren-vm/warren/api"
 	"github.com/warren-vm/warren/client"
+	"github.com/warren-vm/warren/vm"
 )
 
 func newToken(a *app) *cobra.Command {
@@ -53,7 +54,7 @@ func (a *app) tokenCreate(ctx context.Context, o *tokenOptions) error {
 		if err != nil {
 			return err
 		}
-		in.TTLSeconds = api.Seconds{Set: true, Value: int64(max(d/time.Second, 1))}
+		in.TTL = vm.Some(vm.Seconds(max(d, time.Second)))
 	}
 	c, err := a.client()
 	if err != nil {

@@ -116,18 +116,18 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		if err != nil {
 			return r, err
 		}
-		r.TTLSeconds = api.Seconds{Set: true, Value: seconds(d)}
+		r.TTL = vm.Some(seconds(d))
 	}
 	switch o.idle {
 	case "":
 	case "never":
-		r.IdleTimeoutSeconds = api.Seconds{Set: true, Null: true}
+		r.IdleTimeout = vm.Null[vm.Seconds]()
 	default:
 		d, err := parseSeconds(o.idle)
 		if err != nil {
 			return r, err
 		}
-		r.IdleTimeoutSeconds = api.Seconds{Set: true, Value: seconds(d)}
+		r.IdleTimeout = vm.Some(seconds(d))
 	}
 	switch o.onIdle {
 	case "", "suspend":
@@ -146,14 +146,16 @@ func (o *upOptions) request() (api.CreateVM, error) {
 		if err != nil {
 			return r, err
 		}
-		r.CaptureEverySeconds = seconds(d)
+		r.CaptureEvery = seconds(d)
 	}
 	r.Persistence, err = parsePersist(o.persist)
 	return r, err
 }
 
 // seconds rounds up: a requested time is never shortened.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func seconds(d time.Duration) vm.Seconds {
+	return vm.Seconds((d + time.Second - 1).Truncate(time.Second))
+}
 
 // parsePersist reads ephemeral, sticky, sticky:N or persistent.
 func parsePersist(s string) (*vm.Persistence, error) {
@@ -222,25 +224,25 @@ func (a *app) sayRetention(r api.CreateVM) {
 	if r.Persistence != nil {
 		will.Persistence = *r.Persistence
 	}
-	idle := r.IdleTimeoutSeconds.Value
-	if !r.IdleTimeoutSeconds.Set {
+	idle := r.IdleTimeout.Value
+	if !r.IdleTimeout.Set {
 		idle = seconds(defaultIdle)
 	}
-	ttl := r.TTLSeconds.Value
-	if p, err := vm.FindProfile(r.Profile); err == nil && !r.TTLSeconds.Set {
+	ttl := r.TTL.Value
+	if p, err := vm.FindProfile(r.Profile); err == nil && !r.TTL.Set {
 		ttl = seconds(p.TTL)
 	}
 	kept := "until you remove it"
 	switch {
 	case ttl > 0:
-		kept = "for " + span(time.Duration(ttl)*time.Second) + " at most"
+		kept = "for " + span(time.Duration(ttl)) + " at most"
 	case will.Persistence.Type == vm.Ephemeral:
 		kept = "until it " + deletedOnce[deleteEvent(will)]
-		kept = strings.Replace(kept, "its timeout", span(time.Duration(idle)*time.Second), 1)
+		kept = strings.Replace(kept, "its timeout", span(time.Duration(idle)), 1)
 	}
 	then := ""
 	if idle > 0 {
-		will.IdleTimeoutSeconds = &idle
+		will.IdleTimeout = &idle
 		did, _, _ := strings.Cut(whenIdle(will), ";")
 		if ttl > 0 || !strings.HasPrefix(did, "deleted") { // otherwise it was printed before
 			then = ", and " + did
@@ -339,12 +341,12 @@ func retention(v api.VM) string {
 	} else {
 		kept += ", deleted at " + v.ExpiresAt.Local().Format(time.DateTime)
 	}
-	if s := v.IdleTimeoutSeconds; s != nil && *s > 0 {
+	if s := v.IdleTimeout; s != nil && *s > 0 {
 		how := "suspended"
 		if v.IdleStops {
 			how = "stopped"
 		}
-		kept += ", " + how + " when idle for " + span(time.Duration(*s)*time.Second)
+		kept += ", " + how + " when idle for " + span(time.Duration(*s))
 	}
 	return kept
 }
@@ -381,11 +383,11 @@ func keptUntil(v api.VM) string {
 
 // whenIdle describes what happens to a VM that nobody uses.
 func whenIdle(v api.VM) string {
-	s := v.IdleTimeoutSeconds
+	s := v.IdleTimeout
 	if s == nil || *s <= 0 {
 		return "never suspended"
 	}
-	after := " after " + span(time.Duration(*s)*time.Second) + " without use"
+	after := " after " + span(time.Duration(*s)) + " without use"
 	event := deleteEvent(v)
 	ephemeral := v.Persistence.Type == vm.Ephemeral && (event == "" || event == "onidletimeout" || event == "onstop" && v.IdleStops || event == "onsuspend" && !v.IdleStops)
 	switch {

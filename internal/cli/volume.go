@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
 )
 
 func newVolume(a *app) *cobra.Command {
@@ -164,7 +165,7 @@ func (a *app) volumeUnlock(ctx context.Context, o *volumeUnlockOptions) error {
 		if err != nil {
 			return err
 		}
-		in.TTLSeconds = int64(ttl / time.Second)
+		in.TTL = vm.Seconds(ttl)
 	}
 	var err error
 	if in.Passphrase, err = a.passphrase(&o.secret, false); err != nil {

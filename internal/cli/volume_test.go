@@ -42,7 +42,7 @@ func TestVolumePassphrase(t *testing.T) {
 		{"from stdin \r\n", []string{"--passphrase"}, api.UnlockVolume{Passphrase: "from stdin "}},
 		{"no end of line", []string{"--passphrase", "--keep"}, api.UnlockVolume{Passphrase: "no end of line", KeepUnlocked: true}},
 		{"", []string{"--passphrase-file", file}, api.UnlockVolume{Passphrase: "from a file "}},
-		{"AGE-SECRET", []string{"--identity", "-", "--ttl", "2h"}, api.UnlockVolume{Identity: "AGE-SECRET", TTLSeconds: 7200}},
+		{"AGE-SECRET", []string{"--identity", "-", "--ttl", "2h"}, api.UnlockVolume{Identity: "AGE-SECRET", TTL: vm.Seconds(2 * time.Hour)}},
 	} {
 		r := run(t, f, Local{}, tc.stdin, append([]string{"volume", "unlock", "work", "--project", "shop"}, tc.args...)...)
 		if r.code != 0 || got != tc.want || !strings.Contains(r.out, "shop/work is unlocked") || !strings.Contains(r.stderr, "header") {

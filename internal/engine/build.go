@@ -241,7 +241,7 @@ func (e *Engine) makeLayer(ctx context.Context, c *vm.Call, r layerRequest) (id 
 	}
 	v, err := e.createOn(ctx, c, CreateRequest{
 		Image: r.source, Size: r.layer.Size, Network: network, Layers: []spec.Layer{r.layer}, Deadline: r.deadline, Impatient: r.impatient,
-		IdleTimeout: Null[int64](), OneShot: true, forLayer: r.key,
+		IdleTimeout: vm.Null[vm.Seconds](), OneShot: true, forLayer: r.key,
 	}, nil)
 	if err != nil {
 		return "", err

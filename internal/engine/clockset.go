@@ -19,7 +19,7 @@ func fitClock(rec *vm.VM, now time.Time) {
 	if rec.LastActive.After(now) {
 		rec.LastActive = now
 	}
-	if ttl := time.Duration(rec.TTLSeconds) * time.Second; ttl > 0 && rec.ExpiresAt.After(now.Add(ttl)) {
+	if ttl := time.Duration(rec.TTL); ttl > 0 && rec.ExpiresAt.After(now.Add(ttl)) {
 		rec.ExpiresAt = now.Add(ttl)
 	}
 	if rec.Exit.Time.After(now) {

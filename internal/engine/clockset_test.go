@@ -16,8 +16,8 @@ import (
 func TestClockSetBack(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	clock.Advance(365 * 24 * time.Hour)
-	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: engine.Some[int64](100)})
-	create(t, e, c, engine.CreateRequest{Name: "short", TTLSeconds: engine.Some[int64](1000)})
+	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: vm.Some(vm.Seconds(100 * time.Second))})
+	create(t, e, c, engine.CreateRequest{Name: "short", TTL: vm.Some(vm.Seconds(1000 * time.Second))})
 	closeEngine(t, e)
 	clock.Advance(-365 * 24 * time.Hour)
 	e, c = open(t, s)
@@ -41,8 +41,8 @@ func TestClockSetBack(t *testing.T) {
 // has passed are deleted.
 func TestClockSetForward(t *testing.T) {
 	s, e, c, clock := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: engine.Some[int64](100)})
-	create(t, e, c, engine.CreateRequest{Name: "short", TTLSeconds: engine.Some[int64](1000)})
+	create(t, e, c, engine.CreateRequest{Name: "idle", IdleTimeout: vm.Some(vm.Seconds(100 * time.Second))})
+	create(t, e, c, engine.CreateRequest{Name: "short", TTL: vm.Some(vm.Seconds(1000 * time.Second))})
 	if _, err := e.Hold(t.Context(), c, "idle", engine.HoldRequest{For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}

@@ -285,7 +285,7 @@ func TestReceipts(t *testing.T) {
 func TestCreateRefuses(t *testing.T) {
 	s, e, c := site(t)
 	eleven, uid := 11, 70000
-	n := int64(-1)
+	n := vm.Seconds(-time.Second)
 	for name, tc := range map[string]struct {
 		r    engine.CreateRequest
 		kind vm.Kind
@@ -304,8 +304,8 @@ func TestCreateRefuses(t *testing.T) {
 		"persistence": {engine.CreateRequest{Persistence: &vm.Persistence{Type: "eternal"}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"priority":    {engine.CreateRequest{Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &eleven}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"event":       {engine.CreateRequest{Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onTuesday"}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
-		"ttl":         {engine.CreateRequest{TTLSeconds: engine.Some(int64(n))}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
-		"idle":        {engine.CreateRequest{IdleTimeout: engine.Some(n)}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
+		"ttl":         {engine.CreateRequest{TTL: vm.Some(n)}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
+		"idle":        {engine.CreateRequest{IdleTimeout: vm.Some(n)}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"workdir":     {engine.CreateRequest{Workdir: "rel"}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"file":        {engine.CreateRequest{Layers: []spec.Layer{{Files: []spec.File{{Path: "rel"}}}}}, vm.Invalid, "CREATE_VM_BAD_REQUEST"},
 		"group":       {engine.CreateRequest{Layers: []spec.Layer{{Groups: []spec.Group{{Name: "A B"}}}}}, vm.Invalid, "GROUP_NAME_INVALID_CHARS"},
@@ -426,8 +426,8 @@ func TestList(t *testing.T) {
 func TestStartAgain(t *testing.T) {
 	s, e, c := site(t)
 	v := create(t, e, c, engine.CreateRequest{Name: "box"})
-	again, err := e.Start(t.Context(), c, "box", engine.StartRequest{IdleTimeout: engine.Some(int64(90))})
-	if err != nil || again.InstanceID != v.InstanceID || *again.IdleTimeoutSeconds != 90 || s.World.Launches() != 1 {
+	again, err := e.Start(t.Context(), c, "box", engine.StartRequest{IdleTimeout: vm.Some(vm.Seconds(90 * time.Second))})
+	if err != nil || again.InstanceID != v.InstanceID || *again.IdleTimeout != vm.Seconds(90*time.Second) || s.World.Launches() != 1 {
 		t.Errorf("%+v, %v, %d launches", again, err, s.World.Launches())
 	}
 }

@@ -34,7 +34,7 @@ var diskOnly = engine.SnapshotRequest{DiskOnly: true}
 // disk's content does not change.
 func TestDeepDiskInUse(t *testing.T) {
 	s, e, c, _ := clocked(t) // no time passes: it is never left alone
-	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	sh(t, e, c, "app", "echo one > /work/f")
 	for range 17 {
 		if _, err := e.Snapshot(t.Context(), c, "app", diskOnly); err != nil {
@@ -57,7 +57,7 @@ func TestDeepDiskInUse(t *testing.T) {
 func TestDeepDiskMergedFirst(t *testing.T) {
 	s, e, c, _ := clocked(t)
 	ctx := t.Context()
-	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	s.World.Fail("flatten", vm.Errorf(vm.NoSpace, s.Dir.Overlay(v.ID), "no room"))
 	snapshots := func(most int) (err error) {
 		for range most {
@@ -94,7 +94,7 @@ func TestDeepDiskMergedFirst(t *testing.T) {
 // TestMergeGivesWay: a merge on a VM in use yields to any other operation.
 func TestMergeGivesWay(t *testing.T) {
 	s, e, c, _ := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	reached, release := s.World.Hold("flatten")
 	defer release()
 	for range 17 {

@@ -276,8 +276,8 @@ func TestSnapshots(t *testing.T) {
 // TestSchedule: generations at intervals, thinned.
 func TestSchedule(t *testing.T) {
 	_, e, c, clock := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "app", CaptureEvery: 60, IdleTimeout: engine.Null[int64]()})
-	_, err := e.SetSchedule(t.Context(), c, "app", 3)
+	create(t, e, c, engine.CreateRequest{Name: "app", CaptureEvery: vm.Seconds(time.Minute), IdleTimeout: vm.Null[vm.Seconds]()})
+	_, err := e.SetSchedule(t.Context(), c, "app", vm.Seconds(3*time.Second))
 	wantCode(t, err, vm.Invalid, "INVALID_REQUEST")
 	eventually(t, "two generations", func() bool {
 		clock.Advance(30 * time.Second)
@@ -330,7 +330,7 @@ func TestKeep(t *testing.T) {
 func TestReseat(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
-	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	s.World.SetPrivate(200 << 20 / 4096)
 	if _, err := e.Snapshot(ctx, c, "app", engine.SnapshotRequest{Name: "snap"}); err != nil {
 		t.Fatal(err)
@@ -420,7 +420,7 @@ func TestDiskSettledAtStart(t *testing.T) {
 func TestFlatten(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
-	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	v := create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	for range 10 {
 		f, err := e.Fork(ctx, c, "app", engine.ForkRequest{})
 		if err != nil {

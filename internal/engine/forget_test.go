@@ -73,7 +73,7 @@ func TestForkAndDelete(t *testing.T) {
 	s.Clock = clock
 	changes := writes(s.Backend, "generations")
 	e, c := open(t, s)
-	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	const each = 12
 	rounds(t, s, e, c, clock, each) // the disk has as many layers as it may
 	cost := func() int64 {
@@ -181,7 +181,7 @@ func TestDeletedSnapshots(t *testing.T) {
 // rest.
 func TestForgetDies(t *testing.T) {
 	s, e, c, clock := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: engine.Null[int64]()})
+	create(t, e, c, engine.CreateRequest{Name: "app", IdleTimeout: vm.Null[vm.Seconds]()})
 	rounds(t, s, e, c, clock, 12)
 	closeEngine(t, e)
 	var hit atomic.Bool

@@ -119,7 +119,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 		if r.Prefix != "" {
 			rec.Name = fmt.Sprintf("%s-%d", r.Prefix, i+1)
 		}
-		req := CreateRequest{Persistence: r.Persistence, IdleTimeout: r.IdleTimeout, TTLSeconds: r.TTLSeconds, Labels: r.Labels}
+		req := CreateRequest{Persistence: r.Persistence, IdleTimeout: r.IdleTimeout, TTL: r.TTL, Labels: r.Labels}
 		if err := fillLabels(&rec, req, vm.Image{}); err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (e *Engine) planFork(parent vm.VM, r ForkRequest) ([]vm.VM, error) {
 
 // fillChildLimits sets the limits of a child. The idle timeout defaults to the parent's.
 func fillChildLimits(rec *vm.VM, r CreateRequest) error {
-	if err := fillTTL(rec, r.TTLSeconds); err != nil {
+	if err := fillTTL(rec, r.TTL); err != nil {
 		return err
 	}
 	if !r.IdleTimeout.Set {

@@ -19,7 +19,7 @@ import (
 func TestHold(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: vm.Some(vm.Seconds(60 * time.Second))})
 	h, err := e.Hold(ctx, c, "box", engine.HoldRequest{For: time.Hour, Reason: "build"})
 	if err != nil || !h.Until.Equal(clock.Now().Add(time.Hour)) || h.By.Account != c.Actor.Account {
 		t.Fatalf("the hold is %+v (%v), want one for an hour by %s", h, err, c.Actor.Account)
@@ -36,7 +36,7 @@ func TestHold(t *testing.T) {
 	if list, err := e.Holds(ctx, c, "box"); err != nil || len(list) != 1 || list[0].ID != h.ID || stateOf(t, e, c, "box") != vm.Running {
 		t.Fatalf("after a restart: %+v, %v, %s", list, err, stateOf(t, e, c, "box"))
 	}
-	f, err := e.Fork(ctx, c, "box", engine.ForkRequest{Count: 1, Prefix: "kid", IdleTimeout: engine.Null[int64]()})
+	f, err := e.Fork(ctx, c, "box", engine.ForkRequest{Count: 1, Prefix: "kid", IdleTimeout: vm.Null[vm.Seconds]()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestHold(t *testing.T) {
 func TestRelease(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: vm.Some(vm.Seconds(60 * time.Second))})
 	h, err := e.Hold(ctx, c, "box", engine.HoldRequest{Reason: "a look"})
 	if err != nil {
 		t.Fatal(err)

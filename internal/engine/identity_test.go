@@ -93,7 +93,7 @@ func TestIdentityReach(t *testing.T) {
 	only(e.Rollback(ctx, own, id, engine.RollbackRequest{}))
 	only(e.SetNetwork(ctx, own, id, "open"))
 	only(e.Start(ctx, own, id, engine.StartRequest{DiskOnly: true}))
-	only(e.Start(ctx, own, id, engine.StartRequest{IdleTimeout: engine.Null[int64]()}))
+	only(e.Start(ctx, own, id, engine.StartRequest{IdleTimeout: vm.Null[vm.Seconds]()}))
 	only(e.Lineage(ctx, own, ""))
 	only(e.Events(ctx, own, -1))
 	only(e.AuditList(ctx, own, vm.AuditFilter{}))

@@ -28,11 +28,11 @@ func (s *slot) lastUseLocked() time.Time {
 // idleDueLocked is when a VM will fall asleep if nothing changes; false = not
 // foreseeable.
 func (s *slot) idleDueLocked() (time.Time, bool) {
-	idle := s.rec.IdleTimeoutSeconds
+	idle := s.rec.IdleTimeout
 	if idle == nil || *idle <= 0 || s.rec.State != vm.Running || s.rec.OneShot || s.attached+s.waiting > 0 {
 		return time.Time{}, false
 	}
-	return s.lastUseLocked().Add(time.Duration(*idle) * time.Second), true
+	return s.lastUseLocked().Add(time.Duration(*idle)), true
 }
 
 // Idle reports since when a VM is idle, which activity was last, what keeps it awake and
@@ -47,7 +47,7 @@ func (e *Engine) Idle(_ context.Context, c *vm.Call, ref string) (vm.Idle, error
 	rec := s.rec
 	out := vm.Idle{
 		VM: rec.ID, Name: rec.Name, State: rec.State, LastActivity: rec.LastActive, LastKind: rec.LastKind,
-		IdleTimeoutSeconds: rec.IdleTimeoutSeconds, OnIdle: onIdle(rec), Never: never(rec),
+		IdleTimeout: rec.IdleTimeout, OnIdle: onIdle(rec), Never: never(rec),
 		Awake: s.keepersLocked(e.now()), Holds: s.holds(),
 	}
 	if c.Actor.Identity != "" { // an identity may not see the account's keys
@@ -68,7 +68,7 @@ func (e *Engine) Idle(_ context.Context, c *vm.Call, ref string) (vm.Idle, error
 
 // never returns the reason why a VM never falls asleep by itself; "" = it does.
 func never(rec vm.VM) string {
-	switch idle := rec.IdleTimeoutSeconds; {
+	switch idle := rec.IdleTimeout; {
 	case rec.OneShot:
 		return "it belongs to a `warren run` and is deleted after it"
 	case idle == nil:

@@ -124,7 +124,7 @@ func TestIdleExplains(t *testing.T) {
 		t.Errorf("asleep: %+v", i)
 	}
 	for name, r := range map[string]engine.CreateRequest{
-		"null": {IdleTimeout: engine.Null[int64]()}, "zero": {IdleTimeout: engine.Some(int64(0))}, "oneshot": {OneShot: true},
+		"null": {IdleTimeout: vm.Null[vm.Seconds]()}, "zero": {IdleTimeout: vm.Some(vm.Seconds(0 * time.Second))}, "oneshot": {OneShot: true},
 	} {
 		r.Name = name
 		create(t, e, c, r)
@@ -142,7 +142,7 @@ func TestIdleExplains(t *testing.T) {
 func TestSilentStreams(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: vm.Some(vm.Seconds(60 * time.Second))})
 	conn, err := e.DialPort(ctx, c, "box", 7)
 	if err != nil {
 		t.Fatal(err)
@@ -400,7 +400,7 @@ func TestNeverAsleepAtWork(t *testing.T) {
 	s, e, c := site(t)
 	const boxes = 4
 	for i := range boxes {
-		create(t, e, c, engine.CreateRequest{Name: fmt.Sprintf("box-%d", i), IdleTimeout: engine.Some(int64(1)), StopOnIdle: i%2 == 1})
+		create(t, e, c, engine.CreateRequest{Name: fmt.Sprintf("box-%d", i), IdleTimeout: vm.Some(vm.Seconds(1 * time.Second)), StopOnIdle: i%2 == 1})
 	}
 	kinds := []func(context.Context, *vm.Call, string) error{
 		verbs(e)["exec"], verbs(e)["write"], verbs(e)["stat"], verbs(e)["tar down"], verbs(e)["mkdir"],

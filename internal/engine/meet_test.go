@@ -202,7 +202,7 @@ func verbs(e *vmtest.House) map[string]func(context.Context, *vm.Call, string) e
 			return err
 		},
 		"schedule": func(ctx context.Context, c *vm.Call, r string) error {
-			_, err := e.SetSchedule(ctx, c, r, 60)
+			_, err := e.SetSchedule(ctx, c, r, vm.Seconds(time.Minute))
 			return err
 		},
 		"keep": func(ctx context.Context, c *vm.Call, r string) error {

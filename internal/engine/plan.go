@@ -38,8 +38,8 @@ func (p *createPlan) detail() map[string]any {
 	}
 }
 
-// defaultIdle is the idle timeout in seconds if the creator names none.
-const defaultIdle = 300
+// defaultIdle is the idle timeout if the creator names none.
+const defaultIdle = vm.Seconds(5 * time.Minute)
 
 // planCreate checks a request, fills in its defaults, claims a place for the VM and pins
 // its source. The caller releases both with dropPlan.
@@ -249,7 +249,7 @@ func policy(mode vm.NetworkMode, img vm.Image) vm.NetworkPolicy {
 }
 
 func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
-	if err := fillTTL(rec, r.TTLSeconds); err != nil {
+	if err := fillTTL(rec, r.TTL); err != nil {
 		return err
 	}
 	if err := checkSchedule(r.CaptureEvery); err != nil {
@@ -263,26 +263,24 @@ func fillLimits(rec *vm.VM, r CreateRequest, _ vm.Image) error {
 		return badCreate("onBoot", "neither resume nor stay")
 	}
 	rec.OnBoot = onBoot
-	rec.CaptureEverySeconds, rec.IdleStops, rec.ActivityThreshold = r.CaptureEvery, r.StopOnIdle, r.Threshold
+	rec.CaptureEvery, rec.IdleStops, rec.ActivityThreshold = r.CaptureEvery, r.StopOnIdle, r.Threshold
 	if !r.IdleTimeout.Set {
-		r.IdleTimeout = Optional[int64]{Value: defaultIdle}
+		r.IdleTimeout = vm.Some(defaultIdle)
 	}
 	return setIdle(rec, r.IdleTimeout)
 }
 
-const maxSeconds = vm.MaxSeconds
-
 // setIdle records an idle timeout; 0 and null mean never.
-func setIdle(rec *vm.VM, idle Optional[int64]) error {
+func setIdle(rec *vm.VM, idle vm.Optional[vm.Seconds]) error {
 	if idle.Null {
-		rec.IdleTimeoutSeconds = nil
+		rec.IdleTimeout = nil
 		return nil
 	}
 	n := idle.Value
-	if n < 0 || n > maxSeconds {
-		return badCreate("idleTimeoutSeconds", "%d is out of range", n)
+	if n < 0 || n > vm.Seconds(vm.MaxDuration) {
+		return badCreate("idleTimeoutSeconds", "%s is out of range", n)
 	}
-	rec.IdleTimeoutSeconds = &n
+	rec.IdleTimeout = &n
 	return nil
 }
 

@@ -5,6 +5,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
@@ -19,12 +20,12 @@ func TestProfiles(t *testing.T) {
 	ctx := t.Context()
 	for _, p := range vm.Profiles {
 		v := create(t, e, c, engine.CreateRequest{Name: p.Name, Profile: p.Name})
-		if v.Profile != p.Name || p.Network != "" && v.Network.Mode != p.Network || v.TTLSeconds != int64(p.TTL.Seconds()) || v.ExpiresAt.IsZero() != (p.TTL == 0) {
-			t.Errorf("%s: network %s, ttl %d", p.Name, v.Network.Mode, v.TTLSeconds)
+		if v.Profile != p.Name || p.Network != "" && v.Network.Mode != p.Network || v.TTL != vm.Seconds(p.TTL) || v.ExpiresAt.IsZero() != (p.TTL == 0) {
+			t.Errorf("%s: network %s, ttl %s", p.Name, v.Network.Mode, v.TTL)
 		}
 	}
-	if v := create(t, e, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, TTLSeconds: engine.Some(int64(7200))}); v.TTLSeconds != 7200 {
-		t.Errorf("the time that was asked for: %d", v.TTLSeconds)
+	if v := create(t, e, c, engine.CreateRequest{Profile: vm.ProfileUntrusted, TTL: vm.Some(vm.Seconds(7200 * time.Second))}); v.TTL != vm.Seconds(2*time.Hour) {
+		t.Errorf("the time that was asked for: %s", v.TTL)
 	}
 	_, err := e.Create(ctx, c, engine.CreateRequest{Profile: "admin"})
 	refused(t, err, vm.Invalid, "CREATE_VM_BAD_REQUEST")
@@ -36,7 +37,7 @@ func TestProfiles(t *testing.T) {
 		t.Error(err)
 	}
 	f, err := e.Fork(ctx, c, vm.ProfileUntrusted, engine.ForkRequest{Prefix: "kid"})
-	if err != nil || f.Children[0].Profile != vm.ProfileUntrusted || f.Children[0].TTLSeconds == 0 {
+	if err != nil || f.Children[0].Profile != vm.ProfileUntrusted || f.Children[0].TTL == 0 {
 		t.Fatalf("a fork: %+v, %v", f.Children, err)
 	}
 	newVolume(t, e, c, "work")

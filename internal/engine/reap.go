@@ -175,8 +175,8 @@ func (e *Engine) choreLocked(s *slot) (chore, bool) {
 		}
 		add(vm.OpCapture, "reseat", quiet.Add(reseatAfter))
 	}
-	if every := rec.CaptureEverySeconds; every > 0 && rec.State == vm.Running {
-		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)*time.Second))
+	if every := rec.CaptureEvery; every > 0 && rec.State == vm.Running {
+		add(vm.OpCapture, "schedule", e.lastCaptureLocked(rec).Add(time.Duration(every)))
 	}
 	return first, first.slot != nil
 }

@@ -51,8 +51,8 @@ func pass(clock *vmtest.Clock, d time.Duration) {
 // 003-27
 func TestTTL(t *testing.T) {
 	s, e, c, clock := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(100))})
-	create(t, e, c, engine.CreateRequest{Name: "b", TTLSeconds: engine.Some(int64(1000))})
+	create(t, e, c, engine.CreateRequest{Name: "a", TTL: vm.Some(vm.Seconds(100 * time.Second))})
+	create(t, e, c, engine.CreateRequest{Name: "b", TTL: vm.Some(vm.Seconds(1000 * time.Second))})
 	create(t, e, c, engine.CreateRequest{Name: "c"})
 	pass(clock, 99*time.Second)
 	if st := stateOf(t, e, c, "a"); st != vm.Running {
@@ -82,7 +82,7 @@ func TestTTL(t *testing.T) {
 // alive beyond its TTL.
 func TestTTLOfWhatCannotSleep(t *testing.T) {
 	s, e, c, clock := clocked(t)
-	create(t, e, c, engine.CreateRequest{Name: "a", TTLSeconds: engine.Some(int64(3600)), IdleTimeout: engine.Some(int64(60))})
+	create(t, e, c, engine.CreateRequest{Name: "a", TTL: vm.Some(vm.Seconds(3600 * time.Second)), IdleTimeout: vm.Some(vm.Seconds(60 * time.Second))})
 	s.World.Fail("capture", vm.Errorf(vm.Timeout, "a", "the guest does not answer"))
 	pass(clock, 30*time.Minute)
 	// One of the suspends may be in progress.
@@ -100,16 +100,16 @@ func TestTTLOfWhatCannotSleep(t *testing.T) {
 func TestIdle(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
-	v := create(t, e, c, engine.CreateRequest{Name: "asked", IdleTimeout: engine.Some(int64(60)), StopOnIdle: true})
-	if !v.IdleStops || *v.IdleTimeoutSeconds != 60 {
-		t.Errorf("the VM stops when idle: %v, after %d s, want true after 60 s", v.IdleStops, *v.IdleTimeoutSeconds)
+	v := create(t, e, c, engine.CreateRequest{Name: "asked", IdleTimeout: vm.Some(vm.Seconds(60 * time.Second)), StopOnIdle: true})
+	if !v.IdleStops || *v.IdleTimeout != vm.Seconds(time.Minute) {
+		t.Errorf("the VM stops when idle: %v, after %s s, want true after 60 s", v.IdleStops, *v.IdleTimeout)
 	}
 	v = create(t, e, c, engine.CreateRequest{Name: "absent"})
-	if v.IdleStops || *v.IdleTimeoutSeconds != 300 {
+	if v.IdleStops || *v.IdleTimeout != vm.Seconds(5*time.Minute) {
 		t.Errorf("absent: %+v", v)
 	}
-	v = create(t, e, c, engine.CreateRequest{Name: "never", IdleTimeout: engine.Null[int64]()})
-	if v.IdleStops || v.IdleTimeoutSeconds != nil {
+	v = create(t, e, c, engine.CreateRequest{Name: "never", IdleTimeout: vm.Null[vm.Seconds]()})
+	if v.IdleStops || v.IdleTimeout != nil {
 		t.Errorf("null: %+v", v)
 	}
 	pass(clock, 40*time.Second)

@@ -11,13 +11,13 @@ import (
 
 // ForkRequest asks for running copies of a VM; the zero value for one.
 type ForkRequest struct {
-	Count       int             // 0 = 1
-	Prefix      string          // the children are PREFIX-1 to PREFIX-N; "" = no names
-	Persistence *vm.Persistence // nil = the parent's
-	IdleTimeout Optional[int64] // absent = the parent's
-	TTLSeconds  Optional[int64] // absent and null = no limit
-	Volumes     string          // for mounted volumes: VolumesCut, VolumesRO, VolumesDetach; "" = refuse
-	Folders     string          // the children's access to its directories of the host: FoldersRW, FoldersNone; "" = read-only
+	Count       int                     // 0 = 1
+	Prefix      string                  // the children are PREFIX-1 to PREFIX-N; "" = no names
+	Persistence *vm.Persistence         // nil = the parent's
+	IdleTimeout vm.Optional[vm.Seconds] // absent = the parent's
+	TTL         vm.Optional[vm.Seconds] // absent and null = no limit
+	Volumes     string                  // for mounted volumes: VolumesCut, VolumesRO, VolumesDetach; "" = refuse
+	Folders     string                  // the children's access to its directories of the host: FoldersRW, FoldersNone; "" = read-only
 
 	Labels map[string]string // added to the parent's, or replacing those with the same keys
 }

@@ -31,7 +31,7 @@ func (e *Engine) startOn(op *operation, g vm.Generation, limit time.Duration, pr
 	rec, err := e.update(ctx, op.slot, func(rec *vm.VM) {
 		rec.State, rec.Op, rec.Reason = vm.Starting, op.verb, ""
 		rec.InstanceID, rec.Machine = vm.NewInstanceID(), vm.MachineRef{}
-		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
+		rec.IdleTimeout, rec.IdleStops = probe.IdleTimeout, probe.IdleStops
 	})
 	if err != nil {
 		return vm.VM{}, err

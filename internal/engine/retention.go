@@ -54,21 +54,21 @@ func isEvent(got string, any ...string) bool {
 
 // fillTTL records when a VM is deleted in any case. null = never, absent = the profile's
 // default. A fork does not inherit it.
-func fillTTL(rec *vm.VM, ttl Optional[int64]) error {
-	rec.TTLSeconds, rec.ExpiresAt = 0, time.Time{}
+func fillTTL(rec *vm.VM, ttl vm.Optional[vm.Seconds]) error {
+	rec.TTL, rec.ExpiresAt = 0, time.Time{}
 	if !ttl.Set {
-		ttl.Value = int64(profileOf(*rec).TTL / time.Second)
+		ttl.Value = vm.Seconds(profileOf(*rec).TTL)
 		ttl.Null = ttl.Value == 0
 	}
 	if ttl.Null {
 		return nil
 	}
-	if ttl.Value < 1 || ttl.Value > maxSeconds {
-		return badCreate("ttlSeconds", "%d is not within 1 to %d", ttl.Value, int64(maxSeconds)).
+	if ttl.Value < vm.Seconds(time.Second) || ttl.Value > vm.Seconds(vm.MaxDuration) {
+		return badCreate("ttlSeconds", "%s is not within 1 to %s", ttl.Value, vm.Seconds(vm.MaxDuration)).
 			WithHint("leave it out for no limit")
 	}
-	rec.TTLSeconds = ttl.Value
-	rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(ttl.Value) * time.Second)
+	rec.TTL = ttl.Value
+	rec.ExpiresAt = rec.CreatedAt.Add(time.Duration(ttl.Value))
 	return nil
 }
 

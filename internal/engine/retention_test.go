@@ -85,7 +85,7 @@ func TestPersistenceInherited(t *testing.T) {
 	_, e, c := site(t)
 	nine := 9
 	create(t, e, c, engine.CreateRequest{
-		Name: "box", Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &nine}, IdleTimeout: engine.Some(int64(77)), TTLSeconds: engine.Some(int64(900)),
+		Name: "box", Persistence: &vm.Persistence{Type: vm.Sticky, Priority: &nine}, IdleTimeout: vm.Some(vm.Seconds(77 * time.Second)), TTL: vm.Some(vm.Seconds(900 * time.Second)),
 	})
 	plain := create(t, e, c, engine.CreateRequest{})
 	if p := plain.Persistence; p.Type != vm.Sticky || p.Priority == nil || *p.Priority != 5 {
@@ -100,15 +100,15 @@ func TestPersistenceInherited(t *testing.T) {
 		return f.Children[0]
 	}
 	same := fork(engine.ForkRequest{})
-	if p := same.Persistence; p.Type != vm.Sticky || *p.Priority != 9 || *same.IdleTimeoutSeconds != 77 || same.TTLSeconds != 0 || !same.ExpiresAt.IsZero() {
+	if p := same.Persistence; p.Type != vm.Sticky || *p.Priority != 9 || *same.IdleTimeout != vm.Seconds(77*time.Second) || same.TTL != 0 || !same.ExpiresAt.IsZero() {
 		t.Errorf("a fork: %+v", same)
 	}
-	other := fork(engine.ForkRequest{Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onSuspend"}, TTLSeconds: engine.Some(int64(60))})
-	if p := other.Persistence; p.Type != vm.Ephemeral || p.DeleteEvent != "onSuspend" || other.TTLSeconds != 60 || !other.ExpiresAt.Equal(other.CreatedAt.Add(time.Minute)) {
+	other := fork(engine.ForkRequest{Persistence: &vm.Persistence{Type: vm.Ephemeral, DeleteEvent: "onSuspend"}, TTL: vm.Some(vm.Seconds(60 * time.Second))})
+	if p := other.Persistence; p.Type != vm.Ephemeral || p.DeleteEvent != "onSuspend" || other.TTL != vm.Seconds(time.Minute) || !other.ExpiresAt.Equal(other.CreatedAt.Add(time.Minute)) {
 		t.Errorf("a fork that says otherwise: %+v", other)
 	}
 	for name, r := range map[string]engine.ForkRequest{
-		"priority": {Persistence: &vm.Persistence{Type: vm.Sticky, Priority: new(int)}, TTLSeconds: engine.Some(int64(0))},
+		"priority": {Persistence: &vm.Persistence{Type: vm.Sticky, Priority: new(int)}, TTL: vm.Some(vm.Seconds(0 * time.Second))},
 		"type":     {Persistence: &vm.Persistence{Type: "eternal"}},
 	} {
 		if _, err := e.Fork(t.Context(), c, "box", r); vm.KindOf(err) != vm.Invalid {
@@ -124,11 +124,11 @@ func TestPersistenceInherited(t *testing.T) {
 func TestTTLAsleep(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	for _, n := range []string{"asleep", "off", "later"} {
-		ttl := engine.Some(int64(1000))
+		ttl := vm.Some(vm.Seconds(1000 * time.Second))
 		if n == "later" {
-			ttl.Value = 5000
+			ttl.Value *= 5
 		}
-		create(t, e, c, engine.CreateRequest{Name: n, TTLSeconds: ttl, Persistence: &vm.Persistence{Type: vm.Persistent}, IdleTimeout: engine.Null[int64]()})
+		create(t, e, c, engine.CreateRequest{Name: n, TTL: ttl, Persistence: &vm.Persistence{Type: vm.Persistent}, IdleTimeout: vm.Null[vm.Seconds]()})
 	}
 	sleep := func(e *vmtest.House, c *vm.Call, n string) {
 		t.Helper()

@@ -20,11 +20,11 @@ func TestRetentionBeforeStart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ask   engine.CreateRequest
 		keep  string
-		idle  int64
+		idle  time.Duration
 		lives time.Duration
 	}{
-		"asked":   {engine.CreateRequest{Persistence: &vm.Persistence{Type: vm.Persistent}, IdleTimeout: engine.Some(int64(77)), TTLSeconds: engine.Some(int64(900))}, "persistent", 77, 15 * time.Minute},
-		"default": {engine.CreateRequest{}, "sticky", 300, 0},
+		"asked":   {engine.CreateRequest{Persistence: &vm.Persistence{Type: vm.Persistent}, IdleTimeout: vm.Some(vm.Seconds(77 * time.Second)), TTL: vm.Some(vm.Seconds(900 * time.Second))}, "persistent", 77 * time.Second, 15 * time.Minute},
+		"default": {engine.CreateRequest{}, "sticky", 5 * time.Minute, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, e, c := site(t)
@@ -40,8 +40,8 @@ func TestRetentionBeforeStart(t *testing.T) {
 			if err != nil || v.State == vm.Running || len(s.World.Running()) != 0 {
 				t.Errorf("it is %q before its launch, %v", v.State, err)
 			}
-			if string(v.Persistence.Type) != tc.keep || v.IdleTimeoutSeconds == nil || *v.IdleTimeoutSeconds != tc.idle {
-				t.Errorf("%+v, idle %v", v.Persistence, v.IdleTimeoutSeconds)
+			if string(v.Persistence.Type) != tc.keep || v.IdleTimeout == nil || time.Duration(*v.IdleTimeout) != tc.idle {
+				t.Errorf("%+v, idle %v", v.Persistence, v.IdleTimeout)
 			}
 			if tc.lives == 0 && !v.ExpiresAt.IsZero() || tc.lives != 0 && !v.ExpiresAt.Equal(v.CreatedAt.Add(tc.lives)) {
 				t.Errorf("created at %v, it ends at %v", v.CreatedAt, v.ExpiresAt)

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/warren-vm/warren/vm"
 )
@@ -255,9 +256,9 @@ func (e *Engine) captureAs(ctx context.Context, c *vm.Call, ref string, o captur
 	return e.take(op, o)
 }
 
-// SetSchedule sets the interval of automatic generations in seconds; 0 = never.
-func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, everySeconds int64) (v vm.VM, err error) {
-	if err := checkSchedule(everySeconds); err != nil {
+// SetSchedule sets the interval of automatic generations; 0 = never.
+func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, every vm.Seconds) (v vm.VM, err error) {
+	if err := checkSchedule(every); err != nil {
 		return vm.VM{}, fail(vm.OpCapture, ref, err)
 	}
 	op, err := e.begin(ctx, c, ref, vm.OpCapture)
@@ -265,19 +266,19 @@ func (e *Engine) SetSchedule(ctx context.Context, c *vm.Call, ref string, everyS
 		return vm.VM{}, fail(vm.OpCapture, ref, err)
 	}
 	defer func() { err = e.finish(op, err) }()
-	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"everySeconds": everySeconds}}); err != nil {
+	if err := e.receiptFor(op.ctx, op, c, vm.AuditEntry{Detail: map[string]any{"everySeconds": every}}); err != nil {
 		return vm.VM{}, err
 	}
-	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.CaptureEverySeconds = everySeconds })
+	return e.update(op.ctx, op.slot, func(rec *vm.VM) { rec.CaptureEvery = every })
 }
 
-// minSchedule is the shortest interval of automatic generations in seconds.
-const minSchedule = 10
+// minSchedule is the shortest interval of automatic generations.
+const minSchedule = vm.Seconds(10 * time.Second)
 
-func checkSchedule(every int64) error {
-	if every == 0 || every >= minSchedule && every <= maxSeconds {
+func checkSchedule(every vm.Seconds) error {
+	if every == 0 || every >= minSchedule && every <= vm.Seconds(vm.MaxDuration) {
 		return nil
 	}
-	return vm.Errorf(vm.Invalid, "captureEverySeconds", "%d is out of range", every).
-		WithCode("INVALID_REQUEST").WithHint("use %d seconds or more, or 0 for never", minSchedule)
+	return vm.Errorf(vm.Invalid, "captureEverySeconds", "%s is out of range", every).
+		WithCode("INVALID_REQUEST").WithHint("use %s seconds or more, or 0 for never", minSchedule)
 }

@@ -68,7 +68,7 @@ func (e *Engine) keepRunning(op *operation, r StartRequest) (vm.VM, error) {
 		return vm.VM{}, err
 	}
 	return e.update(op.ctx, op.slot, func(rec *vm.VM) {
-		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
+		rec.IdleTimeout, rec.IdleStops = probe.IdleTimeout, probe.IdleStops
 	})
 }
 
@@ -153,7 +153,7 @@ func (e *Engine) recordStart(ctx context.Context, op *operation, prepare func(*v
 		rec.State, rec.Op, rec.Reason = op.next.During, verb, ""
 		rec.InstanceID = vm.NewInstanceID()
 		rec.Machine, rec.Folders = vm.MachineRef{}, nil
-		rec.IdleTimeoutSeconds, rec.IdleStops = probe.IdleTimeoutSeconds, probe.IdleStops
+		rec.IdleTimeout, rec.IdleStops = probe.IdleTimeout, probe.IdleStops
 	})
 	if err != nil {
 		return vm.VM{}, vm.Image{}, err

@@ -106,7 +106,7 @@ func TestEvictionByPriority(t *testing.T) {
 	if _, err := e.Hold(ctx, c, "held", engine.HoldRequest{For: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
-	runs := create(t, e, c, engine.CreateRequest{Name: "runs", Persistence: stickyOf(0), IdleTimeout: engine.Null[int64]()})
+	runs := create(t, e, c, engine.CreateRequest{Name: "runs", Persistence: stickyOf(0), IdleTimeout: vm.Null[vm.Seconds]()})
 	fill(t, s.Dir.VM(runs.ID), 4*mib)
 	clock.Advance(2 * time.Minute)
 	eventually(t, "a VM is let go", func() bool { return len(names(t, e, c)) == 4 })

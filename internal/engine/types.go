@@ -10,20 +10,6 @@ import (
 	"github.com/warren-vm/warren/vm"
 )
 
-// Optional is a value that may be absent, null or given: idleTimeoutSeconds treats all
-// three differently. The zero value is absent.
-type Optional[T any] struct {
-	Set   bool // it was given, perhaps as null
-	Null  bool
-	Value T
-}
-
-// Some returns a given value.
-func Some[T any](v T) Optional[T] { return Optional[T]{Set: true, Value: v} }
-
-// Null returns an explicit null.
-func Null[T any]() Optional[T] { return Optional[T]{Set: true, Null: true} }
-
 // CreateRequest asks for a VM. The zero value is a complete request.
 type CreateRequest struct {
 	Name         string
@@ -33,14 +19,14 @@ type CreateRequest struct {
 	Profile      string  // one of vm.Profiles; "" = agent
 	Network      string  // a vm.NetworkMode; "" = the profile's, or the server's default
 	Persistence  *vm.Persistence
-	IdleTimeout  Optional[int64] // seconds; absent = 300, null = never
-	OnBoot       string          // a vm.OnBoot; "" = the default of its persistence type
-	StopOnIdle   bool            // stop it after the idle timeout instead of suspending it
-	Threshold    int64           // bytes in ten seconds below which traffic is no activity; 0 = any traffic is
-	TTLSeconds   Optional[int64] // absent and null = no limit
-	CaptureEvery int64           // seconds between automatic generations; 0 = none
-	Workdir      string          // absolute, "" = the image's, else the home of the Linux user
-	OneShot      bool            // deleted when no exec is attached any more
+	IdleTimeout  vm.Optional[vm.Seconds] // absent = 5 minutes, null = never
+	OnBoot       string                  // a vm.OnBoot; "" = the default of its persistence type
+	StopOnIdle   bool                    // stop it after the idle timeout instead of suspending it
+	Threshold    int64                   // bytes in ten seconds below which traffic is no activity; 0 = any traffic is
+	TTL          vm.Optional[vm.Seconds] // absent and null = no limit
+	CaptureEvery vm.Seconds              // between automatic generations; 0 = none
+	Workdir      string                  // absolute, "" = the image's, else the home of the Linux user
+	OneShot      bool                    // deleted when no exec is attached any more
 	Labels       map[string]string
 	// Deadline bounds the start, and then the wait for services that signal readiness; 0
 	// = the server's, 120 s. Then kind Timeout, code VM_START_TIMEOUT.
@@ -55,7 +41,7 @@ type CreateRequest struct {
 
 // StartRequest asks to start a VM. An absent idle timeout keeps the last one.
 type StartRequest struct {
-	IdleTimeout Optional[int64]
+	IdleTimeout vm.Optional[vm.Seconds]
 	Deadline    time.Duration // 0 = 120 s; then kind Timeout, code VM_START_TIMEOUT
 	DiskOnly    bool          // drop a suspended VM's memory and boot it on its disk
 }

@@ -27,7 +27,7 @@ func near(got, want float64) bool { return math.Abs(got-want) < 0.5 }
 // stay makes a VM without a timeout.
 func stay(t *testing.T, e *vmtest.House, c *vm.Call, name string) vm.VM {
 	t.Helper()
-	return create(t, e, c, engine.CreateRequest{Name: name, IdleTimeout: engine.Null[int64](), Size: vm.Size{MemoryMiB: 1024}})
+	return create(t, e, c, engine.CreateRequest{Name: name, IdleTimeout: vm.Null[vm.Seconds](), Size: vm.Size{MemoryMiB: 1024}})
 }
 
 // TestUsage: time, memory, CPU and network are counted while there is a machine, over

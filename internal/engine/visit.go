@@ -180,7 +180,7 @@ func (v *Visit) End(err error, detail map[string]any) {
 		} else {
 			e.leaveLocked(v.slot, v.kind)
 		}
-		poke := v.slot.rec.OneShot || v.slot.rec.IdleTimeoutSeconds != nil
+		poke := v.slot.rec.OneShot || v.slot.rec.IdleTimeout != nil
 		e.mu.Unlock()
 		if poke {
 			e.poke()

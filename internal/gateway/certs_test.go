@@ -56,8 +56,8 @@ type realNames struct {
 }
 
 type realOptions struct {
-	life      uint64 // seconds of a certificate; 0 = 90 days
-	httpOnly  bool   // TLS-ALPN-01 leads nowhere
+	life      time.Duration // of a certificate; 0 = 90 days
+	httpOnly  bool          // TLS-ALPN-01 leads nowhere
 	acme      *vmtest.ACME
 	dns       *vmtest.DNS
 	store     string
@@ -262,7 +262,7 @@ func TestACMEHTTP(t *testing.T) {
 // If that fails, the old one stays in use, and the ACME server is not contacted at each visit.
 func TestACMERenewal(t *testing.T) {
 	const name = "renewed.example.com"
-	s := newRealNames(t, realOptions{life: 20})
+	s := newRealNames(t, realOptions{life: 20 * time.Second})
 	s.add(name)
 	first, err := s.visit(name)
 	if err != nil {

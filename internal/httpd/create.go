@@ -103,15 +103,15 @@ func backgroundAfter(q *request) (time.Duration, error) {
 func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateRequest, error) {
 	r := engine.CreateRequest{
 		Name: in.Name, UniqueName: in.UniqueName, Network: in.Network, Persistence: in.Persistence,
-		IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEverySeconds, Labels: in.Labels,
+		IdleTimeout: in.IdleTimeout, TTL: in.TTL, OneShot: in.OneShot, OnBoot: in.OnBoot, Profile: in.Profile, StopOnIdle: in.StopOnIdle, CaptureEvery: in.CaptureEvery, Labels: in.Labels,
 	}
 	if in.ActivityThresholdBytes != nil {
 		r.Threshold = *in.ActivityThresholdBytes
 	}
 	top := in.Layer
 	top.LayerUsers, top.LayerGroups, top.LayerFiles = in.Users, in.Groups, in.AdditionalFiles
-	top.LayerWait, top.LayerReady = in.WaitForReadySignal, in.ReadySignalTimeoutSeconds
-	top.Name, top.LayerPersist, top.LayerIdle = nil, nil, api.Seconds{}
+	top.LayerWait, top.LayerReady = in.WaitForReadySignal, in.ReadyTimeout
+	top.Name, top.LayerPersist, top.LayerIdle = nil, nil, vm.Optional[vm.Seconds]{}
 	outer := outermost(in.Spec, in.Template, &top)
 	if outer.Name != nil {
 		r.Name = cmp.Or(r.Name, *outer.Name)
@@ -120,7 +120,7 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 		r.Persistence = outer.LayerPersist
 	}
 	if !r.IdleTimeout.Set {
-		r.IdleTimeout = optional(outer.LayerIdle)
+		r.IdleTimeout = outer.LayerIdle
 	}
 	if in.Recreate != nil && *in.Recreate {
 		return r, notSupported("recreate")
@@ -129,17 +129,17 @@ func createRequest(in api.CreateVM, known func(string) bool) (engine.CreateReque
 }
 
 // readyTimeout returns the limit of a start; 0 = the server's own.
-func readyTimeout(seconds *int64) (time.Duration, error) {
+func readyTimeout(d *vm.Seconds) (time.Duration, error) {
 	switch {
-	case seconds == nil:
+	case d == nil:
 		return 0, nil
-	case *seconds <= 0 || *seconds > maxReady:
-		return 0, vm.Errorf(vm.Invalid, "readySignalTimeoutSeconds", "%d is not within 1 to %d", *seconds, maxReady)
+	case *d <= 0 || *d > maxReady:
+		return 0, vm.Errorf(vm.Invalid, "readySignalTimeoutSeconds", "%s is not within 1 to %s", *d, maxReady)
 	}
-	return time.Duration(*seconds) * time.Second, nil
+	return time.Duration(*d), nil
 }
 
-const maxReady = 24 * 3600 // seconds
+const maxReady = vm.Seconds(24 * time.Hour)
 
 func notSupported(what string) error {
 	return vm.Errorf(vm.Unsupported, what, "is not supported by this version of Warren").

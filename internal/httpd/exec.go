@@ -84,13 +84,13 @@ func (s *server) execAwait(q *request) error {
 		return vm.Errorf(vm.Invalid, "command", "no command is given").WithHint("send {\"command\": \"...\"}")
 	}
 	limit := awaitLimit
-	if in.TimeoutMs != nil {
-		if *in.TimeoutMs <= 0 {
+	if in.Timeout != nil {
+		if *in.Timeout <= 0 {
 			return vm.Errorf(vm.Invalid, "timeoutMs", "must be more than 0, or null")
 		}
-		limit = min(limit, time.Duration(*in.TimeoutMs)*time.Millisecond)
+		limit = min(limit, time.Duration(*in.Timeout))
 	}
-	spec := vm.ExecSpec{Command: in.Command, User: q.user(), TimeoutMs: limit.Milliseconds()}
+	spec := vm.ExecSpec{Command: in.Command, User: q.user(), Timeout: vm.Millis(limit)}
 	x, err := s.Inside.Exec(q.Context(), q.call, q.ref(), spec)
 	if err != nil {
 		return err

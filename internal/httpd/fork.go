@@ -87,7 +87,7 @@ func (s *server) fork(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: optional(in.IdleTimeoutSeconds), TTLSeconds: optional(in.TTLSeconds), Volumes: in.Volumes, Folders: in.Folders, Labels: in.Labels}
+	r := engine.ForkRequest{Prefix: in.Name, Persistence: in.Persistence, IdleTimeout: in.IdleTimeout, TTL: in.TTL, Volumes: in.Volumes, Folders: in.Folders, Labels: in.Labels}
 	if in.Count != nil {
 		if r.Count = *in.Count; r.Count == 0 {
 			r.Count = -1 // an explicit 0 is refused, unlike an absent count
@@ -104,7 +104,7 @@ func (s *server) fork(q *request) error {
 	for _, c := range f.Children {
 		out.Forks = append(out.Forks, api.Fork{
 			ID: c.ID, Domains: s.domainsOf(c.ID), Name: c.Name,
-			Persistence: c.Persistence, IdleTimeoutSeconds: c.IdleTimeoutSeconds, ExpiresAt: c.ExpiresAt,
+			Persistence: c.Persistence, IdleTimeout: c.IdleTimeout, ExpiresAt: c.ExpiresAt,
 		})
 	}
 	return q.ok(out)
@@ -320,7 +320,7 @@ func (s *server) schedule(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	v, err := s.Engine.SetSchedule(q.Context(), q.call, q.ref(), in.CaptureEverySeconds)
+	v, err := s.Engine.SetSchedule(q.Context(), q.call, q.ref(), in.CaptureEvery)
 	if err != nil {
 		return err
 	}

@@ -104,8 +104,8 @@ func (s *server) createToken(q *request) error {
 		return err
 	}
 	var r access.TokenRequest
-	if in.TTLSeconds.Set && !in.TTLSeconds.Null {
-		r.TTLSeconds = &in.TTLSeconds.Value
+	if in.TTL.Set && !in.TTL.Null {
+		r.TTL = &in.TTL.Value
 	}
 	if in.ExpiresAt != nil {
 		r.ExpiresAt = *in.ExpiresAt
@@ -149,7 +149,7 @@ func (s *server) grantVM(q *request) error {
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	p, err := s.Access.GrantVM(q.Context(), q.call, q.identity(), q.ref(), in.AllowedUsers.List)
+	p, err := s.Access.GrantVM(q.Context(), q.call, q.identity(), q.ref(), in.AllowedUsers.Value)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *server) changeGrant(q *request) error {
 	}
 	var users *[]string // nil = no change
 	if in.AllowedUsers.Set {
-		users = &in.AllowedUsers.List
+		users = &in.AllowedUsers.Value
 	}
 	p, err := s.Access.ChangeGrant(q.Context(), q.call, q.identity(), q.ref(), users)
 	if err != nil {

@@ -53,11 +53,11 @@ func (s *server) hold(q *request) error {
 		return err
 	}
 	r := engine.HoldRequest{Reason: in.Reason}
-	if in.Seconds != nil {
-		if *in.Seconds <= 0 || *in.Seconds > int64(vm.MaxHold/time.Second) {
-			return vm.Errorf(vm.Invalid, "seconds", "%d is not within 1 to %d", *in.Seconds, int64(vm.MaxHold/time.Second)).WithCode("INVALID_REQUEST")
+	if in.For != nil {
+		if *in.For <= 0 || *in.For > vm.Seconds(vm.MaxHold) {
+			return vm.Errorf(vm.Invalid, "seconds", "%s is not within 1 to %s", *in.For, vm.Seconds(vm.MaxHold)).WithCode("INVALID_REQUEST")
 		}
-		r.For = time.Duration(*in.Seconds) * time.Second
+		r.For = time.Duration(*in.For)
 	}
 	h, err := s.Engine.Hold(q.Context(), q.call, q.ref(), r)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/warren-vm/warren/api"
+	"github.com/warren-vm/warren/vm"
 )
 
 // openapi sends the description of the API, generated from the table of routes and the
@@ -112,9 +113,9 @@ func (g schemas) ref(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
-	case reflect.TypeFor[api.Seconds]():
+	case reflect.TypeFor[vm.Optional[vm.Seconds]]():
 		return object{"type": []string{"integer", "null"}}
-	case reflect.TypeFor[api.Users]():
+	case reflect.TypeFor[vm.Optional[[]string]]():
 		return object{"type": []string{"array", "null"}, "items": object{"type": "string"}}
 	case reflect.TypeFor[json.RawMessage]():
 		return object{}

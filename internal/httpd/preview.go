@@ -165,11 +165,11 @@ func (s *server) linkPreview(q *request) error {
 		return err
 	}
 	d := linkFor
-	if in.ForSeconds != 0 {
-		if in.ForSeconds < 0 || in.ForSeconds > int64(maxLink/time.Second) {
-			return vm.Errorf(vm.Invalid, "forSeconds", "%d is not within 1 second to 30 days", in.ForSeconds)
+	if in.For != 0 {
+		if in.For < 0 || in.For > vm.Seconds(maxLink) {
+			return vm.Errorf(vm.Invalid, "forSeconds", "%s is not within 1 second to 30 days", in.For)
 		}
-		d = time.Duration(in.ForSeconds) * time.Second
+		d = time.Duration(in.For)
 	}
 	site, host, err := s.siteOf(q, port)
 	if err != nil {

@@ -291,7 +291,7 @@ func (w *walk) prepare(clock *vmtest.Clock) {
 	var id vm.TokenID
 	w.identity, w.revoked, id = member(true, nil, access.TokenRequest{})
 	must(w.engine.RevokeToken(ctx, own, w.identity, id))
-	_, w.expired, _ = member(true, nil, access.TokenRequest{TTLSeconds: new(int64(60))})
+	_, w.expired, _ = member(true, nil, access.TokenRequest{TTL: new(vm.Seconds(time.Minute))})
 	clock.Advance(61 * time.Second)
 }
 

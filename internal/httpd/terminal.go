@@ -330,12 +330,12 @@ func (s *server) ptyInput(q *request) error {
 		return err
 	}
 	send := vm.TerminalSend{User: q.user(), Data: []byte(in.Data), Quiet: quietDefault, Limit: sendDefault}
-	if in.WaitQuietMs != nil {
-		send.Quiet = time.Duration(*in.WaitQuietMs) * time.Millisecond
+	if in.Quiet != nil {
+		send.Quiet = time.Duration(*in.Quiet)
 		send.Limit = max(send.Limit, 2*send.Quiet)
 	}
-	if in.TimeoutMs != nil {
-		send.Limit = time.Duration(*in.TimeoutMs) * time.Millisecond
+	if in.Timeout != nil {
+		send.Limit = time.Duration(*in.Timeout)
 		send.Quiet = min(send.Quiet, send.Limit)
 	}
 	c, err := s.Inside.SendTerminal(q.Context(), q.call, q.ref(), q.values["session"], send)

@@ -21,9 +21,9 @@ func shown(v *vm.VM) api.VM {
 		Persistence: v.Persistence,
 		Sizing:      api.Sizing{VCPUCount: v.Size.VCPU, MemSizeMib: v.Size.MemoryMiB, RootfsSizeMib: v.Size.DiskMiB},
 		Reason:      v.Reason, Image: v.ImageName, ImageID: v.Image, Network: string(v.Network.Mode),
-		IdleTimeoutSeconds: v.IdleTimeoutSeconds, IdleStops: v.IdleStops, ActivityThreshold: v.ActivityThreshold, TTLSeconds: v.TTLSeconds, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
+		IdleTimeout: v.IdleTimeout, IdleStops: v.IdleStops, ActivityThreshold: v.ActivityThreshold, TTL: v.TTL, ExpiresAt: v.ExpiresAt, StartedAt: v.StartedAt,
 		Accel: v.Accel, Operation: v.Op, Losses: v.Losses, Restored: v.Restored, OneShot: v.OneShot, Workdir: v.Workdir, Labels: v.Labels, Profile: v.Profile,
-		OnBoot: v.BootSetting(), GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEverySeconds: v.CaptureEverySeconds, BuildID: v.Build,
+		OnBoot: v.BootSetting(), GenerationID: v.Generation, HeadID: v.Head, ParentVMID: v.Parent, CaptureEvery: v.CaptureEvery, BuildID: v.Build,
 	}
 	if v.Accel == vm.TCG {
 		out.Warning = vm.EmulatedWarning
@@ -154,20 +154,16 @@ func (s *server) delete(q *request) error {
 	return q.ok(api.DeletedVM{ID: v.ID})
 }
 
-func optional(s api.Seconds) engine.Optional[int64] {
-	return engine.Optional[int64]{Set: s.Set, Null: s.Null, Value: s.Value}
-}
-
 func (s *server) start(q *request) error {
 	var in api.StartVM
 	if err := q.decode(&in, maxBody); err != nil {
 		return err
 	}
-	deadline, err := readyTimeout(in.ReadySignalTimeoutSeconds)
+	deadline, err := readyTimeout(in.ReadyTimeout)
 	if err != nil {
 		return err
 	}
-	r := engine.StartRequest{IdleTimeout: optional(in.IdleTimeoutSeconds), Deadline: deadline, DiskOnly: in.DiskOnly}
+	r := engine.StartRequest{IdleTimeout: in.IdleTimeout, Deadline: deadline, DiskOnly: in.DiskOnly}
 	v, err := s.Engine.Start(q.Context(), q.call, q.ref(), r)
 	if err != nil {
 		return err

@@ -107,7 +107,7 @@ func (s *server) unlockVolume(q *request) error {
 		return err
 	}
 	i, recovered, err := s.Vault.UnlockVolume(q.Context(), q.call, q.volumeRef(), vault.UnlockRequest{
-		Secret: vm.VolumeSecret{Passphrase: in.Passphrase, Identity: in.Identity}, TTLSeconds: in.TTLSeconds, Keep: in.KeepUnlocked,
+		Secret: vm.VolumeSecret{Passphrase: in.Passphrase, Identity: in.Identity}, TTL: in.TTL, Keep: in.KeepUnlocked,
 	})
 	if err != nil {
 		return err

@@ -188,7 +188,7 @@ func (k *collector) quietly(ctx context.Context, argv ...string) (string, error)
 }
 
 func quietly(ctx context.Context, g engine.Guest, limit time.Duration, argv ...string) (string, error) {
-	x, err := g.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: limit.Milliseconds()})
+	x, err := g.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", Timeout: vm.Millis(limit)})
 	if err != nil {
 		return "", err
 	}

@@ -21,7 +21,7 @@ import (
 func TestSocketIdle(t *testing.T) {
 	_, e, c, clock := clocked(t)
 	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: vm.Some(vm.Seconds(60 * time.Second))})
 	conn, err := e.DialSocket(ctx, c, "box", vm.SocketSpec{Network: "tcp", Address: "127.0.0.1:7"})
 	if err != nil {
 		t.Fatal(err)

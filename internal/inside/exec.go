@@ -56,7 +56,7 @@ func checkExec(s vm.ExecSpec) error {
 		return bad("both argv and command are given")
 	case len(s.Argv) > 0 && s.Argv[0] == "":
 		return bad("the program's name is empty")
-	case s.TimeoutMs < 0 || s.TimeoutMs > vm.MaxSeconds*1000:
+	case s.Timeout < 0 || s.Timeout > vm.Millis(vm.MaxDuration):
 		return bad("the timeout is out of range")
 	}
 	for _, a := range append([]string{s.Command, s.Cwd, s.User}, s.Argv...) {

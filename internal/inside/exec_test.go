@@ -8,6 +8,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/warren-vm/warren/internal/engine"
 	"github.com/warren-vm/warren/vm"
@@ -53,7 +54,7 @@ func TestProcesses(t *testing.T) {
 func TestExecTimeout(t *testing.T) {
 	_, e, c := site(t)
 	create(t, e, c, engine.CreateRequest{Name: "box"})
-	x, err := e.Exec(t.Context(), c, "box", vm.ExecSpec{Command: "echo before; sleep 60", TimeoutMs: 20})
+	x, err := e.Exec(t.Context(), c, "box", vm.ExecSpec{Command: "echo before; sleep 60", Timeout: vm.Millis(20 * time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,7 @@ func TestExecTimeout(t *testing.T) {
 	}
 	for name, spec := range map[string]vm.ExecSpec{
 		"nothing": {}, "both": {Argv: []string{"a"}, Command: "a"}, "empty": {Argv: []string{""}}, "nul": {Command: "a\x00b"},
-		"negative": {Command: "a", TimeoutMs: -1},
+		"negative": {Command: "a", Timeout: -1},
 	} {
 		if _, err := e.Exec(t.Context(), c, "box", spec); vm.KindOf(err) != vm.Invalid {
 			t.Errorf("a command with %s gives %v, want it invalid", name, err)

@@ -96,7 +96,7 @@ func (f *ServiceFollow) Run(each func(vm.UnitLog) error) error {
 // keep running in the background.
 func (f *ServiceFollow) once(argv []string, out *cursor) (again bool, err error) {
 	ctx := context.WithoutCancel(f.v.ctx)
-	x, err := f.v.guest.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", TimeoutMs: followFor.Milliseconds()})
+	x, err := f.v.guest.Exec(ctx, vm.ExecSpec{Argv: argv, Cwd: "/", Timeout: vm.Millis(followFor)})
 	if err != nil {
 		return false, err
 	}

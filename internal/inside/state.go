@@ -216,7 +216,7 @@ func judge(roles []vm.GuestRole, ports []vm.GuestPort) {
 func services(ctx context.Context, v *visit) ([]vm.GuestService, error) {
 	x, err := v.guest.Exec(ctx, vm.ExecSpec{
 		Argv: []string{"systemctl", "list-units", "--type=service", "--all", "--full", "--no-legend", "--no-pager", "--plain"}, Cwd: "/",
-		TimeoutMs: 5000,
+		Timeout: vm.Millis(5 * time.Second),
 	})
 	if err != nil {
 		return nil, err

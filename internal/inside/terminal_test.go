@@ -21,7 +21,7 @@ import (
 func TestTerminalIdle(t *testing.T) {
 	s, e, c, clock := clocked(t)
 	ctx := t.Context()
-	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: engine.Some(int64(60))})
+	create(t, e, c, engine.CreateRequest{Name: "box", IdleTimeout: vm.Some(vm.Seconds(60 * time.Second))})
 	term, err := e.OpenTerminal(ctx, c, "box", vm.TerminalSpec{ID: "s", Cols: 80, Rows: 24})
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/warren-vm/warren/vm"
 )
 
 // The verbs of every start (hello, reset, exec) use a plain list of names and
@@ -54,6 +56,8 @@ func encodeFields(list []field) []byte {
 			f.num(e.name, at.UnixNano())
 		case *time.Duration:
 			f.num(e.name, int64(*at))
+		case *vm.Millis:
+			f.num(e.name, time.Duration(*at).Milliseconds())
 		case **int:
 			if *at != nil {
 				f.put(e.name, strconv.Itoa(**at))
@@ -104,6 +108,8 @@ func take(list []field, name, value string) error {
 			return instant(at, value)
 		case *time.Duration:
 			return number(at, value)
+		case *vm.Millis:
+			return at.UnmarshalJSON([]byte(value))
 		case **int:
 			*at = new(int)
 			return number(*at, value)

@@ -104,7 +104,7 @@ func execFields(s *vm.ExecSpec) []field {
 		{"user", &s.User},
 		{"cwd", &s.Cwd},
 		{"env", &s.Env},
-		{"timeoutMs", &s.TimeoutMs},
+		{"timeoutMs", &s.Timeout},
 		{"stdin", &s.Stdin},
 		{"background", &s.Background},
 	}

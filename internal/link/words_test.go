@@ -36,7 +36,7 @@ func TestWords(t *testing.T) {
 	}
 	spec := vm.ExecSpec{
 		Argv: []string{"a", "", "c d"}, Command: "x", User: "u", Cwd: "/", Env: map[string]string{"A": "=b=", "C": ""},
-		TimeoutMs: 1 << 40, Stdin: true, Background: true,
+		Timeout: vm.Millis(1 << 40 * time.Millisecond), Stdin: true, Background: true,
 	}
 	if got, err := DecodeExec(EncodeExec(spec)); err != nil || !reflect.DeepEqual(got, spec) {
 		t.Errorf("exec: %+v, %v", got, err)
@@ -61,7 +61,7 @@ func TestWords(t *testing.T) {
 }
 
 func FuzzFields(f *testing.F) {
-	f.Add(EncodeExec(vm.ExecSpec{Argv: []string{"true"}, TimeoutMs: 5, Env: map[string]string{"A": "b"}}))
+	f.Add(EncodeExec(vm.ExecSpec{Argv: []string{"true"}, Timeout: vm.Millis(5 * time.Millisecond), Env: map[string]string{"A": "b"}}))
 	f.Add(EncodeExit(vm.ExitStatus{Code: 1}))
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, in []byte) {

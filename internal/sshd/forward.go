@@ -112,7 +112,7 @@ func (c *client) resolve(name string) ([]netip.Addr, error) {
 	ctx, stop := context.WithTimeout(c.ctx, resolveWithin)
 	defer stop()
 	x, err := c.s.cfg.Engine.Exec(ctx, c.call(), c.ref, vm.ExecSpec{
-		Argv: []string{"getent", "ahosts", name}, User: c.name, Cwd: "/", TimeoutMs: resolveWithin.Milliseconds(),
+		Argv: []string{"getent", "ahosts", name}, User: c.name, Cwd: "/", Timeout: vm.Millis(resolveWithin),
 	})
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 
 // UnlockRequest asks for a volume's key.
 type UnlockRequest struct {
-	Secret     vm.VolumeSecret
-	TTLSeconds int64 // time until it is locked again; 0 = no limit
+	Secret vm.VolumeSecret
+	TTL    vm.Seconds // time until it is locked again; 0 = no limit
 	// Keep leaves the volume unlocked when the last VM that had it mounted ends.
 	Keep bool
 }
@@ -36,8 +36,8 @@ const (
 // many of them, NotFound, Corrupt.
 func (vt *Vault) UnlockVolume(ctx context.Context, c *vm.Call, ref Ref, r UnlockRequest) (info Info, recovered bool, err error) {
 	defer func() { err = vt.fail(vm.OpVolumeUnlock, ref.Volume, err) }()
-	if r.TTLSeconds < 0 || r.TTLSeconds > vm.MaxSeconds {
-		return info, false, vm.Errorf(vm.Invalid, "ttlSeconds", "%d is out of range", r.TTLSeconds).WithCode("INVALID_REQUEST")
+	if r.TTL < 0 || r.TTL > vm.Seconds(vm.MaxDuration) {
+		return info, false, vm.Errorf(vm.Invalid, "ttlSeconds", "%s is out of range", r.TTL).WithCode("INVALID_REQUEST")
 	}
 	v, err := vt.FindVolume(c, ref)
 	if err != nil {
@@ -137,10 +137,10 @@ func (v *Volume) hold(key vm.VolumeKey, r UnlockRequest) error {
 	}
 	v.lockLocked()
 	v.key, v.since, v.keep, v.relocked = key, vt.now(), r.Keep, make(chan struct{})
-	if r.TTLSeconds == 0 {
+	if r.TTL == 0 {
 		return nil
 	}
-	ttl := time.Duration(r.TTLSeconds) * time.Second
+	ttl := time.Duration(r.TTL)
 	v.until = v.since.Add(ttl)
 	after, stop := vt.clock.After(ttl)
 	relocked := v.relocked

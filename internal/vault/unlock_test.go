@@ -120,7 +120,7 @@ func TestVolumeSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	try := func(p string) error {
-		_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), vault.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}, TTLSeconds: 60})
+		_, _, err := e.UnlockVolume(t.Context(), c, ref("safe"), vault.UnlockRequest{Secret: vm.VolumeSecret{Passphrase: p}, TTL: vm.Seconds(time.Minute)})
 		return err
 	}
 	for range 3 {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/letsencrypt/pebble/v2/ca"
 	"github.com/letsencrypt/pebble/v2/db"
@@ -31,9 +32,9 @@ type ACME struct {
 	awake  chan struct{}
 }
 
-// NewACME starts an ACME server. Certificates are valid for lifeSeconds; 0 = 90 days. It
+// NewACME starts an ACME server. Certificates are valid for life, in whole seconds; 0 = 90 days. It
 // validates with TLS-ALPN-01 and HTTP-01 on the given ports.
-func NewACME(dns *DNS, tlsPort, httpPort int, lifeSeconds uint64) (*ACME, error) {
+func NewACME(dns *DNS, tlsPort, httpPort int, life time.Duration) (*ACME, error) {
 	// By default Pebble sleeps before validations and rejects some valid nonces, which
 	// would repeat orders.
 	for _, name := range []string{"PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0"} {
@@ -45,7 +46,7 @@ func NewACME(dns *DNS, tlsPort, httpPort int, lifeSeconds uint64) (*ACME, error)
 	quiet := log.New(io.Discard, "", 0)
 	store := db.NewMemoryStore()
 	a := &ACME{awake: make(chan struct{})}
-	a.ca = ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {Description: "the only one", ValidityPeriod: lifeSeconds}})
+	a.ca = ca.New(quiet, store, "", "ecdsa", 0, 1, map[string]ca.Profile{"default": {Description: "the only one", ValidityPeriod: uint64(life / time.Second)}})
 	v := va.New(quiet, httpPort, tlsPort, true, dns.Address(), store)
 	front := wfe.New(quiet, store, v, a.ca, []string{"pebble.example"}, true, false, 1, 1)
 	handler := front.Handler()

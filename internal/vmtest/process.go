@@ -99,8 +99,8 @@ func (p *process) run(ctx context.Context, spec vm.ExecSpec, cwd string) {
 		}
 	}()
 	var limit <-chan time.Time
-	if spec.TimeoutMs > 0 {
-		t := time.NewTimer(time.Duration(spec.TimeoutMs) * time.Millisecond)
+	if spec.Timeout > 0 {
+		t := time.NewTimer(time.Duration(spec.Timeout))
 		defer t.Stop()
 		limit = t.C
 	}

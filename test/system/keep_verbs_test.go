@@ -262,8 +262,8 @@ func (k *keeper) terminal(ctx context.Context, w *workspace) error {
 	if err := t.Detach(); err != nil {
 		return err
 	}
-	quiet := int64(1000)
-	out, err := k.c.SendTerminal(ctx, string(w.id), "", id, api.PtyInput{Data: "echo T$((40+2))\n", WaitQuietMs: &quiet})
+	quiet := vm.Millis(time.Second)
+	out, err := k.c.SendTerminal(ctx, string(w.id), "", id, api.PtyInput{Data: "echo T$((40+2))\n", Quiet: &quiet})
 	if err != nil {
 		return err
 	}
@@ -305,7 +305,7 @@ func (k *keeper) name(prefix string) string {
 func (k *keeper) create(ctx context.Context, snapshot vm.SnapshotID, holds []inside) error {
 	name := k.name("k")
 	k.expect(name, holds)
-	out, err := k.c.Create(ctx, api.CreateVM{Name: name, Image: string(snapshot), IdleTimeoutSeconds: api.Seconds{Set: true, Null: true}})
+	out, err := k.c.Create(ctx, api.CreateVM{Name: name, Image: string(snapshot), IdleTimeout: vm.Null[vm.Seconds]()})
 	if err != nil {
 		return err
 	}
@@ -334,7 +334,7 @@ func (k *keeper) fork(ctx context.Context, w *workspace) error {
 	holds := w.clones()
 	k.mu.Unlock()
 	k.expect(name+"-1", holds)
-	out, err := k.c.Fork(ctx, string(w.id), api.ForkVM{Name: name, IdleTimeoutSeconds: api.Seconds{Set: true, Null: true}})
+	out, err := k.c.Fork(ctx, string(w.id), api.ForkVM{Name: name, IdleTimeout: vm.Null[vm.Seconds]()})
 	if err != nil {
 		return err
 	}
